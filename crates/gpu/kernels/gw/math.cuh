@@ -1,0 +1,54 @@
+#pragma once
+// Floating-point functions. `exp2`, `log2`, `rsqrt` and `reciprocal` are the hardware's approximations (about 2 ulp)
+// on the GPU and correctly rounded on the emulated device.
+
+#include "gw/emulated.cuh"
+
+namespace gw {
+
+#ifdef GW_CUDA
+GW_DEVICE f32 exp2(f32 x) {
+    f32 r;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+    return r;
+}
+GW_DEVICE f32 log2(f32 x) {
+    f32 r;
+    asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+    return r;
+}
+GW_DEVICE f32 rsqrt(f32 x) {
+    f32 r;
+    asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+    return r;
+}
+GW_DEVICE f32 reciprocal(f32 x) {
+    f32 r;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+    return r;
+}
+GW_DEVICE f32 sqrt(f32 x) { return __fsqrt_rn(x); }
+GW_DEVICE f32 fma(f32 a, f32 b, f32 c) { return __fmaf_rn(a, b, c); }
+GW_DEVICE f64 fma(f64 a, f64 b, f64 c) { return __fma_rn(a, b, c); }
+// A product and a sum that the compiler may not fuse.
+GW_DEVICE f32 multiply(f32 a, f32 b) { return __fmul_rn(a, b); }
+GW_DEVICE f32 add(f32 a, f32 b) { return __fadd_rn(a, b); }
+GW_DEVICE f32 maximum(f32 a, f32 b) { return fmaxf(a, b); }
+GW_DEVICE f32 minimum(f32 a, f32 b) { return fminf(a, b); }
+GW_DEVICE f32 absolute(f32 x) { return fabsf(x); }
+#else
+GW_DEVICE f32 exp2(f32 x) { return __builtin_exp2f(x); }
+GW_DEVICE f32 log2(f32 x) { return __builtin_log2f(x); }
+GW_DEVICE f32 rsqrt(f32 x) { return (f32)(1.0 / __builtin_sqrt((f64)x)); }
+GW_DEVICE f32 reciprocal(f32 x) { return 1.0f / x; }
+GW_DEVICE f32 sqrt(f32 x) { return __builtin_sqrtf(x); }
+GW_DEVICE f32 fma(f32 a, f32 b, f32 c) { return __builtin_fmaf(a, b, c); }
+GW_DEVICE f64 fma(f64 a, f64 b, f64 c) { return __builtin_fma(a, b, c); }
+GW_DEVICE f32 multiply(f32 a, f32 b) { return a * b; }
+GW_DEVICE f32 add(f32 a, f32 b) { return a + b; }
+GW_DEVICE f32 maximum(f32 a, f32 b) { return __builtin_fmaxf(a, b); }
+GW_DEVICE f32 minimum(f32 a, f32 b) { return __builtin_fminf(a, b); }
+GW_DEVICE f32 absolute(f32 x) { return __builtin_fabsf(x); }
+#endif
+
+}  // namespace gw

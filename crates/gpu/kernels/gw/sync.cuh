@@ -1,0 +1,75 @@
+#pragma once
+// Barriers of threads, and fences of memory.
+
+#include "gw/emulated.cuh"
+
+namespace gw {
+
+#ifdef GW_CUDA
+// All threads of the block, from the same place in the code.
+GW_DEVICE void sync_threads() { asm volatile("barrier.sync 0;" ::: "memory"); }
+// The warp's threads in `mask`; orders their memory accesses.
+GW_DEVICE void sync_warp(u32 mask = ~0u) { asm volatile("bar.warp.sync %0;" ::"r"(mask) : "memory"); }
+// Named barrier `id` (1 to 15): meets when `threads` threads (a multiple of 32) have synced or arrived.
+GW_DEVICE void barrier_sync(u32 id, u32 threads) {
+    asm volatile("barrier.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+GW_DEVICE void barrier_arrive(u32 id, u32 threads) {
+    asm volatile("barrier.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+// What this thread wrote before is visible to the block, the device, the system before what it writes after.
+GW_DEVICE void fence_block() { asm volatile("fence.acq_rel.cta;" ::: "memory"); }
+GW_DEVICE void fence_device() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
+GW_DEVICE void fence_system() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
+// Ordinary accesses to shared memory before this are ordered with bulk copies and wgmma after it.
+GW_DEVICE void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+// Registers: `setmaxnreg`. The kernel needs GW_KERNEL_BOUNDED, and each warpgroup's role one branch of an if.
+template <u32 N>
+GW_DEVICE void registers_release() {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
+}
+template <u32 N>
+GW_DEVICE void registers_acquire() {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
+}
+GW_DEVICE void pause() { __nanosleep(32); }
+GW_DEVICE u64 clock() { return clock64(); }
+
+// All blocks of a cooperative launch. `arrived` is a zeroed word of device memory that the launch's blocks share.
+//
+// Block 0 adds what fills the count up to the top bit, every other block adds 1: the top bit flips once a round.
+GW_DEVICE void sync_grid(u32* arrived) {
+    sync_threads();
+    if (threadIdx.x + threadIdx.y + threadIdx.z == 0) {
+        const u32 blocks = gridDim.x * gridDim.y * gridDim.z;
+        const bool first = blockIdx.x + blockIdx.y + blockIdx.z == 0;
+        const u32 step = first ? 0x80000000u - (blocks - 1) : 1;
+        u32 before, now;
+        fence_device();
+        asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], %2;" : "=r"(before) : "l"(arrived), "r"(step) : "memory");
+        do {
+            asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(arrived) : "memory");
+        } while (((before ^ now) & 0x80000000u) == 0);
+        fence_device();
+    }
+    sync_threads();
+}
+#else
+GW_DEVICE void sync_threads(GW_SITE) { emulated::call::barrier(0, 0, 1, GW_AT); }
+GW_DEVICE void sync_warp(u32 mask = ~0u, GW_SITE) { emulated::call::sync_warp(mask, GW_AT); }
+GW_DEVICE void barrier_sync(u32 id, u32 threads, GW_SITE) { emulated::call::barrier(id, threads, 1, GW_AT); }
+GW_DEVICE void barrier_arrive(u32 id, u32 threads, GW_SITE) { emulated::call::barrier(id, threads, 0, GW_AT); }
+GW_DEVICE void fence_block() { emulated::call::fence(emulated::FENCE_BLOCK); }
+GW_DEVICE void fence_device() { emulated::call::fence(emulated::FENCE_DEVICE); }
+GW_DEVICE void fence_system() { emulated::call::fence(emulated::FENCE_SYSTEM); }
+GW_DEVICE void fence_async_proxy() { emulated::call::fence(emulated::FENCE_ASYNC_PROXY); }
+template <u32 N>
+GW_DEVICE void registers_release() {}
+template <u32 N>
+GW_DEVICE void registers_acquire() {}
+GW_DEVICE void pause() { emulated::call::pause(); }
+GW_DEVICE u64 clock() { return emulated::call::clock(); }
+GW_DEVICE void sync_grid(u32*, GW_SITE) { emulated::call::sync_grid(GW_AT); }
+#endif
+
+}  // namespace gw

@@ -1,0 +1,97 @@
+//! A byte budget: how much of a device this program allows itself.
+
+use std::sync::Mutex;
+
+use crate::{Error, Result};
+
+/// Bytes a device may hold in buffers, and how many it holds. Asking past it is an error, never an abort.
+#[derive(Debug)]
+pub struct Budget {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct State {
+    limit: u64,
+    held: u64,
+    peak: u64,
+}
+
+impl Budget {
+    pub(crate) fn new(limit: u64) -> Self {
+        Self { state: Mutex::new(State { limit, held: 0, peak: 0 }) }
+    }
+
+    /// The most that may be held.
+    pub fn limit(&self) -> u64 {
+        self.lock().limit
+    }
+
+    /// Sets the most that may be held. What is held already stays.
+    pub fn set_limit(&self, bytes: u64) {
+        self.lock().limit = bytes;
+    }
+
+    /// Bytes held now.
+    pub fn held(&self) -> u64 {
+        self.lock().held
+    }
+
+    /// The most that was ever held at once.
+    pub fn peak(&self) -> u64 {
+        self.lock().peak
+    }
+
+    /// Bytes that may still be asked for.
+    pub fn free(&self) -> u64 {
+        let state = self.lock();
+        state.limit.saturating_sub(state.held)
+    }
+
+    pub(crate) fn reserve(&self, bytes: u64) -> Result<()> {
+        let mut state = self.lock();
+        let free = state.limit.saturating_sub(state.held);
+        if bytes > free {
+            return Err(Error::OutOfMemory { asked: bytes, held: state.held, free, limit: state.limit });
+        }
+        state.held += bytes;
+        state.peak = state.peak.max(state.held);
+        Ok(())
+    }
+
+    pub(crate) fn release(&self, bytes: u64) {
+        let mut state = self.lock();
+        state.held = state.held.saturating_sub(bytes);
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusal_says_asked_held_free_and_leaves_room_for_the_next() {
+        let budget = Budget::new(100);
+        budget.reserve(60).unwrap();
+        let refused = budget.reserve(50).unwrap_err();
+        assert!(
+            matches!(refused, Error::OutOfMemory { asked: 50, held: 60, free: 40, limit: 100 }),
+            "{refused}"
+        );
+        budget.reserve(40).unwrap();
+        budget.release(100);
+        assert_eq!((budget.held(), budget.peak(), budget.free()), (0, 100, 100));
+    }
+
+    #[test]
+    fn an_absurd_request_does_not_overflow() {
+        let budget = Budget::new(100);
+        budget.reserve(1).unwrap();
+        assert!(budget.reserve(u64::MAX).is_err());
+        assert_eq!(budget.held(), 1);
+    }
+}

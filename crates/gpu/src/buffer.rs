@@ -1,0 +1,297 @@
+//! Device memory: [`Buffer`] owns, [`Slice`] and [`SliceMut`] borrow.
+
+use std::marker::PhantomData;
+use std::ops::{Bound, RangeBounds};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytemuck::Pod;
+
+use crate::driver::Pointer;
+use crate::stream::Stream;
+use crate::{Device, Error, Result};
+
+/// One block of the stream-ordered pool. Freed in the order of the stream it came from, after every other stream that
+/// used it has passed its last use.
+pub(crate) struct Allocation {
+    pub(crate) stream: Stream,
+    pub(crate) pointer: Pointer,
+    bytes: u64,
+    /// Streams other than `stream` that were given this memory.
+    visitors: Mutex<Vec<Stream>>,
+}
+
+impl Allocation {
+    pub(crate) fn new(stream: &Stream, bytes: u64) -> Result<Arc<Self>> {
+        let device = stream.device();
+        stream.forbid_in_capture(
+            "Stream::alloc",
+            "memory cannot be allocated inside a capture; allocate before it",
+        )?;
+        device.budget().reserve(bytes)?;
+        // The pool hands out at least one byte, so that an empty buffer still has an address of its own.
+        let allocated = device.driver().allocate(stream.id(), (bytes as usize).max(1));
+        match allocated {
+            Ok(Some(pointer)) => {
+                Ok(Arc::new(Self { stream: stream.clone(), pointer, bytes, visitors: Mutex::default() }))
+            }
+            other => {
+                let budget = device.budget();
+                budget.release(bytes);
+                let free = device.driver().memory().map(|memory| memory.free).unwrap_or(0);
+                Err(other.err().unwrap_or(Error::OutOfMemory {
+                    asked: bytes,
+                    held: budget.held(),
+                    free,
+                    limit: budget.limit(),
+                }))
+            }
+        }
+    }
+
+    /// Notes that `stream` was given this memory, so that freeing waits for it.
+    pub(crate) fn visit(&self, stream: &Stream) {
+        if stream.is_same(&self.stream) {
+            return;
+        }
+        let mut visitors = self.visitors.lock().unwrap_or_else(PoisonError::into_inner);
+        if !visitors.iter().any(|seen| seen.is_same(stream)) {
+            visitors.push(stream.clone());
+        }
+    }
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        let visitors = std::mem::take(self.visitors.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let free =
+            DeferredFree { stream: self.stream.clone(), pointer: self.pointer, bytes: self.bytes, visitors };
+        let capture = free.visitors.iter().chain([&free.stream]).find_map(Stream::capture_state);
+        match capture {
+            Some(capture) => capture.free_after_end(free),
+            None => drop(free),
+        }
+    }
+}
+
+/// A block that goes back to the pool when this is dropped, which must not be inside a capture of any of its streams.
+pub(crate) struct DeferredFree {
+    stream: Stream,
+    pointer: Pointer,
+    bytes: u64,
+    visitors: Vec<Stream>,
+}
+
+impl Drop for DeferredFree {
+    fn drop(&mut self) {
+        for visitor in &self.visitors {
+            // A stream that can no longer record has failed: its work is over, and waiting for it is moot.
+            if let Ok(event) = visitor.record() {
+                let _ = self.stream.wait(&event);
+            }
+        }
+        let device = self.stream.device();
+        device.driver().free(self.stream.id(), self.pointer);
+        device.budget().release(self.bytes);
+    }
+}
+
+/// `len` elements of device memory.
+///
+/// Its contents start undefined unless it was uploaded or zeroed (poisoned, on the emulated device).
+pub struct Buffer<T: Pod> {
+    allocation: Arc<Allocation>,
+    len: usize,
+    element: PhantomData<T>,
+}
+
+impl<T: Pod> Buffer<T> {
+    pub(crate) fn new(stream: &Stream, len: usize) -> Result<Self> {
+        let bytes = (len as u64).checked_mul(size_of::<T>() as u64).ok_or_else(|| Error::Length {
+            call: "Stream::alloc",
+            message: format!("{len} elements of {} bytes overflow the address space", size_of::<T>()),
+        })?;
+        Ok(Self { allocation: Allocation::new(stream, bytes)?, len, element: PhantomData })
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Size in bytes.
+    pub fn bytes(&self) -> u64 {
+        (self.len * size_of::<T>()) as u64
+    }
+
+    /// The stream in whose order this memory is freed.
+    pub fn stream(&self) -> &Stream {
+        &self.allocation.stream
+    }
+
+    /// The device this memory is on.
+    pub fn device(&self) -> &Device {
+        self.allocation.stream.device()
+    }
+
+    /// Elements `range`, to read. Panics if the range is out of bounds, as slicing does.
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Slice<'_, T> {
+        self.view().slice(range)
+    }
+
+    /// Elements `range`, to write. Panics if the range is out of bounds, as slicing does.
+    pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> SliceMut<'_, T> {
+        let slice = self.slice(range);
+        SliceMut { slice: Slice { allocation: &self.allocation, ..slice } }
+    }
+}
+
+impl<T: Pod> Drop for Buffer<T> {
+    fn drop(&mut self) {
+        self.allocation.stream.break_capture(
+            "dropping a Buffer",
+            "a buffer of the captured stream was dropped inside the capture, which would hide a free in the graph; \
+             keep it until the capture has ended",
+        );
+    }
+}
+
+impl<T: Pod> std::fmt::Debug for Buffer<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Buffer<{}>[{}] on {:?}", std::any::type_name::<T>(), self.len, self.device())
+    }
+}
+
+/// A borrowed run of elements on the device.
+#[derive(Clone, Copy)]
+pub struct Slice<'a, T: Pod> {
+    pub(crate) allocation: &'a Arc<Allocation>,
+    offset: usize,
+    len: usize,
+    element: PhantomData<T>,
+}
+
+impl<'a, T: Pod> Slice<'a, T> {
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// A narrower run. Panics if the range is out of bounds, as slicing does.
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Slice<'a, T> {
+        let (start, end) = resolve(range, self.len);
+        Slice { offset: self.offset + start, len: end - start, ..*self }
+    }
+
+    /// The same memory as bytes.
+    pub fn as_bytes(&self) -> Slice<'a, u8> {
+        let size = size_of::<T>();
+        Slice {
+            allocation: self.allocation,
+            offset: self.offset * size,
+            len: self.len * size,
+            element: PhantomData,
+        }
+    }
+
+    pub(crate) fn pointer(&self) -> Pointer {
+        Pointer(self.allocation.pointer.0 + (self.offset * size_of::<T>()) as u64)
+    }
+
+    pub(crate) fn device(&self) -> &'a Device {
+        self.allocation.stream.device()
+    }
+}
+
+/// A run of elements on the device, borrowed to write.
+pub struct SliceMut<'a, T: Pod> {
+    slice: Slice<'a, T>,
+}
+
+impl<T: Pod> SliceMut<'_, T> {
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.slice.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.slice.len == 0
+    }
+
+    /// A narrower run. Panics if the range is out of bounds, as slicing does.
+    pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> SliceMut<'_, T> {
+        SliceMut { slice: self.slice.slice(range) }
+    }
+
+    /// The same memory as bytes.
+    pub fn as_bytes_mut(&mut self) -> SliceMut<'_, u8> {
+        SliceMut { slice: self.slice.as_bytes() }
+    }
+}
+
+/// Anything that can be read as a run of device elements: a buffer or a slice of one.
+pub trait View<T: Pod> {
+    /// The whole of it.
+    fn view(&self) -> Slice<'_, T>;
+}
+
+/// Anything that can be written as a run of device elements.
+pub trait ViewMut<T: Pod>: View<T> {
+    /// The whole of it.
+    fn view_mut(&mut self) -> SliceMut<'_, T>;
+}
+
+impl<T: Pod> View<T> for Buffer<T> {
+    fn view(&self) -> Slice<'_, T> {
+        Slice { allocation: &self.allocation, offset: 0, len: self.len, element: PhantomData }
+    }
+}
+
+impl<T: Pod> ViewMut<T> for Buffer<T> {
+    fn view_mut(&mut self) -> SliceMut<'_, T> {
+        SliceMut { slice: self.view() }
+    }
+}
+
+impl<T: Pod> View<T> for Slice<'_, T> {
+    fn view(&self) -> Slice<'_, T> {
+        *self
+    }
+}
+
+impl<T: Pod> View<T> for SliceMut<'_, T> {
+    fn view(&self) -> Slice<'_, T> {
+        self.slice
+    }
+}
+
+impl<T: Pod> ViewMut<T> for SliceMut<'_, T> {
+    fn view_mut(&mut self) -> SliceMut<'_, T> {
+        SliceMut { slice: self.slice }
+    }
+}
+
+fn resolve(range: impl RangeBounds<usize>, len: usize) -> (usize, usize) {
+    let start = match range.start_bound() {
+        Bound::Included(&start) => start,
+        Bound::Excluded(&start) => start + 1,
+        Bound::Unbounded => 0,
+    };
+    let end = match range.end_bound() {
+        Bound::Included(&end) => end + 1,
+        Bound::Excluded(&end) => end,
+        Bound::Unbounded => len,
+    };
+    assert!(start <= end && end <= len, "range {start}..{end} is out of bounds for {len} device elements");
+    (start, end)
+}

@@ -1,0 +1,61 @@
+//! The device's primary context: the one that every library of the process shares.
+
+use std::ptr;
+use std::sync::Arc;
+
+use cudarc::driver::sys::{self, CUcontext, CUdevice};
+
+use crate::Result;
+use crate::cuda::status::{check, check_release};
+
+/// A hold on the primary context, given back at drop. Kernels keep one too, because they can outlive their device.
+pub(super) struct Context {
+    device: CUdevice,
+    raw: CUcontext,
+}
+
+// SAFETY: the driver's contexts may be used from any thread; each thread makes it current before it calls.
+unsafe impl Send for Context {}
+// SAFETY: as above.
+unsafe impl Sync for Context {}
+
+impl Context {
+    pub(super) fn retain(device: CUdevice) -> Result<Arc<Self>> {
+        let mut raw = ptr::null_mut();
+        // SAFETY: the driver is initialised, `device` is one of its devices, and `raw` is written by the call.
+        check("cuDevicePrimaryCtxRetain", unsafe { sys::cuDevicePrimaryCtxRetain(&mut raw, device) })?;
+        let context = Arc::new(Self { device, raw });
+        // Unconditionally: this thread may still have the context current from before it was last released.
+        context.set_current()?;
+        Ok(context)
+    }
+
+    pub(super) fn device(&self) -> CUdevice {
+        self.device
+    }
+
+    /// Makes the context the calling thread's. Every call of the driver starts with this: streams travel between
+    /// threads, and another library may have changed the thread's context.
+    pub(super) fn enter(&self) -> Result<()> {
+        if self.is_current()? { Ok(()) } else { self.set_current() }
+    }
+
+    fn is_current(&self) -> Result<bool> {
+        let mut current = ptr::null_mut();
+        // SAFETY: `current` is written by the call.
+        check("cuCtxGetCurrent", unsafe { sys::cuCtxGetCurrent(&mut current) })?;
+        Ok(current == self.raw)
+    }
+
+    fn set_current(&self) -> Result<()> {
+        // SAFETY: the context is retained, so it is alive.
+        check("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(self.raw) })
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: retained once in `retain`, released once here.
+        check_release("cuDevicePrimaryCtxRelease", unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) });
+    }
+}

@@ -1,0 +1,453 @@
+//! [`Driver`] on the CUDA driver API. Handles of the safe layer are the driver's own pointers.
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use cudarc::driver::sys::{
+    self, CUdevice, CUevent, CUevent_flags, CUgraph, CUmemPool_attribute, CUmemoryPool, CUresult, CUstream,
+    CUstream_flags,
+};
+
+use crate::cuda::context::Context;
+use crate::cuda::function::LoadedFunction;
+use crate::cuda::graph;
+use crate::cuda::nvml::Nvml;
+use crate::cuda::properties;
+use crate::cuda::status::{check, check_release, failure};
+use crate::driver::{Driver, EventId, Function, GraphId, HostMemory, MemoryInfo, NodeId, Pointer, StreamId};
+use crate::kernel::{Arg, Binary, Grid, KernelInfo};
+use crate::stream::Priority;
+use crate::{Clocks, DeviceProperties, Error, Result};
+
+/// An open CUDA device.
+pub(super) struct CudaDriver {
+    context: Arc<Context>,
+    properties: DeviceProperties,
+    pool: Pool,
+    /// Whether the card fetches ordinary host memory itself, after the copy call has returned.
+    reads_pageable_memory: bool,
+    /// What each executable graph was made from. Its nodes are named by the template's handles, so both live as long.
+    templates: Mutex<HashMap<GraphId, Template>>,
+    /// Looked up at the first question for clocks, which most programs never ask.
+    nvml: OnceLock<Option<Nvml>>,
+}
+
+/// The device's default memory pool.
+struct Pool(CUmemoryPool);
+// SAFETY: the pool belongs to the device, and the driver's pool functions may be called from any thread.
+unsafe impl Send for Pool {}
+// SAFETY: as above.
+unsafe impl Sync for Pool {}
+
+struct Template(CUgraph);
+// SAFETY: a graph belongs to no thread; the map around it is locked.
+unsafe impl Send for Template {}
+
+impl CudaDriver {
+    /// Opens a device of an initialised driver.
+    pub(super) fn open(ordinal: usize, device: CUdevice) -> Result<Self> {
+        let properties = properties::read(ordinal, device)?;
+        let context = Context::retain(device)?;
+        Ok(Self {
+            pool: Pool::of(device)?,
+            reads_pageable_memory: properties::reads_pageable_memory(device)?,
+            context,
+            properties,
+            templates: Mutex::default(),
+            nvml: OnceLock::new(),
+        })
+    }
+
+    /// Enters the context where an error cannot be returned; whether the call that follows makes sense.
+    fn enter_to_release(&self) -> bool {
+        self.context.enter().inspect_err(|error| tracing::warn!("{error}")).is_ok()
+    }
+
+    /// One attempt to take memory from the pool.
+    fn try_allocate(&self, stream: StreamId, bytes: usize) -> Result<Option<Pointer>> {
+        let mut pointer = 0;
+        // SAFETY: the stream is alive, and `pointer` is written by the call.
+        match unsafe { sys::cuMemAllocAsync(&mut pointer, bytes, raw_stream(stream)) } {
+            CUresult::CUDA_SUCCESS => Ok(Some(Pointer(pointer))),
+            CUresult::CUDA_ERROR_OUT_OF_MEMORY => Ok(None),
+            status => Err(failure("cuMemAllocAsync", status)),
+        }
+    }
+
+    /// Waits for `stream`. The caller has entered the context.
+    fn wait_for(&self, stream: StreamId) -> Result<()> {
+        // SAFETY: the stream is alive.
+        check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(raw_stream(stream)) })
+    }
+
+    fn templates(&self) -> std::sync::MutexGuard<'_, HashMap<GraphId, Template>> {
+        self.templates.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Pool {
+    /// The default pool, told to keep what is freed: giving it back to the system costs more than the next kernel.
+    fn of(device: CUdevice) -> Result<Self> {
+        let mut pool = ptr::null_mut();
+        // SAFETY: `pool` is written by the call.
+        check("cuDeviceGetDefaultMemPool", unsafe { sys::cuDeviceGetDefaultMemPool(&mut pool, device) })?;
+        let mut keep_all = u64::MAX;
+        let attribute = CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
+        // SAFETY: this attribute is a 64-bit number, which the call reads.
+        let status = unsafe { sys::cuMemPoolSetAttribute(pool, attribute, (&raw mut keep_all).cast()) };
+        check("cuMemPoolSetAttribute", status)?;
+        Ok(Self(pool))
+    }
+
+    /// Bytes the pool took from the device and has lent to nobody.
+    fn idle_bytes(&self) -> Result<u64> {
+        let reserved = self.bytes(CUmemPool_attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)?;
+        let used = self.bytes(CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?;
+        Ok(reserved.saturating_sub(used))
+    }
+
+    /// Gives what nobody holds back to the device, so that it can be had in pieces of another size.
+    fn trim(&self) -> Result<()> {
+        // SAFETY: the pool is the device's default one, which is never destroyed.
+        check("cuMemPoolTrimTo", unsafe { sys::cuMemPoolTrimTo(self.0, 0) })
+    }
+
+    fn bytes(&self, attribute: CUmemPool_attribute) -> Result<u64> {
+        let mut bytes = 0u64;
+        // SAFETY: the attributes asked for are 64-bit numbers, which the call writes.
+        let status = unsafe { sys::cuMemPoolGetAttribute(self.0, attribute, (&raw mut bytes).cast()) };
+        check("cuMemPoolGetAttribute", status)?;
+        Ok(bytes)
+    }
+}
+
+impl Driver for CudaDriver {
+    fn properties(&self) -> &DeviceProperties {
+        &self.properties
+    }
+
+    fn memory(&self) -> Result<MemoryInfo> {
+        self.context.enter()?;
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: both numbers are written by the call.
+        check("cuMemGetInfo", unsafe { sys::cuMemGetInfo_v2(&mut free, &mut total) })?;
+        Ok(MemoryInfo { free: free as u64 + self.pool.idle_bytes()? })
+    }
+
+    fn clocks(&self) -> Option<Clocks> {
+        let find = || Nvml::for_device(&properties::pci_bus_id(self.context.device()).ok()?);
+        self.nvml.get_or_init(find).as_ref()?.clocks()
+    }
+
+    fn stream_create(&self, priority: Priority) -> Result<StreamId> {
+        self.context.enter()?;
+        let (mut least, mut greatest) = (0, 0);
+        // SAFETY: both numbers are written by the call.
+        let status = unsafe { sys::cuCtxGetStreamPriorityRange(&mut least, &mut greatest) };
+        check("cuCtxGetStreamPriorityRange", status)?;
+        let level = match priority {
+            Priority::High => greatest,
+            Priority::Normal => least,
+        };
+        let mut stream = ptr::null_mut();
+        let flags = CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+        // SAFETY: `stream` is written by the call.
+        let status = unsafe { sys::cuStreamCreateWithPriority(&mut stream, flags, level) };
+        check("cuStreamCreateWithPriority", status)?;
+        Ok(StreamId(stream as u64))
+    }
+
+    fn stream_destroy(&self, stream: StreamId) {
+        if self.enter_to_release() {
+            // SAFETY: the safe layer destroys each stream once; work still queued on it completes.
+            check_release("cuStreamDestroy", unsafe { sys::cuStreamDestroy_v2(raw_stream(stream)) });
+        }
+    }
+
+    fn stream_synchronize(&self, stream: StreamId) -> Result<()> {
+        self.context.enter()?;
+        self.wait_for(stream)
+    }
+
+    fn stream_wait(&self, stream: StreamId, event: EventId) -> Result<()> {
+        self.context.enter()?;
+        // SAFETY: the stream and the event are alive.
+        check("cuStreamWaitEvent", unsafe { sys::cuStreamWaitEvent(raw_stream(stream), raw_event(event), 0) })
+    }
+
+    fn event_create(&self) -> Result<EventId> {
+        self.context.enter()?;
+        let mut event = ptr::null_mut();
+        // SAFETY: `event` is written by the call.
+        let status = unsafe { sys::cuEventCreate(&mut event, CUevent_flags::CU_EVENT_DEFAULT as u32) };
+        check("cuEventCreate", status)?;
+        Ok(EventId(event as u64))
+    }
+
+    fn event_destroy(&self, event: EventId) {
+        if self.enter_to_release() {
+            // SAFETY: the safe layer destroys each event once; the driver keeps it until it has happened.
+            check_release("cuEventDestroy", unsafe { sys::cuEventDestroy_v2(raw_event(event)) });
+        }
+    }
+
+    fn event_record(&self, event: EventId, stream: StreamId) -> Result<()> {
+        self.context.enter()?;
+        // SAFETY: the event and the stream are alive.
+        check("cuEventRecord", unsafe { sys::cuEventRecord(raw_event(event), raw_stream(stream)) })
+    }
+
+    fn event_is_complete(&self, event: EventId) -> Result<bool> {
+        self.context.enter()?;
+        // SAFETY: the event is alive.
+        match unsafe { sys::cuEventQuery(raw_event(event)) } {
+            CUresult::CUDA_SUCCESS => Ok(true),
+            CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+            status => Err(failure("cuEventQuery", status)),
+        }
+    }
+
+    fn event_synchronize(&self, event: EventId) -> Result<()> {
+        self.context.enter()?;
+        // SAFETY: the event is alive.
+        check("cuEventSynchronize", unsafe { sys::cuEventSynchronize(raw_event(event)) })
+    }
+
+    fn event_elapsed(&self, start: EventId, end: EventId) -> Result<Duration> {
+        self.context.enter()?;
+        let mut milliseconds = 0f32;
+        // SAFETY: both events are alive and were created with timing; `milliseconds` is written by the call.
+        let status = unsafe { elapsed_time()?(&mut milliseconds, raw_event(start), raw_event(end)) };
+        check("cuEventElapsedTime", status)?;
+        // Events of two streams may have happened in the other order, and a duration cannot be negative.
+        Ok(Duration::from_secs_f64(f64::from(milliseconds.max(0.0)) / 1000.0))
+    }
+
+    fn allocate(&self, stream: StreamId, bytes: usize) -> Result<Option<Pointer>> {
+        self.context.enter()?;
+        if let Some(pointer) = self.try_allocate(stream, bytes)? {
+            return Ok(Some(pointer));
+        }
+        // What was freed is kept by the pool in pieces that may be too small. Better to wait here than to refuse.
+        self.wait_for(stream)?;
+        self.pool.trim()?;
+        self.try_allocate(stream, bytes)
+    }
+
+    fn free(&self, stream: StreamId, pointer: Pointer) {
+        if self.enter_to_release() {
+            // SAFETY: the pointer came from `allocate` and the safe layer frees it once, after its last use.
+            check_release("cuMemFreeAsync", unsafe { sys::cuMemFreeAsync(pointer.0, raw_stream(stream)) });
+        }
+    }
+
+    fn host_allocate(&self, bytes: usize) -> Result<Option<*mut u8>> {
+        self.context.enter()?;
+        let mut address: *mut c_void = ptr::null_mut();
+        // SAFETY: `address` is written by the call.
+        match unsafe { sys::cuMemHostAlloc(&mut address, bytes, sys::CU_MEMHOSTALLOC_PORTABLE) } {
+            CUresult::CUDA_SUCCESS => Ok(Some(address.cast())),
+            CUresult::CUDA_ERROR_OUT_OF_MEMORY => Ok(None),
+            status => Err(failure("cuMemHostAlloc", status)),
+        }
+    }
+
+    unsafe fn host_free(&self, pointer: *mut u8, _bytes: usize) {
+        if self.enter_to_release() {
+            // SAFETY: the caller promises that the pointer came from `host_allocate` and that no copy uses it.
+            check_release("cuMemFreeHost", unsafe { sys::cuMemFreeHost(pointer.cast()) });
+        }
+    }
+
+    unsafe fn copy_to_device(
+        &self,
+        stream: StreamId,
+        destination: Pointer,
+        source: *const u8,
+        bytes: usize,
+        host: HostMemory,
+    ) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        self.context.enter()?;
+        // SAFETY: the caller promises `bytes` readable bytes; the destination lies inside an allocation.
+        let status =
+            unsafe { sys::cuMemcpyHtoDAsync_v2(destination.0, source.cast(), bytes, raw_stream(stream)) };
+        check("cuMemcpyHtoDAsync", status)?;
+        // Otherwise the driver has moved pageable bytes into a staging buffer before it returned.
+        if host == HostMemory::Pageable && self.reads_pageable_memory {
+            self.wait_for(stream)?;
+        }
+        Ok(())
+    }
+
+    unsafe fn copy_to_host(
+        &self,
+        stream: StreamId,
+        destination: *mut u8,
+        source: Pointer,
+        bytes: usize,
+        host: HostMemory,
+    ) -> Result<()> {
+        self.context.enter()?;
+        if bytes > 0 {
+            // SAFETY: the caller promises `bytes` writable bytes; the source lies inside an allocation.
+            let status =
+                unsafe { sys::cuMemcpyDtoHAsync_v2(destination.cast(), source.0, bytes, raw_stream(stream)) };
+            check("cuMemcpyDtoHAsync", status)?;
+        }
+        match host {
+            HostMemory::Pageable => self.wait_for(stream),
+            HostMemory::Pinned => Ok(()),
+        }
+    }
+
+    fn copy_on_device(
+        &self,
+        stream: StreamId,
+        destination: Pointer,
+        source: Pointer,
+        bytes: usize,
+    ) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        self.context.enter()?;
+        // SAFETY: both runs lie inside allocations of this device, which outlive the copy.
+        let status = unsafe { sys::cuMemcpyDtoDAsync_v2(destination.0, source.0, bytes, raw_stream(stream)) };
+        check("cuMemcpyDtoDAsync", status)
+    }
+
+    fn fill(&self, stream: StreamId, destination: Pointer, pattern: &[u8], count: usize) -> Result<()> {
+        if count == 0 {
+            return Ok(());
+        }
+        self.context.enter()?;
+        let (address, stream) = (destination.0, raw_stream(stream));
+        match *pattern {
+            // SAFETY: `count` bytes from `address` lie inside an allocation.
+            [a] => check("cuMemsetD8Async", unsafe { sys::cuMemsetD8Async(address, a, count, stream) }),
+            [a, b] => {
+                let value = u16::from_ne_bytes([a, b]);
+                // SAFETY: `count` elements of 2 bytes from `address` lie inside an allocation, aligned as elements are.
+                check("cuMemsetD16Async", unsafe { sys::cuMemsetD16Async(address, value, count, stream) })
+            }
+            [a, b, c, d] => {
+                let value = u32::from_ne_bytes([a, b, c, d]);
+                // SAFETY: `count` elements of 4 bytes from `address` lie inside an allocation, aligned as elements are.
+                check("cuMemsetD32Async", unsafe { sys::cuMemsetD32Async(address, value, count, stream) })
+            }
+            _ => Err(Error::Length {
+                call: "Driver::fill",
+                message: format!("a pattern of {} bytes, 1, 2 or 4 are possible", pattern.len()),
+            }),
+        }
+    }
+
+    fn load(&self, binary: &Binary, entry: &str) -> Result<(Function, KernelInfo)> {
+        self.context.enter()?;
+        let (function, info) =
+            LoadedFunction::load(&self.context, binary, entry, self.properties.shared_memory_per_block)?;
+        Ok((Arc::new(function), info))
+    }
+
+    fn launch(
+        &self,
+        stream: StreamId,
+        function: &Function,
+        grid: &Grid,
+        arguments: &[Arg<'_>],
+    ) -> Result<()> {
+        self.context.enter()?;
+        loaded(function)?.launch(raw_stream(stream), grid, arguments)
+    }
+
+    fn capture_begin(&self, stream: StreamId) -> Result<()> {
+        self.context.enter()?;
+        graph::begin_capture(raw_stream(stream))
+    }
+
+    fn capture_last_node(&self, stream: StreamId) -> Result<NodeId> {
+        self.context.enter()?;
+        Ok(NodeId(graph::last_node(raw_stream(stream))? as u64))
+    }
+
+    fn capture_end(&self, stream: StreamId) -> Result<GraphId> {
+        self.context.enter()?;
+        let (template, executable) = graph::end_capture(raw_stream(stream))?;
+        let id = GraphId(executable as u64);
+        self.templates().insert(id, Template(template));
+        Ok(id)
+    }
+
+    fn capture_abort(&self, stream: StreamId) {
+        if self.enter_to_release() {
+            graph::abort_capture(raw_stream(stream));
+        }
+    }
+
+    fn graph_launch(&self, graph: GraphId, stream: StreamId) -> Result<()> {
+        self.context.enter()?;
+        // SAFETY: the graph and the stream are alive, and the graph's memory is retained beside it.
+        check("cuGraphLaunch", unsafe { sys::cuGraphLaunch(graph.0 as _, raw_stream(stream)) })
+    }
+
+    fn graph_update(
+        &self,
+        graph: GraphId,
+        node: NodeId,
+        function: &Function,
+        grid: &Grid,
+        arguments: &[Arg<'_>],
+    ) -> Result<()> {
+        self.context.enter()?;
+        loaded(function)?.update_node(graph.0 as _, node.0 as _, grid, arguments)
+    }
+
+    fn graph_destroy(&self, graph: GraphId) {
+        let template = self.templates().remove(&graph);
+        if self.enter_to_release() {
+            // SAFETY: the safe layer destroys each graph once; a run that is under way completes.
+            check_release("cuGraphExecDestroy", unsafe { sys::cuGraphExecDestroy(graph.0 as _) });
+            if let Some(Template(template)) = template {
+                graph::destroy_template(template);
+            }
+        }
+    }
+}
+
+fn raw_stream(stream: StreamId) -> CUstream {
+    stream.0 as CUstream
+}
+
+fn raw_event(event: EventId) -> CUevent {
+    event.0 as CUevent
+}
+
+fn loaded(function: &Function) -> Result<&LoadedFunction> {
+    function.downcast_ref().ok_or_else(|| Error::Launch {
+        kernel: "a kernel of another device".into(),
+        message: "it was not loaded by the CUDA driver".into(),
+    })
+}
+
+type ElapsedTime = unsafe extern "C" fn(*mut f32, CUevent, CUevent) -> CUresult;
+
+/// `cuEventElapsedTime`, in the second form if the driver has it. The bindings know only that one, which came with
+/// CUDA 12.8, and would panic on an older driver.
+fn elapsed_time() -> Result<ElapsedTime> {
+    static FOUND: OnceLock<Option<ElapsedTime>> = OnceLock::new();
+    let find = || {
+        // SAFETY: an open device means that the library is loaded.
+        let library = unsafe { sys::culib() };
+        ["cuEventElapsedTime_v2", "cuEventElapsedTime"].iter().find_map(|name| {
+            // SAFETY: both forms have this signature.
+            unsafe { library.get::<ElapsedTime>(name.as_bytes()) }.ok().map(|symbol| *symbol)
+        })
+    };
+    FOUND.get_or_init(find).ok_or_else(|| failure("cuEventElapsedTime", CUresult::CUDA_ERROR_NOT_FOUND))
+}

@@ -1,0 +1,284 @@
+//! Kernels on the device: loading a cubin, and launching or updating what is in it.
+
+use std::ffi::{CString, c_int, c_void};
+use std::fs;
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use cudarc::driver::sys::{
+    self, CUDA_KERNEL_NODE_PARAMS, CUfunction, CUfunction_attribute as Attribute, CUgraphExec, CUgraphNode,
+    CUlaunchAttribute, CUlaunchAttributeID, CUlaunchAttributeValue, CUlaunchConfig, CUmodule, CUresult,
+    CUstream,
+};
+
+use crate::cuda::context::Context;
+use crate::cuda::cubin;
+use crate::cuda::status::{check, check_release, failure};
+use crate::kernel::{Arg, Binary, Grid, KernelInfo, Resources};
+use crate::{Error, Result};
+
+/// A kernel and the module it lives in, which is unloaded with it.
+pub(super) struct LoadedFunction {
+    _module: Module,
+    raw: CUfunction,
+    /// Dynamic shared memory a launch may ask for now, in bytes. 48 KB less static memory until more is asked.
+    dynamic_limit: AtomicU32,
+    /// What the limit can be raised to.
+    dynamic_ceiling: u32,
+}
+
+// SAFETY: modules and functions belong to the context, not to a thread; the driver's calls on them may come from any.
+unsafe impl Send for LoadedFunction {}
+// SAFETY: as above; the only state kept here is atomic.
+unsafe impl Sync for LoadedFunction {}
+
+struct Module {
+    context: Arc<Context>,
+    raw: CUmodule,
+}
+
+impl LoadedFunction {
+    /// Loads the kernel `entry` of a cubin and reads what the driver knows of it. The caller has entered the context.
+    pub(super) fn load(
+        context: &Arc<Context>,
+        binary: &Binary,
+        entry: &str,
+        shared_memory_per_block: u32,
+    ) -> Result<(Self, KernelInfo)> {
+        let cubin =
+            fs::read(&binary.path).map_err(|source| Error::Io { path: binary.path.clone(), source })?;
+        let module = Module::load(context, binary, &cubin)?;
+        let raw = module.function(binary, entry)?;
+        // Now, and not at the first launch: loading can wait for kernels that run, which may wait for that launch.
+        // SAFETY: the function belongs to the module above.
+        check("cuFuncLoad", unsafe { sys::cuFuncLoad(raw) })?;
+        let info = KernelInfo {
+            resources: resources(raw, binary, entry)?,
+            max_threads: attribute(raw, Attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
+            key: binary.key.clone(),
+            hash: binary.hash.clone(),
+            parameters: cubin::parameters(&cubin, &binary.name, entry)?,
+        };
+        let limit = attribute(raw, Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)?;
+        let dynamic_ceiling = shared_memory_per_block.saturating_sub(info.resources.shared_bytes);
+        let dynamic_limit = AtomicU32::new(limit);
+        Ok((Self { _module: module, raw, dynamic_limit, dynamic_ceiling }, info))
+    }
+
+    /// Queues a launch.
+    pub(super) fn launch(&self, stream: CUstream, grid: &Grid, arguments: &[Arg<'_>]) -> Result<()> {
+        self.allow_shared_memory(grid.shared_bytes)?;
+        let mut attributes = launch_attributes(grid);
+        let mut parameters = PackedArguments::new(arguments);
+        let config = CUlaunchConfig {
+            gridDimX: grid.blocks[0],
+            gridDimY: grid.blocks[1],
+            gridDimZ: grid.blocks[2],
+            blockDimX: grid.threads[0],
+            blockDimY: grid.threads[1],
+            blockDimZ: grid.threads[2],
+            sharedMemBytes: grid.shared_bytes,
+            hStream: stream,
+            attrs: attributes.as_mut_ptr(),
+            numAttrs: attributes.len() as u32,
+        };
+        // SAFETY: the arguments were checked against the kernel's parameters in number and size, and are copied before
+        // the call returns; attributes and configuration live until then.
+        let status =
+            unsafe { sys::cuLaunchKernelEx(&config, self.raw, parameters.as_mut_ptr(), ptr::null_mut()) };
+        check("cuLaunchKernelEx", status)
+    }
+
+    /// Gives this kernel's node of an executable graph new arguments. Cluster and cooperation stay as captured.
+    pub(super) fn update_node(
+        &self,
+        graph: CUgraphExec,
+        node: CUgraphNode,
+        grid: &Grid,
+        arguments: &[Arg<'_>],
+    ) -> Result<()> {
+        let mut parameters = PackedArguments::new(arguments);
+        let node_parameters = CUDA_KERNEL_NODE_PARAMS {
+            func: self.raw,
+            gridDimX: grid.blocks[0],
+            gridDimY: grid.blocks[1],
+            gridDimZ: grid.blocks[2],
+            blockDimX: grid.threads[0],
+            blockDimY: grid.threads[1],
+            blockDimZ: grid.threads[2],
+            sharedMemBytes: grid.shared_bytes,
+            kernelParams: parameters.as_mut_ptr(),
+            extra: ptr::null_mut(),
+            kern: ptr::null_mut(),
+            ctx: ptr::null_mut(),
+        };
+        // SAFETY: the node is one of the graph that `graph` was made from, which is kept alive beside it; the arguments
+        // were checked against the kernel's parameters and are copied before the call returns.
+        let status = unsafe { sys::cuGraphExecKernelNodeSetParams_v2(graph, node, &node_parameters) };
+        check("cuGraphExecKernelNodeSetParams", status)
+    }
+
+    /// Raises the limit if `bytes` is beyond it, at once to all there is: threads that race then set the same value.
+    fn allow_shared_memory(&self, bytes: u32) -> Result<()> {
+        if bytes <= self.dynamic_limit.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let attribute = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        // SAFETY: the function is loaded.
+        let status = unsafe { sys::cuFuncSetAttribute(self.raw, attribute, self.dynamic_ceiling as c_int) };
+        check("cuFuncSetAttribute", status)?;
+        self.dynamic_limit.fetch_max(self.dynamic_ceiling, Ordering::Release);
+        Ok(())
+    }
+}
+
+impl Module {
+    fn load(context: &Arc<Context>, binary: &Binary, cubin: &[u8]) -> Result<Self> {
+        let mut raw = ptr::null_mut();
+        // SAFETY: the bytes are a whole cubin, as NVRTC wrote it and the cache verified it; the call writes `raw`.
+        let status = unsafe { sys::cuModuleLoadData(&mut raw, cubin.as_ptr().cast()) };
+        check("cuModuleLoadData", status)
+            .map_err(|error| Error::Load { kernel: binary.name.clone(), reason: error.to_string() })?;
+        Ok(Self { context: context.clone(), raw })
+    }
+
+    fn function(&self, binary: &Binary, entry: &str) -> Result<CUfunction> {
+        let missing = || Error::NoEntry { kernel: binary.name.clone(), entry: entry.to_owned() };
+        let name = CString::new(entry).map_err(|_| missing())?;
+        let mut function = ptr::null_mut();
+        // SAFETY: the module is loaded, the name ends in NUL, and `function` is written by the call.
+        match unsafe { sys::cuModuleGetFunction(&mut function, self.raw, name.as_ptr()) } {
+            CUresult::CUDA_SUCCESS => Ok(function),
+            CUresult::CUDA_ERROR_NOT_FOUND => Err(missing()),
+            status => Err(failure("cuModuleGetFunction", status)),
+        }
+    }
+}
+
+impl Drop for Module {
+    fn drop(&mut self) {
+        match self.context.enter() {
+            // SAFETY: loaded once, unloaded once, and its functions go with the struct that holds it.
+            Ok(()) => check_release("cuModuleUnload", unsafe { sys::cuModuleUnload(self.raw) }),
+            Err(error) => tracing::warn!("{error}"),
+        }
+    }
+}
+
+/// What the driver says, and the spills, which only the assembler's log tells.
+fn resources(function: CUfunction, binary: &Binary, entry: &str) -> Result<Resources> {
+    let logged = binary.resources.iter().find(|(name, _)| name == entry);
+    let logged = logged.map(|(_, resources)| *resources).unwrap_or_default();
+    Ok(Resources {
+        registers: attribute(function, Attribute::CU_FUNC_ATTRIBUTE_NUM_REGS)?,
+        shared_bytes: attribute(function, Attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?,
+        stack_bytes: attribute(function, Attribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?,
+        ..logged
+    })
+}
+
+fn attribute(function: CUfunction, attribute: Attribute) -> Result<u32> {
+    let mut value = 0;
+    // SAFETY: the function is loaded, and `value` is written by the call.
+    check("cuFuncGetAttribute", unsafe { sys::cuFuncGetAttribute(&mut value, attribute, function) })?;
+    Ok(value.try_into().unwrap_or(0))
+}
+
+/// Whatever of the grid does not fit into the launch's fixed fields.
+fn launch_attributes(grid: &Grid) -> Vec<CUlaunchAttribute> {
+    let mut attributes = Vec::new();
+    if let Some([x, y, z]) = grid.cluster {
+        let mut value = CUlaunchAttributeValue { pad: [0; 64] };
+        value.clusterDim.x = x;
+        value.clusterDim.y = y;
+        value.clusterDim.z = z;
+        let id = CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+        attributes.push(CUlaunchAttribute { id, pad: [0; 4], value });
+    }
+    if grid.cooperative {
+        let mut value = CUlaunchAttributeValue { pad: [0; 64] };
+        value.cooperative = 1;
+        let id = CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+        attributes.push(CUlaunchAttribute { id, pad: [0; 4], value });
+    }
+    attributes
+}
+
+/// The arguments' bytes, each aligned to 16 bytes, and a pointer to each.
+struct PackedArguments {
+    /// Pointed into by `pointers`; never touched after they were taken.
+    _storage: Vec<u128>,
+    pointers: Vec<*mut c_void>,
+}
+
+impl PackedArguments {
+    fn new(arguments: &[Arg<'_>]) -> Self {
+        const CELL: usize = size_of::<u128>();
+        let cells = |argument: &Arg<'_>| argument.bytes().len().div_ceil(CELL);
+        let mut storage = vec![0u128; arguments.iter().map(cells).sum()];
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut storage);
+        let mut start = 0;
+        let starts: Vec<usize> = arguments
+            .iter()
+            .map(|argument| {
+                let at = start;
+                bytes[at..at + argument.bytes().len()].copy_from_slice(argument.bytes());
+                start += cells(argument) * CELL;
+                at
+            })
+            .collect();
+        let base = storage.as_mut_ptr().cast::<u8>();
+        let pointers = starts.iter().map(|&at| base.wrapping_add(at).cast()).collect();
+        Self { _storage: storage, pointers }
+    }
+
+    fn as_mut_ptr(&mut self) -> *mut *mut c_void {
+        self.pointers.as_mut_ptr()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ByValue, args};
+
+    #[test]
+    fn packed_arguments_are_aligned_and_keep_their_bytes() {
+        let odd = [7u8; 19];
+        let arguments = args![1.5f32, ByValue(&odd), 0x0123_4567_89ab_cdefu64];
+        let packed = PackedArguments::new(&arguments);
+        assert_eq!(packed.pointers.len(), 3);
+        for (pointer, argument) in packed.pointers.iter().zip(&arguments) {
+            assert_eq!(*pointer as usize % 16, 0);
+            // SAFETY: each pointer is to as many bytes as the argument has, inside the packed storage.
+            let bytes = unsafe { std::slice::from_raw_parts(pointer.cast::<u8>(), argument.bytes().len()) };
+            assert_eq!(bytes, argument.bytes());
+        }
+    }
+
+    #[test]
+    fn a_kernel_without_parameters_packs_nothing() {
+        assert!(PackedArguments::new(&[]).pointers.is_empty());
+    }
+
+    #[test]
+    fn clusters_and_cooperation_become_attributes() {
+        let plain = Grid::new([4, 1, 1], [32, 1, 1]);
+        assert!(launch_attributes(&plain).is_empty());
+        let both = launch_attributes(&plain.cluster([2, 1, 1]).cooperative());
+        let ids: Vec<_> = both.iter().map(|attribute| attribute.id).collect();
+        assert_eq!(
+            ids,
+            [
+                CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+                CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+            ]
+        );
+        // SAFETY: the value was written through this field.
+        let cluster = unsafe { both[0].value.clusterDim };
+        assert_eq!([cluster.x, cluster.y, cluster.z], [2, 1, 1]);
+        // SAFETY: the value was written through this field.
+        assert_eq!(unsafe { both[1].value.cooperative }, 1);
+    }
+}

@@ -1,0 +1,83 @@
+//! Clocks and temperature through NVML, the management library that comes with the driver. All of it is optional.
+
+use std::ffi::{CString, c_char, c_int, c_uint, c_void};
+use std::ptr;
+
+use libloading::Library;
+
+use crate::Clocks;
+
+type Device = *mut c_void;
+type Init = unsafe extern "C" fn() -> c_int;
+type HandleByPciBusId = unsafe extern "C" fn(*const c_char, *mut Device) -> c_int;
+type ReadSensor = unsafe extern "C" fn(Device, c_uint, *mut c_uint) -> c_int;
+
+const SUCCESS: c_int = 0;
+const CLOCK_SM: c_uint = 1;
+const CLOCK_MEMORY: c_uint = 2;
+const TEMPERATURE_GPU: c_uint = 0;
+
+/// One device as NVML sees it.
+pub(super) struct Nvml {
+    device: Device,
+    clock: ReadSensor,
+    temperature: ReadSensor,
+    /// Ends what `nvmlInit` began, once a device.
+    shutdown: Init,
+    /// Keeps the functions above in memory.
+    _library: Library,
+}
+
+// SAFETY: NVML may be called from any thread, and its device handles belong to none.
+unsafe impl Send for Nvml {}
+// SAFETY: as above.
+unsafe impl Sync for Nvml {}
+
+impl Nvml {
+    /// The device at that place of the bus; `None` if the library or anything in it is missing.
+    pub(super) fn for_device(pci_bus_id: &str) -> Option<Self> {
+        let pci_bus_id = CString::new(pci_bus_id).ok()?;
+        // SAFETY: NVML's initialisers may run at any time.
+        let library = unsafe { Library::new("libnvidia-ml.so.1") }.ok()?;
+        // SAFETY: the types are those of nvml.h.
+        let (init, shutdown, find, clock, temperature) = unsafe {
+            (
+                *library.get::<Init>(b"nvmlInit_v2").ok()?,
+                *library.get::<Init>(b"nvmlShutdown").ok()?,
+                *library.get::<HandleByPciBusId>(b"nvmlDeviceGetHandleByPciBusId_v2").ok()?,
+                *library.get::<ReadSensor>(b"nvmlDeviceGetClockInfo").ok()?,
+                *library.get::<ReadSensor>(b"nvmlDeviceGetTemperature").ok()?,
+            )
+        };
+        // SAFETY: NVML counts its initialisations; this one is matched by the shutdown at drop.
+        if unsafe { init() } != SUCCESS {
+            return None;
+        }
+        let mut nvml = Self { device: ptr::null_mut(), clock, temperature, shutdown, _library: library };
+        // SAFETY: the name ends in NUL, and the handle is written by the call.
+        let status = unsafe { find(pci_bus_id.as_ptr(), &mut nvml.device) };
+        (status == SUCCESS).then_some(nvml)
+    }
+
+    pub(super) fn clocks(&self) -> Option<Clocks> {
+        Some(Clocks {
+            sm_mhz: self.read(self.clock, CLOCK_SM)?,
+            memory_mhz: self.read(self.clock, CLOCK_MEMORY)?,
+            celsius: self.read(self.temperature, TEMPERATURE_GPU)?,
+        })
+    }
+
+    fn read(&self, sensor: ReadSensor, which: c_uint) -> Option<u32> {
+        let mut value = 0;
+        // SAFETY: NVML is initialised, the handle is its own, and `value` is written by the call.
+        let status = unsafe { sensor(self.device, which, &mut value) };
+        (status == SUCCESS).then_some(value)
+    }
+}
+
+impl Drop for Nvml {
+    fn drop(&mut self) {
+        // SAFETY: matches the initialisation in `for_device`. Whether it succeeds changes nothing.
+        let _ = unsafe { (self.shutdown)() };
+    }
+}

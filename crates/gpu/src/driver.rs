@@ -1,0 +1,137 @@
+//! What a device must be able to do. Two implement it, [`crate::cuda`] and [`crate::emulated`]; the safe types above
+//! own the handles and release each exactly once.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::kernel::{Arg, Binary, Grid, KernelInfo};
+use crate::stream::Priority;
+use crate::{DeviceProperties, Result};
+
+macro_rules! handle {
+    ($($(#[$doc:meta])* $name:ident;)*) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub(crate) struct $name(pub(crate) u64);
+    )*};
+}
+
+handle! {
+    /// A stream of one driver.
+    StreamId;
+    /// An event of one driver.
+    EventId;
+    /// An instantiated graph of one driver.
+    GraphId;
+    /// A kernel node of a graph.
+    NodeId;
+    /// A device address.
+    Pointer;
+}
+
+/// How host memory given to a copy behaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HostMemory {
+    /// Ordinary memory: valid only until the call returns.
+    Pageable,
+    /// Page-locked memory: stays valid until the stream has passed the copy.
+    Pinned,
+}
+
+/// A kernel loaded on a device. The driver that made it knows what is inside.
+pub(crate) type Function = Arc<dyn Any + Send + Sync>;
+
+/// What the device has left.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MemoryInfo {
+    /// Bytes that could be allocated.
+    pub(crate) free: u64,
+}
+
+/// The one seam between the safe layer and a device.
+pub(crate) trait Driver: Send + Sync {
+    fn properties(&self) -> &DeviceProperties;
+    fn memory(&self) -> Result<MemoryInfo>;
+    /// Current clocks in MHz and temperature, where they can be read.
+    fn clocks(&self) -> Option<crate::Clocks>;
+
+    fn stream_create(&self, priority: Priority) -> Result<StreamId>;
+    fn stream_destroy(&self, stream: StreamId);
+    fn stream_synchronize(&self, stream: StreamId) -> Result<()>;
+    /// Work queued on `stream` from now on runs after what `event` recorded.
+    fn stream_wait(&self, stream: StreamId, event: EventId) -> Result<()>;
+
+    fn event_create(&self) -> Result<EventId>;
+    fn event_destroy(&self, event: EventId);
+    fn event_record(&self, event: EventId, stream: StreamId) -> Result<()>;
+    fn event_is_complete(&self, event: EventId) -> Result<bool>;
+    fn event_synchronize(&self, event: EventId) -> Result<()>;
+    fn event_elapsed(&self, start: EventId, end: EventId) -> Result<Duration>;
+
+    /// Memory from the stream-ordered pool. `Ok(None)`: the device has no room.
+    fn allocate(&self, stream: StreamId, bytes: usize) -> Result<Option<Pointer>>;
+    /// Returns memory to the pool once `stream` has passed this point.
+    fn free(&self, stream: StreamId, pointer: Pointer);
+    /// Page-locked host memory. `Ok(None)`: the machine has no room.
+    fn host_allocate(&self, bytes: usize) -> Result<Option<*mut u8>>;
+    /// # Safety
+    /// `pointer` came from `host_allocate` with the same size and no queued copy uses it.
+    unsafe fn host_free(&self, pointer: *mut u8, bytes: usize);
+
+    /// # Safety
+    /// `source` is readable for `bytes`, as long as `host` says.
+    unsafe fn copy_to_device(
+        &self,
+        stream: StreamId,
+        destination: Pointer,
+        source: *const u8,
+        bytes: usize,
+        host: HostMemory,
+    ) -> Result<()>;
+    /// Pageable destinations are complete when this returns; pinned ones when the stream has passed the copy.
+    ///
+    /// # Safety
+    /// `destination` is writable for `bytes`, as long as `host` says.
+    unsafe fn copy_to_host(
+        &self,
+        stream: StreamId,
+        destination: *mut u8,
+        source: Pointer,
+        bytes: usize,
+        host: HostMemory,
+    ) -> Result<()>;
+    fn copy_on_device(
+        &self,
+        stream: StreamId,
+        destination: Pointer,
+        source: Pointer,
+        bytes: usize,
+    ) -> Result<()>;
+    /// Repeats `pattern` (1, 2 or 4 bytes long) `count` times.
+    fn fill(&self, stream: StreamId, destination: Pointer, pattern: &[u8], count: usize) -> Result<()>;
+
+    /// Loads a compiled kernel and reads what it is.
+    fn load(&self, binary: &Binary, entry: &str) -> Result<(Function, KernelInfo)>;
+    /// `arguments` have been checked against the kernel's parameters.
+    fn launch(&self, stream: StreamId, function: &Function, grid: &Grid, arguments: &[Arg<'_>])
+    -> Result<()>;
+
+    fn capture_begin(&self, stream: StreamId) -> Result<()>;
+    /// The kernel node that the last launch on `stream` added to the capture.
+    fn capture_last_node(&self, stream: StreamId) -> Result<NodeId>;
+    fn capture_end(&self, stream: StreamId) -> Result<GraphId>;
+    /// Ends a broken capture and throws away what it recorded; the streams of it are usable again.
+    fn capture_abort(&self, stream: StreamId);
+
+    fn graph_launch(&self, graph: GraphId, stream: StreamId) -> Result<()>;
+    fn graph_update(
+        &self,
+        graph: GraphId,
+        node: NodeId,
+        function: &Function,
+        grid: &Grid,
+        arguments: &[Arg<'_>],
+    ) -> Result<()>;
+    fn graph_destroy(&self, graph: GraphId);
+}

@@ -1,0 +1,184 @@
+//! A resident block, its threads and its shared memory.
+
+use std::collections::BTreeMap;
+use std::ffi::{CStr, c_char};
+
+use corosensei::stack::DefaultStack;
+use corosensei::{Coroutine, Yielder};
+
+use super::barrier::{Mbarrier, NamedBarrier};
+use super::clocks::{Foreign, Knowledge, Slot};
+use super::copy::CopyGroups;
+use super::fault::Site;
+use super::shadow::SharedShadow;
+use super::warp::Warp;
+use super::wgmma::WgmmaState;
+
+/// Where a call stands in the source, as the kernel passes it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CallSite {
+    pub(super) file: *const c_char,
+    pub(super) line: u32,
+}
+
+impl CallSite {
+    pub(super) const NOWHERE: Self = Self { file: std::ptr::null(), line: 0 };
+
+    pub(super) fn same_as(&self, other: &CallSite) -> bool {
+        self.line == other.line && self.file == other.file
+    }
+
+    pub(super) fn site(&self) -> Option<Site> {
+        if self.file.is_null() {
+            return None;
+        }
+        // SAFETY: the pointer is of a string literal in the kernel's image, which outlives the launch.
+        let file = unsafe { CStr::from_ptr(self.file) }.to_string_lossy().into_owned();
+        Some(Site { file, line: self.line })
+    }
+}
+
+/// What a thread waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Wait {
+    Nothing,
+    Barrier { id: u32 },
+    Warp,
+    Mbarrier { offset: usize, parity: u32 },
+    Products,
+    Grid,
+}
+
+impl std::fmt::Display for Wait {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Nothing => f.write_str("nothing"),
+            Self::Barrier { id: 0 } => f.write_str("sync_threads"),
+            Self::Barrier { id } => write!(f, "named barrier {id}"),
+            Self::Warp => f.write_str("the rest of the warp"),
+            Self::Mbarrier { offset, parity } => {
+                write!(f, "the phase of parity {parity} of the mbarrier at shared offset {offset}")
+            }
+            Self::Products => f.write_str("the rest of the warp to issue its wgmma"),
+            Self::Grid => f.write_str("sync_grid"),
+        }
+    }
+}
+
+/// A thread's execution, suspended wherever it waits.
+pub(super) type Fiber = Coroutine<(), (), (), DefaultStack>;
+
+/// One CUDA thread.
+pub(super) struct Thread {
+    pub(super) fiber: Option<Fiber>,
+    /// Set by the fiber when it starts.
+    pub(super) yielder: *const Yielder<(), ()>,
+    /// Lowest and highest address of its stack.
+    pub(super) stack: (usize, usize),
+    pub(super) index: [u32; 3],
+    pub(super) done: bool,
+    pub(super) waiting: Wait,
+    pub(super) site: CallSite,
+    /// The thread's own time: raised whenever others may learn what it did so far.
+    pub(super) time: u32,
+    pub(super) knowledge: Knowledge,
+    /// What a fence made ready to be passed on by the next atomic, by block.
+    pub(super) released: Foreign,
+    /// What atomics brought, to be known after the next fence.
+    pub(super) acquired: Foreign,
+    pub(super) copies: CopyGroups,
+    pub(super) stores: CopyGroups,
+    /// What a call that waited returns when the thread goes on.
+    pub(super) result: u64,
+}
+
+/// What an agent is, for messages.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Agent {
+    Thread(usize),
+    Mbarrier(usize),
+    CopyGroup(usize),
+    StoreRead(usize),
+    StoreWrite(usize),
+    Products(usize),
+}
+
+/// A resident block.
+pub(super) struct Block {
+    pub(super) index: [u32; 3],
+    /// Its number in the launch.
+    pub(super) number: u32,
+    pub(super) threads: Vec<Thread>,
+    pub(super) shared: SharedMemory,
+    pub(super) shadow: SharedShadow,
+    pub(super) barriers: Vec<NamedBarrier>,
+    pub(super) mbarriers: BTreeMap<usize, Mbarrier>,
+    pub(super) warps: Vec<Warp>,
+    pub(super) products: Vec<WgmmaState>,
+    pub(super) agents: Vec<Agent>,
+    /// Threads that have not ended.
+    pub(super) live: usize,
+}
+
+impl Block {
+    pub(super) fn new_agent(&mut self, agent: Agent) -> Slot {
+        self.agents.push(agent);
+        (self.agents.len() - 1) as Slot
+    }
+}
+
+/// A block's shared memory, at a multiple of 1024 as on the hardware, poisoned.
+pub(super) struct SharedMemory {
+    kibibytes: Vec<Kibibyte>,
+    pub(super) bytes: usize,
+}
+
+/// A kibibyte where the hardware would put it.
+#[derive(Clone, Copy, bytemuck::Zeroable, bytemuck::Pod)]
+#[repr(C, align(1024))]
+struct Kibibyte([u8; 1024]);
+
+impl SharedMemory {
+    pub(super) fn new(bytes: usize) -> Self {
+        Self { kibibytes: vec![Kibibyte([0xFF; 1024]); bytes.div_ceil(1024)], bytes }
+    }
+
+    pub(super) fn base(&self) -> usize {
+        self.kibibytes.as_ptr() as usize
+    }
+
+    /// The offset of `address .. address + len` if it lies inside.
+    pub(super) fn offset(&self, address: usize, len: usize) -> Option<usize> {
+        let offset = address.wrapping_sub(self.base());
+        (offset < self.bytes && len <= self.bytes - offset).then_some(offset)
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &bytemuck::cast_slice(&self.kibibytes)[..self.bytes]
+    }
+
+    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut bytemuck::cast_slice_mut(&mut self.kibibytes)[..self.bytes]
+    }
+}
+
+impl Thread {
+    pub(super) fn new(index: [u32; 3]) -> Self {
+        Self {
+            fiber: None,
+            yielder: std::ptr::null(),
+            stack: (0, 0),
+            index,
+            done: false,
+            waiting: Wait::Nothing,
+            site: CallSite::NOWHERE,
+            time: 1,
+            knowledge: Knowledge::default(),
+            released: None,
+            acquired: None,
+            copies: CopyGroups::default(),
+            stores: CopyGroups::default(),
+            result: 0,
+        }
+    }
+}

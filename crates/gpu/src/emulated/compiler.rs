@@ -1,0 +1,123 @@
+//! The machine's own C++ compiler makes kernels for the emulated device.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::sync::Mutex;
+
+use crate::kernel::{Compiled, Source};
+use crate::{Error, Result};
+
+/// Every load and store is instrumented; locals start as garbage; nothing is fused that the GPU would not fuse; the
+/// library runs on any machine of this architecture.
+const FLAGS: &[&str] = &[
+    "-std=c++17",
+    "-O2",
+    "-g1",
+    "-fPIC",
+    "-shared",
+    "-nostdlib",
+    "-fsanitize=thread",
+    "-fno-exceptions",
+    "-fno-rtti",
+    "-fno-strict-aliasing",
+    "-fno-stack-protector",
+    "-ffp-contract=off",
+    "-Werror=frame-larger-than=65536",
+];
+
+/// Understood by newer compilers only.
+const POISON_LOCALS: &str = "-ftrivial-auto-var-init=pattern";
+
+/// The compiler's command: `CXX`, else `c++`.
+fn command() -> String {
+    std::env::var("CXX").ok().filter(|command| !command.is_empty()).unwrap_or_else(|| "c++".into())
+}
+
+/// The first line of `--version`.
+pub(crate) fn name() -> Result<String> {
+    version().map(|version| version.lines().next().unwrap_or_default().to_owned())
+}
+
+/// The first line of `--version`, and below it the flags in use: part of the cache key.
+pub(crate) fn version() -> Result<String> {
+    static KNOWN: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
+    let command = command();
+    let mut known = KNOWN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if let Some(version) = known.get(&command) {
+        return Ok(version.clone());
+    }
+    let output = run(&command, Command::new(&command).arg("--version"))?;
+    let told = String::from_utf8_lossy(&output.stdout);
+    let first = told.lines().next().filter(|line| !line.is_empty() && output.status.success());
+    let first = first.ok_or_else(|| Error::NoCompiler {
+        command: command.clone(),
+        reason: format!("it answers --version with {}", output.status),
+    })?;
+    let poison = if supports_poison(&command) { POISON_LOCALS } else { "" };
+    let version = format!("{first}\n{} {poison}", FLAGS.join(" "));
+    known.insert(command, version.clone());
+    Ok(version)
+}
+
+fn supports_poison(command: &str) -> bool {
+    let tried =
+        Command::new(command).args([POISON_LOCALS, "-x", "c++", "-fsyntax-only", "/dev/null"]).output();
+    tried.is_ok_and(|output| output.status.success())
+}
+
+/// Compiles a source with its includes, in `folder`, into the bytes of a shared library.
+pub(crate) fn compile(
+    source: &Source,
+    includes: &BTreeMap<String, Cow<'static, str>>,
+    folder: &Path,
+) -> Result<Compiled> {
+    let io = |path: &Path, source| Error::Io { path: path.to_owned(), source };
+    for (path, text) in includes {
+        let path = folder.join(path);
+        let parent = path.parent().unwrap_or(folder);
+        fs::create_dir_all(parent).map_err(|error| io(parent, error))?;
+        fs::write(&path, text.as_bytes()).map_err(|error| io(&path, error))?;
+    }
+    let main = format!("{}.cuh", source.name());
+    let input = folder.join("kernel.cpp");
+    fs::write(&input, translation_unit(source, &main)).map_err(|error| io(&input, error))?;
+
+    let command = command();
+    let version = version()?;
+    let mut compiler = Command::new(&command);
+    compiler.current_dir(folder).args(FLAGS);
+    if version.ends_with(POISON_LOCALS) {
+        compiler.arg(POISON_LOCALS);
+    }
+    for (name, value) in source.defines() {
+        compiler.arg(format!("-D{name}={value}"));
+    }
+    let output = run(&command, compiler.args(["-I.", "kernel.cpp", "-o", "kernel.so", "-lm"]))?;
+    let log = String::from_utf8_lossy(&output.stderr).into_owned();
+    if !output.status.success() {
+        return Err(Error::Compile { kernel: source.name().to_owned(), compiler: command, log });
+    }
+    let library = folder.join("kernel.so");
+    let bytes = fs::read(&library).map_err(|error| io(&library, error))?;
+    Ok(Compiled { bytes, log, resources: Vec::new() })
+}
+
+/// The source under its own name for messages, and an exported entry for each of its kernels.
+fn translation_unit(source: &Source, name: &str) -> String {
+    let mut unit = format!("#line 1 \"{name}\"\n{}\n#line 1 \"exports\"\n", source.text());
+    unit.push_str("#include \"gw/emulated.cuh\"\n");
+    for entry in source.entries() {
+        let _ = writeln!(unit, "GW_EXPORT({entry})");
+    }
+    unit
+}
+
+fn run(name: &str, command: &mut Command) -> Result<Output> {
+    command
+        .output()
+        .map_err(|error| Error::NoCompiler { command: name.to_owned(), reason: error.to_string() })
+}

@@ -1,0 +1,263 @@
+//! The emulated device behind the seam that the CUDA driver shares.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::memory::Memory;
+use super::module::{self, Entry};
+use super::queue::{HostPointer, KernelLaunch, Op, Queues};
+use super::{compiler, launch};
+use crate::driver::{Driver, EventId, Function, GraphId, HostMemory, MemoryInfo, NodeId, Pointer, StreamId};
+use crate::kernel::{Architecture, Arg, Binary, KernelInfo};
+use crate::stream::Priority;
+use crate::{Clocks, DeviceProperties, Error, Grid, Kind, Result};
+
+/// Memory the device says it has: enough for tests, not enough to bring the machine down.
+const MEMORY_BYTES: u64 = 4 << 30;
+/// Few, so that grids made to fill the device stay small.
+const MULTIPROCESSORS: u32 = 4;
+/// Alignment of page-locked memory.
+const PAGE: usize = 4096;
+
+pub(super) struct EmulatedDriver {
+    properties: DeviceProperties,
+    queues: Mutex<Queues>,
+}
+
+impl EmulatedDriver {
+    pub(super) fn new(seed: u64) -> Result<Self> {
+        let properties = DeviceProperties {
+            kind: Kind::Emulated,
+            id: "emulated".into(),
+            name: "Gatework emulated device".into(),
+            compute_capability: (9, 0),
+            architecture: Architecture::Emulated,
+            multiprocessors: MULTIPROCESSORS,
+            shared_memory_per_block: 227 << 10,
+            shared_memory_per_multiprocessor: 228 << 10,
+            registers_per_block: 65536,
+            l2_bytes: 1 << 20,
+            memory_bytes: MEMORY_BYTES,
+            max_clock_mhz: None,
+            max_memory_clock_mhz: None,
+            memory_bus_bits: None,
+            driver: compiler::name()?,
+        };
+        Ok(Self { properties, queues: Mutex::new(Queues::new(Memory::new(MEMORY_BYTES), seed)) })
+    }
+
+    fn queues(&self) -> MutexGuard<'_, Queues> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn kernel_launch(function: &Function, grid: &Grid, arguments: &[Arg<'_>]) -> Result<KernelLaunch> {
+    let entry: Arc<Entry> = function.clone().downcast().map_err(|_| Error::Graph {
+        message: "a kernel of another device was handed to the emulated one".into(),
+    })?;
+    let arguments = arguments.iter().map(|argument| argument.bytes().to_vec()).collect();
+    Ok(KernelLaunch { entry, grid: *grid, arguments })
+}
+
+impl Driver for EmulatedDriver {
+    fn properties(&self) -> &DeviceProperties {
+        &self.properties
+    }
+
+    fn memory(&self) -> Result<MemoryInfo> {
+        let held = self.queues().memory.held;
+        Ok(MemoryInfo { free: MEMORY_BYTES - held })
+    }
+
+    fn clocks(&self) -> Option<Clocks> {
+        None
+    }
+
+    fn stream_create(&self, _priority: Priority) -> Result<StreamId> {
+        Ok(self.queues().create_stream())
+    }
+
+    fn stream_destroy(&self, stream: StreamId) {
+        self.queues().destroy_stream(stream);
+    }
+
+    fn stream_synchronize(&self, stream: StreamId) -> Result<()> {
+        self.queues().synchronize(stream)
+    }
+
+    fn stream_wait(&self, stream: StreamId, event: EventId) -> Result<()> {
+        self.queues().wait(stream, event)
+    }
+
+    fn event_create(&self) -> Result<EventId> {
+        Ok(self.queues().create_event())
+    }
+
+    fn event_destroy(&self, event: EventId) {
+        self.queues().destroy_event(event);
+    }
+
+    fn event_record(&self, event: EventId, stream: StreamId) -> Result<()> {
+        self.queues().record(event, stream)
+    }
+
+    fn event_is_complete(&self, event: EventId) -> Result<bool> {
+        Ok(self.queues().event_done(event))
+    }
+
+    fn event_synchronize(&self, event: EventId) -> Result<()> {
+        self.queues().synchronize_event(event)
+    }
+
+    fn event_elapsed(&self, start: EventId, end: EventId) -> Result<Duration> {
+        let queues = self.queues();
+        match (queues.event_time(start), queues.event_time(end)) {
+            (Some(start), Some(end)) => Ok(end.saturating_duration_since(start)),
+            _ => Err(Error::Graph { message: "an event that has not happened cannot be timed".into() }),
+        }
+    }
+
+    fn allocate(&self, _stream: StreamId, bytes: usize) -> Result<Option<Pointer>> {
+        Ok(self.queues().memory.allocate(bytes).map(|start| Pointer(start as u64)))
+    }
+
+    fn free(&self, stream: StreamId, pointer: Pointer) {
+        self.queues().submit_free(stream, pointer);
+    }
+
+    fn host_allocate(&self, bytes: usize) -> Result<Option<*mut u8>> {
+        let Some(layout) = host_layout(bytes) else { return Ok(None) };
+        // SAFETY: the layout is not empty.
+        let pointer = unsafe { alloc_zeroed(layout) };
+        Ok((!pointer.is_null()).then_some(pointer))
+    }
+
+    unsafe fn host_free(&self, pointer: *mut u8, bytes: usize) {
+        if let Some(layout) = host_layout(bytes) {
+            // SAFETY: the caller promises that the pointer came from `host_allocate` with this size.
+            unsafe { dealloc(pointer, layout) };
+        }
+    }
+
+    unsafe fn copy_to_device(
+        &self,
+        stream: StreamId,
+        destination: Pointer,
+        source: *const u8,
+        bytes: usize,
+        host: HostMemory,
+    ) -> Result<()> {
+        let op = match host {
+            HostMemory::Pageable => {
+                // SAFETY: the caller promises that the source is readable during this call.
+                let bytes = unsafe { std::slice::from_raw_parts(source, bytes) }.to_vec();
+                Op::CopyBytes { to: destination, bytes: Arc::new(bytes) }
+            }
+            HostMemory::Pinned => {
+                Op::CopyFromHost { to: destination, from: HostPointer(source.cast_mut()), bytes }
+            }
+        };
+        self.queues().submit(stream, op)
+    }
+
+    unsafe fn copy_to_host(
+        &self,
+        stream: StreamId,
+        destination: *mut u8,
+        source: Pointer,
+        bytes: usize,
+        host: HostMemory,
+    ) -> Result<()> {
+        let mut queues = self.queues();
+        queues.submit(stream, Op::CopyToHost { to: HostPointer(destination), from: source, bytes })?;
+        match host {
+            HostMemory::Pageable => queues.synchronize(stream),
+            HostMemory::Pinned => Ok(()),
+        }
+    }
+
+    fn copy_on_device(
+        &self,
+        stream: StreamId,
+        destination: Pointer,
+        source: Pointer,
+        bytes: usize,
+    ) -> Result<()> {
+        self.queues().submit(stream, Op::CopyOnDevice { to: destination, from: source, bytes })
+    }
+
+    fn fill(&self, stream: StreamId, destination: Pointer, pattern: &[u8], count: usize) -> Result<()> {
+        self.queues().submit(stream, Op::Fill { to: destination, pattern: pattern.to_vec(), count })
+    }
+
+    fn load(&self, binary: &Binary, entry: &str) -> Result<(Function, KernelInfo)> {
+        let (entry, info) = module::load(binary, entry)?;
+        Ok((entry, info))
+    }
+
+    fn launch(
+        &self,
+        stream: StreamId,
+        function: &Function,
+        grid: &Grid,
+        arguments: &[Arg<'_>],
+    ) -> Result<()> {
+        let launch = kernel_launch(function, grid, arguments)?;
+        let refuse = |message: String| Err(Error::Launch { kernel: launch.entry.name.clone(), message });
+        if grid.cooperative && grid.block_count() * grid.threads_per_block() > launch::COOPERATIVE_THREADS {
+            return refuse(format!(
+                "a cooperative grid keeps all its threads at once, and the emulated device takes {} at most",
+                launch::COOPERATIVE_THREADS
+            ));
+        }
+        if grid.cluster.is_some() {
+            return refuse("the emulated device has no clusters yet".into());
+        }
+        self.queues().submit(stream, Op::Launch(launch))
+    }
+
+    fn capture_begin(&self, stream: StreamId) -> Result<()> {
+        self.queues().begin_capture(stream);
+        Ok(())
+    }
+
+    fn capture_last_node(&self, stream: StreamId) -> Result<NodeId> {
+        let node = self.queues().last_node(stream);
+        node.map(|node| NodeId(node as u64))
+            .ok_or_else(|| Error::Graph { message: "the capture has no node".into() })
+    }
+
+    fn capture_end(&self, stream: StreamId) -> Result<GraphId> {
+        self.queues().end_capture(stream).map(GraphId)
+    }
+
+    fn capture_abort(&self, stream: StreamId) {
+        self.queues().abort_capture(stream);
+    }
+
+    fn graph_launch(&self, graph: GraphId, stream: StreamId) -> Result<()> {
+        self.queues().submit_graph(graph.0, stream)
+    }
+
+    fn graph_update(
+        &self,
+        graph: GraphId,
+        node: NodeId,
+        function: &Function,
+        grid: &Grid,
+        arguments: &[Arg<'_>],
+    ) -> Result<()> {
+        let launch = kernel_launch(function, grid, arguments)?;
+        self.queues().update_graph(graph.0, node.0 as usize, launch);
+        Ok(())
+    }
+
+    fn graph_destroy(&self, graph: GraphId) {
+        self.queues().destroy_graph(graph.0);
+    }
+}
+
+fn host_layout(bytes: usize) -> Option<Layout> {
+    Layout::from_size_align(bytes.max(1), PAGE).ok()
+}

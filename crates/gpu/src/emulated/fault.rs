@@ -1,0 +1,76 @@
+//! What the emulated device reports when a kernel breaks a rule.
+
+use serde::Serialize;
+
+/// A place in a kernel's source.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Site {
+    /// The file as it was included.
+    pub file: String,
+    /// The line, from 1.
+    pub line: u32,
+}
+
+impl std::fmt::Display for Site {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.file, self.line)
+    }
+}
+
+/// Which rule was broken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum FaultKind {
+    /// An access outside every buffer and the block's shared memory.
+    OutOfBounds,
+    /// An access to memory that was freed.
+    FreedMemory,
+    /// An address that is no multiple of what the access needs.
+    Misaligned,
+    /// Two accesses to the same bytes, one a write, with nothing that orders them.
+    Race,
+    /// No thread can go on.
+    Deadlock,
+    /// Threads of a block or a warp met at different calls, or some never came.
+    Divergence,
+    /// A barrier, copy or matrix instruction used against its protocol.
+    Protocol,
+}
+
+/// A kernel that the emulated device stopped. The process goes on; the stream's later work was not run.
+#[derive(Debug, Clone, Serialize)]
+pub struct Fault {
+    /// Which rule.
+    pub kind: FaultKind,
+    /// The kernel.
+    pub kernel: String,
+    /// The block, where one thread is to blame.
+    pub block: [u32; 3],
+    /// The thread, where one is to blame.
+    pub thread: Option<[u32; 3]>,
+    /// The address, where there is one.
+    pub address: Option<u64>,
+    /// Where in the source, where it is known.
+    pub site: Option<Site>,
+    /// What happened, in words.
+    pub message: String,
+    /// The seed that repeats the run: `GATEWORK_EMULATOR_SEED`.
+    pub seed: u64,
+}
+
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "kernel '{}' was stopped", self.kernel)?;
+        if let Some(site) = &self.site {
+            write!(f, " at {site}")?;
+        }
+        write!(f, ": block {:?}", self.block)?;
+        if let Some(thread) = self.thread {
+            write!(f, ", thread {thread:?}")?;
+        }
+        write!(f, ": {} (repeat with GATEWORK_EMULATOR_SEED={})", self.message, self.seed)
+    }
+}
+
+impl std::error::Error for Fault {}

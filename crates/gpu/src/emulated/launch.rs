@@ -1,0 +1,495 @@
+//! One launch: its blocks, its threads as fibers, and the loop that decides who runs.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use corosensei::stack::{DefaultStack, Stack};
+use corosensei::{Coroutine, CoroutineResult};
+
+use super::barrier::{GridBarrier, NamedBarrier};
+use super::block::{Agent, Block, CallSite, Fiber, SharedMemory, Thread, Wait};
+use super::clocks::{Clocks, Slot};
+use super::copy::Flight;
+use super::fault::{Fault, FaultKind, Site};
+use super::memory::Region;
+use super::module::Entry;
+use super::schedule::Schedule;
+use super::shadow::{GlobalShadow, SharedShadow, Stamp};
+use super::warp::Warp;
+use super::wgmma::WgmmaState;
+use crate::Grid;
+
+/// Stack of one thread. The compiler refuses kernels whose frame comes near it.
+const STACK_BYTES: usize = 128 << 10;
+/// Blocks of an ordinary launch that run side by side.
+const RESIDENT_BLOCKS: usize = 4;
+/// Threads that a cooperative launch may keep at once: each has a stack with a guard page of its own.
+pub(super) const COOPERATIVE_THREADS: u64 = 8192;
+/// Atomic loads and failed waits, with no store by any thread between them, after which a launch spins for ever.
+const QUIET_LIMIT: u64 = 2_000_000;
+
+thread_local! {
+    /// The launch whose thread is running on this system thread.
+    static CURRENT: Cell<*mut Launch> = const { Cell::new(std::ptr::null_mut()) };
+    /// Stacks of finished threads, for the next launch.
+    static STACKS: Cell<Vec<DefaultStack>> = const { Cell::new(Vec::new()) };
+}
+
+/// A fault was recorded: the thread that caused it never runs again.
+#[derive(Debug)]
+pub(super) struct Stop;
+
+/// Whether a thread goes on after a call, or waits until another wakes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Flow {
+    Go,
+    Wait,
+}
+
+pub(super) type Step = Result<Flow, Stop>;
+
+/// Everything about one launch. Fibers reach it through [`with`].
+pub(super) struct Launch {
+    pub(super) entry: Arc<Entry>,
+    pub(super) grid: Grid,
+    seed: u64,
+    argument_pointers: Vec<*mut c_void>,
+    pub(super) regions: Vec<Region>,
+    pub(super) last_region: usize,
+    pub(super) schedule: Schedule,
+    pub(super) blocks: Vec<Block>,
+    waiting_blocks: Vec<u64>,
+    ready: Vec<(usize, usize)>,
+    pub(super) flights: Vec<Flight>,
+    pub(super) global: GlobalShadow,
+    /// What atomics on an address have been given to pass on.
+    pub(super) published: HashMap<usize, BTreeMap<u32, Clocks>>,
+    pub(super) grid_barrier: GridBarrier,
+    current: (usize, usize),
+    fuel: u32,
+    pub(super) quiet: u64,
+    fault: Option<Box<Fault>>,
+}
+
+/// The seed of the device, which a message names, and the one of this launch, which follows from it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Seeds {
+    pub(super) device: u64,
+    pub(super) launch: u64,
+}
+
+/// Runs a kernel over a grid. Regions are the memory it may touch, sorted by address.
+pub(super) fn run(
+    entry: &Arc<Entry>,
+    grid: &Grid,
+    arguments: &[Vec<u8>],
+    regions: Vec<Region>,
+    seeds: Seeds,
+) -> Result<(), Box<Fault>> {
+    let mut arguments: Vec<Vec<u128>> = arguments.iter().map(|bytes| aligned_copy(bytes)).collect();
+    let argument_pointers = arguments.iter_mut().map(|words| words.as_mut_ptr().cast()).collect();
+    let mut schedule = Schedule::new(seeds.launch);
+    let mut waiting_blocks: Vec<u64> = (0..grid.block_count()).collect();
+    for last in (1..waiting_blocks.len()).rev() {
+        waiting_blocks.swap(last, schedule.below(last + 1));
+    }
+    let mut launch = Launch {
+        entry: entry.clone(),
+        grid: *grid,
+        seed: seeds.device,
+        argument_pointers,
+        regions,
+        last_region: 0,
+        schedule,
+        blocks: Vec::new(),
+        waiting_blocks,
+        ready: Vec::new(),
+        flights: Vec::new(),
+        global: GlobalShadow::default(),
+        published: HashMap::new(),
+        grid_barrier: GridBarrier::default(),
+        current: (0, 0),
+        fuel: 0,
+        quiet: 0,
+        fault: None,
+    };
+    let pointer = &raw mut launch;
+    let outer = CURRENT.replace(pointer);
+    // SAFETY: `launch` outlives the loop, and only this system thread reaches it, through short borrows of `pointer`.
+    unsafe { drive(pointer) };
+    CURRENT.set(outer);
+    launch.reclaim_stacks();
+    launch.fault.take().map_or(Ok(()), Err)
+}
+
+/// # Safety
+/// `launch` is valid and reached by nobody else; borrows of it end before a fiber is resumed.
+unsafe fn drive(launch: *mut Launch) {
+    loop {
+        // SAFETY: as the caller promises; the borrow ends with the statement.
+        let next = unsafe { &mut *launch }.next_thread();
+        let Some((block, thread, mut fiber)) = next else { return };
+        let outcome = fiber.resume(());
+        // SAFETY: as above.
+        unsafe { &mut *launch }.returned(
+            block,
+            thread,
+            fiber,
+            matches!(outcome, CoroutineResult::Return(())),
+        );
+    }
+}
+
+/// Lets a runtime function work on the launch whose thread called it.
+pub(super) fn with<R>(work: impl FnOnce(&mut Launch) -> R) -> R {
+    let launch = CURRENT.get();
+    // SAFETY: kernels run only inside `run`, which set the pointer; no other borrow is alive while a fiber runs, and
+    // `work` does not switch fibers.
+    work(unsafe { &mut *launch })
+}
+
+/// Carries out a call that may have to wait; comes back when the thread may go on, and not at all after a fault.
+pub(super) fn step(work: impl FnOnce(&mut Launch) -> Step) {
+    match with(work) {
+        Ok(Flow::Go) => {}
+        Ok(Flow::Wait) => suspend(),
+        Err(Stop) => loop {
+            suspend();
+        },
+    }
+}
+
+fn suspend() {
+    let yielder = with(|launch| launch.thread().yielder);
+    // SAFETY: the yielder belongs to the running fiber and lives as long as its body.
+    unsafe { &*yielder }.suspend(());
+}
+
+impl Launch {
+    pub(super) fn thread(&mut self) -> &mut Thread {
+        let (block, thread) = self.current;
+        &mut self.blocks[block].threads[thread]
+    }
+
+    pub(super) fn block(&mut self) -> &mut Block {
+        &mut self.blocks[self.current.0]
+    }
+
+    /// Index of the running thread in its block.
+    pub(super) fn current_thread(&self) -> usize {
+        self.current.1
+    }
+
+    pub(super) fn current_block(&self) -> usize {
+        self.current.0
+    }
+
+    /// Makes another thread the one that checks and faults speak of.
+    pub(super) fn run_as(&mut self, block: usize, thread: usize) {
+        self.current = (block, thread);
+    }
+
+    /// The stamp of an ordinary access by the running thread.
+    pub(super) fn own_stamp(&mut self, pc: u32) -> Stamp {
+        let slot = self.current.1 as Slot;
+        let block = self.block();
+        Stamp { block: block.number, slot, time: block.threads[usize::from(slot)].time, pc }
+    }
+
+    /// Puts the running thread to sleep.
+    pub(super) fn wait(&mut self, waiting: Wait, site: CallSite) -> Flow {
+        let thread = self.thread();
+        thread.waiting = waiting;
+        thread.site = site;
+        Flow::Wait
+    }
+
+    pub(super) fn wake(&mut self, block: usize, thread: usize) {
+        let sleeper = &mut self.blocks[block].threads[thread];
+        // The thread that completes a barrier is among those it releases, and is not asleep.
+        if sleeper.waiting != Wait::Nothing {
+            sleeper.waiting = Wait::Nothing;
+            self.ready.push((block, thread));
+        }
+    }
+
+    /// Gives another thread a turn.
+    pub(super) fn preempt(&mut self) -> Flow {
+        self.ready.push(self.current);
+        Flow::Wait
+    }
+
+    /// Counts an access; now and then it is another thread's turn.
+    pub(super) fn burn(&mut self) -> Flow {
+        self.fuel = self.fuel.saturating_sub(1);
+        if self.fuel == 0 { self.preempt() } else { Flow::Go }
+    }
+
+    /// Counts polls between writes, so that a spin that nobody ends is found.
+    pub(super) fn count_quiet(&mut self) -> Result<(), Stop> {
+        self.quiet += 1;
+        if self.quiet < QUIET_LIMIT {
+            return Ok(());
+        }
+        let message = format!(
+            "{QUIET_LIMIT} polls in a row and no store: the kernel spins for a value that nobody writes"
+        );
+        Err(self.fault(FaultKind::Deadlock, None, None, message))
+    }
+
+    /// Records a fault of the running thread.
+    pub(super) fn fault(
+        &mut self,
+        kind: FaultKind,
+        address: Option<usize>,
+        site: Option<Site>,
+        message: String,
+    ) -> Stop {
+        let (kernel, seed) = (self.entry.name.clone(), self.seed);
+        let block = self.block().index;
+        let thread = Some(self.thread().index);
+        let address = address.map(|address| address as u64);
+        self.fault.get_or_insert_with(|| {
+            Box::new(Fault { kind, kernel, block, thread, address, site, message, seed })
+        });
+        Stop
+    }
+
+    /// Records a fault at a call that knows its place.
+    pub(super) fn fault_at(&mut self, kind: FaultKind, site: CallSite, message: String) -> Stop {
+        self.fault(kind, None, site.site(), message)
+    }
+
+    /// The bounds of the running thread's stack.
+    pub(super) fn stack(&mut self) -> (usize, usize) {
+        self.thread().stack
+    }
+
+    fn next_thread(&mut self) -> Option<(usize, usize, Fiber)> {
+        loop {
+            if self.fault.is_some() {
+                return None;
+            }
+            self.fill_blocks();
+            if !self.flights.is_empty() && (self.ready.is_empty() || self.schedule.lands_now()) {
+                let flight = self.schedule.below(self.flights.len());
+                self.land(flight);
+                continue;
+            }
+            if self.ready.is_empty() {
+                self.report_deadlock();
+                return None;
+            }
+            let picked =
+                self.schedule.pick(&self.ready, |&(block, thread)| (block * 64 + thread / 32) as u32);
+            let (block, thread) = self.ready.swap_remove(picked);
+            self.current = (block, thread);
+            self.fuel = self.schedule.fuel();
+            let fiber = match self.thread().fiber.take() {
+                Some(fiber) => fiber,
+                None => self.start_fiber(),
+            };
+            return Some((block, thread, fiber));
+        }
+    }
+
+    fn returned(&mut self, block: usize, thread: usize, fiber: Fiber, finished: bool) {
+        if !finished {
+            self.blocks[block].threads[thread].fiber = Some(fiber);
+            return;
+        }
+        give_stack(fiber.into_stack());
+        self.current = (block, thread);
+        // A fault here is recorded and ends the loop.
+        let _ = self.exit();
+    }
+
+    /// What the end of a thread means for those that wait for it.
+    fn exit(&mut self) -> Result<(), Stop> {
+        self.check_exit_copies()?;
+        self.check_exit_products()?;
+        let thread = self.thread();
+        thread.done = true;
+        let block = self.block();
+        block.live -= 1;
+        if block.barriers[0].is_waited_for() {
+            let site = block.barriers[0].site();
+            let index = self.thread().index;
+            return Err(self.fault_at(
+                FaultKind::Divergence,
+                site,
+                format!("threads wait at sync_threads, but thread {index:?} has ended without it"),
+            ));
+        }
+        let warp = self.current.1 / 32;
+        self.lane_left(self.current.0, warp)?;
+        self.grid_member_left()
+    }
+
+    /// Starts blocks while there is room for more.
+    fn fill_blocks(&mut self) {
+        let limit = if self.grid.cooperative { usize::MAX } else { RESIDENT_BLOCKS };
+        for slot in 0..self.blocks.len() {
+            if self.blocks[slot].live == 0
+                && !self.waiting_blocks.is_empty()
+                && self.flights.iter().all(|f| f.block() != slot)
+            {
+                self.start_block(Some(slot));
+            }
+        }
+        while self.blocks.len() < limit && !self.waiting_blocks.is_empty() {
+            self.start_block(None);
+        }
+    }
+
+    fn start_block(&mut self, slot: Option<usize>) {
+        let Some(number) = self.waiting_blocks.pop() else { return };
+        let threads = self.grid.threads_per_block() as usize;
+        let block = Block {
+            index: unravel(number, self.grid.blocks),
+            number: number as u32,
+            threads: (0..threads)
+                .map(|thread| Thread::new(unravel(thread as u64, self.grid.threads)))
+                .collect(),
+            shared: SharedMemory::new(self.grid.shared_bytes as usize),
+            shadow: SharedShadow::new(self.grid.shared_bytes as usize),
+            barriers: (0..16).map(|_| NamedBarrier::default()).collect(),
+            mbarriers: BTreeMap::new(),
+            warps: (0..threads.div_ceil(32)).map(|_| Warp::default()).collect(),
+            products: (0..threads.div_ceil(32)).map(|_| WgmmaState::default()).collect(),
+            agents: (0..threads).map(Agent::Thread).collect(),
+            live: threads,
+        };
+        let slot = match slot {
+            Some(slot) => {
+                self.blocks[slot] = block;
+                slot
+            }
+            None => {
+                self.blocks.push(block);
+                self.blocks.len() - 1
+            }
+        };
+        self.ready.extend((0..threads).map(|thread| (slot, thread)));
+    }
+
+    fn start_fiber(&mut self) -> Fiber {
+        let stack = take_stack();
+        let bounds = (stack.limit().get(), stack.base().get());
+        let invoke = self.entry.invoke;
+        let arguments = self.argument_pointers.as_mut_ptr() as usize;
+        self.thread().stack = bounds;
+        Coroutine::with_stack(stack, move |yielder, ()| {
+            with(|launch| launch.thread().yielder = std::ptr::from_ref(yielder));
+            // SAFETY: the entry was described by the same library, and `arguments` holds one pointer a parameter, each
+            // to a value of the parameter's size; both outlive the fiber.
+            unsafe { invoke(arguments as *mut *mut c_void) };
+        })
+    }
+
+    fn report_deadlock(&mut self) {
+        let mut waits: BTreeMap<(usize, Wait, u32), Vec<usize>> = BTreeMap::new();
+        for (slot, block) in self.blocks.iter().enumerate() {
+            for (thread, state) in block.threads.iter().enumerate().filter(|(_, state)| !state.done) {
+                waits.entry((slot, state.waiting, state.site.line)).or_default().push(thread);
+            }
+        }
+        let Some((&(slot, _, _), threads)) = waits.first_key_value() else { return };
+        let (block, site) = (self.blocks[slot].index, self.blocks[slot].threads[threads[0]].site.site());
+        let told: Vec<String> = waits
+            .iter()
+            .filter(|((other, ..), _)| *other == slot)
+            .map(|((_, wait, line), threads)| {
+                format!("{} of the block wait for {wait} (line {line})", ranges(threads))
+            })
+            .collect();
+        self.fault = Some(Box::new(Fault {
+            kind: FaultKind::Deadlock,
+            kernel: self.entry.name.clone(),
+            block,
+            thread: None,
+            address: None,
+            site,
+            message: format!("deadlock: {}", told.join("; ")),
+            seed: self.seed,
+        }));
+    }
+
+    /// Abandons fibers that a fault left suspended. Kernels own nothing that would need unwinding.
+    fn reclaim_stacks(&mut self) {
+        for thread in self.blocks.iter_mut().flat_map(|block| &mut block.threads) {
+            if let Some(mut fiber) = thread.fiber.take() {
+                if fiber.started() && !fiber.done() {
+                    // SAFETY: the frames on the stack are the kernel's and the runtime's own, which hold no resources.
+                    unsafe { fiber.force_reset() };
+                }
+                give_stack(fiber.into_stack());
+            }
+        }
+    }
+}
+
+/// Stacks kept for reuse by one system thread.
+const STACKS_KEPT: usize = 4096;
+
+fn take_stack() -> DefaultStack {
+    let mut stacks = STACKS.take();
+    let stack = stacks.pop();
+    STACKS.set(stacks);
+    // Without address space for one more small stack nothing else would go on either.
+    stack.unwrap_or_else(|| {
+        DefaultStack::new(STACK_BYTES).expect("the system has no memory for a fiber's stack")
+    })
+}
+
+fn give_stack(stack: DefaultStack) {
+    let mut stacks = STACKS.take();
+    if stacks.len() < STACKS_KEPT {
+        stacks.push(stack);
+    }
+    STACKS.set(stacks);
+}
+
+fn aligned_copy(bytes: &[u8]) -> Vec<u128> {
+    let mut words = vec![0u128; bytes.len().div_ceil(16).max(1)];
+    bytemuck::cast_slice_mut::<u128, u8>(&mut words)[..bytes.len()].copy_from_slice(bytes);
+    words
+}
+
+fn unravel(number: u64, extent: [u32; 3]) -> [u32; 3] {
+    let (x, y) = (u64::from(extent[0]), u64::from(extent[1]));
+    [(number % x) as u32, (number / x % y) as u32, (number / x / y) as u32]
+}
+
+/// `threads 0-31, 64` from a sorted list.
+fn ranges(threads: &[usize]) -> String {
+    let mut runs: VecDeque<(usize, usize)> = VecDeque::new();
+    for &thread in threads {
+        match runs.back_mut() {
+            Some((_, last)) if *last + 1 == thread => *last = thread,
+            _ => runs.push_back((thread, thread)),
+        }
+    }
+    let told: Vec<String> =
+        runs.iter().map(|&(a, b)| if a == b { a.to_string() } else { format!("{a}-{b}") }).collect();
+    format!("threads {}", told.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_and_threads_are_numbered_x_first() {
+        assert_eq!(unravel(0, [3, 2, 2]), [0, 0, 0]);
+        assert_eq!(unravel(4, [3, 2, 2]), [1, 1, 0]);
+        assert_eq!(unravel(11, [3, 2, 2]), [2, 1, 1]);
+    }
+
+    #[test]
+    fn ranges_read_well() {
+        assert_eq!(ranges(&[0, 1, 2, 5, 7, 8]), "threads 0-2, 5, 7-8");
+    }
+}

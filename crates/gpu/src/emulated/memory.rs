@@ -1,0 +1,116 @@
+//! Device memory of the emulated device: host memory with guard zones, poisoned, and remembered after it is freed.
+
+use std::alloc::{Layout, alloc, dealloc};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Every buffer starts at a multiple of this, as the CUDA allocators promise at least 256.
+const ALIGNMENT: usize = 512;
+/// Bytes around a buffer that belong to nobody.
+const GUARD: usize = 512;
+/// Freed bytes that are kept from reuse, so that a late access is recognised.
+const QUARANTINE: usize = 64 << 20;
+/// What unwritten memory holds: not-a-number in every float format.
+const POISON: u8 = 0xFF;
+
+/// A run of addresses that a kernel may touch, or has lost.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Region {
+    pub(super) start: usize,
+    pub(super) end: usize,
+    pub(super) state: RegionState,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RegionState {
+    Buffer,
+    Freed,
+}
+
+#[derive(Debug)]
+struct Block {
+    bytes: usize,
+    freed: bool,
+}
+
+/// All memory of one emulated device.
+#[derive(Debug)]
+pub(super) struct Memory {
+    blocks: BTreeMap<usize, Block>,
+    quarantine: VecDeque<usize>,
+    quarantined: usize,
+    pub(super) held: u64,
+    pub(super) total: u64,
+}
+
+impl Memory {
+    pub(super) fn new(total: u64) -> Self {
+        Self { blocks: BTreeMap::new(), quarantine: VecDeque::new(), quarantined: 0, held: 0, total }
+    }
+
+    pub(super) fn allocate(&mut self, bytes: usize) -> Option<usize> {
+        if self.held + bytes as u64 > self.total {
+            return None;
+        }
+        let layout = layout(bytes)?;
+        // SAFETY: the layout is not empty: it holds the guards.
+        let base = unsafe { alloc(layout) };
+        if base.is_null() {
+            return None;
+        }
+        let start = base as usize + GUARD;
+        // SAFETY: the block holds `bytes` bytes from `start`.
+        unsafe { std::ptr::write_bytes(start as *mut u8, POISON, bytes) };
+        self.blocks.insert(start, Block { bytes, freed: false });
+        self.held += bytes as u64;
+        Some(start)
+    }
+
+    pub(super) fn free(&mut self, start: usize) {
+        let Some(block) = self.blocks.get_mut(&start).filter(|block| !block.freed) else { return };
+        block.freed = true;
+        self.held -= block.bytes as u64;
+        self.quarantined += block.bytes;
+        self.quarantine.push_back(start);
+        while self.quarantined > QUARANTINE {
+            let Some(oldest) = self.quarantine.pop_front() else { break };
+            self.quarantined -= self.release(oldest);
+        }
+    }
+
+    /// Whether `start .. start + bytes` lies in one live buffer.
+    pub(super) fn holds(&self, start: usize, bytes: usize) -> bool {
+        let found = self.blocks.range(..=start).next_back();
+        found.is_some_and(|(&at, block)| !block.freed && start + bytes <= at + block.bytes)
+    }
+
+    pub(super) fn regions(&self) -> Vec<Region> {
+        let region = |(&start, block): (&usize, &Block)| Region {
+            start,
+            end: start + block.bytes,
+            state: if block.freed { RegionState::Freed } else { RegionState::Buffer },
+        };
+        self.blocks.iter().map(region).collect()
+    }
+
+    fn release(&mut self, start: usize) -> usize {
+        let Some(block) = self.blocks.remove(&start) else { return 0 };
+        if let Some(layout) = layout(block.bytes) {
+            // SAFETY: the block was allocated with this layout, `GUARD` before its start, and is freed once.
+            unsafe { dealloc((start - GUARD) as *mut u8, layout) };
+        }
+        block.bytes
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        let starts: Vec<usize> = self.blocks.keys().copied().collect();
+        for start in starts {
+            self.release(start);
+        }
+    }
+}
+
+fn layout(bytes: usize) -> Option<Layout> {
+    Layout::from_size_align(bytes.checked_add(2 * GUARD)?, ALIGNMENT).ok()
+}

@@ -1,0 +1,44 @@
+//! The emulated device: the same kernels and the same host code on a machine without a GPU, and with every rule checked.
+//!
+//! Device memory is host memory with guards, a stream is a queue that runs when somebody waits, a graph is a recorded
+//! list, and a kernel is a shared library whose threads are fibers. It is an adversary: everything that the rules leave
+//! open (the order of threads and streams, the moment a copy lands) is decided against the kernel, from a seed.
+
+mod abi;
+mod access;
+mod barrier;
+mod block;
+mod clocks;
+pub(crate) mod compiler;
+mod copy;
+mod driver;
+pub(crate) mod fault;
+mod formats;
+mod launch;
+mod memory;
+mod module;
+mod queue;
+mod schedule;
+mod shadow;
+mod tensor;
+mod warp;
+mod wgmma;
+
+use crate::driver::Driver;
+use crate::{Error, Result};
+
+/// Opens an emulated device whose schedules follow from `seed`.
+pub(crate) fn open(seed: u64) -> Result<Box<dyn Driver>> {
+    Ok(Box::new(driver::EmulatedDriver::new(seed)?))
+}
+
+/// `GATEWORK_EMULATOR_SEED`, or 0.
+pub(crate) fn seed_from_environment() -> Result<u64> {
+    const VARIABLE: &str = "GATEWORK_EMULATOR_SEED";
+    match std::env::var(VARIABLE) {
+        Err(_) => Ok(0),
+        Ok(text) => text.trim().parse().map_err(|_| Error::UnknownDevice {
+            given: format!("emulated with {VARIABLE}={text} (a whole number is wanted)"),
+        }),
+    }
+}

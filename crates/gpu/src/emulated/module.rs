@@ -1,0 +1,142 @@
+//! A compiled kernel in this process: its entry, its parameters, and the way from an address to a source line.
+
+use std::ffi::c_void;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use libloading::Library;
+
+use super::abi::{API, Api};
+use super::fault::Site;
+use crate::kernel::{ArgType, Binary, KernelInfo, Parameter, Resources, Scalar};
+use crate::{Error, Result};
+
+/// One kernel of a loaded library.
+pub(super) struct Entry {
+    pub(super) name: String,
+    pub(super) invoke: unsafe extern "C" fn(*mut *mut c_void),
+    image: std::ops::Range<usize>,
+    path: PathBuf,
+    lines: OnceLock<Option<Lines>>,
+    /// Keeps the code mapped.
+    _library: Library,
+}
+
+/// `Parameter` of gw/emulated.cuh.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+struct RawParameter {
+    bytes: u32,
+    element_bytes: u32,
+    scalar: u8,
+    is_pointer: u8,
+    is_mutable: u8,
+    reserved: u8,
+}
+
+impl From<RawParameter> for Parameter {
+    fn from(raw: RawParameter) -> Self {
+        let scalar = Scalar::from_code(raw.scalar);
+        let type_ = if raw.is_pointer != 0 {
+            ArgType::Pointer {
+                element: scalar,
+                element_bytes: raw.element_bytes as usize,
+                mutable: raw.is_mutable != 0,
+            }
+        } else {
+            ArgType::Value(scalar)
+        };
+        Self { bytes: raw.bytes as usize, type_: Some(type_) }
+    }
+}
+
+/// Threads a block may have at most.
+const MAX_THREADS: u32 = 1024;
+
+pub(super) fn load(binary: &Binary, entry: &str) -> Result<(Arc<Entry>, KernelInfo)> {
+    let failed =
+        |error: libloading::Error| Error::Load { kernel: binary.name.clone(), reason: error.to_string() };
+    // SAFETY: the library was compiled here from a kernel source (its hash was checked) and has no initialisers.
+    let library = unsafe { Library::new(&binary.path) }.map_err(failed)?;
+    let missing = |_| Error::NoEntry { kernel: binary.name.clone(), entry: entry.to_owned() };
+    // SAFETY: the types of the symbols are those that `GW_EXPORT` and gw/emulated.cuh give them.
+    let (invoke, parameters, image, max_threads) = unsafe {
+        let invoke: unsafe extern "C" fn(*mut *mut c_void) =
+            *library.get(format!("gw_invoke_{entry}").as_bytes()).map_err(missing)?;
+        let count: unsafe extern "C" fn() -> u32 =
+            *library.get(format!("gw_parameter_count_{entry}").as_bytes()).map_err(missing)?;
+        let describe: unsafe extern "C" fn(*mut RawParameter) =
+            *library.get(format!("gw_describe_{entry}").as_bytes()).map_err(missing)?;
+        let bind: unsafe extern "C" fn(*const Api) = *library.get(b"gw_bind").map_err(failed)?;
+        let image: unsafe extern "C" fn(*mut u64, *mut u64) = *library.get(b"gw_image").map_err(failed)?;
+        let bound: Option<u32> =
+            library.get::<*const u32>(format!("gw_max_threads_{entry}").as_bytes()).ok().map(|at| **at);
+        bind(&raw const API);
+        let (mut begin, mut end) = (0, 0);
+        image(&raw mut begin, &raw mut end);
+        let mut parameters = vec![RawParameter::default(); count() as usize];
+        describe(parameters.as_mut_ptr());
+        (invoke, parameters, begin as usize..end as usize, bound.unwrap_or(MAX_THREADS))
+    };
+    let info = KernelInfo {
+        resources: Resources::default(),
+        max_threads: max_threads.min(MAX_THREADS),
+        key: binary.key.clone(),
+        hash: binary.hash.clone(),
+        parameters: parameters.into_iter().map(Parameter::from).collect(),
+    };
+    let (path, lines) = (binary.path.clone(), OnceLock::new());
+    Ok((Arc::new(Entry { name: entry.to_owned(), invoke, image, path, lines, _library: library }), info))
+}
+
+impl Entry {
+    /// Whether the address is of the library itself: constants of the kernel lie there.
+    pub(super) fn in_image(&self, address: usize) -> bool {
+        self.image.contains(&address)
+    }
+
+    /// An address of code as an offset into the image; 0 if it is not of this library.
+    pub(super) fn offset(&self, pc: usize) -> u32 {
+        if self.image.contains(&pc) { (pc - self.image.start) as u32 } else { 0 }
+    }
+
+    /// The source line of the call that returns to `pc`, the innermost that is not in the portable header.
+    pub(super) fn line(&self, pc: u32) -> Option<Site> {
+        if pc == 0 {
+            return None;
+        }
+        self.lines.get_or_init(|| Lines::load(&self.path)).as_ref()?.find(u64::from(pc) - 1)
+    }
+}
+
+/// The line table of a library. Read once, at the first fault.
+struct Lines {
+    path: PathBuf,
+}
+
+impl Lines {
+    fn load(path: &Path) -> Option<Self> {
+        path.exists().then(|| Self { path: path.to_owned() })
+    }
+
+    fn find(&self, address: u64) -> Option<Site> {
+        let loader = addr2line::Loader::new(&self.path).ok()?;
+        let mut frames = loader.find_frames(address).ok()?;
+        let mut innermost = None;
+        while let Ok(Some(frame)) = frames.next() {
+            let Some(location) = frame.location else { continue };
+            let (Some(file), Some(line)) = (location.file, location.line) else { continue };
+            let site = Site { file: base_name(file), line };
+            if !file.contains("gw/") && site.file != "exports" {
+                return Some(site);
+            }
+            innermost.get_or_insert(site);
+        }
+        innermost
+    }
+}
+
+/// The file's name: folders in line tables are those of the machine that compiled.
+fn base_name(file: &str) -> String {
+    file.rsplit('/').next().unwrap_or(file).to_owned()
+}

@@ -1,0 +1,390 @@
+//! What streams hold: operations that run when somebody waits, in an order that only events and streams constrain.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::fault::Fault;
+use super::launch::{self, Seeds};
+use super::memory::Memory;
+use super::module::Entry;
+use super::schedule::Schedule;
+use crate::driver::{EventId, Pointer, StreamId};
+use crate::{Error, Grid, Result};
+
+/// A kernel launch with its arguments.
+#[derive(Clone)]
+pub(super) struct KernelLaunch {
+    pub(super) entry: Arc<Entry>,
+    pub(super) grid: Grid,
+    pub(super) arguments: Vec<Vec<u8>>,
+}
+
+/// An address of page-locked host memory.
+#[derive(Clone, Copy)]
+pub(super) struct HostPointer(pub(super) *mut u8);
+// SAFETY: the safe layer keeps the memory alive until the copy is done and orders host accesses around it.
+unsafe impl Send for HostPointer {}
+// SAFETY: as above; the pointer is only followed while an operation runs, under the device's lock.
+unsafe impl Sync for HostPointer {}
+
+#[derive(Clone)]
+pub(super) enum Op {
+    CopyBytes { to: Pointer, bytes: Arc<Vec<u8>> },
+    CopyFromHost { to: Pointer, from: HostPointer, bytes: usize },
+    CopyToHost { to: HostPointer, from: Pointer, bytes: usize },
+    CopyOnDevice { to: Pointer, from: Pointer, bytes: usize },
+    Fill { to: Pointer, pattern: Vec<u8>, count: usize },
+    Free(Pointer),
+    Launch(KernelLaunch),
+    Record { event: EventId, number: u64 },
+    Wait { event: EventId, number: u64 },
+    Graph(Arc<Vec<Node>>),
+}
+
+/// A node of a graph and the nodes it comes after.
+#[derive(Clone)]
+pub(super) struct Node {
+    pub(super) op: Op,
+    pub(super) after: Vec<usize>,
+}
+
+#[derive(Default)]
+struct StreamState {
+    queue: VecDeque<Op>,
+    failed: Option<Error>,
+    capture: Option<u64>,
+}
+
+#[derive(Default)]
+struct EventState {
+    recorded: u64,
+    completed: u64,
+    happened: Option<Instant>,
+    /// The stream it was last recorded on.
+    stream: Option<StreamId>,
+    destroyed: bool,
+    /// The capture it was recorded in and the nodes it stands for.
+    captured: Option<(u64, Vec<usize>)>,
+}
+
+/// A capture in progress.
+pub(super) struct Capture {
+    nodes: Vec<Node>,
+    /// The last nodes of each stream in it.
+    tails: HashMap<StreamId, Vec<usize>>,
+}
+
+/// Operations that a queue holds before it runs some of its own accord.
+const QUEUE_LIMIT: usize = 1024;
+
+/// Streams, events, graphs and memory of one device.
+pub(super) struct Queues {
+    pub(super) memory: Memory,
+    streams: HashMap<StreamId, StreamState>,
+    events: HashMap<EventId, EventState>,
+    captures: HashMap<u64, Capture>,
+    graphs: HashMap<u64, Arc<Vec<Node>>>,
+    schedule: Schedule,
+    seed: u64,
+    next_handle: u64,
+}
+
+impl Queues {
+    pub(super) fn new(memory: Memory, seed: u64) -> Self {
+        Self {
+            memory,
+            streams: HashMap::new(),
+            events: HashMap::new(),
+            captures: HashMap::new(),
+            graphs: HashMap::new(),
+            schedule: Schedule::new(seed),
+            seed,
+            next_handle: 1,
+        }
+    }
+
+    fn handle(&mut self) -> u64 {
+        self.next_handle += 1;
+        self.next_handle
+    }
+
+    pub(super) fn create_stream(&mut self) -> StreamId {
+        let id = StreamId(self.handle());
+        self.streams.insert(id, StreamState::default());
+        id
+    }
+
+    /// What is still queued runs first, as the CUDA driver does it.
+    pub(super) fn destroy_stream(&mut self, stream: StreamId) {
+        if let Err(error) = self.synchronize(stream) {
+            tracing::warn!("a stream was dropped with an error nobody asked for: {error}");
+        }
+        self.streams.remove(&stream);
+    }
+
+    pub(super) fn create_event(&mut self) -> EventId {
+        let id = EventId(self.handle());
+        self.events.insert(id, EventState::default());
+        id
+    }
+
+    /// Waits that are queued on the event still hold: it goes when it has happened.
+    pub(super) fn destroy_event(&mut self, event: EventId) {
+        if self.event_done(event) {
+            self.events.remove(&event);
+        } else if let Some(state) = self.events.get_mut(&event) {
+            state.destroyed = true;
+        }
+    }
+
+    /// Queues an operation, or records it if the stream is being captured.
+    pub(super) fn submit(&mut self, stream: StreamId, op: Op) -> Result<()> {
+        let state = self.streams.entry(stream).or_default();
+        if let Some(capture) = state.capture {
+            let Some(capture) = self.captures.get_mut(&capture) else { return Ok(()) };
+            let after = capture.tails.insert(stream, vec![capture.nodes.len()]).unwrap_or_default();
+            capture.nodes.push(Node { op, after });
+            return Ok(());
+        }
+        if let Some(error) = state.failed.take() {
+            return Err(error);
+        }
+        state.queue.push_back(op);
+        if state.queue.len() > QUEUE_LIMIT { self.synchronize(stream) } else { Ok(()) }
+    }
+
+    /// Memory goes back even behind a failure.
+    pub(super) fn submit_free(&mut self, stream: StreamId, pointer: Pointer) {
+        match self.streams.get_mut(&stream) {
+            Some(state) => state.queue.push_back(Op::Free(pointer)),
+            None => self.memory.free(pointer.0 as usize),
+        }
+    }
+
+    pub(super) fn record(&mut self, event: EventId, stream: StreamId) -> Result<()> {
+        let capture = self.streams.get(&stream).and_then(|state| state.capture);
+        let state = self.events.entry(event).or_default();
+        if let Some(id) = capture {
+            let tails = self.captures.get(&id).and_then(|capture| capture.tails.get(&stream)).cloned();
+            state.captured = Some((id, tails.unwrap_or_default()));
+            return Ok(());
+        }
+        state.captured = None;
+        state.stream = Some(stream);
+        state.recorded += 1;
+        let number = state.recorded;
+        self.submit(stream, Op::Record { event, number })
+    }
+
+    pub(super) fn wait(&mut self, stream: StreamId, event: EventId) -> Result<()> {
+        let Some(state) = self.events.get(&event) else { return Ok(()) };
+        match state.captured.clone() {
+            Some((id, nodes)) if self.captures.contains_key(&id) => {
+                self.streams.entry(stream).or_default().capture = Some(id);
+                if let Some(capture) = self.captures.get_mut(&id) {
+                    capture.tails.entry(stream).or_default().extend(nodes);
+                }
+                Ok(())
+            }
+            _ => {
+                let number = state.recorded;
+                self.submit(stream, Op::Wait { event, number })
+            }
+        }
+    }
+
+    pub(super) fn event_done(&self, event: EventId) -> bool {
+        self.events.get(&event).is_none_or(|state| state.completed >= state.recorded)
+    }
+
+    pub(super) fn event_time(&self, event: EventId) -> Option<Instant> {
+        self.events.get(&event).and_then(|state| state.happened)
+    }
+
+    /// Runs until the stream is empty, in a random order of streams, and reports what failed on it.
+    pub(super) fn synchronize(&mut self, stream: StreamId) -> Result<()> {
+        while self.streams.get(&stream).is_some_and(|state| !state.queue.is_empty()) {
+            self.run_one()?;
+        }
+        let failed = self.streams.get_mut(&stream).and_then(|state| state.failed.take());
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Runs until the event has happened, and reports what failed before it on its stream.
+    pub(super) fn synchronize_event(&mut self, event: EventId) -> Result<()> {
+        while !self.event_done(event) {
+            self.run_one()?;
+        }
+        let stream = self.events.get(&event).and_then(|state| state.stream);
+        let failed =
+            stream.and_then(|stream| self.streams.get_mut(&stream)).and_then(|state| state.failed.take());
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Runs the next operation of some stream that may go on.
+    fn run_one(&mut self) -> Result<()> {
+        let mut ready: Vec<StreamId> =
+            self.streams.iter().filter(|(_, s)| self.may_run(s)).map(|(&id, _)| id).collect();
+        ready.sort_unstable_by_key(|id| id.0);
+        if ready.is_empty() {
+            let message = "every stream waits for an event that no stream will reach".into();
+            return Err(Error::Graph { message });
+        }
+        let stream = ready[self.schedule.below(ready.len())];
+        let Some(state) = self.streams.get_mut(&stream) else { return Ok(()) };
+        let Some(op) = state.queue.pop_front() else { return Ok(()) };
+        let skipped =
+            state.failed.is_some() && !matches!(op, Op::Free(_) | Op::Record { .. } | Op::Wait { .. });
+        if skipped {
+            return Ok(());
+        }
+        let outcome = self.execute(op);
+        if let (Err(error), Some(state)) = (outcome, self.streams.get_mut(&stream)) {
+            state.failed = Some(error);
+        }
+        Ok(())
+    }
+
+    fn may_run(&self, stream: &StreamState) -> bool {
+        match stream.queue.front() {
+            None => false,
+            Some(Op::Wait { event, number }) => {
+                self.events.get(event).is_none_or(|state| state.completed >= *number)
+            }
+            Some(_) => true,
+        }
+    }
+
+    fn execute(&mut self, op: Op) -> Result<()> {
+        match op {
+            Op::CopyBytes { to, bytes } => self.write(to, &bytes),
+            Op::CopyFromHost { to, from, bytes } => {
+                // SAFETY: the safe layer keeps pinned memory alive, and unchanged, until the copy is done.
+                let source = unsafe { std::slice::from_raw_parts(from.0, bytes) };
+                self.write(to, source)
+            }
+            Op::CopyToHost { to, from, bytes } => {
+                self.require(from, bytes)?;
+                // SAFETY: the range lies in a live buffer, and the safe layer keeps the pinned memory for this copy.
+                unsafe { std::ptr::copy(from.0 as *const u8, to.0, bytes) };
+                Ok(())
+            }
+            Op::CopyOnDevice { to, from, bytes } => {
+                self.require(from, bytes)?;
+                self.require(to, bytes)?;
+                // SAFETY: both ranges lie in live buffers.
+                unsafe { std::ptr::copy(from.0 as *const u8, to.0 as *mut u8, bytes) };
+                Ok(())
+            }
+            Op::Fill { to, pattern, count } => self.write(to, &pattern.repeat(count)),
+            Op::Free(pointer) => {
+                self.memory.free(pointer.0 as usize);
+                Ok(())
+            }
+            Op::Launch(launch) => self.launch(&launch).map_err(Error::Fault),
+            Op::Record { event, number } => {
+                if let Some(state) = self.events.get_mut(&event) {
+                    state.completed = state.completed.max(number);
+                    state.happened = Some(Instant::now());
+                    if state.destroyed && state.completed >= state.recorded {
+                        self.events.remove(&event);
+                    }
+                }
+                Ok(())
+            }
+            Op::Wait { .. } => Ok(()),
+            Op::Graph(nodes) => self.run_graph(&nodes),
+        }
+    }
+
+    fn launch(&mut self, launch: &KernelLaunch) -> Result<(), Box<Fault>> {
+        let seeds = Seeds { device: self.seed, launch: self.schedule.next() };
+        launch::run(&launch.entry, &launch.grid, &launch.arguments, self.memory.regions(), seeds)
+    }
+
+    /// Any order that the edges allow.
+    fn run_graph(&mut self, nodes: &[Node]) -> Result<()> {
+        let mut done = vec![false; nodes.len()];
+        for _ in 0..nodes.len() {
+            let ready: Vec<usize> = (0..nodes.len())
+                .filter(|&n| !done[n] && nodes[n].after.iter().all(|&before| done[before]))
+                .collect();
+            let node = ready[self.schedule.below(ready.len())];
+            self.execute(nodes[node].op.clone())?;
+            done[node] = true;
+        }
+        Ok(())
+    }
+
+    fn write(&self, to: Pointer, bytes: &[u8]) -> Result<()> {
+        self.require(to, bytes.len())?;
+        // SAFETY: the range lies in a live buffer, which only the device's operations touch, one at a time.
+        unsafe { std::ptr::copy(bytes.as_ptr(), to.0 as *mut u8, bytes.len()) };
+        Ok(())
+    }
+
+    fn require(&self, at: Pointer, bytes: usize) -> Result<()> {
+        if bytes == 0 || self.memory.holds(at.0 as usize, bytes) {
+            return Ok(());
+        }
+        let message = format!("a copy of {bytes} bytes at {:#x}, which is no live buffer", at.0);
+        Err(Error::Length { call: "the emulated device", message })
+    }
+
+    pub(super) fn begin_capture(&mut self, stream: StreamId) {
+        let id = self.handle();
+        let tails = HashMap::from([(stream, Vec::new())]);
+        self.captures.insert(id, Capture { nodes: Vec::new(), tails });
+        self.streams.entry(stream).or_default().capture = Some(id);
+    }
+
+    pub(super) fn last_node(&self, stream: StreamId) -> Option<usize> {
+        let id = self.streams.get(&stream)?.capture?;
+        self.captures.get(&id)?.tails.get(&stream)?.last().copied()
+    }
+
+    pub(super) fn end_capture(&mut self, stream: StreamId) -> Result<u64> {
+        let Some(capture) = self.abort_capture(stream) else {
+            return Err(Error::Graph { message: "the stream is not being captured".into() });
+        };
+        let mut reached: HashSet<usize> = HashSet::new();
+        let mut pending = capture.tails.get(&stream).cloned().unwrap_or_default();
+        while let Some(node) = pending.pop() {
+            if reached.insert(node) {
+                pending.extend(&capture.nodes[node].after);
+            }
+        }
+        if reached.len() < capture.nodes.len() {
+            let message = "a stream joined the capture and its work was not joined back by an event".into();
+            return Err(Error::Graph { message });
+        }
+        let id = self.handle();
+        self.graphs.insert(id, Arc::new(capture.nodes));
+        Ok(id)
+    }
+
+    pub(super) fn abort_capture(&mut self, stream: StreamId) -> Option<Capture> {
+        let id = self.streams.get(&stream)?.capture?;
+        for state in self.streams.values_mut().filter(|state| state.capture == Some(id)) {
+            state.capture = None;
+        }
+        self.captures.remove(&id)
+    }
+
+    pub(super) fn submit_graph(&mut self, graph: u64, stream: StreamId) -> Result<()> {
+        let Some(nodes) = self.graphs.get(&graph).cloned() else { return Ok(()) };
+        self.submit(stream, Op::Graph(nodes))
+    }
+
+    pub(super) fn update_graph(&mut self, graph: u64, node: usize, launch: KernelLaunch) {
+        let Some(nodes) = self.graphs.get_mut(&graph) else { return };
+        if let Some(node) = Arc::make_mut(nodes).get_mut(node) {
+            node.op = Op::Launch(launch);
+        }
+    }
+
+    pub(super) fn destroy_graph(&mut self, graph: u64) {
+        self.graphs.remove(&graph);
+    }
+}

@@ -1,0 +1,258 @@
+//! Shadow memory: for every word, who wrote it last and who read it since.
+
+use std::collections::HashMap;
+
+use super::clocks::{Knowledge, Slot};
+
+/// Bytes that one cell stands for.
+const GRAIN: usize = 4;
+/// Cells of one page of the shadow of global memory.
+const PAGE_CELLS: usize = 1024;
+
+/// How an access is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Manner {
+    /// An ordinary load or store, or a `cp.async` copy.
+    Generic,
+    /// An atomic, which never races with another atomic.
+    Atomic,
+    /// By a bulk copy or a matrix product: sees ordinary writes only behind a proxy fence.
+    AsyncProxy,
+}
+
+/// The agent an access is recorded for, and where in the source it was made.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Stamp {
+    pub(super) block: u32,
+    pub(super) slot: Slot,
+    pub(super) time: u32,
+    /// Program counter within the kernel's image, 0 if unknown.
+    pub(super) pc: u32,
+}
+
+/// One recorded access. `bytes` is a mask within the word; 0 means none.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Access {
+    pub(super) stamp: Stamp,
+    bytes: u8,
+    manner: Manner,
+}
+
+const NONE: Access =
+    Access { stamp: Stamp { block: 0, slot: 0, time: 0, pc: 0 }, bytes: 0, manner: Manner::Generic };
+
+/// The last write of a word and two of the reads since. Two suffice: which of many unordered reads are kept is left to
+/// chance, and a missing barrier leaves many.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Cell {
+    write: Access,
+    reads: [Access; 2],
+}
+
+const EMPTY: Cell = Cell { write: NONE, reads: [NONE; 2] };
+
+/// A thread that makes, or issues, an access.
+pub(super) struct Accessor<'a> {
+    pub(super) block: u32,
+    pub(super) slot: Slot,
+    pub(super) knowledge: &'a Knowledge,
+    pub(super) manner: Manner,
+    /// What is recorded: the thread itself, or the agent that carries the access out.
+    pub(super) stamp: Stamp,
+}
+
+impl Accessor<'_> {
+    /// Whether `earlier` happened before what this thread does now.
+    fn comes_after(&self, earlier: &Access) -> bool {
+        let Stamp { block, slot, time, .. } = earlier.stamp;
+        if block != self.block {
+            let foreign = self.knowledge.foreign.as_ref().and_then(|foreign| foreign.get(&block));
+            return foreign.is_some_and(|clocks| clocks.get(slot) >= time);
+        }
+        slot == self.slot || self.knowledge.seen.get(slot) >= time
+    }
+
+    fn may_follow_write(&self, write: &Access, bytes: u8) -> bool {
+        if write.bytes & bytes == 0 || (write.manner == Manner::Atomic && self.manner == Manner::Atomic) {
+            return true;
+        }
+        if self.manner == Manner::AsyncProxy
+            && write.manner != Manner::AsyncProxy
+            && write.stamp.block == self.block
+        {
+            return self.knowledge.proxied.get(write.stamp.slot) >= write.stamp.time;
+        }
+        self.comes_after(write)
+    }
+
+    fn may_follow_read(&self, read: &Access, bytes: u8) -> bool {
+        read.bytes & bytes == 0
+            || (read.manner == Manner::Atomic && self.manner == Manner::Atomic)
+            || self.comes_after(read)
+    }
+}
+
+impl Cell {
+    fn read(&mut self, by: &Accessor<'_>, bytes: u8, coin: bool) -> Result<(), Access> {
+        if !by.may_follow_write(&self.write, bytes) {
+            return Err(self.write);
+        }
+        let access = Access { stamp: by.stamp, bytes, manner: by.manner };
+        let superseded = self
+            .reads
+            .iter()
+            .position(|read| read.bytes == 0 || (read.bytes & !bytes == 0 && by.comes_after(read)));
+        self.reads[superseded.unwrap_or(usize::from(coin))] = access;
+        Ok(())
+    }
+
+    fn write(&mut self, by: &Accessor<'_>, bytes: u8) -> Result<(), Access> {
+        if !by.may_follow_write(&self.write, bytes) {
+            return Err(self.write);
+        }
+        if let Some(read) = self.reads.iter().find(|read| !by.may_follow_read(read, bytes)) {
+            return Err(*read);
+        }
+        self.write = Access { stamp: by.stamp, bytes, manner: by.manner };
+        for read in &mut self.reads {
+            if read.bytes & !bytes == 0 {
+                *read = NONE;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Visits the words of `start .. start + len` with the bytes of each that are meant.
+fn words(
+    start: usize,
+    len: usize,
+    mut visit: impl FnMut(usize, u8) -> Result<(), Access>,
+) -> Result<(), Access> {
+    let mut at = start;
+    while at < start + len {
+        let word = at / GRAIN;
+        let first = at % GRAIN;
+        let count = (GRAIN - first).min(start + len - at);
+        visit(word, (((1u16 << count) - 1) << first) as u8)?;
+        at += count;
+    }
+    Ok(())
+}
+
+/// Shadow of one block's shared memory.
+pub(super) struct SharedShadow {
+    cells: Vec<Cell>,
+}
+
+impl SharedShadow {
+    pub(super) fn new(bytes: usize) -> Self {
+        Self { cells: vec![EMPTY; bytes.div_ceil(GRAIN)] }
+    }
+
+    pub(super) fn access(
+        &mut self,
+        offset: usize,
+        len: usize,
+        write: bool,
+        by: &Accessor<'_>,
+        coin: bool,
+    ) -> Result<(), Access> {
+        let cells = &mut self.cells;
+        words(offset, len, |word, bytes| {
+            let cell = &mut cells[word];
+            if write { cell.write(by, bytes) } else { cell.read(by, bytes, coin) }
+        })
+    }
+}
+
+/// Shadow of global memory, in pages that exist once touched.
+#[derive(Default)]
+pub(super) struct GlobalShadow {
+    pages: HashMap<usize, Box<[Cell]>>,
+}
+
+impl GlobalShadow {
+    pub(super) fn access(
+        &mut self,
+        address: usize,
+        len: usize,
+        write: bool,
+        by: &Accessor<'_>,
+        coin: bool,
+    ) -> Result<(), Access> {
+        let pages = &mut self.pages;
+        words(address, len, |word, bytes| {
+            let page =
+                pages.entry(word / PAGE_CELLS).or_insert_with(|| vec![EMPTY; PAGE_CELLS].into_boxed_slice());
+            let cell = &mut page[word % PAGE_CELLS];
+            if write { cell.write(by, bytes) } else { cell.read(by, bytes, coin) }
+        })
+    }
+
+    /// Everything so far happened before everything that follows.
+    pub(super) fn forget(&mut self) {
+        self.pages.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stamp(slot: Slot, time: u32) -> Stamp {
+        Stamp { block: 0, slot, time, pc: 0 }
+    }
+
+    fn by(knowledge: &Knowledge, slot: Slot, time: u32, manner: Manner) -> Accessor<'_> {
+        Accessor { block: 0, slot, knowledge, manner, stamp: stamp(slot, time) }
+    }
+
+    #[test]
+    fn unordered_accesses_race_and_ordered_ones_do_not() {
+        let stranger = Knowledge::default();
+        let mut informed = Knowledge::default();
+        informed.seen.raise(0, 1);
+        let mut shadow = SharedShadow::new(16);
+        shadow.access(0, 4, true, &by(&stranger, 0, 1, Manner::Generic), false).unwrap();
+        assert!(shadow.access(0, 4, false, &by(&stranger, 1, 1, Manner::Generic), false).is_err());
+        shadow.access(0, 4, false, &by(&informed, 1, 1, Manner::Generic), false).unwrap();
+        assert!(
+            shadow.access(0, 4, true, &by(&informed, 0, 2, Manner::Generic), false).is_err(),
+            "write after read"
+        );
+    }
+
+    #[test]
+    fn neighbouring_bytes_of_a_word_do_not_race() {
+        let stranger = Knowledge::default();
+        let mut shadow = SharedShadow::new(4);
+        for slot in 0..4 {
+            shadow
+                .access(usize::from(slot), 1, true, &by(&stranger, slot, 1, Manner::Generic), false)
+                .unwrap();
+        }
+        assert!(shadow.access(3, 1, true, &by(&stranger, 0, 1, Manner::Generic), false).is_err());
+    }
+
+    #[test]
+    fn the_async_proxy_needs_the_writer_s_fence() {
+        let mut ordered = Knowledge::default();
+        ordered.seen.raise(0, 1);
+        let mut fenced = ordered.clone();
+        fenced.proxied.raise(0, 1);
+        let mut shadow = SharedShadow::new(16);
+        shadow.access(0, 16, true, &by(&Knowledge::default(), 0, 1, Manner::Generic), false).unwrap();
+        assert!(shadow.access(0, 16, false, &by(&ordered, 1, 1, Manner::AsyncProxy), false).is_err());
+        shadow.access(0, 16, false, &by(&fenced, 1, 1, Manner::AsyncProxy), false).unwrap();
+    }
+
+    #[test]
+    fn atomics_race_with_ordinary_accesses_only() {
+        let stranger = Knowledge::default();
+        let mut shadow = GlobalShadow::default();
+        shadow.access(64, 4, true, &by(&stranger, 0, 1, Manner::Atomic), false).unwrap();
+        shadow.access(64, 4, true, &by(&stranger, 1, 1, Manner::Atomic), false).unwrap();
+        assert!(shadow.access(64, 4, false, &by(&stranger, 2, 1, Manner::Generic), false).is_err());
+    }
+}

@@ -1,0 +1,287 @@
+//! What the threads of a warp do together: exchanges, matrix loads and stores, small products.
+
+use super::abi::{ExchangeOp, Format};
+use super::access::{Place, Touch};
+use super::block::{CallSite, Wait};
+use super::clocks::{Meeting, Slot};
+use super::fault::FaultKind;
+use super::launch::{Launch, Step, Stop};
+use super::shadow::Manner;
+use super::tensor;
+
+/// What one lane brings to a meeting of its warp. Pointers are into the lane's own stack, which stays while it waits.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Offer {
+    Sync,
+    Exchange { op: ExchangeOp, value: u64, argument: u32, wide: bool },
+    Load { registers: *mut u32, row: usize, count: usize, transpose: bool },
+    Store { registers: *const u32, row: usize, count: usize, transpose: bool },
+    Mma { format: Format, d: *mut u32, a: *const u32, b: *const u32, c: *const u32 },
+}
+
+impl Offer {
+    fn same_kind(&self, other: &Offer) -> bool {
+        match (self, other) {
+            (Self::Exchange { op: a, .. }, Self::Exchange { op: b, .. }) => a == b,
+            _ => std::mem::discriminant(self) == std::mem::discriminant(other),
+        }
+    }
+}
+
+/// A warp's meeting in progress.
+#[derive(Default)]
+pub(super) struct Warp {
+    mask: u32,
+    arrived: u32,
+    offers: [Option<Offer>; 32],
+    site: Option<CallSite>,
+}
+
+impl Launch {
+    /// Waits until all lanes of `mask` have come with the same call; the last one carries it out for all.
+    pub(super) fn meet(&mut self, mask: u32, offer: Offer, site: CallSite) -> Step {
+        let thread = self.current_thread();
+        let (slot, warp, lane) = (self.current_block(), thread / 32, thread % 32);
+        if mask >> lane & 1 == 0 {
+            let message = format!("lane {lane} calls with the mask {mask:#010x}, which does not name it");
+            return Err(self.fault_at(FaultKind::Divergence, site, message));
+        }
+        let meeting = &mut self.blocks[slot].warps[warp];
+        let first = meeting.offers.iter().flatten().next();
+        let disagree = meeting.arrived != 0
+            && (meeting.mask != mask
+                || meeting.site.is_some_and(|other| !other.same_as(&site))
+                || first.is_some_and(|first| !first.same_kind(&offer)));
+        if disagree {
+            let line = meeting.site.map_or(0, |site| site.line);
+            let message =
+                format!("lanes of one warp meet at different calls: lines {} and {line}", site.line);
+            return Err(self.fault_at(FaultKind::Divergence, site, message));
+        }
+        meeting.mask = mask;
+        meeting.site = Some(site);
+        meeting.arrived |= 1 << lane;
+        meeting.offers[lane] = Some(offer);
+        let flow = self.wait(Wait::Warp, site);
+        self.close_meeting(slot, warp)?;
+        // Whoever closes the meeting is among those it wakes: everyone comes back through the queue.
+        Ok(flow)
+    }
+
+    /// A lane has ended: nobody waits for it any more.
+    pub(super) fn lane_left(&mut self, slot: usize, warp: usize) -> Result<(), Stop> {
+        self.close_meeting(slot, warp)
+    }
+
+    fn close_meeting(&mut self, slot: usize, warp: usize) -> Result<(), Stop> {
+        let block = &mut self.blocks[slot];
+        let live = live_lanes(&block.threads[warp * 32..], |thread| !thread.done);
+        let meeting = &mut block.warps[warp];
+        if meeting.arrived == 0 || meeting.arrived != meeting.mask & live {
+            return Ok(());
+        }
+        let met = std::mem::take(meeting);
+        self.carry_out(slot, warp, &met)?;
+        for lane in (0..32).filter(|lane| met.arrived >> lane & 1 == 1) {
+            self.wake(slot, warp * 32 + lane);
+        }
+        Ok(())
+    }
+
+    fn carry_out(&mut self, slot: usize, warp: usize, met: &Warp) -> Result<(), Stop> {
+        let site = met.site.unwrap_or(CallSite::NOWHERE);
+        let Some(first) = met.offers.iter().flatten().next() else { return Ok(()) };
+        match first {
+            Offer::Sync => {
+                let mut meeting = Meeting::default();
+                for thread in lanes(warp, met.arrived) {
+                    let state = &mut self.blocks[slot].threads[thread];
+                    meeting.add(&state.knowledge, thread as Slot, state.time);
+                    state.time += 1;
+                }
+                for thread in lanes(warp, met.arrived) {
+                    self.blocks[slot].threads[thread].knowledge = meeting.knowledge().clone();
+                }
+                Ok(())
+            }
+            Offer::Exchange { .. } => {
+                for lane in 0..32 {
+                    if let Some(Offer::Exchange { op, value, argument, wide }) = met.offers[lane] {
+                        let answer = exchange(op, lane, value, argument, met);
+                        self.blocks[slot].threads[warp * 32 + lane].result =
+                            if wide { answer } else { answer & 0xFFFF_FFFF };
+                    }
+                }
+                Ok(())
+            }
+            Offer::Load { count, .. } | Offer::Store { count, .. } => {
+                self.require_whole_warp(met, site)?;
+                self.move_matrices(slot, warp, *count, met, site)
+            }
+            Offer::Mma { format, .. } => {
+                self.require_whole_warp(met, site)?;
+                small_product(*format, met);
+                Ok(())
+            }
+        }
+    }
+
+    fn require_whole_warp(&mut self, met: &Warp, site: CallSite) -> Result<(), Stop> {
+        if met.arrived == u32::MAX {
+            return Ok(());
+        }
+        let message =
+            format!("a matrix instruction needs all 32 lanes; only {:#010x} are there", met.arrived);
+        Err(self.fault_at(FaultKind::Divergence, site, message))
+    }
+
+    /// `ldmatrix` and `stmatrix`: lane i names row i % 8 of tile i / 8.
+    fn move_matrices(
+        &mut self,
+        slot: usize,
+        warp: usize,
+        count: usize,
+        met: &Warp,
+        site: CallSite,
+    ) -> Result<(), Stop> {
+        let runner = self.current_thread();
+        for tile in 0..count {
+            for row in 0..8 {
+                let provider = tile * 8 + row;
+                let (address, write, transpose) = match met.offers[provider] {
+                    Some(Offer::Load { row, transpose, .. }) => (row, false, transpose),
+                    Some(Offer::Store { row, transpose, .. }) => (row, true, transpose),
+                    _ => continue,
+                };
+                let touch =
+                    Touch { address, bytes: 16, write, alignment: 16, manner: Manner::Generic, pc: 0 };
+                let offset = self.check_as(slot, warp * 32 + provider, touch, site)?;
+                for column in 0..8 {
+                    // Element (row, column) is half `column % 2` of register `tile` of lane 4 row + column / 2.
+                    let (g, c) = if transpose { (column, row) } else { (row, column) };
+                    let lane = 4 * g + c / 2;
+                    let at = offset + 2 * column;
+                    let bytes = &mut self.blocks[slot].shared.bytes_mut()[at..at + 2];
+                    match met.offers[lane] {
+                        Some(Offer::Load { registers, .. }) => {
+                            let half = u32::from(u16::from_le_bytes([bytes[0], bytes[1]]));
+                            // SAFETY: the lane passed an array of `count` registers and waits in this call.
+                            let register = unsafe { &mut *registers.add(tile) };
+                            *register = if c % 2 == 0 {
+                                (*register & !0xFFFF) | half
+                            } else {
+                                (*register & 0xFFFF) | half << 16
+                            };
+                        }
+                        Some(Offer::Store { registers, .. }) => {
+                            // SAFETY: as above.
+                            let register = unsafe { *registers.add(tile) };
+                            bytes.copy_from_slice(&((register >> (16 * (c % 2))) as u16).to_le_bytes());
+                        }
+                        _ => {}
+                    }
+                }
+            }
+        }
+        self.run_as(slot, runner);
+        Ok(())
+    }
+
+    /// Checks a shared-memory access on behalf of another lane of the warp.
+    fn check_as(&mut self, slot: usize, thread: usize, touch: Touch, site: CallSite) -> Result<usize, Stop> {
+        self.run_as(slot, thread);
+        self.thread().site = site;
+        match self.check(touch, None)? {
+            Place::Shared { offset } => Ok(offset),
+            _ => {
+                let message = format!("a matrix row at {:#x} is not in shared memory", touch.address);
+                Err(self.fault_at(FaultKind::Protocol, site, message))
+            }
+        }
+    }
+}
+
+fn live_lanes<T>(threads: &[T], alive: impl Fn(&T) -> bool) -> u32 {
+    threads
+        .iter()
+        .take(32)
+        .enumerate()
+        .fold(0, |mask, (lane, thread)| mask | u32::from(alive(thread)) << lane)
+}
+
+fn lanes(warp: usize, mask: u32) -> impl Iterator<Item = usize> {
+    (0..32).filter(move |lane| mask >> lane & 1 == 1).map(move |lane| warp * 32 + lane)
+}
+
+/// What lane `lane` gets out of an exchange.
+fn exchange(op: ExchangeOp, lane: usize, mine: u64, argument: u32, met: &Warp) -> u64 {
+    let value = |lane: usize| match met.offers.get(lane) {
+        Some(Some(Offer::Exchange { value, .. })) => Some(*value),
+        _ => None,
+    };
+    let others = || (0..32).filter_map(|lane| value(lane).map(|value| (lane, value)));
+    let fold = |combine: fn(u32, u32) -> u32| {
+        u64::from(others().map(|(_, value)| value as u32).reduce(combine).unwrap_or(0))
+    };
+    // A shuffle from a lane that is not there, or from beyond the warp's edge, gives back the lane's own value.
+    let from = |source: Option<usize>| source.and_then(value).unwrap_or(mine);
+    let argument = argument as usize;
+    match op {
+        ExchangeOp::Shuffle => from(Some(argument % 32)),
+        ExchangeOp::ShuffleUp => from(lane.checked_sub(argument)),
+        ExchangeOp::ShuffleDown => from(Some(lane + argument).filter(|&source| source < 32)),
+        ExchangeOp::ShuffleXor => from(Some(lane ^ argument).filter(|&source| source < 32)),
+        ExchangeOp::Ballot => others().fold(0, |mask, (lane, value)| mask | u64::from(value != 0) << lane),
+        ExchangeOp::MatchAny => {
+            others().fold(0, |mask, (lane, value)| mask | u64::from(value == mine) << lane)
+        }
+        ExchangeOp::MatchAll => {
+            if others().all(|(_, value)| value == mine) {
+                u64::from(met.mask)
+            } else {
+                0
+            }
+        }
+        ExchangeOp::ReduceAdd => fold(u32::wrapping_add),
+        ExchangeOp::ReduceMinU => fold(u32::min),
+        ExchangeOp::ReduceMaxU => fold(u32::max),
+        ExchangeOp::ReduceMinS => fold(|a, b| (a as i32).min(b as i32) as u32),
+        ExchangeOp::ReduceMaxS => fold(|a, b| (a as i32).max(b as i32) as u32),
+        ExchangeOp::ReduceAnd => fold(|a, b| a & b),
+        ExchangeOp::ReduceOr => fold(|a, b| a | b),
+        ExchangeOp::ReduceXor => fold(|a, b| a ^ b),
+    }
+}
+
+/// `mma.sync` of 16 x 8 x (16 or 32): fragments as in gw/matrix.cuh.
+fn small_product(format: Format, met: &Warp) {
+    let depth = format.depth();
+    let mut a = vec![0.0f32; 16 * depth];
+    let mut b = vec![0.0f32; 8 * depth];
+    for lane in 0..32 {
+        let Some(Offer::Mma { a: a_registers, b: b_registers, .. }) = met.offers[lane] else { continue };
+        // SAFETY: the lane passed arrays of four and two registers and waits in this call.
+        let (a_words, b_words) =
+            unsafe { (*a_registers.cast::<[u32; 4]>(), *b_registers.cast::<[u32; 2]>()) };
+        tensor::unpack_a(format, lane, &a_words, &mut a);
+        for (half, word) in b_words.into_iter().enumerate() {
+            let k = half * depth / 2 + (lane % 4) * format.per_word();
+            for (i, value) in format.decode_word(word).enumerate() {
+                b[(lane / 4) * depth + k + i] = value;
+            }
+        }
+    }
+    for lane in 0..32 {
+        let Some(Offer::Mma { d, c, .. }) = met.offers[lane] else { continue };
+        // SAFETY: as above; C may be the same array as D, so it is copied first.
+        let c_words = unsafe { *c.cast::<[u32; 4]>() };
+        let mut d_words = [0u32; 4];
+        for (i, word) in d_words.iter_mut().enumerate() {
+            let (row, column) = (lane / 4 + 8 * (i / 2), 2 * (lane % 4) + i % 2);
+            let (a, b) = (&a[row * depth..][..depth], &b[column * depth..][..depth]);
+            *word = tensor::accumulate(format, c_words[i], a, b);
+        }
+        // SAFETY: as above.
+        unsafe { *d.cast::<[u32; 4]>() = d_words };
+    }
+}

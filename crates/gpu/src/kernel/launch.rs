@@ -1,0 +1,102 @@
+//! The shape of a launch.
+
+use serde::{Deserialize, Serialize};
+
+use crate::kernel::KernelInfo;
+use crate::{DeviceProperties, Error, Result};
+
+/// How many blocks of how many threads, with how much shared memory.
+///
+/// ```
+/// use gatework_gpu::Grid;
+/// let grid = Grid::covering(1000, 256);
+/// assert_eq!(grid.blocks, [4, 1, 1]);
+/// let big = Grid::new([8, 8, 1], [256, 1, 1]).shared(100 << 10);
+/// assert_eq!(big.shared_bytes, 102_400);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grid {
+    /// Blocks in x, y, z.
+    pub blocks: [u32; 3],
+    /// Threads of a block in x, y, z.
+    pub threads: [u32; 3],
+    /// Dynamic shared memory of a block, in bytes.
+    pub shared_bytes: u32,
+    /// Blocks of a cluster in x, y, z.
+    pub cluster: Option<[u32; 3]>,
+    /// Whether all blocks run at once and may synchronise with each other.
+    pub cooperative: bool,
+}
+
+impl Grid {
+    /// `blocks` blocks of `threads` threads.
+    pub fn new(blocks: [u32; 3], threads: [u32; 3]) -> Self {
+        Self { blocks, threads, shared_bytes: 0, cluster: None, cooperative: false }
+    }
+
+    /// A line of blocks that has at least one thread for each of `items`.
+    pub fn covering(items: usize, threads: u32) -> Self {
+        let blocks = items.div_ceil(threads.max(1) as usize).max(1);
+        // Too many blocks for the device: `check` says so at the launch.
+        Self::new([u32::try_from(blocks).unwrap_or(u32::MAX), 1, 1], [threads, 1, 1])
+    }
+
+    /// With that much dynamic shared memory a block.
+    pub fn shared(self, bytes: u32) -> Self {
+        Self { shared_bytes: bytes, ..self }
+    }
+
+    /// In clusters of that many blocks.
+    pub fn cluster(self, blocks: [u32; 3]) -> Self {
+        Self { cluster: Some(blocks), ..self }
+    }
+
+    /// With all blocks resident at once, so that they may synchronise.
+    pub fn cooperative(self) -> Self {
+        Self { cooperative: true, ..self }
+    }
+
+    /// Threads of one block.
+    pub fn threads_per_block(&self) -> u64 {
+        self.threads.iter().map(|&n| u64::from(n)).product()
+    }
+
+    /// Blocks in all.
+    pub fn block_count(&self) -> u64 {
+        self.blocks.iter().map(|&n| u64::from(n)).product()
+    }
+
+    pub(crate) fn check(&self, kernel: &str, device: &DeviceProperties, info: &KernelInfo) -> Result<()> {
+        let refuse = |message: String| Err(Error::Launch { kernel: kernel.to_owned(), message });
+        let threads = self.threads_per_block();
+        if threads == 0 || self.block_count() == 0 {
+            return refuse(format!("the grid {:?} x {:?} is empty", self.blocks, self.threads));
+        }
+        if threads > u64::from(info.max_threads) || self.threads[2] > 64 {
+            return refuse(format!(
+                "{:?} = {threads} threads a block, {} at most for this kernel (64 in z)",
+                self.threads, info.max_threads
+            ));
+        }
+        if self.blocks[0] > i32::MAX as u32 || self.blocks[1] > 65535 || self.blocks[2] > 65535 {
+            return refuse(format!("{:?} blocks, 2^31-1 x 65535 x 65535 at most", self.blocks));
+        }
+        if self.shared_bytes + info.resources.shared_bytes > device.shared_memory_per_block {
+            return refuse(format!(
+                "{} bytes of shared memory a block, {} at most on {}",
+                self.shared_bytes, device.shared_memory_per_block, device.name
+            ));
+        }
+        if let Some(cluster) = self.cluster {
+            let size: u64 = cluster.iter().map(|&n| u64::from(n)).product();
+            let divides = cluster.iter().zip(self.blocks).all(|(&c, b)| c > 0 && b % c == 0);
+            if size == 0 || size > 8 || !divides {
+                return refuse(format!(
+                    "clusters of {cluster:?} do not divide {:?}, or have over 8 blocks",
+                    self.blocks
+                ));
+            }
+        }
+        Ok(())
+    }
+}

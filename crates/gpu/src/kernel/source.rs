@@ -1,0 +1,202 @@
+//! Kernel source text with everything it includes.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use crate::kernel::Architecture;
+use crate::{Error, Result, kernels};
+
+/// CUDA C++ text, written against the portable header `gw/gw.cuh`.
+///
+/// ```
+/// use gatework_gpu::Source;
+/// let source = Source::new("scale", r#"
+///     #include "gw/gw.cuh"
+///     // x <- a x, elementwise. One thread an element.
+///     GW_KERNEL(scale)(f32* x, f32 a, u32 n) {
+///         const u32 i = gw::global_thread();
+///         if (i < n) x[i] *= a;
+///     }
+/// "#);
+/// assert_eq!(source.name(), "scale");
+/// ```
+#[derive(Debug, Clone)]
+pub struct Source {
+    name: String,
+    text: Cow<'static, str>,
+    includes: BTreeMap<String, Cow<'static, str>>,
+    defines: BTreeMap<String, String>,
+    options: Vec<String>,
+}
+
+impl Source {
+    /// A source whose kernel has its name.
+    pub fn new(name: impl Into<String>, text: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            name: name.into(),
+            text: text.into(),
+            includes: BTreeMap::new(),
+            defines: BTreeMap::new(),
+            options: Vec::new(),
+        }
+    }
+
+    /// Provides a file for `#include "path"`.
+    pub fn include(mut self, path: impl Into<String>, text: impl Into<Cow<'static, str>>) -> Self {
+        self.includes.insert(path.into(), text.into());
+        self
+    }
+
+    /// Defines a macro.
+    pub fn define(mut self, name: impl Into<String>, value: impl std::fmt::Display) -> Self {
+        self.defines.insert(name.into(), value.to_string());
+        self
+    }
+
+    /// Passes an option to NVRTC. The emulated device's compiler does not see it.
+    pub fn option(mut self, option: impl Into<String>) -> Self {
+        self.options.push(option.into());
+        self
+    }
+
+    /// The same source with other text.
+    pub fn with_text(&self, text: impl Into<Cow<'static, str>>) -> Self {
+        Self { text: text.into(), ..self.clone() }
+    }
+
+    /// The source's name, which is its kernel's unless another is asked for.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The text.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// BLAKE3 of the text, everything it includes and its definitions: the same for all compilers.
+    pub fn hash(&self) -> Result<String> {
+        let mut hasher = blake3::Hasher::new();
+        self.feed(&self.resolve()?, &mut hasher);
+        Ok(hasher.finalize().to_hex().to_string())
+    }
+
+    pub(crate) fn defines(&self) -> &BTreeMap<String, String> {
+        &self.defines
+    }
+
+    pub(crate) fn options(&self) -> &[String] {
+        &self.options
+    }
+
+    /// Names defined with `GW_KERNEL` in the text.
+    pub(crate) fn entries(&self) -> Vec<String> {
+        let mut entries = vec![self.name.clone()];
+        for marker in ["GW_KERNEL(", "GW_KERNEL_BOUNDED("] {
+            for (at, _) in self.text.match_indices(marker) {
+                let rest = &self.text[at + marker.len()..];
+                let name: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+                if !name.is_empty() && !entries.contains(&name) {
+                    entries.push(name);
+                }
+            }
+        }
+        entries.retain(|name| self.defines_kernel(name));
+        entries
+    }
+
+    /// In-memory key of the kernels made from this source.
+    pub(crate) fn key(&self, architecture: &Architecture) -> Result<String> {
+        Ok(format!("{architecture}/{}", self.hash()?))
+    }
+
+    /// Every file the text includes, directly or through another, by the path it is included by.
+    pub(crate) fn resolve(&self) -> Result<BTreeMap<String, Cow<'static, str>>> {
+        let mut found = BTreeMap::new();
+        let mut pending = included(&self.text);
+        while let Some(path) = pending.pop() {
+            if found.contains_key(&path) {
+                continue;
+            }
+            let text = self
+                .includes
+                .get(&path)
+                .cloned()
+                .or_else(|| kernels::header(&path).map(Cow::Borrowed))
+                .ok_or_else(|| Error::MissingInclude { kernel: self.name.clone(), include: path.clone() })?;
+            pending.extend(included(&text));
+            found.insert(path, text);
+        }
+        Ok(found)
+    }
+
+    pub(crate) fn feed(&self, includes: &BTreeMap<String, Cow<'static, str>>, hasher: &mut blake3::Hasher) {
+        let mut field = |bytes: &[u8]| {
+            hasher.update(&(bytes.len() as u64).to_le_bytes());
+            hasher.update(bytes);
+        };
+        field(self.name.as_bytes());
+        field(self.text.as_bytes());
+        for (path, text) in includes {
+            field(path.as_bytes());
+            field(text.as_bytes());
+        }
+        for (name, value) in &self.defines {
+            field(name.as_bytes());
+            field(value.as_bytes());
+        }
+        for option in &self.options {
+            field(option.as_bytes());
+        }
+    }
+
+    fn defines_kernel(&self, name: &str) -> bool {
+        ["GW_KERNEL(", "GW_KERNEL_BOUNDED("].iter().any(|marker| {
+            self.text
+                .match_indices(&format!("{marker}{name}"))
+                .any(|(at, found)| self.text[at + found.len()..].starts_with([')', ',', ' ']))
+        })
+    }
+}
+
+/// Paths of the `#include "…"` lines of a text.
+fn included(text: &str) -> Vec<String> {
+    text.lines()
+        .filter_map(|line| line.trim_start().strip_prefix('#')?.trim_start().strip_prefix("include"))
+        .filter_map(|rest| rest.trim_start().strip_prefix('"')?.split('"').next().map(str::to_owned))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hash_moves_with_text_includes_defines_and_options() {
+        let base = Source::new("k", "#include \"a.h\"\n").include("a.h", "int a;");
+        let hash = |source: &Source| source.hash().unwrap();
+        let variants = [
+            base.with_text("#include \"a.h\"\n "),
+            base.clone().include("a.h", "int b;"),
+            base.clone().define("N", 3),
+            base.clone().option("-w"),
+        ];
+        for variant in &variants {
+            assert_ne!(hash(&base), hash(variant));
+        }
+        assert_eq!(hash(&base), hash(&base.clone().include("unused.h", "never included")));
+    }
+
+    #[test]
+    fn a_missing_include_is_named() {
+        let error = Source::new("k", "  # include \"nowhere.cuh\"").hash().unwrap_err();
+        assert!(error.to_string().contains("\"nowhere.cuh\""), "{error}");
+    }
+
+    #[test]
+    fn entries_are_those_the_text_defines() {
+        let text = "GW_KERNEL(one)(u32 n) {} GW_KERNEL_BOUNDED(two, 128, 1)(u32 n) {}";
+        assert_eq!(Source::new("one", text).entries(), ["one", "two"]);
+        assert_eq!(Source::new("other", text).entries(), ["one", "two"]);
+    }
+}

@@ -1,0 +1,28 @@
+#![doc = include_str!("../README.md")]
+
+mod budget;
+mod buffer;
+mod cuda;
+mod device;
+mod driver;
+mod emulated;
+mod error;
+mod graph;
+mod kernel;
+pub mod kernels;
+mod pinned;
+mod stream;
+
+pub use budget::Budget;
+pub use buffer::{Buffer, Slice, SliceMut, View, ViewMut};
+pub use cuda::tools::{SassReport, disassemble};
+pub use device::{Clocks, Device, DeviceListing, DeviceProperties, Kind, Presence, list_devices, presence};
+pub use emulated::fault::{Fault, FaultKind, Site};
+pub use error::{Error, Result};
+pub use graph::{Graph, GraphKernel};
+pub use kernel::{
+    Architecture, Arg, Binary, ByValue, Grid, IntoArg, Kernel, KernelInfo, Resources, Source,
+    cache_directory, compile,
+};
+pub use pinned::{Pinned, PinnedPool, PinnedStats};
+pub use stream::{Event, Priority, Stream};

@@ -1,0 +1,264 @@
+//! Classic mistakes, planted one at a time: each is a typed fault that names its place, and the process goes on.
+
+mod support;
+
+use gatework_gpu::{Device, Error, Fault, FaultKind, Grid, Result, Source, args, kernels};
+use support::fp8;
+
+/// Runs `body` as a kernel `planted(u32* x, u32 n)` over `blocks` x `threads` with 4 KiB of shared memory, under several
+/// schedules, and returns the fault of the first that shows it.
+fn plant(body: &str, blocks: u32, threads: u32) -> Option<Fault> {
+    plant_with(body, Grid::new([blocks, 1, 1], [threads, 1, 1]).shared(4096), 20)
+}
+
+fn plant_with(body: &str, grid: Grid, seeds: u64) -> Option<Fault> {
+    let text = format!(
+        "#include \"gw/gw.cuh\"\n#include \"gw/wgmma.cuh\"\nGW_KERNEL(planted)(u32* x, u32 n) {{\n{body}\n}}\n"
+    );
+    let source = Source::new("planted", text);
+    (0..seeds).find_map(|seed| {
+        let device = Device::emulated(seed).unwrap();
+        let stream = device.stream().unwrap();
+        let mut x = stream.upload(&vec![7u32; 1024]).unwrap();
+        let kernel = device.kernel(&source).unwrap();
+        kernel.launch(&stream, &grid, &args![&mut x, 1024u32]).unwrap();
+        match stream.synchronize() {
+            Ok(()) => None,
+            Err(Error::Fault(fault)) => {
+                // The stream is usable again, and memory was not lost.
+                assert_eq!(stream.download(&stream.upload(&[1u8, 2, 3]).unwrap()).unwrap(), [1, 2, 3]);
+                Some(*fault)
+            }
+            Err(other) => panic!("not a fault: {other}"),
+        }
+    })
+}
+
+#[track_caller]
+fn assert_fault(fault: Option<Fault>, kind: FaultKind, line: u32, words: &str) {
+    let fault = fault.expect("no schedule shows the fault");
+    assert_eq!(fault.kind, kind, "{fault}");
+    assert!(fault.message.contains(words), "{fault}");
+    // The body starts on line 4.
+    assert_eq!(
+        fault.site.as_ref().map(|site| (site.file.as_str(), site.line)),
+        Some(("planted.cuh", line)),
+        "{fault}"
+    );
+}
+
+#[test]
+fn out_of_bounds_reads_and_writes() {
+    assert_fault(
+        plant("x[gw::thread()] = x[gw::thread() + 1024];", 1, 32),
+        FaultKind::OutOfBounds,
+        4,
+        "reads 4 bytes",
+    );
+    assert_fault(plant("x[1024 + gw::thread()] = 1;", 1, 32), FaultKind::OutOfBounds, 4, "writes 4 bytes");
+    assert_fault(plant("x[-1ll] = 1;", 1, 1), FaultKind::OutOfBounds, 4, "writes 4 bytes");
+    assert_fault(plant("gw::shared<u32>()[1024] = n;", 1, 1), FaultKind::OutOfBounds, 4, "shared memory");
+    assert_fault(
+        plant("u32* null = nullptr;\nx[0] = *(volatile u32*)null;", 1, 1),
+        FaultKind::OutOfBounds,
+        5,
+        "reads",
+    );
+}
+
+#[test]
+fn an_off_by_one_names_the_thread_and_the_buffer() {
+    let fault = plant("const u64 i = gw::global_thread();\nif (i <= n) x[i] = 1;", 5, 256).unwrap();
+    assert_eq!(
+        (fault.kind, fault.block, fault.thread),
+        (FaultKind::OutOfBounds, [4, 0, 0], Some([0, 0, 0])),
+        "{fault}"
+    );
+    assert!(fault.message.contains("4096 bytes into a buffer of 4096 bytes"), "{fault}");
+}
+
+#[test]
+fn misaligned_vector_accesses() {
+    let read = "u32x4 v = gw::load_128(x + 1);\nx[100] = v.x;";
+    assert_fault(plant(read, 1, 1), FaultKind::Misaligned, 4, "no multiple of 16");
+    assert_fault(
+        plant("gw::store_128(x + 2, u32x4{1, 2, 3, 4});", 1, 1),
+        FaultKind::Misaligned,
+        4,
+        "no multiple of 16",
+    );
+    assert_fault(plant("*(u64*)(x + 1) = 5;", 1, 1), FaultKind::Misaligned, 4, "no multiple of 8");
+}
+
+#[test]
+fn races_in_shared_and_global_memory() {
+    let shared = "u32* s = gw::shared<u32>();\ns[gw::thread()] = gw::thread();\nx[gw::thread()] = s[gw::thread() ^ 32];";
+    let fault = plant(shared, 1, 64).unwrap();
+    assert_eq!(fault.kind, FaultKind::Race, "{fault}");
+    assert_fault(plant("x[0] = gw::block_x();", 2, 1), FaultKind::Race, 4, "a thread of block number");
+    let warp = "u32* s = gw::shared<u32>();\ns[gw::lane()] = 1;\ngw::shuffle(0u, 0);\nx[gw::lane()] = s[31 - gw::lane()];";
+    assert_eq!(plant(warp, 1, 32).unwrap().kind, FaultKind::Race, "a shuffle orders no memory");
+    assert!(plant(&warp.replace("gw::shuffle(0u, 0)", "gw::sync_warp()"), 1, 32).is_none());
+}
+
+#[test]
+fn a_missing_fence_between_blocks_is_a_race() {
+    let message = |fence: &str| {
+        format!(
+            "if (gw::block_x() == 0) {{\nx[1] = 42;\n{fence}\ngw::atomic_exchange(x, 1u);\n}} else {{\n\
+             while (gw::load_relaxed(x) != 1) {{}}\n{fence}\nx[2] = x[1];\n}}"
+        )
+    };
+    assert_eq!(plant(&message(""), 2, 1).unwrap().kind, FaultKind::Race);
+    assert!(plant(&message("gw::fence_device();"), 2, 1).is_none());
+    assert_eq!(
+        plant(&message("gw::fence_block();"), 2, 1).unwrap().kind,
+        FaultKind::Race,
+        "too narrow a fence"
+    );
+}
+
+#[test]
+fn divergent_barriers() {
+    assert_fault(
+        plant("if (gw::thread() < 32) gw::sync_threads();", 1, 64),
+        FaultKind::Divergence,
+        4,
+        "has ended",
+    );
+    let two = "if (gw::thread() < 32) {\ngw::sync_threads();\n} else {\ngw::sync_threads();\n}";
+    assert_eq!(plant(two, 1, 64).unwrap().kind, FaultKind::Divergence);
+    let lanes = "if (gw::lane() < 16) gw::shuffle(1u, 0);\nelse gw::ballot(true);";
+    assert_eq!(plant(lanes, 1, 32).unwrap().kind, FaultKind::Divergence);
+    let half = "if (gw::lane() < 16) gw::sync_warp();";
+    assert!(plant(half, 1, 32).is_none_or(|fault| fault.kind == FaultKind::Deadlock));
+}
+
+#[test]
+fn deadlocks_name_who_waits_for_what() {
+    let fault = plant("gw::barrier_sync(1, 64);", 1, 32)
+        .or_else(|| plant("gw::barrier_sync(1, 64);", 1, 96))
+        .unwrap();
+    assert_eq!(fault.kind, FaultKind::Protocol, "more threads than the block has: {fault}");
+    let fault = plant("if (gw::thread() < 32) gw::barrier_sync(3, 64);", 1, 64).unwrap();
+    assert_eq!(fault.kind, FaultKind::Deadlock, "{fault}");
+    assert!(fault.message.contains("threads 0-31 of the block wait for named barrier 3 (line 4)"), "{fault}");
+    let spin = plant_with("while (gw::load_relaxed(x) != 1) {}", Grid::new([1, 1, 1], [1, 1, 1]), 1).unwrap();
+    assert!(spin.kind == FaultKind::Deadlock && spin.message.contains("spins"), "{spin}");
+}
+
+#[test]
+fn freed_memory_is_recognised() -> Result<()> {
+    let device = Device::emulated(1)?;
+    let stream = device.stream()?;
+    // A pointer that outlives its buffer, as a struct of pointers would carry it.
+    let text = "#include \"gw/gw.cuh\"\nGW_KERNEL(keep)(u32* x, u64* kept) { kept[0] = (u64)x; }\n\
+                GW_KERNEL(use)(u64* kept) { *(u32*)kept[0] = 1; }";
+    let source = Source::new("keep", text);
+    let mut kept = stream.alloc::<u64>(1)?;
+    let mut x = stream.alloc::<u32>(16)?;
+    let one = Grid::new([1, 1, 1], [1, 1, 1]);
+    device.kernel(&source)?.launch(&stream, &one, &args![&mut x, &mut kept])?;
+    drop(x);
+    device.kernel_named(&source, "use")?.launch(&stream, &one, &args![&mut kept])?;
+    let Err(Error::Fault(fault)) = stream.synchronize() else { panic!("the access went unseen") };
+    assert_eq!(fault.kind, FaultKind::FreedMemory, "{fault}");
+    Ok(())
+}
+
+/// The FP8 tile kernel with one thing changed by hand.
+fn broken_tile(from: &str, to: &str) -> std::result::Result<bool, Box<Fault>> {
+    let source = kernels::fp8_tile();
+    let text = source.text().replacen(from, to, 1);
+    assert_ne!(text, source.text(), "the kernel no longer has '{from}'");
+    let mut right = true;
+    for seed in 0..20 {
+        let (a, b) = (fp8::matrix(seed, 64, 128 * 5), fp8::matrix(seed + 9, 128, 128 * 5));
+        match fp8::run(&Device::emulated(seed).unwrap(), &source.with_text(text.clone()), &a, &b) {
+            Ok(got) => {
+                let close = |(got, wanted): (&f32, &f64)| (f64::from(*got) - wanted).abs() <= 1e-3;
+                right &= got.iter().zip(&fp8::reference(&a, &b)).all(close);
+            }
+            Err(Error::Fault(fault)) => return Err(fault),
+            Err(other) => panic!("not a fault: {other}"),
+        }
+    }
+    Ok(right)
+}
+
+#[test]
+fn tensor_core_classics() {
+    assert!(broken_tile("a b^T", "a b^T.").is_ok_and(|right| right), "a comment changes nothing");
+    let wrong = [
+        (
+            "wrong swizzle",
+            "gw::SWIZZLE_128, 8 * 128);\n        const u64 b",
+            "gw::SWIZZLE_64, 8 * 128);\n        const u64 b",
+        ),
+        (
+            "wrong stride",
+            "stage + A_BYTES, gw::SWIZZLE_128, 8 * 128",
+            "stage + A_BYTES, gw::SWIZZLE_128, 4 * 128",
+        ),
+        ("wrong step", "b_tile + 2 * step", "b_tile + step"),
+        ("unwritten output", "corner[8 * width + 8 * j + 1] = d[4 * j + 3];", ""),
+        ("no accumulation", "b_tile + 2 * step, true", "b_tile + 2 * step, false"),
+    ];
+    for (name, from, to) in wrong {
+        match broken_tile(from, to) {
+            Ok(right) => assert!(!right, "{name} went unseen"),
+            Err(fault) => println!("{name}: {fault}"),
+        }
+    }
+    let early = "gw::wgmma_commit();\n        gw::mbarrier_arrive(empty + s);\n        gw::wgmma_wait<0>();";
+    let released = broken_tile(
+        "gw::wgmma_commit();\n        gw::wgmma_wait<0>();\n        gw::mbarrier_arrive(empty + s);",
+        early,
+    );
+    assert_eq!(released.unwrap_err().kind, FaultKind::Race, "an early buffer release");
+    let parity = broken_tile("(k / STAGES) & 1", "(k / STAGES + 1) & 1");
+    assert!(parity.is_err(), "a wrong parity");
+    let proxy = plant_with(
+        "u32* s = gw::shared<u32>();\nfor (u32 i = gw::thread(); i < 1024; i += 128) s[i] = 0;\ngw::sync_threads();\n\
+         const u64 t = gw::wgmma_descriptor(s, gw::SWIZZLE_32, 256);\nf32 d[4];\ngw::wgmma_fence();\n\
+         gw::Wgmma<gw::E4M3, 8>::ss(d, t, t, false);\ngw::wgmma_commit();\ngw::wgmma_wait<0>();\nx[gw::thread()] = (u32)d[0];",
+        Grid::new([1, 1, 1], [128, 1, 1]).shared(4096),
+        5,
+    );
+    let fault = proxy.expect("stores that wgmma reads need a proxy fence");
+    assert!(fault.kind == FaultKind::Race && fault.message.contains("fence_async_proxy"), "{fault}");
+}
+
+#[test]
+fn asynchronous_copies_must_be_waited_for() {
+    let copy = "u32* s = gw::shared<u32>();\ngw::copy_async<16>(s + 4 * gw::thread(), x + 4 * gw::thread());\n\
+                gw::copy_async_commit();\nWAIT\nx[gw::thread()] = s[4 * gw::thread()];";
+    assert!(plant(&copy.replace("WAIT", "gw::copy_async_wait<0>();\ngw::sync_warp();"), 1, 32).is_none());
+    assert_eq!(plant(&copy.replace("WAIT", ""), 1, 32).unwrap().kind, FaultKind::Race);
+    let store = "u32* s = gw::shared<u32>();\ns[gw::thread()] = 5;\nFENCE\ngw::sync_threads();\nif (gw::thread() == 0) {\n\
+                 gw::bulk_store(x, s, 128);\ngw::bulk_commit();\nWAIT\n}\ngw::sync_threads();";
+    let with = |fence: &str, wait: &str| plant(&store.replace("FENCE", fence).replace("WAIT", wait), 1, 32);
+    assert!(with("gw::fence_async_proxy();", "gw::bulk_wait<0>();").is_none());
+    assert_eq!(with("", "gw::bulk_wait<0>();").unwrap().kind, FaultKind::Race);
+    assert_eq!(with("gw::fence_async_proxy();", "").unwrap().kind, FaultKind::Protocol);
+}
+
+#[test]
+fn a_run_repeats_from_its_seed() {
+    let body = "u32* s = gw::shared<u32>();\ns[gw::thread()] = 1;\nx[gw::thread()] = s[gw::thread() ^ 33];";
+    let told = |seed: u64| {
+        let text = format!("#include \"gw/gw.cuh\"\nGW_KERNEL(planted)(u32* x, u32 n) {{\n{body}\n}}\n");
+        let device = Device::emulated(seed).unwrap();
+        let stream = device.stream().unwrap();
+        let mut x = stream.upload(&[0u32; 256]).unwrap();
+        let grid = Grid::new([1, 1, 1], [256, 1, 1]).shared(1024);
+        let kernel = device.kernel(&Source::new("planted", text)).unwrap();
+        kernel.launch(&stream, &grid, &args![&mut x, 1024u32]).unwrap();
+        match stream.synchronize() {
+            Err(Error::Fault(fault)) => (fault.thread, fault.site),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(told(5), told(5));
+    assert!((0..10).any(|seed| told(seed) != told(5)), "every seed gives the same schedule");
+}
