@@ -1,0 +1,257 @@
+//! The gates, in order. The first that fails stops the rest.
+
+mod bed;
+mod compile;
+mod correctness;
+mod resources;
+
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Map;
+
+pub use bed::TestBed;
+pub use correctness::{Checked, check_case};
+
+use crate::Workload;
+use crate::record::{CaseRecord, DeviceRecord, GateRecord, KernelRecord, RECORD_VERSION, Record, timestamp};
+
+/// A gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Gate {
+    /// Every kernel compiles.
+    Compile,
+    /// No spills, no stack, registers within the limit, the required instructions and none of the forbidden.
+    Resources,
+    /// Equal to the reference, repeatable, and every negative control refused.
+    Correctness,
+}
+
+impl std::fmt::Display for Gate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Compile => "compile",
+            Self::Resources => "resources",
+            Self::Correctness => "correctness",
+        })
+    }
+}
+
+/// What a gate, or all of them together, said. What did not run has not passed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "outcome", rename_all = "kebab-case")]
+pub enum Outcome {
+    /// It ran, and all was well.
+    Passed,
+    /// It ran, and something was not.
+    Failed {
+        /// What, as a sentence.
+        why: String,
+    },
+    /// It could not run here.
+    NotRun {
+        /// Why not, as a sentence.
+        why: String,
+    },
+}
+
+impl Outcome {
+    pub(crate) fn failed(why: impl std::fmt::Display) -> Self {
+        Self::Failed { why: why.to_string() }
+    }
+
+    pub(crate) fn not_run(why: impl std::fmt::Display) -> Self {
+        Self::NotRun { why: why.to_string() }
+    }
+
+    /// Whether it ran and all was well.
+    pub fn is_passed(&self) -> bool {
+        *self == Self::Passed
+    }
+
+    /// Whether it ran and something was not.
+    pub fn is_failed(&self) -> bool {
+        matches!(self, Self::Failed { .. })
+    }
+}
+
+impl std::fmt::Display for Outcome {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Passed => f.write_str("passed"),
+            Self::Failed { why } => write!(f, "failed: {why}"),
+            Self::NotRun { why } => write!(f, "not run: {why}"),
+        }
+    }
+}
+
+/// Where a gating stands, for a progress bar.
+#[derive(Debug, Clone, Copy)]
+pub struct Step<'a> {
+    /// The workload's name.
+    pub workload: &'a str,
+    /// The gate that runs.
+    pub gate: Gate,
+    /// The case and the seed, in the correctness gate.
+    pub place: Option<(&'a str, u64)>,
+}
+
+/// All gates, for one test bed and one set of seeds.
+#[derive(Debug, Clone)]
+pub struct Gates {
+    bed: TestBed,
+    seeds: Range<u64>,
+}
+
+/// Seeds unless told otherwise.
+const DEFAULT_SEEDS: Range<u64> = 0..3;
+
+impl Gates {
+    /// The gates on `bed`, with three seeds.
+    pub fn new(bed: impl Into<TestBed>) -> Self {
+        Self { bed: bed.into(), seeds: DEFAULT_SEEDS }
+    }
+
+    /// With other seeds. At least one runs.
+    pub fn seeds(self, seeds: Range<u64>) -> Self {
+        let end = seeds.end.max(seeds.start.saturating_add(1));
+        Self { seeds: seeds.start..end, ..self }
+    }
+
+    /// Sends a workload through the gates. `progress` hears of every step.
+    pub fn gate(&self, workload: &dyn Workload, progress: &dyn Fn(Step<'_>)) -> Record {
+        let _span = tracing::info_span!("gate", workload = workload.name()).entered();
+        let step = |gate| progress(Step { workload: workload.name(), gate, place: None });
+        let mut findings =
+            Findings { device: self.bed.device().map(DeviceRecord::of), ..Findings::default() };
+
+        step(Gate::Compile);
+        let specs = workload.kernels();
+        let compilation = compile::run(&specs, &self.bed.architectures());
+        findings.gates.extend(compilation.gates);
+        findings.kernels = compilation.kernels;
+
+        step(Gate::Resources);
+        for architecture in
+            self.bed.architectures().iter().filter(|architecture| resources::has_figures(architecture))
+        {
+            let outcome = findings.unless_stopped(|findings| {
+                resources::run(&specs, architecture, &compilation.binaries, &mut findings.kernels)
+            });
+            findings.push(Gate::Resources, architecture, outcome);
+        }
+
+        step(Gate::Correctness);
+        let outcome = findings.unless_stopped(|findings| {
+            let (outcome, cases) = correctness::run(workload, &self.bed, &self.seeds, progress);
+            findings.cases = cases;
+            outcome
+        });
+        findings.push(Gate::Correctness, self.bed.name(), outcome);
+        findings.into_record(workload.name())
+    }
+}
+
+/// What the gates have found so far.
+#[derive(Default)]
+struct Findings {
+    device: Option<DeviceRecord>,
+    gates: Vec<GateRecord>,
+    kernels: Vec<KernelRecord>,
+    cases: Vec<CaseRecord>,
+}
+
+impl Findings {
+    fn push(&mut self, gate: Gate, target: impl std::fmt::Display, outcome: Outcome) {
+        self.gates.push(GateRecord { gate, target: target.to_string(), outcome });
+    }
+
+    /// Runs a gate, unless an earlier one failed.
+    fn unless_stopped(&mut self, gate: impl FnOnce(&mut Self) -> Outcome) -> Outcome {
+        match self.failure() {
+            Some(failed) => Outcome::not_run(format!("the {} gate failed", failed.gate)),
+            None => gate(self),
+        }
+    }
+
+    fn failure(&self) -> Option<&GateRecord> {
+        self.gates.iter().find(|gate| gate.outcome.is_failed())
+    }
+
+    /// Passed only if no gate failed and the correctness gate ran.
+    fn verdict(&self) -> Outcome {
+        let correctness = self.gates.iter().find(|gate| gate.gate == Gate::Correctness);
+        match (self.failure(), correctness) {
+            (Some(GateRecord { gate, target, outcome: Outcome::Failed { why } }), _) => {
+                Outcome::failed(format!("{gate} ({target}): {why}"))
+            }
+            (_, Some(correctness)) => correctness.outcome.clone(),
+            (_, None) => Outcome::not_run("the correctness gate was not reached"),
+        }
+    }
+
+    fn into_record(self, workload: &str) -> Record {
+        Record {
+            version: RECORD_VERSION,
+            workload: workload.to_owned(),
+            verdict: self.verdict(),
+            time: timestamp(),
+            gatework: env!("CARGO_PKG_VERSION").to_owned(),
+            device: self.device,
+            gates: self.gates,
+            kernels: self.kernels,
+            cases: self.cases,
+            other: Map::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(outcomes: [(Gate, Outcome); 3]) -> Outcome {
+        let mut findings = Findings::default();
+        for (gate, outcome) in outcomes {
+            findings.push(gate, "emulated", outcome);
+        }
+        findings.verdict()
+    }
+
+    #[test]
+    fn a_verdict_is_passed_only_if_correctness_ran() {
+        let absent = || Outcome::not_run("no NVRTC");
+        let with = |correctness| {
+            verdict([
+                (Gate::Compile, Outcome::Passed),
+                (Gate::Resources, absent()),
+                (Gate::Correctness, correctness),
+            ])
+        };
+        assert_eq!(with(Outcome::Passed), Outcome::Passed);
+        assert_eq!(with(absent()), absent());
+    }
+
+    #[test]
+    fn a_failure_anywhere_is_the_verdict() {
+        let why = verdict([
+            (Gate::Compile, Outcome::Passed),
+            (Gate::Resources, Outcome::failed("8 bytes spilled")),
+            (Gate::Correctness, Outcome::Passed),
+        ]);
+        assert_eq!(why, Outcome::failed("resources (emulated): 8 bytes spilled"));
+    }
+
+    #[test]
+    fn an_outcome_reads_as_one_line_of_a_record() {
+        let record = GateRecord {
+            gate: Gate::Resources,
+            target: "sm_90a".into(),
+            outcome: Outcome::not_run("no NVRTC"),
+        };
+        let text = serde_json::to_string(&record).unwrap();
+        assert_eq!(text, r#"{"gate":"resources","target":"sm_90a","outcome":"not-run","why":"no NVRTC"}"#);
+        assert_eq!(serde_json::from_str::<GateRecord>(&text).unwrap(), record);
+    }
+}

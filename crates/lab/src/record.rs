@@ -1,0 +1,197 @@
+//! A record: everything one gating of one workload showed, in one JSON line.
+
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+
+use gatework_gpu::{Architecture, Clocks, Device, Resources};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::budget::{Deviation, ErrorBudget};
+use crate::gates::{Gate, Outcome};
+use crate::workload::Work;
+
+/// The version of the format that this program writes. It reads this and older ones.
+pub const RECORD_VERSION: u32 = 1;
+
+/// One workload, gated once: source hash → binary hash → resources → errors, with the device and the time.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Record {
+    /// The format's version.
+    pub version: u32,
+    /// The workload's name.
+    pub workload: String,
+    /// All gates together.
+    pub verdict: Outcome,
+    /// When it was made, in UTC, as RFC 3339 writes it.
+    pub time: String,
+    /// The version of Gatework that made it.
+    pub gatework: String,
+    /// What it ran on; none if nothing but the compilers took part.
+    pub device: Option<DeviceRecord>,
+    /// The gates in the order they ran, one line for each target.
+    pub gates: Vec<GateRecord>,
+    /// The kernels, from source to instruction counts.
+    pub kernels: Vec<KernelRecord>,
+    /// The cases that were compared with the reference.
+    pub cases: Vec<CaseRecord>,
+    /// Fields that a later Gatework wrote. They are kept as they are.
+    #[serde(flatten)]
+    pub other: Map<String, Value>,
+}
+
+/// The device of a record.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct DeviceRecord {
+    /// `cuda:0` or `emulated`.
+    pub id: String,
+    /// The card's name.
+    pub name: String,
+    /// What kernels are compiled for.
+    pub architecture: Architecture,
+    /// Streaming multiprocessors.
+    pub multiprocessors: u32,
+    /// Device memory, in bytes.
+    pub memory_bytes: u64,
+    /// The driver's CUDA version, or the emulated device's compiler.
+    pub driver: String,
+    /// Clocks and temperature when the gates began, where they can be read.
+    pub clocks: Option<Clocks>,
+}
+
+impl DeviceRecord {
+    /// What `device` is, with its clocks now.
+    pub fn of(device: &Device) -> Self {
+        let properties = device.properties();
+        Self {
+            id: properties.id.clone(),
+            name: properties.name.clone(),
+            architecture: properties.architecture.clone(),
+            multiprocessors: properties.multiprocessors,
+            memory_bytes: properties.memory_bytes,
+            driver: properties.driver.clone(),
+            clocks: device.clocks(),
+        }
+    }
+
+    /// The name of the file that holds this device's records, without its ending: `nvidia-h200`, `emulated`.
+    pub fn slug(&self) -> String {
+        if self.architecture == Architecture::Emulated {
+            return "emulated".to_owned();
+        }
+        let words = self.name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+        words.map(str::to_ascii_lowercase).collect::<Vec<_>>().join("-")
+    }
+}
+
+/// What one gate said for one target.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GateRecord {
+    /// Which gate.
+    pub gate: Gate,
+    /// The architecture or the device.
+    pub target: String,
+    /// What it said.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+}
+
+/// One kernel source and what the compilers made of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct KernelRecord {
+    /// The source's name.
+    pub source: String,
+    /// BLAKE3 of the text, everything it includes and its definitions.
+    pub source_hash: String,
+    /// One for each architecture.
+    pub binaries: Vec<BinaryRecord>,
+}
+
+/// One compiled form of a source.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BinaryRecord {
+    /// What it was compiled for.
+    pub architecture: Architecture,
+    /// BLAKE3 of everything that went in, compiler and options too.
+    pub key: String,
+    /// BLAKE3 of what came out: equal hashes are the same program.
+    pub hash: String,
+    /// Its kernels; none are known for the emulated device.
+    pub entries: Vec<EntryRecord>,
+}
+
+/// One kernel of a binary.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EntryRecord {
+    /// The kernel's name.
+    pub name: String,
+    /// What the assembler reported.
+    #[serde(flatten)]
+    pub resources: Resources,
+    /// How often each SASS opcode occurs, if the binary was disassembled.
+    pub sass: Option<BTreeMap<String, u32>>,
+}
+
+/// One case, over all seeds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CaseRecord {
+    /// The case's name.
+    pub name: String,
+    /// Sizes by name.
+    pub dimensions: BTreeMap<String, u64>,
+    /// The seeds that ran.
+    pub seeds: Vec<u64>,
+    /// What no kernel can do without.
+    pub work: Work,
+    /// What was allowed.
+    pub budget: ErrorBudget,
+    /// The worst of all seeds, by output.
+    pub errors: BTreeMap<String, Deviation>,
+    /// The negative controls that were refused.
+    pub controls: Vec<String>,
+}
+
+impl Record {
+    /// The name of the file this record belongs in, without its ending.
+    pub fn slug(&self) -> String {
+        self.device.as_ref().map_or_else(|| "no-device".to_owned(), DeviceRecord::slug)
+    }
+
+    /// The gates that did not run, each with its target and the reason.
+    pub fn not_run(&self) -> impl Iterator<Item = (&GateRecord, &str)> {
+        self.gates.iter().filter_map(|gate| match &gate.outcome {
+            Outcome::NotRun { why } => Some((gate, why.as_str())),
+            _ => None,
+        })
+    }
+}
+
+/// Now, in UTC, to the second.
+pub(crate) fn timestamp() -> String {
+    humantime::format_rfc3339_seconds(SystemTime::now()).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn device(name: &str, architecture: Architecture) -> DeviceRecord {
+        DeviceRecord {
+            id: "cuda:0".into(),
+            name: name.into(),
+            architecture,
+            multiprocessors: 132,
+            memory_bytes: 1 << 37,
+            driver: "13.0".into(),
+            clocks: None,
+        }
+    }
+
+    #[test]
+    fn slugs_are_file_names() {
+        let slug = |name| device(name, Architecture::Sm("sm_90a".into())).slug();
+        assert_eq!(slug("NVIDIA H200"), "nvidia-h200");
+        assert_eq!(slug("NVIDIA GeForce RTX 4090 (../x)"), "nvidia-geforce-rtx-4090-x");
+        assert_eq!(device("a 4-core host", Architecture::Emulated).slug(), "emulated");
+    }
+}

@@ -1,0 +1,149 @@
+//! A product of e4m3 matrices on the tensor cores, fed by bulk copies.
+
+use float8::F8E4M3;
+use gatework_gpu::kernels::FP8_TILE_SHARED_BYTES;
+use gatework_gpu::{Device, Grid, Kind, args, kernels};
+
+use crate::budget::{ErrorBudget, Format, Rounding};
+use crate::{Case, Control, Inputs, KernelSpec, Outputs, RunError, Work, Workload, poisoned};
+
+/// Rows of a block's tile of A and of B, and columns that one bulk copy brings.
+const A_ROWS: usize = 64;
+const B_ROWS: usize = 128;
+const K_TILE: usize = 128;
+
+/// `gpu/fp8-tile`.
+pub(super) struct Fp8Tile;
+
+/// An e4m3 matrix, row-major.
+struct Matrix {
+    columns: usize,
+    codes: Vec<u8>,
+}
+
+impl Matrix {
+    /// Values in [-1, 1], as a quantiser would make them of uniform data.
+    fn random(inputs: &mut Inputs, rows: usize, columns: usize) -> Self {
+        let values = inputs.uniform(rows * columns, -1.0..1.0);
+        Self { columns, codes: values.into_iter().map(|value| F8E4M3::from_f32(value).to_bits()).collect() }
+    }
+
+    /// Tiles of `tile_rows` x 128 bytes in the order the kernel loads them, each with the 128-byte swizzle: the 16-byte
+    /// chunk `c` of row `r` lies at chunk `c ^ (r % 8)`.
+    fn images(&self, tile_rows: usize) -> Vec<u8> {
+        let k_tiles = self.columns / K_TILE;
+        let mut image = vec![0; self.codes.len()];
+        for (index, &code) in self.codes.iter().enumerate() {
+            let (row, column) = (index / self.columns, index % self.columns);
+            let tile = row / tile_rows * k_tiles + column / K_TILE;
+            let (r, chunk, byte) = (row % tile_rows, column % K_TILE / 16, column % 16);
+            image[(tile * tile_rows + r) * K_TILE + (chunk ^ (r % 8)) * 16 + byte] = code;
+        }
+        image
+    }
+
+    fn rows(&self) -> impl Iterator<Item = Vec<f64>> {
+        let value = |&code: &u8| F8E4M3::from_bits(code).to_f64();
+        self.codes.chunks(self.columns).map(move |row| row.iter().map(value).collect())
+    }
+}
+
+fn operands(case: &Case, seed: u64) -> (Matrix, Matrix) {
+    let mut inputs = Inputs::new(seed);
+    let k = case.dimension("k");
+    (Matrix::random(&mut inputs, case.dimension("m"), k), Matrix::random(&mut inputs, case.dimension("n"), k))
+}
+
+/// `a b^T` in double precision.
+fn product(a: &Matrix, b: &Matrix) -> Vec<f64> {
+    let b_rows: Vec<Vec<f64>> = b.rows().collect();
+    let dot = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| x * y).sum();
+    a.rows().flat_map(|row| b_rows.iter().map(move |other| dot(&row, other)).collect::<Vec<f64>>()).collect()
+}
+
+impl Workload for Fp8Tile {
+    fn name(&self) -> &str {
+        "gpu/fp8-tile"
+    }
+
+    fn summary(&self) -> &str {
+        "c = a b^T for e4m3 matrices: bulk copies, mbarriers, wgmma"
+    }
+
+    fn kernels(&self) -> Vec<KernelSpec> {
+        vec![KernelSpec::new(kernels::fp8_tile()).require("QGMMA").require("UBLKCP").threads(256)]
+    }
+
+    fn cases(&self, kind: Kind) -> Vec<Case> {
+        let case = |m: usize, n: usize, k: usize| {
+            Case::new(format!("{m}x{n}x{k}")).with("m", m).with("n", n).with("k", k)
+        };
+        // One, as many as there are stages, and one more: each fills and wraps the ring differently.
+        let small = [case(64, 128, 128), case(128, 128, 384), case(64, 256, 896)];
+        let large = (kind == Kind::Cuda).then(|| [case(1024, 512, 128), case(512, 1024, 4096)]);
+        small.into_iter().chain(large.into_iter().flatten()).collect()
+    }
+
+    fn run(&self, device: &Device, case: &Case, seed: u64) -> Result<Outputs, RunError> {
+        let (a, b) = operands(case, seed);
+        let (m, n) = (case.dimension("m"), case.dimension("n"));
+        let stream = device.stream()?;
+        let kernel = device.kernel(&kernels::fp8_tile())?;
+        let (a_images, b_images) = (stream.upload(&a.images(A_ROWS))?, stream.upload(&b.images(B_ROWS))?);
+        let mut c = poisoned::<f32>(&stream, m * n)?;
+        let grid = Grid::new([(n / B_ROWS) as u32, (m / A_ROWS) as u32, 1], [256, 1, 1])
+            .shared(FP8_TILE_SHARED_BYTES);
+        let k_tiles = (case.dimension("k") / K_TILE) as u32;
+        kernel.launch(&stream, &grid, &args![&a_images, &b_images, &mut c, k_tiles])?;
+        Ok(Outputs::new().with("c", stream.download(&c)?))
+    }
+
+    fn reference(&self, case: &Case, seed: u64) -> Outputs {
+        let (a, b) = operands(case, seed);
+        Outputs::new().with("c", product(&a, &b))
+    }
+
+    /// Each of the `k / 32` instructions rounds to the accumulator once; values stay within a few standard deviations of
+    /// the sum.
+    fn budget(&self, case: &Case) -> ErrorBudget {
+        let k = case.dimension("k") as f64;
+        // Products of two uniform values on [-1, 1] have variance 1/9.
+        let output_rms = (k / 9.0).sqrt();
+        ErrorBudget::rounding(Rounding {
+            format: Format::Fp8Accumulator,
+            depth: case.dimension("k") / 32,
+            magnitude: 4.0 * output_rms,
+            output_rms,
+            outputs: case.dimension("m") * case.dimension("n"),
+        })
+    }
+
+    fn controls(&self, case: &Case, seed: u64, reference: &Outputs) -> Vec<Control> {
+        let (a, b) = operands(case, seed);
+        let wrong =
+            |name: &str, a: &Matrix, b: &Matrix| Control::new(name, Outputs::new().with("c", product(a, b)));
+        let unswizzled = Matrix { columns: b.columns, codes: b.images(B_ROWS) };
+        let mut stale = Matrix { columns: a.columns, codes: a.codes.clone() };
+        for row in stale.codes.chunks_mut(a.columns) {
+            // The last columns multiplied with what was in the stage before them.
+            let (kept, last) = row.split_at_mut(a.columns - K_TILE);
+            let before = kept.last_chunk::<K_TILE>().copied().unwrap_or([0; K_TILE]);
+            last.copy_from_slice(&before);
+        }
+        vec![
+            Control::zeros(reference),
+            wrong("b without its swizzle", &a, &unswizzled),
+            wrong("a stale stage", &stale, &b),
+            Control::one_off(reference, "c", reference_len(reference) - 1, 0.75),
+        ]
+    }
+
+    fn work(&self, case: &Case) -> Work {
+        let (m, n, k) = (case.dimension("m") as u64, case.dimension("n") as u64, case.dimension("k") as u64);
+        Work { operations: 2 * m * n * k, bytes: (m + n) * k + 4 * m * n }
+    }
+}
+
+fn reference_len(reference: &Outputs) -> usize {
+    reference.iter().map(|(_, tensor)| tensor.len()).sum()
+}

@@ -1,0 +1,98 @@
+//! `y <- a x + y`.
+
+use gatework_gpu::{Device, Grid, Kind, args, kernels};
+
+use crate::{Case, Control, ErrorBudget, Inputs, KernelSpec, Outputs, RunError, Work, Workload};
+
+const THREADS: u32 = 256;
+
+/// `gpu/saxpy`.
+pub(super) struct Saxpy;
+
+struct Problem {
+    a: f32,
+    x: Vec<f32>,
+    y: Vec<f32>,
+}
+
+impl Problem {
+    fn new(case: &Case, seed: u64) -> Self {
+        let n = case.dimension("n");
+        let mut inputs = Inputs::new(seed);
+        Self { a: inputs.uniform(1, 0.5..2.0)[0], x: inputs.normal(n), y: inputs.normal(n) }
+    }
+
+    fn result(&self, element: impl Fn(f32, f32, f32) -> f32) -> Outputs {
+        let y = self.x.iter().zip(&self.y).map(|(&x, &y)| element(self.a, x, y));
+        Outputs::new().with("y", y.collect::<Vec<f32>>())
+    }
+}
+
+impl Workload for Saxpy {
+    fn name(&self) -> &str {
+        "gpu/saxpy"
+    }
+
+    fn summary(&self) -> &str {
+        "y <- a x + y in f32, to the last bit"
+    }
+
+    fn kernels(&self) -> Vec<KernelSpec> {
+        vec![KernelSpec::new(kernels::saxpy()).require("FMUL").require("FADD").threads(THREADS)]
+    }
+
+    fn cases(&self, kind: Kind) -> Vec<Case> {
+        let sizes: &[usize] = match kind {
+            Kind::Emulated => &[1, 31, 33, 256, 10_007],
+            Kind::Cuda => &[1, 31, 33, 256, 10_007, 1_000_003, 1 << 24],
+        };
+        sizes.iter().map(|&n| Case::new(format!("n{n}")).with("n", n)).collect()
+    }
+
+    fn run(&self, device: &Device, case: &Case, seed: u64) -> Result<Outputs, RunError> {
+        let problem = Problem::new(case, seed);
+        let n = problem.x.len();
+        let stream = device.stream()?;
+        let saxpy = device.kernel(&kernels::saxpy())?;
+        let x = stream.upload(&problem.x)?;
+        let mut y = stream.upload(&problem.y)?;
+        saxpy.launch(&stream, &Grid::covering(n, THREADS), &args![&x, &mut y, problem.a, n as u64])?;
+        Ok(Outputs::new().with("y", stream.download(&y)?))
+    }
+
+    fn reference(&self, case: &Case, seed: u64) -> Outputs {
+        Problem::new(case, seed).result(|a, x, y| a * x + y)
+    }
+
+    fn budget(&self, _: &Case) -> ErrorBudget {
+        // The kernel rounds the product and then the sum, as Rust does.
+        ErrorBudget::Exact
+    }
+
+    fn controls(&self, case: &Case, seed: u64, reference: &Outputs) -> Vec<Control> {
+        let problem = Problem::new(case, seed);
+        let n = problem.x.len();
+        let mut controls = vec![
+            Control::zeros(reference),
+            Control::unwritten_tail(reference, 1),
+            Control::one_off(reference, "y", n / 2, 1e-5),
+            Control::biased(reference, 1e-5),
+            Control::new("y as it was", problem.result(|_, _, y| y)),
+            Control::new(
+                "rounded to bf16",
+                problem.result(|a, x, y| half::bf16::from_f32(a * x + y).to_f32()),
+            ),
+        ];
+        if n > 1 {
+            controls.push(Control::swapped(reference, "y", 0, n - 1));
+            // One rounding instead of two: the same for about half of the elements, so not for one alone.
+            controls.push(Control::new("fused", problem.result(|a, x, y| a.mul_add(x, y))));
+        }
+        controls
+    }
+
+    fn work(&self, case: &Case) -> Work {
+        let n = case.dimension("n") as u64;
+        Work { operations: 2 * n, bytes: 3 * 4 * n }
+    }
+}

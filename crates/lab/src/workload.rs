@@ -1,0 +1,152 @@
+//! What the lab gates.
+
+use std::collections::BTreeMap;
+
+use gatework_gpu::{Device, Kind, Source};
+use serde::{Deserialize, Serialize};
+
+use crate::budget::ErrorBudget;
+use crate::control::Control;
+use crate::tensor::Outputs;
+
+/// Why a run produced no outputs: the runtime's error, or the workload's own.
+pub type RunError = Box<dyn std::error::Error + Send + Sync>;
+
+/// A job with a known right answer: kernels, the host code that launches them, and the plain code they must equal.
+///
+/// `run` and `reference` make their inputs from the same seed. `run` is the code that ships, on outputs from
+/// [`poisoned`](crate::poisoned); `reference` is the plainest Rust that is right.
+pub trait Workload: Send + Sync {
+    /// `area/name`, as `gpu/saxpy`.
+    fn name(&self) -> &str;
+
+    /// What it computes, in one line.
+    fn summary(&self) -> &str;
+
+    /// The kernels it launches. Empty if it only copies.
+    fn kernels(&self) -> Vec<KernelSpec>;
+
+    /// The shapes it is checked on: small ones for the emulated device, more and larger ones for CUDA.
+    fn cases(&self, kind: Kind) -> Vec<Case>;
+
+    /// Runs the real host code and returns what the device computed.
+    fn run(&self, device: &Device, case: &Case, seed: u64) -> Result<Outputs, RunError>;
+
+    /// What the device should have computed.
+    fn reference(&self, case: &Case, seed: u64) -> Outputs;
+
+    /// How far the outputs may be from the reference.
+    fn budget(&self, case: &Case) -> ErrorBudget;
+
+    /// Wrong outputs that the correctness gate must refuse. A workload without one is refused itself.
+    fn controls(&self, case: &Case, seed: u64, reference: &Outputs) -> Vec<Control>;
+
+    /// The least that must be done, whatever the kernel.
+    fn work(&self, case: &Case) -> Work;
+}
+
+/// The floor of a case: what no kernel can do without.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Work {
+    /// Arithmetic operations.
+    pub operations: u64,
+    /// Bytes moved to and from device memory, each input and output once.
+    pub bytes: u64,
+}
+
+/// A named shape.
+///
+/// ```
+/// use gatework_lab::Case;
+/// let case = Case::new("odd").with("rows", 31).with("columns", 33);
+/// assert_eq!(case.dimension("columns"), 33);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Case {
+    /// Unique among the workload's cases.
+    pub name: String,
+    /// Sizes by name.
+    pub dimensions: BTreeMap<String, u64>,
+}
+
+impl Case {
+    /// A case without dimensions.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), dimensions: BTreeMap::new() }
+    }
+
+    /// With one more dimension.
+    pub fn with(mut self, dimension: &str, size: usize) -> Self {
+        self.dimensions.insert(dimension.to_owned(), size as u64);
+        self
+    }
+
+    /// The size of a dimension. Panics if the case has no such dimension, as indexing a map does.
+    pub fn dimension(&self, name: &str) -> usize {
+        match self.dimensions.get(name) {
+            Some(&size) => size as usize,
+            None => panic!("case '{}' has no dimension '{name}'", self.name),
+        }
+    }
+}
+
+/// A kernel source and what its compiled form must look like.
+#[derive(Debug, Clone)]
+pub struct KernelSpec {
+    /// The source.
+    pub source: Source,
+    /// The kernels in it that the workload launches.
+    pub entries: Vec<String>,
+    /// SASS opcodes that every entry must contain, as `QGMMA`.
+    pub required: Vec<String>,
+    /// SASS opcodes that no entry may contain.
+    pub forbidden: Vec<String>,
+    /// Most registers a thread.
+    pub max_registers: Option<u32>,
+    /// Threads of the largest block it is launched with: its registers must fit into a multiprocessor.
+    pub threads: Option<u32>,
+}
+
+/// Local memory: loads and stores there are spills or arrays that did not fit into registers.
+const LOCAL_MEMORY_OPCODES: [&str; 2] = ["LDL", "STL"];
+
+impl KernelSpec {
+    /// The kernel that has the source's name, without spills and local memory.
+    pub fn new(source: Source) -> Self {
+        Self {
+            entries: vec![source.name().to_owned()],
+            source,
+            required: Vec::new(),
+            forbidden: LOCAL_MEMORY_OPCODES.map(str::to_owned).to_vec(),
+            max_registers: None,
+            threads: None,
+        }
+    }
+
+    /// The kernels `entries` instead of the one that has the source's name.
+    pub fn entries<const N: usize>(self, entries: [&str; N]) -> Self {
+        Self { entries: entries.map(str::to_owned).to_vec(), ..self }
+    }
+
+    /// With an opcode that every entry must contain.
+    pub fn require(mut self, opcode: &str) -> Self {
+        self.required.push(opcode.to_owned());
+        self
+    }
+
+    /// With an opcode that no entry may contain.
+    pub fn forbid(mut self, opcode: &str) -> Self {
+        self.forbidden.push(opcode.to_owned());
+        self
+    }
+
+    /// With a limit on registers a thread.
+    pub fn max_registers(self, registers: u32) -> Self {
+        Self { max_registers: Some(registers), ..self }
+    }
+
+    /// Launched with blocks of up to `threads` threads.
+    pub fn threads(self, threads: u32) -> Self {
+        Self { threads: Some(threads), ..self }
+    }
+}

@@ -1,0 +1,176 @@
+//! Records on disk: nothing that was written is lost, and nothing unreadable hides the rest.
+
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::path::Path;
+
+use gatework_gpu::{Architecture, Clocks, Resources};
+use gatework_lab::{
+    BinaryRecord, CaseRecord, DeviceRecord, EntryRecord, ErrorBudget, Gate, GateRecord, KernelRecord,
+    Outcome, RECORD_VERSION, Record, Store, Unreadable, Work, read_records,
+};
+use serde_json::{Map, Value, json};
+
+fn record(workload: &str) -> Record {
+    let h200 = DeviceRecord {
+        id: "cuda:0".into(),
+        name: "NVIDIA H200".into(),
+        architecture: Architecture::Sm("sm_90a".into()),
+        multiprocessors: 132,
+        memory_bytes: 150_000_000_000,
+        driver: "13.0".into(),
+        clocks: Some(Clocks { sm_mhz: 1980, memory_mhz: 3201, celsius: 41 }),
+    };
+    let entry = EntryRecord {
+        name: "saxpy".into(),
+        resources: Resources { registers: 12, ..Resources::default() },
+        sass: Some(BTreeMap::from([("FFMA".to_owned(), 1)])),
+    };
+    Record {
+        version: RECORD_VERSION,
+        workload: workload.into(),
+        verdict: Outcome::Passed,
+        time: "2026-01-02T03:04:05Z".into(),
+        gatework: "0.1.0".into(),
+        device: Some(h200),
+        gates: vec![GateRecord {
+            gate: Gate::Resources,
+            target: "sm_90a".into(),
+            outcome: Outcome::NotRun { why: "no NVRTC".into() },
+        }],
+        kernels: vec![KernelRecord {
+            source: "saxpy".into(),
+            source_hash: "ab".repeat(32),
+            binaries: vec![BinaryRecord {
+                architecture: Architecture::Sm("sm_90a".into()),
+                key: "cd".repeat(32),
+                hash: "ef".repeat(32),
+                entries: vec![entry],
+            }],
+        }],
+        cases: vec![CaseRecord {
+            name: "n31".into(),
+            dimensions: BTreeMap::from([("n".to_owned(), 31)]),
+            seeds: vec![0, u64::MAX],
+            work: Work { operations: 62, bytes: 372 },
+            budget: ErrorBudget::Exact,
+            errors: BTreeMap::new(),
+            controls: vec!["zeros".into()],
+        }],
+        other: Map::new(),
+    }
+}
+
+fn as_json(record: &Record) -> Value {
+    serde_json::to_value(record).unwrap()
+}
+
+fn names(records: &[Record]) -> Vec<&str> {
+    records.iter().map(|record| record.workload.as_str()).collect()
+}
+
+fn append_bytes(path: &Path, bytes: &[u8]) {
+    OpenOptions::new().append(true).open(path).unwrap().write_all(bytes).unwrap();
+}
+
+#[test]
+fn a_record_comes_back_as_it_was_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path().join("new/results")).unwrap();
+    let path = store.append(&record("gpu/saxpy")).unwrap();
+    assert_eq!(path.file_name().unwrap(), "nvidia-h200.jsonl");
+    store.append(&record("gpu/reduce")).unwrap();
+    let reading = read_records(path.parent().unwrap()).unwrap();
+    assert_eq!(reading.problems, []);
+    assert_eq!(as_json(&reading.records[0]), as_json(&record("gpu/saxpy")));
+    assert_eq!(names(&reading.records), ["gpu/saxpy", "gpu/reduce"]);
+}
+
+#[test]
+fn a_truncated_line_is_reported_and_the_next_record_is_not_swallowed() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path()).unwrap();
+    let path = store.append(&record("gpu/saxpy")).unwrap();
+    let whole = fs::read(&path).unwrap();
+    append_bytes(&path, &whole[..whole.len() / 2]);
+    store.append(&record("gpu/reduce")).unwrap();
+    let reading = read_records(folder.path()).unwrap();
+    assert_eq!(names(&reading.records), ["gpu/saxpy", "gpu/reduce"]);
+    let [problem] = reading.problems.as_slice() else { panic!("{:?}", reading.problems) };
+    assert_eq!((problem.line, &problem.what), (2, &Unreadable::Truncated));
+    assert!(problem.to_string().contains("nvidia-h200.jsonl:2: the record is cut short"), "{problem}");
+    assert!(fs::read(&path).unwrap().starts_with(&whole));
+}
+
+#[test]
+fn lines_that_are_no_records_are_named_and_skipped() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path()).unwrap();
+    let path = store.append(&record("gpu/saxpy")).unwrap();
+    append_bytes(&path, b"\n\xff\xfe not text\n{\"workload\":\"x\"}\n{\"version\":1}\n");
+    store.append(&record("gpu/reduce")).unwrap();
+    let reading = read_records(&path).unwrap();
+    assert_eq!(names(&reading.records), ["gpu/saxpy", "gpu/reduce"]);
+    assert_eq!(reading.problems.iter().map(|problem| problem.line).collect::<Vec<_>>(), [3, 4, 5]);
+}
+
+#[test]
+fn a_record_of_a_later_version_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("later.jsonl");
+    fs::write(&path, b"{\"version\":99,\"gates\":\"another shape\"}\n").unwrap();
+    let reading = read_records(folder.path()).unwrap();
+    assert_eq!(reading.problems[0].what, Unreadable::Newer { version: 99 });
+    assert!(reading.problems[0].to_string().contains("use a newer gatework"));
+}
+
+#[test]
+fn fields_nobody_here_knows_are_kept() {
+    let mut value = as_json(&record("gpu/saxpy"));
+    value["timings"] = json!({"median_us": 12.5});
+    let record: Record = serde_json::from_value(value.clone()).unwrap();
+    assert_eq!(as_json(&record), value);
+}
+
+#[test]
+fn many_writers_lose_no_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path()).unwrap();
+    std::thread::scope(|scope| {
+        for writer in 0..4 {
+            let store = &store;
+            scope.spawn(move || {
+                for line in 0..8 {
+                    store.append(&record(&format!("test/{writer}-{line}"))).unwrap();
+                }
+            });
+        }
+    });
+    let reading = read_records(folder.path()).unwrap();
+    assert_eq!((reading.records.len(), reading.problems.len()), (32, 0));
+}
+
+#[test]
+fn an_unwritable_folder_is_a_sentence_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("occupied");
+    fs::write(&file, "a file, not a folder").unwrap();
+    let error = Store::open(&file).unwrap_err().to_string();
+    assert!(error.contains("records cannot be written to") && error.contains("occupied"), "{error}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_a_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink("/dev/full", folder.path().join("nvidia-h200.jsonl")).unwrap();
+    let error = Store::open(folder.path()).unwrap().append(&record("gpu/saxpy")).unwrap_err().to_string();
+    assert!(error.contains("nvidia-h200.jsonl: No space left on device"), "{error}");
+}
+
+#[test]
+fn a_missing_folder_cannot_be_read() {
+    let error = read_records(Path::new("no/such/folder")).unwrap_err().to_string();
+    assert!(error.contains("no/such/folder"), "{error}");
+}

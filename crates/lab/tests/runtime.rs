@@ -1,0 +1,76 @@
+//! The runtime's own workloads pass on the emulated device, and so does one that a user's crate brings.
+
+use gatework_gpu::{Device, Kind};
+use gatework_lab::{Case, Gates, Workload, runtime};
+
+#[path = "../examples/own_workload.rs"]
+#[expect(dead_code, reason = "its main is for cargo run")]
+mod own_workload;
+
+fn assert_passes(name: &str) {
+    let workloads = runtime::workloads();
+    let workload =
+        workloads.iter().find(|workload| workload.name() == name).expect("the workload is registered");
+    let record = Gates::new(Device::emulated(0).unwrap()).gate(workload.as_ref(), &|_| ());
+    assert!(record.verdict.is_passed(), "{name}: {}", record.verdict);
+}
+
+#[test]
+fn saxpy_matches_reference() {
+    assert_passes("gpu/saxpy");
+}
+
+#[test]
+fn reduce_matches_reference() {
+    assert_passes("gpu/reduce");
+}
+
+#[test]
+fn transpose_matches_reference() {
+    assert_passes("gpu/transpose");
+}
+
+#[test]
+fn fp8_tile_matches_reference() {
+    assert_passes("gpu/fp8-tile");
+}
+
+#[test]
+fn graph_chain_matches_reference() {
+    assert_passes("gpu/graph-chain");
+}
+
+#[test]
+fn pinned_copy_matches_reference() {
+    assert_passes("gpu/pinned-copy");
+}
+
+/// On CUDA the same code runs on larger shapes: their controls must be sound before a GPU sees them.
+#[test]
+fn every_control_of_every_cuda_case_is_refused() {
+    for workload in runtime::workloads() {
+        for case in workload.cases(Kind::Cuda) {
+            if case.dimensions.values().product::<u64>() > 5_000_000 {
+                continue;
+            }
+            assert_controls_refused(workload.as_ref(), &case);
+        }
+    }
+}
+
+fn assert_controls_refused(workload: &dyn Workload, case: &Case) {
+    let reference = workload.reference(case, 0);
+    let budget = workload.budget(case);
+    assert_eq!(budget.judge(&reference, &reference).refused, None, "{} {}", workload.name(), case.name);
+    let controls = workload.controls(case, 0, &reference);
+    assert!(!controls.is_empty(), "{} {}", workload.name(), case.name);
+    for control in controls {
+        let refused = budget.judge(&control.outputs, &reference).refused;
+        assert!(refused.is_some(), "{} {}: '{}' was accepted", workload.name(), case.name, control.name);
+    }
+}
+
+#[test]
+fn the_example_of_a_users_own_workload_passes() {
+    assert!(own_workload::gate_all().unwrap());
+}
