@@ -1,0 +1,167 @@
+//! `gatework lab gate`: workloads through the gates, a record of each.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use gatework_lab::{Error, Gate, Gates, Outcome, Record, Registry, Step, Store, Workload};
+use serde::Serialize;
+
+use crate::command::cli::GateOptions;
+use crate::command::device::{DeviceChoice, test_bed};
+use crate::command::ending::{Ending, Failure};
+use crate::command::interrupt::uninterrupted;
+use crate::command::output::{Output, Reasons, table, word};
+use crate::command::progress::{Jobs, Progress};
+
+#[derive(Serialize)]
+struct Gated {
+    records: Vec<Record>,
+    summary: Summary,
+    /// The file the records were appended to.
+    recorded_in: Option<PathBuf>,
+}
+
+#[derive(Serialize)]
+struct Summary {
+    passed: usize,
+    failed: usize,
+    not_run: usize,
+}
+
+pub(super) fn run(
+    options: &GateOptions,
+    registry: &Registry,
+    device: &DeviceChoice,
+    output: &Output,
+    progress: &Progress,
+) -> Result<Ending, Failure> {
+    let workloads = chosen(registry, options)?;
+    let seeds = options.first_seed..options.first_seed.saturating_add(options.seeds.get());
+    let gates = Gates::new(test_bed(device)?).seeds(seeds);
+    let mut recorder = Recorder::open(options)?;
+
+    let jobs = progress.start(workloads.len());
+    let mut records = Vec::new();
+    for workload in workloads {
+        let record = gates.gate(workload, &|step| report(&jobs, step));
+        recorder.take(&record);
+        records.push(record);
+        jobs.done();
+    }
+    drop(jobs);
+
+    let gated = Gated { summary: Summary::of(&records), records, recorded_in: recorder.file };
+    output.show(&gated, || gated.text())?;
+    recorder.failure.map_or_else(|| Ok(gated.summary.ending()), |error| Err(error.into()))
+}
+
+fn chosen<'a>(registry: &'a Registry, options: &GateOptions) -> Result<Vec<&'a dyn Workload>, Failure> {
+    if options.all {
+        return Ok(registry.iter().collect());
+    }
+    let mut chosen: Vec<&dyn Workload> = Vec::new();
+    for name in &options.names {
+        let workload = registry.get(name)?;
+        if chosen.iter().all(|earlier| earlier.name() != workload.name()) {
+            chosen.push(workload);
+        }
+    }
+    Ok(chosen)
+}
+
+fn report(jobs: &Jobs<'_>, step: Step<'_>) {
+    jobs.doing(match step.place {
+        Some((case, seed)) => format!("{}: {} {case}, seed {seed}", step.workload, step.gate),
+        None => format!("{}: {}", step.workload, step.gate),
+    });
+}
+
+/// Appends each record as soon as it is there.
+struct Recorder {
+    store: Option<Store>,
+    file: Option<PathBuf>,
+    /// The first write that failed. The gates go on: their results are printed all the same.
+    failure: Option<Error>,
+}
+
+impl Recorder {
+    fn open(options: &GateOptions) -> Result<Self, Failure> {
+        let store = if options.no_record { None } else { Some(Store::open(&options.results)?) };
+        Ok(Self { store, file: None, failure: None })
+    }
+
+    fn take(&mut self, record: &Record) {
+        let Some(store) = &self.store else { return };
+        match uninterrupted(|| store.append(record)) {
+            Ok(file) => self.file = Some(file),
+            Err(error) => self.failure = self.failure.take().or(Some(error)),
+        }
+    }
+}
+
+impl Summary {
+    fn of(records: &[Record]) -> Self {
+        let count =
+            |which: fn(&Outcome) -> bool| records.iter().filter(|record| which(&record.verdict)).count();
+        Self {
+            passed: count(Outcome::is_passed),
+            failed: count(Outcome::is_failed),
+            not_run: count(|verdict| matches!(verdict, Outcome::NotRun { .. })),
+        }
+    }
+
+    fn ending(&self) -> Ending {
+        match self {
+            Self { failed: 1.., .. } => Ending::GateFailed,
+            Self { not_run: 1.., .. } => Ending::DeviceFailed,
+            _ => Ending::Done,
+        }
+    }
+}
+
+impl Gated {
+    fn text(&self) -> String {
+        let mut rows = table(["workload", "compile", "resources", "correctness", "verdict"]);
+        for record in &self.records {
+            let gates = [Gate::Compile, Gate::Resources, Gate::Correctness].map(|gate| cell(record, gate));
+            let verdict = word(&record.verdict).to_owned();
+            rows.add_row([vec![record.workload.clone()], gates.to_vec(), vec![verdict]].concat());
+        }
+        let Summary { passed, failed, not_run } = self.summary;
+        let mut text =
+            format!("{rows}\n\n{}{passed} passed, {failed} failed, {not_run} not run", self.reasons());
+        if let Some(file) = &self.recorded_in {
+            let _ = write!(text, "; recorded in {}", file.display());
+        }
+        text
+    }
+
+    fn reasons(&self) -> Reasons {
+        let mut reasons = Reasons::default();
+        for record in &self.records {
+            for gate in record.gates.iter().filter(|gate| !gate.outcome.is_passed()) {
+                reasons.add(format!("{} ({}) {}", gate.gate, gate.target, gate.outcome), &record.workload);
+            }
+        }
+        reasons
+    }
+}
+
+/// What a gate said, a line for each of its targets.
+fn cell(record: &Record, gate: Gate) -> String {
+    let lines = record.gates.iter().filter(|found| found.gate == gate);
+    lines.map(|found| format!("{}: {}", found.target, word(&found.outcome))).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_outweighs_what_was_not_run() {
+        let ending = |passed, failed, not_run| Summary { passed, failed, not_run }.ending();
+        assert_eq!(ending(3, 0, 0), Ending::Done);
+        assert_eq!(ending(3, 0, 1), Ending::DeviceFailed);
+        assert_eq!(ending(3, 1, 1), Ending::GateFailed);
+    }
+}

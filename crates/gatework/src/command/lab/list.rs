@@ -1,0 +1,42 @@
+//! `gatework lab list`: the workloads.
+
+use gatework_gpu::Kind;
+use gatework_lab::{Case, Registry, Workload};
+use serde::Serialize;
+
+use crate::command::ending::{Ending, Failure};
+use crate::command::output::{Output, table};
+
+#[derive(Serialize)]
+struct Entry {
+    name: String,
+    summary: String,
+    kernels: Vec<String>,
+    emulated_cases: Vec<Case>,
+    cuda_cases: Vec<Case>,
+}
+
+impl Entry {
+    fn of(workload: &dyn Workload) -> Self {
+        Self {
+            name: workload.name().to_owned(),
+            summary: workload.summary().to_owned(),
+            kernels: workload.kernels().into_iter().flat_map(|spec| spec.entries).collect(),
+            emulated_cases: workload.cases(Kind::Emulated),
+            cuda_cases: workload.cases(Kind::Cuda),
+        }
+    }
+}
+
+pub(super) fn run(registry: &Registry, output: &Output) -> Result<Ending, Failure> {
+    let entries: Vec<Entry> = registry.iter().map(Entry::of).collect();
+    output.show(&entries, || {
+        let mut rows = table(["workload", "what it computes", "kernels", "cases on cuda, emulated"]);
+        for entry in &entries {
+            let cases = format!("{}, {}", entry.cuda_cases.len(), entry.emulated_cases.len());
+            rows.add_row([&entry.name, &entry.summary, &entry.kernels.join(" "), &cases]);
+        }
+        rows.to_string()
+    })?;
+    Ok(Ending::Done)
+}

@@ -1,0 +1,55 @@
+//! `gatework lab records`: what earlier gatings showed.
+
+use gatework_gpu::Architecture;
+use gatework_lab::{Record, read_records};
+use serde::Serialize;
+
+use crate::command::cli::RecordsOptions;
+use crate::command::ending::{Ending, Failure};
+use crate::command::output::{Output, table, word};
+use crate::command::progress::Progress;
+
+#[derive(Serialize)]
+struct Listing {
+    records: Vec<Record>,
+    problems: Vec<String>,
+}
+
+pub(super) fn run(options: &RecordsOptions, output: &Output, progress: &Progress) -> Result<Ending, Failure> {
+    let reading = read_records(&options.results)?;
+    let problems: Vec<String> = reading.problems.iter().map(ToString::to_string).collect();
+    for problem in &problems {
+        progress.say(&format!("warning: {problem}"));
+    }
+    let listing = Listing { records: reading.records, problems };
+    output.show(&listing, || listing.text())?;
+    Ok(Ending::Done)
+}
+
+impl Listing {
+    fn text(&self) -> String {
+        let mut rows = table(["time", "workload", "device", "verdict", "not run", "binaries"]);
+        for record in &self.records {
+            let device = record.device.as_ref().map_or("none", |device| &device.name);
+            let columns = [&record.time, &record.workload, device, word(&record.verdict)];
+            rows.add_row(columns.map(str::to_owned).into_iter().chain([not_run(record), binaries(record)]));
+        }
+        format!("{rows}\n{} records", self.records.len())
+    }
+}
+
+/// The first digits of each binary that ran on a GPU or could: enough to see which records are of the same program.
+fn binaries(record: &Record) -> String {
+    let binaries = record.kernels.iter().flat_map(|kernel| &kernel.binaries);
+    let for_gpus = binaries.filter(|binary| binary.architecture != Architecture::Emulated);
+    for_gpus.map(|binary| binary.hash.chars().take(8).collect::<String>()).collect::<Vec<_>>().join(" ")
+}
+
+/// The gates of a record that did not run, as `resources (sm_90a)`.
+fn not_run(record: &Record) -> String {
+    record
+        .not_run()
+        .map(|(gate, _)| format!("{} ({})", gate.gate, gate.target))
+        .collect::<Vec<_>>()
+        .join(", ")
+}

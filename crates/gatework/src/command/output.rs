@@ -1,0 +1,103 @@
+//! Results on standard output: text for people, or one JSON document.
+
+use std::fmt;
+use std::io::{self, Write as _};
+
+use comfy_table::{ContentArrangement, LineStyle, Table, TableStyle};
+use gatework_lab::Outcome;
+use serde::Serialize;
+
+use crate::command::ending::Failure;
+
+/// Where results go, and as what.
+pub(crate) struct Output {
+    json: bool,
+}
+
+impl Output {
+    pub(crate) fn new(json: bool) -> Self {
+        Self { json }
+    }
+
+    /// Prints `document` as JSON if that was asked for, else the text.
+    pub(crate) fn show(
+        &self,
+        document: &impl Serialize,
+        text: impl FnOnce() -> String,
+    ) -> Result<(), Failure> {
+        let mut printed = if self.json {
+            serde_json::to_string_pretty(document).map_err(io::Error::from)?
+        } else {
+            text().trim_end().to_owned()
+        };
+        printed.push('\n');
+        let mut stdout = io::stdout().lock();
+        match stdout.write_all(printed.as_bytes()).and_then(|()| stdout.flush()) {
+            // The reader has seen enough, as in `gatework lab list | head -1`.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            written => Ok(written?),
+        }
+    }
+}
+
+/// Only the header is ruled off.
+const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
+/// Columns of a table that goes into a file or a pipe.
+const WIDTH_WITHOUT_TERMINAL: u16 = 120;
+
+/// A table with that header, as wide as the terminal.
+pub(crate) fn table<const N: usize>(header: [&str; N]) -> Table {
+    let mut table = Table::new();
+    table.load_style(STYLE);
+    table.set_content_arrangement(ContentArrangement::Dynamic);
+    if !table.is_tty() {
+        table.set_width(WIDTH_WITHOUT_TERMINAL);
+    }
+    table.set_header(header);
+    table
+}
+
+/// `passed`, `failed` or `not run`: what fits into a table. [`Reasons`] say the rest below it.
+pub(crate) fn word(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Passed => "passed",
+        Outcome::Failed { .. } => "failed",
+        Outcome::NotRun { .. } => "not run",
+    }
+}
+
+/// Why things failed or were not run, each said once with all it holds for.
+#[derive(Default)]
+pub(crate) struct Reasons {
+    lines: Vec<(String, Vec<String>)>,
+}
+
+impl Reasons {
+    /// Notes that `reason` holds for `subject`.
+    pub(crate) fn add(&mut self, reason: String, subject: &str) {
+        match self.lines.iter_mut().find(|(found, _)| *found == reason) {
+            Some((_, subjects)) => subjects.push(subject.to_owned()),
+            None => self.lines.push((reason, vec![subject.to_owned()])),
+        }
+    }
+}
+
+impl fmt::Display for Reasons {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.lines.iter().try_for_each(|(reason, subjects)| writeln!(f, "{}: {reason}", subjects.join(", ")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shared_reason_is_said_once() {
+        let mut reasons = Reasons::default();
+        reasons.add("not run: no NVRTC".into(), "a");
+        reasons.add("failed: 8 bytes spilled".into(), "b");
+        reasons.add("not run: no NVRTC".into(), "c");
+        assert_eq!(reasons.to_string(), "a, c: not run: no NVRTC\nb: failed: 8 bytes spilled\n");
+    }
+}

@@ -1,0 +1,128 @@
+//! One small checked job of everything there is, on what this machine has.
+
+use std::time::Instant;
+
+use gatework_gpu::{Device, Kind};
+use gatework_lab::{Outcome, Registry, Workload, check_case};
+use serde::Serialize;
+
+use crate::command::device::{DeviceChoice, open_emulated};
+use crate::command::ending::{Ending, Failure};
+use crate::command::output::{Output, Reasons, table, word};
+use crate::command::progress::Progress;
+
+const SEED: u64 = 1;
+
+/// Where the stops run, or why they do not.
+enum Vehicle {
+    Device(Device),
+    None { why: String },
+}
+
+#[derive(Serialize)]
+struct Tour {
+    device: Option<String>,
+    stops: Vec<Stop>,
+}
+
+#[derive(Serialize)]
+struct Stop {
+    name: String,
+    summary: String,
+    case: String,
+    #[serde(flatten)]
+    outcome: Outcome,
+    seconds: f64,
+}
+
+pub(crate) fn run(
+    registry: &Registry,
+    choice: &DeviceChoice,
+    output: &Output,
+    progress: &Progress,
+) -> Result<Ending, Failure> {
+    let vehicle = Vehicle::choose(choice, progress)?;
+    let jobs = progress.start(registry.iter().len());
+    let mut stops = Vec::new();
+    for workload in registry.iter() {
+        jobs.doing(workload.name().to_owned());
+        stops.extend(vehicle.visit(workload));
+        jobs.done();
+    }
+    drop(jobs);
+    let tour = Tour { device: vehicle.name(), stops };
+    output.show(&tour, || tour.text())?;
+    let failed = tour.stops.iter().any(|stop| stop.outcome.is_failed());
+    Ok(if failed { Ending::GateFailed } else { Ending::Done })
+}
+
+impl Vehicle {
+    fn choose(choice: &DeviceChoice, progress: &Progress) -> Result<Self, Failure> {
+        match choice {
+            DeviceChoice::Auto => Ok(Self::best(progress)),
+            DeviceChoice::Cpu => Ok(Self::None {
+                why: "the runtime's kernels do not run on the CPU; use --device emulated".to_owned(),
+            }),
+            DeviceChoice::Cuda(ordinal) => Ok(Self::Device(Device::open(&format!("cuda:{ordinal}"))?)),
+            DeviceChoice::Emulated => Ok(Self::Device(open_emulated()?)),
+        }
+    }
+
+    /// CUDA; else the emulated device, because the runtime's stops are kernels and nothing else.
+    fn best(progress: &Progress) -> Self {
+        let absent = match Device::open("auto") {
+            Ok(device) => return Self::Device(device),
+            Err(absent) => absent,
+        };
+        match open_emulated() {
+            Ok(device) => {
+                progress.say(&format!("{absent}; the runtime's stops run on the emulated device"));
+                Self::Device(device)
+            }
+            Err(failure) => Self::None { why: format!("{absent}; {failure}") },
+        }
+    }
+
+    fn name(&self) -> Option<String> {
+        match self {
+            Self::Device(device) => {
+                Some(format!("{} ({})", device.properties().id, device.properties().name))
+            }
+            Self::None { .. } => None,
+        }
+    }
+
+    /// The largest of the cases that are small enough for any device. A workload without one has no stop.
+    fn visit(&self, workload: &dyn Workload) -> Option<Stop> {
+        let case = workload.cases(Kind::Emulated).pop()?;
+        let started = Instant::now();
+        let outcome = match self {
+            Self::Device(device) => check_case(workload, device, &case, SEED).outcome,
+            Self::None { why } => Outcome::NotRun { why: why.clone() },
+        };
+        Some(Stop {
+            name: workload.name().to_owned(),
+            summary: workload.summary().to_owned(),
+            case: case.name,
+            outcome,
+            seconds: started.elapsed().as_secs_f64(),
+        })
+    }
+}
+
+impl Tour {
+    fn text(&self) -> String {
+        let mut rows = table(["stop", "what it computes", "case", "result", "seconds"]);
+        let mut reasons = Reasons::default();
+        for stop in &self.stops {
+            let seconds = format!("{:.2}", stop.seconds);
+            rows.add_row([&stop.name, &stop.summary, &stop.case, word(&stop.outcome), &seconds]);
+        }
+        for stop in self.stops.iter().filter(|stop| !stop.outcome.is_passed()) {
+            reasons.add(stop.outcome.to_string(), &stop.name);
+        }
+        let passed = self.stops.iter().filter(|stop| stop.outcome.is_passed()).count();
+        let on = self.device.as_ref().map_or_else(String::new, |device| format!(" on {device}"));
+        format!("{rows}\n\n{reasons}{passed} of {} stops passed{on}", self.stops.len())
+    }
+}

@@ -1,0 +1,200 @@
+//! The command line from outside: exit codes, sentences, JSON.
+
+use std::fs;
+use std::io::Read as _;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+const DONE: Option<i32> = Some(0);
+const BAD_INPUT: Option<i32> = Some(2);
+const DEVICE_FAILED: Option<i32> = Some(3);
+
+/// The binary in a folder of its own, without the caller's settings.
+fn gatework(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gatework"));
+    command.args(arguments).current_dir(folder);
+    for variable in ["GATEWORK_DEVICE", "GATEWORK_LOG", "GATEWORK_EMULATOR_SEED"] {
+        command.env_remove(variable);
+    }
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    let folder = tempfile::tempdir().unwrap();
+    gatework(folder.path(), arguments).output().unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+#[test]
+fn a_typing_error_in_a_flag_is_bad_usage() {
+    let output = run(&["lab", "gate", "--al"]);
+    assert_eq!(output.status.code(), BAD_INPUT);
+    assert!(stderr(&output).contains("--all"), "{output:?}");
+}
+
+#[test]
+fn gate_wants_names_or_all() {
+    assert_eq!(run(&["lab", "gate"]).status.code(), BAD_INPUT);
+    assert_eq!(run(&["lab", "gate", "gpu/saxpy", "--all"]).status.code(), BAD_INPUT);
+    assert_eq!(run(&["lab", "gate", "gpu/saxpy", "--seeds", "0"]).status.code(), BAD_INPUT);
+}
+
+#[test]
+fn an_unknown_device_is_bad_usage() {
+    let output = run(&["doctor", "--device", "quantum"]);
+    assert_eq!(output.status.code(), BAD_INPUT);
+    assert!(stderr(&output).contains("unknown device 'quantum': use auto, cpu, cuda, cuda:N or emulated"));
+}
+
+#[test]
+fn the_device_comes_from_the_environment_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = gatework(folder.path(), &["doctor"]).env("GATEWORK_DEVICE", "quantum").output().unwrap();
+    assert_eq!(output.status.code(), BAD_INPUT);
+}
+
+#[test]
+fn an_unknown_workload_is_answered_with_a_close_one() {
+    let output = run(&["lab", "gate", "gpu/saxpi", "--device", "emulated"]);
+    assert_eq!(output.status.code(), BAD_INPUT);
+    assert!(
+        stderr(&output).contains("error: unknown workload 'gpu/saxpi': did you mean gpu/saxpy?"),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn an_unwritable_results_folder_is_found_before_the_gates_run() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("results"), "a file").unwrap();
+    let output = gatework(folder.path(), &["lab", "gate", "--all", "--device", "emulated"]).output().unwrap();
+    assert_eq!(output.status.code(), BAD_INPUT);
+    assert!(stderr(&output).starts_with("error: records cannot be written to results"), "{output:?}");
+    assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn a_missing_compiler_is_a_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["lab", "gate", "gpu/saxpy", "--device", "emulated"];
+    let output = gatework(folder.path(), &arguments).env("CXX", "/nonexistent/c++").output().unwrap();
+    assert_eq!(output.status.code(), DEVICE_FAILED);
+    assert!(stderr(&output).contains("needs a C++17 compiler and '/nonexistent/c++'"), "{output:?}");
+}
+
+#[test]
+fn without_cuda_the_gates_point_to_the_emulated_device() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = gatework(folder.path(), &["lab", "gate", "gpu/saxpy"]);
+    let output = command.env("CUDA_VISIBLE_DEVICES", "-1").output().unwrap();
+    assert_eq!(output.status.code(), DEVICE_FAILED);
+    assert!(stderr(&output).contains("no CUDA device") && stderr(&output).contains("--device emulated"));
+}
+
+#[test]
+fn doctor_prints_one_json_document() {
+    let output = run(&["doctor", "--json"]);
+    assert_eq!(output.status.code(), DONE);
+    let examination = json(&output);
+    let names: Vec<_> =
+        examination["parts"].as_array().unwrap().iter().map(|part| part["name"].as_str()).collect();
+    assert!(names.contains(&Some("NVRTC")) && names.contains(&Some("C++ compiler")), "{names:?}");
+    assert!(examination["cache"]["folder"].is_string());
+}
+
+#[test]
+fn list_prints_every_workload() {
+    let output = run(&["lab", "list", "--json"]);
+    let names: Vec<_> = json(&output).as_array().unwrap().iter().map(|entry| entry["name"].clone()).collect();
+    assert!(names.contains(&"gpu/graph-chain".into()), "{names:?}");
+    assert!(String::from_utf8_lossy(&run(&["lab", "list"]).stdout).contains("gpu/pinned-copy"));
+}
+
+#[test]
+fn a_gating_passes_and_leaves_a_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["lab", "gate", "gpu/saxpy", "--device", "emulated", "--seeds", "1", "--json"];
+    let output = gatework(folder.path(), &arguments).output().unwrap();
+    assert_eq!(output.status.code(), DONE, "{output:?}");
+    let gated = json(&output);
+    assert_eq!(gated["summary"]["passed"], 1);
+    assert_eq!(gated["records"][0]["workload"], "gpu/saxpy");
+    assert_eq!(gated["recorded_in"], "results/emulated.jsonl");
+
+    let listed = gatework(folder.path(), &["lab", "records", "--json"]).output().unwrap();
+    assert_eq!(listed.status.code(), DONE);
+    assert_eq!(json(&listed)["records"], gated["records"]);
+}
+
+#[test]
+fn a_truncated_record_is_a_warning_and_the_others_are_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("results")).unwrap();
+    fs::write(folder.path().join("results/emulated.jsonl"), "{\"version\":1,\"workl").unwrap();
+    let output = gatework(folder.path(), &["lab", "records"]).output().unwrap();
+    assert_eq!(output.status.code(), DONE);
+    assert!(stderr(&output).contains("emulated.jsonl:1: the record is cut short"), "{output:?}");
+}
+
+#[test]
+fn records_of_a_missing_folder_are_bad_input() {
+    let output = run(&["lab", "records", "--results", "nowhere"]);
+    assert_eq!(output.status.code(), BAD_INPUT);
+    assert!(stderr(&output).contains("nowhere"), "{output:?}");
+}
+
+#[test]
+fn nothing_counts_as_passed_on_the_compilers_alone() {
+    let output = run(&["lab", "gate", "gpu/saxpy", "--device", "cpu", "--no-record", "--json"]);
+    assert_eq!(output.status.code(), DEVICE_FAILED);
+    assert_eq!(json(&output)["summary"]["not_run"], 1);
+}
+
+#[test]
+fn the_tour_passes_on_the_emulated_device() {
+    let output = run(&["tour", "--device", "emulated", "--json"]);
+    assert_eq!(output.status.code(), DONE, "{output:?}");
+    let tour = json(&output);
+    let stops = tour["stops"].as_array().unwrap();
+    assert!(!stops.is_empty() && stops.iter().all(|stop| stop["outcome"] == "passed"), "{tour}");
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = gatework(folder.path(), &["lab", "list", "--json"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let mut complaint = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut complaint).unwrap();
+    assert_eq!((child.wait().unwrap().code(), complaint.as_str()), (DONE, ""));
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupt_leaves_whole_records() {
+    let folder = tempfile::tempdir().unwrap();
+    let results = folder.path().join("results");
+    let arguments = ["lab", "gate", "gpu/saxpy", "gpu/graph-chain", "--device", "emulated", "--seeds", "20"];
+    let mut command = gatework(folder.path(), &arguments);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    while fs::read_dir(&results).map_or(0, Iterator::count) == 0 {
+        assert_eq!(child.try_wait().unwrap(), None, "it ended before its first record");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let interrupted = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(interrupted.success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let reading = gatework_lab::read_records(&results).unwrap();
+    assert_eq!((reading.records.len(), reading.problems.len()), (1, 0));
+}
