@@ -92,6 +92,42 @@ fn a_missing_compiler_is_a_sentence() {
     assert!(stderr(&output).contains("needs a C++17 compiler and '/nonexistent/c++'"), "{output:?}");
 }
 
+/// Gates one workload with a kernel cache of its own.
+fn gate_with_cache(cache: &Path) -> Output {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["lab", "gate", "gpu/saxpy", "--device", "emulated", "--seeds", "1"];
+    gatework(folder.path(), &arguments).env("GATEWORK_CACHE", cache).output().unwrap()
+}
+
+#[test]
+fn a_corrupted_cache_is_compiled_anew() {
+    let cache = tempfile::tempdir().unwrap();
+    assert_eq!(gate_with_cache(cache.path()).status.code(), DONE);
+    for entry in fs::read_dir(cache.path().join("kernels")).unwrap() {
+        let path = entry.unwrap().path();
+        let bytes = fs::read(&path).unwrap();
+        if path.extension().is_some_and(|extension| extension == "json") {
+            continue;
+        }
+        // Cut off, as by a full disk, and with one bit changed, as by a bad one.
+        let mut changed = bytes[..bytes.len() - 100].to_vec();
+        changed[50] ^= 1;
+        fs::write(&path, changed).unwrap();
+    }
+    let output = gate_with_cache(cache.path());
+    assert_eq!(output.status.code(), DONE, "{output:?}");
+    assert!(stderr(&output).contains("is corrupted and is compiled anew"), "{output:?}");
+    assert!(!stderr(&gate_with_cache(cache.path())).contains("corrupted"), "and then it is sound again");
+}
+
+#[test]
+fn a_cache_that_cannot_be_written_is_done_without() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let output = gate_with_cache(file.path());
+    assert_eq!(output.status.code(), DONE, "{output:?}");
+    assert!(stderr(&output).contains("the kernel cache cannot be written"), "{output:?}");
+}
+
 #[test]
 fn without_cuda_the_gates_point_to_the_emulated_device() {
     let folder = tempfile::tempdir().unwrap();

@@ -241,6 +241,10 @@ fn asynchronous_copies_must_be_waited_for() {
     assert!(with("gw::fence_async_proxy();", "gw::bulk_wait<0>();").is_none());
     assert_eq!(with("", "gw::bulk_wait<0>();").unwrap().kind, FaultKind::Race);
     assert_eq!(with("gw::fence_async_proxy();", "").unwrap().kind, FaultKind::Protocol);
+    let abandoned = "gw::Mbarrier* b = gw::shared<gw::Mbarrier>(1024);\ngw::mbarrier_init(b, 1);\ngw::fence_mbarrier_init();\n\
+                     gw::mbarrier_arrive_expect(b, 512);\ngw::bulk_load(gw::shared<u8>(), x, 512, b);";
+    let fault = plant(abandoned, 1, 1).expect("the block ends under its own copy");
+    assert!(fault.message.contains("in flight"), "{fault}");
 }
 
 #[test]

@@ -87,6 +87,7 @@ mod tests {
             log: String::new(),
             resources: Vec::new(),
             cached: false,
+            folder: None,
         }
     }
 

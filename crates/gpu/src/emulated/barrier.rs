@@ -33,6 +33,8 @@ pub(super) struct Mbarrier {
     /// Bytes expected and not landed; negative while copies land ahead of the expectation.
     transactions: i64,
     phases: u32,
+    /// The agent's time when it was initialised: an address that is initialised again goes on counting.
+    born: u32,
     meeting: Meeting,
     ended: Knowledge,
     waiters: Vec<(usize, u32)>,
@@ -45,7 +47,12 @@ pub(super) struct Mbarrier {
 impl Mbarrier {
     /// The agent and the time of a copy that counts towards the current phase.
     pub(super) fn current_phase(&self) -> (Slot, u32) {
-        (self.slot, self.phases + 1)
+        (self.slot, self.time() + 1)
+    }
+
+    /// Phases that have ended, those of earlier barriers at this address included.
+    fn time(&self) -> u32 {
+        self.born + self.phases
     }
 
     pub(super) fn is_fenced(&self) -> bool {
@@ -125,9 +132,10 @@ impl Launch {
         let thread = self.current_thread();
         let time = self.thread().time;
         let block = self.block();
-        let slot = match block.mbarriers.get(&offset) {
-            Some(existing) => existing.slot,
-            None => block.new_agent(Agent::Mbarrier(offset)),
+        let (slot, born) = match block.mbarriers.get(&offset) {
+            // A copy may have been stamped with the phase that never ended.
+            Some(former) => (former.slot, former.time() + 1),
+            None => (block.new_agent(Agent::Mbarrier(offset)), 0),
         };
         let barrier = Mbarrier {
             slot,
@@ -135,6 +143,7 @@ impl Launch {
             pending: count,
             transactions: 0,
             phases: 0,
+            born,
             meeting: Meeting::default(),
             ended: Knowledge::default(),
             waiters: Vec::new(),
@@ -228,8 +237,8 @@ impl Launch {
         }
         barrier.phases += 1;
         barrier.pending = barrier.count;
-        let (agent, phases) = (barrier.slot, barrier.phases);
-        barrier.meeting.raise(agent, phases);
+        let (agent, time) = (barrier.slot, barrier.time());
+        barrier.meeting.raise(agent, time);
         barrier.ended = barrier.meeting.knowledge().clone();
         let (ended, waiting): (Vec<_>, Vec<_>) = std::mem::take(&mut barrier.waiters)
             .into_iter()

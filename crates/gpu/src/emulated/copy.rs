@@ -70,10 +70,6 @@ pub(super) struct Flight {
 }
 
 impl Flight {
-    pub(super) fn block(&self) -> usize {
-        self.block
-    }
-
     pub(super) fn counts_on(&self, block: usize, barrier: usize) -> bool {
         self.block == block && self.barrier == barrier
     }
@@ -252,6 +248,16 @@ impl Launch {
         ];
         let Some((_, what)) = lost.into_iter().find(|(lost, _)| *lost) else { return Ok(()) };
         Err(self.fault(FaultKind::Protocol, None, None, format!("the thread ends with {what}")))
+    }
+
+    /// A block that ends while a copy flies towards it gives its shared memory to another.
+    pub(super) fn check_block_end(&mut self) -> Result<(), Stop> {
+        let slot = self.current_block();
+        if self.block().live > 0 || self.flights.iter().all(|flight| flight.block != slot) {
+            return Ok(());
+        }
+        let message = "the block ends while a bulk copy into its shared memory is in flight".into();
+        Err(self.fault(FaultKind::Protocol, None, None, message))
     }
 
     fn agent_stamp(&mut self, slot: Slot, time: u32) -> Stamp {

@@ -314,6 +314,8 @@ impl Launch {
         thread.done = true;
         let block = self.block();
         block.live -= 1;
+        self.check_block_end()?;
+        let block = self.block();
         if block.barriers[0].is_waited_for() {
             let site = block.barriers[0].site();
             let index = self.thread().index;
@@ -332,10 +334,7 @@ impl Launch {
     fn fill_blocks(&mut self) {
         let limit = if self.grid.cooperative { usize::MAX } else { RESIDENT_BLOCKS };
         for slot in 0..self.blocks.len() {
-            if self.blocks[slot].live == 0
-                && !self.waiting_blocks.is_empty()
-                && self.flights.iter().all(|f| f.block() != slot)
-            {
+            if self.blocks[slot].live == 0 && !self.waiting_blocks.is_empty() {
                 self.start_block(Some(slot));
             }
         }

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use tempfile::TempDir;
 
 use crate::kernel::{Architecture, Binary, Compiled, Resources, Source};
 use crate::{Error, Result};
@@ -45,7 +47,7 @@ pub(super) fn find_or_build(
     let suffix = if *architecture == Architecture::Emulated { "so" } else { "cubin" };
     let stem = format!("{}-{}", source.name(), &key[..32]);
     let folder = cache_directory();
-    let binary = |path: PathBuf, entry: Entry, cached| Binary {
+    let binary = |path: PathBuf, entry: Entry, cached, scratch: Option<TempDir>| Binary {
         name: source.name().to_owned(),
         architecture: architecture.clone(),
         key: key.clone(),
@@ -54,12 +56,13 @@ pub(super) fn find_or_build(
         log: entry.log,
         resources: entry.resources,
         cached,
+        folder: scratch.map(|scratch| Arc::new(scratch) as _),
     };
 
     let path = folder.join(format!("{stem}.{suffix}"));
     let entry_path = folder.join(format!("{stem}.json"));
     if let Some(entry) = read(&path, &entry_path) {
-        return Ok(binary(path, entry, true));
+        return Ok(binary(path, entry, true, None));
     }
 
     let scratch = tempfile::tempdir().map_err(|source| Error::Io { path: std::env::temp_dir(), source })?;
@@ -70,16 +73,16 @@ pub(super) fn find_or_build(
         let text = serde_json::to_vec_pretty(&entry).map_err(|error| io(&entry_path, error.into()))?;
         write(&folder, &entry_path, &text)
     }) {
-        Ok(()) => Ok(binary(path, entry, false)),
+        Ok(()) => Ok(binary(path, entry, false, None)),
         Err(error) => {
             tracing::warn!(
                 "the kernel cache cannot be written ({error}); '{}' is compiled every time",
                 source.name()
             );
             // Without a cache the binary must still lie somewhere until it is loaded.
-            let kept = scratch.keep().join(format!("{stem}.{suffix}"));
+            let kept = scratch.path().join(format!("{stem}.{suffix}"));
             fs::write(&kept, &compiled.bytes).map_err(|error| io(&kept, error))?;
-            Ok(binary(kept, entry, false))
+            Ok(binary(kept, entry, false, Some(scratch)))
         }
     }
 }

@@ -86,6 +86,8 @@ pub struct Binary {
     pub resources: Vec<(String, Resources)>,
     /// Whether it came from the cache.
     pub cached: bool,
+    /// Holds the folder it lies in where the cache cannot be written: that is removed with the last copy of this.
+    pub folder: Option<Arc<dyn std::any::Any + Send + Sync>>,
 }
 
 /// Compiles a source, or finds it in the cache. For an `sm_…` this needs NVRTC and no GPU.

@@ -116,6 +116,7 @@ mod tests {
             log: String::new(),
             resources: vec![("k".into(), used), ("unused".into(), Resources { stack_bytes: 8, ..used })],
             cached: false,
+            folder: None,
         };
         figures_refusal(spec, &binary)
     }
