@@ -86,3 +86,68 @@ kernel! {
 
 /// Dynamic shared memory of [`fp8_tile`]: three stages of 24 KiB and six barriers.
 pub const FP8_TILE_SHARED_BYTES: u32 = 3 * (64 + 128) * 128 + 6 * 8;
+
+kernel! {
+    /// Zero-padded tiles in reverse order by `cp.async` of 4, 8 or 16 bytes a thread, in two stages:
+    /// `copy_pipeline_4(const u8* from, u8* out, u64 bytes, u32 tiles)`, `copy_pipeline_8`, `copy_pipeline_16`.
+    /// One block of 128 threads, shared memory for two tiles of 128 elements.
+    copy_pipeline
+}
+kernel! {
+    /// Tiles of 2048 bytes in reverse order by bulk copies: `bulk_ring(const u8* from, u8* out, u32 tiles)`.
+    /// One block of 160 threads, shared memory for four tiles and four barriers.
+    bulk_ring
+}
+kernel! {
+    /// Sums that one half of a block computes and the other stores, handed over by named barriers:
+    /// `barrier_relay(const u32* words, const u64* longs, const u32x4* quads, u32* out, u32 turns)`.
+    /// One block of 128 threads, 512 bytes of shared memory.
+    barrier_relay
+}
+kernel! {
+    /// Values that go round the blocks of a cooperative launch:
+    /// `grid_ring(u32* values, u32* next, u32* arrived, u32 rounds)`.
+    grid_ring
+}
+kernel! {
+    /// Conversions between number formats, elementwise, in three kernels: `convert_f32`, `convert_halves` (f16 and bf16)
+    /// and `convert_bytes` (e4m3 and e5m2), each named for what it converts from.
+    convert_formats
+}
+kernel! {
+    /// Integer instructions, elementwise: `integer_words(const u32* a, const u32* b, const u32* c, u32* out, u32 n)`, and
+    /// all 65536 byte permutations: `permute_words(const u32* a, const u32* b, u32* out)`.
+    integer_words
+}
+kernel! {
+    /// Atomic operations by every thread on the same 21 cells: `atomic_words(const u32* words, const u64* longs,
+    /// const u64* initial, u64* block_cells, u64* cells, u32* tickets, u32* next_ticket)`. 168 bytes of shared memory.
+    atomic_words
+}
+kernel! {
+    /// Messages from block 0 to block 1 that atomics and fences order: `message_passing(const u32* messages,
+    /// u32* mailbox, u32* sent, u64* taken, u32* relay, u32* out, u32 count)`. Two blocks of 64 threads, a cooperative launch.
+    message_passing
+}
+kernel! {
+    /// Loads and stores of 8 x 8 tiles, one, two and four at a time, as stored and transposed:
+    /// `matrix_tiles(const u32* from, u32* fragments, u32* same, u32* crossed)`. Six blocks of one warp.
+    matrix_tiles
+}
+kernel! {
+    /// `d <- c + A B` by `mma`, in the format that the macro `FORMAT` names:
+    /// `mma_product(const u32* a, const u32* b, const Element* c, Element* d)`. One warp a product of 16 x 8.
+    mma_product
+}
+kernel! {
+    /// What the lanes of a warp tell each other, one result for each call and thread, in two kernels:
+    /// `warp_shuffle(const u32* words, const u64* longs, const f32* floats, const u32* sources, u64* out, u32 mask,
+    /// u32 distance)` and `warp_vote(const u32* words, u64* out, u32 mask)`, with one word of shared memory a thread.
+    warp_exchange
+}
+kernel! {
+    /// `d[0] <- c + A[0] B[0]`, `d[1] <- A[1] B[1]` by `wgmma`, for one instruction, named by macros:
+    /// `wgmma_product(const u8* a, const u8* b, const Element* c, Element* d, Layout a_layout, Layout b_layout)`.
+    /// One block of 128 threads; shared memory for the images of A and B.
+    wgmma_product
+}

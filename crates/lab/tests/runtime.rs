@@ -45,6 +45,36 @@ fn pinned_copy_matches_reference() {
     assert_passes("gpu/pinned-copy");
 }
 
+#[test]
+fn async_copy_matches_reference() {
+    assert_passes("gpu/async-copy");
+}
+
+#[test]
+fn convert_matches_reference() {
+    assert_passes("gpu/convert");
+}
+
+#[test]
+fn integer_matches_reference() {
+    assert_passes("gpu/integer");
+}
+
+#[test]
+fn matrix_matches_reference() {
+    assert_passes("gpu/matrix");
+}
+
+#[test]
+fn warp_matches_reference() {
+    assert_passes("gpu/warp");
+}
+
+#[test]
+fn wgmma_matches_reference() {
+    assert_passes("gpu/wgmma");
+}
+
 /// On CUDA the same code runs on larger shapes: their controls must be sound before a GPU sees them.
 #[test]
 fn every_control_of_every_cuda_case_is_refused() {

@@ -164,6 +164,7 @@ impl Launch {
         let flight = self.flights.swap_remove(index);
         flight.copy.carry_out();
         self.mbarrier_landed(flight.block, flight.barrier, flight.copy.bytes as u32);
+        self.quiet = 0;
     }
 
     pub(super) fn bulk_store(

@@ -29,6 +29,9 @@ const RESIDENT_BLOCKS: usize = 4;
 pub(super) const COOPERATIVE_THREADS: u64 = 8192;
 /// Atomic loads and failed waits, with no store by any thread between them, after which a launch spins for ever.
 const QUIET_LIMIT: u64 = 2_000_000;
+/// Polls in a row and no store after which the schedule turns kind: threads may be spinning for a copy that has not
+/// landed, or for a thread that it starves.
+const PATIENCE: u64 = 10_000;
 
 thread_local! {
     /// The launch whose thread is running on this system thread.
@@ -273,7 +276,8 @@ impl Launch {
                 return None;
             }
             self.fill_blocks();
-            if !self.flights.is_empty() && (self.ready.is_empty() || self.schedule.lands_now()) {
+            let stuck = self.ready.is_empty() || self.quiet > PATIENCE;
+            if !self.flights.is_empty() && (stuck || self.schedule.lands_now()) {
                 let flight = self.schedule.below(self.flights.len());
                 self.land(flight);
                 continue;
@@ -282,8 +286,11 @@ impl Launch {
                 self.report_deadlock();
                 return None;
             }
-            let picked =
-                self.schedule.pick(&self.ready, |&(block, thread)| (block * 64 + thread / 32) as u32);
+            let picked = if self.quiet > PATIENCE {
+                self.schedule.pick_fairly(&self.ready)
+            } else {
+                self.schedule.pick(&self.ready, |&(block, thread)| (block * 64 + thread / 32) as u32)
+            };
             let (block, thread) = self.ready.swap_remove(picked);
             self.current = (block, thread);
             self.fuel = self.schedule.fuel();

@@ -45,7 +45,12 @@ impl Schedule {
         64 + self.below(1024) as u32
     }
 
-    /// Picks an index of `ready`; `warp` tells the warp of an entry.
+    /// Picks an index of `ready`, all as likely.
+    pub(super) fn pick_fairly<T>(&mut self, ready: &[T]) -> usize {
+        self.below(ready.len())
+    }
+
+    /// Picks an index of `ready` to this schedule's liking; `warp` tells the warp of an entry.
     pub(super) fn pick<T>(&mut self, ready: &[T], warp: impl Fn(&T) -> u32) -> usize {
         let mut best = self.below(ready.len());
         for _ in 1..self.candidates {

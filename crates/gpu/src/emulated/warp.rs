@@ -225,12 +225,13 @@ fn exchange(op: ExchangeOp, lane: usize, mine: u64, argument: u32, met: &Warp) -
     };
     // A shuffle from a lane that is not there, or from beyond the warp's edge, gives back the lane's own value.
     let from = |source: Option<usize>| source.and_then(value).unwrap_or(mine);
-    let argument = argument as usize;
+    // The instruction looks at five bits of a lane or a distance.
+    let argument = argument as usize % 32;
     match op {
-        ExchangeOp::Shuffle => from(Some(argument % 32)),
+        ExchangeOp::Shuffle => from(Some(argument)),
         ExchangeOp::ShuffleUp => from(lane.checked_sub(argument)),
         ExchangeOp::ShuffleDown => from(Some(lane + argument).filter(|&source| source < 32)),
-        ExchangeOp::ShuffleXor => from(Some(lane ^ argument).filter(|&source| source < 32)),
+        ExchangeOp::ShuffleXor => from(Some(lane ^ argument)),
         ExchangeOp::Ballot => others().fold(0, |mask, (lane, value)| mask | u64::from(value != 0) << lane),
         ExchangeOp::MatchAny => {
             others().fold(0, |mask, (lane, value)| mask | u64::from(value == mine) << lane)

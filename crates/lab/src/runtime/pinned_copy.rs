@@ -79,7 +79,7 @@ impl Workload for PinnedCopy {
     fn cases(&self, kind: Kind) -> Vec<Case> {
         let sizes: &[usize] = match kind {
             Kind::Emulated => &[1, 31, 4097, 1_000_003],
-            Kind::Cuda => &[1, 31, 4097, 1_000_003, 64 << 20],
+            Kind::Cuda => &[1, 31, 4097, 1_000_003, 16 << 20],
         };
         sizes.iter().map(|&bytes| Case::new(format!("bytes{bytes}")).with("bytes", bytes)).collect()
     }

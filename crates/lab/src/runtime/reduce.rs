@@ -75,7 +75,7 @@ impl Workload for Reduce {
             Case::new(format!("{name}{n}")).with("n", n).with("fractions", fractions)
         };
         let both = sizes.iter().flat_map(|&n| [case("integers", n, 0), case("fractions", n, 1)]);
-        let large = (kind == Kind::Cuda).then(|| case("fractions", 1 << 26, 1));
+        let large = (kind == Kind::Cuda).then(|| case("fractions", 1 << 24, 1));
         both.chain(large).collect()
     }
 
