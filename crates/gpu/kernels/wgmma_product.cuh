@@ -10,7 +10,7 @@
 // One block, one warpgroup. Up to N = 128 both halves are in flight at once, each with its own accumulators; wider ones
 // have no registers for that, and take turns.
 //
-// FORMAT, WIDTH (N), and A_IN_REGISTERS, TRANSPOSE_A, TRANSPOSE_B (0 or 1) say which instruction.
+// FORMAT, A_IN_REGISTERS, TRANSPOSE_A and TRANSPOSE_B (0 or 1) say which instruction; there is a kernel for each N.
 struct Layout {
     u32 swizzle, stride, leading, inner, outer, bytes;
 };
@@ -55,15 +55,15 @@ struct Left {
 };
 #endif
 
-template <u32 PRODUCT>
+template <u32 PRODUCT, u32 WIDTH>
 GW_DEVICE void multiply(Element (&d)[WIDTH / 2], const Left& left, const u8* b, Layout b_layout, bool accumulate) {
     const u64 right = operand(b, b_layout, PRODUCT);
 #if A_IN_REGISTERS && TRANSPOSE_B
-    gw::Wgmma<gw::FORMAT, WIDTH>::rs<gw::TRANSPOSED>(d, left.fragments[PRODUCT], right, accumulate);
+    gw::Wgmma<gw::FORMAT, WIDTH>::template rs<gw::TRANSPOSED>(d, left.fragments[PRODUCT], right, accumulate);
 #elif A_IN_REGISTERS
     gw::Wgmma<gw::FORMAT, WIDTH>::rs(d, left.fragments[PRODUCT], right, accumulate);
 #elif TRANSPOSE_A || TRANSPOSE_B
-    gw::Wgmma<gw::FORMAT, WIDTH>::ss<(gw::Transpose)TRANSPOSE_A, (gw::Transpose)TRANSPOSE_B>(
+    gw::Wgmma<gw::FORMAT, WIDTH>::template ss<(gw::Transpose)TRANSPOSE_A, (gw::Transpose)TRANSPOSE_B>(
         d, left.descriptors[PRODUCT], right, accumulate);
 #else
     gw::Wgmma<gw::FORMAT, WIDTH>::ss(d, left.descriptors[PRODUCT], right, accumulate);
@@ -71,10 +71,12 @@ GW_DEVICE void multiply(Element (&d)[WIDTH / 2], const Left& left, const u8* b, 
 }
 
 // This thread's first element of a row-major 64 x N matrix.
+template <u32 WIDTH>
 GW_DEVICE u32 corner() { return (16 * gw::warp() + gw::lane() / 4) * WIDTH + 2 * (gw::lane() % 4); }
 
+template <u32 WIDTH>
 GW_DEVICE void load(Element (&d)[WIDTH / 2], const Element* from) {
-    from += corner();
+    from += corner<WIDTH>();
     GW_UNROLL
     for (u32 j = 0; j < WIDTH / 8; ++j) {
         d[4 * j] = from[8 * j];
@@ -84,8 +86,9 @@ GW_DEVICE void load(Element (&d)[WIDTH / 2], const Element* from) {
     }
 }
 
+template <u32 WIDTH>
 GW_DEVICE void store(Element* to, const Element (&d)[WIDTH / 2]) {
-    to += corner();
+    to += corner<WIDTH>();
     GW_UNROLL
     for (u32 j = 0; j < WIDTH / 8; ++j) {
         to[8 * j] = d[4 * j];
@@ -99,8 +102,8 @@ GW_DEVICE void copy(u8* to, const u8* from, u32 bytes) {
     for (u32 at = 16 * gw::thread(); at < bytes; at += 16 * THREADS) gw::store_128(to + at, gw::load_128(from + at));
 }
 
-GW_KERNEL_BOUNDED(wgmma_product, THREADS, 1)(const u8* a, const u8* b, const Element* c, Element* d, Layout a_layout,
-                                             Layout b_layout) {
+template <u32 WIDTH>
+GW_DEVICE void product(const u8* a, const u8* b, const Element* c, Element* d, Layout a_layout, Layout b_layout) {
     u8* b_image = gw::shared<u8>();
     copy(b_image, b, b_layout.bytes);
     Left left;
@@ -117,34 +120,54 @@ GW_KERNEL_BOUNDED(wgmma_product, THREADS, 1)(const u8* a, const u8* b, const Ele
     gw::sync_threads();
 
     Element first[WIDTH / 2];
-    load(first, c);
-#if WIDTH <= 128
-    // The second half starts from zero: what its accumulators held before must not show.
-    Element second[WIDTH / 2];
-    load(second, c);
-    gw::wgmma_fence();
-    multiply<0>(first, left, b_image, b_layout, true);
-    multiply<1>(first, left, b_image, b_layout, true);
-    gw::wgmma_commit();
-    multiply<2>(second, left, b_image, b_layout, false);
-    multiply<3>(second, left, b_image, b_layout, true);
-    gw::wgmma_commit();
-    gw::wgmma_wait<1>();
-    store(d, first);
-    gw::wgmma_wait<0>();
-    store(d + 64 * WIDTH, second);
-#else
-    gw::wgmma_fence();
-    multiply<0>(first, left, b_image, b_layout, true);
-    multiply<1>(first, left, b_image, b_layout, true);
-    gw::wgmma_commit();
-    gw::wgmma_wait<0>();
-    store(d, first);
-    gw::wgmma_fence();
-    multiply<2>(first, left, b_image, b_layout, false);
-    multiply<3>(first, left, b_image, b_layout, true);
-    gw::wgmma_commit();
-    gw::wgmma_wait<0>();
-    store(d + 64 * WIDTH, first);
-#endif
+    load<WIDTH>(first, c);
+    if constexpr (WIDTH <= 128) {
+        // The second half starts from zero: what its accumulators held before must not show.
+        Element second[WIDTH / 2];
+        load<WIDTH>(second, c);
+        gw::wgmma_fence();
+        multiply<0, WIDTH>(first, left, b_image, b_layout, true);
+        multiply<1, WIDTH>(first, left, b_image, b_layout, true);
+        gw::wgmma_commit();
+        multiply<2, WIDTH>(second, left, b_image, b_layout, false);
+        multiply<3, WIDTH>(second, left, b_image, b_layout, true);
+        gw::wgmma_commit();
+        gw::wgmma_wait<1>();
+        store<WIDTH>(d, first);
+        gw::wgmma_wait<0>();
+        store<WIDTH>(d + 64 * WIDTH, second);
+    } else {
+        gw::wgmma_fence();
+        multiply<0, WIDTH>(first, left, b_image, b_layout, true);
+        multiply<1, WIDTH>(first, left, b_image, b_layout, true);
+        gw::wgmma_commit();
+        gw::wgmma_wait<0>();
+        store<WIDTH>(d, first);
+        gw::wgmma_fence();
+        multiply<2, WIDTH>(first, left, b_image, b_layout, false);
+        multiply<3, WIDTH>(first, left, b_image, b_layout, true);
+        gw::wgmma_commit();
+        gw::wgmma_wait<0>();
+        store<WIDTH>(d + 64 * WIDTH, first);
+    }
+}
+GW_KERNEL_BOUNDED(wgmma_product_8, THREADS, 1)(const u8* a, const u8* b, const Element* c, Element* d, Layout a_layout,
+                                               Layout b_layout) {
+    product<8>(a, b, c, d, a_layout, b_layout);
+}
+GW_KERNEL_BOUNDED(wgmma_product_24, THREADS, 1)(const u8* a, const u8* b, const Element* c, Element* d, Layout a_layout,
+                                                Layout b_layout) {
+    product<24>(a, b, c, d, a_layout, b_layout);
+}
+GW_KERNEL_BOUNDED(wgmma_product_64, THREADS, 1)(const u8* a, const u8* b, const Element* c, Element* d, Layout a_layout,
+                                                Layout b_layout) {
+    product<64>(a, b, c, d, a_layout, b_layout);
+}
+GW_KERNEL_BOUNDED(wgmma_product_128, THREADS, 1)(const u8* a, const u8* b, const Element* c, Element* d, Layout a_layout,
+                                                 Layout b_layout) {
+    product<128>(a, b, c, d, a_layout, b_layout);
+}
+GW_KERNEL_BOUNDED(wgmma_product_256, THREADS, 1)(const u8* a, const u8* b, const Element* c, Element* d, Layout a_layout,
+                                                 Layout b_layout) {
+    product<256>(a, b, c, d, a_layout, b_layout);
 }

@@ -146,8 +146,8 @@ kernel! {
     warp_exchange
 }
 kernel! {
-    /// `d[0] <- c + A[0] B[0]`, `d[1] <- A[1] B[1]` by `wgmma`, for one instruction, named by macros:
-    /// `wgmma_product(const u8* a, const u8* b, const Element* c, Element* d, Layout a_layout, Layout b_layout)`.
+    /// `d[0] <- c + A[0] B[0]`, `d[1] <- A[1] B[1]` by the `wgmma` that macros name, for widths of 8, 24, 64, 128, 256:
+    /// `wgmma_product_8(const u8* a, const u8* b, const Element* c, Element* d, Layout a_layout, Layout b_layout)`, ...
     /// One block of 128 threads; shared memory for the images of A and B.
     wgmma_product
 }

@@ -22,44 +22,32 @@ enum Left {
     Shared(Contiguous),
 }
 
-/// One instruction: what a kernel is compiled for.
+/// An instruction in all widths: what a source is compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Instruction {
     format: NumberFormat,
-    width: usize,
     left: Left,
     right: Contiguous,
 }
 
 impl Instruction {
-    /// Every format at every width, and for some widths also A in registers and the transposed operands, which only
-    /// 16-bit formats have.
+    /// A from shared memory and from registers, and for the 16-bit formats, which alone have them, transposed operands.
     fn all() -> Vec<Self> {
         use Contiguous::{Depth, Rows};
         use Left::{Registers, Shared};
-        let mut all = Vec::new();
-        for format in NumberFormat::ALL {
-            let mut add = |width, left, right| all.push(Self { format, width, left, right });
-            for width in WIDTHS {
-                add(width, Shared(Depth), Depth);
-            }
-            add(24, Registers, Depth);
-            add(128, Registers, Depth);
-            if format.bytes() == 2 {
-                add(24, Shared(Rows), Rows);
-                add(64, Shared(Rows), Depth);
-                add(64, Shared(Depth), Rows);
-                add(128, Shared(Rows), Rows);
-                add(256, Registers, Rows);
-            }
-        }
-        all
+        let stored = [(Shared(Depth), Depth), (Registers, Depth)];
+        let transposed =
+            [(Shared(Rows), Depth), (Shared(Depth), Rows), (Shared(Rows), Rows), (Registers, Rows)];
+        let of_format = |format: NumberFormat| {
+            let transposed = transposed.into_iter().filter(move |_| format.bytes() == 2);
+            stored.into_iter().chain(transposed).map(move |(left, right)| Self { format, left, right })
+        };
+        NumberFormat::ALL.into_iter().flat_map(of_format).collect()
     }
 
     fn source(self) -> Source {
         kernels::wgmma_product()
             .define("FORMAT", self.format.tag())
-            .define("WIDTH", self.width)
             .define("A_IN_REGISTERS", u8::from(self.left == Left::Registers))
             .define("TRANSPOSE_A", u8::from(self.left == Left::Shared(Contiguous::Rows)))
             .define("TRANSPOSE_B", u8::from(self.right == Contiguous::Rows))
@@ -80,9 +68,9 @@ impl Instruction {
     }
 
     /// The layouts whose lines the operands fill. A has 64 rows: enough for any.
-    fn swizzles(self) -> Vec<Swizzle> {
+    fn swizzles(self, width: usize) -> Vec<Swizzle> {
         let fits = |swizzle: &Swizzle| {
-            self.right == Contiguous::Depth || (2 * self.width).is_multiple_of(swizzle.line_bytes())
+            self.right == Contiguous::Depth || (2 * width).is_multiple_of(swizzle.line_bytes())
         };
         Swizzle::ALL.into_iter().filter(fits).collect()
     }
@@ -94,51 +82,53 @@ impl Instruction {
             Left::Shared(Contiguous::Rows) => "transposed",
         };
         let right = if self.right == Contiguous::Rows { "-by-transposed" } else { "" };
-        format!("{}-n{}-{left}{right}", self.format.tag().to_lowercase(), self.width)
+        format!("{}-{left}{right}", self.format.tag().to_lowercase())
     }
 }
 
-/// A case names its instruction and its layout by their numbers.
-fn case(number: usize, swizzle: Swizzle) -> Case {
-    let instruction = Instruction::all()[number];
+/// A case names its instruction by its number and its layout by the length of a line.
+fn case(number: usize, width: usize, swizzle: Swizzle) -> Case {
     let line_bytes = swizzle.line_bytes();
-    Case::new(format!("{}-lines{line_bytes}", instruction.name()))
+    Case::new(format!("{}-n{width}-lines{line_bytes}", Instruction::all()[number].name()))
         .with("instruction", number)
+        .with("width", width)
         .with("line_bytes", line_bytes)
 }
 
-fn parts(case: &Case) -> (Instruction, Swizzle) {
+fn instruction(case: &Case) -> Instruction {
+    Instruction::all()[case.dimension("instruction")]
+}
+
+fn swizzle(case: &Case) -> Swizzle {
     let line_bytes = case.dimension("line_bytes");
     let swizzle = Swizzle::ALL.into_iter().find(|swizzle| swizzle.line_bytes() == line_bytes);
-    (
-        Instruction::all()[case.dimension("instruction")],
-        swizzle.expect("cases are made with a swizzle's line"),
-    )
+    swizzle.expect("cases are made with a swizzle's line")
 }
 
 /// Row-major A (64 x K), B transposed (N x K) and the start of the first half (64 x N).
 struct Problem {
     instruction: Instruction,
+    width: usize,
     a: Vec<f32>,
     b: Vec<f32>,
     c: Vec<f32>,
 }
 
 impl Problem {
-    fn new(instruction: Instruction, seed: u64) -> Self {
+    fn new(case: &Case, seed: u64) -> Self {
+        let (instruction, width) = (instruction(case), case.dimension("width"));
         let mut inputs = Inputs::new(seed);
         let depth = 2 * instruction.half_depth();
         let a = instruction.format.draw(&mut inputs, ROWS * depth);
-        let b = instruction.format.draw(&mut inputs, instruction.width * depth);
+        let b = instruction.format.draw(&mut inputs, width * depth);
         // Never zero: a start that is not added, or added where it should not be, shows in every element.
-        let c =
-            inputs.integers(ROWS * instruction.width, 1..100).into_iter().map(|value| value as f32).collect();
-        Self { instruction, a, b, c }
+        let c = inputs.integers(ROWS * width, 1..100).into_iter().map(|value| value as f32).collect();
+        Self { instruction, width, a, b, c }
     }
 
     /// `A[half] B[half]`, plus `start`.
     fn product(&self, half: usize, start: Option<&[f32]>) -> Vec<f32> {
-        let Instruction { width, .. } = self.instruction;
+        let width = self.width;
         let half_depth = self.instruction.half_depth();
         let run = |matrix: &[f32], row: usize| {
             let from = (2 * row + half) * half_depth;
@@ -170,6 +160,11 @@ fn integers(values: &[f32]) -> Vec<i32> {
     values.iter().map(|&value| value as i32).collect()
 }
 
+/// The kernel of a width.
+fn entry(width: usize) -> String {
+    format!("wgmma_product_{width}")
+}
+
 /// Starts the kernel on accumulators of type `T`, and returns both halves.
 fn launch<T: bytemuck::Pod>(
     device: &Device,
@@ -180,7 +175,7 @@ fn launch<T: bytemuck::Pod>(
 where
     Tensor: From<Vec<T>>,
 {
-    let Instruction { format, left, right, .. } = problem.instruction;
+    let Instruction { format, left, right } = problem.instruction;
     let a = format.encode(&problem.a);
     let a = match left {
         Left::Registers => OperandImage { bytes: a, layout: [0; 6] },
@@ -189,7 +184,7 @@ where
     let b = OperandImage::new(&format.encode(&problem.b), format.bytes(), right, swizzle);
 
     let stream = device.stream()?;
-    let kernel = device.kernel(&problem.instruction.source())?;
+    let kernel = device.kernel_named(&problem.instruction.source(), &entry(problem.width))?;
     let (a_device, b_device) = (stream.upload(&a.bytes)?, stream.upload(&b.bytes)?);
     let c_device = stream.upload(start)?;
     let mut d = poisoned::<T>(&stream, 2 * start.len())?;
@@ -215,7 +210,11 @@ impl Workload for Wgmma {
 
     fn kernels(&self) -> Vec<KernelSpec> {
         let spec = |instruction: Instruction| {
-            KernelSpec::new(instruction.source()).require(instruction.opcode()).threads(THREADS)
+            let entries = WIDTHS.map(entry);
+            KernelSpec::new(instruction.source())
+                .entries(entries.each_ref().map(String::as_str))
+                .require(instruction.opcode())
+                .threads(THREADS)
         };
         Instruction::all().into_iter().map(spec).collect()
     }
@@ -223,28 +222,33 @@ impl Workload for Wgmma {
     fn cases(&self, kind: Kind) -> Vec<Case> {
         let mut cases = Vec::new();
         for (number, instruction) in Instruction::all().into_iter().enumerate() {
-            let swizzles = instruction.swizzles();
-            match kind {
-                // Every format still meets every swizzle, at one width or another.
-                Kind::Emulated => cases.push(case(number, swizzles[number % swizzles.len()])),
-                Kind::Cuda => cases.extend(swizzles.into_iter().map(|swizzle| case(number, swizzle))),
+            for (turn, width) in WIDTHS.into_iter().enumerate() {
+                let swizzles = instruction.swizzles(width);
+                match kind {
+                    // Every instruction still meets every swizzle, at one width or another.
+                    Kind::Emulated => {
+                        cases.push(case(number, width, swizzles[(number + turn) % swizzles.len()]))
+                    }
+                    Kind::Cuda => {
+                        cases.extend(swizzles.into_iter().map(|swizzle| case(number, width, swizzle)));
+                    }
+                }
             }
         }
         cases
     }
 
     fn run(&self, device: &Device, case: &Case, seed: u64) -> Result<Outputs, RunError> {
-        let (instruction, swizzle) = parts(case);
-        let problem = Problem::new(instruction, seed);
-        if instruction.format == NumberFormat::S8 {
-            launch(device, &problem, swizzle, &integers(&problem.c))
+        let problem = Problem::new(case, seed);
+        if problem.instruction.format == NumberFormat::S8 {
+            launch(device, &problem, swizzle(case), &integers(&problem.c))
         } else {
-            launch(device, &problem, swizzle, &problem.c)
+            launch(device, &problem, swizzle(case), &problem.c)
         }
     }
 
     fn reference(&self, case: &Case, seed: u64) -> Outputs {
-        let problem = Problem::new(parts(case).0, seed);
+        let problem = Problem::new(case, seed);
         problem.outputs(problem.product(0, Some(&problem.c)), problem.product(1, None))
     }
 
@@ -253,7 +257,7 @@ impl Workload for Wgmma {
     }
 
     fn controls(&self, case: &Case, seed: u64, reference: &Outputs) -> Vec<Control> {
-        let problem = Problem::new(parts(case).0, seed);
+        let problem = Problem::new(case, seed);
         let (started, plain) = (problem.product(0, Some(&problem.c)), problem.product(1, None));
         let not_started = problem.product(0, None);
         let stale = problem.product(1, Some(&problem.c));
@@ -263,13 +267,12 @@ impl Workload for Wgmma {
             Control::new("the second half keeps a stale start", problem.outputs(started.clone(), stale)),
             Control::new("both halves read the same operands", problem.outputs(started.clone(), started)),
             // The two rows of a thread's fragment.
-            Control::swapped(reference, "second", 0, 8 * problem.instruction.width),
+            Control::swapped(reference, "second", 0, 8 * problem.width),
         ]
     }
 
     fn work(&self, case: &Case) -> Work {
-        let (instruction, _) = parts(case);
-        let (width, depth) = (instruction.width, 2 * instruction.half_depth());
+        let (width, depth) = (case.dimension("width"), 2 * instruction(case).half_depth());
         let bytes = (ROWS + width) * DEPTH_BYTES + 3 * 4 * ROWS * width;
         Work { operations: (2 * ROWS * width * depth) as u64, bytes: bytes as u64 }
     }
@@ -280,15 +283,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_emulated_cases_meet_every_swizzle_in_every_format() {
+    fn the_emulated_cases_meet_every_swizzle_with_every_stored_instruction() {
         let cases = Wgmma.cases(Kind::Emulated);
-        for format in NumberFormat::ALL {
-            for wanted in Swizzle::ALL {
-                let found = cases
-                    .iter()
-                    .map(parts)
-                    .any(|(found, swizzle)| found.format == format && swizzle == wanted);
-                assert!(found, "{format:?} {wanted:?}");
+        for wanted in Instruction::all().into_iter().filter(|wanted| wanted.right == Contiguous::Depth) {
+            for layout in Swizzle::ALL {
+                let found = cases.iter().any(|case| instruction(case) == wanted && swizzle(case) == layout);
+                assert!(found, "{wanted:?} {layout:?}");
             }
         }
     }
