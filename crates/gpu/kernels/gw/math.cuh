@@ -33,6 +33,7 @@ GW_DEVICE f64 fma(f64 a, f64 b, f64 c) { return __fma_rn(a, b, c); }
 // A product and a sum that the compiler may not fuse.
 GW_DEVICE f32 multiply(f32 a, f32 b) { return __fmul_rn(a, b); }
 GW_DEVICE f32 add(f32 a, f32 b) { return __fadd_rn(a, b); }
+// A number wins over a NaN, and +0 is larger than -0.
 GW_DEVICE f32 maximum(f32 a, f32 b) { return fmaxf(a, b); }
 GW_DEVICE f32 minimum(f32 a, f32 b) { return fminf(a, b); }
 GW_DEVICE f32 absolute(f32 x) { return fabsf(x); }
@@ -46,8 +47,18 @@ GW_DEVICE f32 fma(f32 a, f32 b, f32 c) { return __builtin_fmaf(a, b, c); }
 GW_DEVICE f64 fma(f64 a, f64 b, f64 c) { return __builtin_fma(a, b, c); }
 GW_DEVICE f32 multiply(f32 a, f32 b) { return a * b; }
 GW_DEVICE f32 add(f32 a, f32 b) { return a + b; }
-GW_DEVICE f32 maximum(f32 a, f32 b) { return __builtin_fmaxf(a, b); }
-GW_DEVICE f32 minimum(f32 a, f32 b) { return __builtin_fminf(a, b); }
+// Not the C library's, which answers a signalling NaN with a NaN and may take either zero for the larger.
+GW_DEVICE f32 maximum(f32 a, f32 b) {
+    if (a != a) return b;
+    if (b != b) return a;
+    // Equal values have the same bits, but for zeros.
+    return a == b ? bits<f32>(bits<u32>(a) & bits<u32>(b)) : a > b ? a : b;
+}
+GW_DEVICE f32 minimum(f32 a, f32 b) {
+    if (a != a) return b;
+    if (b != b) return a;
+    return a == b ? bits<f32>(bits<u32>(a) | bits<u32>(b)) : a < b ? a : b;
+}
 GW_DEVICE f32 absolute(f32 x) { return __builtin_fabsf(x); }
 #endif
 
