@@ -115,6 +115,11 @@ kernel! {
     convert_formats
 }
 kernel! {
+    /// Floating-point functions, elementwise: `float_exact(const f32* a, const f32* b, const f32* c, f32* out, u32 n)` and
+    /// `float_approximate(const f32* exponents, const f32* positives, f32* out, u32 n)`.
+    float_words
+}
+kernel! {
     /// Integer instructions, elementwise: `integer_words(const u32* a, const u32* b, const u32* c, u32* out, u32 n)`, and
     /// all 65536 byte permutations: `permute_words(const u32* a, const u32* b, u32* out)`.
     integer_words

@@ -56,6 +56,11 @@ fn convert_matches_reference() {
 }
 
 #[test]
+fn float_matches_reference() {
+    assert_passes("gpu/float");
+}
+
+#[test]
 fn integer_matches_reference() {
     assert_passes("gpu/integer");
 }

@@ -3,6 +3,7 @@
 mod async_copy;
 mod atomics;
 mod convert;
+mod float;
 mod fp8_tile;
 mod graph_chain;
 mod integer;
@@ -30,6 +31,7 @@ pub fn workloads() -> Vec<Box<dyn Workload>> {
         Box::new(pinned_copy::PinnedCopy),
         Box::new(async_copy::AsyncCopy),
         Box::new(convert::Convert),
+        Box::new(float::Float),
         Box::new(integer::Integer),
         Box::new(matrix::Matrix),
         Box::new(warp::Warp),

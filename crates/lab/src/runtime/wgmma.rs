@@ -227,7 +227,7 @@ impl Workload for Wgmma {
                 match kind {
                     // Every instruction still meets every swizzle, at one width or another.
                     Kind::Emulated => {
-                        cases.push(case(number, width, swizzles[(number + turn) % swizzles.len()]))
+                        cases.push(case(number, width, swizzles[(number + turn) % swizzles.len()]));
                     }
                     Kind::Cuda => {
                         cases.extend(swizzles.into_iter().map(|swizzle| case(number, width, swizzle)));
