@@ -29,6 +29,7 @@ GW_DEVICE void spread(u8* tiles, const u32* from) {
     gw::sync_warp();
 }
 
+// Each lane reads the words that it writes in `spread`, so that one may follow the other.
 GW_DEVICE void collect(u32* to, u8* tiles) {
     gw::sync_warp();
     for (u32 word = gw::lane(); word < TILES * TILE_WORDS; word += 32) {

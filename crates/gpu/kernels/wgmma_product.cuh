@@ -151,6 +151,7 @@ GW_DEVICE void product(const u8* a, const u8* b, const Element* c, Element* d, L
         store<WIDTH>(d + 64 * WIDTH, first);
     }
 }
+
 GW_KERNEL_BOUNDED(wgmma_product_8, THREADS, 1)(const u8* a, const u8* b, const Element* c, Element* d, Layout a_layout,
                                                Layout b_layout) {
     product<8>(a, b, c, d, a_layout, b_layout);
