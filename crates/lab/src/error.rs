@@ -47,4 +47,18 @@ pub enum Error {
         /// What the system said.
         reason: String,
     },
+    /// A file that a search cannot go on from.
+    #[error("{} is no state this search can go on from: {reason}; remove it or name another file", path.display())]
+    TuningState {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Nothing can be timed there.
+    #[error("time means nothing on the device '{device}': use a CUDA device")]
+    NoTiming {
+        /// The device.
+        device: String,
+    },
 }

@@ -47,6 +47,21 @@ impl Inputs {
     }
 }
 
+/// `len` elements that repeat `pattern`: random data of any size without the host ever holding all of it.
+///
+/// Queued on `stream`: other streams wait for it, or the caller does.
+pub fn repeated<T: Pod>(stream: &Stream, pattern: &[T], len: usize) -> Result<Buffer<T>> {
+    let pattern = stream.upload(pattern)?;
+    let mut buffer = stream.alloc(len)?;
+    let mut filled = 0;
+    while filled < len && !pattern.is_empty() {
+        let run = pattern.len().min(len - filled);
+        stream.copy(&pattern.slice(..run), &mut buffer.slice_mut(filled..filled + run))?;
+        filled += run;
+    }
+    Ok(buffer)
+}
+
 /// A buffer for an output, filled so that an element that is never written shows: all ones, which is NaN in every
 /// floating-point format.
 pub fn poisoned<T: Pod>(stream: &Stream, len: usize) -> Result<Buffer<T>> {
@@ -71,6 +86,13 @@ mod tests {
         let variance =
             values.iter().map(|&x| (f64::from(x) - mean).powi(2)).sum::<f64>() / values.len() as f64;
         assert!(mean.abs() < 0.02 && (variance - 1.0).abs() < 0.02, "mean {mean}, variance {variance}");
+    }
+
+    #[test]
+    fn a_pattern_repeats_to_the_last_element() {
+        let stream = gatework_gpu::Device::emulated(0).unwrap().stream().unwrap();
+        let buffer = repeated(&stream, &[1u32, 2, 3], 8).unwrap();
+        assert_eq!(stream.download(&buffer).unwrap(), [1, 2, 3, 1, 2, 3, 1, 2]);
     }
 
     #[test]

@@ -1,27 +1,42 @@
 #![doc = include_str!("../README.md")]
 
+mod bench;
 mod budget;
+mod comparison;
 mod control;
 mod error;
+mod figures;
+mod freshness;
 mod gates;
 mod inputs;
+pub mod measure;
 pub mod mutation;
+pub mod peers;
+pub mod profile;
+pub mod quantity;
 mod record;
 mod registry;
+pub mod report;
 pub mod runtime;
+pub mod stats;
 mod store;
 mod tensor;
+pub mod tune;
 mod workload;
 
+pub use bench::{Bench, Cache, PeerRequest, Prepare, Queue, Rate, Side, Timing};
 pub use budget::{Bounds, Deviation, ErrorBudget, Format, Judgement, Rounding};
+pub use comparison::{Basis, CaseComparison, Comparison, compare};
 pub use control::Control;
 pub use error::{Error, Result};
+pub use figures::{DocumentProblem, check_document};
+pub use freshness::{Freshness, freshness, standing};
 pub use gates::{Checked, Gate, Gates, Outcome, Step, TestBed, check_case};
-pub use inputs::{Inputs, poisoned};
+pub use inputs::{Inputs, poisoned, repeated};
 pub use record::{
     BinaryRecord, CaseRecord, DeviceRecord, EntryRecord, GateRecord, KernelRecord, RECORD_VERSION, Record,
 };
 pub use registry::Registry;
-pub use store::{LineProblem, Reading, Store, Unreadable, read_records};
+pub use store::{LineProblem, Reading, Store, Unreadable, read_records, write_file, write_json};
 pub use tensor::{Outputs, Tensor};
 pub use workload::{Case, KernelSpec, RunError, Work, Workload};

@@ -9,10 +9,16 @@ use serde_json::{Map, Value};
 
 use crate::budget::{Deviation, ErrorBudget};
 use crate::gates::{Gate, Outcome};
+use crate::measure::PerformanceRecord;
+use crate::profile::{ProfileError, ProfileRecord};
+use crate::tune::TuningRecord;
 use crate::workload::Work;
 
 /// The version of the format that this program writes. It reads this and older ones.
-pub const RECORD_VERSION: u32 = 1;
+pub const RECORD_VERSION: u32 = 2;
+
+/// Digits of a record's id.
+pub(crate) const ID_DIGITS: usize = 12;
 
 /// One workload, gated once: source hash → binary hash → resources → errors, with the device and the time.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -35,6 +41,15 @@ pub struct Record {
     pub kernels: Vec<KernelRecord>,
     /// The cases that were compared with the reference.
     pub cases: Vec<CaseRecord>,
+    /// What the performance gate measured, since version 2.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub performance: Option<PerformanceRecord>,
+    /// What the profiler saw, since version 2.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<ProfileRecord>,
+    /// What the tuner found, since version 2. The gates are then those of the configuration it settled on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tuning: Option<TuningRecord>,
     /// Fields that a later Gatework wrote. They are kept as they are.
     #[serde(flatten)]
     pub other: Map<String, Value>,
@@ -152,6 +167,34 @@ pub struct CaseRecord {
 }
 
 impl Record {
+    /// Twelve digits that name this record in documents: they follow from the workload, the time, the device and the
+    /// sources.
+    pub fn id(&self) -> String {
+        let device = self.device.as_ref().map_or("no device", |device| &device.name);
+        let sources = self.kernels.iter().map(|kernel| kernel.source_hash.as_str());
+        let mut hasher = blake3::Hasher::new();
+        for part in [self.workload.as_str(), &self.time, device].into_iter().chain(sources) {
+            hasher.update(part.as_bytes());
+            hasher.update(&[0]);
+        }
+        hasher.finalize().to_hex()[..ID_DIGITS].to_owned()
+    }
+
+    /// Adds what the profiler said, or why it said nothing.
+    pub fn take_profile(&mut self, profiled: Result<ProfileRecord, ProfileError>) {
+        let target = self.device.as_ref().map_or_else(|| "no device".to_owned(), |device| device.id.clone());
+        let outcome = match &profiled {
+            Ok(_) => Outcome::Passed,
+            Err(ProfileError::NotRun(why)) => Outcome::not_run(why),
+            Err(ProfileError::Failed(why)) => Outcome::failed(why),
+        };
+        if let (Outcome::Failed { why }, Outcome::Passed) = (&outcome, &self.verdict) {
+            self.verdict = Outcome::failed(format!("{} ({target}): {why}", Gate::Profile));
+        }
+        self.gates.push(GateRecord { gate: Gate::Profile, target, outcome });
+        self.profile = profiled.ok();
+    }
+
     /// The name of the file this record belongs in, without its ending.
     pub fn slug(&self) -> String {
         self.device.as_ref().map_or_else(|| "no-device".to_owned(), DeviceRecord::slug)

@@ -4,6 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::record::{RECORD_VERSION, Record};
@@ -84,6 +85,27 @@ fn ends_with_newline(file: &mut File, length: u64) -> io::Result<bool> {
     file.seek(SeekFrom::Start(length - 1))?;
     file.read_exact(&mut last)?;
     Ok(last == *b"\n")
+}
+
+/// Writes a value as JSON, whole or not at all: beside the file first, then in its place.
+pub fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
+    let mut text = serde_json::to_vec_pretty(value)
+        .map_err(|error| Error::Unwritable { path: path.to_owned(), reason: error.to_string() })?;
+    text.push(b'\n');
+    write_file(path, &text)
+}
+
+/// Writes a file whole or not at all: beside it first, then in its place.
+pub fn write_file(path: &Path, contents: &[u8]) -> Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let write = || {
+        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        file.write_all(contents)?;
+        file.as_file().sync_all()?;
+        file.persist(path).map_err(|error| error.error)?;
+        Ok(())
+    };
+    write().map_err(|error: io::Error| unwritable(path, &error))
 }
 
 /// What a folder of records holds.

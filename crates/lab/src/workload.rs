@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use gatework_gpu::{Device, Kind, Source};
 use serde::{Deserialize, Serialize};
 
+use crate::bench::Bench;
 use crate::budget::ErrorBudget;
 use crate::control::Control;
 use crate::tensor::Outputs;
+use crate::tune::Tunable;
 
 /// Why a run produced no outputs: the runtime's error, or the workload's own.
 pub type RunError = Box<dyn std::error::Error + Send + Sync>;
@@ -43,6 +45,21 @@ pub trait Workload: Send + Sync {
 
     /// The least that must be done, whatever the kernel.
     fn work(&self, case: &Case) -> Work;
+
+    /// The shapes it is timed on. None: it has no performance gate.
+    fn bench_cases(&self, _kind: Kind) -> Vec<Case> {
+        Vec::new()
+    }
+
+    /// Puts random inputs on the device, waits until they are there, and returns what to time.
+    fn bench(&self, _device: &Device, _case: &Case) -> Result<Option<Bench>, RunError> {
+        Ok(None)
+    }
+
+    /// The ways it can be done, if there is more than one.
+    fn tunable(&self) -> Option<&dyn Tunable> {
+        None
+    }
 }
 
 /// The floor of a case: what no kernel can do without.

@@ -1,66 +1,14 @@
 //! Records on disk: nothing that was written is lost, and nothing unreadable hides the rest.
 
-use std::collections::BTreeMap;
+mod support;
+
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::path::Path;
 
-use gatework_gpu::{Architecture, Clocks, Resources};
-use gatework_lab::{
-    BinaryRecord, CaseRecord, DeviceRecord, EntryRecord, ErrorBudget, Gate, GateRecord, KernelRecord,
-    Outcome, RECORD_VERSION, Record, Store, Unreadable, Work, read_records,
-};
-use serde_json::{Map, Value, json};
-
-fn record(workload: &str) -> Record {
-    let h200 = DeviceRecord {
-        id: "cuda:0".into(),
-        name: "NVIDIA H200".into(),
-        architecture: Architecture::Sm("sm_90a".into()),
-        multiprocessors: 132,
-        memory_bytes: 150_000_000_000,
-        driver: "13.0".into(),
-        clocks: Some(Clocks { sm_mhz: 1980, memory_mhz: 3201, celsius: 41 }),
-    };
-    let entry = EntryRecord {
-        name: "saxpy".into(),
-        resources: Resources { registers: 12, ..Resources::default() },
-        sass: Some(BTreeMap::from([("FFMA".to_owned(), 1)])),
-    };
-    Record {
-        version: RECORD_VERSION,
-        workload: workload.into(),
-        verdict: Outcome::Passed,
-        time: "2026-01-02T03:04:05Z".into(),
-        gatework: "0.1.0".into(),
-        device: Some(h200),
-        gates: vec![GateRecord {
-            gate: Gate::Resources,
-            target: "sm_90a".into(),
-            outcome: Outcome::NotRun { why: "no NVRTC".into() },
-        }],
-        kernels: vec![KernelRecord {
-            source: "saxpy".into(),
-            source_hash: "ab".repeat(32),
-            binaries: vec![BinaryRecord {
-                architecture: Architecture::Sm("sm_90a".into()),
-                key: "cd".repeat(32),
-                hash: "ef".repeat(32),
-                entries: vec![entry],
-            }],
-        }],
-        cases: vec![CaseRecord {
-            name: "n31".into(),
-            dimensions: BTreeMap::from([("n".to_owned(), 31)]),
-            seeds: vec![0, u64::MAX],
-            work: Work { operations: 62, bytes: 372 },
-            budget: ErrorBudget::Exact,
-            errors: BTreeMap::new(),
-            controls: vec!["zeros".into()],
-        }],
-        other: Map::new(),
-    }
-}
+use gatework_lab::{Record, Store, Unreadable, read_records};
+use serde_json::{Value, json};
+use support::record;
 
 fn as_json(record: &Record) -> Value {
     serde_json::to_value(record).unwrap()
@@ -123,6 +71,20 @@ fn a_record_of_a_later_version_says_so() {
     let reading = read_records(folder.path()).unwrap();
     assert_eq!(reading.problems[0].what, Unreadable::Newer { version: 99 });
     assert!(reading.problems[0].to_string().contains("use a newer gatework"));
+}
+
+/// A line as version 1 wrote it.
+const VERSION_1: &str = r#"{"version":1,"workload":"gpu/saxpy","verdict":{"outcome":"passed"},"time":"2026-01-02T03:04:05Z","gatework":"0.1.0","device":{"id":"cuda:0","name":"NVIDIA H200","architecture":"sm_90a","multiprocessors":132,"memory_bytes":150000000000,"driver":"13.0","clocks":{"sm_mhz":1980,"memory_mhz":3201,"celsius":41}},"gates":[{"gate":"correctness","target":"cuda:0","outcome":"passed"}],"kernels":[{"source":"saxpy","source_hash":"ab","binaries":[{"architecture":"sm_90a","key":"cd","hash":"ef","entries":[{"name":"saxpy","registers":12,"shared_bytes":0,"stack_bytes":0,"spill_stores":0,"spill_loads":0,"sass":null}]}]}],"cases":[{"name":"n31","dimensions":{"n":31},"seeds":[0],"work":{"operations":62,"bytes":372},"budget":{"kind":"exact"},"errors":{},"controls":["zeros"]}]}"#;
+
+#[test]
+fn a_record_of_version_1_still_reads() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("nvidia-h200.jsonl"), format!("{VERSION_1}\n")).unwrap();
+    let reading = read_records(folder.path()).unwrap();
+    assert_eq!(reading.problems, []);
+    let [record] = reading.records.as_slice() else { panic!("{} records", reading.records.len()) };
+    assert_eq!((record.version, record.workload.as_str()), (1, "gpu/saxpy"));
+    assert!(record.verdict.is_passed() && record.performance.is_none());
 }
 
 #[test]

@@ -49,9 +49,28 @@ pub(crate) enum LabCommand {
     /// Send workloads through the gates: compile, resources, correctness
     #[command(after_help = GATE_EXAMPLES)]
     Gate(GateOptions),
+    /// Time workloads against their baselines, once they passed the other gates
+    #[command(after_help = BENCH_EXAMPLES)]
+    Bench(BenchOptions),
+    /// Search for the fastest configuration of a workload that is right
+    #[command(after_help = TUNE_EXAMPLES)]
+    Tune(TuneOptions),
+    /// Profile one launch of a workload with Nsight Compute
+    #[command(
+        after_help = "Examples:\n  gatework lab profile gpu/fp8-tile\n  gatework lab profile gpu/transpose --json"
+    )]
+    Profile(ProfileOptions),
+    /// Compare the benchmarks of two files or folders of records
+    #[command(after_help = COMPARE_EXAMPLES)]
+    Compare(CompareOptions),
+    /// Draw records as one HTML file
+    #[command(
+        after_help = "Examples:\n  gatework lab report\n  gatework lab report --results my/results --out mine.html"
+    )]
+    Report(ReportOptions),
     /// Show the records of earlier gatings
     #[command(
-        after_help = "Examples:\n  gatework lab records\n  gatework lab records --results my/results --json"
+        after_help = "Examples:\n  gatework lab records\n  gatework lab records --results my/results --json\n  gatework lab records --check"
     )]
     Records(RecordsOptions),
 }
@@ -82,9 +101,137 @@ pub(crate) struct GateOptions {
     /// The folder that records are appended to
     #[arg(long, default_value = "results", value_name = "DIR")]
     pub(crate) results: PathBuf,
+    /// Time what passed, too: the performance gate
+    #[arg(long)]
+    pub(crate) performance: bool,
     /// Write no record
     #[arg(long)]
     pub(crate) no_record: bool,
+}
+
+const BENCH_EXAMPLES: &str = "\
+Examples:
+  gatework lab bench                             every workload that has a benchmark
+  gatework lab bench gpu/saxpy --samples 1000
+  gatework lab bench --no-peers --results my/results
+
+The exit code is 1 if a workload is slower than it promises.";
+
+/// What to time, and where the records go.
+#[derive(Debug, Args)]
+pub(crate) struct BenchOptions {
+    /// Workloads by name; all that have a benchmark, if none is given
+    #[arg(value_name = "NAME")]
+    pub(crate) names: Vec<String>,
+    /// Most pairs of samples a benchmark: sampling stops at 100 or more, once the verdict is certain
+    #[arg(long, default_value_t = 400, value_name = "N", value_parser = at_least_100)]
+    pub(crate) samples: usize,
+    /// Do not measure PyTorch, JAX and cuDNN beside
+    #[arg(long)]
+    pub(crate) no_peers: bool,
+    /// The folder that records are appended to
+    #[arg(long, default_value = "results", value_name = "DIR")]
+    pub(crate) results: PathBuf,
+    /// Write no record
+    #[arg(long)]
+    pub(crate) no_record: bool,
+}
+
+const TUNE_EXAMPLES: &str = "\
+Examples:
+  gatework lab tune gpu/transpose --seconds 60
+  gatework lab tune gpu/transpose --exhaustive --out transpose.json
+  gatework lab tune gpu/transpose --evaluations 200 --state transpose.state    again to go on
+
+The winner is held against the default on shapes and seeds that the search never saw.";
+
+/// What to tune, and when to stop.
+#[derive(Debug, Args)]
+pub(crate) struct TuneOptions {
+    /// The workload by name
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// Stop after that many seconds
+    #[arg(long, value_name = "N")]
+    pub(crate) seconds: Option<NonZeroU64>,
+    /// Stop after that many configurations, those of the state file included
+    #[arg(long, value_name = "N")]
+    pub(crate) evaluations: Option<usize>,
+    /// Try every configuration instead of breeding from the best
+    #[arg(long)]
+    pub(crate) exhaustive: bool,
+    /// The seed of the search
+    #[arg(long, default_value_t = 0, value_name = "SEED")]
+    pub(crate) seed: u64,
+    /// Keep the search in this file, and go on from it if it is there
+    #[arg(long, value_name = "FILE")]
+    pub(crate) state: Option<PathBuf>,
+    /// Write the whole search and its elite to this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// The folder that the record is appended to
+    #[arg(long, default_value = "results", value_name = "DIR")]
+    pub(crate) results: PathBuf,
+    /// Write no record
+    #[arg(long)]
+    pub(crate) no_record: bool,
+}
+
+/// What to profile, and where the record goes.
+#[derive(Debug, Args)]
+pub(crate) struct ProfileOptions {
+    /// The workload by name
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// The benchmark's case; its first, if none is given
+    #[arg(long, value_name = "CASE")]
+    pub(crate) case: Option<String>,
+    /// Launch it and nothing else: what the profiler runs
+    #[arg(long, hide = true)]
+    pub(crate) launch: bool,
+    /// The folder that the record is appended to
+    #[arg(long, default_value = "results", value_name = "DIR")]
+    pub(crate) results: PathBuf,
+    /// Write no record
+    #[arg(long)]
+    pub(crate) no_record: bool,
+}
+
+const COMPARE_EXAMPLES: &str = "\
+Examples:
+  gatework lab compare before/ after/
+  gatework lab compare results/nvidia-h200.jsonl new.jsonl --json
+
+The exit code is 1 if anything became SLOWER. Records of different devices are compared by their ratios to the baseline.";
+
+/// What to compare.
+#[derive(Debug, Args)]
+pub(crate) struct CompareOptions {
+    /// The records of before: a file or a folder
+    #[arg(value_name = "A")]
+    pub(crate) first: PathBuf,
+    /// The records of now: a file or a folder
+    #[arg(value_name = "B")]
+    pub(crate) second: PathBuf,
+}
+
+fn at_least_100(given: &str) -> Result<usize, String> {
+    match given.parse() {
+        Ok(samples) if samples >= 100 => Ok(samples),
+        Ok(_) => Err("fewer than 100 samples do not carry a verdict: give 100 or more".to_owned()),
+        Err(error) => Err(format!("{error}")),
+    }
+}
+
+/// What to draw, and where.
+#[derive(Debug, Args)]
+pub(crate) struct ReportOptions {
+    /// The folder to read, or one file of it
+    #[arg(long, default_value = "results", value_name = "DIR")]
+    pub(crate) results: PathBuf,
+    /// The file to write
+    #[arg(long, default_value = "report.html", value_name = "FILE")]
+    pub(crate) out: PathBuf,
 }
 
 /// Which records to show.
@@ -93,6 +240,9 @@ pub(crate) struct RecordsOptions {
     /// The folder to read, or one file of it
     #[arg(long, default_value = "results", value_name = "DIR")]
     pub(crate) results: PathBuf,
+    /// Find records that are stale, and figures in README.md, ARCHITECTURE.md and crates/*/README.md without a record
+    #[arg(long)]
+    pub(crate) check: bool,
 }
 
 #[cfg(test)]

@@ -104,7 +104,7 @@ pub fn check_case(workload: &dyn Workload, device: &Device, case: &Case, seed: u
 }
 
 /// Why a check ended early.
-enum Stop {
+pub(super) enum Stop {
     Failed(String),
     NotRun(String),
 }
@@ -194,7 +194,7 @@ fn run_once(
 }
 
 /// Turns a panic of the workload's own code into a failure, so that one workload does not take the others down.
-fn guarded<T>(what: &str, code: impl FnOnce() -> T) -> Result<T, Stop> {
+pub(super) fn guarded<T>(what: &str, code: impl FnOnce() -> T) -> Result<T, Stop> {
     catch_unwind(AssertUnwindSafe(code)).map_err(|panic| {
         let text =
             panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());

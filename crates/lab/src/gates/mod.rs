@@ -3,9 +3,11 @@
 mod bed;
 mod compile;
 mod correctness;
+mod performance;
 mod resources;
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Map;
@@ -14,6 +16,7 @@ pub use bed::TestBed;
 pub use correctness::{Checked, check_case};
 
 use crate::Workload;
+use crate::measure::{PerformanceOptions, PerformanceRecord, Station};
 use crate::record::{CaseRecord, DeviceRecord, GateRecord, KernelRecord, RECORD_VERSION, Record, timestamp};
 
 /// A gate.
@@ -26,6 +29,10 @@ pub enum Gate {
     Resources,
     /// Equal to the reference, repeatable, and every negative control refused.
     Correctness,
+    /// As fast as promised, against a baseline in the same process.
+    Performance,
+    /// One launch under a profiler, and what bounds it.
+    Profile,
 }
 
 impl std::fmt::Display for Gate {
@@ -34,6 +41,8 @@ impl std::fmt::Display for Gate {
             Self::Compile => "compile",
             Self::Resources => "resources",
             Self::Correctness => "correctness",
+            Self::Performance => "performance",
+            Self::Profile => "profile",
         })
     }
 }
@@ -93,7 +102,7 @@ pub struct Step<'a> {
     pub workload: &'a str,
     /// The gate that runs.
     pub gate: Gate,
-    /// The case and the seed, in the correctness gate.
+    /// The case and the seed, in the correctness gate; the case and the pairs so far, in the performance gate.
     pub place: Option<(&'a str, u64)>,
 }
 
@@ -102,6 +111,8 @@ pub struct Step<'a> {
 pub struct Gates {
     bed: TestBed,
     seeds: Range<u64>,
+    /// Where performance is measured, if it is asked for.
+    station: Option<Arc<Station>>,
 }
 
 /// Seeds unless told otherwise.
@@ -110,13 +121,18 @@ const DEFAULT_SEEDS: Range<u64> = 0..3;
 impl Gates {
     /// The gates on `bed`, with three seeds.
     pub fn new(bed: impl Into<TestBed>) -> Self {
-        Self { bed: bed.into(), seeds: DEFAULT_SEEDS }
+        Self { bed: bed.into(), seeds: DEFAULT_SEEDS, station: None }
     }
 
     /// With other seeds. At least one runs.
     pub fn seeds(self, seeds: Range<u64>) -> Self {
         let end = seeds.end.max(seeds.start.saturating_add(1));
         Self { seeds: seeds.start..end, ..self }
+    }
+
+    /// With the performance gate, after the others and only for what passed them.
+    pub fn performance(self, options: PerformanceOptions) -> Self {
+        Self { station: Some(Arc::new(Station::new(options))), ..self }
     }
 
     /// Sends a workload through the gates. `progress` hears of every step.
@@ -149,6 +165,16 @@ impl Gates {
             outcome
         });
         findings.push(Gate::Correctness, self.bed.name(), outcome);
+
+        if let Some(station) = &self.station {
+            step(Gate::Performance);
+            let outcome = findings.unless_incorrect(|findings| {
+                let (outcome, record) = performance::run(workload, &self.bed, station, progress);
+                findings.performance = record;
+                outcome
+            });
+            findings.push(Gate::Performance, self.bed.name(), outcome);
+        }
         findings.into_record(workload.name())
     }
 }
@@ -160,6 +186,7 @@ struct Findings {
     gates: Vec<GateRecord>,
     kernels: Vec<KernelRecord>,
     cases: Vec<CaseRecord>,
+    performance: Option<PerformanceRecord>,
 }
 
 impl Findings {
@@ -172,6 +199,17 @@ impl Findings {
         match self.failure() {
             Some(failed) => Outcome::not_run(format!("the {} gate failed", failed.gate)),
             None => gate(self),
+        }
+    }
+
+    /// Times something, unless it was not shown to be right: how fast a wrong answer comes does not matter.
+    fn unless_incorrect(&mut self, gate: impl FnOnce(&mut Self) -> Outcome) -> Outcome {
+        let correctness = self.gates.iter().find(|gate| gate.gate == Gate::Correctness);
+        match correctness.map(|correctness| &correctness.outcome) {
+            Some(Outcome::NotRun { why }) if self.failure().is_none() => {
+                Outcome::not_run(format!("the correctness gate was not run: {why}"))
+            }
+            _ => self.unless_stopped(gate),
         }
     }
 
@@ -202,6 +240,9 @@ impl Findings {
             gates: self.gates,
             kernels: self.kernels,
             cases: self.cases,
+            performance: self.performance,
+            profile: None,
+            tuning: None,
             other: Map::new(),
         }
     }
@@ -241,6 +282,16 @@ mod tests {
             (Gate::Correctness, Outcome::Passed),
         ]);
         assert_eq!(why, Outcome::failed("resources (emulated): 8 bytes spilled"));
+    }
+
+    #[test]
+    fn what_is_wrong_or_was_not_checked_is_never_timed() {
+        for correctness in [Outcome::failed("off by one"), Outcome::not_run("no device")] {
+            let mut findings = Findings::default();
+            findings.push(Gate::Correctness, "cuda:0", correctness);
+            let outcome = findings.unless_incorrect(|_| unreachable!("it was timed"));
+            assert!(matches!(outcome, Outcome::NotRun { .. }), "{outcome}");
+        }
     }
 
     #[test]

@@ -2,10 +2,14 @@
 
 use float8::F8E4M3;
 use gatework_gpu::kernels::FP8_TILE_SHARED_BYTES;
-use gatework_gpu::{Device, Grid, Kind, args, kernels};
+use gatework_gpu::{Buffer, Device, Grid, Kind, Stream, args, kernels};
 
+use super::BENCH_SEED;
 use crate::budget::{ErrorBudget, Format, Rounding};
-use crate::{Case, Control, Inputs, KernelSpec, Outputs, RunError, Work, Workload, poisoned};
+use crate::measure::Arithmetic;
+use crate::{
+    Bench, Case, Control, Inputs, KernelSpec, Outputs, RunError, Side, Timing, Work, Workload, poisoned,
+};
 
 /// Rows of a block's tile of A and of B, and columns that one bulk copy brings.
 const A_ROWS: usize = 64;
@@ -45,6 +49,33 @@ impl Matrix {
     fn rows(&self) -> impl Iterator<Item = Vec<f64>> {
         let value = |&code: &u8| F8E4M3::from_bits(code).to_f64();
         self.codes.chunks(self.columns).map(move |row| row.iter().map(value).collect())
+    }
+}
+
+fn grid(m: usize, n: usize) -> Grid {
+    Grid::new([(n / B_ROWS) as u32, (m / A_ROWS) as u32, 1], [256, 1, 1]).shared(FP8_TILE_SHARED_BYTES)
+}
+
+/// Both operands on a device, as the kernel reads them.
+struct Images {
+    a: Buffer<u8>,
+    b: Buffer<u8>,
+}
+
+impl Images {
+    fn upload(stream: &Stream, case: &Case, seed: u64) -> Result<Self, RunError> {
+        let (a, b) = operands(case, seed);
+        Ok(Self { a: stream.upload(&a.images(A_ROWS))?, b: stream.upload(&b.images(B_ROWS))? })
+    }
+
+    /// The product, into memory of its own.
+    fn into_side(self, name: &str, stream: &Stream, case: &Case) -> Result<Side, RunError> {
+        let (m, n) = (case.dimension("m"), case.dimension("n"));
+        let k_tiles = (case.dimension("k") / K_TILE) as u32;
+        let mut c = stream.alloc::<f32>(m * n)?;
+        let kernel = stream.device().kernel(&kernels::fp8_tile())?;
+        let Self { a, b } = self;
+        Ok(Side::new(name, move |stream| kernel.launch(stream, &grid(m, n), &args![&a, &b, &mut c, k_tiles])))
     }
 }
 
@@ -91,8 +122,7 @@ impl Workload for Fp8Tile {
         let kernel = device.kernel(&kernels::fp8_tile())?;
         let (a_images, b_images) = (stream.upload(&a.images(A_ROWS))?, stream.upload(&b.images(B_ROWS))?);
         let mut c = poisoned::<f32>(&stream, m * n)?;
-        let grid = Grid::new([(n / B_ROWS) as u32, (m / A_ROWS) as u32, 1], [256, 1, 1])
-            .shared(FP8_TILE_SHARED_BYTES);
+        let grid = grid(m, n);
         let k_tiles = (case.dimension("k") / K_TILE) as u32;
         kernel.launch(&stream, &grid, &args![&a_images, &b_images, &mut c, k_tiles])?;
         Ok(Outputs::new().with("c", stream.download(&c)?))
@@ -141,6 +171,22 @@ impl Workload for Fp8Tile {
     fn work(&self, case: &Case) -> Work {
         let (m, n, k) = (case.dimension("m") as u64, case.dimension("n") as u64, case.dimension("k") as u64);
         Work { operations: 2 * m * n * k, bytes: (m + n) * k + 4 * m * n }
+    }
+
+    fn bench_cases(&self, kind: Kind) -> Vec<Case> {
+        let (m, n, k) = if kind == Kind::Cuda { (4096, 4096, 4096) } else { (64, 128, 128) };
+        vec![Case::new(format!("{m}x{n}x{k}")).with("m", m).with("n", n).with("k", k)]
+    }
+
+    /// Against itself: the runtime has no other fp8 product, peers have. It shows what the timing can tell apart.
+    fn bench(&self, device: &Device, case: &Case) -> Result<Option<Bench>, RunError> {
+        let stream = device.stream()?;
+        let side = |name: &str| Images::upload(&stream, case, BENCH_SEED)?.into_side(name, &stream, case);
+        let (candidate, baseline) = (side("fp8-tile")?, side("fp8-tile again")?);
+        stream.synchronize()?;
+        let bench = Bench::new(self.work(case), candidate, baseline).timing(Timing::Graph { repeats: 4 });
+        let bench = bench.arithmetic(Arithmetic::TensorFp8).peer("fp8-matmul", case);
+        Ok(Some(bench.expect_at_most(1.02, "the same kernel on the same data")))
     }
 }
 

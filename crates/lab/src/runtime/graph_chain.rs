@@ -2,7 +2,10 @@
 
 use gatework_gpu::{Buffer, Device, Graph, Grid, Kernel, Kind, Stream, args, kernels};
 
-use crate::{Case, Control, ErrorBudget, Inputs, KernelSpec, Outputs, RunError, Work, Workload};
+use super::BENCH_SEED;
+use crate::{
+    Bench, Case, Control, ErrorBudget, Inputs, KernelSpec, Outputs, RunError, Side, Timing, Work, Workload,
+};
 
 const STEPS: usize = 64;
 const THREADS: u32 = 256;
@@ -63,9 +66,14 @@ impl Chain {
     }
 
     fn launch_all(&mut self, steps: &[u32]) -> gatework_gpu::Result<()> {
+        let stream = self.stream.clone();
+        self.launch_all_on(&stream, steps)
+    }
+
+    fn launch_all_on(&mut self, stream: &Stream, steps: &[u32]) -> gatework_gpu::Result<()> {
         let n = self.x.len() as u32;
         for &step in steps {
-            self.kernel.launch(&self.stream, &self.grid, &args![&mut self.x, step, n])?;
+            self.kernel.launch(stream, &self.grid, &args![&mut self.x, step, n])?;
         }
         Ok(())
     }
@@ -154,5 +162,27 @@ impl Workload for GraphChain {
     fn work(&self, case: &Case) -> Work {
         let touched = (STEPS * case.dimension("n")) as u64;
         Work { operations: 2 * touched, bytes: 2 * 4 * touched }
+    }
+
+    fn bench_cases(&self, _: Kind) -> Vec<Case> {
+        // Short kernels: what counts is how they are launched.
+        vec![Case::new("n1000").with("n", 1000)]
+    }
+
+    fn bench(&self, device: &Device, case: &Case) -> Result<Option<Bench>, RunError> {
+        let problem = Problem::new(case, BENCH_SEED);
+        let [mut chain, mut captured] =
+            [Chain::new(device, problem.x.len())?, Chain::new(device, problem.x.len())?];
+        for chain in [&mut chain, &mut captured] {
+            let stream = chain.stream.clone();
+            stream.copy_from_host(&problem.x, &mut chain.x)?;
+            stream.synchronize()?;
+        }
+        let graph = captured.capture(&problem.steps)?;
+        let candidate = Side::new("one graph", move |stream| graph.launch(stream));
+        let steps = problem.steps;
+        let baseline = Side::new("64 single launches", move |stream| chain.launch_all_on(stream, &steps));
+        let bench = Bench::new(self.work(case), candidate, baseline).timing(Timing::Wall);
+        Ok(Some(bench.expect_at_most(0.40, "a graph is launched once, not 64 times")))
     }
 }

@@ -1,10 +1,16 @@
 //! Pool to device and back over two streams, ordered by events alone.
 
+use std::cell::RefCell;
 use std::ops::Range;
+use std::rc::Rc;
 
 use gatework_gpu::{Device, Kind, Pinned, Stream};
 
-use crate::{Case, Control, ErrorBudget, Inputs, KernelSpec, Outputs, RunError, Work, Workload, poisoned};
+use super::BENCH_SEED;
+use crate::{
+    Bench, Case, Control, ErrorBudget, Inputs, KernelSpec, Outputs, RunError, Side, Timing, Work, Workload,
+    poisoned,
+};
 
 /// Trips that are in flight at once.
 const CHUNKS: usize = 4;
@@ -130,6 +136,63 @@ impl Workload for PinnedCopy {
     fn work(&self, case: &Case) -> Work {
         Work { operations: 0, bytes: 4 * case.dimension("bytes") as u64 }
     }
+
+    fn bench_cases(&self, kind: Kind) -> Vec<Case> {
+        let bytes = if kind == Kind::Cuda { 64 << 20 } else { 4097 };
+        vec![Case::new(format!("bytes{bytes}")).with("bytes", bytes)]
+    }
+
+    fn bench(&self, device: &Device, case: &Case) -> Result<Option<Bench>, RunError> {
+        let bytes = input(case, BENCH_SEED);
+        // One way up and one down.
+        let work = Work { operations: 0, bytes: 2 * bytes.len() as u64 };
+        let candidate = pinned_side(device, &bytes)?;
+        let baseline = pageable_side(device, bytes)?;
+        let bench = Bench::new(work, candidate, baseline).timing(Timing::Wall);
+        let bench = bench.expect_at_most(0.5, "pageable copies go through a staging buffer");
+        let pool = device.pinned().clone();
+        Ok(Some(bench.expect_rate("pool hits", 0.80, move || {
+            let stats = pool.stats();
+            (stats.hits, stats.hits + stats.misses)
+        })))
+    }
+}
+
+/// Up and down through blocks of the pool, which are given back and taken anew before every run.
+fn pinned_side(device: &Device, bytes: &[u8]) -> Result<Side, RunError> {
+    let stream = device.stream()?;
+    let mut buffer = stream.alloc::<u8>(bytes.len())?;
+    stream.synchronize()?;
+    let ends: Rc<RefCell<Option<[Pinned<u8>; 2]>>> = Rc::default();
+    let (pool, bytes, taken) = (device.pinned().clone(), bytes.to_vec(), ends.clone());
+    let prepare = move || {
+        taken.take();
+        let mut outward = pool.take(bytes.len())?;
+        outward.write()?.copy_from_slice(&bytes);
+        taken.replace(Some([outward, pool.take(bytes.len())?]));
+        Ok(())
+    };
+    let copies =
+        Side::new("pinned, from the pool", move |stream: &Stream| match ends.borrow_mut().as_mut() {
+            Some([outward, back]) => {
+                stream.copy_from_pinned(outward, &mut buffer)?;
+                stream.copy_to_pinned(&buffer, back)
+            }
+            None => Ok(()),
+        });
+    Ok(copies.prepared_by(prepare))
+}
+
+/// Up and down from ordinary memory.
+fn pageable_side(device: &Device, bytes: Vec<u8>) -> Result<Side, RunError> {
+    let stream = device.stream()?;
+    let mut buffer = stream.alloc::<u8>(bytes.len())?;
+    stream.synchronize()?;
+    let mut back = vec![0; bytes.len()];
+    Ok(Side::new("pageable", move |stream| {
+        stream.copy_from_host(&bytes, &mut buffer)?;
+        stream.copy_to_host(&buffer, &mut back)
+    }))
 }
 
 #[cfg(test)]

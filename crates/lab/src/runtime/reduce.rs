@@ -2,14 +2,21 @@
 
 use gatework_gpu::{Device, Grid, Kind, args, kernels};
 
+use super::{BENCH_SEED, PATTERN};
 use crate::budget::{ErrorBudget, Format, Rounding};
-use crate::{Case, Control, Inputs, KernelSpec, Outputs, RunError, Work, Workload, poisoned};
+use crate::measure::Arithmetic;
+use crate::{
+    Bench, Case, Control, Inputs, KernelSpec, Outputs, RunError, Side, Timing, Work, Workload, poisoned,
+    repeated,
+};
 
 const THREADS: u32 = 256;
 /// A sum for each of the block's 8 warps, and whether the block is the last.
 const SHARED_BYTES: u32 = 4 * 8 + 4;
 /// Blocks of the largest grid: more elements make each thread add up more of them first.
 const MAX_BLOCKS: u32 = 1024;
+/// The part of a copy's bandwidth that the sum must reach.
+const BENCH_WORTH: f64 = 0.60;
 
 /// `gpu/reduce`.
 pub(super) struct Reduce;
@@ -137,6 +144,40 @@ impl Workload for Reduce {
     fn work(&self, case: &Case) -> Work {
         let n = case.dimension("n") as u64;
         Work { operations: n, bytes: 4 * n }
+    }
+
+    fn bench_cases(&self, kind: Kind) -> Vec<Case> {
+        // 1 GiB.
+        let n = if kind == Kind::Cuda { 1 << 28 } else { 1000 };
+        vec![Case::new(format!("fractions{n}")).with("n", n).with("fractions", 1)]
+    }
+
+    fn bench(&self, device: &Device, case: &Case) -> Result<Option<Bench>, RunError> {
+        let n = case.dimension("n");
+        let stream = device.stream()?;
+        let mut inputs = Inputs::new(BENCH_SEED);
+        let x = repeated(&stream, &inputs.uniform(n.min(PATTERN), 0.0..1.0), n)?;
+        // The copy moves as many bytes: half of them read and half of them written.
+        let from = repeated(&stream, &inputs.uniform(n.min(PATTERN), 0.0..1.0), n / 2)?;
+        let mut to = stream.alloc::<f32>(n / 2)?;
+        let grid = grid(n);
+        let mut partials = stream.alloc::<f32>(grid.block_count() as usize)?;
+        let mut ticket = stream.alloc_zeros::<u32>(1)?;
+        let mut out = stream.alloc::<f32>(1)?;
+        let reduce = device.kernel(&kernels::reduce())?;
+        stream.synchronize()?;
+        let candidate = Side::new("reduce", move |stream| {
+            reduce.launch(stream, &grid, &args![&x, &mut partials, &mut ticket, &mut out, n as u64])
+        });
+        let baseline = Side::new("device-to-device copy", move |stream| stream.copy(&from, &mut to));
+        let bench = Bench::new(self.work(case), candidate, baseline).timing(Timing::Graph { repeats: 1 });
+        let bench = bench.cold().arithmetic(Arithmetic::F32).peer("sum", case);
+        Ok(Some(
+            bench.expect_at_most(
+                1.0 / BENCH_WORTH,
+                "60 % of the copy's bandwidth: one load in flight a thread",
+            ),
+        ))
     }
 }
 

@@ -2,7 +2,11 @@
 
 use gatework_gpu::{Device, Grid, Kind, args, kernels};
 
-use crate::{Case, Control, ErrorBudget, Inputs, KernelSpec, Outputs, RunError, Work, Workload};
+use super::{BENCH_SEED, PATTERN, WORTH_OF_COPY};
+use crate::measure::Arithmetic;
+use crate::{
+    Bench, Case, Control, ErrorBudget, Inputs, KernelSpec, Outputs, RunError, Side, Work, Workload, repeated,
+};
 
 const THREADS: u32 = 256;
 
@@ -94,5 +98,34 @@ impl Workload for Saxpy {
     fn work(&self, case: &Case) -> Work {
         let n = case.dimension("n") as u64;
         Work { operations: 2 * n, bytes: 3 * 4 * n }
+    }
+
+    fn bench_cases(&self, kind: Kind) -> Vec<Case> {
+        // 1 GiB of x and y.
+        let n = if kind == Kind::Cuda { 1 << 27 } else { 1000 };
+        vec![Case::new(format!("n{n}")).with("n", n)]
+    }
+
+    fn bench(&self, device: &Device, case: &Case) -> Result<Option<Bench>, RunError> {
+        let n = case.dimension("n");
+        let stream = device.stream()?;
+        let mut inputs = Inputs::new(BENCH_SEED);
+        let x = repeated(&stream, &inputs.normal(n.min(PATTERN)), n)?;
+        let mut y = repeated(&stream, &inputs.normal(n.min(PATTERN)), n)?;
+        // As many bytes as saxpy moves, half of them read and half of them written.
+        let from = repeated(&stream, &inputs.normal(n.min(PATTERN)), 3 * n / 2)?;
+        let mut to = stream.alloc::<f32>(3 * n / 2)?;
+        let saxpy = device.kernel(&kernels::saxpy())?;
+        let grid = Grid::covering(n, THREADS);
+        stream.synchronize()?;
+        // A small factor: y stays finite over any number of runs.
+        let candidate = Side::new("saxpy", move |stream| {
+            saxpy.launch(stream, &grid, &args![&x, &mut y, 1e-3f32, n as u64])
+        });
+        let baseline = Side::new("device-to-device copy", move |stream| stream.copy(&from, &mut to));
+        let bench = Bench::new(self.work(case), candidate, baseline).cold().arithmetic(Arithmetic::F32);
+        Ok(Some(
+            bench.expect_at_most(1.0 / WORTH_OF_COPY, "85 % of the copy's bandwidth").peer("saxpy", case),
+        ))
     }
 }

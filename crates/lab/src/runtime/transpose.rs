@@ -1,15 +1,60 @@
 //! `out[c][r] <- in[r][c]`.
 
-use gatework_gpu::{Device, Grid, Kind, args, kernels};
+use gatework_gpu::{Device, Grid, Kind, Source, args, kernels};
 
-use crate::{Case, Control, ErrorBudget, Inputs, KernelSpec, Outputs, RunError, Work, Workload, poisoned};
-
-/// Side of the square that one block moves, and the rows of threads that move it.
-const TILE: u32 = 32;
-const BLOCK_ROWS: u32 = 8;
+use super::{BENCH_SEED, PATTERN, WORTH_OF_COPY};
+use crate::tune::{Configuration, Space, Tunable};
+use crate::{
+    Bench, Case, Control, ErrorBudget, Inputs, KernelSpec, Outputs, RunError, Side, Timing, Work, Workload,
+    poisoned, repeated,
+};
 
 /// `gpu/transpose`.
-pub(super) struct Transpose;
+#[derive(Default)]
+pub(super) struct Transpose {
+    tiles: Tiles,
+}
+
+/// How the matrix is cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Tiles {
+    /// Side of the square that one block moves.
+    side: u32,
+    /// Rows of threads that move it.
+    block_rows: u32,
+}
+
+impl Default for Tiles {
+    fn default() -> Self {
+        Self { side: 32, block_rows: 8 }
+    }
+}
+
+impl Tiles {
+    fn of(configuration: &Configuration) -> Self {
+        let size = |knob: &str| configuration.integer(knob) as u32;
+        Self { side: size("TILE"), block_rows: size("BLOCK_ROWS") }
+    }
+
+    fn configuration(self) -> Configuration {
+        let Self { side, block_rows } = self;
+        Configuration::default().with("TILE", i64::from(side)).with("BLOCK_ROWS", i64::from(block_rows))
+    }
+
+    fn source(self) -> Source {
+        kernels::transpose().define("TILE", self.side).define("BLOCK_ROWS", self.block_rows)
+    }
+
+    fn grid(self, rows: usize, columns: usize) -> Grid {
+        let tiles = |size: usize| (size as u32).div_ceil(self.side);
+        let grid = Grid::new([tiles(columns), tiles(rows), 1], [self.side, self.block_rows, 1]);
+        grid.shared(self.side * (self.side + 1) * 4)
+    }
+}
+
+fn matrix(rows: usize, columns: usize) -> Case {
+    Case::new(format!("{rows}x{columns}")).with("rows", rows).with("columns", columns)
+}
 
 fn shape(case: &Case) -> (usize, usize) {
     (case.dimension("rows"), case.dimension("columns"))
@@ -25,9 +70,9 @@ fn transposed(input: &[f32], rows: usize, columns: usize) -> Vec<f32> {
 }
 
 /// The right answer, but for the last tile, which still holds what the first one left in shared memory.
-fn with_stale_tile(input: &[f32], rows: usize, columns: usize) -> Vec<f32> {
+fn with_stale_tile(input: &[f32], rows: usize, columns: usize, side: usize) -> Vec<f32> {
     let mut output = transposed(input, rows, columns);
-    let last_start = |size: usize| (size - 1) / TILE as usize * TILE as usize;
+    let last_start = |size: usize| (size - 1) / side * side;
     let (row_start, column_start) = (last_start(rows), last_start(columns));
     for row in row_start..rows {
         for column in column_start..columns {
@@ -47,8 +92,8 @@ impl Workload for Transpose {
     }
 
     fn kernels(&self) -> Vec<KernelSpec> {
-        let spec = KernelSpec::new(kernels::transpose());
-        vec![spec.require("LDS").require("STS").threads(TILE * BLOCK_ROWS)]
+        let spec = KernelSpec::new(self.tiles.source());
+        vec![spec.require("LDS").require("STS").threads(self.tiles.side * self.tiles.block_rows)]
     }
 
     fn cases(&self, kind: Kind) -> Vec<Case> {
@@ -56,21 +101,16 @@ impl Workload for Transpose {
             Kind::Emulated => &[(1, 1), (1, 1000), (31, 33), (33, 31), (64, 64), (97, 130)],
             Kind::Cuda => &[(1, 1), (1, 1_000_003), (31, 33), (33, 31), (64, 64), (1001, 4099), (4096, 4096)],
         };
-        let case = |&(rows, columns): &(usize, usize)| {
-            Case::new(format!("{rows}x{columns}")).with("rows", rows).with("columns", columns)
-        };
-        shapes.iter().map(case).collect()
+        shapes.iter().map(|&(rows, columns)| matrix(rows, columns)).collect()
     }
 
     fn run(&self, device: &Device, case: &Case, seed: u64) -> Result<Outputs, RunError> {
         let (rows, columns) = shape(case);
         let stream = device.stream()?;
-        let transpose = device.kernel(&kernels::transpose())?;
+        let transpose = device.kernel(&self.tiles.source())?;
         let from = stream.upload(&input(case, seed))?;
         let mut to = poisoned::<f32>(&stream, rows * columns)?;
-        let tiles = |size: usize| (size as u32).div_ceil(TILE);
-        let grid =
-            Grid::new([tiles(columns), tiles(rows), 1], [TILE, BLOCK_ROWS, 1]).shared(TILE * (TILE + 1) * 4);
+        let grid = self.tiles.grid(rows, columns);
         transpose.launch(&stream, &grid, &args![&from, &mut to, rows as u32, columns as u32])?;
         Ok(Outputs::new().with("out", stream.download(&to)?))
     }
@@ -95,8 +135,9 @@ impl Workload for Transpose {
         if rows * columns > 1 {
             controls.push(Control::swapped(reference, "out", 0, rows * columns - 1));
         }
-        if rows.max(columns) > TILE as usize {
-            let stale = with_stale_tile(&input, rows, columns);
+        let side = self.tiles.side as usize;
+        if rows.max(columns) > side {
+            let stale = with_stale_tile(&input, rows, columns, side);
             controls.push(Control::new("a stale tile", Outputs::new().with("out", stale)));
         }
         // A single row or column lies in memory as its transpose does.
@@ -109,5 +150,72 @@ impl Workload for Transpose {
     fn work(&self, case: &Case) -> Work {
         let (rows, columns) = shape(case);
         Work { operations: 0, bytes: 2 * 4 * (rows * columns) as u64 }
+    }
+
+    fn bench_cases(&self, kind: Kind) -> Vec<Case> {
+        // 1 GiB in and 1 GiB out.
+        let side = if kind == Kind::Cuda { 16384 } else { 64 };
+        vec![matrix(side, side)]
+    }
+
+    fn bench(&self, device: &Device, case: &Case) -> Result<Option<Bench>, RunError> {
+        let (rows, columns) = shape(case);
+        let len = rows * columns;
+        let stream = device.stream()?;
+        let mut inputs = Inputs::new(BENCH_SEED);
+        let from = repeated(&stream, &inputs.normal(len.min(PATTERN)), len)?;
+        let mut to = stream.alloc::<f32>(len)?;
+        let source = repeated(&stream, &inputs.normal(len.min(PATTERN)), len)?;
+        let mut copied = stream.alloc::<f32>(len)?;
+        let transpose = device.kernel(&self.tiles.source())?;
+        let grid = self.tiles.grid(rows, columns);
+        stream.synchronize()?;
+        let candidate = Side::new("transpose", move |stream| {
+            transpose.launch(stream, &grid, &args![&from, &mut to, rows as u32, columns as u32])
+        });
+        let baseline = Side::new("device-to-device copy", move |stream| stream.copy(&source, &mut copied));
+        let bench =
+            Bench::new(self.work(case), candidate, baseline).timing(Timing::Graph { repeats: 1 }).cold();
+        Ok(Some(
+            bench.expect_at_most(1.0 / WORTH_OF_COPY, "85 % of the copy's bandwidth").peer("transpose", case),
+        ))
+    }
+
+    fn tunable(&self) -> Option<&dyn Tunable> {
+        Some(self)
+    }
+}
+
+impl Tunable for Transpose {
+    fn space(&self) -> Space {
+        Space::new()
+            .micro("TILE", [16, 32, 64])
+            .micro("BLOCK_ROWS", [4, 8, 16, 32])
+            .constraint("at most 1024 threads", |found| {
+                found.integer("TILE") * found.integer("BLOCK_ROWS") <= 1024
+            })
+            .constraint("whole passes over a tile", |found| {
+                found.integer("TILE") % found.integer("BLOCK_ROWS") == 0
+            })
+    }
+
+    fn default_configuration(&self) -> Configuration {
+        Tiles::default().configuration()
+    }
+
+    fn configured(&self, configuration: &Configuration) -> Box<dyn Workload> {
+        Box::new(Self { tiles: Tiles::of(configuration) })
+    }
+
+    fn training_cases(&self, kind: Kind) -> Vec<Case> {
+        if kind == Kind::Cuda { vec![matrix(8192, 8192), matrix(4096, 12288)] } else { vec![matrix(64, 64)] }
+    }
+
+    fn held_out_cases(&self, kind: Kind) -> Vec<Case> {
+        if kind == Kind::Cuda {
+            vec![matrix(10240, 7168), matrix(6000, 10007)]
+        } else {
+            vec![matrix(97, 130)]
+        }
     }
 }

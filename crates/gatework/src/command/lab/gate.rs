@@ -3,13 +3,14 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use gatework_lab::{Error, Gate, Gates, Outcome, Record, Registry, Step, Store, Workload};
+use gatework_lab::measure::PerformanceOptions;
+use gatework_lab::{Gate, Gates, Outcome, Record, Registry, Step, Workload, peers};
 use serde::Serialize;
 
+use super::recorder::Recorder;
 use crate::command::cli::GateOptions;
 use crate::command::device::{DeviceChoice, test_bed};
 use crate::command::ending::{Ending, Failure};
-use crate::command::interrupt::uninterrupted;
 use crate::command::output::{Output, Reasons, table, word};
 use crate::command::progress::{Jobs, Progress};
 
@@ -37,8 +38,11 @@ pub(super) fn run(
 ) -> Result<Ending, Failure> {
     let workloads = chosen(registry, options)?;
     let seeds = options.first_seed..options.first_seed.saturating_add(options.seeds.get());
-    let gates = Gates::new(test_bed(device)?).seeds(seeds);
-    let mut recorder = Recorder::open(options)?;
+    let mut gates = Gates::new(test_bed(device)?).seeds(seeds);
+    if options.performance {
+        gates = gates.performance(PerformanceOptions { peers: peers::installed(), ..Default::default() });
+    }
+    let mut recorder = Recorder::open((!options.no_record).then_some(options.results.as_path()))?;
 
     let jobs = progress.start(workloads.len());
     let mut records = Vec::new();
@@ -59,8 +63,13 @@ fn chosen<'a>(registry: &'a Registry, options: &GateOptions) -> Result<Vec<&'a d
     if options.all {
         return Ok(registry.iter().collect());
     }
+    named(registry, &options.names)
+}
+
+/// The workloads of those names, each once.
+pub(super) fn named<'a>(registry: &'a Registry, names: &[String]) -> Result<Vec<&'a dyn Workload>, Failure> {
     let mut chosen: Vec<&dyn Workload> = Vec::new();
-    for name in &options.names {
+    for name in names {
         let workload = registry.get(name)?;
         if chosen.iter().all(|earlier| earlier.name() != workload.name()) {
             chosen.push(workload);
@@ -69,34 +78,15 @@ fn chosen<'a>(registry: &'a Registry, options: &GateOptions) -> Result<Vec<&'a d
     Ok(chosen)
 }
 
-fn report(jobs: &Jobs<'_>, step: Step<'_>) {
+/// Shows a step in the progress bar.
+pub(super) fn report(jobs: &Jobs<'_>, step: Step<'_>) {
     jobs.doing(match step.place {
+        Some((case, pairs)) if step.gate == Gate::Performance => {
+            format!("{}: {} {case}, {pairs} pairs", step.workload, step.gate)
+        }
         Some((case, seed)) => format!("{}: {} {case}, seed {seed}", step.workload, step.gate),
         None => format!("{}: {}", step.workload, step.gate),
     });
-}
-
-/// Appends each record as soon as it is there.
-struct Recorder {
-    store: Option<Store>,
-    file: Option<PathBuf>,
-    /// The first write that failed. The gates go on: their results are printed all the same.
-    failure: Option<Error>,
-}
-
-impl Recorder {
-    fn open(options: &GateOptions) -> Result<Self, Failure> {
-        let store = if options.no_record { None } else { Some(Store::open(&options.results)?) };
-        Ok(Self { store, file: None, failure: None })
-    }
-
-    fn take(&mut self, record: &Record) {
-        let Some(store) = &self.store else { return };
-        match uninterrupted(|| store.append(record)) {
-            Ok(file) => self.file = Some(file),
-            Err(error) => self.failure = self.failure.take().or(Some(error)),
-        }
-    }
 }
 
 impl Summary {
@@ -121,9 +111,10 @@ impl Summary {
 
 impl Gated {
     fn text(&self) -> String {
-        let mut rows = table(["workload", "compile", "resources", "correctness", "verdict"]);
+        let mut rows = table(["workload", "compile", "resources", "correctness", "performance", "verdict"]);
         for record in &self.records {
-            let gates = [Gate::Compile, Gate::Resources, Gate::Correctness].map(|gate| cell(record, gate));
+            let gates = [Gate::Compile, Gate::Resources, Gate::Correctness, Gate::Performance]
+                .map(|gate| cell(record, gate));
             let verdict = word(&record.verdict).to_owned();
             rows.add_row([vec![record.workload.clone()], gates.to_vec(), vec![verdict]].concat());
         }
@@ -150,7 +141,9 @@ impl Gated {
 /// What a gate said, a line for each of its targets.
 fn cell(record: &Record, gate: Gate) -> String {
     let lines = record.gates.iter().filter(|found| found.gate == gate);
-    lines.map(|found| format!("{}: {}", found.target, word(&found.outcome))).collect::<Vec<_>>().join("\n")
+    let cell = lines.map(|found| format!("{}: {}", found.target, word(&found.outcome)));
+    let cell = cell.collect::<Vec<_>>().join("\n");
+    if cell.is_empty() { "not asked for".to_owned() } else { cell }
 }
 
 #[cfg(test)]

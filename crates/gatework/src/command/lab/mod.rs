@@ -1,8 +1,16 @@
 //! `gatework lab`.
 
+mod bench;
+mod check;
+mod compare;
 mod gate;
 mod list;
+mod profile;
+
+mod recorder;
 mod records;
+mod report;
+mod tune;
 
 use gatework_lab::Registry;
 
@@ -22,6 +30,12 @@ pub(crate) fn run(
     match command {
         LabCommand::List => list::run(registry, output),
         LabCommand::Gate(options) => gate::run(options, registry, device, output, progress),
+        LabCommand::Bench(options) => bench::run(options, registry, device, output, progress),
+        LabCommand::Tune(options) => tune::run(options, registry, device, output, progress),
+        LabCommand::Profile(options) => profile::run(options, registry, device, output, progress),
+        LabCommand::Compare(options) => compare::run(options, output, progress),
+        LabCommand::Report(options) => report::run(options, registry, output, progress),
+        LabCommand::Records(options) if options.check => check::run(options, registry, output, progress),
         LabCommand::Records(options) => records::run(options, output, progress),
     }
 }

@@ -28,10 +28,10 @@ pub(super) fn run(options: &RecordsOptions, output: &Output, progress: &Progress
 
 impl Listing {
     fn text(&self) -> String {
-        let mut rows = table(["time", "workload", "device", "verdict", "not run", "binaries"]);
+        let mut rows = table(["id", "time", "workload", "device", "verdict", "not run", "binaries"]);
         for record in &self.records {
             let device = record.device.as_ref().map_or("none", |device| &device.name);
-            let columns = [&record.time, &record.workload, device, word(&record.verdict)];
+            let columns = [&record.id(), &record.time, &record.workload, device, word(&record.verdict)];
             rows.add_row(columns.map(str::to_owned).into_iter().chain([not_run(record), binaries(record)]));
         }
         format!("{rows}\n{} records", self.records.len())

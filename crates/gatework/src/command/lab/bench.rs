@@ -1,0 +1,181 @@
+//! `gatework lab bench`: how fast workloads are, against their baselines and the machine.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use gatework_gpu::Kind;
+use gatework_lab::measure::{BenchRecord, PeerRecord, PerformanceOptions};
+use gatework_lab::stats::Fulfilment;
+use gatework_lab::{Gate, Gates, Outcome, Record, Registry, Workload, peers};
+use serde::Serialize;
+
+use super::gate::{named, report};
+use super::recorder::Recorder;
+use crate::command::cli::BenchOptions;
+use crate::command::device::{DeviceChoice, test_bed};
+use crate::command::ending::{Ending, Failure};
+use crate::command::output::{Output, Reasons, table, word};
+use crate::command::progress::Progress;
+use gatework_lab::quantity::{rate, ratio, time};
+
+#[derive(Serialize)]
+struct Benched {
+    records: Vec<Record>,
+    /// The file the records were appended to.
+    recorded_in: Option<PathBuf>,
+}
+
+pub(super) fn run(
+    options: &BenchOptions,
+    registry: &Registry,
+    device: &DeviceChoice,
+    output: &Output,
+    progress: &Progress,
+) -> Result<Ending, Failure> {
+    let workloads = chosen(registry, options)?;
+    let gates = Gates::new(test_bed(device)?).seeds(0..1).performance(PerformanceOptions {
+        samples: options.samples,
+        peers: if options.no_peers { Vec::new() } else { peers::installed() },
+        ..PerformanceOptions::default()
+    });
+    let mut recorder = Recorder::open((!options.no_record).then_some(options.results.as_path()))?;
+
+    let jobs = progress.start(workloads.len());
+    let mut records = Vec::new();
+    for workload in workloads {
+        let record = gates.gate(workload, &|step| report(&jobs, step));
+        recorder.take(&record);
+        records.push(record);
+        jobs.done();
+    }
+    drop(jobs);
+
+    let benched = Benched { records, recorded_in: recorder.file };
+    output.show(&benched, || benched.text())?;
+    recorder.failure.map_or_else(|| Ok(benched.ending()), |error| Err(error.into()))
+}
+
+/// The workloads by name, or all that have a benchmark.
+fn chosen<'a>(registry: &'a Registry, options: &BenchOptions) -> Result<Vec<&'a dyn Workload>, Failure> {
+    if options.names.is_empty() {
+        return Ok(registry.iter().filter(|workload| !workload.bench_cases(Kind::Cuda).is_empty()).collect());
+    }
+    named(registry, &options.names)
+}
+
+fn performance(record: &Record) -> Option<&Outcome> {
+    record.gates.iter().find(|gate| gate.gate == Gate::Performance).map(|gate| &gate.outcome)
+}
+
+impl Benched {
+    fn ending(&self) -> Ending {
+        let not_passed = |record: &Record| !performance(record).is_some_and(Outcome::is_passed);
+        if self.records.iter().any(|record| record.verdict.is_failed()) {
+            Ending::GateFailed
+        } else if self.records.iter().any(not_passed) {
+            Ending::DeviceFailed
+        } else {
+            Ending::Done
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut rows = table([
+            "workload",
+            "case",
+            "candidate",
+            "baseline",
+            "ratio",
+            "verdict",
+            "promise",
+            "to floor",
+            "reached",
+        ]);
+        for record in &self.records {
+            match &record.performance {
+                Some(performance) => {
+                    for bench in &performance.cases {
+                        rows.add_row(row(&record.workload, bench));
+                    }
+                }
+                None => {
+                    let said = performance(record).map_or("not run", word);
+                    rows.add_row([record.workload.as_str(), "", "", "", "", said]);
+                }
+            }
+        }
+        let mut text = format!("{rows}\n\n{}{}", self.peers(), self.reasons());
+        if let Some(file) = &self.recorded_in {
+            let _ = writeln!(text, "recorded in {}", file.display());
+        }
+        text
+    }
+
+    /// A line for each peer of each benchmark, said once where they share it.
+    fn peers(&self) -> Reasons {
+        let mut lines = Reasons::default();
+        for record in &self.records {
+            let benches = record.performance.iter().flat_map(|performance| &performance.cases);
+            for peer in benches.flat_map(|bench| &bench.peers) {
+                let said = match peer {
+                    PeerRecord::NotMeasured { peer, why } => format!("{peer} not measured: {why}"),
+                    PeerRecord::Measured { peer, operation, summary, ratio: found, verdict, .. } => format!(
+                        "{peer} {operation} takes {}; the candidate takes {} of that: {verdict}",
+                        time(summary.median_ns),
+                        ratio(*found)
+                    ),
+                };
+                lines.add(said, &record.workload);
+            }
+        }
+        lines
+    }
+
+    fn reasons(&self) -> Reasons {
+        let mut reasons = Reasons::default();
+        for record in &self.records {
+            for gate in record.gates.iter().filter(|gate| !gate.outcome.is_passed()) {
+                reasons.add(format!("{} ({}) {}", gate.gate, gate.target, gate.outcome), &record.workload);
+            }
+            if let Some(why) =
+                record.performance.as_ref().and_then(|performance| performance.throttled.as_ref())
+            {
+                reasons.add(format!("throttled: {why}"), &record.workload);
+            }
+        }
+        reasons
+    }
+}
+
+fn row(workload: &str, bench: &BenchRecord) -> [String; 9] {
+    let promise = match (&bench.expectation, bench.fulfilment) {
+        (Some(promise), Some(kept)) => {
+            let word = match kept {
+                Fulfilment::Met => "met",
+                Fulfilment::Missed => "missed",
+                Fulfilment::Undecided => "undecided",
+            };
+            format!("{word} (at most {:.3})", promise.at_most)
+        }
+        _ => "none".to_owned(),
+    };
+    let floor =
+        bench.roofline.map_or_else(|| "none".to_owned(), |floor| format!("{:.2}", floor.ratio_to_floor));
+    [
+        workload.to_owned(),
+        bench.case.clone(),
+        time(bench.candidate.summary.median_ns),
+        format!("{} ({})", time(bench.baseline.summary.median_ns), bench.baseline.name),
+        ratio(bench.ratio),
+        bench.verdict.to_string(),
+        promise,
+        floor,
+        reached(bench),
+    ]
+}
+
+/// What the candidate reached, in the unit that bounds it.
+fn reached(bench: &BenchRecord) -> String {
+    let compute = bench.roofline.is_some_and(|floor| floor.bound == gatework_lab::measure::Bound::Compute);
+    if compute { rate(bench.operations_per_second, "FLOP") } else { rate(bench.bytes_per_second, "B") }
+}

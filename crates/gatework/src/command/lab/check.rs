@@ -1,0 +1,141 @@
+//! `gatework lab records --check`: records that no longer speak of this code, and figures that no record stands for.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use gatework_lab::{
+    DocumentProblem, Freshness, Record, Registry, check_document, freshness, read_records, standing,
+};
+use serde::Serialize;
+
+use crate::command::cli::RecordsOptions;
+use crate::command::ending::{Ending, Failure};
+use crate::command::output::{Output, table};
+use crate::command::progress::Progress;
+
+#[derive(Serialize)]
+struct Check {
+    records: usize,
+    stale: Vec<Stale>,
+    documents: Vec<Document>,
+}
+
+#[derive(Serialize)]
+struct Stale {
+    id: String,
+    workload: String,
+    device: String,
+    time: String,
+    why: String,
+}
+
+#[derive(Serialize)]
+struct Document {
+    path: PathBuf,
+    problems: Vec<DocumentProblem>,
+}
+
+pub(super) fn run(
+    options: &RecordsOptions,
+    registry: &Registry,
+    output: &Output,
+    progress: &Progress,
+) -> Result<Ending, Failure> {
+    let records = records(&options.results, progress)?;
+    let stale: Vec<Stale> =
+        standing(&records).into_iter().filter_map(|record| Stale::of(record, registry)).collect();
+    let documents = documents(Path::new("."))?
+        .into_iter()
+        .map(|path| Document::check(path, &|id| refusal(id, &records, registry)))
+        .collect::<Result<Vec<_>, _>>()?;
+    let check = Check { records: records.len(), stale, documents };
+    output.show(&check, || check.text())?;
+    let unnamed = check.documents.iter().any(|document| !document.problems.is_empty());
+    Ok(if check.stale.is_empty() && !unnamed { Ending::Done } else { Ending::GateFailed })
+}
+
+/// The records of a folder; none if there is no folder yet.
+fn records(folder: &Path, progress: &Progress) -> Result<Vec<Record>, Failure> {
+    if !folder.exists() {
+        progress.say(&format!("there is no folder {}: no figure has a record", folder.display()));
+        return Ok(Vec::new());
+    }
+    let reading = read_records(folder)?;
+    for problem in &reading.problems {
+        progress.say(&format!("warning: {problem}"));
+    }
+    Ok(reading.records)
+}
+
+impl Stale {
+    fn of(record: &Record, registry: &Registry) -> Option<Self> {
+        Some(Self {
+            id: record.id(),
+            workload: record.workload.clone(),
+            device: record.device.as_ref().map_or_else(|| "none".to_owned(), |device| device.name.clone()),
+            time: record.time.clone(),
+            why: staleness(record, registry)?,
+        })
+    }
+}
+
+fn staleness(record: &Record, registry: &Registry) -> Option<String> {
+    match freshness(record, registry) {
+        Freshness::Current => None,
+        Freshness::Stale { why } => Some(why),
+        Freshness::Unknown => Some("there is no workload of that name any more".to_owned()),
+    }
+}
+
+/// What is wrong with the record of an id that a document names.
+fn refusal(id: &str, records: &[Record], registry: &Registry) -> Option<String> {
+    match records.iter().find(|record| record.id() == id) {
+        None => Some("there is no such record".to_owned()),
+        Some(record) => staleness(record, registry).map(|why| format!("that is stale: {why}")),
+    }
+}
+
+/// The documents of a repository whose figures are checked, those that are there.
+fn documents(root: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let mut paths = vec![root.join("README.md"), root.join("ARCHITECTURE.md")];
+    match fs::read_dir(root.join("crates")) {
+        Ok(crates) => paths.extend(crates.filter_map(Result::ok).map(|entry| entry.path().join("README.md"))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(Failure::Input(format!("the folder crates cannot be read: {error}"))),
+    }
+    paths.retain(|path| path.is_file());
+    paths.sort();
+    Ok(paths)
+}
+
+impl Document {
+    fn check(path: PathBuf, refusal: &dyn Fn(&str) -> Option<String>) -> Result<Self, Failure> {
+        let text = fs::read_to_string(&path)
+            .map_err(|error| Failure::Input(format!("{} cannot be read: {error}", path.display())))?;
+        let problems = check_document(&text, refusal);
+        Ok(Self { path: path.strip_prefix(".").map(Path::to_owned).unwrap_or(path), problems })
+    }
+}
+
+impl Check {
+    fn text(&self) -> String {
+        let mut text = String::new();
+        if !self.stale.is_empty() {
+            let mut rows = table(["stale record", "workload", "device", "time", "why"]);
+            for Stale { id, workload, device, time, why } in &self.stale {
+                rows.add_row([id, workload, device, time, why]);
+            }
+            let _ = writeln!(text, "{rows}\n");
+        }
+        for Document { path, problems } in &self.documents {
+            for DocumentProblem { line, what } in problems {
+                let _ = writeln!(text, "{}:{line}: {what}", path.display());
+            }
+        }
+        let unnamed: usize = self.documents.iter().map(|document| document.problems.len()).sum();
+        let (records, stale, documents) = (self.records, self.stale.len(), self.documents.len());
+        let _ = write!(text, "{records} records, {stale} stale; {documents} documents, {unnamed} problems");
+        text
+    }
+}

@@ -1,0 +1,202 @@
+//! `gatework lab tune`: the fastest configuration that is right.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use gatework_gpu::Device;
+use gatework_lab::tune::{
+    Conclusion, DeviceEvaluator, Limits, Search, Strategy, Trial, TrialOutcome, Tunable, TuneStop,
+    TuningRecord, TuningState, tune,
+};
+use gatework_lab::{Gates, Record, Registry, Workload};
+use serde::Serialize;
+
+use super::gate::report;
+use super::recorder::Recorder;
+use crate::command::cli::TuneOptions;
+use crate::command::device::{DeviceChoice, test_bed};
+use crate::command::ending::{Ending, Failure};
+use crate::command::interrupt::uninterrupted;
+use crate::command::output::{Output, table};
+use crate::command::progress::Progress;
+use gatework_lab::quantity::ratio;
+
+/// Configurations that are kept and bred from.
+const ELITE: usize = 5;
+
+#[derive(Serialize)]
+struct Tuned {
+    workload: String,
+    device: String,
+    tuning: TuningRecord,
+    /// The file the record was appended to.
+    recorded_in: Option<PathBuf>,
+}
+
+pub(super) fn run(
+    options: &TuneOptions,
+    registry: &Registry,
+    choice: &DeviceChoice,
+    output: &Output,
+    progress: &Progress,
+) -> Result<Ending, Failure> {
+    let workload = registry.get(&options.name)?;
+    let Some(tunable) = workload.tunable() else {
+        return Err(Failure::Input(format!(
+            "'{}' has nothing to tune: {}",
+            options.name,
+            tunables(registry)
+        )));
+    };
+    let device = timing_device(choice)?;
+    let mut recorder = Recorder::open((!options.no_record).then_some(options.results.as_path()))?;
+    let tuning = search(options, workload, tunable, &device, progress)?;
+    if let Some(path) = &options.out {
+        uninterrupted(|| gatework_lab::write_json(path, &tuning))?;
+    }
+    recorder.take(&record(tunable, device.clone(), &tuning, progress));
+    let tuned = Tuned {
+        workload: options.name.clone(),
+        device: device.properties().name.clone(),
+        tuning,
+        recorded_in: recorder.file,
+    };
+    output.show(&tuned, || tuned.text())?;
+    recorder.failure.map_or(Ok(Ending::Done), |error| Err(error.into()))
+}
+
+fn timing_device(choice: &DeviceChoice) -> Result<Device, Failure> {
+    match test_bed(choice)?.device() {
+        Some(device) => Ok(device.clone()),
+        None => Err(Failure::Device("tuning times kernels on a GPU: use --device cuda".to_owned())),
+    }
+}
+
+fn tunables(registry: &Registry) -> String {
+    let names: Vec<&str> =
+        registry.iter().filter(|workload| workload.tunable().is_some()).map(Workload::name).collect();
+    if names.is_empty() { "no workload has".to_owned() } else { format!("these have: {}", names.join(", ")) }
+}
+
+fn search(
+    options: &TuneOptions,
+    workload: &dyn Workload,
+    tunable: &dyn Tunable,
+    device: &Device,
+    progress: &Progress,
+) -> Result<TuningRecord, Failure> {
+    let mut evaluator =
+        DeviceEvaluator::new(tunable, device.clone()).map_err(|error| Failure::Device(error.to_string()))?;
+    let strategy = if options.exhaustive { Strategy::Exhaustive } else { Strategy::Evolution };
+    let search = Search::new(tunable.space(), tunable.default_configuration(), strategy, options.seed, ELITE);
+    let mut state = TuningState::new(workload.name(), &device.properties().name, sources(tunable)?, &search);
+    if let Some(path) = &options.state {
+        state = state.resumed_from(path)?;
+        // Now, not after the first trial: a file that cannot be written loses nothing yet.
+        uninterrupted(|| state.write(path))?;
+    }
+    let limits = Limits {
+        evaluations: options.evaluations,
+        time: options.seconds.map(|seconds| Duration::from_secs(seconds.get())),
+    };
+    let jobs = progress.start(options.evaluations.unwrap_or_else(|| search.space().configurations().count()));
+    jobs.doing(format!("{}: {}", workload.name(), search.default_configuration()));
+    let record = tune(&search, &mut evaluator, &mut state, limits, &mut |state| {
+        jobs.done();
+        if let Some(trial) = state.trials.last() {
+            jobs.doing(format!("{}: {} {}", workload.name(), trial.configuration, fate(trial)));
+        }
+        options.state.as_ref().map_or(Ok(()), |path| uninterrupted(|| state.write(path)))
+    })?;
+    Ok(record)
+}
+
+/// The sources of the default's kernels: a search of other sources is another search.
+fn sources(tunable: &dyn Tunable) -> Result<Vec<String>, Failure> {
+    let default = tunable.configured(&tunable.default_configuration());
+    default.kernels().iter().map(|spec| Ok(spec.source.hash()?)).collect()
+}
+
+/// The gates of the configuration that the search settled on, with the search.
+fn record(tunable: &dyn Tunable, device: Device, tuning: &TuningRecord, progress: &Progress) -> Record {
+    let jobs = progress.start(1);
+    let settled = tunable.configured(tuning.best());
+    let mut record = Gates::new(device).gate(settled.as_ref(), &|step| report(&jobs, step));
+    record.tuning = Some(tuning.clone());
+    record
+}
+
+fn fate(trial: &Trial) -> String {
+    match &trial.outcome {
+        TrialOutcome::Timed { score } => format!("{:.3}", score.ratio),
+        TrialOutcome::SameAs { trial } => format!("the same program as trial {trial}"),
+        TrialOutcome::Rejected { rejection } => rejection.to_string(),
+    }
+}
+
+impl Tuned {
+    fn text(&self) -> String {
+        let mut rows = table(["place", "configuration", "time over baseline", "binary", "same program"]);
+        for (place, member) in self.tuning.elite.iter().enumerate() {
+            let digits = member.identity.as_deref().unwrap_or("").chars().take(12).collect();
+            let also: Vec<String> = member.also.iter().map(ToString::to_string).collect();
+            let score = format!("{:.4}", member.ratio);
+            rows.add_row([
+                (place + 1).to_string(),
+                member.configuration.to_string(),
+                score,
+                digits,
+                also.join("; "),
+            ]);
+        }
+        let mut text = format!("{rows}\n\n{}\n{}", self.summary(), self.conclusion());
+        if let Some(file) = &self.recorded_in {
+            let _ = write!(text, "\nrecorded in {}", file.display());
+        }
+        text
+    }
+
+    fn summary(&self) -> String {
+        let trials = &self.tuning.trials;
+        let count =
+            |which: fn(&TrialOutcome) -> bool| trials.iter().filter(|trial| which(&trial.outcome)).count();
+        let timed = count(|outcome| matches!(outcome, TrialOutcome::Timed { .. }));
+        let same = count(|outcome| matches!(outcome, TrialOutcome::SameAs { .. }));
+        let rejected = count(|outcome| matches!(outcome, TrialOutcome::Rejected { .. }));
+        let ended = match self.tuning.stopped {
+            TuneStop::Evaluations => "as many as were allowed",
+            TuneStop::Time => "the time is up",
+            TuneStop::Exhausted => "there are no more",
+        };
+        format!(
+            "{} configurations of {} on {}: {timed} timed, {same} the same program as another, {rejected} rejected; {ended}",
+            trials.len(),
+            self.workload,
+            self.device
+        )
+    }
+
+    fn conclusion(&self) -> String {
+        let (said, held_out) = match &self.tuning.conclusion {
+            Conclusion::WinnerBeatsDefault { held_out } => (
+                format!("the winner {} beats the default {}", self.tuning.best(), self.tuning.default),
+                held_out,
+            ),
+            Conclusion::DefaultStays { why, held_out } => {
+                (format!("the default {} stays: {why}", self.tuning.default), held_out)
+            }
+        };
+        let mut text = said;
+        for case in held_out {
+            let _ = write!(
+                text,
+                "\n  {} (never seen): {} of the default, {}",
+                case.case,
+                ratio(case.ratio),
+                case.verdict
+            );
+        }
+        text
+    }
+}

@@ -1,0 +1,312 @@
+//! Where benchmarks are run: one for a whole command, so that its peers and its copy bandwidth are measured once.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use gatework_gpu::{Device, Stream};
+
+use super::bandwidth;
+use super::clocks::{throttling, under_load};
+use super::record::{BenchRecord, CopyBandwidth, PeerRecord, PerformanceRecord, RateRecord, SideRecord};
+use super::roofline::Roofline;
+use super::rounds::{self, BLOCK, Pairs, Subject, Which};
+use super::shield::Shield;
+use super::timer::{Lead, Timer};
+use crate::bench::{Bench, PeerRequest, Rate, Timing};
+use crate::peers::{NotMeasured, PeerCommand, PeerSession};
+use crate::stats::{CONFIDENCE, Samples, StopRule, Verdict, WITHIN_RUN, paired_ratio};
+use crate::workload::{Case, RunError};
+
+/// How benchmarks are run.
+#[derive(Debug, Clone)]
+pub struct PerformanceOptions {
+    /// Most pairs of samples a benchmark; at least 100 are taken.
+    pub samples: usize,
+    /// Longest that a benchmark samples once it has 100 pairs.
+    pub longest: Duration,
+    /// The seed of the order within pairs.
+    pub seed: u64,
+    /// The programs that are measured beside.
+    pub peers: Vec<PeerCommand>,
+}
+
+impl Default for PerformanceOptions {
+    fn default() -> Self {
+        Self { samples: 400, longest: Duration::from_secs(20), seed: 0, peers: Vec::new() }
+    }
+}
+
+/// Runs benchmarks on one device.
+pub struct Station {
+    options: PerformanceOptions,
+    peers: Mutex<Vec<PeerSlot>>,
+    bandwidth: Mutex<Option<CopyBandwidth>>,
+}
+
+/// What all benchmarks of a workload share.
+struct Setup<'a> {
+    device: &'a Device,
+    stream: &'a Stream,
+    shield: Shield,
+    copy_bandwidth: CopyBandwidth,
+}
+
+/// A peer that was started, or why it was not.
+struct PeerSlot {
+    name: String,
+    session: Result<PeerSession, NotMeasured>,
+}
+
+impl Station {
+    /// A station; peers start with the first benchmark that asks for one.
+    pub fn new(options: PerformanceOptions) -> Self {
+        Self { options, peers: Mutex::default(), bandwidth: Mutex::default() }
+    }
+
+    /// Runs the benchmarks of one workload. `bench` makes that of a case; none means it has none.
+    pub fn measure(
+        &self,
+        device: &Device,
+        cases: &[Case],
+        bench: &dyn Fn(&Case) -> Result<Option<Bench>, RunError>,
+        progress: &dyn Fn(&Case, usize),
+    ) -> Result<PerformanceRecord, RunError> {
+        let stream = &device.stream()?;
+        let mut shield = Shield::new(device, stream)?;
+        let copy_bandwidth = self.copy_bandwidth(device, stream, &mut shield)?;
+        let clocks_before = under_load(device, stream, &mut shield)?;
+        let mut setup = Setup { device, stream, shield, copy_bandwidth };
+        let mut records = Vec::new();
+        for case in cases {
+            if let Some(bench) = bench(case)? {
+                records.push(self.run(&mut setup, case, bench, &|pairs| progress(case, pairs))?);
+            }
+        }
+        let clocks_after = under_load(device, stream, &mut setup.shield)?;
+        let throttled = throttling([clocks_before, clocks_after], device.properties().max_clock_mhz);
+        Ok(PerformanceRecord { copy_bandwidth, clocks_before, clocks_after, throttled, cases: records })
+    }
+
+    fn copy_bandwidth(
+        &self,
+        device: &Device,
+        stream: &Stream,
+        shield: &mut Shield,
+    ) -> Result<CopyBandwidth, RunError> {
+        let mut known = self.bandwidth.lock().unwrap_or_else(PoisonError::into_inner);
+        match *known {
+            Some(bandwidth) => Ok(bandwidth),
+            None => Ok(*known.insert(bandwidth::measure(device, stream, shield)?)),
+        }
+    }
+
+    fn run(
+        &self,
+        setup: &mut Setup<'_>,
+        case: &Case,
+        bench: Bench,
+        progress: &dyn Fn(usize),
+    ) -> Result<BenchRecord, RunError> {
+        let Setup { device, stream, shield, copy_bandwidth } = setup;
+        let Bench { work, candidate, baseline, timing, cache, arithmetic, expectation, rates, peers } = bench;
+        let lead = Lead::of(timing, cache, work.bytes, device.properties().l2_bytes);
+        let names = [candidate.name.clone(), baseline.name.clone()];
+        let mut turns = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        self.start_peers(&mut turns, &peers);
+        let mut subject = DeviceSubject {
+            candidate: Timer::new(candidate, timing, lead, stream)?,
+            baseline: Timer::new(baseline, timing, lead, stream)?,
+            stream,
+            shield,
+            counters: rates.into_iter().map(Counter::new).collect(),
+            peers: turns.iter_mut().flat_map(|slot| PeerTurn::each(slot, &peers)).collect(),
+            progress,
+        };
+        let rule = StopRule::new(self.options.samples, self.options.longest);
+        let pairs = rounds::sample(&mut subject, &rule, expectation.as_ref(), self.options.seed)?;
+        let rates = subject.counters.iter().map(Counter::record).collect();
+        let peers = subject.peers.into_iter().map(|turn| turn.record(&pairs.candidate)).collect();
+
+        let Pairs { baseline, candidate, stopped } = pairs;
+        let ratio = paired_ratio(baseline.values(), candidate.values(), CONFIDENCE);
+        let [candidate_name, baseline_name] = names;
+        let candidate = side(candidate_name, candidate)?;
+        let median_ns = candidate.summary.median_ns;
+        let peak = arithmetic.and_then(|arithmetic| arithmetic.peak(device.properties()));
+        let roofline = match timing {
+            Timing::Wall => None,
+            _ => Roofline::new(work, median_ns, copy_bandwidth.bytes_per_second, peak),
+        };
+        Ok(BenchRecord {
+            case: case.name.clone(),
+            dimensions: case.dimensions.clone(),
+            work,
+            timing,
+            cache,
+            seed: self.options.seed,
+            stopped,
+            baseline: side(baseline_name, baseline)?,
+            candidate,
+            ratio,
+            verdict: Verdict::of(ratio, WITHIN_RUN),
+            fulfilment: expectation.as_ref().map(|expectation| expectation.judge(ratio)),
+            expectation,
+            roofline,
+            bytes_per_second: 1e9 * work.bytes as f64 / median_ns,
+            operations_per_second: 1e9 * work.operations as f64 / median_ns,
+            rates,
+            peers,
+        })
+    }
+
+    fn start_peers(&self, slots: &mut Vec<PeerSlot>, requests: &[PeerRequest]) {
+        if !slots.is_empty() || requests.is_empty() {
+            return;
+        }
+        *slots = self
+            .options
+            .peers
+            .iter()
+            .map(|command| PeerSlot { name: command.name.clone(), session: PeerSession::start(command) })
+            .collect();
+    }
+}
+
+impl std::fmt::Debug for Station {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Station").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+fn side(name: String, samples_ns: Samples) -> Result<SideRecord, RunError> {
+    let summary = samples_ns.summary().ok_or("the device's timer gave no numbers")?;
+    Ok(SideRecord { name, summary, samples_ns })
+}
+
+/// Both sides on the device, with everyone else who is measured between.
+struct DeviceSubject<'a> {
+    candidate: Timer,
+    baseline: Timer,
+    stream: &'a Stream,
+    shield: &'a mut Shield,
+    counters: Vec<Counter>,
+    peers: Vec<PeerTurn<'a>>,
+    progress: &'a dyn Fn(usize),
+}
+
+impl Subject for DeviceSubject<'_> {
+    type Error = gatework_gpu::Error;
+
+    fn sample(&mut self, which: Which) -> gatework_gpu::Result<f64> {
+        let timer = match which {
+            Which::Baseline => &mut self.baseline,
+            Which::Candidate => &mut self.candidate,
+        };
+        timer.sample(self.stream, self.shield)
+    }
+
+    fn warmed_up(&mut self) {
+        self.counters.iter_mut().for_each(Counter::start);
+    }
+
+    fn between_blocks(&mut self, pairs: usize) -> gatework_gpu::Result<()> {
+        (self.progress)(pairs);
+        self.peers.iter_mut().for_each(PeerTurn::take_block);
+        Ok(())
+    }
+}
+
+/// A promise about counts, with where they stood after the warm-up.
+struct Counter {
+    rate: Rate,
+    start: (u64, u64),
+}
+
+impl Counter {
+    fn new(rate: Rate) -> Self {
+        Self { rate, start: (0, 0) }
+    }
+
+    fn start(&mut self) {
+        self.start = (self.rate.counts)();
+    }
+
+    fn record(&self) -> RateRecord {
+        let (happened, possible) = (self.rate.counts)();
+        let happened = happened.saturating_sub(self.start.0) as f64;
+        let possible = possible.saturating_sub(self.start.1);
+        RateRecord {
+            name: self.rate.name.clone(),
+            share: (possible > 0).then(|| happened / possible as f64),
+            at_least: self.rate.at_least,
+        }
+    }
+}
+
+/// A peer and one operation, measured block by block between the device's own.
+struct PeerTurn<'a> {
+    name: String,
+    operation: &'a PeerRequest,
+    session: Option<&'a mut PeerSession>,
+    samples: Samples,
+    failure: Option<NotMeasured>,
+}
+
+impl<'a> PeerTurn<'a> {
+    /// The turn of a peer: with the first operation that it offers, or with why it does not run. A peer that offers
+    /// none has no turn.
+    fn each(slot: &'a mut PeerSlot, requests: &'a [PeerRequest]) -> Option<Self> {
+        match &mut slot.session {
+            Ok(session) => {
+                let operation = requests.iter().find(|request| session.offers(&request.operation))?;
+                let name = session.name().to_owned();
+                Some(Self {
+                    name,
+                    operation,
+                    session: Some(session),
+                    samples: Samples::default(),
+                    failure: None,
+                })
+            }
+            Err(why) => {
+                let failure = Some(why.clone());
+                let name = slot.name.clone();
+                Some(Self {
+                    name,
+                    operation: requests.first()?,
+                    session: None,
+                    samples: Samples::default(),
+                    failure,
+                })
+            }
+        }
+    }
+
+    fn take_block(&mut self) {
+        let Some(session) = self.session.as_mut().filter(|_| self.failure.is_none()) else { return };
+        match session.measure(self.operation, BLOCK) {
+            Ok(samples) => samples.into_iter().for_each(|sample| self.samples.push(sample)),
+            Err(why) => self.failure = Some(why),
+        }
+    }
+
+    fn record(self, candidate: &Samples) -> PeerRecord {
+        let Self { name, operation, session, samples, failure } = self;
+        match (failure, samples.summary(), session) {
+            (Some(NotMeasured(why)), ..) => PeerRecord::NotMeasured { peer: name, why },
+            (None, Some(summary), Some(session)) => {
+                let ratio = paired_ratio(samples.values(), candidate.values(), CONFIDENCE);
+                PeerRecord::Measured {
+                    peer: name,
+                    versions: session.versions(),
+                    operation: operation.operation.clone(),
+                    summary,
+                    samples_ns: samples,
+                    verdict: Verdict::of(ratio, WITHIN_RUN),
+                    ratio,
+                }
+            }
+            _ => PeerRecord::NotMeasured { peer: name, why: "it was never asked".into() },
+        }
+    }
+}

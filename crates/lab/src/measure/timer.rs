@@ -1,0 +1,127 @@
+//! Times one side of a benchmark.
+
+use std::time::Instant;
+
+use gatework_gpu::{Graph, Result, Stream};
+
+use super::shield::Shield;
+use crate::bench::{Cache, Prepare, Queue, Side, Timing};
+
+/// Data this many times the level-2 cache leaves nothing of a run's beginning for the next run.
+const EVICTS_ITSELF: u64 = 4;
+
+/// What goes before the timed part of a sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lead {
+    /// The shield, then one run that is not timed: the cache holds what a run leaves, and the device is busy.
+    ShieldAndRun,
+    /// The shield alone: it empties the cache.
+    Shield,
+    /// Nothing: the host's own time counts.
+    Idle,
+}
+
+impl Lead {
+    /// What a benchmark asks for that moves `bytes` on a device with a cache of `l2_bytes`.
+    pub(super) fn of(timing: Timing, cache: Cache, bytes: u64, l2_bytes: u64) -> Self {
+        match (timing, cache) {
+            (Timing::Wall, _) => Self::Idle,
+            (_, Cache::Cold) if bytes < EVICTS_ITSELF * l2_bytes => Self::Shield,
+            _ => Self::ShieldAndRun,
+        }
+    }
+}
+
+/// One side, ready to be timed again and again.
+pub(super) struct Timer {
+    body: Body,
+    prepare: Option<Prepare>,
+    timing: Timing,
+    lead: Lead,
+}
+
+enum Body {
+    Graph(Graph),
+    Queue(Queue),
+}
+
+impl Timer {
+    /// Captures the side's graph if it is timed as one.
+    pub(super) fn new(mut side: Side, timing: Timing, lead: Lead, stream: &Stream) -> Result<Self> {
+        if let Timing::Graph { .. } = timing {
+            // Once outside the capture: what a first run loads cannot be captured.
+            side.run(stream)?;
+        }
+        let Side { mut queue, prepare, .. } = side;
+        let body = match timing {
+            Timing::Graph { .. } => {
+                let runs = timing.runs();
+                Body::Graph(stream.capture(|stream| (0..runs).try_for_each(|_| queue(stream)))?)
+            }
+            Timing::Launches { .. } | Timing::Wall => Body::Queue(queue),
+        };
+        Ok(Self { body, prepare, timing, lead })
+    }
+
+    /// One sample: nanoseconds of one run.
+    pub(super) fn sample(&mut self, stream: &Stream, shield: &mut Shield) -> Result<f64> {
+        if let Some(prepare) = &mut self.prepare {
+            prepare()?;
+        }
+        match self.lead {
+            Lead::Idle => self.host_time(stream),
+            Lead::Shield => {
+                shield.queue(stream)?;
+                self.device_time(stream)
+            }
+            Lead::ShieldAndRun => {
+                shield.queue(stream)?;
+                self.queue(stream)?;
+                self.device_time(stream)
+            }
+        }
+    }
+
+    fn device_time(&mut self, stream: &Stream) -> Result<f64> {
+        let start = stream.record()?;
+        match (&self.body, self.timing) {
+            (Body::Queue(_), Timing::Launches { count }) => {
+                (0..count.max(1)).try_for_each(|_| self.queue(stream))?;
+            }
+            _ => self.queue(stream)?,
+        }
+        let end = stream.record()?;
+        end.synchronize()?;
+        Ok(end.since(&start)?.as_secs_f64() * 1e9 / f64::from(self.timing.runs()))
+    }
+
+    fn host_time(&mut self, stream: &Stream) -> Result<f64> {
+        stream.synchronize()?;
+        let start = Instant::now();
+        self.queue(stream)?;
+        stream.synchronize()?;
+        Ok(start.elapsed().as_secs_f64() * 1e9)
+    }
+
+    /// Queues the graph, or one run.
+    fn queue(&mut self, stream: &Stream) -> Result<()> {
+        match &mut self.body {
+            Body::Graph(graph) => graph.launch(stream),
+            Body::Queue(queue) => queue(stream),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_cold_data_is_evicted_and_large_data_evicts_itself() {
+        let graph = Timing::Graph { repeats: 1 };
+        assert_eq!(Lead::of(graph, Cache::Cold, 100, 50), Lead::Shield);
+        assert_eq!(Lead::of(graph, Cache::Cold, 200, 50), Lead::ShieldAndRun);
+        assert_eq!(Lead::of(graph, Cache::Warm, 100, 50), Lead::ShieldAndRun);
+        assert_eq!(Lead::of(Timing::Wall, Cache::Cold, 100, 50), Lead::Idle);
+    }
+}

@@ -1,0 +1,28 @@
+//! The report: one HTML file with everything in it, readable on a telephone, on paper and in the dark.
+
+mod charts;
+mod distribution;
+mod page;
+mod roofline;
+mod sections;
+mod subject;
+mod svg;
+
+use crate::freshness::Freshness;
+use crate::record::Record;
+use subject::subjects;
+
+/// Draws records as one HTML document. Of several records of a workload on a device, the newest that has a part is
+/// shown. `freshness` says which are stale.
+pub fn html(records: &[Record], freshness: &dyn Fn(&Record) -> Freshness) -> String {
+    let subjects = subjects(records);
+    let sections = [
+        sections::gates(&subjects, freshness),
+        sections::performance(&subjects, freshness),
+        sections::floors(&subjects),
+        sections::peers(&subjects),
+        sections::tuning(&subjects),
+        sections::profiles(&subjects),
+    ];
+    page::document(&subjects, &sections.concat())
+}

@@ -1,0 +1,327 @@
+//! The sections of the page.
+
+use std::fmt::Write as _;
+
+use super::subject::{GATES, Subject, device_of};
+use super::svg::escaped;
+use super::{charts, distribution, roofline};
+use crate::freshness::Freshness;
+use crate::gates::Outcome;
+use crate::measure::{BenchRecord, PeerRecord, PerformanceRecord};
+use crate::quantity::{rate, ratio, time};
+use crate::record::Record;
+use crate::stats::{Fulfilment, Verdict};
+use crate::tune::{Conclusion, HeldOut, TuningRecord};
+
+/// Which gates each workload passed.
+pub(super) fn gates(subjects: &[Subject<'_>], freshness: &dyn Fn(&Record) -> Freshness) -> String {
+    let mut rows = String::new();
+    for subject in subjects {
+        let name = subject.latest().map_or_else(String::new, |record| named(record, freshness));
+        let mut row = cell("workload", &name) + &cell("device", &escaped(&subject.device));
+        for gate in GATES {
+            let chips: Vec<String> =
+                subject.said_by(gate).iter().map(|found| outcome_chip(&found.outcome)).collect();
+            row += &cell(&gate.to_string(), &chips.join(" "));
+        }
+        row += &cell("verdict", &subject.verdict().as_ref().map_or_else(String::new, outcome_chip));
+        let _ = write!(rows, "<tr>{row}</tr>");
+    }
+    let header =
+        ["workload", "device", "compile", "resources", "correctness", "performance", "profile", "verdict"];
+    section("gates", "Gates", &format!("{}{}", table(&header, &rows), list(&reasons(subjects))))
+}
+
+/// Why things did not pass, each said once with all it holds for.
+fn reasons(subjects: &[Subject<'_>]) -> Vec<String> {
+    let mut reasons: Vec<(String, Vec<&str>)> = Vec::new();
+    for subject in subjects {
+        let said = GATES.iter().flat_map(|&gate| subject.said_by(gate));
+        for gate in said.filter(|gate| !gate.outcome.is_passed()) {
+            let said = format!("{} ({}) {}", gate.gate, gate.target, gate.outcome);
+            match reasons.iter_mut().find(|(known, _)| *known == said) {
+                Some((_, workloads)) => workloads.push(subject.workload),
+                None => reasons.push((said, vec![subject.workload])),
+            }
+        }
+    }
+    reasons.iter().map(|(said, workloads)| escaped(&format!("{}: {said}", workloads.join(", ")))).collect()
+}
+
+/// Every benchmark: a table of numbers, then the samples themselves.
+pub(super) fn performance(subjects: &[Subject<'_>], freshness: &dyn Fn(&Record) -> Freshness) -> String {
+    let (mut rows, mut figures) = (String::new(), String::new());
+    for subject in subjects {
+        let Some((record, performance)) = subject.performance else { continue };
+        for bench in &performance.cases {
+            let row = bench_row(&named(record, freshness), bench);
+            let _ = write!(rows, "<tr>{row}</tr>");
+            figures += &bench_figure(subject, record, performance, bench);
+        }
+    }
+    if rows.is_empty() {
+        return section("performance", "Performance", &absent("no benchmark"));
+    }
+    let header =
+        ["workload", "case", "candidate", "p90", "p99", "baseline", "ratio", "verdict", "promise", "reached"];
+    let body = format!(r#"{}<div class="cards">{figures}</div>"#, table(&header, &rows));
+    section("performance", "Performance", &body)
+}
+
+fn bench_row(workload: &str, bench: &BenchRecord) -> String {
+    let summary = &bench.candidate.summary;
+    let promise = match (&bench.expectation, bench.fulfilment) {
+        (Some(promise), Some(kept)) => {
+            let (class, word) = match kept {
+                Fulfilment::Met => ("good", "met"),
+                Fulfilment::Missed => ("bad", "missed"),
+                Fulfilment::Undecided => ("mute", "undecided"),
+            };
+            format!("{} at most {:.3}", chip(class, word), promise.at_most)
+        }
+        _ => "none".to_owned(),
+    };
+    [
+        cell("workload", workload),
+        cell("case", &escaped(&bench.case)),
+        number("candidate", &time(summary.median_ns)),
+        number("p90", &time(summary.p90_ns)),
+        number("p99", &time(summary.p99_ns)),
+        cell(
+            "baseline",
+            &format!("{}, {}", time(bench.baseline.summary.median_ns), escaped(&bench.baseline.name)),
+        ),
+        cell("ratio", &ratio(bench.ratio)),
+        cell("verdict", &verdict_chip(bench.verdict)),
+        cell("promise", &promise),
+        number("reached", &reached(bench)),
+    ]
+    .concat()
+}
+
+fn reached(bench: &BenchRecord) -> String {
+    let bytes = rate(bench.bytes_per_second, "B");
+    if bench.operations_per_second > 0.0 {
+        format!("{bytes}, {}", rate(bench.operations_per_second, "OP"))
+    } else {
+        bytes
+    }
+}
+
+fn bench_figure(
+    subject: &Subject<'_>,
+    record: &Record,
+    performance: &PerformanceRecord,
+    bench: &BenchRecord,
+) -> String {
+    let mut notes =
+        vec![format!("{} pairs, record <code>{}</code>", bench.candidate.summary.samples, record.id())];
+    let clocks = performance.clocks_before.zip(performance.clocks_after);
+    notes.extend(clocks.map(|(before, after)| {
+        format!("{} to {} MHz, {} to {} °C", before.sm_mhz, after.sm_mhz, before.celsius, after.celsius)
+    }));
+    notes.extend(
+        performance.throttled.as_ref().map(|why| format!("{} {}", chip("bad", "throttled"), escaped(why))),
+    );
+    let beyond = distribution::beyond(bench);
+    if beyond > 0 {
+        notes.push(format!("{beyond} samples beyond the right edge"));
+    }
+    for rate in &bench.rates {
+        let share =
+            rate.share.map_or_else(|| "none counted".to_owned(), |share| format!("{:.1} %", 100.0 * share));
+        notes.push(format!("{}: {share}", escaped(&rate.name)));
+    }
+    let heading = format!("{} {}", subject.workload, bench.case);
+    figure(&heading, &[notes.join("; ")], &distribution::draw(bench))
+}
+
+/// How near each benchmark came to what the machine allows.
+pub(super) fn floors(subjects: &[Subject<'_>]) -> String {
+    let mut figures = String::new();
+    let mut devices: Vec<&str> = subjects.iter().map(|subject| subject.device.as_str()).collect();
+    devices.sort_unstable();
+    devices.dedup();
+    for device in devices {
+        let of_device = subjects.iter().filter(|subject| subject.device == device);
+        let benches: Vec<(&str, &BenchRecord)> =
+            of_device.flat_map(|subject| subject.benches().map(|bench| (subject.workload, bench))).collect();
+        if let Some(drawing) = charts::floors(&benches) {
+            figures += &figure(&format!("Share of the floor on {device}"), &[], &drawing);
+        }
+        if let Some(drawing) = roofline::draw(&benches) {
+            let note = "The roof is the copy's bandwidth and the highest stated peak.".to_owned();
+            figures += &figure(&format!("Roofline of {device}"), &[note], &drawing);
+        }
+    }
+    let body = if figures.is_empty() {
+        absent("no floor")
+    } else {
+        format!(r#"<div class="cards">{figures}</div>"#)
+    };
+    section("floors", "Distance to the floor", &body)
+}
+
+/// Other programs that did the same in the same run.
+pub(super) fn peers(subjects: &[Subject<'_>]) -> String {
+    let mut rows = String::new();
+    let benches = subjects.iter().flat_map(|subject| subject.benches().map(move |bench| (subject, bench)));
+    for (subject, bench) in benches {
+        for peer in &bench.peers {
+            let subject =
+                [cell("workload", &escaped(subject.workload)), cell("case", &escaped(&bench.case))].concat();
+            let _ = write!(rows, "<tr>{subject}{}</tr>", peer_cells(peer));
+        }
+    }
+    let header = ["workload", "case", "peer", "its time", "candidate over peer", "verdict"];
+    let body = if rows.is_empty() { absent("no peer") } else { table(&header, &rows) };
+    section("peers", "Peers", &body)
+}
+
+fn peer_cells(peer: &PeerRecord) -> String {
+    match peer {
+        PeerRecord::NotMeasured { peer, why } => [
+            cell("peer", &escaped(peer)),
+            cell("its time", &format!("{} {}", chip("mute", "not measured"), escaped(why))),
+            cell("candidate over peer", ""),
+            cell("verdict", ""),
+        ]
+        .concat(),
+        PeerRecord::Measured { peer, versions, operation, summary, ratio: found, verdict, .. } => {
+            let versions: Vec<String> =
+                versions.iter().map(|(what, version)| format!("{what} {version}")).collect();
+            let name = format!("{peer} {operation} ({})", versions.join(", "));
+            [
+                cell("peer", &escaped(&name)),
+                number("its time", &time(summary.median_ns)),
+                cell("candidate over peer", &ratio(*found)),
+                cell("verdict", &verdict_chip(*verdict)),
+            ]
+            .concat()
+        }
+    }
+}
+
+/// Searches for faster configurations.
+pub(super) fn tuning(subjects: &[Subject<'_>]) -> String {
+    let mut figures = String::new();
+    for (record, tuning) in subjects.iter().filter_map(|subject| subject.tuning) {
+        let mut notes = vec![escaped(&conclusion(tuning))];
+        notes.extend(tuning.elite.iter().enumerate().map(|(place, member)| {
+            let digits: String = member.identity.as_deref().unwrap_or("").chars().take(8).collect();
+            let configuration = escaped(&member.configuration.to_string());
+            format!("{}. {configuration}: {:.4} <code>{digits}</code>", place + 1, member.ratio)
+        }));
+        let heading = format!("{} on {}, {} trials", record.workload, device_of(record), tuning.trials.len());
+        figures += &figure(&heading, &notes, &charts::search(tuning).unwrap_or_default());
+    }
+    let body = if figures.is_empty() {
+        absent("no search")
+    } else {
+        format!(r#"<div class="cards">{figures}</div>"#)
+    };
+    section("tuning", "Tuning", &body)
+}
+
+fn conclusion(tuning: &TuningRecord) -> String {
+    let cases = |held_out: &[HeldOut]| -> String {
+        held_out
+            .iter()
+            .map(|case| format!("; {} never seen: {} {}", case.case, ratio(case.ratio), case.verdict))
+            .collect()
+    };
+    match &tuning.conclusion {
+        Conclusion::WinnerBeatsDefault { held_out } => {
+            format!("{} beats the default {}{}", tuning.best(), tuning.default, cases(held_out))
+        }
+        Conclusion::DefaultStays { why, held_out } => {
+            format!("the default {} stays: {why}{}", tuning.default, cases(held_out))
+        }
+    }
+}
+
+/// What the profiler saw.
+pub(super) fn profiles(subjects: &[Subject<'_>]) -> String {
+    let mut figures = String::new();
+    for (record, profile) in subjects.iter().filter_map(|subject| subject.profile) {
+        for launch in &profile.launches {
+            let heading =
+                format!("{} {}: {} is {}", record.workload, profile.case, launch.kernel, launch.bound_by);
+            let notes = [escaped(&launch.advice), escaped(&profile.tool)];
+            figures += &figure(&heading, &notes, &charts::utilisation(launch));
+        }
+    }
+    let body = if figures.is_empty() {
+        absent("no profile")
+    } else {
+        format!(r#"<div class="cards">{figures}</div>"#)
+    };
+    section("profile", "Profile", &body)
+}
+
+fn named(record: &Record, freshness: &dyn Fn(&Record) -> Freshness) -> String {
+    let name = escaped(&record.workload);
+    match freshness(record) {
+        Freshness::Current => name,
+        Freshness::Stale { .. } => format!("{name} {}", chip("mute", "stale")),
+        Freshness::Unknown => format!("{name} {}", chip("mute", "unknown here")),
+    }
+}
+
+fn outcome_chip(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Passed => chip("good", "passed"),
+        Outcome::Failed { .. } => chip("bad", "failed"),
+        Outcome::NotRun { .. } => chip("mute", "not run"),
+    }
+}
+
+fn verdict_chip(verdict: Verdict) -> String {
+    let class = match verdict {
+        Verdict::Faster => "good",
+        Verdict::Same => "",
+        Verdict::Slower => "bad",
+        Verdict::Ambiguous => "mute",
+    };
+    chip(class, &verdict.to_string())
+}
+
+fn chip(class: &str, text: &str) -> String {
+    format!(r#"<span class="chip {class}">{text}</span>"#)
+}
+
+fn cell(label: &str, content: &str) -> String {
+    cell_of("text", label, content)
+}
+
+fn number(label: &str, content: &str) -> String {
+    cell_of("number", label, content)
+}
+
+/// A cell that carries the name of its column, which a narrow screen shows beside it.
+fn cell_of(class: &str, label: &str, content: &str) -> String {
+    let class = if content.is_empty() { "none" } else { class };
+    format!(r#"<td class="{class}" data-label="{label}"><div>{content}</div></td>"#)
+}
+
+fn table(header: &[&str], rows: &str) -> String {
+    let header: String = header.iter().map(|name| format!("<th>{name}</th>")).collect();
+    format!("<table><thead><tr>{header}</tr></thead><tbody>{rows}</tbody></table>")
+}
+
+fn list(items: &[String]) -> String {
+    items.iter().map(|item| format!(r#"<p class="note">{item}</p>"#)).collect()
+}
+
+fn figure(heading: &str, notes: &[String], drawing: &str) -> String {
+    let heading = escaped(heading);
+    format!("<figure><figcaption><h3>{heading}</h3>{}</figcaption>{drawing}</figure>", list(notes))
+}
+
+fn section(id: &str, heading: &str, body: &str) -> String {
+    format!("<section id=\"{id}\"><h2>{heading}</h2>{body}</section>\n")
+}
+
+fn absent(what: &str) -> String {
+    format!(r#"<p class="note">These records hold {what}.</p>"#)
+}

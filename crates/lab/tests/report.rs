@@ -1,0 +1,137 @@
+//! The report: one file, nothing from outside, and a real browser draws it.
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+use gatework_lab::measure::{Bound, RateRecord};
+use gatework_lab::{Freshness, Gate, GateRecord, Outcome, Record, Timing, report};
+use support::{benched, profiled, record, searched};
+
+/// Records of every kind, as a run on a GPU leaves them.
+fn records() -> Vec<Record> {
+    let h200 = "NVIDIA H200";
+    let mut saxpy = benched("gpu/saxpy", h200, 373e3, 402e3, 1);
+    saxpy.gates = [Gate::Compile, Gate::Resources, Gate::Correctness, Gate::Performance]
+        .map(|gate| GateRecord { gate, target: "cuda:0".into(), outcome: Outcome::Passed })
+        .to_vec();
+    let mut fp8 = benched("gpu/fp8-tile", h200, 201e3, 200e3, 2);
+    let bench = &mut fp8.performance.as_mut().unwrap().cases[0];
+    bench.case = "4096x4096x4096".into();
+    bench.work.operations = 2 << 36;
+    bench.operations_per_second = 1e9 * bench.work.operations as f64 / bench.candidate.summary.median_ns;
+    let roofline = bench.roofline.as_mut().unwrap();
+    roofline.bound = Bound::Compute;
+    roofline.ratio_to_floor = 3.1;
+    roofline.peak_operations_per_second = Some(2141e12);
+    let mut slow = benched("gpu/reduce", h200, 262e3, 460e3, 3);
+    let why = "case 'n134217728': SLOWER than promised: 1.755 (1.751 to 1.760) of 'device-to-device copy'";
+    slow.verdict = Outcome::Failed { why: why.into() };
+    slow.gates.push(GateRecord {
+        gate: Gate::Performance,
+        target: "cuda:0".into(),
+        outcome: slow.verdict.clone(),
+    });
+    slow.performance.as_mut().unwrap().throttled = Some("the SM clock was 1200 MHz under load".into());
+    let mut pinned = benched("gpu/pinned-copy", h200, 14.2e6, 2.6e6, 4);
+    let bench = &mut pinned.performance.as_mut().unwrap().cases[0];
+    bench.timing = Timing::Wall;
+    bench.roofline = None;
+    bench.peers.clear();
+    bench.rates.push(RateRecord { name: "pool hits".into(), share: Some(1.0), at_least: 0.8 });
+    vec![
+        saxpy,
+        fp8,
+        slow,
+        pinned,
+        searched("gpu/transpose"),
+        profiled("gpu/fp8-tile"),
+        record("gpu/<odd>&name"),
+    ]
+}
+
+fn drawn() -> String {
+    report::html(&records(), &|record| match record.workload.as_str() {
+        "gpu/reduce" => Freshness::Stale { why: "the source of kernel 'reduce' has changed".into() },
+        _ => Freshness::Current,
+    })
+}
+
+#[test]
+fn the_report_needs_nothing_from_outside() {
+    let html = drawn();
+    for outside in ["http://", "https://", "src=", "@import", "url(", "<script"] {
+        assert!(!html.contains(outside), "{outside}");
+    }
+    assert!(html.contains("prefers-color-scheme: dark") && html.contains("@media print"));
+}
+
+#[test]
+fn the_report_shows_every_part() {
+    let html = drawn();
+    let parts = [
+        "SLOWER",
+        "throttled",
+        "stale",
+        "pool hits: 100.0 %",
+        "not measured",
+        "no module named",
+        "Roofline of NVIDIA H200",
+        "TILE=64 beats the default",
+        "fp8_tile is compute-bound",
+        "gpu/&lt;odd&gt;&amp;name",
+        "beyond the right edge",
+    ];
+    for part in parts {
+        assert!(html.contains(part), "{part}");
+    }
+    assert!(!html.contains("<odd>") && !html.contains("NaN") && !html.contains("inf"));
+}
+
+#[test]
+fn records_without_measurements_make_a_report_too() {
+    let html = report::html(&[record("gpu/saxpy")], &|_| Freshness::Unknown);
+    assert!(html.contains("These records hold no benchmark.") && html.contains("unknown here"));
+}
+
+fn browser() -> Option<PathBuf> {
+    let path = env::var_os("PATH")?;
+    let names = ["chromium", "chromium-browser", "google-chrome"];
+    let folders: Vec<PathBuf> = env::split_paths(&path).collect();
+    folders.iter().flat_map(|folder| names.map(|name| folder.join(name))).find(|program| program.is_file())
+}
+
+/// A picture of the page at a width, in bytes.
+fn picture(browser: &Path, folder: &Path, page: &Path, width: u32) -> u64 {
+    let image = folder.join(format!("{width}.png"));
+    let output = Command::new(browser)
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"])
+        .arg(format!("--user-data-dir={}", folder.join("profile").display()))
+        .arg(format!("--window-size={width},2400"))
+        .arg(format!("--screenshot={}", image.display()))
+        .arg(page)
+        .output()
+        .unwrap();
+    fs::metadata(&image).unwrap_or_else(|error| panic!("{error}: {output:?}")).len()
+}
+
+#[test]
+fn a_real_browser_draws_it() {
+    let Some(browser) = browser() else {
+        eprintln!("skipped: no browser is installed (chromium or google-chrome)");
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("report.html");
+    fs::write(&page, drawn()).unwrap();
+    for width in [390, 1280] {
+        // An empty page of this size is below 10 kB.
+        let bytes = picture(&browser, folder.path(), &page, width);
+        assert!(bytes > 40_000, "{width} pixels wide: {bytes} bytes");
+    }
+    if let Some(kept) = env::var_os("GATEWORK_KEEP_REPORT") {
+        fs::copy(&page, kept).unwrap();
+    }
+}
