@@ -61,7 +61,7 @@ pub fn gather(bytes: usize) -> Source {
 }
 
 kernel! {
-    /// `y <- a x + y`, elementwise: `saxpy(const f32* x, f32* y, f32 a, u64 n)`.
+    /// `y <- a x + y`, elementwise: `saxpy(const f32* x, f32* y, f32 a, u64 n)`. One thread four elements.
     saxpy
 }
 kernel! {

@@ -14,7 +14,11 @@ fn saxpy_matches_reference() -> Result<()> {
         let x_device = stream.upload(&x)?;
         let mut y_device = stream.upload(&y)?;
         let saxpy = device.kernel(&kernels::saxpy())?;
-        saxpy.launch(&stream, &Grid::covering(n, 256), &args![&x_device, &mut y_device, 1.5f32, n as u64])?;
+        saxpy.launch(
+            &stream,
+            &Grid::covering(n.div_ceil(4), 256),
+            &args![&x_device, &mut y_device, 1.5f32, n as u64],
+        )?;
         let wanted: Vec<f32> = x.iter().zip(&y).map(|(x, y)| 1.5 * x + y).collect();
         assert_eq!(stream.download(&y_device)?, wanted);
     }

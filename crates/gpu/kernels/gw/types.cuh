@@ -15,6 +15,8 @@ typedef double f64;
 #ifdef GW_CUDA
 #define GW_DEVICE __device__ __forceinline__
 #define GW_UNROLL _Pragma("unroll")
+#define GW_PRAGMA(text) _Pragma(#text)
+#define GW_UNROLL_BY(count) GW_PRAGMA(unroll count)
 #define GW_RESTRICT __restrict__
 // A kernel of any block size, and one that promises at most `threads` a block and wants `blocks` resident.
 #define GW_KERNEL(name) extern "C" __global__ void name
@@ -23,6 +25,7 @@ typedef double f64;
 #else
 #define GW_DEVICE inline __attribute__((always_inline))
 #define GW_UNROLL
+#define GW_UNROLL_BY(count)
 #define GW_RESTRICT
 #define GW_KERNEL(name) extern "C" void name
 #define GW_KERNEL_BOUNDED(name, threads, blocks) \

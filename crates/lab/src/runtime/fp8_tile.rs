@@ -111,7 +111,7 @@ impl Workload for Fp8Tile {
         };
         // One, as many as there are stages, and one more: each fills and wraps the ring differently.
         let small = [case(64, 128, 128), case(128, 128, 384), case(64, 256, 896)];
-        let large = (kind == Kind::Cuda).then(|| [case(1024, 512, 128), case(512, 1024, 4096)]);
+        let large = (kind == Kind::Cuda).then(|| [case(1024, 512, 128), case(256, 512, 2048)]);
         small.into_iter().chain(large.into_iter().flatten()).collect()
     }
 

@@ -13,6 +13,8 @@ use crate::{
 const THREADS: u32 = 256;
 /// A sum for each of the block's 8 warps, and whether the block is the last.
 const SHARED_BYTES: u32 = 4 * 8 + 4;
+/// Neighbours that a thread loads at once and adds in sums of their own.
+const RUN: usize = 4;
 /// Blocks of the largest grid: more elements make each thread add up more of them first.
 const MAX_BLOCKS: u32 = 1024;
 /// The part of a copy's bandwidth that the sum must reach.
@@ -47,7 +49,7 @@ fn sum(input: &[f32]) -> Vec<f64> {
 }
 
 fn grid(n: usize) -> Grid {
-    let mut grid = Grid::covering(n, THREADS).shared(SHARED_BYTES);
+    let mut grid = Grid::covering(n.div_ceil(RUN), THREADS).shared(SHARED_BYTES);
     grid.blocks[0] = grid.blocks[0].min(MAX_BLOCKS);
     grid
 }
@@ -55,7 +57,8 @@ fn grid(n: usize) -> Grid {
 /// Additions on the longest way from an element to the sum: its thread's share, its block's tree, and the partials.
 fn depth(n: usize) -> usize {
     let grid = grid(n);
-    let share = n.div_ceil((grid.block_count() * grid.threads_per_block()) as usize);
+    // Each of four sums, these four, and one element that is left over.
+    let share = n.div_ceil(RUN * (grid.block_count() * grid.threads_per_block()) as usize) + 3;
     let partials = (grid.block_count() as usize).div_ceil(THREADS as usize);
     share + partials + 2 * THREADS.ilog2() as usize
 }
