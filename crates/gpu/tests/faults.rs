@@ -2,7 +2,7 @@
 
 mod support;
 
-use gatework_gpu::{Device, Error, Fault, FaultKind, Grid, Result, Source, args, kernels};
+use gatework_gpu::{ByValue, Device, Error, Fault, FaultKind, Grid, Result, Source, args, kernels};
 use support::fp8;
 
 /// Runs `body` as a kernel `planted(u32* x, u32 n)` over `blocks` x `threads` with 4 KiB of shared memory, under several
@@ -64,6 +64,50 @@ fn out_of_bounds_reads_and_writes() {
         5,
         "reads",
     );
+}
+
+#[test]
+fn what_would_end_the_process_is_a_fault() {
+    let top = "x[0] = *(volatile u32*)(~0ull - 3);";
+    assert_fault(plant(top, 1, 1), FaultKind::OutOfBounds, 4, "in no buffer");
+    let copy = "__builtin_memcpy(x, x + n, 4 * n);";
+    assert_fault(plant(copy, 1, 1), FaultKind::OutOfBounds, 4, "reads 4096 bytes");
+    assert_fault(plant("__builtin_memset(x, 0, 4 * n + 4);", 1, 1), FaultKind::OutOfBounds, 4, "writes 4100");
+    let array = "u32 a[8];\nfor (u32 i = 0; i < 8; ++i) a[i] = x[i];\nx[0] = a[x[1] + 1];";
+    assert_fault(plant(array, 1, 1), FaultKind::OutOfBounds, 6, "beyond the end of an array");
+    assert_fault(plant("x[0] = n / (x[1] - 7);", 1, 1), FaultKind::DivisionByZero, 4, "divided by zero");
+    let deep = "struct Deep { __attribute__((noinline)) static u32 go(volatile u32* x, u32 n) {\n\
+                return n == 0 ? 0 : x[n & 7] + go(x, n - 1) * x[1]; } };\nx[0] = Deep::go(x, 1000 * n);";
+    assert_eq!(plant(deep, 1, 1).unwrap().kind, FaultKind::StackOverflow);
+    let paused = plant_with("while (x[0] != 1) gw::pause();", Grid::new([1, 1, 1], [1, 1, 1]), 1);
+    assert_eq!(paused.unwrap().kind, FaultKind::Deadlock, "nobody ends the pause");
+    // Rightly used, each is allowed.
+    assert!(
+        plant("static const u32 TABLE[2] = {1, 2};\nx[0] = gw::load_relaxed(TABLE + (n & 1));", 1, 1)
+            .is_none()
+    );
+    assert!(plant("__builtin_memmove(x + 4, x, 2 * n);\n__builtin_memset(x, 0, 16);", 1, 1).is_none());
+}
+
+#[test]
+fn a_function_that_is_nowhere_defined_is_a_compile_error() {
+    let text = "#include \"gw/gw.cuh\"\nu32 nowhere(u32);\nGW_KERNEL(lost)(u32* x) { x[0] = nowhere(1); }";
+    let error = Device::emulated(0).unwrap().kernel(&Source::new("lost", text)).unwrap_err();
+    assert!(matches!(&error, Error::Compile { log, .. } if log.contains("nowhere")), "{error}");
+}
+
+#[test]
+fn a_kernel_may_have_the_name_of_a_library_function_and_large_arguments() -> Result<()> {
+    let text = "#include \"gw/gw.cuh\"\nstruct Table { u32 words[512]; };\n\
+                GW_KERNEL(index)(u32* x, Table table) { x[gw::thread()] = table.words[7 * gw::thread()]; }";
+    let device = Device::emulated(0)?;
+    let stream = device.stream()?;
+    let mut x = stream.alloc::<u32>(64)?;
+    let table: [u32; 512] = std::array::from_fn(|i| i as u32);
+    let grid = Grid::new([1, 1, 1], [64, 1, 1]);
+    device.kernel(&Source::new("index", text))?.launch(&stream, &grid, &args![&mut x, ByValue(&table)])?;
+    assert_eq!(stream.download(&x)?, std::array::from_fn::<u32, 64, _>(|i| 7 * i as u32));
+    Ok(())
 }
 
 #[test]

@@ -73,8 +73,10 @@ pub(super) struct Thread {
     pub(super) fiber: Option<Fiber>,
     /// Set by the fiber when it starts.
     pub(super) yielder: *const Yielder<(), ()>,
-    /// Lowest and highest address of its stack.
+    /// Lowest and highest address of its stack that the kernel's frames may have.
     pub(super) stack: (usize, usize),
+    /// Where the frames of the functions it is in end, innermost last.
+    pub(super) frames: Vec<usize>,
     pub(super) index: [u32; 3],
     pub(super) done: bool,
     pub(super) waiting: Wait,
@@ -168,6 +170,7 @@ impl Thread {
             fiber: None,
             yielder: std::ptr::null(),
             stack: (0, 0),
+            frames: Vec::new(),
             index,
             done: false,
             waiting: Wait::Nothing,
