@@ -179,6 +179,46 @@ fn divergent_barriers() {
 }
 
 #[test]
+fn lanes_that_have_parted_meet_under_masks_of_their_own() {
+    let halves = "const u32 mask = 0xFFFFu << (gw::lane() & 16);\nu32 v = gw::lane();\n\
+                  for (u32 i = 8; i > 0; i /= 2) v += gw::shuffle_xor(v, i, mask);\n\
+                  if (v != (gw::lane() < 16 ? 120 : 376)) x[4096] = 0;";
+    assert!(plant(halves, 1, 32).is_none());
+    let branches = "u32* s = gw::shared<u32>();\ns[gw::lane()] = 1;\nif (gw::lane() < 16) {\ngw::sync_warp(LOW);\n\
+                    x[gw::lane()] = s[15 - gw::lane()];\n} else {\ngw::sync_warp(0xFFFF0000u);\n}";
+    assert!(plant(&branches.replace("LOW", "0xFFFF"), 1, 32).is_none());
+    assert_eq!(plant(&branches.replace("LOW", "0x1FFFF"), 1, 32).unwrap().kind, FaultKind::Divergence);
+}
+
+#[test]
+fn matrix_instructions_take_registers_of_the_thread() {
+    let descriptor =
+        "const u64 t = gw::wgmma_descriptor(gw::shared<u8>(), gw::SWIZZLE_32, 256);\ngw::wgmma_fence();\n";
+    let product = |body: &str| plant(&format!("{descriptor}{body}"), 1, 128);
+    let wild = "gw::load_matrix<4>(*(u32(*)[4])(u64)(16 * n), gw::shared<u8>());";
+    assert_fault(plant(wild, 1, 32), FaultKind::Protocol, 4, "an array of the thread's own");
+    let wild = "u32 a[4] = {}, b[2] = {};\ngw::mma(gw::F16{}, *(f32(*)[4])x, a, b, *(f32(*)[4])x);";
+    assert_fault(plant(wild, 1, 32), FaultKind::Protocol, 5, "an array of the thread's own");
+    let wild = "gw::Wgmma<gw::E4M3, 8>::ss(*(f32(*)[4])(u64)(16 * n), t, t, false);";
+    assert_fault(product(wild), FaultKind::Protocol, 6, "an array of the thread's own");
+    let mixed = "u32 a[4], b[1];\nif (gw::lane() & 1) gw::load_matrix<4>(a, gw::shared<u8>()); \
+                 else gw::load_matrix<1>(b, gw::shared<u8>());\nx[gw::lane()] = a[0] + b[0];";
+    assert_eq!(plant(mixed, 1, 32).unwrap().kind, FaultKind::Divergence);
+    let overlapping = "f32 d[16];\ngw::Wgmma<gw::E4M3, 32>::ss(d, t, t, false);\n\
+                       gw::Wgmma<gw::E4M3, 8>::ss(*(f32(*)[4])d, t, t, true);\n\
+                       gw::wgmma_commit();\ngw::wgmma_wait<0>();\nx[gw::thread()] = (u32)d[0];";
+    assert_fault(product(overlapping), FaultKind::Protocol, 8, "overlap others");
+    let gone = "struct Inner { __attribute__((noinline)) static void issue(u64 t) {\n\
+                f32 d[4];\ngw::Wgmma<gw::E4M3, 8>::ss(d, t, t, false); } };\n\
+                Inner::issue(t);\ngw::wgmma_commit();\ngw::wgmma_wait<0>();";
+    assert_fault(product(gone), FaultKind::Protocol, 8, "went out of scope");
+    let lent = "struct Inner { __attribute__((noinline)) static void issue(f32 (&d)[4], u64 t) {\n\
+                gw::Wgmma<gw::E4M3, 8>::ss(d, t, t, false); } };\nf32 d[4];\n\
+                Inner::issue(d, t);\ngw::wgmma_commit();\ngw::wgmma_wait<0>();\nx[gw::thread()] = (u32)d[0];";
+    assert!(product(lent).is_none(), "accumulators of the caller outlive the function that issues");
+}
+
+#[test]
 fn deadlocks_name_who_waits_for_what() {
     let fault = plant("gw::barrier_sync(1, 64);", 1, 32)
         .or_else(|| plant("gw::barrier_sync(1, 64);", 1, 96))
