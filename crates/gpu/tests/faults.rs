@@ -163,7 +163,47 @@ fn a_missing_fence_between_blocks_is_a_race() {
 }
 
 #[test]
+fn fences_carry_as_far_as_both_of_them_reach() {
+    let pass = |release: &str, acquire: &str| {
+        let body = format!(
+            "if (gw::block_x() == 0) {{\nx[1] = 42;\n{release}\ngw::atomic_exchange(x, 1u);\n}} else {{\n\
+             while (gw::load_relaxed(x) != 1) {{}}\n{acquire}\nx[2] = x[1];\n}}"
+        );
+        plant(&body, 2, 1)
+    };
+    let (block, device) = ("gw::fence_block();", "gw::fence_device();");
+    let both = format!("{device}\n{block}");
+    assert_eq!(pass(block, device).unwrap().kind, FaultKind::Race, "the writer's fence is too narrow");
+    assert_eq!(pass(device, block).unwrap().kind, FaultKind::Race, "the reader's fence is too narrow");
+    assert!(pass(&both, &format!("{block}\n{device}")).is_none(), "a narrow fence takes nothing away");
+}
+
+#[test]
+fn a_grid_barrier_does_not_wait_for_copies() {
+    let store = "u32* s = gw::shared<u32>();\ns[gw::thread()] = 5;\ngw::fence_async_proxy();\ngw::sync_threads();\n\
+                 if (gw::thread() == 0) {\ngw::bulk_store(x + 32 * gw::block_x(), s, 128);\ngw::bulk_commit();\nEARLY\n}\n\
+                 gw::sync_grid(x + 512);\nx[600 + 32 * gw::block_x() + gw::thread()] = x[32 - 32 * gw::block_x()];\n\
+                 if (gw::thread() == 0) gw::bulk_wait<0>();";
+    let grid = Grid::new([2, 1, 1], [32, 1, 1]).shared(4096).cooperative();
+    assert!(plant_with(&store.replace("EARLY", "gw::bulk_wait<0>();"), grid, 20).is_none());
+    let fault = plant_with(&store.replace("EARLY", ""), grid, 20).expect("the copy is still under way");
+    assert_eq!(fault.kind, FaultKind::Race, "{fault}");
+}
+
+#[test]
+fn either_fence_shows_an_mbarrier_to_the_copy_engine() {
+    let load = "gw::Mbarrier* b = gw::shared<gw::Mbarrier>(1024);\ngw::mbarrier_init(b, 1);\nFENCE\n\
+                gw::mbarrier_arrive_expect(b, 512);\ngw::bulk_load(gw::shared<u8>(), x, 512, b);\n\
+                gw::mbarrier_wait(b, 0);\nx[0] = gw::shared<u32>()[3];";
+    assert!(plant(&load.replace("FENCE", "gw::fence_mbarrier_init();"), 1, 1).is_none());
+    assert!(plant(&load.replace("FENCE", "gw::fence_async_proxy();"), 1, 1).is_none());
+    assert_eq!(plant(&load.replace("FENCE", ""), 1, 1).unwrap().kind, FaultKind::Protocol);
+}
+
+#[test]
 fn divergent_barriers() {
+    let zero = "if (gw::thread() < 32) gw::barrier_arrive(0, 64);\nelse gw::sync_threads();";
+    assert_fault(plant(zero, 1, 64), FaultKind::Protocol, 4, "0 is sync_threads");
     assert_fault(
         plant("if (gw::thread() < 32) gw::sync_threads();", 1, 64),
         FaultKind::Divergence,

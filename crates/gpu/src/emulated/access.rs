@@ -1,6 +1,8 @@
 //! Loads, stores, atomics and fences of the running thread.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
+use std::rc::Rc;
 
 use super::abi::{AtomicOp, FenceKind};
 use super::block::Agent;
@@ -227,15 +229,10 @@ impl Launch {
         if op.reads()
             && let Some(published) = self.published.get(&address)
         {
-            join_foreign(&mut thread.acquired, &Some(std::rc::Rc::new(published.clone())));
+            thread.acquired.join(published);
         }
-        if op.writes()
-            && let Some(released) = &thread.released
-        {
-            let published = self.published.entry(address).or_default();
-            for (&block, clocks) in released.iter() {
-                published.entry(block).or_default().join(clocks);
-            }
+        if op.writes() {
+            self.published.entry(address).or_default().join(&thread.released);
         }
     }
 
@@ -245,24 +242,26 @@ impl Launch {
         let thread = self.thread();
         match kind {
             FenceKind::Block | FenceKind::Device | FenceKind::System => {
-                if let Some(acquired) = thread.acquired.take() {
-                    let mut others = (*acquired).clone();
-                    if let Some(mine) = others.remove(&number) {
-                        thread.knowledge.seen.join(&mine);
+                let narrow = kind == FenceKind::Block;
+                for passage in [&thread.acquired.device, &thread.acquired.block] {
+                    if let Some(mine) = passage.as_ref().and_then(|passage| passage.get(&number)) {
+                        thread.knowledge.seen.join(mine);
                     }
-                    if kind != FenceKind::Block {
-                        join_foreign(&mut thread.knowledge.foreign, &Some(std::rc::Rc::new(others)));
-                    }
+                }
+                thread.acquired.block = None;
+                if !narrow {
+                    let acquired = thread.acquired.device.take();
+                    join_foreign(&mut thread.knowledge.foreign, &acquired);
                 }
                 let mut seen: Clocks = thread.knowledge.seen.clone();
                 seen.raise(slot as Slot, thread.time);
                 thread.time += 1;
-                let mut released = match (&thread.knowledge.foreign, kind) {
-                    (Some(foreign), FenceKind::Device | FenceKind::System) => (**foreign).clone(),
-                    _ => Default::default(),
-                };
-                released.insert(number, seen);
-                thread.released = Some(std::rc::Rc::new(released));
+                if !narrow {
+                    let mut device = thread.knowledge.foreign.as_deref().cloned().unwrap_or_default();
+                    device.insert(number, seen.clone());
+                    thread.released.device = Some(Rc::new(device));
+                }
+                thread.released.block = Some(Rc::new(BTreeMap::from([(number, seen)])));
             }
             FenceKind::AsyncProxy => {
                 thread.knowledge.proxied.raise(slot as Slot, thread.time);
@@ -270,6 +269,8 @@ impl Launch {
                     thread.knowledge.proxied.raise(agent, finished);
                 }
                 thread.time += 1;
+                // Bulk copies belong to that proxy, so they see the barriers that this thread initialised too.
+                self.publish_mbarriers();
             }
             FenceKind::MbarrierInit => self.publish_mbarriers(),
             FenceKind::Wgmma => self.fence_products(),

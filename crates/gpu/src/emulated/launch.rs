@@ -12,7 +12,7 @@ use corosensei::{Coroutine, CoroutineResult};
 use super::abi::Rule;
 use super::barrier::{GridBarrier, NamedBarrier};
 use super::block::{Agent, Block, CallSite, Fiber, SharedMemory, Thread, Wait};
-use super::clocks::{Clocks, Slot};
+use super::clocks::{Passage, Slot};
 use super::copy::Flight;
 use super::fault::{Fault, FaultKind, Site};
 use super::memory::Region;
@@ -75,7 +75,7 @@ pub(super) struct Launch {
     pub(super) flights: Vec<Flight>,
     pub(super) global: GlobalShadow,
     /// What atomics on an address have been given to pass on.
-    pub(super) published: HashMap<usize, BTreeMap<u32, Clocks>>,
+    pub(super) published: HashMap<usize, Passage>,
     pub(super) grid_barrier: GridBarrier,
     current: (usize, usize),
     fuel: u32,
