@@ -30,6 +30,8 @@ const STACK_BYTES: usize = 256 << 10;
 const STACK_RESERVE: usize = 128 << 10;
 /// Blocks of an ordinary launch that run side by side.
 const RESIDENT_BLOCKS: usize = 4;
+/// Blocks of a launch: they are listed to be shuffled, and more would take days.
+pub(super) const MOST_BLOCKS: u64 = 1 << 24;
 /// Threads that a cooperative launch may keep at once: each has a stack with a guard page of its own.
 pub(super) const COOPERATIVE_THREADS: u64 = 8192;
 /// Atomic loads and failed waits, with no store by any thread between them, after which a launch spins for ever.
