@@ -17,6 +17,16 @@ pub enum Error {
         /// What the caller wrote.
         given: String,
     },
+    /// An environment variable holds what it cannot.
+    #[error("the environment variable {variable} is '{given}': {wanted} is wanted, or unset it")]
+    Environment {
+        /// Its name.
+        variable: &'static str,
+        /// What it holds.
+        given: String,
+        /// What it should.
+        wanted: &'static str,
+    },
     /// There is no CUDA device that can be used.
     #[error("no CUDA device: {reason}")]
     NoCuda {
@@ -197,6 +207,7 @@ impl Error {
         matches!(
             self,
             Self::UnknownDevice { .. }
+                | Self::Environment { .. }
                 | Self::NoSuchOrdinal { .. }
                 | Self::Compile { .. }
                 | Self::MissingInclude { .. }

@@ -1,18 +1,19 @@
 //! Graphs: work recorded once and launched many times.
 
+use std::cmp::Reverse;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::buffer::{Allocation, DeferredFree};
 use crate::driver::{Function, GraphId, NodeId};
 use crate::kernel::{Arg, Grid, Kernel};
-use crate::pinned::PinnedBlock;
+use crate::pinned::{DeviceUse, PinnedBlock};
 use crate::{Device, Error, Result, Stream};
 
 /// Memory that a graph's nodes point into, and so must live as long as the graph.
 pub(crate) enum Retained {
     Device(Arc<Allocation>),
-    Pinned(Arc<PinnedBlock>),
+    Pinned(Arc<PinnedBlock>, DeviceUse),
 }
 
 /// A capture in progress: the streams in it, what they use, and what broke it.
@@ -86,8 +87,18 @@ impl Capture {
             ),
             reason: error.to_string(),
         })?;
-        let shared = GraphShared { device: self.device.clone(), id, retained: state.retained };
-        Ok(Graph { shared, kernels: state.kernels })
+        let mut graph =
+            GraphShared { device: self.device.clone(), id, allocations: Vec::new(), pinned: Vec::new() };
+        for retained in state.retained {
+            match retained {
+                Retained::Device(allocation) => graph.allocations.push(allocation),
+                Retained::Pinned(block, device_use) => graph.pinned.push((block, device_use)),
+            }
+        }
+        // Each block once, for the most that is done to it, in the one order in which launches lock them.
+        graph.pinned.sort_by_key(|(block, device_use)| (Arc::as_ptr(block), Reverse(*device_use)));
+        graph.pinned.dedup_by(|(later, _), (earlier, _)| Arc::ptr_eq(later, earlier));
+        Ok(Graph { shared: graph, kernels: state.kernels })
     }
 
     pub(crate) fn abort(&self, stream: &Stream) {
@@ -140,7 +151,8 @@ pub struct Graph {
 struct GraphShared {
     device: Device,
     id: GraphId,
-    retained: Vec<Retained>,
+    allocations: Vec<Arc<Allocation>>,
+    pinned: Vec<(Arc<PinnedBlock>, DeviceUse)>,
 }
 
 impl Graph {
@@ -148,17 +160,21 @@ impl Graph {
     pub fn launch(&self, stream: &Stream) -> Result<()> {
         self.shared.device.require_same(stream.device(), "Graph::launch")?;
         stream.forbid_in_capture("Graph::launch", "a graph cannot be launched inside another capture")?;
+        let pinned = &self.shared.pinned;
+        let mut states = pinned
+            .iter()
+            .map(|(block, device_use)| block.lock_for(*device_use))
+            .collect::<Result<Vec<_>>>()?;
         self.shared.device.driver().graph_launch(self.shared.id, stream.id())?;
-        for allocation in self.kernels.iter().flat_map(|kernel| &kernel.allocations) {
+        let of_kernels = self.kernels.iter().flat_map(|kernel| &kernel.allocations);
+        for allocation in of_kernels.chain(&self.shared.allocations) {
             allocation.visit(stream);
         }
-        for retained in &self.shared.retained {
-            match retained {
-                Retained::Device(allocation) => allocation.visit(stream),
-                Retained::Pinned(block) => block.used_by(stream)?,
-            }
+        let mut noted = Ok(());
+        for ((block, _), state) in pinned.iter().zip(&mut states) {
+            noted = noted.and(block.note_use(state, stream));
         }
-        Ok(())
+        noted
     }
 
     /// The kernels in it, in the order they were launched.

@@ -24,5 +24,5 @@ pub use kernel::{
     Architecture, Arg, Binary, ByValue, Grid, IntoArg, Kernel, KernelInfo, Resources, Source,
     cache_directory, compile,
 };
-pub use pinned::{Pinned, PinnedPool, PinnedStats};
+pub use pinned::{Pinned, PinnedMut, PinnedPool, PinnedRef, PinnedStats};
 pub use stream::{Event, Priority, Stream};

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytemuck::Pod;
@@ -82,7 +83,7 @@ impl PinnedPool {
         // SAFETY: the block is `class >= bytes` long and nobody else has it.
         unsafe { std::ptr::write_bytes(address.0, 0, bytes as usize) };
         let block =
-            PinnedBlock { pool: self.shared.clone(), device, class, address, last_use: Mutex::default() };
+            PinnedBlock { pool: self.shared.clone(), device, class, address, state: Mutex::default() };
         Ok(Pinned { block: Arc::new(block), len, element: PhantomData })
     }
 
@@ -176,14 +177,29 @@ impl Drop for DeviceShared {
     }
 }
 
+/// What a queued copy does to pinned memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum DeviceUse {
+    Reads,
+    Writes,
+}
+
 /// One block on loan. It goes back to the pool when the last user, a graph perhaps, lets go.
 pub(crate) struct PinnedBlock {
     pool: Arc<PoolShared>,
     device: Device,
     class: u64,
     address: HostAddress,
+    state: Mutex<BlockState>,
+}
+
+/// Who uses a block. A graph can be launched while the program holds a slice, so slices are counted.
+#[derive(Default)]
+pub(crate) struct BlockState {
     /// The last queued copy. A plain handle: an owning event would tie the pool to its own device.
-    last_use: Mutex<Option<EventId>>,
+    last_use: Option<EventId>,
+    readers: usize,
+    written: bool,
 }
 
 impl PinnedBlock {
@@ -192,37 +208,62 @@ impl PinnedBlock {
         if stream.capture_state().is_some() {
             return Ok(());
         }
+        self.note_use(&mut self.lock(), stream)
+    }
+
+    /// [`PinnedBlock::used_by`] for a block that is locked already.
+    pub(crate) fn note_use(&self, state: &mut BlockState, stream: &Stream) -> Result<()> {
         let driver = self.device.driver();
-        let mut last_use = self.last_use();
-        let event = match *last_use {
-            // One event must stand for all uses: this stream's mark comes after the earlier use as well.
-            Some(previous) => {
-                driver.stream_wait(stream.id(), previous)?;
-                previous
-            }
-            None => driver.event_create()?,
-        };
-        *last_use = Some(event);
-        driver.event_record(event, stream.id())
+        let noted = (|| {
+            let event = match state.last_use {
+                // One event must stand for all uses: this stream's mark comes after the earlier use as well.
+                Some(previous) => {
+                    driver.stream_wait(stream.id(), previous)?;
+                    previous
+                }
+                None => driver.event_create()?,
+            };
+            state.last_use = Some(event);
+            driver.event_record(event, stream.id())
+        })();
+        if noted.is_err() {
+            // A copy that is not on record must not outlive this call.
+            let _ = driver.stream_synchronize(stream.id());
+        }
+        noted
     }
 
-    /// Waits for the last queued copy.
-    fn settle(&self) -> Result<()> {
-        let last_use = self.last_use().take();
-        let Some(event) = last_use else { return Ok(()) };
-        let outcome = self.device.driver().event_synchronize(event);
-        self.device.driver().event_destroy(event);
-        outcome
+    /// Locks the block for a launch that uses it so, unless a slice is in the way.
+    pub(crate) fn lock_for(&self, device_use: DeviceUse) -> Result<MutexGuard<'_, BlockState>> {
+        let state = self.lock();
+        if state.written || (device_use == DeviceUse::Writes && state.readers > 0) {
+            let message = "it copies pinned memory of which the program holds a slice; drop the slice before the launch";
+            return Err(Error::Graph { message: message.into() });
+        }
+        Ok(state)
     }
 
-    fn last_use(&self) -> MutexGuard<'_, Option<EventId>> {
-        self.last_use.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Waits for the last queued copy, and counts a slice that is about to be handed out. The lock is held meanwhile:
+    /// another thread that asks must wait too.
+    fn borrow(&self, count: impl FnOnce(&mut BlockState)) -> Result<()> {
+        let mut state = self.lock();
+        if let Some(event) = state.last_use.take() {
+            let outcome = self.device.driver().event_synchronize(event);
+            self.device.driver().event_destroy(event);
+            outcome?;
+        }
+        count(&mut state);
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BlockState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for PinnedBlock {
     fn drop(&mut self) {
-        let last_use = self.last_use().take();
+        let last_use = self.lock().last_use.take();
         let idle = Idle { address: self.address, last_use };
         self.pool.lock().idle.entry(self.class).or_default().push(idle);
     }
@@ -247,18 +288,15 @@ impl<T: Pod> Pinned<T> {
     }
 
     /// The elements, after the last queued copy that uses them.
-    pub fn read(&self) -> Result<&[T]> {
-        self.block.settle()?;
-        // SAFETY: the block holds `len` initialised elements, aligned to a page, and no queued copy touches it now.
-        Ok(unsafe { std::slice::from_raw_parts(self.block.address.0.cast(), self.len) })
+    pub fn read(&self) -> Result<PinnedRef<'_, T>> {
+        self.block.borrow(|state| state.readers += 1)?;
+        Ok(PinnedRef { pinned: self })
     }
 
     /// The elements, to change, after the last queued copy that uses them.
-    pub fn write(&mut self) -> Result<&mut [T]> {
-        self.block.settle()?;
-        // SAFETY: as in `read`, and the borrow is exclusive. A graph that copies from this block reads it only while
-        // it runs, which records a use through `Graph::launch`.
-        Ok(unsafe { std::slice::from_raw_parts_mut(self.block.address.0.cast(), self.len) })
+    pub fn write(&mut self) -> Result<PinnedMut<'_, T>> {
+        self.block.borrow(|state| state.written = true)?;
+        Ok(PinnedMut { pinned: self })
     }
 
     pub(crate) fn device(&self) -> &Device {
@@ -271,6 +309,54 @@ impl<T: Pod> Pinned<T> {
 
     pub(crate) fn address(&self) -> *mut u8 {
         self.block.address.0
+    }
+}
+
+/// The elements of a [`Pinned`], to read. While it lives, no graph that writes them can be launched.
+pub struct PinnedRef<'a, T: Pod> {
+    pinned: &'a Pinned<T>,
+}
+
+impl<T: Pod> Deref for PinnedRef<'_, T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        // SAFETY: the block holds `len` initialised elements, aligned to a page. No queued copy writes them: the last was
+        // waited for, a new one needs the `Pinned` exclusively, and a graph is refused while this is counted.
+        unsafe { std::slice::from_raw_parts(self.pinned.address().cast(), self.pinned.len) }
+    }
+}
+
+impl<T: Pod> Drop for PinnedRef<'_, T> {
+    fn drop(&mut self) {
+        self.pinned.block.lock().readers -= 1;
+    }
+}
+
+/// The elements of a [`Pinned`], to change. While it lives, no graph that copies them can be launched.
+pub struct PinnedMut<'a, T: Pod> {
+    pinned: &'a mut Pinned<T>,
+}
+
+impl<T: Pod> Deref for PinnedMut<'_, T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        // SAFETY: as for `PinnedRef`.
+        unsafe { std::slice::from_raw_parts(self.pinned.address().cast(), self.pinned.len) }
+    }
+}
+
+impl<T: Pod> DerefMut for PinnedMut<'_, T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: as for `PinnedRef`; the `Pinned` is borrowed exclusively, and no queued copy reads the elements either.
+        unsafe { std::slice::from_raw_parts_mut(self.pinned.address().cast(), self.pinned.len) }
+    }
+}
+
+impl<T: Pod> Drop for PinnedMut<'_, T> {
+    fn drop(&mut self) {
+        self.pinned.block.lock().written = false;
     }
 }
 

@@ -9,7 +9,7 @@ use crate::buffer::{Allocation, Buffer, View, ViewMut};
 use crate::driver::{EventId, HostMemory, Pointer, StreamId};
 use crate::graph::{Capture, Graph, Retained};
 use crate::kernel::Grid;
-use crate::pinned::Pinned;
+use crate::pinned::{DeviceUse, Pinned};
 use crate::{Device, Error, Result, args, kernels};
 
 /// How urgently the device picks a stream's work.
@@ -117,7 +117,7 @@ impl Stream {
         self.device().require_same(host.device(), CALL)?;
         let target = self.target(device, host.len(), CALL)?;
         let bytes = host.len() * size_of::<T>();
-        self.retain_in_capture(|| Retained::Pinned(host.block()));
+        self.retain_in_capture(|| Retained::Pinned(host.block(), DeviceUse::Reads));
         // SAFETY: the block outlives the copy: it is returned to the pool only after the event recorded below, and a
         // captured copy keeps the block alive with the graph.
         unsafe {
@@ -138,7 +138,7 @@ impl Stream {
         self.device().require_same(host.device(), CALL)?;
         let source = self.source(device, host.len(), CALL)?;
         let bytes = host.len() * size_of::<T>();
-        self.retain_in_capture(|| Retained::Pinned(host.block()));
+        self.retain_in_capture(|| Retained::Pinned(host.block(), DeviceUse::Writes));
         // SAFETY: as in `copy_from_pinned`; the exclusive borrow ends before the copy does, and reading waits.
         unsafe {
             self.device().driver().copy_to_host(
@@ -224,12 +224,21 @@ impl Stream {
 
     /// Work queued from now on runs after what `event` marked. A stream that waits for an event of a capture joins it.
     pub fn wait(&self, event: &Event) -> Result<()> {
-        self.device().require_same(&event.shared.device, "Stream::wait")?;
+        const CALL: &str = "Stream::wait";
+        self.device().require_same(&event.shared.device, CALL)?;
+        let joins = match (self.capture_state(), event.lock().clone()) {
+            (Some(mine), Some(of_event)) if Arc::ptr_eq(&mine, &of_event) => None,
+            (Some(mine), _) => {
+                let reason =
+                    "the event was recorded outside of the capture; wait for it before the capture begins";
+                return Err(mine.broken_by(CALL, reason));
+            }
+            (None, Some(of_event)) if of_event.is_open() => Some(of_event),
+            (None, Some(_)) => return Err(never_happens(CALL)),
+            (None, None) => None,
+        };
         self.device().driver().stream_wait(self.id(), event.shared.id)?;
-        let joined = event.lock().clone();
-        if let Some(capture) = joined.filter(|capture| capture.is_open())
-            && self.capture_state().is_none()
-        {
+        if let Some(capture) = joins {
             capture.join(self);
             *self.lock() = Some(capture);
         }
@@ -250,15 +259,21 @@ impl Stream {
     /// Whatever happens inside, the stream is usable again afterwards; a call that cannot be captured breaks the
     /// capture, and the error names it.
     pub fn capture(&self, body: impl FnOnce(&Stream) -> Result<()>) -> Result<Graph> {
-        if self.capture_state().is_some() {
-            return Err(Error::Capture {
-                call: "Stream::capture".into(),
-                reason: "the stream is being captured already".into(),
-            });
-        }
-        self.device().driver().capture_begin(self.id())?;
         let capture = Arc::new(Capture::new(self));
-        *self.lock() = Some(capture.clone());
+        // Known here before the driver begins: a call from another thread must not slip between the two.
+        match &mut *self.lock() {
+            Some(_) => {
+                return Err(Error::Capture {
+                    call: "Stream::capture".into(),
+                    reason: "the stream is being captured already".into(),
+                });
+            }
+            none => *none = Some(capture.clone()),
+        }
+        if let Err(error) = self.device().driver().capture_begin(self.id()) {
+            capture.abort(self);
+            return Err(error);
+        }
         // Ends the capture on a panic in `body` too, so that the stream is not left behind unusable.
         let guard = EndCapture { stream: self, capture: &capture, ended: false };
         let outcome = body(self);
@@ -381,29 +396,36 @@ impl Event {
 
     /// Whether the stream has passed it.
     pub fn is_complete(&self) -> Result<bool> {
+        self.require_real("Event::is_complete")?;
         self.shared.device.driver().event_is_complete(self.shared.id)
     }
 
     /// Waits until the stream has passed it.
     pub fn synchronize(&self) -> Result<()> {
-        if self.lock().is_some() {
-            return Err(Error::Capture {
-                call: "Event::synchronize".into(),
-                reason: "the event was recorded inside a capture and never happens by itself".into(),
-            });
-        }
+        self.require_real("Event::synchronize")?;
         self.shared.device.driver().event_synchronize(self.shared.id)
     }
 
     /// Device time from `start` to this event; both must have happened.
     pub fn since(&self, start: &Event) -> Result<Duration> {
         self.shared.device.require_same(&start.shared.device, "Event::since")?;
+        self.require_real("Event::since")?;
+        start.require_real("Event::since")?;
         self.shared.device.driver().event_elapsed(start.shared.id, self.shared.id)
+    }
+
+    fn require_real(&self, call: &str) -> Result<()> {
+        if self.lock().is_some() { Err(never_happens(call)) } else { Ok(()) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Arc<Capture>>> {
         self.shared.capture.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn never_happens(call: &str) -> Error {
+    let reason = "the event was recorded inside a capture and never happens by itself";
+    Error::Capture { call: call.to_owned(), reason: reason.into() }
 }
 
 impl Drop for EventShared {

@@ -2,7 +2,7 @@
 
 mod support;
 
-use gatework_gpu::{Device, Error, Fault, FaultKind, Grid, Result, Source, args, kernels};
+use gatework_gpu::{ByValue, Device, Error, Fault, FaultKind, Grid, Result, Source, args, kernels};
 use support::fp8;
 
 /// Runs `body` as a kernel `planted(u32* x, u32 n)` over `blocks` x `threads` with 4 KiB of shared memory, under several
@@ -67,6 +67,50 @@ fn out_of_bounds_reads_and_writes() {
 }
 
 #[test]
+fn what_would_end_the_process_is_a_fault() {
+    let top = "x[0] = *(volatile u32*)(~0ull - 3);";
+    assert_fault(plant(top, 1, 1), FaultKind::OutOfBounds, 4, "in no buffer");
+    let copy = "__builtin_memcpy(x, x + n, 4 * n);";
+    assert_fault(plant(copy, 1, 1), FaultKind::OutOfBounds, 4, "reads 4096 bytes");
+    assert_fault(plant("__builtin_memset(x, 0, 4 * n + 4);", 1, 1), FaultKind::OutOfBounds, 4, "writes 4100");
+    let array = "u32 a[8];\nfor (u32 i = 0; i < 8; ++i) a[i] = x[i];\nx[0] = a[x[1] + 1];";
+    assert_fault(plant(array, 1, 1), FaultKind::OutOfBounds, 6, "beyond the end of an array");
+    assert_fault(plant("x[0] = n / (x[1] - 7);", 1, 1), FaultKind::DivisionByZero, 4, "divided by zero");
+    let deep = "struct Deep { __attribute__((noinline)) static u32 go(volatile u32* x, u32 n) {\n\
+                return n == 0 ? 0 : x[n & 7] + go(x, n - 1) * x[1]; } };\nx[0] = Deep::go(x, 1000 * n);";
+    assert_eq!(plant(deep, 1, 1).unwrap().kind, FaultKind::StackOverflow);
+    let paused = plant_with("while (x[0] != 1) gw::pause();", Grid::new([1, 1, 1], [1, 1, 1]), 1);
+    assert_eq!(paused.unwrap().kind, FaultKind::Deadlock, "nobody ends the pause");
+    // Rightly used, each is allowed.
+    assert!(
+        plant("static const u32 TABLE[2] = {1, 2};\nx[0] = gw::load_relaxed(TABLE + (n & 1));", 1, 1)
+            .is_none()
+    );
+    assert!(plant("__builtin_memmove(x + 4, x, 2 * n);\n__builtin_memset(x, 0, 16);", 1, 1).is_none());
+}
+
+#[test]
+fn a_function_that_is_nowhere_defined_is_a_compile_error() {
+    let text = "#include \"gw/gw.cuh\"\nu32 nowhere(u32);\nGW_KERNEL(lost)(u32* x) { x[0] = nowhere(1); }";
+    let error = Device::emulated(0).unwrap().kernel(&Source::new("lost", text)).unwrap_err();
+    assert!(matches!(&error, Error::Compile { log, .. } if log.contains("nowhere")), "{error}");
+}
+
+#[test]
+fn a_kernel_may_have_the_name_of_a_library_function_and_large_arguments() -> Result<()> {
+    let text = "#include \"gw/gw.cuh\"\nstruct Table { u32 words[512]; };\n\
+                GW_KERNEL(index)(u32* x, Table table) { x[gw::thread()] = table.words[7 * gw::thread()]; }";
+    let device = Device::emulated(0)?;
+    let stream = device.stream()?;
+    let mut x = stream.alloc::<u32>(64)?;
+    let table: [u32; 512] = std::array::from_fn(|i| i as u32);
+    let grid = Grid::new([1, 1, 1], [64, 1, 1]);
+    device.kernel(&Source::new("index", text))?.launch(&stream, &grid, &args![&mut x, ByValue(&table)])?;
+    assert_eq!(stream.download(&x)?, std::array::from_fn::<u32, 64, _>(|i| 7 * i as u32));
+    Ok(())
+}
+
+#[test]
 fn an_off_by_one_names_the_thread_and_the_buffer() {
     let fault = plant("const u64 i = gw::global_thread();\nif (i <= n) x[i] = 1;", 5, 256).unwrap();
     assert_eq!(
@@ -119,7 +163,47 @@ fn a_missing_fence_between_blocks_is_a_race() {
 }
 
 #[test]
+fn fences_carry_as_far_as_both_of_them_reach() {
+    let pass = |release: &str, acquire: &str| {
+        let body = format!(
+            "if (gw::block_x() == 0) {{\nx[1] = 42;\n{release}\ngw::atomic_exchange(x, 1u);\n}} else {{\n\
+             while (gw::load_relaxed(x) != 1) {{}}\n{acquire}\nx[2] = x[1];\n}}"
+        );
+        plant(&body, 2, 1)
+    };
+    let (block, device) = ("gw::fence_block();", "gw::fence_device();");
+    let both = format!("{device}\n{block}");
+    assert_eq!(pass(block, device).unwrap().kind, FaultKind::Race, "the writer's fence is too narrow");
+    assert_eq!(pass(device, block).unwrap().kind, FaultKind::Race, "the reader's fence is too narrow");
+    assert!(pass(&both, &format!("{block}\n{device}")).is_none(), "a narrow fence takes nothing away");
+}
+
+#[test]
+fn a_grid_barrier_does_not_wait_for_copies() {
+    let store = "u32* s = gw::shared<u32>();\ns[gw::thread()] = 5;\ngw::fence_async_proxy();\ngw::sync_threads();\n\
+                 if (gw::thread() == 0) {\ngw::bulk_store(x + 32 * gw::block_x(), s, 128);\ngw::bulk_commit();\nEARLY\n}\n\
+                 gw::sync_grid(x + 512);\nx[600 + 32 * gw::block_x() + gw::thread()] = x[32 - 32 * gw::block_x()];\n\
+                 if (gw::thread() == 0) gw::bulk_wait<0>();";
+    let grid = Grid::new([2, 1, 1], [32, 1, 1]).shared(4096).cooperative();
+    assert!(plant_with(&store.replace("EARLY", "gw::bulk_wait<0>();"), grid, 20).is_none());
+    let fault = plant_with(&store.replace("EARLY", ""), grid, 20).expect("the copy is still under way");
+    assert_eq!(fault.kind, FaultKind::Race, "{fault}");
+}
+
+#[test]
+fn either_fence_shows_an_mbarrier_to_the_copy_engine() {
+    let load = "gw::Mbarrier* b = gw::shared<gw::Mbarrier>(1024);\ngw::mbarrier_init(b, 1);\nFENCE\n\
+                gw::mbarrier_arrive_expect(b, 512);\ngw::bulk_load(gw::shared<u8>(), x, 512, b);\n\
+                gw::mbarrier_wait(b, 0);\nx[0] = gw::shared<u32>()[3];";
+    assert!(plant(&load.replace("FENCE", "gw::fence_mbarrier_init();"), 1, 1).is_none());
+    assert!(plant(&load.replace("FENCE", "gw::fence_async_proxy();"), 1, 1).is_none());
+    assert_eq!(plant(&load.replace("FENCE", ""), 1, 1).unwrap().kind, FaultKind::Protocol);
+}
+
+#[test]
 fn divergent_barriers() {
+    let zero = "if (gw::thread() < 32) gw::barrier_arrive(0, 64);\nelse gw::sync_threads();";
+    assert_fault(plant(zero, 1, 64), FaultKind::Protocol, 4, "0 is sync_threads");
     assert_fault(
         plant("if (gw::thread() < 32) gw::sync_threads();", 1, 64),
         FaultKind::Divergence,
@@ -132,6 +216,46 @@ fn divergent_barriers() {
     assert_eq!(plant(lanes, 1, 32).unwrap().kind, FaultKind::Divergence);
     let half = "if (gw::lane() < 16) gw::sync_warp();";
     assert!(plant(half, 1, 32).is_none_or(|fault| fault.kind == FaultKind::Deadlock));
+}
+
+#[test]
+fn lanes_that_have_parted_meet_under_masks_of_their_own() {
+    let halves = "const u32 mask = 0xFFFFu << (gw::lane() & 16);\nu32 v = gw::lane();\n\
+                  for (u32 i = 8; i > 0; i /= 2) v += gw::shuffle_xor(v, i, mask);\n\
+                  if (v != (gw::lane() < 16 ? 120 : 376)) x[4096] = 0;";
+    assert!(plant(halves, 1, 32).is_none());
+    let branches = "u32* s = gw::shared<u32>();\ns[gw::lane()] = 1;\nif (gw::lane() < 16) {\ngw::sync_warp(LOW);\n\
+                    x[gw::lane()] = s[15 - gw::lane()];\n} else {\ngw::sync_warp(0xFFFF0000u);\n}";
+    assert!(plant(&branches.replace("LOW", "0xFFFF"), 1, 32).is_none());
+    assert_eq!(plant(&branches.replace("LOW", "0x1FFFF"), 1, 32).unwrap().kind, FaultKind::Divergence);
+}
+
+#[test]
+fn matrix_instructions_take_registers_of_the_thread() {
+    let descriptor =
+        "const u64 t = gw::wgmma_descriptor(gw::shared<u8>(), gw::SWIZZLE_32, 256);\ngw::wgmma_fence();\n";
+    let product = |body: &str| plant(&format!("{descriptor}{body}"), 1, 128);
+    let wild = "gw::load_matrix<4>(*(u32(*)[4])(u64)(16 * n), gw::shared<u8>());";
+    assert_fault(plant(wild, 1, 32), FaultKind::Protocol, 4, "an array of the thread's own");
+    let wild = "u32 a[4] = {}, b[2] = {};\ngw::mma(gw::F16{}, *(f32(*)[4])x, a, b, *(f32(*)[4])x);";
+    assert_fault(plant(wild, 1, 32), FaultKind::Protocol, 5, "an array of the thread's own");
+    let wild = "gw::Wgmma<gw::E4M3, 8>::ss(*(f32(*)[4])(u64)(16 * n), t, t, false);";
+    assert_fault(product(wild), FaultKind::Protocol, 6, "an array of the thread's own");
+    let mixed = "u32 a[4], b[1];\nif (gw::lane() & 1) gw::load_matrix<4>(a, gw::shared<u8>()); \
+                 else gw::load_matrix<1>(b, gw::shared<u8>());\nx[gw::lane()] = a[0] + b[0];";
+    assert_eq!(plant(mixed, 1, 32).unwrap().kind, FaultKind::Divergence);
+    let overlapping = "f32 d[16];\ngw::Wgmma<gw::E4M3, 32>::ss(d, t, t, false);\n\
+                       gw::Wgmma<gw::E4M3, 8>::ss(*(f32(*)[4])d, t, t, true);\n\
+                       gw::wgmma_commit();\ngw::wgmma_wait<0>();\nx[gw::thread()] = (u32)d[0];";
+    assert_fault(product(overlapping), FaultKind::Protocol, 8, "overlap others");
+    let gone = "struct Inner { __attribute__((noinline)) static void issue(u64 t) {\n\
+                f32 d[4];\ngw::Wgmma<gw::E4M3, 8>::ss(d, t, t, false); } };\n\
+                Inner::issue(t);\ngw::wgmma_commit();\ngw::wgmma_wait<0>();";
+    assert_fault(product(gone), FaultKind::Protocol, 8, "went out of scope");
+    let lent = "struct Inner { __attribute__((noinline)) static void issue(f32 (&d)[4], u64 t) {\n\
+                gw::Wgmma<gw::E4M3, 8>::ss(d, t, t, false); } };\nf32 d[4];\n\
+                Inner::issue(d, t);\ngw::wgmma_commit();\ngw::wgmma_wait<0>();\nx[gw::thread()] = (u32)d[0];";
+    assert!(product(lent).is_none(), "accumulators of the caller outlive the function that issues");
 }
 
 #[test]

@@ -106,6 +106,10 @@ fn grids_that_cannot_be_launched_are_refused() -> Result<()> {
     assert!(told(Grid::new([0, 1, 1], [1, 1, 1])).contains("is empty"));
     assert!(told(Grid::new([1, 70000, 1], [1, 1, 1])).contains("65535"));
     assert!(told(GRID.shared(300 << 10)).contains("bytes of shared memory a block"));
+    assert!(told(GRID.shared(u32::MAX)).contains("bytes of shared memory a block"));
+    assert!(
+        told(Grid::new([i32::MAX as u32, 9, 9], [1, 1, 1])).contains("blocks, the emulated device takes")
+    );
     Ok(())
 }
 
@@ -196,7 +200,70 @@ fn a_failed_copy_is_not_read_as_if_it_had_come() -> Result<()> {
     stream.copy_to_pinned(&x, &mut back)?;
     assert!(matches!(back.read(), Err(Error::Fault(_))));
     stream.copy_to_pinned(&x, &mut back)?;
-    assert_eq!(back.read()?, [1]);
+    assert_eq!(*back.read()?, [1]);
+    Ok(())
+}
+
+#[test]
+fn a_fault_is_told_although_memory_was_dropped_meanwhile() -> Result<()> {
+    for seed in 0..10 {
+        let (device, owner) = emulated(seed);
+        let user = device.stream()?;
+        let text = "#include \"gw/gw.cuh\"\nGW_KERNEL(wild)(u32* x) { x[1 << 20] = 1; }";
+        let mut x = owner.upload(&[1u32])?;
+        let one = Grid::new([1, 1, 1], [1, 1, 1]);
+        device.kernel(&Source::new("wild", text))?.launch(&user, &one, &args![&mut x])?;
+        // Whoever waits for one stream may run the others' work; freeing then marks the stream that failed.
+        owner.wait(&user.record()?)?;
+        owner.synchronize()?;
+        drop(x);
+        assert!(matches!(user.synchronize(), Err(Error::Fault(_))), "seed {seed}: the fault was lost");
+        assert_eq!(user.download(&user.upload(&[3u8])?)?, [3]);
+    }
+    Ok(())
+}
+
+#[test]
+fn threads_that_read_pinned_memory_all_wait_for_the_copy() -> Result<()> {
+    for seed in 0..20 {
+        let (device, stream) = emulated(seed);
+        let x = stream.upload(&words(seed, 5000))?;
+        let mut back = device.pinned().take::<u32>(5000)?;
+        stream.copy_to_pinned(&x, &mut back)?;
+        let read = || back.read().map(|back| back.to_vec());
+        let all = std::thread::scope(|scope| {
+            [0; 4].map(|_| scope.spawn(read)).map(|reader| reader.join().unwrap())
+        });
+        for got in all {
+            assert_eq!(got?, words(seed, 5000), "seed {seed}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_graph_does_not_copy_under_a_slice_of_pinned_memory() -> Result<()> {
+    let (device, stream) = emulated(3);
+    let mut x = stream.upload(&[1u32, 2])?;
+    let (mut out, mut back) = (device.pinned().take::<u32>(2)?, device.pinned().take::<u32>(2)?);
+    let graph = stream.capture(|stream| {
+        stream.copy_from_pinned(&out, &mut x)?;
+        stream.copy_to_pinned(&x, &mut back)
+    })?;
+    let refused = |graph: &gatework_gpu::Graph| {
+        let error = graph.launch(&stream).unwrap_err();
+        assert!(error.to_string().contains("drop the slice before the launch"), "{error}");
+    };
+    out.write()?.copy_from_slice(&[5, 6]);
+    let held = back.read()?;
+    refused(&graph);
+    drop(held);
+    let held = out.write()?;
+    refused(&graph);
+    drop(held);
+    let held = out.read()?;
+    graph.launch(&stream)?;
+    assert_eq!((&held[..], &back.read()?[..]), (&[5, 6][..], &[5, 6][..]), "both sides may read");
     Ok(())
 }
 
@@ -295,6 +362,22 @@ fn a_broken_capture_names_the_call_and_restores_the_stream() -> Result<()> {
         kernel.launch(&side, &GRID, &args![&mut x, 1u32, 1u32])
     });
     assert!(told.contains("was not joined back"), "{told}");
+    let outside = side.record()?;
+    let told = broken(&mut |stream| stream.wait(&outside));
+    assert!(told.contains("broken by Stream::wait: the event was recorded outside"), "{told}");
+    let mut inside = None;
+    drop(stream.capture(|stream| {
+        inside = Some(stream.record()?);
+        Ok(())
+    })?);
+    let inside = inside.unwrap();
+    for error in [
+        side.wait(&inside).unwrap_err(),
+        inside.synchronize().unwrap_err(),
+        inside.is_complete().unwrap_err(),
+    ] {
+        assert!(error.to_string().contains("never happens by itself"), "{error}");
+    }
     let told = broken(&mut |_| Err(Error::Graph { message: "of my own".into() }));
     assert_eq!(told, "graph: of my own");
     assert_eq!(side.download(&side.upload(&[9u8])?)?, [9], "the joined stream works again too");

@@ -23,6 +23,7 @@ const SYNCHRONISING: &[(&str, &[Alteration])] = &[
     ("mbarrier_arrive", &[]),
     ("mbarrier_arrive_expect", &[Alteration::Argument(1, "({}) / 2"), Alteration::Argument(1, "({}) * 2")]),
     ("mbarrier_wait", &[Alteration::Argument(1, "({}) ^ 1")]),
+    ("mbarrier_try_wait", &[Alteration::Argument(1, "({}) ^ 1")]),
     ("copy_async_commit", &[]),
     ("copy_async_wait", &[Alteration::OneMorePending]),
     ("bulk_commit", &[]),
@@ -36,7 +37,7 @@ const SYNCHRONISING: &[(&str, &[Alteration])] = &[
 ];
 
 /// Calls whose value is used: they are altered, never dropped.
-const NEVER_DROPPED: &[&str] = &["store_release", "load_acquire"];
+const NEVER_DROPPED: &[&str] = &["mbarrier_try_wait", "store_release", "load_acquire"];
 
 #[derive(Debug, Clone, Copy)]
 enum Alteration {

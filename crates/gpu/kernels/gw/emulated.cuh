@@ -47,6 +47,9 @@ struct WgmmaCall {
     F(u32, index, (u32 which), (which)) \
     F(u8*, shared, (), ()) \
     F(void, access, (const void* address, u64 bytes, u32 write, const void* pc), (address, bytes, write, pc)) \
+    F(void, enter, (const void* frame), (frame)) \
+    F(void, leave, (), ()) \
+    F(void, misuse, (u32 rule, const char* file, u32 line), (rule, file, line)) \
     F(void, barrier, (u32 id, u32 threads, u32 wait, const char* file, u32 line), (id, threads, wait, file, line)) \
     F(void, sync_warp, (u32 mask, const char* file, u32 line), (mask, file, line)) \
     F(void, sync_grid, (const char* file, u32 line), (file, line)) \
@@ -180,10 +183,54 @@ GW_HOOK_SIZE(8)
 GW_HOOK_SIZE(16)
 GW_HOOK void __tsan_read_range(void* p, unsigned long n) { gw::emulated::api->access(p, n, 2, GW_CALLER); }
 GW_HOOK void __tsan_write_range(void* p, unsigned long n) { gw::emulated::api->access(p, n, 3, GW_CALLER); }
-GW_HOOK void __tsan_func_entry(void*) {}
-GW_HOOK void __tsan_func_exit() {}
+// Frames are told, so that a stack that runs out is a fault, and registers of a function that has returned are known.
+GW_HOOK void __tsan_func_entry(void*) { gw::emulated::api->enter(__builtin_frame_address(0)); }
+GW_HOOK void __tsan_func_exit() { gw::emulated::api->leave(); }
 GW_HOOK void __tsan_init() {}
 GW_HOOK void __tsan_vptr_read(void*) {}
 GW_HOOK void __tsan_vptr_update(void*, void*) {}
+
+// The compiler calls these for large structs and for __builtin_memcpy and its like. Without them the C library's would
+// move bytes unseen. Volatile, because the compiler would make the loop a call to the function it is in.
+GW_HOOK void* memmove(void* to, const void* from, __SIZE_TYPE__ bytes) {
+    if (bytes == 0) return to;
+    gw::emulated::api->access(from, bytes, 2, GW_CALLER);
+    gw::emulated::api->access(to, bytes, 3, GW_CALLER);
+    volatile u8* target = (volatile u8*)to;
+    const volatile u8* source = (const volatile u8*)from;
+    if ((u64)to <= (u64)from) {
+        for (__SIZE_TYPE__ i = 0; i < bytes; ++i) target[i] = source[i];
+    } else {
+        for (__SIZE_TYPE__ i = bytes; i > 0; --i) target[i - 1] = source[i - 1];
+    }
+    return to;
+}
+GW_HOOK void* memcpy(void* to, const void* from, __SIZE_TYPE__ bytes) { return memmove(to, from, bytes); }
+GW_HOOK void* memset(void* to, int value, __SIZE_TYPE__ bytes) {
+    if (bytes == 0) return to;
+    gw::emulated::api->access(to, bytes, 3, GW_CALLER);
+    for (__SIZE_TYPE__ i = 0; i < bytes; ++i) ((volatile u8*)to)[i] = (u8)value;
+    return to;
+}
+GW_HOOK void* __tsan_memcpy(void* to, const void* from, __SIZE_TYPE__ bytes) { return memmove(to, from, bytes); }
+GW_HOOK void* __tsan_memmove(void* to, const void* from, __SIZE_TYPE__ bytes) { return memmove(to, from, bytes); }
+GW_HOOK void* __tsan_memset(void* to, int value, __SIZE_TYPE__ bytes) { return memset(to, value, bytes); }
+
+// Called by -fsanitize=bounds and -fsanitize=integer-divide-by-zero, which start their description with the place.
+namespace gw {
+namespace emulated {
+enum Rule : u32 { RULE_ARRAY_BOUNDS, RULE_DIVISION_BY_ZERO };
+struct Place {
+    const char* file;
+    u32 line, column;
+};
+}  // namespace emulated
+}  // namespace gw
+GW_HOOK void __ubsan_handle_out_of_bounds(gw::emulated::Place* place, void*) {
+    gw::emulated::api->misuse(gw::emulated::RULE_ARRAY_BOUNDS, place->file, place->line);
+}
+GW_HOOK void __ubsan_handle_divrem_overflow(gw::emulated::Place* place, void*, void*) {
+    gw::emulated::api->misuse(gw::emulated::RULE_DIVISION_BY_ZERO, place->file, place->line);
+}
 
 #endif  // GW_CUDA

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use cudarc::driver::sys::{
-    self, CUdevice, CUevent, CUevent_flags, CUgraph, CUmemPool_attribute, CUmemoryPool, CUresult, CUstream,
-    CUstream_flags,
+    self, CUdevice, CUevent, CUevent_flags, CUgraph, CUmemPool_attribute, CUmemoryPool, CUmemorytype,
+    CUpointer_attribute, CUresult, CUstream, CUstream_flags,
 };
 
 use crate::cuda::context::Context;
@@ -274,12 +274,14 @@ impl Driver for CudaDriver {
             return Ok(());
         }
         self.context.enter()?;
+        // Otherwise the driver moves pageable bytes into a staging buffer before it returns.
+        let fetched_later =
+            host == HostMemory::Pageable && (self.reads_pageable_memory || is_page_locked(source)?);
         // SAFETY: the caller promises `bytes` readable bytes; the destination lies inside an allocation.
         let status =
             unsafe { sys::cuMemcpyHtoDAsync_v2(destination.0, source.cast(), bytes, raw_stream(stream)) };
         check("cuMemcpyHtoDAsync", status)?;
-        // Otherwise the driver has moved pageable bytes into a staging buffer before it returned.
-        if host == HostMemory::Pageable && self.reads_pageable_memory {
+        if fetched_later {
             self.wait_for(stream)?;
         }
         Ok(())
@@ -392,6 +394,8 @@ impl Driver for CudaDriver {
 
     fn graph_launch(&self, graph: GraphId, stream: StreamId) -> Result<()> {
         self.context.enter()?;
+        // Graphs may be launched from several threads, and the driver wants calls on one graph one after another.
+        let _one_at_a_time = self.templates();
         // SAFETY: the graph and the stream are alive, and the graph's memory is retained beside it.
         check("cuGraphLaunch", unsafe { sys::cuGraphLaunch(graph.0 as _, raw_stream(stream)) })
     }
@@ -426,6 +430,21 @@ fn raw_stream(stream: StreamId) -> CUstream {
 
 fn raw_event(event: EventId) -> CUevent {
     event.0 as CUevent
+}
+
+/// Whether the driver knows the memory as page-locked: a slice of pinned memory may be given where ordinary memory is
+/// expected, and is then read after the copy call has returned. Asked in the plural form, which answers a pointer that it
+/// does not know with zeros instead of an error.
+fn is_page_locked(host: *const u8) -> Result<bool> {
+    let mut kind = 0u32;
+    let mut attribute = CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+    let mut answers = [(&raw mut kind).cast::<c_void>()];
+    // SAFETY: one attribute is asked for, whose answer is a 32-bit number that the call writes; the pointer is only looked up.
+    let status = unsafe {
+        sys::cuPointerGetAttributes(1, &mut attribute, answers.as_mut_ptr(), host as sys::CUdeviceptr)
+    };
+    check("cuPointerGetAttributes", status)?;
+    Ok(kind == CUmemorytype::CU_MEMORYTYPE_HOST as u32)
 }
 
 fn loaded(function: &Function) -> Result<&LoadedFunction> {

@@ -42,6 +42,8 @@ numbered! {
     Conversion {
         F32ToF16, F16ToF32, F32ToBf16, Bf16ToF32, F32ToE4m3, F32ToE5m2, E4m3ToF16, E5m2ToF16, F16ToE4m3, F16ToE5m2,
     }
+    /// A rule of the language that the compiler's own checks found broken.
+    Rule { ArrayBounds, DivisionByZero }
     /// A format of the tensor cores.
     Format { F16, Bf16, E4m3, E5m2, S8 }
 }
@@ -139,6 +141,9 @@ pub(super) struct Api {
     index: extern "C" fn(u32) -> u32,
     shared: extern "C" fn() -> *mut u8,
     access: extern "C" fn(*const c_void, u64, u32, *const c_void),
+    enter: extern "C" fn(*const c_void),
+    leave: extern "C" fn(),
+    misuse: extern "C" fn(u32, *const c_char, u32),
     barrier: extern "C" fn(u32, u32, u32, *const c_char, u32),
     sync_warp: extern "C" fn(u32, *const c_char, u32),
     sync_grid: extern "C" fn(*const c_char, u32),
@@ -172,6 +177,9 @@ pub(super) static API: Api = Api {
     index,
     shared,
     access,
+    enter,
+    leave,
+    misuse,
     barrier,
     sync_warp,
     sync_grid,
@@ -229,6 +237,18 @@ extern "C" fn access(address: *const c_void, bytes: u64, flags: u32, pc: *const 
             pc,
         })
     });
+}
+
+extern "C" fn enter(frame: *const c_void) {
+    step(|launch| launch.enter(frame as usize));
+}
+
+extern "C" fn leave() {
+    with(|launch| launch.leave());
+}
+
+extern "C" fn misuse(rule: u32, file: *const c_char, line: u32) {
+    step(|launch| launch.misuse(Rule::from_code(rule), CallSite { file, line }));
 }
 
 extern "C" fn barrier(id: u32, threads: u32, wait: u32, file: *const c_char, line: u32) {
@@ -435,7 +455,10 @@ extern "C" fn shared_address(address: *const c_void) -> u32 {
 }
 
 extern "C" fn pause() {
-    step(|launch| Ok(launch.preempt()));
+    step(|launch| {
+        launch.count_quiet()?;
+        Ok(launch.preempt())
+    });
 }
 
 /// Nanoseconds: time means nothing here, but it moves.

@@ -1,5 +1,9 @@
 //! Loads, stores, atomics and fences of the running thread.
 
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::rc::Rc;
+
 use super::abi::{AtomicOp, FenceKind};
 use super::block::Agent;
 use super::clocks::{Clocks, Slot, join_foreign};
@@ -14,8 +18,8 @@ pub(super) enum Place {
         offset: usize,
     },
     Global,
-    /// A constant of the kernel.
-    Image,
+    /// A constant of the kernel, or one of its arguments before the thread has copied it.
+    Constant,
 }
 
 /// One access as the kernel makes it.
@@ -35,7 +39,7 @@ impl Launch {
     /// A plain load or store, seen before it happens.
     pub(super) fn touch(&mut self, touch: Touch) -> Step {
         let (low, high) = self.stack();
-        if touch.address >= low && touch.address < high {
+        if touch.address >= low && touch.address.saturating_add(touch.bytes) <= high {
             return self.touch_local(touch);
         }
         self.check(touch, None)?;
@@ -69,7 +73,7 @@ impl Launch {
         let raced = match place {
             Place::Shared { offset } => block.shadow.access(offset, touch.bytes, touch.write, &by, coin),
             Place::Global => self.global.access(touch.address, touch.bytes, touch.write, &by, coin),
-            Place::Image => Ok(()),
+            Place::Constant => Ok(()),
         };
         raced.map_err(|other| self.race(touch, other))?;
         Ok(place)
@@ -78,6 +82,8 @@ impl Launch {
     /// Finds what an address belongs to.
     fn place(&mut self, touch: Touch) -> Result<Place, Stop> {
         let Touch { address, bytes, .. } = touch;
+        // Saturating: an address near the top of the address space lies in no region.
+        let end = address.saturating_add(bytes);
         if let Some(offset) = self.block().shared.offset(address, bytes) {
             let barrier = self.block().mbarriers.range(..offset + bytes).next_back();
             if barrier.is_some_and(|(&at, _)| at + 8 > offset) {
@@ -88,14 +94,14 @@ impl Launch {
         }
         let last = self.regions.get(self.last_region);
         if last.is_some_and(|region| {
-            region.state == RegionState::Buffer && address >= region.start && address + bytes <= region.end
+            region.state == RegionState::Buffer && address >= region.start && end <= region.end
         }) {
             return Ok(Place::Global);
         }
         let after = self.regions.partition_point(|region| region.start <= address);
         let found = after.checked_sub(1).map(|index| (index, self.regions[index]));
         match found {
-            Some((index, region)) if address + bytes <= region.end => match region.state {
+            Some((index, region)) if end <= region.end => match region.state {
                 RegionState::Buffer => {
                     self.last_region = index;
                     Ok(Place::Global)
@@ -105,12 +111,17 @@ impl Launch {
                     Err(self.fault_touch(FaultKind::FreedMemory, touch, message))
                 }
             },
-            _ if self.entry.in_image(address) && !touch.write => Ok(Place::Image),
+            _ if !touch.write && self.is_constant(address..end) => Ok(Place::Constant),
             _ => {
                 let whereabouts = self.whereabouts(address, after);
                 Err(self.out_of_bounds(touch, whereabouts))
             }
         }
+    }
+
+    fn is_constant(&self, range: Range<usize>) -> bool {
+        let holds = |outer: &Range<usize>| outer.start <= range.start && range.end <= outer.end;
+        holds(self.entry.image()) || self.arguments.iter().any(holds)
     }
 
     fn whereabouts(&mut self, address: usize, after: usize) -> String {
@@ -193,8 +204,8 @@ impl Launch {
     ) -> Result<(u64, Flow), Stop> {
         self.check(touch, None)?;
         let pointer = touch.address as *mut u8;
-        // SAFETY: `check` found the bytes inside a live buffer or the block's shared memory, aligned; the launch is the
-        // only one that touches them now.
+        // SAFETY: `check` found the bytes inside a live buffer, the block's shared memory or, to be read, a constant,
+        // aligned; the launch is the only one that touches them now.
         let before = unsafe { read_word(pointer, touch.bytes) };
         let after = op.apply(before, value, compare, touch.bytes);
         if op.writes() && after != before {
@@ -202,8 +213,10 @@ impl Launch {
         } else {
             self.count_quiet()?;
         }
-        // SAFETY: as above.
-        unsafe { write_word(pointer, touch.bytes, after) };
+        if op.writes() {
+            // SAFETY: as above, and constants are not written: `check` knew that this is a write.
+            unsafe { write_word(pointer, touch.bytes, after) };
+        }
         self.pass_on(touch.address, op);
         let turn = self.schedule.below(4) == 0;
         Ok((before, if turn { self.preempt() } else { self.burn() }))
@@ -216,15 +229,10 @@ impl Launch {
         if op.reads()
             && let Some(published) = self.published.get(&address)
         {
-            join_foreign(&mut thread.acquired, &Some(std::rc::Rc::new(published.clone())));
+            thread.acquired.join(published);
         }
-        if op.writes()
-            && let Some(released) = &thread.released
-        {
-            let published = self.published.entry(address).or_default();
-            for (&block, clocks) in released.iter() {
-                published.entry(block).or_default().join(clocks);
-            }
+        if op.writes() {
+            self.published.entry(address).or_default().join(&thread.released);
         }
     }
 
@@ -234,24 +242,26 @@ impl Launch {
         let thread = self.thread();
         match kind {
             FenceKind::Block | FenceKind::Device | FenceKind::System => {
-                if let Some(acquired) = thread.acquired.take() {
-                    let mut others = (*acquired).clone();
-                    if let Some(mine) = others.remove(&number) {
-                        thread.knowledge.seen.join(&mine);
+                let narrow = kind == FenceKind::Block;
+                for passage in [&thread.acquired.device, &thread.acquired.block] {
+                    if let Some(mine) = passage.as_ref().and_then(|passage| passage.get(&number)) {
+                        thread.knowledge.seen.join(mine);
                     }
-                    if kind != FenceKind::Block {
-                        join_foreign(&mut thread.knowledge.foreign, &Some(std::rc::Rc::new(others)));
-                    }
+                }
+                thread.acquired.block = None;
+                if !narrow {
+                    let acquired = thread.acquired.device.take();
+                    join_foreign(&mut thread.knowledge.foreign, &acquired);
                 }
                 let mut seen: Clocks = thread.knowledge.seen.clone();
                 seen.raise(slot as Slot, thread.time);
                 thread.time += 1;
-                let mut released = match (&thread.knowledge.foreign, kind) {
-                    (Some(foreign), FenceKind::Device | FenceKind::System) => (**foreign).clone(),
-                    _ => Default::default(),
-                };
-                released.insert(number, seen);
-                thread.released = Some(std::rc::Rc::new(released));
+                if !narrow {
+                    let mut device = thread.knowledge.foreign.as_deref().cloned().unwrap_or_default();
+                    device.insert(number, seen.clone());
+                    thread.released.device = Some(Rc::new(device));
+                }
+                thread.released.block = Some(Rc::new(BTreeMap::from([(number, seen)])));
             }
             FenceKind::AsyncProxy => {
                 thread.knowledge.proxied.raise(slot as Slot, thread.time);
@@ -259,6 +269,8 @@ impl Launch {
                     thread.knowledge.proxied.raise(agent, finished);
                 }
                 thread.time += 1;
+                // Bulk copies belong to that proxy, so they see the barriers that this thread initialised too.
+                self.publish_mbarriers();
             }
             FenceKind::MbarrierInit => self.publish_mbarriers(),
             FenceKind::Wgmma => self.fence_products(),

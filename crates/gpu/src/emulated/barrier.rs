@@ -1,7 +1,10 @@
 //! Barriers: of a block, named, in shared memory with transactions, and of the whole grid.
 
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
 use super::block::{Agent, CallSite, Wait};
-use super::clocks::{Knowledge, Meeting, Slot};
+use super::clocks::{Foreign, Knowledge, Meeting, Slot, join_foreign};
 use super::fault::FaultKind;
 use super::launch::{Flow, Launch, Step, Stop};
 
@@ -78,9 +81,11 @@ impl Launch {
         let (block_slot, thread) = (self.current_block(), self.current_thread());
         let all = self.grid.threads_per_block() as u32;
         let expected = if id == 0 { all } else { threads };
-        if id > 15 || expected == 0 || expected > all || (id != 0 && expected % 32 != 0) {
+        let unnamed = id == 0 && threads != 0;
+        if unnamed || id > 15 || expected == 0 || expected > all || (id != 0 && expected % 32 != 0) {
             let message = format!(
-                "named barrier {id} of {threads} threads: ids are 1 to 15, counts multiples of 32 up to the block's {all}"
+                "named barrier {id} of {threads} threads: ids are 1 to 15 (0 is sync_threads), counts multiples of 32 up \
+                 to the block's {all}"
             );
             return Err(self.fault_at(FaultKind::Protocol, site, message));
         }
@@ -309,18 +314,25 @@ impl Launch {
             let message = format!("sync_grid, but {exited} threads of the grid have ended without it");
             return Err(self.fault_at(FaultKind::Divergence, site, message));
         }
-        self.global.forget();
         self.grid_barrier.arrived = 0;
         let waiters = std::mem::take(&mut self.grid_barrier.waiters);
-        for slot in 0..self.blocks.len() {
+        // Everyone learns what every thread did, and no more: a copy that nobody waited for is still under way.
+        let mut everything: Foreign = None;
+        for block in &mut self.blocks {
             let mut meeting = Meeting::default();
-            for (thread, state) in self.blocks[slot].threads.iter_mut().enumerate() {
+            for (thread, state) in block.threads.iter_mut().enumerate() {
                 meeting.add(&state.knowledge, thread as Slot, state.time);
                 state.time += 1;
             }
-            for state in &mut self.blocks[slot].threads {
-                state.knowledge = meeting.knowledge().clone();
+            let met = meeting.knowledge();
+            join_foreign(&mut everything, &met.foreign);
+            join_foreign(&mut everything, &Some(Rc::new(BTreeMap::from([(block.number, met.seen.clone())]))));
+            for state in &mut block.threads {
+                state.knowledge = met.clone();
             }
+        }
+        for state in self.blocks.iter_mut().flat_map(|block| &mut block.threads) {
+            state.knowledge.foreign = everything.clone();
         }
         for (slot, thread) in waiters {
             self.wake(slot, thread);

@@ -7,7 +7,7 @@ use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, Yielder};
 
 use super::barrier::{Mbarrier, NamedBarrier};
-use super::clocks::{Foreign, Knowledge, Slot};
+use super::clocks::{Knowledge, Passage, Slot};
 use super::copy::CopyGroups;
 use super::fault::Site;
 use super::shadow::SharedShadow;
@@ -73,8 +73,10 @@ pub(super) struct Thread {
     pub(super) fiber: Option<Fiber>,
     /// Set by the fiber when it starts.
     pub(super) yielder: *const Yielder<(), ()>,
-    /// Lowest and highest address of its stack.
+    /// Lowest and highest address of its stack that the kernel's frames may have.
     pub(super) stack: (usize, usize),
+    /// Where the frames of the functions it is in end, innermost last.
+    pub(super) frames: Vec<usize>,
     pub(super) index: [u32; 3],
     pub(super) done: bool,
     pub(super) waiting: Wait,
@@ -82,10 +84,10 @@ pub(super) struct Thread {
     /// The thread's own time: raised whenever others may learn what it did so far.
     pub(super) time: u32,
     pub(super) knowledge: Knowledge,
-    /// What a fence made ready to be passed on by the next atomic, by block.
-    pub(super) released: Foreign,
+    /// What a fence made ready to be passed on by the next atomic.
+    pub(super) released: Passage,
     /// What atomics brought, to be known after the next fence.
-    pub(super) acquired: Foreign,
+    pub(super) acquired: Passage,
     pub(super) copies: CopyGroups,
     pub(super) stores: CopyGroups,
     /// What a call that waited returns when the thread goes on.
@@ -168,14 +170,15 @@ impl Thread {
             fiber: None,
             yielder: std::ptr::null(),
             stack: (0, 0),
+            frames: Vec::new(),
             index,
             done: false,
             waiting: Wait::Nothing,
             site: CallSite::NOWHERE,
             time: 1,
             knowledge: Knowledge::default(),
-            released: None,
-            acquired: None,
+            released: Passage::default(),
+            acquired: Passage::default(),
             copies: CopyGroups::default(),
             stores: CopyGroups::default(),
             result: 0,

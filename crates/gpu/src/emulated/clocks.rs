@@ -74,6 +74,22 @@ impl Knowledge {
     }
 }
 
+/// What atomics carry from fence to fence, by the scope of the fences: a narrow one serves the block alone.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Passage {
+    /// Seen by the whole device.
+    pub(super) device: Foreign,
+    /// Seen by the block with that number.
+    pub(super) block: Foreign,
+}
+
+impl Passage {
+    pub(super) fn join(&mut self, other: &Passage) {
+        join_foreign(&mut self.device, &other.device);
+        join_foreign(&mut self.block, &other.block);
+    }
+}
+
 pub(super) fn join_foreign(into: &mut Foreign, other: &Foreign) {
     let Some(other) = other else { return };
     match into {

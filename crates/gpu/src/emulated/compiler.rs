@@ -11,8 +11,10 @@ use std::sync::Mutex;
 use crate::kernel::{Compiled, Source};
 use crate::{Error, Result};
 
-/// Every load and store is instrumented; locals start as garbage; nothing is fused that the GPU would not fuse; the
-/// library runs on any machine of this architecture.
+/// Every load and store is instrumented, and so are array indices and divisors, which would otherwise reach host memory
+/// or stop the process; locals start as garbage; nothing is fused that the GPU would not fuse; the library runs on any
+/// machine of this architecture. A function that is nowhere defined is the linker's error: found at its first call, it
+/// would end the process. One that is defined here is this one, and never the process's own of that name.
 const FLAGS: &[&str] = &[
     "-std=c++17",
     "-O2",
@@ -21,16 +23,32 @@ const FLAGS: &[&str] = &[
     "-shared",
     "-nostdlib",
     "-fsanitize=thread",
+    "-fsanitize=integer-divide-by-zero",
     "-fno-exceptions",
     "-fno-rtti",
     "-fno-strict-aliasing",
     "-fno-stack-protector",
     "-ffp-contract=off",
     "-Werror=frame-larger-than=65536",
+    "-Werror=vla",
+    "-Werror=alloca",
+    "-Wl,-z,defs",
+    "-Wl,-Bsymbolic",
 ];
 
-/// Understood by newer compilers only.
-const POISON_LOCALS: &str = "-ftrivial-auto-var-init=pattern";
+/// Of each list, the first that the compiler understands. Clang's `bounds` holds a check that traps, its `array-bounds`
+/// does not; GCC knows `bounds` alone. Locals are poisoned by newer compilers only.
+const OPTIONAL_FLAGS: &[&[&str]] =
+    &[&["-fsanitize=array-bounds", "-fsanitize=bounds"], &["-ftrivial-auto-var-init=pattern"]];
+
+/// A compiler that answered.
+#[derive(Clone)]
+struct Compiler {
+    command: String,
+    /// The first line of `--version`.
+    name: String,
+    flags: Vec<&'static str>,
+}
 
 /// The compiler's command: `CXX`, else `c++`.
 fn command() -> String {
@@ -39,33 +57,39 @@ fn command() -> String {
 
 /// The first line of `--version`.
 pub(crate) fn name() -> Result<String> {
-    version().map(|version| version.lines().next().unwrap_or_default().to_owned())
+    Ok(compiler()?.name)
 }
 
-/// The first line of `--version`, and below it the flags in use: part of the cache key.
+/// The name, and below it the flags in use: part of the cache key.
 pub(crate) fn version() -> Result<String> {
-    static KNOWN: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
+    let compiler = compiler()?;
+    Ok(format!("{}\n{}", compiler.name, compiler.flags.join(" ")))
+}
+
+/// Asks the compiler once a process what it is and what it understands.
+fn compiler() -> Result<Compiler> {
+    static KNOWN: Mutex<BTreeMap<String, Compiler>> = Mutex::new(BTreeMap::new());
     let command = command();
     let mut known = KNOWN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    if let Some(version) = known.get(&command) {
-        return Ok(version.clone());
+    if let Some(compiler) = known.get(&command) {
+        return Ok(compiler.clone());
     }
     let output = run(&command, Command::new(&command).arg("--version"))?;
     let told = String::from_utf8_lossy(&output.stdout);
-    let first = told.lines().next().filter(|line| !line.is_empty() && output.status.success());
-    let first = first.ok_or_else(|| Error::NoCompiler {
+    let name = told.lines().next().filter(|line| !line.is_empty() && output.status.success());
+    let name = name.ok_or_else(|| Error::NoCompiler {
         command: command.clone(),
         reason: format!("it answers --version with {}", output.status),
     })?;
-    let poison = if supports_poison(&command) { POISON_LOCALS } else { "" };
-    let version = format!("{first}\n{} {poison}", FLAGS.join(" "));
-    known.insert(command, version.clone());
-    Ok(version)
+    let understood = |choices: &&[&'static str]| choices.iter().copied().find(|flag| accepts(&command, flag));
+    let flags = FLAGS.iter().copied().chain(OPTIONAL_FLAGS.iter().filter_map(understood)).collect();
+    let compiler = Compiler { command: command.clone(), name: name.to_owned(), flags };
+    known.insert(command, compiler.clone());
+    Ok(compiler)
 }
 
-fn supports_poison(command: &str) -> bool {
-    let tried =
-        Command::new(command).args([POISON_LOCALS, "-x", "c++", "-fsyntax-only", "/dev/null"]).output();
+fn accepts(command: &str, flag: &str) -> bool {
+    let tried = Command::new(command).args([flag, "-x", "c++", "-fsyntax-only", "/dev/null"]).output();
     tried.is_ok_and(|output| output.status.success())
 }
 
@@ -86,17 +110,13 @@ pub(crate) fn compile(
     let input = folder.join("kernel.cpp");
     fs::write(&input, translation_unit(source, &main)).map_err(|error| io(&input, error))?;
 
-    let command = command();
-    let version = version()?;
-    let mut compiler = Command::new(&command);
-    compiler.current_dir(folder).args(FLAGS);
-    if version.ends_with(POISON_LOCALS) {
-        compiler.arg(POISON_LOCALS);
-    }
+    let Compiler { command, flags, .. } = compiler()?;
+    let mut compilation = Command::new(&command);
+    compilation.current_dir(folder).args(flags);
     for (name, value) in source.defines() {
-        compiler.arg(format!("-D{name}={value}"));
+        compilation.arg(format!("-D{name}={value}"));
     }
-    let output = run(&command, compiler.args(["-I.", "kernel.cpp", "-o", "kernel.so", "-lm"]))?;
+    let output = run(&command, compilation.args(["-I.", "kernel.cpp", "-o", "kernel.so", "-lm", "-lgcc"]))?;
     let log = String::from_utf8_lossy(&output.stderr).into_owned();
     if !output.status.success() {
         return Err(Error::Compile { kernel: source.name().to_owned(), compiler: command, log });

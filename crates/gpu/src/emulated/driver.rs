@@ -170,11 +170,16 @@ impl Driver for EmulatedDriver {
         host: HostMemory,
     ) -> Result<()> {
         let mut queues = self.queues();
-        queues.submit(stream, Op::CopyToHost { to: HostPointer(destination), from: source, bytes })?;
-        match host {
-            HostMemory::Pageable => queues.synchronize(stream),
-            HostMemory::Pinned => Ok(()),
+        let to = HostPointer(destination);
+        let queued = queues.submit(stream, Op::CopyToHost { to, from: source, bytes });
+        if host == HostMemory::Pinned {
+            return queued;
         }
+        let done = queued.and_then(|()| queues.synchronize(stream));
+        if done.is_err() {
+            queues.retract_copies(stream, to);
+        }
+        done
     }
 
     fn copy_on_device(
@@ -209,6 +214,13 @@ impl Driver for EmulatedDriver {
             return refuse(format!(
                 "a cooperative grid keeps all its threads at once, and the emulated device takes {} at most",
                 launch::COOPERATIVE_THREADS
+            ));
+        }
+        if grid.block_count() > launch::MOST_BLOCKS {
+            return refuse(format!(
+                "{} blocks, the emulated device takes {} at most",
+                grid.block_count(),
+                launch::MOST_BLOCKS
             ));
         }
         if grid.cluster.is_some() {

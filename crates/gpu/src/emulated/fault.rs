@@ -22,7 +22,7 @@ impl std::fmt::Display for Site {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum FaultKind {
-    /// An access outside every buffer and the block's shared memory.
+    /// An access outside every buffer and the block's shared memory, or beyond an array of the thread's own.
     OutOfBounds,
     /// An access to memory that was freed.
     FreedMemory,
@@ -36,6 +36,10 @@ pub enum FaultKind {
     Divergence,
     /// A barrier, copy or matrix instruction used against its protocol.
     Protocol,
+    /// An integer divided by zero.
+    DivisionByZero,
+    /// Calls nested deeper than a thread's stack.
+    StackOverflow,
 }
 
 /// A kernel that the emulated device stopped. The process goes on; the stream's later work was not run.

@@ -3,14 +3,16 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ffi::c_void;
+use std::ops::Range;
 use std::sync::Arc;
 
 use corosensei::stack::{DefaultStack, Stack};
 use corosensei::{Coroutine, CoroutineResult};
 
+use super::abi::Rule;
 use super::barrier::{GridBarrier, NamedBarrier};
 use super::block::{Agent, Block, CallSite, Fiber, SharedMemory, Thread, Wait};
-use super::clocks::{Clocks, Slot};
+use super::clocks::{Passage, Slot};
 use super::copy::Flight;
 use super::fault::{Fault, FaultKind, Site};
 use super::memory::Region;
@@ -21,10 +23,15 @@ use super::warp::Warp;
 use super::wgmma::WgmmaState;
 use crate::Grid;
 
-/// Stack of one thread. The compiler refuses kernels whose frame comes near it.
-const STACK_BYTES: usize = 128 << 10;
+/// Stack of one thread.
+const STACK_BYTES: usize = 256 << 10;
+/// Below this much a function may not be entered: its own frame (64 KiB at most, as the compiler checks) and the
+/// runtime's must still fit above the guard page.
+const STACK_RESERVE: usize = 128 << 10;
 /// Blocks of an ordinary launch that run side by side.
 const RESIDENT_BLOCKS: usize = 4;
+/// Blocks of a launch: they are listed to be shuffled, and more would take days.
+pub(super) const MOST_BLOCKS: u64 = 1 << 24;
 /// Threads that a cooperative launch may keep at once: each has a stack with a guard page of its own.
 pub(super) const COOPERATIVE_THREADS: u64 = 8192;
 /// Atomic loads and failed waits, with no store by any thread between them, after which a launch spins for ever.
@@ -59,6 +66,8 @@ pub(super) struct Launch {
     pub(super) grid: Grid,
     seed: u64,
     argument_pointers: Vec<*mut c_void>,
+    /// Where the arguments lie: each thread starts by copying them to its stack.
+    pub(super) arguments: Vec<Range<usize>>,
     pub(super) regions: Vec<Region>,
     pub(super) last_region: usize,
     pub(super) schedule: Schedule,
@@ -68,7 +77,7 @@ pub(super) struct Launch {
     pub(super) flights: Vec<Flight>,
     pub(super) global: GlobalShadow,
     /// What atomics on an address have been given to pass on.
-    pub(super) published: HashMap<usize, BTreeMap<u32, Clocks>>,
+    pub(super) published: HashMap<usize, Passage>,
     pub(super) grid_barrier: GridBarrier,
     current: (usize, usize),
     fuel: u32,
@@ -93,6 +102,8 @@ pub(super) fn run(
 ) -> Result<(), Box<Fault>> {
     let mut arguments: Vec<Vec<u128>> = arguments.iter().map(|bytes| aligned_copy(bytes)).collect();
     let argument_pointers = arguments.iter_mut().map(|words| words.as_mut_ptr().cast()).collect();
+    let argument_ranges = arguments.iter().map(|words| words.as_ptr_range());
+    let argument_ranges = argument_ranges.map(|range| range.start as usize..range.end as usize).collect();
     let mut schedule = Schedule::new(seeds.launch);
     let mut waiting_blocks: Vec<u64> = (0..grid.block_count()).collect();
     for last in (1..waiting_blocks.len()).rev() {
@@ -103,6 +114,7 @@ pub(super) fn run(
         grid: *grid,
         seed: seeds.device,
         argument_pointers,
+        arguments: argument_ranges,
         regions,
         last_region: 0,
         schedule,
@@ -265,6 +277,33 @@ impl Launch {
         self.fault(kind, None, site.site(), message)
     }
 
+    /// A function of the kernel begins, with its frame above `frame`.
+    pub(super) fn enter(&mut self, frame: usize) -> Step {
+        let (low, _) = self.stack();
+        self.thread().frames.push(frame);
+        if frame - low >= STACK_RESERVE {
+            return Ok(Flow::Go);
+        }
+        let message =
+            format!("calls nest deeper than a thread's stack of {} bytes", STACK_BYTES - STACK_RESERVE);
+        Err(self.fault(FaultKind::StackOverflow, None, None, message))
+    }
+
+    pub(super) fn leave(&mut self) {
+        self.thread().frames.pop();
+    }
+
+    /// The compiler's own checks found a rule of the language broken.
+    pub(super) fn misuse(&mut self, rule: Rule, site: CallSite) -> Step {
+        let (kind, message) = match rule {
+            Rule::ArrayBounds => {
+                (FaultKind::OutOfBounds, "an index beyond the end of an array of the thread's own")
+            }
+            Rule::DivisionByZero => (FaultKind::DivisionByZero, "an integer is divided by zero"),
+        };
+        Err(self.fault_at(kind, site, message.into()))
+    }
+
     /// The bounds of the running thread's stack.
     pub(super) fn stack(&mut self) -> (usize, usize) {
         self.thread().stack
@@ -388,7 +427,13 @@ impl Launch {
         let arguments = self.argument_pointers.as_mut_ptr() as usize;
         self.thread().stack = bounds;
         Coroutine::with_stack(stack, move |yielder, ()| {
-            with(|launch| launch.thread().yielder = std::ptr::from_ref(yielder));
+            // What lies above belongs to this closure and to the switch between fibers.
+            let top = (&raw const yielder) as usize;
+            with(|launch| {
+                let thread = launch.thread();
+                thread.yielder = std::ptr::from_ref(yielder);
+                thread.stack.1 = top;
+            });
             // SAFETY: the entry was described by the same library, and `arguments` holds one pointer a parameter, each
             // to a value of the parameter's size; both outlive the fiber.
             unsafe { invoke(arguments as *mut *mut c_void) };

@@ -48,7 +48,7 @@ impl Memory {
     }
 
     pub(super) fn allocate(&mut self, bytes: usize) -> Option<usize> {
-        if self.held + bytes as u64 > self.total {
+        if self.held.saturating_add(bytes as u64) > self.total {
             return None;
         }
         let layout = layout(bytes)?;

@@ -37,8 +37,10 @@ pub(crate) fn seed_from_environment() -> Result<u64> {
     const VARIABLE: &str = "GATEWORK_EMULATOR_SEED";
     match std::env::var(VARIABLE) {
         Err(_) => Ok(0),
-        Ok(text) => text.trim().parse().map_err(|_| Error::UnknownDevice {
-            given: format!("emulated with {VARIABLE}={text} (a whole number is wanted)"),
+        Ok(given) => given.trim().parse().map_err(|_| Error::Environment {
+            variable: VARIABLE,
+            given,
+            wanted: "a whole number",
         }),
     }
 }

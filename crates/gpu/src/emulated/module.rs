@@ -90,9 +90,9 @@ pub(super) fn load(binary: &Binary, entry: &str) -> Result<(Arc<Entry>, KernelIn
 }
 
 impl Entry {
-    /// Whether the address is of the library itself: constants of the kernel lie there.
-    pub(super) fn in_image(&self, address: usize) -> bool {
-        self.image.contains(&address)
+    /// Where the library itself lies: constants of the kernel are in it.
+    pub(super) fn image(&self) -> &std::ops::Range<usize> {
+        &self.image
     }
 
     /// An address of code as an offset into the image; 0 if it is not of this library.

@@ -174,7 +174,15 @@ impl Queues {
         state.stream = Some(stream);
         state.recorded += 1;
         let number = state.recorded;
-        self.submit(stream, Op::Record { event, number })
+        self.mark(stream, Op::Record { event, number })
+    }
+
+    /// Queues a record or a wait. They carry no result, and are queued by drops too, where nobody would hear of what failed
+    /// on the stream: that stays for the next call that can say it.
+    fn mark(&mut self, stream: StreamId, op: Op) -> Result<()> {
+        let queue = &mut self.streams.entry(stream).or_default().queue;
+        queue.push_back(op);
+        if queue.len() > QUEUE_LIMIT { self.drain(stream) } else { Ok(()) }
     }
 
     pub(super) fn wait(&mut self, stream: StreamId, event: EventId) -> Result<()> {
@@ -189,7 +197,7 @@ impl Queues {
             }
             _ => {
                 let number = state.recorded;
-                self.submit(stream, Op::Wait { event, number })
+                self.mark(stream, Op::Wait { event, number })
             }
         }
     }
@@ -204,11 +212,22 @@ impl Queues {
 
     /// Runs until the stream is empty, in a random order of streams, and reports what failed on it.
     pub(super) fn synchronize(&mut self, stream: StreamId) -> Result<()> {
+        self.drain(stream)?;
+        let failed = self.streams.get_mut(&stream).and_then(|state| state.failed.take());
+        failed.map_or(Ok(()), Err)
+    }
+
+    fn drain(&mut self, stream: StreamId) -> Result<()> {
         while self.streams.get(&stream).is_some_and(|state| !state.queue.is_empty()) {
             self.run_one()?;
         }
-        let failed = self.streams.get_mut(&stream).and_then(|state| state.failed.take());
-        failed.map_or(Ok(()), Err)
+        Ok(())
+    }
+
+    /// Takes back copies to host memory that the caller is about to lose.
+    pub(super) fn retract_copies(&mut self, stream: StreamId, destination: HostPointer) {
+        let Some(state) = self.streams.get_mut(&stream) else { return };
+        state.queue.retain(|op| !matches!(op, Op::CopyToHost { to, .. } if to.0 == destination.0));
     }
 
     /// Runs until the event has happened, and reports what failed before it on its stream.
@@ -277,7 +296,18 @@ impl Queues {
                 unsafe { std::ptr::copy(from.0 as *const u8, to.0 as *mut u8, bytes) };
                 Ok(())
             }
-            Op::Fill { to, pattern, count } => self.write(to, &pattern.repeat(count)),
+            Op::Fill { to, pattern, count } => {
+                self.require(to, pattern.len() * count)?;
+                // SAFETY: the range lies in a live buffer, which only the device's operations touch, one at a time.
+                let bytes = unsafe { std::slice::from_raw_parts_mut(to.0 as *mut u8, pattern.len() * count) };
+                match *pattern {
+                    [byte] => bytes.fill(byte),
+                    _ => bytes
+                        .chunks_exact_mut(pattern.len())
+                        .for_each(|chunk| chunk.copy_from_slice(&pattern)),
+                }
+                Ok(())
+            }
             Op::Free(pointer) => {
                 self.memory.free(pointer.0 as usize);
                 Ok(())

@@ -30,6 +30,12 @@ pub(super) struct Stamp {
     pub(super) pc: u32,
 }
 
+impl Stamp {
+    fn is_of(&self, other: &Stamp) -> bool {
+        (self.block, self.slot, self.time) == (other.block, other.slot, other.time)
+    }
+}
+
 /// One recorded access. `bytes` is a mask within the word; 0 means none.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Access {
@@ -41,15 +47,15 @@ pub(super) struct Access {
 const NONE: Access =
     Access { stamp: Stamp { block: 0, slot: 0, time: 0, pc: 0 }, bytes: 0, manner: Manner::Generic };
 
-/// The last write of a word and two of the reads since. Two suffice: which of many unordered reads are kept is left to
-/// chance, and a missing barrier leaves many.
+/// Two of the last writes of a word's bytes, and two of the reads since. Two suffice: which of many unordered ones are
+/// kept is left to chance, and a missing barrier leaves many.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cell {
-    write: Access,
+    writes: [Access; 2],
     reads: [Access; 2],
 }
 
-const EMPTY: Cell = Cell { write: NONE, reads: [NONE; 2] };
+const EMPTY: Cell = Cell { writes: [NONE; 2], reads: [NONE; 2] };
 
 /// A thread that makes, or issues, an access.
 pub(super) struct Accessor<'a> {
@@ -94,8 +100,8 @@ impl Accessor<'_> {
 
 impl Cell {
     fn read(&mut self, by: &Accessor<'_>, bytes: u8, coin: bool) -> Result<(), Access> {
-        if !by.may_follow_write(&self.write, bytes) {
-            return Err(self.write);
+        if let Some(write) = self.writes.iter().find(|write| !by.may_follow_write(write, bytes)) {
+            return Err(*write);
         }
         let access = Access { stamp: by.stamp, bytes, manner: by.manner };
         let superseded = self
@@ -106,14 +112,23 @@ impl Cell {
         Ok(())
     }
 
-    fn write(&mut self, by: &Accessor<'_>, bytes: u8) -> Result<(), Access> {
-        if !by.may_follow_write(&self.write, bytes) {
-            return Err(self.write);
+    fn write(&mut self, by: &Accessor<'_>, bytes: u8, coin: bool) -> Result<(), Access> {
+        if let Some(write) = self.writes.iter().find(|write| !by.may_follow_write(write, bytes)) {
+            return Err(*write);
         }
         if let Some(read) = self.reads.iter().find(|read| !by.may_follow_read(read, bytes)) {
             return Err(*read);
         }
-        self.write = Access { stamp: by.stamp, bytes, manner: by.manner };
+        let mut access = Access { stamp: by.stamp, bytes, manner: by.manner };
+        for write in &mut self.writes {
+            // Neighbouring bytes keep their writer; those of one agent at one time are one write.
+            write.bytes &= !bytes;
+            if write.stamp.is_of(&access.stamp) && write.manner == access.manner {
+                access.bytes |= std::mem::take(&mut write.bytes);
+            }
+        }
+        let superseded = self.writes.iter().position(|write| write.bytes == 0);
+        self.writes[superseded.unwrap_or(usize::from(coin))] = access;
         for read in &mut self.reads {
             if read.bytes & !bytes == 0 {
                 *read = NONE;
@@ -161,7 +176,7 @@ impl SharedShadow {
         let cells = &mut self.cells;
         words(offset, len, |word, bytes| {
             let cell = &mut cells[word];
-            if write { cell.write(by, bytes) } else { cell.read(by, bytes, coin) }
+            if write { cell.write(by, bytes, coin) } else { cell.read(by, bytes, coin) }
         })
     }
 }
@@ -186,13 +201,8 @@ impl GlobalShadow {
             let page =
                 pages.entry(word / PAGE_CELLS).or_insert_with(|| vec![EMPTY; PAGE_CELLS].into_boxed_slice());
             let cell = &mut page[word % PAGE_CELLS];
-            if write { cell.write(by, bytes) } else { cell.read(by, bytes, coin) }
+            if write { cell.write(by, bytes, coin) } else { cell.read(by, bytes, coin) }
         })
-    }
-
-    /// Everything so far happened before everything that follows.
-    pub(super) fn forget(&mut self) {
-        self.pages.clear();
     }
 }
 
@@ -233,6 +243,25 @@ mod tests {
                 .unwrap();
         }
         assert!(shadow.access(3, 1, true, &by(&stranger, 0, 1, Manner::Generic), false).is_err());
+    }
+
+    #[test]
+    fn a_byte_keeps_its_writer_when_its_neighbours_are_written() {
+        let stranger = Knowledge::default();
+        let mut informed = Knowledge::default();
+        informed.seen.raise(0, 1);
+        let mut shadow = SharedShadow::new(4);
+        for (at, time) in [(0, 1), (1, 1), (2, 2)] {
+            shadow.access(at, 1, true, &by(&stranger, 0, time, Manner::Generic), false).unwrap();
+        }
+        for at in 0..3 {
+            let read = shadow.access(at, 1, false, &by(&stranger, 1, 1, Manner::Generic), false);
+            assert!(read.is_err(), "byte {at} was written by another");
+        }
+        for at in 0..2 {
+            shadow.access(at, 1, false, &by(&informed, 1, 1, Manner::Generic), false).unwrap();
+        }
+        assert!(shadow.access(2, 1, false, &by(&informed, 1, 1, Manner::Generic), false).is_err());
     }
 
     #[test]

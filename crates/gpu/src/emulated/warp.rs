@@ -23,18 +23,28 @@ impl Offer {
     fn same_kind(&self, other: &Offer) -> bool {
         match (self, other) {
             (Self::Exchange { op: a, .. }, Self::Exchange { op: b, .. }) => a == b,
+            (Self::Mma { format: a, .. }, Self::Mma { format: b, .. }) => a == b,
+            (Self::Load { count: a, transpose: s, .. }, Self::Load { count: b, transpose: t, .. })
+            | (Self::Store { count: a, transpose: s, .. }, Self::Store { count: b, transpose: t, .. }) => {
+                a == b && s == t
+            }
             _ => std::mem::discriminant(self) == std::mem::discriminant(other),
         }
     }
 }
 
-/// A warp's meeting in progress.
+/// A warp's meetings in progress. Lanes that have parted meet under masks of their own, at the same time.
 #[derive(Default)]
 pub(super) struct Warp {
+    meetings: Vec<Gathering>,
+}
+
+/// Lanes that meet under one mask.
+struct Gathering {
     mask: u32,
     arrived: u32,
     offers: [Option<Offer>; 32],
-    site: Option<CallSite>,
+    site: CallSite,
 }
 
 impl Launch {
@@ -46,50 +56,91 @@ impl Launch {
             let message = format!("lane {lane} calls with the mask {mask:#010x}, which does not name it");
             return Err(self.fault_at(FaultKind::Divergence, site, message));
         }
-        let meeting = &mut self.blocks[slot].warps[warp];
-        let first = meeting.offers.iter().flatten().next();
-        let disagree = meeting.arrived != 0
-            && (meeting.mask != mask
-                || meeting.site.is_some_and(|other| !other.same_as(&site))
-                || first.is_some_and(|first| !first.same_kind(&offer)));
-        if disagree {
-            let line = meeting.site.map_or(0, |site| site.line);
-            let message =
-                format!("lanes of one warp meet at different calls: lines {} and {line}", site.line);
-            return Err(self.fault_at(FaultKind::Divergence, site, message));
+        self.check_registers(&offer, site)?;
+        let meetings = &mut self.blocks[slot].warps[warp].meetings;
+        let same = |meeting: &Gathering| {
+            let first = meeting.offers.iter().flatten().next();
+            meeting.mask == mask
+                && meeting.site.same_as(&site)
+                && first.is_none_or(|first| first.same_kind(&offer))
+        };
+        match meetings.iter_mut().find(|meeting| meeting.mask & mask != 0) {
+            Some(meeting) if !same(meeting) => {
+                let (line, other) = (meeting.site.line, meeting.mask);
+                let message = format!(
+                    "lanes of one warp meet at different calls: line {} with the mask {mask:#010x} and line {line} \
+                     with {other:#010x}",
+                    site.line
+                );
+                return Err(self.fault_at(FaultKind::Divergence, site, message));
+            }
+            Some(meeting) => {
+                meeting.arrived |= 1 << lane;
+                meeting.offers[lane] = Some(offer);
+            }
+            None => {
+                let mut offers = [None; 32];
+                offers[lane] = Some(offer);
+                meetings.push(Gathering { mask, arrived: 1 << lane, offers, site });
+            }
         }
-        meeting.mask = mask;
-        meeting.site = Some(site);
-        meeting.arrived |= 1 << lane;
-        meeting.offers[lane] = Some(offer);
         let flow = self.wait(Wait::Warp, site);
-        self.close_meeting(slot, warp)?;
+        self.close_meetings(slot, warp)?;
         // Whoever closes the meeting is among those it wakes: everyone comes back through the queue.
         Ok(flow)
     }
 
-    /// A lane has ended: nobody waits for it any more.
-    pub(super) fn lane_left(&mut self, slot: usize, warp: usize) -> Result<(), Stop> {
-        self.close_meeting(slot, warp)
+    /// The arrays that an instruction reads and writes as registers must be the thread's own: they are touched later,
+    /// by whichever lane completes the meeting.
+    fn check_registers(&mut self, offer: &Offer, site: CallSite) -> Result<(), Stop> {
+        match *offer {
+            Offer::Sync | Offer::Exchange { .. } => Ok(()),
+            Offer::Load { count, .. } | Offer::Store { count, .. } if !matches!(count, 1 | 2 | 4) => {
+                let message = format!("a matrix instruction of {count} tiles: 1, 2 or 4 are possible");
+                Err(self.fault_at(FaultKind::Protocol, site, message))
+            }
+            Offer::Load { registers, count, .. } => self.require_own(registers as usize, count, site),
+            Offer::Store { registers, count, .. } => self.require_own(registers as usize, count, site),
+            Offer::Mma { d, a, b, c, .. } => {
+                self.require_own(d as usize, 4, site)?;
+                self.require_own(a as usize, 4, site)?;
+                self.require_own(b as usize, 2, site)?;
+                self.require_own(c as usize, 4, site)
+            }
+        }
     }
 
-    fn close_meeting(&mut self, slot: usize, warp: usize) -> Result<(), Stop> {
-        let block = &mut self.blocks[slot];
-        let live = live_lanes(&block.threads[warp * 32..], |thread| !thread.done);
-        let meeting = &mut block.warps[warp];
-        if meeting.arrived == 0 || meeting.arrived != meeting.mask & live {
+    /// `words` words at `address` must be variables of the running thread.
+    pub(super) fn require_own(&mut self, address: usize, words: usize, site: CallSite) -> Result<(), Stop> {
+        let (low, high) = self.stack();
+        if address >= low && address.saturating_add(4 * words) <= high && address.is_multiple_of(4) {
             return Ok(());
         }
-        let met = std::mem::take(meeting);
-        self.carry_out(slot, warp, &met)?;
-        for lane in (0..32).filter(|lane| met.arrived >> lane & 1 == 1) {
-            self.wake(slot, warp * 32 + lane);
-        }
-        Ok(())
+        let message = format!("registers at {address:#x}: they must be an array of the thread's own");
+        Err(self.fault_at(FaultKind::Protocol, site, message))
     }
 
-    fn carry_out(&mut self, slot: usize, warp: usize, met: &Warp) -> Result<(), Stop> {
-        let site = met.site.unwrap_or(CallSite::NOWHERE);
+    /// A lane has ended: nobody waits for it any more.
+    pub(super) fn lane_left(&mut self, slot: usize, warp: usize) -> Result<(), Stop> {
+        self.close_meetings(slot, warp)
+    }
+
+    fn close_meetings(&mut self, slot: usize, warp: usize) -> Result<(), Stop> {
+        let live = live_lanes(&self.blocks[slot].threads[warp * 32..], |thread| !thread.done);
+        loop {
+            let meetings = &mut self.blocks[slot].warps[warp].meetings;
+            let complete = meetings.iter().position(|meeting| meeting.arrived == meeting.mask & live);
+            let Some(complete) = complete else { return Ok(()) };
+            let met = meetings.swap_remove(complete);
+            self.carry_out(slot, warp, &met)?;
+            for thread in lanes(warp, met.arrived) {
+                self.wake(slot, thread);
+            }
+        }
+    }
+
+    fn carry_out(&mut self, slot: usize, warp: usize, met: &Gathering) -> Result<(), Stop> {
+        let site = met.site;
         let Some(first) = met.offers.iter().flatten().next() else { return Ok(()) };
         match first {
             Offer::Sync => {
@@ -126,7 +177,7 @@ impl Launch {
         }
     }
 
-    fn require_whole_warp(&mut self, met: &Warp, site: CallSite) -> Result<(), Stop> {
+    fn require_whole_warp(&mut self, met: &Gathering, site: CallSite) -> Result<(), Stop> {
         if met.arrived == u32::MAX {
             return Ok(());
         }
@@ -141,7 +192,7 @@ impl Launch {
         slot: usize,
         warp: usize,
         count: usize,
-        met: &Warp,
+        met: &Gathering,
         site: CallSite,
     ) -> Result<(), Stop> {
         let runner = self.current_thread();
@@ -214,7 +265,7 @@ fn lanes(warp: usize, mask: u32) -> impl Iterator<Item = usize> {
 }
 
 /// What lane `lane` gets out of an exchange.
-fn exchange(op: ExchangeOp, lane: usize, mine: u64, argument: u32, met: &Warp) -> u64 {
+fn exchange(op: ExchangeOp, lane: usize, mine: u64, argument: u32, met: &Gathering) -> u64 {
     let value = |lane: usize| match met.offers.get(lane) {
         Some(Some(Offer::Exchange { value, .. })) => Some(*value),
         _ => None,
@@ -255,7 +306,7 @@ fn exchange(op: ExchangeOp, lane: usize, mine: u64, argument: u32, met: &Warp) -
 }
 
 /// `mma.sync` of 16 x 8 x (16 or 32): fragments as in gw/matrix.cuh.
-fn small_product(format: Format, met: &Warp) {
+fn small_product(format: Format, met: &Gathering) {
     let depth = format.depth();
     let mut a = vec![0.0f32; 16 * depth];
     let mut b = vec![0.0f32; 8 * depth];

@@ -46,6 +46,12 @@ struct Held {
     last: usize,
 }
 
+impl Held {
+    fn overlaps(&self, address: usize, bytes: usize) -> bool {
+        address < self.address + 4 * self.values.len() && self.address < address.saturating_add(bytes)
+    }
+}
+
 /// One instruction, as its lanes issue it one by one.
 struct Product {
     call: WgmmaCall,
@@ -132,6 +138,7 @@ impl Launch {
             return Err(self.fault_at(FaultKind::Protocol, site, message));
         }
         self.check_operands(call, site)?;
+        self.require_own(call.accumulators as usize, call.n as usize / 2, site)?;
         let state = &mut self.blocks[block].products[warp];
         state.lanes.resize_with(32, Lane::default);
         if !state.lanes[lane].fenced {
@@ -162,10 +169,15 @@ impl Launch {
         let (address, registers) = (call.accumulators as usize, call.n as usize / 2);
         let lane = &mut state.lanes[lane];
         lane.issued += 1;
-        match lane.held.iter_mut().find(|held| held.address == address) {
-            Some(held) => held.last = number,
+        match lane.held.iter_mut().find(|held| held.overlaps(address, 4 * registers)) {
+            Some(held) if held.address == address && held.values.len() == registers => held.last = number,
+            Some(_) => {
+                let message =
+                    "the accumulators of a wgmma overlap others that have not been waited for".into();
+                return Err(self.fault_at(FaultKind::Protocol, site, message));
+            }
             None => {
-                // SAFETY: the kernel passed an array of `registers` words on the running thread's stack.
+                // SAFETY: `require_own` found `registers` words on the running thread's stack.
                 let words = unsafe { std::slice::from_raw_parts_mut(call.accumulators, registers) };
                 lane.held.push(Held { address, values: words.to_vec(), last: number });
                 words.fill(POISON);
@@ -293,7 +305,9 @@ impl Launch {
     }
 
     fn deliver(&mut self, warp: usize, lane: usize, target: usize, groups: usize) -> Result<(), Stop> {
-        let (low, high) = self.stack();
+        // Where the function that waits has its frame: what lies below was of functions that have returned, and is now
+        // the runtime's own.
+        let scope = self.thread().frames.last().copied().unwrap_or(usize::MAX);
         let state = &mut self.block().products[warp];
         let site = state.products.back().map_or(CallSite::NOWHERE, |product| product.site);
         let this = &mut state.lanes[lane];
@@ -310,14 +324,11 @@ impl Launch {
         state.retired = oldest;
         let agent = state.agent;
         for held in done {
-            let end = held.address + 4 * held.values.len();
-            // Frames below this one are gone; an array that was in one of them must not be written.
-            let here = (&raw const agent) as usize;
-            if held.address < here.max(low) || end > high {
+            if held.address < scope {
                 let message = "the accumulators of a wgmma went out of scope before the wait".into();
                 return Err(self.fault_at(FaultKind::Protocol, site, message));
             }
-            // SAFETY: the words lie in a live frame of the running thread's stack, which is suspended in this call.
+            // SAFETY: the words lay on the running thread's stack when they were taken, and their frame is still there.
             let words =
                 unsafe { std::slice::from_raw_parts_mut(held.address as *mut u32, held.values.len()) };
             words.copy_from_slice(&held.values);
@@ -333,10 +344,7 @@ impl Launch {
         let thread = self.current_thread();
         let state = &self.block().products[thread / 32];
         let Some(lane) = state.lanes.get(thread % 32) else { return Ok(Flow::Go) };
-        let overlaps = |held: &Held| {
-            touch.address < held.address + 4 * held.values.len() && held.address < touch.address + touch.bytes
-        };
-        if !lane.held.iter().any(overlaps) {
+        if !lane.held.iter().any(|held| held.overlaps(touch.address, touch.bytes)) {
             return Ok(Flow::Go);
         }
         let site = self.entry.line(touch.pc);

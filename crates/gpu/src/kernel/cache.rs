@@ -45,7 +45,10 @@ pub(super) fn find_or_build(
     hasher.update(compiler.as_bytes());
     let key = hasher.finalize().to_hex().to_string();
     let suffix = if *architecture == Architecture::Emulated { "so" } else { "cubin" };
-    let stem = format!("{}-{}", source.name(), &key[..32]);
+    // The key holds the whole name; the file shows what of it can stand in a file's name anywhere.
+    let shown: String =
+        source.name().chars().map(|c| if c.is_alphanumeric() { c } else { '_' }).take(64).collect();
+    let stem = format!("{shown}-{}", &key[..32]);
     let folder = cache_directory();
     let binary = |path: PathBuf, entry: Entry, cached, scratch: Option<TempDir>| Binary {
         name: source.name().to_owned(),

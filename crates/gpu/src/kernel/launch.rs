@@ -81,7 +81,7 @@ impl Grid {
         if self.blocks[0] > i32::MAX as u32 || self.blocks[1] > 65535 || self.blocks[2] > 65535 {
             return refuse(format!("{:?} blocks, 2^31-1 x 65535 x 65535 at most", self.blocks));
         }
-        if self.shared_bytes + info.resources.shared_bytes > device.shared_memory_per_block {
+        if self.shared_bytes.saturating_add(info.resources.shared_bytes) > device.shared_memory_per_block {
             return refuse(format!(
                 "{} bytes of shared memory a block, {} at most on {}",
                 self.shared_bytes, device.shared_memory_per_block, device.name

@@ -59,7 +59,7 @@ fn round_trip(up: &Stream, down: &Stream, bytes: &[u8]) -> gatework_gpu::Result<
         .collect::<gatework_gpu::Result<Vec<_>>>()?;
     let mut collected = Vec::with_capacity(bytes.len());
     for trip in &trips {
-        collected.extend_from_slice(trip.back.read()?);
+        collected.extend_from_slice(&trip.back.read()?);
     }
     Ok(collected)
 }
