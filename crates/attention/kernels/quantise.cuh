@@ -3,11 +3,13 @@
 // Tile images of e4m3 codes from f32, f16 or bf16 matrices, in the form that attention.cuh reads.
 //
 // One block a tile, 256 threads, each with runs of 16 neighbours of a row: what becomes one 16-byte chunk of an image.
-// `quantise_rows` makes tiles of queries or keys with a scale of their own: the tile's largest number becomes `limit`.
-// `largest_value` and then `quantise_values` make the transposed tiles of values with one scale a head.
-// IN is the element (f32, else u16), IN_FORMAT 0, 1, 2 for f32, f16, bf16; ROWS the rows of a tile.
+// `quantise` makes the tiles of queries (64 rows) and keys (128), each with a scale of its own: the tile's largest number
+// becomes `limit`; and it finds the largest number of every tile of values. `quantise_values` then makes the transposed
+// tiles of values, with one scale a head.
+// IN is the element (f32, else u16), IN_FORMAT 0, 1, 2 for f32, f16, bf16.
 
 #define THREADS 256
+#define QUERIES 64
 #define KEYS 128
 #define RUN 16
 #define SUM_ROWS 8
@@ -16,9 +18,6 @@
 #define LARGEST 448.0f
 #ifndef ROTATE
 #define ROTATE 0
-#endif
-#ifndef ROWS
-#define ROWS KEYS
 #endif
 
 // A matrix of heads; strides are in elements.
@@ -43,8 +42,9 @@ GW_DEVICE const IN* row_of(const IN* x, const Matrix& m, u32 row) {
     return x + gw::block_z() * m.batch_stride + gw::block_y() * m.head_stride + row * m.row_stride;
 }
 
-GW_DEVICE u64 tile_number(const Matrix& m) {
-    return ((u64)gw::block_z() * m.heads + gw::block_y()) * m.tiles + gw::block_x();
+// The number of the head's tile `tile` among all.
+GW_DEVICE u64 tile_number(const Matrix& m, u32 tile) {
+    return ((u64)gw::block_z() * m.heads + gw::block_y()) * m.tiles + tile;
 }
 
 // 16 elements, zeros past the last row. Rows start at multiples of 16 bytes.
@@ -113,14 +113,15 @@ GW_DEVICE u32x4 encode(const f32 (&run)[RUN], f32 factor) {
 
 GW_DEVICE u32 swizzled(u32 offset, u32 bits) { return offset ^ (offset >> 7 & bits) << 4; }
 
-GW_KERNEL_BOUNDED(quantise_rows, THREADS, 2)(const IN* x, u8* image, f32* scales, Matrix m) {
+template <u32 ROWS>
+GW_DEVICE void quantise_tile(const IN* x, u8* image, f32* scales, const Matrix& m, u32 tile) {
     constexpr u32 RUNS = ROWS * DIM / RUN / THREADS;
-    const u64 tile = tile_number(m);
+    const u64 number = tile_number(m, tile);
     f32 runs[RUNS][RUN], largest = 0.0f;
     GW_UNROLL
     for (u32 i = 0; i < RUNS; ++i) {
         const u32 run = gw::thread() + i * THREADS;
-        load_run(x, m, gw::block_x() * ROWS + run / (DIM / RUN), run % (DIM / RUN) * RUN, runs[i]);
+        load_run(x, m, tile * ROWS + run / (DIM / RUN), run % (DIM / RUN) * RUN, runs[i]);
         if (ROTATE) rotate(runs[i]);
         largest = gw::maximum(largest, largest_of(runs[i]));
     }
@@ -129,23 +130,35 @@ GW_KERNEL_BOUNDED(quantise_rows, THREADS, 2)(const IN* x, u8* image, f32* scales
     GW_UNROLL
     for (u32 i = 0; i < RUNS; ++i) {
         const u32 run = gw::thread() + i * THREADS;
-        gw::store_128(image + tile * (ROWS * DIM) + swizzled(run * RUN, DIM == 64 ? 3 : 7), encode(runs[i], factor));
+        gw::store_128(image + number * (ROWS * DIM) + swizzled(run * RUN, DIM == 64 ? 3 : 7), encode(runs[i], factor));
     }
-    if (gw::thread() == 0) scales[tile] = largest / m.limit;
+    if (gw::thread() == 0) scales[number] = largest / m.limit;
 }
 
-// largest[head] <- the bits of the head's largest |x|. Zero before.
-GW_KERNEL_BOUNDED(largest_value, THREADS, 2)(const IN* x, u32* largest, Matrix m) {
+GW_DEVICE void largest_of_tile(const IN* x, f32* largest, const Matrix& m, u32 tile) {
     f32 found = 0.0f;
     GW_UNROLL
     for (u32 i = 0; i < KEYS * DIM / RUN / THREADS; ++i) {
         const u32 run = gw::thread() + i * THREADS;
         f32 values[RUN];
-        load_run(x, m, gw::block_x() * KEYS + run / (DIM / RUN), run % (DIM / RUN) * RUN, values);
+        load_run(x, m, tile * KEYS + run / (DIM / RUN), run % (DIM / RUN) * RUN, values);
         found = gw::maximum(found, largest_of(values));
     }
     found = block_largest(found);
-    if (gw::thread() == 0) gw::atomic_max(largest + gw::block_z() * m.heads + gw::block_y(), gw::bits<u32>(found));
+    if (gw::thread() == 0) largest[tile_number(m, tile)] = found;
+}
+
+// Blocks in x: the tiles of queries, of keys, of values. Blocks in y: query heads, of which keys and values have fewer.
+GW_KERNEL_BOUNDED(quantise, THREADS, 2)
+(const IN* q, const IN* k, const IN* v, u8* q_image, u8* k_image, f32* q_scales, f32* k_scales, f32* v_largest, Matrix queries,
+ Matrix keys) {
+    if (gw::block_x() < queries.tiles) {
+        quantise_tile<QUERIES>(q, q_image, q_scales, queries, gw::block_x());
+    } else if (gw::block_y() < keys.heads) {
+        const u32 tile = gw::block_x() - queries.tiles;
+        if (tile < keys.tiles) quantise_tile<KEYS>(k, k_image, k_scales, keys, tile);
+        else largest_of_tile(v, v_largest, keys, tile - keys.tiles);
+    }
 }
 
 // The key whose byte stands at `place` of a tile's row: the inverse of the order of the keys in each 16.
@@ -154,20 +167,24 @@ GW_DEVICE u32 key_at(u32 place) {
     return place - n + 2 * (n / 4) + 8 * (n / 2 % 2) + n % 2;
 }
 
-GW_KERNEL_BOUNDED(quantise_values, THREADS, 2)(const IN* x, const u32* largest, u8* image, f32* scales, Matrix m) {
-    const u32 head = gw::block_z() * m.heads + gw::block_y();
-    const f32 top = gw::bits<f32>(largest[head]);
+// Shared memory: a word a warp, and at byte 64 the tile's codes.
+GW_KERNEL_BOUNDED(quantise_values, THREADS, 2)(const IN* v, const f32* largest, u8* image, f32* scales, Matrix m) {
+    f32 top = 0.0f;
+    for (u32 tile = gw::thread(); tile < m.tiles; tile += THREADS) {
+        top = gw::maximum(top, largest[tile_number(m, tile)]);
+    }
+    top = block_largest(top);
     const f32 factor = top > 0.0f ? LARGEST / top : 0.0f;
-    u8* codes = gw::shared<u8>();
+    u8* codes = gw::shared<u8>(64);
     GW_UNROLL
     for (u32 i = 0; i < KEYS * DIM / RUN / THREADS; ++i) {
         const u32 run = gw::thread() + i * THREADS;
         f32 values[RUN];
-        load_run(x, m, gw::block_x() * KEYS + run / (DIM / RUN), run % (DIM / RUN) * RUN, values);
+        load_run(v, m, gw::block_x() * KEYS + run / (DIM / RUN), run % (DIM / RUN) * RUN, values);
         gw::store_128(codes + run * RUN, encode(values, factor));
     }
     gw::sync_threads();
-    u8* tile = image + tile_number(m) * ((DIM + SUM_ROWS) * KEYS);
+    u8* tile = image + tile_number(m, gw::block_x()) * ((DIM + SUM_ROWS) * KEYS);
     for (u32 chunk = gw::thread(); chunk < (DIM + SUM_ROWS) * KEYS / 16; chunk += THREADS) {
         const u32 row = chunk / (KEYS / 16), place = chunk % (KEYS / 16) * 16;
         u32 words[4];
@@ -183,5 +200,5 @@ GW_KERNEL_BOUNDED(quantise_values, THREADS, 2)(const IN* x, const u32* largest, 
         }
         gw::store_128(tile + swizzled(chunk * 16, 7), {words[0], words[1], words[2], words[3]});
     }
-    if (gw::block_x() == 0 && gw::thread() == 0) scales[head] = top / LARGEST;
+    if (gw::block_x() == 0 && gw::thread() == 0) scales[gw::block_z() * m.heads + gw::block_y()] = top / LARGEST;
 }

@@ -17,6 +17,8 @@ pub(crate) const KEY_TILE: usize = 128;
 const SUM_ROWS: usize = 8;
 /// Threads of a block of the quantiser.
 const QUANTISER_THREADS: u32 = 256;
+/// A word for each of its warps.
+const QUANTISER_SHARED_BYTES: u32 = 64;
 
 /// An attention of one shape on one device.
 #[derive(Debug, Clone)]
@@ -108,7 +110,7 @@ pub struct Workspace {
     q_scales: Buffer<f32>,
     k_scales: Buffer<f32>,
     v_scales: Buffer<f32>,
-    v_largest: Buffer<u32>,
+    v_largest: Buffer<f32>,
     lse: Buffer<f32>,
 }
 
@@ -160,12 +162,11 @@ pub fn attention_source<O: Element>(dim: usize, schedule: Schedule) -> Source {
 }
 
 /// The quantiser's kernels for inputs of one format.
-pub fn quantise_source<T: Element>(dim: usize, tile: usize, rotation: Rotation) -> Source {
-    Source::new("quantise_rows", include_str!("../../kernels/quantise.cuh"))
+pub fn quantise_source<T: Element>(dim: usize, rotation: Rotation) -> Source {
+    Source::new("quantise", include_str!("../../kernels/quantise.cuh"))
         .define("DIM", dim)
         .define("IN", T::BITS)
         .define("IN_FORMAT", T::FORMAT)
-        .define("ROWS", tile)
         .define("ROTATE", u32::from(rotation == Rotation::Hadamard))
 }
 
@@ -204,7 +205,7 @@ impl Attention {
             q_scales: stream.alloc(query_tiles)?,
             k_scales: stream.alloc(key_tiles)?,
             v_scales: stream.alloc(batch * key_heads)?,
-            v_largest: stream.alloc(batch * key_heads)?,
+            v_largest: stream.alloc(key_tiles)?,
             lse: stream.alloc(batch * heads * rows)?,
         })
     }
@@ -234,22 +235,30 @@ impl Attention {
         require_length("v", v.len(), self.shape.key_elements())?;
         let queries = self.matrix(heads, rows, self.query_tiles());
         let keys = self.matrix(key_heads, keys, self.key_tiles());
-        let kernel = self.quantiser::<T>(QUERY_TILE, "quantise_rows")?;
-        let arguments = args![q, &mut workspace.q, &mut workspace.q_scales, ByValue(&queries)];
-        kernel.launch(stream, &self.quantiser_grid(&queries, 4 * 8), &arguments)?;
-        let kernel = self.quantiser::<T>(KEY_TILE, "quantise_rows")?;
-        let arguments = args![k, &mut workspace.k, &mut workspace.k_scales, ByValue(&keys)];
-        kernel.launch(stream, &self.quantiser_grid(&keys, 4 * 8), &arguments)?;
+        let batch = self.shape.batch as u32;
+        let x = workspace;
 
-        stream.fill(&mut workspace.v_largest, 0)?;
-        let kernel = self.quantiser::<T>(KEY_TILE, "largest_value")?;
-        let arguments = args![v, &mut workspace.v_largest, ByValue(&keys)];
-        kernel.launch(stream, &self.quantiser_grid(&keys, 4 * 8), &arguments)?;
-        let kernel = self.quantiser::<T>(KEY_TILE, "quantise_values")?;
-        let arguments =
-            args![v, &workspace.v_largest, &mut workspace.v, &mut workspace.v_scales, ByValue(&keys)];
-        let tile_bytes = (KEY_TILE * self.shape.dim) as u32;
-        kernel.launch(stream, &self.quantiser_grid(&keys, tile_bytes), &arguments)?;
+        let blocks = [queries.tiles + 2 * keys.tiles, queries.heads, batch];
+        let grid = Grid::new(blocks, [QUANTISER_THREADS, 1, 1]).shared(QUANTISER_SHARED_BYTES);
+        let arguments = args![
+            q,
+            k,
+            v,
+            &mut x.q,
+            &mut x.k,
+            &mut x.q_scales,
+            &mut x.k_scales,
+            &mut x.v_largest,
+            ByValue(&queries),
+            ByValue(&keys)
+        ];
+        self.quantiser::<T>("quantise")?.launch(stream, &grid, &arguments)?;
+
+        let blocks = [keys.tiles, keys.heads, batch];
+        let shared = QUANTISER_SHARED_BYTES + (KEY_TILE * self.shape.dim) as u32;
+        let grid = Grid::new(blocks, [QUANTISER_THREADS, 1, 1]).shared(shared);
+        let arguments = args![v, &x.v_largest, &mut x.v, &mut x.v_scales, ByValue(&keys)];
+        self.quantiser::<T>("quantise_values")?.launch(stream, &grid, &arguments)?;
         Ok(())
     }
 
@@ -321,13 +330,8 @@ impl Attention {
         }
     }
 
-    fn quantiser<T: Element>(&self, tile: usize, entry: &str) -> Result<Kernel> {
-        Ok(self.device.kernel_named(&quantise_source::<T>(self.shape.dim, tile, self.rotation), entry)?)
-    }
-
-    fn quantiser_grid(&self, matrix: &Matrix, shared: u32) -> Grid {
-        let blocks = [matrix.tiles, matrix.heads, self.shape.batch as u32];
-        Grid::new(blocks, [QUANTISER_THREADS, 1, 1]).shared(shared)
+    fn quantiser<T: Element>(&self, entry: &str) -> Result<Kernel> {
+        Ok(self.device.kernel_named(&quantise_source::<T>(self.shape.dim, self.rotation), entry)?)
     }
 
     /// Tiles of queries of a head: as many as its blocks have consumers.
