@@ -26,6 +26,7 @@ headers! {
     "gw/convert.cuh",
     "gw/emulated.cuh",
     "gw/gw.cuh",
+    "gw/half.cuh",
     "gw/index.cuh",
     "gw/integer.cuh",
     "gw/math.cuh",

@@ -26,6 +26,7 @@ enum Convert : u32 {
     F32_TO_F16, F16_TO_F32, F32_TO_BF16, BF16_TO_F32, F32_TO_E4M3, F32_TO_E5M2, E4M3_TO_F16, E5M2_TO_F16,
     F16_TO_E4M3, F16_TO_E5M2,
 };
+enum HalfPair : u32 { HALF_ADD, HALF_MULTIPLY, HALF_FMA, HALF_FMA_RELU, HALF_MAXIMUM };
 enum Format : u32 { FORMAT_F16, FORMAT_BF16, FORMAT_E4M3, FORMAT_E5M2, FORMAT_S8 };
 
 template <class T> struct FormatOf;
@@ -36,7 +37,7 @@ template <> struct FormatOf<E5M2> { static const u32 code = FORMAT_E5M2; };
 template <> struct FormatOf<S8> { static const u32 code = FORMAT_S8; };
 
 struct WgmmaCall {
-    u32 format, n, a_in_registers, accumulate, transpose_a, transpose_b;
+    u32 format, n, a_in_registers, accumulate, transpose_a, transpose_b, half_accumulators;
     u64 a_descriptor, b_descriptor;
     u32 a[4];
     u32* accumulators;
@@ -73,6 +74,7 @@ struct WgmmaCall {
     F(void, wgmma_commit, (), ()) \
     F(void, wgmma_wait, (u32 pending, const char* file, u32 line), (pending, file, line)) \
     F(u32, convert, (u32 kind, u32 value), (kind, value)) \
+    F(u32, half_pair, (u32 operation, u32 a, u32 b, u32 c), (operation, a, b, c)) \
     F(u32, shared_address, (const void* address), (address)) \
     F(void, pause, (), ()) \
     F(u64, clock, (), ())

@@ -15,6 +15,7 @@
 #include "gw/integer.cuh"
 #include "gw/math.cuh"
 #include "gw/convert.cuh"
+#include "gw/half.cuh"
 #include "gw/async_copy.cuh"
 #include "gw/mbarrier.cuh"
 #include "gw/bulk.cuh"

@@ -39,12 +39,31 @@ GW_DEVICE u32 swizzled(u32 offset, Swizzle swizzle) {
                                    : offset;
 }
 
-// wgmma<E4M3, N>: `ss` takes both operands from shared memory, `rs` takes A from registers. With `accumulate` false D
+// Wgmma<E4M3, N>: `ss` takes both operands from shared memory, `rs` takes A from registers. With `accumulate` false D
 // starts from zero. Accumulators are f32, i32 for S8.
 template <class Format, u32 N>
 struct Wgmma;
 
+// The same for e4m3 with f16 accumulators, two a register: d[2j] = D[16w+g][8j+2t..], d[2j+1] = 8 rows on. N is a
+// multiple of 16. Half the registers, and sums round to f16: scores are fine with that, long sums are not.
+template <u32 N>
+struct WgmmaHalf;
+
 #ifdef GW_CUDA
+// Ties registers to this place, so that the compiler moves no use of them across it. For accumulators after the wait
+// that covers them, and for accumulators and A registers before the fence of the next products: without it the compiler
+// may hoist a use over the wait, and the assembler then waits after every product (C7513, C7514).
+template <u32 COUNT>
+GW_DEVICE void wgmma_settle(u32 (&registers)[COUNT]) {
+    GW_UNROLL
+    for (u32 i = 0; i < COUNT; ++i) asm volatile("" : "+r"(registers[i])::"memory");
+}
+template <u32 COUNT>
+GW_DEVICE void wgmma_settle(f32 (&registers)[COUNT]) {
+    GW_UNROLL
+    for (u32 i = 0; i < COUNT; ++i) asm volatile("" : "+f"(registers[i])::"memory");
+}
+
 GW_DEVICE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 GW_DEVICE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 // Waits until at most PENDING groups are under way.
@@ -210,7 +229,41 @@ GW_WGMMA_S8(208, "%104", "%105", "%106", "%107", "%108", "%109")
 GW_WGMMA_S8(224, "%112", "%113", "%114", "%115", "%116", "%117")
 GW_WGMMA_S8(240, "%120", "%121", "%122", "%123", "%124", "%125")
 GW_WGMMA_S8(256, "%128", "%129", "%130", "%131", "%132", "%133")
+// As GW_WGMMA_8 with `half` = N / 2, which has as many f32 accumulators as N has pairs.
+#define GW_WGMMA_HALF(n, half, A0, A1, A2, A3, A4, A5) \
+    template <> \
+    struct WgmmaHalf<n> { \
+        static GW_DEVICE void ss(u32(&d)[n / 4], u64 a, u64 b, bool accumulate) { \
+            asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " A2 ", 0;\nwgmma.mma_async.sync.aligned.m64n" #n \
+                         "k32.f16.e4m3.e4m3 {" GW_P##half "}, " A0 ", " A1 ", p, 1, 1;\n}" \
+                         : GW_O##half("r", d) : "l"(a), "l"(b), "r"((u32)accumulate)); \
+        } \
+        static GW_DEVICE void rs(u32(&d)[n / 4], const u32(&a)[4], u64 b, bool accumulate) { \
+            asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " A5 ", 0;\nwgmma.mma_async.sync.aligned.m64n" #n \
+                         "k32.f16.e4m3.e4m3 {" GW_P##half "}, {" A0 ", " A1 ", " A2 ", " A3 "}, " A4 ", p, 1, 1;\n}" \
+                         : GW_O##half("r", d) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((u32)accumulate)); \
+        } \
+    };
+GW_WGMMA_HALF(16, 8, "%4", "%5", "%6", "%7", "%8", "%9")
+GW_WGMMA_HALF(32, 16, "%8", "%9", "%10", "%11", "%12", "%13")
+GW_WGMMA_HALF(48, 24, "%12", "%13", "%14", "%15", "%16", "%17")
+GW_WGMMA_HALF(64, 32, "%16", "%17", "%18", "%19", "%20", "%21")
+GW_WGMMA_HALF(80, 40, "%20", "%21", "%22", "%23", "%24", "%25")
+GW_WGMMA_HALF(96, 48, "%24", "%25", "%26", "%27", "%28", "%29")
+GW_WGMMA_HALF(112, 56, "%28", "%29", "%30", "%31", "%32", "%33")
+GW_WGMMA_HALF(128, 64, "%32", "%33", "%34", "%35", "%36", "%37")
+GW_WGMMA_HALF(144, 72, "%36", "%37", "%38", "%39", "%40", "%41")
+GW_WGMMA_HALF(160, 80, "%40", "%41", "%42", "%43", "%44", "%45")
+GW_WGMMA_HALF(176, 88, "%44", "%45", "%46", "%47", "%48", "%49")
+GW_WGMMA_HALF(192, 96, "%48", "%49", "%50", "%51", "%52", "%53")
+GW_WGMMA_HALF(208, 104, "%52", "%53", "%54", "%55", "%56", "%57")
+GW_WGMMA_HALF(224, 112, "%56", "%57", "%58", "%59", "%60", "%61")
+GW_WGMMA_HALF(240, 120, "%60", "%61", "%62", "%63", "%64", "%65")
+GW_WGMMA_HALF(256, 128, "%64", "%65", "%66", "%67", "%68", "%69")
 #else
+template <class T, u32 COUNT>
+GW_DEVICE void wgmma_settle(T (&)[COUNT]) {}
+
 GW_DEVICE void wgmma_fence() { emulated::call::fence(emulated::FENCE_WGMMA); }
 GW_DEVICE void wgmma_commit() { emulated::call::wgmma_commit(); }
 template <u32 PENDING>
@@ -225,13 +278,28 @@ struct Wgmma {
     template <Transpose TA = AS_STORED, Transpose TB = AS_STORED, class D>
     static GW_DEVICE void ss(D (&d)[N / 2], u64 a, u64 b, bool accumulate, GW_SITE) {
         const emulated::WgmmaCall call = {
-            emulated::FormatOf<Format>::code, N, 0, accumulate, TA, TB, a, b, {0, 0, 0, 0}, (u32*)d};
+            emulated::FormatOf<Format>::code, N, 0, accumulate, TA, TB, 0, a, b, {0, 0, 0, 0}, (u32*)d};
         emulated::call::wgmma(&call, GW_AT);
     }
     template <Transpose TB = AS_STORED, class D>
     static GW_DEVICE void rs(D (&d)[N / 2], const u32 (&a)[4], u64 b, bool accumulate, GW_SITE) {
         const emulated::WgmmaCall call = {
-            emulated::FormatOf<Format>::code, N, 1, accumulate, 0, TB, 0, b, {a[0], a[1], a[2], a[3]}, (u32*)d};
+            emulated::FormatOf<Format>::code, N, 1, accumulate, 0, TB, 0, 0, b, {a[0], a[1], a[2], a[3]}, (u32*)d};
+        emulated::call::wgmma(&call, GW_AT);
+    }
+};
+
+template <u32 N>
+struct WgmmaHalf {
+    static_assert(N % 16 == 0 && N >= 16 && N <= 256, "N is a multiple of 16 up to 256");
+
+    static GW_DEVICE void ss(u32 (&d)[N / 4], u64 a, u64 b, bool accumulate, GW_SITE) {
+        const emulated::WgmmaCall call = {emulated::FORMAT_E4M3, N, 0, accumulate, 0, 0, 1, a, b, {0, 0, 0, 0}, d};
+        emulated::call::wgmma(&call, GW_AT);
+    }
+    static GW_DEVICE void rs(u32 (&d)[N / 4], const u32 (&a)[4], u64 b, bool accumulate, GW_SITE) {
+        const emulated::WgmmaCall call = {
+            emulated::FORMAT_E4M3, N, 1, accumulate, 0, 0, 1, 0, b, {a[0], a[1], a[2], a[3]}, d};
         emulated::call::wgmma(&call, GW_AT);
     }
 };

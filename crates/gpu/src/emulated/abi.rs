@@ -44,6 +44,8 @@ numbered! {
     }
     /// A rule of the language that the compiler's own checks found broken.
     Rule { ArrayBounds, DivisionByZero }
+    /// What is done to two pairs, or three, of f16.
+    HalfPairOp { Add, Multiply, Fma, FmaRelu, Maximum }
     /// A format of the tensor cores.
     Format { F16, Bf16, E4m3, E5m2, S8 }
 }
@@ -102,6 +104,22 @@ impl Conversion {
     }
 }
 
+impl HalfPairOp {
+    fn apply(self, a: u16, b: u16, c: u16) -> u16 {
+        let value = |bits| f64::from(formats::f16_to_f32(bits));
+        let (a, b, c) = (value(a), value(b), value(c));
+        // Products of two f16 are exact in f64, and so are their sums but for sizes that differ by over 2^31.
+        let exact = match self {
+            Self::Add => a + b,
+            Self::Multiply => a * b,
+            Self::Fma => a * b + c,
+            Self::FmaRelu => (a * b + c).max(0.0),
+            Self::Maximum => a.max(b),
+        };
+        formats::f64_to_f16(exact)
+    }
+}
+
 /// `WgmmaCall` of gw/emulated.cuh.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
@@ -112,6 +130,7 @@ pub(super) struct WgmmaCall {
     pub(super) accumulate: u32,
     pub(super) transpose_a: u32,
     pub(super) transpose_b: u32,
+    pub(super) half_accumulators: u32,
     pub(super) a_descriptor: u64,
     pub(super) b_descriptor: u64,
     pub(super) a: [u32; 4],
@@ -119,6 +138,11 @@ pub(super) struct WgmmaCall {
 }
 
 impl WgmmaCall {
+    /// 32-bit registers that hold a lane's accumulators.
+    pub(super) fn registers(&self) -> usize {
+        if self.half_accumulators != 0 { self.n as usize / 4 } else { self.n as usize / 2 }
+    }
+
     pub(super) fn format(&self) -> Format {
         Format::from_code(self.format)
     }
@@ -128,7 +152,8 @@ impl WgmmaCall {
         let fields = |call: &Self| {
             (
                 (call.format, call.n, call.a_in_registers, call.accumulate),
-                (call.transpose_a, call.transpose_b, call.a_descriptor, call.b_descriptor),
+                (call.transpose_a, call.transpose_b, call.half_accumulators),
+                (call.a_descriptor, call.b_descriptor),
             )
         };
         fields(self) == fields(other)
@@ -167,6 +192,7 @@ pub(super) struct Api {
     wgmma_commit: extern "C" fn(),
     wgmma_wait: extern "C" fn(u32, *const c_char, u32),
     convert: extern "C" fn(u32, u32) -> u32,
+    half_pair: extern "C" fn(u32, u32, u32, u32) -> u32,
     shared_address: extern "C" fn(*const c_void) -> u32,
     pause: extern "C" fn(),
     clock: extern "C" fn() -> u64,
@@ -203,6 +229,7 @@ pub(super) static API: Api = Api {
     wgmma_commit,
     wgmma_wait,
     convert,
+    half_pair,
     shared_address,
     pause,
     clock,
@@ -448,6 +475,13 @@ extern "C" fn wgmma_wait(pending: u32, file: *const c_char, line: u32) {
 
 extern "C" fn convert(kind: u32, value: u32) -> u32 {
     Conversion::from_code(kind).apply(value)
+}
+
+extern "C" fn half_pair(op: u32, a: u32, b: u32, c: u32) -> u32 {
+    let op = HalfPairOp::from_code(op);
+    let [low, high] =
+        [0, 16].map(|at| u32::from(op.apply((a >> at) as u16, (b >> at) as u16, (c >> at) as u16)));
+    low | high << 16
 }
 
 extern "C" fn shared_address(address: *const c_void) -> u32 {

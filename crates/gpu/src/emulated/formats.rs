@@ -19,23 +19,23 @@ const E4M3: Format = Format { exponent_bits: 4, mantissa_bits: 3, largest: 0x7E,
 const E5M2: Format = Format { exponent_bits: 5, mantissa_bits: 2, largest: 0x7B, overflow: None, nan: 0x7F };
 
 impl Format {
-    fn encode(&self, value: f32) -> u32 {
+    fn encode(&self, value: f64) -> u32 {
         let bits = value.to_bits();
-        let sign = (bits >> 31) << (self.exponent_bits + self.mantissa_bits);
+        let sign = ((bits >> 63) as u32) << (self.exponent_bits + self.mantissa_bits);
         if value.is_nan() {
             // The hardware answers with one NaN, whatever came in.
             return self.nan;
         }
-        let magnitude = f32::from_bits(bits & 0x7FFF_FFFF);
+        let magnitude = value.abs();
         let bias = (1 << (self.exponent_bits - 1)) - 1;
         // The exponent of the unit in the last place: never below that of the subnormals.
-        let exponent = ((bits >> 23) & 0xFF) as i32 - 127;
+        let exponent = ((bits >> 52) & 0x7FF) as i32 - 1023;
         let exponent = exponent.max(1 - bias);
         if magnitude.is_infinite() {
             return sign | self.overflow.unwrap_or(self.largest);
         }
         let unit = exponent - self.mantissa_bits as i32;
-        let quotient = f64::from(magnitude) * 2f64.powi(-unit);
+        let quotient = magnitude * 2f64.powi(-unit);
         let steps = quotient.round_ties_even() as u64;
         // A carry out of the mantissa runs into the exponent by itself.
         let code = (((exponent + bias - 1) as u64) << self.mantissa_bits) + steps;
@@ -72,6 +72,10 @@ impl Format {
 }
 
 pub(super) fn f32_to_f16(x: f32) -> u16 {
+    F16.encode(x.into()) as u16
+}
+
+pub(super) fn f64_to_f16(x: f64) -> u16 {
     F16.encode(x) as u16
 }
 
@@ -80,7 +84,7 @@ pub(super) fn f16_to_f32(x: u16) -> f32 {
 }
 
 pub(super) fn f32_to_bf16(x: f32) -> u16 {
-    BF16.encode(x) as u16
+    BF16.encode(x.into()) as u16
 }
 
 pub(super) fn bf16_to_f32(x: u16) -> f32 {
@@ -88,7 +92,7 @@ pub(super) fn bf16_to_f32(x: u16) -> f32 {
 }
 
 pub(super) fn f32_to_e4m3(x: f32) -> u8 {
-    E4M3.encode(x) as u8
+    E4M3.encode(x.into()) as u8
 }
 
 pub(super) fn e4m3_to_f32(x: u8) -> f32 {
@@ -96,7 +100,7 @@ pub(super) fn e4m3_to_f32(x: u8) -> f32 {
 }
 
 pub(super) fn f32_to_e5m2(x: f32) -> u8 {
-    E5M2.encode(x) as u8
+    E5M2.encode(x.into()) as u8
 }
 
 pub(super) fn e5m2_to_f32(x: u8) -> f32 {

@@ -1,7 +1,7 @@
 //! Number formats of the tensor cores, fragments, and products with full FP32 (or 32-bit integer) accumulators.
 
 use super::abi::Format;
-use super::formats::{bf16_to_f32, e4m3_to_f32, e5m2_to_f32, f16_to_f32};
+use super::formats::{bf16_to_f32, e4m3_to_f32, e5m2_to_f32, f16_to_f32, f32_to_f16};
 
 impl Format {
     /// Elements of K that one instruction takes: 32 bytes' worth.
@@ -61,6 +61,15 @@ pub(super) fn accumulate(format: Format, c: u32, a: &[f32], b: &[f32]) -> u32 {
         return (c as i32).wrapping_add(sum) as u32;
     }
     (f32::from_bits(c) + dot(a, b)).to_bits()
+}
+
+/// Two f16 accumulators of one register: `sum(0, …)` and `sum(1, …)` add to the bits of an f32.
+pub(super) fn accumulate_halves(halves: u32, sum: impl Fn(usize, u32) -> u32) -> u32 {
+    let [low, high] = [0, 1].map(|half| {
+        let start = f16_to_f32((halves >> (16 * half)) as u16);
+        u32::from(f32_to_f16(f32::from_bits(sum(half, start.to_bits()))))
+    });
+    low | high << 16
 }
 
 /// Four sums side by side, so that the compiler can use vector registers; `a` and `b` are a multiple of 16 long.

@@ -166,7 +166,7 @@ impl Launch {
         product.accumulators[lane] = call.accumulators as usize;
         product.issued |= 1 << lane;
         let complete = product.issued == u32::MAX;
-        let (address, registers) = (call.accumulators as usize, call.n as usize / 2);
+        let (address, registers) = (call.accumulators as usize, call.registers());
         let lane = &mut state.lanes[lane];
         lane.issued += 1;
         match lane.held.iter_mut().find(|held| held.overlaps(address, 4 * registers)) {
@@ -404,11 +404,16 @@ fn multiply(product: &Product, warp: usize, shared: &[u8], lanes: &mut [Lane]) {
         let address = product.accumulators[lane];
         let Some(held) = state.held.iter_mut().find(|held| held.address == address) else { continue };
         for (i, word) in held.values.iter_mut().enumerate() {
-            let row = lane / 4 + 8 * (i / 2 % 2);
-            let column = i / 4 * 8 + 2 * (lane % 4) + i % 2;
+            let dot = |row: usize, column: usize, start: u32| {
+                tensor::accumulate(format, start, &a[row * depth..][..depth], &b[column * depth..][..depth])
+            };
             let start = if call.accumulate != 0 { *word } else { 0 };
-            *word =
-                tensor::accumulate(format, start, &a[row * depth..][..depth], &b[column * depth..][..depth]);
+            *word = if call.half_accumulators != 0 {
+                let (row, column) = (lane / 4 + 8 * (i % 2), i / 2 * 8 + 2 * (lane % 4));
+                tensor::accumulate_halves(start, |c, start| dot(row, column + c, start))
+            } else {
+                dot(lane / 4 + 8 * (i / 2 % 2), i / 4 * 8 + 2 * (lane % 4) + i % 2, start)
+            };
         }
     }
 }

@@ -1,0 +1,55 @@
+//! Number formats of inputs and outputs.
+
+use half::{bf16, f16};
+
+/// A format that queries, keys, values and outputs may have.
+pub trait Element: bytemuck::Pod + Send + Sync {
+    /// The number of the format in the kernels: `IN_FORMAT` and `OUT_FORMAT`.
+    const FORMAT: u32;
+    /// The kernels' type with the same bits.
+    const BITS: &'static str;
+
+    /// The value.
+    fn to_f32(self) -> f32;
+    /// The nearest value of this format.
+    fn from_f32(value: f32) -> Self;
+}
+
+impl Element for f32 {
+    const FORMAT: u32 = 0;
+    const BITS: &'static str = "f32";
+
+    fn to_f32(self) -> f32 {
+        self
+    }
+
+    fn from_f32(value: f32) -> Self {
+        value
+    }
+}
+
+impl Element for f16 {
+    const FORMAT: u32 = 1;
+    const BITS: &'static str = "u16";
+
+    fn to_f32(self) -> f32 {
+        f16::to_f32(self)
+    }
+
+    fn from_f32(value: f32) -> Self {
+        f16::from_f32(value)
+    }
+}
+
+impl Element for bf16 {
+    const FORMAT: u32 = 2;
+    const BITS: &'static str = "u16";
+
+    fn to_f32(self) -> f32 {
+        bf16::to_f32(self)
+    }
+
+    fn from_f32(value: f32) -> Self {
+        bf16::from_f32(value)
+    }
+}

@@ -1,0 +1,29 @@
+//! What can be wrong with a call.
+
+/// The engine's result.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why an attention could not be made or run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A combination that no kernel here computes.
+    #[error("unsupported attention: {what}")]
+    Unsupported {
+        /// Which, and what is supported.
+        what: String,
+    },
+    /// A tensor that is not as long as the shape says.
+    #[error("'{tensor}' has {found} elements, the shape needs {needed}")]
+    Length {
+        /// `q`, `k`, `v` or `o`.
+        tensor: &'static str,
+        /// Elements it has.
+        found: usize,
+        /// Elements it should have.
+        needed: usize,
+    },
+    /// The runtime's error.
+    #[error(transparent)]
+    Gpu(#[from] gatework_gpu::Error),
+}

@@ -1,0 +1,48 @@
+//! The plainest attention, in double precision: the oracle of everything else.
+
+use crate::shape::{Layout, Mask, Shape};
+
+/// `softmax(scale q k^T + mask) v` of tensors in `[batch, heads, rows, dim]`, and the log-sum-exp of every query row.
+/// Rows that see no key give zeros, and minus infinity.
+pub fn attention(
+    shape: &Shape,
+    mask: Mask,
+    scale: f64,
+    q: &[f64],
+    k: &[f64],
+    v: &[f64],
+) -> (Vec<f64>, Vec<f64>) {
+    let (mut out, mut lse) = (Vec::with_capacity(q.len()), Vec::new());
+    let q_strides = Layout::HeadsFirst.strides(shape.heads, shape.rows, shape.dim);
+    let k_strides = Layout::HeadsFirst.strides(shape.key_heads, shape.keys, shape.dim);
+    for batch in 0..shape.batch {
+        for head in 0..shape.heads {
+            let key_head = head / (shape.heads / shape.key_heads);
+            let base = batch * k_strides.batch + key_head * k_strides.head;
+            let key =
+                |matrix: &'_ [f64], key: usize| matrix[base + key * k_strides.row..][..shape.dim].to_vec();
+            for row in 0..shape.rows {
+                let query =
+                    &q[batch * q_strides.batch + head * q_strides.head + row * q_strides.row..][..shape.dim];
+                let seen = shape.last_key(row, mask).map_or(0, |last| last + 1);
+                let scores: Vec<f64> = (0..seen).map(|index| scale * dot(query, &key(k, index))).collect();
+                let top = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                let weights: Vec<f64> = scores.iter().map(|score| (score - top).exp()).collect();
+                let sum: f64 = weights.iter().sum();
+                lse.push(if seen == 0 { f64::NEG_INFINITY } else { top + sum.ln() });
+                let mut output = vec![0.0; shape.dim];
+                for (index, weight) in weights.iter().enumerate() {
+                    for (o, v) in output.iter_mut().zip(key(v, index)) {
+                        *o += weight / sum * v;
+                    }
+                }
+                out.extend(output);
+            }
+        }
+    }
+    (out, lse)
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}

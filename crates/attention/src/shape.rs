@@ -1,0 +1,114 @@
+//! What is attended to by what.
+
+use crate::{Error, Result};
+
+/// Which keys a query row sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mask {
+    /// All of them.
+    #[default]
+    Full,
+    /// Row `i` sees keys up to `i + keys - rows`: the last row sees the last key, whatever the two lengths.
+    Causal,
+}
+
+/// The order of a tensor's dimensions in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Layout {
+    /// `[batch, heads, rows, dim]`.
+    #[default]
+    HeadsFirst,
+    /// `[batch, rows, heads, dim]`.
+    RowsFirst,
+}
+
+/// Sizes of one attention.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// Independent problems.
+    pub batch: usize,
+    /// Query heads.
+    pub heads: usize,
+    /// Key and value heads; each serves `heads / key_heads` query heads.
+    pub key_heads: usize,
+    /// Query rows of a head.
+    pub rows: usize,
+    /// Keys of a head.
+    pub keys: usize,
+    /// Length of a row.
+    pub dim: usize,
+}
+
+/// Elements between neighbours along batch, heads and rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Strides {
+    pub(crate) batch: usize,
+    pub(crate) head: usize,
+    pub(crate) row: usize,
+}
+
+impl Layout {
+    pub(crate) fn strides(self, heads: usize, rows: usize, dim: usize) -> Strides {
+        match self {
+            Self::HeadsFirst => Strides { batch: heads * rows * dim, head: rows * dim, row: dim },
+            Self::RowsFirst => Strides { batch: heads * rows * dim, head: dim, row: heads * dim },
+        }
+    }
+}
+
+impl Shape {
+    /// The same number of heads and the same length for queries and keys.
+    pub fn square(batch: usize, heads: usize, rows: usize, dim: usize) -> Self {
+        Self { batch, heads, key_heads: heads, rows, keys: rows, dim }
+    }
+
+    /// Elements of the queries, and of the output.
+    pub fn query_elements(&self) -> usize {
+        self.batch * self.heads * self.rows * self.dim
+    }
+
+    /// Elements of the keys, and of the values.
+    pub fn key_elements(&self) -> usize {
+        self.batch * self.key_heads * self.keys * self.dim
+    }
+
+    /// The last key that query row `row` sees, if it sees any.
+    pub fn last_key(&self, row: usize, mask: Mask) -> Option<usize> {
+        match mask {
+            Mask::Full => Some(self.keys - 1),
+            Mask::Causal => (row + self.keys).checked_sub(self.rows),
+        }
+    }
+
+    /// Multiplications and additions of both products; under a causal mask only those of keys that are seen.
+    pub fn operations(&self, mask: Mask) -> f64 {
+        let pairs = match mask {
+            Mask::Full => self.rows as f64 * self.keys as f64,
+            Mask::Causal => {
+                (0..self.rows).map(|row| self.last_key(row, mask).map_or(0.0, |key| key as f64 + 1.0)).sum()
+            }
+        };
+        4.0 * (self.batch * self.heads * self.dim) as f64 * pairs
+    }
+
+    /// Says what no kernel here computes.
+    pub(crate) fn check(&self) -> Result<()> {
+        let refuse = |what: String| Err(Error::Unsupported { what });
+        let Self { batch, heads, key_heads, rows, keys, dim } = *self;
+        if dim != 64 && dim != 128 {
+            return refuse(format!("head dimension {dim}; 64 and 128 are supported"));
+        }
+        if [batch, heads, key_heads, rows, keys].contains(&0) {
+            return refuse(format!("an empty shape, {self:?}"));
+        }
+        if key_heads > heads || !heads.is_multiple_of(key_heads) {
+            return refuse(format!(
+                "{heads} query heads over {key_heads} key heads; the second must divide the first"
+            ));
+        }
+        if rows > i32::MAX as usize / 2 || keys > i32::MAX as usize / 2 || heads > 65535 || batch > 65535 {
+            return refuse(format!("sizes beyond 2^30 rows or keys, or 65535 heads or batches: {self:?}"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,274 @@
+//! The engine on the emulated device and on the CPU, against double precision.
+
+use float8::F8E4M3;
+use gatework_attention::cuda::schedule::Schedule;
+use gatework_attention::cuda::{Attention, Rotation};
+use gatework_attention::{Element, Layout, Mask, Result, Shape, cpu, reference};
+use gatework_gpu::Device;
+use gatework_lab::Inputs;
+use half::{bf16, f16};
+
+/// Inputs of one case in `[batch, heads, rows, dim]`.
+struct Case {
+    shape: Shape,
+    mask: Mask,
+    q: Vec<f32>,
+    k: Vec<f32>,
+    v: Vec<f32>,
+}
+
+impl Case {
+    fn new(shape: Shape, mask: Mask, seed: u64) -> Self {
+        let mut inputs = Inputs::new(seed);
+        let (queries, keys) = (shape.query_elements(), shape.key_elements());
+        Self { shape, mask, q: inputs.normal(queries), k: inputs.normal(keys), v: inputs.normal(keys) }
+    }
+
+    fn scale(&self) -> f64 {
+        1.0 / (self.shape.dim as f64).sqrt()
+    }
+
+    /// Attention in double precision on the inputs as they are.
+    fn exact(&self) -> (Vec<f64>, Vec<f64>) {
+        let wide = |x: &[f32]| x.iter().map(|&x| f64::from(x)).collect::<Vec<_>>();
+        reference::attention(
+            &self.shape,
+            self.mask,
+            self.scale(),
+            &wide(&self.q),
+            &wide(&self.k),
+            &wide(&self.v),
+        )
+    }
+
+    /// Attention in double precision on what the quantiser makes of the inputs: what the kernel is given.
+    fn quantised(&self) -> (Vec<f64>, Vec<f64>) {
+        let Shape { dim, rows, keys, .. } = self.shape;
+        let limit = (60_000.0 / dim as f32).sqrt();
+        let q = quantise(&self.q, rows * dim, 64 * dim, limit);
+        let k = quantise(&self.k, keys * dim, 128 * dim, limit);
+        let v = quantise(&self.v, keys * dim, keys * dim, 448.0);
+        reference::attention(&self.shape, self.mask, self.scale(), &q, &k, &v)
+    }
+}
+
+/// Codes' values, block by block of each head.
+fn quantise(x: &[f32], head: usize, block: usize, limit: f32) -> Vec<f64> {
+    let mut values = Vec::with_capacity(x.len());
+    for block in x.chunks(head).flat_map(|head| head.chunks(block)) {
+        let largest = block.iter().fold(0.0f32, |largest, x| largest.max(x.abs()));
+        let (factor, scale) = (limit / largest, largest / limit);
+        values.extend(block.iter().map(|x| f64::from(F8E4M3::from_f32(x * factor).to_f32() * scale)));
+    }
+    values
+}
+
+fn relative_error(got: impl IntoIterator<Item = f32>, wanted: &[f64]) -> f64 {
+    let (mut error, mut norm) = (0.0, 0.0);
+    for (got, wanted) in got.into_iter().zip(wanted) {
+        error += (f64::from(got) - wanted).powi(2);
+        norm += wanted * wanted;
+    }
+    (error / norm.max(1e-30)).sqrt()
+}
+
+/// `[batch, heads, rows, dim]` in another layout, and in another format.
+fn arrange<T: Element>(x: &[f32], layout: Layout, heads: usize, rows: usize, dim: usize) -> Vec<T> {
+    let mut arranged = vec![T::from_f32(0.0); x.len()];
+    for (index, &value) in x.iter().enumerate() {
+        let (d, row, head, batch) =
+            (index % dim, index / dim % rows, index / dim / rows % heads, index / dim / rows / heads);
+        let at = match layout {
+            Layout::HeadsFirst => index,
+            Layout::RowsFirst => ((batch * rows + row) * heads + head) * dim + d,
+        };
+        arranged[at] = T::from_f32(value);
+    }
+    arranged
+}
+
+fn run<T: Element, O: Element>(
+    device: &Device,
+    case: &Case,
+    layout: Layout,
+    schedule: Option<Schedule>,
+) -> Result<(Vec<f32>, Vec<f32>)> {
+    let Shape { heads, key_heads, rows, keys, dim, .. } = case.shape;
+    let stream = device.stream()?;
+    let mut builder = Attention::builder(case.shape).mask(case.mask).layout(layout);
+    if let Some(schedule) = schedule {
+        builder = builder.schedule(schedule);
+    }
+    let attention = builder.build(device)?;
+    let mut workspace = attention.workspace(&stream)?;
+    let q = stream.upload(&arrange::<T>(&case.q, layout, heads, rows, dim))?;
+    let k = stream.upload(&arrange::<T>(&case.k, layout, key_heads, keys, dim))?;
+    let v = stream.upload(&arrange::<T>(&case.v, layout, key_heads, keys, dim))?;
+    let mut o = stream.alloc::<O>(case.shape.query_elements())?;
+    attention.forward(&stream, &mut workspace, [&q, &k, &v], &mut o)?;
+    let out = stream.download(&o)?;
+    // Back to heads first: the two layouts are each other's inverse with heads and rows exchanged.
+    let plain: Vec<f32> = out.iter().map(|x| x.to_f32()).collect();
+    let plain =
+        if layout == Layout::RowsFirst { arrange::<f32>(&plain, layout, rows, heads, dim) } else { plain };
+    Ok((plain, stream.download(workspace.lse())?))
+}
+
+fn shapes() -> Vec<Shape> {
+    let shape = |batch, heads, key_heads, rows, keys, dim| Shape { batch, heads, key_heads, rows, keys, dim };
+    let mut shapes = Vec::new();
+    for dim in [64, 128] {
+        shapes.extend([
+            shape(1, 1, 1, 1, 1, dim),
+            shape(1, 1, 1, 1, 128, dim),
+            shape(1, 2, 1, 64, 129, dim),
+            shape(2, 2, 2, 65, 127, dim),
+            shape(1, 4, 2, 130, 300, dim),
+            shape(1, 1, 1, 200, 70, dim),
+            shape(1, 1, 1, 128, 640, dim),
+            shape(1, 3, 1, 31, 33, dim),
+        ]);
+    }
+    shapes
+}
+
+#[test]
+fn every_shape_and_mask_matches_reference_on_the_emulated_device() -> Result<()> {
+    let mut checked = 0;
+    for (seed, shape) in shapes().into_iter().enumerate() {
+        for mask in [Mask::Full, Mask::Causal] {
+            let case = Case::new(shape, mask, seed as u64);
+            let device = Device::emulated(seed as u64)?;
+            let (got, lse) = run::<f16, f32>(&device, &case, Layout::HeadsFirst, None)?;
+            assert!(got.iter().all(|x| x.is_finite()), "{shape:?} {mask:?}");
+            let (wanted, wanted_lse) = case.quantised();
+            // The inputs were f16 before they were quantised, which may move a code to its neighbour.
+            let error = relative_error(got.iter().copied(), &wanted);
+            assert!(error <= 0.035, "{shape:?} {mask:?}: {error}");
+            assert!(relative_error(got, &case.exact().0) <= 0.075, "{shape:?} {mask:?}");
+            for (got, wanted) in lse.iter().zip(wanted_lse) {
+                assert!(
+                    (f64::from(*got) - wanted).abs() < 0.08 || f64::from(*got) == wanted,
+                    "{shape:?} {mask:?} {got} {wanted}"
+                );
+            }
+            checked += 1;
+        }
+    }
+    assert!(checked >= 30, "{checked}");
+    Ok(())
+}
+
+#[test]
+fn fidelity_is_that_of_the_codes() -> Result<()> {
+    for (mask, limit) in [(Mask::Full, 0.030), (Mask::Causal, 0.025)] {
+        for dim in [64, 128] {
+            let case = Case::new(Shape::square(1, 2, 512, dim), mask, 5);
+            let (got, _) = run::<f32, f32>(&Device::emulated(1)?, &case, Layout::HeadsFirst, None)?;
+            let (wanted, _) = case.quantised();
+            let error = relative_error(got.iter().copied(), &wanted);
+            println!("{mask:?} {dim}: {error:.4}");
+            assert!(error <= limit, "{mask:?} {dim}: {error}");
+            let rms = (wanted.iter().map(|x| x * x).sum::<f64>() / wanted.len() as f64).sqrt();
+            let mean =
+                got.iter().zip(&wanted).map(|(got, wanted)| f64::from(*got) - wanted).sum::<f64>() / rms;
+            assert!(mean.abs() / wanted.len() as f64 <= 0.02);
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn layouts_formats_and_schedules_agree() -> Result<()> {
+    let shape = Shape { batch: 2, heads: 4, key_heads: 2, rows: 70, keys: 150, dim: 64 };
+    let case = Case::new(shape, Mask::Causal, 9);
+    let device = Device::emulated(3)?;
+    let (plain, _) = run::<f32, f32>(&device, &case, Layout::HeadsFirst, None)?;
+    assert_eq!(
+        run::<f32, f32>(&device, &case, Layout::RowsFirst, None)?.0,
+        plain,
+        "the layout changes no bit"
+    );
+    for consumers in 1..=3 {
+        for stages in 2..=4 {
+            let schedule = Some(Schedule { consumers, stages });
+            assert_eq!(
+                run::<f32, f32>(&device, &case, Layout::HeadsFirst, schedule)?.0,
+                plain,
+                "{schedule:?}"
+            );
+        }
+    }
+    let wide: Vec<f64> = plain.iter().map(|&x| f64::from(x)).collect();
+    assert!(relative_error(run::<f32, f16>(&device, &case, Layout::HeadsFirst, None)?.0, &wide) < 1e-3);
+    assert!(relative_error(run::<f32, bf16>(&device, &case, Layout::HeadsFirst, None)?.0, &wide) < 4e-3);
+    assert!(relative_error(run::<bf16, f32>(&device, &case, Layout::HeadsFirst, None)?.0, &wide) < 0.05);
+    Ok(())
+}
+
+#[test]
+fn rotation_and_blocks_tame_outliers() -> Result<()> {
+    let shape = Shape::square(1, 1, 512, 128);
+    let mut case = Case::new(shape, Mask::Full, 4);
+    let mut inputs = Inputs::new(77);
+    for matrix in [&mut case.q, &mut case.k, &mut case.v] {
+        let (size, rare) = (inputs.normal(matrix.len()), inputs.uniform(matrix.len(), 0.0..1.0));
+        for ((x, size), rare) in matrix.iter_mut().zip(size).zip(rare) {
+            if rare < 0.001 {
+                *x += 10.0 * size;
+            }
+        }
+    }
+    let (wanted, _) = case.exact();
+    let device = Device::emulated(2)?;
+    let stream = device.stream()?;
+    let rmse = |rotation: Rotation| -> Result<f64> {
+        let attention = Attention::builder(shape).rotation(rotation).build(&device)?;
+        let mut workspace = attention.workspace(&stream)?;
+        let mut o = stream.alloc::<f32>(shape.query_elements())?;
+        let (q, k, v) = (stream.upload(&case.q)?, stream.upload(&case.k)?, stream.upload(&case.v)?);
+        attention.forward(&stream, &mut workspace, [&q, &k, &v], &mut o)?;
+        let errors: f64 = stream
+            .download(&o)?
+            .iter()
+            .zip(&wanted)
+            .map(|(got, wanted)| (f64::from(*got) - wanted).powi(2))
+            .sum();
+        Ok((errors / wanted.len() as f64).sqrt())
+    };
+    let (plain, rotated) = (rmse(Rotation::None)?, rmse(Rotation::Hadamard)?);
+    println!("RMSE {plain:.2e} as they are, {rotated:.2e} rotated");
+    assert!(rotated < 9.1e-3, "{rotated}");
+    Ok(())
+}
+
+#[test]
+fn the_cpu_matches_reference() -> Result<()> {
+    for (seed, shape) in shapes().into_iter().enumerate() {
+        for mask in [Mask::Full, Mask::Causal] {
+            let case = Case::new(shape, mask, seed as u64);
+            let inputs = [&case.q[..], &case.k[..], &case.v[..]];
+            let got =
+                cpu::attention::<f32, f32>(&shape, mask, Layout::HeadsFirst, case.scale() as f32, inputs)?;
+            assert!(relative_error(got, &case.exact().0) < 1e-5, "{shape:?} {mask:?}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn what_is_not_supported_is_named() {
+    let device = Device::emulated(0).unwrap();
+    let told =
+        |shape: Shape| Attention::builder(shape).build(&device).err().map(|error| error.to_string()).unwrap();
+    assert!(told(Shape::square(1, 1, 8, 96)).contains("head dimension 96"));
+    assert!(told(Shape::square(1, 1, 0, 64)).contains("empty"));
+    let more_keys = Shape { key_heads: 4, ..Shape::square(1, 2, 8, 64) };
+    assert!(told(more_keys).contains("2 query heads over 4 key heads"));
+    let stream = device.stream().unwrap();
+    let attention = Attention::builder(Shape::square(1, 1, 8, 64)).build(&device).unwrap();
+    let mut workspace = attention.workspace(&stream).unwrap();
+    let (short, right) = (stream.alloc_zeros::<f32>(3).unwrap(), stream.alloc_zeros::<f32>(512).unwrap());
+    let error = attention.quantise(&stream, &mut workspace, [&right, &short, &right]).unwrap_err();
+    assert_eq!(error.to_string(), "'k' has 3 elements, the shape needs 512");
+}
