@@ -1,6 +1,6 @@
 """cuDNN as a peer: scaled-dot-product attention in bf16 and fp8, through its own Python front end.
 
-Shapes: batch, heads, queries, keys, head_dim, causal (0 or 1).
+Shapes: batch, heads, key_heads, queries, keys, head_dim, causal (0 or 1).
 """
 
 import math
@@ -18,11 +18,13 @@ def load():
     handle = cudnn.create_handle()
 
     def tensors(shape, dtype):
-        def random(length):
-            values = torch.randn(shape["batch"], shape["heads"], length, shape["head_dim"], device="cuda")
+        def random(heads, length):
+            values = torch.randn(shape["batch"], heads, length, shape["head_dim"], device="cuda")
             return values.to(dtype)
 
-        return random(shape["queries"]), random(shape["keys"]), random(shape["keys"])
+        key_heads = shape.get("key_heads", shape["heads"])
+        q = random(shape["heads"], shape["queries"])
+        return q, random(key_heads, shape["keys"]), random(key_heads, shape["keys"])
 
     def attention_bf16(shape):
         q, k, v = tensors(shape, torch.bfloat16)

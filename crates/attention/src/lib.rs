@@ -6,6 +6,8 @@ mod element;
 mod error;
 pub mod reference;
 mod shape;
+#[cfg(feature = "lab")]
+pub mod workloads;
 
 pub use cuda::Attention;
 pub use element::Element;

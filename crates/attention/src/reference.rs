@@ -19,20 +19,19 @@ pub fn attention(
         for head in 0..shape.heads {
             let key_head = head / (shape.heads / shape.key_heads);
             let base = batch * k_strides.batch + key_head * k_strides.head;
-            let key =
-                |matrix: &'_ [f64], key: usize| matrix[base + key * k_strides.row..][..shape.dim].to_vec();
+            let key = |key: usize| base + key * k_strides.row..base + key * k_strides.row + shape.dim;
             for row in 0..shape.rows {
                 let query =
                     &q[batch * q_strides.batch + head * q_strides.head + row * q_strides.row..][..shape.dim];
                 let seen = shape.last_key(row, mask).map_or(0, |last| last + 1);
-                let scores: Vec<f64> = (0..seen).map(|index| scale * dot(query, &key(k, index))).collect();
+                let scores: Vec<f64> = (0..seen).map(|index| scale * dot(query, &k[key(index)])).collect();
                 let top = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
                 let weights: Vec<f64> = scores.iter().map(|score| (score - top).exp()).collect();
                 let sum: f64 = weights.iter().sum();
                 lse.push(if seen == 0 { f64::NEG_INFINITY } else { top + sum.ln() });
                 let mut output = vec![0.0; shape.dim];
                 for (index, weight) in weights.iter().enumerate() {
-                    for (o, v) in output.iter_mut().zip(key(v, index)) {
+                    for (o, v) in output.iter_mut().zip(&v[key(index)]) {
                         *o += weight / sum * v;
                     }
                 }

@@ -1,15 +1,23 @@
-//! Gatework as a library: the runtime, the lab and the command under one name.
+//! Gatework as a library: the runtime, the lab, the engines and the command under one name.
 //!
 //! ```
-//! use gatework::lab::{Registry, runtime};
+//! use gatework::lab::Registry;
 //!
 //! let mut registry = Registry::new();
-//! registry.add_all(runtime::workloads())?;
+//! registry.add_all(gatework::workloads())?;
 //! assert_eq!(registry.get("gpu/saxpy")?.name(), "gpu/saxpy");
 //! # Ok::<(), gatework::lab::Error>(())
 //! ```
 
 pub mod command;
 
+pub use gatework_attention as attention;
 pub use gatework_gpu as gpu;
 pub use gatework_lab as lab;
+
+/// The workloads of the runtime and of every engine.
+pub fn workloads() -> Vec<Box<dyn lab::Workload>> {
+    let mut workloads = lab::runtime::workloads();
+    workloads.extend(attention::workloads::workloads());
+    workloads
+}

@@ -2,9 +2,8 @@
 
 use std::process::ExitCode;
 
-use gatework::command;
-use gatework::lab::runtime;
+use gatework::{command, workloads};
 
 fn main() -> ExitCode {
-    command::run(std::env::args_os(), runtime::workloads()).into()
+    command::run(std::env::args_os(), workloads()).into()
 }

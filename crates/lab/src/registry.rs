@@ -43,6 +43,19 @@ impl Registry {
             .ok_or_else(|| Error::UnknownWorkload { given: name.to_owned(), hint: self.hint(name) })
     }
 
+    /// The workload of that name, or all that a pattern like `attention/*` matches; an error if there is none.
+    pub fn select(&self, pattern: &str) -> Result<Vec<&dyn Workload>> {
+        let Some((before, after)) = pattern.split_once('*') else { return Ok(vec![self.get(pattern)?]) };
+        let matches = |name: &str| {
+            name.strip_prefix(before).is_some_and(|rest| rest.len() >= after.len() && rest.ends_with(after))
+        };
+        let found: Vec<&dyn Workload> = self.iter().filter(|workload| matches(workload.name())).collect();
+        if found.is_empty() {
+            return Err(Error::UnknownWorkload { given: pattern.to_owned(), hint: self.hint(pattern) });
+        }
+        Ok(found)
+    }
+
     fn find(&self, name: &str) -> Option<&dyn Workload> {
         self.iter().find(|workload| workload.name() == name)
     }
@@ -86,6 +99,20 @@ fn is_valid(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pattern_selects_all_that_match_it() {
+        let names = |pattern: &str| -> Vec<String> {
+            let registry = runtime();
+            registry
+                .select(pattern)
+                .map_or(Vec::new(), |found| found.iter().map(|w| w.name().to_owned()).collect())
+        };
+        assert_eq!(names("gpu/*").len(), runtime().iter().len());
+        assert_eq!(names("*/saxpy"), ["gpu/saxpy"]);
+        assert_eq!(names("gpu/saxpy"), ["gpu/saxpy"]);
+        assert!(names("gpu/saxpy*y").is_empty() && names("other/*").is_empty());
+    }
 
     fn runtime() -> Registry {
         let mut registry = Registry::new();

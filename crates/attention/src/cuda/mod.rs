@@ -349,6 +349,6 @@ fn require_length(tensor: &'static str, found: usize, needed: usize) -> Result<(
 }
 
 /// Largest code value of queries and keys: a product of two rows of `dim` such codes never leaves f16.
-fn score_limit(dim: usize) -> f32 {
+pub(crate) fn score_limit(dim: usize) -> f32 {
     (60_000.0 / dim as f32).sqrt()
 }

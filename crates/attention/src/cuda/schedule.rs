@@ -19,7 +19,12 @@ impl Schedule {
         let blocks = |consumers: usize| shape.batch * shape.heads * shape.rows.div_ceil(64 * consumers);
         let multiprocessors = device.multiprocessors as usize;
         let consumers = (2..=3).rev().find(|&consumers| blocks(consumers) >= multiprocessors).unwrap_or(1);
-        Self { consumers: consumers as u32, stages: if shape.dim == 64 { 4 } else { 3 } }
+        Self { consumers: consumers as u32, stages: Self::stages_for(shape.dim) }
+    }
+
+    /// Tiles in flight that suit a head dimension: as many as leave room for three consumers.
+    pub fn stages_for(dim: usize) -> u32 {
+        if dim == 64 { 4 } else { 3 }
     }
 
     /// Query rows of a block.

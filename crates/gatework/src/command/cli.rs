@@ -86,7 +86,7 @@ Examples:
 /// What to gate, and where the records go.
 #[derive(Debug, Args)]
 pub(crate) struct GateOptions {
-    /// Workloads by name ('gatework lab list' shows them)
+    /// Workloads by name, or all that match a pattern as 'gpu/*' ('gatework lab list' shows them)
     #[arg(value_name = "NAME", required_unless_present = "all", conflicts_with = "all")]
     pub(crate) names: Vec<String>,
     /// Every workload

@@ -138,7 +138,7 @@ impl Launch {
             return Err(self.fault_at(FaultKind::Protocol, site, message));
         }
         self.check_operands(call, site)?;
-        self.require_own(call.accumulators as usize, call.n as usize / 2, site)?;
+        self.require_own(call.accumulators as usize, call.registers(), site)?;
         let state = &mut self.blocks[block].products[warp];
         state.lanes.resize_with(32, Lane::default);
         if !state.lanes[lane].fenced {

@@ -66,13 +66,14 @@ fn chosen<'a>(registry: &'a Registry, options: &GateOptions) -> Result<Vec<&'a d
     named(registry, &options.names)
 }
 
-/// The workloads of those names, each once.
+/// The workloads of those names and patterns, each once.
 pub(super) fn named<'a>(registry: &'a Registry, names: &[String]) -> Result<Vec<&'a dyn Workload>, Failure> {
     let mut chosen: Vec<&dyn Workload> = Vec::new();
     for name in names {
-        let workload = registry.get(name)?;
-        if chosen.iter().all(|earlier| earlier.name() != workload.name()) {
-            chosen.push(workload);
+        for workload in registry.select(name)? {
+            if chosen.iter().all(|earlier| earlier.name() != workload.name()) {
+                chosen.push(workload);
+            }
         }
     }
     Ok(chosen)

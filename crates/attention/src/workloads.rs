@@ -1,0 +1,317 @@
+//! What the lab may gate and time: `attention/*`.
+
+use gatework_gpu::{Buffer, Device, Kind, Stream};
+use gatework_lab::measure::Arithmetic;
+use gatework_lab::{
+    Bench, Bounds, Case, Control, ErrorBudget, Inputs, KernelSpec, Outputs, RunError, Side, Timing, Work,
+    Workload, poisoned,
+};
+use half::f16;
+
+use crate::cuda::schedule::Schedule;
+use crate::cuda::{Attention, KEY_TILE, Rotation, Workspace, attention_source, quantise_source};
+use crate::shape::{Mask, Shape};
+use crate::{Element, reference};
+
+/// All of them.
+pub fn workloads() -> Vec<Box<dyn Workload>> {
+    let square = |batch, heads, rows, dim| Shape::square(batch, heads, rows, dim);
+    let grouped = |rows| Shape { key_heads: 8, ..square(1, 64, rows, 128) };
+    let jobs = [
+        Job::new("attention/small", "8 heads of 128 rows of 64", vec![square(1, 8, 128, 64)]),
+        Job::new("attention/mission-1", "8 heads of 512 rows of 64", vec![square(1, 8, 512, 64)]),
+        Job::new("attention/mission-2", "twice 8 heads of 512 rows of 64", vec![square(2, 8, 512, 64)]),
+        Job::new(
+            "attention/long-64",
+            "16 heads of 4096 and 16384 rows of 64",
+            vec![square(4, 16, 4096, 64), square(1, 16, 16384, 64)],
+        ),
+        Job::new(
+            "attention/long-128",
+            "16 heads of 4096 and 16384 rows of 128",
+            vec![square(4, 16, 4096, 128), square(1, 16, 16384, 128)],
+        ),
+        Job::new(
+            "attention/grouped",
+            "64 query heads over 8 key heads of 4096 rows of 128",
+            vec![grouped(4096)],
+        ),
+    ];
+    jobs.into_iter().map(|job| Box::new(job) as Box<dyn Workload>).collect()
+}
+
+/// Shapes that are measured, each with and without a causal mask.
+struct Job {
+    name: String,
+    summary: String,
+    shapes: Vec<Shape>,
+}
+
+/// Queries, keys and values of a case, in f16.
+struct Operands {
+    q: Vec<f16>,
+    k: Vec<f16>,
+    v: Vec<f16>,
+}
+
+/// Tensors of a case on the device, and what works on them.
+struct Bound {
+    attention: Attention,
+    workspace: Workspace,
+    inputs: [Buffer<f16>; 3],
+    output: Buffer<f16>,
+}
+
+fn case(shape: &Shape, mask: Mask) -> Case {
+    let Shape { batch, heads, key_heads, rows, keys, dim } = *shape;
+    let name =
+        format!("{batch}x{heads}x{key_heads}x{rows}x{keys}x{dim}-{}", format!("{mask:?}").to_lowercase());
+    Case::new(name)
+        .with("batch", batch)
+        .with("heads", heads)
+        .with("key_heads", key_heads)
+        .with("queries", rows)
+        .with("keys", keys)
+        .with("head_dim", dim)
+        .with("causal", usize::from(mask == Mask::Causal))
+}
+
+fn shape(case: &Case) -> Shape {
+    Shape {
+        batch: case.dimension("batch"),
+        heads: case.dimension("heads"),
+        key_heads: case.dimension("key_heads"),
+        rows: case.dimension("queries"),
+        keys: case.dimension("keys"),
+        dim: case.dimension("head_dim"),
+    }
+}
+
+fn mask(case: &Case) -> Mask {
+    if case.dimension("causal") == 1 { Mask::Causal } else { Mask::Full }
+}
+
+fn both_masks(shapes: impl IntoIterator<Item = Shape>) -> Vec<Case> {
+    shapes.into_iter().flat_map(|shape| [case(&shape, Mask::Full), case(&shape, Mask::Causal)]).collect()
+}
+
+impl Operands {
+    fn new(case: &Case, seed: u64) -> Self {
+        let shape = shape(case);
+        let mut inputs = Inputs::new(seed);
+        let mut normal = |count: usize| inputs.normal(count).into_iter().map(f16::from_f32).collect();
+        Self {
+            q: normal(shape.query_elements()),
+            k: normal(shape.key_elements()),
+            v: normal(shape.key_elements()),
+        }
+    }
+
+    /// Attention in double precision on what the quantiser makes of these: what the kernel is given.
+    fn attend(&self, case: &Case) -> Vec<f64> {
+        let shape = shape(case);
+        let Shape { dim, rows, keys, .. } = shape;
+        let limit = crate::cuda::score_limit(dim);
+        let q = quantised(&self.q, rows * dim, 64 * dim, limit);
+        let k = quantised(&self.k, keys * dim, KEY_TILE * dim, limit);
+        let v = quantised(&self.v, keys * dim, keys * dim, 448.0);
+        reference::attention(&shape, mask(case), 1.0 / (dim as f64).sqrt(), &q, &k, &v).0
+    }
+}
+
+/// The values of the codes, block by block of each head.
+fn quantised(x: &[f16], head: usize, block: usize, limit: f32) -> Vec<f64> {
+    let mut values = Vec::with_capacity(x.len());
+    for block in x.chunks(head).flat_map(|head| head.chunks(block)) {
+        let largest = block.iter().fold(0.0f32, |largest, x| largest.max(x.to_f32().abs()));
+        let (factor, scale) = (limit / largest, largest / limit);
+        let code = |x: &f16| float8::F8E4M3::from_f32(x.to_f32() * factor).to_f32() * scale;
+        values.extend(block.iter().map(|x| f64::from(code(x))));
+    }
+    values
+}
+
+impl Bound {
+    fn upload(stream: &Stream, case: &Case, seed: u64) -> Result<Self, RunError> {
+        let attention = Attention::builder(shape(case)).mask(mask(case)).build(stream.device())?;
+        let Operands { q, k, v } = Operands::new(case, seed);
+        Ok(Self {
+            workspace: attention.workspace(stream)?,
+            inputs: [stream.upload(&q)?, stream.upload(&k)?, stream.upload(&v)?],
+            output: stream.alloc(q.len())?,
+            attention,
+        })
+    }
+
+    fn quantise(&mut self, stream: &Stream) -> crate::Result<()> {
+        let [q, k, v] = &self.inputs;
+        self.attention.quantise(stream, &mut self.workspace, [q, k, v])
+    }
+
+    fn attend(&mut self, stream: &Stream) -> crate::Result<()> {
+        self.attention.attend(stream, &mut self.workspace, &mut self.output)
+    }
+}
+
+/// The runtime's error inside one of this engine's.
+fn gpu(error: crate::Error) -> gatework_gpu::Error {
+    match error {
+        crate::Error::Gpu(error) => error,
+        other => gatework_gpu::Error::Arguments { kernel: "attention".into(), message: other.to_string() },
+    }
+}
+
+impl Job {
+    fn new(name: &str, summary: &str, shapes: Vec<Shape>) -> Self {
+        let summary = format!("softmax(q k^T) v from f16 by e4m3: {summary}");
+        Self { name: name.into(), summary, shapes }
+    }
+
+    /// The same kind of problem, small enough for the plain oracle.
+    fn checked_shapes(&self, kind: Kind) -> Vec<Shape> {
+        let (heads, rows) = (2, if kind == Kind::Emulated { 300 } else { 512 });
+        let shrink = |shape: &Shape| {
+            let group = shape.heads / shape.key_heads;
+            let heads = if group > 1 { heads } else { shape.heads.min(heads) };
+            Shape {
+                batch: shape.batch.min(2),
+                heads,
+                key_heads: if group > 1 { heads / 2 } else { heads },
+                rows: shape.rows.min(rows),
+                keys: shape.keys.min(rows),
+                dim: shape.dim,
+            }
+        };
+        let mut shapes: Vec<Shape> = self.shapes.iter().map(shrink).collect();
+        // Lengths that are no multiple of anything, and a ring that goes round.
+        shapes.push(Shape { rows: 70, keys: 777, batch: 1, ..shapes[0] });
+        if kind == Kind::Cuda {
+            // Sums as long as the longest that are measured.
+            let keys = self.shapes.iter().map(|shape| shape.keys).max().unwrap_or(0);
+            shapes.push(Shape { rows: 96, keys, batch: 1, ..shapes[0] });
+        }
+        shapes.dedup();
+        shapes
+    }
+}
+
+impl Workload for Job {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn summary(&self) -> &str {
+        &self.summary
+    }
+
+    fn kernels(&self) -> Vec<KernelSpec> {
+        let dim = self.shapes[0].dim;
+        let attention = |consumers| {
+            let schedule = Schedule { consumers, stages: Schedule::stages_for(dim) };
+            let spec = KernelSpec::new(attention_source::<f16>(dim, schedule)).threads(schedule.threads());
+            spec.require("QGMMA").require("UBLKCP")
+        };
+        let quantiser = KernelSpec::new(quantise_source::<f16>(dim, Rotation::None));
+        [1, 2, 3]
+            .map(attention)
+            .into_iter()
+            .chain([quantiser.entries(["quantise", "quantise_values"]).threads(256)])
+            .collect()
+    }
+
+    fn cases(&self, kind: Kind) -> Vec<Case> {
+        both_masks(self.checked_shapes(kind))
+    }
+
+    fn run(&self, device: &Device, case: &Case, seed: u64) -> Result<Outputs, RunError> {
+        let stream = device.stream()?;
+        let mut job = Bound::upload(&stream, case, seed)?;
+        job.output = poisoned(&stream, job.output.len())?;
+        job.quantise(&stream)?;
+        job.attend(&stream)?;
+        let output: Vec<f32> = stream.download(&job.output)?.into_iter().map(Element::to_f32).collect();
+        Ok(Outputs::new().with("o", output))
+    }
+
+    fn reference(&self, case: &Case, seed: u64) -> Outputs {
+        Outputs::new().with("o", Operands::new(case, seed).attend(case))
+    }
+
+    /// Rounding p to e4m3 alone is an error of 0.024 of the output (0.019 under a causal mask, whose first rows have few
+    /// keys to round). The bound on the mean is 2 % of the output's size, about sqrt(e / keys) for normal inputs.
+    fn budget(&self, case: &Case) -> ErrorBudget {
+        let keys = case.dimension("keys") as f64;
+        let size = (std::f64::consts::E / keys).sqrt();
+        let square = case.dimension("queries") == case.dimension("keys");
+        let (relative_frobenius, max_abs) = match mask(case) {
+            // Rows with a key or two have outputs as large as values.
+            Mask::Causal if square => (0.025, 0.3),
+            _ => (0.030, 0.6 * size),
+        };
+        ErrorBudget::Bounded(Bounds { relative_frobenius, max_abs, mean_bias: 0.02 * size })
+    }
+
+    fn controls(&self, case: &Case, seed: u64, reference: &Outputs) -> Vec<Control> {
+        let shape = shape(case);
+        let operands = Operands::new(case, seed);
+        let wrong = |name: &str, v: Vec<f16>| {
+            let changed = Operands { q: operands.q.clone(), k: operands.k.clone(), v };
+            Control::new(name, Outputs::new().with("o", changed.attend(case)))
+        };
+        let dim = shape.dim;
+        let mut stale = operands.v.clone();
+        let tile = (KEY_TILE * dim).min(shape.keys * dim / 2);
+        stale.copy_within(0..tile, tile);
+        let transposed = operands.v.chunks(dim).flat_map(|row| row.iter().rev().copied()).collect();
+        let biased = operands.v.iter().map(|v| f16::from_f32(v.to_f32() - 0.02)).collect();
+        let mean = operands.v.iter().map(|v| f64::from(v.to_f32())).sum::<f64>() / operands.v.len() as f64;
+        let flat = vec![mean; shape.query_elements()];
+        vec![
+            Control::zeros(reference),
+            Control::new("the mean of v", Outputs::new().with("o", flat)),
+            wrong("a stale tile of values", stale),
+            wrong("values back to front", transposed),
+            wrong("a biased decoder", biased),
+            Control::unwritten_tail(reference, dim),
+        ]
+    }
+
+    fn work(&self, case: &Case) -> Work {
+        let shape = shape(case);
+        let elements = (2 * shape.query_elements() + 2 * shape.key_elements()) as u64;
+        // Codes in, f16 out.
+        let bytes = elements + shape.query_elements() as u64;
+        Work { operations: shape.operations(mask(case)) as u64, bytes }
+    }
+
+    fn bench_cases(&self, kind: Kind) -> Vec<Case> {
+        match kind {
+            Kind::Cuda => both_masks(self.shapes.iter().copied()),
+            Kind::Emulated => both_masks(self.checked_shapes(kind)),
+        }
+    }
+
+    /// The kernel on quantised inputs, against the same with the quantiser before it.
+    fn bench(&self, device: &Device, case: &Case) -> Result<Option<Bench>, RunError> {
+        let stream = device.stream()?;
+        let mut job = Bound::upload(&stream, case, 1)?;
+        job.quantise(&stream)?;
+        let mut whole = Bound::upload(&stream, case, 1)?;
+        stream.synchronize()?;
+        let candidate = Side::new("kernel", move |stream| job.attend(stream).map_err(gpu));
+        let baseline = Side::new("quantiser and kernel", move |stream| {
+            whole.quantise(stream).and_then(|()| whole.attend(stream)).map_err(gpu)
+        });
+        let bench = Bench::new(self.work(case), candidate, baseline)
+            .timing(Timing::Graph { repeats: repeats(&shape(case)) })
+            .arithmetic(Arithmetic::TensorFp8)
+            .peer("attention-f16", case)
+            .peer("attention-fp8", case);
+        Ok(Some(bench))
+    }
+}
+
+/// Runs in a graph: enough that the gaps between its ends do not count.
+fn repeats(shape: &Shape) -> u32 {
+    (2e11 / shape.operations(Mask::Full)).clamp(1.0, 20.0) as u32
+}
