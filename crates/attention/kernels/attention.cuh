@@ -23,6 +23,9 @@
 // to 0.02, so the code is t - 0.686 + u^2 with u = 0.02588 (f - 32). The constant, and the half that rounds when the
 // fraction is cut off, are part of the bias.
 //
+// Products of 8-bit numbers are added up with 14 bits of significand: a sum over thousands of keys would lose what each
+// tile adds. So the tensor cores add up PROMOTE tiles at a time, and the rest is added in f32.
+//
 // The normaliser is the sum of the codes' values, so that what all codes have in common cancels.
 // Codes leave HEADROOM above the row's maximum; only when a tile outgrows it are the bias and the sums adjusted.
 
@@ -31,6 +34,9 @@
 #endif
 #ifndef CONSUMERS
 #define CONSUMERS 2
+#endif
+#ifndef PROMOTE
+#define PROMOTE 4
 #endif
 #define KEYS 128
 #define SWIZZLE (DIM == 64 ? gw::SWIZZLE_64 : gw::SWIZZLE_128)
@@ -180,17 +186,21 @@ GW_DEVICE void multiply_scores(u32 (&scores)[KEYS / 4], u64 q_operand, u32 t) {
     gw::wgmma_commit();
 }
 
-GW_DEVICE void multiply_values(f32 (&out)[V_ROWS / 2], u32 (&p)[KEYS / 32][4], u32 t) {
+// part <- p v of tile t, added to what is there except in the first of PROMOTE tiles.
+GW_DEVICE void multiply_values(f32 (&part)[V_ROWS / 2], u32 (&p)[KEYS / 32][4], u32 t) {
     const Ring r = ring();
     const u32 s = t % STAGES;
     const u64 v_operand = gw::wgmma_descriptor(gw::shared<u8>(V_AT + s * V_BYTES), gw::SWIZZLE_128, 1024);
     gw::mbarrier_wait(r.v_full + s, (t / STAGES) & 1);
-    gw::wgmma_settle(out);
+    const bool goes_on = t % PROMOTE != 0;
+    gw::wgmma_settle(part);
     GW_UNROLL
     for (u32 step = 0; step < KEYS / 32; ++step) gw::wgmma_settle(p[step]);
     gw::wgmma_fence();
     GW_UNROLL
-    for (u32 step = 0; step < KEYS / 32; ++step) gw::Wgmma<gw::E4M3, V_ROWS>::rs(out, p[step], v_operand + 2 * step, true);
+    for (u32 step = 0; step < KEYS / 32; ++step) {
+        gw::Wgmma<gw::E4M3, V_ROWS>::rs(part, p[step], v_operand + 2 * step, goes_on || step > 0);
+    }
     gw::wgmma_commit();
 }
 
@@ -226,7 +236,7 @@ GW_DEVICE void consume(const f32* q_scales, const f32* k_scales, f32 v_scale, OU
     const i32 last[2] = {gw::lesser((i32)row + problem.diagonal, end), gw::lesser((i32)row + 8 + problem.diagonal, end)};
     const f32 q_scale = 8.0f * problem.log2_scale * gw::load_readonly(q_scales + group);
     u32 scores[KEYS / 4], p[KEYS / 32][4];
-    f32 out[V_ROWS / 2], correction[2];
+    f32 out[V_ROWS / 2], part[V_ROWS / 2], correction[2];
     GW_UNROLL
     for (u32 i = 0; i < V_ROWS / 2; ++i) out[i] = 0.0f;
     // Low enough that the first tile always sets the bias, and finite, so that no difference is not a number.
@@ -242,25 +252,35 @@ GW_DEVICE void consume(const f32* q_scales, const f32* k_scales, f32 v_scale, OU
         for (u32 t = 0; t + 1 < tiles; ++t) {
             const f32 a = q_scale * gw::load_readonly(k_scales + t + 1);
             multiply_scores(scores, q_operand, t + 1);
-            multiply_values(out, p, t);
+            multiply_values(part, p, t);
             gw::wgmma_wait<1>();
             gw::wgmma_settle(scores);
             release(r.k_empty + (t + 1) % STAGES);
             const bool outgrown = softmax(scores, rows, correction, last, a, t + 1);
             gw::wgmma_wait<0>();
-            gw::wgmma_settle(out);
+            gw::wgmma_settle(part);
             gw::wgmma_settle(scores);
             release(r.v_empty + t % STAGES);
+            const bool promoted = t % PROMOTE == PROMOTE - 1;
+            if (promoted) {
+                GW_UNROLL
+                for (u32 i = 0; i < V_ROWS / 2; ++i) out[i] += part[i];
+            }
             if (outgrown) {
                 GW_UNROLL
-                for (u32 i = 0; i < V_ROWS / 2; ++i) out[i] *= correction[i / 2 % 2];
+                for (u32 i = 0; i < V_ROWS / 2; ++i) {
+                    out[i] *= correction[i / 2 % 2];
+                    part[i] *= correction[i / 2 % 2];
+                }
             }
             // Only now: the product before reads p until it is done.
             pack(scores, p);
         }
-        multiply_values(out, p, tiles - 1);
+        multiply_values(part, p, tiles - 1);
         gw::wgmma_wait<0>();
-        gw::wgmma_settle(out);
+        gw::wgmma_settle(part);
+        GW_UNROLL
+        for (u32 i = 0; i < V_ROWS / 2; ++i) out[i] += part[i];
     }
 
     GW_UNROLL
@@ -310,12 +330,12 @@ GW_KERNEL_BOUNDED(attention, THREADS, 1)
     const u64 q_tile = q_head * problem.query_tiles + block * CONSUMERS;
     const u64 k_tile = k_head * problem.key_tiles;
     if (gw::warp() >= 4 * CONSUMERS) {
-        gw::registers_release<CONSUMERS == 2 ? 40 : 32>();
+        gw::registers_release<CONSUMERS == 3 ? 32 : 40>();
         if (gw::thread() == 128 * CONSUMERS && tiles > 0) {
             produce(q + q_tile * Q_BYTES, k + k_tile * K_BYTES, v + k_tile * V_BYTES, tiles);
         }
     } else {
-        gw::registers_acquire<CONSUMERS == 2 ? 232 : 160>();
+        gw::registers_acquire<CONSUMERS == 3 ? 160 : 232>();
         consume(q_scales + q_tile, k_scales + k_tile, v_scales[k_head],
                 o + batch * problem.batch_stride + head * problem.head_stride,
                 lse + q_head * problem.rows, problem, tiles, first_row);

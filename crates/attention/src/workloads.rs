@@ -4,7 +4,7 @@ use gatework_gpu::{Buffer, Device, Kind, Stream};
 use gatework_lab::measure::Arithmetic;
 use gatework_lab::{
     Bench, Bounds, Case, Control, ErrorBudget, Inputs, KernelSpec, Outputs, RunError, Side, Timing, Work,
-    Workload, poisoned,
+    Workload, poisoned, repeated,
 };
 use half::f16;
 
@@ -46,6 +46,9 @@ struct Job {
     summary: String,
     shapes: Vec<Shape>,
 }
+
+/// Elements of the random pattern that fills large tensors.
+const PATTERN: usize = 1_000_003;
 
 /// Queries, keys and values of a case, in f16.
 struct Operands {
@@ -132,15 +135,29 @@ fn quantised(x: &[f16], head: usize, block: usize, limit: f32) -> Vec<f64> {
 }
 
 impl Bound {
-    fn upload(stream: &Stream, case: &Case, seed: u64) -> Result<Self, RunError> {
+    fn new(stream: &Stream, case: &Case, inputs: [Buffer<f16>; 3]) -> Result<Self, RunError> {
         let attention = Attention::builder(shape(case)).mask(mask(case)).build(stream.device())?;
+        let output = poisoned(stream, attention.shape().query_elements())?;
+        Ok(Self { workspace: attention.workspace(stream)?, inputs, output, attention })
+    }
+
+    fn upload(stream: &Stream, case: &Case, seed: u64) -> Result<Self, RunError> {
         let Operands { q, k, v } = Operands::new(case, seed);
-        Ok(Self {
-            workspace: attention.workspace(stream)?,
-            inputs: [stream.upload(&q)?, stream.upload(&k)?, stream.upload(&v)?],
-            output: stream.alloc(q.len())?,
-            attention,
-        })
+        Self::new(stream, case, [stream.upload(&q)?, stream.upload(&k)?, stream.upload(&v)?])
+    }
+
+    /// Random tensors of any size, from a pattern that is longer than a tile and no multiple of a row.
+    fn random(stream: &Stream, case: &Case) -> Result<Self, RunError> {
+        let shape = shape(case);
+        let mut inputs = Inputs::new(1);
+        let mut normal = |count: usize| -> Result<Buffer<f16>, RunError> {
+            let pattern: Vec<f16> =
+                inputs.normal(PATTERN.min(count)).into_iter().map(f16::from_f32).collect();
+            Ok(repeated(stream, &pattern, count)?)
+        };
+        let (queries, keys) = (shape.query_elements(), shape.key_elements());
+        let inputs = [normal(queries)?, normal(keys)?, normal(keys)?];
+        Self::new(stream, case, inputs)
     }
 
     fn quantise(&mut self, stream: &Stream) -> crate::Result<()> {
@@ -169,7 +186,7 @@ impl Job {
 
     /// The same kind of problem, small enough for the plain oracle.
     fn checked_shapes(&self, kind: Kind) -> Vec<Shape> {
-        let (heads, rows) = (2, if kind == Kind::Emulated { 300 } else { 512 });
+        let (heads, rows) = (2, if kind == Kind::Emulated { 300 } else { 384 });
         let shrink = |shape: &Shape| {
             let group = shape.heads / shape.key_heads;
             let heads = if group > 1 { heads } else { shape.heads.min(heads) };
@@ -188,7 +205,7 @@ impl Job {
         if kind == Kind::Cuda {
             // Sums as long as the longest that are measured.
             let keys = self.shapes.iter().map(|shape| shape.keys).max().unwrap_or(0);
-            shapes.push(Shape { rows: 96, keys, batch: 1, ..shapes[0] });
+            shapes.push(Shape { rows: 16, keys, batch: 1, ..shapes[0] });
         }
         shapes.dedup();
         shapes
@@ -212,9 +229,8 @@ impl Workload for Job {
             spec.require("QGMMA").require("UBLKCP")
         };
         let quantiser = KernelSpec::new(quantise_source::<f16>(dim, Rotation::None));
-        [1, 2, 3]
+        (1..=Schedule::most_consumers(dim))
             .map(attention)
-            .into_iter()
             .chain([quantiser.entries(["quantise", "quantise_values"]).threads(256)])
             .collect()
     }
@@ -226,7 +242,6 @@ impl Workload for Job {
     fn run(&self, device: &Device, case: &Case, seed: u64) -> Result<Outputs, RunError> {
         let stream = device.stream()?;
         let mut job = Bound::upload(&stream, case, seed)?;
-        job.output = poisoned(&stream, job.output.len())?;
         job.quantise(&stream)?;
         job.attend(&stream)?;
         let output: Vec<f32> = stream.download(&job.output)?.into_iter().map(Element::to_f32).collect();
@@ -294,9 +309,9 @@ impl Workload for Job {
     /// The kernel on quantised inputs, against the same with the quantiser before it.
     fn bench(&self, device: &Device, case: &Case) -> Result<Option<Bench>, RunError> {
         let stream = device.stream()?;
-        let mut job = Bound::upload(&stream, case, 1)?;
+        let mut job = Bound::random(&stream, case)?;
         job.quantise(&stream)?;
-        let mut whole = Bound::upload(&stream, case, 1)?;
+        let mut whole = Bound::random(&stream, case)?;
         stream.synchronize()?;
         let candidate = Side::new("kernel", move |stream| job.attend(stream).map_err(gpu));
         let baseline = Side::new("quantiser and kernel", move |stream| {

@@ -18,8 +18,14 @@ impl Schedule {
     pub fn suited(shape: &Shape, device: &DeviceProperties) -> Self {
         let blocks = |consumers: usize| shape.batch * shape.heads * shape.rows.div_ceil(64 * consumers);
         let multiprocessors = device.multiprocessors as usize;
-        let consumers = (2..=3).rev().find(|&consumers| blocks(consumers) >= multiprocessors).unwrap_or(1);
+        let most = Self::most_consumers(shape.dim) as usize;
+        let consumers = (2..=most).rev().find(|&consumers| blocks(consumers) >= multiprocessors).unwrap_or(1);
         Self { consumers: consumers as u32, stages: Self::stages_for(shape.dim) }
+    }
+
+    /// Consumers whose accumulators fit into a multiprocessor's registers.
+    pub fn most_consumers(dim: usize) -> u32 {
+        if dim == 64 { 3 } else { 2 }
     }
 
     /// Tiles in flight that suit a head dimension: as many as leave room for three consumers.
