@@ -99,7 +99,11 @@ pub fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
 pub fn write_file(path: &Path, contents: &[u8]) -> Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let write = || {
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        let mut builder = tempfile::Builder::new();
+        // As other new files are: a temporary one would be its owner's alone.
+        #[cfg(unix)]
+        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+        let mut file = builder.tempfile_in(folder)?;
         file.write_all(contents)?;
         file.as_file().sync_all()?;
         file.persist(path).map_err(|error| error.error)?;

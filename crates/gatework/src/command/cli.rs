@@ -36,9 +36,43 @@ pub(crate) enum Command {
     /// Run one small checked job of everything there is
     #[command(after_help = "Examples:\n  gatework tour\n  gatework tour --device emulated")]
     Tour,
+    /// Attend: softmax(q k^T) v in FP8 on a GPU, in f32 on the CPU
+    #[command(subcommand)]
+    Attention(AttentionCommand),
     /// Gate kernels and read the records
     #[command(subcommand)]
     Lab(LabCommand),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AttentionCommand {
+    /// Attend over the tensors q, k and v of a safetensors file
+    #[command(after_help = ATTENTION_EXAMPLES)]
+    Run(AttentionRunOptions),
+}
+
+const ATTENTION_EXAMPLES: &str = "\
+Examples:
+  gatework attention run --input qkv.safetensors --output o.safetensors
+  gatework attention run --input qkv.safetensors --output o.safetensors --causal --device cuda
+
+The file holds q, k and v, all F16, BF16 or F32, in [batch, heads, rows, dim]; the output holds o, in the same form.
+Head dimensions 64 and 128; k and v may have fewer heads than q, and other rows.";
+
+#[derive(Debug, Args)]
+pub(crate) struct AttentionRunOptions {
+    /// The file with q, k and v
+    #[arg(long, value_name = "FILE")]
+    pub(crate) input: PathBuf,
+    /// The file to write o to
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output: PathBuf,
+    /// Each row sees keys up to its own place; the last row sees the last key
+    #[arg(long)]
+    pub(crate) causal: bool,
+    /// The tensors are [batch, rows, heads, dim]
+    #[arg(long)]
+    pub(crate) rows_first: bool,
 }
 
 #[derive(Debug, Subcommand)]
