@@ -157,3 +157,12 @@ kernel! {
     /// One block of 128 threads; shared memory for the images of A and B.
     wgmma_product
 }
+kernel! {
+    /// Arithmetic on pairs of f16, elementwise: `half_words(const u32* a, const u32* b, const u32* c, u32* out, u32 n)`.
+    half_words
+}
+kernel! {
+    /// Products of e4m3 tiles of 64 x 32 with f16 accumulators: `half_product(const u8* a, const u8* b, const u8* rows,
+    /// u32* out)`. One block of 128 threads, 4 KiB of shared memory.
+    half_product
+}

@@ -56,6 +56,11 @@ fn convert_matches_reference() {
 }
 
 #[test]
+fn half_matches_reference() {
+    assert_passes("gpu/half");
+}
+
+#[test]
 fn float_matches_reference() {
     assert_passes("gpu/float");
 }

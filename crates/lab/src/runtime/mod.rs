@@ -6,6 +6,7 @@ mod convert;
 mod float;
 mod fp8_tile;
 mod graph_chain;
+mod half_pairs;
 mod integer;
 mod matrix;
 mod number_format;
@@ -39,6 +40,7 @@ pub fn workloads() -> Vec<Box<dyn Workload>> {
         Box::new(async_copy::AsyncCopy),
         Box::new(convert::Convert),
         Box::new(float::Float),
+        Box::new(half_pairs::HalfPairs),
         Box::new(integer::Integer),
         Box::new(matrix::Matrix),
         Box::new(warp::Warp),
