@@ -206,6 +206,16 @@ fn the_tour_passes_on_the_emulated_device() {
 }
 
 #[test]
+fn a_tour_that_could_go_nowhere_is_not_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = gatework(folder.path(), &["tour"]);
+    command.env("CUDA_VISIBLE_DEVICES", "-1").env("CXX", "/nonexistent/c++");
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), DEVICE_FAILED, "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("not run"), "{output:?}");
+}
+
+#[test]
 fn a_reader_that_leaves_is_no_error() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = gatework(folder.path(), &["lab", "list", "--json"]);

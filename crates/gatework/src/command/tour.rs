@@ -52,8 +52,20 @@ pub(crate) fn run(
     drop(jobs);
     let tour = Tour { device: vehicle.name(), stops };
     output.show(&tour, || tour.text())?;
-    let failed = tour.stops.iter().any(|stop| stop.outcome.is_failed());
-    Ok(if failed { Ending::GateFailed } else { Ending::Done })
+    Ok(tour.ending())
+}
+
+impl Tour {
+    /// A tour that could go nowhere is not done.
+    fn ending(&self) -> Ending {
+        if self.stops.iter().any(|stop| stop.outcome.is_failed()) {
+            Ending::GateFailed
+        } else if self.stops.iter().any(|stop| stop.outcome.is_passed()) {
+            Ending::Done
+        } else {
+            Ending::DeviceFailed
+        }
+    }
 }
 
 impl Vehicle {

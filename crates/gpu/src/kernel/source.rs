@@ -118,9 +118,9 @@ impl Source {
             if found.contains_key(&path) {
                 continue;
             }
-            let text = self
-                .includes
-                .get(&path)
+            let text = Some(&path)
+                .filter(|path| stays_inside(path))
+                .and_then(|path| self.includes.get(path))
                 .cloned()
                 .or_else(|| kernels::header(&path).map(Cow::Borrowed))
                 .ok_or_else(|| Error::MissingInclude { kernel: self.name.clone(), include: path.clone() })?;
@@ -159,6 +159,11 @@ impl Source {
     }
 }
 
+/// Whether a path names a file below the folder that a compiler is given, and nothing else of the machine.
+fn stays_inside(path: &str) -> bool {
+    std::path::Path::new(path).components().all(|part| matches!(part, std::path::Component::Normal(_)))
+}
+
 /// Paths of the `#include "…"` lines of a text.
 fn included(text: &str) -> Vec<String> {
     text.lines()
@@ -191,6 +196,15 @@ mod tests {
     fn a_missing_include_is_named() {
         let error = Source::new("k", "  # include \"nowhere.cuh\"").hash().unwrap_err();
         assert!(error.to_string().contains("\"nowhere.cuh\""), "{error}");
+    }
+
+    #[test]
+    fn an_include_cannot_leave_the_source() {
+        for path in ["../up.cuh", "/etc/absolute.cuh", "a/../../up.cuh"] {
+            let source = Source::new("k", format!("#include \"{path}\"")).include(path, "int a;");
+            assert!(matches!(source.hash(), Err(Error::MissingInclude { .. })), "{path}");
+        }
+        assert!(Source::new("k", "#include \"a/b.cuh\"").include("a/b.cuh", "int a;").hash().is_ok());
     }
 
     #[test]
