@@ -34,6 +34,8 @@ pub enum FaultKind {
     Deadlock,
     /// Threads of a block or a warp met at different calls, or some never came.
     Divergence,
+    /// The machine has no room for the launch's threads.
+    Exhausted,
     /// A barrier, copy or matrix instruction used against its protocol.
     Protocol,
     /// An integer divided by zero.

@@ -335,7 +335,10 @@ impl Launch {
             self.fuel = self.schedule.fuel();
             let fiber = match self.thread().fiber.take() {
                 Some(fiber) => fiber,
-                None => self.start_fiber(),
+                None => match self.start_fiber() {
+                    Ok(fiber) => fiber,
+                    Err(Stop) => return None,
+                },
             };
             return Some((block, thread, fiber));
         }
@@ -420,13 +423,16 @@ impl Launch {
         self.ready.extend((0..threads).map(|thread| (slot, thread)));
     }
 
-    fn start_fiber(&mut self) -> Fiber {
-        let stack = take_stack();
+    fn start_fiber(&mut self) -> Result<Fiber, Stop> {
+        let stack = take_stack().map_err(|error| {
+            let message = format!("the machine has no memory for the stack of another thread: {error}");
+            self.fault(FaultKind::Exhausted, None, None, message)
+        })?;
         let bounds = (stack.limit().get(), stack.base().get());
         let invoke = self.entry.invoke;
         let arguments = self.argument_pointers.as_mut_ptr() as usize;
         self.thread().stack = bounds;
-        Coroutine::with_stack(stack, move |yielder, ()| {
+        Ok(Coroutine::with_stack(stack, move |yielder, ()| {
             // What lies above belongs to this closure and to the switch between fibers.
             let top = (&raw const yielder) as usize;
             with(|launch| {
@@ -437,7 +443,7 @@ impl Launch {
             // SAFETY: the entry was described by the same library, and `arguments` holds one pointer a parameter, each
             // to a value of the parameter's size; both outlive the fiber.
             unsafe { invoke(arguments as *mut *mut c_void) };
-        })
+        }))
     }
 
     fn report_deadlock(&mut self) {
@@ -485,14 +491,11 @@ impl Launch {
 /// Stacks kept for reuse by one system thread.
 const STACKS_KEPT: usize = 4096;
 
-fn take_stack() -> DefaultStack {
+fn take_stack() -> std::io::Result<DefaultStack> {
     let mut stacks = STACKS.take();
     let stack = stacks.pop();
     STACKS.set(stacks);
-    // Without address space for one more small stack nothing else would go on either.
-    stack.unwrap_or_else(|| {
-        DefaultStack::new(STACK_BYTES).expect("the system has no memory for a fiber's stack")
-    })
+    stack.map_or_else(|| DefaultStack::new(STACK_BYTES), Ok)
 }
 
 fn give_stack(stack: DefaultStack) {

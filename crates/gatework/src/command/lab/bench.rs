@@ -9,7 +9,7 @@ use gatework_lab::stats::Fulfilment;
 use gatework_lab::{Gate, Gates, Outcome, Record, Registry, Workload, peers};
 use serde::Serialize;
 
-use super::gate::{named, report};
+use super::gate::{gate_each, named};
 use super::recorder::Recorder;
 use crate::command::cli::BenchOptions;
 use crate::command::device::{DeviceChoice, test_bed};
@@ -40,16 +40,7 @@ pub(super) fn run(
     });
     let mut recorder = Recorder::open((!options.no_record).then_some(options.results.as_path()))?;
 
-    let jobs = progress.start(workloads.len());
-    let mut records = Vec::new();
-    for workload in workloads {
-        let record = gates.gate(workload, &|step| report(&jobs, step));
-        recorder.take(&record);
-        records.push(record);
-        jobs.done();
-    }
-    drop(jobs);
-
+    let records = gate_each(&gates, workloads, &mut recorder, progress);
     let benched = Benched { records, recorded_in: recorder.file };
     output.show(&benched, || benched.text())?;
     recorder.failure.map_or_else(|| Ok(benched.ending()), |error| Err(error.into()))

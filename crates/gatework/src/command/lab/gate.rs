@@ -44,16 +44,7 @@ pub(super) fn run(
     }
     let mut recorder = Recorder::open((!options.no_record).then_some(options.results.as_path()))?;
 
-    let jobs = progress.start(workloads.len());
-    let mut records = Vec::new();
-    for workload in workloads {
-        let record = gates.gate(workload, &|step| report(&jobs, step));
-        recorder.take(&record);
-        records.push(record);
-        jobs.done();
-    }
-    drop(jobs);
-
+    let records = gate_each(&gates, workloads, &mut recorder, progress);
     let gated = Gated { summary: Summary::of(&records), records, recorded_in: recorder.file };
     output.show(&gated, || gated.text())?;
     recorder.failure.map_or_else(|| Ok(gated.summary.ending()), |error| Err(error.into()))
@@ -77,6 +68,24 @@ pub(super) fn named<'a>(registry: &'a Registry, names: &[String]) -> Result<Vec<
         }
     }
     Ok(chosen)
+}
+
+/// Sends workloads through the gates one by one, and records each as soon as it is through.
+pub(super) fn gate_each(
+    gates: &Gates,
+    workloads: Vec<&dyn Workload>,
+    recorder: &mut Recorder,
+    progress: &Progress,
+) -> Vec<Record> {
+    let jobs = progress.start(workloads.len());
+    let mut records = Vec::new();
+    for workload in workloads {
+        let record = gates.gate(workload, &|step| report(&jobs, step));
+        recorder.take(&record);
+        records.push(record);
+        jobs.done();
+    }
+    records
 }
 
 /// Shows a step in the progress bar.
