@@ -10,9 +10,9 @@
 //      product p v also gives the sum of p. The keys of each 16 stand in the order in which q k^T leaves them in
 //      registers: p is never shuffled.
 //
-// A block is CONSUMERS warpgroups of 64 query rows each and one more that copies: a ring of STAGES key tiles and
-// one of STAGES value tiles. Each consumer issues q k^T of the next tile and p v of this one together, and works on the
-// softmax of the next as soon as its scores are there; consumers take turns in issuing. A block that is done with its rows
+// A block is CONSUMERS warpgroups of 64 query rows each and one more that copies, through a ring of STAGES pairs: the keys
+// of a tile and the values of the one before. Each consumer issues q k^T of the one and p v of the other together, and works
+// on the softmax as soon as the scores are there; consumers take turns in issuing. A block that is done with its rows
 // goes on with others from the list of items, whose first tiles are copied meanwhile.
 //
 // Softmax in eighths of log2, which are the steps of e4m3 codes: 2^y has the code t = 8 (y + 7) at powers of two, and less
@@ -123,7 +123,7 @@ struct Rows {
     u32 bias[2];
 };
 
-// A place in a ring of STAGES tiles.
+// A place in the ring.
 struct Place {
     u32 stage, phase;
 };
@@ -136,12 +136,12 @@ GW_DEVICE void advance(Place& place) {
 }
 
 struct Barriers {
-    gw::Mbarrier *q_full, *q_empty, *k_full, *k_empty, *v_full, *v_empty;
+    gw::Mbarrier *q_full, *q_empty, *full, *empty;
 };
 
 GW_DEVICE Barriers barriers() {
     gw::Mbarrier* first = gw::shared<gw::Mbarrier>(BARRIERS_AT);
-    return {first, first + 1, first + 2, first + 2 + STAGES, first + 2 + 2 * STAGES, first + 2 + 3 * STAGES};
+    return {first, first + 1, first + 2, first + 2 + STAGES};
 }
 
 // Consumers issue their products in turn: while one's are computed, the others have time for their softmax.
@@ -164,11 +164,13 @@ GW_DEVICE f32 power_of_eighths(f32 x) { return gw::exp2(0.125f * x); }
 // tile.
 GW_DEVICE void mask(u32 (&scores)[KEYS / 4], const i32 (&last)[2]) {
     const i32 column = 2 * (gw::lane() % 4);
+    const i32 ends[2] = {last[0] - column, last[1] - column};
     GW_UNROLL
     for (u32 i = 0; i < KEYS / 4; ++i) {
-        const i32 key = 8 * (i / 2) + column;
-        if (key > last[i % 2]) scores[i] = (scores[i] & 0xFFFF0000u) | MINUS_INFINITY;
-        if (key + 1 > last[i % 2]) scores[i] = (scores[i] & 0xFFFFu) | MINUS_INFINITY << 16;
+        const i32 key = 8 * (i / 2), end = ends[i % 2];
+        // The second of the pair goes first: without it the first may still be seen.
+        if (key + 1 > end) scores[i] = gw::permute_bytes(scores[i], MINUS_INFINITY, 0x5410);
+        if (key > end) scores[i] = MINUS_INFINITY << 16 | MINUS_INFINITY;
     }
 }
 
@@ -270,14 +272,16 @@ GW_DEVICE void produce(const u8* q, const u8* k, const u8* v, const u32* items, 
         gw::mbarrier_arrive_expect(b.q_full, CONSUMERS * Q_BYTES);
         gw::bulk_load(gw::shared<u8>(), q + (item.q_head * problem.query_tiles + item.first_row / 64) * Q_BYTES,
                       CONSUMERS * Q_BYTES, b.q_full);
-        for (u32 t = 0; t < item.tiles; ++t) {
-            const u32 s = place.stage, before = place.phase ^ 1;
-            gw::mbarrier_wait(b.k_empty + s, before);
-            gw::mbarrier_arrive_expect(b.k_full + s, K_BYTES);
-            gw::bulk_load(gw::shared<u8>(K_AT + s * K_BYTES), from_k + (u64)t * K_BYTES, K_BYTES, b.k_full + s);
-            gw::mbarrier_wait(b.v_empty + s, before);
-            gw::mbarrier_arrive_expect(b.v_full + s, V_BYTES);
-            gw::bulk_load(gw::shared<u8>(V_AT + s * V_BYTES), from_v + (u64)t * V_BYTES, V_BYTES, b.v_full + s);
+        for (u32 t = 0; t <= item.tiles; ++t) {
+            const bool has_keys = t < item.tiles, has_values = t > 0;
+            const u32 s = place.stage;
+            gw::Mbarrier* full = b.full + s;
+            gw::mbarrier_wait(b.empty + s, place.phase ^ 1);
+            gw::mbarrier_arrive_expect(full, (has_keys ? K_BYTES : 0) + (has_values ? V_BYTES : 0));
+            if (has_keys) gw::bulk_load(gw::shared<u8>(K_AT + s * K_BYTES), from_k + (u64)t * K_BYTES, K_BYTES, full);
+            if (has_values) {
+                gw::bulk_load(gw::shared<u8>(V_AT + s * V_BYTES), from_v + (u64)(t - 1) * V_BYTES, V_BYTES, full);
+            }
             advance(place);
         }
     }
@@ -287,7 +291,7 @@ GW_DEVICE void produce(const u8* q, const u8* k, const u8* v, const u32* items, 
 struct Consumer {
     u32 group;
     u64 q_operand, k_operand, v_operand;
-    Place k, v;
+    Place place;
     f32 q_scale;
     // Of 32 tiles, one a lane.
     f32 k_scales;
@@ -299,7 +303,7 @@ struct Consumer {
 };
 
 GW_DEVICE void multiply_scores(Consumer& x) {
-    const u64 k_operand = x.k_operand + x.k.stage * (K_BYTES / 16);
+    const u64 k_operand = x.k_operand + x.place.stage * (K_BYTES / 16);
     gw::wgmma_settle(x.scores);
     gw::wgmma_fence();
     GW_UNROLL
@@ -311,7 +315,7 @@ GW_DEVICE void multiply_scores(Consumer& x) {
 
 // part <- p v of tile t, added to what is there except in the first tile of a group.
 GW_DEVICE void multiply_values(Consumer& x, u32 t) {
-    const u64 v_operand = x.v_operand + x.v.stage * (V_BYTES / 16);
+    const u64 v_operand = x.v_operand + x.place.stage * (V_BYTES / 16);
     const bool goes_on = t % GROUP != 0;
     gw::wgmma_settle(x.part);
     GW_UNROLL
@@ -340,21 +344,24 @@ GW_DEVICE void rescale(Consumer& x) {
     }
 }
 
+GW_DEVICE void await_pair(const Consumer& x) { gw::mbarrier_wait(barriers().full + x.place.stage, x.place.phase); }
+
+GW_DEVICE void release_pair(Consumer& x) {
+    release(barriers().empty + x.place.stage);
+    advance(x.place);
+}
+
 // Tile t, whose codes are in p, and the scores of the next.
 template <bool MASKED>
 GW_DEVICE void step(Consumer& x, const f32* v_scales, u32 t, u32 tiles) {
-    const Barriers b = barriers();
-    gw::mbarrier_wait(b.v_full + x.v.stage, x.v.phase);
-    gw::mbarrier_wait(b.k_full + x.k.stage, x.k.phase);
+    await_pair(x);
     take_turn(x.group);
     multiply_scores(x);
     multiply_values(x, t);
     pass_turn(x.group);
     gw::wgmma_wait<1>();
     gw::wgmma_settle(x.scores);
-    release(b.k_empty + x.k.stage);
-    advance(x.k);
-    if (t + 2 == tiles) release(b.q_empty);
+    if (t + 2 == tiles) release(barriers().q_empty);
     const f32 a = x.q_scale * gw::shuffle(x.k_scales, (t + 1) % 32);
     const bool outgrown = softmax<MASKED>(x.scores, x.rows, x.correction, x.last, a, t + 1);
     gw::wgmma_settle(x.scores);
@@ -369,38 +376,25 @@ GW_DEVICE void step(Consumer& x, const f32* v_scales, u32 t, u32 tiles) {
     }
     gw::wgmma_wait<0>();
     gw::wgmma_settle(x.part);
-    release(b.v_empty + x.v.stage);
-    advance(x.v);
+    release_pair(x);
     // Only now: the product before reads p until it is done.
     pack(x.scores, x.p);
 }
 
-// The item's sums, and the codes of what stands for the rows' maxima.
-GW_DEVICE void accumulate(Consumer& x, u32 q_phase, const f32* q_scales, const f32* k_scales, const f32* v_scales,
-                          const Problem& problem, const Item& item) {
-    const Barriers b = barriers();
-    const u32 tiles = item.tiles;
-    // Keys from here on are relative to the item's first.
-    const i32 end = (i32)problem.keys - 1 - (i32)(item.first_tile * KEYS);
-    const i32 diagonal = problem.diagonal - (i32)(item.first_tile * KEYS);
-    const u32 group_row = item.first_row + 64 * x.group, row = group_row + 16 * (gw::warp() % 4) + gw::lane() / 4;
-    x.last[0] = gw::lesser((i32)row + diagonal, end);
-    x.last[1] = gw::lesser((i32)row + 8 + diagonal, end);
-    // Tiles of which all the warpgroup's rows see every key.
-    const i32 clear = (gw::lesser((i32)group_row + diagonal, end) + 1) / KEYS;
-    x.q_scale = 8.0f * problem.log2_scale * gw::load_readonly(q_scales + x.group);
+// A warpgroup's sums over `tiles` tiles, and the codes of what stands for the rows' maxima. Keys count from the first of these.
+GW_DEVICE void accumulate(Consumer& x, const f32* k_scales, const f32* v_scales, u32 tiles, i32 clear) {
     x.k_scales = gw::load_readonly(k_scales + gw::lesser(gw::lane(), tiles - 1));
-    gw::mbarrier_wait(b.q_full, q_phase);
-    gw::mbarrier_wait(b.k_full + x.k.stage, x.k.phase);
+    await_pair(x);
     take_turn(x.group);
     multiply_scores(x);
     pass_turn(x.group);
     gw::wgmma_wait<0>();
     gw::wgmma_settle(x.scores);
-    release(b.k_empty + x.k.stage);
-    advance(x.k);
-    if (tiles == 1) release(b.q_empty);
-    softmax<true>(x.scores, x.rows, x.correction, x.last, x.q_scale * gw::shuffle(x.k_scales, 0), 0);
+    release_pair(x);
+    if (tiles == 1) release(barriers().q_empty);
+    const f32 a = x.q_scale * gw::shuffle(x.k_scales, 0);
+    if (clear > 0) softmax<false>(x.scores, x.rows, x.correction, x.last, a, 0);
+    else softmax<true>(x.scores, x.rows, x.correction, x.last, a, 0);
     pack(x.scores, x.p);
     u32 t = 0;
     while (t + 1 < tiles) {
@@ -410,15 +404,40 @@ GW_DEVICE void accumulate(Consumer& x, u32 q_phase, const f32* q_scales, const f
         for (; t < stop; ++t) step<true>(x, v_scales, t, tiles);
     }
     const f32 v_scale = gw::load_readonly(v_scales + t / GROUP);
-    gw::mbarrier_wait(b.v_full + x.v.stage, x.v.phase);
+    await_pair(x);
     take_turn(x.group);
     multiply_values(x, t);
     pass_turn(x.group);
     gw::wgmma_wait<0>();
     gw::wgmma_settle(x.part);
-    release(b.v_empty + x.v.stage);
-    advance(x.v);
+    release_pair(x);
     promote(x, v_scale);
+}
+
+// A warpgroup's part of an item.
+GW_DEVICE void attend(Consumer& x, u32 q_phase, f32 q_scale, const f32* k_scales, const f32* v_scales, const Problem& problem,
+                      const Item& item) {
+    // Keys from here on are relative to the item's first.
+    const i32 end = (i32)problem.keys - 1 - (i32)(item.first_tile * KEYS);
+    const i32 diagonal = problem.diagonal - (i32)(item.first_tile * KEYS);
+    const i32 first_row = (i32)(item.first_row + 64 * x.group), row = first_row + 16 * (gw::warp() % 4) + gw::lane() / 4;
+    x.last[0] = gw::lesser(row + diagonal, end);
+    x.last[1] = gw::lesser(row + 8 + diagonal, end);
+    x.q_scale = 8.0f * problem.log2_scale * q_scale;
+    // Tiles of which the warpgroup's rows see anything, and those of which all of them see every key.
+    const i32 seen = gw::lesser(first_row + 63 + diagonal, end) + 1;
+    const u32 tiles = seen <= 0 ? 0 : gw::lesser((u32)(seen + KEYS - 1) / KEYS, item.tiles);
+    const i32 clear = (gw::lesser(first_row + diagonal, end) + 1) / KEYS;
+    gw::mbarrier_wait(barriers().q_full, q_phase);
+    if (tiles > 0) accumulate(x, k_scales, v_scales, tiles, clear);
+    else release(barriers().q_empty);
+    // Pairs that only other warpgroups use.
+    for (u32 t = tiles > 0 ? tiles + 1 : 0; t <= item.tiles; ++t) {
+        await_pair(x);
+        take_turn(x.group);
+        pass_turn(x.group);
+        release_pair(x);
+    }
 }
 
 // o <- the item's sums, normalised, and the log-sum-exp of its scores.
@@ -453,8 +472,7 @@ GW_DEVICE void consume(const f32* q_scales, const f32* k_scales, const f32* v_sc
     x.q_operand = gw::wgmma_descriptor(gw::shared<u8>(x.group * Q_BYTES), SWIZZLE, 8 * DIM);
     x.k_operand = gw::wgmma_descriptor(gw::shared<u8>(K_AT), SWIZZLE, 8 * DIM);
     x.v_operand = gw::wgmma_descriptor(gw::shared<u8>(V_AT), gw::SWIZZLE_128, 1024);
-    x.k = {0, 0};
-    x.v = {0, 0};
+    x.place = {0, 0};
     u32 q_phase = 0;
     // The last consumer lets the first begin.
     if (x.group == CONSUMERS - 1) pass_turn(x.group);
@@ -467,9 +485,10 @@ GW_DEVICE void consume(const f32* q_scales, const f32* k_scales, const f32* v_sc
         // Low enough that the first tile always sets the bias, and finite, so that no difference is not a number.
         x.rows = {{-60000.0f, -60000.0f}, {gw::half_splat(60000.0f), gw::half_splat(60000.0f)}};
         if (item.tiles > 0) {
-            accumulate(x, q_phase, q_scales + item.q_head * problem.query_tiles + item.first_row / 64,
-                       k_scales + item.k_head * problem.key_tiles + item.first_tile,
-                       v_scales + item.k_head * value_groups + item.first_tile / GROUP, problem, item);
+            const u64 q_tile = item.q_head * problem.query_tiles + item.first_row / 64 + x.group;
+            attend(x, q_phase, gw::load_readonly(q_scales + q_tile),
+                   k_scales + item.k_head * problem.key_tiles + item.first_tile,
+                   v_scales + item.k_head * value_groups + item.first_tile / GROUP, problem, item);
             q_phase ^= 1;
         }
         finish(x, o + item.split * problem.split_stride + item.batch * problem.batch_stride + item.head * problem.head_stride,
@@ -487,10 +506,8 @@ GW_KERNEL_BOUNDED(attention, THREADS, 1)
         gw::mbarrier_init(b.q_full, 1);
         gw::mbarrier_init(b.q_empty, 4 * CONSUMERS);
         for (u32 s = 0; s < STAGES; ++s) {
-            gw::mbarrier_init(b.k_full + s, 1);
-            gw::mbarrier_init(b.v_full + s, 1);
-            gw::mbarrier_init(b.k_empty + s, 4 * CONSUMERS);
-            gw::mbarrier_init(b.v_empty + s, 4 * CONSUMERS);
+            gw::mbarrier_init(b.full + s, 1);
+            gw::mbarrier_init(b.empty + s, 4 * CONSUMERS);
         }
         gw::fence_mbarrier_init();
     }

@@ -53,6 +53,8 @@ struct Job {
     schedule: Option<Schedule>,
 }
 
+/// The dimension of a case whose keys are not split.
+const WHOLE: &str = "whole";
 /// Elements of the random pattern that fills large tensors.
 const PATTERN: usize = 1_000_003;
 
@@ -145,6 +147,10 @@ impl Job {
         let builder = Attention::builder(shape(case)).mask(mask(case));
         match self.schedule {
             Some(schedule) => builder.schedule(schedule).build(device),
+            None if case.dimensions.contains_key(WHOLE) => {
+                let suited = Schedule::suited(&shape(case), device.properties());
+                builder.schedule(Schedule { splits: 1, ..suited }).build(device)
+            }
             None => builder.build(device),
         }
     }
@@ -219,16 +225,18 @@ impl Job {
         let mut shapes: Vec<Shape> = self.shapes.iter().map(shrink).collect();
         // Lengths that are no multiple of anything, and a ring that goes round.
         shapes.push(Shape { rows: 70, keys: 777, batch: 1, ..shapes[0] });
-        if kind == Kind::Cuda {
-            // Sums as long as the longest that are measured, and longer.
-            let keys = self.shapes.iter().map(|shape| shape.keys).max().unwrap_or(0);
-            shapes.push(Shape { rows: 16, keys, batch: 1, ..shapes[0] });
-            if keys >= 16384 {
-                shapes.push(Shape { rows: 16, keys: 131_072, batch: 1, ..shapes[0] });
-            }
-        }
         shapes.dedup();
         shapes
+    }
+
+    /// Sums as long as the longest that are measured, and longer, by one block each.
+    fn long_sums(&self) -> Vec<Case> {
+        let Some(&Shape { keys, dim, .. }) = self.shapes.iter().max_by_key(|shape| shape.keys) else {
+            return Vec::new();
+        };
+        let lengths = if keys >= 16384 { vec![keys, 131_072] } else { vec![keys] };
+        let few = |keys| Shape { batch: 1, heads: 1, key_heads: 1, rows: 16, keys, dim };
+        lengths.into_iter().map(|keys| case(&few(keys), Mask::Full).with(WHOLE, 1)).collect()
     }
 }
 
@@ -267,7 +275,11 @@ impl Workload for Job {
     }
 
     fn cases(&self, kind: Kind) -> Vec<Case> {
-        both_masks(self.checked_shapes(kind))
+        let mut cases = both_masks(self.checked_shapes(kind));
+        if kind == Kind::Cuda {
+            cases.extend(self.long_sums());
+        }
+        cases
     }
 
     fn run(&self, device: &Device, case: &Case, seed: u64) -> Result<Outputs, RunError> {
@@ -306,7 +318,8 @@ impl Workload for Job {
         };
         let dim = shape.dim;
         let mut stale = operands.v.clone();
-        let tile = (KEY_TILE * dim).min(shape.keys * dim / 2);
+        // Of very many keys one tile more or less does not matter.
+        let tile = KEY_TILE.max(shape.keys / 8).min(shape.keys / 2) * dim;
         stale.copy_within(0..tile, tile);
         let transposed = operands.v.chunks(dim).flat_map(|row| row.iter().rev().copied()).collect();
         let biased = operands.v.iter().map(|v| f16::from_f32(v.to_f32() - 0.02)).collect();

@@ -13,7 +13,7 @@ use crate::{Error, Mask, Result, Shape};
 pub struct Schedule {
     /// Warpgroups of 64 query rows in a block.
     pub consumers: u32,
-    /// Key and value tiles in flight.
+    /// Tiles of keys, each with the values of the tile before, in flight.
     pub stages: u32,
     /// Whether the warpgroups of a block issue their products in turn.
     pub turns: bool,
@@ -122,12 +122,12 @@ impl Schedule {
         128 * (self.consumers + 1)
     }
 
-    /// Shared memory of a block: queries, a ring of keys, one of values, and their barriers.
+    /// Shared memory of a block: queries, a ring of keys and values, and the barriers.
     pub fn shared_bytes(&self, dim: usize) -> u32 {
         let stage = 128 * dim + (dim + 8) * 128;
         (self.consumers as usize * 64 * dim
             + self.stages as usize * stage
-            + 8 * (2 + 4 * self.stages as usize)) as u32
+            + 8 * (2 + 2 * self.stages as usize)) as u32
     }
 
     /// Tiles of each part of the keys: whole groups of values.
