@@ -17,6 +17,12 @@ pub enum Error {
         /// What the caller wrote.
         given: String,
     },
+    /// The name is none that [`Target::open`](crate::Target::open) knows.
+    #[error("unknown device '{given}': use auto, cpu, cuda, cuda:N or emulated")]
+    UnknownTarget {
+        /// What the caller wrote.
+        given: String,
+    },
     /// An environment variable holds what it cannot.
     #[error("the environment variable {variable} is '{given}': {wanted} is wanted, or unset it")]
     Environment {
@@ -207,6 +213,7 @@ impl Error {
         matches!(
             self,
             Self::UnknownDevice { .. }
+                | Self::UnknownTarget { .. }
                 | Self::Environment { .. }
                 | Self::NoSuchOrdinal { .. }
                 | Self::Compile { .. }

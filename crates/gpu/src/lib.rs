@@ -12,6 +12,7 @@ mod kernel;
 pub mod kernels;
 mod pinned;
 mod stream;
+mod target;
 
 pub use budget::Budget;
 pub use buffer::{Buffer, Slice, SliceMut, View, ViewMut};
@@ -26,3 +27,4 @@ pub use kernel::{
 };
 pub use pinned::{Pinned, PinnedMut, PinnedPool, PinnedRef, PinnedStats};
 pub use stream::{Event, Priority, Stream};
+pub use target::Target;

@@ -1,100 +1,197 @@
-//! Attention on the CPU, in f32: key tiles with a running maximum, rows in parallel.
+//! Attention on the CPU, in f32: key tiles with a running maximum, blocks of query rows in parallel.
+//!
+//! A block of rows passes over the tiles of its keys. Each tile gives `s = q kᵀ`, then row by row the new maximum `m`,
+//! weights `p = exp(s - m)` and their sum, then `o <- o exp(m_old - m) + p v`. Keys lie transposed in their tiles
+//! (`[dim][TILE]`), values as they are (`[TILE][dim]`), so that both products are the same loop.
+
+mod vector;
 
 use rayon::prelude::*;
 
-use crate::shape::{Layout, Mask, Shape};
-use crate::{Element, Error, Result};
+use crate::attention::Output;
+use crate::cuda::Builder;
+use crate::shape::{Layout, Mask, Shape, Strides};
+use crate::{Element, Result};
+use vector::{GROUP, Instructions};
 
-/// Keys that are worked on at a time: their scores stay in the first-level cache.
+/// Keys of a tile: their scores with a block of rows stay in the first-level cache.
 const TILE: usize = 64;
+/// Query rows of a block, which share what a tile loads.
+const BLOCK: usize = 8 * GROUP;
 
-/// `softmax(scale q k^T + mask) v`. All tensors have `layout`; the output has the format asked for.
-pub fn attention<T: Element, O: Element>(
-    shape: &Shape,
+/// An attention of one shape on the CPU.
+#[derive(Debug, Clone)]
+pub struct Attention {
+    shape: Shape,
     mask: Mask,
     layout: Layout,
     scale: f32,
-    [q, k, v]: [&[T]; 3],
-) -> Result<Vec<O>> {
-    shape.check()?;
-    for (tensor, found, needed) in [
-        ("q", q.len(), shape.query_elements()),
-        ("k", k.len(), shape.key_elements()),
-        ("v", v.len(), shape.key_elements()),
-    ] {
-        if found != needed {
-            return Err(Error::Length { tensor, found, needed });
+}
+
+/// Keys and values of one head, as tiles. Those past the last key are zeros.
+struct Tiles {
+    dim: usize,
+    keys: Vec<f32>,
+    values: Vec<f32>,
+}
+
+impl Attention {
+    /// What the builder describes. A rotation changes no product, and a schedule is a device's: neither matters here.
+    pub(crate) fn new(builder: Builder) -> Result<Self> {
+        let scale = builder.checked_scale()?;
+        let Builder { shape, mask, layout, .. } = builder;
+        Ok(Self { shape, mask, layout, scale })
+    }
+
+    /// `softmax(scale q k^T + mask) v` and the log-sum-exp of every row.
+    pub fn forward<O: Element, T: Element>(&self, q: &[T], k: &[T], v: &[T]) -> Result<Output<O>> {
+        self.forward_with(Instructions::detect(), q, k, v)
+    }
+
+    /// With instructions that the machine has.
+    fn forward_with<O: Element, T: Element>(
+        &self,
+        instructions: Instructions,
+        q: &[T],
+        k: &[T],
+        v: &[T],
+    ) -> Result<Output<O>> {
+        self.shape.check_lengths(q.len(), k.len(), v.len())?;
+        let Shape { heads, key_heads, rows, dim, .. } = self.shape;
+        let group = heads / key_heads;
+        let mut o = vec![O::from_f32(0.0); q.len()];
+        let mut lse = vec![0.0; q.len() / dim];
+        let groups = o.par_chunks_mut(group * rows * dim).zip(lse.par_chunks_mut(group * rows));
+        groups.enumerate().for_each(|(index, (o, lse))| {
+            let tiles = self.tiles(k, v, index);
+            let heads = o.par_chunks_mut(rows * dim).zip(lse.par_chunks_mut(rows));
+            heads.enumerate().for_each(|(of_group, (o, lse))| {
+                let head = index * group + of_group;
+                let blocks = o.par_chunks_mut(BLOCK * dim).zip(lse.par_chunks_mut(BLOCK));
+                blocks.enumerate().for_each(|(block, (o, lse))| {
+                    self.attend(instructions, q, &tiles, head, block * BLOCK, o, lse);
+                });
+            });
+        });
+        Ok(Output { o: self.in_layout(o), lse })
+    }
+
+    /// Rows from `first` of a head, counted over all batches.
+    #[expect(clippy::too_many_arguments)]
+    fn attend<O: Element, T: Element>(
+        &self,
+        instructions: Instructions,
+        q: &[T],
+        tiles: &Tiles,
+        head: usize,
+        first: usize,
+        o: &mut [O],
+        lse: &mut [f32],
+    ) {
+        let Shape { heads, rows, dim, .. } = self.shape;
+        let strides = self.layout.strides(heads, rows, dim);
+        // Whole groups: rows past the last are zeros, and nobody reads what they give.
+        let padded = lse.len().next_multiple_of(GROUP);
+        let mut queries = vec![0.0f32; padded * dim];
+        for (row, query) in queries.chunks_mut(dim).take(lse.len()).enumerate() {
+            T::widen(&q[row_at(strides, heads, head, first + row)..][..dim], query);
+            query.iter_mut().for_each(|x| *x *= self.scale);
+        }
+        let seen: Vec<usize> = (0..lse.len())
+            .map(|row| self.shape.last_key(first + row, self.mask).map_or(0, |last| last + 1))
+            .collect();
+        let mut sums = vec![0.0f32; padded * dim];
+        instructions.attend(&queries, tiles, &seen, &mut sums, lse);
+        for (o, sum) in o.iter_mut().zip(&sums) {
+            *o = O::from_f32(*sum);
         }
     }
-    let dim = shape.dim;
-    let key_strides = layout.strides(shape.key_heads, shape.keys, dim);
-    let gather = |matrix: &[T], batch: usize, head: usize| -> Vec<f32> {
-        let base = batch * key_strides.batch + head * key_strides.head;
-        let row = |key: usize| &matrix[base + key * key_strides.row..][..dim];
-        (0..shape.keys).flat_map(|key| row(key).iter().map(|x| x.to_f32())).collect()
-    };
-    let mut out = vec![O::from_f32(0.0); q.len()];
-    let query_strides = layout.strides(shape.heads, shape.rows, dim);
-    for batch in 0..shape.batch {
-        for key_head in 0..shape.key_heads {
-            let (keys, values) = (gather(k, batch, key_head), gather(v, batch, key_head));
-            let group = shape.heads / shape.key_heads;
-            let rows: Vec<(usize, Vec<f32>)> = (key_head * group..(key_head + 1) * group)
-                .flat_map(|head| (0..shape.rows).map(move |row| (head, row)))
-                .collect::<Vec<_>>()
-                .into_par_iter()
-                .map(|(head, row)| {
-                    let at =
-                        batch * query_strides.batch + head * query_strides.head + row * query_strides.row;
-                    let query: Vec<f32> = q[at..at + dim].iter().map(|x| x.to_f32() * scale).collect();
-                    let seen = shape.last_key(row, mask).map_or(0, |last| last + 1);
-                    (at, attend_row(&query, &keys[..seen * dim], &values[..seen * dim]))
-                })
-                .collect();
-            for (at, row) in rows {
-                for (o, value) in out[at..at + dim].iter_mut().zip(row) {
-                    *o = O::from_f32(value);
+
+    /// Keys and values of a key head, counted over all batches.
+    fn tiles<T: Element>(&self, k: &[T], v: &[T], key_head: usize) -> Tiles {
+        let Shape { key_heads, keys, dim, .. } = self.shape;
+        let strides = self.layout.strides(key_heads, keys, dim);
+        let size = keys.next_multiple_of(TILE) * dim;
+        let mut tiles = Tiles { dim, keys: vec![0.0; size], values: vec![0.0; size] };
+        let pairs = tiles.keys.par_chunks_mut(TILE * dim).zip(tiles.values.par_chunks_mut(TILE * dim));
+        pairs.enumerate().for_each(|(tile, (tile_keys, tile_values))| {
+            let mut row = vec![0.0; dim];
+            for place in 0..TILE.min(keys - tile * TILE) {
+                let at = row_at(strides, key_heads, key_head, tile * TILE + place);
+                T::widen(&v[at..][..dim], &mut tile_values[place * dim..][..dim]);
+                T::widen(&k[at..][..dim], &mut row);
+                for (d, x) in row.iter().enumerate() {
+                    tile_keys[d * TILE + place] = *x;
                 }
+            }
+        });
+        tiles
+    }
+
+    /// From `[batch, heads, rows, dim]` to the layout asked for.
+    fn in_layout<O: Element>(&self, o: Vec<O>) -> Vec<O> {
+        if self.layout == Layout::HeadsFirst {
+            return o;
+        }
+        let Shape { heads, rows, dim, .. } = self.shape;
+        let strides = self.layout.strides(heads, rows, dim);
+        let mut arranged = vec![O::from_f32(0.0); o.len()];
+        for (index, row) in o.chunks(dim).enumerate() {
+            arranged[row_at(strides, heads, index / rows, index % rows)..][..dim].copy_from_slice(row);
+        }
+        arranged
+    }
+}
+
+/// Where a row of a head begins, heads being counted over all batches.
+fn row_at(strides: Strides, heads: usize, head: usize, row: usize) -> usize {
+    head / heads * strides.batch + head % heads * strides.head + row * strides.row
+}
+
+impl Tiles {
+    /// Tiles that hold the first `keys` keys: transposed keys, and values.
+    fn first(&self, keys: usize) -> impl Iterator<Item = (&[f32], &[f32])> {
+        let size = TILE * self.dim;
+        self.keys.chunks(size).zip(self.values.chunks(size)).take(keys.div_ceil(TILE))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers in (-2, 2) with no pattern that a sum over keys would cancel.
+    fn noise(count: usize, mut state: u64) -> Vec<f32> {
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 40) as f32 / (1 << 22) as f32 - 2.0
+        };
+        (0..count).map(|_| next()).collect()
+    }
+
+    /// The machine's best instructions are not the only ones that users' machines have.
+    #[test]
+    fn every_kind_of_instructions_matches_reference() {
+        let wide = |x: &[f32]| x.iter().map(|&x| f64::from(x)).collect::<Vec<_>>();
+        for dim in [64, 128] {
+            let shape = Shape { batch: 1, heads: 2, key_heads: 1, rows: 53, keys: 131, dim };
+            let (queries, keys) = (shape.query_elements(), shape.key_elements());
+            let (q, k, v) = (noise(queries, 1), noise(keys, 2), noise(keys, 3));
+            let scale = 1.0 / (dim as f64).sqrt();
+            let (wanted, wanted_lse) =
+                crate::reference::attention(&shape, Mask::Causal, scale, &wide(&q), &wide(&k), &wide(&v));
+            let attention =
+                Attention { shape, mask: Mask::Causal, layout: Layout::HeadsFirst, scale: scale as f32 };
+            let kinds = Instructions::all_here();
+            assert!(kinds.contains(&Instructions::Portable) && kinds.contains(&Instructions::detect()));
+            for kind in kinds {
+                let got: Output<f32> = attention.forward_with(kind, &q, &k, &v).unwrap();
+                let close = |got: &[f32], wanted: &[f64]| {
+                    got.len() == wanted.len()
+                        && got.iter().zip(wanted).all(|(got, wanted)| (f64::from(*got) - wanted).abs() < 2e-6)
+                };
+                assert!(close(&got.o, &wanted) && close(&got.lse, &wanted_lse), "{kind:?}");
             }
         }
     }
-    Ok(out)
-}
-
-/// One query row over its keys.
-fn attend_row(query: &[f32], keys: &[f32], values: &[f32]) -> Vec<f32> {
-    let dim = query.len();
-    let (mut top, mut sum, mut out) = (f32::NEG_INFINITY, 0.0f32, vec![0.0f32; dim]);
-    let mut scores = [0.0f32; TILE];
-    for (keys, values) in keys.chunks(TILE * dim).zip(values.chunks(TILE * dim)) {
-        let scores = &mut scores[..keys.len() / dim];
-        for (score, key) in scores.iter_mut().zip(keys.chunks_exact(dim)) {
-            *score = dot(query, key);
-        }
-        let highest = scores.iter().copied().fold(top, f32::max);
-        let correction = (top - highest).exp();
-        top = highest;
-        sum *= correction;
-        out.iter_mut().for_each(|o| *o *= correction);
-        for (score, value) in scores.iter().zip(values.chunks_exact(dim)) {
-            let weight = (score - top).exp();
-            sum += weight;
-            out.iter_mut().zip(value).for_each(|(o, v)| *o += weight * v);
-        }
-    }
-    if sum > 0.0 {
-        out.iter_mut().for_each(|o| *o /= sum);
-    }
-    out
-}
-
-/// Eight sums side by side, which the compiler puts into vector registers.
-fn dot(a: &[f32], b: &[f32]) -> f32 {
-    let mut sums = [0.0f32; 8];
-    for (a, b) in a.chunks_exact(8).zip(b.chunks_exact(8)) {
-        for i in 0..8 {
-            sums[i] += a[i] * b[i];
-        }
-    }
-    sums.iter().sum()
 }

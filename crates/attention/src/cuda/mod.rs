@@ -5,6 +5,7 @@ pub mod schedule;
 use bytemuck::{Pod, Zeroable};
 use gatework_gpu::{Buffer, ByValue, Device, Grid, Kernel, Source, Stream, ViewMut, args};
 
+use crate::attention::Place;
 use crate::shape::{Layout, Mask, Shape, Strides};
 use crate::{Element, Error, Result};
 use schedule::Schedule;
@@ -20,7 +21,7 @@ const QUANTISER_THREADS: u32 = 256;
 /// A word for each of its warps.
 const QUANTISER_SHARED_BYTES: u32 = 64;
 
-/// An attention of one shape on one device.
+/// An attention of one shape over buffers on one device.
 #[derive(Debug, Clone)]
 pub struct Attention {
     device: Device,
@@ -45,9 +46,9 @@ pub enum Rotation {
 /// What an [`Attention`] is made from.
 #[derive(Debug, Clone)]
 pub struct Builder {
-    shape: Shape,
-    mask: Mask,
-    layout: Layout,
+    pub(crate) shape: Shape,
+    pub(crate) mask: Mask,
+    pub(crate) layout: Layout,
     scale: Option<f32>,
     rotation: Rotation,
     schedule: Option<Schedule>,
@@ -79,8 +80,14 @@ impl Builder {
         Self { schedule: Some(schedule), ..self }
     }
 
-    /// Checks the combination.
-    pub fn build(self, device: &Device) -> Result<Attention> {
+    /// Checks the combination. A [`Target`](gatework_gpu::Target) gives an [`Attention`](crate::Attention) of slices in
+    /// host memory, a [`Device`] one of buffers in its own.
+    pub fn build<P: Place>(self, place: &P) -> Result<P::Attention> {
+        place.build(self)
+    }
+
+    /// The scale, once the combination is checked.
+    pub(crate) fn checked_scale(&self) -> Result<f32> {
         self.shape.check()?;
         let scale = self.scale.unwrap_or_else(|| 1.0 / (self.shape.dim as f32).sqrt());
         if !(scale > 0.0 && scale.is_finite()) {
@@ -88,6 +95,11 @@ impl Builder {
                 what: format!("scale {scale}; it must be positive and finite"),
             });
         }
+        Ok(scale)
+    }
+
+    pub(crate) fn build_on(self, device: &Device) -> Result<Attention> {
+        let scale = self.checked_scale()?;
         let schedule = self.schedule.unwrap_or_else(|| Schedule::suited(&self.shape, device.properties()));
         Ok(Attention {
             device: device.clone(),
@@ -103,6 +115,7 @@ impl Builder {
 
 /// Quantised queries, keys and values as tile images, and the row log-sum-exp: all the memory an attention needs besides
 /// its inputs and output.
+#[derive(Debug)]
 pub struct Workspace {
     q: Buffer<u8>,
     k: Buffer<u8>,
