@@ -16,6 +16,8 @@ use vector::{GROUP, Instructions};
 
 /// Keys of a tile: their scores with a block of rows stay in the first-level cache.
 const TILE: usize = 64;
+/// Longest row that a shape may have.
+const MOST_DIM: usize = 128;
 /// Query rows of a block, which share what a tile loads.
 const BLOCK: usize = 8 * GROUP;
 
@@ -28,9 +30,20 @@ pub struct Attention {
     scale: f32,
 }
 
+/// Writes a tile: its transposed keys, and its values.
+type Pack<'a> = dyn Fn(usize, &mut [f32], &mut [f32]) + Sync + 'a;
+
 /// Keys and values of one head, as tiles. Those past the last key are zeros.
-struct Tiles {
+struct Tiles<'a> {
     dim: usize,
+    pack: &'a Pack<'a>,
+    /// All of them, if more than one block of rows passes over them. One block alone packs a tile when it comes to it,
+    /// and it is still in the cache when it is used.
+    packed: Option<(Vec<f32>, Vec<f32>)>,
+}
+
+/// Room for one tile.
+struct Scratch {
     keys: Vec<f32>,
     values: Vec<f32>,
 }
@@ -61,29 +74,28 @@ impl Attention {
         let group = heads / key_heads;
         let mut o = vec![O::from_f32(0.0); q.len()];
         let mut lse = vec![0.0; q.len() / dim];
-        let groups = o.par_chunks_mut(group * rows * dim).zip(lse.par_chunks_mut(group * rows));
-        groups.enumerate().for_each(|(index, (o, lse))| {
-            let tiles = self.tiles(k, v, index);
-            let heads = o.par_chunks_mut(rows * dim).zip(lse.par_chunks_mut(rows));
-            heads.enumerate().for_each(|(of_group, (o, lse))| {
-                let head = index * group + of_group;
-                let blocks = o.par_chunks_mut(BLOCK * dim).zip(lse.par_chunks_mut(BLOCK));
-                blocks.enumerate().for_each(|(block, (o, lse))| {
-                    self.attend(instructions, q, &tiles, head, block * BLOCK, o, lse);
-                });
+        // All query rows of a key head are one run, whichever query head they are of: they see the same keys.
+        let runs = o.par_chunks_mut(group * rows * dim).zip(lse.par_chunks_mut(group * rows));
+        runs.enumerate().for_each(|(key_head, (o, lse))| {
+            let pack = |tile: usize, keys: &mut [f32], values: &mut [f32]| {
+                self.pack(k, v, key_head, tile, keys, values);
+            };
+            let tiles = Tiles::new(&self.shape, &pack, group * rows > BLOCK);
+            let blocks = o.par_chunks_mut(BLOCK * dim).zip(lse.par_chunks_mut(BLOCK));
+            blocks.enumerate().for_each(|(block, (o, lse))| {
+                let first = key_head * group * rows + block * BLOCK;
+                self.attend(instructions, q, &tiles, first, o, lse);
             });
         });
         Ok(Output { o: self.in_layout(o), lse })
     }
 
-    /// Rows from `first` of a head, counted over all batches.
-    #[expect(clippy::too_many_arguments)]
+    /// Rows from `first`, counted over all heads and batches.
     fn attend<O: Element, T: Element>(
         &self,
         instructions: Instructions,
         q: &[T],
-        tiles: &Tiles,
-        head: usize,
+        tiles: &Tiles<'_>,
         first: usize,
         o: &mut [O],
         lse: &mut [f32],
@@ -93,12 +105,12 @@ impl Attention {
         // Whole groups: rows past the last are zeros, and nobody reads what they give.
         let padded = lse.len().next_multiple_of(GROUP);
         let mut queries = vec![0.0f32; padded * dim];
-        for (row, query) in queries.chunks_mut(dim).take(lse.len()).enumerate() {
-            T::widen(&q[row_at(strides, heads, head, first + row)..][..dim], query);
+        for (row, query) in (first..).zip(queries.chunks_mut(dim).take(lse.len())) {
+            T::widen(&q[row_at(strides, heads, row / rows, row % rows)..][..dim], query);
             query.iter_mut().for_each(|x| *x *= self.scale);
         }
-        let seen: Vec<usize> = (0..lse.len())
-            .map(|row| self.shape.last_key(first + row, self.mask).map_or(0, |last| last + 1))
+        let seen: Vec<usize> = (first..first + lse.len())
+            .map(|row| self.shape.last_key(row % rows, self.mask).map_or(0, |last| last + 1))
             .collect();
         let mut sums = vec![0.0f32; padded * dim];
         instructions.attend(&queries, tiles, &seen, &mut sums, lse);
@@ -107,25 +119,31 @@ impl Attention {
         }
     }
 
-    /// Keys and values of a key head, counted over all batches.
-    fn tiles<T: Element>(&self, k: &[T], v: &[T], key_head: usize) -> Tiles {
+    /// One tile of a key head, heads being counted over all batches.
+    fn pack<T: Element>(
+        &self,
+        k: &[T],
+        v: &[T],
+        key_head: usize,
+        tile: usize,
+        tile_keys: &mut [f32],
+        tile_values: &mut [f32],
+    ) {
         let Shape { key_heads, keys, dim, .. } = self.shape;
         let strides = self.layout.strides(key_heads, keys, dim);
-        let size = keys.next_multiple_of(TILE) * dim;
-        let mut tiles = Tiles { dim, keys: vec![0.0; size], values: vec![0.0; size] };
-        let pairs = tiles.keys.par_chunks_mut(TILE * dim).zip(tiles.values.par_chunks_mut(TILE * dim));
-        pairs.enumerate().for_each(|(tile, (tile_keys, tile_values))| {
-            let mut row = vec![0.0; dim];
-            for place in 0..TILE.min(keys - tile * TILE) {
-                let at = row_at(strides, key_heads, key_head, tile * TILE + place);
-                T::widen(&v[at..][..dim], &mut tile_values[place * dim..][..dim]);
-                T::widen(&k[at..][..dim], &mut row);
-                for (d, x) in row.iter().enumerate() {
-                    tile_keys[d * TILE + place] = *x;
-                }
+        let here = TILE.min(keys - tile * TILE);
+        let mut row = [0.0; MOST_DIM];
+        let row = &mut row[..dim];
+        for place in 0..here {
+            let at = row_at(strides, key_heads, key_head, tile * TILE + place);
+            T::widen(&v[at..][..dim], &mut tile_values[place * dim..][..dim]);
+            T::widen(&k[at..][..dim], row);
+            for (column, x) in tile_keys.chunks_exact_mut(TILE).zip(&*row) {
+                column[place] = *x;
             }
-        });
-        tiles
+        }
+        tile_values[here * dim..].fill(0.0);
+        tile_keys.chunks_exact_mut(TILE).for_each(|column| column[here..].fill(0.0));
     }
 
     /// From `[batch, heads, rows, dim]` to the layout asked for.
@@ -148,11 +166,34 @@ fn row_at(strides: Strides, heads: usize, head: usize, row: usize) -> usize {
     head / heads * strides.batch + head % heads * strides.head + row * strides.row
 }
 
-impl Tiles {
-    /// Tiles that hold the first `keys` keys: transposed keys, and values.
-    fn first(&self, keys: usize) -> impl Iterator<Item = (&[f32], &[f32])> {
+impl<'a> Tiles<'a> {
+    fn new(shape: &Shape, pack: &'a Pack<'a>, shared: bool) -> Self {
+        let packed = shared.then(|| {
+            let size = shape.keys.next_multiple_of(TILE) * shape.dim;
+            let (mut keys, mut values) = (vec![0.0; size], vec![0.0; size]);
+            let tile = TILE * shape.dim;
+            let tiles = keys.par_chunks_mut(tile).zip(values.par_chunks_mut(tile));
+            tiles.enumerate().for_each(|(tile, (keys, values))| pack(tile, keys, values));
+            (keys, values)
+        });
+        Self { dim: shape.dim, pack, packed }
+    }
+
+    fn scratch(&self) -> Scratch {
+        let size = if self.packed.is_some() { 0 } else { TILE * self.dim };
+        Scratch { keys: vec![0.0; size], values: vec![0.0; size] }
+    }
+
+    /// Transposed keys and values of a tile.
+    fn get<'b>(&'b self, tile: usize, scratch: &'b mut Scratch) -> (&'b [f32], &'b [f32]) {
         let size = TILE * self.dim;
-        self.keys.chunks(size).zip(self.values.chunks(size)).take(keys.div_ceil(TILE))
+        match &self.packed {
+            Some((keys, values)) => (&keys[tile * size..][..size], &values[tile * size..][..size]),
+            None => {
+                (self.pack)(tile, &mut scratch.keys, &mut scratch.values);
+                (&scratch.keys, &scratch.values)
+            }
+        }
     }
 }
 

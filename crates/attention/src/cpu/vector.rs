@@ -46,7 +46,7 @@ impl Instructions {
     pub(super) fn attend(
         self,
         queries: &[f32],
-        tiles: &Tiles,
+        tiles: &Tiles<'_>,
         seen: &[usize],
         out: &mut [f32],
         lse: &mut [f32],
@@ -65,13 +65,13 @@ impl Instructions {
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
-fn attend_avx512(queries: &[f32], tiles: &Tiles, seen: &[usize], out: &mut [f32], lse: &mut [f32]) {
+fn attend_avx512(queries: &[f32], tiles: &Tiles<'_>, seen: &[usize], out: &mut [f32], lse: &mut [f32]) {
     attend::<Avx512, 4>(queries, tiles, seen, out, lse);
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
-fn attend_avx2(queries: &[f32], tiles: &Tiles, seen: &[usize], out: &mut [f32], lse: &mut [f32]) {
+fn attend_avx2(queries: &[f32], tiles: &Tiles<'_>, seen: &[usize], out: &mut [f32], lse: &mut [f32]) {
     attend::<Avx2, 2>(queries, tiles, seen, out, lse);
 }
 
@@ -79,7 +79,7 @@ fn attend_avx2(queries: &[f32], tiles: &Tiles, seen: &[usize], out: &mut [f32], 
 #[inline(always)]
 fn attend<V: Vector, const COLUMNS: usize>(
     queries: &[f32],
-    tiles: &Tiles,
+    tiles: &Tiles<'_>,
     seen: &[usize],
     out: &mut [f32],
     lse: &mut [f32],
@@ -88,7 +88,9 @@ fn attend<V: Vector, const COLUMNS: usize>(
     let mut scores = vec![0.0f32; queries.len() / dim * TILE];
     let mut state = vec![Running { top: f32::NEG_INFINITY, sum: 0.0 }; seen.len()];
     let most = seen.iter().copied().max().unwrap_or(0);
-    for (tile, (keys, values)) in tiles.first(most).enumerate() {
+    let mut scratch = tiles.scratch();
+    for tile in 0..most.div_ceil(TILE) {
+        let (keys, values) = tiles.get(tile, &mut scratch);
         scores.fill(0.0);
         add_product::<V, COLUMNS>(queries, dim, keys, TILE, &mut scores);
         let rows = scores.chunks_exact_mut(TILE).zip(out.chunks_exact_mut(dim));
