@@ -176,6 +176,14 @@ pub enum Error {
         /// The other.
         right: String,
     },
+    /// A handle or an address from elsewhere that is none of the device's.
+    #[error("{call}: {message}")]
+    Foreign {
+        /// The runtime's call.
+        call: &'static str,
+        /// What was given.
+        message: String,
+    },
     /// The emulated device stopped a kernel.
     #[error(transparent)]
     Fault(#[from] Box<Fault>),
@@ -225,6 +233,7 @@ impl Error {
                 | Self::Capture { .. }
                 | Self::Graph { .. }
                 | Self::ForeignDevice { .. }
+                | Self::Foreign { .. }
         )
     }
 }

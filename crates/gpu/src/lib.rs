@@ -7,6 +7,7 @@ mod device;
 mod driver;
 mod emulated;
 mod error;
+mod foreign;
 mod graph;
 mod kernel;
 pub mod kernels;
