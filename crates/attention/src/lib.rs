@@ -1,6 +1,8 @@
 #![doc = include_str!("../README.md")]
 
 mod attention;
+#[cfg(feature = "lab")]
+pub mod bench;
 pub mod cpu;
 pub mod cuda;
 mod element;
