@@ -70,7 +70,7 @@ pub fn on_cpu(case: &Case) -> Result<HostBench, RunError> {
     let v = normal(shape.key_elements());
     let elements = 2 * shape.query_elements() + 2 * shape.key_elements();
     Ok(HostBench {
-        name: "cpu".into(),
+        name: "f32".into(),
         work: Work { operations: shape.operations(mask) as u64, bytes: 4 * elements as u64 },
         run: Box::new(move || {
             std::hint::black_box(attention.forward(&q, &k, &v)?);

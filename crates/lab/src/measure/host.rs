@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -17,6 +18,8 @@ use crate::workload::{Case, RunError, Work};
 const LEAST_SAMPLES: usize = 5;
 /// A turn of either side, at least: what is short is sampled several times before the other's turn.
 const TURN: Duration = Duration::from_millis(50);
+/// Left between turns, because the threads of either side may spin for a while when their work is done.
+const PAUSE: Duration = Duration::from_millis(20);
 /// Most samples of a turn.
 const MOST_OF_TURN: f64 = 20.0;
 
@@ -83,10 +86,18 @@ impl Station {
         while samples.len() < LEAST_SAMPLES
             || (samples.len() < self.options.samples && started.elapsed() < self.options.longest)
         {
+            if !others.is_empty() {
+                thread::sleep(PAUSE);
+                // The other's data has pushed this one's out of the caches.
+                sample()?;
+            }
             for _ in 0..of_turn {
                 samples.push(sample()?.as_secs_f64() * 1e9);
             }
-            others.iter_mut().for_each(|peer| peer.take(of_turn));
+            for peer in &mut others {
+                thread::sleep(PAUSE);
+                peer.take(of_turn);
+            }
             progress(samples.len());
         }
         let summary = samples.summary().ok_or("the machine's clock gave no numbers")?;

@@ -14,24 +14,34 @@ const RIGHT: f64 = WIDTH - 12.0;
 const TOP: f64 = 30.0;
 const BOTTOM: f64 = 190.0;
 const PANEL_HEIGHT: f64 = 232.0;
-/// Series that have a colour and a mark of their own; more share them.
-const STYLES: usize = 5;
+/// Colours and marks of ours, and of the peers after them; more series share them.
+const OURS: usize = 2;
+const PEERS: usize = 3;
 /// Room of a letter, more than most take.
 const LETTER: f64 = 6.4;
 
 /// A chart of several panels, one beside and below the other.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LineChart {
-    /// What it shows.
+    /// What it shows, and in which unit.
     pub title: String,
-    /// What the axes are: `rows`, `TFLOP/s`.
-    pub axes: (String, String),
-    /// Names of the series, the first drawn last and so on top.
-    pub series: Vec<String>,
+    /// What lies along the logarithmic axis: `rows`.
+    pub axis: String,
+    /// The series, the first drawn last and so on top.
+    pub series: Vec<Series>,
     /// The panels, from left to right and then down.
     pub panels: Vec<Panel>,
     /// Lines of text below.
     pub notes: Vec<String>,
+}
+
+/// What a line and its points are of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Series {
+    /// Its name.
+    pub name: String,
+    /// Whether it is what the chart is about, rather than a peer.
+    pub ours: bool,
 }
 
 /// One plot of a [`LineChart`].
@@ -74,19 +84,31 @@ impl LineChart {
         ))
     }
 
+    /// The style of each series.
+    fn styles(&self) -> Vec<usize> {
+        let (mut ours, mut peers) = (0, 0);
+        let style = |series: &Series| {
+            let (count, first, styles) =
+                if series.ours { (&mut ours, 0, OURS) } else { (&mut peers, OURS, PEERS) };
+            *count += 1;
+            first + (*count - 1) % styles
+        };
+        self.series.iter().map(style).collect()
+    }
+
     /// The title and the names of the series, in as many lines as they need, and the height of those lines.
     fn legend(&self, width: f64) -> (String, f64) {
         let mut drawing = Drawing::new(0.0);
         drawing.text("title", Anchor::Start, (MARGIN, MARGIN + 12.0), &self.title);
         let (mut x, mut y) = (MARGIN, MARGIN + 34.0);
-        for (index, name) in self.series.iter().enumerate() {
+        for (series, style) in self.series.iter().zip(self.styles()) {
+            let name = &series.name;
             let room = 34.0 + LETTER * name.chars().count() as f64;
             if x > MARGIN && x + room > width - MARGIN {
                 (x, y) = (MARGIN, y + 18.0);
             }
-            let style = style(index);
-            drawing.line(&format!("line {style}"), (x, y - 4.0), (x + 22.0, y - 4.0));
-            mark(&mut drawing, index, (x + 11.0, y - 4.0));
+            drawing.line(&format!("line s{style}"), (x, y - 4.0), (x + 22.0, y - 4.0));
+            mark(&mut drawing, style, (x + 11.0, y - 4.0));
             drawing.text("label", Anchor::Start, (x + 28.0, y), name);
             x += room + 10.0;
         }
@@ -123,7 +145,7 @@ impl Frame {
     fn draw(&self, chart: &LineChart, panel: &Panel) -> Drawing {
         let mut drawing = Drawing::new(PANEL_HEIGHT);
         drawing.text("heading", Anchor::Start, (LEFT, TOP - 12.0), &panel.title);
-        for tick in self.y.ticks(5) {
+        for tick in self.y.ticks(6) {
             let y = self.y.at(tick);
             drawing.line("grid", (LEFT, y), (RIGHT, y));
             drawing.text("tick", Anchor::End, (LEFT - 6.0, y + 4.0), &format!("{tick}"));
@@ -139,9 +161,8 @@ impl Frame {
                 free_from = x + half + 4.0;
             }
         }
-        drawing.text("tick", Anchor::End, (RIGHT, BOTTOM + 32.0), &chart.axes.0);
-        drawing.text("tick", Anchor::End, (RIGHT, TOP - 12.0), &chart.axes.1);
-        for (index, points) in panel.points.iter().enumerate().rev() {
+        drawing.text("tick", Anchor::End, (RIGHT, BOTTOM + 32.0), &chart.axis);
+        for (points, style) in panel.points.iter().zip(chart.styles()).rev() {
             let place = |(x, y): &(f64, f64)| (self.x.at(x.log2()), self.y.at(*y));
             let known = points.iter().filter(|(x, y)| *x > 0.0 && y.is_finite());
             let mut line: Vec<(f64, f64)> = Vec::new();
@@ -151,22 +172,18 @@ impl Frame {
                 line.push(at);
             }
             if line.len() > 1 {
-                drawing.path(&format!("line {}", style(index)), &line);
+                drawing.path(&format!("line s{style}"), &line);
             }
-            known.for_each(|point| mark(&mut drawing, index, place(point)));
+            known.for_each(|point| mark(&mut drawing, style, place(point)));
         }
         drawing
     }
 }
 
-fn style(index: usize) -> String {
-    format!("s{}", index % STYLES)
-}
-
 /// A mark that is told from the others without its colour.
-fn mark(drawing: &mut Drawing, index: usize, (x, y): (f64, f64)) {
-    let class = format!("mark {}", style(index));
-    match index % STYLES {
+fn mark(drawing: &mut Drawing, style: usize, (x, y): (f64, f64)) {
+    let class = format!("mark s{style}");
+    match style {
         0 => drawing.dot(&class, (x, y), 4.0),
         1 => drawing.dot(&format!("{class} hollow"), (x, y), 3.5),
         2 => drawing.rectangle(&class, (x - 3.5, y - 3.5), (7.0, 7.0)),
@@ -204,8 +221,10 @@ mod tests {
     fn chart(points: Vec<(f64, f64)>) -> LineChart {
         LineChart {
             title: "speed <of> things".into(),
-            axes: ("rows".into(), "TFLOP/s".into()),
-            series: vec!["ours".into(), "theirs".into()],
+            axis: "rows".into(),
+            series: [("ours", true), ("theirs", false)]
+                .map(|(name, ours)| Series { name: name.into(), ours })
+                .to_vec(),
             panels: vec![Panel { title: "full".into(), points: vec![points, vec![(512.0, 300.0)]] }],
             notes: vec!["a note of several words".into()],
         }

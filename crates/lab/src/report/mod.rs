@@ -9,7 +9,7 @@ mod sections;
 mod subject;
 mod svg;
 
-pub use lines::{LineChart, Panel};
+pub use lines::{LineChart, Panel, Series};
 
 use crate::freshness::Freshness;
 use crate::record::Record;

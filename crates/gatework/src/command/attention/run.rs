@@ -10,7 +10,7 @@ use half::{bf16, f16};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
 use serde::Serialize;
 
-use super::failure;
+use super::{failure, require_writable};
 use crate::command::cli::AttentionRunOptions;
 use crate::command::device::{DeviceChoice, target};
 use crate::command::ending::{Ending, Failure};
@@ -33,7 +33,8 @@ pub(super) fn run(
     output: &Output,
     progress: &Progress,
 ) -> Result<Ending, Failure> {
-    require_writable(options)?;
+    require_writable("--output", &options.output)?;
+    require_other(options)?;
     let path = &options.input;
     let bytes = std::fs::read(path).map_err(|error| {
         input(path, format!("{error}; it should be a safetensors file with the tensors q, k and v"))
@@ -70,23 +71,14 @@ pub(super) fn run(
     Ok(Ending::Done)
 }
 
-/// Says now what would otherwise be found after the work is done.
-fn require_writable(options: &AttentionRunOptions) -> Result<(), Failure> {
+/// Refuses to write over what is read.
+fn require_other(options: &AttentionRunOptions) -> Result<(), Failure> {
     let path = &options.output;
-    let refuse = |why: String| Err(Failure::Input(format!("--output {}: {why}", path.display())));
-    if path.is_dir() {
-        return refuse("it is a folder: name a file in it".into());
-    }
     if same_file(path, &options.input) {
-        return refuse("it is the input, which would be lost: name another file".into());
+        let why = "it is the input, which would be lost: name another file";
+        return Err(Failure::Input(format!("--output {}: {why}", path.display())));
     }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    match tempfile::tempfile_in(folder) {
-        Ok(_) => Ok(()),
-        Err(error) => {
-            refuse(format!("no file can be written to {}: {error}; name another folder", folder.display()))
-        }
-    }
+    Ok(())
 }
 
 fn same_file(left: &Path, right: &Path) -> bool {
