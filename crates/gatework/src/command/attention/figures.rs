@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use comfy_table::ColumnConstraint;
 use gatework_attention::bench::shape as shape_of;
 use gatework_attention::{Mask, Shape};
 use gatework_lab::measure::{BenchRecord, HostRecord, PeerRecord};
@@ -154,6 +155,10 @@ pub(super) fn as_table(measured: &[Measured]) -> String {
     let mut header = [&["shape", "mask"], &names[..], &["best peer over ours"]].concat();
     header.extend(with_records.then_some("record"));
     let mut rows = table(header);
+    // A shape that is broken into two lines cannot be copied back into a command.
+    if let Some(shapes) = rows.column_mut(0) {
+        shapes.set_constraint(ColumnConstraint::ContentWidth);
+    }
     for one in measured {
         let mut row = vec![one.shape.clone(), one.mask.to_owned()];
         row.extend(names.iter().map(|name| match one.named(name) {

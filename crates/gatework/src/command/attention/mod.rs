@@ -4,6 +4,7 @@ mod bench;
 mod figures;
 mod run;
 pub(crate) mod shapes;
+pub(crate) mod stop;
 
 use std::path::Path;
 
