@@ -2,7 +2,8 @@
 //!
 //! A block of rows passes over the tiles of its keys. Each tile gives `s = q kᵀ`, then row by row the new maximum `m`,
 //! weights `p = exp(s - m)` and their sum, then `o <- o exp(m_old - m) + p v`. Keys lie transposed in their tiles
-//! (`[dim][TILE]`), values as they are (`[TILE][dim]`), so that both products are the same loop.
+//! (`[dim][TILE]`), values as they are (`[TILE][dim]`), so that both products are the same loop. For a few rows alone,
+//! as in decoding, transposing would take longer than all the rest: keys then lie as they are, too.
 
 mod vector;
 
@@ -18,6 +19,8 @@ use vector::{GROUP, Instructions};
 const TILE: usize = 64;
 /// Longest row that a shape may have.
 const MOST_DIM: usize = 128;
+/// Up to so many rows, a dot product for each score takes less time than to transpose the keys.
+const FEW: usize = 8;
 /// Query rows of a block, which share what a tile loads.
 const BLOCK: usize = 8 * GROUP;
 
@@ -30,16 +33,26 @@ pub struct Attention {
     scale: f32,
 }
 
-/// Writes a tile: its transposed keys, and its values.
+/// Writes a tile: its keys, transposed if they are to be, and its values.
 type Pack<'a> = dyn Fn(usize, &mut [f32], &mut [f32]) + Sync + 'a;
 
 /// Keys and values of one head, as tiles. Those past the last key are zeros.
 struct Tiles<'a> {
     dim: usize,
+    of_keys: Order,
     pack: &'a Pack<'a>,
     /// All of them, if more than one block of rows passes over them. One block alone packs a tile when it comes to it,
     /// and it is still in the cache when it is used.
     packed: Option<(Vec<f32>, Vec<f32>)>,
+}
+
+/// How a tile lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    /// `[TILE][dim]`.
+    AsTheyAre,
+    /// `[dim][TILE]`.
+    Transposed,
 }
 
 /// Room for one tile.
@@ -77,10 +90,12 @@ impl Attention {
         // All query rows of a key head are one run, whichever query head they are of: they see the same keys.
         let runs = o.par_chunks_mut(group * rows * dim).zip(lse.par_chunks_mut(group * rows));
         runs.enumerate().for_each(|(key_head, (o, lse))| {
+            let of_keys = if group * rows <= FEW { Order::AsTheyAre } else { Order::Transposed };
             let pack = |tile: usize, keys: &mut [f32], values: &mut [f32]| {
-                self.pack(k, v, key_head, tile, keys, values);
+                self.pack(k, key_head, tile, of_keys, keys);
+                self.pack(v, key_head, tile, Order::AsTheyAre, values);
             };
-            let tiles = Tiles::new(&self.shape, &pack, group * rows > BLOCK);
+            let tiles = Tiles::new(&self.shape, &pack, of_keys, group * rows > BLOCK);
             let blocks = o.par_chunks_mut(BLOCK * dim).zip(lse.par_chunks_mut(BLOCK));
             blocks.enumerate().for_each(|(block, (o, lse))| {
                 let first = key_head * group * rows + block * BLOCK;
@@ -119,31 +134,30 @@ impl Attention {
         }
     }
 
-    /// One tile of a key head, heads being counted over all batches.
-    fn pack<T: Element>(
-        &self,
-        k: &[T],
-        v: &[T],
-        key_head: usize,
-        tile: usize,
-        tile_keys: &mut [f32],
-        tile_values: &mut [f32],
-    ) {
+    /// One tile of the keys or the values of a key head, heads being counted over all batches.
+    fn pack<T: Element>(&self, from: &[T], key_head: usize, tile: usize, order: Order, to: &mut [f32]) {
         let Shape { key_heads, keys, dim, .. } = self.shape;
         let strides = self.layout.strides(key_heads, keys, dim);
         let here = TILE.min(keys - tile * TILE);
-        let mut row = [0.0; MOST_DIM];
-        let row = &mut row[..dim];
-        for place in 0..here {
-            let at = row_at(strides, key_heads, key_head, tile * TILE + place);
-            T::widen(&v[at..][..dim], &mut tile_values[place * dim..][..dim]);
-            T::widen(&k[at..][..dim], row);
-            for (column, x) in tile_keys.chunks_exact_mut(TILE).zip(&*row) {
-                column[place] = *x;
+        let row = |place: usize| &from[row_at(strides, key_heads, key_head, tile * TILE + place)..][..dim];
+        match order {
+            Order::AsTheyAre => {
+                for (place, to) in to.chunks_exact_mut(dim).take(here).enumerate() {
+                    T::widen(row(place), to);
+                }
+                to[here * dim..].fill(0.0);
+            }
+            Order::Transposed => {
+                let mut wide = [0.0; MOST_DIM];
+                for place in 0..here {
+                    T::widen(row(place), &mut wide[..dim]);
+                    for (column, x) in to.chunks_exact_mut(TILE).zip(&wide) {
+                        column[place] = *x;
+                    }
+                }
+                to.chunks_exact_mut(TILE).for_each(|column| column[here..].fill(0.0));
             }
         }
-        tile_values[here * dim..].fill(0.0);
-        tile_keys.chunks_exact_mut(TILE).for_each(|column| column[here..].fill(0.0));
     }
 
     /// From `[batch, heads, rows, dim]` to the layout asked for.
@@ -167,7 +181,7 @@ fn row_at(strides: Strides, heads: usize, head: usize, row: usize) -> usize {
 }
 
 impl<'a> Tiles<'a> {
-    fn new(shape: &Shape, pack: &'a Pack<'a>, shared: bool) -> Self {
+    fn new(shape: &Shape, pack: &'a Pack<'a>, of_keys: Order, shared: bool) -> Self {
         let packed = shared.then(|| {
             let size = shape.keys.next_multiple_of(TILE) * shape.dim;
             let (mut keys, mut values) = (vec![0.0; size], vec![0.0; size]);
@@ -176,7 +190,7 @@ impl<'a> Tiles<'a> {
             tiles.enumerate().for_each(|(tile, (keys, values))| pack(tile, keys, values));
             (keys, values)
         });
-        Self { dim: shape.dim, pack, packed }
+        Self { dim: shape.dim, of_keys, pack, packed }
     }
 
     fn scratch(&self) -> Scratch {
@@ -184,7 +198,7 @@ impl<'a> Tiles<'a> {
         Scratch { keys: vec![0.0; size], values: vec![0.0; size] }
     }
 
-    /// Transposed keys and values of a tile.
+    /// Keys and values of a tile.
     fn get<'b>(&'b self, tile: usize, scratch: &'b mut Scratch) -> (&'b [f32], &'b [f32]) {
         let size = TILE * self.dim;
         match &self.packed {

@@ -1,6 +1,6 @@
 //! The inner loops, once for each width of vector registers.
 
-use super::{TILE, Tiles};
+use super::{Order, TILE, Tiles};
 
 /// Query rows whose sums are in registers at a time.
 pub(super) const GROUP: usize = 6;
@@ -91,8 +91,16 @@ fn attend<V: Vector, const COLUMNS: usize>(
     let mut scratch = tiles.scratch();
     for tile in 0..most.div_ceil(TILE) {
         let (keys, values) = tiles.get(tile, &mut scratch);
-        scores.fill(0.0);
-        add_product::<V, COLUMNS>(queries, dim, keys, TILE, &mut scores);
+        match tiles.of_keys {
+            Order::Transposed => {
+                scores.fill(0.0);
+                add_product::<V, COLUMNS>(queries, dim, keys, TILE, &mut scores);
+            }
+            Order::AsTheyAre => {
+                let rows = queries.chunks_exact(dim).zip(scores.chunks_exact_mut(TILE)).take(seen.len());
+                rows.for_each(|(query, scores)| dots::<V>(query, keys, scores));
+            }
+        }
         let rows = scores.chunks_exact_mut(TILE).zip(out.chunks_exact_mut(dim));
         for ((scores, out), (state, seen)) in rows.zip(state.iter_mut().zip(seen)) {
             let visible = seen.saturating_sub(tile * TILE).min(TILE);
@@ -126,7 +134,7 @@ impl Running {
             return;
         }
         scores[visible..].fill(f32::NEG_INFINITY);
-        let top = reduce::<V>(scores, V::max).iter_lanes(f32::max).max(self.top);
+        let top = reduce::<V>(scores, V::max).highest().max(self.top);
         if top > self.top {
             let correction = (self.top - top).exp();
             self.sum *= correction;
@@ -140,7 +148,7 @@ impl Running {
         for part in scores.chunks_exact_mut(V::LANES) {
             exp(V::load(part).sub(shift)).store(part);
         }
-        self.sum += reduce::<V>(scores, V::add).iter_lanes(|a, b| a + b);
+        self.sum += reduce::<V>(scores, V::add).sum();
     }
 }
 
@@ -150,6 +158,16 @@ fn reduce<V: Vector>(run: &[f32], operation: impl Fn(V, V) -> V) -> V {
     let mut parts = run.chunks_exact(V::LANES);
     let first = parts.next().map_or(V::splat(0.0), V::load);
     parts.fold(first, |sum, part| operation(sum, V::load(part)))
+}
+
+/// The product of one row with each of the keys.
+#[inline(always)]
+fn dots<V: Vector>(query: &[f32], keys: &[f32], scores: &mut [f32]) {
+    for (key, score) in keys.chunks_exact(query.len()).zip(scores) {
+        let parts = query.chunks_exact(V::LANES).zip(key.chunks_exact(V::LANES));
+        let sum = parts.fold(V::splat(0.0), |sum, (q, k)| V::load(q).mul_add(V::load(k), sum));
+        *score = sum.sum();
+    }
 }
 
 /// `c[row][n] += sum over i of a[row][i] b[i][n]`: rows of `depth` numbers by rows of `width`.
@@ -224,12 +242,31 @@ trait Vector: Copy {
     /// Zero in the lanes where `x < limit`.
     fn zero_where_below(self, x: Self, limit: f32) -> Self;
 
-    /// All lanes, one operation after the other.
+    /// All lanes together.
     #[inline(always)]
-    fn iter_lanes(self, operation: impl Fn(f32, f32) -> f32) -> f32 {
+    fn sum(self) -> f32 {
+        self.fold(|a, b| a + b)
+    }
+
+    /// The largest of the lanes that are numbers.
+    #[inline(always)]
+    fn highest(self) -> f32 {
+        self.fold(f32::max)
+    }
+
+    /// Halves onto each other until one lane is left: no lane waits for more than four others.
+    #[inline(always)]
+    fn fold(self, operation: impl Fn(f32, f32) -> f32) -> f32 {
         let mut lanes = [0.0; 16];
         self.store(&mut lanes);
-        lanes[..Self::LANES].iter().copied().reduce(operation).unwrap_or(0.0)
+        let mut half = Self::LANES / 2;
+        while half > 0 {
+            for i in 0..half {
+                lanes[i] = operation(lanes[i], lanes[i + half]);
+            }
+            half /= 2;
+        }
+        lanes[0]
     }
 }
 

@@ -87,8 +87,9 @@ Examples:
   gatework attention bench --device cpu --shapes 1x8x1024x64 --peers none --json
   gatework attention bench --from-records results/nvidia-h200.jsonl --plot attention.svg
 
-A shape is BATCHxHEADSxROWSxDIM. HEADS/KEY_HEADS has fewer key heads, ROWS/KEYS other keys than rows. On a GPU the kernels
-pass their gates first, and everybody is timed in turns, in one run. What the machine has not is not measured.";
+A shape is BATCHxHEADSxROWSxDIM; HEADS/KEY_HEADS has fewer key heads, ROWS/KEYS other keys than rows.
+On a GPU the kernels pass their gates first. Everybody is timed in turns, in one run; a peer that
+the machine has not is not measured.";
 
 /// Which masks are timed.
 #[derive(Debug, Clone, Copy, ValueEnum)]
