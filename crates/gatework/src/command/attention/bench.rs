@@ -64,6 +64,8 @@ pub(super) fn run(
         },
     };
     let drawn = match &options.plot {
+        // Why nothing was measured is said already, and is what the command ends with.
+        Some(_) if benched.measured.is_empty() && benched.ending != Ending::Done => Ok(()),
         Some(plot) => benched.draw(plot),
         None => Ok(()),
     };
@@ -286,5 +288,49 @@ impl Benched {
             let _ = writeln!(text, "drawn in {}", file.display());
         }
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::command::cli::{AttentionCommand, Cli, Command};
+
+    fn options(arguments: &[&str]) -> AttentionBenchOptions {
+        let cli = Cli::try_parse_from([&["gatework", "attention", "bench"], arguments].concat()).unwrap();
+        match cli.command {
+            Command::Attention(AttentionCommand::Bench(options)) => options,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The command refuses the emulated device, because it would not time anything there; here it stands for a card
+    /// that passes every gate but that one.
+    #[test]
+    fn a_device_goes_through_the_gates_first() {
+        let options = options(&["--shapes", "1x2x64x64", "--peers", "none"]);
+        let device = Device::emulated(0).unwrap();
+        let benched = on_device(&device, &options, &Progress::new()).unwrap();
+        assert!(benched.measured.is_empty() && benched.ending == Ending::DeviceFailed);
+        let remarks = benched.remarks.join("\n");
+        assert!(
+            remarks.contains("attention/chosen-64: performance (emulated) not run: time means nothing"),
+            "{remarks}"
+        );
+        assert!(!remarks.contains("correctness"), "{remarks}");
+    }
+
+    #[test]
+    fn the_usual_shapes_are_those_of_the_device() {
+        let options = options(&[]);
+        let rows = |cases: Vec<Case>| cases.iter().map(|case| case.dimension("queries")).max();
+        assert_eq!(rows(cases(&options, shapes::for_gpu)), Some(16384));
+        assert_eq!(rows(cases(&options, shapes::for_cpu)), Some(2048));
+        let chosen =
+            |peers: Vec<PeerCommand>| chosen_peers(&options, peers).into_iter().map(|peer| peer.name);
+        assert_eq!(chosen(peers::installed()).collect::<Vec<_>>(), ["PyTorch", "cuDNN"]);
+        assert_eq!(chosen(peers::installed_for_cpu()).collect::<Vec<_>>(), ["PyTorch"]);
     }
 }
