@@ -12,7 +12,8 @@
 //
 // A block is CONSUMERS warpgroups of 64 query rows each and one more that copies: a ring of STAGES key tiles and
 // one of STAGES value tiles. Each consumer issues q k^T of the next tile and p v of this one together, and works on the
-// softmax of the next as soon as its scores are there.
+// softmax of the next as soon as its scores are there; consumers take turns in issuing. A block that is done with its rows
+// goes on with others from the list of items, whose first tiles are copied meanwhile.
 //
 // Softmax in eighths of log2, which are the steps of e4m3 codes: 2^y has the code t = 8 (y + 7) at powers of two, and less
 // between them, where 2^y is curved and codes are not. With a = 8 log2(e) scale / (quantisers' scales), t = a s + bias
@@ -20,11 +21,12 @@
 // 1/8: the low bits of the sum are t in eighths, three of a fraction below seven of a code. Below 128 t is cut off, code 0.
 //
 // The curve: with f the six bits of t's place between powers of two, 8 (2^(f/64) - 1) = f/8 - 0.686 (1 - ((f - 32) / 32)^2)
-// to 0.02, so the code is t - 0.686 + u^2 with u = 0.02588 (f - 32). The constant, and the half that rounds when the
-// fraction is cut off, are part of the bias.
+// to 0.02, so the code is t - 0.686 + u^2 with u = 0.02588 (f - 32). The constant is part of the bias, and so is the half
+// that rounds when the fraction is cut off: by an addition that moves the unit in the last place to a whole code.
 //
 // Products of 8-bit numbers are added up with 14 bits of significand: a sum over thousands of keys would lose what each
-// tile adds. So the tensor cores add up PROMOTE tiles at a time, and the rest is added in f32.
+// tile adds. So the tensor cores add up a GROUP of tiles at a time, and the rest is added in f32. A group of tiles of
+// values has one scale.
 //
 // The normaliser is the sum of the codes' values, so that what all codes have in common cancels.
 // Codes leave HEADROOM above the row's maximum; only when a tile outgrows it are the bias and the sums adjusted.
@@ -35,10 +37,15 @@
 #ifndef CONSUMERS
 #define CONSUMERS 2
 #endif
-#ifndef PROMOTE
-#define PROMOTE 4
+#ifndef TURNS
+#define TURNS 1
+#endif
+#ifndef CURVE
+#define CURVE 1
 #endif
 #define KEYS 128
+// Tiles that the tensor cores add up before f32 does; they share a scale of values.
+#define GROUP 4
 #define SWIZZLE (DIM == 64 ? gw::SWIZZLE_64 : gw::SWIZZLE_128)
 #define Q_BYTES (64 * DIM)
 #define K_BYTES (KEYS * DIM)
@@ -52,12 +59,17 @@
 // The code of the row's maximum: 2^4; 448, the largest e4m3, is 38 steps above.
 #define TOP_CODE 88.0f
 #define HEADROOM 36.0f
-// What the bias adds to a code: 128, and 1/2 - 0.686 in eighths.
-#define BASE 127.875f
+// What the bias adds to a code: 128, and 1/2 - 0.686 (or, of a straight line, half of that) in eighths.
+#define BASE (CURVE ? 127.875f : 128.125f)
+#define LIMIT (BASE + TOP_CODE + HEADROOM)
 // u = SLOPE (1024 + f) - OFFSET; both are exact in f16.
 #define SLOPE 0.02587890625f
 #define OFFSET 27.296875f
+// From [128, 256) to [1024, 1152), where the unit in the last place is a whole code, less 1/2: rounding cuts off.
+#define WHOLE 895.5f
 #define MINUS_INFINITY 0xFC00u
+// No item.
+#define NONE 0xFFFFFFFFu
 
 // One launch. Rows and keys are those of one head; strides are in elements of o.
 struct Problem {
@@ -67,7 +79,43 @@ struct Problem {
     i32 diagonal;
     f32 log2_scale;
     u64 batch_stride, head_stride, row_stride;
+    // Results of each part of the keys lie this far apart.
+    u64 split_stride, split_lse_stride;
+    // Parts of the keys, and tiles of each: a multiple of GROUP.
+    u32 splits, split_tiles;
+    // Entries of the list of items: a multiple of the blocks. As many as blocks: there is no list, and the last rows, which
+    // see the most keys under a causal mask, come first.
+    u32 items;
 };
+
+// What a block works on at a time: rows of one head, and some of its keys.
+struct Item {
+    u32 first_row, first_tile, tiles, split;
+    u32 batch, head;
+    u64 q_head, k_head;
+};
+
+GW_DEVICE Item item_at(u32 number, const Problem& problem) {
+    const u32 blocks = problem.query_tiles / CONSUMERS, rows_number = number / problem.splits;
+    Item item;
+    item.split = number % problem.splits;
+    item.q_head = rows_number / blocks;
+    item.first_row = (blocks - 1 - rows_number % blocks) * (64 * CONSUMERS);
+    item.batch = (u32)item.q_head / problem.heads;
+    item.head = (u32)item.q_head % problem.heads;
+    item.k_head = item.batch * problem.key_heads + item.head / (problem.heads / problem.key_heads);
+    const i32 seen = (i32)(item.first_row + 64 * CONSUMERS) + problem.diagonal;
+    const u32 tiles = seen <= 0 ? 0 : gw::lesser((u32)(seen + KEYS - 1) / KEYS, problem.key_tiles);
+    item.first_tile = item.split * problem.split_tiles;
+    item.tiles = tiles <= item.first_tile ? 0 : gw::lesser(tiles - item.first_tile, problem.split_tiles);
+    return item;
+}
+
+// The block's next item from place i of the list on, or NONE.
+GW_DEVICE u32 item_number(const u32* items, u32 i, const Problem& problem) {
+    if (i >= problem.items) return NONE;
+    return problem.items == gw::blocks_x() ? i : gw::load_readonly(items + i);
+}
 
 struct Rows {
     // Codes of the maxima, and the f16x2 biases, of the thread's two rows.
@@ -75,10 +123,42 @@ struct Rows {
     u32 bias[2];
 };
 
+// A place in a ring of STAGES tiles.
+struct Place {
+    u32 stage, phase;
+};
+
+GW_DEVICE void advance(Place& place) {
+    if (++place.stage == STAGES) {
+        place.stage = 0;
+        place.phase ^= 1;
+    }
+}
+
+struct Barriers {
+    gw::Mbarrier *q_full, *q_empty, *k_full, *k_empty, *v_full, *v_empty;
+};
+
+GW_DEVICE Barriers barriers() {
+    gw::Mbarrier* first = gw::shared<gw::Mbarrier>(BARRIERS_AT);
+    return {first, first + 1, first + 2, first + 2 + STAGES, first + 2 + 2 * STAGES, first + 2 + 3 * STAGES};
+}
+
+// Consumers issue their products in turn: while one's are computed, the others have time for their softmax.
+GW_DEVICE void take_turn(u32 group) {
+    if (TURNS && CONSUMERS > 1) gw::barrier_sync(1 + group, 256);
+}
+GW_DEVICE void pass_turn(u32 group) {
+    if (TURNS && CONSUMERS > 1) gw::barrier_arrive(group + 1 == CONSUMERS ? 1 : 2 + group, 256);
+}
+
 // The larger of both halves, in both.
 GW_DEVICE u32 both_maximum(u32 pair) { return gw::half_maximum(pair, gw::permute_bytes(pair, pair, 0x1032)); }
 
 GW_DEVICE f32 bias_for(f32 top) { return gw::f16_to_f32(gw::f32_to_f16(BASE + TOP_CODE - top)); }
+
+// 2^(x / 8).
+GW_DEVICE f32 power_of_eighths(f32 x) { return gw::exp2(0.125f * x); }
 
 // Masks the scores of keys that the thread's rows do not see. `last` is the last visible key of each row, relative to the
 // tile.
@@ -92,30 +172,58 @@ GW_DEVICE void mask(u32 (&scores)[KEYS / 4], const i32 (&last)[2]) {
     }
 }
 
-// The codes of the two rows' maxima in this tile.
-GW_DEVICE void tile_tops(const u32 (&scores)[KEYS / 4], f32 a, f32 (&tops)[2]) {
-    u32 highest[2] = {scores[0], scores[1]};
-    GW_UNROLL
-    for (u32 i = 2; i < KEYS / 4; ++i) highest[i % 2] = gw::half_maximum(highest[i % 2], scores[i]);
+// Sets the biases from the rows' maxima; `correction` is what sums so far must be multiplied with. `highest` has the
+// thread's largest scores.
+GW_DEVICE void adjust(const u32 (&highest)[2], f32 a, Rows& rows, f32 (&correction)[2]) {
     // Both rows in one register: two exchanges serve them.
     u32 pair = gw::permute_bytes(both_maximum(highest[0]), both_maximum(highest[1]), 0x5410);
     pair = gw::half_maximum(pair, gw::shuffle_xor(pair, 1));
     pair = gw::half_maximum(pair, gw::shuffle_xor(pair, 2));
-    tops[0] = a * gw::f16_to_f32((u16)pair);
-    tops[1] = a * gw::f16_to_f32((u16)(pair >> 16));
+    GW_UNROLL
+    for (u32 half = 0; half < 2; ++half) {
+        const f32 before = gw::f16_to_f32((u16)rows.bias[half]);
+        rows.top[half] = gw::maximum(rows.top[half], a * gw::f16_to_f32((u16)(pair >> 16 * half)));
+        const f32 bias = bias_for(rows.top[half]);
+        rows.bias[half] = gw::half_splat(bias);
+        correction[half] = power_of_eighths(bias - before);
+    }
 }
 
-// Scores become the codes of p, each in bits 3 to 9 of its half.
+// Scores become the codes of p, each in the low byte of its half.
 GW_DEVICE void encode(u32 (&scores)[KEYS / 4], const Rows& rows, u32 a) {
     const u32 floor = gw::half_splat(128.0f), slope = gw::half_splat(SLOPE), offset = gw::half_splat(-OFFSET);
+    const u32 whole = gw::half_splat(WHOLE);
     GW_UNROLL
     for (u32 i = 0; i < KEYS / 4; ++i) {
-        const u32 t = gw::half_maximum(gw::half_fma(scores[i], a, rows.bias[i % 2]), floor);
-        // The six bits below a power of two, as the f16 1024 + f.
-        const u32 place = gw::logic3<0xEA>(0x003F003Fu, t, 0x64006400u);
-        const u32 u = gw::half_fma(place, slope, offset);
-        scores[i] = gw::half_fma(u, u, t);
+        u32 t = gw::half_maximum(gw::half_fma(scores[i], a, rows.bias[i % 2]), floor);
+        if (CURVE) {
+            // The six bits below a power of two, as the f16 1024 + f.
+            const u32 place = gw::logic3<0xEA>(0x003F003Fu, t, 0x64006400u);
+            const u32 u = gw::half_fma(place, slope, offset);
+            t = gw::half_fma(u, u, t);
+        }
+        scores[i] = gw::half_add(t, whole);
     }
+}
+
+// The codes of tile t in place of its scores. Returns whether some row of the warp outgrew its headroom; `correction` is then
+// what the rows' sums so far must be multiplied with.
+template <bool MASKED>
+GW_DEVICE bool softmax(u32 (&scores)[KEYS / 4], Rows& rows, f32 (&correction)[2], const i32 (&last)[2], f32 a, u32 t) {
+    if (MASKED) {
+        const i32 tile_last[2] = {last[0] - (i32)(t * KEYS), last[1] - (i32)(t * KEYS)};
+        mask(scores, tile_last);
+    }
+    const u32 factor = gw::half_splat(a), limit = gw::half_splat(LIMIT);
+    u32 highest[2] = {scores[0], scores[1]};
+    GW_UNROLL
+    for (u32 i = 2; i < KEYS / 4; ++i) highest[i % 2] = gw::half_maximum(highest[i % 2], scores[i]);
+    const u32 top = gw::half_maximum(gw::half_fma(highest[0], factor, rows.bias[0]),
+                                     gw::half_fma(highest[1], factor, rows.bias[1]));
+    const bool outgrown = gw::any(gw::half_maximum(top, limit) != limit);
+    if (outgrown) adjust(highest, a, rows, correction);
+    encode(scores, rows, factor);
+    return outgrown;
 }
 
 // Codes, four to a register, in the order of wgmma's A operand.
@@ -124,12 +232,9 @@ GW_DEVICE void pack(const u32 (&codes)[KEYS / 4], u32 (&p)[KEYS / 32][4]) {
     for (u32 i = 0; i < KEYS / 8; ++i) {
         const u32 step = i / 4, half = i % 2, quad = i / 2 % 2;
         const u32 word = 8 * step + 4 * quad + half;
-        p[step][2 * quad + half] = gw::permute_bytes(codes[word] >> 3, codes[word + 2] >> 3, 0x6420);
+        p[step][2 * quad + half] = gw::permute_bytes(codes[word], codes[word + 2], 0x6420);
     }
 }
-
-// 2^(x / 8).
-GW_DEVICE f32 power_of_eighths(f32 x) { return gw::exp2(0.125f * x); }
 
 GW_DEVICE void store_pair(OUT* to, f32 left, f32 right) {
 #if OUT_FORMAT == 0
@@ -142,202 +247,260 @@ GW_DEVICE void store_pair(OUT* to, f32 left, f32 right) {
 #endif
 }
 
-struct Ring {
-    gw::Mbarrier *k_full, *k_empty, *v_full, *v_empty;
-};
-
-GW_DEVICE Ring ring() {
-    gw::Mbarrier* barriers = gw::shared<gw::Mbarrier>(BARRIERS_AT) + 1;
-    return {barriers, barriers + STAGES, barriers + 2 * STAGES, barriers + 3 * STAGES};
-}
-
 // One warp's arrival for all its lanes.
 GW_DEVICE void release(gw::Mbarrier* empty) {
     if (gw::lane() == 0) gw::mbarrier_arrive(empty);
 }
 
-GW_DEVICE void produce(const u8* q, const u8* k, const u8* v, u32 tiles) {
-    gw::Mbarrier* q_full = gw::shared<gw::Mbarrier>(BARRIERS_AT);
-    const Ring r = ring();
-    gw::mbarrier_arrive_expect(q_full, CONSUMERS * Q_BYTES);
-    gw::bulk_load(gw::shared<u8>(), q, CONSUMERS * Q_BYTES, q_full);
-    for (u32 t = 0; t < tiles; ++t) {
-        const u32 s = t % STAGES, round = t / STAGES;
-        if (round > 0) gw::mbarrier_wait(r.k_empty + s, (round - 1) & 1);
-        gw::mbarrier_arrive_expect(r.k_full + s, K_BYTES);
-        gw::bulk_load(gw::shared<u8>(K_AT + s * K_BYTES), k + (u64)t * K_BYTES, K_BYTES, r.k_full + s);
-        if (round > 0) gw::mbarrier_wait(r.v_empty + s, (round - 1) & 1);
-        gw::mbarrier_arrive_expect(r.v_full + s, V_BYTES);
-        gw::bulk_load(gw::shared<u8>(V_AT + s * V_BYTES), v + (u64)t * V_BYTES, V_BYTES, r.v_full + s);
+GW_DEVICE void produce(const u8* q, const u8* k, const u8* v, const u32* items, const Problem& problem) {
+    const Barriers b = barriers();
+    Place place = {0, 0};
+    // A barrier that has not been used passes for the phase before its first.
+    u32 q_phase = 1;
+    for (u32 i = gw::block_x();; i += gw::blocks_x()) {
+        const u32 number = item_number(items, i, problem);
+        if (number == NONE) break;
+        const Item item = item_at(number, problem);
+        if (item.tiles == 0) continue;
+        const u64 first_tile = item.k_head * problem.key_tiles + item.first_tile;
+        const u8* from_k = k + first_tile * K_BYTES;
+        const u8* from_v = v + first_tile * V_BYTES;
+        gw::mbarrier_wait(b.q_empty, q_phase);
+        q_phase ^= 1;
+        gw::mbarrier_arrive_expect(b.q_full, CONSUMERS * Q_BYTES);
+        gw::bulk_load(gw::shared<u8>(), q + (item.q_head * problem.query_tiles + item.first_row / 64) * Q_BYTES,
+                      CONSUMERS * Q_BYTES, b.q_full);
+        for (u32 t = 0; t < item.tiles; ++t) {
+            const u32 s = place.stage, before = place.phase ^ 1;
+            gw::mbarrier_wait(b.k_empty + s, before);
+            gw::mbarrier_arrive_expect(b.k_full + s, K_BYTES);
+            gw::bulk_load(gw::shared<u8>(K_AT + s * K_BYTES), from_k + (u64)t * K_BYTES, K_BYTES, b.k_full + s);
+            gw::mbarrier_wait(b.v_empty + s, before);
+            gw::mbarrier_arrive_expect(b.v_full + s, V_BYTES);
+            gw::bulk_load(gw::shared<u8>(V_AT + s * V_BYTES), from_v + (u64)t * V_BYTES, V_BYTES, b.v_full + s);
+            advance(place);
+        }
     }
 }
 
-GW_DEVICE void multiply_scores(u32 (&scores)[KEYS / 4], u64 q_operand, u32 t) {
-    const Ring r = ring();
-    const u32 s = t % STAGES;
-    const u64 k_operand = gw::wgmma_descriptor(gw::shared<u8>(K_AT + s * K_BYTES), SWIZZLE, 8 * DIM);
-    gw::mbarrier_wait(r.k_full + s, (t / STAGES) & 1);
-    gw::wgmma_settle(scores);
+// What a consumer's thread holds.
+struct Consumer {
+    u32 group;
+    u64 q_operand, k_operand, v_operand;
+    Place k, v;
+    f32 q_scale;
+    // Of 32 tiles, one a lane.
+    f32 k_scales;
+    i32 last[2];
+    Rows rows;
+    f32 correction[2];
+    u32 scores[KEYS / 4], p[KEYS / 32][4];
+    f32 out[V_ROWS / 2], part[V_ROWS / 2];
+};
+
+GW_DEVICE void multiply_scores(Consumer& x) {
+    const u64 k_operand = x.k_operand + x.k.stage * (K_BYTES / 16);
+    gw::wgmma_settle(x.scores);
     gw::wgmma_fence();
     GW_UNROLL
     for (u32 step = 0; step < DIM / 32; ++step) {
-        gw::WgmmaHalf<KEYS>::ss(scores, q_operand + 2 * step, k_operand + 2 * step, step > 0);
+        gw::WgmmaHalf<KEYS>::ss(x.scores, x.q_operand + 2 * step, k_operand + 2 * step, step > 0);
     }
     gw::wgmma_commit();
 }
 
-// part <- p v of tile t, added to what is there except in the first of PROMOTE tiles.
-GW_DEVICE void multiply_values(f32 (&part)[V_ROWS / 2], u32 (&p)[KEYS / 32][4], u32 t) {
-    const Ring r = ring();
-    const u32 s = t % STAGES;
-    const u64 v_operand = gw::wgmma_descriptor(gw::shared<u8>(V_AT + s * V_BYTES), gw::SWIZZLE_128, 1024);
-    gw::mbarrier_wait(r.v_full + s, (t / STAGES) & 1);
-    const bool goes_on = t % PROMOTE != 0;
-    gw::wgmma_settle(part);
+// part <- p v of tile t, added to what is there except in the first tile of a group.
+GW_DEVICE void multiply_values(Consumer& x, u32 t) {
+    const u64 v_operand = x.v_operand + x.v.stage * (V_BYTES / 16);
+    const bool goes_on = t % GROUP != 0;
+    gw::wgmma_settle(x.part);
     GW_UNROLL
-    for (u32 step = 0; step < KEYS / 32; ++step) gw::wgmma_settle(p[step]);
+    for (u32 step = 0; step < KEYS / 32; ++step) gw::wgmma_settle(x.p[step]);
     gw::wgmma_fence();
     GW_UNROLL
     for (u32 step = 0; step < KEYS / 32; ++step) {
-        gw::Wgmma<gw::E4M3, V_ROWS>::rs(part, p[step], v_operand + 2 * step, goes_on || step > 0);
+        gw::Wgmma<gw::E4M3, V_ROWS>::rs(x.part, x.p[step], v_operand + 2 * step, goes_on || step > 0);
     }
     gw::wgmma_commit();
 }
 
-// The codes of tile t in place of its scores. Returns whether some row of the warp outgrew its headroom; `correction` is then
-// what the rows' sums so far must be multiplied with.
-GW_DEVICE bool softmax(u32 (&scores)[KEYS / 4], Rows& rows, f32 (&correction)[2], const i32 (&last)[2], f32 a, u32 t) {
-    const i32 tile_last[2] = {last[0] - (i32)(t * KEYS), last[1] - (i32)(t * KEYS)};
-    if (gw::any(tile_last[0] < KEYS - 1 || tile_last[1] < KEYS - 1)) mask(scores, tile_last);
-    f32 tops[2];
-    tile_tops(scores, a, tops);
-    const bool outgrown = gw::any(tops[0] > rows.top[0] + HEADROOM || tops[1] > rows.top[1] + HEADROOM);
-    if (outgrown) {
-        GW_UNROLL
-        for (u32 half = 0; half < 2; ++half) {
-            const f32 before = gw::f16_to_f32((u16)rows.bias[half]);
-            rows.top[half] = gw::maximum(rows.top[half], tops[half]);
-            const f32 bias = bias_for(rows.top[half]);
-            rows.bias[half] = gw::half_splat(bias);
-            correction[half] = power_of_eighths(bias - before);
-        }
-    }
-    encode(scores, rows, gw::half_splat(a));
-    return outgrown;
+// out <- out + part, values in their scale; the sum of p has none.
+GW_DEVICE void promote(Consumer& x, f32 scale) {
+    GW_UNROLL
+    for (u32 i = 0; i < DIM / 2; ++i) x.out[i] = gw::fma(x.part[i], scale, x.out[i]);
+    GW_UNROLL
+    for (u32 i = DIM / 2; i < V_ROWS / 2; ++i) x.out[i] += x.part[i];
 }
 
-GW_DEVICE void consume(const f32* q_scales, const f32* k_scales, f32 v_scale, OUT* o, f32* lse, const Problem& problem,
-                       u32 tiles, u32 first_row) {
-    const Ring r = ring();
-    const u32 group = gw::warp() / 4;
-    const u64 q_operand = gw::wgmma_descriptor(gw::shared<u8>(group * Q_BYTES), SWIZZLE, 8 * DIM);
-    const u32 row = first_row + 64 * group + 16 * (gw::warp() % 4) + gw::lane() / 4;
-    const i32 end = (i32)problem.keys - 1;
-    const i32 last[2] = {gw::lesser((i32)row + problem.diagonal, end), gw::lesser((i32)row + 8 + problem.diagonal, end)};
-    const f32 q_scale = 8.0f * problem.log2_scale * gw::load_readonly(q_scales + group);
-    u32 scores[KEYS / 4], p[KEYS / 32][4];
-    f32 out[V_ROWS / 2], part[V_ROWS / 2], correction[2];
+GW_DEVICE void rescale(Consumer& x) {
     GW_UNROLL
-    for (u32 i = 0; i < V_ROWS / 2; ++i) out[i] = 0.0f;
-    // Low enough that the first tile always sets the bias, and finite, so that no difference is not a number.
-    Rows rows = {{-60000.0f, -60000.0f}, {gw::half_splat(60000.0f), gw::half_splat(60000.0f)}};
-    if (tiles > 0) {
-        gw::mbarrier_wait(gw::shared<gw::Mbarrier>(BARRIERS_AT), 0);
-        multiply_scores(scores, q_operand, 0);
-        gw::wgmma_wait<0>();
-        gw::wgmma_settle(scores);
-        release(r.k_empty);
-        softmax(scores, rows, correction, last, q_scale * gw::load_readonly(k_scales), 0);
-        pack(scores, p);
-        for (u32 t = 0; t + 1 < tiles; ++t) {
-            const f32 a = q_scale * gw::load_readonly(k_scales + t + 1);
-            multiply_scores(scores, q_operand, t + 1);
-            multiply_values(part, p, t);
-            gw::wgmma_wait<1>();
-            gw::wgmma_settle(scores);
-            release(r.k_empty + (t + 1) % STAGES);
-            const bool outgrown = softmax(scores, rows, correction, last, a, t + 1);
-            gw::wgmma_wait<0>();
-            gw::wgmma_settle(part);
-            gw::wgmma_settle(scores);
-            release(r.v_empty + t % STAGES);
-            const bool promoted = t % PROMOTE == PROMOTE - 1;
-            if (promoted) {
-                GW_UNROLL
-                for (u32 i = 0; i < V_ROWS / 2; ++i) out[i] += part[i];
-            }
-            if (outgrown) {
-                GW_UNROLL
-                for (u32 i = 0; i < V_ROWS / 2; ++i) {
-                    out[i] *= correction[i / 2 % 2];
-                    part[i] *= correction[i / 2 % 2];
-                }
-            }
-            // Only now: the product before reads p until it is done.
-            pack(scores, p);
-        }
-        multiply_values(part, p, tiles - 1);
-        gw::wgmma_wait<0>();
-        gw::wgmma_settle(part);
-        GW_UNROLL
-        for (u32 i = 0; i < V_ROWS / 2; ++i) out[i] += part[i];
+    for (u32 i = 0; i < V_ROWS / 2; ++i) {
+        x.out[i] *= x.correction[i / 2 % 2];
+        x.part[i] *= x.correction[i / 2 % 2];
     }
+}
 
+// Tile t, whose codes are in p, and the scores of the next.
+template <bool MASKED>
+GW_DEVICE void step(Consumer& x, const f32* v_scales, u32 t, u32 tiles) {
+    const Barriers b = barriers();
+    gw::mbarrier_wait(b.v_full + x.v.stage, x.v.phase);
+    gw::mbarrier_wait(b.k_full + x.k.stage, x.k.phase);
+    take_turn(x.group);
+    multiply_scores(x);
+    multiply_values(x, t);
+    pass_turn(x.group);
+    gw::wgmma_wait<1>();
+    gw::wgmma_settle(x.scores);
+    release(b.k_empty + x.k.stage);
+    advance(x.k);
+    if (t + 2 == tiles) release(b.q_empty);
+    const f32 a = x.q_scale * gw::shuffle(x.k_scales, (t + 1) % 32);
+    const bool outgrown = softmax<MASKED>(x.scores, x.rows, x.correction, x.last, a, t + 1);
+    gw::wgmma_settle(x.scores);
+    const bool whole = t % GROUP == GROUP - 1;
+    // A block of its own also keeps the assembler from waiting before the codes are made.
+    if (whole || outgrown) {
+        const f32 v_scale = gw::load_readonly(v_scales + t / GROUP);
+        gw::wgmma_wait<0>();
+        gw::wgmma_settle(x.part);
+        if (whole) promote(x, v_scale);
+        if (outgrown) rescale(x);
+    }
+    gw::wgmma_wait<0>();
+    gw::wgmma_settle(x.part);
+    release(b.v_empty + x.v.stage);
+    advance(x.v);
+    // Only now: the product before reads p until it is done.
+    pack(x.scores, x.p);
+}
+
+// The item's sums, and the codes of what stands for the rows' maxima.
+GW_DEVICE void accumulate(Consumer& x, u32 q_phase, const f32* q_scales, const f32* k_scales, const f32* v_scales,
+                          const Problem& problem, const Item& item) {
+    const Barriers b = barriers();
+    const u32 tiles = item.tiles;
+    // Keys from here on are relative to the item's first.
+    const i32 end = (i32)problem.keys - 1 - (i32)(item.first_tile * KEYS);
+    const i32 diagonal = problem.diagonal - (i32)(item.first_tile * KEYS);
+    const u32 group_row = item.first_row + 64 * x.group, row = group_row + 16 * (gw::warp() % 4) + gw::lane() / 4;
+    x.last[0] = gw::lesser((i32)row + diagonal, end);
+    x.last[1] = gw::lesser((i32)row + 8 + diagonal, end);
+    // Tiles of which all the warpgroup's rows see every key.
+    const i32 clear = (gw::lesser((i32)group_row + diagonal, end) + 1) / KEYS;
+    x.q_scale = 8.0f * problem.log2_scale * gw::load_readonly(q_scales + x.group);
+    x.k_scales = gw::load_readonly(k_scales + gw::lesser(gw::lane(), tiles - 1));
+    gw::mbarrier_wait(b.q_full, q_phase);
+    gw::mbarrier_wait(b.k_full + x.k.stage, x.k.phase);
+    take_turn(x.group);
+    multiply_scores(x);
+    pass_turn(x.group);
+    gw::wgmma_wait<0>();
+    gw::wgmma_settle(x.scores);
+    release(b.k_empty + x.k.stage);
+    advance(x.k);
+    if (tiles == 1) release(b.q_empty);
+    softmax<true>(x.scores, x.rows, x.correction, x.last, x.q_scale * gw::shuffle(x.k_scales, 0), 0);
+    pack(x.scores, x.p);
+    u32 t = 0;
+    while (t + 1 < tiles) {
+        if ((t + 1) % 32 == 0) x.k_scales = gw::load_readonly(k_scales + gw::lesser(t + 1 + gw::lane(), tiles - 1));
+        const u32 stop = gw::lesser(tiles - 1, (t + 1) | 31);
+        for (; t < stop && (i32)t + 1 < clear; ++t) step<false>(x, v_scales, t, tiles);
+        for (; t < stop; ++t) step<true>(x, v_scales, t, tiles);
+    }
+    const f32 v_scale = gw::load_readonly(v_scales + t / GROUP);
+    gw::mbarrier_wait(b.v_full + x.v.stage, x.v.phase);
+    take_turn(x.group);
+    multiply_values(x, t);
+    pass_turn(x.group);
+    gw::wgmma_wait<0>();
+    gw::wgmma_settle(x.part);
+    release(b.v_empty + x.v.stage);
+    advance(x.v);
+    promote(x, v_scale);
+}
+
+// o <- the item's sums, normalised, and the log-sum-exp of its scores.
+GW_DEVICE void finish(const Consumer& x, OUT* o, f32* lse, const Problem& problem, u32 first_row) {
+    const u32 row = first_row + 64 * x.group + 16 * (gw::warp() % 4) + gw::lane() / 4;
     GW_UNROLL
     for (u32 half = 0; half < 2; ++half) {
         // Column DIM of the product, the sum of p, is with the first lane of each four.
-        const f32 sum = gw::shuffle(out[DIM / 2 + 2 * half], gw::lane() & ~3u);
-        const f32 scale = sum > 0.0f ? v_scale / sum : 0.0f;
+        const f32 sum = gw::shuffle(x.out[DIM / 2 + 2 * half], gw::lane() & ~3u);
+        const f32 scale = sum > 0.0f ? 1.0f / sum : 0.0f;
         if (row + 8 * half >= problem.rows) continue;
         OUT* line = o + (u64)(row + 8 * half) * problem.row_stride + 2 * (gw::lane() % 4);
         GW_UNROLL
         for (u32 j = 0; j < DIM / 8; ++j) {
-            store_pair(line + 8 * j, out[4 * j + 2 * half] * scale, out[4 * j + 2 * half + 1] * scale);
+            store_pair(line + 8 * j, x.out[4 * j + 2 * half] * scale, x.out[4 * j + 2 * half + 1] * scale);
         }
         if (gw::lane() % 4 == 0) {
             // log2 of the sum in units of one, the bias undone: codes start at 2^-7.
-            const f32 bias = gw::f16_to_f32((u16)rows.bias[half]) - BASE;
+            const f32 bias = gw::f16_to_f32((u16)x.rows.bias[half]) - BASE;
             const f32 total = gw::log2(sum) + 7.0f - 0.125f * bias;
             lse[row + 8 * half] = sum > 0.0f ? 0.69314718f * total : gw::bits<f32>(0xFF800000u);
         }
     }
 }
 
+GW_DEVICE void consume(const f32* q_scales, const f32* k_scales, const f32* v_scales, const u32* items, OUT* o, f32* lse,
+                       const Problem& problem) {
+    const u32 value_groups = (problem.key_tiles + GROUP - 1) / GROUP;
+    Consumer x;
+    // The same in all lanes, and the compiler should know.
+    x.group = gw::shuffle(gw::warp() / 4, 0);
+    x.q_operand = gw::wgmma_descriptor(gw::shared<u8>(x.group * Q_BYTES), SWIZZLE, 8 * DIM);
+    x.k_operand = gw::wgmma_descriptor(gw::shared<u8>(K_AT), SWIZZLE, 8 * DIM);
+    x.v_operand = gw::wgmma_descriptor(gw::shared<u8>(V_AT), gw::SWIZZLE_128, 1024);
+    x.k = {0, 0};
+    x.v = {0, 0};
+    u32 q_phase = 0;
+    // The last consumer lets the first begin.
+    if (x.group == CONSUMERS - 1) pass_turn(x.group);
+    for (u32 i = gw::block_x();; i += gw::blocks_x()) {
+        const u32 number = item_number(items, i, problem);
+        if (number == NONE) break;
+        const Item item = item_at(number, problem);
+        GW_UNROLL
+        for (u32 j = 0; j < V_ROWS / 2; ++j) x.out[j] = 0.0f;
+        // Low enough that the first tile always sets the bias, and finite, so that no difference is not a number.
+        x.rows = {{-60000.0f, -60000.0f}, {gw::half_splat(60000.0f), gw::half_splat(60000.0f)}};
+        if (item.tiles > 0) {
+            accumulate(x, q_phase, q_scales + item.q_head * problem.query_tiles + item.first_row / 64,
+                       k_scales + item.k_head * problem.key_tiles + item.first_tile,
+                       v_scales + item.k_head * value_groups + item.first_tile / GROUP, problem, item);
+            q_phase ^= 1;
+        }
+        finish(x, o + item.split * problem.split_stride + item.batch * problem.batch_stride + item.head * problem.head_stride,
+               lse + item.split * problem.split_lse_stride + item.q_head * problem.rows, problem, item.first_row);
+    }
+    // The turn that the last consumer passed last.
+    if (x.group == 0) take_turn(0);
+}
+
 GW_KERNEL_BOUNDED(attention, THREADS, 1)
-(const u8* q, const u8* k, const u8* v, const f32* q_scales, const f32* k_scales, const f32* v_scales, OUT* o, f32* lse,
- Problem problem) {
+(const u8* q, const u8* k, const u8* v, const f32* q_scales, const f32* k_scales, const f32* v_scales, const u32* items,
+ OUT* o, f32* lse, Problem problem) {
     if (gw::thread() == 0) {
-        const Ring r = ring();
-        gw::mbarrier_init(gw::shared<gw::Mbarrier>(BARRIERS_AT), 1);
+        const Barriers b = barriers();
+        gw::mbarrier_init(b.q_full, 1);
+        gw::mbarrier_init(b.q_empty, 4 * CONSUMERS);
         for (u32 s = 0; s < STAGES; ++s) {
-            gw::mbarrier_init(r.k_full + s, 1);
-            gw::mbarrier_init(r.v_full + s, 1);
-            gw::mbarrier_init(r.k_empty + s, 4 * CONSUMERS);
-            gw::mbarrier_init(r.v_empty + s, 4 * CONSUMERS);
+            gw::mbarrier_init(b.k_full + s, 1);
+            gw::mbarrier_init(b.v_full + s, 1);
+            gw::mbarrier_init(b.k_empty + s, 4 * CONSUMERS);
+            gw::mbarrier_init(b.v_empty + s, 4 * CONSUMERS);
         }
         gw::fence_mbarrier_init();
     }
     gw::sync_threads();
 
-    // The last rows see the most keys under a causal mask: they start first.
-    const u32 block = gw::blocks_x() - 1 - gw::block_x();
-    const u32 head = gw::block_y(), batch = gw::block_z();
-    const u64 q_head = (u64)batch * problem.heads + head;
-    const u64 k_head = (u64)batch * problem.key_heads + head / (problem.heads / problem.key_heads);
-    const u32 first_row = block * 64 * CONSUMERS;
-    const i32 seen = (i32)(first_row + 64 * CONSUMERS) + problem.diagonal;
-    const u32 tiles = seen <= 0 ? 0 : gw::lesser((u32)(seen + KEYS - 1) / KEYS, problem.key_tiles);
-    const u64 q_tile = q_head * problem.query_tiles + block * CONSUMERS;
-    const u64 k_tile = k_head * problem.key_tiles;
     if (gw::warp() >= 4 * CONSUMERS) {
         gw::registers_release<CONSUMERS == 3 ? 32 : 40>();
-        if (gw::thread() == 128 * CONSUMERS && tiles > 0) {
-            produce(q + q_tile * Q_BYTES, k + k_tile * K_BYTES, v + k_tile * V_BYTES, tiles);
-        }
+        if (gw::thread() == 128 * CONSUMERS) produce(q, k, v, items, problem);
     } else {
-        gw::registers_acquire<CONSUMERS == 3 ? 160 : 232>();
-        consume(q_scales + q_tile, k_scales + k_tile, v_scales[k_head],
-                o + batch * problem.batch_stride + head * problem.head_stride,
-                lse + q_head * problem.rows, problem, tiles, first_row);
+        gw::registers_acquire<CONSUMERS == 3 ? 160 : CONSUMERS == 2 ? 232 : 248>();
+        consume(q_scales, k_scales, v_scales, items, o, lse, problem);
     }
 }

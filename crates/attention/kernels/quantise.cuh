@@ -1,18 +1,20 @@
 #include "gw/gw.cuh"
 
-// Tile images of e4m3 codes from f32, f16 or bf16 matrices, in the form that attention.cuh reads.
+// Tile images of e4m3 codes from f32, f16, bf16 or e4m3 matrices, in the form that attention.cuh reads.
 //
-// One block a tile, 256 threads, each with runs of 16 neighbours of a row: what becomes one 16-byte chunk of an image.
-// `quantise` makes the tiles of queries (64 rows) and keys (128), each with a scale of its own: the tile's largest number
-// becomes `limit`; and it finds the largest number of every tile of values. `quantise_values` then makes the transposed
-// tiles of values, with one scale a head.
-// IN is the element (f32, else u16), IN_FORMAT 0, 1, 2 for f32, f16, bf16.
+// A block of 256 threads makes a tile of queries (64 rows) or keys (128), each with a scale of its own: the tile's largest
+// number becomes `limit`. Or it makes transposed tiles of values, of which a group shares a scale. Threads read runs of 16
+// neighbours of a row: what becomes one 16-byte chunk of an image.
+// IN is the element, IN_FORMAT 0, 1, 2, 3 for f32, f16, bf16, e4m3. e4m3 comes with scales, and its codes are only moved by
+// powers of two, which changes none but those that become subnormal.
 
 #define THREADS 256
 #define QUERIES 64
 #define KEYS 128
 #define RUN 16
 #define SUM_ROWS 8
+// Tiles of values with one scale.
+#define GROUP 4
 // e4m3: 1, and the largest value.
 #define ONE 0x38u
 #define LARGEST 448.0f
@@ -25,6 +27,8 @@ struct Matrix {
     u64 batch_stride, head_stride, row_stride;
     u32 rows, heads, tiles;
     f32 limit;
+    // Scales of e4m3 numbers: how far apart those of two heads are, and of two blocks of 128 rows.
+    u32 scales_of_head, scales_of_block;
 };
 
 // The number whose bits are the low ones of `word`.
@@ -33,9 +37,25 @@ GW_DEVICE f32 widen(u32 word) {
     return gw::bits<f32>(word);
 #elif IN_FORMAT == 1
     return gw::f16_to_f32((u16)word);
-#else
+#elif IN_FORMAT == 2
     return gw::bf16_to_f32((u16)word);
+#else
+    return gw::f16_to_f32((u16)gw::e4m3x2_to_f16x2((u16)(word & 0xFF)));
 #endif
+}
+
+// What numbers are multiplied with so that `largest` becomes `limit`, or nearly.
+GW_DEVICE f32 factor_for(f32 largest, f32 limit) {
+    if (!(largest > 0.0f)) return 0.0f;
+    const f32 factor = limit / largest;
+    return IN_FORMAT == 3 ? gw::bits<f32>(gw::bits<u32>(factor) & 0x7F800000u) : factor;
+}
+
+// The scale that came with numbers of a block of 128 rows.
+GW_DEVICE f32 given_scale(const f32* scales, const Matrix& m, u32 block) {
+    if (IN_FORMAT != 3) return 1.0f;
+    const u32 head = gw::block_z() * m.heads + gw::block_y();
+    return gw::load_readonly(scales + (u64)head * m.scales_of_head + block * m.scales_of_block);
 }
 
 GW_DEVICE const IN* row_of(const IN* x, const Matrix& m, u32 row) {
@@ -56,7 +76,7 @@ GW_DEVICE void load_run(const IN* x, const Matrix& m, u32 row, u32 column, f32 (
         const u32x4 load = row < m.rows ? gw::load_128(from + i) : u32x4{0, 0, 0, 0};
         const u32 words[4] = {load.x, load.y, load.z, load.w};
         GW_UNROLL
-        for (u32 j = 0; j < PER_LOAD; ++j) run[i + j] = widen(words[4 * j / PER_LOAD] >> 16 * (j % (PER_LOAD / 4)));
+        for (u32 j = 0; j < PER_LOAD; ++j) run[i + j] = widen(words[4 * j / PER_LOAD] >> 8 * sizeof(IN) * (j % (PER_LOAD / 4)));
     }
 }
 
@@ -114,7 +134,7 @@ GW_DEVICE u32x4 encode(const f32 (&run)[RUN], f32 factor) {
 GW_DEVICE u32 swizzled(u32 offset, u32 bits) { return offset ^ (offset >> 7 & bits) << 4; }
 
 template <u32 ROWS>
-GW_DEVICE void quantise_tile(const IN* x, u8* image, f32* scales, const Matrix& m, u32 tile) {
+GW_DEVICE void quantise_tile(const IN* x, const f32* given, u8* image, f32* scales, const Matrix& m, u32 tile) {
     constexpr u32 RUNS = ROWS * DIM / RUN / THREADS;
     const u64 number = tile_number(m, tile);
     f32 runs[RUNS][RUN], largest = 0.0f;
@@ -126,38 +146,14 @@ GW_DEVICE void quantise_tile(const IN* x, u8* image, f32* scales, const Matrix& 
         largest = gw::maximum(largest, largest_of(runs[i]));
     }
     largest = block_largest(largest);
-    const f32 factor = largest > 0.0f ? m.limit / largest : 0.0f;
+    const f32 factor = factor_for(largest, m.limit);
     GW_UNROLL
     for (u32 i = 0; i < RUNS; ++i) {
         const u32 run = gw::thread() + i * THREADS;
         gw::store_128(image + number * (ROWS * DIM) + swizzled(run * RUN, DIM == 64 ? 3 : 7), encode(runs[i], factor));
     }
-    if (gw::thread() == 0) scales[number] = largest / m.limit;
-}
-
-GW_DEVICE void largest_of_tile(const IN* x, f32* largest, const Matrix& m, u32 tile) {
-    f32 found = 0.0f;
-    GW_UNROLL
-    for (u32 i = 0; i < KEYS * DIM / RUN / THREADS; ++i) {
-        const u32 run = gw::thread() + i * THREADS;
-        f32 values[RUN];
-        load_run(x, m, tile * KEYS + run / (DIM / RUN), run % (DIM / RUN) * RUN, values);
-        found = gw::maximum(found, largest_of(values));
-    }
-    found = block_largest(found);
-    if (gw::thread() == 0) largest[tile_number(m, tile)] = found;
-}
-
-// Blocks in x: the tiles of queries, of keys, of values. Blocks in y: query heads, of which keys and values have fewer.
-GW_KERNEL_BOUNDED(quantise, THREADS, 2)
-(const IN* q, const IN* k, const IN* v, u8* q_image, u8* k_image, f32* q_scales, f32* k_scales, f32* v_largest, Matrix queries,
- Matrix keys) {
-    if (gw::block_x() < queries.tiles) {
-        quantise_tile<QUERIES>(q, q_image, q_scales, queries, gw::block_x());
-    } else if (gw::block_y() < keys.heads) {
-        const u32 tile = gw::block_x() - queries.tiles;
-        if (tile < keys.tiles) quantise_tile<KEYS>(k, k_image, k_scales, keys, tile);
-        else largest_of_tile(v, v_largest, keys, tile - keys.tiles);
+    if (gw::thread() == 0) {
+        scales[number] = factor > 0.0f ? given_scale(given, m, tile * ROWS / KEYS) / factor : 0.0f;
     }
 }
 
@@ -167,38 +163,98 @@ GW_DEVICE u32 key_at(u32 place) {
     return place - n + 2 * (n / 4) + 8 * (n / 2 % 2) + n % 2;
 }
 
-// Shared memory: a word a warp, and at byte 64 the tile's codes.
-GW_KERNEL_BOUNDED(quantise_values, THREADS, 2)(const IN* v, const f32* largest, u8* image, f32* scales, Matrix m) {
-    f32 top = 0.0f;
-    for (u32 tile = gw::thread(); tile < m.tiles; tile += THREADS) {
-        top = gw::maximum(top, largest[tile_number(m, tile)]);
-    }
-    top = block_largest(top);
-    const f32 factor = top > 0.0f ? LARGEST / top : 0.0f;
-    u8* codes = gw::shared<u8>(64);
-    GW_UNROLL
-    for (u32 i = 0; i < KEYS * DIM / RUN / THREADS; ++i) {
-        const u32 run = gw::thread() + i * THREADS;
-        f32 values[RUN];
-        load_run(v, m, gw::block_x() * KEYS + run / (DIM / RUN), run % (DIM / RUN) * RUN, values);
-        gw::store_128(codes + run * RUN, encode(values, factor));
-    }
-    gw::sync_threads();
-    u8* tile = image + tile_number(m, gw::block_x()) * ((DIM + SUM_ROWS) * KEYS);
-    for (u32 chunk = gw::thread(); chunk < (DIM + SUM_ROWS) * KEYS / 16; chunk += THREADS) {
-        const u32 row = chunk / (KEYS / 16), place = chunk % (KEYS / 16) * 16;
-        u32 words[4];
+// Four rows of four bytes become four columns.
+GW_DEVICE void transpose(u32 (&words)[4]) {
+    const u32 low = gw::permute_bytes(words[0], words[1], 0x5140), high = gw::permute_bytes(words[2], words[3], 0x5140);
+    const u32 low2 = gw::permute_bytes(words[0], words[1], 0x7362), high2 = gw::permute_bytes(words[2], words[3], 0x7362);
+    words[0] = gw::permute_bytes(low, high, 0x5410);
+    words[1] = gw::permute_bytes(low, high, 0x7632);
+    words[2] = gw::permute_bytes(low2, high2, 0x5410);
+    words[3] = gw::permute_bytes(low2, high2, 0x7632);
+}
+
+// The image of a tile of values from its codes, which lie in shared memory as rows of keys.
+GW_DEVICE void write_transposed(const u32* codes, u8* tile) {
+    constexpr u32 WORDS = DIM / 4;
+    // 16 keys x 4 numbers a thread. Neighbouring threads have neighbouring chunks of a row of the image.
+    for (u32 patch = gw::thread(); patch < WORDS * (KEYS / 16); patch += THREADS) {
+        const u32 word = patch / 2 % WORDS, chunk = patch % 2 + 2 * (patch / 2 / WORDS);
+        u32 patches[4][4];
         GW_UNROLL
         for (u32 i = 0; i < 4; ++i) {
-            words[i] = row == DIM ? ONE * 0x01010101u : 0;
-            if (row < DIM) {
-                GW_UNROLL
-                for (u32 byte = 0; byte < 4; ++byte) {
-                    words[i] |= (u32)codes[key_at(place + 4 * i + byte) * DIM + row] << (8 * byte);
-                }
-            }
+            GW_UNROLL
+            for (u32 j = 0; j < 4; ++j) patches[i][j] = codes[key_at(16 * chunk + 4 * i + j) * WORDS + word];
+            transpose(patches[i]);
         }
-        gw::store_128(tile + swizzled(chunk * 16, 7), {words[0], words[1], words[2], words[3]});
+        GW_UNROLL
+        for (u32 j = 0; j < 4; ++j) {
+            const u32 at = (4 * word + j) * KEYS + 16 * chunk;
+            gw::store_128(tile + swizzled(at, 7), {patches[0][j], patches[1][j], patches[2][j], patches[3][j]});
+        }
     }
-    if (gw::block_x() == 0 && gw::thread() == 0) scales[gw::block_z() * m.heads + gw::block_y()] = top / LARGEST;
+    for (u32 chunk = gw::thread(); chunk < SUM_ROWS * KEYS / 16; chunk += THREADS) {
+        const u32 word = chunk < KEYS / 16 ? ONE * 0x01010101u : 0;
+        gw::store_128(tile + swizzled(DIM * KEYS + 16 * chunk, 7), {word, word, word, word});
+    }
+}
+
+// Tiles `first` to `first + count` of values, of one group.
+// Shared memory: a word a warp, and at byte 64 the tile's codes.
+GW_DEVICE void quantise_values(const IN* v, const f32* given, u8* image, f32* scales, const Matrix& m, u32 first, u32 count) {
+    constexpr u32 RUNS = KEYS * DIM / RUN / THREADS;
+    const u32 group = first / GROUP, first_of_group = group * GROUP;
+    f32 largest = 0.0f;
+    GW_UNROLL_BY(2)
+    for (u32 i = 0; i < GROUP * RUNS; ++i) {
+        const u32 run = gw::thread() + i * THREADS, row = first_of_group * KEYS + run / (DIM / RUN);
+        f32 values[RUN];
+        load_run(v, m, row, run % (DIM / RUN) * RUN, values);
+        const f32 scale = row < m.rows ? given_scale(given, m, row / KEYS) : 0.0f;
+        largest = gw::maximum(largest, largest_of(values) * scale);
+    }
+    largest = block_largest(largest);
+    // The group's largest scale, so that codes that came with it stay as they are.
+    f32 common = given_scale(given, m, first_of_group);
+    for (u32 tile = first_of_group + 1; tile < gw::lesser(first_of_group + GROUP, m.tiles); ++tile) {
+        common = gw::maximum(common, given_scale(given, m, tile));
+    }
+    if (!(common > 0.0f)) common = 1.0f;
+    const f32 factor = factor_for(largest / common, LARGEST);
+    u8* codes = gw::shared<u8>(64);
+    for (u32 tile = first; tile < gw::lesser(first + count, m.tiles); ++tile) {
+        const f32 moved = factor * (given_scale(given, m, tile) / common);
+        GW_UNROLL
+        for (u32 i = 0; i < RUNS; ++i) {
+            const u32 run = gw::thread() + i * THREADS;
+            f32 values[RUN];
+            load_run(v, m, tile * KEYS + run / (DIM / RUN), run % (DIM / RUN) * RUN, values);
+            gw::store_128(codes + run * RUN, encode(values, moved));
+        }
+        gw::sync_threads();
+        write_transposed(gw::shared<u32>(64), image + tile_number(m, tile) * ((DIM + SUM_ROWS) * KEYS));
+        gw::sync_threads();
+    }
+    if (first == first_of_group && gw::thread() == 0) {
+        const u32 groups = (m.tiles + GROUP - 1) / GROUP;
+        const u64 head = (u64)gw::block_z() * m.heads + gw::block_y();
+        scales[head * groups + group] = factor > 0.0f ? common / factor : 0.0f;
+    }
+}
+
+// Blocks in x: the tiles of queries, of keys, and of values, `values_a_block` at a time. Blocks in y: query heads, of which keys
+// and values have fewer. The three `given` are scales of e4m3 inputs, and of other formats anything.
+GW_KERNEL_BOUNDED(quantise, THREADS, 2)
+(const IN* q, const IN* k, const IN* v, const f32* q_given, const f32* k_given, const f32* v_given, u8* q_image, u8* k_image,
+ u8* v_image, f32* q_scales, f32* k_scales, f32* v_scales, Matrix queries, Matrix keys, Matrix values, u32 values_a_block) {
+    if (gw::block_x() < queries.tiles) {
+        quantise_tile<QUERIES>(q, q_given, q_image, q_scales, queries, gw::block_x());
+    } else if (gw::block_y() < keys.heads) {
+        const u32 tile = gw::block_x() - queries.tiles;
+        if (tile < keys.tiles) {
+            quantise_tile<KEYS>(k, k_given, k_image, k_scales, keys, tile);
+        } else {
+            const u32 first = (tile - keys.tiles) * values_a_block;
+            quantise_values(v, v_given, v_image, v_scales, values, first, values_a_block);
+        }
+    }
 }

@@ -2,49 +2,55 @@
 
 use gatework_gpu::{Buffer, Device, Kind, Stream};
 use gatework_lab::measure::Arithmetic;
+use gatework_lab::tune::{Configuration, Layer, Space, Tunable, Value};
 use gatework_lab::{
     Bench, Bounds, Case, Control, ErrorBudget, Inputs, KernelSpec, Outputs, RunError, Side, Timing, Work,
     Workload, poisoned, repeated,
 };
 use half::f16;
 
-use crate::cuda::schedule::Schedule;
-use crate::cuda::{Attention, KEY_TILE, Rotation, Workspace, attention_source, quantise_source};
+use crate::cuda::schedule::{Exponential, Schedule};
+use crate::cuda::{
+    Attention, KEY_TILE, Rotation, VALUE_GROUP, Workspace, attention_source, combine_source, quantise_source,
+};
 use crate::shape::{Mask, Shape};
 use crate::{Element, reference};
 
 /// All of them.
 pub fn workloads() -> Vec<Box<dyn Workload>> {
-    let square = |batch, heads, rows, dim| Shape::square(batch, heads, rows, dim);
-    let grouped = |rows| Shape { key_heads: 8, ..square(1, 64, rows, 128) };
+    let square = Shape::square;
+    // The same number of rows in all, so that times of lengths can be compared.
+    let long =
+        |dim| [(8, 2048), (4, 4096), (2, 8192), (1, 16384)].map(|(batch, rows)| square(batch, 16, rows, dim));
+    let grouped = [2048, 4096, 8192, 16384].map(|rows| Shape { key_heads: 8, ..square(1, 64, rows, 128) });
     let jobs = [
         Job::new("attention/small", "8 heads of 128 rows of 64", vec![square(1, 8, 128, 64)]),
         Job::new("attention/mission-1", "8 heads of 512 rows of 64", vec![square(1, 8, 512, 64)]),
         Job::new("attention/mission-2", "twice 8 heads of 512 rows of 64", vec![square(2, 8, 512, 64)]),
-        Job::new(
-            "attention/long-64",
-            "16 heads of 4096 and 16384 rows of 64",
-            vec![square(4, 16, 4096, 64), square(1, 16, 16384, 64)],
-        ),
-        Job::new(
-            "attention/long-128",
-            "16 heads of 4096 and 16384 rows of 128",
-            vec![square(4, 16, 4096, 128), square(1, 16, 16384, 128)],
-        ),
+        Job::new("attention/long-64", "16 heads of 2048 to 16384 rows of 64", long(64).to_vec()),
+        Job::new("attention/long-128", "16 heads of 2048 to 16384 rows of 128", long(128).to_vec()),
         Job::new(
             "attention/grouped",
-            "64 query heads over 8 key heads of 4096 rows of 128",
-            vec![grouped(4096)],
+            "64 query heads over 8 key heads of 2048 to 16384 rows of 128",
+            grouped.to_vec(),
+        ),
+        Job::new(
+            "attention/decode",
+            "1 row of 32 query heads over 8 key heads of 16384 keys of 128",
+            vec![Shape { batch: 1, heads: 32, key_heads: 8, rows: 1, keys: 16384, dim: 128 }],
         ),
     ];
     jobs.into_iter().map(|job| Box::new(job) as Box<dyn Workload>).collect()
 }
 
 /// Shapes that are measured, each with and without a causal mask.
+#[derive(Clone)]
 struct Job {
     name: String,
     summary: String,
     shapes: Vec<Shape>,
+    /// How the kernel is run, if not as suits each shape.
+    schedule: Option<Schedule>,
 }
 
 /// Elements of the random pattern that fills large tensors.
@@ -117,7 +123,7 @@ impl Operands {
         let limit = crate::cuda::score_limit(dim);
         let q = quantised(&self.q, rows * dim, 64 * dim, limit);
         let k = quantised(&self.k, keys * dim, KEY_TILE * dim, limit);
-        let v = quantised(&self.v, keys * dim, keys * dim, 448.0);
+        let v = quantised(&self.v, keys * dim, VALUE_GROUP * KEY_TILE * dim, 448.0);
         reference::attention(&shape, mask(case), 1.0 / (dim as f64).sqrt(), &q, &k, &v).0
     }
 }
@@ -134,21 +140,30 @@ fn quantised(x: &[f16], head: usize, block: usize, limit: f32) -> Vec<f64> {
     values
 }
 
+impl Job {
+    fn attention(&self, device: &Device, case: &Case) -> crate::Result<Attention> {
+        let builder = Attention::builder(shape(case)).mask(mask(case));
+        match self.schedule {
+            Some(schedule) => builder.schedule(schedule).build(device),
+            None => builder.build(device),
+        }
+    }
+}
+
 impl Bound {
-    fn new(stream: &Stream, case: &Case, inputs: [Buffer<f16>; 3]) -> Result<Self, RunError> {
-        let attention = Attention::builder(shape(case)).mask(mask(case)).build(stream.device())?;
+    fn new(stream: &Stream, attention: Attention, inputs: [Buffer<f16>; 3]) -> Result<Self, RunError> {
         let output = poisoned(stream, attention.shape().query_elements())?;
         Ok(Self { workspace: attention.workspace(stream)?, inputs, output, attention })
     }
 
-    fn upload(stream: &Stream, case: &Case, seed: u64) -> Result<Self, RunError> {
+    fn upload(stream: &Stream, attention: Attention, case: &Case, seed: u64) -> Result<Self, RunError> {
         let Operands { q, k, v } = Operands::new(case, seed);
-        Self::new(stream, case, [stream.upload(&q)?, stream.upload(&k)?, stream.upload(&v)?])
+        Self::new(stream, attention, [stream.upload(&q)?, stream.upload(&k)?, stream.upload(&v)?])
     }
 
     /// Random tensors of any size, from a pattern that is longer than a tile and no multiple of a row.
-    fn random(stream: &Stream, case: &Case) -> Result<Self, RunError> {
-        let shape = shape(case);
+    fn random(stream: &Stream, attention: Attention) -> Result<Self, RunError> {
+        let shape = *attention.shape();
         let mut inputs = Inputs::new(1);
         let mut normal = |count: usize| -> Result<Buffer<f16>, RunError> {
             let pattern: Vec<f16> =
@@ -157,7 +172,7 @@ impl Bound {
         };
         let (queries, keys) = (shape.query_elements(), shape.key_elements());
         let inputs = [normal(queries)?, normal(keys)?, normal(keys)?];
-        Self::new(stream, case, inputs)
+        Self::new(stream, attention, inputs)
     }
 
     fn quantise(&mut self, stream: &Stream) -> crate::Result<()> {
@@ -181,12 +196,14 @@ fn gpu(error: crate::Error) -> gatework_gpu::Error {
 impl Job {
     fn new(name: &str, summary: &str, shapes: Vec<Shape>) -> Self {
         let summary = format!("softmax(q k^T) v from f16 by e4m3: {summary}");
-        Self { name: name.into(), summary, shapes }
+        Self { name: name.into(), summary, shapes, schedule: None }
     }
 
     /// The same kind of problem, small enough for the plain oracle.
     fn checked_shapes(&self, kind: Kind) -> Vec<Shape> {
         let (heads, rows) = (2, if kind == Kind::Emulated { 300 } else { 384 });
+        // Few rows over many keys are worth several parts of them.
+        let keys = |shape: &Shape| shape.keys.min(if shape.rows < 64 { 2100 } else { rows });
         let shrink = |shape: &Shape| {
             let group = shape.heads / shape.key_heads;
             let heads = if group > 1 { heads } else { shape.heads.min(heads) };
@@ -195,7 +212,7 @@ impl Job {
                 heads,
                 key_heads: if group > 1 { heads / 2 } else { heads },
                 rows: shape.rows.min(rows),
-                keys: shape.keys.min(rows),
+                keys: keys(shape),
                 dim: shape.dim,
             }
         };
@@ -203,9 +220,12 @@ impl Job {
         // Lengths that are no multiple of anything, and a ring that goes round.
         shapes.push(Shape { rows: 70, keys: 777, batch: 1, ..shapes[0] });
         if kind == Kind::Cuda {
-            // Sums as long as the longest that are measured.
+            // Sums as long as the longest that are measured, and longer.
             let keys = self.shapes.iter().map(|shape| shape.keys).max().unwrap_or(0);
             shapes.push(Shape { rows: 16, keys, batch: 1, ..shapes[0] });
+            if keys >= 16384 {
+                shapes.push(Shape { rows: 16, keys: 131_072, batch: 1, ..shapes[0] });
+            }
         }
         shapes.dedup();
         shapes
@@ -223,16 +243,27 @@ impl Workload for Job {
 
     fn kernels(&self) -> Vec<KernelSpec> {
         let dim = self.shapes[0].dim;
-        let attention = |consumers| {
-            let schedule = Schedule { consumers, stages: Schedule::stages_for(dim) };
-            let spec = KernelSpec::new(attention_source::<f16>(dim, schedule)).threads(schedule.threads());
+        let spec = |source, schedule: Schedule| {
+            let spec = KernelSpec::new(source).threads(schedule.threads());
             spec.require("QGMMA").require("UBLKCP")
         };
-        let quantiser = KernelSpec::new(quantise_source::<f16>(dim, Rotation::None));
-        (1..=Schedule::most_consumers(dim))
-            .map(attention)
-            .chain([quantiser.entries(["quantise", "quantise_values"]).threads(256)])
-            .collect()
+        let schedules: Vec<Schedule> = match self.schedule {
+            Some(schedule) => vec![schedule],
+            None => (1..=Schedule::most_consumers(dim))
+                .map(|consumers| Schedule { consumers, ..Schedule::usual(dim) })
+                .collect(),
+        };
+        let mut kernels: Vec<KernelSpec> = schedules
+            .into_iter()
+            .map(|schedule| spec(attention_source::<f16>(dim, schedule), schedule))
+            .collect();
+        kernels.push(KernelSpec::new(quantise_source::<f16>(dim, Rotation::None)).threads(256));
+        if self.shapes.iter().any(|shape| shape.rows < 64) {
+            let schedule = Schedule { consumers: 1, ..Schedule::usual(dim) };
+            kernels.push(spec(attention_source::<f32>(dim, schedule), schedule));
+            kernels.push(KernelSpec::new(combine_source::<f16>(dim)).threads(128));
+        }
+        kernels
     }
 
     fn cases(&self, kind: Kind) -> Vec<Case> {
@@ -241,7 +272,7 @@ impl Workload for Job {
 
     fn run(&self, device: &Device, case: &Case, seed: u64) -> Result<Outputs, RunError> {
         let stream = device.stream()?;
-        let mut job = Bound::upload(&stream, case, seed)?;
+        let mut job = Bound::upload(&stream, self.attention(device, case)?, case, seed)?;
         job.quantise(&stream)?;
         job.attend(&stream)?;
         let output: Vec<f32> = stream.download(&job.output)?.into_iter().map(Element::to_f32).collect();
@@ -309,9 +340,9 @@ impl Workload for Job {
     /// The kernel on quantised inputs, against the same with the quantiser before it.
     fn bench(&self, device: &Device, case: &Case) -> Result<Option<Bench>, RunError> {
         let stream = device.stream()?;
-        let mut job = Bound::random(&stream, case)?;
+        let mut job = Bound::random(&stream, self.attention(device, case)?)?;
         job.quantise(&stream)?;
-        let mut whole = Bound::random(&stream, case)?;
+        let mut whole = Bound::random(&stream, self.attention(device, case)?)?;
         stream.synchronize()?;
         let candidate = Side::new("kernel", move |stream| job.attend(stream).map_err(gpu));
         let baseline = Side::new("quantiser and kernel", move |stream| {
@@ -323,6 +354,89 @@ impl Workload for Job {
             .peer("attention-f16", case)
             .peer("attention-fp8", case);
         Ok(Some(bench))
+    }
+
+    fn tunable(&self) -> Option<&dyn Tunable> {
+        Some(self)
+    }
+}
+
+impl Tunable for Job {
+    /// What the seeds of this engine called toggles, and sizes. A configuration with a straight line for the exponential
+    /// is there to be refused by the correctness gate: it is fast.
+    fn space(&self) -> Space {
+        let dim = self.shapes[0].dim;
+        let most = i64::from(Schedule::most_consumers(dim));
+        let groups = self.shapes.iter().map(|shape| shape.keys.div_ceil(512)).min().unwrap_or(1) as i64;
+        let blocks = vec![Value::from("persistent"), Value::from("one each")];
+        Space::new()
+            .macro_choice("EXPONENTIAL", ["line", "parabola"])
+            .macro_choice("ISSUE", ["in turn", "at will"])
+            .knob("BLOCKS", Layer::Macro, blocks, false)
+            .micro("CONSUMERS", [1, 2, 3])
+            .micro("STAGES", [2, 3, 4, 5])
+            .micro_of_launch("SPLITS", [1, 2, 4, 8])
+            .constraint("accumulators that fit into registers", move |found| {
+                found.integer("CONSUMERS") <= most
+            })
+            .constraint("at most 227 KiB of shared memory", move |found| {
+                schedule(found, dim).shared_bytes(dim) <= 227 << 10
+            })
+            .constraint("a group of values in each part", move |found| found.integer("SPLITS") <= groups)
+            .constraint("turns of several", |found| {
+                found.integer("CONSUMERS") > 1 || found.choice("ISSUE") == "at will"
+            })
+            .constraint("lists of whole items", |found| {
+                found.integer("SPLITS") == 1 || found.choice("BLOCKS") == "one each"
+            })
+    }
+
+    fn default_configuration(&self) -> Configuration {
+        let usual = self.schedule.unwrap_or_else(|| Schedule::usual(self.shapes[0].dim));
+        Configuration::default()
+            .with("EXPONENTIAL", if usual.exponential == Exponential::Line { "line" } else { "parabola" })
+            .with("ISSUE", if usual.turns { "in turn" } else { "at will" })
+            .with("BLOCKS", if usual.persistent { "persistent" } else { "one each" })
+            .with("CONSUMERS", i64::from(usual.consumers))
+            .with("STAGES", i64::from(usual.stages))
+            .with("SPLITS", i64::from(usual.splits))
+    }
+
+    fn configured(&self, configuration: &Configuration) -> Box<dyn Workload> {
+        let schedule = Some(schedule(configuration, self.shapes[0].dim));
+        Box::new(Self { schedule, ..self.clone() })
+    }
+
+    fn training_cases(&self, kind: Kind) -> Vec<Case> {
+        self.bench_cases(kind).into_iter().take(2).collect()
+    }
+
+    /// Other lengths, no powers of two.
+    fn held_out_cases(&self, kind: Kind) -> Vec<Case> {
+        let Some(&first) = self.shapes.first() else { return Vec::new() };
+        let longer = |size: usize| size + size / 4 + 1;
+        let shape = Shape { rows: longer(first.rows), keys: longer(first.keys), ..first };
+        match kind {
+            Kind::Cuda => both_masks([shape]),
+            Kind::Emulated => {
+                both_masks([Shape { batch: 1, heads: 2, key_heads: 1, rows: 90, keys: 700, ..first }])
+            }
+        }
+    }
+}
+
+fn schedule(found: &Configuration, dim: usize) -> Schedule {
+    Schedule {
+        consumers: found.integer("CONSUMERS") as u32,
+        stages: found.integer("STAGES") as u32,
+        turns: found.choice("ISSUE") == "in turn",
+        persistent: found.choice("BLOCKS") == "persistent",
+        splits: found.integer("SPLITS") as u32,
+        exponential: match found.choice("EXPONENTIAL") {
+            "line" => Exponential::Line,
+            _ => Exponential::Parabola,
+        },
+        ..Schedule::usual(dim)
     }
 }
 

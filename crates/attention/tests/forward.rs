@@ -2,7 +2,7 @@
 
 use float8::F8E4M3;
 use gatework_attention::cuda::schedule::Schedule;
-use gatework_attention::cuda::{Attention, Rotation};
+use gatework_attention::cuda::{Attention, Granularity, Quantised, Rotation};
 use gatework_attention::{Element, Layout, Mask, Result, Shape, reference};
 use gatework_gpu::Device;
 use gatework_lab::Inputs;
@@ -47,7 +47,7 @@ impl Case {
         let limit = (60_000.0 / dim as f32).sqrt();
         let q = quantise(&self.q, rows * dim, 64 * dim, limit);
         let k = quantise(&self.k, keys * dim, 128 * dim, limit);
-        let v = quantise(&self.v, keys * dim, keys * dim, 448.0);
+        let v = quantise(&self.v, keys * dim, 512 * dim, 448.0);
         reference::attention(&self.shape, self.mask, self.scale(), &q, &k, &v)
     }
 }
@@ -179,6 +179,105 @@ fn fidelity_is_that_of_the_codes() -> Result<()> {
 }
 
 #[test]
+fn parts_of_the_keys_give_what_all_of_them_give() -> Result<()> {
+    for (mask, layout, dim) in [
+        (Mask::Full, Layout::HeadsFirst, 64),
+        (Mask::Causal, Layout::RowsFirst, 64),
+        (Mask::Causal, Layout::HeadsFirst, 128),
+    ] {
+        // Under the causal mask most rows see nothing of the last part, and the first 40 see no key at all.
+        let shape = Shape { batch: 1, heads: 2, key_heads: 1, rows: 1100, keys: 1060, dim };
+        let case = Case::new(shape, mask, 21);
+        let device = Device::emulated(5)?;
+        let whole = Schedule { consumers: 1, ..Schedule::usual(dim) };
+        let (plain, plain_lse) = run::<f16, f32>(&device, &case, layout, Some(whole))?;
+        for splits in [2, 3] {
+            let schedule = Schedule { splits, ..whole };
+            let (parts, lse) = run::<f16, f32>(&device, &case, layout, Some(schedule))?;
+            let wide: Vec<f64> = plain.iter().map(|&x| f64::from(x)).collect();
+            // Weights are rounded against another maximum.
+            assert!(relative_error(parts, &wide) < 0.03, "{mask:?} {splits}");
+            for (part, whole) in lse.iter().zip(&plain_lse) {
+                assert!(part == whole || (part - whole).abs() < 0.01, "{mask:?} {splits}: {part} {whole}");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn codes_with_scales_of_any_granularity_match_reference() -> Result<()> {
+    let shape = Shape { batch: 2, heads: 2, key_heads: 1, rows: 200, keys: 700, dim: 64 };
+    let Shape { batch, heads, key_heads, rows, keys, dim } = shape;
+    for granularity in [Granularity::Tensor, Granularity::Head, Granularity::Block] {
+        let mut case = Case::new(shape, Mask::Full, 31);
+        let device = Device::emulated(6)?;
+        let stream = device.stream()?;
+        // Codes of the whole range, and scales that make numbers of about 1 of them.
+        let mut inputs = Vec::new();
+        for (x, heads, rows) in
+            [(&mut case.q, heads, rows), (&mut case.k, key_heads, keys), (&mut case.v, key_heads, keys)]
+        {
+            let blocks = rows.div_ceil(128);
+            let scale_of = |head: usize, row: usize| match granularity {
+                Granularity::Tensor => 0.01,
+                Granularity::Head => 0.01 + 0.003 * head as f32,
+                Granularity::Block => 0.01 * 2f32.powi((row / 128 + head) as i32 % 3),
+            };
+            let codes: Vec<F8E4M3> = (0..x.len())
+                .map(|i| F8E4M3::from_f32(x[i] / scale_of(i / dim / rows, i / dim % rows)))
+                .collect();
+            for (i, x) in x.iter_mut().enumerate() {
+                *x = codes[i].to_f32() * scale_of(i / dim / rows, i / dim % rows);
+            }
+            let scales: Vec<f32> = match granularity {
+                Granularity::Tensor => vec![scale_of(0, 0)],
+                Granularity::Head => (0..batch * heads).map(|head| scale_of(head, 0)).collect(),
+                Granularity::Block => (0..batch * heads * blocks)
+                    .map(|block| scale_of(block / blocks, block % blocks * 128))
+                    .collect(),
+            };
+            let bits: Vec<u8> = codes.iter().map(|code| code.to_bits()).collect();
+            inputs.push((stream.upload(&bits)?, stream.upload(&scales)?));
+        }
+        let given = |i: usize| Quantised { codes: &inputs[i].0, scales: &inputs[i].1, granularity };
+        let attention = Attention::builder(shape).build(&device)?;
+        let mut workspace = attention.workspace(&stream)?;
+        let mut o = stream.alloc::<f32>(shape.query_elements())?;
+        let [q, k, v] = [given(0), given(1), given(2)];
+        attention.forward_quantised(&stream, &mut workspace, [q, k, v], &mut o)?;
+        // No quantiser between: the error is that of the weights alone.
+        let error = relative_error(stream.download(&o)?, &case.exact().0);
+        assert!(error < 0.030, "{granularity:?}: {error}");
+
+        let short = stream.upload(&[1.0f32; 5])?;
+        let wrong = Quantised { scales: &short, ..v };
+        let refused = attention.arrange(&stream, &mut workspace, [q, k, wrong]).unwrap_err();
+        assert!(refused.to_string().contains("scales of v"), "{refused}");
+    }
+    Ok(())
+}
+
+#[test]
+fn schedules_that_cannot_run_are_refused() -> Result<()> {
+    let device = Device::emulated(0)?;
+    let usual = Schedule::usual(128);
+    for (schedule, named) in [
+        (Schedule { consumers: 3, ..usual }, "3 consumers"),
+        (Schedule { consumers: 0, ..usual }, "0 consumers"),
+        (Schedule { stages: 1, ..usual }, "1 stages"),
+        (Schedule { stages: 100, ..usual }, "100 stages"),
+        (Schedule { splits: 0, ..usual }, "0 parts"),
+        (Schedule { splits: 3, ..usual }, "3 parts of 1000 keys"),
+    ] {
+        let shape = Shape { keys: 1000, ..Shape::square(1, 1, 64, 128) };
+        let error = Attention::builder(shape).schedule(schedule).build(&device).unwrap_err();
+        assert!(error.to_string().contains(named), "{error}");
+    }
+    Ok(())
+}
+
+#[test]
 fn layouts_formats_and_schedules_agree() -> Result<()> {
     let shape = Shape { batch: 2, heads: 4, key_heads: 2, rows: 70, keys: 150, dim: 64 };
     let case = Case::new(shape, Mask::Causal, 9);
@@ -190,8 +289,10 @@ fn layouts_formats_and_schedules_agree() -> Result<()> {
         "the layout changes no bit"
     );
     for consumers in 1..=3 {
-        for stages in 2..=4 {
-            let schedule = Some(Schedule { consumers, stages });
+        for (stages, turns, persistent) in
+            [(2, true, true), (2, false, true), (3, true, false), (4, false, false)]
+        {
+            let schedule = Some(Schedule { consumers, stages, turns, persistent, ..Schedule::usual(64) });
             assert_eq!(
                 run::<f32, f32>(&device, &case, Layout::HeadsFirst, schedule)?.0,
                 plain,

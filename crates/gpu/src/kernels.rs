@@ -72,7 +72,7 @@ kernel! {
 }
 kernel! {
     /// `out[c][r] <- in[r][c]`: `transpose(const f32* in, f32* out, u32 rows, u32 columns)`.
-    /// Blocks of `TILE x BLOCK_ROWS` threads, one tile a block, `TILE * (TILE + 1) * 4` bytes of shared memory.
+    /// Blocks of `TILE / 4 x BLOCK_ROWS` threads (16 x 16), one tile (64) a block, `TILE * (TILE + 1) * 4` bytes of shared memory.
     transpose
 }
 kernel! {

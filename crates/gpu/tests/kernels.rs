@@ -51,13 +51,13 @@ fn reduce_matches_reference_and_repeats_bitwise() -> Result<()> {
 
 #[test]
 fn transpose_matches_reference() -> Result<()> {
-    for (rows, columns) in [(1u32, 1u32), (32, 32), (33, 70), (5, 129)] {
+    for (rows, columns) in [(1u32, 1u32), (64, 64), (33, 70), (5, 129), (68, 132)] {
         let device = Device::emulated(u64::from(rows))?;
         let stream = device.stream()?;
         let x = numbers(7, (rows * columns) as usize);
         let input = stream.upload(&x)?;
         let mut out = stream.alloc::<f32>(x.len())?;
-        let grid = Grid::new([columns.div_ceil(32), rows.div_ceil(32), 1], [32, 8, 1]).shared(32 * 33 * 4);
+        let grid = Grid::new([columns.div_ceil(64), rows.div_ceil(64), 1], [16, 16, 1]).shared(64 * 65 * 4);
         device.kernel(&kernels::transpose())?.launch(
             &stream,
             &grid,

@@ -1,12 +1,20 @@
 //! Attention on a device: the quantiser, the kernel, and the memory between them.
 
+mod attention;
+mod combine;
+mod quantise;
 pub mod schedule;
+mod workspace;
 
-use bytemuck::{Pod, Zeroable};
-use gatework_gpu::{Buffer, ByValue, Device, Grid, Kernel, Source, Stream, ViewMut, args};
+use gatework_gpu::{Buffer, Device, Stream};
 
+pub use self::attention::attention_source;
+pub use self::combine::combine_source;
+pub(crate) use self::quantise::score_limit;
+pub use self::quantise::{Granularity, Quantised, arrange_source, quantise_source};
+pub use self::workspace::Workspace;
 use crate::attention::Place;
-use crate::shape::{Layout, Mask, Shape, Strides};
+use crate::shape::{Layout, Mask, Shape};
 use crate::{Element, Error, Result};
 use schedule::Schedule;
 
@@ -14,12 +22,8 @@ use schedule::Schedule;
 const QUERY_TILE: usize = 64;
 /// Keys of a tile.
 pub(crate) const KEY_TILE: usize = 128;
-/// Rows below the values of a tile, which sum p.
-const SUM_ROWS: usize = 8;
-/// Threads of a block of the quantiser.
-const QUANTISER_THREADS: u32 = 256;
-/// A word for each of its warps.
-const QUANTISER_SHARED_BYTES: u32 = 64;
+/// Tiles of values with one scale.
+pub(crate) const VALUE_GROUP: usize = 4;
 
 /// An attention of one shape over buffers on one device.
 #[derive(Debug, Clone)]
@@ -101,6 +105,7 @@ impl Builder {
     pub(crate) fn build_on(self, device: &Device) -> Result<Attention> {
         let scale = self.checked_scale()?;
         let schedule = self.schedule.unwrap_or_else(|| Schedule::suited(&self.shape, device.properties()));
+        schedule.check(&self.shape, device.properties())?;
         Ok(Attention {
             device: device.clone(),
             shape: self.shape,
@@ -111,76 +116,6 @@ impl Builder {
             schedule,
         })
     }
-}
-
-/// Quantised queries, keys and values as tile images, and the row log-sum-exp: all the memory an attention needs besides
-/// its inputs and output.
-#[derive(Debug)]
-pub struct Workspace {
-    q: Buffer<u8>,
-    k: Buffer<u8>,
-    v: Buffer<u8>,
-    q_scales: Buffer<f32>,
-    k_scales: Buffer<f32>,
-    v_scales: Buffer<f32>,
-    v_largest: Buffer<f32>,
-    lse: Buffer<f32>,
-}
-
-impl Workspace {
-    /// Log-sum-exp of every query row, `[batch, heads, rows]`, natural logarithm.
-    pub fn lse(&self) -> &Buffer<f32> {
-        &self.lse
-    }
-}
-
-/// `Problem` of attention.cuh.
-#[derive(Debug, Clone, Copy, Pod, Zeroable)]
-#[repr(C)]
-struct Problem {
-    rows: u32,
-    keys: u32,
-    key_tiles: u32,
-    query_tiles: u32,
-    heads: u32,
-    key_heads: u32,
-    diagonal: i32,
-    log2_scale: f32,
-    batch_stride: u64,
-    head_stride: u64,
-    row_stride: u64,
-}
-
-/// `Matrix` of quantise.cuh.
-#[derive(Debug, Clone, Copy, Pod, Zeroable)]
-#[repr(C)]
-struct Matrix {
-    batch_stride: u64,
-    head_stride: u64,
-    row_stride: u64,
-    rows: u32,
-    heads: u32,
-    tiles: u32,
-    limit: f32,
-}
-
-/// The attention kernel for outputs of one format.
-pub fn attention_source<O: Element>(dim: usize, schedule: Schedule) -> Source {
-    Source::new("attention", include_str!("../../kernels/attention.cuh"))
-        .define("DIM", dim)
-        .define("OUT", O::BITS)
-        .define("OUT_FORMAT", O::FORMAT)
-        .define("CONSUMERS", schedule.consumers)
-        .define("STAGES", schedule.stages)
-}
-
-/// The quantiser's kernels for inputs of one format.
-pub fn quantise_source<T: Element>(dim: usize, rotation: Rotation) -> Source {
-    Source::new("quantise", include_str!("../../kernels/quantise.cuh"))
-        .define("DIM", dim)
-        .define("IN", T::BITS)
-        .define("IN_FORMAT", T::FORMAT)
-        .define("ROTATE", u32::from(rotation == Rotation::Hadamard))
 }
 
 impl Attention {
@@ -208,19 +143,7 @@ impl Attention {
 
     /// Memory for one attention at a time. Allocate it once and use it for every call.
     pub fn workspace(&self, stream: &Stream) -> Result<Workspace> {
-        let Shape { batch, heads, key_heads, rows, dim, .. } = self.shape;
-        let (query_tiles, key_tiles) =
-            (batch * heads * self.query_tiles(), batch * key_heads * self.key_tiles());
-        Ok(Workspace {
-            q: stream.alloc(query_tiles * QUERY_TILE * dim)?,
-            k: stream.alloc(key_tiles * KEY_TILE * dim)?,
-            v: stream.alloc(key_tiles * KEY_TILE * (dim + SUM_ROWS))?,
-            q_scales: stream.alloc(query_tiles)?,
-            k_scales: stream.alloc(key_tiles)?,
-            v_scales: stream.alloc(batch * key_heads)?,
-            v_largest: stream.alloc(key_tiles)?,
-            lse: stream.alloc(batch * heads * rows)?,
-        })
+        Workspace::new(self, stream)
     }
 
     /// `o <- softmax(scale q k^T + mask) v`: quantises and attends, on `stream`, without waiting for it.
@@ -235,116 +158,16 @@ impl Attention {
         self.attend(stream, workspace, o)
     }
 
-    /// Quantises into the workspace.
-    pub fn quantise<T: Element>(
+    /// The same from inputs that are e4m3 already.
+    pub fn forward_quantised<O: Element>(
         &self,
         stream: &Stream,
         workspace: &mut Workspace,
-        [q, k, v]: [&Buffer<T>; 3],
-    ) -> Result<()> {
-        let Shape { heads, key_heads, rows, keys, .. } = self.shape;
-        require_length("q", q.len(), self.shape.query_elements())?;
-        require_length("k", k.len(), self.shape.key_elements())?;
-        require_length("v", v.len(), self.shape.key_elements())?;
-        let queries = self.matrix(heads, rows, self.query_tiles());
-        let keys = self.matrix(key_heads, keys, self.key_tiles());
-        let batch = self.shape.batch as u32;
-        let x = workspace;
-
-        let blocks = [queries.tiles + 2 * keys.tiles, queries.heads, batch];
-        let grid = Grid::new(blocks, [QUANTISER_THREADS, 1, 1]).shared(QUANTISER_SHARED_BYTES);
-        let arguments = args![
-            q,
-            k,
-            v,
-            &mut x.q,
-            &mut x.k,
-            &mut x.q_scales,
-            &mut x.k_scales,
-            &mut x.v_largest,
-            ByValue(&queries),
-            ByValue(&keys)
-        ];
-        self.quantiser::<T>("quantise")?.launch(stream, &grid, &arguments)?;
-
-        let blocks = [keys.tiles, keys.heads, batch];
-        let shared = QUANTISER_SHARED_BYTES + (KEY_TILE * self.shape.dim) as u32;
-        let grid = Grid::new(blocks, [QUANTISER_THREADS, 1, 1]).shared(shared);
-        let arguments = args![v, &x.v_largest, &mut x.v, &mut x.v_scales, ByValue(&keys)];
-        self.quantiser::<T>("quantise_values")?.launch(stream, &grid, &arguments)?;
-        Ok(())
-    }
-
-    /// Attends over what the workspace holds.
-    pub fn attend<O: Element>(
-        &self,
-        stream: &Stream,
-        workspace: &mut Workspace,
+        inputs: [Quantised<'_>; 3],
         o: &mut Buffer<O>,
     ) -> Result<()> {
-        require_length("o", o.len(), self.shape.query_elements())?;
-        let kernel = self.device.kernel(&attention_source::<O>(self.shape.dim, self.schedule))?;
-        let Shape { batch, heads, rows, .. } = self.shape;
-        let blocks = rows.div_ceil(self.schedule.block_rows());
-        let grid = Grid::new([blocks as u32, heads as u32, batch as u32], [self.schedule.threads(), 1, 1])
-            .shared(self.schedule.shared_bytes(self.shape.dim));
-        let problem = self.problem();
-        let x = &mut *workspace;
-        let mut bits = o.view_mut();
-        kernel.launch(
-            stream,
-            &grid,
-            &args![
-                &x.q,
-                &x.k,
-                &x.v,
-                &x.q_scales,
-                &x.k_scales,
-                &x.v_scales,
-                bits.slice_mut(..),
-                &mut x.lse,
-                ByValue(&problem)
-            ],
-        )?;
-        Ok(())
-    }
-
-    fn problem(&self) -> Problem {
-        let Shape { heads, key_heads, rows, keys, dim, .. } = self.shape;
-        let Strides { batch, head, row } = self.layout.strides(heads, rows, dim);
-        Problem {
-            rows: rows as u32,
-            keys: keys as u32,
-            key_tiles: self.key_tiles() as u32,
-            query_tiles: self.query_tiles() as u32,
-            heads: heads as u32,
-            key_heads: key_heads as u32,
-            diagonal: match self.mask {
-                Mask::Full => keys as i32,
-                Mask::Causal => keys as i32 - rows as i32,
-            },
-            log2_scale: std::f32::consts::LOG2_E * self.scale,
-            batch_stride: batch as u64,
-            head_stride: head as u64,
-            row_stride: row as u64,
-        }
-    }
-
-    fn matrix(&self, heads: usize, rows: usize, tiles: usize) -> Matrix {
-        let Strides { batch, head, row } = self.layout.strides(heads, rows, self.shape.dim);
-        Matrix {
-            batch_stride: batch as u64,
-            head_stride: head as u64,
-            row_stride: row as u64,
-            rows: rows as u32,
-            heads: heads as u32,
-            tiles: tiles as u32,
-            limit: score_limit(self.shape.dim),
-        }
-    }
-
-    fn quantiser<T: Element>(&self, entry: &str) -> Result<Kernel> {
-        Ok(self.device.kernel_named(&quantise_source::<T>(self.shape.dim, self.rotation), entry)?)
+        self.arrange(stream, workspace, inputs)?;
+        self.attend(stream, workspace, o)
     }
 
     /// Tiles of queries of a head: as many as its blocks have consumers.
@@ -359,9 +182,4 @@ impl Attention {
 
 fn require_length(tensor: &'static str, found: usize, needed: usize) -> Result<()> {
     if found == needed { Ok(()) } else { Err(Error::Length { tensor, found, needed }) }
-}
-
-/// Largest code value of queries and keys: a product of two rows of `dim` such codes never leaves f16.
-pub(crate) fn score_limit(dim: usize) -> f32 {
-    (60_000.0 / dim as f32).sqrt()
 }

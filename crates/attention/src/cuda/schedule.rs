@@ -1,8 +1,12 @@
-//! How the attention kernel is run: the knobs, and which values suit a shape.
+//! How the attention kernel is run: the knobs, which values suit a shape, and who works on what.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 use gatework_gpu::DeviceProperties;
 
-use crate::Shape;
+use super::{KEY_TILE, QUERY_TILE, VALUE_GROUP};
+use crate::{Error, Mask, Result, Shape};
 
 /// Knobs of attention.cuh.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,16 +15,96 @@ pub struct Schedule {
     pub consumers: u32,
     /// Key and value tiles in flight.
     pub stages: u32,
+    /// Whether the warpgroups of a block issue their products in turn.
+    pub turns: bool,
+    /// Whether there are no more blocks than multiprocessors, each with a list of rows to work on.
+    pub persistent: bool,
+    /// Parts of the keys that different blocks work on; a second launch combines what they find.
+    pub splits: u32,
+    /// How codes of weights are found between powers of two.
+    pub exponential: Exponential,
+    /// Tiles of values that a block of the quantiser makes: 1, 2 or 4. They share a scale, whose block has to read all of
+    /// them first.
+    pub values_a_block: u32,
 }
 
+/// Codes of `2^y` between powers of two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Exponential {
+    /// A straight line: up to two thirds of a code too high.
+    Line,
+    /// A parabola: right to a fiftieth of a code.
+    #[default]
+    Parabola,
+}
+
+/// What a block spends on an item besides its tiles, in tiles.
+const ITEM_OVERHEAD: u64 = 2;
+/// Keys that are worth a part of their own: fewer take less time than combining does.
+const PART_TILES: usize = 2 * VALUE_GROUP;
+/// The place in a list where a block stops.
+const NONE: u32 = u32::MAX;
+
 impl Schedule {
-    /// What suits a shape on a device: as many rows a block as still give every multiprocessor work.
+    /// What suits a shape on a device: as many rows a block as still give every multiprocessor work; parts of the keys if
+    /// even single warpgroups of rows do not.
     pub fn suited(shape: &Shape, device: &DeviceProperties) -> Self {
-        let blocks = |consumers: usize| shape.batch * shape.heads * shape.rows.div_ceil(64 * consumers);
+        let blocks =
+            |consumers: usize| shape.batch * shape.heads * shape.rows.div_ceil(QUERY_TILE * consumers);
         let multiprocessors = device.multiprocessors as usize;
         let most = Self::most_consumers(shape.dim) as usize;
         let consumers = (2..=most).rev().find(|&consumers| blocks(consumers) >= multiprocessors).unwrap_or(1);
-        Self { consumers: consumers as u32, stages: Self::stages_for(shape.dim) }
+        let parts = shape.keys.div_ceil(KEY_TILE * PART_TILES);
+        let splits = (multiprocessors / blocks(consumers)).clamp(1, parts);
+        let groups = shape.batch * shape.key_heads * shape.keys.div_ceil(KEY_TILE * VALUE_GROUP);
+        Self {
+            consumers: consumers as u32,
+            splits: splits as u32,
+            values_a_block: if groups < 2 * multiprocessors { 1 } else { VALUE_GROUP as u32 },
+            ..Self::usual(shape.dim)
+        }
+    }
+
+    /// What suits long rows of a head dimension.
+    pub fn usual(dim: usize) -> Self {
+        Self {
+            consumers: Self::most_consumers(dim),
+            stages: if dim == 64 { 4 } else { 3 },
+            turns: dim == 128,
+            persistent: true,
+            splits: 1,
+            exponential: Exponential::Parabola,
+            values_a_block: VALUE_GROUP as u32,
+        }
+    }
+
+    /// Whether the kernel can run like this.
+    pub(super) fn check(&self, shape: &Shape, device: &DeviceProperties) -> Result<()> {
+        let refuse = |what: String| Err(Error::Unsupported { what });
+        let most = Self::most_consumers(shape.dim);
+        if self.consumers == 0 || self.consumers > most {
+            let (consumers, dim) = (self.consumers, shape.dim);
+            return refuse(format!(
+                "{consumers} consumers at head dimension {dim}; there may be 1 to {most}"
+            ));
+        }
+        let (bytes, limit) = (self.shared_bytes(shape.dim), device.shared_memory_per_block);
+        if self.stages < 2 || bytes > limit {
+            let stages = self.stages;
+            return refuse(format!("{stages} stages; there must be 2, and {bytes} bytes fit into {limit}"));
+        }
+        if ![1, 2, 4].contains(&self.values_a_block) {
+            return refuse(format!(
+                "{} tiles of values a block; there may be 1, 2 or 4",
+                self.values_a_block
+            ));
+        }
+        let groups = shape.keys.div_ceil(KEY_TILE * VALUE_GROUP);
+        if self.splits == 0 || self.splits as usize > groups {
+            let (splits, keys) = (self.splits, shape.keys);
+            return refuse(format!("{splits} parts of {keys} keys; there may be 1 to {groups}"));
+        }
+        Ok(())
     }
 
     /// Consumers whose accumulators fit into a multiprocessor's registers.
@@ -28,14 +112,9 @@ impl Schedule {
         if dim == 64 { 3 } else { 2 }
     }
 
-    /// Tiles in flight that suit a head dimension: as many as leave room for three consumers.
-    pub fn stages_for(dim: usize) -> u32 {
-        if dim == 64 { 4 } else { 3 }
-    }
-
     /// Query rows of a block.
     pub fn block_rows(&self) -> usize {
-        64 * self.consumers as usize
+        QUERY_TILE * self.consumers as usize
     }
 
     /// Threads of a block: its consumers and one warpgroup that copies.
@@ -48,6 +127,132 @@ impl Schedule {
         let stage = 128 * dim + (dim + 8) * 128;
         (self.consumers as usize * 64 * dim
             + self.stages as usize * stage
-            + 8 * (1 + 4 * self.stages as usize)) as u32
+            + 8 * (2 + 4 * self.stages as usize)) as u32
+    }
+
+    /// Tiles of each part of the keys: whole groups of values.
+    pub(super) fn split_tiles(&self, shape: &Shape) -> usize {
+        let groups = shape.keys.div_ceil(KEY_TILE * VALUE_GROUP);
+        groups.div_ceil(self.splits as usize) * VALUE_GROUP
+    }
+
+    /// Blocks of rows of all heads, in all parts of the keys.
+    pub(super) fn items(&self, shape: &Shape) -> usize {
+        shape.batch * shape.heads * shape.rows.div_ceil(self.block_rows()) * self.splits as usize
+    }
+
+    /// Whether blocks have several items each.
+    pub(super) fn has_lists(&self, items: usize, multiprocessors: usize) -> bool {
+        self.persistent && self.splits == 1 && items > multiprocessors
+    }
+
+    /// The items of each block, place by place: block b of n has those at b, b + n, b + 2 n, ... Empty where each block has
+    /// one. Longest first, to the block that is free first; heads in groups whose keys and values fit into the cache.
+    pub(super) fn lists(&self, shape: &Shape, mask: Mask, device: &DeviceProperties) -> Vec<u32> {
+        let (items, multiprocessors) = (self.items(shape), device.multiprocessors as usize);
+        if !self.has_lists(items, multiprocessors) {
+            return Vec::new();
+        }
+        let heads = shape.batch * shape.heads;
+        let rows_of_head = items / heads;
+        // Half of the cache: the rest is for queries and outputs that pass through.
+        let cached = device.l2_bytes as usize / 2 / (shape.keys * (2 * shape.dim + 8));
+        let group = (cached * (shape.heads / shape.key_heads)).clamp(1, heads);
+        let mut lists = vec![Vec::new(); multiprocessors];
+        let mut free: BinaryHeap<_> = (0..multiprocessors).map(|block| Reverse((0, block))).collect();
+        for first in (0..heads).step_by(group) {
+            for item in 0..rows_of_head {
+                let cost = self.tiles(shape, mask, rows_of_head - 1 - item) + ITEM_OVERHEAD;
+                for head in first..heads.min(first + group) {
+                    let Some(Reverse((busy, block))) = free.pop() else { continue };
+                    lists[block].push((head * rows_of_head + item) as u32);
+                    free.push(Reverse((busy + cost, block)));
+                }
+            }
+        }
+        let longest = lists.iter().map(Vec::len).max().unwrap_or(0);
+        let place = |place: usize| lists.iter().map(move |list| list.get(place).copied().unwrap_or(NONE));
+        (0..longest).flat_map(place).collect()
+    }
+
+    /// Tiles that a head's block of rows sees.
+    fn tiles(&self, shape: &Shape, mask: Mask, block: usize) -> u64 {
+        let tiles = shape.keys.div_ceil(KEY_TILE);
+        let seen = match mask {
+            Mask::Full => tiles,
+            Mask::Causal => {
+                ((block + 1) * self.block_rows() + shape.keys).saturating_sub(shape.rows).div_ceil(KEY_TILE)
+            }
+        };
+        seen.min(tiles) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn device(multiprocessors: u32) -> DeviceProperties {
+        let emulated = gatework_gpu::Device::emulated(0).unwrap();
+        DeviceProperties { multiprocessors, l2_bytes: 50 << 20, ..emulated.properties().clone() }
+    }
+
+    #[test]
+    fn lists_hold_every_item_once_and_are_balanced() {
+        for (shape, mask) in [
+            (Shape::square(4, 16, 4096, 64), Mask::Causal),
+            (Shape::square(1, 16, 16384, 128), Mask::Full),
+            (Shape { key_heads: 8, ..Shape::square(1, 64, 4096, 128) }, Mask::Causal),
+            (Shape { keys: 1000, ..Shape::square(3, 5, 3001, 128) }, Mask::Causal),
+        ] {
+            let schedule = Schedule::usual(shape.dim);
+            let lists = schedule.lists(&shape, mask, &device(132));
+            assert_eq!(lists.len() % 132, 0);
+            let mut found: Vec<u32> = lists.iter().copied().filter(|&item| item != NONE).collect();
+            found.sort_unstable();
+            assert!(found.iter().copied().eq(0..schedule.items(&shape) as u32), "{shape:?}");
+            let rows_of_head = shape.rows.div_ceil(schedule.block_rows());
+            let cost = |item: u32| {
+                schedule.tiles(&shape, mask, rows_of_head - 1 - item as usize % rows_of_head) + ITEM_OVERHEAD
+            };
+            let load = |block: usize| -> u64 {
+                lists
+                    .iter()
+                    .skip(block)
+                    .step_by(132)
+                    .filter(|&&item| item != NONE)
+                    .map(|&item| cost(item))
+                    .sum()
+            };
+            let loads: Vec<u64> = (0..132).map(load).collect();
+            let (most, mean) = (loads.iter().copied().max().unwrap(), loads.iter().sum::<u64>() / 132);
+            // No list can be much better: half of one of its longest items.
+            let longest = (0..rows_of_head).map(|block| schedule.tiles(&shape, mask, block)).max().unwrap();
+            assert!(
+                most <= mean + longest.div_ceil(2) + ITEM_OVERHEAD,
+                "{shape:?}: {most}, on average {mean}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_place_after_a_blocks_last_item_has_none() {
+        let shape = Shape::square(1, 3, 700, 64);
+        let schedule = Schedule { consumers: 1, ..Schedule::usual(64) };
+        let lists = schedule.lists(&shape, Mask::Full, &device(2));
+        for block in 0..2 {
+            let list: Vec<u32> = lists.iter().copied().skip(block).step_by(2).collect();
+            let end = list.iter().position(|&item| item == NONE).unwrap_or(list.len());
+            assert!(list[end..].iter().all(|&item| item == NONE));
+        }
+    }
+
+    #[test]
+    fn keys_are_split_where_rows_are_few() {
+        let suited = |shape: Shape| Schedule::suited(&shape, &device(132));
+        let one_row = Shape { rows: 1, ..Shape::square(1, 16, 16384, 128) };
+        assert_eq!(suited(one_row).splits, 8);
+        assert_eq!(suited(Shape::square(1, 8, 512, 64)).splits, 1);
+        assert_eq!(suited(Shape::square(4, 16, 4096, 64)), Schedule::usual(64));
     }
 }

@@ -20,13 +20,13 @@ pub(super) struct Transpose {
 struct Tiles {
     /// Side of the square that one block moves.
     side: u32,
-    /// Rows of threads that move it.
+    /// Rows of threads that move it, each with four neighbours.
     block_rows: u32,
 }
 
 impl Default for Tiles {
     fn default() -> Self {
-        Self { side: 32, block_rows: 8 }
+        Self { side: 64, block_rows: 16 }
     }
 }
 
@@ -47,7 +47,7 @@ impl Tiles {
 
     fn grid(self, rows: usize, columns: usize) -> Grid {
         let tiles = |size: usize| (size as u32).div_ceil(self.side);
-        let grid = Grid::new([tiles(columns), tiles(rows), 1], [self.side, self.block_rows, 1]);
+        let grid = Grid::new([tiles(columns), tiles(rows), 1], [self.side / 4, self.block_rows, 1]);
         grid.shared(self.side * (self.side + 1) * 4)
     }
 }
@@ -93,13 +93,15 @@ impl Workload for Transpose {
 
     fn kernels(&self) -> Vec<KernelSpec> {
         let spec = KernelSpec::new(self.tiles.source());
-        vec![spec.require("LDS").require("STS").threads(self.tiles.side * self.tiles.block_rows)]
+        vec![spec.require("LDS").require("STS").threads(self.tiles.side / 4 * self.tiles.block_rows)]
     }
 
     fn cases(&self, kind: Kind) -> Vec<Case> {
         let shapes: &[(usize, usize)] = match kind {
-            Kind::Emulated => &[(1, 1), (1, 1000), (31, 33), (33, 31), (64, 64), (97, 130)],
-            Kind::Cuda => &[(1, 1), (1, 1_000_003), (31, 33), (33, 31), (64, 64), (1001, 4099), (4096, 4096)],
+            Kind::Emulated => &[(1, 1), (1, 1000), (31, 33), (33, 31), (64, 64), (97, 130), (68, 132)],
+            Kind::Cuda => {
+                &[(1, 1), (1, 1_000_003), (31, 33), (33, 31), (64, 64), (68, 132), (1001, 4099), (4096, 4096)]
+            }
         };
         shapes.iter().map(|&(rows, columns)| matrix(rows, columns)).collect()
     }
@@ -189,10 +191,10 @@ impl Workload for Transpose {
 impl Tunable for Transpose {
     fn space(&self) -> Space {
         Space::new()
-            .micro("TILE", [16, 32, 64])
+            .micro("TILE", [32, 64, 96])
             .micro("BLOCK_ROWS", [4, 8, 16, 32])
-            .constraint("at most 1024 threads", |found| {
-                found.integer("TILE") * found.integer("BLOCK_ROWS") <= 1024
+            .constraint("32 to 1024 threads", |found| {
+                (32..=1024).contains(&(found.integer("TILE") / 4 * found.integer("BLOCK_ROWS")))
             })
             .constraint("whole passes over a tile", |found| {
                 found.integer("TILE") % found.integer("BLOCK_ROWS") == 0

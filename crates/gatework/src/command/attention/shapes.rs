@@ -14,6 +14,8 @@ pub(super) fn for_gpu() -> Vec<Shape> {
         shapes.extend(LONG.map(|(batch, rows)| Shape::square(batch, 16, rows, dim)));
     }
     shapes.extend(LONG.map(|(_, rows)| Shape { key_heads: 8, ..Shape::square(1, 64, rows, 128) }));
+    // One row over many keys: what decoding does.
+    shapes.push(Shape { key_heads: 8, keys: 16384, ..Shape::square(1, 32, 1, 128) });
     shapes
 }
 

@@ -1,0 +1,49 @@
+#include "gw/gw.cuh"
+
+// o <- sum over parts of w o_part, with w = exp(lse_part) / sum exp(lse_part); lse <- log sum exp(lse_part): attention over all keys
+// from attention over each part of them. A warp a row.
+// Parts: [part, head, row, dim] in f32, and [part, head, row].
+
+#define PER_LANE (DIM / 32)
+
+struct Parts {
+    u32 count, rows, heads;
+    u64 batch_stride, head_stride, row_stride;
+    // Rows of all heads.
+    u64 total;
+};
+
+GW_DEVICE void store(OUT* to, f32 value) {
+#if OUT_FORMAT == 0
+    *to = value;
+#elif OUT_FORMAT == 1
+    *to = gw::f32_to_f16(value);
+#else
+    *to = gw::f32_to_bf16(value);
+#endif
+}
+
+GW_KERNEL(combine)(const f32* parts, const f32* parts_lse, OUT* o, f32* lse, Parts p) {
+    const u64 index = gw::global_thread() / 32;
+    if (index >= p.total) return;
+    const f32 none = gw::bits<f32>(0xFF800000u);
+    f32 top = none;
+    for (u32 part = 0; part < p.count; ++part) top = gw::maximum(top, gw::load_readonly(parts_lse + part * p.total + index));
+    f32 sum = 0.0f, values[PER_LANE];
+    GW_UNROLL
+    for (u32 i = 0; i < PER_LANE; ++i) values[i] = 0.0f;
+    for (u32 part = 0; part < p.count && top > none; ++part) {
+        const u64 row = part * p.total + index;
+        const f32 weight = gw::exp2(1.4426950408f * (gw::load_readonly(parts_lse + row) - top));
+        sum += weight;
+        GW_UNROLL
+        for (u32 i = 0; i < PER_LANE; ++i) {
+            values[i] = gw::fma(weight, gw::load_readonly(parts + row * DIM + gw::lane() + 32 * i), values[i]);
+        }
+    }
+    const u32 head = (u32)(index / p.rows);
+    OUT* to = o + head / p.heads * p.batch_stride + head % p.heads * p.head_stride + index % p.rows * p.row_stride;
+    GW_UNROLL
+    for (u32 i = 0; i < PER_LANE; ++i) store(to + gw::lane() + 32 * i, sum > 0.0f ? values[i] / sum : 0.0f);
+    if (gw::lane() == 0) lse[index] = sum > 0.0f ? top + 0.69314718f * gw::log2(sum) : none;
+}

@@ -1,0 +1,82 @@
+//! The memory of an attention.
+
+use gatework_gpu::{Buffer, Stream};
+
+use super::{Attention, KEY_TILE, QUERY_TILE, VALUE_GROUP};
+use crate::{Result, Shape};
+
+/// Rows below the values of a tile, which sum p.
+const SUM_ROWS: usize = 8;
+
+/// Quantised queries, keys and values as tile images, and the row log-sum-exp: all the memory an attention needs besides
+/// its inputs and output.
+#[derive(Debug)]
+pub struct Workspace {
+    pub(super) images: Images,
+    pub(super) lse: Buffer<f32>,
+    /// Who works on what, where blocks have several items; else a word that nobody reads.
+    pub(super) lists: Buffer<u32>,
+    /// Entries of all lists, or the number of items.
+    pub(super) items: usize,
+    /// What parts of the keys give, where there are several.
+    pub(super) parts: Option<Parts>,
+    /// Stands for scales that inputs have not.
+    pub(super) no_scales: Buffer<f32>,
+}
+
+/// What the quantiser makes and the attention kernel reads.
+#[derive(Debug)]
+pub(super) struct Images {
+    pub(super) q: Buffer<u8>,
+    pub(super) k: Buffer<u8>,
+    pub(super) v: Buffer<u8>,
+    pub(super) q_scales: Buffer<f32>,
+    pub(super) k_scales: Buffer<f32>,
+    pub(super) v_scales: Buffer<f32>,
+}
+
+/// Outputs and log-sum-exps of attention over parts of the keys.
+#[derive(Debug)]
+pub(super) struct Parts {
+    pub(super) outputs: Buffer<f32>,
+    pub(super) lse: Buffer<f32>,
+}
+
+impl Workspace {
+    pub(super) fn new(attention: &Attention, stream: &Stream) -> Result<Self> {
+        let Shape { batch, heads, key_heads, rows, dim, .. } = attention.shape;
+        let schedule = attention.schedule;
+        let query_tiles = batch * heads * attention.query_tiles();
+        let key_tiles = batch * key_heads * attention.key_tiles();
+        let value_groups = batch * key_heads * attention.key_tiles().div_ceil(VALUE_GROUP);
+        let lists = schedule.lists(&attention.shape, attention.mask, attention.device.properties());
+        let splits = schedule.splits as usize;
+        let parts = if splits > 1 {
+            let outputs = stream.alloc(splits * attention.shape.query_elements())?;
+            Some(Parts { outputs, lse: stream.alloc(splits * batch * heads * rows)? })
+        } else {
+            None
+        };
+        let images = Images {
+            q: stream.alloc(query_tiles * QUERY_TILE * dim)?,
+            k: stream.alloc(key_tiles * KEY_TILE * dim)?,
+            v: stream.alloc(key_tiles * KEY_TILE * (dim + SUM_ROWS))?,
+            q_scales: stream.alloc(query_tiles)?,
+            k_scales: stream.alloc(key_tiles)?,
+            v_scales: stream.alloc(value_groups)?,
+        };
+        Ok(Self {
+            images,
+            lse: stream.alloc(batch * heads * rows)?,
+            items: if lists.is_empty() { schedule.items(&attention.shape) } else { lists.len() },
+            lists: if lists.is_empty() { stream.alloc(1)? } else { stream.upload(&lists)? },
+            parts,
+            no_scales: stream.alloc(1)?,
+        })
+    }
+
+    /// Log-sum-exp of every query row, `[batch, heads, rows]`, natural logarithm.
+    pub fn lse(&self) -> &Buffer<f32> {
+        &self.lse
+    }
+}
