@@ -19,6 +19,11 @@ pub trait Element: bytemuck::Pod + Send + Sync {
     fn widen(from: &[Self], to: &mut [f32]) {
         from.iter().zip(to).for_each(|(from, to)| *to = from.to_f32());
     }
+
+    /// The nearest values of a run of the same length.
+    fn narrow(from: &[f32], to: &mut [Self]) {
+        from.iter().zip(to).for_each(|(from, to)| *to = Self::from_f32(*from));
+    }
 }
 
 impl Element for f32 {
@@ -49,6 +54,10 @@ impl Element for f16 {
     fn widen(from: &[Self], to: &mut [f32]) {
         from.convert_to_f32_slice(to);
     }
+
+    fn narrow(from: &[f32], to: &mut [Self]) {
+        to.convert_from_f32_slice(from);
+    }
 }
 
 impl Element for bf16 {
@@ -65,5 +74,9 @@ impl Element for bf16 {
 
     fn widen(from: &[Self], to: &mut [f32]) {
         from.convert_to_f32_slice(to);
+    }
+
+    fn narrow(from: &[f32], to: &mut [Self]) {
+        to.convert_from_f32_slice(from);
     }
 }

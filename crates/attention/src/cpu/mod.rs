@@ -129,9 +129,7 @@ impl Attention {
             .collect();
         let mut sums = vec![0.0f32; padded * dim];
         instructions.attend(&queries, tiles, &seen, &mut sums, lse);
-        for (o, sum) in o.iter_mut().zip(&sums) {
-            *o = O::from_f32(*sum);
-        }
+        O::narrow(&sums[..o.len()], o);
     }
 
     /// One tile of the keys or the values of a key head, heads being counted over all batches.

@@ -10,6 +10,7 @@ use gatework_gpu::{Buffer, Device, Stream};
 
 pub use self::attention::attention_source;
 pub use self::combine::combine_source;
+#[cfg(feature = "lab")]
 pub(crate) use self::quantise::score_limit;
 pub use self::quantise::{Granularity, Quantised, arrange_source, quantise_source};
 pub use self::workspace::Workspace;

@@ -18,10 +18,13 @@ use crate::workload::{Case, RunError, Work};
 const LEAST_SAMPLES: usize = 5;
 /// A turn of either side, at least: what is short is sampled several times before the other's turn.
 const TURN: Duration = Duration::from_millis(50);
+/// The untimed part of a turn: the other side has used the caches, and a system takes some milliseconds to spread threads
+/// that wake up over the cores again.
+const WARM_UP: Duration = Duration::from_millis(50);
 /// Left between turns, because the threads of either side may spin for a while when their work is done.
 const PAUSE: Duration = Duration::from_millis(20);
 /// Most samples of a turn.
-const MOST_OF_TURN: f64 = 20.0;
+const MOST_OF_TURN: f64 = 100.0;
 
 /// A job on the CPU, its inputs in memory.
 pub struct HostBench {
@@ -88,8 +91,10 @@ impl Station {
         {
             if !others.is_empty() {
                 thread::sleep(PAUSE);
-                // The other's data has pushed this one's out of the caches.
-                sample()?;
+                let awake = Instant::now();
+                while awake.elapsed() < WARM_UP {
+                    sample()?;
+                }
             }
             for _ in 0..of_turn {
                 samples.push(sample()?.as_secs_f64() * 1e9);
