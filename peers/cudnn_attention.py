@@ -18,6 +18,8 @@ def load():
     handle = cudnn.create_handle()
 
     def tensors(shape, dtype):
+        protocol.require_shared_mask(shape)
+
         def random(heads, length):
             values = torch.randn(shape["batch"], heads, length, shape["head_dim"], device="cuda")
             return values.to(dtype)

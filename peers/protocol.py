@@ -11,6 +11,12 @@ import sys
 PROTOCOL = 1
 
 
+def require_shared_mask(shape):
+    """Refuses causal attention of unequal lengths: frameworks align the mask to the first key, Gatework to the last."""
+    if shape.get("causal", 0) and shape["queries"] != shape["keys"]:
+        raise RuntimeError("its causal mask starts at the first key, which is another problem for unequal lengths")
+
+
 def serve(peer, load):
     """Speaks for `peer`. `load()` returns (versions, device name, {operation: prepare}) or raises.
 

@@ -47,6 +47,8 @@ def load():
     def attention_f16(shape):
         from torch.nn.attention import SDPBackend, sdpa_kernel
 
+        protocol.require_shared_mask(shape)
+
         def heads(count, length):
             values = torch.randn(shape["batch"], count, length, shape["head_dim"], device="cuda")
             return values.to(torch.float16)

@@ -1,5 +1,6 @@
 //! Number formats of inputs and outputs.
 
+use half::slice::HalfFloatSliceExt as _;
 use half::{bf16, f16};
 
 /// A format that queries, keys, values and outputs may have.
@@ -13,6 +14,16 @@ pub trait Element: bytemuck::Pod + Send + Sync {
     fn to_f32(self) -> f32;
     /// The nearest value of this format.
     fn from_f32(value: f32) -> Self;
+
+    /// The values of a run of the same length: with the machine's own instructions where it has them.
+    fn widen(from: &[Self], to: &mut [f32]) {
+        from.iter().zip(to).for_each(|(from, to)| *to = from.to_f32());
+    }
+
+    /// The nearest values of a run of the same length.
+    fn narrow(from: &[f32], to: &mut [Self]) {
+        from.iter().zip(to).for_each(|(from, to)| *to = Self::from_f32(*from));
+    }
 }
 
 impl Element for f32 {
@@ -39,6 +50,14 @@ impl Element for f16 {
     fn from_f32(value: f32) -> Self {
         f16::from_f32(value)
     }
+
+    fn widen(from: &[Self], to: &mut [f32]) {
+        from.convert_to_f32_slice(to);
+    }
+
+    fn narrow(from: &[f32], to: &mut [Self]) {
+        to.convert_from_f32_slice(from);
+    }
 }
 
 impl Element for bf16 {
@@ -51,5 +70,13 @@ impl Element for bf16 {
 
     fn from_f32(value: f32) -> Self {
         bf16::from_f32(value)
+    }
+
+    fn widen(from: &[Self], to: &mut [f32]) {
+        from.convert_to_f32_slice(to);
+    }
+
+    fn narrow(from: &[f32], to: &mut [Self]) {
+        to.convert_from_f32_slice(from);
     }
 }

@@ -1,5 +1,8 @@
 #![doc = include_str!("../README.md")]
 
+mod attention;
+#[cfg(feature = "lab")]
+pub mod bench;
 pub mod cpu;
 pub mod cuda;
 mod element;
@@ -9,7 +12,7 @@ mod shape;
 #[cfg(feature = "lab")]
 pub mod workloads;
 
-pub use cuda::Attention;
+pub use attention::{Attention, Output, Place};
 pub use element::Element;
 pub use error::{Error, Result};
 pub use shape::{Layout, Mask, Shape};

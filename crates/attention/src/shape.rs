@@ -22,6 +22,9 @@ pub enum Layout {
     RowsFirst,
 }
 
+/// Rows of all heads and batches together: more than any memory holds.
+const MOST_ROWS: u64 = 1 << 40;
+
 /// Sizes of one attention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
@@ -91,6 +94,17 @@ impl Shape {
         4.0 * (self.batch * self.heads * self.dim) as f64 * pairs
     }
 
+    /// Whether tensors of these lengths are the queries, keys and values of this shape.
+    pub(crate) fn check_lengths(&self, q: usize, k: usize, v: usize) -> Result<()> {
+        let (queries, keys) = (self.query_elements(), self.key_elements());
+        for (tensor, found, needed) in [("q", q, queries), ("k", k, keys), ("v", v, keys)] {
+            if found != needed {
+                return Err(Error::Length { tensor, found, needed });
+            }
+        }
+        Ok(())
+    }
+
     /// Says what no kernel here computes.
     pub(crate) fn check(&self) -> Result<()> {
         let refuse = |what: String| Err(Error::Unsupported { what });
@@ -108,6 +122,11 @@ impl Shape {
         }
         if rows > i32::MAX as usize / 2 || keys > i32::MAX as usize / 2 || heads > 65535 || batch > 65535 {
             return refuse(format!("sizes beyond 2^30 rows or keys, or 65535 heads or batches: {self:?}"));
+        }
+        // Also what keeps counts of elements and bytes from wrapping around.
+        let rows_of_all = batch as u64 * heads as u64 * rows.max(keys) as u64;
+        if rows_of_all > MOST_ROWS {
+            return refuse(format!("more than 2^40 rows in all heads and batches together: {self:?}"));
         }
         Ok(())
     }

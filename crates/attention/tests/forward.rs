@@ -1,9 +1,9 @@
-//! The engine on the emulated device and on the CPU, against double precision.
+//! The engine on the emulated device against double precision.
 
 use float8::F8E4M3;
 use gatework_attention::cuda::schedule::Schedule;
 use gatework_attention::cuda::{Attention, Granularity, Quantised, Rotation};
-use gatework_attention::{Element, Layout, Mask, Result, Shape, cpu, reference};
+use gatework_attention::{Element, Layout, Mask, Result, Shape, reference};
 use gatework_gpu::Device;
 use gatework_lab::Inputs;
 use half::{bf16, f16};
@@ -340,20 +340,6 @@ fn rotation_and_blocks_tame_outliers() -> Result<()> {
     let (plain, rotated) = (rmse(Rotation::None)?, rmse(Rotation::Hadamard)?);
     println!("RMSE {plain:.2e} as they are, {rotated:.2e} rotated");
     assert!(rotated < 9.1e-3, "{rotated}");
-    Ok(())
-}
-
-#[test]
-fn the_cpu_matches_reference() -> Result<()> {
-    for (seed, shape) in shapes().into_iter().enumerate() {
-        for mask in [Mask::Full, Mask::Causal] {
-            let case = Case::new(shape, mask, seed as u64);
-            let inputs = [&case.q[..], &case.k[..], &case.v[..]];
-            let got =
-                cpu::attention::<f32, f32>(&shape, mask, Layout::HeadsFirst, case.scale() as f32, inputs)?;
-            assert!(relative_error(got, &case.exact().0) < 1e-5, "{shape:?} {mask:?}");
-        }
-    }
     Ok(())
 }
 

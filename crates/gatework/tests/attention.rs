@@ -39,9 +39,13 @@ fn run(folder: &Path, arguments: &[&str]) -> Output {
 }
 
 fn read_output(folder: &Path) -> Vec<f32> {
-    let bytes = fs::read(folder.join("o.safetensors")).unwrap();
+    read_tensor(&folder.join("o.safetensors"), "o")
+}
+
+fn read_tensor(path: &Path, name: &str) -> Vec<f32> {
+    let bytes = fs::read(path).unwrap();
     let file = SafeTensors::deserialize(&bytes).unwrap();
-    file.tensor("o").unwrap().data().chunks(4).map(|x| f32::from_le_bytes(x.try_into().unwrap())).collect()
+    file.tensor(name).unwrap().data().chunks(4).map(|x| f32::from_le_bytes(x.try_into().unwrap())).collect()
 }
 
 fn qkv(folder: &Path) {
@@ -76,27 +80,75 @@ fn the_cpu_and_the_emulated_device_agree() {
     assert!((error / norm).sqrt() < 0.08, "{}", (error / norm).sqrt());
 }
 
+/// Runs what must be refused, and returns what was said.
+fn refused(folder: &Path, arguments: &[&str]) -> String {
+    let output = run(folder, arguments);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(output.stdout.is_empty() && !folder.join("o.safetensors").exists(), "{output:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
 #[test]
 fn bad_files_are_sentences() {
     let folder = tempfile::tempdir().unwrap();
-    let told = |arguments: &[&str]| {
-        let output = run(folder.path(), arguments);
-        assert_eq!(output.status.code(), Some(2), "{output:?}");
-        String::from_utf8(output.stderr).unwrap()
+    let file = folder.path().join("qkv.safetensors");
+    let told = |part: &str| {
+        let said = refused(folder.path(), &["--device", "cpu"]);
+        assert!(said.contains("error: qkv.safetensors: ") && said.contains(part), "{said}");
     };
-    assert!(told(&["--device", "cpu"]).contains("qkv.safetensors: No such file"));
-    fs::write(folder.path().join("qkv.safetensors"), b"not one").unwrap();
-    assert!(told(&["--device", "cpu"]).contains("error: qkv.safetensors: "));
+    told("No such file");
+    told("with the tensors q, k and v");
+    fs::write(&file, b"not one").unwrap();
+    told("it is no safetensors file");
+    let tensor = |name| (name, [1, 1, 8, 96], noise(768, 3));
+    write_tensors(&file, &[tensor("q"), tensor("k")]);
+    told("it has no tensor 'v' but k, q; call the tensors q, k and v");
+    write_tensors(&file, &[tensor("q"), ("k", [1, 1, 4, 96], noise(384, 1)), tensor("v")]);
+    told("k [1, 1, 4, 96] and v [1, 1, 8, 96]; k and v must be alike");
+    told("use --rows-first");
+    let bytes = [0; 1024];
+    let view = |dtype, shape: &[usize]| {
+        let length = shape.iter().product::<usize>() * if dtype == Dtype::F64 { 8 } else { 4 };
+        TensorView::new(dtype, shape.to_vec(), &bytes[..length]).unwrap()
+    };
+    let write = |views: [TensorView<'_>; 3]| {
+        fs::write(&file, serialize(["q", "k", "v"].into_iter().zip(views), None).unwrap()).unwrap();
+    };
+    let (long, short) = ([1, 1, 2, 64], [1, 1, 1, 64]);
+    write([view(Dtype::F64, &long), view(Dtype::F64, &short), view(Dtype::F64, &short)]);
+    told("the tensors are F64; F16, BF16 and F32 are supported");
+    write([view(Dtype::F32, &long), view(Dtype::F64, &short), view(Dtype::F32, &short)]);
+    told("q, k and v are [F32, F64, F32]: convert them to one number format");
+    write([view(Dtype::F32, &[2, 64]), view(Dtype::F32, &short), view(Dtype::F32, &short)]);
+    told("'q' is [2, 64], and four dimensions are needed: [batch, heads, rows, dim]");
+}
+
+#[test]
+fn what_the_engine_does_not_do_is_named() {
+    let folder = tempfile::tempdir().unwrap();
     let shape = [1, 1, 8, 96];
     let tensor = |name| (name, shape, noise(768, 3));
     write_tensors(&folder.path().join("qkv.safetensors"), &[tensor("q"), tensor("k"), tensor("v")]);
-    assert!(told(&["--device", "cpu"]).contains("head dimension 96"));
-    write_tensors(&folder.path().join("qkv.safetensors"), &[tensor("q"), tensor("k")]);
-    assert!(told(&["--device", "cpu"]).contains('v'));
-    write_tensors(
-        &folder.path().join("qkv.safetensors"),
-        &[tensor("q"), ("k", [1, 1, 4, 96], noise(384, 1)), tensor("v")],
-    );
-    assert!(told(&["--device", "cpu"]).contains("do not belong together"));
-    assert!(!folder.path().join("o.safetensors").exists());
+    assert!(refused(folder.path(), &["--device", "cpu"]).contains("head dimension 96; 64 and 128"));
+    qkv(folder.path());
+    assert!(refused(folder.path(), &["--device", "gpu"]).contains("use auto, cpu, cuda, cuda:N or emulated"));
+    assert!(refused(folder.path(), &["--casual"]).contains("--causal"));
+}
+
+#[test]
+fn an_output_that_cannot_be_written_is_said_before_the_work() {
+    let folder = tempfile::tempdir().unwrap();
+    qkv(folder.path());
+    let told = |output: &str, part: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gatework"));
+        let arguments =
+            ["attention", "run", "--device", "cpu", "--input", "qkv.safetensors", "--output", output];
+        let output = command.current_dir(folder.path()).args(arguments).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(2) && said.contains(part), "{said}");
+    };
+    told("nowhere/o.safetensors", "no file can be written to nowhere");
+    told(".", "it is a folder");
+    told("qkv.safetensors", "it is the input, which would be lost");
+    assert_eq!(read_tensor(&folder.path().join("qkv.safetensors"), "q"), noise(4 * 40 * 64, 3));
 }

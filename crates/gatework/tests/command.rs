@@ -206,13 +206,20 @@ fn the_tour_passes_on_the_emulated_device() {
 }
 
 #[test]
-fn a_tour_that_could_go_nowhere_is_not_done() {
+fn a_tour_without_a_device_visits_the_engines_on_the_cpu() {
     let folder = tempfile::tempdir().unwrap();
-    let mut command = gatework(folder.path(), &["tour"]);
-    command.env("CUDA_VISIBLE_DEVICES", "-1").env("CXX", "/nonexistent/c++");
-    let output = command.output().unwrap();
-    assert_eq!(output.status.code(), DEVICE_FAILED, "{output:?}");
-    assert!(String::from_utf8_lossy(&output.stdout).contains("not run"), "{output:?}");
+    for arguments in [&["tour", "--json"][..], &["tour", "--device", "cpu", "--json"]] {
+        let mut command = gatework(folder.path(), arguments);
+        command.env("CUDA_VISIBLE_DEVICES", "-1").env("CXX", "/nonexistent/c++");
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), DONE, "{output:?}");
+        let tour = json(&output);
+        for stop in tour["stops"].as_array().unwrap() {
+            let wanted = if stop["name"] == "attention" { "passed" } else { "not-run" };
+            assert_eq!(stop["outcome"], wanted, "{stop}");
+        }
+        assert!(tour["stops"].as_array().unwrap().iter().any(|stop| stop["name"] == "attention"));
+    }
 }
 
 #[test]

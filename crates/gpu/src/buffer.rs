@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytemuck::Pod;
 
 use crate::driver::Pointer;
+use crate::foreign::Owner;
 use crate::stream::Stream;
 use crate::{Device, Error, Result};
 
@@ -18,6 +19,8 @@ pub(crate) struct Allocation {
     bytes: u64,
     /// Streams other than `stream` that were given this memory.
     visitors: Mutex<Vec<Stream>>,
+    /// What keeps the memory alive, if it is not the pool's.
+    owner: Option<Owner>,
 }
 
 impl Allocation {
@@ -32,7 +35,8 @@ impl Allocation {
         let allocated = device.driver().allocate(stream.id(), (bytes as usize).max(1));
         match allocated {
             Ok(Some(pointer)) => {
-                Ok(Arc::new(Self { stream: stream.clone(), pointer, bytes, visitors: Mutex::default() }))
+                let (stream, visitors) = (stream.clone(), Mutex::default());
+                Ok(Arc::new(Self { stream, pointer, bytes, visitors, owner: None }))
             }
             other => {
                 let budget = device.budget();
@@ -63,8 +67,13 @@ impl Allocation {
 impl Drop for Allocation {
     fn drop(&mut self) {
         let visitors = std::mem::take(self.visitors.get_mut().unwrap_or_else(PoisonError::into_inner));
-        let free =
-            DeferredFree { stream: self.stream.clone(), pointer: self.pointer, bytes: self.bytes, visitors };
+        let free = DeferredFree {
+            stream: self.stream.clone(),
+            pointer: self.pointer,
+            bytes: self.bytes,
+            visitors,
+            owner: self.owner.take(),
+        };
         let capture = free.visitors.iter().chain([&free.stream]).find_map(Stream::capture_state);
         match capture {
             Some(capture) => capture.free_after_end(free),
@@ -73,12 +82,14 @@ impl Drop for Allocation {
     }
 }
 
-/// A block that goes back to the pool when this is dropped, which must not be inside a capture of any of its streams.
+/// A block that goes back to the pool, or to its owner, when this is dropped, which must not be inside a capture of any
+/// of its streams.
 pub(crate) struct DeferredFree {
     stream: Stream,
     pointer: Pointer,
     bytes: u64,
     visitors: Vec<Stream>,
+    owner: Option<Owner>,
 }
 
 impl Drop for DeferredFree {
@@ -89,9 +100,12 @@ impl Drop for DeferredFree {
                 let _ = self.stream.wait(&event);
             }
         }
-        let device = self.stream.device();
-        device.driver().free(self.stream.id(), self.pointer);
-        device.budget().release(self.bytes);
+        // An owner is let go of with this, now that the stream runs after every use.
+        if self.owner.is_none() {
+            let device = self.stream.device();
+            device.driver().free(self.stream.id(), self.pointer);
+            device.budget().release(self.bytes);
+        }
     }
 }
 
@@ -111,6 +125,18 @@ impl<T: Pod> Buffer<T> {
             message: format!("{len} elements of {} bytes overflow the address space", size_of::<T>()),
         })?;
         Ok(Self { allocation: Allocation::new(stream, bytes)?, len, element: PhantomData })
+    }
+
+    /// Memory of somebody else's.
+    pub(crate) fn lent(stream: &Stream, pointer: Pointer, len: usize, owner: Owner) -> Self {
+        let bytes = (len * size_of::<T>()) as u64;
+        let (stream, visitors, owner) = (stream.clone(), Mutex::default(), Some(owner));
+        let allocation = Arc::new(Allocation { stream, pointer, bytes, visitors, owner });
+        Self { allocation, len, element: PhantomData }
+    }
+
+    pub(crate) fn address(&self) -> Pointer {
+        self.allocation.pointer
     }
 
     /// Number of elements.

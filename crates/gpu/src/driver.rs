@@ -58,6 +58,8 @@ pub(crate) trait Driver: Send + Sync {
 
     fn stream_create(&self, priority: Priority) -> Result<StreamId>;
     fn stream_destroy(&self, stream: StreamId);
+    /// Whether a handle from elsewhere is a stream of this device, as far as that can be told.
+    fn stream_is_known(&self, stream: StreamId) -> Result<bool>;
     fn stream_synchronize(&self, stream: StreamId) -> Result<()>;
     /// Work queued on `stream` from now on runs after what `event` recorded.
     fn stream_wait(&self, stream: StreamId, event: EventId) -> Result<()>;
@@ -73,6 +75,8 @@ pub(crate) trait Driver: Send + Sync {
     fn allocate(&self, stream: StreamId, bytes: usize) -> Result<Option<Pointer>>;
     /// Returns memory to the pool once `stream` has passed this point.
     fn free(&self, stream: StreamId, pointer: Pointer);
+    /// Whether an address from elsewhere has so many bytes of this device behind it, as far as that can be told.
+    fn memory_is_known(&self, pointer: Pointer, bytes: usize) -> Result<bool>;
     /// Page-locked host memory. `Ok(None)`: the machine has no room.
     fn host_allocate(&self, bytes: usize) -> Result<Option<*mut u8>>;
     /// # Safety

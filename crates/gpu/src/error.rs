@@ -17,6 +17,12 @@ pub enum Error {
         /// What the caller wrote.
         given: String,
     },
+    /// The name is none that [`Target::open`](crate::Target::open) knows.
+    #[error("unknown device '{given}': use auto, cpu, cuda, cuda:N or emulated")]
+    UnknownTarget {
+        /// What the caller wrote.
+        given: String,
+    },
     /// An environment variable holds what it cannot.
     #[error("the environment variable {variable} is '{given}': {wanted} is wanted, or unset it")]
     Environment {
@@ -170,6 +176,14 @@ pub enum Error {
         /// The other.
         right: String,
     },
+    /// A handle or an address from elsewhere that is none of the device's.
+    #[error("{call}: {message}")]
+    Foreign {
+        /// The runtime's call.
+        call: &'static str,
+        /// What was given.
+        message: String,
+    },
     /// The emulated device stopped a kernel.
     #[error(transparent)]
     Fault(#[from] Box<Fault>),
@@ -207,6 +221,7 @@ impl Error {
         matches!(
             self,
             Self::UnknownDevice { .. }
+                | Self::UnknownTarget { .. }
                 | Self::Environment { .. }
                 | Self::NoSuchOrdinal { .. }
                 | Self::Compile { .. }
@@ -218,6 +233,7 @@ impl Error {
                 | Self::Capture { .. }
                 | Self::Graph { .. }
                 | Self::ForeignDevice { .. }
+                | Self::Foreign { .. }
         )
     }
 }

@@ -7,11 +7,13 @@ mod device;
 mod driver;
 mod emulated;
 mod error;
+mod foreign;
 mod graph;
 mod kernel;
 pub mod kernels;
 mod pinned;
 mod stream;
+mod target;
 
 pub use budget::Budget;
 pub use buffer::{Buffer, Slice, SliceMut, View, ViewMut};
@@ -26,3 +28,4 @@ pub use kernel::{
 };
 pub use pinned::{Pinned, PinnedMut, PinnedPool, PinnedRef, PinnedStats};
 pub use stream::{Event, Priority, Stream};
+pub use target::Target;

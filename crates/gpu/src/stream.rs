@@ -7,6 +7,7 @@ use bytemuck::Pod;
 
 use crate::buffer::{Allocation, Buffer, View, ViewMut};
 use crate::driver::{EventId, HostMemory, Pointer, StreamId};
+use crate::foreign::Owner;
 use crate::graph::{Capture, Graph, Retained};
 use crate::kernel::Grid;
 use crate::pinned::{DeviceUse, Pinned};
@@ -32,19 +33,31 @@ pub(crate) struct StreamShared {
     device: Device,
     id: StreamId,
     capture: Mutex<Option<Arc<Capture>>>,
+    /// What keeps a stream alive that is not ours.
+    owner: Option<Owner>,
 }
 
 impl Drop for StreamShared {
     fn drop(&mut self) {
-        self.device.driver().stream_destroy(self.id);
+        if self.owner.is_none() {
+            self.device.driver().stream_destroy(self.id);
+        }
     }
 }
 
 impl Stream {
     pub(crate) fn new(device: &Device, priority: Priority) -> Result<Self> {
         let id = device.driver().stream_create(priority)?;
-        let shared = StreamShared { device: device.clone(), id, capture: Mutex::default() };
+        let shared = StreamShared { device: device.clone(), id, capture: Mutex::default(), owner: None };
         Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// A stream of somebody else's.
+    pub(crate) fn lent(device: &Device, id: StreamId, owner: Owner) -> Self {
+        let owner = Some(owner);
+        Self {
+            shared: Arc::new(StreamShared { device: device.clone(), id, capture: Mutex::default(), owner }),
+        }
     }
 
     /// The device it belongs to.

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use gatework_gpu::{Device, Kind};
-use gatework_lab::measure::{PeerRecord, PerformanceOptions, Station};
+use gatework_lab::measure::{HostBench, PeerRecord, PerformanceOptions, Station};
 use gatework_lab::peers::{PeerCommand, PeerSession};
-use gatework_lab::{PeerRequest, runtime};
+use gatework_lab::{Case, PeerRequest, Work, runtime};
 
 const HELLO: &str = r#"echo '{"protocol":1,"peer":"Fake","versions":{"fake":"1.2"},"device":"a shell","operations":["saxpy"]}'"#;
 
@@ -135,4 +135,53 @@ fn peers_are_measured_in_turns_and_never_fail_a_benchmark() {
     assert_eq!((peer.as_str(), summary.median_ns, samples_ns.len()), ("Fake", 500.0, 100));
     assert!(matches!(died, PeerRecord::NotMeasured { peer, .. } if peer == "Fake"), "{died:?}");
     assert!(matches!(never, PeerRecord::NotMeasured { peer, .. } if peer == "a fake"), "{never:?}");
+}
+
+#[test]
+fn a_job_on_the_cpu_takes_turns_with_peers() {
+    let options = PerformanceOptions {
+        samples: 1,
+        longest: Duration::ZERO,
+        peers: vec![answering(r#"echo '{"samples_ns":[5e6]}'"#), peer("exit 3")],
+        ..PerformanceOptions::default()
+    };
+    let bench = HostBench {
+        name: "a nap".into(),
+        work: Work { operations: 10, bytes: 0 },
+        // Longer than a turn, so that a turn is one sample.
+        run: Box::new(|| {
+            std::thread::sleep(Duration::from_millis(60));
+            Ok(())
+        }),
+        peers: vec![PeerRequest { operation: "saxpy".into(), shape: BTreeMap::new() }],
+    };
+    let heard = std::cell::RefCell::new(Vec::new());
+    let record = Station::new(options)
+        .measure_on_host(&Case::new("n1").with("n", 1), bench, &|samples| heard.borrow_mut().push(samples))
+        .unwrap();
+    assert_eq!(
+        (record.summary.samples, heard.into_inner()),
+        (5, vec![1, 2, 3, 4, 5]),
+        "never fewer than five"
+    );
+    assert!(record.summary.minimum_ns >= 60e6, "{:?}", record.summary);
+    let [PeerRecord::Measured { peer, samples_ns, .. }, PeerRecord::NotMeasured { why, .. }] =
+        &record.peers[..]
+    else {
+        panic!("{:?}", record.peers)
+    };
+    assert_eq!((peer.as_str(), samples_ns.len()), ("Fake", 5));
+    assert!(why.contains("ended before it answered"), "{why}");
+}
+
+#[test]
+fn a_job_on_the_cpu_that_fails_is_an_error() {
+    let run = Box::new(|| Err("no memory".into()));
+    let work = Work { operations: 1, bytes: 0 };
+    let bench = HostBench { name: "none".into(), work, run, peers: Vec::new() };
+    let station = Station::new(PerformanceOptions::default());
+    assert_eq!(
+        station.measure_on_host(&Case::new("n1"), bench, &|_| ()).unwrap_err().to_string(),
+        "no memory"
+    );
 }

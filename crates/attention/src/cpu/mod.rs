@@ -1,100 +1,250 @@
-//! Attention on the CPU, in f32: key tiles with a running maximum, rows in parallel.
+//! Attention on the CPU, in f32: key tiles with a running maximum, blocks of query rows in parallel.
+//!
+//! A block of rows passes over the tiles of its keys. Each tile gives `s = q kᵀ`, then row by row the new maximum `m`,
+//! weights `p = exp(s - m)` and their sum, then `o <- o exp(m_old - m) + p v`. Keys lie transposed in their tiles
+//! (`[dim][TILE]`), values as they are (`[TILE][dim]`), so that both products are the same loop. For a few rows alone,
+//! as in decoding, transposing would take longer than all the rest: keys then lie as they are, too.
+
+mod vector;
 
 use rayon::prelude::*;
 
-use crate::shape::{Layout, Mask, Shape};
-use crate::{Element, Error, Result};
+use crate::attention::Output;
+use crate::cuda::Builder;
+use crate::shape::{Layout, Mask, Shape, Strides};
+use crate::{Element, Result};
+use vector::{GROUP, Instructions};
 
-/// Keys that are worked on at a time: their scores stay in the first-level cache.
+/// Keys of a tile: their scores with a block of rows stay in the first-level cache.
 const TILE: usize = 64;
+/// Longest row that a shape may have.
+const MOST_DIM: usize = 128;
+/// Up to so many rows, a dot product for each score takes less time than to transpose the keys.
+const FEW: usize = 8;
+/// Query rows of a block, which share what a tile loads.
+const BLOCK: usize = 8 * GROUP;
 
-/// `softmax(scale q k^T + mask) v`. All tensors have `layout`; the output has the format asked for.
-pub fn attention<T: Element, O: Element>(
-    shape: &Shape,
+/// An attention of one shape on the CPU.
+#[derive(Debug, Clone)]
+pub struct Attention {
+    shape: Shape,
     mask: Mask,
     layout: Layout,
     scale: f32,
-    [q, k, v]: [&[T]; 3],
-) -> Result<Vec<O>> {
-    shape.check()?;
-    for (tensor, found, needed) in [
-        ("q", q.len(), shape.query_elements()),
-        ("k", k.len(), shape.key_elements()),
-        ("v", v.len(), shape.key_elements()),
-    ] {
-        if found != needed {
-            return Err(Error::Length { tensor, found, needed });
-        }
+}
+
+/// Writes a tile: its keys, transposed if they are to be, and its values.
+type Pack<'a> = dyn Fn(usize, &mut [f32], &mut [f32]) + Sync + 'a;
+
+/// Keys and values of one head, as tiles. Those past the last key are zeros.
+struct Tiles<'a> {
+    dim: usize,
+    of_keys: Order,
+    pack: &'a Pack<'a>,
+    /// All of them, if more than one block of rows passes over them. One block alone packs a tile when it comes to it,
+    /// and it is still in the cache when it is used.
+    packed: Option<(Vec<f32>, Vec<f32>)>,
+}
+
+/// How a tile lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    /// `[TILE][dim]`.
+    AsTheyAre,
+    /// `[dim][TILE]`.
+    Transposed,
+}
+
+/// Room for one tile.
+struct Scratch {
+    keys: Vec<f32>,
+    values: Vec<f32>,
+}
+
+impl Attention {
+    /// What the builder describes. A rotation changes no product, and a schedule is a device's: neither matters here.
+    pub(crate) fn new(builder: Builder) -> Result<Self> {
+        let scale = builder.checked_scale()?;
+        let Builder { shape, mask, layout, .. } = builder;
+        Ok(Self { shape, mask, layout, scale })
     }
-    let dim = shape.dim;
-    let key_strides = layout.strides(shape.key_heads, shape.keys, dim);
-    let gather = |matrix: &[T], batch: usize, head: usize| -> Vec<f32> {
-        let base = batch * key_strides.batch + head * key_strides.head;
-        let row = |key: usize| &matrix[base + key * key_strides.row..][..dim];
-        (0..shape.keys).flat_map(|key| row(key).iter().map(|x| x.to_f32())).collect()
-    };
-    let mut out = vec![O::from_f32(0.0); q.len()];
-    let query_strides = layout.strides(shape.heads, shape.rows, dim);
-    for batch in 0..shape.batch {
-        for key_head in 0..shape.key_heads {
-            let (keys, values) = (gather(k, batch, key_head), gather(v, batch, key_head));
-            let group = shape.heads / shape.key_heads;
-            let rows: Vec<(usize, Vec<f32>)> = (key_head * group..(key_head + 1) * group)
-                .flat_map(|head| (0..shape.rows).map(move |row| (head, row)))
-                .collect::<Vec<_>>()
-                .into_par_iter()
-                .map(|(head, row)| {
-                    let at =
-                        batch * query_strides.batch + head * query_strides.head + row * query_strides.row;
-                    let query: Vec<f32> = q[at..at + dim].iter().map(|x| x.to_f32() * scale).collect();
-                    let seen = shape.last_key(row, mask).map_or(0, |last| last + 1);
-                    (at, attend_row(&query, &keys[..seen * dim], &values[..seen * dim]))
-                })
-                .collect();
-            for (at, row) in rows {
-                for (o, value) in out[at..at + dim].iter_mut().zip(row) {
-                    *o = O::from_f32(value);
+
+    /// `softmax(scale q k^T + mask) v` and the log-sum-exp of every row.
+    pub fn forward<O: Element, T: Element>(&self, q: &[T], k: &[T], v: &[T]) -> Result<Output<O>> {
+        self.forward_with(Instructions::detect(), q, k, v)
+    }
+
+    /// With instructions that the machine has.
+    fn forward_with<O: Element, T: Element>(
+        &self,
+        instructions: Instructions,
+        q: &[T],
+        k: &[T],
+        v: &[T],
+    ) -> Result<Output<O>> {
+        self.shape.check_lengths(q.len(), k.len(), v.len())?;
+        let Shape { heads, key_heads, rows, dim, .. } = self.shape;
+        let group = heads / key_heads;
+        let mut o = vec![O::from_f32(0.0); q.len()];
+        let mut lse = vec![0.0; q.len() / dim];
+        // All query rows of a key head are one run, whichever query head they are of: they see the same keys.
+        let runs = o.par_chunks_mut(group * rows * dim).zip(lse.par_chunks_mut(group * rows));
+        runs.enumerate().for_each(|(key_head, (o, lse))| {
+            let of_keys = if group * rows <= FEW { Order::AsTheyAre } else { Order::Transposed };
+            let pack = |tile: usize, keys: &mut [f32], values: &mut [f32]| {
+                self.pack(k, key_head, tile, of_keys, keys);
+                self.pack(v, key_head, tile, Order::AsTheyAre, values);
+            };
+            let tiles = Tiles::new(&self.shape, &pack, of_keys, group * rows > BLOCK);
+            let blocks = o.par_chunks_mut(BLOCK * dim).zip(lse.par_chunks_mut(BLOCK));
+            blocks.enumerate().for_each(|(block, (o, lse))| {
+                let first = key_head * group * rows + block * BLOCK;
+                self.attend(instructions, q, &tiles, first, o, lse);
+            });
+        });
+        Ok(Output { o: self.in_layout(o), lse })
+    }
+
+    /// Rows from `first`, counted over all heads and batches.
+    fn attend<O: Element, T: Element>(
+        &self,
+        instructions: Instructions,
+        q: &[T],
+        tiles: &Tiles<'_>,
+        first: usize,
+        o: &mut [O],
+        lse: &mut [f32],
+    ) {
+        let Shape { heads, rows, dim, .. } = self.shape;
+        let strides = self.layout.strides(heads, rows, dim);
+        // Whole groups: rows past the last are zeros, and nobody reads what they give.
+        let padded = lse.len().next_multiple_of(GROUP);
+        let mut queries = vec![0.0f32; padded * dim];
+        for (row, query) in (first..).zip(queries.chunks_mut(dim).take(lse.len())) {
+            T::widen(&q[row_at(strides, heads, row / rows, row % rows)..][..dim], query);
+            query.iter_mut().for_each(|x| *x *= self.scale);
+        }
+        let seen: Vec<usize> = (first..first + lse.len())
+            .map(|row| self.shape.last_key(row % rows, self.mask).map_or(0, |last| last + 1))
+            .collect();
+        let mut sums = vec![0.0f32; padded * dim];
+        instructions.attend(&queries, tiles, &seen, &mut sums, lse);
+        O::narrow(&sums[..o.len()], o);
+    }
+
+    /// One tile of the keys or the values of a key head, heads being counted over all batches.
+    fn pack<T: Element>(&self, from: &[T], key_head: usize, tile: usize, order: Order, to: &mut [f32]) {
+        let Shape { key_heads, keys, dim, .. } = self.shape;
+        let strides = self.layout.strides(key_heads, keys, dim);
+        let here = TILE.min(keys - tile * TILE);
+        let row = |place: usize| &from[row_at(strides, key_heads, key_head, tile * TILE + place)..][..dim];
+        match order {
+            Order::AsTheyAre => {
+                for (place, to) in to.chunks_exact_mut(dim).take(here).enumerate() {
+                    T::widen(row(place), to);
                 }
+                to[here * dim..].fill(0.0);
+            }
+            Order::Transposed => {
+                let mut wide = [0.0; MOST_DIM];
+                for place in 0..here {
+                    T::widen(row(place), &mut wide[..dim]);
+                    for (column, x) in to.chunks_exact_mut(TILE).zip(&wide) {
+                        column[place] = *x;
+                    }
+                }
+                to.chunks_exact_mut(TILE).for_each(|column| column[here..].fill(0.0));
             }
         }
     }
-    Ok(out)
+
+    /// From `[batch, heads, rows, dim]` to the layout asked for.
+    fn in_layout<O: Element>(&self, o: Vec<O>) -> Vec<O> {
+        if self.layout == Layout::HeadsFirst {
+            return o;
+        }
+        let Shape { heads, rows, dim, .. } = self.shape;
+        let strides = self.layout.strides(heads, rows, dim);
+        let mut arranged = vec![O::from_f32(0.0); o.len()];
+        for (index, row) in o.chunks(dim).enumerate() {
+            arranged[row_at(strides, heads, index / rows, index % rows)..][..dim].copy_from_slice(row);
+        }
+        arranged
+    }
 }
 
-/// One query row over its keys.
-fn attend_row(query: &[f32], keys: &[f32], values: &[f32]) -> Vec<f32> {
-    let dim = query.len();
-    let (mut top, mut sum, mut out) = (f32::NEG_INFINITY, 0.0f32, vec![0.0f32; dim]);
-    let mut scores = [0.0f32; TILE];
-    for (keys, values) in keys.chunks(TILE * dim).zip(values.chunks(TILE * dim)) {
-        let scores = &mut scores[..keys.len() / dim];
-        for (score, key) in scores.iter_mut().zip(keys.chunks_exact(dim)) {
-            *score = dot(query, key);
-        }
-        let highest = scores.iter().copied().fold(top, f32::max);
-        let correction = (top - highest).exp();
-        top = highest;
-        sum *= correction;
-        out.iter_mut().for_each(|o| *o *= correction);
-        for (score, value) in scores.iter().zip(values.chunks_exact(dim)) {
-            let weight = (score - top).exp();
-            sum += weight;
-            out.iter_mut().zip(value).for_each(|(o, v)| *o += weight * v);
-        }
-    }
-    if sum > 0.0 {
-        out.iter_mut().for_each(|o| *o /= sum);
-    }
-    out
+/// Where a row of a head begins, heads being counted over all batches.
+fn row_at(strides: Strides, heads: usize, head: usize, row: usize) -> usize {
+    head / heads * strides.batch + head % heads * strides.head + row * strides.row
 }
 
-/// Eight sums side by side, which the compiler puts into vector registers.
-fn dot(a: &[f32], b: &[f32]) -> f32 {
-    let mut sums = [0.0f32; 8];
-    for (a, b) in a.chunks_exact(8).zip(b.chunks_exact(8)) {
-        for i in 0..8 {
-            sums[i] += a[i] * b[i];
+impl<'a> Tiles<'a> {
+    fn new(shape: &Shape, pack: &'a Pack<'a>, of_keys: Order, shared: bool) -> Self {
+        let packed = shared.then(|| {
+            let size = shape.keys.next_multiple_of(TILE) * shape.dim;
+            let (mut keys, mut values) = (vec![0.0; size], vec![0.0; size]);
+            let tile = TILE * shape.dim;
+            let tiles = keys.par_chunks_mut(tile).zip(values.par_chunks_mut(tile));
+            tiles.enumerate().for_each(|(tile, (keys, values))| pack(tile, keys, values));
+            (keys, values)
+        });
+        Self { dim: shape.dim, of_keys, pack, packed }
+    }
+
+    fn scratch(&self) -> Scratch {
+        let size = if self.packed.is_some() { 0 } else { TILE * self.dim };
+        Scratch { keys: vec![0.0; size], values: vec![0.0; size] }
+    }
+
+    /// Keys and values of a tile.
+    fn get<'b>(&'b self, tile: usize, scratch: &'b mut Scratch) -> (&'b [f32], &'b [f32]) {
+        let size = TILE * self.dim;
+        match &self.packed {
+            Some((keys, values)) => (&keys[tile * size..][..size], &values[tile * size..][..size]),
+            None => {
+                (self.pack)(tile, &mut scratch.keys, &mut scratch.values);
+                (&scratch.keys, &scratch.values)
+            }
         }
     }
-    sums.iter().sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers in (-2, 2) with no pattern that a sum over keys would cancel.
+    fn noise(count: usize, mut state: u64) -> Vec<f32> {
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 40) as f32 / (1 << 22) as f32 - 2.0
+        };
+        (0..count).map(|_| next()).collect()
+    }
+
+    /// The machine's best instructions are not the only ones that users' machines have.
+    #[test]
+    fn every_kind_of_instructions_matches_reference() {
+        let wide = |x: &[f32]| x.iter().map(|&x| f64::from(x)).collect::<Vec<_>>();
+        for dim in [64, 128] {
+            let shape = Shape { batch: 1, heads: 2, key_heads: 1, rows: 53, keys: 131, dim };
+            let (queries, keys) = (shape.query_elements(), shape.key_elements());
+            let (q, k, v) = (noise(queries, 1), noise(keys, 2), noise(keys, 3));
+            let scale = 1.0 / (dim as f64).sqrt();
+            let (wanted, wanted_lse) =
+                crate::reference::attention(&shape, Mask::Causal, scale, &wide(&q), &wide(&k), &wide(&v));
+            let attention =
+                Attention { shape, mask: Mask::Causal, layout: Layout::HeadsFirst, scale: scale as f32 };
+            let kinds = Instructions::all_here();
+            assert!(kinds.contains(&Instructions::Portable) && kinds.contains(&Instructions::detect()));
+            for kind in kinds {
+                let got: Output<f32> = attention.forward_with(kind, &q, &k, &v).unwrap();
+                let close = |got: &[f32], wanted: &[f64]| {
+                    got.len() == wanted.len()
+                        && got.iter().zip(wanted).all(|(got, wanted)| (f64::from(*got) - wanted).abs() < 2e-6)
+                };
+                assert!(close(&got.o, &wanted) && close(&got.lse, &wanted_lse), "{kind:?}");
+            }
+        }
+    }
 }

@@ -10,9 +10,11 @@ use gatework_gpu::{Buffer, Device, Stream};
 
 pub use self::attention::attention_source;
 pub use self::combine::combine_source;
+#[cfg(feature = "lab")]
 pub(crate) use self::quantise::score_limit;
 pub use self::quantise::{Granularity, Quantised, arrange_source, quantise_source};
 pub use self::workspace::Workspace;
+use crate::attention::Place;
 use crate::shape::{Layout, Mask, Shape};
 use crate::{Element, Error, Result};
 use schedule::Schedule;
@@ -24,7 +26,7 @@ pub(crate) const KEY_TILE: usize = 128;
 /// Tiles of values with one scale.
 pub(crate) const VALUE_GROUP: usize = 4;
 
-/// An attention of one shape on one device.
+/// An attention of one shape over buffers on one device.
 #[derive(Debug, Clone)]
 pub struct Attention {
     device: Device,
@@ -49,9 +51,9 @@ pub enum Rotation {
 /// What an [`Attention`] is made from.
 #[derive(Debug, Clone)]
 pub struct Builder {
-    shape: Shape,
-    mask: Mask,
-    layout: Layout,
+    pub(crate) shape: Shape,
+    pub(crate) mask: Mask,
+    pub(crate) layout: Layout,
     scale: Option<f32>,
     rotation: Rotation,
     schedule: Option<Schedule>,
@@ -83,8 +85,14 @@ impl Builder {
         Self { schedule: Some(schedule), ..self }
     }
 
-    /// Checks the combination.
-    pub fn build(self, device: &Device) -> Result<Attention> {
+    /// Checks the combination. A [`Target`](gatework_gpu::Target) gives an [`Attention`](crate::Attention) of slices in
+    /// host memory, a [`Device`] one of buffers in its own.
+    pub fn build<P: Place>(self, place: &P) -> Result<P::Attention> {
+        place.build(self)
+    }
+
+    /// The scale, once the combination is checked.
+    pub(crate) fn checked_scale(&self) -> Result<f32> {
         self.shape.check()?;
         let scale = self.scale.unwrap_or_else(|| 1.0 / (self.shape.dim as f32).sqrt());
         if !(scale > 0.0 && scale.is_finite()) {
@@ -92,6 +100,11 @@ impl Builder {
                 what: format!("scale {scale}; it must be positive and finite"),
             });
         }
+        Ok(scale)
+    }
+
+    pub(crate) fn build_on(self, device: &Device) -> Result<Attention> {
+        let scale = self.checked_scale()?;
         let schedule = self.schedule.unwrap_or_else(|| Schedule::suited(&self.shape, device.properties()));
         schedule.check(&self.shape, device.properties())?;
         Ok(Attention {

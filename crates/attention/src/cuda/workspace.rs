@@ -10,6 +10,7 @@ const SUM_ROWS: usize = 8;
 
 /// Quantised queries, keys and values as tile images, and the row log-sum-exp: all the memory an attention needs besides
 /// its inputs and output.
+#[derive(Debug)]
 pub struct Workspace {
     pub(super) images: Images,
     pub(super) lse: Buffer<f32>,
@@ -24,6 +25,7 @@ pub struct Workspace {
 }
 
 /// What the quantiser makes and the attention kernel reads.
+#[derive(Debug)]
 pub(super) struct Images {
     pub(super) q: Buffer<u8>,
     pub(super) k: Buffer<u8>,
@@ -34,6 +36,7 @@ pub(super) struct Images {
 }
 
 /// Outputs and log-sum-exps of attention over parts of the keys.
+#[derive(Debug)]
 pub(super) struct Parts {
     pub(super) outputs: Buffer<f32>,
     pub(super) lse: Buffer<f32>,

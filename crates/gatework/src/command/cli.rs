@@ -3,8 +3,10 @@
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use gatework_attention::Shape;
 
+use crate::command::attention::shapes;
 use crate::command::device::DeviceChoice;
 
 const EXIT_CODES: &str = "\
@@ -49,6 +51,9 @@ pub(crate) enum AttentionCommand {
     /// Attend over the tensors q, k and v of a safetensors file
     #[command(after_help = ATTENTION_EXAMPLES)]
     Run(AttentionRunOptions),
+    /// Time attention at shapes of your own, beside PyTorch and cuDNN
+    #[command(after_help = ATTENTION_BENCH_EXAMPLES)]
+    Bench(AttentionBenchOptions),
 }
 
 const ATTENTION_EXAMPLES: &str = "\
@@ -73,6 +78,64 @@ pub(crate) struct AttentionRunOptions {
     /// The tensors are [batch, rows, heads, dim]
     #[arg(long)]
     pub(crate) rows_first: bool,
+}
+
+const ATTENTION_BENCH_EXAMPLES: &str = "\
+Examples:
+  gatework attention bench --shapes 4x16x4096x64,1x64/8x4096x128
+  gatework attention bench --mask causal --plot attention.svg
+  gatework attention bench --device cpu --shapes 1x8x1024x64 --peers none --json
+  gatework attention bench --from-records results/nvidia-h200.jsonl --plot attention.svg
+
+A shape is BATCHxHEADSxROWSxDIM; HEADS/KEY_HEADS has fewer key heads, ROWS/KEYS other keys than rows.
+On a GPU the kernels pass their gates first. Everybody is timed in turns, in one run; a peer that
+the machine has not is not measured.";
+
+/// Which masks are timed.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum MaskChoice {
+    /// Every row sees every key
+    Full,
+    /// Each row sees keys up to its own place
+    Causal,
+    /// One after the other
+    Both,
+}
+
+/// Who else is timed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PeerChoice {
+    /// PyTorch's scaled-dot-product attention
+    Torch,
+    /// cuDNN's FP8 attention
+    Cudnn,
+    /// Nobody
+    None,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AttentionBenchOptions {
+    /// What to time; a list of usual shapes for the device, if none is given
+    #[arg(long, value_name = "SHAPES", value_delimiter = ',', value_parser = shapes::parse)]
+    pub(crate) shapes: Vec<Shape>,
+    /// With which mask
+    #[arg(long, value_enum, default_value = "both", value_name = "MASK")]
+    pub(crate) mask: MaskChoice,
+    /// Who else to time in the same run
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "torch,cudnn", value_name = "PEERS")]
+    pub(crate) peers: Vec<PeerChoice>,
+    /// Most pairs of samples a shape: sampling stops at 100 or more, once the ratio is certain; on a CPU, after three seconds
+    #[arg(long, default_value_t = 400, value_name = "N", value_parser = at_least_100)]
+    pub(crate) samples: usize,
+    /// Draw TFLOP/s over rows to this file, as SVG
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plot: Option<PathBuf>,
+    /// Append the records to this folder
+    #[arg(long, value_name = "DIR")]
+    pub(crate) results: Option<PathBuf>,
+    /// Time nothing: show the newest records of this file or folder
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["shapes", "peers", "samples", "results"])]
+    pub(crate) from_records: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]

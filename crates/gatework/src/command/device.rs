@@ -2,10 +2,11 @@
 
 use std::str::FromStr;
 
-use gatework_gpu::{Device, Error, Presence, presence};
+use gatework_gpu::{Device, Error, Presence, Target, presence};
 use gatework_lab::TestBed;
 
 use crate::command::ending::Failure;
+use crate::command::progress::Progress;
 
 /// What `--device` says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,6 +51,22 @@ pub(crate) fn test_bed(choice: &DeviceChoice) -> Result<TestBed, Failure> {
         DeviceChoice::Cpu => Ok(TestBed::CompilersOnly {
             why: "kernels do not run on the CPU; use --device emulated or cuda".to_owned(),
         }),
+        DeviceChoice::Cuda(ordinal) => Ok(Device::open(&format!("cuda:{ordinal}"))?.into()),
+        DeviceChoice::Emulated => Ok(open_emulated()?.into()),
+    }
+}
+
+/// Where an engine runs. `auto` without a card is the CPU, and a line that says so.
+pub(crate) fn target(choice: &DeviceChoice, progress: &Progress) -> Result<Target, Failure> {
+    match choice {
+        DeviceChoice::Auto => {
+            let (target, why) = Target::best()?;
+            if let Some(why) = why {
+                progress.say(&format!("{why}; running on the CPU"));
+            }
+            Ok(target)
+        }
+        DeviceChoice::Cpu => Ok(Target::Cpu),
         DeviceChoice::Cuda(ordinal) => Ok(Device::open(&format!("cuda:{ordinal}"))?.into()),
         DeviceChoice::Emulated => Ok(open_emulated()?.into()),
     }

@@ -57,7 +57,7 @@ fn dispatch(cli: &Cli, workloads: Vec<Box<dyn Workload>>, progress: &Progress) -
     match &cli.command {
         Command::Doctor => doctor::run(&output),
         Command::Tour => tour::run(&registry, &cli.device, &output, progress),
-        Command::Attention(command) => attention::run(command, &cli.device, &output, progress),
+        Command::Attention(command) => attention::run(command, &registry, &cli.device, &output, progress),
         Command::Lab(command) => lab::run(command, &registry, &cli.device, &output, progress),
     }
 }

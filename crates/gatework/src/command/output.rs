@@ -46,7 +46,7 @@ const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().f
 const WIDTH_WITHOUT_TERMINAL: u16 = 120;
 
 /// A table with that header, as wide as the terminal.
-pub(crate) fn table<const N: usize>(header: [&str; N]) -> Table {
+pub(crate) fn table<'a>(header: impl IntoIterator<Item = &'a str>) -> Table {
     let mut table = Table::new();
     table.load_style(STYLE);
     table.set_content_arrangement(ContentArrangement::Dynamic);
@@ -76,6 +76,7 @@ impl Reasons {
     /// Notes that `reason` holds for `subject`.
     pub(crate) fn add(&mut self, reason: String, subject: &str) {
         match self.lines.iter_mut().find(|(found, _)| *found == reason) {
+            Some((_, subjects)) if subjects.iter().any(|known| known == subject) => (),
             Some((_, subjects)) => subjects.push(subject.to_owned()),
             None => self.lines.push((reason, vec![subject.to_owned()])),
         }
@@ -98,6 +99,7 @@ mod tests {
         reasons.add("not run: no NVRTC".into(), "a");
         reasons.add("failed: 8 bytes spilled".into(), "b");
         reasons.add("not run: no NVRTC".into(), "c");
+        reasons.add("not run: no NVRTC".into(), "a");
         assert_eq!(reasons.to_string(), "a, c: not run: no NVRTC\nb: failed: 8 bytes spilled\n");
     }
 }

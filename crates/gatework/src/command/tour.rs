@@ -2,10 +2,11 @@
 
 use std::time::Instant;
 
-use gatework_gpu::{Device, Kind};
+use gatework_gpu::{Device, Kind, Target};
 use gatework_lab::{Outcome, Registry, Workload, check_case};
 use serde::Serialize;
 
+use crate::command::attention::stop as attention;
 use crate::command::device::{DeviceChoice, open_emulated};
 use crate::command::ending::{Ending, Failure};
 use crate::command::output::{Output, Reasons, table, word};
@@ -42,17 +43,37 @@ pub(crate) fn run(
     progress: &Progress,
 ) -> Result<Ending, Failure> {
     let vehicle = Vehicle::choose(choice, progress)?;
-    let jobs = progress.start(registry.iter().len());
+    // The command of a crate that has kernels of its own and no more does not tour what it is not made of.
+    let has_engine = registry.iter().any(|workload| workload.name().starts_with("attention/"));
+    let jobs = progress.start(registry.iter().len() + usize::from(has_engine));
     let mut stops = Vec::new();
     for workload in registry.iter() {
         jobs.doing(workload.name().to_owned());
         stops.extend(vehicle.visit(workload));
         jobs.done();
     }
+    if has_engine {
+        jobs.doing("attention".to_owned());
+        stops.push(visit_attention(&vehicle.target(choice)));
+        jobs.done();
+    }
     drop(jobs);
     let tour = Tour { device: vehicle.name(), stops };
     output.show(&tour, || tour.text())?;
     Ok(tour.ending())
+}
+
+/// The engine as a program uses it, which runs on the CPU too.
+fn visit_attention(target: &Target) -> Stop {
+    let started = Instant::now();
+    let (case, outcome) = attention::visit(target);
+    Stop {
+        name: "attention".to_owned(),
+        summary: attention::SUMMARY.to_owned(),
+        case,
+        outcome,
+        seconds: started.elapsed().as_secs_f64(),
+    }
 }
 
 impl Tour {
@@ -72,15 +93,15 @@ impl Vehicle {
     fn choose(choice: &DeviceChoice, progress: &Progress) -> Result<Self, Failure> {
         match choice {
             DeviceChoice::Auto => Ok(Self::best(progress)),
-            DeviceChoice::Cpu => Ok(Self::None {
-                why: "the runtime's kernels do not run on the CPU; use --device emulated".to_owned(),
-            }),
+            DeviceChoice::Cpu => {
+                Ok(Self::None { why: "kernels do not run on the CPU; use --device emulated".to_owned() })
+            }
             DeviceChoice::Cuda(ordinal) => Ok(Self::Device(Device::open(&format!("cuda:{ordinal}"))?)),
             DeviceChoice::Emulated => Ok(Self::Device(open_emulated()?)),
         }
     }
 
-    /// CUDA; else the emulated device, because the runtime's stops are kernels and nothing else.
+    /// CUDA; else the emulated device, because most stops are kernels and nothing else.
     fn best(progress: &Progress) -> Self {
         let absent = match Device::open("auto") {
             Ok(device) => return Self::Device(device),
@@ -88,10 +109,20 @@ impl Vehicle {
         };
         match open_emulated() {
             Ok(device) => {
-                progress.say(&format!("{absent}; the runtime's stops run on the emulated device"));
+                progress.say(&format!("{absent}; engines run on the CPU, kernels on the emulated device"));
                 Self::Device(device)
             }
             Err(failure) => Self::None { why: format!("{absent}; {failure}") },
+        }
+    }
+
+    /// Where engines run: the emulated device is for kernels, unless it was asked for by name.
+    fn target(&self, choice: &DeviceChoice) -> Target {
+        match self {
+            Self::Device(device) if !device.is_emulated() || *choice == DeviceChoice::Emulated => {
+                device.clone().into()
+            }
+            _ => Target::Cpu,
         }
     }
 
@@ -136,5 +167,29 @@ impl Tour {
         let passed = self.stops.iter().filter(|stop| stop.outcome.is_passed()).count();
         let on = self.device.as_ref().map_or_else(String::new, |device| format!(" on {device}"));
         format!("{rows}\n\n{reasons}{passed} of {} stops passed{on}", self.stops.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tour_that_could_go_nowhere_is_not_done() {
+        let stop = |outcome| Stop {
+            name: "a".into(),
+            summary: String::new(),
+            case: String::new(),
+            outcome,
+            seconds: 0.0,
+        };
+        let ending = |outcomes: &[Outcome]| {
+            Tour { device: None, stops: outcomes.iter().cloned().map(stop).collect() }.ending()
+        };
+        let not_run = Outcome::NotRun { why: "no device".into() };
+        let failed = Outcome::Failed { why: "wrong".into() };
+        assert_eq!(ending(std::slice::from_ref(&not_run)), Ending::DeviceFailed);
+        assert_eq!(ending(&[not_run.clone(), Outcome::Passed]), Ending::Done);
+        assert_eq!(ending(&[not_run, Outcome::Passed, failed]), Ending::GateFailed);
     }
 }

@@ -3,10 +3,10 @@
 use std::ptr;
 use std::sync::Arc;
 
-use cudarc::driver::sys::{self, CUcontext, CUdevice};
+use cudarc::driver::sys::{self, CUcontext, CUdevice, CUresult, CUstream};
 
 use crate::Result;
-use crate::cuda::status::{check, check_release};
+use crate::cuda::status::{check, check_release, failure};
 
 /// A hold on the primary context, given back at drop. Kernels keep one too, because they can outlive their device.
 pub(super) struct Context {
@@ -38,6 +38,18 @@ impl Context {
     /// threads, and another library may have changed the thread's context.
     pub(super) fn enter(&self) -> Result<()> {
         if self.is_current()? { Ok(()) } else { self.set_current() }
+    }
+
+    /// Whether a handle is a stream of this context. The null stream is one of every context.
+    pub(super) fn owns(&self, stream: CUstream) -> Result<bool> {
+        self.enter()?;
+        let mut found = ptr::null_mut();
+        // SAFETY: the caller was promised a stream's handle; `found` is written by the call.
+        match unsafe { sys::cuStreamGetCtx(stream, &mut found) } {
+            CUresult::CUDA_SUCCESS => Ok(found == self.raw),
+            CUresult::CUDA_ERROR_INVALID_HANDLE | CUresult::CUDA_ERROR_INVALID_VALUE => Ok(false),
+            status => Err(failure("cuStreamGetCtx", status)),
+        }
     }
 
     fn is_current(&self) -> Result<bool> {

@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use cudarc::driver::sys::{
-    self, CUdevice, CUevent, CUevent_flags, CUgraph, CUmemPool_attribute, CUmemoryPool, CUmemorytype,
-    CUpointer_attribute, CUresult, CUstream, CUstream_flags,
+    self, CUdevice, CUevent, CUevent_flags, CUgraph, CUmemPool_attribute, CUmemoryPool, CUresult, CUstream,
+    CUstream_flags,
 };
 
+use crate::cuda::address;
 use crate::cuda::context::Context;
 use crate::cuda::function::LoadedFunction;
 use crate::cuda::graph;
@@ -167,6 +168,10 @@ impl Driver for CudaDriver {
         }
     }
 
+    fn stream_is_known(&self, stream: StreamId) -> Result<bool> {
+        self.context.owns(raw_stream(stream))
+    }
+
     fn stream_synchronize(&self, stream: StreamId) -> Result<()> {
         self.context.enter()?;
         self.wait_for(stream)
@@ -244,6 +249,11 @@ impl Driver for CudaDriver {
         }
     }
 
+    fn memory_is_known(&self, pointer: Pointer, bytes: usize) -> Result<bool> {
+        self.context.enter()?;
+        address::is_memory_of(self.context.device(), pointer.0, bytes)
+    }
+
     fn host_allocate(&self, bytes: usize) -> Result<Option<*mut u8>> {
         self.context.enter()?;
         let mut address: *mut c_void = ptr::null_mut();
@@ -276,7 +286,7 @@ impl Driver for CudaDriver {
         self.context.enter()?;
         // Otherwise the driver moves pageable bytes into a staging buffer before it returns.
         let fetched_later =
-            host == HostMemory::Pageable && (self.reads_pageable_memory || is_page_locked(source)?);
+            host == HostMemory::Pageable && (self.reads_pageable_memory || address::is_page_locked(source)?);
         // SAFETY: the caller promises `bytes` readable bytes; the destination lies inside an allocation.
         let status =
             unsafe { sys::cuMemcpyHtoDAsync_v2(destination.0, source.cast(), bytes, raw_stream(stream)) };
@@ -430,21 +440,6 @@ fn raw_stream(stream: StreamId) -> CUstream {
 
 fn raw_event(event: EventId) -> CUevent {
     event.0 as CUevent
-}
-
-/// Whether the driver knows the memory as page-locked: a slice of pinned memory may be given where ordinary memory is
-/// expected, and is then read after the copy call has returned. Asked in the plural form, which answers a pointer that it
-/// does not know with zeros instead of an error.
-fn is_page_locked(host: *const u8) -> Result<bool> {
-    let mut kind = 0u32;
-    let mut attribute = CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
-    let mut answers = [(&raw mut kind).cast::<c_void>()];
-    // SAFETY: one attribute is asked for, whose answer is a 32-bit number that the call writes; the pointer is only looked up.
-    let status = unsafe {
-        sys::cuPointerGetAttributes(1, &mut attribute, answers.as_mut_ptr(), host as sys::CUdeviceptr)
-    };
-    check("cuPointerGetAttributes", status)?;
-    Ok(kind == CUmemorytype::CU_MEMORYTYPE_HOST as u32)
 }
 
 fn loaded(function: &Function) -> Result<&LoadedFunction> {

@@ -1,5 +1,6 @@
 //! The CUDA device: the driver and NVRTC, both loaded at run time, so that nothing of CUDA is needed to build.
 
+mod address;
 mod context;
 mod cubin;
 mod driver;

@@ -82,6 +82,10 @@ impl Driver for EmulatedDriver {
         self.queues().destroy_stream(stream);
     }
 
+    fn stream_is_known(&self, stream: StreamId) -> Result<bool> {
+        Ok(self.queues().has_stream(stream))
+    }
+
     fn stream_synchronize(&self, stream: StreamId) -> Result<()> {
         self.queues().synchronize(stream)
     }
@@ -124,6 +128,10 @@ impl Driver for EmulatedDriver {
 
     fn free(&self, stream: StreamId, pointer: Pointer) {
         self.queues().submit_free(stream, pointer);
+    }
+
+    fn memory_is_known(&self, pointer: Pointer, bytes: usize) -> Result<bool> {
+        Ok(self.queues().memory.holds(pointer.0 as usize, bytes))
     }
 
     fn host_allocate(&self, bytes: usize) -> Result<Option<*mut u8>> {

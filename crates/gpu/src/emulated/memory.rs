@@ -80,7 +80,9 @@ impl Memory {
     /// Whether `start .. start + bytes` lies in one live buffer.
     pub(super) fn holds(&self, start: usize, bytes: usize) -> bool {
         let found = self.blocks.range(..=start).next_back();
-        found.is_some_and(|(&at, block)| !block.freed && start + bytes <= at + block.bytes)
+        found.is_some_and(|(&at, block)| {
+            !block.freed && start - at <= block.bytes && bytes <= block.bytes - (start - at)
+        })
     }
 
     pub(super) fn regions(&self) -> Vec<Region> {

@@ -115,6 +115,10 @@ impl Queues {
         id
     }
 
+    pub(super) fn has_stream(&self, stream: StreamId) -> bool {
+        self.streams.contains_key(&stream)
+    }
+
     /// What is still queued runs first, as the CUDA driver does it.
     pub(super) fn destroy_stream(&mut self, stream: StreamId) {
         if let Err(error) = self.synchronize(stream) {

@@ -7,13 +7,14 @@ use gatework_gpu::{Device, Stream};
 
 use super::bandwidth;
 use super::clocks::{throttling, under_load};
-use super::record::{BenchRecord, CopyBandwidth, PeerRecord, PerformanceRecord, RateRecord, SideRecord};
+use super::record::{BenchRecord, CopyBandwidth, PerformanceRecord, RateRecord, SideRecord};
 use super::roofline::Roofline;
 use super::rounds::{self, BLOCK, Pairs, Subject, Which};
 use super::shield::Shield;
 use super::timer::{Lead, Timer};
-use crate::bench::{Bench, PeerRequest, Rate, Timing};
-use crate::peers::{NotMeasured, PeerCommand, PeerSession};
+use super::turns::{self, PeerSlot, PeerTurn};
+use crate::bench::{Bench, Rate, Timing};
+use crate::peers::PeerCommand;
 use crate::stats::{CONFIDENCE, Samples, StopRule, Verdict, WITHIN_RUN, paired_ratio};
 use crate::workload::{Case, RunError};
 
@@ -38,8 +39,8 @@ impl Default for PerformanceOptions {
 
 /// Runs benchmarks on one device.
 pub struct Station {
-    options: PerformanceOptions,
-    peers: Mutex<Vec<PeerSlot>>,
+    pub(super) options: PerformanceOptions,
+    pub(super) peers: Mutex<Vec<PeerSlot>>,
     bandwidth: Mutex<Option<CopyBandwidth>>,
 }
 
@@ -49,12 +50,6 @@ struct Setup<'a> {
     stream: &'a Stream,
     shield: Shield,
     copy_bandwidth: CopyBandwidth,
-}
-
-/// A peer that was started, or why it was not.
-struct PeerSlot {
-    name: String,
-    session: Result<PeerSession, NotMeasured>,
 }
 
 impl Station {
@@ -111,15 +106,15 @@ impl Station {
         let Bench { work, candidate, baseline, timing, cache, arithmetic, expectation, rates, peers } = bench;
         let lead = Lead::of(timing, cache, work.bytes, device.properties().l2_bytes);
         let names = [candidate.name.clone(), baseline.name.clone()];
-        let mut turns = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
-        self.start_peers(&mut turns, &peers);
+        let mut slots = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        turns::start(&mut slots, &self.options.peers, &peers);
         let mut subject = DeviceSubject {
             candidate: Timer::new(candidate, timing, lead, stream)?,
             baseline: Timer::new(baseline, timing, lead, stream)?,
             stream,
             shield,
             counters: rates.into_iter().map(Counter::new).collect(),
-            peers: turns.iter_mut().flat_map(|slot| PeerTurn::each(slot, &peers)).collect(),
+            peers: slots.iter_mut().flat_map(|slot| PeerTurn::each(slot, &peers)).collect(),
             progress,
         };
         let rule = StopRule::new(self.options.samples, self.options.longest);
@@ -157,18 +152,6 @@ impl Station {
             rates,
             peers,
         })
-    }
-
-    fn start_peers(&self, slots: &mut Vec<PeerSlot>, requests: &[PeerRequest]) {
-        if !slots.is_empty() || requests.is_empty() {
-            return;
-        }
-        *slots = self
-            .options
-            .peers
-            .iter()
-            .map(|command| PeerSlot { name: command.name.clone(), session: PeerSession::start(command) })
-            .collect();
     }
 }
 
@@ -211,7 +194,7 @@ impl Subject for DeviceSubject<'_> {
 
     fn between_blocks(&mut self, pairs: usize) -> gatework_gpu::Result<()> {
         (self.progress)(pairs);
-        self.peers.iter_mut().for_each(PeerTurn::take_block);
+        self.peers.iter_mut().for_each(|peer| peer.take(BLOCK));
         Ok(())
     }
 }
@@ -239,74 +222,6 @@ impl Counter {
             name: self.rate.name.clone(),
             share: (possible > 0).then(|| happened / possible as f64),
             at_least: self.rate.at_least,
-        }
-    }
-}
-
-/// A peer and one operation, measured block by block between the device's own.
-struct PeerTurn<'a> {
-    name: String,
-    operation: &'a PeerRequest,
-    session: Option<&'a mut PeerSession>,
-    samples: Samples,
-    failure: Option<NotMeasured>,
-}
-
-impl<'a> PeerTurn<'a> {
-    /// The turn of a peer: with the first operation that it offers, or with why it does not run. A peer that offers
-    /// none has no turn.
-    fn each(slot: &'a mut PeerSlot, requests: &'a [PeerRequest]) -> Option<Self> {
-        match &mut slot.session {
-            Ok(session) => {
-                let operation = requests.iter().find(|request| session.offers(&request.operation))?;
-                let name = session.name().to_owned();
-                Some(Self {
-                    name,
-                    operation,
-                    session: Some(session),
-                    samples: Samples::default(),
-                    failure: None,
-                })
-            }
-            Err(why) => {
-                let failure = Some(why.clone());
-                let name = slot.name.clone();
-                Some(Self {
-                    name,
-                    operation: requests.first()?,
-                    session: None,
-                    samples: Samples::default(),
-                    failure,
-                })
-            }
-        }
-    }
-
-    fn take_block(&mut self) {
-        let Some(session) = self.session.as_mut().filter(|_| self.failure.is_none()) else { return };
-        match session.measure(self.operation, BLOCK) {
-            Ok(samples) => samples.into_iter().for_each(|sample| self.samples.push(sample)),
-            Err(why) => self.failure = Some(why),
-        }
-    }
-
-    fn record(self, candidate: &Samples) -> PeerRecord {
-        let Self { name, operation, session, samples, failure } = self;
-        match (failure, samples.summary(), session) {
-            (Some(NotMeasured(why)), ..) => PeerRecord::NotMeasured { peer: name, why },
-            (None, Some(summary), Some(session)) => {
-                let ratio = paired_ratio(samples.values(), candidate.values(), CONFIDENCE);
-                PeerRecord::Measured {
-                    peer: name,
-                    versions: session.versions(),
-                    operation: operation.operation.clone(),
-                    summary,
-                    samples_ns: samples,
-                    verdict: Verdict::of(ratio, WITHIN_RUN),
-                    ratio,
-                }
-            }
-            _ => PeerRecord::NotMeasured { peer: name, why: "it was never asked".into() },
         }
     }
 }

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-pub use scripts::{PeerCommand, installed};
+pub use scripts::{PeerCommand, installed, installed_for_cpu};
 pub use session::PeerSession;
 
 /// The protocol that this program speaks.

@@ -9,6 +9,8 @@ use super::NotMeasured;
 /// The scripts of `peers/`, each with the name it has in records if it never gets to say its own.
 const SCRIPTS: [(&str, &str); 3] =
     [("PyTorch", "torch_ops.py"), ("JAX", "jax_ops.py"), ("cuDNN", "cudnn_attention.py")];
+/// Those that run on the CPU.
+const CPU_SCRIPTS: [(&str, &str); 1] = [("PyTorch", "torch_cpu.py")];
 /// The folder of scripts, if it is not `peers/` here or above the program.
 const FOLDER_VARIABLE: &str = "GATEWORK_PEERS";
 /// The interpreter, if it is not `python3`.
@@ -31,8 +33,17 @@ impl PeerCommand {
     }
 }
 
-/// The peers that come with Gatework.
+/// The peers that come with Gatework, on a GPU.
 pub fn installed() -> Vec<PeerCommand> {
+    commands(&SCRIPTS)
+}
+
+/// The peers that come with Gatework, on the CPU.
+pub fn installed_for_cpu() -> Vec<PeerCommand> {
+    commands(&CPU_SCRIPTS)
+}
+
+fn commands(scripts: &[(&str, &str)]) -> Vec<PeerCommand> {
     let folder = folder();
     let python = env::var_os(PYTHON_VARIABLE).filter(|value| !value.is_empty()).unwrap_or("python3".into());
     let command = |script: &str| match &folder {
@@ -41,7 +52,7 @@ pub fn installed() -> Vec<PeerCommand> {
             "the folder peers/ was not found here or above the program: name it in {FOLDER_VARIABLE}"
         ))),
     };
-    SCRIPTS
+    scripts
         .iter()
         .map(|&(name, script)| PeerCommand { name: name.into(), command: command(script) })
         .collect()

@@ -2,11 +2,14 @@
 
 mod charts;
 mod distribution;
+mod lines;
 mod page;
 mod roofline;
 mod sections;
 mod subject;
 mod svg;
+
+pub use lines::{LineChart, Panel, Series};
 
 use crate::freshness::Freshness;
 use crate::record::Record;

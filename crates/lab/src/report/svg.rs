@@ -74,6 +74,11 @@ impl Drawing {
         ));
     }
 
+    /// The shapes alone, for a larger drawing that has them at a place of its own.
+    pub(super) fn group_at(self, (x, y): (f64, f64)) -> String {
+        format!(r#"<g transform="translate({x:.1} {y:.1})">{}</g>"#, self.body)
+    }
+
     /// The whole element, with what it shows for those who cannot see it.
     pub(super) fn finish(self, label: &str) -> String {
         let Self { height, body } = self;

@@ -71,7 +71,7 @@ pub(super) fn named<'a>(registry: &'a Registry, names: &[String]) -> Result<Vec<
 }
 
 /// Sends workloads through the gates one by one, and records each as soon as it is through.
-pub(super) fn gate_each(
+pub(in crate::command) fn gate_each(
     gates: &Gates,
     workloads: Vec<&dyn Workload>,
     recorder: &mut Recorder,

@@ -12,7 +12,9 @@ mod records;
 mod report;
 mod tune;
 
+pub(super) use gate::gate_each;
 use gatework_lab::Registry;
+pub(super) use recorder::Recorder;
 
 use crate::command::cli::LabCommand;
 use crate::command::device::DeviceChoice;

@@ -1,0 +1,179 @@
+//! Shapes that a user chose, for the lab to time.
+
+use gatework_gpu::{Device, Kind, Target};
+use gatework_lab::measure::HostBench;
+use gatework_lab::{
+    Bench, Case, Control, ErrorBudget, Inputs, KernelSpec, Outputs, PeerRequest, RunError, Work, Workload,
+};
+
+use crate::workloads::workloads;
+use crate::{Attention, Mask, Shape};
+
+/// What peers call the same on the CPU.
+const CPU_OPERATION: &str = "attention-f32-cpu";
+
+/// The case of a shape and a mask, as the engine's own workloads have it.
+pub fn case(shape: &Shape, mask: Mask) -> Case {
+    let Shape { batch, heads, key_heads, rows, keys, dim } = *shape;
+    let name =
+        format!("{batch}x{heads}x{key_heads}x{rows}x{keys}x{dim}-{}", format!("{mask:?}").to_lowercase());
+    Case::new(name)
+        .with("batch", batch)
+        .with("heads", heads)
+        .with("key_heads", key_heads)
+        .with("queries", rows)
+        .with("keys", keys)
+        .with("head_dim", dim)
+        .with("causal", usize::from(mask == Mask::Causal))
+}
+
+/// The shape and the mask of a case; none if it is no attention.
+pub fn shape(case: &Case) -> Option<(Shape, Mask)> {
+    let size = |name: &str| case.dimensions.get(name).and_then(|&size| usize::try_from(size).ok());
+    let shape = Shape {
+        batch: size("batch")?,
+        heads: size("heads")?,
+        key_heads: size("key_heads")?,
+        rows: size("queries")?,
+        keys: size("keys")?,
+        dim: size("head_dim")?,
+    };
+    Some((shape, if size("causal")? == 1 { Mask::Causal } else { Mask::Full }))
+}
+
+/// Workloads that time these cases on a device, one for each head dimension: gated as the engine's own of that
+/// dimension are, because they launch the same kernels.
+pub fn on_device(cases: &[Case]) -> Vec<Box<dyn Workload>> {
+    let dim = |case: &Case| shape(case).map(|(shape, _)| shape.dim);
+    let mut chosen: Vec<Box<dyn Workload>> = Vec::new();
+    let mut known: Vec<Option<usize>> = Vec::new();
+    for engine in workloads() {
+        let of_engine = engine.bench_cases(Kind::Cuda).first().and_then(dim);
+        let cases: Vec<Case> = cases.iter().filter(|case| dim(case) == of_engine).cloned().collect();
+        if cases.is_empty() || known.contains(&of_engine) {
+            continue;
+        }
+        known.push(of_engine);
+        let name = format!("attention/chosen-{}", of_engine.unwrap_or(0));
+        chosen.push(Box::new(Chosen { name, engine, cases }));
+    }
+    chosen
+}
+
+/// A case on the CPU, in f32, with random inputs.
+pub fn on_cpu(case: &Case) -> Result<HostBench, RunError> {
+    let (shape, mask) = shape(case).ok_or("the case is no attention")?;
+    let attention = Attention::builder(shape).mask(mask).build(&Target::Cpu)?;
+    let mut inputs = Inputs::new(1);
+    let mut normal = |count: usize| inputs.normal(count);
+    let (q, k) = (normal(shape.query_elements()), normal(shape.key_elements()));
+    let v = normal(shape.key_elements());
+    let elements = 2 * shape.query_elements() + 2 * shape.key_elements();
+    Ok(HostBench {
+        name: "f32".into(),
+        work: Work { operations: shape.operations(mask) as u64, bytes: 4 * elements as u64 },
+        run: Box::new(move || {
+            std::hint::black_box(attention.forward(&q, &k, &v)?);
+            Ok(())
+        }),
+        peers: vec![PeerRequest { operation: CPU_OPERATION.into(), shape: case.dimensions.clone() }],
+    })
+}
+
+/// A workload of the engine, timed on other shapes.
+struct Chosen {
+    name: String,
+    engine: Box<dyn Workload>,
+    cases: Vec<Case>,
+}
+
+impl Workload for Chosen {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn summary(&self) -> &str {
+        self.engine.summary()
+    }
+
+    fn kernels(&self) -> Vec<KernelSpec> {
+        self.engine.kernels()
+    }
+
+    fn cases(&self, kind: Kind) -> Vec<Case> {
+        self.engine.cases(kind)
+    }
+
+    fn run(&self, device: &Device, case: &Case, seed: u64) -> Result<Outputs, RunError> {
+        self.engine.run(device, case, seed)
+    }
+
+    fn reference(&self, case: &Case, seed: u64) -> Outputs {
+        self.engine.reference(case, seed)
+    }
+
+    fn budget(&self, case: &Case) -> ErrorBudget {
+        self.engine.budget(case)
+    }
+
+    fn controls(&self, case: &Case, seed: u64, reference: &Outputs) -> Vec<Control> {
+        self.engine.controls(case, seed, reference)
+    }
+
+    fn work(&self, case: &Case) -> Work {
+        self.engine.work(case)
+    }
+
+    fn bench_cases(&self, _kind: Kind) -> Vec<Case> {
+        self.cases.clone()
+    }
+
+    fn bench(&self, device: &Device, case: &Case) -> Result<Option<Bench>, RunError> {
+        self.engine.bench(device, case)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cases_are_those_of_the_workloads() {
+        for workload in workloads() {
+            for theirs in workload.bench_cases(Kind::Cuda) {
+                let (found, mask) = shape(&theirs).unwrap();
+                assert_eq!(case(&found, mask), theirs);
+            }
+        }
+    }
+
+    #[test]
+    fn each_head_dimension_is_timed_by_a_workload_of_its_kernels() {
+        let square = |rows, dim| case(&Shape::square(1, 2, rows, dim), Mask::Causal);
+        let chosen = on_device(&[square(100, 64), square(200, 128), square(300, 64)]);
+        let timed: Vec<(String, usize)> =
+            chosen.iter().map(|w| (w.name().to_owned(), w.bench_cases(Kind::Cuda).len())).collect();
+        assert_eq!(timed, [("attention/chosen-64".to_owned(), 2), ("attention/chosen-128".to_owned(), 1)]);
+        let device = Device::emulated(0).unwrap();
+        for workload in chosen {
+            let text: Vec<String> =
+                workload.kernels().iter().map(|spec| spec.source.name().to_owned()).collect();
+            assert!(text.contains(&"attention".to_owned()));
+            for case in workload.bench_cases(Kind::Cuda) {
+                let bench = workload.bench(&device, &case).unwrap().unwrap();
+                // It runs: on the emulated device nothing is timed, but everything is checked.
+                bench.into_candidate().run(&device.stream().unwrap()).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn the_cpu_runs_what_the_case_says() {
+        let shape = Shape { keys: 50, ..Shape::square(1, 2, 30, 64) };
+        let mut bench = on_cpu(&case(&shape, Mask::Causal)).unwrap();
+        (bench.run)().unwrap();
+        assert_eq!(bench.work.operations, shape.operations(Mask::Causal) as u64);
+        assert_eq!(bench.peers[0].shape["keys"], 50);
+        assert!(on_cpu(&Case::new("none")).is_err());
+    }
+}

@@ -1,0 +1,336 @@
+//! `gatework attention bench`: how fast attention is at shapes of one's own, beside its peers.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use gatework_attention::{Mask, Shape, bench};
+use gatework_gpu::{Device, Target};
+use gatework_lab::measure::{PerformanceOptions, Station};
+use gatework_lab::peers::{self, PeerCommand};
+use gatework_lab::{
+    Case, Freshness, Gates, Outcome, Record, Registry, Workload, freshness, read_records, write_file,
+};
+use serde::Serialize;
+
+use super::figures::{Measured, as_chart, as_table, sources};
+use super::{require_writable, shapes};
+use crate::command::cli::{AttentionBenchOptions, MaskChoice, PeerChoice};
+use crate::command::device::{DeviceChoice, target};
+use crate::command::ending::{Ending, Failure};
+use crate::command::interrupt::uninterrupted;
+use crate::command::lab::{Recorder, gate_each};
+use crate::command::output::{Output, Reasons};
+use crate::command::progress::Progress;
+
+/// Longest that a shape is sampled on the CPU once it has the fewest samples that count.
+const LONGEST_ON_CPU: Duration = Duration::from_secs(3);
+
+#[derive(Serialize)]
+struct Benched {
+    device: String,
+    measured: Vec<Measured>,
+    /// What did not pass, or no longer speaks of this code.
+    remarks: Vec<String>,
+    recorded_in: Option<PathBuf>,
+    plot: Option<PathBuf>,
+    #[serde(skip)]
+    notes: Vec<String>,
+    #[serde(skip)]
+    ending: Ending,
+}
+
+pub(super) fn run(
+    options: &AttentionBenchOptions,
+    registry: &Registry,
+    choice: &DeviceChoice,
+    output: &Output,
+    progress: &Progress,
+) -> Result<Ending, Failure> {
+    if let Some(plot) = &options.plot {
+        require_writable("--plot", plot)?;
+    }
+    let mut benched = match &options.from_records {
+        Some(records) => from_records(records, options, registry, progress)?,
+        None => match target(choice, progress)? {
+            Target::Cpu => on_cpu(options, progress)?,
+            Target::Gpu(device) if device.is_emulated() => {
+                return Err(Failure::Device(
+                    "time means nothing on the emulated device: use --device cuda, or cpu for the CPU's own speed"
+                        .into(),
+                ));
+            }
+            Target::Gpu(device) => on_device(&device, options, progress)?,
+        },
+    };
+    let drawn = match &options.plot {
+        // Why nothing was measured is said already, and is what the command ends with.
+        Some(_) if benched.measured.is_empty() && benched.ending != Ending::Done => Ok(()),
+        Some(plot) => benched.draw(plot),
+        None => Ok(()),
+    };
+    output.show(&benched, || benched.text())?;
+    drawn.map(|()| benched.ending)
+}
+
+/// The cases that were asked for, or else the usual ones.
+fn cases(options: &AttentionBenchOptions, usual: fn() -> Vec<Shape>) -> Vec<Case> {
+    let shapes = if options.shapes.is_empty() { usual() } else { options.shapes.clone() };
+    let masks: &[Mask] = match options.mask {
+        MaskChoice::Full => &[Mask::Full],
+        MaskChoice::Causal => &[Mask::Causal],
+        MaskChoice::Both => &[Mask::Full, Mask::Causal],
+    };
+    let mut cases: Vec<Case> = Vec::new();
+    for shape in &shapes {
+        for mask in masks {
+            let case = bench::case(shape, *mask);
+            if !cases.contains(&case) {
+                cases.push(case);
+            }
+        }
+    }
+    cases
+}
+
+fn chosen_peers(options: &AttentionBenchOptions, installed: Vec<PeerCommand>) -> Vec<PeerCommand> {
+    let chosen = |peer: &PeerCommand| {
+        options.peers.iter().any(|choice| match choice {
+            PeerChoice::Torch => peer.name == "PyTorch",
+            PeerChoice::Cudnn => peer.name == "cuDNN",
+            PeerChoice::None => false,
+        })
+    };
+    installed.into_iter().filter(chosen).collect()
+}
+
+fn on_cpu(options: &AttentionBenchOptions, progress: &Progress) -> Result<Benched, Failure> {
+    if options.results.is_some() {
+        return Err(Failure::Input(
+            "--results is for records of a device, and there are none of the CPU: leave it out, or use --json".into(),
+        ));
+    }
+    let cases = cases(options, shapes::for_cpu);
+    let station = Station::new(PerformanceOptions {
+        samples: options.samples,
+        longest: LONGEST_ON_CPU,
+        peers: chosen_peers(options, peers::installed_for_cpu()),
+        ..PerformanceOptions::default()
+    });
+    let jobs = progress.start(cases.len());
+    let mut measured = Vec::new();
+    for case in &cases {
+        jobs.doing(case.name.clone());
+        let failed = |error: gatework_lab::RunError| Failure::Device(format!("{}: {error}", case.name));
+        let bench = bench::on_cpu(case).map_err(failed)?;
+        let heard = |samples: usize| jobs.doing(format!("{}, {samples} samples", case.name));
+        let record = station.measure_on_host(case, bench, &heard).map_err(failed)?;
+        measured.extend(Measured::of_host(&record));
+        jobs.done();
+    }
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let notes = vec![format!(
+        "Medians of host time on {threads} cores, in f32; operations count keys that are seen."
+    )];
+    let device = "the CPU".to_owned();
+    let (remarks, ending) = (Vec::new(), Ending::Done);
+    Ok(Benched { device, measured, remarks, recorded_in: None, plot: None, notes, ending })
+}
+
+fn on_device(
+    device: &Device,
+    options: &AttentionBenchOptions,
+    progress: &Progress,
+) -> Result<Benched, Failure> {
+    let workloads = bench::on_device(&cases(options, shapes::for_gpu));
+    let gates = Gates::new(device.clone()).seeds(0..1).performance(PerformanceOptions {
+        samples: options.samples,
+        peers: chosen_peers(options, peers::installed()),
+        ..PerformanceOptions::default()
+    });
+    let mut recorder = Recorder::open(options.results.as_deref())?;
+    let workloads: Vec<&dyn Workload> = workloads.iter().map(AsRef::as_ref).collect();
+    let records = gate_each(&gates, workloads, &mut recorder, progress);
+    if let Some(error) = recorder.failure {
+        return Err(error.into());
+    }
+    let ending = if records.iter().any(|record| record.verdict.is_failed()) {
+        Ending::GateFailed
+    } else if records.iter().any(|record| record.performance.is_none()) {
+        Ending::DeviceFailed
+    } else {
+        Ending::Done
+    };
+    let measured: Vec<Measured> = records.iter().flat_map(Measured::of_record).collect();
+    let mut notes = vec![of_device_time()];
+    notes.extend(recorder.file.as_ref().map(|file| sources(&measured, file)));
+    Ok(Benched {
+        device: device.properties().name.clone(),
+        measured,
+        remarks: remarks(&records),
+        recorded_in: recorder.file,
+        plot: None,
+        notes,
+        ending,
+    })
+}
+
+/// The newest record of every shape and mask.
+fn from_records(
+    path: &Path,
+    options: &AttentionBenchOptions,
+    registry: &Registry,
+    progress: &Progress,
+) -> Result<Benched, Failure> {
+    let reading = read_records(path)?;
+    for problem in &reading.problems {
+        progress.say(&format!("warning: {problem}"));
+    }
+    let of_attention =
+        |record: &Record| record.workload.starts_with("attention/") && record.performance.is_some();
+    let records: Vec<Record> = reading.records.into_iter().filter(of_attention).collect();
+    let mut devices: Vec<&str> = records
+        .iter()
+        .filter_map(|record| record.device.as_ref())
+        .map(|device| device.name.as_str())
+        .collect();
+    devices.sort_unstable();
+    devices.dedup();
+    let device = match devices[..] {
+        [device] => device.to_owned(),
+        [] => {
+            return Err(Failure::Input(format!(
+                "{} has no record of how fast attention is: make one with 'gatework lab bench attention/*'",
+                path.display()
+            )));
+        }
+        _ => {
+            return Err(Failure::Input(format!(
+                "{} has records of several devices ({}): name the file of one",
+                path.display(),
+                devices.join(", ")
+            )));
+        }
+    };
+    let wanted = |measured: &Measured| match options.mask {
+        MaskChoice::Full => measured.mask() == Mask::Full,
+        MaskChoice::Causal => measured.mask() == Mask::Causal,
+        MaskChoice::Both => true,
+    };
+    let mut measured: Vec<Measured> = Vec::new();
+    for newer in records.iter().flat_map(Measured::of_record).filter(wanted) {
+        measured.retain(|older| !newer.replaces(older));
+        measured.push(newer);
+    }
+    measured.sort_by_key(Measured::order);
+    let shown = |record: &&Record| measured.iter().any(|one| one.record() == Some(&record.id()));
+    let mut stale = Reasons::default();
+    for record in records.iter().filter(shown) {
+        if let Freshness::Stale { why } = freshness(record, registry) {
+            stale.add(format!("stale: {why}"), &record.id());
+        }
+    }
+    let stale: Vec<String> = stale.to_string().lines().map(str::to_owned).collect();
+    let mut notes = vec![of_device_time(), sources(&measured, path)];
+    notes.extend(stale.iter().cloned());
+    let (recorded_in, plot, ending) = (None, None, Ending::Done);
+    Ok(Benched { device, measured, remarks: stale, recorded_in, plot, notes, ending })
+}
+
+fn of_device_time() -> String {
+    "Medians of device time in a replayed graph, everybody in one run; operations count keys that are seen."
+        .into()
+}
+
+/// Why gates did not pass, and what slowed the device down.
+fn remarks(records: &[Record]) -> Vec<String> {
+    let mut reasons = Reasons::default();
+    for record in records {
+        let not_passed = record.gates.iter().filter(|gate| gate.outcome != Outcome::Passed);
+        for gate in not_passed {
+            reasons.add(format!("{} ({}) {}", gate.gate, gate.target, gate.outcome), &record.workload);
+        }
+        let throttled = record.performance.as_ref().and_then(|performance| performance.throttled.as_ref());
+        if let Some(why) = throttled {
+            reasons.add(format!("throttled: {why}"), &record.workload);
+        }
+    }
+    reasons.to_string().lines().map(str::to_owned).collect()
+}
+
+impl Benched {
+    fn draw(&mut self, plot: &Path) -> Result<(), Failure> {
+        let mut notes = self.notes.clone();
+        if self.measured.iter().any(Measured::is_left_out) {
+            notes.push("Shapes with other keys than rows are not drawn.".into());
+        }
+        let chart = as_chart(&self.measured, &self.device, notes);
+        let svg = chart.svg().ok_or_else(|| {
+            Failure::Input(format!(
+                "nothing was drawn to {}: no shape with as many keys as rows was measured",
+                plot.display()
+            ))
+        })?;
+        uninterrupted(|| write_file(plot, svg.as_bytes()))?;
+        self.plot = Some(plot.to_owned());
+        Ok(())
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!("On {}:\n\n{}", self.device, as_table(&self.measured));
+        for line in &self.remarks {
+            let _ = writeln!(text, "{line}");
+        }
+        if let Some(file) = &self.recorded_in {
+            let _ = writeln!(text, "recorded in {}", file.display());
+        }
+        if let Some(file) = &self.plot {
+            let _ = writeln!(text, "drawn in {}", file.display());
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::command::cli::{AttentionCommand, Cli, Command};
+
+    fn options(arguments: &[&str]) -> AttentionBenchOptions {
+        let cli = Cli::try_parse_from([&["gatework", "attention", "bench"], arguments].concat()).unwrap();
+        match cli.command {
+            Command::Attention(AttentionCommand::Bench(options)) => options,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The command refuses the emulated device, because it would not time anything there; here it stands for a card
+    /// that passes every gate but that one.
+    #[test]
+    fn a_device_goes_through_the_gates_first() {
+        let options = options(&["--shapes", "1x2x64x64", "--peers", "none"]);
+        let device = Device::emulated(0).unwrap();
+        let benched = on_device(&device, &options, &Progress::new()).unwrap();
+        assert!(benched.measured.is_empty() && benched.ending == Ending::DeviceFailed);
+        let remarks = benched.remarks.join("\n");
+        assert!(
+            remarks.contains("attention/chosen-64: performance (emulated) not run: time means nothing"),
+            "{remarks}"
+        );
+        assert!(!remarks.contains("correctness"), "{remarks}");
+    }
+
+    #[test]
+    fn the_usual_shapes_are_those_of_the_device() {
+        let options = options(&[]);
+        let rows = |cases: Vec<Case>| cases.iter().map(|case| case.dimension("queries")).max();
+        assert_eq!(rows(cases(&options, shapes::for_gpu)), Some(16384));
+        assert_eq!(rows(cases(&options, shapes::for_cpu)), Some(2048));
+        let chosen =
+            |peers: Vec<PeerCommand>| chosen_peers(&options, peers).into_iter().map(|peer| peer.name);
+        assert_eq!(chosen(peers::installed()).collect::<Vec<_>>(), ["PyTorch", "cuDNN"]);
+        assert_eq!(chosen(peers::installed_for_cpu()).collect::<Vec<_>>(), ["PyTorch"]);
+    }
+}

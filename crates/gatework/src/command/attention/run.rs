@@ -1,0 +1,185 @@
+//! `gatework attention run`: attention of tensors in a file.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use gatework_attention::{Attention, Element, Layout, Mask, Shape};
+use gatework_gpu::Target;
+use gatework_lab::write_file;
+use half::{bf16, f16};
+use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
+use serde::Serialize;
+
+use super::{failure, require_writable};
+use crate::command::cli::AttentionRunOptions;
+use crate::command::device::{DeviceChoice, target};
+use crate::command::ending::{Ending, Failure};
+use crate::command::interrupt::uninterrupted;
+use crate::command::output::Output;
+use crate::command::progress::Progress;
+
+#[derive(Serialize)]
+struct Done {
+    output: PathBuf,
+    shape: Vec<usize>,
+    device: String,
+    /// Host time from tensors in memory to the output in memory; a first run on a device compiles, too.
+    seconds: f64,
+}
+
+pub(super) fn run(
+    options: &AttentionRunOptions,
+    choice: &DeviceChoice,
+    output: &Output,
+    progress: &Progress,
+) -> Result<Ending, Failure> {
+    require_writable("--output", &options.output)?;
+    require_other(options)?;
+    let path = &options.input;
+    let bytes = std::fs::read(path).map_err(|error| {
+        input(path, format!("{error}; it should be a safetensors file with the tensors q, k and v"))
+    })?;
+    let file = SafeTensors::deserialize(&bytes)
+        .map_err(|error| input(path, format!("it is no safetensors file: {error}")))?;
+    let job = Job {
+        options,
+        q: tensor(path, &file, "q")?,
+        k: tensor(path, &file, "k")?,
+        v: tensor(path, &file, "v")?,
+    };
+    let shape = job.shape()?;
+    let target = target(choice, progress)?;
+    let jobs = progress.start(1);
+    jobs.doing(format!("attending on {}", target.id()));
+    let done = match job.q.dtype() {
+        Dtype::F32 => job.attend::<f32>(shape, &target),
+        Dtype::F16 => job.attend::<f16>(shape, &target),
+        Dtype::BF16 => job.attend::<bf16>(shape, &target),
+        other => Err(job
+            .bad(format!("the tensors are {other:?}; F16, BF16 and F32 are supported: convert them first"))),
+    }?;
+    drop(jobs);
+    output.show(&done, || {
+        format!(
+            "{:?} attended on {} in {:.3} s, written to {}",
+            done.shape,
+            done.device,
+            done.seconds,
+            done.output.display()
+        )
+    })?;
+    Ok(Ending::Done)
+}
+
+/// Refuses to write over what is read.
+fn require_other(options: &AttentionRunOptions) -> Result<(), Failure> {
+    let path = &options.output;
+    if same_file(path, &options.input) {
+        let why = "it is the input, which would be lost: name another file";
+        return Err(Failure::Input(format!("--output {}: {why}", path.display())));
+    }
+    Ok(())
+}
+
+fn same_file(left: &Path, right: &Path) -> bool {
+    matches!((left.canonicalize(), right.canonicalize()), (Ok(left), Ok(right)) if left == right)
+}
+
+fn tensor<'a>(path: &Path, file: &SafeTensors<'a>, name: &str) -> Result<TensorView<'a>, Failure> {
+    file.tensor(name).map_err(|_| {
+        let mut found = file.names();
+        found.sort_unstable();
+        let found = if found.is_empty() { "nothing".to_owned() } else { found.join(", ") };
+        input(path, format!("it has no tensor '{name}' but {found}; call the tensors q, k and v"))
+    })
+}
+
+struct Job<'a> {
+    options: &'a AttentionRunOptions,
+    q: TensorView<'a>,
+    k: TensorView<'a>,
+    v: TensorView<'a>,
+}
+
+impl Job<'_> {
+    fn layout(&self) -> Layout {
+        if self.options.rows_first { Layout::RowsFirst } else { Layout::HeadsFirst }
+    }
+
+    fn mask(&self) -> Mask {
+        if self.options.causal { Mask::Causal } else { Mask::Full }
+    }
+
+    /// The dimensions of a tensor in the layout that was asked for, by name.
+    fn order(&self) -> &'static str {
+        match self.layout() {
+            Layout::HeadsFirst => "[batch, heads, rows, dim]; if rows come before heads, use --rows-first",
+            Layout::RowsFirst => {
+                "[batch, rows, heads, dim]; if heads come before rows, leave out --rows-first"
+            }
+        }
+    }
+
+    fn shape(&self) -> Result<Shape, Failure> {
+        let sizes = |name: &str, view: &TensorView<'_>| -> Result<[usize; 4], Failure> {
+            let [batch, second, third, dim] = view.shape().try_into().map_err(|_| {
+                let found = view.shape();
+                self.bad(format!("'{name}' is {found:?}, and four dimensions are needed: {}", self.order()))
+            })?;
+            Ok(match self.layout() {
+                Layout::HeadsFirst => [batch, second, third, dim],
+                Layout::RowsFirst => [batch, third, second, dim],
+            })
+        };
+        let [batch, heads, rows, dim] = sizes("q", &self.q)?;
+        let (k, v) = (sizes("k", &self.k)?, sizes("v", &self.v)?);
+        if k != v || k[0] != batch || k[3] != dim {
+            let (q, k, v) = (self.q.shape(), self.k.shape(), self.v.shape());
+            return Err(self.bad(format!(
+                "the shapes do not belong together: q is {q:?}, k {k:?} and v {v:?}; k and v must be alike, and share batch \
+                 and dim with q, in {}",
+                self.order()
+            )));
+        }
+        let formats = [&self.q, &self.k, &self.v].map(|view| view.dtype());
+        if formats != [formats[0]; 3] {
+            return Err(self.bad(format!("q, k and v are {formats:?}: convert them to one number format")));
+        }
+        Ok(Shape { batch, heads, key_heads: k[1], rows, keys: k[2], dim })
+    }
+
+    fn attend<T: Element>(&self, shape: Shape, target: &Target) -> Result<Done, Failure> {
+        let [q, k, v] = [&self.q, &self.k, &self.v].map(|view| elements::<T>(view));
+        let start = Instant::now();
+        let attention = Attention::builder(shape)
+            .mask(self.mask())
+            .layout(self.layout())
+            .build(target)
+            .map_err(failure)?;
+        let out = attention.forward(&q, &k, &v).map_err(failure)?;
+        let seconds = start.elapsed().as_secs_f64();
+        let bytes = bytemuck::cast_slice(&out);
+        let view = TensorView::new(self.q.dtype(), self.q.shape().to_vec(), bytes)
+            .and_then(|view| serialize([("o", view)], None))
+            .map_err(|error| Failure::Device(format!("the output could not be put into a file: {error}")))?;
+        let path = &self.options.output;
+        uninterrupted(|| write_file(path, &view))?;
+        let (output, shape) = (path.clone(), self.q.shape().to_vec());
+        Ok(Done { output, shape, device: target.id().to_owned(), seconds })
+    }
+
+    fn bad(&self, what: String) -> Failure {
+        input(&self.options.input, what)
+    }
+}
+
+/// The elements of a tensor; its bytes need not be aligned.
+fn elements<T: Element>(view: &TensorView<'_>) -> Vec<T> {
+    let mut elements = vec![T::zeroed(); view.data().len() / size_of::<T>()];
+    bytemuck::cast_slice_mut::<T, u8>(&mut elements).copy_from_slice(view.data());
+    elements
+}
+
+fn input(path: &Path, what: String) -> Failure {
+    Failure::Input(format!("{}: {what}", path.display()))
+}

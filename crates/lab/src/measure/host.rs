@@ -1,0 +1,113 @@
+//! Timing on the CPU: host time of a job, turn by turn with peers that do the same.
+
+use std::collections::BTreeMap;
+use std::sync::PoisonError;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::record::PeerRecord;
+use super::station::Station;
+use super::turns::{self, PeerTurn};
+use crate::bench::PeerRequest;
+use crate::stats::{Samples, Summary};
+use crate::workload::{Case, RunError, Work};
+
+/// Fewest samples, however long they take: fewer have no median worth the name.
+const LEAST_SAMPLES: usize = 5;
+/// A turn of either side, at least: what is short is sampled several times before the other's turn.
+const TURN: Duration = Duration::from_millis(50);
+/// The untimed part of a turn: the other side has used the caches, and a system takes some milliseconds to spread threads
+/// that wake up over the cores again.
+const WARM_UP: Duration = Duration::from_millis(50);
+/// Left between turns, because the threads of either side may spin for a while when their work is done.
+const PAUSE: Duration = Duration::from_millis(20);
+/// Most samples of a turn.
+const MOST_OF_TURN: f64 = 100.0;
+
+/// A job on the CPU, its inputs in memory.
+pub struct HostBench {
+    /// What it is, in a few words.
+    pub name: String,
+    /// What one run must do.
+    pub work: Work,
+    /// One run.
+    pub run: Box<dyn FnMut() -> Result<(), RunError>>,
+    /// The same operation for peers.
+    pub peers: Vec<PeerRequest>,
+}
+
+impl std::fmt::Debug for HostBench {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "HostBench({})", self.name)
+    }
+}
+
+/// What a job on the CPU took.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HostRecord {
+    /// The case's name.
+    pub case: String,
+    /// Sizes by name.
+    pub dimensions: BTreeMap<String, u64>,
+    /// What one run must do.
+    pub work: Work,
+    /// What was timed.
+    pub name: String,
+    /// What its samples come to.
+    pub summary: Summary,
+    /// All of them, in the order they were taken.
+    pub samples_ns: Samples,
+    /// Other programs that did the same in the same run.
+    pub peers: Vec<PeerRecord>,
+}
+
+impl Station {
+    /// Times a job on the CPU: at least five samples, then until the time or the number of samples is reached.
+    pub fn measure_on_host(
+        &self,
+        case: &Case,
+        bench: HostBench,
+        progress: &dyn Fn(usize),
+    ) -> Result<HostRecord, RunError> {
+        let HostBench { name, work, mut run, peers } = bench;
+        let mut slots = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        turns::start(&mut slots, &self.options.peers, &peers);
+        let mut others: Vec<PeerTurn<'_>> =
+            slots.iter_mut().filter_map(|slot| PeerTurn::each(slot, &peers)).collect();
+        let mut sample = || -> Result<Duration, RunError> {
+            let start = Instant::now();
+            run()?;
+            Ok(start.elapsed())
+        };
+        let warm_up = sample()?;
+        let of_turn =
+            (TURN.as_secs_f64() / warm_up.as_secs_f64().max(1e-9)).clamp(1.0, MOST_OF_TURN) as usize;
+        let mut samples = Samples::default();
+        let started = Instant::now();
+        while samples.len() < LEAST_SAMPLES
+            || (samples.len() < self.options.samples && started.elapsed() < self.options.longest)
+        {
+            if !others.is_empty() {
+                thread::sleep(PAUSE);
+                let awake = Instant::now();
+                while awake.elapsed() < WARM_UP {
+                    sample()?;
+                }
+            }
+            for _ in 0..of_turn {
+                samples.push(sample()?.as_secs_f64() * 1e9);
+            }
+            for peer in &mut others {
+                thread::sleep(PAUSE);
+                peer.take(of_turn);
+            }
+            progress(samples.len());
+        }
+        let summary = samples.summary().ok_or("the machine's clock gave no numbers")?;
+        let peers = others.into_iter().map(|turn| turn.record(&samples)).collect();
+        let (case, dimensions) = (case.name.clone(), case.dimensions.clone());
+        Ok(HostRecord { case, dimensions, work, name, summary, samples_ns: samples, peers })
+    }
+}
