@@ -498,7 +498,10 @@ GW_DEVICE void consume(const f32* q_scales, const f32* k_scales, const f32* v_sc
     if (x.group == 0) take_turn(0);
 }
 
-GW_KERNEL_BOUNDED(attention, THREADS, 1)
+// Blocks of a multiprocessor: two small ones, so that those of the next launch can get ready.
+#define BLOCKS (CONSUMERS == 1 && DIM == 64 ? 2 : 1)
+
+GW_KERNEL_BOUNDED(attention, THREADS, BLOCKS)
 (const u8* q, const u8* k, const u8* v, const f32* q_scales, const f32* k_scales, const f32* v_scales, const u32* items,
  OUT* o, f32* lse, Problem problem) {
     if (gw::thread() == 0) {
@@ -512,12 +515,14 @@ GW_KERNEL_BOUNDED(attention, THREADS, 1)
         gw::fence_mbarrier_init();
     }
     gw::sync_threads();
+    gw::await_stream();
+    gw::admit_next();
 
     if (gw::warp() >= 4 * CONSUMERS) {
         gw::registers_release<CONSUMERS == 3 ? 32 : 40>();
         if (gw::thread() == 128 * CONSUMERS) produce(q, k, v, items, problem);
     } else {
-        gw::registers_acquire<CONSUMERS == 3 ? 160 : CONSUMERS == 2 ? 232 : 248>();
+        gw::registers_acquire<CONSUMERS == 3 ? 160 : CONSUMERS == 2 ? 232 : BLOCKS == 2 ? 208 : 248>();
         consume(q_scales, k_scales, v_scales, items, o, lse, problem);
     }
 }

@@ -24,6 +24,8 @@ GW_DEVICE void store(OUT* to, f32 value) {
 }
 
 GW_KERNEL(combine)(const f32* parts, const f32* parts_lse, OUT* o, f32* lse, Parts p) {
+    gw::await_stream();
+    gw::admit_next();
     const u64 index = gw::global_thread() / 32;
     if (index >= p.total) return;
     const f32 none = gw::bits<f32>(0xFF800000u);

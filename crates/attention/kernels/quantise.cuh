@@ -204,7 +204,8 @@ GW_DEVICE void quantise_values(const IN* v, const f32* given, u8* image, f32* sc
     constexpr u32 RUNS = KEYS * DIM / RUN / THREADS;
     const u32 group = first / GROUP, first_of_group = group * GROUP;
     f32 largest = 0.0f;
-    GW_UNROLL_BY(2)
+    // Enough loads at once that few blocks do not wait for them one by one.
+    GW_UNROLL_BY(8)
     for (u32 i = 0; i < GROUP * RUNS; ++i) {
         const u32 run = gw::thread() + i * THREADS, row = first_of_group * KEYS + run / (DIM / RUN);
         f32 values[RUN];
@@ -246,6 +247,8 @@ GW_DEVICE void quantise_values(const IN* v, const f32* given, u8* image, f32* sc
 GW_KERNEL_BOUNDED(quantise, THREADS, 2)
 (const IN* q, const IN* k, const IN* v, const f32* q_given, const f32* k_given, const f32* v_given, u8* q_image, u8* k_image,
  u8* v_image, f32* q_scales, f32* k_scales, f32* v_scales, Matrix queries, Matrix keys, Matrix values, u32 values_a_block) {
+    gw::await_stream();
+    gw::admit_next();
     if (gw::block_x() < queries.tiles) {
         quantise_tile<QUERIES>(q, q_given, q_image, q_scales, queries, gw::block_x());
     } else if (gw::block_y() < keys.heads) {

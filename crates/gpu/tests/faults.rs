@@ -390,3 +390,19 @@ fn a_run_repeats_from_its_seed() {
     assert_eq!(told(5), told(5));
     assert!((0..10).any(|seed| told(seed) != told(5)), "every seed gives the same schedule");
 }
+
+#[test]
+fn an_early_launch_that_does_not_wait_for_the_stream() {
+    let early = Grid::new([2, 1, 1], [32, 1, 1]).shared(4096).early();
+    let words = "before gw::await_stream()";
+    assert_fault(plant_with("x[gw::thread()] = n;", early, 1), FaultKind::Protocol, 4, words);
+    // One thread's wait is not another's.
+    let one = "if (gw::thread() == 0) gw::await_stream();\nx[gw::block_x() * 32 + gw::thread()] = n;";
+    assert_fault(plant_with(one, early, 1), FaultKind::Protocol, 5, words);
+    let all = "gw::shared<u32>()[gw::thread()] = n;\ngw::await_stream();\nx[gw::block_x() * 32 + gw::thread()] = n;";
+    assert!(plant_with(all, early, 3).is_none());
+    // A launch that starts when all before it is done needs no wait.
+    assert!(
+        plant_with("x[gw::thread()] = n;", Grid { early: false, blocks: [1, 1, 1], ..early }, 1).is_none()
+    );
+}

@@ -12,6 +12,7 @@ const SYNCHRONISING: &[(&str, &[Alteration])] = &[
     ("sync_threads", &[]),
     ("sync_warp", &[]),
     ("sync_grid", &[]),
+    ("await_stream", &[]),
     ("barrier_sync", &[Alteration::Argument(0, "({}) ^ 1")]),
     ("barrier_arrive", &[Alteration::Argument(0, "({}) ^ 1")]),
     ("fence_block", &[]),

@@ -87,6 +87,7 @@ impl Attention {
         let blocks = if self.schedule.has_lists(items, multiprocessors) { multiprocessors } else { items };
         Grid::new([blocks as u32, 1, 1], [self.schedule.threads(), 1, 1])
             .shared(self.schedule.shared_bytes(self.shape.dim))
+            .early()
     }
 
     fn problem(&self, items: usize, in_parts: bool) -> Problem {

@@ -54,7 +54,7 @@ impl Attention {
             row_stride: row as u64,
             total: total as u64,
         };
-        let grid = Grid::covering(32 * total, THREADS);
+        let grid = Grid::covering(32 * total, THREADS).early();
         let arguments = args![&parts.outputs, &parts.lse, o, lse, ByValue(&shape)];
         self.device.kernel(&combine_source::<O>(dim))?.launch(stream, &grid, &arguments)?;
         Ok(())

@@ -153,7 +153,7 @@ impl Attention {
         let value_blocks = keys.tiles.div_ceil(values_a_block);
         let blocks = [queries.tiles + keys.tiles + value_blocks, queries.heads, self.shape.batch as u32];
         let shared = WARP_WORDS_BYTES + (KEY_TILE * self.shape.dim) as u32;
-        let grid = Grid::new(blocks, [THREADS, 1, 1]).shared(shared);
+        let grid = Grid::new(blocks, [THREADS, 1, 1]).shared(shared).early();
         self.device.kernel(source)?.launch(
             stream,
             &grid,

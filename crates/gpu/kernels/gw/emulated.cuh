@@ -76,6 +76,7 @@ struct WgmmaCall {
     F(u32, convert, (u32 kind, u32 value), (kind, value)) \
     F(u32, half_pair, (u32 operation, u32 a, u32 b, u32 c), (operation, a, b, c)) \
     F(u32, shared_address, (const void* address), (address)) \
+    F(void, await_stream, (), ()) \
     F(void, pause, (), ()) \
     F(u64, clock, (), ())
 

@@ -32,6 +32,19 @@ template <u32 N>
 GW_DEVICE void registers_acquire() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
 }
+// A launch with Grid::early starts while the work before it in the stream is still running: every thread waits here before
+// it first touches device memory. Elsewhere it returns at once.
+GW_DEVICE void await_stream() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+// The next launch in the stream may start, if it is an early one, once every block has come here or ended.
+GW_DEVICE void admit_next() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
 GW_DEVICE void pause() { __nanosleep(32); }
 GW_DEVICE u64 clock() { return clock64(); }
 
@@ -67,6 +80,8 @@ template <u32 N>
 GW_DEVICE void registers_release() {}
 template <u32 N>
 GW_DEVICE void registers_acquire() {}
+GW_DEVICE void await_stream() { emulated::call::await_stream(); }
+GW_DEVICE void admit_next() {}
 GW_DEVICE void pause() { emulated::call::pause(); }
 GW_DEVICE u64 clock() { return emulated::call::clock(); }
 GW_DEVICE void sync_grid(u32*, GW_SITE) { emulated::call::sync_grid(GW_AT); }

@@ -202,6 +202,12 @@ fn launch_attributes(grid: &Grid) -> Vec<CUlaunchAttribute> {
         let id = CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
         attributes.push(CUlaunchAttribute { id, pad: [0; 4], value });
     }
+    if grid.early {
+        let mut value = CUlaunchAttributeValue { pad: [0; 64] };
+        value.programmaticStreamSerializationAllowed = 1;
+        let id = CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+        attributes.push(CUlaunchAttribute { id, pad: [0; 4], value });
+    }
     attributes
 }
 
@@ -260,6 +266,15 @@ mod tests {
     #[test]
     fn a_kernel_without_parameters_packs_nothing() {
         assert!(PackedArguments::new(&[]).pointers.is_empty());
+    }
+
+    #[test]
+    fn an_early_start_becomes_an_attribute() {
+        let early = launch_attributes(&Grid::new([4, 1, 1], [32, 1, 1]).early());
+        assert_eq!(early.len(), 1);
+        assert_eq!(early[0].id, CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
+        // SAFETY: the value was written through this field.
+        assert_eq!(unsafe { early[0].value.programmaticStreamSerializationAllowed }, 1);
     }
 
     #[test]

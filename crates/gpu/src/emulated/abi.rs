@@ -194,6 +194,7 @@ pub(super) struct Api {
     convert: extern "C" fn(u32, u32) -> u32,
     half_pair: extern "C" fn(u32, u32, u32, u32) -> u32,
     shared_address: extern "C" fn(*const c_void) -> u32,
+    await_stream: extern "C" fn(),
     pause: extern "C" fn(),
     clock: extern "C" fn() -> u64,
 }
@@ -231,6 +232,7 @@ pub(super) static API: Api = Api {
     convert,
     half_pair,
     shared_address,
+    await_stream,
     pause,
     clock,
 };
@@ -486,6 +488,10 @@ extern "C" fn half_pair(op: u32, a: u32, b: u32, c: u32) -> u32 {
 
 extern "C" fn shared_address(address: *const c_void) -> u32 {
     with(|launch| (address as usize).wrapping_sub(launch.block().shared.base()) as u32)
+}
+
+extern "C" fn await_stream() {
+    with(|launch| launch.thread().awaited = true);
 }
 
 extern "C" fn pause() {

@@ -56,6 +56,11 @@ impl Launch {
             return Err(self.fault_touch(FaultKind::Misaligned, touch, message));
         }
         let place = self.place(touch)?;
+        if matches!(place, Place::Global) && self.grid.early && !self.thread().awaited {
+            let message =
+                format!("{} by a launch that starts early, before gw::await_stream()", told(&touch));
+            return Err(self.fault_touch(FaultKind::Protocol, touch, message));
+        }
         let coin = self.schedule.next() & 1 == 1;
         let stamp = match stamp {
             Some(stamp) => stamp,

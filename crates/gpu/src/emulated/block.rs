@@ -79,6 +79,8 @@ pub(super) struct Thread {
     pub(super) frames: Vec<usize>,
     pub(super) index: [u32; 3],
     pub(super) done: bool,
+    /// Whether it waited for the work before this launch.
+    pub(super) awaited: bool,
     pub(super) waiting: Wait,
     pub(super) site: CallSite,
     /// The thread's own time: raised whenever others may learn what it did so far.
@@ -173,6 +175,7 @@ impl Thread {
             frames: Vec::new(),
             index,
             done: false,
+            awaited: false,
             waiting: Wait::Nothing,
             site: CallSite::NOWHERE,
             time: 1,

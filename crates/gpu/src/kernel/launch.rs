@@ -26,12 +26,15 @@ pub struct Grid {
     pub cluster: Option<[u32; 3]>,
     /// Whether all blocks run at once and may synchronise with each other.
     pub cooperative: bool,
+    /// Whether it may start before the work before it in the stream is done.
+    #[serde(default)]
+    pub early: bool,
 }
 
 impl Grid {
     /// `blocks` blocks of `threads` threads.
     pub fn new(blocks: [u32; 3], threads: [u32; 3]) -> Self {
-        Self { blocks, threads, shared_bytes: 0, cluster: None, cooperative: false }
+        Self { blocks, threads, shared_bytes: 0, cluster: None, cooperative: false, early: false }
     }
 
     /// A line of blocks that has at least one thread for each of `items`.
@@ -54,6 +57,13 @@ impl Grid {
     /// With all blocks resident at once, so that they may synchronise.
     pub fn cooperative(self) -> Self {
         Self { cooperative: true, ..self }
+    }
+
+    /// Started while the work before it in the stream is still running, so that its start costs no time. The kernel waits for
+    /// that work by `gw::await_stream()`, in every thread and before it touches device memory; the emulated device stops one
+    /// that does not.
+    pub fn early(self) -> Self {
+        Self { early: true, ..self }
     }
 
     /// Threads of one block.
