@@ -43,9 +43,11 @@
 #ifndef CURVE
 #define CURVE 1
 #endif
-#define KEYS 128
 // Tiles that the tensor cores add up before f32 does; they share a scale of values.
+#ifndef GROUP
 #define GROUP 4
+#endif
+#define KEYS 128
 #define SWIZZLE (DIM == 64 ? gw::SWIZZLE_64 : gw::SWIZZLE_128)
 #define Q_BYTES (64 * DIM)
 #define K_BYTES (KEYS * DIM)

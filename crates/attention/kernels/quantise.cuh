@@ -7,14 +7,13 @@
 // neighbours of a row: what becomes one 16-byte chunk of an image.
 // IN is the element, IN_FORMAT 0, 1, 2, 3 for f32, f16, bf16, e4m3. e4m3 comes with scales, and its codes are only moved by
 // powers of two, which changes none but those that become subnormal.
+// GROUP is the number of tiles of values with one scale.
 
 #define THREADS 256
 #define QUERIES 64
 #define KEYS 128
 #define RUN 16
 #define SUM_ROWS 8
-// Tiles of values with one scale.
-#define GROUP 4
 // e4m3: 1, and the largest value.
 #define ONE 0x38u
 #define LARGEST 448.0f
@@ -198,55 +197,55 @@ GW_DEVICE void write_transposed(const u32* codes, u8* tile) {
     }
 }
 
-// Tiles `first` to `first + count` of values, of one group.
+// A group of tiles of values.
 // Shared memory: a word a warp, and at byte 64 the tile's codes.
-GW_DEVICE void quantise_values(const IN* v, const f32* given, u8* image, f32* scales, const Matrix& m, u32 first, u32 count) {
+GW_DEVICE void quantise_values(const IN* v, const f32* given, u8* image, f32* scales, const Matrix& m, u32 group) {
     constexpr u32 RUNS = KEYS * DIM / RUN / THREADS;
-    const u32 group = first / GROUP, first_of_group = group * GROUP;
-    f32 largest = 0.0f;
-    // Enough loads at once that few blocks do not wait for them one by one.
-    GW_UNROLL_BY(8)
-    for (u32 i = 0; i < GROUP * RUNS; ++i) {
-        const u32 run = gw::thread() + i * THREADS, row = first_of_group * KEYS + run / (DIM / RUN);
-        f32 values[RUN];
-        load_run(v, m, row, run % (DIM / RUN) * RUN, values);
-        const f32 scale = row < m.rows ? given_scale(given, m, row / KEYS) : 0.0f;
-        largest = gw::maximum(largest, largest_of(values) * scale);
-    }
-    largest = block_largest(largest);
-    // The group's largest scale, so that codes that came with it stay as they are.
-    f32 common = given_scale(given, m, first_of_group);
-    for (u32 tile = first_of_group + 1; tile < gw::lesser(first_of_group + GROUP, m.tiles); ++tile) {
-        common = gw::maximum(common, given_scale(given, m, tile));
-    }
-    if (!(common > 0.0f)) common = 1.0f;
-    const f32 factor = factor_for(largest / common, LARGEST);
-    u8* codes = gw::shared<u8>(64);
-    for (u32 tile = first; tile < gw::lesser(first + count, m.tiles); ++tile) {
-        const f32 moved = factor * (given_scale(given, m, tile) / common);
+    const u32 first = group * GROUP, end = gw::lesser(first + GROUP, m.tiles);
+    f32 runs[RUNS][RUN], largest = 0.0f;
+    const auto load = [&](u32 tile) {
         GW_UNROLL
         for (u32 i = 0; i < RUNS; ++i) {
             const u32 run = gw::thread() + i * THREADS;
-            f32 values[RUN];
-            load_run(v, m, tile * KEYS + run / (DIM / RUN), run % (DIM / RUN) * RUN, values);
-            gw::store_128(codes + run * RUN, encode(values, moved));
+            load_run(v, m, tile * KEYS + run / (DIM / RUN), run % (DIM / RUN) * RUN, runs[i]);
+        }
+    };
+    // The largest number, and the group's largest scale, so that codes that came with it stay as they are.
+    f32 common = 0.0f;
+    for (u32 tile = first; tile < end; ++tile) {
+        load(tile);
+        const f32 scale = given_scale(given, m, tile);
+        common = gw::maximum(common, scale);
+        GW_UNROLL
+        for (u32 i = 0; i < RUNS; ++i) largest = gw::maximum(largest, largest_of(runs[i]) * scale);
+    }
+    if (!(common > 0.0f)) common = 1.0f;
+    largest = block_largest(largest);
+    const f32 factor = factor_for(largest / common, LARGEST);
+    u8* codes = gw::shared<u8>(64);
+    for (u32 tile = first; tile < end; ++tile) {
+        // A single tile is still there.
+        if (GROUP > 1) load(tile);
+        const f32 moved = factor * (given_scale(given, m, tile) / common);
+        GW_UNROLL
+        for (u32 i = 0; i < RUNS; ++i) {
+            gw::store_128(codes + (gw::thread() + i * THREADS) * RUN, encode(runs[i], moved));
         }
         gw::sync_threads();
         write_transposed(gw::shared<u32>(64), image + tile_number(m, tile) * ((DIM + SUM_ROWS) * KEYS));
-        gw::sync_threads();
+        if (GROUP > 1) gw::sync_threads();
     }
-    if (first == first_of_group && gw::thread() == 0) {
-        const u32 groups = (m.tiles + GROUP - 1) / GROUP;
+    if (gw::thread() == 0) {
         const u64 head = (u64)gw::block_z() * m.heads + gw::block_y();
-        scales[head * groups + group] = factor > 0.0f ? common / factor : 0.0f;
+        scales[head * ((m.tiles + GROUP - 1) / GROUP) + group] = factor > 0.0f ? common / factor : 0.0f;
     }
 }
 
-// Blocks in x: the tiles of queries, of keys, and of values, `values_a_block` at a time. Blocks in y: query heads, of which keys
-// and values have fewer. The three `given` are scales of e4m3 inputs, and of other formats anything.
+// Blocks in x: the tiles of queries, of keys, and the groups of tiles of values. Blocks in y: query heads, of which keys and
+// values have fewer. The three `given` are scales of e4m3 inputs, and of other formats anything.
 GW_KERNEL_BOUNDED(quantise, THREADS, 2)
 (const IN* q, const IN* k, const IN* v, const f32* q_given, const f32* k_given, const f32* v_given, u8* q_image, u8* k_image,
- u8* v_image, f32* q_scales, f32* k_scales, f32* v_scales, Matrix queries, Matrix keys, Matrix values, u32 values_a_block) {
+ u8* v_image, f32* q_scales, f32* k_scales, f32* v_scales, Matrix queries, Matrix keys, Matrix values) {
     gw::await_stream();
     gw::admit_next();
     if (gw::block_x() < queries.tiles) {
@@ -256,8 +255,7 @@ GW_KERNEL_BOUNDED(quantise, THREADS, 2)
         if (tile < keys.tiles) {
             quantise_tile<KEYS>(k, k_given, k_image, k_scales, keys, tile);
         } else {
-            const u32 first = (tile - keys.tiles) * values_a_block;
-            quantise_values(v, v_given, v_image, v_scales, values, first, values_a_block);
+            quantise_values(v, v_given, v_image, v_scales, values, tile - keys.tiles);
         }
     }
 }

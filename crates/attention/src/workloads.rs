@@ -11,7 +11,7 @@ use half::f16;
 
 use crate::cuda::schedule::{Exponential, Schedule};
 use crate::cuda::{
-    Attention, KEY_TILE, Rotation, VALUE_GROUP, Workspace, attention_source, combine_source, quantise_source,
+    Attention, KEY_TILE, Rotation, Workspace, attention_source, combine_source, quantise_source, value_group,
 };
 use crate::shape::{Mask, Shape};
 use crate::{Element, reference};
@@ -125,7 +125,7 @@ impl Operands {
         let limit = crate::cuda::score_limit(dim);
         let q = quantised(&self.q, rows * dim, 64 * dim, limit);
         let k = quantised(&self.k, keys * dim, KEY_TILE * dim, limit);
-        let v = quantised(&self.v, keys * dim, VALUE_GROUP * KEY_TILE * dim, 448.0);
+        let v = quantised(&self.v, keys * dim, value_group(keys) * KEY_TILE * dim, 448.0);
         reference::attention(&shape, mask(case), 1.0 / (dim as f64).sqrt(), &q, &k, &v).0
     }
 }
@@ -250,7 +250,8 @@ impl Workload for Job {
     }
 
     fn kernels(&self) -> Vec<KernelSpec> {
-        let dim = self.shapes[0].dim;
+        let shape = &self.shapes[0];
+        let dim = shape.dim;
         let spec = |source, schedule: Schedule| {
             let spec = KernelSpec::new(source).threads(schedule.threads());
             spec.require("QGMMA").require("UBLKCP")
@@ -263,12 +264,12 @@ impl Workload for Job {
         };
         let mut kernels: Vec<KernelSpec> = schedules
             .into_iter()
-            .map(|schedule| spec(attention_source::<f16>(dim, schedule), schedule))
+            .map(|schedule| spec(attention_source::<f16>(shape, schedule), schedule))
             .collect();
-        kernels.push(KernelSpec::new(quantise_source::<f16>(dim, Rotation::None)).threads(256));
+        kernels.push(KernelSpec::new(quantise_source::<f16>(shape, Rotation::None)).threads(256));
         if self.shapes.iter().any(|shape| shape.rows < 64) {
             let schedule = Schedule { consumers: 1, ..Schedule::usual(dim) };
-            kernels.push(spec(attention_source::<f32>(dim, schedule), schedule));
+            kernels.push(spec(attention_source::<f32>(shape, schedule), schedule));
             kernels.push(KernelSpec::new(combine_source::<f16>(dim)).threads(128));
         }
         kernels
@@ -276,7 +277,8 @@ impl Workload for Job {
 
     fn cases(&self, kind: Kind) -> Vec<Case> {
         let mut cases = both_masks(self.checked_shapes(kind));
-        if kind == Kind::Cuda {
+        // How blocks are run does not change how sums are made: a search need not wait for the long ones.
+        if kind == Kind::Cuda && self.schedule.is_none() {
             cases.extend(self.long_sums());
         }
         cases
@@ -393,7 +395,7 @@ impl Tunable for Job {
                 found.integer("CONSUMERS") <= most
             })
             .constraint("at most 227 KiB of shared memory", move |found| {
-                schedule(found, dim).shared_bytes(dim) <= 227 << 10
+                schedule(found).shared_bytes(dim) <= 227 << 10
             })
             .constraint("a group of values in each part", move |found| found.integer("SPLITS") <= groups)
             .constraint("turns of several", |found| {
@@ -416,7 +418,7 @@ impl Tunable for Job {
     }
 
     fn configured(&self, configuration: &Configuration) -> Box<dyn Workload> {
-        let schedule = Some(schedule(configuration, self.shapes[0].dim));
+        let schedule = Some(schedule(configuration));
         Box::new(Self { schedule, ..self.clone() })
     }
 
@@ -438,7 +440,7 @@ impl Tunable for Job {
     }
 }
 
-fn schedule(found: &Configuration, dim: usize) -> Schedule {
+fn schedule(found: &Configuration) -> Schedule {
     Schedule {
         consumers: found.integer("CONSUMERS") as u32,
         stages: found.integer("STAGES") as u32,
@@ -449,7 +451,6 @@ fn schedule(found: &Configuration, dim: usize) -> Schedule {
             "line" => Exponential::Line,
             _ => Exponential::Parabola,
         },
-        ..Schedule::usual(dim)
     }
 }
 

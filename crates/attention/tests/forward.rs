@@ -47,7 +47,7 @@ impl Case {
         let limit = (60_000.0 / dim as f32).sqrt();
         let q = quantise(&self.q, rows * dim, 64 * dim, limit);
         let k = quantise(&self.k, keys * dim, 128 * dim, limit);
-        let v = quantise(&self.v, keys * dim, 512 * dim, 448.0);
+        let v = quantise(&self.v, keys * dim, if keys <= 512 { 128 } else { 512 } * dim, 448.0);
         reference::attention(&self.shape, self.mask, self.scale(), &q, &k, &v)
     }
 }

@@ -5,7 +5,7 @@ use gatework_gpu::{Buffer, ByValue, Grid, Source, Stream, args};
 
 use super::schedule::{Exponential, Schedule};
 use super::workspace::Images;
-use super::{Attention, Workspace, require_length};
+use super::{Attention, Workspace, require_length, value_group};
 use crate::shape::{Layout, Mask, Shape, Strides};
 use crate::{Element, Result};
 
@@ -33,9 +33,10 @@ struct Problem {
 }
 
 /// The attention kernel for outputs of one format.
-pub fn attention_source<O: Element>(dim: usize, schedule: Schedule) -> Source {
+pub fn attention_source<O: Element>(shape: &Shape, schedule: Schedule) -> Source {
     Source::new("attention", include_str!("../../kernels/attention.cuh"))
-        .define("DIM", dim)
+        .define("DIM", shape.dim)
+        .define("GROUP", value_group(shape.keys))
         .define("OUT", O::BITS)
         .define("OUT_FORMAT", O::FORMAT)
         .define("CONSUMERS", schedule.consumers)
@@ -73,7 +74,7 @@ impl Attention {
         o: &mut Buffer<O>,
         lse: &mut Buffer<f32>,
     ) -> Result<()> {
-        let kernel = self.device.kernel(&attention_source::<O>(self.shape.dim, self.schedule))?;
+        let kernel = self.device.kernel(&attention_source::<O>(&self.shape, self.schedule))?;
         let Images { q, k, v, q_scales, k_scales, v_scales } = images;
         let arguments = args![q, k, v, q_scales, k_scales, v_scales, lists, o, lse, ByValue(problem)];
         kernel.launch(stream, &self.grid(), &arguments)?;

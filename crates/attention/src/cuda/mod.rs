@@ -23,8 +23,13 @@ use schedule::Schedule;
 const QUERY_TILE: usize = 64;
 /// Keys of a tile.
 pub(crate) const KEY_TILE: usize = 128;
-/// Tiles of values with one scale.
-pub(crate) const VALUE_GROUP: usize = 4;
+/// Most tiles of values with one scale, which the tensor cores also add up before f32 does.
+const LARGEST_GROUP: usize = 4;
+
+/// Tiles of values with one scale: fewer where keys are few, so that the quantiser reads them only once.
+pub(crate) fn value_group(keys: usize) -> usize {
+    if keys <= LARGEST_GROUP * KEY_TILE { 1 } else { LARGEST_GROUP }
+}
 
 /// An attention of one shape over buffers on one device.
 #[derive(Debug, Clone)]

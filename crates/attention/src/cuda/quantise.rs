@@ -4,7 +4,7 @@ use bytemuck::{Pod, Zeroable};
 use gatework_gpu::{Buffer, ByValue, Grid, Source, Stream, args};
 
 use super::workspace::Images;
-use super::{Attention, KEY_TILE, Rotation, Workspace, require_length};
+use super::{Attention, KEY_TILE, Rotation, Workspace, require_length, value_group};
 use crate::shape::{Shape, Strides};
 use crate::{Element, Result};
 
@@ -31,8 +31,8 @@ pub enum Granularity {
     Tensor,
     /// A head of a batch.
     Head,
-    /// 128 rows of a head. Values keep their codes only where the scales of each 512 rows are powers of two apart: the
-    /// kernel has one scale for those.
+    /// 128 rows of a head. Of more than 512 rows, values keep their codes only where the scales of each 512 are powers of two
+    /// apart: the kernel has one scale for those.
     Block,
 }
 
@@ -71,18 +71,19 @@ struct Matrix {
 }
 
 /// The quantiser for inputs of one format.
-pub fn quantise_source<T: Element>(dim: usize, rotation: Rotation) -> Source {
-    source(T::BITS, T::FORMAT, dim, rotation)
+pub fn quantise_source<T: Element>(shape: &Shape, rotation: Rotation) -> Source {
+    source(T::BITS, T::FORMAT, shape, rotation)
 }
 
 /// The quantiser for inputs that are e4m3 already: it only lays them out.
-pub fn arrange_source(dim: usize, rotation: Rotation) -> Source {
-    source("u8", 3, dim, rotation)
+pub fn arrange_source(shape: &Shape, rotation: Rotation) -> Source {
+    source("u8", 3, shape, rotation)
 }
 
-fn source(bits: &str, format: u32, dim: usize, rotation: Rotation) -> Source {
+fn source(bits: &str, format: u32, shape: &Shape, rotation: Rotation) -> Source {
     Source::new("quantise", include_str!("../../kernels/quantise.cuh"))
-        .define("DIM", dim)
+        .define("DIM", shape.dim)
+        .define("GROUP", value_group(shape.keys))
         .define("IN", bits)
         .define("IN_FORMAT", format)
         .define("ROTATE", u32::from(rotation == Rotation::Hadamard))
@@ -109,7 +110,7 @@ impl Attention {
         tensors: [&Buffer<T>; 3],
     ) -> Result<()> {
         self.require_inputs(tensors.map(Buffer::len))?;
-        let source = quantise_source::<T>(self.shape.dim, self.rotation);
+        let source = quantise_source::<T>(&self.shape, self.rotation);
         let Workspace { images, no_scales, .. } = workspace;
         let inputs = Inputs { tensors, scales: [&*no_scales; 3], matrices: self.matrices([[0, 0]; 3]) };
         self.make_images(stream, images, &source, &inputs)
@@ -136,7 +137,7 @@ impl Attention {
             scales: inputs.map(|x| x.scales),
             matrices: self.matrices(steps),
         };
-        let source = arrange_source(self.shape.dim, self.rotation);
+        let source = arrange_source(&self.shape, self.rotation);
         self.make_images(stream, &mut workspace.images, &source, &inputs)
     }
 
@@ -149,9 +150,8 @@ impl Attention {
     ) -> Result<()> {
         let Inputs { tensors: [q, k, v], scales: [q_given, k_given, v_given], matrices } = inputs;
         let [queries, keys, values] = matrices;
-        let values_a_block = self.schedule.values_a_block;
-        let value_blocks = keys.tiles.div_ceil(values_a_block);
-        let blocks = [queries.tiles + keys.tiles + value_blocks, queries.heads, self.shape.batch as u32];
+        let groups = self.key_tiles().div_ceil(value_group(self.shape.keys)) as u32;
+        let blocks = [queries.tiles + keys.tiles + groups, queries.heads, self.shape.batch as u32];
         let shared = WARP_WORDS_BYTES + (KEY_TILE * self.shape.dim) as u32;
         let grid = Grid::new(blocks, [THREADS, 1, 1]).shared(shared).early();
         self.device.kernel(source)?.launch(
@@ -172,8 +172,7 @@ impl Attention {
                 &mut x.v_scales,
                 ByValue(queries),
                 ByValue(keys),
-                ByValue(values),
-                values_a_block
+                ByValue(values)
             ],
         )?;
         Ok(())

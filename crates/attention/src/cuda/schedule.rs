@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 
 use gatework_gpu::DeviceProperties;
 
-use super::{KEY_TILE, QUERY_TILE, VALUE_GROUP};
+use super::{KEY_TILE, LARGEST_GROUP, QUERY_TILE};
 use crate::{Error, Mask, Result, Shape};
 
 /// Knobs of attention.cuh.
@@ -23,9 +23,6 @@ pub struct Schedule {
     pub splits: u32,
     /// How codes of weights are found between powers of two.
     pub exponential: Exponential,
-    /// Tiles of values that a block of the quantiser makes: 1, 2 or 4. They share a scale, whose block has to read all of
-    /// them first.
-    pub values_a_block: u32,
 }
 
 /// Codes of `2^y` between powers of two.
@@ -41,7 +38,7 @@ pub enum Exponential {
 /// What a block spends on an item besides its tiles, in tiles.
 const ITEM_OVERHEAD: u64 = 2;
 /// Keys that are worth a part of their own: fewer take less time than combining does.
-const PART_TILES: usize = 2 * VALUE_GROUP;
+const PART_TILES: usize = 2 * LARGEST_GROUP;
 /// The place in a list where a block stops.
 const NONE: u32 = u32::MAX;
 
@@ -56,13 +53,7 @@ impl Schedule {
         let consumers = (2..=most).rev().find(|&consumers| blocks(consumers) >= multiprocessors).unwrap_or(1);
         let parts = shape.keys.div_ceil(KEY_TILE * PART_TILES);
         let splits = (multiprocessors / blocks(consumers)).clamp(1, parts);
-        let groups = shape.batch * shape.key_heads * shape.keys.div_ceil(KEY_TILE * VALUE_GROUP);
-        Self {
-            consumers: consumers as u32,
-            splits: splits as u32,
-            values_a_block: if groups < 2 * multiprocessors { 1 } else { VALUE_GROUP as u32 },
-            ..Self::usual(shape.dim)
-        }
+        Self { consumers: consumers as u32, splits: splits as u32, ..Self::usual(shape.dim) }
     }
 
     /// What suits long rows of a head dimension.
@@ -74,7 +65,6 @@ impl Schedule {
             persistent: true,
             splits: 1,
             exponential: Exponential::Parabola,
-            values_a_block: VALUE_GROUP as u32,
         }
     }
 
@@ -93,13 +83,7 @@ impl Schedule {
             let stages = self.stages;
             return refuse(format!("{stages} stages; there must be 2, and {bytes} bytes fit into {limit}"));
         }
-        if ![1, 2, 4].contains(&self.values_a_block) {
-            return refuse(format!(
-                "{} tiles of values a block; there may be 1, 2 or 4",
-                self.values_a_block
-            ));
-        }
-        let groups = shape.keys.div_ceil(KEY_TILE * VALUE_GROUP);
+        let groups = shape.keys.div_ceil(KEY_TILE * LARGEST_GROUP);
         if self.splits == 0 || self.splits as usize > groups {
             let (splits, keys) = (self.splits, shape.keys);
             return refuse(format!("{splits} parts of {keys} keys; there may be 1 to {groups}"));
@@ -132,8 +116,8 @@ impl Schedule {
 
     /// Tiles of each part of the keys: whole groups of values.
     pub(super) fn split_tiles(&self, shape: &Shape) -> usize {
-        let groups = shape.keys.div_ceil(KEY_TILE * VALUE_GROUP);
-        groups.div_ceil(self.splits as usize) * VALUE_GROUP
+        let groups = shape.keys.div_ceil(KEY_TILE * LARGEST_GROUP);
+        groups.div_ceil(self.splits as usize) * LARGEST_GROUP
     }
 
     /// Blocks of rows of all heads, in all parts of the keys.

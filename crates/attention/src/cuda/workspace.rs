@@ -2,7 +2,7 @@
 
 use gatework_gpu::{Buffer, Stream};
 
-use super::{Attention, KEY_TILE, QUERY_TILE, VALUE_GROUP};
+use super::{Attention, KEY_TILE, QUERY_TILE, value_group};
 use crate::{Result, Shape};
 
 /// Rows below the values of a tile, which sum p.
@@ -48,7 +48,8 @@ impl Workspace {
         let schedule = attention.schedule;
         let query_tiles = batch * heads * attention.query_tiles();
         let key_tiles = batch * key_heads * attention.key_tiles();
-        let value_groups = batch * key_heads * attention.key_tiles().div_ceil(VALUE_GROUP);
+        let value_groups =
+            batch * key_heads * attention.key_tiles().div_ceil(value_group(attention.shape.keys));
         let lists = schedule.lists(&attention.shape, attention.mask, attention.device.properties());
         let splits = schedule.splits as usize;
         let parts = if splits > 1 {
