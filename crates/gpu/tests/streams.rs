@@ -15,8 +15,14 @@ fn chain(device: &Device) -> Kernel {
     device.kernel(&kernels::chain()).unwrap()
 }
 
-const GRID: Grid =
-    Grid { blocks: [1, 1, 1], threads: [64, 1, 1], shared_bytes: 0, cluster: None, cooperative: false };
+const GRID: Grid = Grid {
+    blocks: [1, 1, 1],
+    threads: [64, 1, 1],
+    shared_bytes: 0,
+    cluster: None,
+    cooperative: false,
+    early: false,
+};
 
 #[test]
 fn an_allocation_past_the_budget_says_asked_held_and_free_and_the_next_works() -> Result<()> {

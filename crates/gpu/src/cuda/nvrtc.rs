@@ -27,6 +27,12 @@ pub(crate) fn identity() -> Result<String> {
     Ok(format!("{} {}", version()?, FIXED_OPTIONS.join(" ")))
 }
 
+/// From 13 on NVRTC has a cache of its own. What it finds there comes without the assembler's log, and so without resources.
+fn keeps_a_cache(version: &str) -> bool {
+    let major = version.trim_start_matches("NVRTC ").split('.').next();
+    major.and_then(|major| major.parse::<u32>().ok()).is_some_and(|major| major >= 13)
+}
+
 /// Compiles a source for an architecture by name, as `sm_90a`, to a cubin.
 pub(crate) fn compile(
     source: &Source,
@@ -37,7 +43,11 @@ pub(crate) fn compile(
     let refuse =
         |log: String| Error::Compile { kernel: source.name().to_owned(), compiler: compiler.clone(), log };
     let program = Program::new(source, includes).map_err(refuse)?;
-    let outcome = program.compile(&options(source, architecture));
+    let mut options = options(source, architecture);
+    if keeps_a_cache(&compiler) {
+        options.push("--no-cache".into());
+    }
+    let outcome = program.compile(&options);
     let log = program.log().map_err(refuse)?;
     outcome.map_err(|reason| refuse(format!("{log}{reason}")))?;
     let bytes = program.cubin().map_err(refuse)?;

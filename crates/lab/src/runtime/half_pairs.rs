@@ -32,11 +32,24 @@ fn pairs(inputs: &mut Inputs, count: usize) -> Vec<u32> {
     low.into_iter().zip(high).map(|(low, high)| low | high << 16).collect()
 }
 
+/// The nearest f16. Rounded to f32 first, as `f16::from_f64` does, a number may end on the wrong side of the middle between
+/// two f16; an odd f32 on the number's side never lies there.
+fn nearest(x: f64) -> f16 {
+    let close = x as f32;
+    let back = f64::from(close);
+    let bits = match close.to_bits() {
+        bits if back == x || bits & 1 == 1 => bits,
+        bits if back.abs() > x.abs() => bits - 1,
+        bits => bits + 1,
+    };
+    f16::from_f32(f32::from_bits(bits))
+}
+
 /// `f` on both halves of three words.
 fn both(a: u32, b: u32, c: u32, f: impl Fn(f64, f64, f64) -> f64) -> u32 {
     let half = |word: u32, at: u32| f16::from_bits((word >> at) as u16).to_f64();
     let [low, high] =
-        [0, 16].map(|at| u32::from(f16::from_f64(f(half(a, at), half(b, at), half(c, at))).to_bits()));
+        [0, 16].map(|at| u32::from(nearest(f(half(a, at), half(b, at), half(c, at))).to_bits()));
     low | high << 16
 }
 
@@ -179,5 +192,21 @@ impl Workload for HalfPairs {
             return Work { operations: 8 * n * DEPTH as u64, bytes: 6144 + 8 * 128 * WORDS as u64 };
         }
         Work { operations: 14 * n, bytes: 32 * n }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_just_off_the_middle_is_not_rounded_twice() {
+        // Between 1 and the next f16, a little more than half way: to f32 it is exactly half way, and that rounds to even.
+        let middle = 1.0 + 2f64.powi(-11);
+        assert_eq!(nearest(middle + 2f64.powi(-40)), f16::from_bits(0x3C01));
+        assert_eq!(nearest(-middle - 2f64.powi(-40)), f16::from_bits(0xBC01));
+        assert_eq!(nearest(middle), f16::ONE);
+        assert_eq!(nearest(middle - 2f64.powi(-40)), f16::ONE);
+        assert_eq!(nearest(0.0), f16::ZERO);
     }
 }
