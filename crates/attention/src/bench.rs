@@ -6,13 +6,14 @@ use gatework_lab::{
     Bench, Case, Control, ErrorBudget, Inputs, KernelSpec, Outputs, PeerRequest, RunError, Work, Workload,
 };
 
+use crate::cuda::value_group;
 use crate::workloads::workloads;
 use crate::{Attention, Mask, Shape};
 
 /// What peers call the same on the CPU.
 const CPU_OPERATION: &str = "attention-f32-cpu";
 
-/// The case of a shape and a mask, as the engine's own workloads have it.
+/// The case of a shape and a mask.
 pub fn case(shape: &Shape, mask: Mask) -> Case {
     let Shape { batch, heads, key_heads, rows, keys, dim } = *shape;
     let name =
@@ -41,23 +42,24 @@ pub fn shape(case: &Case) -> Option<(Shape, Mask)> {
     Some((shape, if size("causal")? == 1 { Mask::Causal } else { Mask::Full }))
 }
 
-/// Workloads that time these cases on a device, one for each head dimension: gated as the engine's own of that
-/// dimension are, because they launch the same kernels.
+/// Workloads that time these cases on a device, each gated as the engine's own that launches the same kernels, or else as one
+/// of the same head dimension.
 pub fn on_device(cases: &[Case]) -> Vec<Box<dyn Workload>> {
-    let dim = |case: &Case| shape(case).map(|(shape, _)| shape.dim);
-    let mut chosen: Vec<Box<dyn Workload>> = Vec::new();
-    let mut known: Vec<Option<usize>> = Vec::new();
-    for engine in workloads() {
-        let of_engine = engine.bench_cases(Kind::Cuda).first().and_then(dim);
-        let cases: Vec<Case> = cases.iter().filter(|case| dim(case) == of_engine).cloned().collect();
-        if cases.is_empty() || known.contains(&of_engine) {
-            continue;
-        }
-        known.push(of_engine);
-        let name = format!("attention/chosen-{}", of_engine.unwrap_or(0));
-        chosen.push(Box::new(Chosen { name, engine, cases }));
-    }
-    chosen
+    let engines = workloads();
+    let kernels = |case: &Case| shape(case).map(|(shape, _)| (shape.dim, value_group(shape.keys)));
+    let known: Vec<_> =
+        engines.iter().map(|engine| engine.bench_cases(Kind::Cuda).first().and_then(kernels)).collect();
+    let engine_of = |case: &Case| {
+        let wanted = kernels(case)?;
+        let same = known.iter().position(|&found| found == Some(wanted));
+        same.or_else(|| known.iter().position(|found| found.is_some_and(|(dim, _)| dim == wanted.0)))
+    };
+    let chosen = |(index, engine): (usize, Box<dyn Workload>)| -> Option<Box<dyn Workload>> {
+        let cases: Vec<Case> = cases.iter().filter(|case| engine_of(case) == Some(index)).cloned().collect();
+        let name = engine.name().replace('/', "/chosen-");
+        if cases.is_empty() { None } else { Some(Box::new(Chosen { name, engine, cases })) }
+    };
+    engines.into_iter().enumerate().filter_map(chosen).collect()
 }
 
 /// A case on the CPU, in f32, with random inputs.
@@ -153,7 +155,10 @@ mod tests {
         let chosen = on_device(&[square(100, 64), square(200, 128), square(300, 64)]);
         let timed: Vec<(String, usize)> =
             chosen.iter().map(|w| (w.name().to_owned(), w.bench_cases(Kind::Cuda).len())).collect();
-        assert_eq!(timed, [("attention/chosen-64".to_owned(), 2), ("attention/chosen-128".to_owned(), 1)]);
+        assert_eq!(
+            timed,
+            [("attention/chosen-small".to_owned(), 2), ("attention/chosen-long-128".to_owned(), 1)]
+        );
         let device = Device::emulated(0).unwrap();
         for workload in chosen {
             let text: Vec<String> =

@@ -9,6 +9,7 @@ use gatework_lab::{
 };
 use half::f16;
 
+use crate::bench::{self, case};
 use crate::cuda::schedule::{Exponential, Schedule};
 use crate::cuda::{
     Attention, KEY_TILE, Rotation, Workspace, attention_source, combine_source, quantise_source, value_group,
@@ -73,33 +74,20 @@ struct Bound {
     output: Buffer<f16>,
 }
 
-fn case(shape: &Shape, mask: Mask) -> Case {
-    let Shape { batch, heads, key_heads, rows, keys, dim } = *shape;
-    let name =
-        format!("{batch}x{heads}x{key_heads}x{rows}x{keys}x{dim}-{}", format!("{mask:?}").to_lowercase());
-    Case::new(name)
-        .with("batch", batch)
-        .with("heads", heads)
-        .with("key_heads", key_heads)
-        .with("queries", rows)
-        .with("keys", keys)
-        .with("head_dim", dim)
-        .with("causal", usize::from(mask == Mask::Causal))
-}
-
+/// The shape of one of the engine's cases. Panics on another, as [`Case::dimension`] does.
 fn shape(case: &Case) -> Shape {
-    Shape {
-        batch: case.dimension("batch"),
-        heads: case.dimension("heads"),
-        key_heads: case.dimension("key_heads"),
-        rows: case.dimension("queries"),
-        keys: case.dimension("keys"),
-        dim: case.dimension("head_dim"),
-    }
+    parts(case).0
 }
 
 fn mask(case: &Case) -> Mask {
-    if case.dimension("causal") == 1 { Mask::Causal } else { Mask::Full }
+    parts(case).1
+}
+
+fn parts(case: &Case) -> (Shape, Mask) {
+    match bench::shape(case) {
+        Some(parts) => parts,
+        None => panic!("case '{}' is no attention", case.name),
+    }
 }
 
 fn both_masks(shapes: impl IntoIterator<Item = Shape>) -> Vec<Case> {

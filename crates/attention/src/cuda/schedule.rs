@@ -35,6 +35,43 @@ pub enum Exponential {
     Parabola,
 }
 
+/// What was found fastest on an NVIDIA H200, and where that is recorded.
+struct Tuned {
+    dim: usize,
+    schedule: Schedule,
+    /// The record in `results/nvidia-h200.jsonl`.
+    #[expect(dead_code, reason = "it says where the numbers come from")]
+    record: &'static str,
+}
+
+/// Long rows. Few rows take fewer consumers: [`Schedule::suited`].
+const TUNED: [Tuned; 2] = [
+    Tuned {
+        dim: 64,
+        schedule: Schedule {
+            consumers: 3,
+            stages: 4,
+            turns: false,
+            persistent: true,
+            splits: 1,
+            exponential: Exponential::Parabola,
+        },
+        record: "3da12d7496ed",
+    },
+    Tuned {
+        dim: 128,
+        schedule: Schedule {
+            consumers: 2,
+            stages: 3,
+            turns: true,
+            persistent: true,
+            splits: 1,
+            exponential: Exponential::Parabola,
+        },
+        record: "cfea36af5533",
+    },
+];
+
 /// What a block spends on an item besides its tiles, in tiles.
 const ITEM_OVERHEAD: u64 = 2;
 /// Keys that are worth a part of their own: fewer take less time than combining does.
@@ -58,14 +95,8 @@ impl Schedule {
 
     /// What suits long rows of a head dimension.
     pub fn usual(dim: usize) -> Self {
-        Self {
-            consumers: Self::most_consumers(dim),
-            stages: if dim == 64 { 4 } else { 3 },
-            turns: dim == 128,
-            persistent: true,
-            splits: 1,
-            exponential: Exponential::Parabola,
-        }
+        let tuned = TUNED.iter().find(|tuned| tuned.dim == dim).unwrap_or(&TUNED[1]);
+        tuned.schedule
     }
 
     /// Whether the kernel can run like this.

@@ -316,7 +316,7 @@ mod tests {
         assert!(benched.measured.is_empty() && benched.ending == Ending::DeviceFailed);
         let remarks = benched.remarks.join("\n");
         assert!(
-            remarks.contains("attention/chosen-64: performance (emulated) not run: time means nothing"),
+            remarks.contains("attention/chosen-small: performance (emulated) not run: time means nothing"),
             "{remarks}"
         );
         assert!(!remarks.contains("correctness"), "{remarks}");
