@@ -1,0 +1,38 @@
+//! Function secret sharing.
+
+mod backend;
+mod bound;
+mod dpf;
+mod engine;
+mod error;
+mod key;
+mod lut;
+mod ops;
+mod party;
+mod prg;
+mod random;
+mod ring;
+mod runtime;
+mod tally;
+mod tensor;
+#[cfg(test)]
+mod testing;
+
+pub use backend::{Backend, CpuBackend, ResidentKeys};
+pub use bound::{Bound, GapProof};
+pub use dpf::{PointKeys, TABLE_BITS};
+pub use engine::Engine;
+pub use error::{Error, Result};
+pub use key::{FixedPoint, HEADER_BYTES, KeyStream};
+pub use lut::{LARGEST_TABLE_BITS, Table};
+pub use ops::{Lookup, MatmulShape, Payload, Piecewise, Weights};
+pub use party::Party;
+pub use prg::{PrgId, TreeHash};
+pub use random::Randomness;
+pub use ring::{Ring, pack, packed_bytes, unpack};
+pub use runtime::{
+    Channel, Circuit, Dealt, Inputs, Limits, Local, MemoryChannel, Plan, deal, estimate, evaluate, join,
+    join3, run_clear, run_in_process,
+};
+pub use tally::Cost;
+pub use tensor::{MaskShare, Opened, Share, Tensor, Unopened, Wire};
