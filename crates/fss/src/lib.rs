@@ -5,12 +5,14 @@ mod bound;
 mod dpf;
 mod engine;
 mod error;
+mod gates;
 mod key;
 mod lut;
 mod ops;
 mod party;
 mod prg;
 mod random;
+pub mod reference;
 mod ring;
 mod runtime;
 mod tally;
@@ -23,6 +25,10 @@ pub use bound::{Bound, GapProof};
 pub use dpf::{PointKeys, TABLE_BITS};
 pub use engine::Engine;
 pub use error::{Error, Result};
+pub use gates::{
+    Activation, FloatingTable, LayerNorm, NegativeExponential, Reciprocal, RmsNorm, Rows, Softmax, clamp,
+    relu, row_maxima,
+};
 pub use key::{FixedPoint, HEADER_BYTES, KeyStream};
 pub use lut::{LARGEST_TABLE_BITS, Table};
 pub use ops::{Lookup, MatmulShape, Payload, Piecewise, Weights};

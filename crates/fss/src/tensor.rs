@@ -131,6 +131,11 @@ impl<State> Tensor<State> {
         self.zip(other, "a difference", self.bound.plus(&other.bound.negated()), u64::wrapping_sub)
     }
 
+    /// x − y in the ring, whatever the integers: the result may be any residue.
+    pub(crate) fn minus_in_ring(&self, other: &Self) -> Result<Self> {
+        self.zip(other, "a difference", Bound::unsigned(self.ring), u64::wrapping_sub)
+    }
+
     /// x ⊕ y of bits.
     pub fn xor(&self, other: &Self) -> Result<Self> {
         if self.ring != Ring::BIT {

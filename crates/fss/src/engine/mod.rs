@@ -116,6 +116,53 @@ impl Engine {
             word(index).wrapping_add(party.once(constant as u64))
         })
     }
+
+    /// x + c in the ring, whatever the integers: the result may be any residue.
+    pub(crate) fn offset_in_ring(&self, x: &Wire, constant: i128) -> Result<Wire> {
+        let anything = x.clone().with_bound(Bound::unsigned(x.ring));
+        let public = |index: usize| anything.words[index].wrapping_add(constant as u64);
+        let shape = (x.ring, x.len);
+        self.compute(
+            "an offset",
+            shape,
+            anything.bound,
+            public,
+            |index| x.words[index],
+            |index, _| public(index),
+        )
+    }
+
+    /// The same values under a bound that the gate proves by other means than intervals. Checked in clear.
+    pub(crate) fn claim<State>(
+        &self,
+        gate: &'static str,
+        x: Tensor<State>,
+        bound: Bound,
+    ) -> Result<Tensor<State>> {
+        let bound = bound.in_ring(gate, x.ring)?;
+        if matches!(self.role, Role::Clear) {
+            check(gate, x.ring, &bound, &x.words)?;
+        }
+        Ok(x.with_bound(bound))
+    }
+
+    /// s + x of a share and an opened value.
+    pub fn add_wire(&self, share: &Share, x: &Wire) -> Result<Share> {
+        self.sum_with_wire(share, x, share.bound.plus(&x.bound))
+    }
+
+    /// s + x in the ring, whatever the integers: the result may be any residue.
+    pub(crate) fn add_wire_in_ring(&self, share: &Share, x: &Wire) -> Result<Share> {
+        self.sum_with_wire(share, x, Bound::unsigned(x.ring))
+    }
+
+    fn sum_with_wire(&self, share: &Share, x: &Wire, bound: Bound) -> Result<Share> {
+        share.same_shape(x, "a sum")?;
+        let sum = |index: usize| share.words[index].wrapping_add(x.words[index]);
+        self.compute("a sum", (x.ring, x.len), bound, sum, sum, |index, party| {
+            share.words[index].wrapping_add(party.once(x.words[index]))
+        })
+    }
 }
 
 /// The clear evaluator's check of a claimed bound.

@@ -121,57 +121,83 @@ impl Engine {
         )
     }
 
-    /// S[x] T[y] in one round after the lookups: with σ = σ_S σ_T, v̂ ŵ [σ] − v̂ [σ b] − ŵ [σ a] + u.
-    pub fn product_of_lookups(&self, left: &Lookup, right: &Lookup) -> Result<Share> {
+    /// b S[x] T[y] in one round after the lookups, for an opened bit b̂ = b ⊕ ρ.
+    ///
+    /// With σ = σ_S σ_T and τ = b σ: v̂ ŵ [τ] − v̂ [τ b_w] − ŵ [τ a] + u, where τ is ρ σ or (1 − ρ) σ as b̂ says. Seven words of key.
+    pub fn select_product(&self, bit: &Wire, left: &Lookup, right: &Lookup) -> Result<Share> {
         const GATE: &str = "a product of lookups";
         left.opened.same_shape(&right.opened, GATE)?;
         let (ring, len) = (left.opened.ring, left.len());
-        let (v, w) = (&left.opened.words, &right.opened.words);
+        expect_bits(bit, len, GATE)?;
+        let (v, w, b) = (&left.opened.words, &right.opened.words, &bit.words);
         let sign_of = |index: usize| left.signs[index].wrapping_mul(right.signs[index]);
+        let kept = |index: usize| b[index].wrapping_mul(sign_of(index));
         let fresh = self.free(len, ring);
-        let sign = self.deal(len, ring, sign_of)?;
-        let signed_b = self.deal(len, ring, |index| sign_of(index).wrapping_mul(w[index]))?;
-        let signed_a = self.deal(len, ring, |index| sign_of(index).wrapping_mul(v[index]))?;
+        let both = |factor: &dyn Fn(usize) -> u64| -> Result<[Words; 2]> {
+            let when_zero = self.deal(len, ring, |index| kept(index).wrapping_mul(factor(index)))?;
+            let all = self.deal(len, ring, |index| sign_of(index).wrapping_mul(factor(index)))?;
+            Ok([when_zero, all])
+        };
+        let sign = both(&|_| 1)?;
+        let signed_w = both(&|index| w[index])?;
+        let signed_v = both(&|index| v[index])?;
+        let masks = |index: usize| v[index].wrapping_mul(w[index]);
+        let other = self.deal(len, ring, |index| {
+            // τ changes from ρ σ to (1 − ρ) σ, and the mask u − τ a b_w must not.
+            let change = sign_of(index).wrapping_sub(kept(index).wrapping_mul(2));
+            fresh[index].wrapping_add(change.wrapping_mul(masks(index)))
+        })?;
+        let chosen = |words: &[Words; 2], index: usize| {
+            choose(b[index], words[0][index], words[1][index].wrapping_sub(words[0][index]))
+        };
         self.compute(
             GATE,
             (ring, len),
-            left.bound.times(&right.bound),
-            |index| v[index].wrapping_mul(w[index]),
-            |index| fresh[index].wrapping_sub(sign_of(index).wrapping_mul(v[index]).wrapping_mul(w[index])),
+            left.bound.times(&right.bound).or_zero(),
+            |index| b[index].wrapping_mul(v[index]).wrapping_mul(w[index]),
+            |index| fresh[index].wrapping_sub(kept(index).wrapping_mul(masks(index))),
             |index, _| {
-                let (v, w) = (v[index], w[index]);
-                let crossed = v.wrapping_mul(signed_b[index]).wrapping_add(w.wrapping_mul(signed_a[index]));
-                let squared = v.wrapping_mul(w).wrapping_mul(sign[index]);
-                squared.wrapping_sub(crossed).wrapping_add(fresh[index])
+                let crossed = (v[index].wrapping_mul(chosen(&signed_w, index)))
+                    .wrapping_add(w[index].wrapping_mul(chosen(&signed_v, index)));
+                let squared = v[index].wrapping_mul(w[index]).wrapping_mul(chosen(&sign, index));
+                squared.wrapping_sub(crossed).wrapping_add(choose(b[index], fresh[index], other[index]))
             },
         )
     }
 
-    /// x T[y] with one looked-up value for each row of `x`: x̂ v̂ [σ] − x̂ [σ a] − v̂ [σ r] + u. Two words of key a row and
-    /// one an element.
-    pub fn scale_rows(&self, x: &Wire, rows: &Lookup, bound: Option<Bound>) -> Result<Share> {
+    /// x T[y] with one looked-up value for each row, `row_of` the row of each element: x̂ v̂ [σ] − x̂ [σ a] − v̂ [σ r] + u. Two
+    /// words of key a row and one an element.
+    ///
+    /// `bound` is a tighter proof than the factors' intervals give, if there is one.
+    pub fn scale_rows(
+        &self,
+        x: &Wire,
+        rows: &Lookup,
+        row_of: &[usize],
+        bound: Option<Bound>,
+    ) -> Result<Share> {
         const GATE: &str = "a product with a lookup";
-        if rows.is_empty() || !x.len.is_multiple_of(rows.len()) || x.ring != rows.opened.ring {
+        let fits = row_of.len() == x.len && row_of.iter().all(|&row| row < rows.len());
+        if !fits || x.ring != rows.opened.ring {
             let what = format!("{x:?} in {} rows of {} bits", rows.len(), rows.opened.ring.bits());
             return Err(Error::Shape { gate: GATE, what });
         }
-        let width = x.len / rows.len();
         let (v, signs, ring) = (&rows.opened.words, &rows.signs, x.ring);
         let sign = self.deal(rows.len(), ring, |row| signs[row])?;
         let signed_a = self.deal(rows.len(), ring, |row| signs[row].wrapping_mul(v[row]))?;
-        let signed_r = self.deal(x.len, ring, |index| signs[index / width].wrapping_mul(x.words[index]))?;
+        let signed_r = self.deal(x.len, ring, |index| signs[row_of[index]].wrapping_mul(x.words[index]))?;
         let fresh = self.free(x.len, ring);
         self.compute(
             GATE,
             (ring, x.len),
             bound.unwrap_or_else(|| x.bound.times(&rows.bound)),
-            |index| x.words[index].wrapping_mul(v[index / width]),
+            |index| x.words[index].wrapping_mul(v[row_of[index]]),
             |index| {
-                let row = index / width;
+                let row = row_of[index];
                 fresh[index].wrapping_sub(signs[row].wrapping_mul(v[row]).wrapping_mul(x.words[index]))
             },
             |index, _| {
-                let (row, word) = (index / width, x.words[index]);
+                let (row, word) = (row_of[index], x.words[index]);
                 let factor = v[row].wrapping_mul(sign[row]).wrapping_sub(signed_a[row]);
                 let crossed = v[row].wrapping_mul(signed_r[index]);
                 word.wrapping_mul(factor).wrapping_sub(crossed).wrapping_add(fresh[index])

@@ -26,12 +26,11 @@ where
 }
 
 /// Runs a gate of one input over all (x, r) of `bits` bits with x in a range, and compares with `expected`.
-fn exhaust<G>(bits: u32, within: std::ops::RangeInclusive<i64>, gate: G, expected: impl Fn(i64) -> u64)
+fn exhaust<G>(bits: u32, range: std::ops::RangeInclusive<i64>, gate: G, expected: impl Fn(i64) -> u64)
 where
     G: AsyncFn(&Engine, Wire) -> Result<Share> + Sync,
 {
     let ring = Ring::new(bits).unwrap();
-    let range = within.clone();
     let bound = Bound::proved((*range.start()).into(), (*range.end()).into());
     let (words, masks): (Vec<u64>, Vec<u64>) = {
         let (words, masks) = all_pairs(bits);
@@ -271,35 +270,50 @@ fn conjunctions_and_bit_values_match_for_all_values_and_masks() {
 }
 
 #[test]
-fn products_of_lookups_and_rows_match() {
+fn products_of_lookups_match_for_all_bits() {
     let (words, masks) = all_pairs(5);
     let (len, ring, out) = (words.len(), Ring::new(5).unwrap(), Ring::new(30).unwrap());
     let tables =
         [Table::new(5, |x| 40 - x as i64 * 3).unwrap(), Table::new(5, |x| x as i64 * 100 - 7).unwrap()];
-    let turned: Vec<u64> = words.iter().rev().copied().collect();
-    let given = [(Party::One, words.clone()), (Party::Zero, turned.clone())];
-    let forced = Some(vec![masks.clone(), masks.clone()]);
-    let circuit = binary([ring, ring], len, async |engine, x, y| {
-        let left = engine.lookup(&x, &tables[0], out).await?;
-        let right = engine.lookup(&y, &tables[1], out).await?;
-        engine.product_of_lookups(&left, &right)
-    });
-    let seen = check(circuit, &given, forced.clone(), 6);
     let value = |table: usize, word: u64| tables[table].value(word);
-    for index in 0..len {
-        let expected = value(0, words[index]).wrapping_mul(value(1, turned[index]));
-        assert_eq!(seen.output[index], out.reduce(expected));
+    let turned: Vec<u64> = words.iter().rev().copied().collect();
+    for (bit, bit_mask) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+        let circuit = async |engine: &Engine| {
+            let bit = engine.input(Party::One, Ring::BIT, len, 0..=1).await?;
+            let x = engine.input(Party::One, ring, len, 0..=31).await?;
+            let y = engine.input(Party::Zero, ring, len, 0..=31).await?;
+            let left = engine.lookup(&x, &tables[0], out).await?;
+            let right = engine.lookup(&y, &tables[1], out).await?;
+            let product = engine.select_product(&bit, &left, &right)?;
+            engine.reveal(&engine.open(product).await?, Party::Zero)
+        };
+        let given =
+            [(Party::One, vec![bit; len]), (Party::One, words.clone()), (Party::Zero, turned.clone())];
+        let seen = check(circuit, &given, Some(vec![vec![bit_mask; len], masks.clone(), masks.clone()]), 6);
+        for index in 0..len {
+            let product = value(0, words[index]).wrapping_mul(value(1, turned[index]));
+            assert_eq!(seen.output[index], out.reduce(product.wrapping_mul(bit)));
+        }
     }
+}
+
+#[test]
+fn rows_scale_by_their_lookup() {
+    let (words, masks) = all_pairs(5);
+    let (len, ring, out) = (words.len(), Ring::new(5).unwrap(), Ring::new(30).unwrap());
+    let table = Table::new(5, |x| 40 - x as i64 * 3).unwrap();
+    let row_of: Vec<usize> = (0..len).map(|index| index / 4).collect();
     let circuit = binary([ring, ring], len, async |engine, x, y| {
         let y = engine.open(engine.extend(&y, out).await?).await?;
-        let rows = engine.lookup(&x.gather(&(0..len / 4).collect::<Vec<_>>())?, &tables[0], out).await?;
-        engine.scale_rows(&y, &rows, None)
+        let places: Vec<usize> = (0..len / 4).collect();
+        let rows = engine.lookup(&x.gather(&places)?, &table, out).await?;
+        engine.scale_rows(&y, &rows, &row_of, None)
     });
-    let small: Vec<u64> = turned.iter().map(|word| word % 16).collect();
-    let given = [(Party::One, words.clone()), (Party::Zero, small.clone())];
-    let seen = check(circuit, &given, forced, 7);
+    let turned: Vec<u64> = words.iter().rev().copied().collect();
+    let given = [(Party::One, words.clone()), (Party::Zero, turned.clone())];
+    let seen = check(circuit, &given, Some(vec![masks.clone(), masks]), 7);
     for index in 0..len {
-        assert_eq!(seen.output[index], out.reduce(value(0, words[index / 4]).wrapping_mul(small[index])));
+        assert_eq!(seen.output[index], out.reduce(table.value(words[index / 4]).wrapping_mul(turned[index])));
     }
 }
 

@@ -150,8 +150,7 @@ impl Engine {
         let quotient = Ring::new(x.ring.bits().saturating_sub(shift))?;
         if out.bits() <= quotient.bits() {
             let quotient = self.truncate_reduce(x, shift, out).await?;
-            let bound = x.bound.shifted_right(shift).in_ring("a faithful truncation", out)?;
-            return Ok(quotient.with_bound(bound));
+            return self.claim("a faithful truncation", quotient, x.bound.shifted_right(shift));
         }
         let reduced = self.truncate_reduce(x, shift, quotient).await?;
         let opened = self.open(reduced).await?;
