@@ -20,10 +20,10 @@ pub trait Backend: Send + Sync {
     /// Takes keys to where they are evaluated.
     fn upload(&self, keys: PointKeys) -> Result<Box<dyn ResidentKeys>>;
 
-    /// Shares of 1[x < α]: all keys' first points, then all keys' second ones.
+    /// Shares of the bits 1[x < α], all keys' first points, then all keys' second ones.
     fn less_than(&self, keys: &dyn ResidentKeys, points: &[u64]) -> Result<Vec<u64>>;
 
-    /// Σ_j e[j] T[(x − j) mod 2^k] for one public point of every key.
+    /// Σ_j e(j) T((x − j) mod 2^k) for one public point of every key.
     fn lookup(&self, keys: &dyn ResidentKeys, points: &[u64], table: &Table) -> Result<Vec<u64>>;
 
     /// Packs shares for the peer.

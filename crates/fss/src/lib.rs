@@ -1,12 +1,16 @@
-//! Function secret sharing.
+#![doc = include_str!("../README.md")]
 
 mod backend;
+#[cfg(test)]
+mod block;
 mod bound;
 mod dpf;
 mod engine;
 mod error;
 mod gates;
 mod key;
+#[cfg(test)]
+mod leaks;
 mod lut;
 mod ops;
 mod party;
@@ -15,6 +19,8 @@ mod random;
 pub mod reference;
 mod ring;
 mod runtime;
+mod secret;
+pub mod suf;
 mod tally;
 mod tensor;
 #[cfg(test)]

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 
 /// A public function from k-bit indices to integers, laid out for lookups by secret-shared unit vectors.
 ///
-/// The word (−i) mod 2^k lies at places i and i + 2^k, so that T[(x − j) mod 2^k], j = 0, 1, .. is a run of words.
+/// The word (−i) mod 2^k lies at places i and i + 2^k, so that T((x − j) mod 2^k), j = 0, 1, .. is a run of words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Table {
     domain: u32,
@@ -37,7 +37,7 @@ impl Table {
         self.domain
     }
 
-    /// T[index], as a 64-bit word.
+    /// T(index), as a 64-bit word.
     pub fn value(&self, index: u64) -> u64 {
         self.window(index)[0]
     }
@@ -47,7 +47,7 @@ impl Table {
         self.bound
     }
 
-    /// T[x], T[x − 1], .. around the table once.
+    /// T(x), T(x − 1), .. around the table once.
     pub(crate) fn window(&self, x: u64) -> &[u64] {
         let size = 1usize << self.domain;
         let start = (x as usize).wrapping_neg() & (size - 1);

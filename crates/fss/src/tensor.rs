@@ -12,14 +12,14 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use zeroize::Zeroizing;
+use crate::secret::Secret;
 
 use crate::bound::Bound;
 use crate::error::{Error, Result};
 use crate::ring::Ring;
 
 /// Words that are wiped when they go.
-pub(crate) type Words = Zeroizing<Vec<u64>>;
+pub(crate) type Words = Secret<u64>;
 
 /// Marks values that both parties have seen under a mask.
 #[derive(Debug, Clone, Copy)]
@@ -61,7 +61,7 @@ impl<State> fmt::Debug for Tensor<State> {
 impl<State> Tensor<State> {
     pub(crate) fn new(ring: Ring, len: usize, words: Vec<u64>, bound: Bound) -> Self {
         debug_assert!(words.is_empty() || words.len() == len);
-        Self { ring, len, words: Zeroizing::new(words), bound, state: PhantomData }
+        Self { ring, len, words: Secret::new(words), bound, state: PhantomData }
     }
 
     fn shape_of(&self, ring: Ring, len: usize, bound: Bound) -> Self {
@@ -244,7 +244,7 @@ impl MaskShare {
         }
         let pairs = self.words.iter().zip(other.words.iter());
         let words = pairs.map(|(&x, &y)| self.ring.reduce(x.wrapping_sub(y))).collect();
-        Ok(Self { ring: self.ring, len: self.len, words: Zeroizing::new(words) })
+        Ok(Self { ring: self.ring, len: self.len, words: Secret::new(words) })
     }
 
     /// Elements at public places, as [`Tensor::gather`].
@@ -257,6 +257,6 @@ impl MaskShare {
     /// Every element `times` times in a row.
     pub fn repeat_each(&self, times: usize) -> Self {
         let words = self.words.iter().flat_map(|&x| std::iter::repeat_n(x, times)).collect();
-        Self { ring: self.ring, len: self.len * times, words: Zeroizing::new(words) }
+        Self { ring: self.ring, len: self.len * times, words: Secret::new(words) }
     }
 }

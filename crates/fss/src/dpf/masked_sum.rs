@@ -1,4 +1,4 @@
-//! Σ_j e[j] w[j] for secret bits e and a public window w: no load and no branch depends on a bit.
+//! Σ_j e(j) w(j) for secret bits e and a public window w: no load and no branch depends on a bit.
 
 /// The sum modulo 2^64. `window` has as many words as there are bits, or fewer than 64.
 pub(super) fn masked_sum(bits: &[u64], window: &[u64]) -> u64 {

@@ -4,7 +4,7 @@
 //! e_0 ⊕ e_1 that is one at the secret place α and zero elsewhere. From it come, without interaction,
 //!
 //! * `less_than`: shares of 1[x < α] for any public x, by one walk down the tree;
-//! * `lookup`: Σ_j e_b[j] T[(x − j) mod 2^k] for any public table.
+//! * `lookup`: Σ_j e_b(j) T((x − j) mod 2^k) for any public table.
 //!
 //! Up to [`TABLE_BITS`] bits the vector itself is shared; above, a half-tree with 128-bit leaves is. Keys of a batch lie
 //! level by level: the correction words of level 0 for all keys, then those of level 1, so that neighbouring lanes
@@ -14,7 +14,7 @@ mod masked_sum;
 mod table;
 mod tree;
 
-use zeroize::Zeroizing;
+use crate::secret::Secret;
 
 use crate::lut::Table;
 use crate::prg::TreeHash;
@@ -37,9 +37,9 @@ pub struct PointKeys {
 
 pub(crate) enum Form {
     /// `words_per_table(domain)` words for each key.
-    Table(Zeroizing<Vec<u64>>),
+    Table(Secret<u64>),
     /// A root for each key, and correction words level by level.
-    Tree { roots: Zeroizing<Vec<u128>>, corrections: Corrections },
+    Tree { roots: Secret<u128>, corrections: Corrections },
 }
 
 /// Generator calls of a walk down to a leaf.
@@ -82,7 +82,7 @@ impl PointKeys {
         }
     }
 
-    /// Σ_j e_b[j] T[(x − j) mod 2^k] in 64-bit words, for one public x a key.
+    /// Σ_j e_b(j) T((x − j) mod 2^k) in 64-bit words, for one public x a key.
     pub(crate) fn lookup(&self, hash: &TreeHash, points: &[u64], table: &Table) -> Vec<u64> {
         match &self.form {
             Form::Table(words) => table::lookup(self.domain, words, points, table),

@@ -3,16 +3,20 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::key::SharedBytes;
 use crate::prg::{Cipher, Stream};
+use crate::secret::Secret;
 
 /// Trees of any domain above a leaf, whether or not a table would be smaller.
 fn trees(hash: &TreeHash, domain: u32, alphas: &[u64], seed: u128) -> [PointKeys; 2] {
     let roots = [0u128, 1].map(|party| {
         let blocks = Stream::new(seed + party).blocks(alphas.len());
-        Zeroizing::new(blocks.into_iter().map(|block| block & !1 | party).collect::<Vec<_>>())
+        Secret::new(blocks.into_iter().map(|block| block & !1 | party).collect::<Vec<_>>())
     });
     roots.clone().map(|own| {
-        let (corrections, _) = generate(hash, domain, roots.clone(), alphas);
+        let (words, _) = generate(hash, domain, roots.clone(), alphas);
+        let bytes = SharedBytes::new(words.iter().flat_map(|word| word.to_le_bytes()).collect());
+        let corrections = Corrections::new(domain, alphas.len(), bytes);
         PointKeys { domain, count: alphas.len(), form: Form::Tree { roots: own, corrections } }
     })
 }
@@ -25,7 +29,7 @@ fn tables(domain: u32, alphas: &[u64]) -> [PointKeys; 2] {
     for (key, alpha) in alphas.iter().enumerate() {
         vectors[1][key * width + (alpha >> 6) as usize] ^= 1 << (alpha & 63);
     }
-    let keys = |words| PointKeys { domain, count: alphas.len(), form: Form::Table(Zeroizing::new(words)) };
+    let keys = |words| PointKeys { domain, count: alphas.len(), form: Form::Table(Secret::new(words)) };
     vectors.map(keys)
 }
 

@@ -11,21 +11,58 @@
 //! are equal. One hash serves both children, and the control bits of children add up to their parent's, so a walk
 //! yields the parity of everything right of it: each time it turns left, t(parent) ⊕ t(child) is the right sibling's.
 
-use zeroize::Zeroizing;
+use crate::secret::Secret;
 
+use crate::key::SharedBytes;
 use crate::lut::Table;
 use crate::prg::{Cipher, TreeHash};
-use crate::tensor::Words;
 
 use super::LEAF_BITS;
 use super::masked_sum::masked_sum;
 
-/// Correction words of a batch, the same for both parties.
+/// Keys of a tile. Within it words lie level by level, so that lanes side by side read words side by side; tiles follow each
+/// other, so that a walk streams through memory.
+pub(crate) const TILE: usize = 64;
+
+/// Correction words of a batch, the same for both parties, as they lie in the key stream.
+///
+/// A tile of k keys has rows of k words: one row for each level but the last, then the last level's for left leaves, then for
+/// right ones.
 pub(crate) struct Corrections {
-    /// `levels[level * count + key]`, without the last level.
-    pub(crate) levels: Vec<u128>,
-    /// The last level's, for left and for right leaves.
-    pub(crate) leaves: [Vec<u128>; 2],
+    bytes: SharedBytes,
+    count: usize,
+    rows: usize,
+}
+
+impl Corrections {
+    /// `bytes` holds the words of `count` keys.
+    pub(crate) fn new(domain: u32, count: usize, bytes: SharedBytes) -> Self {
+        let rows = (domain - LEAF_BITS + 1) as usize;
+        debug_assert_eq!(bytes.as_slice().len(), 16 * rows * count);
+        Self { bytes, count, rows }
+    }
+
+    /// Keys of the tile that holds `key`.
+    fn tile_keys(&self, key: usize) -> usize {
+        TILE.min(self.count - key / TILE * TILE)
+    }
+
+    /// Where the word of a row and a key lies, in words.
+    fn place(&self, row: usize, key: usize) -> usize {
+        key / TILE * TILE * self.rows + row * self.tile_keys(key) + key % TILE
+    }
+
+    fn word(&self, row: usize, key: usize) -> u128 {
+        let at = 16 * self.place(row, key);
+        let mut word = [0; 16];
+        word.copy_from_slice(&self.bytes.as_slice()[at..at + 16]);
+        u128::from_le_bytes(word)
+    }
+
+    /// The last level's word for a left or a right leaf.
+    fn leaf_word(&self, side: usize, key: usize) -> u128 {
+        self.word(self.rows - 2 + side, key)
+    }
 }
 
 /// All ones if the bit is one.
@@ -34,21 +71,40 @@ fn spread(bit: u64) -> u128 {
 }
 
 /// Makes the correction words for `alphas`, given both parties' roots, whose lowest bits are 0 and 1. Also returns
-/// e_0[α], which tells the dealer the sign of e_0 − e_1 there.
+/// e_0(α), which tells the dealer the sign of e_0 − e_1 there.
 pub(crate) fn generate(
     hash: &TreeHash,
     domain: u32,
-    mut seeds: [Zeroizing<Vec<u128>>; 2],
+    roots: [Secret<u128>; 2],
     alphas: &[u64],
-) -> (Corrections, Words) {
+) -> (Vec<u128>, Secret<u64>) {
+    let mut words = Vec::with_capacity(super::correction_words(domain) * alphas.len());
+    let mut signs = Secret::with_capacity(alphas.len());
+    for (tile, alphas) in alphas.chunks(TILE).enumerate() {
+        let keys = tile * TILE..tile * TILE + alphas.len();
+        let roots = roots.each_ref().map(|roots| Secret::new(roots[keys.clone()].to_vec()));
+        generate_tile(hash, domain, roots, alphas, &mut words, &mut signs);
+    }
+    (words, signs)
+}
+
+fn generate_tile(
+    hash: &TreeHash,
+    domain: u32,
+    mut seeds: [Secret<u128>; 2],
+    alphas: &[u64],
+    words: &mut Vec<u128>,
+    signs: &mut Secret<u64>,
+) {
     let count = alphas.len();
-    let inner = domain - LEAF_BITS - 1;
-    let mut levels = Vec::with_capacity(inner as usize * count);
-    let differences: Zeroizing<Vec<u128>> =
-        Zeroizing::new(seeds[0].iter().zip(seeds[1].iter()).map(|(zero, one)| zero ^ one).collect());
-    for level in 0..inner {
-        let mut hashed = seeds.clone();
-        hashed.iter_mut().for_each(|hashed| hash.apply(hashed));
+    let differences: Secret<u128> =
+        seeds[0].iter().zip(seeds[1].iter()).map(|(zero, one)| zero ^ one).collect();
+    let mut hashed = seeds.clone();
+    for level in 0..domain - LEAF_BITS - 1 {
+        for (hashed, seeds) in hashed.iter_mut().zip(&seeds) {
+            hashed.copy_from_slice(seeds);
+            hash.apply(hashed);
+        }
         for key in 0..count {
             let right = spread(alphas[key] >> (domain - 1 - level));
             let word = hashed[0][key] ^ hashed[1][key] ^ (!right & differences[key]);
@@ -56,27 +112,26 @@ pub(crate) fn generate(
                 let seed = seeds[key];
                 seeds[key] = hashed[key] ^ (right & seed) ^ (spread(seed as u64) & word);
             }
-            levels.push(word);
+            words.push(word);
         }
     }
-    let mut signs = Zeroizing::new(vec![0; count]);
-    let leaves = [0u64, 1].map(|side| {
-        let mut hashed = seeds.clone();
-        for leaves in &mut hashed {
-            leaves.iter_mut().for_each(|seed| *seed = *seed & !1 | u128::from(side));
-            hash.apply(leaves);
+    let first = signs.len();
+    signs.resize(first + count, 0);
+    for side in [0u64, 1] {
+        for (hashed, seeds) in hashed.iter_mut().zip(&seeds) {
+            for (leaf, seed) in hashed.iter_mut().zip(seeds.iter()) {
+                *leaf = seed & !1 | u128::from(side);
+            }
+            hash.apply(hashed);
         }
-        let word = |key: usize| {
-            let alpha = alphas[key];
+        for (key, &alpha) in alphas.iter().enumerate() {
             let place = spread(!(alpha >> LEAF_BITS ^ side)) & unit(alpha);
             let word = hashed[0][key] ^ hashed[1][key] ^ place;
             let leaf = hashed[0][key] ^ (spread(seeds[0][key] as u64) & word);
-            signs[key] ^= u64::from((leaf & place).count_ones()) & 1;
-            word
-        };
-        (0..count).map(word).collect()
-    });
-    (Corrections { levels, leaves }, signs)
+            signs[first + key] ^= u64::from((leaf & place).count_ones()) & 1;
+            words.push(word);
+        }
+    }
 }
 
 /// One at place α mod 128, by masks: the place is a secret.
@@ -131,15 +186,15 @@ fn portable(
 ) {
     let count = roots.len();
     let inner = (domain - LEAF_BITS - 1) as usize;
-    let mut seeds = Zeroizing::new(roots.to_vec());
-    let mut parities = Zeroizing::new(vec![0u128; count]);
+    let mut seeds = Secret::new(roots.to_vec());
+    let mut parities = Secret::new(vec![0u128; count]);
     for level in 0..inner {
         let mut hashed = seeds.clone();
         hash.apply(&mut hashed);
         for key in 0..count {
             let right = spread(points[key] >> (domain - 1 - level as u32));
             let seed = seeds[key];
-            let word = spread(seed as u64) & corrections.levels[level * count + key];
+            let word = spread(seed as u64) & corrections.word(level, key);
             let child = hashed[key] ^ (right & seed) ^ word;
             parities[key] ^= !right & (seed ^ child);
             seeds[key] = child;
@@ -152,7 +207,7 @@ fn portable(
     hash.apply(&mut leaves);
     for key in 0..count {
         let right = spread(points[key] >> LEAF_BITS);
-        let [left_word, right_word] = [&corrections.leaves[0][key], &corrections.leaves[1][key]];
+        let [left_word, right_word] = [0, 1].map(|side| corrections.leaf_word(side, key));
         let word = left_word ^ (right & (left_word ^ right_word));
         let leaf = leaves[key] ^ (spread(seeds[key] as u64) & word);
         bits[key] = finish(leaf, parities[key] ^ (!right & seeds[key]), points[key]);
@@ -169,8 +224,8 @@ pub(super) fn lookup(
 ) -> Vec<u64> {
     let sum = |(key, &point): (usize, &u64)| {
         let leaves = expand(hash, domain, roots, corrections, key);
-        let words: Zeroizing<Vec<u64>> =
-            Zeroizing::new(leaves.iter().flat_map(|&leaf| [leaf as u64, (leaf >> 64) as u64]).collect());
+        let words: Secret<u64> =
+            Secret::new(leaves.iter().flat_map(|&leaf| [leaf as u64, (leaf >> 64) as u64]).collect());
         masked_sum(&words, table.window(point))
     };
     points.iter().enumerate().map(sum).collect()
@@ -183,26 +238,25 @@ pub(super) fn expand(
     roots: &[u128],
     corrections: &Corrections,
     key: usize,
-) -> Zeroizing<Vec<u128>> {
-    let count = roots.len();
+) -> Secret<u128> {
     let inner = (domain - LEAF_BITS - 1) as usize;
-    let mut seeds = Zeroizing::new(vec![roots[key]]);
+    let mut seeds = Secret::new(vec![roots[key]]);
     for level in 0..inner {
-        let word = corrections.levels[level * count + key];
+        let word = corrections.word(level, key);
         let mut hashed = seeds.clone();
         hash.apply(&mut hashed);
         let children = seeds.iter().zip(hashed.iter()).flat_map(|(seed, hashed)| {
             let left = hashed ^ (spread(*seed as u64) & word);
             [left, left ^ seed]
         });
-        seeds = Zeroizing::new(children.collect());
+        seeds = Secret::new(children.collect());
     }
     let inputs = seeds.iter().flat_map(|seed| [seed & !1, seed | 1]);
-    let mut leaves = Zeroizing::new(inputs.collect::<Vec<_>>());
+    let mut leaves = Secret::new(inputs.collect::<Vec<_>>());
     hash.apply(&mut leaves);
     for (leaves, seed) in leaves.chunks_exact_mut(2).zip(seeds.iter()) {
-        for (leaf, words) in leaves.iter_mut().zip(&corrections.leaves) {
-            *leaf ^= spread(*seed as u64) & words[key];
+        for (side, leaf) in leaves.iter_mut().enumerate() {
+            *leaf ^= spread(*seed as u64) & corrections.leaf_word(side, key);
         }
     }
     leaves
@@ -212,10 +266,11 @@ pub(super) fn expand(
 mod vectors {
     use std::arch::x86_64::*;
 
-    use crate::prg::vector::{RoundKeys, Vector, Width, aes, at_width, sigma};
+    use crate::prg::vector::{RoundKeys, Vector, Width, aes, at_width, sigma, spread_keys};
 
     use super::super::LEAF_BITS;
     use super::{Corrections, finish};
+    use crate::secret::Secret;
 
     pub(super) struct Batch<'a> {
         pub(super) domain: u32,
@@ -248,19 +303,25 @@ mod vectors {
         let count = batch.roots.len();
         let step = LANES * V::BLOCKS;
         // SAFETY: passed on.
-        let round_keys = keys.0.map(|key| unsafe { V::splat(key) });
+        let round_keys = unsafe { spread_keys::<V>(keys) };
         let full = count - count % step;
+        let corrections = batch.corrections;
         for start in (0..full).step_by(step) {
+            let rows = Rows {
+                roots: batch.roots[start..].as_ptr(),
+                words: corrections.bytes.as_slice()[16 * corrections.place(0, start)..].as_ptr().cast(),
+                stride: corrections.tile_keys(start),
+            };
             for offset in (0..points.len()).step_by(count) {
-                let at = offset + start;
-                // SAFETY: there are `step` keys from `start` on, and as many points.
+                let range = offset + start..offset + start + step;
+                // SAFETY: steps divide tiles, so the tile has `step` keys from `start` on, and as many points.
                 unsafe {
                     walk::<V, LANES>(
                         &round_keys,
-                        batch,
-                        start,
-                        &points[at..at + step],
-                        &mut bits[at..at + step],
+                        batch.domain,
+                        &rows,
+                        &points[range.clone()],
+                        &mut bits[range],
                     );
                 }
             }
@@ -268,84 +329,98 @@ mod vectors {
         if full == count {
             return;
         }
-        // The last few keys, filled up with copies of zeros to a whole step.
+        // The last few keys, filled up with zeros to a whole step.
         let rest = count - full;
-        let fill = |blocks: &[u128]| {
-            let mut padded = blocks.to_vec();
-            padded.resize(step, 0);
-            padded
-        };
-        let corrections = batch.corrections;
-        let padded = Corrections {
-            levels: corrections.levels.chunks_exact(count).flat_map(|level| fill(&level[full..])).collect(),
-            leaves: [0, 1].map(|side| fill(&corrections.leaves[side][full..])),
-        };
-        let roots = zeroize::Zeroizing::new(fill(&batch.roots[full..]));
-        let last = Batch { domain: batch.domain, roots: &roots, corrections: &padded };
+        let mut roots = Secret::new(batch.roots[full..].to_vec());
+        roots.resize(step, 0);
+        let mut words = Vec::with_capacity(step * corrections.rows);
+        for row in 0..corrections.rows {
+            words.extend((full..count).map(|key| corrections.word(row, key)));
+            words.resize((row + 1) * step, 0);
+        }
+        let rows = Rows { roots: roots.as_ptr(), words: words.as_ptr(), stride: step };
         for offset in (0..points.len()).step_by(count) {
             let at = offset + full;
             let (mut last_points, mut last_bits) = ([0; MOST], [0; MOST]);
             last_points[..rest].copy_from_slice(&points[at..at + rest]);
-            // SAFETY: the padded batch has `step` keys.
+            // SAFETY: the padded rows have `step` keys.
             unsafe {
-                walk::<V, LANES>(&round_keys, &last, 0, &last_points[..step], &mut last_bits[..step]);
+                walk::<V, LANES>(
+                    &round_keys,
+                    batch.domain,
+                    &rows,
+                    &last_points[..step],
+                    &mut last_bits[..step],
+                );
             }
             bits[at..at + rest].copy_from_slice(&last_bits[..rest]);
         }
     }
 
-    /// `LANES * BLOCKS` keys from `start` on, side by side.
+    /// Keys side by side: their roots, and rows of correction words of any alignment.
+    struct Rows {
+        roots: *const u128,
+        words: *const u128,
+        stride: usize,
+    }
+
+    /// `LANES * BLOCKS` keys side by side.
     ///
     /// # Safety
-    /// As [`Vector`]; the batch has that many keys from `start` on.
+    /// As [`Vector`]; the rows have that many keys.
     #[inline(always)]
     unsafe fn walk<V: Vector, const LANES: usize>(
         round_keys: &[V; 11],
-        batch: &Batch<'_>,
-        start: usize,
+        domain: u32,
+        rows: &Rows,
         points: &[u64],
         bits: &mut [u64],
     ) {
-        let count = batch.roots.len();
-        let inner = (batch.domain - LEAF_BITS - 1) as usize;
+        let inner = (domain - LEAF_BITS - 1) as usize;
         let mut shifted = [0u64; MOST];
         for (shifted, point) in shifted.iter_mut().zip(points) {
-            *shifted = point << (64 - batch.domain);
+            *shifted = point << (64 - domain);
         }
         let (mut leaves, mut parities) = ([0u128; MOST], [0u128; MOST]);
-        let lanes = |lane: usize| start + lane * V::BLOCKS;
-        // SAFETY: lane `lane` has the keys `lanes(lane)..lanes(lane) + BLOCKS`, all below `count`; the local arrays hold
+        let first = |lane: usize| lane * V::BLOCKS;
+        // SAFETY: lane `lane` has the keys `first(lane)..first(lane) + BLOCKS`, which every row has; the local arrays hold
         // `MOST` elements, which is at least `LANES * BLOCKS`.
         unsafe {
             let upper_halves = V::splat(!u128::from(u64::MAX));
             let lowest = V::splat(1);
-            let mut seeds: [V; LANES] =
-                std::array::from_fn(|lane| V::load(batch.roots.as_ptr().add(lanes(lane))));
-            let mut turns: [V; LANES] =
-                std::array::from_fn(|lane| V::spread(shifted.as_ptr().add(lane * V::BLOCKS)));
-            let mut parity = [V::splat(0); LANES];
+            // Plain loops throughout: a closure would be compiled without this function's instructions.
+            let mut seeds = [V::splat(0); LANES];
+            let mut turns = seeds;
+            let mut parity = seeds;
+            let mut inputs = seeds;
+            for lane in 0..LANES {
+                seeds[lane] = V::load(rows.roots.add(first(lane)));
+                turns[lane] = V::spread(shifted.as_ptr().add(first(lane)));
+            }
             for level in 0..inner {
-                let words = batch.corrections.levels.as_ptr().add(level * count);
-                let inputs = seeds.map(|seed| sigma(seed, upper_halves));
+                let words = rows.words.add(level * rows.stride);
+                for lane in 0..LANES {
+                    inputs[lane] = sigma(seeds[lane], upper_halves);
+                }
                 let hashed = aes(inputs, round_keys);
                 for lane in 0..LANES {
                     let (seed, right) = (seeds[lane], turns[lane].highest_bit_mask());
-                    let word = seed.lowest_bit_mask().and(V::load(words.add(lanes(lane))));
+                    let word = seed.lowest_bit_mask().and(V::load(words.add(first(lane))));
                     let child = hashed[lane].xor(inputs[lane]).xor(right.and(seed)).xor(word);
                     parity[lane] = parity[lane].xor(right.and_not(seed.xor(child)));
                     seeds[lane] = child;
                     turns[lane] = turns[lane].double();
                 }
             }
-            let inputs: [V; LANES] = std::array::from_fn(|lane| {
+            for lane in 0..LANES {
                 let side = turns[lane].highest_bit_mask().and(lowest);
-                sigma(lowest.and_not(seeds[lane]).xor(side), upper_halves)
-            });
+                inputs[lane] = sigma(lowest.and_not(seeds[lane]).xor(side), upper_halves);
+            }
             let hashed = aes(inputs, round_keys);
             for lane in 0..LANES {
                 let right = turns[lane].highest_bit_mask();
-                let [left_word, right_word] =
-                    [0, 1].map(|side| V::load(batch.corrections.leaves[side].as_ptr().add(lanes(lane))));
+                let left_word = V::load(rows.words.add(inner * rows.stride + first(lane)));
+                let right_word = V::load(rows.words.add((inner + 1) * rows.stride + first(lane)));
                 let word = left_word.xor(right.and(left_word.xor(right_word)));
                 let leaf = hashed[lane].xor(inputs[lane]).xor(seeds[lane].lowest_bit_mask().and(word));
                 leaf.store(leaves.as_mut_ptr().add(lane * V::BLOCKS));

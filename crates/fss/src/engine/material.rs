@@ -125,7 +125,7 @@ impl Engine {
         party.backend.less_than(resident.as_ref(), &points).map(Words::new)
     }
 
-    /// A party's sums Σ_j e_b[j] T[(x − j)]; empty but for a party.
+    /// A party's sums Σ_j e_b(j) T(x − j); empty but for a party.
     pub(crate) fn sums(&self, keys: &Points, table: &Table, point: impl Fn(usize) -> u64) -> Result<Words> {
         self.count_keys(|_| (0, keys.count as u64 * dpf::expand_blocks(keys.domain)));
         let (Role::Party(party), Some(resident)) = (&self.role, &keys.resident) else {

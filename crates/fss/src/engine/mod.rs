@@ -106,6 +106,12 @@ impl Engine {
         )
     }
 
+    /// A public constant, which has no mask.
+    pub fn constant(&self, ring: Ring, value: i64) -> Result<Wire> {
+        let word = value as u64;
+        self.compute("a constant", (ring, 1), Bound::exactly(value.into()), |_| word, |_| 0, |_, _| word)
+    }
+
     /// x + c for a public c, of shares.
     pub fn offset_share(&self, x: &Share, constant: i128) -> Result<Share> {
         let bound = x.bound.plus(&Bound::exactly(constant));

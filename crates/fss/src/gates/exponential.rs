@@ -11,12 +11,12 @@ use crate::tensor::{Share, Wire};
 
 /// e^−x of not negative x with f fractional bits, zero from x = 16 on.
 ///
-/// The low f + 4 bits of x are split into halves h and l: e^−x = S[h] T[l] with tables of f + 2 fractional bits, whose product is
+/// The low f + 4 bits of x are split into halves h and l: e^−x = S(h) T(l) with tables of f + 2 fractional bits, whose product is
 /// rounded to f. l needs no interaction at all, since the low bits of a masked value are masked low bits.
 ///
 /// ```text
-/// round 1   1[x < 16], the borrow of the split, ±T[l]
-/// round 2   h          round 3   ±S[h]          round 4   the product
+/// round 1   1[x < 16], the borrow of the split, ±T(l)
+/// round 2   h          round 3   ±S(h)          round 4   the product
 /// round 5   the borrow of its rounding           round 6   the result, by whoever opens it
 /// ```
 #[derive(Debug, Clone)]

@@ -43,7 +43,8 @@ fn worst(values: &[i64], found: &[i64], exact: impl Fn(f64) -> f64) -> (f64, i64
 fn activations_are_within_sixteen_units_everywhere() {
     let ring = Ring::new(50).unwrap();
     let values: Vec<i64> = (-(1 << 17)..1 << 17).chain([-(1 << 35), (1 << 35) - 1, 1 << 20]).collect();
-    let functions: [(&str, Activation, fn(f64) -> f64); 2] = [
+    type Named = (&'static str, Activation, fn(f64) -> f64);
+    let functions: [Named; 2] = [
         ("GELU", Activation::gelu(FRACTION).unwrap(), reference::gelu),
         ("SiLU", Activation::silu(FRACTION).unwrap(), reference::silu),
     ];

@@ -5,8 +5,9 @@
 //! party 0 stores the first half and derives the second, party 1 the other way round, so that both streams are equally
 //! long and half of what they would be.
 
-use zeroize::Zeroizing;
+use crate::secret::Secret;
 
+use super::SharedBytes;
 use crate::dpf::{self, Form, PointKeys, TABLE_BITS, words_per_table};
 use crate::error::{Error, Result};
 use crate::party::Party;
@@ -48,8 +49,8 @@ pub(crate) fn point_cost(party: Party, domain: u32, count: usize) -> (u64, u64) 
 }
 
 /// The roots of a party's trees: derived, with the party's number as lowest bit.
-fn roots(stream: &mut Stream, party: Party, count: usize) -> Zeroizing<Vec<u128>> {
-    let mut blocks = Zeroizing::new(stream.blocks(count));
+fn roots(stream: &mut Stream, party: Party, count: usize) -> Secret<u128> {
+    let mut blocks = Secret::new(stream.blocks(count));
     blocks.iter_mut().for_each(|block| *block = *block & !1 | party.index() as u128);
     blocks
 }
@@ -57,15 +58,16 @@ fn roots(stream: &mut Stream, party: Party, count: usize) -> Zeroizing<Vec<u128>
 /// What the dealer writes.
 pub(crate) struct DealtSection {
     streams: [Stream; 2],
-    pub(crate) bytes: [Zeroizing<Vec<u8>>; 2],
+    pub(crate) bytes: [Secret<u8>; 2],
     hash: TreeHash,
 }
 
 impl DealtSection {
-    pub(crate) fn new(seeds: [u128; 2], public_key: u128, index: u64) -> Self {
+    /// `lengths` are what the section will hold, so that buffers never grow: a grown buffer leaves its secrets behind.
+    pub(crate) fn new(seeds: [u128; 2], public_key: u128, index: u64, lengths: [u64; 2]) -> Self {
         Self {
             streams: seeds.map(|seed| Stream::new(Stream::section_seed(seed, index))),
-            bytes: [Zeroizing::default(), Zeroizing::default()],
+            bytes: lengths.map(|length| Secret::with_capacity(length as usize)),
             hash: TreeHash::new(public_key),
         }
     }
@@ -92,7 +94,7 @@ impl DealtSection {
         for (party, given) in [(Party::Zero, first), (Party::One, second)] {
             let derived = self.free_for(party.peer(), given.len(), bits);
             let pairs = given.iter().zip(derived.iter());
-            let own: Words = Zeroizing::new(pairs.map(|(&value, &word)| value.wrapping_sub(word)).collect());
+            let own: Words = Secret::new(pairs.map(|(&value, &word)| value.wrapping_sub(word)).collect());
             self.bytes[party.index()].extend_from_slice(&pack(&own, bits));
         }
     }
@@ -110,9 +112,7 @@ impl DealtSection {
         let roots = Party::BOTH.map(|party| roots(&mut self.streams[party.index()], party, alphas.len()));
         let (corrections, signs) = dpf::generate(&self.hash, domain, roots, alphas);
         for bytes in &mut self.bytes {
-            let words = corrections.levels.iter().chain(corrections.leaves.iter().flatten());
-            bytes.reserve(16 * dpf::correction_words(domain) * alphas.len());
-            words.for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
+            corrections.iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
         }
         signs
     }
@@ -126,7 +126,7 @@ impl DealtSection {
             here << (alpha & 63)
         };
         let units = alphas.iter().flat_map(|&alpha| (0..width).map(move |place| (place, alpha)));
-        let units: Words = Zeroizing::new(units.map(unit).collect());
+        let units: Words = Secret::new(units.map(unit).collect());
         let half = stored_by_zero(words);
         // Party 0's vectors: the units ⊕ party 1's words where it stores them, its own words where it derives them.
         let mut zero = Words::default();
@@ -134,7 +134,7 @@ impl DealtSection {
         zero.extend(units[..half].iter().zip(derived_by_one.iter()).map(|(unit, word)| unit ^ word));
         self.bytes[0].extend_from_slice(&pack(&zero, bits));
         let derived_by_zero = self.free_for(Party::Zero, words - half, bits);
-        let one: Words = Zeroizing::new(
+        let one: Words = Secret::new(
             units[half..].iter().zip(derived_by_zero.iter()).map(|(unit, word)| unit ^ word).collect(),
         );
         self.bytes[1].extend_from_slice(&pack(&one, bits));
@@ -145,7 +145,7 @@ impl DealtSection {
             let hit = vector.iter().zip(unit).fold(0, |hit, (word, unit)| hit | (word & unit));
             u64::from(hit.count_ones()) & 1
         };
-        Zeroizing::new(alphas.iter().enumerate().map(sign).collect())
+        Secret::new(alphas.iter().enumerate().map(sign).collect())
     }
 }
 
@@ -153,14 +153,14 @@ impl DealtSection {
 pub(crate) struct ReadSection {
     party: Party,
     stream: Stream,
-    bytes: Zeroizing<Vec<u8>>,
+    bytes: SharedBytes,
     at: usize,
 }
 
 impl ReadSection {
-    pub(crate) fn new(party: Party, seed: u128, index: u64, bytes: Vec<u8>) -> Self {
+    pub(crate) fn new(party: Party, seed: u128, index: u64, bytes: SharedBytes) -> Self {
         let stream = Stream::new(Stream::section_seed(seed, index));
-        Self { party, stream, bytes: Zeroizing::new(bytes), at: 0 }
+        Self { party, stream, bytes, at: 0 }
     }
 
     /// Bytes read so far.
@@ -170,7 +170,7 @@ impl ReadSection {
 
     /// Bytes not read yet.
     pub(crate) fn left(&self) -> usize {
-        self.bytes.len() - self.at
+        self.bytes.as_slice().len() - self.at
     }
 
     fn take(&mut self, count: usize) -> Result<&[u8]> {
@@ -179,7 +179,7 @@ impl ReadSection {
             return Err(Error::Key { what });
         }
         self.at += count;
-        Ok(&self.bytes[self.at - count..self.at])
+        Ok(&self.bytes.as_slice()[self.at - count..self.at])
     }
 
     pub(crate) fn free(&mut self, count: usize, bits: u32) -> Words {
@@ -218,16 +218,9 @@ impl ReadSection {
             return Ok(PointKeys { domain, count, form: Form::Table(self.share(words, bits)?) });
         }
         let roots = roots(&mut self.stream, self.party, count);
-        let bytes = self.take(16 * dpf::correction_words(domain) * count)?;
-        let block = |chunk: &[u8]| {
-            let mut block = [0; 16];
-            block.copy_from_slice(chunk);
-            u128::from_le_bytes(block)
-        };
-        let mut levels: Vec<u128> = bytes.chunks_exact(16).map(block).collect();
-        let right = levels.split_off(levels.len() - count);
-        let left = levels.split_off(levels.len() - count);
-        let corrections = dpf::Corrections { levels, leaves: [left, right] };
+        let length = 16 * dpf::correction_words(domain) * count;
+        self.take(length)?;
+        let corrections = dpf::Corrections::new(domain, count, self.bytes.part(self.at - length, length));
         Ok(PointKeys { domain, count, form: Form::Tree { roots, corrections } })
     }
 }

@@ -23,4 +23,5 @@ mod material;
 mod stream;
 
 pub(crate) use material::{DealtSection, ReadSection, point_cost, share_cost};
+pub(crate) use stream::SharedBytes;
 pub use stream::{FixedPoint, HEADER_BYTES, KeyStream};

@@ -1,11 +1,13 @@
 //! The bytes of one party's keys.
 
-use zeroize::Zeroizing;
+use std::ops::Range;
+use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::party::Party;
 use crate::prg::{PrgId, TreeHash};
 use crate::ring::Ring;
+use crate::secret::Secret;
 
 const MAGIC: [u8; 8] = *b"GWFSSKEY";
 const VERSION: u16 = 1;
@@ -34,9 +36,34 @@ impl FixedPoint {
     }
 }
 
+/// A part of a key stream, which stays where it is: gates read their correction words from it.
+#[derive(Clone)]
+pub(crate) struct SharedBytes {
+    bytes: Arc<Secret<u8>>,
+    range: Range<usize>,
+}
+
+impl SharedBytes {
+    #[cfg(test)]
+    pub(crate) fn new(bytes: Vec<u8>) -> Self {
+        Self { range: 0..bytes.len(), bytes: Arc::new(Secret::new(bytes)) }
+    }
+
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        &self.bytes[self.range.clone()]
+    }
+
+    /// `count` bytes from `start` on, all of which exist.
+    pub(crate) fn part(&self, start: usize, count: usize) -> Self {
+        let start = self.range.start + start;
+        debug_assert!(start + count <= self.range.end);
+        Self { bytes: self.bytes.clone(), range: start..start + count }
+    }
+}
+
 /// One party's key stream: secret, and wiped when it goes.
 pub struct KeyStream {
-    bytes: Zeroizing<Vec<u8>>,
+    bytes: Arc<Secret<u8>>,
     party: Party,
     format: FixedPoint,
     public_key: u128,
@@ -60,7 +87,7 @@ impl KeyStream {
         sections: &[&[u8]],
     ) -> Result<Self> {
         let total = sections.iter().map(|section| section.len()).sum::<usize>();
-        let mut bytes = Zeroizing::new(Vec::with_capacity(HEADER_BYTES + 8 * sections.len() + total));
+        let mut bytes = Secret::with_capacity(HEADER_BYTES + 8 * sections.len() + total);
         bytes.extend_from_slice(&MAGIC);
         bytes.extend_from_slice(&VERSION.to_le_bytes());
         bytes.extend_from_slice(&(PrgId::Aes128CircularRobust as u16).to_le_bytes());
@@ -72,11 +99,15 @@ impl KeyStream {
             bytes.extend_from_slice(&(section.len() as u64).to_le_bytes());
         }
         sections.iter().for_each(|section| bytes.extend_from_slice(section));
-        Self::parse(bytes)
+        Self::read(bytes)
     }
 
     /// Reads a stream that [`KeyStream::bytes`] gave. Everything in it is checked before it is used.
-    pub fn parse(bytes: Zeroizing<Vec<u8>>) -> Result<Self> {
+    pub fn parse(bytes: Vec<u8>) -> Result<Self> {
+        Self::read(Secret::new(bytes))
+    }
+
+    fn read(bytes: Secret<u8>) -> Result<Self> {
         let unusable = |what: String| Error::Key { what };
         if bytes.len() < HEADER_BYTES {
             return Err(unusable(format!(
@@ -118,7 +149,7 @@ impl KeyStream {
             return Err(unusable("bytes follow its last section".into()));
         }
         let (public_key, seed) = (number(24, 16), number(40, 16));
-        Ok(Self { bytes, party, format, public_key, seed, bounds })
+        Ok(Self { bytes: Arc::new(bytes), party, format, public_key, seed, bounds })
     }
 
     /// The stream as it is stored.
@@ -146,10 +177,10 @@ impl KeyStream {
         self.bytes.len() - self.bounds[0]
     }
 
-    pub(crate) fn section(&self, index: usize) -> Result<Vec<u8>> {
+    pub(crate) fn section(&self, index: usize) -> Result<SharedBytes> {
         let what = || format!("it has {} sections, section {index} was asked for", self.sections());
         let bounds = self.bounds.get(index..index + 2).ok_or_else(|| Error::Key { what: what() })?;
-        Ok(self.bytes[bounds[0]..bounds[1]].to_vec())
+        Ok(SharedBytes { bytes: self.bytes.clone(), range: bounds[0]..bounds[1] })
     }
 
     /// The hash of its trees, for a backend.
@@ -175,10 +206,10 @@ mod tests {
     fn a_stream_reads_back() {
         let stream = stream();
         assert_eq!(stream.bytes().len(), HEADER_BYTES + 24 + 8);
-        let back = KeyStream::parse(Zeroizing::new(stream.bytes().to_vec())).unwrap();
+        let back = KeyStream::parse(stream.bytes().to_vec()).unwrap();
         assert_eq!((back.party(), back.format(), back.sections()), (Party::One, stream.format(), 3));
         assert_eq!((back.public_key, back.seed()), (7, 9));
-        assert_eq!(back.section(2).unwrap(), b"defgh");
+        assert_eq!(back.section(2).unwrap().as_slice(), b"defgh");
         assert!(back.section(3).is_err());
     }
 
@@ -188,7 +219,7 @@ mod tests {
         let refused = |alter: &dyn Fn(&mut Vec<u8>)| {
             let mut bytes = whole.clone();
             alter(&mut bytes);
-            KeyStream::parse(Zeroizing::new(bytes)).is_err()
+            KeyStream::parse(bytes).is_err()
         };
         assert!(!refused(&|_| ()));
         assert!((0..whole.len()).all(|len| refused(&|bytes| bytes.truncate(len))));

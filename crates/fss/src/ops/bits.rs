@@ -35,41 +35,66 @@ impl Engine {
         shifts.iter().enumerate().map(sign).collect()
     }
 
-    /// 1[x ∈ [lo, hi)] for every pair of public ends, cyclically in the ring, from one key.
+    /// 1[x ∈ [lo, hi)] for every pair of public ends, cyclically in the ring, from one key. Equal ends are an empty interval.
     ///
     /// x ∈ [lo, hi) ⇔ r ∈ (x̂ − hi, x̂ − lo], so the bit is 1[x̂ − lo < r] ⊕ 1[x̂ − hi < r] ⊕ 1[x̂ − lo < x̂ − hi], whose last term
     /// is public: a point function of n bits at r, one walk for each distinct end.
     pub fn intervals(&self, x: &Wire, ends: &[(u64, u64)]) -> Result<Vec<Share>> {
+        let sets: Vec<Vec<(u64, u64)>> =
+            ends.iter().map(|&(lo, hi)| if lo == hi { vec![] } else { vec![(lo, hi)] }).collect();
+        self.unions(x, &sets.iter().collect::<Vec<_>>())
+    }
+
+    /// Whether x is in a union of disjoint cyclic intervals, for every union, from one key: the exclusive or of interval tests. An
+    /// interval whose ends are equal is the whole ring.
+    pub(crate) fn unions(&self, x: &Wire, sets: &[&Vec<(u64, u64)>]) -> Result<Vec<Share>> {
         let (ring, len) = (x.ring, x.len);
-        let mut cuts: Vec<u64> =
-            ends.iter().flat_map(|&(lo, hi)| [ring.reduce(lo), ring.reduce(hi)]).collect();
+        let ends =
+            sets.iter().flat_map(|set| set.iter()).filter(|(lo, hi)| ring.reduce(*lo) != ring.reduce(*hi));
+        let mut cuts: Vec<u64> = ends.flat_map(|&(lo, hi)| [ring.reduce(lo), ring.reduce(hi)]).collect();
         cuts.sort_unstable();
         cuts.dedup();
         let keys = self.points(ring.bits(), len, |index| x.words[index])?;
         let below = self.less_than(&keys, cuts.len(), |row, index| x.words[index].wrapping_sub(cuts[row]))?;
-        let fresh = self.free(len * ends.len(), Ring::BIT);
+        let fresh = self.free(len * sets.len(), Ring::BIT);
         let row_of = |end: u64| cuts.partition_point(|&cut| cut < ring.reduce(end));
-        let inside = |(row, &(lo, hi)): (usize, &(u64, u64))| {
-            let (from, to, at) = (row_of(lo) * len, row_of(hi) * len, row * len);
-            let shifted = |index: usize, end: u64| ring.reduce(x.words[index].wrapping_sub(end));
+        let shifted = |index: usize, end: u64| ring.reduce(x.words[index].wrapping_sub(end));
+        let union = |(row, set): (usize, &&Vec<(u64, u64)>)| {
+            let at = row * len;
+            let whole = set.iter().any(|(lo, hi)| ring.reduce(*lo) == ring.reduce(*hi));
+            let parts: Vec<(u64, u64)> = if whole { Vec::new() } else { set.to_vec() };
             self.compute(
                 "an interval test",
                 (Ring::BIT, len),
                 Bound::bit(),
-                |index| u64::from(shifted(index, lo) < ring.reduce(hi.wrapping_sub(lo))),
+                |index| {
+                    let inside =
+                        |&(lo, hi): &(u64, u64)| shifted(index, lo) < ring.reduce(hi.wrapping_sub(lo));
+                    u64::from(whole || parts.iter().any(inside))
+                },
                 |index| fresh[at + index],
                 |index, party| {
-                    let wrapped = u64::from(shifted(index, lo) < shifted(index, hi));
-                    below[from + index] ^ below[to + index] ^ party.once(wrapped) ^ fresh[at + index]
+                    let part = |bit: u64, &(lo, hi): &(u64, u64)| {
+                        let wrapped = u64::from(shifted(index, lo) < shifted(index, hi));
+                        let [from, to] = [lo, hi].map(|end| below[row_of(end) * len + index]);
+                        bit ^ from ^ to ^ party.once(wrapped)
+                    };
+                    parts.iter().fold(fresh[at + index] ^ party.once(u64::from(whole)), part)
                 },
             )
         };
-        ends.iter().enumerate().map(inside).collect()
+        sets.iter().enumerate().map(union).collect()
+    }
+
+    /// The same public bit for every element, shared without a mask: for sums with shares that have one.
+    pub(crate) fn constant_bits(&self, len: usize, bit: bool) -> Result<Share> {
+        let bit = u64::from(bit);
+        self.compute("a constant", (Ring::BIT, len), Bound::bit(), |_| bit, |_| 0, |_, party| party.once(bit))
     }
 
     /// b x for an opened bit b̂ = b ⊕ ρ.
     ///
-    /// b = 0 ⊕ ρ: x̂ [ρ] + u; b = 1 ⊕ ρ: x̂ − x̂ [ρ] + [u + (2ρ − 1) r]. Two words of key, of which a party stores half.
+    /// b = 0 ⊕ ρ: x̂ ⟨ρ⟩ + u; b = 1 ⊕ ρ: x̂ − x̂ ⟨ρ⟩ + ⟨u + (2ρ − 1) r⟩. Two words of key, of which a party stores half.
     pub fn select(&self, bit: &Wire, x: &Wire) -> Result<Share> {
         expect_bits(bit, x.len, "a selection")?;
         let (ring, len) = (x.ring, x.len);
@@ -95,7 +120,7 @@ impl Engine {
         )
     }
 
-    /// A bit as 0 or 1 of a ring: b = b̂ + (1 − 2 b̂) [ρ].
+    /// A bit as 0 or 1 of a ring: b = b̂ + (1 − 2 b̂) ⟨ρ⟩.
     pub fn bit_value(&self, bit: &Wire, ring: Ring) -> Result<Share> {
         expect_bits(bit, bit.len, "a bit's value")?;
         let b = &bit.words;
@@ -114,7 +139,7 @@ impl Engine {
         )
     }
 
-    /// a ∧ b of opened bits: â b̂ ⊕ â [ρ_b] ⊕ b̂ [ρ_a] ⊕ u.
+    /// a ∧ b of opened bits: â b̂ ⊕ â ⟨ρ_b⟩ ⊕ b̂ ⟨ρ_a⟩ ⊕ u.
     pub fn and(&self, a: &Wire, b: &Wire) -> Result<Share> {
         expect_bits(a, a.len, "a conjunction")?;
         expect_bits(b, a.len, "a conjunction")?;

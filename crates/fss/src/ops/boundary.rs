@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::party::Party;
 use crate::ring::Ring;
 use crate::runtime::Request;
+use crate::secret::Secret;
 use crate::tensor::{MaskShare, Wire};
 
 /// A wire with the shares of its mask, as products need it. The same mask may serve for as long as the values are the
@@ -70,7 +71,7 @@ impl Engine {
         } else {
             mask.iter().map(|&mask| ring.reduce(mask)).collect()
         };
-        let request = Request { ring, len, words: zeroize::Zeroizing::new(words), from: Some(owner) };
+        let request = Request { ring, len, words: Secret::new(words), from: Some(owner) };
         let words = self.exchange(request).await;
         Ok(Wire::new(ring, len, words.to_vec(), bound))
     }
@@ -87,7 +88,7 @@ impl Engine {
         Ok(Weights { mask: self.mask_share(&wire)?, wire })
     }
 
-    /// [r], as products with x need it: half a word of key a party and element.
+    /// ⟨r⟩, as products with x need it: half a word of key a party and element.
     pub fn mask_share(&self, x: &Wire) -> Result<MaskShare> {
         let words = self.deal(x.len, x.ring, |index| x.words[index])?;
         Ok(MaskShare { ring: x.ring, len: x.len, words })

@@ -1,11 +1,11 @@
 //! Public tables at secret places.
 //!
-//! The parties' unit vectors differ at the place r alone, so that the difference of their sums is ±T[x]. The sign is a
+//! The parties' unit vectors differ at the place r alone, so that the difference of their sums is ±T(x). The sign is a
 //! secret, but one that the dealer knows when it makes the keys: it follows from party 0's vector at r, not from x. So it
-//! is never opened; σ T[x] is, under a mask a, and whatever uses the value multiplies by the dealer's [σ] on the way:
+//! is never opened; σ T(x) is, under a mask a, and whatever uses the value multiplies by the dealer's ⟨σ⟩ on the way:
 //!
 //! ```text
-//! v̂ = σ T[x] + a        T[x] = σ (v̂ − a)
+//! v̂ = σ T(x) + a        T(x) = σ (v̂ − a)
 //! ```
 
 use crate::bound::Bound;
@@ -21,7 +21,7 @@ use super::bits::{choose, expect_bits};
 /// Values that were looked up: opened up to a sign that only the dealer knows.
 #[derive(Clone)]
 pub struct Lookup {
-    /// v̂; for the dealer a; in clear T[x].
+    /// v̂; for the dealer a; in clear T(x).
     opened: Wire,
     /// The dealer's σ.
     signs: Words,
@@ -46,7 +46,7 @@ impl Lookup {
 }
 
 impl Engine {
-    /// T[x] for x of as many bits as the table has. Key: one point function; no comparison. One word of `out` is opened.
+    /// T(x) for x of as many bits as the table has. Key: one point function; no comparison. One word of `out` is opened.
     pub async fn lookup(&self, x: &Wire, table: &Table, out: Ring) -> Result<Lookup> {
         const GATE: &str = "a lookup";
         if x.ring.bits() != table.domain() {
@@ -78,7 +78,7 @@ impl Engine {
         })
     }
 
-    /// The value itself: v̂ [σ] + u.
+    /// The value itself: v̂ ⟨σ⟩ + u.
     pub fn looked_up(&self, found: &Lookup) -> Result<Share> {
         let (ring, len) = (found.opened.ring, found.len());
         let (v, signs) = (&found.opened.words, &found.signs);
@@ -94,7 +94,7 @@ impl Engine {
         )
     }
 
-    /// b T[x] for an opened bit b̂ = b ⊕ ρ: v̂ [ρ σ] + u, or v̂ [(1 − ρ) σ] + [u + (2 ρ − 1) σ a].
+    /// b T(x) for an opened bit b̂ = b ⊕ ρ: v̂ ⟨ρ σ⟩ + u, or v̂ ⟨(1 − ρ) σ⟩ + ⟨u + (2 ρ − 1) σ a⟩.
     pub fn select_looked_up(&self, bit: &Wire, found: &Lookup) -> Result<Share> {
         let (ring, len) = (found.opened.ring, found.len());
         expect_bits(bit, len, "a selection")?;
@@ -121,9 +121,9 @@ impl Engine {
         )
     }
 
-    /// b S[x] T[y] in one round after the lookups, for an opened bit b̂ = b ⊕ ρ.
+    /// b S(x) T(y) in one round after the lookups, for an opened bit b̂ = b ⊕ ρ.
     ///
-    /// With σ = σ_S σ_T and τ = b σ: v̂ ŵ [τ] − v̂ [τ b_w] − ŵ [τ a] + u, where τ is ρ σ or (1 − ρ) σ as b̂ says. Seven words of key.
+    /// With σ = σ_S σ_T and τ = b σ: v̂ ŵ ⟨τ⟩ − v̂ ⟨τ b_w⟩ − ŵ ⟨τ a⟩ + u, where τ is ρ σ or (1 − ρ) σ as b̂ says. Seven words of key.
     pub fn select_product(&self, bit: &Wire, left: &Lookup, right: &Lookup) -> Result<Share> {
         const GATE: &str = "a product of lookups";
         left.opened.same_shape(&right.opened, GATE)?;
@@ -165,7 +165,7 @@ impl Engine {
         )
     }
 
-    /// x T[y] with one looked-up value for each row, `row_of` the row of each element: x̂ v̂ [σ] − x̂ [σ a] − v̂ [σ r] + u. Two
+    /// x T(y) with one looked-up value for each row, `row_of` the row of each element: x̂ v̂ ⟨σ⟩ − x̂ ⟨σ a⟩ − v̂ ⟨σ r⟩ + u. Two
     /// words of key a row and one an element.
     ///
     /// `bound` is a tighter proof than the factors' intervals give, if there is one.

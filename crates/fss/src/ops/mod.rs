@@ -2,7 +2,7 @@
 //!
 //! Each is a method of [`Engine`](crate::Engine) that says, once for all roles, which key material it takes, what it
 //! opens, and what a word is in clear, under its mask, and as a share. In their descriptions x̂ = x + r is the opened
-//! input, r its mask, [v] a sharing of v that the dealer made, and u a fresh mask that costs no key bytes.
+//! input, r its mask, ⟨v⟩ a sharing of v that the dealer made, and u a fresh mask that costs no key bytes.
 
 mod bits;
 mod boundary;

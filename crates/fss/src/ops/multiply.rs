@@ -67,7 +67,7 @@ fn expect_mask(x: &Wire, mask: &MaskShare, gate: &'static str) -> Result<()> {
 }
 
 impl Engine {
-    /// x y elementwise: x̂ ŷ − x̂ [r_y] − ŷ [r_x] + u.
+    /// x y elementwise: x̂ ŷ − x̂ ⟨r_y⟩ − ŷ ⟨r_x⟩ + u.
     pub fn product(&self, x: &Wire, x_mask: &MaskShare, y: &Wire, y_mask: &MaskShare) -> Result<Share> {
         const GATE: &str = "a product";
         x.same_shape(y, GATE)?;
@@ -89,7 +89,7 @@ impl Engine {
         )
     }
 
-    /// Σ x² over rows of `width`: Σ (x̂² − 2 x̂ [r]) + u. One word is opened a row. `bound` is a tighter proof of the sums, if
+    /// Σ x² over rows of `width`: Σ (x̂² − 2 x̂ ⟨r⟩) + u. One word is opened a row. `bound` is a tighter proof of the sums, if
     /// there is one.
     pub fn square_sums(
         &self,
@@ -125,7 +125,7 @@ impl Engine {
         )
     }
 
-    /// X W: X̂ Ŵ − X̂ [R_w] − [R_x] Ŵ + U. One word is opened for each element of the product, whatever the inner length.
+    /// X W: X̂ Ŵ − X̂ ⟨R_w⟩ − ⟨R_x⟩ Ŵ + U. One word is opened for each element of the product, whatever the inner length.
     ///
     /// `bound` is a tighter proof than the factors' intervals give, if there is one. If neither proves that the product
     /// stays in the ring, it is an error.

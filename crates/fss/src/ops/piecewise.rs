@@ -1,7 +1,7 @@
 //! Public constants by interval, and polynomials with them.
 //!
-//! From one point function at r: the unit vector over intervals, e[j] = 1[x ∈ [c_j, c_{j+1})], as differences of neighbouring
-//! comparisons. Its signed sums with public constants p[j] give ±p, as in a table lookup, but here the sign depends on x. It is
+//! From one point function at r: the unit vector over intervals, e(j) = 1[x ∈ [c_j, c_{j+1})], as differences of neighbouring
+//! comparisons. Its signed sums with public constants p(j) give ±p, as in a table lookup, but here the sign depends on x. It is
 //! shared for free: with A and B the parties' numbers of ones, A − B = 1 − 2 s, and s = bit 1 of A ⊕ bit 1 of B ⊕ bit 0 of B.
 //! ŝ = s ⊕ ρ_s and v̂_k = (1 − 2 s) p_k + a_k are opened in one round.
 
@@ -105,7 +105,7 @@ impl Engine {
     /// Σ_k p_{first+k} x^k of degree at most 3, in the payload's ring, modulo which x is taken.
     ///
     /// Everything but x̂, v̂ and ŝ is known to the dealer, so the polynomial is one expression of its words and one round:
-    /// with ρ = 1 − 2 ρ_s, y = (1 − 2 ŝ) (Σ_{i≤k} C(k,i) v̂_k x̂^i [ρ (−r)^{k−i}] − Σ_i x̂^i [ρ Σ_k C(k,i) a_k (−r)^{k−i}]).
+    /// with ρ = 1 − 2 ρ_s, y = (1 − 2 ŝ) (Σ_{i≤k} C(k,i) v̂_k x̂^i ⟨ρ (−r)^{k−i}⟩ − Σ_i x̂^i ⟨ρ Σ_k C(k,i) a_k (−r)^{k−i}⟩).
     pub fn polynomial(
         &self,
         pieces: &Piecewise,

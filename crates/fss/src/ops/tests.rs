@@ -91,7 +91,9 @@ fn interval_tests_match_for_all_values_and_masks() {
 fn gap_truncations_match_for_all_values_and_masks() {
     for bits in [4, 7, 10] {
         for shift in [0, 1, bits / 2, bits - 2] {
-            for out in [bits - shift, bits, bits + 5, 64] {
+            // A million pairs are enough once.
+            let outs = if bits == 10 { vec![bits] } else { vec![bits - shift, bits, bits + 5, 64] };
+            for out in outs {
                 let (quarter, half) = (1i64 << (bits - 2), 1i64 << (bits - 1));
                 let out = Ring::new(out).unwrap();
                 let gate = async |engine: &Engine, x: Wire| engine.gap_truncate(&x, shift, out).await;

@@ -33,7 +33,7 @@ impl Engine {
     /// ⌊x / 2^s⌋ in any ring that holds it, where the value's bound leaves a gap (see [`GapProof`]).
     ///
     /// Below half the ring 1[x̂ < r] = MSB(r) (1 − MSB(x̂)), so only the short borrow is compared: one round of one bit, a
-    /// key of s bits, [ρ], and [MSB(r)] in the bits by which the result's ring is wider than l − s. Without a proof it is
+    /// key of s bits, ⟨ρ⟩, and ⟨MSB(r)⟩ in the bits by which the result's ring is wider than l − s. Without a proof it is
     /// an error, never a hope. With s = 0 it only widens the ring and opens nothing.
     pub async fn gap_truncate(&self, x: &Wire, shift: u32, out: Ring) -> Result<Share> {
         const GATE: &str = "a truncation with a gap";
@@ -79,7 +79,7 @@ impl Engine {
         )
     }
 
-    /// ⌊x / 2^s⌋ mod 2^k, k ≤ l − s, of any x: the wrap-around falls away. One round of one bit, a key of s bits and [ρ].
+    /// ⌊x / 2^s⌋ mod 2^k, k ≤ l − s, of any x: the wrap-around falls away. One round of one bit, a key of s bits and ⟨ρ⟩.
     pub async fn truncate_reduce(&self, x: &Wire, shift: u32, out: Ring) -> Result<Share> {
         const GATE: &str = "a truncation that reduces";
         let (ring, len) = (x.ring, x.len);
@@ -107,7 +107,7 @@ impl Engine {
     }
 
     /// The same integer in a wider ring, for any x: x̂ − r + 2^l 1[x̂ < r], with 2^(l−1) added before and taken off after if
-    /// values are signed. One round of one bit, a key of l bits, and [ρ] in the new bits.
+    /// values are signed. One round of one bit, a key of l bits, and ⟨ρ⟩ in the new bits.
     pub async fn extend(&self, x: &Wire, out: Ring) -> Result<Share> {
         const GATE: &str = "an extension";
         let (ring, len) = (x.ring, x.len);

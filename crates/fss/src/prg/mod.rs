@@ -5,6 +5,7 @@ mod cipher;
 pub(crate) mod vector;
 
 use crate::error::{Error, Result};
+use crate::secret::Secret;
 pub(crate) use cipher::Cipher;
 
 /// Which generator a key stream was made with. A field of its header, so that others can follow.
@@ -80,7 +81,7 @@ impl Stream {
 
     /// The next `count` words of `bits` bits, appended.
     pub(crate) fn words(&mut self, count: usize, bits: u32, words: &mut Vec<u64>) {
-        let blocks = zeroize::Zeroizing::new(self.blocks(Self::blocks_for(count, bits) as usize));
+        let blocks = Secret::new(self.blocks(Self::blocks_for(count, bits) as usize));
         let mask = u64::MAX >> (64 - bits);
         words.reserve(count);
         let half = |index: usize| (blocks[index / 2] >> (64 * (index % 2))) as u64;

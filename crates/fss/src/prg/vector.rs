@@ -385,6 +385,22 @@ pub(crate) unsafe fn sigma<V: Vector>(blocks: V, upper_halves: V) -> V {
     unsafe { blocks.swap_halves().xor(blocks.and(upper_halves)) }
 }
 
+/// Every round key, in all blocks of a register.
+///
+/// # Safety
+/// As [`Vector`].
+#[inline(always)]
+pub(crate) unsafe fn spread_keys<V: Vector>(keys: &RoundKeys) -> [V; 11] {
+    // SAFETY: passed on.
+    unsafe {
+        let mut spread = [V::splat(0); 11];
+        for (spread, key) in spread.iter_mut().zip(&keys.0) {
+            *spread = V::splat(*key);
+        }
+        spread
+    }
+}
+
 /// AES on `N` registers at once.
 ///
 /// # Safety
@@ -424,7 +440,7 @@ unsafe fn encrypt_blocks<V: Vector, const FEED_FORWARD: bool>(round_keys: &Round
     const LANES: usize = 8;
     // SAFETY: chunks are as long as what is loaded from and stored to them.
     unsafe {
-        let keys = round_keys.0.map(|key| V::splat(key));
+        let keys = spread_keys::<V>(round_keys);
         let step = LANES * V::BLOCKS;
         let mut padded = [0u128; 32];
         for chunk in blocks.chunks_mut(step) {
@@ -435,7 +451,10 @@ unsafe fn encrypt_blocks<V: Vector, const FEED_FORWARD: bool>(round_keys: &Round
                 padded[..chunk.len()].copy_from_slice(chunk);
                 padded.as_mut_ptr()
             };
-            let input: [V; LANES] = std::array::from_fn(|lane| V::load(at.add(lane * V::BLOCKS)));
+            let mut input = [V::splat(0); LANES];
+            for (lane, input) in input.iter_mut().enumerate() {
+                *input = V::load(at.add(lane * V::BLOCKS));
+            }
             let output = aes(input, &keys);
             for lane in 0..LANES {
                 let block = if FEED_FORWARD { output[lane].xor(input[lane]) } else { output[lane] };

@@ -100,7 +100,8 @@ pub fn deal<C: Circuit>(
     let seeds = [randomness.block(), randomness.block()];
     let (mut sections, mut outputs) = (Vec::new(), Vec::new());
     for (index, circuit) in circuits.iter().enumerate() {
-        let section = DealtSection::new(seeds, public_key, index as u64);
+        let planned = estimate(circuit)?;
+        let section = DealtSection::new(seeds, public_key, index as u64, planned.key_bytes);
         let engine = Engine::new(Role::Dealer(Box::new(RefCell::new(section))), Vec::new());
         let local = run_alone(&engine, circuit)?;
         if let Role::Dealer(section) = engine.role {
