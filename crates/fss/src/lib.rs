@@ -25,6 +25,8 @@ mod tally;
 mod tensor;
 #[cfg(test)]
 mod testing;
+#[cfg(feature = "lab")]
+pub mod workloads;
 
 pub use backend::{Backend, CpuBackend, ResidentKeys};
 pub use bound::{Bound, GapProof};
