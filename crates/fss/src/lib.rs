@@ -2,6 +2,8 @@
 
 mod backend;
 #[cfg(test)]
+mod bert;
+#[cfg(test)]
 mod block;
 mod bound;
 mod dpf;
