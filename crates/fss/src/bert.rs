@@ -164,7 +164,6 @@ fn a_real_deal_of_a_layer_writes_what_the_model_says() {
 }
 
 #[test]
-#[ignore = "takes two gibibytes of memory"]
 fn a_real_deal_of_a_layer_of_bert_base_writes_what_the_model_says() {
     deal_layer(BERT_BASE);
 }

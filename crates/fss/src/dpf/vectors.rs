@@ -18,6 +18,8 @@ pub(super) struct Batch<'a> {
 const MOST: usize = 32;
 
 pub(super) fn less_than(width: Width, keys: &RoundKeys, batch: &Batch<'_>, points: &[u64], bits: &mut [u64]) {
+    #[cfg(test)]
+    crate::prg::counted::add(points.len() * (batch.domain - LEAF_BITS) as usize);
     at_width!(width, walk_all::<4>, (keys: &RoundKeys, batch: &Batch<'_>, points: &[u64], bits: &mut [u64]));
 }
 
