@@ -12,16 +12,24 @@ fn ring(bits: u32) -> Ring {
 
 #[test]
 fn rewritten_predicates_match_for_all_values_and_masks() {
-    for bits in 1..=8 {
+    for bits in 1..=10 {
         let ring = ring(bits);
         let (words, masks) = all_pairs(bits);
-        let mut predicates: Vec<Predicate> =
-            (0..=1u64 << bits).map(|limit| Predicate::Below { limit }).collect();
-        predicates.extend((0..1u64 << bits).map(|shift| Predicate::Msb { shift }));
-        for low in 1..bits {
-            predicates.extend((0..=1u64 << low).map(|limit| Predicate::LowBelow { bits: low, limit }));
-        }
-        for predicate in predicates {
+        // Every threshold of small rings; of the two largest, those around every place where something can change.
+        let thresholds = |bits: u32| -> Vec<u64> {
+            let size = 1u64 << bits;
+            let edges = [0, 1, 2, size / 3, size / 2 - 1, size / 2, size / 2 + 1, size - 1, size];
+            if bits <= 7 { (0..=size).collect() } else { edges.to_vec() }
+        };
+        let below = thresholds(bits).into_iter().map(|limit| Predicate::Below { limit });
+        let signs = thresholds(bits).into_iter().map(|shift| Predicate::Msb { shift });
+        let lows = (1..bits).flat_map(|bits| {
+            thresholds(bits)
+                .into_iter()
+                .step_by(1 + bits as usize / 4)
+                .map(move |limit| Predicate::LowBelow { bits, limit })
+        });
+        for predicate in below.chain(signs).chain(lows) {
             let masked = rewrite(ring, &predicate);
             for (&x, &r) in words.iter().zip(&masks) {
                 let opened = ring.reduce(x + r);
