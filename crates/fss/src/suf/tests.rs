@@ -30,7 +30,7 @@ fn rewritten_predicates_match_for_all_values_and_masks() {
                 .map(move |limit| Predicate::LowBelow { bits, limit })
         });
         for predicate in below.chain(signs).chain(lows) {
-            let masked = rewrite(ring, &predicate);
+            let masked = rewrite(ring, &predicate).unwrap();
             for (&x, &r) in words.iter().zip(&masks) {
                 let opened = ring.reduce(x + r);
                 assert_eq!(
@@ -46,7 +46,7 @@ fn rewritten_predicates_match_for_all_values_and_masks() {
 #[test]
 fn a_rewrite_has_the_same_shape_for_every_mask() {
     // The rewritten form is made before any mask is known, so its comparisons cannot depend on one.
-    let interval = |predicate| match rewrite(ring(10), &predicate) {
+    let interval = |predicate| match rewrite(ring(10), &predicate).unwrap() {
         Masked::Interval { from, to } => (from.bits, to.bits),
         Masked::Constant(_) => unreachable!("these predicates are not constant"),
     };
@@ -187,6 +187,14 @@ fn ill_formed_functions_are_refused() {
     );
     let two_widths = Function::new(ring(8), vec![Piece { bools: vec![mixed], ..piece(0, 0) }]).unwrap();
     assert!(matches!(Program::compile(&two_widths), Err(Error::Suf { .. })));
+}
+
+#[test]
+fn a_predicate_that_the_ring_does_not_have_is_not_rewritten() {
+    for (bits, limit) in [(0, 0), (10, 1), (200, 1), (3, 9)] {
+        let refused = rewrite(ring(10), &Predicate::LowBelow { bits, limit });
+        assert!(matches!(refused, Err(Error::Suf { .. })), "{bits} bits below {limit}");
+    }
 }
 
 #[test]
