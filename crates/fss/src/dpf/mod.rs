@@ -1,0 +1,99 @@
+//! Distributed point functions: secret-shared unit vectors, and what can be read from them.
+//!
+//! A point function of a domain of 2^k has two keys. Each alone is pseudorandom; together they are the vector
+//! e_0 ⊕ e_1 that is one at the secret place α and zero elsewhere. From it come, without interaction,
+//!
+//! * `less_than`: shares of 1[x < α] for any public x, by one walk down the tree;
+//! * `lookup`: Σ_j e_b(j) T((x − j) mod 2^k) for any public table.
+//!
+//! Up to [`TABLE_BITS`] bits the vector itself is shared; above, a half-tree with 128-bit leaves is. Keys of a batch lie in tiles of 32,
+//! and within a tile level by level: the correction words of level 0 for all its keys, then those of level 1, so that neighbouring
+//! lanes (or GPU threads) read neighbouring words.
+
+mod masked_sum;
+mod table;
+mod tree;
+#[cfg(target_arch = "x86_64")]
+mod vectors;
+
+use crate::secret::Secret;
+
+use crate::lut::Table;
+use crate::prg::TreeHash;
+
+pub(crate) use table::words_per_table;
+pub(crate) use tree::{Corrections, generate};
+
+/// Domains up to this many bits are shared as truth tables, which are smaller than trees there.
+pub const TABLE_BITS: u32 = 9;
+
+/// log2 of the bits of a leaf.
+pub(crate) const LEAF_BITS: u32 = 7;
+
+/// One party's keys of `count` point functions over the same domain.
+pub struct PointKeys {
+    pub(crate) domain: u32,
+    pub(crate) count: usize,
+    pub(crate) form: Form,
+}
+
+pub(crate) enum Form {
+    /// `words_per_table(domain)` words for each key.
+    Table(Secret<u64>),
+    /// A root for each key, and correction words level by level.
+    Tree { roots: Secret<u128>, corrections: Corrections },
+}
+
+/// Generator calls of a walk down to a leaf.
+pub(crate) fn walk_blocks(domain: u32) -> u64 {
+    if domain <= TABLE_BITS { 0 } else { u64::from(domain - LEAF_BITS) }
+}
+
+/// Generator calls of expanding the whole domain: one for two children, and one for each leaf.
+pub(crate) fn expand_blocks(domain: u32) -> u64 {
+    if domain <= TABLE_BITS {
+        return 0;
+    }
+    let leaves = 1 << (domain - LEAF_BITS);
+    leaves + leaves / 2 - 1
+}
+
+/// 128-bit correction words of one key.
+pub(crate) fn correction_words(domain: u32) -> usize {
+    if domain <= TABLE_BITS { 0 } else { (domain - LEAF_BITS + 1) as usize }
+}
+
+impl PointKeys {
+    /// How many keys there are.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Bits of the domain.
+    pub fn domain(&self) -> u32 {
+        self.domain
+    }
+
+    /// Shares of 1[x < α], one bit a word. `points` are public: all keys' first points, then all keys' second ones.
+    pub(crate) fn less_than(&self, hash: &TreeHash, points: &[u64]) -> Vec<u64> {
+        match &self.form {
+            Form::Table(words) => table::less_than(self.domain, self.count, words, points),
+            Form::Tree { roots, corrections } => {
+                tree::less_than(hash, self.domain, roots, corrections, points)
+            }
+        }
+    }
+
+    /// Σ_j e_b(j) T((x − j) mod 2^k) in 64-bit words, for one public x a key.
+    pub(crate) fn lookup(&self, hash: &TreeHash, points: &[u64], table: &Table) -> Vec<u64> {
+        match &self.form {
+            Form::Table(words) => table::lookup(self.domain, words, points, table),
+            Form::Tree { roots, corrections } => {
+                tree::lookup(hash, self.domain, roots, corrections, points, table)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,113 @@
+//! ReLU, GELU and SiLU.
+
+use crate::bound::Bound;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::lut::Table;
+use crate::reference;
+use crate::ring::Ring;
+use crate::runtime::join;
+use crate::tensor::{Share, Wire};
+
+/// MSB(x + c) for each c, on as few bits as the values' bound allows.
+///
+/// Where x + c might leave the ring the sign is an interval test of all n bits instead.
+fn negatives(engine: &Engine, x: &Wire, shifts: &[i128]) -> Result<Vec<Share>> {
+    let shifted = |shift: &i128| x.bound().plus(&Bound::exactly(*shift)).signed_bits();
+    let bits = shifts.iter().map(shifted).max().unwrap_or(1).max(2);
+    let ring = x.ring();
+    if bits <= ring.bits() {
+        let narrow = Ring::new(bits)?;
+        let words: Vec<u64> = shifts.iter().map(|&shift| narrow.encode(shift)).collect();
+        return engine.signs(&x.narrow(bits)?, &words);
+    }
+    let ends: Vec<(u64, u64)> =
+        shifts.iter().map(|&shift| (1 << (ring.bits() - 1), ring.encode(-shift))).collect();
+    engine.intervals(x, &ends)
+}
+
+/// max(x, 0) = 1[x ≥ 0] x: one comparison and one selection. Two rounds with the opening of the result.
+pub async fn relu(engine: &Engine, x: &Wire) -> Result<Share> {
+    let negative = negatives(engine, x, &[0])?.remove(0);
+    let positive = engine.open(engine.offset_share(&negative, 1)?).await?;
+    let share = engine.select(&positive, x)?;
+    let bound = x.bound();
+    engine.claim("a ReLU", share, Bound::proved(bound.lo().max(0), bound.hi().max(0)))
+}
+
+/// g(x) = max(x, 0) − δ(x), where δ is even, small, and zero outside [−2^e, 2^e).
+///
+/// With y = ⌊x / 2^s⌋, δ is a public table of its middle over the 2^s inputs that share y, read at y modulo the table's size; outside
+/// the interval the value is dropped by a bit. The comparisons are of y, which has fewer bits than x: three walks of one key.
+///
+/// ```text
+/// round 1   the borrow of the truncation       round 2   y
+/// round 3   ±δ, and the bits 1[y ≥ 0] and 1[−2^e ≤ x < 2^e]
+/// round 4   the result, by whoever opens it
+/// ```
+#[derive(Debug, Clone)]
+pub struct Activation {
+    fraction: u32,
+    /// log2 of the first magnitude at which δ counts as zero, in whole units.
+    reach: u32,
+    shift: u32,
+    table: Table,
+}
+
+/// Fractional bits of a table's index.
+const INDEX_FRACTION: u32 = 6;
+
+impl Activation {
+    /// x Φ(x), to within 16 units of the last of 12 fractional bits.
+    pub fn gelu(fraction: u32) -> Result<Self> {
+        Self::new(fraction, 2, reference::gelu)
+    }
+
+    /// x / (1 + e^−x), to within 16 units of the last of 12 fractional bits.
+    pub fn silu(fraction: u32) -> Result<Self> {
+        Self::new(fraction, 3, reference::silu)
+    }
+
+    fn new(fraction: u32, reach: u32, function: fn(f64) -> f64) -> Result<Self> {
+        if !(INDEX_FRACTION + 1..=24).contains(&fraction) {
+            let what = format!("{fraction} fractional bits: there must be {} to 24", INDEX_FRACTION + 1);
+            return Err(Error::Unsupported { gate: "an activation", what });
+        }
+        let shift = fraction - INDEX_FRACTION;
+        let domain = 1 + reach + INDEX_FRACTION;
+        let index_ring = Ring::new(domain)?;
+        let unit = (1u64 << fraction) as f64;
+        let delta = |x: i64| {
+            let x = x as f64 / unit;
+            (x.max(0.0) - function(x)) * unit
+        };
+        // The value that is least wrong over its whole run: the middle of the largest and the smallest.
+        let middle = |index: u64| {
+            let first = index_ring.signed(index) << shift;
+            let run = (first..first + (1 << shift)).map(delta);
+            let (lo, hi) = run.fold((f64::MAX, f64::MIN), |(lo, hi), x| (lo.min(x), hi.max(x)));
+            ((lo + hi) / 2.0).round() as i64
+        };
+        Ok(Self { fraction, reach, shift, table: Table::new(domain, middle)? })
+    }
+
+    /// g(x) of every element, in the ring of `x`.
+    pub async fn apply(&self, engine: &Engine, x: &Wire) -> Result<Share> {
+        let domain = self.table.domain();
+        let limit = 1i128 << (self.reach + self.fraction);
+        let sums = [limit, -limit].map(|shift| x.bound().plus(&Bound::exactly(shift)).signed_bits());
+        let bits = sums[0].max(sums[1]).max(domain + self.shift).min(x.ring().bits());
+        let quotient = Ring::new(bits.saturating_sub(self.shift))?;
+        let y = engine.open(engine.truncate_reduce(&x.narrow(bits)?, self.shift, quotient).await?).await?;
+        let comparisons = async {
+            let limit = limit >> self.shift;
+            let signs = negatives(engine, &y, &[0, limit, -limit])?;
+            let positive = engine.offset_share(&signs[0], 1)?;
+            let inside = signs[1].xor(&signs[2])?;
+            join(engine.open(positive), engine.open(inside)).await
+        };
+        let delta = async { engine.lookup(&y.low_bits(domain)?, &self.table, x.ring()).await };
+        let ((positive, inside), delta) = join(comparisons, delta).await?;
+        engine.select(&positive, x)?.minus(&engine.select_looked_up(&inside, &delta)?)
+    }
+}

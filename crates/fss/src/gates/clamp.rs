@@ -1,0 +1,29 @@
+//! An explicit clamp: the way to a bound where nothing else proves one.
+
+use crate::bound::Bound;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::runtime::join;
+use crate::tensor::{Share, Wire};
+
+/// min(max(x, lo), hi) = lo + 1[x ≥ lo] (x − lo) − 1[x ≥ hi] (x − hi), of any signed x in the ring.
+///
+/// One key of n bits and two selections; the result's bound is [lo, hi], proved. Two rounds with its opening.
+pub async fn clamp(engine: &Engine, x: &Wire, lo: i64, hi: i64) -> Result<Share> {
+    let ring = x.ring();
+    let room = Bound::signed(ring);
+    if lo > hi || !room.contains(&Bound::proved(lo.into(), hi.into())) {
+        let what = format!("to {lo} to {hi} in a ring of {} bits", ring.bits());
+        return Err(Error::Unsupported { gate: "a clamp", what });
+    }
+    let (from, to) = (ring.encode(lo.into()), ring.encode(hi.into()));
+    let least = 1u64 << (ring.bits() - 1);
+    let below = engine.intervals(x, &[(least, from), (least, to)])?;
+    let above_lo = engine.open(engine.offset_share(&below[0], 1)?);
+    let above_hi = engine.open(engine.offset_share(&below[1], 1)?);
+    let (above_lo, above_hi) = join(above_lo, above_hi).await?;
+    let low = engine.select(&above_lo, &engine.offset_in_ring(x, -i128::from(lo))?)?;
+    let high = engine.select(&above_hi, &engine.offset_in_ring(x, -i128::from(hi))?)?;
+    let sum = engine.offset_share(&low.minus_in_ring(&high)?, lo.into())?;
+    engine.claim("a clamp", sum, Bound::proved(lo.into(), hi.into()))
+}

@@ -1,0 +1,128 @@
+//! LayerNorm and RMSNorm.
+
+use crate::bound::Bound;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::ops::Weights;
+use crate::tensor::{MaskShare, Share, Wire};
+
+use super::floating::FloatingTable;
+
+/// Wider rows would need a factor 1 / d of more bits than there are.
+const LARGEST_WIDTH: usize = 1 << 30;
+
+/// x γ / √(Σ x² / d + ε) over rows of d, with secret γ.
+///
+/// Sums of squares, [`FloatingTable`], a product with it, a truncation; then the product with γ and its truncation.
+#[derive(Debug, Clone)]
+pub struct RmsNorm {
+    width: usize,
+    fraction: u32,
+    /// d ε with 2 f fractional bits, at least one.
+    epsilon: i128,
+    /// log2 below which a row's sum of squares is proved to be.
+    sum_bits: u32,
+    table: FloatingTable,
+}
+
+/// (x − μ) γ / √(Σ (x − μ)² / d + ε) + β over rows of d, with secret γ and β: [`RmsNorm`] of centred rows.
+#[derive(Debug, Clone)]
+pub struct LayerNorm {
+    norm: RmsNorm,
+}
+
+impl RmsNorm {
+    /// Rows of `width` numbers with `fraction` fractional bits, whose sums of squares stay below 2^`sum_bits` as integers.
+    pub fn new(width: usize, fraction: u32, epsilon: f64, sum_bits: u32) -> Result<Self> {
+        let scaled = (epsilon * width as f64 * (1u128 << (2 * fraction.min(30))) as f64).round();
+        if width == 0 || width > LARGEST_WIDTH || !(1.0..1e18).contains(&scaled) || fraction > 20 {
+            let what = format!("width {width}, epsilon {epsilon}, {fraction} fractional bits");
+            return Err(Error::Unsupported { gate: "a normalisation", what });
+        }
+        let epsilon = scaled as i128;
+        let least = 127 - epsilon.leading_zeros();
+        // 2^f / √(u / (d 2^2f)) for u with 2 f fractional bits.
+        let (unit, width_root) = ((1u64 << fraction) as f64, (width as f64).sqrt());
+        let table =
+            FloatingTable::new(least, sum_bits.saturating_add(1), |u| unit * width_root * unit / u.sqrt())?;
+        Ok(Self { width, fraction, epsilon, sum_bits, table })
+    }
+
+    /// Where results before γ lie: |x| / √(Σ x² / d) ≤ √d, and what the table adds.
+    fn normal_bound(&self, magnitude: i128, shift: u32) -> Bound {
+        let root = ((self.width as f64).sqrt() * (1u64 << self.fraction) as f64).ceil() as i128;
+        let product = (root << shift) + (root << shift >> (self.table.mantissa_bits() - 1)) + magnitude;
+        Bound::proved(-product, product)
+    }
+
+    /// Elements of a row.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// The norm of every row, in the ring of `x`. `squares` is a tighter proof of the sums of squares than the elements' intervals
+    /// give, if there is one.
+    pub async fn apply(
+        &self,
+        engine: &Engine,
+        x: &Wire,
+        gamma: &Weights,
+        squares: Option<Bound>,
+    ) -> Result<Share> {
+        const GATE: &str = "a normalisation";
+        if gamma.wire().len() != self.width || gamma.wire().ring() != x.ring() {
+            return Err(Error::Shape { gate: GATE, what: format!("{x:?} and weights {:?}", gamma.wire()) });
+        }
+        let mask = engine.mask_share(x)?;
+        let sums = engine.square_sums(x, &mask, self.width, squares)?;
+        let bound = sums.bound();
+        if bound.lo() < 0 || bound.hi() >= 1 << self.sum_bits {
+            let room = format!("sums of squares below 2^{}", self.sum_bits);
+            return Err(Error::NotProved { gate: GATE, lo: bound.lo(), hi: bound.hi(), room });
+        }
+        let sums = engine.open(engine.offset_share(&sums, self.epsilon)?).await?;
+        let scales = self.table.apply(engine, &sums).await?;
+        let row_of: Vec<usize> = (0..x.len()).map(|index| index / self.width).collect();
+        let normal = self.normal_bound(x.bound().magnitude(), self.fraction);
+        let scaled = engine.open(engine.scale_rows(x, &scales, &row_of, Some(normal))?).await?;
+        let scaled = engine.open(engine.truncate(&scaled, self.fraction, x.ring()).await?).await?;
+        let (gammas, gamma_masks) = self.spread(gamma, x.len())?;
+        let scaled_mask = engine.mask_share(&scaled)?;
+        let product = engine.open(engine.product(&scaled, &scaled_mask, &gammas, &gamma_masks)?).await?;
+        engine.truncate(&product, self.fraction, x.ring()).await
+    }
+
+    /// The weights of one row, for every row.
+    fn spread(&self, weights: &Weights, len: usize) -> Result<(Wire, MaskShare)> {
+        let places: Vec<usize> = (0..len).map(|index| index % self.width).collect();
+        Ok((weights.wire().gather(&places)?, weights.mask().gather(&places)?))
+    }
+}
+
+impl LayerNorm {
+    /// As [`RmsNorm::new`]; the sums of squares are those of centred rows.
+    pub fn new(width: usize, fraction: u32, epsilon: f64, sum_bits: u32) -> Result<Self> {
+        Ok(Self { norm: RmsNorm::new(width, fraction, epsilon, sum_bits)? })
+    }
+
+    /// The norm of every row, in the ring of `x`.
+    pub async fn apply(
+        &self,
+        engine: &Engine,
+        x: &Wire,
+        gamma: &Weights,
+        beta: &Weights,
+        squares: Option<Bound>,
+    ) -> Result<Share> {
+        let (width, ring) = (self.norm.width, x.ring());
+        // The mean as a product with 2^t / d, t such that the factor has as many bits as there are fractional ones.
+        let shift = self.norm.fraction + (usize::BITS - (width - 1).leading_zeros());
+        let factor = ((1u64 << shift) as f64 / width as f64).round() as i64;
+        let sums = x.row_sums(width)?.times(factor)?;
+        let means = engine.open(engine.truncate(&sums, shift, ring).await?).await?;
+        let centred = x.minus(&means.repeat_each(width))?;
+        let normal = self.norm.apply(engine, &centred, gamma, squares).await?;
+        let (betas, _) = self.norm.spread(beta, x.len())?;
+        engine.add_wire(&normal, &betas)
+    }
+}

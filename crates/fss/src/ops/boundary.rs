@@ -1,0 +1,109 @@
+//! Where values enter and leave.
+
+use std::ops::RangeInclusive;
+
+use crate::bound::Bound;
+use crate::engine::{Engine, Role};
+use crate::error::{Error, Result};
+use crate::party::Party;
+use crate::ring::Ring;
+use crate::runtime::Request;
+use crate::secret::Secret;
+use crate::tensor::{MaskShare, Wire};
+
+/// A wire with the shares of its mask, as products need it. The same mask may serve for as long as the values are the
+/// same bits, as a model's weights are.
+#[derive(Clone)]
+pub struct Weights {
+    pub(crate) wire: Wire,
+    pub(crate) mask: MaskShare,
+}
+
+impl Weights {
+    /// The masked values.
+    pub fn wire(&self) -> &Wire {
+        &self.wire
+    }
+
+    /// The shares of their mask.
+    pub fn mask(&self) -> &MaskShare {
+        &self.mask
+    }
+}
+
+impl Engine {
+    /// x̂ = x + r of one party's private x, with a mask r that only this party derives. One word from the owner.
+    ///
+    /// The owner's values are checked against `range`, which becomes their proved bound.
+    pub async fn input(
+        &self,
+        owner: Party,
+        ring: Ring,
+        len: usize,
+        range: RangeInclusive<i64>,
+    ) -> Result<Wire> {
+        let index = self.inputs_taken.replace(self.inputs_taken.get() + 1);
+        let refused = |what: String| Error::Input { index, party: owner, what };
+        if range.is_empty() {
+            return Err(refused(format!("{range:?} holds no value")));
+        }
+        let bound =
+            Bound::proved((*range.start()).into(), (*range.end()).into()).in_ring("an input", ring)?;
+        let mask = self.free_for(owner, len, ring);
+        #[cfg(test)]
+        let mask = crate::testing::forced_mask(index).filter(|_| !mask.is_empty()).unwrap_or(mask);
+        let given = self.inputs.borrow_mut().pop_front().flatten();
+        let owned = match &self.role {
+            Role::Clear => true,
+            Role::Party(party) => party.party == owner,
+            Role::Dealer(_) | Role::Estimate => false,
+        };
+        let words = if owned {
+            let values = given.ok_or_else(|| refused("it was not given".into()))?;
+            if values.len() != len {
+                return Err(refused(format!("it has {} elements, the circuit declares {len}", values.len())));
+            }
+            if let Some(place) = values.iter().position(|&value| bound.decode(ring, value).is_none()) {
+                return Err(refused(format!("element {place} is not within {range:?}")));
+            }
+            let masks = mask.iter().copied().chain(std::iter::repeat(0));
+            values.iter().zip(masks).map(|(&value, mask)| ring.reduce(value.wrapping_add(mask))).collect()
+        } else {
+            mask.iter().map(|&mask| ring.reduce(mask)).collect()
+        };
+        let request = Request { ring, len, words: Secret::new(words), from: Some(owner) };
+        let words = self.exchange(request).await;
+        Ok(Wire::new(ring, len, words.to_vec(), bound))
+    }
+
+    /// One party's weights: masked once, usable in any number of products.
+    pub async fn weights(
+        &self,
+        owner: Party,
+        ring: Ring,
+        len: usize,
+        range: RangeInclusive<i64>,
+    ) -> Result<Weights> {
+        let wire = self.input(owner, ring, len, range).await?;
+        Ok(Weights { mask: self.mask_share(&wire)?, wire })
+    }
+
+    /// ⟨r⟩, as products with x need it: half a word of key a party and element.
+    pub fn mask_share(&self, x: &Wire) -> Result<MaskShare> {
+        let words = self.deal(x.len, x.ring, |index| x.words[index])?;
+        Ok(MaskShare { ring: x.ring, len: x.len, words })
+    }
+
+    /// x to one party, who alone is given r. Nothing is sent. `None` for all other roles but the clear one.
+    pub fn reveal(&self, x: &Wire, to: Party) -> Result<Option<Vec<u64>>> {
+        let mask = self.give(to, x.len, x.ring, |index| x.words[index])?;
+        Ok(match &self.role {
+            Role::Clear => Some(x.words.to_vec()),
+            Role::Party(party) if party.party == to => {
+                let pairs = x.words.iter().zip(mask.iter());
+                Some(pairs.map(|(word, mask)| x.ring.reduce(word.wrapping_sub(*mask))).collect())
+            }
+            _ => None,
+        })
+    }
+}

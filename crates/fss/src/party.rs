@@ -1,0 +1,44 @@
+//! Who is who.
+
+use std::fmt;
+
+/// One of the two parties that evaluate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Party {
+    /// Adds public constants to shares.
+    Zero,
+    /// The other one.
+    One,
+}
+
+impl Party {
+    /// Both, in order.
+    pub const BOTH: [Self; 2] = [Self::Zero, Self::One];
+
+    /// 0 or 1.
+    pub fn index(self) -> usize {
+        self as usize
+    }
+
+    /// The other party.
+    pub fn peer(self) -> Self {
+        match self {
+            Self::Zero => Self::One,
+            Self::One => Self::Zero,
+        }
+    }
+
+    /// `value` for party 0, zero for party 1: how a public constant enters a sum of shares once.
+    pub(crate) fn once(self, value: u64) -> u64 {
+        match self {
+            Self::Zero => value,
+            Self::One => 0,
+        }
+    }
+}
+
+impl fmt::Display for Party {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.index())
+    }
+}

@@ -1,0 +1,193 @@
+//! Pseudorandomness: a fixed-key hash for trees, and counter mode for shares.
+
+mod cipher;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod vector;
+
+use crate::error::{Error, Result};
+use crate::secret::Secret;
+pub(crate) use cipher::Cipher;
+
+/// Which generator a key stream was made with. A field of its header, so that others can follow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+#[repr(u16)]
+pub enum PrgId {
+    /// AES-128 under a public key that is fresh for every key file, made circular-correlation robust.
+    Aes128CircularRobust = 1,
+}
+
+impl PrgId {
+    pub(crate) fn from_code(code: u16) -> Result<Self> {
+        match code {
+            1 => Ok(Self::Aes128CircularRobust),
+            _ => {
+                Err(Error::Key { what: format!("its generator has the id {code}, which is not known here") })
+            }
+        }
+    }
+}
+
+/// σ(x) = (x_hi ⊕ x_lo) ∥ x_hi: a linear orthomorphism, both σ and σ ⊕ 1 invertible.
+pub(crate) fn sigma(block: u128) -> u128 {
+    block.rotate_left(64) ^ (block & !u128::from(u64::MAX))
+}
+
+/// H(x) = AES_k(σ(x)) ⊕ σ(x), circular-correlation robust for a random permutation AES_k: H(x ⊕ Δ) ⊕ b Δ is
+/// pseudorandom for whoever knows k and x but not Δ.
+#[derive(Clone)]
+pub struct TreeHash {
+    pub(crate) cipher: Cipher,
+}
+
+impl TreeHash {
+    /// The hash under a public key.
+    pub fn new(public_key: u128) -> Self {
+        Self { cipher: Cipher::new(public_key) }
+    }
+
+    /// Hashes every block where it lies.
+    pub(crate) fn apply(&self, blocks: &mut [u128]) {
+        #[cfg(test)]
+        counted::add(blocks.len());
+        for block in blocks.iter_mut() {
+            *block = sigma(*block);
+        }
+        self.cipher.encrypt_xor(blocks);
+    }
+}
+
+/// AES-128 in counter mode under a secret seed: the shares that a party derives instead of storing them.
+pub(crate) struct Stream {
+    cipher: Cipher,
+    counter: u128,
+}
+
+impl Stream {
+    pub(crate) fn new(seed: u128) -> Self {
+        Self { cipher: Cipher::new(seed), counter: 0 }
+    }
+
+    /// The next `count` blocks.
+    pub(crate) fn blocks(&mut self, count: usize) -> Vec<u128> {
+        let mut blocks: Vec<u128> = (0..count as u128).map(|index| self.counter + index).collect();
+        self.counter += count as u128;
+        #[cfg(test)]
+        counted::add(count);
+        self.cipher.encrypt(&mut blocks);
+        blocks
+    }
+
+    /// Blocks that `count` words of `bits` bits are drawn from. Every draw starts a new block.
+    pub(crate) fn blocks_for(count: usize, bits: u32) -> u64 {
+        (count as u128 * u128::from(bits)).div_ceil(128) as u64
+    }
+
+    /// The next `count` words of `bits` bits, appended.
+    pub(crate) fn words(&mut self, count: usize, bits: u32, words: &mut Vec<u64>) {
+        let blocks = Secret::new(self.blocks(Self::blocks_for(count, bits) as usize));
+        let mask = u64::MAX >> (64 - bits);
+        words.reserve(count);
+        let half = |index: usize| (blocks[index / 2] >> (64 * (index % 2))) as u64;
+        if 64 % bits == 0 {
+            let in_word = (64 / bits) as usize;
+            words.extend((0..count).map(|i| half(i / in_word) >> ((i % in_word) as u32 * bits) & mask));
+            return;
+        }
+        let (mut pending, mut held, mut next) = (0u128, 0u32, 0usize);
+        words.extend((0..count).map(|_| {
+            if held < bits {
+                pending |= u128::from(half(next)) << held;
+                next += 1;
+                held += 64;
+            }
+            let word = pending as u64 & mask;
+            pending >>= bits;
+            held -= bits;
+            word
+        }));
+    }
+
+    /// A seed of its own for section `index`.
+    pub(crate) fn section_seed(seed: u128, index: u64) -> u128 {
+        let mut block = [u128::from(index) | 1 << 127];
+        Cipher::new(seed).encrypt(&mut block);
+        block[0]
+    }
+}
+
+/// Counts this thread's generator calls where they are made, for comparison with the cost model.
+#[cfg(test)]
+pub(crate) mod counted {
+    use std::cell::Cell;
+
+    thread_local! {
+        static BLOCKS: Cell<u64> = const { Cell::new(0) };
+    }
+
+    pub(crate) fn add(blocks: usize) {
+        BLOCKS.set(BLOCKS.get() + blocks as u64);
+    }
+
+    /// The count so far, which starts again at zero.
+    pub(crate) fn take() -> u64 {
+        BLOCKS.replace(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sigma_is_an_orthomorphism() {
+        // Linear, so it is enough that no basis combination vanishes: σ and σ ⊕ id have full rank.
+        let rank = |map: &dyn Fn(u128) -> u128| {
+            let mut rows: Vec<u128> = (0..128).map(|bit| map(1 << bit)).collect();
+            let mut rank = 0;
+            for bit in 0..128 {
+                if let Some(pivot) = (rank..128).find(|&row| rows[row] >> bit & 1 == 1) {
+                    rows.swap(rank, pivot);
+                    for row in rank + 1..128 {
+                        if rows[row] >> bit & 1 == 1 {
+                            rows[row] ^= rows[rank];
+                        }
+                    }
+                    rank += 1;
+                }
+            }
+            rank
+        };
+        assert_eq!(rank(&sigma), 128);
+        assert_eq!(rank(&|x| sigma(x) ^ x), 128);
+        assert_eq!(rank(&|x| x & !1), 127, "the rank must be able to fall");
+    }
+
+    #[test]
+    fn the_hash_is_a_cipher_with_feed_forward() {
+        let key = 0x0f0e_0d0c_0b0a_0908_0706_0504_0302_0100;
+        let inputs: Vec<u128> = (0..77u128).map(|i| i * 0x1234_5678_9abc_def1_0000_0001).collect();
+        let mut hashed = inputs.clone();
+        TreeHash::new(key).apply(&mut hashed);
+        for (input, hashed) in inputs.into_iter().zip(hashed) {
+            let mut block = [sigma(input)];
+            Cipher::portable(key).encrypt(&mut block);
+            assert_eq!(hashed, block[0] ^ sigma(input));
+        }
+    }
+
+    #[test]
+    fn words_of_a_stream_are_its_bits_in_order() {
+        for bits in [1, 7, 16, 33, 50, 64] {
+            let mut words = Vec::new();
+            Stream::new(5).words(40, bits, &mut words);
+            let blocks = Stream::new(5).blocks(Stream::blocks_for(40, bits) as usize);
+            let bit = |at: usize| (blocks[at / 128] >> (at % 128)) as u64 & 1;
+            for (index, &word) in words.iter().enumerate() {
+                let start = index * bits as usize;
+                let expected = (0..bits as usize).fold(0, |word, i| word | bit(start + i) << i);
+                assert_eq!(word, expected, "{bits} bits, word {index}");
+            }
+        }
+    }
+}

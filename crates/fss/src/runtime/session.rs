@@ -1,0 +1,383 @@
+//! Running circuits in their roles.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::ops::RangeInclusive;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use crate::backend::{Backend, CpuBackend};
+use crate::bound::Bound;
+use crate::engine::{Engine, PartyRole, Role};
+use crate::error::{Error, Result};
+use crate::key::{DealtSection, FixedPoint, KeyStream, ReadSection};
+use crate::party::Party;
+use crate::random::Randomness;
+use crate::ring::{Ring, packed_bytes};
+use crate::tally::Cost;
+use crate::tensor::Wire;
+
+use super::{Channel, Limits, MemoryChannel, Plan, Request};
+
+/// A computation over an [`Engine`], the same in every role.
+pub trait Circuit {
+    /// What a role gets out of it.
+    type Output;
+
+    /// Runs it.
+    fn run(&self, engine: &Engine) -> impl Future<Output = Result<Self::Output>>;
+}
+
+impl<T, F: AsyncFn(&Engine) -> Result<T>> Circuit for F {
+    type Output = T;
+
+    fn run(&self, engine: &Engine) -> impl Future<Output = Result<T>> {
+        self(engine)
+    }
+}
+
+/// A circuit's inputs in the order in which it asks for them. A party gives only its own.
+pub type Inputs = Vec<Option<Vec<u64>>>;
+
+/// What a circuit gave in a role that needs no peer, and what it cost.
+#[derive(Debug, Clone)]
+pub struct Local<T> {
+    /// Its output.
+    pub output: T,
+    /// What was counted.
+    pub cost: Cost,
+}
+
+/// Runs a circuit where nothing has to be sent: what is opened is what was put in.
+fn run_alone<C: Circuit>(engine: &Engine, circuit: &C) -> Result<Local<C::Output>> {
+    let mut task = pin!(circuit.run(engine));
+    let mut context = Context::from_waker(Waker::noop());
+    loop {
+        if let Poll::Ready(output) = task.as_mut().poll(&mut context) {
+            return Ok(Local { output: output?, cost: engine.cost() });
+        }
+        let requests = engine.mailbox.take_outgoing();
+        if requests.is_empty() {
+            return Err(Error::Stuck);
+        }
+        engine.count(|cost| cost.rounds += 1);
+        engine.mailbox.deliver(requests.into_iter().map(|request| request.words).collect());
+    }
+}
+
+/// The integer specification: runs a circuit on plain inputs. A value outside its proved bound is an error.
+pub fn run_clear<C: Circuit>(circuit: &C, inputs: Inputs) -> Result<Local<C::Output>> {
+    run_alone(&Engine::new(Role::Clear, inputs), circuit)
+}
+
+/// What a circuit costs, from its shapes alone.
+pub fn estimate<C: Circuit>(circuit: &C) -> Result<Cost> {
+    Ok(run_alone(&Engine::new(Role::Estimate, Vec::new()), circuit)?.cost)
+}
+
+/// The shape of a wire that a gate is given, with the range that is proved for its values.
+#[derive(Debug, Clone)]
+pub struct WireShape {
+    /// Its ring.
+    pub ring: Ring,
+    /// Its elements.
+    pub len: usize,
+    /// Where its values lie.
+    pub range: RangeInclusive<i64>,
+}
+
+/// What a gate costs on wires of given shapes, without what brings them there. The result is not opened unless the gate does it.
+///
+/// ```
+/// use gatework_fss::{Engine, Ring, Wire, WireShape, estimate_gate};
+/// let wire = WireShape { ring: Ring::new(64)?, len: 1000, range: i64::MIN..=i64::MAX };
+/// let cost = estimate_gate(&[wire], async |engine: &Engine, wires: &[Wire]| engine.signs(&wires[0], &[0]))?;
+/// // 57 correction words of 16 bytes a comparison; 56 blocks for its walk, one for its root, and masks of one bit each.
+/// assert_eq!(cost.key_bytes, [1000 * 57 * 16; 2]);
+/// assert_eq!(cost.prg_blocks, [1000 * (56 + 1) + 8; 2]);
+/// # Ok::<(), gatework_fss::Error>(())
+/// ```
+pub fn estimate_gate<T>(
+    wires: &[WireShape],
+    gate: impl AsyncFn(&Engine, &[Wire]) -> Result<T>,
+) -> Result<Cost> {
+    let wire = |shape: &WireShape| {
+        if shape.range.is_empty() {
+            return Err(Error::Shape { gate: "a wire", what: format!("{:?} holds no value", shape.range) });
+        }
+        let bound = Bound::proved((*shape.range.start()).into(), (*shape.range.end()).into());
+        Ok(Wire::new(shape.ring, shape.len, Vec::new(), bound.in_ring("a wire", shape.ring)?))
+    };
+    let wires = wires.iter().map(wire).collect::<Result<Vec<_>>>()?;
+    // Wires without words exist for the estimate alone, so a range that nobody proved can do no harm.
+    estimate(&async |engine: &Engine| gate(engine, &wires).await)
+}
+
+/// What the dealer made.
+pub struct Dealt<T> {
+    /// Each party's stream.
+    pub streams: [KeyStream; 2],
+    /// What each circuit gave the dealer, and what it cost.
+    pub outputs: Vec<Local<T>>,
+}
+
+impl<T> Dealt<T> {
+    /// The costs of the circuits, as a plan takes them.
+    pub fn costs(&self) -> Vec<Cost> {
+        self.outputs.iter().map(|local| local.cost).collect()
+    }
+}
+
+/// Deals keys for circuits, one section each.
+pub fn deal<C: Circuit>(
+    randomness: &mut Randomness,
+    format: FixedPoint,
+    circuits: &[C],
+) -> Result<Dealt<C::Output>> {
+    let _span = tracing::info_span!("deal", circuits = circuits.len()).entered();
+    let public_key = randomness.block();
+    let seeds = [randomness.block(), randomness.block()];
+    let costs = circuits.iter().map(estimate).collect::<Result<Vec<_>>>()?;
+    let mut bytes = Party::BOTH.map(|party| {
+        let lengths: Vec<u64> = costs.iter().map(|cost| cost.key_bytes[party.index()]).collect();
+        KeyStream::begin(party, format, public_key, seeds[party.index()], &lengths)
+    });
+    let mut outputs = Vec::new();
+    for (index, (circuit, planned)) in circuits.iter().zip(&costs).enumerate() {
+        let before = bytes.each_ref().map(|bytes| bytes.len());
+        let section = DealtSection::new(seeds, public_key, index as u64, bytes);
+        let engine = Engine::new(Role::Dealer(Box::new(RefCell::new(section))), Vec::new());
+        outputs.push(run_alone(&engine, circuit)?);
+        let Role::Dealer(section) = engine.role else { return Err(Error::Stuck) };
+        bytes = section.into_inner().bytes;
+        for party in Party::BOTH.map(Party::index) {
+            let written = (bytes[party].len() - before[party]) as u64;
+            on_plan(index, "key bytes", written, planned.key_bytes[party])?;
+        }
+    }
+    let [zero, one] = bytes;
+    Ok(Dealt { streams: [KeyStream::read(zero)?, KeyStream::read(one)?], outputs })
+}
+
+fn on_plan(job: usize, unit: &'static str, found: u64, planned: u64) -> Result<()> {
+    if found == planned { Ok(()) } else { Err(Error::OffPlan { job: job.to_string(), unit, found, planned }) }
+}
+
+struct Task<'a, T> {
+    job: usize,
+    engine: Rc<Engine>,
+    future: Pin<Box<dyn Future<Output = Result<T>> + 'a>>,
+    /// What it waits for.
+    requests: Vec<Request>,
+    output: Option<T>,
+    /// Bytes sent, as counted on the channel.
+    sent: u64,
+}
+
+/// A super-batch under way.
+struct Batch<'a, T> {
+    tasks: Vec<Task<'a, T>>,
+    phase: u32,
+}
+
+/// Bytes in front of a message: super-batch, phase, length.
+const MESSAGE_HEADER: usize = 16;
+
+fn message_header(batch: usize, phase: u32, length: usize) -> [u8; MESSAGE_HEADER] {
+    let mut header = [0; MESSAGE_HEADER];
+    header[..4].copy_from_slice(&(batch as u32).to_le_bytes());
+    header[4..8].copy_from_slice(&phase.to_le_bytes());
+    header[8..].copy_from_slice(&(length as u64).to_le_bytes());
+    header
+}
+
+/// Evaluates circuits as one of the parties, super-batch by super-batch as planned.
+///
+/// All opens of a super-batch's phase are one message. While it is under way the other super-batches are evaluated.
+/// Ends with an error as soon as anything differs from the plan: bytes read, bytes sent, or the peer's messages.
+pub fn evaluate<C: Circuit>(
+    party: Party,
+    keys: &KeyStream,
+    backend: &Arc<dyn Backend>,
+    channel: &mut dyn Channel,
+    plan: &Plan,
+    jobs: Vec<(&C, Inputs)>,
+) -> Result<Vec<Local<C::Output>>> {
+    if keys.party() != party {
+        return Err(Error::WrongParty { found: keys.party(), expected: party });
+    }
+    on_plan(0, "jobs", jobs.len() as u64, plan.jobs() as u64)?;
+    on_plan(0, "sections", keys.sections() as u64, plan.jobs() as u64)?;
+    let mut tasks = Vec::with_capacity(jobs.len());
+    for (job, (circuit, inputs)) in jobs.into_iter().enumerate() {
+        let section = ReadSection::new(party, keys.seed(), job as u64, keys.section(job)?);
+        let role = PartyRole { party, keys: RefCell::new(section), backend: backend.clone() };
+        let engine = Rc::new(Engine::new(Role::Party(Box::new(role)), inputs));
+        let own = engine.clone();
+        let future = Box::pin(async move { circuit.run(&own).await });
+        tasks.push(Some(Task { job, engine, future, requests: Vec::new(), output: None, sent: 0 }));
+    }
+    let mut batches: Vec<Batch<'_, C::Output>> = plan
+        .batches()
+        .iter()
+        .map(|batch| Batch { tasks: batch.iter().filter_map(|&job| tasks[job].take()).collect(), phase: 0 })
+        .collect();
+    let mut live: Vec<usize> = Vec::new();
+    for (index, batch) in batches.iter_mut().enumerate() {
+        if batch.advance(index, party, backend.as_ref(), channel)? {
+            live.push(index);
+        }
+    }
+    while !live.is_empty() {
+        let mut still = Vec::with_capacity(live.len());
+        for index in live {
+            let batch = &mut batches[index];
+            batch.receive(index, party, backend.as_ref(), channel)?;
+            if batch.advance(index, party, backend.as_ref(), channel)? {
+                still.push(index);
+            }
+        }
+        live = still;
+    }
+    let tasks = batches.into_iter().flat_map(|batch| batch.tasks);
+    tasks.map(|task| task.finish(party, plan)).collect()
+}
+
+impl<T> Batch<'_, T> {
+    /// Evaluates until every task waits or is done, and sends what they want opened. Whether there was any.
+    fn advance(
+        &mut self,
+        index: usize,
+        party: Party,
+        backend: &dyn Backend,
+        channel: &mut dyn Channel,
+    ) -> Result<bool> {
+        let _span = tracing::debug_span!("evaluate", batch = index, phase = self.phase).entered();
+        let mut context = Context::from_waker(Waker::noop());
+        let mut message = message_header(index, self.phase, 0).to_vec();
+        let mut waiting = false;
+        for task in self.tasks.iter_mut().filter(|task| task.output.is_none()) {
+            if let Poll::Ready(output) = task.future.as_mut().poll(&mut context) {
+                task.output = Some(output?);
+                continue;
+            }
+            task.requests = task.engine.mailbox.take_outgoing();
+            if task.requests.is_empty() {
+                return Err(Error::Stuck);
+            }
+            task.engine.count(|cost| cost.rounds += 1);
+            waiting = true;
+            for request in task.requests.iter().filter(|request| request.sent_by(party)) {
+                let packed = backend.pack(&request.words, request.ring)?;
+                task.sent += packed.len() as u64;
+                message.extend_from_slice(&packed);
+            }
+        }
+        if waiting {
+            let length = message.len() - MESSAGE_HEADER;
+            message[..MESSAGE_HEADER].copy_from_slice(&message_header(index, self.phase, length));
+            channel.send(message)?;
+        }
+        Ok(waiting)
+    }
+
+    /// Waits for the peer's message of this phase and gives every task what it opened.
+    fn receive(
+        &mut self,
+        index: usize,
+        party: Party,
+        backend: &dyn Backend,
+        channel: &mut dyn Channel,
+    ) -> Result<()> {
+        let peer = party.peer();
+        let message = {
+            let _span = tracing::debug_span!("wait", batch = index, phase = self.phase).entered();
+            channel.receive()?
+        };
+        let size = |request: &Request| packed_bytes(request.len, request.ring.bits());
+        let requests = self.tasks.iter().flat_map(|task| &task.requests);
+        let expected = requests.filter(|request| request.sent_by(peer)).map(size).sum::<usize>();
+        let header = message_header(index, self.phase, expected);
+        if message.len() != MESSAGE_HEADER + expected || message[..MESSAGE_HEADER] != header {
+            let what = format!(
+                "super-batch {index}, phase {}: {expected} bytes were expected, a message of {} bytes came that begins {:?}",
+                self.phase,
+                message.len(),
+                &message[..message.len().min(MESSAGE_HEADER)]
+            );
+            return Err(Error::OutOfStep { what });
+        }
+        let mut rest = &message[MESSAGE_HEADER..];
+        for task in &mut self.tasks {
+            let mut opened = Vec::with_capacity(task.requests.len());
+            for request in std::mem::take(&mut task.requests) {
+                let from_peer = request.sent_by(peer);
+                let mut words = request.words;
+                if from_peer {
+                    let (theirs, after) = rest.split_at(packed_bytes(request.len, request.ring.bits()));
+                    rest = after;
+                    words.resize(request.len, 0);
+                    backend.open(&mut words, theirs, request.ring)?;
+                }
+                opened.push(words);
+            }
+            if !opened.is_empty() {
+                task.engine.mailbox.deliver(opened);
+            }
+        }
+        self.phase += 1;
+        Ok(())
+    }
+}
+
+impl<T> Task<'_, T> {
+    /// The output, if all went as planned.
+    fn finish(self, party: Party, plan: &Plan) -> Result<Local<T>> {
+        let cost = self.engine.cost();
+        let planned = plan.cost(self.job).copied().unwrap_or_default();
+        if let Role::Party(role) = &self.engine.role {
+            let keys = role.keys.borrow();
+            on_plan(self.job, "unread key bytes", keys.left() as u64, 0)?;
+            on_plan(self.job, "key bytes", keys.used() as u64, planned.key_bytes[party.index()])?;
+        }
+        on_plan(self.job, "bytes sent", self.sent, planned.sent_bytes[party.index()])?;
+        on_plan(self.job, "rounds", cost.rounds, planned.rounds)?;
+        on_plan(
+            self.job,
+            "generator calls",
+            cost.prg_blocks[party.index()],
+            planned.prg_blocks[party.index()],
+        )?;
+        let output = self.output.ok_or(Error::Stuck)?;
+        Ok(Local { output, cost })
+    }
+}
+
+/// Deals keys from the operating system's randomness and runs one circuit as both parties, in two threads.
+pub fn run_in_process<C>(format: FixedPoint, circuit: C, inputs: [Inputs; 2]) -> Result<[Local<C::Output>; 2]>
+where
+    C: Circuit<Output: Send> + Sync,
+{
+    let circuits = [circuit];
+    let dealt = deal(&mut Randomness::from_os()?, format, &circuits)?;
+    let plan = Plan::new(Limits::default(), &dealt.costs())?;
+    let run = |party: Party, mut channel: MemoryChannel, inputs: Inputs| {
+        let keys = &dealt.streams[party.index()];
+        let backend: Arc<dyn Backend> = Arc::new(CpuBackend::new(keys.tree_hash()));
+        let outputs = evaluate(party, keys, &backend, &mut channel, &plan, vec![(&circuits[0], inputs)])?;
+        outputs.into_iter().next().ok_or(Error::Stuck)
+    };
+    let [zero, one] = MemoryChannel::pair();
+    let [zero_inputs, one_inputs] = inputs;
+    let (zero, one) = std::thread::scope(|scope| {
+        let peer = scope.spawn(|| run(Party::One, one, one_inputs));
+        (run(Party::Zero, zero, zero_inputs), peer.join().unwrap_or(Err(Error::Closed)))
+    });
+    // The first error is the cause; the other party's is that the channel closed.
+    match (zero, one) {
+        (Ok(zero), Ok(one)) => Ok([zero, one]),
+        (Err(Error::Closed), Err(cause)) | (Err(cause), _) | (_, Err(cause)) => Err(cause),
+    }
+}

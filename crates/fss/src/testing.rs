@@ -1,0 +1,114 @@
+//! Two parties and a dealer in one process, compared with the clear evaluator and with the cost model.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::thread;
+
+use crate::backend::{Backend, CpuBackend};
+use crate::prg::counted;
+use crate::tensor::Words;
+use crate::{
+    Channel, Circuit, Cost, FixedPoint, Inputs, Limits, MemoryChannel, Party, Plan, Randomness, Result, deal,
+    estimate, evaluate, run_clear,
+};
+
+thread_local! {
+    static FORCED_MASKS: RefCell<Option<Vec<Vec<u64>>>> = const { RefCell::new(None) };
+}
+
+/// The mask that a test wants for an input, so that it can go through all of them.
+pub(crate) fn forced_mask(index: usize) -> Option<Words> {
+    FORCED_MASKS
+        .with_borrow(|masks| masks.as_ref().and_then(|masks| masks.get(index).cloned()).map(Words::new))
+}
+
+/// One input: whose it is, and its words.
+pub(crate) type Given = (Party, Vec<u64>);
+
+/// Everything two parties did with a circuit.
+pub(crate) struct Seen {
+    pub(crate) output: Vec<u64>,
+    pub(crate) cost: Cost,
+    /// The bytes of both key streams.
+    pub(crate) keys: [Vec<u8>; 2],
+    /// All messages that each party sent.
+    pub(crate) sent: [Vec<Vec<u8>>; 2],
+}
+
+/// A channel that keeps a copy of what was sent.
+struct Tap {
+    inner: MemoryChannel,
+    sent: Vec<Vec<u8>>,
+}
+
+impl Channel for Tap {
+    fn send(&mut self, message: Vec<u8>) -> Result<()> {
+        self.sent.push(message.clone());
+        self.inner.send(message)
+    }
+
+    fn receive(&mut self) -> Result<Vec<u8>> {
+        self.inner.receive()
+    }
+}
+
+/// Runs a circuit that reveals its output to one party, and asserts that both parties together give what the clear
+/// evaluator gives, for exactly what the cost model says.
+pub(crate) fn check<C>(circuit: C, given: &[Given], masks: Option<Vec<Vec<u64>>>, seed: u64) -> Seen
+where
+    C: Circuit<Output = Option<Vec<u64>>> + Sync,
+{
+    let all: Inputs = given.iter().map(|(_, words)| Some(words.clone())).collect();
+    let clear = run_clear(&circuit, all).unwrap();
+    let expected = clear.output.unwrap();
+    let cost = estimate(&circuit).unwrap();
+    assert_eq!(clear.cost, cost, "the clear evaluator counts what the estimate counts");
+    FORCED_MASKS.set(masks.clone());
+    let format = FixedPoint::new(50, 12).unwrap();
+    let circuits = [circuit];
+    let dealt = deal(&mut Randomness::insecure_from_seed_for_tests(seed), format, &circuits).unwrap();
+    FORCED_MASKS.set(None);
+    let keys = dealt.streams;
+    assert_eq!(dealt.outputs[0].cost, cost, "the dealer counts what the estimate counts");
+    let plan = Plan::new(Limits::default(), &[cost]).unwrap();
+    let [zero, one] = MemoryChannel::pair();
+    let run = |party: Party, inner: MemoryChannel| {
+        let mut channel = Tap { inner, sent: Vec::new() };
+        FORCED_MASKS.set(masks.clone());
+        let stream = &keys[party.index()];
+        let backend: Arc<dyn Backend> = Arc::new(CpuBackend::new(stream.tree_hash()));
+        let own = |(owner, words): &Given| (*owner == party).then(|| words.clone());
+        let inputs = given.iter().map(own).collect();
+        let jobs = vec![(&circuits[0], inputs)];
+        counted::take();
+        let mut outputs = evaluate(party, stream, &backend, &mut channel, &plan, jobs).unwrap();
+        assert_eq!(counted::take(), cost.prg_blocks[party.index()], "generator calls of party {party}");
+        let local = outputs.remove(0);
+        assert_eq!(local.cost, cost, "party {party} counts what the estimate counts");
+        (local.output, channel.sent)
+    };
+    let [zero, one] = thread::scope(|scope| {
+        let zero = scope.spawn(|| run(Party::Zero, zero));
+        let one = scope.spawn(|| run(Party::One, one));
+        [zero, one].map(|party| party.join().unwrap())
+    });
+    for (party, stream) in keys.iter().enumerate() {
+        assert_eq!(stream.key_bytes() as u64, cost.key_bytes[party]);
+        let sent = [&zero, &one][party].1.iter().map(|message| message.len() as u64 - 16).sum::<u64>();
+        assert_eq!(sent, cost.sent_bytes[party], "bytes on the channel of party {party}");
+        assert_eq!([&zero, &one][party].1.len() as u64, cost.rounds);
+    }
+    let output = zero.0.or(one.0).unwrap();
+    if let Some(place) = output.iter().zip(&expected).position(|(found, expected)| found != expected) {
+        panic!("element {place}: two parties give {}, in clear it is {}", output[place], expected[place]);
+    }
+    assert_eq!(output.len(), expected.len());
+    Seen { output, cost, keys: keys.map(|stream| stream.bytes().to_vec()), sent: [zero.1, one.1] }
+}
+
+/// All pairs of a value and a mask of `bits` bits.
+pub(crate) fn all_pairs(bits: u32) -> (Vec<u64>, Vec<u64>) {
+    let size = 1u64 << bits;
+    let pairs = (0..size).flat_map(|x| (0..size).map(move |r| (x, r)));
+    pairs.unzip()
+}
