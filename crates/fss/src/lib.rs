@@ -8,6 +8,7 @@ mod dpf;
 mod engine;
 mod error;
 mod gates;
+pub mod graph;
 mod key;
 #[cfg(test)]
 mod leaks;
@@ -16,6 +17,7 @@ mod ops;
 mod party;
 mod prg;
 mod random;
+pub mod range;
 pub mod reference;
 mod ring;
 mod runtime;
