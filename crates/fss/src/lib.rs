@@ -4,6 +4,7 @@ mod backend;
 #[cfg(test)]
 mod block;
 mod bound;
+pub mod cost;
 mod dpf;
 mod engine;
 mod error;
