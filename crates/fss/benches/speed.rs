@@ -19,7 +19,7 @@ use gatework_fss::{
     Party, Plan, Randomness, Result, Ring, Softmax, deal, evaluate,
 };
 
-const ROUNDS: usize = 15;
+const ROUNDS: usize = 41;
 
 /// A channel that keeps what it received.
 struct Recorder {
@@ -166,13 +166,8 @@ fn words(count: usize, bits: u32, shift: u32) -> Vec<u64> {
 }
 
 fn main() -> Result<()> {
-    compare_and_activate()?;
-    Ok(())
-}
-
-fn compare_and_activate() -> Result<()> {
-    const COMPARISONS: usize = 1 << 14;
-    const ACTIVATIONS: usize = 1 << 14;
+    const COMPARISONS: usize = 1 << 11;
+    const ACTIVATIONS: usize = 1 << 12;
     const PEER_COMPARISONS: usize = 1 << 11;
     let full = Ring::new(64)?;
     let compare = Prepared::new(
@@ -211,32 +206,59 @@ fn compare_and_activate() -> Result<()> {
     )?;
     let peer = PeerComparison::new(PEER_COMPARISONS);
 
-    let mut runs: [Vec<Duration>; 7] = Default::default();
+    let candidates: Vec<Candidate<'_>> = vec![
+        Candidate::new(COMPARE, COMPARISONS, || compare.evaluate()),
+        Candidate::new(PEER_COMPARE, PEER_COMPARISONS, || Ok(peer.evaluate())),
+        Candidate::new("GELU at 50 bits, all stages of one party", ACTIVATIONS, || activate.evaluate()),
+        Candidate::new("gap truncation at 50 bits, one party", COMPARISONS, || truncate.evaluate()),
+        Candidate::new("softmax of 128 at 50 bits, an element", rows * width, || soften.evaluate()),
+        Candidate::new("64-bit comparison, dealt to both", COMPARISONS, || compare.deal()),
+        Candidate::new("GELU at 50 bits, dealt to both", ACTIVATIONS, || activate.deal()),
+    ];
+    report(candidates)
+}
+
+/// Something to time: `count` operations a run.
+struct Candidate<'a> {
+    name: &'static str,
+    count: usize,
+    run: Box<dyn Fn() -> Result<Duration> + 'a>,
+    runs: Vec<Duration>,
+}
+
+impl<'a> Candidate<'a> {
+    fn new(name: &'static str, count: usize, run: impl Fn() -> Result<Duration> + 'a) -> Self {
+        Self { name, count, run: Box::new(run), runs: Vec::new() }
+    }
+}
+
+const COMPARE: &str = "64-bit comparison, evaluated by one party";
+const PEER_COMPARE: &str = "64-bit DCF of fss-rs 0.6.0, evaluated";
+
+/// Times the candidates whose names contain an argument of the command, or all of them, in turns.
+fn report(mut candidates: Vec<Candidate<'_>>) -> Result<()> {
+    let wanted: Vec<String> =
+        std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
+    candidates
+        .retain(|candidate| wanted.is_empty() || wanted.iter().any(|part| candidate.name.contains(part)));
+    // The first rounds warm caches and clocks.
     for round in 0..ROUNDS + 2 {
-        let timed = [
-            compare.evaluate()?,
-            peer.evaluate(),
-            activate.evaluate()?,
-            truncate.evaluate()?,
-            soften.evaluate()?,
-            compare.deal()?,
-            activate.deal()?,
-        ];
-        // The first rounds warm caches and clocks.
-        if round >= 2 {
-            runs.iter_mut().zip(timed).for_each(|(runs, run)| runs.push(run));
+        for candidate in &mut candidates {
+            let run = (candidate.run)()?;
+            if round >= 2 {
+                candidate.runs.push(run);
+            }
         }
     }
-    let [compares, peers, activations, truncations, softmaxes, compare_deals, activation_deals] = runs;
-    let (ours, text) = summary(compares, COMPARISONS);
-    println!("64-bit comparison, evaluated by one party       {text}");
-    let (theirs, text) = summary(peers, PEER_COMPARISONS);
-    println!("64-bit DCF of fss-rs 0.6.0, evaluated           {text}");
-    println!("  ratio                                         {:9.1}", theirs / ours);
-    println!("GELU at 50 bits, all stages of one party        {}", summary(activations, ACTIVATIONS).1);
-    println!("gap truncation at 50 bits, one party            {}", summary(truncations, COMPARISONS).1);
-    println!("softmax of 128 at 50 bits, an element           {}", summary(softmaxes, rows * width).1);
-    println!("64-bit comparison, dealt to both                {}", summary(compare_deals, COMPARISONS).1);
-    println!("GELU at 50 bits, dealt to both                  {}", summary(activation_deals, ACTIVATIONS).1);
+    let mut medians = Vec::new();
+    for Candidate { name, count, runs, .. } in candidates {
+        let (median, text) = summary(runs, count);
+        println!("{name:<44}{text}");
+        medians.push((name, median));
+    }
+    let median = |wanted| medians.iter().find(|(name, _)| *name == wanted).map(|(_, median)| median);
+    if let (Some(ours), Some(theirs)) = (median(COMPARE), median(PEER_COMPARE)) {
+        println!("fss-rs over ours, 64-bit comparison         {:9.1}", theirs / ours);
+    }
     Ok(())
 }

@@ -20,7 +20,7 @@ pub trait Backend: Send + Sync {
     /// Takes keys to where they are evaluated.
     fn upload(&self, keys: PointKeys) -> Result<Box<dyn ResidentKeys>>;
 
-    /// Shares of the bits 1[x < α], all keys' first points, then all keys' second ones.
+    /// Shares of the bits x < α, all keys' first points, then all keys' second ones.
     fn less_than(&self, keys: &dyn ResidentKeys, points: &[u64]) -> Result<Vec<u64>>;
 
     /// Σ_j e(j) T((x − j) mod 2^k) for one public point of every key.

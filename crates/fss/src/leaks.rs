@@ -152,8 +152,8 @@ fn trained_accuracy(classes: [&[Vec<bool>]; 2]) -> f64 {
 /// The bits of each key of a batch of trees, as they lie in a section.
 fn keys_of(section: &[u8], len: usize, rows: usize) -> Vec<Vec<bool>> {
     let word = |key: usize, row: usize| {
-        let (tile, in_tile) = (key / 64 * 64, 64.min(len - key / 64 * 64));
-        let at = 16 * (tile * rows + row * in_tile + key % 64);
+        let (tile, in_tile) = (key / 32 * 32, 32.min(len - key / 32 * 32));
+        let at = 16 * (tile * rows + row * in_tile + key % 32);
         &section[at..at + 16]
     };
     let bits = |bytes: &[u8]| {

@@ -2,6 +2,8 @@
 
 mod backend;
 #[cfg(test)]
+mod bert;
+#[cfg(test)]
 mod block;
 mod bound;
 pub mod cost;
@@ -28,6 +30,8 @@ mod tally;
 mod tensor;
 #[cfg(test)]
 mod testing;
+#[cfg(feature = "lab")]
+pub mod workloads;
 
 pub use backend::{Backend, CpuBackend, ResidentKeys};
 pub use bound::{Bound, GapProof};

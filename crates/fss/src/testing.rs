@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::thread;
 
 use crate::backend::{Backend, CpuBackend};
+use crate::prg::counted;
 use crate::tensor::Words;
 use crate::{
     Channel, Circuit, Cost, FixedPoint, Inputs, Limits, MemoryChannel, Party, Plan, Randomness, Result, deal,
@@ -79,7 +80,9 @@ where
         let own = |(owner, words): &Given| (*owner == party).then(|| words.clone());
         let inputs = given.iter().map(own).collect();
         let jobs = vec![(&circuits[0], inputs)];
+        counted::take();
         let mut outputs = evaluate(party, stream, &backend, &mut channel, &plan, jobs).unwrap();
+        assert_eq!(counted::take(), cost.prg_blocks[party.index()], "generator calls of party {party}");
         let local = outputs.remove(0);
         assert_eq!(local.cost, cost, "party {party} counts what the estimate counts");
         (local.output, channel.sent)

@@ -12,6 +12,7 @@
 pub mod command;
 
 pub use gatework_attention as attention;
+pub use gatework_fss as fss;
 pub use gatework_gpu as gpu;
 pub use gatework_lab as lab;
 
@@ -19,5 +20,6 @@ pub use gatework_lab as lab;
 pub fn workloads() -> Vec<Box<dyn lab::Workload>> {
     let mut workloads = lab::runtime::workloads();
     workloads.extend(attention::workloads::workloads());
+    workloads.extend(fss::workloads::workloads());
     workloads
 }

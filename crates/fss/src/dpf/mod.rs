@@ -13,6 +13,8 @@
 mod masked_sum;
 mod table;
 mod tree;
+#[cfg(target_arch = "x86_64")]
+mod vectors;
 
 use crate::secret::Secret;
 

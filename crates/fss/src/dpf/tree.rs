@@ -19,19 +19,21 @@ use crate::prg::{Cipher, TreeHash};
 
 use super::LEAF_BITS;
 use super::masked_sum::masked_sum;
+#[cfg(target_arch = "x86_64")]
+use super::vectors;
 
 /// Keys of a tile. Within it words lie level by level, so that lanes side by side read words side by side; tiles follow each
 /// other, so that a walk streams through memory.
-pub(crate) const TILE: usize = 64;
+pub(crate) const TILE: usize = 32;
 
 /// Correction words of a batch, the same for both parties, as they lie in the key stream.
 ///
 /// A tile of k keys has rows of k words: one row for each level but the last, then the last level's for left leaves, then for
 /// right ones.
 pub(crate) struct Corrections {
-    bytes: SharedBytes,
+    pub(super) bytes: SharedBytes,
     count: usize,
-    rows: usize,
+    pub(super) rows: usize,
 }
 
 impl Corrections {
@@ -43,16 +45,16 @@ impl Corrections {
     }
 
     /// Keys of the tile that holds `key`.
-    fn tile_keys(&self, key: usize) -> usize {
+    pub(super) fn tile_keys(&self, key: usize) -> usize {
         TILE.min(self.count - key / TILE * TILE)
     }
 
     /// Where the word of a row and a key lies, in words.
-    fn place(&self, row: usize, key: usize) -> usize {
+    pub(super) fn place(&self, row: usize, key: usize) -> usize {
         key / TILE * TILE * self.rows + row * self.tile_keys(key) + key % TILE
     }
 
-    fn word(&self, row: usize, key: usize) -> u128 {
+    pub(super) fn word(&self, row: usize, key: usize) -> u128 {
         let at = 16 * self.place(row, key);
         let mut word = [0; 16];
         word.copy_from_slice(&self.bytes.as_slice()[at..at + 16]);
@@ -83,20 +85,27 @@ pub(crate) fn generate(
     for (tile, alphas) in alphas.chunks(TILE).enumerate() {
         let keys = tile * TILE..tile * TILE + alphas.len();
         let roots = roots.each_ref().map(|roots| Secret::new(roots[keys.clone()].to_vec()));
-        generate_tile(hash, domain, roots, alphas, &mut words, &mut signs);
+        let seeds = inner_levels(hash, domain, roots, alphas, &mut words);
+        last_level(hash, seeds, alphas, &mut words, &mut signs);
     }
     (words, signs)
 }
 
-fn generate_tile(
+/// Appends the words of all levels of a tile but the last, and returns the seeds that the path has reached.
+fn inner_levels(
     hash: &TreeHash,
     domain: u32,
     mut seeds: [Secret<u128>; 2],
     alphas: &[u64],
     words: &mut Vec<u128>,
-    signs: &mut Secret<u64>,
-) {
-    let count = alphas.len();
+) -> [Secret<u128>; 2] {
+    #[cfg(target_arch = "x86_64")]
+    if let Cipher::Vector(keys, width) = &hash.cipher
+        && alphas.len() == TILE
+    {
+        vectors::inner_levels(*width, keys, domain, &mut seeds, alphas, words);
+        return seeds;
+    }
     let differences: Secret<u128> =
         seeds[0].iter().zip(seeds[1].iter()).map(|(zero, one)| zero ^ one).collect();
     let mut hashed = seeds.clone();
@@ -105,7 +114,7 @@ fn generate_tile(
             hashed.copy_from_slice(seeds);
             hash.apply(hashed);
         }
-        for key in 0..count {
+        for key in 0..alphas.len() {
             let right = spread(alphas[key] >> (domain - 1 - level));
             let word = hashed[0][key] ^ hashed[1][key] ^ (!right & differences[key]);
             for (seeds, hashed) in seeds.iter_mut().zip(&hashed) {
@@ -115,8 +124,20 @@ fn generate_tile(
             words.push(word);
         }
     }
+    seeds
+}
+
+/// Appends the words of the last level, and each key's e_0(α).
+fn last_level(
+    hash: &TreeHash,
+    seeds: [Secret<u128>; 2],
+    alphas: &[u64],
+    words: &mut Vec<u128>,
+    signs: &mut Secret<u64>,
+) {
     let first = signs.len();
-    signs.resize(first + count, 0);
+    signs.resize(first + alphas.len(), 0);
+    let mut hashed = seeds.clone();
     for side in [0u64, 1] {
         for (hashed, seeds) in hashed.iter_mut().zip(&seeds) {
             for (leaf, seed) in hashed.iter_mut().zip(seeds.iter()) {
@@ -148,7 +169,7 @@ fn leaf_mask(point: u64) -> u128 {
     above ^ !spread(point >> LEAF_BITS)
 }
 
-fn finish(leaf: u128, parity: u128, point: u64) -> u64 {
+pub(super) fn finish(leaf: u128, parity: u128, point: u64) -> u64 {
     (u64::from((leaf & leaf_mask(point)).count_ones()) ^ parity as u64) & 1
 }
 
@@ -260,176 +281,4 @@ pub(super) fn expand(
         }
     }
     leaves
-}
-
-#[cfg(target_arch = "x86_64")]
-mod vectors {
-    use std::arch::x86_64::*;
-
-    use crate::prg::vector::{RoundKeys, Vector, Width, aes, at_width, sigma, spread_keys};
-
-    use super::super::LEAF_BITS;
-    use super::{Corrections, finish};
-    use crate::secret::Secret;
-
-    pub(super) struct Batch<'a> {
-        pub(super) domain: u32,
-        pub(super) roots: &'a [u128],
-        pub(super) corrections: &'a Corrections,
-    }
-
-    /// Most keys that walk at once.
-    const MOST: usize = 32;
-
-    pub(super) fn less_than(
-        width: Width,
-        keys: &RoundKeys,
-        batch: &Batch<'_>,
-        points: &[u64],
-        bits: &mut [u64],
-    ) {
-        at_width!(width, walk_all::<8>, (keys: &RoundKeys, batch: &Batch<'_>, points: &[u64], bits: &mut [u64]));
-    }
-
-    /// # Safety
-    /// As [`Vector`].
-    #[inline(always)]
-    unsafe fn walk_all<V: Vector, const LANES: usize>(
-        keys: &RoundKeys,
-        batch: &Batch<'_>,
-        points: &[u64],
-        bits: &mut [u64],
-    ) {
-        let count = batch.roots.len();
-        let step = LANES * V::BLOCKS;
-        // SAFETY: passed on.
-        let round_keys = unsafe { spread_keys::<V>(keys) };
-        let full = count - count % step;
-        let corrections = batch.corrections;
-        for start in (0..full).step_by(step) {
-            let rows = Rows {
-                roots: batch.roots[start..].as_ptr(),
-                words: corrections.bytes.as_slice()[16 * corrections.place(0, start)..].as_ptr().cast(),
-                stride: corrections.tile_keys(start),
-            };
-            for offset in (0..points.len()).step_by(count) {
-                let range = offset + start..offset + start + step;
-                // SAFETY: steps divide tiles, so the tile has `step` keys from `start` on, and as many points.
-                unsafe {
-                    walk::<V, LANES>(
-                        &round_keys,
-                        batch.domain,
-                        &rows,
-                        &points[range.clone()],
-                        &mut bits[range],
-                    );
-                }
-            }
-        }
-        if full == count {
-            return;
-        }
-        // The last few keys, filled up with zeros to a whole step.
-        let rest = count - full;
-        let mut roots = Secret::new(batch.roots[full..].to_vec());
-        roots.resize(step, 0);
-        let mut words = Vec::with_capacity(step * corrections.rows);
-        for row in 0..corrections.rows {
-            words.extend((full..count).map(|key| corrections.word(row, key)));
-            words.resize((row + 1) * step, 0);
-        }
-        let rows = Rows { roots: roots.as_ptr(), words: words.as_ptr(), stride: step };
-        for offset in (0..points.len()).step_by(count) {
-            let at = offset + full;
-            let (mut last_points, mut last_bits) = ([0; MOST], [0; MOST]);
-            last_points[..rest].copy_from_slice(&points[at..at + rest]);
-            // SAFETY: the padded rows have `step` keys.
-            unsafe {
-                walk::<V, LANES>(
-                    &round_keys,
-                    batch.domain,
-                    &rows,
-                    &last_points[..step],
-                    &mut last_bits[..step],
-                );
-            }
-            bits[at..at + rest].copy_from_slice(&last_bits[..rest]);
-        }
-    }
-
-    /// Keys side by side: their roots, and rows of correction words of any alignment.
-    struct Rows {
-        roots: *const u128,
-        words: *const u128,
-        stride: usize,
-    }
-
-    /// `LANES * BLOCKS` keys side by side.
-    ///
-    /// # Safety
-    /// As [`Vector`]; the rows have that many keys.
-    #[inline(always)]
-    unsafe fn walk<V: Vector, const LANES: usize>(
-        round_keys: &[V; 11],
-        domain: u32,
-        rows: &Rows,
-        points: &[u64],
-        bits: &mut [u64],
-    ) {
-        let inner = (domain - LEAF_BITS - 1) as usize;
-        let mut shifted = [0u64; MOST];
-        for (shifted, point) in shifted.iter_mut().zip(points) {
-            *shifted = point << (64 - domain);
-        }
-        let (mut leaves, mut parities) = ([0u128; MOST], [0u128; MOST]);
-        let first = |lane: usize| lane * V::BLOCKS;
-        // SAFETY: lane `lane` has the keys `first(lane)..first(lane) + BLOCKS`, which every row has; the local arrays hold
-        // `MOST` elements, which is at least `LANES * BLOCKS`.
-        unsafe {
-            let upper_halves = V::splat(!u128::from(u64::MAX));
-            let lowest = V::splat(1);
-            // Plain loops throughout: a closure would be compiled without this function's instructions.
-            let mut seeds = [V::splat(0); LANES];
-            let mut turns = seeds;
-            let mut parity = seeds;
-            let mut inputs = seeds;
-            for lane in 0..LANES {
-                seeds[lane] = V::load(rows.roots.add(first(lane)));
-                turns[lane] = V::spread(shifted.as_ptr().add(first(lane)));
-            }
-            for level in 0..inner {
-                let words = rows.words.add(level * rows.stride);
-                for lane in 0..LANES {
-                    inputs[lane] = sigma(seeds[lane], upper_halves);
-                }
-                let hashed = aes(inputs, round_keys);
-                for lane in 0..LANES {
-                    let (seed, right) = (seeds[lane], turns[lane].highest_bit_mask());
-                    let word = seed.lowest_bit_mask().and(V::load(words.add(first(lane))));
-                    let child = hashed[lane].xor(inputs[lane]).xor(right.and(seed)).xor(word);
-                    parity[lane] = parity[lane].xor(right.and_not(seed.xor(child)));
-                    seeds[lane] = child;
-                    turns[lane] = turns[lane].double();
-                }
-            }
-            for lane in 0..LANES {
-                let side = turns[lane].highest_bit_mask().and(lowest);
-                inputs[lane] = sigma(lowest.and_not(seeds[lane]).xor(side), upper_halves);
-            }
-            let hashed = aes(inputs, round_keys);
-            for lane in 0..LANES {
-                let right = turns[lane].highest_bit_mask();
-                let left_word = V::load(rows.words.add(inner * rows.stride + first(lane)));
-                let right_word = V::load(rows.words.add((inner + 1) * rows.stride + first(lane)));
-                let word = left_word.xor(right.and(left_word.xor(right_word)));
-                let leaf = hashed[lane].xor(inputs[lane]).xor(seeds[lane].lowest_bit_mask().and(word));
-                leaf.store(leaves.as_mut_ptr().add(lane * V::BLOCKS));
-                let parity = parity[lane].xor(right.and_not(seeds[lane]));
-                parity.store(parities.as_mut_ptr().add(lane * V::BLOCKS));
-            }
-        }
-        for (index, (bit, &point)) in bits.iter_mut().zip(points).enumerate() {
-            *bit = finish(leaves[index], parities[index], point);
-        }
-    }
 }

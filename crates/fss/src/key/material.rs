@@ -63,11 +63,11 @@ pub(crate) struct DealtSection {
 }
 
 impl DealtSection {
-    /// `lengths` are what the section will hold, so that buffers never grow: a grown buffer leaves its secrets behind.
-    pub(crate) fn new(seeds: [u128; 2], public_key: u128, index: u64, lengths: [u64; 2]) -> Self {
+    /// Section `index`, appended to both parties' bytes.
+    pub(crate) fn new(seeds: [u128; 2], public_key: u128, index: u64, bytes: [Secret<u8>; 2]) -> Self {
         Self {
             streams: seeds.map(|seed| Stream::new(Stream::section_seed(seed, index))),
-            bytes: lengths.map(|length| Secret::with_capacity(length as usize)),
+            bytes,
             hash: TreeHash::new(public_key),
         }
     }
@@ -110,10 +110,9 @@ impl DealtSection {
             return self.tables(domain, alphas);
         }
         let roots = Party::BOTH.map(|party| roots(&mut self.streams[party.index()], party, alphas.len()));
-        let (corrections, signs) = dpf::generate(&self.hash, domain, roots, alphas);
-        for bytes in &mut self.bytes {
-            corrections.iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
-        }
+        let (mut corrections, signs) = dpf::generate(&self.hash, domain, roots, alphas);
+        corrections.iter_mut().for_each(|word| *word = word.to_le());
+        self.bytes.iter_mut().for_each(|bytes| bytes.extend_from_slice(bytemuck::cast_slice(&corrections)));
         signs
     }
 

@@ -79,27 +79,25 @@ impl Drop for KeyStream {
 }
 
 impl KeyStream {
-    pub(crate) fn assemble(
+    /// The header and the table of sections, with room for the sections themselves: a buffer that grew would leave secrets behind.
+    pub(crate) fn begin(
         party: Party,
         format: FixedPoint,
         public_key: u128,
         seed: u128,
-        sections: &[&[u8]],
-    ) -> Result<Self> {
-        let total = sections.iter().map(|section| section.len()).sum::<usize>();
-        let mut bytes = Secret::with_capacity(HEADER_BYTES + 8 * sections.len() + total);
+        lengths: &[u64],
+    ) -> Secret<u8> {
+        let total = lengths.iter().sum::<u64>() as usize;
+        let mut bytes = Secret::with_capacity(HEADER_BYTES + 8 * lengths.len() + total);
         bytes.extend_from_slice(&MAGIC);
         bytes.extend_from_slice(&VERSION.to_le_bytes());
         bytes.extend_from_slice(&(PrgId::Aes128CircularRobust as u16).to_le_bytes());
         bytes.extend_from_slice(&[party.index() as u8, format.ring.bits() as u8, format.fraction as u8, 0]);
-        bytes.extend_from_slice(&(sections.len() as u64).to_le_bytes());
+        bytes.extend_from_slice(&(lengths.len() as u64).to_le_bytes());
         bytes.extend_from_slice(&public_key.to_le_bytes());
         bytes.extend_from_slice(&seed.to_le_bytes());
-        for section in sections {
-            bytes.extend_from_slice(&(section.len() as u64).to_le_bytes());
-        }
-        sections.iter().for_each(|section| bytes.extend_from_slice(section));
-        Self::read(bytes)
+        lengths.iter().for_each(|length| bytes.extend_from_slice(&length.to_le_bytes()));
+        bytes
     }
 
     /// Reads a stream that [`KeyStream::bytes`] gave. Everything in it is checked before it is used.
@@ -107,7 +105,7 @@ impl KeyStream {
         Self::read(Secret::new(bytes))
     }
 
-    fn read(bytes: Secret<u8>) -> Result<Self> {
+    pub(crate) fn read(bytes: Secret<u8>) -> Result<Self> {
         let unusable = |what: String| Error::Key { what };
         if bytes.len() < HEADER_BYTES {
             return Err(unusable(format!(
@@ -199,7 +197,9 @@ mod tests {
 
     fn stream() -> KeyStream {
         let format = FixedPoint::new(50, 12).unwrap();
-        KeyStream::assemble(Party::One, format, 7, 9, &[b"abc", b"", b"defgh"]).unwrap()
+        let mut bytes = KeyStream::begin(Party::One, format, 7, 9, &[3, 0, 5]);
+        bytes.extend_from_slice(b"abcdefgh");
+        KeyStream::read(bytes).unwrap()
     }
 
     #[test]

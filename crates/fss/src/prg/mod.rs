@@ -48,6 +48,8 @@ impl TreeHash {
 
     /// Hashes every block where it lies.
     pub(crate) fn apply(&self, blocks: &mut [u128]) {
+        #[cfg(test)]
+        counted::add(blocks.len());
         for block in blocks.iter_mut() {
             *block = sigma(*block);
         }
@@ -70,6 +72,8 @@ impl Stream {
     pub(crate) fn blocks(&mut self, count: usize) -> Vec<u128> {
         let mut blocks: Vec<u128> = (0..count as u128).map(|index| self.counter + index).collect();
         self.counter += count as u128;
+        #[cfg(test)]
+        counted::add(count);
         self.cipher.encrypt(&mut blocks);
         blocks
     }
@@ -109,6 +113,25 @@ impl Stream {
         let mut block = [u128::from(index) | 1 << 127];
         Cipher::new(seed).encrypt(&mut block);
         block[0]
+    }
+}
+
+/// Counts this thread's generator calls where they are made, for comparison with the cost model.
+#[cfg(test)]
+pub(crate) mod counted {
+    use std::cell::Cell;
+
+    thread_local! {
+        static BLOCKS: Cell<u64> = const { Cell::new(0) };
+    }
+
+    pub(crate) fn add(blocks: usize) {
+        BLOCKS.set(BLOCKS.get() + blocks as u64);
+    }
+
+    /// The count so far, which starts again at zero.
+    pub(crate) fn take() -> u64 {
+        BLOCKS.replace(0)
     }
 }
 

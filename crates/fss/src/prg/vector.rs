@@ -133,6 +133,12 @@ pub(crate) trait Vector: Copy {
     unsafe fn load(blocks: *const u128) -> Self;
     unsafe fn store(self, blocks: *mut u128);
     unsafe fn splat(block: u128) -> Self;
+    /// Asks for blocks that will be loaded soon. Any pointer will do.
+    #[inline(always)]
+    unsafe fn prefetch(blocks: *const u128) {
+        // SAFETY: a prefetch does not fault.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(blocks.cast()) }
+    }
     /// One word for each block, in both of its halves.
     unsafe fn spread(words: *const u64) -> Self;
     unsafe fn xor(self, other: Self) -> Self;
@@ -148,6 +154,20 @@ pub(crate) trait Vector: Copy {
     unsafe fn highest_bit_mask(self) -> Self;
     /// Each half, shifted left by one.
     unsafe fn double(self) -> Self;
+
+    /// (self & mask) ^ other.
+    #[inline(always)]
+    unsafe fn and_xor(self, mask: Self, other: Self) -> Self {
+        // SAFETY: passed on.
+        unsafe { self.and(mask).xor(other) }
+    }
+
+    /// !self & (left ^ right).
+    #[inline(always)]
+    unsafe fn not_and_xor(self, left: Self, right: Self) -> Self {
+        // SAFETY: passed on.
+        unsafe { self.and_not(left.xor(right)) }
+    }
 }
 
 impl Vector for __m128i {
@@ -373,6 +393,16 @@ impl Vector for __m512i {
         // SAFETY: see the trait.
         unsafe { _mm512_add_epi64(self, self) }
     }
+    #[inline(always)]
+    unsafe fn and_xor(self, mask: Self, other: Self) -> Self {
+        // SAFETY: see the trait. The table of (a & b) ^ c.
+        unsafe { _mm512_ternarylogic_epi64::<0x6a>(self, mask, other) }
+    }
+    #[inline(always)]
+    unsafe fn not_and_xor(self, left: Self, right: Self) -> Self {
+        // SAFETY: see the trait. The table of !a & (b ^ c).
+        unsafe { _mm512_ternarylogic_epi64::<0x06>(self, left, right) }
+    }
 }
 
 /// σ on every block.
@@ -382,7 +412,7 @@ impl Vector for __m512i {
 #[inline(always)]
 pub(crate) unsafe fn sigma<V: Vector>(blocks: V, upper_halves: V) -> V {
     // SAFETY: passed on.
-    unsafe { blocks.swap_halves().xor(blocks.and(upper_halves)) }
+    unsafe { blocks.and_xor(upper_halves, blocks.swap_halves()) }
 }
 
 /// Every round key, in all blocks of a register.

@@ -98,27 +98,26 @@ pub fn deal<C: Circuit>(
     let _span = tracing::info_span!("deal", circuits = circuits.len()).entered();
     let public_key = randomness.block();
     let seeds = [randomness.block(), randomness.block()];
-    let (mut sections, mut outputs) = (Vec::new(), Vec::new());
-    for (index, circuit) in circuits.iter().enumerate() {
-        let planned = estimate(circuit)?;
-        let section = DealtSection::new(seeds, public_key, index as u64, planned.key_bytes);
+    let costs = circuits.iter().map(estimate).collect::<Result<Vec<_>>>()?;
+    let mut bytes = Party::BOTH.map(|party| {
+        let lengths: Vec<u64> = costs.iter().map(|cost| cost.key_bytes[party.index()]).collect();
+        KeyStream::begin(party, format, public_key, seeds[party.index()], &lengths)
+    });
+    let mut outputs = Vec::new();
+    for (index, (circuit, planned)) in circuits.iter().zip(&costs).enumerate() {
+        let before = bytes.each_ref().map(|bytes| bytes.len());
+        let section = DealtSection::new(seeds, public_key, index as u64, bytes);
         let engine = Engine::new(Role::Dealer(Box::new(RefCell::new(section))), Vec::new());
-        let local = run_alone(&engine, circuit)?;
-        if let Role::Dealer(section) = engine.role {
-            sections.push(section.into_inner());
+        outputs.push(run_alone(&engine, circuit)?);
+        let Role::Dealer(section) = engine.role else { return Err(Error::Stuck) };
+        bytes = section.into_inner().bytes;
+        for party in Party::BOTH.map(Party::index) {
+            let written = (bytes[party].len() - before[party]) as u64;
+            on_plan(index, "key bytes", written, planned.key_bytes[party])?;
         }
-        for party in Party::BOTH {
-            let written = sections[index].bytes[party.index()].len() as u64;
-            on_plan(index, "key bytes", written, local.cost.key_bytes[party.index()])?;
-        }
-        outputs.push(local);
     }
-    let stream = |party: Party| {
-        let bytes: Vec<&[u8]> =
-            sections.iter().map(|section| section.bytes[party.index()].as_slice()).collect();
-        KeyStream::assemble(party, format, public_key, seeds[party.index()], &bytes)
-    };
-    Ok(Dealt { streams: [stream(Party::Zero)?, stream(Party::One)?], outputs })
+    let [zero, one] = bytes;
+    Ok(Dealt { streams: [KeyStream::read(zero)?, KeyStream::read(one)?], outputs })
 }
 
 fn on_plan(job: usize, unit: &'static str, found: u64, planned: u64) -> Result<()> {

@@ -1,0 +1,238 @@
+//! Super-batches, messages and everything that can go wrong between two parties.
+
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use gatework_fss::{
+    Activation, Backend, Channel, Circuit, CpuBackend, Dealt, Engine, Error, FixedPoint, Inputs, KeyStream,
+    Limits, Local, MemoryChannel, Party, Plan, Randomness, Result, Ring, deal, evaluate, run_clear,
+};
+
+const RING_BITS: u32 = 40;
+
+fn format() -> FixedPoint {
+    FixedPoint::new(RING_BITS, 12).unwrap()
+}
+
+/// GELU of `len` numbers of party 1, revealed to party 0.
+struct Job {
+    len: usize,
+    gelu: Activation,
+}
+
+impl Job {
+    fn new(len: usize) -> Self {
+        Self { len, gelu: Activation::gelu(12).unwrap() }
+    }
+
+    fn words(&self) -> Vec<u64> {
+        let ring = format().ring;
+        (0..self.len as i128).map(|i| ring.encode(i * 977 % 60_000 - 30_000)).collect()
+    }
+}
+
+impl Circuit for Job {
+    type Output = Option<Vec<u64>>;
+
+    async fn run(&self, engine: &Engine) -> Result<Self::Output> {
+        let x = engine.input(Party::One, format().ring, self.len, -(1 << 20)..=1 << 20).await?;
+        let y = engine.open(self.gelu.apply(engine, &x).await?).await?;
+        engine.reveal(&y, Party::Zero)
+    }
+}
+
+fn dealt(jobs: &[Job]) -> Dealt<Option<Vec<u64>>> {
+    deal(&mut Randomness::from_os().unwrap(), format(), jobs).unwrap()
+}
+
+fn party(
+    party: Party,
+    keys: &KeyStream,
+    channel: &mut dyn Channel,
+    plan: &Plan,
+    jobs: &[Job],
+) -> Result<Vec<Local<Option<Vec<u64>>>>> {
+    let backend: Arc<dyn Backend> = Arc::new(CpuBackend::new(keys.tree_hash()));
+    let inputs = |job: &Job| -> Inputs { vec![(party == Party::One).then(|| job.words())] };
+    evaluate(party, keys, &backend, channel, plan, jobs.iter().map(|job| (job, inputs(job))).collect())
+}
+
+/// What happened on a channel, in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Event {
+    Sent,
+    Received,
+}
+
+/// The number of a message, and what becomes of it.
+type Alteration = (usize, fn(&mut Vec<u8>));
+
+struct Watched {
+    inner: MemoryChannel,
+    events: Arc<Mutex<Vec<Event>>>,
+    /// Alters the message of this number before it is sent.
+    alter: Option<Alteration>,
+    sent: usize,
+}
+
+impl Watched {
+    fn new(inner: MemoryChannel) -> Self {
+        Self { inner, events: Arc::default(), alter: None, sent: 0 }
+    }
+}
+
+impl Channel for Watched {
+    fn send(&mut self, mut message: Vec<u8>) -> Result<()> {
+        if let Some((number, alter)) = self.alter
+            && number == self.sent
+        {
+            alter(&mut message);
+        }
+        self.sent += 1;
+        self.events.lock().unwrap().push(Event::Sent);
+        self.inner.send(message)
+    }
+
+    fn receive(&mut self) -> Result<Vec<u8>> {
+        let message = self.inner.receive()?;
+        self.events.lock().unwrap().push(Event::Received);
+        Ok(message)
+    }
+}
+
+type Outcome = Result<Vec<Local<Option<Vec<u64>>>>>;
+
+/// Runs both parties; party 1's channel may alter a message.
+fn both(jobs: &[Job], limits: Limits, alter: Option<Alteration>) -> ([Outcome; 2], Vec<Event>) {
+    let dealt = dealt(jobs);
+    let plan = Plan::new(limits, &dealt.costs()).unwrap();
+    let [zero, one] = MemoryChannel::pair().map(Watched::new);
+    let events = zero.events.clone();
+    let outcomes = thread::scope(|scope| {
+        let run = |who: Party, mut channel: Watched| {
+            let (keys, plan) = (&dealt.streams[who.index()], &plan);
+            scope.spawn(move || party(who, keys, &mut channel, plan, jobs))
+        };
+        let zero = run(Party::Zero, zero);
+        let one = run(Party::One, Watched { alter, ..one });
+        [zero, one].map(|party| party.join().unwrap())
+    });
+    let events = events.lock().unwrap().clone();
+    (outcomes, events)
+}
+
+/// What both parties say to keys, a plan and jobs that may not fit together.
+fn outcomes(dealt: &Dealt<Option<Vec<u64>>>, plan: &Plan, jobs: &[Job]) -> [Outcome; 2] {
+    let [zero, one] = MemoryChannel::pair();
+    thread::scope(|scope| {
+        let run = |who: Party, mut channel: MemoryChannel| {
+            let keys = &dealt.streams[who.index()];
+            scope.spawn(move || party(who, keys, &mut channel, plan, jobs))
+        };
+        [run(Party::Zero, zero), run(Party::One, one)].map(|party| party.join().unwrap())
+    })
+}
+
+#[test]
+fn many_jobs_in_super_batches_give_what_each_gives_alone() {
+    let jobs: Vec<Job> = [1, 100, 33, 64, 5].map(Job::new).into();
+    for jobs_in_batch in [1, 2, 5] {
+        let limits = Limits { jobs: jobs_in_batch, ..Limits::default() };
+        let ([zero, one], events) = both(&jobs, limits, None);
+        for (local, job) in zero.unwrap().into_iter().zip(&jobs) {
+            let clear = run_clear(job, vec![Some(job.words())]).unwrap();
+            assert_eq!((local.output, local.cost), (clear.output, clear.cost));
+        }
+        assert!(one.unwrap().iter().all(|local| local.output.is_none()));
+        // Five phases of one message for each super-batch, however many jobs it has.
+        let batches = jobs.len().div_ceil(jobs_in_batch as usize);
+        assert_eq!(events.iter().filter(|event| **event == Event::Sent).count(), 5 * batches);
+    }
+}
+
+#[test]
+fn a_super_batch_is_evaluated_while_another_waits() {
+    let jobs: Vec<Job> = [10, 20, 30].map(Job::new).into();
+    let limits = Limits { jobs: 1, ..Limits::default() };
+    let (_, events) = both(&jobs, limits, None);
+    // Three messages are out before the first reply is waited for, and from then on there are always two under way.
+    assert_eq!(events[..3], [Event::Sent; 3]);
+    let mut under_way = 0i32;
+    for (index, event) in events.iter().enumerate() {
+        under_way += if *event == Event::Sent { 1 } else { -1 };
+        assert!(under_way >= 2 || index > events.len() - 6 || index < 2, "{events:?}");
+    }
+    let single = both(&jobs[..1], limits, None).1;
+    assert_eq!(single[..4], [Event::Sent, Event::Received, Event::Sent, Event::Received]);
+}
+
+#[test]
+fn messages_that_do_not_belong_are_refused() {
+    let jobs = [Job::new(50)];
+    let alterations: [fn(&mut Vec<u8>); 4] = [
+        |message| message.push(0),
+        |message| message.truncate(20),
+        |message| message[0] ^= 1,
+        |message| message[4] ^= 1,
+    ];
+    for alter in alterations {
+        let ([zero, one], _) = both(&jobs, Limits::default(), Some((2, alter)));
+        assert!(matches!(zero, Err(Error::OutOfStep { .. })), "{:?}", zero.err());
+        assert!(matches!(one, Err(Error::Closed)), "{:?}", one.err());
+    }
+}
+
+#[test]
+fn a_peer_that_goes_away_is_an_error() {
+    let jobs = [Job::new(5)];
+    let dealt = dealt(&jobs);
+    let plan = Plan::new(Limits::default(), &dealt.costs()).unwrap();
+    let [mut zero, one] = MemoryChannel::pair();
+    drop(one);
+    let outcome = party(Party::Zero, &dealt.streams[0], &mut zero, &plan, &jobs);
+    assert!(matches!(outcome, Err(Error::Closed)));
+}
+
+#[test]
+fn keys_of_the_other_party_or_of_another_circuit_are_refused() {
+    let jobs = [Job::new(5)];
+    let dealt = dealt(&jobs);
+    let plan = Plan::new(Limits::default(), &dealt.costs()).unwrap();
+    let refused = |keys: &KeyStream, jobs: &[Job]| {
+        let [mut zero, _] = MemoryChannel::pair();
+        party(Party::Zero, keys, &mut zero, &plan, jobs).err()
+    };
+    let swapped = refused(&dealt.streams[1], &jobs);
+    assert_eq!(swapped.unwrap().to_string(), "the key stream is for party 1, this process is party 0");
+    let two = [Job::new(5), Job::new(5)];
+    assert!(matches!(refused(&dealt.streams[0], &two), Some(Error::OffPlan { unit: "jobs", .. })));
+    // A larger circuit runs out of key.
+    let larger = [Job::new(500)];
+    let larger_plan = Plan::new(Limits::default(), &[gatework_fss::estimate(&larger[0]).unwrap()]).unwrap();
+    for outcome in outcomes(&dealt, &larger_plan, &larger) {
+        assert!(matches!(outcome, Err(Error::Key { .. } | Error::Closed)));
+    }
+}
+
+#[test]
+fn a_plan_of_another_cost_fails_closed() {
+    let jobs = [Job::new(50)];
+    let dealt = dealt(&jobs);
+    let mut cost = dealt.costs()[0];
+    cost.key_bytes[0] += 1;
+    let plan = Plan::new(Limits::default(), &[cost]).unwrap();
+    let [zero, one] = outcomes(&dealt, &plan, &jobs);
+    assert!(matches!(zero, Err(Error::OffPlan { unit: "key bytes", .. })));
+    assert!(one.is_ok());
+}
+
+#[test]
+fn a_ring_of_the_wrong_size_is_an_error_not_a_panic() {
+    let circuit = async |engine: &Engine| {
+        let x = engine.input(Party::One, Ring::new(20)?, 4, 0..=9).await?;
+        let y = engine.input(Party::One, Ring::new(21)?, 4, 0..=9).await?;
+        x.plus(&y)
+    };
+    let outcome = run_clear(&circuit, vec![Some(vec![1; 4]), Some(vec![1; 4])]);
+    assert!(matches!(outcome, Err(Error::Shape { .. })));
+}
