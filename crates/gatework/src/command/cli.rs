@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::command::device::DeviceChoice;
 
@@ -39,6 +39,9 @@ pub(crate) enum Command {
     /// Attend: softmax(q k^T) v in FP8 on a GPU, in f32 on the CPU
     #[command(subcommand)]
     Attention(AttentionCommand),
+    /// Infer privately: two parties, keys from a dealer, numbers that neither sees
+    #[command(subcommand)]
+    Private(PrivateCommand),
     /// Gate kernels and read the records
     #[command(subcommand)]
     Lab(LabCommand),
@@ -73,6 +76,68 @@ pub(crate) struct AttentionRunOptions {
     /// The tensors are [batch, rows, heads, dim]
     #[arg(long)]
     pub(crate) rows_first: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PrivateCommand {
+    /// Show the keys, traffic, rounds and generator calls of a private inference, and a predicted time
+    #[command(after_help = PRIVATE_COST_EXAMPLES)]
+    Cost(PrivateCostOptions),
+}
+
+const PRIVATE_COST_EXAMPLES: &str = "\
+Examples:
+  gatework private cost --model bert-base --seq 128
+  gatework private cost --model gpt2 --bandwidth 0.305 --latency 60       over a wide area
+  gatework private cost --model bert-base --profile sigma --json
+  gatework private cost --model bert-large --spectral-norm 5              what else has to be clamped
+
+Models: bert-tiny, bert-base, bert-large, gpt2, gpt-neo-1.3b, llama2-7b, llama2-13b.
+Truncations are short where the stated norms of the weights prove that they may be. Where nothing proves that a tensor stays in its
+ring it is clamped, and the clamp is counted. Beside it: no truncation is proved, and of weights only their largest entry is known.";
+
+/// Whose protocol is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Profile {
+    /// A model of SIGMA (ePrint 2023/1269)
+    Sigma,
+    /// This program
+    Gatework,
+}
+
+/// What to count, and what the time is predicted from.
+#[derive(Debug, Args)]
+pub(crate) struct PrivateCostOptions {
+    /// The model's name
+    #[arg(long, value_name = "NAME")]
+    pub(crate) model: String,
+    /// Tokens of the sequence
+    #[arg(long, default_value_t = 128, value_name = "N")]
+    pub(crate) seq: usize,
+    /// Only this one; both side by side, if none is given
+    #[arg(long, value_name = "PROFILE")]
+    pub(crate) profile: Option<Profile>,
+    /// Gbit a second, in each direction
+    #[arg(long, default_value_t = 9.4, value_name = "GBIT", value_parser = above_zero)]
+    pub(crate) bandwidth: f64,
+    /// Milliseconds until a message arrives
+    #[arg(long, default_value_t = 0.05, value_name = "MS", value_parser = not_negative)]
+    pub(crate) latency: f64,
+    /// Generator calls of a party, in millions a second: an assumption, not a measurement
+    #[arg(long, default_value_t = 400.0, value_name = "MILLIONS", value_parser = above_zero)]
+    pub(crate) prg_rate: f64,
+    /// Stated: the largest spectral norm of a matrix
+    #[arg(long, default_value_t = 3.0, value_name = "NORM", value_parser = not_negative)]
+    pub(crate) spectral_norm: f64,
+    /// Stated: the largest gain of a normalisation
+    #[arg(long, default_value_t = 2.0, value_name = "GAIN", value_parser = not_negative)]
+    pub(crate) gain: f64,
+    /// Stated: the largest norm of a bias
+    #[arg(long, default_value_t = 4.0, value_name = "NORM", value_parser = not_negative)]
+    pub(crate) bias_norm: f64,
+    /// Stated: the largest norm of an embedding's row
+    #[arg(long, default_value_t = 32.0, value_name = "NORM", value_parser = not_negative)]
+    pub(crate) embedding_norm: f64,
 }
 
 #[derive(Debug, Subcommand)]
@@ -253,6 +318,22 @@ fn at_least_100(given: &str) -> Result<usize, String> {
     match given.parse() {
         Ok(samples) if samples >= 100 => Ok(samples),
         Ok(_) => Err("fewer than 100 samples do not carry a verdict: give 100 or more".to_owned()),
+        Err(error) => Err(format!("{error}")),
+    }
+}
+
+fn above_zero(given: &str) -> Result<f64, String> {
+    match given.parse() {
+        Ok(number) if f64::is_finite(number) && number > 0.0 => Ok(number),
+        Ok(_) => Err("it must be a number above zero".to_owned()),
+        Err(error) => Err(format!("{error}")),
+    }
+}
+
+fn not_negative(given: &str) -> Result<f64, String> {
+    match given.parse() {
+        Ok(number) if f64::is_finite(number) && number >= 0.0 => Ok(number),
+        Ok(_) => Err("it must be a number from zero on".to_owned()),
         Err(error) => Err(format!("{error}")),
     }
 }
