@@ -57,6 +57,11 @@ fn activations() -> Bound {
     Bound::proved(-(1 << 35), 1 << 35)
 }
 
+/// What is added to the residual stream.
+fn residuals() -> Bound {
+    Bound::proved(-(1 << 24), 1 << 24)
+}
+
 impl Layer {
     async fn linear(&self, engine: &Engine, x: &Wire, w: &Weights, inner: usize) -> Result<Wire> {
         let columns = w.wire().len() / inner;
@@ -91,28 +96,23 @@ impl Circuit for Layer {
         let head = width / heads;
         let shape = MatmulShape { batch: heads, rows, inner: head, columns: rows };
         let scores = engine.matmul(&query, &query_mask?, &key, &key_mask?, shape, products)?;
-        let scores = self.rescale(engine, engine.open(scores).await?).await?.with_bound(activations());
+        let scores =
+            engine.claim("scores", self.rescale(engine, engine.open(scores).await?).await?, activations())?;
         let softmax = Softmax::new(Rows::full(heads * rows, rows)?, FRACTION)?;
         let probabilities = engine.open(softmax.apply(engine, &scores, ring).await?).await?;
         let mask = engine.mask_share(&probabilities)?;
         let shape = MatmulShape { batch: heads, rows, inner: rows, columns: head };
         let mixed = engine.matmul(&probabilities, &mask, &value, &value_mask?, shape, products)?;
         let mixed = self.rescale(engine, engine.open(mixed).await?).await?;
-        let x = self
-            .linear(engine, &mixed, square, width)
-            .await?
-            .with_bound(Bound::proved(-(1 << 24), 1 << 24))
-            .plus(&x)?;
+        let attended = self.linear(engine, &mixed, square, width).await?;
+        let x = engine.claim("attention", attended, residuals())?.plus(&x)?;
 
         let x = engine.open(norm.apply(engine, &x, gamma, beta, squares).await?).await?;
-        let hidden = self.linear(engine, &x, up, width).await?.with_bound(activations());
+        let hidden = engine.claim("hidden", self.linear(engine, &x, up, width).await?, activations())?;
         let active = engine.open(Activation::gelu(FRACTION)?.apply(engine, &hidden).await?).await?;
         debug_assert_eq!(active.len(), rows * inner);
-        let x = self
-            .linear(engine, &active, down, inner)
-            .await?
-            .with_bound(Bound::proved(-(1 << 24), 1 << 24))
-            .plus(&x)?;
+        let fed = self.linear(engine, &active, down, inner).await?;
+        let x = engine.claim("feed forward", fed, residuals())?.plus(&x)?;
         engine.open(norm.apply(engine, &x, gamma, beta, squares).await?).await?;
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use crate::testing::check;
-use crate::{Activation, Engine, Party, Randomness, Ring, Table, deal};
+use crate::{Activation, Engine, Party, Randomness, Ring, Table, Wire, deal};
 
 const BITS: u32 = 64;
 
@@ -46,6 +46,24 @@ fn no_key_holds_a_threshold_or_a_mask() {
     let seen = check(circuit, &[(Party::One, values)], Some(vec![masks.clone()]), 3);
     for (party, key) in seen.keys.iter().enumerate() {
         assert!(!holds_a_trace(key, &masks), "the key of party {party}");
+    }
+    // Keys of gates that share the mask itself, parts of it, or products with it.
+    let ring = Ring::new(BITS).unwrap();
+    let table = Table::new(12, |x| x as i64).unwrap();
+    let gates = async |engine: &Engine| {
+        let x = engine.input(Party::One, ring, len, i64::MIN..=i64::MAX).await?;
+        engine.mask_share(&x)?;
+        let bit = engine.open(engine.signs(&x, &[0])?.remove(0)).await?;
+        let selected = engine.open(engine.select(&bit, &x)?).await?;
+        engine.lookup(&x.low_bits(12)?, &table, ring).await?;
+        engine.intervals(&x, &[(5, 77)])?;
+        let truncated = engine.open(engine.faithful_truncate(&x, 12, ring).await?).await?;
+        engine.reveal(&Wire::concat(&[&selected, &truncated])?, Party::One)
+    };
+    let values = random_words(len, BITS, 4);
+    let others = check(gates, &[(Party::One, values)], Some(vec![masks.clone()]), 13);
+    for (party, key) in others.keys.iter().enumerate() {
+        assert!(!holds_a_trace(key, &masks), "the keys of many gates of party {party}");
     }
     // The same key with one threshold written into it, at no particular bit.
     for (at, shift) in [(100, 0), (1000, 3), (5000, 7)] {

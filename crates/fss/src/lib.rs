@@ -50,8 +50,8 @@ pub use prg::{PrgId, TreeHash};
 pub use random::Randomness;
 pub use ring::{Ring, pack, packed_bytes, unpack};
 pub use runtime::{
-    Channel, Circuit, Dealt, Inputs, Limits, Local, MemoryChannel, Plan, deal, estimate, evaluate, join,
-    join3, run_clear, run_in_process,
+    Channel, Circuit, Dealt, Inputs, Limits, Local, MemoryChannel, Plan, WireShape, deal, estimate,
+    estimate_gate, evaluate, join, join3, run_clear, run_in_process,
 };
 pub use tally::Cost;
 pub use tensor::{MaskShare, Opened, Share, Tensor, Unopened, Wire};

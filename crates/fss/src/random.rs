@@ -33,6 +33,13 @@ impl Randomness {
     }
 }
 
+impl Drop for Randomness {
+    fn drop(&mut self) {
+        self.0 = ChaCha20Rng::from_seed([0; 32]);
+        zeroize::optimization_barrier(&self.0);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,6 +1,7 @@
 //! The rings Z_2^n, and words packed to their effective bits.
 
 use crate::error::{Error, Result};
+use crate::secret::Secret;
 
 /// The integers modulo 2^n, 1 ≤ n ≤ 64. A word holds the residue in its low n bits and zeros above.
 ///
@@ -70,7 +71,14 @@ pub fn packed_bytes(count: usize, bits: u32) -> usize {
 
 /// Packs the low `bits` bits of each word, least significant bit first. The last byte is filled up with zeros.
 pub fn pack(words: &[u64], bits: u32) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(packed_bytes(words.len(), bits) + 16);
+    let mut bytes = Vec::with_capacity(packed_bytes(words.len(), bits));
+    pack_into(words, bits, &mut bytes);
+    bytes
+}
+
+/// Appends what [`pack`] makes.
+pub(crate) fn pack_into(words: &[u64], bits: u32, bytes: &mut Vec<u8>) {
+    bytes.reserve(packed_bytes(words.len(), bits));
     let mask = u64::MAX >> (64 - bits);
     let (mut pending, mut held) = (0u128, 0u32);
     for &word in words {
@@ -84,7 +92,6 @@ pub fn pack(words: &[u64], bits: u32) -> Vec<u8> {
     }
     let rest = (pending as u64).to_le_bytes();
     bytes.extend_from_slice(&rest[..held.div_ceil(8) as usize]);
-    bytes
 }
 
 /// Appends what [`pack`] packed to `words`. `bytes` holds exactly [`packed_bytes`] bytes.
@@ -96,8 +103,9 @@ pub fn unpack(bytes: &[u8], count: usize, bits: u32, words: &mut Vec<u64>) -> Re
     }
     words.reserve(count);
     let mask = u64::MAX >> (64 - bits);
-    // A word of up to 64 bits lies in 9 bytes; the last few are read from a padded copy.
-    let inner = (0..count).take_while(|index| (index * bits as usize) / 8 + 16 <= bytes.len()).count();
+    // A word of up to 64 bits lies in 9 bytes; the last few are read from a padded copy. Of the others, words start at bits
+    // that leave 16 bytes.
+    let inner = bytes.len().checked_sub(16).map_or(0, |last| count.min((8 * last + 7) / bits as usize + 1));
     let window = |bytes: &[u8], at: usize| {
         let mut window = [0; 16];
         window.copy_from_slice(&bytes[at..at + 16]);
@@ -108,8 +116,9 @@ pub fn unpack(bytes: &[u8], count: usize, bits: u32, words: &mut Vec<u64>) -> Re
         (window(bytes, bit / 8) >> (bit % 8)) as u64 & mask
     }));
     let start = (inner * bits as usize) / 8;
-    let mut tail = bytes[start..].to_vec();
-    tail.resize(tail.len() + 16, 0);
+    let mut tail = Secret::with_capacity(bytes.len() - start + 16);
+    tail.extend_from_slice(&bytes[start..]);
+    tail.resize(bytes.len() - start + 16, 0);
     words.extend((inner..count).map(|index| {
         let bit = index * bits as usize;
         (window(&tail, bit / 8 - start) >> (bit % 8)) as u64 & mask

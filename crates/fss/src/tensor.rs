@@ -88,7 +88,7 @@ impl<State> Tensor<State> {
         self.bound
     }
 
-    /// The same values under a tighter bound that the crate has proved by other means.
+    /// The same values under another bound. Only for the engine, which checks it: see `Engine::claim`.
     pub(crate) fn with_bound(mut self, bound: Bound) -> Self {
         debug_assert!(bound.fits(self.ring));
         self.bound = bound;

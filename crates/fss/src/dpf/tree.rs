@@ -79,8 +79,8 @@ pub(crate) fn generate(
     domain: u32,
     roots: [Secret<u128>; 2],
     alphas: &[u64],
-) -> (Vec<u128>, Secret<u64>) {
-    let mut words = Vec::with_capacity(super::correction_words(domain) * alphas.len());
+) -> (Secret<u128>, Secret<u64>) {
+    let mut words = Secret::with_capacity(super::correction_words(domain) * alphas.len());
     let mut signs = Secret::with_capacity(alphas.len());
     for (tile, alphas) in alphas.chunks(TILE).enumerate() {
         let keys = tile * TILE..tile * TILE + alphas.len();

@@ -120,8 +120,10 @@ impl Engine {
             return Ok(Words::default());
         };
         let mask = u64::MAX >> (64 - keys.domain);
-        let places = (0..rows).flat_map(|row| (0..keys.count).map(move |key| (row, key)));
-        let points: Vec<u64> = places.map(|(row, key)| point(row, key) & mask).collect();
+        let mut points = Vec::with_capacity(rows * keys.count);
+        for row in 0..rows {
+            points.extend((0..keys.count).map(|key| point(row, key) & mask));
+        }
         party.backend.less_than(resident.as_ref(), &points).map(Words::new)
     }
 

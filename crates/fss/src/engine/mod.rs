@@ -138,7 +138,9 @@ impl Engine {
         )
     }
 
-    /// The same values under a bound that the gate proves by other means than intervals. Checked in clear.
+    /// The same values under a bound that the crate proves by other means than intervals: what a gate does, or range analysis.
+    ///
+    /// The only way to attach a bound to a value. In clear every value is checked against it, and one outside is an error.
     pub(crate) fn claim<State>(
         &self,
         gate: &'static str,

@@ -37,13 +37,12 @@ pub async fn relu(engine: &Engine, x: &Wire) -> Result<Share> {
 
 /// g(x) = max(x, 0) − δ(x), where δ is even, small, and zero outside [−2^e, 2^e).
 ///
-/// δ is a public table of δ in the middle of each run of 2^s inputs, read at ⌊x / 2^s⌋ modulo the table's size; outside the
-/// interval the value is dropped by a bit. Three walks of one comparison key, one short truncation, one table:
+/// With y = ⌊x / 2^s⌋, δ is a public table of its middle over the 2^s inputs that share y, read at y modulo the table's size; outside
+/// the interval the value is dropped by a bit. The comparisons are of y, which has fewer bits than x: three walks of one key.
 ///
 /// ```text
-/// round 1   the bits 1[x ≥ 0] and 1[−2^e ≤ x < 2^e], and the borrow of the truncation
-/// round 2   the index ⌊x / 2^s⌋
-/// round 3   ±δ
+/// round 1   the borrow of the truncation       round 2   y
+/// round 3   ±δ, and the bits 1[y ≥ 0] and 1[−2^e ≤ x < 2^e]
 /// round 4   the result, by whoever opens it
 /// ```
 #[derive(Debug, Clone)]
@@ -94,20 +93,21 @@ impl Activation {
 
     /// g(x) of every element, in the ring of `x`.
     pub async fn apply(&self, engine: &Engine, x: &Wire) -> Result<Share> {
+        let domain = self.table.domain();
         let limit = 1i128 << (self.reach + self.fraction);
-        let bits = async {
-            let signs = negatives(engine, x, &[0, limit, -limit])?;
+        let sums = [limit, -limit].map(|shift| x.bound().plus(&Bound::exactly(shift)).signed_bits());
+        let bits = sums[0].max(sums[1]).max(domain + self.shift).min(x.ring().bits());
+        let quotient = Ring::new(bits.saturating_sub(self.shift))?;
+        let y = engine.open(engine.truncate_reduce(&x.narrow(bits)?, self.shift, quotient).await?).await?;
+        let comparisons = async {
+            let limit = limit >> self.shift;
+            let signs = negatives(engine, &y, &[0, limit, -limit])?;
             let positive = engine.offset_share(&signs[0], 1)?;
             let inside = signs[1].xor(&signs[2])?;
             join(engine.open(positive), engine.open(inside)).await
         };
-        let index = async {
-            let domain = Ring::new(self.table.domain())?;
-            let low = x.low_bits(self.table.domain() + self.shift)?;
-            engine.open(engine.truncate_reduce(&low, self.shift, domain).await?).await
-        };
-        let ((positive, inside), index) = join(bits, index).await?;
-        let delta = engine.lookup(&index.low_bits(self.table.domain())?, &self.table, x.ring()).await?;
+        let delta = async { engine.lookup(&y.low_bits(domain)?, &self.table, x.ring()).await };
+        let ((positive, inside), delta) = join(comparisons, delta).await?;
         engine.select(&positive, x)?.minus(&engine.select_looked_up(&inside, &delta)?)
     }
 }

@@ -6,18 +6,19 @@ use crate::error::{Error, Result};
 use crate::lut::Table;
 use crate::reference;
 use crate::ring::Ring;
-use crate::runtime::join3;
+use crate::runtime::join;
 use crate::tensor::{Share, Wire};
 
 /// e^−x of not negative x with f fractional bits, zero from x = 16 on.
 ///
-/// The low f + 4 bits of x are split into halves h and l: e^−x = S(h) T(l) with tables of f + 2 fractional bits, whose product is
-/// rounded to f. l needs no interaction at all, since the low bits of a masked value are masked low bits.
+/// x is split into h, the bits from f/2 + 2 on, and l below: e^−x = S(h) T(l) with tables of f + 2 fractional bits, whose product is
+/// rounded to f. l needs no interaction at all, since the low bits of a masked value are masked low bits. Whether x < 16 is a comparison
+/// of h, which has fewer bits than x.
 ///
 /// ```text
-/// round 1   1[x < 16], the borrow of the split, ±T(l)
-/// round 2   h          round 3   ±S(h)          round 4   the product
-/// round 5   the borrow of its rounding           round 6   the result, by whoever opens it
+/// round 1   the borrow of the split, ±T(l)       round 2   h       round 3   ±S(h), 1[x < 16]
+/// round 4   the product                          round 5   the borrow of its rounding
+/// round 6   the result, by whoever opens it
 /// ```
 #[derive(Debug, Clone)]
 pub struct NegativeExponential {
@@ -69,18 +70,18 @@ impl NegativeExponential {
             let room = format!("half a ring of {} bits", x.ring().bits());
             return Err(Error::NotProved { gate: GATE, lo: bound.lo(), hi: bound.hi(), room });
         }
-        let inside = async {
-            let mut signs = engine.signs(&x.narrow(bits)?, &[Ring::new(bits)?.encode(-limit)])?;
-            engine.open(signs.remove(0)).await
-        };
         let high = async {
-            let half = Ring::new(self.split)?;
-            let index = engine.truncate_reduce(&x.low_bits(reach)?, self.split, half).await?;
-            let index = engine.open(index).await?.low_bits(self.split)?;
-            engine.lookup(&index, &self.high, ring).await
+            let index =
+                engine.truncate_reduce(&x.narrow(bits)?, self.split, Ring::new(bits - self.split)?).await?;
+            let index = engine.open(index).await?;
+            let inside = async {
+                let shift = index.ring().encode(-(limit >> self.split));
+                engine.open(engine.signs(&index, &[shift])?.remove(0)).await
+            };
+            join(inside, engine.lookup(&index.low_bits(self.split)?, &self.high, ring)).await
         };
         let low = async { engine.lookup(&x.low_bits(self.split)?, &self.low, ring).await };
-        let (inside, high, low) = join3(inside, high, low).await?;
+        let ((inside, high), low) = join(high, low).await?;
         let product = engine.select_product(&inside, &high, &low)?;
         let shift = self.fraction + 2 * GUARD;
         let rounded = engine.open(engine.offset_share(&product, 1 << (shift - 1))?).await?;

@@ -12,7 +12,7 @@ use crate::dpf::{self, Form, PointKeys, TABLE_BITS, words_per_table};
 use crate::error::{Error, Result};
 use crate::party::Party;
 use crate::prg::{Stream, TreeHash};
-use crate::ring::{pack, packed_bytes, unpack};
+use crate::ring::{pack_into, packed_bytes, unpack};
 use crate::tensor::Words;
 
 /// Elements of an array that party 0 stores.
@@ -95,13 +95,13 @@ impl DealtSection {
             let derived = self.free_for(party.peer(), given.len(), bits);
             let pairs = given.iter().zip(derived.iter());
             let own: Words = Secret::new(pairs.map(|(&value, &word)| value.wrapping_sub(word)).collect());
-            self.bytes[party.index()].extend_from_slice(&pack(&own, bits));
+            pack_into(&own, bits, &mut self.bytes[party.index()]);
         }
     }
 
     /// Words for one party only.
     pub(crate) fn give(&mut self, party: Party, values: &[u64], bits: u32) {
-        self.bytes[party.index()].extend_from_slice(&pack(values, bits));
+        pack_into(values, bits, &mut self.bytes[party.index()]);
     }
 
     /// Keys of point functions at `alphas`. Returns party 0's bit at each place: the sign of what lookups give.
@@ -131,12 +131,12 @@ impl DealtSection {
         let mut zero = Words::default();
         let derived_by_one = self.free_for(Party::One, half, bits);
         zero.extend(units[..half].iter().zip(derived_by_one.iter()).map(|(unit, word)| unit ^ word));
-        self.bytes[0].extend_from_slice(&pack(&zero, bits));
+        pack_into(&zero, bits, &mut self.bytes[0]);
         let derived_by_zero = self.free_for(Party::Zero, words - half, bits);
         let one: Words = Secret::new(
             units[half..].iter().zip(derived_by_zero.iter()).map(|(unit, word)| unit ^ word).collect(),
         );
-        self.bytes[1].extend_from_slice(&pack(&one, bits));
+        pack_into(&one, bits, &mut self.bytes[1]);
         zero.extend_from_slice(&derived_by_zero);
         let sign = |(key, _): (usize, &u64)| {
             let vector = &zero[key * width..(key + 1) * width];

@@ -1,9 +1,10 @@
 //! Products of masked values.
 
 use crate::bound::Bound;
-use crate::engine::Engine;
+use crate::engine::{Engine, Role};
 use crate::error::{Error, Result};
-use crate::tensor::{MaskShare, Share, Wire};
+use crate::party::Party;
+use crate::tensor::{MaskShare, Share, Wire, Words};
 
 /// rows × inner times inner × columns, row by row; `batch` such products one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,8 +51,8 @@ impl MatmulShape {
         }
     }
 
-    fn multiply(&self, a: &[u64], b: &[u64]) -> Vec<u64> {
-        let mut sums = vec![0; self.product()];
+    fn multiply(&self, a: &[u64], b: &[u64]) -> Words {
+        let mut sums = Words::new(vec![0; self.product()]);
         if !a.is_empty() && !b.is_empty() {
             self.accumulate(a, b, &mut sums);
         }
@@ -146,27 +147,24 @@ impl Engine {
         }
         let bound = bound.unwrap_or_else(|| x.bound.times(&w.bound).summed(shape.inner));
         let fresh = self.free(shape.product(), x.ring);
-        let plain = |_: &()| shape.multiply(&x.words, &w.words);
         // Party 0 folds the public product into the one with its share: x̂ (ŵ − [r_w]).
-        let shares = |zero: bool| {
-            let once = u64::from(zero);
-            let right: Vec<u64> = w
+        let shares = |party: Party| {
+            let right: Words = w
                 .words
                 .iter()
                 .zip(w_mask.words.iter())
-                .map(|(&word, &mask)| (once.wrapping_mul(word)).wrapping_sub(mask))
+                .map(|(&word, &mask)| party.once(word).wrapping_sub(mask))
                 .collect();
-            let left: Vec<u64> = x_mask.words.iter().map(|mask| mask.wrapping_neg()).collect();
-            let mut sums = fresh.to_vec();
+            let left: Words = x_mask.words.iter().map(|mask| mask.wrapping_neg()).collect();
+            let mut sums = fresh.clone();
             shape.accumulate(&x.words, &right, &mut sums);
             shape.accumulate(&left, &w.words, &mut sums);
             sums
         };
-        use crate::engine::Role;
         let words = match &self.role {
-            Role::Clear | Role::Dealer(_) => plain(&()),
-            Role::Party(party) => shares(party.party == crate::party::Party::Zero),
-            Role::Estimate => Vec::new(),
+            Role::Clear | Role::Dealer(_) => shape.multiply(&x.words, &w.words),
+            Role::Party(party) => shares(party.party),
+            Role::Estimate => Words::default(),
         };
         self.compute(
             GATE,

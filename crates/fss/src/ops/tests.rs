@@ -120,6 +120,28 @@ fn a_gap_that_is_not_proved_is_refused() {
 }
 
 #[test]
+fn a_violated_bound_is_an_error_in_clear() {
+    let ring = Ring::new(20).unwrap();
+    let circuit = async |engine: &Engine| {
+        let x = engine.input(Party::One, ring, 3, -500_000..=500_000).await?;
+        let x = engine.claim("a proof", x, Bound::proved(-1000, 1000))?;
+        engine.gap_truncate(&x, 4, ring).await
+    };
+    let words = |values: [i128; 3]| vec![Some(values.map(|value| ring.encode(value)).to_vec())];
+    assert!(run_clear(&circuit, words([1000, -1000, 3])).is_ok());
+    let violated = run_clear(&circuit, words([5, -1001, 3]));
+    assert!(matches!(violated, Err(Error::BoundViolated { index: 1, .. })));
+    // A product that leaves the bound that was stated for it.
+    let circuit = async |engine: &Engine| {
+        let x = engine.input(Party::One, ring, 3, -700..=700).await?;
+        let mask = engine.mask_share(&x)?;
+        engine.square_sums(&x, &mask, 3, Some(Bound::proved(0, 50_000)))
+    };
+    assert!(run_clear(&circuit, words([100, -100, 100])).is_ok());
+    assert!(matches!(run_clear(&circuit, words([200, -100, 100])), Err(Error::BoundViolated { .. })));
+}
+
+#[test]
 fn reducing_truncations_match_for_all_values_and_masks() {
     for (bits, shift, kept) in [(5, 1, 4), (8, 3, 5), (10, 9, 1), (10, 4, 3), (9, 6, 3)] {
         let out = Ring::new(kept).unwrap();

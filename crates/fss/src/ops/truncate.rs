@@ -56,12 +56,11 @@ impl Engine {
             Words::default()
         };
         let fresh = self.free(len, out);
-        let bound = x.bound;
         self.compute(
             GATE,
             (out, len),
-            bound.shifted_right(shift),
-            |index| bound.decode(ring, x.words[index]).map_or(0, |value| (value >> shift) as u64),
+            x.bound.shifted_right(shift),
+            |index| (ring.reduce(x.words[index].wrapping_add(offset)) >> shift).wrapping_sub(offset >> shift),
             |index| fresh[index].wrapping_add(x.words[index] >> shift),
             |index, party| {
                 let shifted = ring.reduce(x.words[index].wrapping_add(offset));
@@ -128,12 +127,11 @@ impl Engine {
         let wrapped = self.borrow_bit(x, offset, ring.bits()).await?;
         let flip = self.deal(len, top, |index| wrapped[index])?;
         let fresh = self.free(len, out);
-        let bound = x.bound;
         self.compute(
             GATE,
             (out, len),
-            bound,
-            |index| bound.decode(ring, x.words[index]).map_or(0, |value| value as u64),
+            x.bound,
+            |index| ring.reduce(x.words[index].wrapping_add(offset)).wrapping_sub(offset),
             |index| fresh[index].wrapping_add(x.words[index]),
             |index, party| {
                 let shifted = ring.reduce(x.words[index].wrapping_add(offset));

@@ -10,4 +10,7 @@ pub use channel::{Channel, MemoryChannel};
 pub use join::{join, join3};
 pub(crate) use mailbox::{Mailbox, Request};
 pub use plan::{Limits, Plan};
-pub use session::{Circuit, Dealt, Inputs, Local, deal, estimate, evaluate, run_clear, run_in_process};
+pub use session::{
+    Circuit, Dealt, Inputs, Local, WireShape, deal, estimate, estimate_gate, evaluate, run_clear,
+    run_in_process,
+};

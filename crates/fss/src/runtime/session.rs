@@ -2,19 +2,22 @@
 
 use std::cell::RefCell;
 use std::future::Future;
+use std::ops::RangeInclusive;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use crate::backend::{Backend, CpuBackend};
+use crate::bound::Bound;
 use crate::engine::{Engine, PartyRole, Role};
 use crate::error::{Error, Result};
 use crate::key::{DealtSection, FixedPoint, KeyStream, ReadSection};
 use crate::party::Party;
 use crate::random::Randomness;
-use crate::ring::packed_bytes;
+use crate::ring::{Ring, packed_bytes};
 use crate::tally::Cost;
+use crate::tensor::Wire;
 
 use super::{Channel, Limits, MemoryChannel, Plan, Request};
 
@@ -72,6 +75,44 @@ pub fn run_clear<C: Circuit>(circuit: &C, inputs: Inputs) -> Result<Local<C::Out
 /// What a circuit costs, from its shapes alone.
 pub fn estimate<C: Circuit>(circuit: &C) -> Result<Cost> {
     Ok(run_alone(&Engine::new(Role::Estimate, Vec::new()), circuit)?.cost)
+}
+
+/// The shape of a wire that a gate is given, with the range that is proved for its values.
+#[derive(Debug, Clone)]
+pub struct WireShape {
+    /// Its ring.
+    pub ring: Ring,
+    /// Its elements.
+    pub len: usize,
+    /// Where its values lie.
+    pub range: RangeInclusive<i64>,
+}
+
+/// What a gate costs on wires of given shapes, without what brings them there. The result is not opened unless the gate does it.
+///
+/// ```
+/// use gatework_fss::{Engine, Ring, Wire, WireShape, estimate_gate};
+/// let wire = WireShape { ring: Ring::new(64)?, len: 1000, range: i64::MIN..=i64::MAX };
+/// let cost = estimate_gate(&[wire], async |engine: &Engine, wires: &[Wire]| engine.signs(&wires[0], &[0]))?;
+/// // 57 correction words of 16 bytes a comparison; 56 blocks for its walk, one for its root, and masks of one bit each.
+/// assert_eq!(cost.key_bytes, [1000 * 57 * 16; 2]);
+/// assert_eq!(cost.prg_blocks, [1000 * (56 + 1) + 8; 2]);
+/// # Ok::<(), gatework_fss::Error>(())
+/// ```
+pub fn estimate_gate<T>(
+    wires: &[WireShape],
+    gate: impl AsyncFn(&Engine, &[Wire]) -> Result<T>,
+) -> Result<Cost> {
+    let wire = |shape: &WireShape| {
+        if shape.range.is_empty() {
+            return Err(Error::Shape { gate: "a wire", what: format!("{:?} holds no value", shape.range) });
+        }
+        let bound = Bound::proved((*shape.range.start()).into(), (*shape.range.end()).into());
+        Ok(Wire::new(shape.ring, shape.len, Vec::new(), bound.in_ring("a wire", shape.ring)?))
+    };
+    let wires = wires.iter().map(wire).collect::<Result<Vec<_>>>()?;
+    // Wires without words exist for the estimate alone, so a range that nobody proved can do no harm.
+    estimate(&async |engine: &Engine| gate(engine, &wires).await)
 }
 
 /// What the dealer made.
