@@ -66,7 +66,7 @@ pub(crate) fn report(proved: Proved) -> Result<Report> {
         let layers = graph.nodes().iter().filter(|node| matches!(node.part, Part::Layer(_)));
         let truncations = layers.filter(|node| node.op == Op::Truncate);
         let chosen = |node: &&Node| match network.proved().room(node.inputs[0]) {
-            Room::Gap => kind == Truncation::Gap,
+            Room::Narrow | Room::Gap => kind == Truncation::Gap,
             Room::Ring => kind == Truncation::Faithful,
         };
         truncations.filter(chosen).map(|node| node.len() as u64).sum()

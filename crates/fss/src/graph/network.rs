@@ -124,7 +124,7 @@ impl Network {
             let mut wire = step.evaluate(&operands).await?;
             // A part's result is as wide as its room says, not as what happened to come before: parts of one shape cost the same.
             if nodes.get(index + 1).is_none_or(|next| next.part != node.part) {
-                wire = wire.with_bound(self.boundary(NodeId(index)));
+                wire = engine.claim("the result of a part", wire, self.boundary(NodeId(index)))?;
             }
             observe(NodeId(index), &wire, engine.cost());
             wires[index] = Some(wire);
@@ -139,7 +139,7 @@ impl Network {
 
     /// The bound with which a part's result enters the next part.
     pub(crate) fn boundary(&self, node: NodeId) -> Bound {
-        self.proved.room(node).bound(self.ring())
+        self.proved.room(node).bound(self.graph().format())
     }
 }
 
@@ -162,7 +162,7 @@ impl Step<'_> {
 
     /// The bound of this node's room.
     fn room(&self) -> Bound {
-        self.network.proved.room(self.id).bound(self.network.ring())
+        self.network.proved.room(self.id).bound(self.network.graph().format())
     }
 
     async fn evaluate(&self, operands: &[Wire]) -> Result<Wire> {
@@ -189,7 +189,7 @@ impl Step<'_> {
             Op::Rotate { heads } => self.rotate(&operands[0], *heads),
             Op::Truncate => {
                 let share = match self.network.proved.room(self.node.inputs[0]) {
-                    Room::Gap => engine.gap_truncate(&operands[0], fraction, ring).await?,
+                    Room::Narrow | Room::Gap => engine.gap_truncate(&operands[0], fraction, ring).await?,
                     Room::Ring => engine.faithful_truncate(&operands[0], fraction, ring).await?,
                 };
                 engine.open(share).await

@@ -72,7 +72,7 @@ impl Proved {
         let truncations = self.graph.nodes().iter().filter(|node| node.op == Op::Truncate);
         truncations.map(|node| {
             let kind = match self.room(node.inputs[0]) {
-                Room::Gap => Truncation::Gap,
+                Room::Narrow | Room::Gap => Truncation::Gap,
                 Room::Ring => Truncation::Faithful,
             };
             (node.name.as_str(), kind)
@@ -132,8 +132,10 @@ impl Prover<'_> {
         let mut clamped = HashMap::new();
         for &input in &clampable {
             let node = self.clamp(input, magnitude);
-            let spans = self.rules.apply(&node, &[&self.spans[input.0]]);
-            clamped.insert(input, self.push(node, Room::Gap, spans));
+            let Some((room, spans)) = self.attempt(&node, &[&self.spans[input.0]]) else {
+                return Err(self.refusal(given, &inputs));
+            };
+            clamped.insert(input, self.push(node, room, spans));
         }
         let inputs: Vec<NodeId> = inputs.iter().map(|input| *clamped.get(input).unwrap_or(input)).collect();
         let spans: Vec<&[Span]> = inputs.iter().map(|input| self.spans[input.0].as_slice()).collect();
@@ -177,7 +179,7 @@ impl Prover<'_> {
                 })
                 .collect();
             let spans: Vec<&[Span]> = spans.iter().map(Vec::as_slice).collect();
-            self.attempt(node, &spans).is_some_and(|(room, _)| room == Room::Gap || room == wanted)
+            self.attempt(node, &spans).is_some_and(|(room, _)| room != Room::Ring || room == wanted)
         };
         // Below one there is nothing left of an activation: better to refuse.
         let exponents = (format.fraction..format.ring.bits() - 1).rev();

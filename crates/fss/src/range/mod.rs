@@ -21,8 +21,8 @@
 //! tokens, which costs p v the root of their number. The bounds are of the integers that are really computed, with the rounding
 //! of every gate, and are themselves rounded up. Each is also at most what the other implies.
 //!
-//! What a proof says is one of two things ([`Room`]): the tensor is below a quarter of the ring, so that a short truncation is enough,
-//! or it stays in the ring. That choice is public, since it decides which keys are dealt; norms are not: the runtime is given
+//! What a proof says is one of three things ([`Room`]): an activation is no wider than what a truncation leaves of the ring, so that comparisons of
+//! it are as short as after one; the tensor is below a quarter of the ring, so that a short truncation is enough; or it stays in the ring. That choice is public, since it decides which keys are dealt; norms are not: the runtime is given
 //! the room's bound, never the proved one. Where neither can be proved the analysis inserts a clamp, or refuses and names the tensor
 //! ([`Unproved`]). A clamp's limit follows from shapes and from [`Knowledge::ENTRY`] or from what was proved about other operands; it is public.
 
@@ -39,11 +39,13 @@ pub(crate) use rules::NormRoom;
 pub use weights::{Knowledge, StatedNorms};
 
 use crate::bound::Bound;
-use crate::ring::Ring;
+use crate::key::FixedPoint;
 
 /// How much of its ring a tensor is proved to leave free: all that becomes public of a proof.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Room {
+    /// |v| < 2^(n−1−f), of an activation.
+    Narrow,
     /// |v| < 2^(n−2).
     Gap,
     /// −2^(n−1) ≤ v < 2^(n−1).
@@ -51,14 +53,13 @@ pub enum Room {
 }
 
 impl Room {
-    /// The bound that the runtime is given, which depends on the ring and on nothing else.
-    pub(crate) fn bound(self, ring: Ring) -> Bound {
+    /// The bound that the runtime is given, which depends on the number format and on nothing else.
+    pub(crate) fn bound(self, format: FixedPoint) -> Bound {
+        let below = |limit: i128| Bound::proved(1 - limit, limit - 1);
         match self {
-            Self::Gap => {
-                let quarter = ring.size() / 4;
-                Bound::proved(1 - quarter, quarter - 1)
-            }
-            Self::Ring => Bound::signed(ring),
+            Self::Narrow => below(format.ring.size() >> (1 + format.fraction)),
+            Self::Gap => below(format.ring.size() / 4),
+            Self::Ring => Bound::signed(format.ring),
         }
     }
 }

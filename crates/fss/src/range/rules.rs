@@ -205,6 +205,11 @@ impl Rules<'_> {
     /// How much room a node's result is proved to leave; none if it is not proved to stay in the ring.
     pub(super) fn room(&self, node: &Node, spans: &[Span]) -> Option<Room> {
         let peak = spans.iter().map(|span| span.peak).fold(Upper::ZERO, Upper::max);
+        let (bits, f) = (self.bits(), self.fraction());
+        // With one fractional bit or none a truncation leaves as much as a gap, or more.
+        if node.fraction == f && f > 1 && bits > f + 1 && peak.below(f, bits - 1 - f) {
+            return Some(Room::Narrow);
+        }
         let gap = peak.below(node.fraction, self.bits() - 2);
         if gap && !(self.trust == Trust::RingOnly && node.fraction > self.fraction()) {
             return Some(Room::Gap);

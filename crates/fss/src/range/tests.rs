@@ -96,7 +96,7 @@ fn bounds_that_are_too_small_are_caught() {
 #[test]
 fn a_violated_proof_is_an_error_in_clear() {
     // Norms stated as a hundredth of what they are: the gap that they prove is not there.
-    let mut graph = crate::graph::GraphBuilder::new(crate::FixedPoint::new(37, 12).unwrap(), 2).unwrap();
+    let mut graph = crate::graph::GraphBuilder::new(FixedPoint::new(37, 12).unwrap(), 2).unwrap();
     let x = graph.input(16, 16 << 12);
     graph.linear(x, &[("matrix", 16)], false).unwrap();
     let graph = graph.finish().unwrap();
@@ -141,18 +141,18 @@ fn the_choice_follows_from_the_norms_and_nothing_else_does() {
     };
     assert_eq!(public(&choose(1.0)), public(&choose(3.0)), "other norms, the same circuit");
     assert_ne!(public(&choose(1.0)), public(&choose(16.0)));
-    let ring = graph.format().ring;
-    assert_eq!(Room::Gap.bound(ring).hi(), (1 << 48) - 1);
+    let limits = [Room::Narrow, Room::Gap, Room::Ring].map(|room| room.bound(graph.format()).hi());
+    assert_eq!(limits, [(1 << 37) - 1, (1 << 48) - 1, (1 << 49) - 1]);
 }
 
 #[test]
 fn faithful_truncations_stand_between() {
-    let mut graph = crate::graph::GraphBuilder::new(crate::FixedPoint::new(38, 12).unwrap(), 2).unwrap();
+    let mut graph = crate::graph::GraphBuilder::new(FixedPoint::new(38, 12).unwrap(), 2).unwrap();
     let x = graph.input(4, 16 << 12);
     graph.linear(x, &[("matrix", 4)], false).unwrap();
     let graph: Graph = graph.finish().unwrap();
     let narrow = |bits: u32| {
-        let graph = Graph { format: crate::FixedPoint::new(bits, 12).unwrap(), ..graph.clone() };
+        let graph = Graph { format: FixedPoint::new(bits, 12).unwrap(), ..graph.clone() };
         let proved = Proved::new(&graph, &Knowledge::Entries, Trust::Intervals, Unproved::Refuse);
         proved.map(|proved| proved.truncations().next().map(|(_, kind)| kind))
     };
