@@ -40,7 +40,11 @@ impl Span {
 
     /// An error of at most `units` units of the last of `fraction` bits in every element.
     fn rounded(self, units: f64, fraction: u32, columns: usize) -> Self {
-        let error = Upper::exactly(units).times(Upper::power(-(fraction as i32)));
+        self.off(Upper::exactly(units).times(Upper::power(-(fraction as i32))), columns)
+    }
+
+    /// An error of at most that in every element.
+    fn off(self, error: Upper, columns: usize) -> Self {
         Self { peak: self.peak.plus(error), norm: self.norm.plus(root_of(columns).times(error)) }
     }
 
@@ -53,10 +57,11 @@ fn root_of(count: usize) -> Upper {
     Upper::exactly(count as f64).root()
 }
 
-/// Units of the last bit by which GELU and SiLU may be off, and their magnitude above their argument's.
-const ACTIVATION_UNITS: f64 = 16.0;
+/// log2 of what GELU and SiLU may be off, beside one unit of the last bit: a table's entry is the middle of a run of 2^−6, over which
+/// max(x, 0) − g(x) changes by at most half of that; what is dropped outside the table is less.
+const ACTIVATION_ERROR: i32 = -8;
 
-/// log2 of the relative error that the table of reciprocal roots may have: it has ten mantissa bits or more.
+/// log2 of the relative error that the table of reciprocal roots may have: it has seven mantissa bits or more.
 const ROOT_TABLE_ERROR: i32 = -9;
 
 /// What the rules need beside the operands.
@@ -107,7 +112,8 @@ impl Rules<'_> {
                 vec![Span { peak: alpha.times(y.peak), norm: alpha.times(root_of(*heads).times(y.norm)) }]
             }
             Op::Rotate { .. } => {
-                let stretch = Upper::exactly(1.0).plus(Upper::power(-(f as i32)));
+                // Four rounded entries of half a unit each are a matrix of norm 2^−f; twice that leaves room for how they are computed.
+                let stretch = Upper::exactly(1.0).plus(Upper::power(1 - f as i32));
                 let diagonal = Upper::exactly(2.0).root();
                 let turn = |span: Span| Span {
                     peak: stretch.times(diagonal.times(span.peak)),
@@ -123,7 +129,10 @@ impl Rules<'_> {
                 let norm = x.norm.times(y.peak).min(y.norm.times(x.peak));
                 vec![Span { peak: x.peak.times(y.peak), norm }]
             }
-            Op::Activate(_) => vec![x.rounded(ACTIVATION_UNITS, f, node.segments[0].columns)],
+            Op::Activate(_) => {
+                let columns = node.segments[0].columns;
+                vec![x.rounded(1.0, f, columns).off(Upper::power(ACTIVATION_ERROR), columns)]
+            }
             Op::Normalise { kind, gain, shift } => {
                 vec![self.normalised(
                     x,
@@ -252,7 +261,8 @@ impl NormRoom {
     /// None if the ring is too small for any row.
     pub(crate) fn new(graph: &Graph, kind: NormKind, columns: usize) -> Option<Self> {
         let (bits, f) = (graph.format().ring.bits(), graph.format().fraction);
-        let square_bits = bits.checked_sub(2)?;
+        // Narrower ones leave the table of roots fewer mantissa bits than its error is bounded for.
+        let square_bits = bits.checked_sub(2).filter(|&square_bits| square_bits >= 10)?;
         let peak_bits = match kind {
             NormKind::Layer => {
                 let shift = f + (usize::BITS - columns.saturating_sub(1).leading_zeros());
