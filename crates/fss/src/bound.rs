@@ -6,8 +6,8 @@ use crate::ring::Ring;
 /// An interval that is *proved* to hold a value: lo ≤ v ≤ hi as integers, whatever the secrets are.
 ///
 /// A bound comes from what made the value: a table's entries, a declared and checked input, an explicit clamp, sums and
-/// products of bounded values, or the crate's range analysis. There is no way to state one by hand, so an unproved hope
-/// cannot choose a truncation.
+/// products of bounded values, or the crate's range analysis, which makes one by `Bound::proved` and attaches it by `Engine::claim`.
+/// Outside this crate there is no way to state one by hand, so an unproved hope cannot choose a truncation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bound {
     lo: i128,

@@ -222,6 +222,10 @@ impl<State> Tensor<State> {
             all.len += part.len;
             all.bound = all.bound.hull(&part.bound);
         }
+        // Where lengths alone are known of one part, no more is known of the whole.
+        if all.words.len() != all.len {
+            all.words.clear();
+        }
         all.bound = all.bound.in_ring("concatenation", all.ring)?;
         Ok(all)
     }

@@ -5,7 +5,8 @@ use std::thread;
 
 use gatework_fss::{
     Activation, Backend, Channel, Circuit, CpuBackend, Dealt, Engine, Error, FixedPoint, Inputs, KeyStream,
-    Limits, Local, MemoryChannel, Party, Plan, Randomness, Result, Ring, deal, evaluate, run_clear,
+    Limits, Local, MatmulShape, MemoryChannel, Party, Plan, Randomness, Result, Ring, Weights, deal,
+    evaluate, run_clear,
 };
 
 const RING_BITS: u32 = 40;
@@ -224,6 +225,82 @@ fn a_plan_of_another_cost_fails_closed() {
     let [zero, one] = outcomes(&dealt, &plan, &jobs);
     assert!(matches!(zero, Err(Error::OffPlan { unit: "key bytes", .. })));
     assert!(one.is_ok());
+}
+
+const INNER: usize = 6;
+const COLUMNS: usize = 4;
+
+/// Masks party 0's weights, once.
+struct Setup;
+
+impl Circuit for Setup {
+    type Output = Weights;
+
+    async fn run(&self, engine: &Engine) -> Result<Weights> {
+        engine.weights(Party::Zero, format().ring, INNER * COLUMNS, -4096..=4096).await
+    }
+}
+
+/// One row of party 1's times the weights, as a role has them.
+struct Inference(Weights);
+
+impl Circuit for Inference {
+    type Output = Option<Vec<u64>>;
+
+    async fn run(&self, engine: &Engine) -> Result<Self::Output> {
+        let x = engine.input(Party::One, format().ring, INNER, -4096..=4096).await?;
+        let mask = engine.mask_share(&x)?;
+        let shape = MatmulShape { batch: 1, rows: 1, inner: INNER, columns: COLUMNS };
+        let product = engine.matmul(&x, &mask, self.0.wire(), self.0.mask(), shape, None)?;
+        engine.reveal(&engine.open(product).await?, Party::One)
+    }
+}
+
+/// Runs one circuit as both parties, each with what it has.
+fn run_both<C: Circuit<Output: Send> + Sync>(
+    dealt: &Dealt<C::Output>,
+    circuits: [&C; 2],
+    inputs: [Inputs; 2],
+) -> [C::Output; 2]
+where
+    C::Output: Sync,
+{
+    let plan = Plan::new(Limits::default(), &dealt.costs()).unwrap();
+    let [zero, one] = MemoryChannel::pair();
+    let [zero_inputs, one_inputs] = inputs;
+    let run = |who: Party, mut channel: MemoryChannel, inputs: Inputs| {
+        let keys = &dealt.streams[who.index()];
+        let backend: Arc<dyn Backend> = Arc::new(CpuBackend::new(keys.tree_hash()));
+        let jobs = vec![(circuits[who.index()], inputs)];
+        evaluate(who, keys, &backend, &mut channel, &plan, jobs).unwrap().remove(0).output
+    };
+    thread::scope(|scope| {
+        let peer = scope.spawn(|| run(Party::One, one, one_inputs));
+        let zero = run(Party::Zero, zero, zero_inputs);
+        [zero, peer.join().unwrap()]
+    })
+}
+
+#[test]
+fn weights_are_masked_once_and_used_in_several_inferences() {
+    let ring = format().ring;
+    let encode = |values: &[i64]| values.iter().map(|&value| ring.encode(value.into())).collect::<Vec<_>>();
+    let weights: Vec<i64> = (0..(INNER * COLUMNS) as i64).map(|i| i * 131 % 900 - 400).collect();
+    let setup = deal(&mut Randomness::from_os().unwrap(), format(), &[Setup]).unwrap();
+    let held = run_both(&setup, [&Setup, &Setup], [vec![Some(encode(&weights))], vec![None]]).map(Inference);
+    let [dealer] = <[_; 1]>::try_from(setup.outputs)
+        .ok()
+        .map(|outputs| outputs.map(|local| Inference(local.output)))
+        .unwrap();
+    for inference in 0..3i64 {
+        let row: Vec<i64> = (0..INNER as i64).map(|i| (i + inference) * 77 - 200).collect();
+        let dealt =
+            deal(&mut Randomness::from_os().unwrap(), format(), std::slice::from_ref(&dealer)).unwrap();
+        let inputs = [vec![None], vec![Some(encode(&row))]];
+        let [_, found] = run_both(&dealt, held.each_ref(), inputs);
+        let cell = |column: usize| (0..INNER).map(|k| row[k] * weights[k * COLUMNS + column]).sum::<i64>();
+        assert_eq!(found.unwrap(), encode(&(0..COLUMNS).map(cell).collect::<Vec<_>>()));
+    }
 }
 
 #[test]

@@ -28,7 +28,7 @@ pub struct FloatingTable {
 impl FloatingTable {
     /// The table of `function`, with as many mantissa bits as fit into an index of 16 bits.
     pub fn new(least: u32, most: u32, function: impl Fn(f64) -> f64) -> Result<Self> {
-        if least + 2 > most || most > 63 {
+        if least.saturating_add(2) > most || most > 63 {
             let what = format!("from 2^{least} to 2^{most}");
             return Err(Error::Unsupported { gate: "a floating table", what });
         }

@@ -8,6 +8,9 @@ use crate::tensor::{MaskShare, Share, Wire};
 
 use super::floating::FloatingTable;
 
+/// Wider rows would need a factor 1 / d of more bits than there are.
+const LARGEST_WIDTH: usize = 1 << 30;
+
 /// x γ / √(Σ x² / d + ε) over rows of d, with secret γ.
 ///
 /// Sums of squares, [`FloatingTable`], a product with it, a truncation; then the product with γ and its truncation.
@@ -32,7 +35,7 @@ impl RmsNorm {
     /// Rows of `width` numbers with `fraction` fractional bits, whose sums of squares stay below 2^`sum_bits` as integers.
     pub fn new(width: usize, fraction: u32, epsilon: f64, sum_bits: u32) -> Result<Self> {
         let scaled = (epsilon * width as f64 * (1u128 << (2 * fraction.min(30))) as f64).round();
-        if width == 0 || !(1.0..1e18).contains(&scaled) || fraction > 20 {
+        if width == 0 || width > LARGEST_WIDTH || !(1.0..1e18).contains(&scaled) || fraction > 20 {
             let what = format!("width {width}, epsilon {epsilon}, {fraction} fractional bits");
             return Err(Error::Unsupported { gate: "a normalisation", what });
         }
@@ -40,7 +43,8 @@ impl RmsNorm {
         let least = 127 - epsilon.leading_zeros();
         // 2^f / √(u / (d 2^2f)) for u with 2 f fractional bits.
         let (unit, width_root) = ((1u64 << fraction) as f64, (width as f64).sqrt());
-        let table = FloatingTable::new(least, sum_bits + 1, |u| unit * width_root * unit / u.sqrt())?;
+        let table =
+            FloatingTable::new(least, sum_bits.saturating_add(1), |u| unit * width_root * unit / u.sqrt())?;
         Ok(Self { width, fraction, epsilon, sum_bits, table })
     }
 

@@ -24,7 +24,7 @@ pub struct Reciprocal {
 impl Reciprocal {
     /// The gate for whole numbers up to `largest` and fractions between them.
     pub fn new(fraction: u32, largest: u64) -> Result<Self> {
-        let bits = fraction + (u64::BITS - largest.leading_zeros());
+        let bits = fraction.saturating_add(u64::BITS - largest.leading_zeros());
         if largest == 0 || fraction > 20 || bits > 40 {
             let what = format!("up to {largest} with {fraction} fractional bits");
             return Err(Error::Unsupported { gate: "a reciprocal", what });

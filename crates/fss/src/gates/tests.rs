@@ -360,3 +360,29 @@ fn maxima_match_for_every_length() {
         start += length;
     }
 }
+
+#[test]
+fn parameters_that_no_gate_has_are_errors_not_panics() {
+    assert!(Activation::gelu(6).is_err() && Activation::silu(u32::MAX).is_err());
+    assert!(NegativeExponential::new(u32::MAX).is_err());
+    assert!(Reciprocal::new(u32::MAX, 7).is_err() && Reciprocal::new(12, 0).is_err());
+    assert!(FloatingTable::new(u32::MAX, 7, |x| x).is_err() && FloatingTable::new(3, 64, |x| x).is_err());
+    assert!(RmsNorm::new(0, 12, 1e-5, 40).is_err() && RmsNorm::new(8, 12, f64::NAN, 40).is_err());
+    assert!(
+        LayerNorm::new(usize::MAX, 12, 1e-5, 40).is_err() && LayerNorm::new(8, 12, 1e-5, u32::MAX).is_err()
+    );
+    assert!(Rows::full(0, 3).is_err() && Rows::ragged(vec![2, 0]).is_err());
+    let ring = Ring::new(30).unwrap();
+    let circuit = async |engine: &Engine| {
+        let x = engine.input(Party::One, ring, 1, -5..=5).await?;
+        assert!(engine.gap_truncate(&x, u32::MAX, ring).await.is_err());
+        assert!(engine.truncate_reduce(&x, u32::MAX, ring).await.is_err());
+        assert!(engine.faithful_truncate(&x, u32::MAX, ring).await.is_err());
+        assert!(x.low_bits(0).is_err() && x.low_bits(31).is_err() && x.gather(&[1]).is_err());
+        let huge = crate::MatmulShape { batch: usize::MAX, rows: 2, inner: 2, columns: 2 };
+        let mask = engine.mask_share(&x)?;
+        assert!(engine.matmul(&x, &mask, &x, &mask, huge, None).is_err());
+        Ok(())
+    };
+    run_clear(&circuit, vec![Some(vec![0])]).unwrap();
+}

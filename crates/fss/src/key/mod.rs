@@ -16,8 +16,9 @@
 //!   then          the sections
 //! ```
 //!
-//! All numbers are little-endian. A section is key material in the order in which its circuit asks for it, each array
-//! packed to its bits and filled up to a byte.
+//! All numbers are little-endian. A section is key material in the order in which its circuit asks for it: of every array of shares and
+//! of truth tables the half that the party does not derive, packed to its bits and filled up to a byte; and the correction words of
+//! trees, which are the same for both parties, in tiles.
 
 mod material;
 mod stream;

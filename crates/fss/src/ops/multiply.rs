@@ -21,16 +21,16 @@ pub struct MatmulShape {
 
 impl MatmulShape {
     fn left(&self) -> usize {
-        self.batch * self.rows * self.inner
+        self.batch.saturating_mul(self.rows).saturating_mul(self.inner)
     }
 
     fn right(&self) -> usize {
-        self.batch * self.inner * self.columns
+        self.batch.saturating_mul(self.inner).saturating_mul(self.columns)
     }
 
     /// Elements of the product.
     pub fn product(&self) -> usize {
-        self.batch * self.rows * self.columns
+        self.batch.saturating_mul(self.rows).saturating_mul(self.columns)
     }
 
     /// a b modulo 2^64, added to `sums`.

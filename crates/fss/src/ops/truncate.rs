@@ -43,7 +43,7 @@ impl Engine {
             Error::NotProved { gate: GATE, lo: x.bound.lo(), hi: x.bound.hi(), room }
         };
         let offset = GapProof::of(&x.bound, ring).ok_or_else(not_proved)?.offset();
-        if shift + 2 > ring.bits() {
+        if shift.saturating_add(2) > ring.bits() {
             let what = format!("{shift} of {} bits: at least two must stay", ring.bits());
             return Err(Error::Unsupported { gate: GATE, what });
         }
@@ -82,7 +82,7 @@ impl Engine {
     pub async fn truncate_reduce(&self, x: &Wire, shift: u32, out: Ring) -> Result<Share> {
         const GATE: &str = "a truncation that reduces";
         let (ring, len) = (x.ring, x.len);
-        if shift == 0 || shift + out.bits() > ring.bits() {
+        if shift == 0 || shift.saturating_add(out.bits()) > ring.bits() {
             let what = format!("{shift} bits off and {} kept, of {}", out.bits(), ring.bits());
             return Err(Error::Unsupported { gate: GATE, what });
         }

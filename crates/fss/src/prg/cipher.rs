@@ -73,11 +73,12 @@ mod tests {
 
     /// Ciphers of every width this machine has.
     fn ciphers(key: u128) -> Vec<(String, Cipher)> {
-        let mut ciphers = vec![("portable".to_owned(), Cipher::portable(key))];
+        let ciphers = vec![("portable".to_owned(), Cipher::portable(key))];
         #[cfg(target_arch = "x86_64")]
-        for width in vector::Width::available() {
+        let ciphers = vector::Width::available().into_iter().fold(ciphers, |mut ciphers, width| {
             ciphers.push((format!("{width:?}"), Cipher::Vector(vector::RoundKeys::expand(key), width)));
-        }
+            ciphers
+        });
         ciphers
     }
 

@@ -26,11 +26,22 @@ pub enum Predicate {
 }
 
 impl Predicate {
+    /// Refuses low bits that the ring does not have, and thresholds beyond them.
+    pub(super) fn validate(&self, ring: Ring) -> Result<()> {
+        match *self {
+            Self::LowBelow { bits, limit } if bits == 0 || bits >= ring.bits() || limit > 1 << bits => {
+                let what = format!("a predicate on the low {bits} of {} bits below {limit}", ring.bits());
+                Err(Error::Suf { what })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Whether it holds for x.
     pub fn holds(&self, ring: Ring, x: u64) -> bool {
         match *self {
             Self::Below { limit } => x < limit,
-            Self::LowBelow { bits, limit } => x & ((1 << bits) - 1) < limit,
+            Self::LowBelow { bits, limit } => x & (u64::MAX >> (64 - bits.clamp(1, 64))) < limit,
             Self::Msb { shift } => ring.msb(ring.reduce(x.wrapping_add(shift))) == 1,
         }
     }
@@ -194,18 +205,10 @@ impl Function {
                     return wrong(format!("an expression of the piece at {} nests too deep", piece.start));
                 }
                 let mut refused = None;
-                expression.visit(&mut |predicate| {
-                    if let Predicate::LowBelow { bits, limit } = *predicate
-                        && (bits == 0 || bits >= ring.bits() || limit > 1 << bits)
-                    {
-                        refused = Some(format!(
-                            "a predicate on the low {bits} of {} bits below {limit}",
-                            ring.bits()
-                        ));
-                    }
-                });
-                if let Some(what) = refused {
-                    return wrong(what);
+                expression
+                    .visit(&mut |predicate| refused = refused.take().or(predicate.validate(ring).err()));
+                if let Some(error) = refused {
+                    return Err(error);
                 }
             }
         }

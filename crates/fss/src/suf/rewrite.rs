@@ -9,6 +9,7 @@
 //! so that the secret enters only as the one place r of a point function: thresholds stay public and on the public side, and
 //! neither the number of comparisons nor their widths depend on r.
 
+use crate::error::Result;
 use crate::ring::Ring;
 
 use super::function::Predicate;
@@ -58,8 +59,9 @@ impl Masked {
 }
 
 /// The mask-correct form of a predicate.
-pub fn rewrite(ring: Ring, predicate: &Predicate) -> Masked {
-    match *predicate {
+pub fn rewrite(ring: Ring, predicate: &Predicate) -> Result<Masked> {
+    predicate.validate(ring)?;
+    Ok(match *predicate {
         Predicate::Below { limit: 0 } | Predicate::LowBelow { limit: 0, .. } => Masked::Constant(false),
         Predicate::Below { limit } if limit > ring.mask() => Masked::Constant(true),
         Predicate::LowBelow { bits, limit } if limit >= 1 << bits => Masked::Constant(true),
@@ -69,5 +71,5 @@ pub fn rewrite(ring: Ring, predicate: &Predicate) -> Masked {
             let half = 1u64 << (ring.bits() - 1);
             Masked::interval(ring.bits(), half.wrapping_sub(shift), shift.wrapping_neg())
         }
-    }
+    })
 }

@@ -12,17 +12,25 @@ fn ring(bits: u32) -> Ring {
 
 #[test]
 fn rewritten_predicates_match_for_all_values_and_masks() {
-    for bits in 1..=8 {
+    for bits in 1..=10 {
         let ring = ring(bits);
         let (words, masks) = all_pairs(bits);
-        let mut predicates: Vec<Predicate> =
-            (0..=1u64 << bits).map(|limit| Predicate::Below { limit }).collect();
-        predicates.extend((0..1u64 << bits).map(|shift| Predicate::Msb { shift }));
-        for low in 1..bits {
-            predicates.extend((0..=1u64 << low).map(|limit| Predicate::LowBelow { bits: low, limit }));
-        }
-        for predicate in predicates {
-            let masked = rewrite(ring, &predicate);
+        // Every threshold of small rings; of the two largest, those around every place where something can change.
+        let thresholds = |bits: u32| -> Vec<u64> {
+            let size = 1u64 << bits;
+            let edges = [0, 1, 2, size / 3, size / 2 - 1, size / 2, size / 2 + 1, size - 1, size];
+            if bits <= 7 { (0..=size).collect() } else { edges.to_vec() }
+        };
+        let below = thresholds(bits).into_iter().map(|limit| Predicate::Below { limit });
+        let signs = thresholds(bits).into_iter().map(|shift| Predicate::Msb { shift });
+        let lows = (1..bits).flat_map(|bits| {
+            thresholds(bits)
+                .into_iter()
+                .step_by(1 + bits as usize / 4)
+                .map(move |limit| Predicate::LowBelow { bits, limit })
+        });
+        for predicate in below.chain(signs).chain(lows) {
+            let masked = rewrite(ring, &predicate).unwrap();
             for (&x, &r) in words.iter().zip(&masks) {
                 let opened = ring.reduce(x + r);
                 assert_eq!(
@@ -38,7 +46,7 @@ fn rewritten_predicates_match_for_all_values_and_masks() {
 #[test]
 fn a_rewrite_has_the_same_shape_for_every_mask() {
     // The rewritten form is made before any mask is known, so its comparisons cannot depend on one.
-    let interval = |predicate| match rewrite(ring(10), &predicate) {
+    let interval = |predicate| match rewrite(ring(10), &predicate).unwrap() {
         Masked::Interval { from, to } => (from.bits, to.bits),
         Masked::Constant(_) => unreachable!("these predicates are not constant"),
     };
@@ -179,6 +187,14 @@ fn ill_formed_functions_are_refused() {
     );
     let two_widths = Function::new(ring(8), vec![Piece { bools: vec![mixed], ..piece(0, 0) }]).unwrap();
     assert!(matches!(Program::compile(&two_widths), Err(Error::Suf { .. })));
+}
+
+#[test]
+fn a_predicate_that_the_ring_does_not_have_is_not_rewritten() {
+    for (bits, limit) in [(0, 0), (10, 1), (200, 1), (3, 9)] {
+        let refused = rewrite(ring(10), &Predicate::LowBelow { bits, limit });
+        assert!(matches!(refused, Err(Error::Suf { .. })), "{bits} bits below {limit}");
+    }
 }
 
 #[test]
