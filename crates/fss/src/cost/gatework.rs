@@ -21,7 +21,7 @@ pub const LARGEST_SCORES: usize = 1 << 26;
 
 /// What a model costs here for a sequence: with what `knowledge` proves under `trust`, and clamps where it proves nothing.
 pub fn gatework(model: &Model, tokens: usize, knowledge: &Knowledge, trust: Trust) -> Result<Report> {
-    model.check_tokens(tokens)?;
+    model.check(tokens)?;
     let scores = model.attention().scores(model.heads, tokens);
     if scores > LARGEST_SCORES {
         let what = format!(

@@ -151,7 +151,7 @@ const ROOT_MESSAGES: u64 = 7;
 
 /// What SIGMA costs for a model and a sequence.
 pub fn sigma(model: &Model, tokens: usize) -> Result<Report> {
-    model.check_tokens(tokens)?;
+    model.check(tokens)?;
     let format = model.format()?;
     let gates = Gates { n: u64::from(format.ring.bits()), f: u64::from(format.fraction) };
     let (n, f) = (gates.n, gates.f);

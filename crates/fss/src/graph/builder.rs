@@ -7,6 +7,12 @@ use super::{
     ActivationKind, Attention, Graph, Node, NodeId, NormKind, Op, Part, Shape, Weight, WeightId, WeightKind,
 };
 
+/// The longest sequence and the widest row of a graph. Their products fit into machine words.
+pub(super) const MOST_TOKENS: usize = 1 << 16;
+pub(super) const MOST_COLUMNS: usize = 1 << 24;
+/// The narrowest ring.
+pub(super) const LEAST_BITS: u32 = 8;
+
 /// Builds a [`Graph`] node by node, and refuses what does not fit together.
 pub struct GraphBuilder {
     graph: Graph,
@@ -16,8 +22,14 @@ pub struct GraphBuilder {
 impl GraphBuilder {
     /// An empty graph for sequences of `tokens` tokens.
     pub fn new(format: FixedPoint, tokens: usize) -> Result<Self> {
-        if tokens == 0 {
-            return Err(refused("a sequence has at least one token".into()));
+        if !(1..=MOST_TOKENS).contains(&tokens) {
+            return Err(refused(format!("{tokens} tokens: a sequence has 1 to {MOST_TOKENS}")));
+        }
+        if format.ring.bits() < LEAST_BITS {
+            return Err(refused(format!(
+                "a ring of {} bits: at least {LEAST_BITS} are needed",
+                format.ring.bits()
+            )));
         }
         let graph = Graph { format, tokens, nodes: Vec::new(), weights: Vec::new() };
         Ok(Self { graph, part: Part::Embedding })
@@ -57,8 +69,7 @@ impl GraphBuilder {
         NodeId(self.graph.nodes.len() - 1)
     }
 
-    /// A weight of that shape.
-    pub fn weight(&mut self, name: &str, kind: WeightKind, rows: usize, columns: usize) -> WeightId {
+    fn weight(&mut self, name: &str, kind: WeightKind, rows: usize, columns: usize) -> WeightId {
         let (name, part) = (self.named(name), self.part);
         self.graph.weights.push(Weight { name, kind, rows, columns, part });
         WeightId(self.graph.weights.len() - 1)
@@ -68,10 +79,16 @@ impl GraphBuilder {
         self.graph.format.fraction
     }
 
+    /// A node of this graph, not of another one.
+    fn node(&self, x: NodeId) -> Result<&Node> {
+        self.graph.nodes.get(x.0).ok_or_else(|| refused(format!("there is no node {}", x.0)))
+    }
+
     fn single(&self, x: NodeId) -> Result<Shape> {
-        match self.graph.node(x).segments[..] {
+        let node = self.node(x)?;
+        match node.segments[..] {
             [shape] => Ok(shape),
-            _ => Err(refused(format!("'{}' has several segments", self.graph.node(x).name))),
+            _ => Err(refused(format!("'{}' has several segments", node.name))),
         }
     }
 
@@ -82,7 +99,7 @@ impl GraphBuilder {
     }
 
     fn expect_fraction(&self, x: NodeId, fraction: u32) -> Result<()> {
-        let node = self.graph.node(x);
+        let node = self.node(x)?;
         if node.fraction == fraction {
             return Ok(());
         }
@@ -91,25 +108,35 @@ impl GraphBuilder {
     }
 
     /// Activations that the client gives.
-    pub fn input(&mut self, columns: usize, magnitude: i64) -> NodeId {
+    pub fn input(&mut self, columns: usize, magnitude: i64) -> Result<NodeId> {
+        expect_columns(columns)?;
+        if magnitude < 0 {
+            return Err(refused(format!("a magnitude of {magnitude}")));
+        }
         let shape = Shape { rows: self.graph.tokens, columns };
-        self.push("input", Op::Input { magnitude }, vec![], vec![shape], self.f())
+        Ok(self.push("input", Op::Input { magnitude }, vec![], vec![shape], self.f()))
     }
 
     /// Tokens looked up in a table, with the places' rows added.
-    pub fn embed(&mut self, vocabulary: usize, width: usize, positions: bool) -> NodeId {
+    pub fn embed(&mut self, vocabulary: usize, width: usize, positions: bool) -> Result<NodeId> {
+        expect_columns(vocabulary)?;
+        expect_columns(width)?;
         let tokens = self.graph.tokens;
         let table = self.weight("table", WeightKind::Table, vocabulary, width);
         let positions = positions.then(|| self.weight("positions", WeightKind::Table, tokens, width));
         let shape = Shape { rows: tokens, columns: width };
-        self.push("rows", Op::Embed { table, positions }, vec![], vec![shape], self.f())
+        Ok(self.push("rows", Op::Embed { table, positions }, vec![], vec![shape], self.f()))
     }
 
     /// x W + b, truncated: a segment for each of `outputs`, which are names and columns.
     pub fn linear(&mut self, x: NodeId, outputs: &[(&str, usize)], biased: bool) -> Result<NodeId> {
         let Shape { rows, columns: inner } = self.activation(x)?;
         let mut weights = Vec::new();
+        if outputs.is_empty() {
+            return Err(refused("a linear map without an output".into()));
+        }
         for (name, columns) in outputs {
+            expect_columns(*columns)?;
             let matrix = self.weight(name, WeightKind::Matrix, inner, *columns);
             let bias = biased.then(|| self.weight(&format!("{name} bias"), WeightKind::Bias, 1, *columns));
             weights.push((matrix, bias));
@@ -124,13 +151,13 @@ impl GraphBuilder {
     /// ⌊x / 2^f⌋.
     pub fn truncate(&mut self, x: NodeId, name: &str) -> Result<NodeId> {
         self.expect_fraction(x, 2 * self.f())?;
-        let segments = self.graph.node(x).segments.clone();
+        let segments = self.node(x)?.segments.clone();
         Ok(self.push(name, Op::Truncate, vec![x], segments, self.f()))
     }
 
     /// One of several segments.
     pub fn segment(&mut self, x: NodeId, index: usize, name: &str) -> Result<NodeId> {
-        let node = self.graph.node(x);
+        let node = self.node(x)?;
         let fraction = node.fraction;
         let shape = node.segments.get(index).copied();
         let shape = shape.ok_or_else(|| refused(format!("'{}' has no segment {index}", node.name)))?;
@@ -223,6 +250,13 @@ impl GraphBuilder {
         let op = Op::Normalise { kind, gain, shift };
         Ok(self.push(name, op, vec![x], vec![shape], self.f()))
     }
+}
+
+fn expect_columns(columns: usize) -> Result<()> {
+    if (1..=MOST_COLUMNS).contains(&columns) {
+        return Ok(());
+    }
+    Err(refused(format!("{columns} columns: a tensor has 1 to {MOST_COLUMNS}")))
 }
 
 fn refused(what: String) -> Error {

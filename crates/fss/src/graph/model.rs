@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::key::FixedPoint;
 
+use super::builder::{MOST_COLUMNS, MOST_TOKENS};
 use super::{ActivationKind, Attention, Graph, GraphBuilder, NodeId, NormKind, Part};
 
 /// How the layers of a model are made.
@@ -41,6 +42,10 @@ pub struct Model {
 
 /// Fractional bits of every model.
 const FRACTION: u32 = 12;
+/// The narrowest ring that holds a product of two numbers of that many fractional bits.
+const LEAST_MODEL_BITS: u32 = 2 * FRACTION + 2;
+/// The deepest model.
+const MOST_LAYERS: usize = 1 << 12;
 
 const fn model(
     name: &'static str,
@@ -85,8 +90,17 @@ impl Model {
         }
     }
 
-    /// Whether the model takes sequences of that many tokens.
-    pub fn check_tokens(&self, tokens: usize) -> Result<()> {
+    /// Whether the model's shape makes sense, and takes sequences of that many tokens.
+    pub fn check(&self, tokens: usize) -> Result<()> {
+        let sizes = [self.heads, self.width, self.inner, self.vocabulary];
+        let sensible = sizes.iter().all(|size| (1..=MOST_COLUMNS).contains(size))
+            && (1..=MOST_LAYERS).contains(&self.layers)
+            && self.width.is_multiple_of(self.heads)
+            && self.context <= MOST_TOKENS
+            && (LEAST_MODEL_BITS..=64).contains(&self.bits);
+        if !sensible {
+            return Err(Error::Unsupported { gate: "model", what: format!("{self:?}") });
+        }
         if (1..=self.context).contains(&tokens) {
             return Ok(());
         }
@@ -100,9 +114,9 @@ impl Model {
     /// others' is the last norm and the words' scores behind the last token. GPT-Neo's local attention is computed as a
     /// full causal one, which is the same up to its window of 256 tokens and an upper bound above.
     pub fn graph(&self, tokens: usize) -> Result<Graph> {
-        self.check_tokens(tokens)?;
+        self.check(tokens)?;
         let mut graph = GraphBuilder::new(self.format()?, tokens)?;
-        let mut x = graph.embed(self.vocabulary, self.width, self.family != Family::Llama);
+        let mut x = graph.embed(self.vocabulary, self.width, self.family != Family::Llama)?;
         if self.family == Family::Bert {
             x = graph.normalise(x, NormKind::Layer, "norm")?;
         }
@@ -127,9 +141,9 @@ impl Model {
 
     /// One layer on activations that the client gives, |x| ≤ `magnitude` with f fractional bits.
     pub fn single_layer(&self, tokens: usize, magnitude: i64) -> Result<Graph> {
-        self.check_tokens(tokens)?;
+        self.check(tokens)?;
         let mut graph = GraphBuilder::new(self.format()?, tokens)?;
-        let x = graph.input(self.width, magnitude);
+        let x = graph.input(self.width, magnitude)?;
         graph.part(Part::Layer(0));
         self.layer(&mut graph, x)?;
         graph.finish()

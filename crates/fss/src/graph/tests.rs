@@ -132,14 +132,20 @@ fn graphs_that_do_not_fit_are_refused() {
     let format = FixedPoint::new(50, 12).unwrap();
     assert!(GraphBuilder::new(format, 0).is_err());
     let mut graph = GraphBuilder::new(format, 3).unwrap();
-    let x = graph.input(6, 1 << 12);
+    let x = graph.input(6, 1 << 12).unwrap();
     assert!(graph.truncate(x, "twice").is_err());
     assert!(graph.attend([x, x, x], 4, Attention::Full).is_err());
     assert!(graph.rotate(x, 3).is_err());
     assert!(graph.segment(x, 1, "none").is_err() && graph.row(x, 3).is_err());
     let wider = graph.linear(x, &[("wider", 7)], true).unwrap();
     assert!(graph.add(x, wider, "sum").is_err());
-    assert!(GraphBuilder::new(format, 3).unwrap().finish().is_err());
+    assert!(graph.input(0, 1).is_err() && graph.input(usize::MAX, 1).is_err() && graph.input(4, -1).is_err());
+    assert!(graph.linear(x, &[], false).is_err() && graph.linear(x, &[("none", 0)], false).is_err());
+    let mut other = GraphBuilder::new(format, 3).unwrap();
+    assert!(other.add(x, x, "a node of another graph").is_err());
+    assert!(other.finish().is_err());
+    assert!(GraphBuilder::new(format, usize::MAX).is_err());
+    assert!(GraphBuilder::new(FixedPoint::new(2, 1).unwrap(), 3).is_err());
 }
 
 #[test]
@@ -149,6 +155,18 @@ fn unknown_models_and_lengths_are_sentences() {
     let bert = Model::named("bert-base").unwrap();
     for tokens in [0, 513, usize::MAX] {
         assert!(matches!(bert.graph(tokens), Err(Error::Unsupported { .. })));
+    }
+    let misshapen = [
+        Model { width: usize::MAX, ..bert },
+        Model { heads: 5, ..bert },
+        Model { heads: 0, ..bert },
+        Model { layers: usize::MAX, ..bert },
+        Model { bits: 12, ..bert },
+        Model { bits: 65, ..bert },
+        Model { context: usize::MAX, ..bert },
+    ];
+    for model in misshapen {
+        assert!(model.graph(4).is_err() && crate::cost::sigma(&model, 4).is_err(), "{model:?}");
     }
 }
 

@@ -24,7 +24,8 @@
 //! What a proof says is one of three things ([`Room`]): an activation is no wider than what a truncation leaves of the ring, so that comparisons of
 //! it are as short as after one; the tensor is below a quarter of the ring, so that a short truncation is enough; or it stays in the ring. That choice is public, since it decides which keys are dealt; norms are not: the runtime is given
 //! the room's bound, never the proved one. Where neither can be proved the analysis inserts a clamp, or refuses and names the tensor
-//! ([`Unproved`]). A clamp's limit follows from shapes and from [`Knowledge::ENTRY`] or from what was proved about other operands; it is public.
+//! ([`Unproved`]). A clamp's limit is public too: a power of two that follows from shapes, except before a product with weights, where it
+//! follows from their norm.
 
 mod analysis;
 mod rules;

@@ -97,7 +97,7 @@ fn bounds_that_are_too_small_are_caught() {
 fn a_violated_proof_is_an_error_in_clear() {
     // Norms stated as a hundredth of what they are: the gap that they prove is not there.
     let mut graph = crate::graph::GraphBuilder::new(FixedPoint::new(37, 12).unwrap(), 2).unwrap();
-    let x = graph.input(16, 16 << 12);
+    let x = graph.input(16, 16 << 12).unwrap();
     graph.linear(x, &[("matrix", 16)], false).unwrap();
     let graph = graph.finish().unwrap();
     let run = |spectral: f64| {
@@ -148,7 +148,7 @@ fn the_choice_follows_from_the_norms_and_nothing_else_does() {
 #[test]
 fn faithful_truncations_stand_between() {
     let mut graph = crate::graph::GraphBuilder::new(FixedPoint::new(38, 12).unwrap(), 2).unwrap();
-    let x = graph.input(4, 16 << 12);
+    let x = graph.input(4, 16 << 12).unwrap();
     graph.linear(x, &[("matrix", 4)], false).unwrap();
     let graph: Graph = graph.finish().unwrap();
     let narrow = |bits: u32| {
