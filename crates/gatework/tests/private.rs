@@ -109,7 +109,7 @@ fn bad_input_is_a_sentence() {
     refused(&["--model", "bert-base", "--seq", "18446744073709551615"], "takes 1 to 512");
     refused(&["--model", "bert-base", "--seq=-3"], "--seq");
     refused(&["--model", "llama2-7b", "--seq", "4096"], "scores a layer");
-    for number in ["0", "-1", "nan", "inf", "1e400", "fast"] {
+    for number in ["0", "-1", "nan", "inf", "1e400", "1e-320", "fast"] {
         refused(&["--model", "bert-base", &format!("--bandwidth={number}")], "--bandwidth");
     }
     refused(&["--model", "bert-base", "--latency=-1"], "--latency");

@@ -21,11 +21,12 @@
 //! tokens, which costs p v the root of their number. The bounds are of the integers that are really computed, with the rounding
 //! of every gate, and are themselves rounded up. Each is also at most what the other implies.
 //!
-//! What a proof says is one of three things ([`Room`]): an activation is no wider than what a truncation leaves of the ring, so that comparisons of
-//! it are as short as after one; the tensor is below a quarter of the ring, so that a short truncation is enough; or it stays in the ring. That choice is public, since it decides which keys are dealt; norms are not: the runtime is given
-//! the room's bound, never the proved one. Where neither can be proved the analysis inserts a clamp, or refuses and names the tensor
-//! ([`Unproved`]). A clamp's limit is public too: a power of two that follows from shapes, except before a product with weights, where it
-//! follows from their norm.
+//! What a proof says is one of three things ([`Room`]): an activation is no wider than what a truncation leaves of the ring, so that
+//! comparisons of it are as short as after one; the tensor is below a quarter of the ring, so that a short truncation is enough; or it
+//! stays in the ring. That choice is public, since it decides which keys are dealt. Norms are not: the runtime is given the room's bound,
+//! never the proved one. Where none can be proved the analysis inserts a clamp, or refuses and names the tensor ([`Unproved`]). A
+//! clamp's limit is public too: a power of two that follows from shapes, except before a product with weights, where it follows from
+//! their norm.
 
 mod analysis;
 mod rules;

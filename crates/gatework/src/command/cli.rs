@@ -4,6 +4,7 @@ use std::num::NonZeroU64;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use gatework_fss::range::StatedNorms;
 
 use crate::command::device::DeviceChoice;
 
@@ -127,16 +128,16 @@ pub(crate) struct PrivateCostOptions {
     #[arg(long, default_value_t = 400.0, value_name = "MILLIONS", value_parser = above_zero)]
     pub(crate) prg_rate: f64,
     /// Stated: the largest spectral norm of a matrix
-    #[arg(long, default_value_t = 3.0, value_name = "NORM", value_parser = not_negative)]
+    #[arg(long, default_value_t = StatedNorms::default().spectral, value_name = "NORM", value_parser = not_negative)]
     pub(crate) spectral_norm: f64,
     /// Stated: the largest gain of a normalisation
-    #[arg(long, default_value_t = 2.0, value_name = "GAIN", value_parser = not_negative)]
+    #[arg(long, default_value_t = StatedNorms::default().gain, value_name = "GAIN", value_parser = not_negative)]
     pub(crate) gain: f64,
     /// Stated: the largest norm of a bias
-    #[arg(long, default_value_t = 4.0, value_name = "NORM", value_parser = not_negative)]
+    #[arg(long, default_value_t = StatedNorms::default().bias, value_name = "NORM", value_parser = not_negative)]
     pub(crate) bias_norm: f64,
     /// Stated: the largest norm of an embedding's row
-    #[arg(long, default_value_t = 32.0, value_name = "NORM", value_parser = not_negative)]
+    #[arg(long, default_value_t = StatedNorms::default().embedding, value_name = "NORM", value_parser = not_negative)]
     pub(crate) embedding_norm: f64,
 }
 
@@ -322,18 +323,22 @@ fn at_least_100(given: &str) -> Result<usize, String> {
     }
 }
 
+/// Numbers that are far from where arithmetic on them ends.
+const LEAST: f64 = 1e-6;
+const MOST: f64 = 1e9;
+
 fn above_zero(given: &str) -> Result<f64, String> {
-    match given.parse() {
-        Ok(number) if f64::is_finite(number) && number > 0.0 => Ok(number),
-        Ok(_) => Err("it must be a number above zero".to_owned()),
-        Err(error) => Err(format!("{error}")),
-    }
+    between(LEAST, given)
 }
 
 fn not_negative(given: &str) -> Result<f64, String> {
+    between(0.0, given)
+}
+
+fn between(least: f64, given: &str) -> Result<f64, String> {
     match given.parse() {
-        Ok(number) if f64::is_finite(number) && number >= 0.0 => Ok(number),
-        Ok(_) => Err("it must be a number from zero on".to_owned()),
+        Ok(number) if (least..=MOST).contains(&number) => Ok(number),
+        Ok(_) => Err(format!("it must be a number from {least} to {MOST}")),
         Err(error) => Err(format!("{error}")),
     }
 }
@@ -369,5 +374,12 @@ mod tests {
     #[test]
     fn the_definition_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_help_names_every_model() {
+        for model in gatework_fss::graph::Model::ALL {
+            assert!(PRIVATE_COST_EXAMPLES.contains(model.name), "{}", model.name);
+        }
     }
 }
