@@ -4,7 +4,7 @@
 //! last level has two leaves, truth tables up to 7 bits, selections of five words, faithful truncations after every matrix product and
 //! slack ones inside gates, masks of weights dealt for every inference. Both parties' keys are equally long. A lookup opens a bit, a
 //! word, and where its result is used further the masked result, one message each; that, and a truncation's two or four messages, is
-//! what makes the rounds.
+//! what makes the rounds. How LLaMA's products and scores are divided was inferred from its printed totals, which the model meets.
 
 use super::{Figures, Report};
 use crate::error::Result;
@@ -167,27 +167,27 @@ pub fn sigma(model: &Model, tokens: usize) -> Result<Report> {
     let fed = if gated { 2 * inner } else { inner };
 
     let mut products = Sum::default();
-    // Left factor, right factor if it is an activation, and product.
-    let matrices = [
-        (t * d, 0, 3 * t * d),
-        (t * d, t * d, scores),
-        (rows * t, t * d, t * d),
-        (t * d, 0, t * d),
-        (t * d, 0, t * fed),
-        (t * inner, 0, t * d),
-    ];
-    for (left, right, product) in matrices {
+    // Left factor, right factor if it is an activation, and product. LLaMA's projections are products of their own, the others' one.
+    let projections = if gated { vec![(t * d, 0, t * d); 3] } else { vec![(t * d, 0, 3 * t * d)] };
+    let rises = vec![(t * d, 0, t * inner); if gated { 2 } else { 1 }];
+    let attention = [(t * d, t * d, scores), (rows * t, t * d, t * d), (t * d, 0, t * d)];
+    let falls = [(t * inner, 0, t * d)];
+    let matrices: Vec<(u64, u64, u64)> =
+        projections.into_iter().chain(attention).chain(rises).chain(falls).collect();
+    for &(left, right, product) in &matrices {
         products.add(left + right, Element::words(1, 0));
         products.add(product, Element::words(1, n));
     }
     let mut masks = Sum::default();
     masks.add(4 * d * d + (fed + inner) * d, Element::words(1, 0));
     let mut truncations = Sum::default();
-    for (_, _, product) in matrices {
+    for &(_, _, product) in &matrices {
         truncations.add(product, gates.faithful());
     }
     if gated {
+        // Rotations; and scores are scaled by a root that is no power of two, which takes a truncation of its own.
         truncations.add(2 * t * d, gates.slack(f - 3, n, WORD));
+        truncations.add(scores, gates.faithful());
         products.add(t * inner, Element::words(3, n));
         truncations.add(t * inner, gates.faithful());
     }
@@ -229,12 +229,13 @@ pub fn sigma(model: &Model, tokens: usize) -> Result<Report> {
     .collect();
     let total = gates.iter().fold(Figures::default(), |total, (_, figures)| total + *figures);
     let truncated: u64 = matrices.iter().map(|(_, _, product)| product).sum();
+    let extra = if gated { t * inner + scores } else { 0 };
     Ok(Report {
         total,
         gates,
         apart: None,
         gap_truncations: if gated { layers * 2 * t * d } else { 0 },
-        faithful_truncations: layers * (truncated + if gated { t * inner } else { 0 }),
+        faithful_truncations: layers * (truncated + extra),
         clamps: Vec::new(),
     })
 }
