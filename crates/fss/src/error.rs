@@ -45,6 +45,19 @@ pub enum Error {
         /// Where they would have to fit.
         room: String,
     },
+    /// The range analysis proves nothing for a tensor of a graph, and no clamp of one or more would change that.
+    #[error(
+        "nothing proves that '{tensor}', made from {operands}, stays in a ring of {bits} bits: a wider ring, smaller norms or \
+         clamped operands would"
+    )]
+    Unproved {
+        /// The tensor.
+        tensor: String,
+        /// What it is made from.
+        operands: String,
+        /// The ring's bits.
+        bits: u32,
+    },
     /// The clear evaluator met a value outside the bound that was claimed for it.
     #[error("{gate}: element {index} is {value}, outside its bound of {lo} to {hi}")]
     BoundViolated {

@@ -6,10 +6,12 @@ mod bert;
 #[cfg(test)]
 mod block;
 mod bound;
+pub mod cost;
 mod dpf;
 mod engine;
 mod error;
 mod gates;
+pub mod graph;
 mod key;
 #[cfg(test)]
 mod leaks;
@@ -18,6 +20,7 @@ mod ops;
 mod party;
 mod prg;
 mod random;
+pub mod range;
 pub mod reference;
 mod ring;
 mod runtime;

@@ -8,7 +8,8 @@ use crate::tensor::{Share, Wire};
 
 /// min(max(x, lo), hi) = lo + 1[x ≥ lo] (x − lo) − 1[x ≥ hi] (x − hi), of any signed x in the ring.
 ///
-/// One key of n bits and two selections; the result's bound is [lo, hi], proved. Two rounds with its opening.
+/// One key of as many bits as the values' bound and the limits take, and two selections; the result's bound is [lo, hi], proved. Two
+/// rounds with its opening.
 pub async fn clamp(engine: &Engine, x: &Wire, lo: i64, hi: i64) -> Result<Share> {
     let ring = x.ring();
     let room = Bound::signed(ring);
@@ -16,9 +17,12 @@ pub async fn clamp(engine: &Engine, x: &Wire, lo: i64, hi: i64) -> Result<Share>
         let what = format!("to {lo} to {hi} in a ring of {} bits", ring.bits());
         return Err(Error::Unsupported { gate: "a clamp", what });
     }
-    let (from, to) = (ring.encode(lo.into()), ring.encode(hi.into()));
-    let least = 1u64 << (ring.bits() - 1);
-    let below = engine.intervals(x, &[(least, from), (least, to)])?;
+    let limits = Bound::proved(lo.into(), hi.into());
+    let bits = x.bound().hull(&limits).signed_bits().min(ring.bits());
+    let narrow = x.narrow(bits)?;
+    let (from, to) = (narrow.ring().encode(lo.into()), narrow.ring().encode(hi.into()));
+    let least = 1u64 << (bits - 1);
+    let below = engine.intervals(&narrow, &[(least, from), (least, to)])?;
     let above_lo = engine.open(engine.offset_share(&below[0], 1)?);
     let above_hi = engine.open(engine.offset_share(&below[1], 1)?);
     let (above_lo, above_hi) = join(above_lo, above_hi).await?;

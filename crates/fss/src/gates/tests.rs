@@ -4,7 +4,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::testing::{Given, all_pairs, check};
-use crate::{Bound, Engine, Party, Result, Ring, Share, Wire, reference, run_clear};
+use crate::{
+    Bound, Engine, Party, Result, Ring, Share, Wire, WireShape, estimate_gate, reference, run_clear,
+};
 
 const FRACTION: u32 = 12;
 const UNIT: f64 = 4096.0;
@@ -157,6 +159,32 @@ fn relu_and_clamp_match_for_all_values_and_masks() {
             }
         }
     }
+}
+
+#[test]
+fn a_clamp_of_narrow_values_matches_and_takes_a_narrow_key() {
+    let ring = Ring::new(10).unwrap();
+    let (words, masks): (Vec<u64>, Vec<u64>) = {
+        let (words, masks) = all_pairs(10);
+        words.into_iter().zip(masks).filter(|(word, _)| (-20..=30).contains(&ring.signed(*word))).unzip()
+    };
+    for (lo, hi) in [(-3, 2), (-20, 30), (-64, 5), (7, 400)] {
+        let gate = async |engine: &Engine, x: Wire| clamp(engine, &x, lo, hi).await;
+        let given = (Party::Zero, words.clone());
+        let found = two_parties(ring, given, -20..=30, Some(masks.clone()), gate);
+        for (found, &word) in found.iter().zip(&words) {
+            assert_eq!(*found, ring.encode(ring.signed(word).clamp(lo, hi).into()));
+        }
+    }
+    let wide = Ring::new(50).unwrap();
+    let bytes = |range: std::ops::RangeInclusive<i64>| {
+        let wire = WireShape { ring: wide, len: 1, range };
+        let cost =
+            estimate_gate(&[wire], async |engine, wires: &[Wire]| clamp(engine, &wires[0], -9, 9).await);
+        cost.unwrap().key_bytes[0]
+    };
+    // Twelve bits, hence twelve levels, less.
+    assert_eq!(bytes(-(1 << 49)..=(1 << 49) - 1) - bytes(-(1 << 37)..=(1 << 37) - 1), 12 * 16);
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod ending;
 mod interrupt;
 mod lab;
 mod output;
+mod private;
 mod progress;
 mod tour;
 
@@ -58,6 +59,7 @@ fn dispatch(cli: &Cli, workloads: Vec<Box<dyn Workload>>, progress: &Progress) -
         Command::Doctor => doctor::run(&output),
         Command::Tour => tour::run(&registry, &cli.device, &output, progress),
         Command::Attention(command) => attention::run(command, &registry, &cli.device, &output, progress),
+        Command::Private(command) => private::run(command, &output),
         Command::Lab(command) => lab::run(command, &registry, &cli.device, &output, progress),
     }
 }

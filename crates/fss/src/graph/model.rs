@@ -1,0 +1,201 @@
+//! Shapes of well-known transformers.
+
+use crate::error::{Error, Result};
+use crate::key::FixedPoint;
+
+use super::builder::{MOST_COLUMNS, MOST_TOKENS};
+use super::{ActivationKind, Attention, Graph, GraphBuilder, NodeId, NormKind, Part};
+
+/// How the layers of a model are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// Full attention, GELU, LayerNorm behind each sum.
+    Bert,
+    /// Causal attention, GELU, LayerNorm before each branch.
+    Gpt,
+    /// Causal attention with rotated queries and keys, gated SiLU, RMSNorm before each branch.
+    Llama,
+}
+
+/// A model's shape, and the ring in which it is evaluated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Model {
+    /// As it is named on the command line.
+    pub name: &'static str,
+    /// How its layers are made.
+    pub family: Family,
+    /// Layers.
+    pub layers: usize,
+    /// Heads.
+    pub heads: usize,
+    /// Columns of activations.
+    pub width: usize,
+    /// Columns inside the feed-forward part.
+    pub inner: usize,
+    /// Words.
+    pub vocabulary: usize,
+    /// The longest sequence.
+    pub context: usize,
+    /// Bits of the ring.
+    pub bits: u32,
+}
+
+/// Fractional bits of every model.
+const FRACTION: u32 = 12;
+/// The narrowest ring that holds a product of two numbers of that many fractional bits.
+const LEAST_MODEL_BITS: u32 = 2 * FRACTION + 2;
+/// The deepest model.
+const MOST_LAYERS: usize = 1 << 12;
+
+const fn model(
+    name: &'static str,
+    family: Family,
+    [layers, heads, width, inner]: [usize; 4],
+    [vocabulary, context]: [usize; 2],
+    bits: u32,
+) -> Model {
+    Model { name, family, layers, heads, width, inner, vocabulary, context, bits }
+}
+
+impl Model {
+    /// All that are known. Rings are those in which SIGMA evaluates them.
+    pub const ALL: [Self; 7] = [
+        model("bert-tiny", Family::Bert, [2, 2, 128, 512], [30522, 512], 37),
+        model("bert-base", Family::Bert, [12, 12, 768, 3072], [30522, 512], 50),
+        model("bert-large", Family::Bert, [24, 16, 1024, 4096], [30522, 512], 50),
+        model("gpt2", Family::Gpt, [12, 12, 768, 3072], [50257, 1024], 50),
+        model("gpt-neo-1.3b", Family::Gpt, [24, 16, 2048, 8192], [50257, 2048], 51),
+        model("llama2-7b", Family::Llama, [32, 32, 4096, 11008], [32000, 4096], 48),
+        model("llama2-13b", Family::Llama, [40, 40, 5120, 13824], [32000, 4096], 48),
+    ];
+
+    /// The model of that name.
+    pub fn named(name: &str) -> Result<Self> {
+        let names = || Self::ALL.map(|model| model.name).join(", ");
+        let what = || format!("there is no model '{name}'; there are {}", names());
+        let found = Self::ALL.into_iter().find(|model| model.name == name);
+        found.ok_or_else(|| Error::Unsupported { gate: "model", what: what() })
+    }
+
+    /// Its number format.
+    pub fn format(&self) -> Result<FixedPoint> {
+        FixedPoint::new(self.bits, FRACTION)
+    }
+
+    /// Which tokens a row sees.
+    pub fn attention(&self) -> Attention {
+        match self.family {
+            Family::Bert => Attention::Full,
+            Family::Gpt | Family::Llama => Attention::Causal,
+        }
+    }
+
+    /// Whether the model's shape makes sense, and takes sequences of that many tokens.
+    pub fn check(&self, tokens: usize) -> Result<()> {
+        let sizes = [self.heads, self.width, self.inner, self.vocabulary];
+        let sensible = sizes.iter().all(|size| (1..=MOST_COLUMNS).contains(size))
+            && (1..=MOST_LAYERS).contains(&self.layers)
+            && self.width.is_multiple_of(self.heads)
+            && self.context <= MOST_TOKENS
+            && (LEAST_MODEL_BITS..=64).contains(&self.bits);
+        if !sensible {
+            return Err(Error::Unsupported { gate: "model", what: format!("{self:?}") });
+        }
+        if (1..=self.context).contains(&tokens) {
+            return Ok(());
+        }
+        let what = format!("{tokens} tokens: {} takes 1 to {}", self.name, self.context);
+        Err(Error::Unsupported { gate: "sequence", what })
+    }
+
+    /// The whole model: embedding, layers, head.
+    ///
+    /// BERT's head is one linear map of the first token to two classes; the pooler's hyperbolic tangent is not there. The
+    /// others' is the last norm and the words' scores behind the last token. GPT-Neo's local attention is computed as a
+    /// full causal one, which is the same up to its window of 256 tokens and an upper bound above.
+    pub fn graph(&self, tokens: usize) -> Result<Graph> {
+        self.check(tokens)?;
+        let mut graph = GraphBuilder::new(self.format()?, tokens)?;
+        let mut x = graph.embed(self.vocabulary, self.width, self.family != Family::Llama)?;
+        if self.family == Family::Bert {
+            x = graph.normalise(x, NormKind::Layer, "norm")?;
+        }
+        for layer in 0..self.layers {
+            graph.part(Part::Layer(layer));
+            x = self.layer(&mut graph, x)?;
+        }
+        graph.part(Part::Head);
+        match self.family {
+            Family::Bert => {
+                let first = graph.row(x, 0)?;
+                graph.linear(first, &[("classes", 2)], true)?;
+            }
+            Family::Gpt | Family::Llama => {
+                let last = graph.row(x, tokens - 1)?;
+                let normal = graph.normalise(last, self.norm(), "norm")?;
+                graph.linear(normal, &[("words", self.vocabulary)], false)?;
+            }
+        }
+        graph.finish()
+    }
+
+    /// One layer on activations that the client gives, |x| ≤ `magnitude` with f fractional bits.
+    pub fn single_layer(&self, tokens: usize, magnitude: i64) -> Result<Graph> {
+        self.check(tokens)?;
+        let mut graph = GraphBuilder::new(self.format()?, tokens)?;
+        let x = graph.input(self.width, magnitude)?;
+        graph.part(Part::Layer(0));
+        self.layer(&mut graph, x)?;
+        graph.finish()
+    }
+
+    fn norm(&self) -> NormKind {
+        match self.family {
+            Family::Bert | Family::Gpt => NormKind::Layer,
+            Family::Llama => NormKind::RootMeanSquare,
+        }
+    }
+
+    fn layer(&self, graph: &mut GraphBuilder, x: NodeId) -> Result<NodeId> {
+        if self.family == Family::Bert {
+            let attended = self.attention_branch(graph, x)?;
+            let x = graph.add(x, attended, "attention sum")?;
+            let x = graph.normalise(x, NormKind::Layer, "attention norm")?;
+            let fed = self.feed_forward(graph, x)?;
+            let x = graph.add(x, fed, "output sum")?;
+            return graph.normalise(x, NormKind::Layer, "output norm");
+        }
+        let normal = graph.normalise(x, self.norm(), "attention norm")?;
+        let attended = self.attention_branch(graph, normal)?;
+        let x = graph.add(x, attended, "attention sum")?;
+        let normal = graph.normalise(x, self.norm(), "output norm")?;
+        let fed = self.feed_forward(graph, normal)?;
+        graph.add(x, fed, "output sum")
+    }
+
+    fn attention_branch(&self, graph: &mut GraphBuilder, x: NodeId) -> Result<NodeId> {
+        let (width, biased) = (self.width, self.family != Family::Llama);
+        let outputs = [("query", width), ("key", width), ("value", width)];
+        let projected = graph.linear(x, &outputs, biased)?;
+        let value = graph.segment(projected, 2, "value")?;
+        let pair =
+            if self.family == Family::Llama { graph.rotate(projected, self.heads)? } else { projected };
+        let query = graph.segment(pair, 0, "query")?;
+        let key = graph.segment(pair, 1, "key")?;
+        let mixed = graph.attend([query, key, value], self.heads, self.attention())?;
+        graph.linear(mixed, &[("projection", width)], biased)
+    }
+
+    fn feed_forward(&self, graph: &mut GraphBuilder, x: NodeId) -> Result<NodeId> {
+        if self.family == Family::Llama {
+            let both = graph.linear(x, &[("gate", self.inner), ("up", self.inner)], false)?;
+            let (gate, up) = (graph.segment(both, 0, "gate")?, graph.segment(both, 1, "up")?);
+            let gate = graph.activate(gate, ActivationKind::Silu)?;
+            let gated = graph.multiply(gate, up)?;
+            return graph.linear(gated, &[("down", self.width)], false);
+        }
+        let up = graph.linear(x, &[("up", self.inner)], true)?;
+        let active = graph.activate(up, ActivationKind::Gelu)?;
+        graph.linear(active, &[("down", self.width)], true)
+    }
+}

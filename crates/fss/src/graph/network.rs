@@ -1,0 +1,392 @@
+//! A graph as a circuit.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use crate::bound::Bound;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::gates::{Activation, LayerNorm, RmsNorm, Rows, Softmax, clamp};
+use crate::ops::{MatmulShape, Weights};
+use crate::party::Party;
+use crate::range::{Knowledge, NormRoom, Proved, Room};
+use crate::ring::Ring;
+use crate::runtime::Circuit;
+use crate::secret::Secret;
+use crate::tally::Cost;
+use crate::tensor::{MaskShare, Share, Tensor, Wire};
+
+use super::rotation::turn;
+use super::{ActivationKind, Graph, Node, NodeId, NormKind, Op, Part, WeightId, WeightKind};
+
+/// ε of every normalisation. Smaller ones, as BERT's 10^−12, are below the last of 24 fractional bits.
+const EPSILON: f64 = 1e-5;
+
+/// A proved graph, evaluated: party 0 owns the weights, party 1 the input and the result.
+///
+/// Inputs are asked for in this order: all weights, in the order of [`Graph::weights`], as integers with f fractional bits (2 f for a
+/// bias); then the client's activations, or its tokens, one-hot.
+pub struct Network {
+    proved: Proved,
+}
+
+impl Circuit for Network {
+    type Output = Option<Vec<u64>>;
+
+    async fn run(&self, engine: &Engine) -> Result<Self::Output> {
+        let weights = self.weights(engine, |_| true).await?;
+        self.observed(engine, &weights, &mut |_, _, _| ()).await
+    }
+}
+
+impl Network {
+    /// The network of a proved graph.
+    pub fn new(proved: Proved) -> Self {
+        Self { proved }
+    }
+
+    /// What is proved of it.
+    pub fn proved(&self) -> &Proved {
+        &self.proved
+    }
+
+    fn graph(&self) -> &Graph {
+        self.proved.graph()
+    }
+
+    fn ring(&self) -> Ring {
+        self.graph().format().ring
+    }
+
+    fn fraction(&self) -> u32 {
+        self.graph().format().fraction
+    }
+
+    /// The largest weight, as an integer: a function of the number format alone.
+    fn reach(&self, kind: WeightKind) -> i64 {
+        let fraction = if kind == WeightKind::Bias { 2 * self.fraction() } else { self.fraction() };
+        (Knowledge::ENTRY as i64) << fraction
+    }
+
+    /// Takes the weights of some parts from party 0: what is done once for a model.
+    pub(crate) async fn weights(
+        &self,
+        engine: &Engine,
+        wanted: impl Fn(Part) -> bool,
+    ) -> Result<HashMap<WeightId, Weights>> {
+        let mut taken = HashMap::new();
+        for (index, weight) in self.graph().weights().iter().enumerate() {
+            if wanted(weight.part) {
+                let reach = self.reach(weight.kind);
+                let weights = engine.weights(Party::Zero, self.ring(), weight.len(), -reach..=reach).await?;
+                taken.insert(WeightId(index), weights);
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Evaluates every node, shows each result to `observe` with what was counted so far, and reveals the last one to party 1.
+    pub(crate) async fn observed(
+        &self,
+        engine: &Engine,
+        weights: &HashMap<WeightId, Weights>,
+        observe: &mut impl FnMut(NodeId, &Wire, Cost),
+    ) -> Result<Option<Vec<u64>>> {
+        let all = 0..self.graph().nodes().len();
+        let mut wires = vec![None; all.len()];
+        self.nodes(engine, weights, all, &mut wires, observe).await?;
+        let last = wires.pop().flatten();
+        engine.reveal(&last.ok_or(Error::Stuck)?, Party::One)
+    }
+
+    /// Evaluates some nodes, whose operands from before are in `wires`.
+    pub(crate) async fn nodes(
+        &self,
+        engine: &Engine,
+        weights: &HashMap<WeightId, Weights>,
+        range: Range<usize>,
+        wires: &mut [Option<Wire>],
+        observe: &mut impl FnMut(NodeId, &Wire, Cost),
+    ) -> Result<()> {
+        let nodes = self.graph().nodes();
+        let mut last_use = vec![usize::MAX; nodes.len()];
+        for (index, node) in nodes.iter().enumerate() {
+            node.inputs.iter().for_each(|input| last_use[input.0] = index);
+        }
+        for index in range {
+            let node = &nodes[index];
+            let operands: Vec<Wire> = node
+                .inputs
+                .iter()
+                .map(|input| wires[input.0].clone().ok_or(Error::Stuck))
+                .collect::<Result<_>>()?;
+            let step = Step { network: self, engine, weights, node, id: NodeId(index) };
+            let mut wire = step.evaluate(&operands).await?;
+            // A part's result is as wide as its room says, not as what happened to come before: parts of one shape cost the same.
+            if nodes.get(index + 1).is_none_or(|next| next.part != node.part) {
+                wire = engine.claim("the result of a part", wire, self.boundary(NodeId(index)))?;
+            }
+            observe(NodeId(index), &wire, engine.cost());
+            wires[index] = Some(wire);
+            for input in &node.inputs {
+                if last_use[input.0] == index {
+                    wires[input.0] = None;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The bound with which a part's result enters the next part.
+    pub(crate) fn boundary(&self, node: NodeId) -> Bound {
+        self.proved.room(node).bound(self.graph().format())
+    }
+}
+
+/// One node under evaluation.
+struct Step<'a> {
+    network: &'a Network,
+    engine: &'a Engine,
+    weights: &'a HashMap<WeightId, Weights>,
+    node: &'a Node,
+    id: NodeId,
+}
+
+impl Step<'_> {
+    fn weight(&self, id: WeightId) -> Result<&Weights> {
+        let name = || self.network.graph().weight(id).name.clone();
+        self.weights
+            .get(&id)
+            .ok_or_else(|| Error::Shape { gate: "weights", what: format!("'{}' is missing", name()) })
+    }
+
+    /// The bound of this node's room.
+    fn room(&self) -> Bound {
+        self.network.proved.room(self.id).bound(self.network.graph().format())
+    }
+
+    async fn evaluate(&self, operands: &[Wire]) -> Result<Wire> {
+        let (engine, ring, fraction) = (self.engine, self.network.ring(), self.network.fraction());
+        match &self.node.op {
+            Op::Input { magnitude } => {
+                engine.input(Party::One, ring, self.node.len(), -magnitude..=*magnitude).await
+            }
+            Op::Embed { table, positions } => self.embed(*table, *positions).await,
+            Op::Linear { weights } => self.linear(&operands[0], weights).await,
+            Op::Scores { heads, attention } => {
+                let rows = attention.rows(*heads, self.network.graph().tokens())?;
+                self.scores(&operands[0], &operands[1], *heads, &rows).await
+            }
+            Op::Softmax { heads, attention } => {
+                let rows = attention.rows(*heads, self.network.graph().tokens())?;
+                let softmax = Softmax::new(rows, fraction)?;
+                engine.open(softmax.apply(engine, &operands[0], ring).await?).await
+            }
+            Op::Mix { heads, attention } => {
+                let rows = attention.rows(*heads, self.network.graph().tokens())?;
+                self.mix(&operands[0], &operands[1], *heads, &rows).await
+            }
+            Op::Rotate { heads } => self.rotate(&operands[0], *heads),
+            Op::Truncate => {
+                let share = match self.network.proved.room(self.node.inputs[0]) {
+                    Room::Narrow | Room::Gap => engine.gap_truncate(&operands[0], fraction, ring).await?,
+                    Room::Ring => engine.faithful_truncate(&operands[0], fraction, ring).await?,
+                };
+                engine.open(share).await
+            }
+            Op::Multiply => {
+                let masks = [engine.mask_share(&operands[0])?, engine.mask_share(&operands[1])?];
+                let shape = MatmulShape { batch: self.node.len(), rows: 1, inner: 1, columns: 1 };
+                let room = Some(self.room());
+                let share = engine.matmul(&operands[0], &masks[0], &operands[1], &masks[1], shape, room)?;
+                engine.open(share).await
+            }
+            Op::Activate(kind) => {
+                let gate = match kind {
+                    ActivationKind::Gelu => Activation::gelu(fraction)?,
+                    ActivationKind::Silu => Activation::silu(fraction)?,
+                };
+                engine.open(gate.apply(engine, &operands[0]).await?).await
+            }
+            Op::Normalise { kind, gain, shift } => self.normalise(&operands[0], *kind, *gain, *shift).await,
+            Op::Add => engine.claim("a residual sum", operands[0].plus(&operands[1])?, self.room()),
+            Op::Segment(index) => {
+                let lengths = &self.network.graph().node(self.node.inputs[0]).segments;
+                let start: usize = lengths[..*index].iter().map(|shape| shape.len()).sum();
+                operands[0].gather(&(start..start + self.node.len()).collect::<Vec<_>>())
+            }
+            Op::Row(row) => {
+                let columns = self.node.segments[0].columns;
+                operands[0].gather(&(row * columns..(row + 1) * columns).collect::<Vec<_>>())
+            }
+            Op::Clamp { magnitude } => {
+                engine.open(clamp(engine, &operands[0], -magnitude, *magnitude).await?).await
+            }
+        }
+    }
+
+    async fn embed(&self, table: WeightId, positions: Option<WeightId>) -> Result<Wire> {
+        let (engine, weight) = (self.engine, self.network.graph().weight(table));
+        let (rows, inner, columns) = (self.node.segments[0].rows, weight.rows, weight.columns);
+        let tokens = engine.input(Party::One, self.network.ring(), rows * inner, 0..=1).await?;
+        let mask = engine.mask_share(&tokens)?;
+        let table = self.weight(table)?;
+        // A one-hot row picks one entry of each column.
+        let reach = i128::from(self.network.reach(WeightKind::Table));
+        let shape = MatmulShape { batch: 1, rows, inner, columns };
+        let entry = Some(Bound::proved(-reach, reach));
+        let mut share = engine.matmul(&tokens, &mask, table.wire(), table.mask(), shape, entry)?;
+        if let Some(positions) = positions {
+            share = engine.add_wire(&share, self.weight(positions)?.wire())?;
+        }
+        engine.open(share).await
+    }
+
+    async fn linear(&self, x: &Wire, weights: &[(WeightId, Option<WeightId>)]) -> Result<Wire> {
+        let mask = self.engine.mask_share(x)?;
+        let mut segments = Vec::with_capacity(weights.len());
+        for ((matrix, bias), segment) in weights.iter().zip(&self.node.segments) {
+            let (rows, inner) = (segment.rows, self.network.graph().weight(*matrix).rows);
+            let shape = MatmulShape { batch: 1, rows, inner, columns: segment.columns };
+            let matrix = self.weight(*matrix)?;
+            let mut share =
+                self.engine.matmul(x, &mask, matrix.wire(), matrix.mask(), shape, Some(self.room()))?;
+            if let Some(bias) = bias {
+                let bias = self.weight(*bias)?.wire().repeat_all(rows);
+                let sum = self.engine.add_wire_in_ring(&share, &bias)?;
+                share = self.engine.claim("a product with a bias", sum, self.room())?;
+            }
+            segments.push(share);
+        }
+        let all = Tensor::concat(&segments.iter().collect::<Vec<&Share>>())?;
+        self.engine.open(all).await
+    }
+
+    async fn scores(&self, query: &Wire, key: &Wire, heads: usize, rows: &Rows) -> Result<Wire> {
+        let tokens = self.network.graph().tokens();
+        let width = query.len() / tokens;
+        let head = width / heads;
+        let (query, key) =
+            (query.gather(&by_head(tokens, width, heads))?, key.gather(&transposed(tokens, width, heads))?);
+        let (query_mask, key_mask) = (self.engine.mask_share(&query)?, self.engine.mask_share(&key)?);
+        let shape = MatmulShape { batch: heads, rows: tokens, inner: head, columns: tokens };
+        let share = self.engine.matmul(&query, &query_mask, &key, &key_mask, shape, Some(self.room()))?;
+        self.engine.open(share.gather(&rows.places_in(tokens))?).await
+    }
+
+    async fn mix(&self, packed: &Wire, value: &Wire, heads: usize, rows: &Rows) -> Result<Wire> {
+        let (engine, tokens) = (self.engine, self.network.graph().tokens());
+        let width = value.len() / tokens;
+        let head = width / heads;
+        let value = value.gather(&by_head(tokens, width, heads))?;
+        let value_mask = engine.mask_share(&value)?;
+        let packed_mask = engine.mask_share(packed)?;
+        let (probabilities, mask) =
+            self.unpacked(packed, packed_mask, heads * tokens * tokens, &rows.places_in(tokens))?;
+        let shape = MatmulShape { batch: heads, rows: tokens, inner: tokens, columns: head };
+        let share = engine.matmul(&probabilities, &mask, &value, &value_mask, shape, Some(self.room()))?;
+        let back = |index: usize| {
+            let (row, column) = (index / width, index % width);
+            (column / head * tokens + row) * head + column % head
+        };
+        engine.open(share.gather(&(0..tokens * width).map(back).collect::<Vec<_>>())?).await
+    }
+
+    /// Packed rows as full ones: what a row does not see is a public zero, which has no mask and needs no share of one.
+    fn unpacked(
+        &self,
+        packed: &Wire,
+        mask: MaskShare,
+        len: usize,
+        places: &[usize],
+    ) -> Result<(Wire, MaskShare)> {
+        if packed.len() == len {
+            return Ok((packed.clone(), mask));
+        }
+        let zero = self.engine.constant(packed.ring(), 0)?;
+        let mut sources = vec![packed.len(); len];
+        for (index, &place) in places.iter().enumerate() {
+            sources[place] = index;
+        }
+        let full = Wire::concat(&[packed, &zero])?.gather(&sources)?;
+        let words = if mask.words.is_empty() {
+            Vec::new()
+        } else {
+            sources.iter().map(|&source| mask.words.get(source).copied().unwrap_or(0)).collect()
+        };
+        Ok((full, MaskShare { ring: mask.ring, len, words: Secret::new(words) }))
+    }
+
+    /// Local: the angles are public, and a public multiple of a masked value is one under the multiple of its mask.
+    fn rotate(&self, x: &Wire, heads: usize) -> Result<Wire> {
+        let fraction = self.network.fraction();
+        let (tokens, columns) = (self.network.graph().tokens(), self.node.segments[0].columns);
+        let head = columns / heads;
+        let half = head / 2;
+        let mut angles = Vec::with_capacity(tokens * half);
+        for token in 0..tokens {
+            angles.extend((0..half).map(|pair| turn(token, pair, head, fraction)));
+        }
+        let turned = |index: usize| {
+            let (token, column) = (index / columns % tokens, index % head);
+            let (cosine, sine) = angles[token * half + column % half];
+            let (other, sine) = if column < half { (index + half, -sine) } else { (index - half, sine) };
+            (x.words[index].wrapping_mul(cosine as u64))
+                .wrapping_add(x.words[other].wrapping_mul(sine as u64))
+        };
+        let shape = (x.ring(), self.node.len());
+        self.engine.compute("a rotation", shape, self.room(), turned, turned, |index, _| turned(index))
+    }
+
+    async fn normalise(
+        &self,
+        x: &Wire,
+        kind: NormKind,
+        gain: WeightId,
+        shift: Option<WeightId>,
+    ) -> Result<Wire> {
+        const GATE: &str = "the operand of a normalisation";
+        let (engine, columns) = (self.engine, self.node.segments[0].columns);
+        let fraction = self.network.fraction();
+        let room = NormRoom::new(self.network.graph(), kind, columns);
+        let refused = || Error::Unproved {
+            tensor: self.node.name.clone(),
+            operands: self.network.graph().node(self.node.inputs[0]).name.clone(),
+            bits: self.network.ring().bits(),
+        };
+        let room = room.ok_or_else(refused)?;
+        let peak = (1i128 << room.peak_bits) - 1;
+        let x = engine.claim(GATE, x.clone(), Bound::proved(-peak, peak))?;
+        let squares = Some(Bound::proved(0, (1i128 << room.square_bits) - 1));
+        let gain = self.weight(gain)?;
+        let share = match (kind, shift) {
+            (NormKind::Layer, Some(shift)) => {
+                let norm = LayerNorm::new(columns, fraction, EPSILON, room.square_bits)?;
+                norm.apply(engine, &x, gain, self.weight(shift)?, squares).await?
+            }
+            (NormKind::RootMeanSquare, _) | (NormKind::Layer, None) => {
+                let norm = RmsNorm::new(columns, fraction, EPSILON, room.square_bits)?;
+                norm.apply(engine, &x, gain, squares).await?
+            }
+        };
+        engine.open(share).await
+    }
+}
+
+/// Places of heads one after the other, in rows that hold all heads.
+fn by_head(tokens: usize, width: usize, heads: usize) -> Vec<usize> {
+    let head = width / heads;
+    let of_head = |index: usize| {
+        (0..tokens).flat_map(move |row| (0..head).map(move |k| row * width + index * head + k))
+    };
+    (0..heads).flat_map(of_head).collect()
+}
+
+/// The same with each head transposed.
+fn transposed(tokens: usize, width: usize, heads: usize) -> Vec<usize> {
+    let head = width / heads;
+    let of_head = |index: usize| {
+        (0..head).flat_map(move |k| (0..tokens).map(move |row| row * width + index * head + k))
+    };
+    (0..heads).flat_map(of_head).collect()
+}

@@ -1,0 +1,174 @@
+//! What is known about weights.
+
+use std::collections::HashMap;
+
+use crate::error::{Error, Result};
+use crate::graph::{Graph, Weight, WeightId, WeightKind};
+
+use super::spectral::{frobenius, spectral_norm};
+use super::upper::Upper;
+
+/// Upper bounds of a weight tensor, in units of one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WeightFacts {
+    /// The largest magnitude.
+    pub(crate) entry: Upper,
+    /// The largest sum of magnitudes of a column.
+    pub(crate) column_sum: Upper,
+    /// The largest ℓ2 norm of a column.
+    pub(crate) column_norm: Upper,
+    /// The largest ℓ2 norm of a row.
+    pub(crate) row_norm: Upper,
+    /// The spectral norm.
+    pub(crate) spectral: Upper,
+}
+
+impl WeightFacts {
+    /// From the magnitude of the entries alone.
+    fn of_entries(rows: usize, columns: usize, entry: Upper) -> Self {
+        let (rows, columns) = (Upper::exactly(rows as f64), Upper::exactly(columns as f64));
+        Self {
+            entry,
+            column_sum: rows.times(entry),
+            column_norm: rows.root().times(entry),
+            row_norm: columns.root().times(entry),
+            spectral: rows.times(columns).root().times(entry),
+        }
+    }
+
+    /// From a spectral norm: no entry, row or column is longer.
+    fn of_spectral(rows: usize, spectral: Upper) -> Self {
+        let column_sum = Upper::exactly(rows as f64).root().times(spectral);
+        Self { entry: spectral, column_sum, column_norm: spectral, row_norm: spectral, spectral }
+    }
+
+    /// Both hold.
+    fn and(self, other: Self) -> Self {
+        Self {
+            entry: self.entry.min(other.entry),
+            column_sum: self.column_sum.min(other.column_sum),
+            column_norm: self.column_norm.min(other.column_norm),
+            row_norm: self.row_norm.min(other.row_norm),
+            spectral: self.spectral.min(other.spectral),
+        }
+    }
+
+    /// Of the integers themselves, with `fraction` fractional bits: nothing is lost to their rounding.
+    fn measured(values: &[i64], columns: usize, fraction: u32) -> Self {
+        let unit = 2f64.powi(-(fraction as i32));
+        // Entries of more than 53 bits are rounded away from zero.
+        let entries: Vec<f64> = values
+            .iter()
+            .map(|&value| {
+                Upper::integer(i128::from(value.unsigned_abs())).value().copysign(value as f64) * unit
+            })
+            .collect();
+        let column =
+            |column: usize| -> Vec<f64> { entries.iter().skip(column).step_by(columns).copied().collect() };
+        let columns_of = |measure: &dyn Fn(&[f64]) -> Upper| {
+            (0..columns).map(|index| measure(&column(index))).fold(Upper::ZERO, Upper::max)
+        };
+        let sum = |entries: &[f64]| {
+            entries.iter().fold(Upper::ZERO, |sum, entry| sum.plus(Upper::exactly(entry.abs())))
+        };
+        Self {
+            entry: entries.iter().map(|entry| Upper::exactly(entry.abs())).fold(Upper::ZERO, Upper::max),
+            column_sum: columns_of(&sum),
+            column_norm: columns_of(&frobenius),
+            row_norm: entries.chunks(columns).map(frobenius).fold(Upper::ZERO, Upper::max),
+            spectral: spectral_norm(&entries, columns),
+        }
+    }
+}
+
+/// Norms that someone states about a model's weights, without the weights.
+///
+/// They are inputs of the analysis, not of the protocol: what becomes public is which truncations and clamps it chose.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct StatedNorms {
+    /// Largest magnitude of a gain γ.
+    pub gain: f64,
+    /// Largest ℓ2 norm of a bias or a shift β.
+    pub bias: f64,
+    /// Largest spectral norm of a matrix.
+    pub spectral: f64,
+    /// Largest ℓ2 norm of a row of an embedding.
+    pub embedding: f64,
+}
+
+impl Default for StatedNorms {
+    fn default() -> Self {
+        Self { gain: 2.0, bias: 4.0, spectral: 3.0, embedding: 32.0 }
+    }
+}
+
+/// Where the facts about weights come from. Every entry is below [`Knowledge::ENTRY`] in any case: inputs are checked for that.
+#[derive(Debug, Clone)]
+pub enum Knowledge {
+    /// Nothing but that.
+    Entries,
+    /// Norms that were stated.
+    Stated(StatedNorms),
+    /// The weights themselves, as integers with f fractional bits (2 f for a bias), in the order of [`Graph::weights`].
+    Measured(Vec<Vec<i64>>),
+}
+
+impl Knowledge {
+    /// No weight is larger than this: what an owner's input is checked against.
+    pub const ENTRY: f64 = 16.0;
+
+    /// Facts of every weight.
+    pub(super) fn facts(&self, graph: &Graph) -> Result<HashMap<WeightId, WeightFacts>> {
+        if let Self::Measured(values) = self
+            && values.len() != graph.weights().len()
+        {
+            let what = format!("{} weight tensors, the graph has {}", values.len(), graph.weights().len());
+            return Err(Error::Shape { gate: "range analysis", what });
+        }
+        if let Self::Stated(norms) = self {
+            let all = [norms.gain, norms.bias, norms.spectral, norms.embedding];
+            if !all.iter().all(|norm| norm.is_finite() && *norm >= 0.0) {
+                let what = format!("{norms:?}: norms are numbers from zero on");
+                return Err(Error::Unsupported { gate: "range analysis", what });
+            }
+        }
+        let weights = graph.weights().iter().enumerate();
+        weights.map(|(index, weight)| Ok((WeightId(index), self.fact(graph, index, weight)?))).collect()
+    }
+
+    fn fact(&self, graph: &Graph, index: usize, weight: &Weight) -> Result<WeightFacts> {
+        let (rows, columns) = (weight.rows, weight.columns);
+        let declared = WeightFacts::of_entries(rows, columns, Upper::exactly(Self::ENTRY));
+        Ok(match self {
+            Self::Entries => declared,
+            Self::Stated(norms) => declared.and(match weight.kind {
+                WeightKind::Matrix => WeightFacts::of_spectral(rows, Upper::exactly(norms.spectral)),
+                WeightKind::Gain => WeightFacts::of_entries(rows, columns, Upper::exactly(norms.gain)),
+                WeightKind::Bias | WeightKind::Shift => {
+                    WeightFacts::of_spectral(rows, Upper::exactly(norms.bias))
+                }
+                WeightKind::Table => WeightFacts {
+                    entry: Upper::exactly(norms.embedding),
+                    row_norm: Upper::exactly(norms.embedding),
+                    ..declared
+                },
+            }),
+            Self::Measured(values) => {
+                let values = &values[index];
+                if values.len() != weight.len() {
+                    let what =
+                        format!("'{}' has {} elements, not {}", weight.name, weight.len(), values.len());
+                    return Err(Error::Shape { gate: "range analysis", what });
+                }
+                let f = graph.format().fraction;
+                let fraction = if weight.kind == WeightKind::Bias { 2 * f } else { f };
+                let facts = WeightFacts::measured(values, columns, fraction);
+                if facts.entry.value() > Self::ENTRY {
+                    let what = format!("'{}' has an entry above {}", weight.name, Self::ENTRY);
+                    return Err(Error::Unsupported { gate: "range analysis", what });
+                }
+                facts
+            }
+        })
+    }
+}
