@@ -2,8 +2,6 @@
 
 mod backend;
 #[cfg(test)]
-mod bert;
-#[cfg(test)]
 mod block;
 mod bound;
 pub mod cost;

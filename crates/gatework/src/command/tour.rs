@@ -10,6 +10,7 @@ use crate::command::attention::stop as attention;
 use crate::command::device::{DeviceChoice, open_emulated};
 use crate::command::ending::{Ending, Failure};
 use crate::command::output::{Output, Reasons, table, word};
+use crate::command::private::stop as private;
 use crate::command::progress::Progress;
 
 const SEED: u64 = 1;
@@ -44,17 +45,24 @@ pub(crate) fn run(
 ) -> Result<Ending, Failure> {
     let vehicle = Vehicle::choose(choice, progress)?;
     // The command of a crate that has kernels of its own and no more does not tour what it is not made of.
-    let has_engine = registry.iter().any(|workload| workload.name().starts_with("attention/"));
-    let jobs = progress.start(registry.iter().len() + usize::from(has_engine));
+    let has = |engine: &str| registry.iter().any(|workload| workload.name().starts_with(engine));
+    let (has_attention, has_private) = (has("attention/"), has("fss/"));
+    let jobs = progress.start(registry.iter().len() + usize::from(has_attention) + usize::from(has_private));
     let mut stops = Vec::new();
     for workload in registry.iter() {
         jobs.doing(workload.name().to_owned());
         stops.extend(vehicle.visit(workload));
         jobs.done();
     }
-    if has_engine {
+    if has_attention {
         jobs.doing("attention".to_owned());
-        stops.push(visit_attention(&vehicle.target(choice)));
+        let target = vehicle.target(choice);
+        stops.push(visit_engine("attention", attention::SUMMARY, || attention::visit(&target)));
+        jobs.done();
+    }
+    if has_private {
+        jobs.doing("private".to_owned());
+        stops.push(visit_engine("private", private::SUMMARY, private::visit));
         jobs.done();
     }
     drop(jobs);
@@ -63,13 +71,13 @@ pub(crate) fn run(
     Ok(tour.ending())
 }
 
-/// The engine as a program uses it, which runs on the CPU too.
-fn visit_attention(target: &Target) -> Stop {
+/// An engine as a program uses it, which runs on the CPU too.
+fn visit_engine(name: &str, summary: &str, visit: impl FnOnce() -> (String, Outcome)) -> Stop {
     let started = Instant::now();
-    let (case, outcome) = attention::visit(target);
+    let (case, outcome) = visit();
     Stop {
-        name: "attention".to_owned(),
-        summary: attention::SUMMARY.to_owned(),
+        name: name.to_owned(),
+        summary: summary.to_owned(),
         case,
         outcome,
         seconds: started.elapsed().as_secs_f64(),

@@ -1,5 +1,7 @@
 //! `gatework private cost`: what a private inference takes, before anybody deals a key.
 
+pub(crate) mod stop;
+
 use gatework_fss::cost::{self, Figures, Link, Report};
 use gatework_fss::graph::{Gate, Model};
 use gatework_fss::range::{Knowledge, StatedNorms, Trust};

@@ -1,0 +1,73 @@
+//! The engine's own stop of `gatework tour`: two parties, a dealer, and a function of numbers that one of them keeps secret.
+
+use gatework_fss::{Activation, Engine, FixedPoint, Party, reference, run_clear, run_in_process};
+use gatework_lab::{Inputs, Outcome};
+
+const ELEMENTS: usize = 200;
+const SEED: u64 = 1;
+/// Bits of the ring, and of a fraction.
+const BITS: u32 = 50;
+const FRACTION: u32 = 12;
+/// How far GELU may be from the real function, in units of the last bit.
+const ALLOWED: f64 = 16.0;
+
+/// What it computes.
+pub(crate) const SUMMARY: &str =
+    "GELU of secret numbers by two parties, bit for bit what one computes in clear";
+
+/// The case, and what came of it.
+pub(crate) fn visit() -> (String, Outcome) {
+    let case = format!("{ELEMENTS} of {BITS} bits on the CPU");
+    let outcome = match mistake() {
+        Ok(None) => Outcome::Passed,
+        Ok(Some(why)) => Outcome::Failed { why },
+        Err(error) => Outcome::Failed { why: error.to_string() },
+    };
+    (case, outcome)
+}
+
+/// What is wrong with the result, if anything is.
+fn mistake() -> gatework_fss::Result<Option<String>> {
+    let format = FixedPoint::new(BITS, FRACTION)?;
+    let unit = f64::from(1u32 << FRACTION);
+    let gelu = Activation::gelu(format.fraction)?;
+    let limit = 8i64 << FRACTION;
+    let numbers: Vec<i64> = Inputs::new(SEED)
+        .normal(ELEMENTS)
+        .into_iter()
+        .map(|x| ((f64::from(x) * 2.0 * unit) as i64).clamp(-limit, limit))
+        .collect();
+    let secret: Vec<u64> = numbers.iter().map(|&x| format.ring.encode(x.into())).collect();
+    let circuit = async |engine: &Engine| {
+        let x = engine.input(Party::One, format.ring, ELEMENTS, -limit..=limit).await?;
+        let y = engine.open(gelu.apply(engine, &x).await?).await?;
+        engine.reveal(&y, Party::Zero)
+    };
+    let clear = run_clear(&circuit, vec![Some(secret.clone())])?;
+    let [zero, one] = run_in_process(format, circuit, [vec![None], vec![Some(secret)]])?;
+    if zero.output != clear.output {
+        return Ok(Some("the parties' result is not what the clear evaluation gives".into()));
+    }
+    if one.output.is_some() {
+        return Ok(Some("the result is for party 0, and party 1 has it too".into()));
+    }
+    let Some(found) = zero.output else {
+        return Ok(Some("party 0 has no result".into()));
+    };
+    let errors = found.iter().zip(&numbers).map(|(&found, &x)| {
+        (format.ring.signed(found) as f64 - unit * reference::gelu(x as f64 / unit)).abs()
+    });
+    let worst = errors.fold(0.0, f64::max);
+    Ok((worst > ALLOWED + 0.5)
+        .then(|| format!("the result is {worst:.1} units of the last bit off, {ALLOWED} are allowed")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_parties_pass() {
+        assert_eq!(visit(), (format!("{ELEMENTS} of 50 bits on the CPU"), Outcome::Passed));
+    }
+}
