@@ -7,7 +7,8 @@ use crate::ring::Ring;
 ///
 /// A bound comes from what made the value: a table's entries, a declared and checked input, an explicit clamp, sums and
 /// products of bounded values, or the crate's range analysis, which makes one by `Bound::proved` and attaches it by `Engine::claim`.
-/// Outside this crate there is no way to state one by hand, so an unproved hope cannot choose a truncation.
+/// Outside this crate a bound cannot be made, only taken from a value that has it, so that an unproved hope cannot choose a
+/// truncation. What takes a bound beside a value ([`crate::Engine::matmul`] and others) trusts that it is one of that value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bound {
     lo: i128,
@@ -22,22 +23,22 @@ impl Bound {
     }
 
     /// A public constant.
-    pub fn exactly(value: i128) -> Self {
+    pub(crate) fn exactly(value: i128) -> Self {
         Self { lo: value, hi: value }
     }
 
     /// A bit.
-    pub fn bit() -> Self {
+    pub(crate) fn bit() -> Self {
         Self { lo: 0, hi: 1 }
     }
 
     /// Every residue, read as unsigned.
-    pub fn unsigned(ring: Ring) -> Self {
+    pub(crate) fn unsigned(ring: Ring) -> Self {
         Self { lo: 0, hi: ring.size() - 1 }
     }
 
     /// Every residue, read as signed.
-    pub fn signed(ring: Ring) -> Self {
+    pub(crate) fn signed(ring: Ring) -> Self {
         Self { lo: -ring.size() / 2, hi: ring.size() / 2 - 1 }
     }
 
@@ -62,46 +63,46 @@ impl Bound {
     }
 
     /// Values of either.
-    pub fn hull(&self, other: &Self) -> Self {
+    pub(crate) fn hull(&self, other: &Self) -> Self {
         Self { lo: self.lo.min(other.lo), hi: self.hi.max(other.hi) }
     }
 
     /// u + v.
-    pub fn plus(&self, other: &Self) -> Self {
+    pub(crate) fn plus(&self, other: &Self) -> Self {
         Self { lo: self.lo.saturating_add(other.lo), hi: self.hi.saturating_add(other.hi) }
     }
 
     /// −v.
-    pub fn negated(&self) -> Self {
+    pub(crate) fn negated(&self) -> Self {
         Self { lo: self.hi.saturating_neg(), hi: self.lo.saturating_neg() }
     }
 
     /// u v.
-    pub fn times(&self, other: &Self) -> Self {
+    pub(crate) fn times(&self, other: &Self) -> Self {
         let products = [self.lo, self.hi].map(|u| [other.lo, other.hi].map(|v| u.saturating_mul(v)));
         let products = products.into_iter().flatten();
         products.map(Self::exactly).reduce(|a, b| a.hull(&b)).unwrap_or(*self)
     }
 
     /// v².
-    pub fn squared(&self) -> Self {
+    pub(crate) fn squared(&self) -> Self {
         let square = self.times(self);
         let least = if self.lo > 0 || self.hi < 0 { square.lo } else { 0 };
         Self { lo: least, hi: square.hi }
     }
 
     /// A sum of `count` such values.
-    pub fn summed(&self, count: usize) -> Self {
+    pub(crate) fn summed(&self, count: usize) -> Self {
         self.times(&Self::exactly(count as i128))
     }
 
     /// ⌊v / 2^shift⌋.
-    pub fn shifted_right(&self, shift: u32) -> Self {
+    pub(crate) fn shifted_right(&self, shift: u32) -> Self {
         Self { lo: self.lo >> shift, hi: self.hi >> shift }
     }
 
     /// Where v or zero lies.
-    pub fn or_zero(&self) -> Self {
+    pub(crate) fn or_zero(&self) -> Self {
         self.hull(&Self::exactly(0))
     }
 

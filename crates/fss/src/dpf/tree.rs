@@ -181,6 +181,9 @@ pub(super) fn less_than(
     points: &[u64],
 ) -> Vec<u64> {
     let mut bits = vec![0; points.len()];
+    if roots.is_empty() {
+        return bits;
+    }
     match &hash.cipher {
         #[cfg(target_arch = "x86_64")]
         Cipher::Vector(keys, width) => {

@@ -21,9 +21,20 @@ fn negatives(engine: &Engine, x: &Wire, shifts: &[i128]) -> Result<Vec<Share>> {
         let words: Vec<u64> = shifts.iter().map(|&shift| narrow.encode(shift)).collect();
         return engine.signs(&x.narrow(bits)?, &words);
     }
+    signed_in("a sign", x)?;
     let ends: Vec<(u64, u64)> =
         shifts.iter().map(|&shift| (1 << (ring.bits() - 1), ring.encode(-shift))).collect();
     engine.intervals(x, &ends)
+}
+
+/// Refuses values whose residues, read as signed, need not be the values.
+pub(super) fn signed_in(gate: &'static str, x: &Wire) -> Result<()> {
+    let (bound, ring) = (x.bound(), x.ring());
+    if Bound::signed(ring).contains(&bound) {
+        return Ok(());
+    }
+    let room = format!("a signed number of {} bits", ring.bits());
+    Err(Error::NotProved { gate, lo: bound.lo(), hi: bound.hi(), room })
 }
 
 /// max(x, 0) = 1[x ≥ 0] x: one comparison and one selection. Two rounds with the opening of the result.
@@ -94,6 +105,15 @@ impl Activation {
     /// g(x) of every element, in the ring of `x`.
     pub async fn apply(&self, engine: &Engine, x: &Wire) -> Result<Share> {
         let domain = self.table.domain();
+        // In fewer bits the limits themselves are no signed numbers.
+        if x.ring().bits() <= domain + self.shift {
+            let what = format!(
+                "in a ring of {} bits: at least {} are needed",
+                x.ring().bits(),
+                domain + self.shift + 1
+            );
+            return Err(Error::Unsupported { gate: "an activation", what });
+        }
         let limit = 1i128 << (self.reach + self.fraction);
         let sums = [limit, -limit].map(|shift| x.bound().plus(&Bound::exactly(shift)).signed_bits());
         let bits = sums[0].max(sums[1]).max(domain + self.shift).min(x.ring().bits());

@@ -6,6 +6,8 @@ use crate::error::{Error, Result};
 use crate::runtime::join;
 use crate::tensor::{Share, Wire};
 
+use super::activation::signed_in;
+
 /// min(max(x, lo), hi) = lo + 1[x ≥ lo] (x − lo) − 1[x ≥ hi] (x − hi), of any signed x in the ring.
 ///
 /// One key of as many bits as the values' bound and the limits take, and two selections; the result's bound is [lo, hi], proved. Two
@@ -17,6 +19,7 @@ pub async fn clamp(engine: &Engine, x: &Wire, lo: i64, hi: i64) -> Result<Share>
         let what = format!("to {lo} to {hi} in a ring of {} bits", ring.bits());
         return Err(Error::Unsupported { gate: "a clamp", what });
     }
+    signed_in("a clamp", x)?;
     let limits = Bound::proved(lo.into(), hi.into());
     let bits = x.bound().hull(&limits).signed_bits().min(ring.bits());
     let narrow = x.narrow(bits)?;

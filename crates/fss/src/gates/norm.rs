@@ -45,6 +45,10 @@ impl RmsNorm {
         let (unit, width_root) = ((1u64 << fraction) as f64, (width as f64).sqrt());
         let table =
             FloatingTable::new(least, sum_bits.saturating_add(1), |u| unit * width_root * unit / u.sqrt())?;
+        if table.mantissa_bits() == 0 {
+            let what = format!("sums of squares below 2^{sum_bits}: its table would have no mantissa");
+            return Err(Error::Unsupported { gate: "a normalisation", what });
+        }
         Ok(Self { width, fraction, epsilon, sum_bits, table })
     }
 

@@ -12,6 +12,8 @@ pub(super) const MOST_TOKENS: usize = 1 << 16;
 pub(super) const MOST_COLUMNS: usize = 1 << 24;
 /// The narrowest ring.
 pub(super) const LEAST_BITS: u32 = 8;
+/// Most fractional bits of a graph.
+const MOST_FRACTION: u32 = 28;
 
 /// Builds a [`Graph`] node by node, and refuses what does not fit together.
 pub struct GraphBuilder {
@@ -29,6 +31,13 @@ impl GraphBuilder {
             return Err(refused(format!(
                 "a ring of {} bits: at least {LEAST_BITS} are needed",
                 format.ring.bits()
+            )));
+        }
+        // A bias has twice the fraction, and its largest value must still be an i64.
+        if format.fraction > MOST_FRACTION {
+            return Err(refused(format!(
+                "{} fractional bits: there may be up to {MOST_FRACTION}",
+                format.fraction
             )));
         }
         let graph = Graph { format, tokens, nodes: Vec::new(), weights: Vec::new() };
