@@ -26,6 +26,9 @@ const EPSILON: f64 = 1e-5;
 ///
 /// Inputs are asked for in this order: all weights, in the order of [`Graph::weights`], as integers with f fractional bits (2 f for a
 /// bias); then the client's activations, or its tokens, one-hot.
+///
+/// Two parties do not notice a value that leaves its ring. Party 0 therefore asks [`Proved::holds_for`] of its weights first: what was
+/// proved from stated norms, or from other weights, need not hold for them.
 pub struct Network {
     proved: Proved,
 }

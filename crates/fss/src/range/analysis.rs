@@ -52,6 +52,23 @@ impl Proved {
         })
     }
 
+    /// Fails unless these weights leave every tensor at least the room that is proved here.
+    ///
+    /// A proof from stated norms is worth what they are: whoever owns the weights asks this of them before it evaluates. A proof from
+    /// measured weights holds for those and asks the same of others.
+    pub fn holds_for(&self, weights: Vec<Vec<i64>>) -> Result<()> {
+        let measured = Self::new(&self.graph, &Knowledge::Measured(weights), Trust::Norms, Unproved::Refuse)?;
+        let rooms = self.rooms.iter().zip(&measured.rooms);
+        match self.graph.nodes().iter().zip(rooms).find(|(_, (claimed, found))| found > claimed) {
+            None => Ok(()),
+            Some((node, _)) => Err(Error::Unproved {
+                tensor: node.name.clone(),
+                operands: "the weights that are given".into(),
+                bits: self.graph.format().ring.bits(),
+            }),
+        }
+    }
+
     /// The graph, with clamps.
     pub fn graph(&self) -> &Graph {
         &self.graph

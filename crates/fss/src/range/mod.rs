@@ -43,8 +43,8 @@ pub use weights::{Knowledge, StatedNorms};
 use crate::bound::Bound;
 use crate::key::FixedPoint;
 
-/// How much of its ring a tensor is proved to leave free: all that becomes public of a proof.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// How much of its ring a tensor is proved to leave free, most first: all that becomes public of a proof.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Room {
     /// |v| < 2^(n−1−f), of an activation.
     Narrow,

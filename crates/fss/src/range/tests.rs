@@ -171,3 +171,22 @@ fn stated_norms_that_are_no_norms_are_refused() {
     }
     assert!(Proved::new(&graph, &Knowledge::Measured(vec![]), Trust::Norms, Unproved::Clamp).is_err());
 }
+
+#[test]
+fn a_proof_is_asked_whether_it_holds_for_the_weights() {
+    for (family, bits) in FAMILIES {
+        let graph = small(family, bits).graph(6).unwrap();
+        let honest = weights(&graph, Style::ALL[0], 1.0, 2);
+        let stated = Knowledge::Stated(StatedNorms { spectral: 2.0, ..StatedNorms::default() });
+        let from_norms = Proved::new(&graph, &stated, Trust::Norms, Unproved::Clamp).unwrap();
+        from_norms.holds_for(honest.clone()).unwrap();
+        let measured =
+            Proved::new(&graph, &Knowledge::Measured(honest.clone()), Trust::Norms, Unproved::Clamp);
+        measured.unwrap().holds_for(honest.clone()).unwrap();
+        // The largest entries that a format takes, everywhere: norms far above what was stated.
+        let huge: Vec<Vec<i64>> =
+            honest.iter().map(|values| vec![Knowledge::ENTRY as i64 * (1 << 12) - 1; values.len()]).collect();
+        let refused = from_norms.holds_for(huge).unwrap_err();
+        assert!(matches!(refused, Error::Unproved { .. }), "{family:?}: {refused}");
+    }
+}
