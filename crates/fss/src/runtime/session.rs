@@ -194,7 +194,7 @@ fn deal_tag(keys: &KeyStream) -> u64 {
     block[0] as u64
 }
 
-/// The tag is added to the length, which a whole message shows anyway, so that it costs no byte.
+/// The tag is mixed into the length, which a whole message shows anyway, so that it costs no byte.
 fn message_header(tag: u64, batch: usize, phase: u32, length: usize) -> [u8; MESSAGE_HEADER] {
     let mut header = [0; MESSAGE_HEADER];
     header[..4].copy_from_slice(&(batch as u32).to_le_bytes());
