@@ -216,6 +216,20 @@ fn keys_of_the_other_party_or_of_another_circuit_are_refused() {
 }
 
 #[test]
+fn keys_of_two_deals_are_refused() {
+    let jobs = [Job::new(50)];
+    let (Dealt { streams: [zero, _], outputs }, Dealt { streams: [_, one], .. }) =
+        (dealt(&jobs), dealt(&jobs));
+    // Of one circuit, so that everything but the deal fits: lengths, costs and the plan.
+    let plan = Plan::new(Limits::default(), &dealt(&jobs).costs()).unwrap();
+    for outcome in outcomes(&Dealt { streams: [zero, one], outputs }, &plan, &jobs) {
+        let error = outcome.expect_err("streams of two deals");
+        assert!(matches!(error, Error::OutOfStep { .. }), "{error}");
+        assert!(error.to_string().contains("not dealt together"), "{error}");
+    }
+}
+
+#[test]
 fn a_plan_of_another_cost_fails_closed() {
     let jobs = [Job::new(50)];
     let dealt = dealt(&jobs);

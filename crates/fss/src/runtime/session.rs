@@ -180,23 +180,34 @@ struct Task<'a, T> {
 struct Batch<'a, T> {
     tasks: Vec<Task<'a, T>>,
     phase: u32,
+    /// The deal's.
+    tag: u64,
 }
 
-/// Bytes in front of a message: super-batch, phase, length.
+/// Bytes in front of a message: super-batch, phase, and the length under the tag of the deal.
 const MESSAGE_HEADER: usize = 16;
 
-fn message_header(batch: usize, phase: u32, length: usize) -> [u8; MESSAGE_HEADER] {
+/// What both streams of a deal have in common and no other deal has: a constant under its public key, which is fresh for each.
+fn deal_tag(keys: &KeyStream) -> u64 {
+    let mut block = [0];
+    keys.tree_hash().cipher.encrypt(&mut block);
+    block[0] as u64
+}
+
+/// The tag is mixed into the length, which a whole message shows anyway, so that it costs no byte.
+fn message_header(tag: u64, batch: usize, phase: u32, length: usize) -> [u8; MESSAGE_HEADER] {
     let mut header = [0; MESSAGE_HEADER];
     header[..4].copy_from_slice(&(batch as u32).to_le_bytes());
     header[4..8].copy_from_slice(&phase.to_le_bytes());
-    header[8..].copy_from_slice(&(length as u64).to_le_bytes());
+    header[8..].copy_from_slice(&(length as u64 ^ tag).to_le_bytes());
     header
 }
 
 /// Evaluates circuits as one of the parties, super-batch by super-batch as planned.
 ///
 /// All opens of a super-batch's phase are one message. While it is under way the other super-batches are evaluated.
-/// Ends with an error as soon as anything differs from the plan: bytes read, bytes sent, or the peer's messages.
+/// Ends with an error as soon as anything differs from the plan: bytes read, bytes sent, or the peer's messages, the first of which
+/// shows whether its key stream is from the same deal.
 pub fn evaluate<C: Circuit>(
     party: Party,
     keys: &KeyStream,
@@ -219,10 +230,12 @@ pub fn evaluate<C: Circuit>(
         let future = Box::pin(async move { circuit.run(&own).await });
         tasks.push(Some(Task { job, engine, future, requests: Vec::new(), output: None, sent: 0 }));
     }
+    let tag = deal_tag(keys);
     let mut batches: Vec<Batch<'_, C::Output>> = plan
         .batches()
         .iter()
-        .map(|batch| Batch { tasks: batch.iter().filter_map(|&job| tasks[job].take()).collect(), phase: 0 })
+        .map(|batch| batch.iter().filter_map(|&job| tasks[job].take()).collect())
+        .map(|tasks| Batch { tasks, phase: 0, tag })
         .collect();
     let mut live: Vec<usize> = Vec::new();
     for (index, batch) in batches.iter_mut().enumerate() {
@@ -256,7 +269,7 @@ impl<T> Batch<'_, T> {
     ) -> Result<bool> {
         let _span = tracing::debug_span!("evaluate", batch = index, phase = self.phase).entered();
         let mut context = Context::from_waker(Waker::noop());
-        let mut message = message_header(index, self.phase, 0).to_vec();
+        let mut message = message_header(self.tag, index, self.phase, 0).to_vec();
         let mut waiting = false;
         for task in self.tasks.iter_mut().filter(|task| task.output.is_none()) {
             if let Poll::Ready(output) = task.future.as_mut().poll(&mut context) {
@@ -277,7 +290,7 @@ impl<T> Batch<'_, T> {
         }
         if waiting {
             let length = message.len() - MESSAGE_HEADER;
-            message[..MESSAGE_HEADER].copy_from_slice(&message_header(index, self.phase, length));
+            message[..MESSAGE_HEADER].copy_from_slice(&message_header(self.tag, index, self.phase, length));
             channel.send(message)?;
         }
         Ok(waiting)
@@ -299,8 +312,12 @@ impl<T> Batch<'_, T> {
         let size = |request: &Request| packed_bytes(request.len, request.ring.bits());
         let requests = self.tasks.iter().flat_map(|task| &task.requests);
         let expected = requests.filter(|request| request.sent_by(peer)).map(size).sum::<usize>();
-        let header = message_header(index, self.phase, expected);
-        if message.len() != MESSAGE_HEADER + expected || message[..MESSAGE_HEADER] != header {
+        let header = message_header(self.tag, index, self.phase, expected);
+        let as_long = message.len() == MESSAGE_HEADER + expected;
+        if as_long && message[..8] == header[..8] && message[8..MESSAGE_HEADER] != header[8..] {
+            return Err(Error::OutOfStep { what: "the two key streams were not dealt together".into() });
+        }
+        if !as_long || message[..MESSAGE_HEADER] != header {
             let what = format!(
                 "super-batch {index}, phase {}: {expected} bytes were expected, a message of {} bytes came that begins {:?}",
                 self.phase,
@@ -315,12 +332,16 @@ impl<T> Batch<'_, T> {
             for request in std::mem::take(&mut task.requests) {
                 let from_peer = request.sent_by(peer);
                 let mut words = request.words;
+                #[cfg(test)]
+                let own = words.to_vec();
                 if from_peer {
                     let (theirs, after) = rest.split_at(packed_bytes(request.len, request.ring.bits()));
                     rest = after;
                     words.resize(request.len, 0);
                     backend.open(&mut words, theirs, request.ring)?;
                 }
+                #[cfg(test)]
+                crate::testing::record_opened(request.ring, request.from, own, &words);
                 opened.push(words);
             }
             if !opened.is_empty() {
