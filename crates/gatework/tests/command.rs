@@ -246,6 +246,8 @@ fn an_interrupt_leaves_whole_records() {
     let results = folder.path().join("results");
     let arguments = ["lab", "gate", "gpu/saxpy", "gpu/graph-chain", "--device", "emulated", "--seeds", "20"];
     let mut command = gatework(folder.path(), &arguments);
+    // While NVRTC compiles, interrupts are its own: the process then ends at once too, but with NVRTC's code.
+    command.env_remove("GATEWORK_CUDA_LIBRARIES");
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     while fs::read_dir(&results).map_or(0, Iterator::count) == 0 {
         assert_eq!(child.try_wait().unwrap(), None, "it ended before its first record");
