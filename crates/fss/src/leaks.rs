@@ -419,7 +419,7 @@ fn keys_for_two_thresholds_cannot_be_told_apart() {
     let seen = check(circuit, &[(Party::One, values)], Some(vec![masks.clone()]), 7);
     let rows = (bits - 1 - 6) as usize;
     for (party, stream) in seen.keys.iter().enumerate() {
-        let section = &stream[crate::HEADER_BYTES + 8..];
+        let section = &stream[32..];
         // Party 1 is given the masks of the revealed bits as well.
         let revealed = if party == 1 { 2 * half / 8 } else { 0 };
         assert_eq!(section.len(), 16 * rows * 2 * half + revealed);
@@ -449,7 +449,7 @@ fn two_deals_have_nothing_in_common() {
     let blocks = |randomness: &mut Randomness| {
         let dealt = deal(randomness, format, &[circuit]).unwrap();
         let blocks =
-            |stream: &crate::KeyStream| stream.bytes()[24..].chunks_exact(16).map(<[u8]>::to_vec).collect();
+            |stream: &crate::KeyStream| stream.bytes().chunks_exact(16).map(<[u8]>::to_vec).collect();
         dealt.streams.each_ref().map(blocks).map(|blocks: HashSet<Vec<u8>>| blocks)
     };
     let shared = |one: &[HashSet<Vec<u8>>; 2], two: &[HashSet<Vec<u8>>; 2]| {

@@ -5,6 +5,7 @@ mod backend;
 mod block;
 mod bound;
 pub mod cost;
+pub mod disk;
 mod dpf;
 mod engine;
 mod error;
@@ -14,6 +15,7 @@ mod key;
 #[cfg(test)]
 mod leaks;
 mod lut;
+pub mod net;
 mod ops;
 mod party;
 mod prg;
@@ -40,7 +42,7 @@ pub use gates::{
     Activation, FloatingTable, LayerNorm, NegativeExponential, Reciprocal, RmsNorm, Rows, Softmax, clamp,
     relu, row_maxima,
 };
-pub use key::{FixedPoint, HEADER_BYTES, KeyStream};
+pub use key::{FixedPoint, KeyStream};
 pub use lut::{LARGEST_TABLE_BITS, Table};
 pub use ops::{Lookup, MatmulShape, Payload, Piecewise, Weights};
 pub use party::Party;

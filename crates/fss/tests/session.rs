@@ -55,6 +55,7 @@ fn party(
 ) -> Result<Vec<Local<Option<Vec<u64>>>>> {
     let backend: Arc<dyn Backend> = Arc::new(CpuBackend::new(keys.tree_hash()));
     let inputs = |job: &Job| -> Inputs { vec![(party == Party::One).then(|| job.words())] };
+    let keys = keys.insecure_copy_for_measurements()?;
     evaluate(party, keys, &backend, channel, plan, jobs.iter().map(|job| (job, inputs(job))).collect())
 }
 
@@ -283,7 +284,7 @@ where
     let [zero, one] = MemoryChannel::pair();
     let [zero_inputs, one_inputs] = inputs;
     let run = |who: Party, mut channel: MemoryChannel, inputs: Inputs| {
-        let keys = &dealt.streams[who.index()];
+        let keys = dealt.streams[who.index()].insecure_copy_for_measurements().unwrap();
         let backend: Arc<dyn Backend> = Arc::new(CpuBackend::new(keys.tree_hash()));
         let jobs = vec![(circuits[who.index()], inputs)];
         evaluate(who, keys, &backend, &mut channel, &plan, jobs).unwrap().remove(0).output
