@@ -14,6 +14,7 @@ mod key;
 #[cfg(test)]
 mod leaks;
 mod lut;
+pub mod model;
 mod ops;
 mod party;
 mod prg;
@@ -37,8 +38,8 @@ pub use dpf::{PointKeys, TABLE_BITS};
 pub use engine::Engine;
 pub use error::{Error, Result};
 pub use gates::{
-    Activation, FloatingTable, LayerNorm, NegativeExponential, Reciprocal, RmsNorm, Rows, Softmax, clamp,
-    relu, row_maxima,
+    Activation, FloatingTable, LayerNorm, NegativeExponential, Reciprocal, RmsNorm, Rows, Softmax, Tanh,
+    clamp, relu, row_maxima,
 };
 pub use key::{FixedPoint, HEADER_BYTES, KeyStream};
 pub use lut::{LARGEST_TABLE_BITS, Table};
