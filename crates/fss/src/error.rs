@@ -237,6 +237,12 @@ pub enum Error {
         /// What is wrong, as a sentence.
         what: String,
     },
+    /// A checkpoint, a public model, or what belongs to one, that cannot be used.
+    #[error("the model cannot be used: {what}")]
+    Model {
+        /// What is wrong, as a sentence.
+        what: String,
+    },
     /// The operating system gave no randomness.
     #[error("the operating system gives no random numbers: {0}")]
     Randomness(getrandom::Error),

@@ -283,7 +283,7 @@ fn opened_products_are_uniform() {
     examine_gate("matmul", 1000, RANGE, &[], async |engine, x, _| {
         let mask = engine.mask_share(&x)?;
         let shape = MatmulShape { batch: 1, rows: 64, inner: 64, columns: 64 };
-        engine.matmul(&x, &mask, &x, &mask, shape, None)
+        engine.matmul(&x, &mask, &x, &mask, shape)
     });
 }
 
@@ -363,14 +363,14 @@ fn opened_norms_are_uniform() {
     let normal = async |engine: &Engine| {
         let x = engine.input(Party::One, wide(), LEN, RANGE).await?;
         let gamma = engine.weights(Party::Zero, wide(), width, -8192..=8192).await?;
-        engine.reveal(&engine.open(rms.apply(engine, &x, &gamma, None).await?).await?, Party::One)
+        engine.reveal(&engine.open(rms.apply(engine, &x, &gamma).await?).await?, Party::One)
     };
     examine("RMSNorm", normal, &given[..2], &[1, 3, 4, 6]);
     let normal = async |engine: &Engine| {
         let x = engine.input(Party::One, wide(), LEN, RANGE).await?;
         let gamma = engine.weights(Party::Zero, wide(), width, -8192..=8192).await?;
         let beta = engine.weights(Party::Zero, wide(), width, -8192..=8192).await?;
-        engine.reveal(&engine.open(layer.apply(engine, &x, &gamma, &beta, None).await?).await?, Party::One)
+        engine.reveal(&engine.open(layer.apply(engine, &x, &gamma, &beta).await?).await?, Party::One)
     };
     examine("LayerNorm", normal, &given, &[3, 5, 6, 8]);
 }

@@ -15,6 +15,7 @@ mod key;
 #[cfg(test)]
 mod leaks;
 mod lut;
+pub mod model;
 pub mod net;
 mod ops;
 mod party;
@@ -25,6 +26,7 @@ pub mod reference;
 mod ring;
 mod runtime;
 mod secret;
+pub mod session;
 pub mod suf;
 mod tally;
 mod tensor;
@@ -39,8 +41,8 @@ pub use dpf::{PointKeys, TABLE_BITS};
 pub use engine::Engine;
 pub use error::{Error, Result};
 pub use gates::{
-    Activation, FloatingTable, LayerNorm, NegativeExponential, Reciprocal, RmsNorm, Rows, Softmax, clamp,
-    relu, row_maxima,
+    Activation, FloatingTable, LayerNorm, NegativeExponential, Reciprocal, RmsNorm, Rows, Softmax, Tanh,
+    clamp, relu, row_maxima,
 };
 pub use key::{FixedPoint, KeyStream};
 pub use lut::{LARGEST_TABLE_BITS, Table};

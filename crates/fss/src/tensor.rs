@@ -60,8 +60,13 @@ impl<State> fmt::Debug for Tensor<State> {
 
 impl<State> Tensor<State> {
     pub(crate) fn new(ring: Ring, len: usize, words: Vec<u64>, bound: Bound) -> Self {
+        Self::of_words(ring, len, Secret::new(words), bound)
+    }
+
+    /// The same of words that are already wiped when they go: nothing is copied.
+    pub(crate) fn of_words(ring: Ring, len: usize, words: Words, bound: Bound) -> Self {
         debug_assert!(words.is_empty() || words.len() == len);
-        Self { ring, len, words: Secret::new(words), bound, state: PhantomData }
+        Self { ring, len, words, bound, state: PhantomData }
     }
 
     fn shape_of(&self, ring: Ring, len: usize, bound: Bound) -> Self {

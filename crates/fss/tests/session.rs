@@ -266,7 +266,7 @@ impl Circuit for Inference {
         let x = engine.input(Party::One, format().ring, INNER, -4096..=4096).await?;
         let mask = engine.mask_share(&x)?;
         let shape = MatmulShape { batch: 1, rows: 1, inner: INNER, columns: COLUMNS };
-        let product = engine.matmul(&x, &mask, self.0.wire(), self.0.mask(), shape, None)?;
+        let product = engine.matmul(&x, &mask, self.0.wire(), self.0.mask(), shape)?;
         engine.reveal(&engine.open(product).await?, Party::One)
     }
 }

@@ -61,7 +61,7 @@ impl Ledger {
         Ok(ledger)
     }
 
-    fn parse(&self, bytes: &[u8]) -> Result<Vec<bool>> {
+    pub(crate) fn parse(&self, bytes: &[u8]) -> Result<Vec<bool>> {
         let sections = self.used.len();
         if bytes.len() != FIXED + sections.div_ceil(8) + HASH {
             return Err(unusable(&self.path, format!("it has {} bytes", bytes.len())));

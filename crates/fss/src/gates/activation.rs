@@ -74,6 +74,11 @@ impl Activation {
         Self::new(fraction, 2, reference::gelu)
     }
 
+    /// GELU by the hyperbolic tangent, to within 16 units of the last of 12 fractional bits.
+    pub fn gelu_tanh(fraction: u32) -> Result<Self> {
+        Self::new(fraction, 2, reference::gelu_tanh)
+    }
+
     /// x / (1 + e^−x), to within 16 units of the last of 12 fractional bits.
     pub fn silu(fraction: u32) -> Result<Self> {
         Self::new(fraction, 3, reference::silu)

@@ -122,7 +122,10 @@ impl Channel for Link {
         frame.extend_from_slice(&self.sent.next(&message));
         self.bytes[0] += frame.len() as u64;
         self.frames[0] += 1;
-        self.pump.send(frame)
+        self.pump.send(frame)?;
+        #[cfg(test)]
+        super::tests::die_where_asked(self);
+        Ok(())
     }
 
     fn receive(&mut self) -> Result<Vec<u8>> {
@@ -140,6 +143,8 @@ impl Channel for Link {
             let what = "the transcript differs: a message was lost, repeated or altered".into();
             return Err(Error::OutOfStep { what });
         }
+        #[cfg(test)]
+        super::tests::die_where_asked(self);
         Ok(message)
     }
 }

@@ -14,7 +14,7 @@ mod frame;
 mod identity;
 mod pump;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use frame::{FRAME_OVERHEAD, Link, LinkTimes};
 pub use identity::{CertificateFiles, Identity, make_test_certificates};

@@ -423,7 +423,7 @@ proptest! {
             let w = engine.weights(Party::Zero, ring, batch * inner * columns, -2048..=2047).await?;
             let x = engine.input(Party::One, ring, batch * rows * inner, -2048..=2047).await?;
             let mask = engine.mask_share(&x)?;
-            let product = engine.open(engine.matmul(&x, &mask, w.wire(), w.mask(), shape, None)?).await?;
+            let product = engine.open(engine.matmul(&x, &mask, w.wire(), w.mask(), shape)?).await?;
             let squares = engine.open(engine.square_sums(&x, &mask, inner, None)?).await?;
             let elementwise = engine.open(engine.product(&x, &mask, &x, &mask)?).await?;
             engine.reveal(&Wire::concat(&[&product, &squares, &elementwise])?, Party::One)

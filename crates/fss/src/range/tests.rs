@@ -5,7 +5,7 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::graph::samples::{Style, client, small, weights};
 use crate::graph::{Family, Graph, Model, Network, NodeId};
-use crate::run_clear;
+use crate::{Circuit, run_clear};
 
 /// Every node's words in clear.
 fn observe(network: &Network, style: Style, norm: f64, seed: u64) -> Vec<(NodeId, Vec<u64>)> {
@@ -16,7 +16,7 @@ fn observe(network: &Network, style: Style, norm: f64, seed: u64) -> Vec<(NodeId
     inputs.push(encode(client(graph, style, seed)));
     let seen = RefCell::new(Vec::new());
     let circuit = async |engine: &Engine| {
-        let weights = network.weights(engine, |_| true).await?;
+        let weights = network.set_up().run(engine).await?;
         let mut observe = |node, wire: &crate::Wire, _| seen.borrow_mut().push((node, wire.words.to_vec()));
         network.observed(engine, &weights, &mut observe).await
     };

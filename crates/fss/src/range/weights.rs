@@ -23,6 +23,9 @@ pub(crate) struct WeightFacts {
     pub(crate) spectral: Upper,
 }
 
+/// Facts of every weight of a graph. They depend on its fraction, not on its ring.
+pub(crate) type Facts = HashMap<WeightId, WeightFacts>;
+
 impl WeightFacts {
     /// From the magnitude of the entries alone.
     fn of_entries(rows: usize, columns: usize, entry: Upper) -> Self {
@@ -54,7 +57,7 @@ impl WeightFacts {
     }
 
     /// Of the integers themselves, with `fraction` fractional bits: nothing is lost to their rounding.
-    fn measured(values: &[i64], columns: usize, fraction: u32) -> Self {
+    fn measured(values: &[i64], columns: usize, fraction: u32, kind: WeightKind) -> Self {
         let unit = 2f64.powi(-(fraction as i32));
         // Entries of more than 53 bits are rounded away from zero.
         let entries: Vec<f64> = values
@@ -76,7 +79,11 @@ impl WeightFacts {
             column_sum: columns_of(&sum),
             column_norm: columns_of(&frobenius),
             row_norm: entries.chunks(columns).map(frobenius).fold(Upper::ZERO, Upper::max),
-            spectral: spectral_norm(&entries, columns),
+            // Only of matrices does anything depend on how close it is.
+            spectral: match kind {
+                WeightKind::Matrix => spectral_norm(&entries, columns),
+                _ => frobenius(&entries),
+            },
         }
     }
 }
@@ -118,7 +125,7 @@ impl Knowledge {
     pub const ENTRY: f64 = 16.0;
 
     /// Facts of every weight.
-    pub(super) fn facts(&self, graph: &Graph) -> Result<HashMap<WeightId, WeightFacts>> {
+    pub(crate) fn facts(&self, graph: &Graph) -> Result<Facts> {
         if let Self::Measured(values) = self
             && values.len() != graph.weights().len()
         {
@@ -153,22 +160,30 @@ impl Knowledge {
                     ..declared
                 },
             }),
-            Self::Measured(values) => {
-                let values = &values[index];
-                if values.len() != weight.len() {
-                    let what =
-                        format!("'{}' has {} elements, not {}", weight.name, weight.len(), values.len());
-                    return Err(Error::Shape { gate: "range analysis", what });
-                }
-                let f = graph.format().fraction;
-                let fraction = if weight.kind == WeightKind::Bias { 2 * f } else { f };
-                let facts = WeightFacts::measured(values, columns, fraction);
-                if facts.entry.value() > Self::ENTRY {
-                    let what = format!("'{}' has an entry above {}", weight.name, Self::ENTRY);
-                    return Err(Error::Unsupported { gate: "range analysis", what });
-                }
-                facts
-            }
+            Self::Measured(values) => measure(graph, weight, &values[index])?,
         })
     }
+
+    /// Facts of weights of which only one is in memory at a time.
+    pub(crate) fn measured(graph: &Graph, values: impl Fn(usize) -> Vec<i64>) -> Result<Facts> {
+        let weights = graph.weights().iter().enumerate();
+        weights
+            .map(|(index, weight)| Ok((WeightId(index), measure(graph, weight, &values(index))?)))
+            .collect()
+    }
+}
+
+fn measure(graph: &Graph, weight: &Weight, values: &[i64]) -> Result<WeightFacts> {
+    if values.len() != weight.len() {
+        let what = format!("'{}' has {} elements, not {}", weight.name, weight.len(), values.len());
+        return Err(Error::Shape { gate: "range analysis", what });
+    }
+    let f = graph.format().fraction;
+    let fraction = if weight.kind == WeightKind::Bias { 2 * f } else { f };
+    let facts = WeightFacts::measured(values, weight.columns, fraction, weight.kind);
+    if facts.entry.value() > Knowledge::ENTRY {
+        let what = format!("'{}' has an entry above {}", weight.name, Knowledge::ENTRY);
+        return Err(Error::Unsupported { gate: "range analysis", what });
+    }
+    Ok(facts)
 }

@@ -35,7 +35,10 @@ pub fn deal_files(
     progress: &mut dyn FnMut(Dealing),
 ) -> Result<Vec<Cost>> {
     if paths[0] == paths[1] {
-        return Err(Error::KeyFile { path: paths[0].to_owned(), what: "each party has a file of its own".into() });
+        return Err(Error::KeyFile {
+            path: paths[0].to_owned(),
+            what: "each party has a file of its own".into(),
+        });
     }
     let format = model.format();
     let whole = model.network(model.longest())?;

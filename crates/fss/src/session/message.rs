@@ -230,8 +230,13 @@ mod tests {
         let Message::Hello(hello) = messages().remove(0) else { panic!("a greeting") };
         let proof = hello.prove(&[7; 32], &[8; 32]);
         assert_eq!(proof, hello.prove(&[7; 32], &[8; 32]));
-        let other = Hello { ledger: vec![0b111, 1], ..hello.clone() };
-        let others = [hello.prove(&[6; 32], &[8; 32]), hello.prove(&[7; 32], &[9; 32]), other.prove(&[7; 32], &[8; 32])];
+        let mut other = hello.clone();
+        other.ledger[0] ^= 0b10;
+        let others = [
+            hello.prove(&[6; 32], &[8; 32]),
+            hello.prove(&[7; 32], &[9; 32]),
+            other.prove(&[7; 32], &[8; 32]),
+        ];
         assert!(others.iter().all(|other| *other != proof));
     }
 }

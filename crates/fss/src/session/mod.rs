@@ -18,29 +18,20 @@
 //! this TLS connection know. Ledgers are compared before anything else: what either of them has as used is used.
 
 mod deal;
+#[cfg(test)]
+mod fuzz;
 mod message;
 mod pair;
 mod plan;
+#[cfg(test)]
+mod processes;
 mod roles;
+#[cfg(test)]
+mod small;
+#[cfg(test)]
+mod tests;
 
 pub use deal::{Dealing, deal_files};
 pub use pair::Counted;
-pub use plan::Traffic;
+pub use plan::{Traffic, predict};
 pub use roles::{Client, KeyStore, Server, Summary};
-
-#[doc(hidden)]
-pub mod fuzzing {
-    //! The parsers of bytes from outside, for tests that feed them anything.
-
-    use crate::disk::KeyHeader;
-
-    /// The header of a key file.
-    pub fn key_header(bytes: &[u8]) -> bool {
-        KeyHeader::parse(bytes).is_ok()
-    }
-
-    /// A message of the handshake.
-    pub fn message(bytes: &[u8]) -> bool {
-        super::message::Message::decode(bytes).is_ok()
-    }
-}

@@ -16,7 +16,7 @@ use crate::runtime::{Channel as _, Circuit, Inputs, Local, MESSAGE_HEADER, Plan,
 use crate::tally::Cost;
 
 use super::message::Message;
-use super::plan::{Traffic, plan};
+use super::plan::{Traffic, WHOLE, plan};
 use super::roles::Summary;
 
 /// What evaluations took.
@@ -105,7 +105,10 @@ impl<'a> Pair<'a> {
     /// Takes keys for an evaluation: from here on they are used.
     pub(super) fn spend(&mut self, sections: &[usize]) -> Result<KeyStream> {
         for &section in sections {
-            let entry = self.keys.header().sections.get(section).ok_or(Error::Reused { section })?;
+            let entries = self.keys.header().sections.get(section);
+            let unknown =
+                || Error::Peer { what: format!("it wants section {section}, which is no inference") };
+            let entry = entries.filter(|entry| entry.tokens > 0).ok_or_else(unknown)?;
             self.network(entry.tokens as usize)?;
         }
         self.keys.spend(sections)
@@ -124,7 +127,7 @@ impl<'a> Pair<'a> {
         let keys = self.keys.set_up()?;
         let circuit = self.whole.set_up();
         let cost = rehearse(&circuit)?.cost;
-        let plan = Plan::new(crate::Limits { bytes: u64::MAX, words: u64::MAX, jobs: 1 }, &[cost])?;
+        let plan = Plan::new(WHOLE, &[cost])?;
         let (mut outputs, counted) = run(&mut self.link, keys, &plan, &[cost], vec![(&circuit, inputs)])?;
         self.summary.set_up.add(counted);
         self.weights = outputs.pop().map(|local| local.output);

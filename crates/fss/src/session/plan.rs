@@ -1,9 +1,10 @@
 //! What will be sent, before it is.
 
 use crate::error::Result;
+use crate::model::PublicModel;
 use crate::net::FRAME_OVERHEAD;
 use crate::party::Party;
-use crate::runtime::{Limits, MESSAGE_HEADER, Plan};
+use crate::runtime::{Limits, MESSAGE_HEADER, Plan, rehearse};
 use crate::tally::Cost;
 
 /// Frames and bytes of evaluations, by the party that sends them. Both parties send as many frames.
@@ -31,6 +32,21 @@ impl Traffic {
         Self { frames: self.frames + other.frames, bytes }
     }
 }
+
+/// The traffic of the set-up, and of one request for texts of so many tokens.
+pub fn predict(model: &PublicModel, tokens: &[usize]) -> Result<[Traffic; 2]> {
+    let set_up = rehearse(&model.network(model.longest())?.set_up())?;
+    let mut costs = Vec::with_capacity(tokens.len());
+    for &count in tokens {
+        let network = model.network(count)?;
+        costs.push(rehearse(&network.inference(&set_up.output))?.cost);
+    }
+    let alone = Plan::new(WHOLE, &[set_up.cost])?;
+    Ok([Traffic::of(&alone, &[set_up.cost]), Traffic::of(&plan(&costs)?, &costs)])
+}
+
+/// The set-up is one job, however large.
+pub(super) const WHOLE: Limits = Limits { jobs: 1, words: u64::MAX, bytes: u64::MAX };
 
 /// How inferences of one request are put together: in two super-batches, so that one is evaluated while the other is on its way.
 ///

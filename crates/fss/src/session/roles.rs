@@ -141,6 +141,11 @@ impl<'a> Client<'a> {
         Ok(Self { pair: Pair::new(model, keys, link)?, taken: false })
     }
 
+    #[cfg(test)]
+    pub(super) fn into_pair(self) -> Pair<'a> {
+        self.pair
+    }
+
     /// The keys.
     pub fn keys(&self) -> &KeyFile {
         self.pair.keys()
@@ -199,7 +204,9 @@ fn hello(keys: &KeyFile, link: &Link) -> Hello {
 fn expect_hello(link: &mut Link, party: Party) -> Result<Hello> {
     match Message::decode(&link.receive()?)? {
         Message::Hello(hello) if hello.party == party => Ok(hello),
-        Message::Hello(hello) => Err(Error::Peer { what: format!("it is party {}, as this side is", hello.party) }),
+        Message::Hello(hello) => {
+            Err(Error::Peer { what: format!("it is party {}, as this side is", hello.party) })
+        }
         Message::Refusal(why) => Err(Error::Refused { why }),
         other => Err(Error::Peer { what: format!("it sent {other} where a greeting belongs") }),
     }
