@@ -135,7 +135,7 @@ where
     FORCED_MASKS.set(masks.clone());
     MISSING.set(missing);
     FRESH_MASKS.set(0);
-    let format = FixedPoint::new(50, 12).unwrap();
+    let format = circuit.format().unwrap_or(FixedPoint::new(50, 12).unwrap());
     let circuits = [circuit];
     let dealt = deal(&mut Randomness::insecure_from_seed_for_tests(seed), format, &circuits).unwrap();
     FORCED_MASKS.set(None);

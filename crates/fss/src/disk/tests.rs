@@ -51,7 +51,7 @@ fn written(folder: &Path, name: &str, session: u8) -> PathBuf {
 
 fn fresh() -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
-    let path = written(folder.path(), "client.key", 1);
+    let path = written(folder.path(), "client.keys", 1);
     (folder, path)
 }
 
@@ -165,7 +165,7 @@ fn damage_anywhere_is_noticed_before_it_is_used() {
 #[test]
 fn chunks_that_were_moved_or_come_from_elsewhere_are_refused() {
     let (folder, path) = fresh();
-    let other = written(folder.path(), "other.key", 9);
+    let other = written(folder.path(), "other.keys", 9);
     let stride = CHUNK + HASH;
     let start = header(1).offset_of(2) as usize;
     let refused = |bytes: Vec<u8>| {
@@ -202,12 +202,12 @@ fn files_of_others_are_refused() {
     fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
     // The ledger of another deal, none, and one that was altered.
     let ledger = Ledger::path_beside(&path);
-    let other = written(folder.path(), "other.key", 9);
+    let other = written(folder.path(), "other.keys", 9);
     let mine = fs::read(&ledger).unwrap();
     fs::copy(Ledger::path_beside(&other), &ledger).unwrap();
     assert!(error(&path, Party::One).contains("another key file"));
     fs::remove_file(&ledger).unwrap();
-    assert!(error(&path, Party::One).contains("client.key.ledger"));
+    assert!(error(&path, Party::One).contains("client.keys.ledger"));
     for place in 0..mine.len() {
         let mut altered = mine.clone();
         altered[place] ^= 1;
@@ -221,14 +221,14 @@ fn files_of_others_are_refused() {
 #[test]
 fn an_unfinished_deal_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("client.key");
+    let path = folder.path().join("client.keys");
     let mut writer = KeyFileWriter::create(&path, header(1)).unwrap();
     writer.begin(1).unwrap();
     writer.write(&[1; 99]).unwrap();
     assert!(writer.end().unwrap_err().to_string().contains("99 bytes long"));
     assert!(writer.finish().unwrap_err().to_string().contains("missing"));
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
-    let path = written(folder.path(), "client.key", 1);
+    let path = written(folder.path(), "client.keys", 1);
     assert!(KeyFileWriter::create(&path, header(1)).err().unwrap().to_string().contains("exists already"));
 }
 

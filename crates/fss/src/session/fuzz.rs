@@ -79,7 +79,7 @@ fn headers_of_key_files() {
         let content = &bytes[..bytes.len().saturating_sub(32)];
         [content, blake3::hash(content).as_bytes()].concat()
     };
-    let taken = fed(&[header.clone()], |round, bytes| {
+    let taken = fed(&[header], |round, bytes| {
         KeyHeader::parse(&if round % 2 == 0 { bytes.to_vec() } else { rehashed(bytes) }).is_ok()
     });
     assert!(taken < INPUTS / 2 && taken > 0, "{taken} of {INPUTS}");
@@ -92,7 +92,7 @@ fn ledgers() {
     let whole = fs::read(format!("{}.ledger", scene.client.display())).unwrap();
     assert!(keys.ledger.parse(&whole).is_ok());
     let ledger: &Ledger = &keys.ledger;
-    let taken = fed(&[whole.clone()], |_, bytes| ledger.parse(bytes).is_ok());
+    let taken = fed(&[whole], |_, bytes| ledger.parse(bytes).is_ok());
     assert!(taken < INPUTS / 10, "{taken} of {INPUTS}");
 }
 

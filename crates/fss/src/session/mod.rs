@@ -33,5 +33,5 @@ mod tests;
 
 pub use deal::{Dealing, deal_files};
 pub use pair::Counted;
-pub use plan::{Traffic, predict};
+pub use plan::{Predicted, Traffic, predict};
 pub use roles::{Client, KeyStore, Server, Summary};

@@ -33,16 +33,43 @@ impl Traffic {
     }
 }
 
-/// The traffic of the set-up, and of one request for texts of so many tokens.
-pub fn predict(model: &PublicModel, tokens: &[usize]) -> Result<[Traffic; 2]> {
+/// What an evaluation will take, to the byte.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Predicted {
+    /// Frames and bytes on the link.
+    pub traffic: Traffic,
+    /// Bytes of keys that each party reads.
+    pub key_bytes: [u64; 2],
+    /// Generator calls of each party.
+    pub prg_blocks: [u64; 2],
+}
+
+impl Predicted {
+    fn of(plan: &Plan, costs: &[Cost]) -> Self {
+        let sum = |of: fn(&Cost) -> [u64; 2]| {
+            costs.iter().map(of).fold([0; 2], |sum, next| [sum[0] + next[0], sum[1] + next[1]])
+        };
+        Self {
+            traffic: Traffic::of(plan, costs),
+            key_bytes: sum(|cost| cost.key_bytes),
+            prg_blocks: sum(|cost| cost.prg_blocks),
+        }
+    }
+}
+
+/// What the set-up takes, and one request for texts of so many tokens.
+pub fn predict(model: &PublicModel, tokens: &[usize]) -> Result<[Predicted; 2]> {
     let set_up = rehearse(&model.network(model.longest())?.set_up())?;
-    let mut costs = Vec::with_capacity(tokens.len());
-    for &count in tokens {
-        let network = model.network(count)?;
-        costs.push(rehearse(&network.inference(&set_up.output))?.cost);
+    let mut costs: Vec<Cost> = Vec::with_capacity(tokens.len());
+    for (index, &count) in tokens.iter().enumerate() {
+        let known = tokens[..index].iter().position(|&earlier| earlier == count);
+        costs.push(match known {
+            Some(earlier) => costs[earlier],
+            None => rehearse(&model.network(count)?.inference(&set_up.output))?.cost,
+        });
     }
     let alone = Plan::new(WHOLE, &[set_up.cost])?;
-    Ok([Traffic::of(&alone, &[set_up.cost]), Traffic::of(&plan(&costs)?, &costs)])
+    Ok([Predicted::of(&alone, &[set_up.cost]), Predicted::of(&plan(&costs)?, &costs)])
 }
 
 /// The set-up is one job, however large.

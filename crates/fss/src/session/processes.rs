@@ -124,8 +124,8 @@ fn killed_at_every_frame(dying: Party) {
     let certificates = certificates();
     let [set_up, inference] = predict(&MODEL.0, &[TEXT.len()]).unwrap();
     // Greetings and requests before the first frame that depends on a key of this inference, and all after it.
-    let before = 2 + 2 + 2 * set_up.frames + 2;
-    let all = before + 2 * inference.frames;
+    let before = 2 + 2 + 2 * set_up.traffic.frames + 2;
+    let all = before + 2 * inference.traffic.frames;
     for frame in 1..=all {
         let scene = Scene::deal(&[TEXT.len(), TEXT.len()]);
         let start = Instant::now();

@@ -25,6 +25,9 @@ pub struct Summary {
     pub inference: Counted,
 }
 
+/// What key files in a folder are called.
+const EXTENSION: &str = "keys";
+
 /// Key files of a server, by their session.
 pub struct KeyStore {
     files: HashMap<[u8; 32], PathBuf>,
@@ -38,7 +41,7 @@ impl KeyStore {
         if path.is_dir() {
             let entries = fs::read_dir(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
             candidates = entries.map_err(failed)?.into_iter().map(|entry| entry.path()).collect();
-            candidates.retain(|path| path.extension().is_some_and(|extension| extension == "key"));
+            candidates.retain(|path| path.extension().is_some_and(|extension| extension == EXTENSION));
         }
         let mut files = HashMap::new();
         for candidate in candidates {
@@ -49,7 +52,7 @@ impl KeyStore {
             }
         }
         if files.is_empty() {
-            let what = "there is no key file of the server in it (they are called *.key)".into();
+            let what = "there is no key file of the server in it (they are called *.keys)".into();
             return Err(Error::KeyFile { path: path.to_owned(), what });
         }
         Ok(Self { files })

@@ -41,7 +41,7 @@ pub(super) struct Scene {
 impl Scene {
     pub(super) fn deal(tokens: &[usize]) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let [server, client] = ["server.key", "client.key"].map(|name| folder.path().join(name));
+        let [server, client] = ["server.keys", "client.keys"].map(|name| folder.path().join(name));
         let mut sections = Vec::new();
         let mut progress = |dealing: Dealing| sections.push(dealing.section);
         let mut randomness = Randomness::from_os().unwrap();
@@ -274,7 +274,7 @@ fn swapped_and_missing_files_are_refused() {
     let scene = Scene::deal(&[4]);
     assert!(matches!(KeyStore::open(&scene.client), Err(Error::WrongParty { .. })));
     assert!(matches!(KeyFile::open(&scene.server, Party::One), Err(Error::WrongParty { .. })));
-    assert!(matches!(KeyStore::open(&scene.folder.path().join("none.key")), Err(Error::File { .. })));
+    assert!(matches!(KeyStore::open(&scene.folder.path().join("none.keys")), Err(Error::File { .. })));
     assert_eq!(KeyStore::open(scene.folder.path()).unwrap().len(), 1, "the client's is left out");
     let empty = tempfile::tempdir().unwrap();
     assert!(matches!(KeyStore::open(empty.path()), Err(Error::KeyFile { .. })));
@@ -282,9 +282,9 @@ fn swapped_and_missing_files_are_refused() {
         let mut randomness = Randomness::from_os().unwrap();
         deal_files(&mut randomness, &MODEL.0, tokens, paths, &mut |_| ()).err().unwrap().to_string()
     };
-    let place = empty.path().join("a.key");
+    let place = empty.path().join("a.keys");
     assert!(deal([&place, &place], &[4]).contains("a file of its own"));
-    assert!(deal([&place, &empty.path().join("b.key")], &[LONGEST + 1]).contains("tokens"));
+    assert!(deal([&place, &empty.path().join("b.keys")], &[LONGEST + 1]).contains("tokens"));
     assert!(deal([&scene.server, &place], &[4]).contains("exists already"));
     assert_eq!(fs::read_dir(empty.path()).unwrap().count(), 0, "nothing is left behind");
 }
@@ -334,8 +334,9 @@ fn what_was_predicted_is_what_was_sent() {
     let (_, client) = ask(&scene, &texts);
     let (_, summary) = client.unwrap();
     let [set_up, inference] = predict(&MODEL.0, &tokens).unwrap();
-    assert_eq!(summary.set_up.traffic, set_up);
-    assert_eq!(summary.inference.traffic, inference);
+    assert_eq!(summary.set_up.traffic, set_up.traffic);
+    assert_eq!(summary.inference.traffic, inference.traffic);
+    assert_eq!(summary.inference.key_bytes, inference.key_bytes[1]);
     let header: KeyHeader = scene.keys().unwrap().header().clone();
     let spent: u64 = header.sections[1..].iter().map(|section| section.length).sum();
     assert_eq!(summary.inference.key_bytes, spent);
