@@ -147,7 +147,7 @@ impl LayerNorm {
         let factor = ((1u64 << shift) as f64 / width as f64).round() as i64;
         let sums = x.row_sums(width)?.times(factor)?;
         let means = engine.open(engine.truncate(&sums, shift, ring).await?).await?;
-        let centred = x.minus(&means.repeat_each(width))?;
+        let centred = x.minus(&means.repeat_each(width)?)?;
         let normal = self.norm.apply_within(engine, &centred, gamma, squares).await?;
         let (betas, _) = self.norm.spread(beta, x.len())?;
         engine.add_wire(&normal, &betas)
