@@ -78,7 +78,7 @@ fn a_program_has_the_same_shape_for_every_mask() {
                 .map(|request| (request.ring, request.from, request.words.len()))
                 .collect::<Vec<_>>()
         });
-        let streams = seen.keys.clone();
+        let streams = seen.keys;
         (keys, opened, streams)
     };
     let (keys, opened, streams) = shape(0);
