@@ -52,8 +52,12 @@ impl RmsNorm {
         let least = 127 - epsilon.leading_zeros();
         // 2^f / √(u / (d 2^2f)) for u with 2 f fractional bits.
         let (unit, width_root) = ((1u64 << fraction) as f64, (width as f64).sqrt());
-        let table =
-            FloatingTable::new(least, sum_bits.saturating_add(1), |u| unit * width_root * unit / u.sqrt())?;
+        let table = FloatingTable::known(
+            "norm",
+            [width as u64, fraction.into()],
+            [least, sum_bits.saturating_add(1)],
+            |u| unit * width_root * unit / u.sqrt(),
+        )?;
         if table.mantissa_bits() == 0 {
             let what = format!("sums of squares below 2^{sum_bits}: its table would have no mantissa");
             return Err(Error::Unsupported { gate: "a normalisation", what });
@@ -147,7 +151,7 @@ impl LayerNorm {
         let factor = ((1u64 << shift) as f64 / width as f64).round() as i64;
         let sums = x.row_sums(width)?.times(factor)?;
         let means = engine.open(engine.truncate(&sums, shift, ring).await?).await?;
-        let centred = x.minus(&means.repeat_each(width))?;
+        let centred = x.minus(&means.repeat_each(width)?)?;
         let normal = self.norm.apply_within(engine, &centred, gamma, squares).await?;
         let (betas, _) = self.norm.spread(beta, x.len())?;
         engine.add_wire(&normal, &betas)

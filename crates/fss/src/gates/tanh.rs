@@ -38,7 +38,7 @@ impl Tanh {
         let (index_ring, unit) = (Ring::new(domain)?, (1u64 << fraction) as f64);
         let entry =
             |index: u64| (reference::tanh(index_ring.signed(index) as f64 / unit) * unit).round() as i64;
-        Ok(Self { table: Table::new(domain, entry)? })
+        Ok(Self { table: Table::known("tanh", [fraction.into(), 0, 0], || Table::new(domain, entry))? })
     }
 
     /// tanh of every element, in the ring of `x`.

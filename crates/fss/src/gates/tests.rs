@@ -399,6 +399,9 @@ fn parameters_that_no_gate_has_are_errors_not_panics() {
         let huge = crate::MatmulShape { batch: usize::MAX, rows: 2, inner: 2, columns: 2 };
         let mask = engine.mask_share(&x)?;
         assert!(engine.matmul(&x, &mask, &x, &mask, huge).is_err());
+        let (none, no_mask) = (x.gather(&[])?, mask.gather(&[])?);
+        let over_nothing = crate::MatmulShape { batch: 1, rows: 1 << 40, inner: 0, columns: 1 << 20 };
+        assert!(engine.matmul(&none, &no_mask, &none, &no_mask, over_nothing).is_err());
         Ok(())
     };
     run_clear(&circuit, vec![Some(vec![0])]).unwrap();

@@ -291,7 +291,7 @@ impl Step<'_> {
             let mut share =
                 self.engine.matmul_within(x, &mask, matrix.wire(), matrix.mask(), shape, self.room())?;
             if let Some(bias) = bias {
-                let bias = self.weight(*bias)?.wire().repeat_all(rows);
+                let bias = self.weight(*bias)?.wire().repeat_all(rows)?;
                 let sum = self.engine.add_wire_in_ring(&share, &bias)?;
                 share = self.engine.claim("a product with a bias", sum, self.room())?;
             }

@@ -10,6 +10,8 @@ use crate::range::{Choices, Clamped, Proved, Room};
 
 use super::refused;
 
+/// As errors call it.
+const NAME: &str = "the model";
 /// The document's version.
 const VERSION: u32 = 1;
 /// Limits of what is read from outside, far above any model that is evaluated: nothing is allocated before they are checked.
@@ -60,7 +62,8 @@ impl PublicModel {
     /// `model.context` is the longest sequence.
     pub(super) fn new(model: &Model, choices: &Choices, weights: [u8; 32]) -> Result<Self> {
         let (format, choices) = (model.format()?, choices.clone());
-        let mut public = Self { model: *model, format, choices, graph: [0; 32], weights };
+        let model = Model { name: NAME, ..*model };
+        let mut public = Self { model, format, choices, graph: [0; 32], weights };
         public.check()?;
         public.graph = public.network(public.longest())?.hash();
         Ok(public)
@@ -154,7 +157,7 @@ impl TryFrom<Description> for PublicModel {
             )));
         }
         let model = Model {
-            name: "the public model",
+            name: NAME,
             family: given.family,
             layers: given.layers,
             heads: given.heads,

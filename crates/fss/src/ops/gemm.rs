@@ -99,23 +99,16 @@ fn plain(Sizes { inner, columns, .. }: Sizes, a: &[u64], b: &[u64], sums: &mut [
             let groups = a.chunks(ROWS * inner).zip(sums.chunks_mut(ROWS * columns));
             for (a, sums) in groups {
                 let left = |row: usize| &a[row * inner..][block.clone()];
-                match a.len() / inner {
-                    ROWS if width == LANES => {
-                        let left: [&[u64]; ROWS] = std::array::from_fn(left);
-                        tile(left, &b[block.start * columns..], columns, column, sums);
-                    }
-                    rows if width == LANES => {
-                        for row in 0..rows {
-                            let sums = &mut sums[row * columns..(row + 1) * columns];
-                            tile([left(row)], &b[block.start * columns..], columns, column, sums);
-                        }
-                    }
-                    rows => {
+                let right = &b[block.start * columns..];
+                match (width, a.len() / inner) {
+                    (LANES, 1) => tile::<1>(std::array::from_fn(left), right, columns, column, sums),
+                    (LANES, 2) => tile::<2>(std::array::from_fn(left), right, columns, column, sums),
+                    (LANES, 3) => tile::<3>(std::array::from_fn(left), right, columns, column, sums),
+                    (LANES, _) => tile::<ROWS>(std::array::from_fn(left), right, columns, column, sums),
+                    (_, rows) => {
                         for row in 0..rows {
                             let sums = &mut sums[row * columns..][column..column + width];
-                            for (&factor, right) in
-                                left(row).iter().zip(b[block.start * columns..].chunks(columns))
-                            {
+                            for (&factor, right) in left(row).iter().zip(right.chunks(columns)) {
                                 add_multiple(factor, &right[column..column + width], sums);
                             }
                         }
@@ -245,6 +238,8 @@ mod tests {
             [5, 130, 33],
             [9, 1, 40],
             [8, 200, 15],
+            [6, 70, 48],
+            [7, 70, 48],
             [70, 129, 70],
         ];
         for [rows, inner, columns] in odd {

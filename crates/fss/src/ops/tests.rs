@@ -462,3 +462,15 @@ fn inputs_outside_their_range_are_refused() {
         assert!(matches!(run_clear(&circuit, inputs), Err(Error::Input { index: 0, .. })));
     }
 }
+
+#[test]
+fn an_interval_is_empty_if_its_ends_are_the_same_residue() {
+    let ring = Ring::new(6).unwrap();
+    let circuit = async |engine: &Engine| {
+        let x = engine.input(Party::Zero, ring, 64, -32..=31).await?;
+        let inside = engine.intervals(&x, &[(5, 69)])?.remove(0);
+        engine.reveal(&engine.open(inside).await?, Party::One)
+    };
+    let seen = check(circuit, &[(Party::Zero, (0..64).collect())], None, 3);
+    assert_eq!(seen.output, [0; 64]);
+}
