@@ -10,7 +10,7 @@ use crate::command::attention::stop as attention;
 use crate::command::device::{DeviceChoice, open_emulated};
 use crate::command::ending::{Ending, Failure};
 use crate::command::output::{Output, Reasons, table, word};
-use crate::command::private::stop as private;
+use crate::command::private::{model_stop as private_model, stop as private};
 use crate::command::progress::Progress;
 
 const SEED: u64 = 1;
@@ -47,7 +47,8 @@ pub(crate) fn run(
     // The command of a crate that has kernels of its own and no more does not tour what it is not made of.
     let has = |engine: &str| registry.iter().any(|workload| workload.name().starts_with(engine));
     let (has_attention, has_private) = (has("attention/"), has("fss/"));
-    let jobs = progress.start(registry.iter().len() + usize::from(has_attention) + usize::from(has_private));
+    let jobs =
+        progress.start(registry.iter().len() + usize::from(has_attention) + 2 * usize::from(has_private));
     let mut stops = Vec::new();
     for workload in registry.iter() {
         jobs.doing(workload.name().to_owned());
@@ -63,6 +64,9 @@ pub(crate) fn run(
     if has_private {
         jobs.doing("private".to_owned());
         stops.push(visit_engine("private", private::SUMMARY, private::visit));
+        jobs.done();
+        jobs.doing("private/model".to_owned());
+        stops.push(visit_engine("private/model", private_model::SUMMARY, private_model::visit));
         jobs.done();
     }
     drop(jobs);

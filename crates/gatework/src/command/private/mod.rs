@@ -6,6 +6,7 @@ mod cost;
 mod deal;
 mod describe;
 mod lengths;
+pub(crate) mod model_stop;
 pub(crate) mod options;
 mod run;
 mod serve;
