@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use crate::testing::{Given, Missing, OpenedWords, check, check_without};
 use crate::{
     Activation, Bound, Circuit, Engine, FloatingTable, LayerNorm, MatmulShape, NegativeExponential, Party,
-    Payload, Randomness, Reciprocal, Result, Ring, RmsNorm, Rows, Share, Softmax, Table, Wire, clamp, deal,
-    relu, row_maxima,
+    Payload, Randomness, Reciprocal, Result, Ring, RmsNorm, Rows, Share, Softmax, Table, Tanh, Wire, clamp,
+    deal, relu, row_maxima,
 };
 
 const BITS: u32 = 64;
@@ -285,6 +285,11 @@ fn opened_products_are_uniform() {
         let shape = MatmulShape { batch: 1, rows: 64, inner: 64, columns: 64 };
         engine.matmul(&x, &mask, &x, &mask, shape)
     });
+    examine_gate("transposed matmul", 1000, RANGE, &[], async |engine, x, _| {
+        let mask = engine.mask_share(&x)?;
+        let shape = MatmulShape { batch: 1, rows: 64, inner: 64, columns: 64 };
+        engine.matmul_transposed(&x, &mask, &x, &mask, shape, Bound::proved(0, 1 << 40))
+    });
 }
 
 #[test]
@@ -324,6 +329,9 @@ fn opened_functions_are_uniform() {
     let gelu = Activation::gelu(12).unwrap();
     // The two selections are opened as one difference.
     examine_gate("gelu", 1000, RANGE, &[4, 5], async |engine, x, _| gelu.apply(engine, &x).await);
+    let tanh = Tanh::new(6).unwrap();
+    // As in its clamp.
+    examine_gate("tanh", 100, RANGE, &[1, 2], async |engine, x, _| tanh.apply(engine, &x).await);
     let exponential = NegativeExponential::new(12).unwrap();
     examine_gate("nexp", 1000, 0..=1 << 30, &[], async |engine, x, _| {
         exponential.apply(engine, &x, wide()).await

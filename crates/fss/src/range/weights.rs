@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use rayon::prelude::*;
+
 use crate::error::{Error, Result};
 use crate::graph::{Graph, Weight, WeightId, WeightKind};
 
@@ -66,18 +68,21 @@ impl WeightFacts {
                 Upper::integer(i128::from(value.unsigned_abs())).value().copysign(value as f64) * unit
             })
             .collect();
-        let column =
-            |column: usize| -> Vec<f64> { entries.iter().skip(column).step_by(columns).copied().collect() };
-        let columns_of = |measure: &dyn Fn(&[f64]) -> Upper| {
-            (0..columns).map(|index| measure(&column(index))).fold(Upper::ZERO, Upper::max)
+        // Row by row, as they lie; every partial sum is rounded up.
+        let over_columns = |term: &dyn Fn(f64) -> Upper| {
+            let mut sums = vec![Upper::ZERO; columns];
+            for row in entries.chunks(columns) {
+                for (sum, &entry) in sums.iter_mut().zip(row) {
+                    *sum = sum.plus(term(entry));
+                }
+            }
+            sums.into_iter().fold(Upper::ZERO, Upper::max)
         };
-        let sum = |entries: &[f64]| {
-            entries.iter().fold(Upper::ZERO, |sum, entry| sum.plus(Upper::exactly(entry.abs())))
-        };
+        let magnitude = |entry: f64| Upper::exactly(entry.abs());
         Self {
-            entry: entries.iter().map(|entry| Upper::exactly(entry.abs())).fold(Upper::ZERO, Upper::max),
-            column_sum: columns_of(&sum),
-            column_norm: columns_of(&frobenius),
+            entry: entries.iter().map(|&entry| magnitude(entry)).fold(Upper::ZERO, Upper::max),
+            column_sum: over_columns(&magnitude),
+            column_norm: over_columns(&|entry| magnitude(entry).times(magnitude(entry))).root(),
             row_norm: entries.chunks(columns).map(frobenius).fold(Upper::ZERO, Upper::max),
             // Only of matrices does anything depend on how close it is.
             spectral: match kind {
@@ -164,9 +169,9 @@ impl Knowledge {
         })
     }
 
-    /// Facts of weights of which only one is in memory at a time.
-    pub(crate) fn measured(graph: &Graph, values: impl Fn(usize) -> Vec<i64>) -> Result<Facts> {
-        let weights = graph.weights().iter().enumerate();
+    /// Facts of weights of which each thread has only one in memory at a time.
+    pub(crate) fn measured(graph: &Graph, values: impl Fn(usize) -> Vec<i64> + Sync) -> Result<Facts> {
+        let weights = graph.weights().par_iter().enumerate();
         weights
             .map(|(index, weight)| Ok((WeightId(index), measure(graph, weight, &values(index))?)))
             .collect()
