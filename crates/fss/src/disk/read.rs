@@ -39,10 +39,7 @@ impl KeyFile {
             Err(TryLockError::WouldBlock) => return Err(unusable(path, "another process uses it")),
             Err(TryLockError::Error(error)) => return Err(failed(path, "lock")(error)),
         }
-        let header = Self::read_header(&file).map_err(|error| match error {
-            Error::Key { what } => unusable(path, what),
-            other => other,
-        })?;
+        let header = Self::read_header(&file, path)?;
         if header.party != party {
             return Err(Error::WrongParty { found: header.party, expected: party });
         }
@@ -55,7 +52,19 @@ impl KeyFile {
         Ok(Self { path: PathBuf::from(path).into(), file: Arc::new(file), header, chunk_key, ledger })
     }
 
-    fn read_header(file: &File) -> Result<KeyHeader> {
+    /// What a key file is for, without opening it for use.
+    pub fn peek(path: &Path) -> Result<KeyHeader> {
+        Self::read_header(&File::open(path).map_err(failed(path, "open"))?, path)
+    }
+
+    fn read_header(file: &File, path: &Path) -> Result<KeyHeader> {
+        Self::parse_header(file).map_err(|error| match error {
+            Error::Key { what } => unusable(path, what),
+            other => other,
+        })
+    }
+
+    fn parse_header(file: &File) -> Result<KeyHeader> {
         let short = |error: io::Error| match error.kind() {
             io::ErrorKind::UnexpectedEof => Error::Key { what: "it is too short for its header".into() },
             _ => Error::Key { what: format!("its header cannot be read: {error}") },

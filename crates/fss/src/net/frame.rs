@@ -10,7 +10,8 @@ use crate::runtime::Channel;
 use crate::secret::Secret;
 
 use super::Timeouts;
-use super::pump::{LENGTH, Pump};
+use super::assembler::LENGTH;
+use super::pump::Pump;
 
 /// Bytes of the transcript's hash in a frame.
 const TRANSCRIPT: usize = 16;

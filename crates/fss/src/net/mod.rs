@@ -10,6 +10,7 @@
 //! Each direction has a transcript: a chain of BLAKE3 hashes over all messages so far, which begins with a value that only the two ends of
 //! this TLS connection know. Messages that were lost, repeated or exchanged are noticed at the first frame behind them.
 
+pub(crate) mod assembler;
 mod frame;
 mod identity;
 mod pump;

@@ -19,13 +19,12 @@ use crate::error::{Error, Result};
 use crate::secret::Secret;
 
 use super::Timeouts;
+use super::assembler::Assembler;
 
 const SOCKET: Token = Token(0);
 const WAKER: Token = Token(1);
 /// Bytes that are encrypted at a time.
 const PIECE: usize = 1 << 18;
-/// Bytes of the length in front of a message.
-pub(super) const LENGTH: usize = 4;
 /// How long a connection that is no longer wanted may take to send what it has.
 const FAREWELL: Duration = Duration::from_secs(5);
 /// What TLS 1.3 derives for the two ends of this connection and nobody else.
@@ -174,7 +173,7 @@ struct Mover {
     pending: VecDeque<Secret<u8>>,
     at: usize,
     /// What was decrypted and is not a whole frame yet.
-    arrived: Vec<u8>,
+    arrived: Assembler,
     /// Since when the caller wants no more, and whether the other side was told.
     leaving: Option<Instant>,
     told: bool,
@@ -202,7 +201,7 @@ impl Mover {
         let interests = Interest::READABLE | Interest::WRITABLE;
         poll.registry().register(&mut socket, SOCKET, interests).map_err(socket_failed)?;
         connection.set_buffer_limit(None);
-        let (pending, arrived) = (VecDeque::new(), Vec::new());
+        let (pending, arrived) = (VecDeque::new(), Assembler::default());
         Ok(Self {
             poll,
             connection,
@@ -329,9 +328,8 @@ impl Mover {
                 Err(error) => return Err(gone(error)),
             }
             let state = self.connection.process_new_packets().map_err(super::identity::tls)?;
-            let start = self.arrived.len();
-            self.arrived.resize(start + state.plaintext_bytes_to_read(), 0);
-            self.connection.reader().read_exact(&mut self.arrived[start..]).map_err(socket_failed)?;
+            let room = self.arrived.room(state.plaintext_bytes_to_read());
+            self.connection.reader().read_exact(room).map_err(socket_failed)?;
             self.deliver()?;
             if state.peer_has_closed() {
                 return Ok(Going::Away);
@@ -342,20 +340,10 @@ impl Mover {
 
     /// Hands over all whole frames.
     fn deliver(&mut self) -> Result<()> {
-        let mut start = 0;
-        while let Some(length) = self.arrived[start..].first_chunk::<LENGTH>() {
-            let length = u64::from(u32::from_le_bytes(*length));
-            let most = self.shared.largest.load(Ordering::Relaxed);
-            if length > most {
-                return Err(Error::Oversized { length, most });
-            }
-            let body = start + LENGTH..start + LENGTH + length as usize;
-            let Some(frame) = self.arrived.get(body.clone()) else { break };
-            self.shared.unread.fetch_add(length, Ordering::Relaxed);
-            let _ = self.to_caller.send(Ok(frame.to_vec()));
-            start = body.end;
+        while let Some(frame) = self.arrived.next(self.shared.largest.load(Ordering::Relaxed))? {
+            self.shared.unread.fetch_add(frame.len() as u64, Ordering::Relaxed);
+            let _ = self.to_caller.send(Ok(frame));
         }
-        self.arrived.drain(..start);
         Ok(())
     }
 }

@@ -7,6 +7,7 @@ use super::small;
 use super::tests::{MODEL, Scene};
 use crate::disk::{KeyHeader, Ledger};
 use crate::model::{Checkpoint, Options, PublicModel};
+use crate::net::assembler::Assembler;
 use crate::party::Party;
 use crate::random::Randomness;
 
@@ -118,6 +119,29 @@ fn messages() {
         let decoded = Message::decode(bytes);
         // What is read says the same when it is written.
         decoded.is_ok_and(|message| Message::decode(&message.encode()).is_ok_and(|again| again == message))
+    });
+    assert!(taken > 0 && taken < INPUTS, "{taken} of {INPUTS}");
+}
+
+#[test]
+fn frames() {
+    let stream: Vec<u8> = [0u32, 5, 40, 300]
+        .iter()
+        .flat_map(|n| [&n.to_le_bytes()[..], &vec![1; *n as usize]].concat())
+        .collect();
+    let taken = fed(&[stream], |round, bytes| {
+        let mut assembler = Assembler::default();
+        for piece in bytes.chunks(1 + (round % 97) as usize) {
+            assembler.room(piece.len()).copy_from_slice(piece);
+            loop {
+                match assembler.next(1000) {
+                    Ok(Some(frame)) => assert!(frame.len() <= 1000),
+                    Ok(None) => break,
+                    Err(_) => return false,
+                }
+            }
+        }
+        true
     });
     assert!(taken > 0 && taken < INPUTS, "{taken} of {INPUTS}");
 }

@@ -32,6 +32,6 @@ mod small;
 mod tests;
 
 pub use deal::{Dealing, deal_files};
-pub use pair::Counted;
+pub use pair::{Counted, Rounds};
 pub use plan::{Predicted, Traffic, predict};
 pub use roles::{Client, KeyStore, Server, Summary};

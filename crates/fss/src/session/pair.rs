@@ -12,7 +12,7 @@ use crate::key::KeyStream;
 use crate::model::PublicModel;
 use crate::net::Link;
 use crate::party::Party;
-use crate::runtime::{Channel as _, Circuit, Inputs, Local, MESSAGE_HEADER, Plan, evaluate, rehearse};
+use crate::runtime::{Channel, Circuit, Inputs, Local, MESSAGE_HEADER, Plan, evaluate, rehearse};
 use crate::tally::Cost;
 
 use super::message::Message;
@@ -49,6 +49,35 @@ impl Counted {
     }
 }
 
+/// How far an evaluation is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rounds {
+    /// Rounds that are over.
+    pub over: u64,
+    /// All of them.
+    pub all: u64,
+}
+
+/// A link that tells how far it is.
+struct Watched<'a> {
+    link: &'a mut Link,
+    watch: &'a mut (dyn FnMut(Rounds) + Send),
+    rounds: Rounds,
+}
+
+impl Channel for Watched<'_> {
+    fn send(&mut self, message: Vec<u8>) -> Result<()> {
+        self.link.send(message)
+    }
+
+    fn receive(&mut self) -> Result<Vec<u8>> {
+        let message = self.link.receive()?;
+        self.rounds.over += 1;
+        (self.watch)(self.rounds);
+        Ok(message)
+    }
+}
+
 /// One side of a session whose other side is known.
 pub(super) struct Pair<'a> {
     model: &'a PublicModel,
@@ -60,6 +89,7 @@ pub(super) struct Pair<'a> {
     weights: Option<ModelWeights>,
     networks: BTreeMap<usize, (Network, Cost)>,
     summary: Summary,
+    pub(super) watch: Box<dyn FnMut(Rounds) + Send + 'a>,
 }
 
 impl<'a> Pair<'a> {
@@ -67,7 +97,7 @@ impl<'a> Pair<'a> {
         let whole = model.network(model.longest())?;
         let shapes = rehearse(&whole.set_up())?.output;
         let (weights, networks, summary) = (None, BTreeMap::new(), Summary::default());
-        Ok(Self { model, keys, link, whole, shapes, weights, networks, summary })
+        Ok(Self { model, keys, link, whole, shapes, weights, networks, summary, watch: Box::new(|_| ()) })
     }
 
     pub(super) fn model(&self) -> &'a PublicModel {
@@ -128,7 +158,8 @@ impl<'a> Pair<'a> {
         let circuit = self.whole.set_up();
         let cost = rehearse(&circuit)?.cost;
         let plan = Plan::new(WHOLE, &[cost])?;
-        let (mut outputs, counted) = run(&mut self.link, keys, &plan, &[cost], vec![(&circuit, inputs)])?;
+        let (mut outputs, counted) =
+            run(&mut self.link, &mut self.watch, keys, &plan, &[cost], vec![(&circuit, inputs)])?;
         self.summary.set_up.add(counted);
         self.weights = outputs.pop().map(|local| local.output);
         Ok(())
@@ -149,7 +180,7 @@ impl<'a> Pair<'a> {
         let costs: Vec<Cost> = chosen.iter().map(|(_, cost)| *cost).collect();
         let circuits: Vec<_> = chosen.iter().map(|(network, _)| network.inference(weights)).collect();
         let jobs = circuits.iter().zip(inputs).collect();
-        let (outputs, counted) = run(&mut self.link, keys, &plan(&costs)?, &costs, jobs)?;
+        let (outputs, counted) = run(&mut self.link, &mut self.watch, keys, &plan(&costs)?, &costs, jobs)?;
         self.summary.inference.add(counted);
         self.summary.inferences += sections.len();
         Ok(outputs.into_iter().map(|local| local.output).collect())
@@ -164,6 +195,7 @@ impl<'a> Pair<'a> {
 /// Evaluates with what is counted on the link beside it, which must be what was predicted.
 fn run<C: Circuit>(
     link: &mut Link,
+    watch: &mut (dyn FnMut(Rounds) + Send),
     keys: KeyStream,
     plan: &Plan,
     costs: &[Cost],
@@ -176,7 +208,9 @@ fn run<C: Circuit>(
     let (start, bytes, frames, times) = (Instant::now(), link.bytes(), link.frames(), link.times());
     let key_bytes = keys.key_bytes();
     let backend: Arc<dyn Backend> = Arc::new(CpuBackend::new(keys.tree_hash()));
-    let outputs = evaluate(party, keys, &backend, link, plan, jobs)?;
+    let rounds = Rounds { over: 0, all: predicted.frames };
+    let mut watched = Watched { link: &mut *link, watch, rounds };
+    let outputs = evaluate(party, keys, &backend, &mut watched, plan, jobs)?;
     let (wall, later) = (start.elapsed(), link.times());
     let (waiting, sending) = (later.waiting - times.waiting, later.sending - times.sending);
     let moved = [link.bytes()[0] - bytes[0], link.bytes()[1] - bytes[1]];

@@ -1,6 +1,5 @@
 //! The two parties.
 
-use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -12,7 +11,7 @@ use crate::party::Party;
 use crate::runtime::Channel as _;
 
 use super::message::{Hello, MOST_SECTIONS, Message};
-use super::pair::{Counted, Pair};
+use super::pair::{Counted, Pair, Rounds};
 
 /// What a party did in a session.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -28,49 +27,48 @@ pub struct Summary {
 /// What key files in a folder are called.
 const EXTENSION: &str = "keys";
 
-/// Key files of a server, by their session.
+/// Key files of a server: one, or all of a folder, to which more may be added while it serves.
 pub struct KeyStore {
-    files: HashMap<[u8; 32], PathBuf>,
+    path: PathBuf,
 }
 
 impl KeyStore {
-    /// One key file, or all of party 0's in a folder.
+    /// One key file, or all of party 0's in a folder. There must be one.
     pub fn open(path: &Path) -> Result<Self> {
-        let failed = |source| Error::File { path: path.to_owned(), doing: "read", source };
-        let mut candidates = vec![path.to_owned()];
-        if path.is_dir() {
-            let entries = fs::read_dir(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-            candidates = entries.map_err(failed)?.into_iter().map(|entry| entry.path()).collect();
-            candidates.retain(|path| path.extension().is_some_and(|extension| extension == EXTENSION));
-        }
-        let mut files = HashMap::new();
-        for candidate in candidates {
-            match KeyFile::open(&candidate, Party::Zero) {
-                Ok(keys) => drop(files.insert(keys.header().session, candidate)),
-                Err(error) if !path.is_dir() => return Err(error),
-                Err(error) => tracing::warn!("left out: {error}"),
-            }
-        }
-        if files.is_empty() {
+        let store = Self { path: path.to_owned() };
+        if !path.is_dir() {
+            KeyFile::open(path, Party::Zero)?;
+        } else if store.sessions()?.is_empty() {
             let what = "there is no key file of the server in it (they are called *.keys)".into();
             return Err(Error::KeyFile { path: path.to_owned(), what });
         }
-        Ok(Self { files })
+        Ok(store)
     }
 
-    /// Sessions that it has keys for.
-    pub fn len(&self) -> usize {
-        self.files.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.files.is_empty()
+    /// The files, with the sessions that they are for. What is no key file of the server is left out.
+    pub fn sessions(&self) -> Result<Vec<(PathBuf, [u8; 32])>> {
+        let failed = |source| Error::File { path: self.path.clone(), doing: "read", source };
+        let mut candidates = vec![self.path.clone()];
+        if self.path.is_dir() {
+            let entries = fs::read_dir(&self.path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+            candidates = entries.map_err(failed)?.into_iter().map(|entry| entry.path()).collect();
+            candidates.retain(|path| path.extension().is_some_and(|extension| extension == EXTENSION));
+        }
+        let session = |path: PathBuf| match KeyFile::peek(&path) {
+            Ok(header) if header.party == Party::Zero => Some((path, header.session)),
+            Ok(_) => None,
+            Err(error) => {
+                tracing::warn!("left out: {error}");
+                None
+            }
+        };
+        Ok(candidates.into_iter().filter_map(session).collect())
     }
 
     fn find(&self, session: &[u8; 32]) -> Result<KeyFile> {
         let unknown = || Error::Peer { what: "it has keys of another deal than this side".into() };
-        KeyFile::open(self.files.get(session).ok_or_else(unknown)?, Party::Zero)
+        let found = self.sessions()?.into_iter().find(|(_, found)| found == session);
+        KeyFile::open(&found.ok_or_else(unknown)?.0, Party::Zero)
     }
 }
 
@@ -152,6 +150,12 @@ impl<'a> Client<'a> {
     /// The keys.
     pub fn keys(&self) -> &KeyFile {
         self.pair.keys()
+    }
+
+    /// Has `watch` called after every round.
+    pub fn watched(mut self, watch: impl FnMut(Rounds) + Send + 'a) -> Self {
+        self.pair.watch = Box::new(watch);
+        self
     }
 
     /// Takes the masked weights, if that was not done yet.

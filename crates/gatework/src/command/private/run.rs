@@ -1,13 +1,14 @@
 //! `gatework private run`.
 
 use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use gatework_fss::disk::KeyFile;
 use gatework_fss::graph::Head;
 use gatework_fss::model::{Checkpoint, Options, Owner, PublicModel};
 use gatework_fss::net::{CertificateFiles, Link, listen, make_test_certificates};
-use gatework_fss::session::{Client, KeyStore, Server, deal_files};
+use gatework_fss::session::{Client, KeyStore, Rounds, Server, deal_files};
 use gatework_fss::{Party, Randomness, run_clear};
 use serde::Serialize;
 
@@ -89,7 +90,7 @@ fn remote(
 /// Sends all texts in one batch; with `generate`, again with the word that was found, so many times.
 fn infer(
     model: &PublicModel,
-    mut client: Client<'_>,
+    client: Client<'_>,
     texts: &Texts,
     generate: usize,
     jobs: &Jobs<'_>,
@@ -98,7 +99,10 @@ fn infer(
     if generate > 0 && !scores_words {
         return Err(Failure::Input("--generate needs a model that scores words, as GPT-2 does".into()));
     }
-    jobs.doing("the masked weights".into());
+    let doing = Mutex::new("the masked weights".to_owned());
+    let mut client = client.watched(|rounds: Rounds| {
+        jobs.doing(format!("{}, round {} of {}", unpoisoned(&doing), rounds.over, rounds.all));
+    });
     client.set_up().map_err(input)?;
     jobs.done();
     let mut running: Vec<Vec<u32>> = texts.texts.iter().map(|text| text.ids.clone()).collect();
@@ -122,6 +126,10 @@ fn infer(
     }
     let told = Told::new(client.finish().map_err(input)?);
     Ok(Inferred { words, generated, told })
+}
+
+fn unpoisoned(words: &Mutex<String>) -> MutexGuard<'_, String> {
+    words.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Deals, serves and runs in one process, over a real connection to itself, with files in a folder that goes away.

@@ -45,7 +45,8 @@ pub(super) fn run(options: &ServeOptions, output: &Output, progress: &Progress) 
     let owner = Owner::new(&model, weights).map_err(input)?;
     drop(jobs);
     let (listener, address) = listen(&options.listen).map_err(input)?;
-    progress.say(&format!("listening on {address}, with keys of {} deals", keys.len()));
+    let deals = keys.sessions().map_err(input)?.len();
+    progress.say(&format!("listening on {address}, with keys of {deals} deals"));
     let host = Host {
         server: Server::new(&owner, &keys),
         identity,
