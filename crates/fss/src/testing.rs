@@ -30,6 +30,8 @@ pub(crate) enum Missing {
     Words,
     /// The tensor of masks of this number.
     Only(usize),
+    /// Two tensors of masks.
+    Both(usize, usize),
 }
 
 /// A fresh mask, or zeros if the test wants it missing. Dealer and parties come here in the same order.
@@ -44,6 +46,7 @@ pub(crate) fn weakened(mut mask: Words, ring: Ring) -> Words {
         Missing::Bits => ring == Ring::BIT,
         Missing::Words => ring != Ring::BIT,
         Missing::Only(only) => number == only,
+        Missing::Both(one, two) => number == one || number == two,
     };
     if missing {
         mask.fill(0);

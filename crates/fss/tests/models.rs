@@ -196,7 +196,9 @@ where
         let peer = scope.spawn(|| run(Party::One, one, one_inputs));
         [run(Party::Zero, zero, zero_inputs), peer.join().unwrap()]
     });
-    let cost = dealt.costs().into_iter().fold(Cost::default(), |sum, cost| sum + cost);
+    let mut cost = dealt.costs().into_iter().fold(Cost::default(), |sum, cost| sum + cost);
+    // Jobs of a batch share their messages.
+    cost.rounds = dealt.costs().iter().map(|cost| cost.rounds).max().unwrap_or(0);
     let dealer = dealt.outputs.into_iter().map(|local| local.output).collect();
     Both { dealer, parties, cost, deal_s, evaluate_s: started.elapsed().as_secs_f64() }
 }
