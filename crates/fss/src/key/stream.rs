@@ -47,15 +47,20 @@ impl SharedBytes {
     pub(crate) fn as_slice(&self) -> &[u8] {
         &self.bytes[self.range.clone()]
     }
+
+    /// `count` bytes from `start` on, all of which exist.
+    pub(crate) fn part(&self, start: usize, count: usize) -> Self {
+        let start = self.range.start + start;
+        debug_assert!(start + count <= self.range.end);
+        Self { bytes: self.bytes.clone(), range: start..start + count }
+    }
 }
 
 /// Material that is all in memory: what is taken is what is left of it.
 impl Material for SharedBytes {
     fn take(&mut self, count: usize) -> Result<SharedBytes> {
-        debug_assert!(count <= self.range.len());
-        let end = self.range.start + count;
-        let taken = Self { bytes: self.bytes.clone(), range: self.range.start..end };
-        self.range.start = end;
+        let taken = self.part(0, count);
+        self.range.start += count;
         Ok(taken)
     }
 }
