@@ -159,6 +159,28 @@ fn a_key_works_once() {
 }
 
 #[test]
+fn an_interrupted_deal_leaves_nothing() {
+    let scene = Scene::new();
+    let [public, server, client] = ["model.json", "server.keys", "client.keys"].map(|name| scene.path(name));
+    let mut dealer = command(&["deal", "--public", &public, "--tokens", "8x4000"])
+        .args(["--server-keys", &server, "--client-keys", &client])
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let partial = PathBuf::from(format!("{client}.partial"));
+    while !partial.metadata().is_ok_and(|file| file.len() > 1 << 20) {
+        assert!(dealer.try_wait().unwrap().is_none(), "it must still be dealing");
+    }
+    let interrupt = Command::new("kill").args(["-INT", &dealer.id().to_string()]).status();
+    assert!(interrupt.unwrap().success());
+    assert_eq!(dealer.wait().unwrap().code(), Some(130));
+    let left = std::fs::read_dir(scene.folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut left: Vec<String> = left.map(|name| name.into_string().unwrap()).collect();
+    left.sort();
+    assert_eq!(left, ["certificates", "model.json"]);
+}
+
+#[test]
 fn gpt2_continues_a_text() {
     let gpt2 = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fss/tests/fixtures/gpt2");
     let expected: Value =

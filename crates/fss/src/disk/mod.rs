@@ -37,6 +37,7 @@ pub use header::{KeyHeader, SectionEntry};
 pub use ledger::Ledger;
 pub use read::KeyFile;
 pub(crate) use write::KeyFileWriter;
+pub use write::partial_path;
 
 use std::fs::File;
 use std::io;

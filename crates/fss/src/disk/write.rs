@@ -16,6 +16,14 @@ use super::{CHUNK, KeyHeader, Ledger, SEED, chunk_hash, failed, sync_folder_of, 
 /// Behind the name of a file that is not complete.
 const PARTIAL_SUFFIX: &str = "partial";
 
+/// Where a key file lies until it is complete: what a program that is interrupted while it deals must remove.
+pub fn partial_path(path: &Path) -> PathBuf {
+    let mut partial = path.as_os_str().to_owned();
+    partial.push(".");
+    partial.push(PARTIAL_SUFFIX);
+    partial.into()
+}
+
 /// A key file under construction, which has its name only when it is complete.
 pub(crate) struct KeyFileWriter {
     path: PathBuf,
@@ -40,10 +48,7 @@ impl KeyFileWriter {
                 return Err(unusable(&taken, "it exists already: choose another name, or remove it first"));
             }
         }
-        let mut partial = path.as_os_str().to_owned();
-        partial.push(".");
-        partial.push(PARTIAL_SUFFIX);
-        let partial = PathBuf::from(partial);
+        let partial = partial_path(path);
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o600);
         let mut file = options.open(&partial).map_err(failed(&partial, "create"))?;

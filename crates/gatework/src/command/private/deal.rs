@@ -4,12 +4,14 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use gatework_fss::Randomness;
+use gatework_fss::disk::partial_path;
 use gatework_fss::session::{Dealing, deal_files};
 use serde::Serialize;
 
 use super::options::DealOptions;
 use super::{input, public_model};
 use crate::command::ending::{Ending, Failure};
+use crate::command::interrupt::Litter;
 use crate::command::output::Output;
 use crate::command::progress::Progress;
 
@@ -28,6 +30,7 @@ pub(super) fn run(options: &DealOptions, output: &Output, progress: &Progress) -
     let started = Instant::now();
     let tokens = &options.tokens.0;
     let paths: [&Path; 2] = [&options.server_keys, &options.client_keys];
+    let _unfinished = paths.map(|path| Litter::new(&partial_path(path)));
     let jobs = progress.start(tokens.len() + 1);
     jobs.doing("masks of the weights".into());
     let mut randomness = Randomness::from_os().map_err(input)?;

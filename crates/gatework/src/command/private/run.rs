@@ -18,6 +18,7 @@ use super::summary::Told;
 use super::texts::Texts;
 use super::{input, public_model};
 use crate::command::ending::{Ending, Failure};
+use crate::command::interrupt::Litter;
 use crate::command::output::Output;
 use crate::command::progress::{Jobs, Progress};
 
@@ -154,6 +155,7 @@ fn local(
     jobs.done();
     jobs.doing("dealing".into());
     let place = tempfile::tempdir()?;
+    let _unfinished = Litter::new(place.path());
     let [server_keys, client_keys] = ["server.keys", "client.keys"].map(|name| place.path().join(name));
     let mut randomness = Randomness::from_os().map_err(input)?;
     let dealing =
