@@ -154,9 +154,14 @@ fn two_parties_compute_what_is_computed_in_clear() {
         ("gpt2", Some(Head::EveryWord)),
     ] {
         let model = Opened::fixture(name, 8, head);
-        let ids = [5, 900, 31, 7];
-        assert_eq!(in_process(&model, &ids), model.words(&ids), "{name} {head:?}");
+        for ids in [&[5, 900, 31, 7][..], &[6]] {
+            assert_eq!(in_process(&model, ids), model.words(ids), "{name} {head:?} {ids:?}");
+        }
     }
+    // A ring that is too narrow for the norms, so that operands are clamped.
+    let clamped = Opened::new(&fixture("bert"), 8, Options { bits: Some(38), head: None });
+    assert!(clamped.public.clamps() > 0);
+    assert_eq!(in_process(&clamped, &[5, 900, 31]), clamped.words(&[5, 900, 31]));
 }
 
 /// What both parties of one circuit gave, with keys dealt for it.
