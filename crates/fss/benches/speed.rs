@@ -169,6 +169,9 @@ fn main() -> Result<()> {
     const COMPARISONS: usize = 1 << 11;
     const ACTIVATIONS: usize = 1 << 12;
     const PEER_COMPARISONS: usize = 1 << 11;
+    // Everything here is of one core.
+    let single = rayon::ThreadPoolBuilder::new().num_threads(1).build_global();
+    single.expect("no pool of threads before this one");
     let full = Ring::new(64)?;
     let compare = Prepared::new(
         async |engine: &Engine| {
