@@ -1,0 +1,15 @@
+//! Constraints of any AIR, from its `FrameworkEval` to kernels.
+//!
+//! `record` evaluates the AIR once, on symbols, into a `graph`; `program` puts the graph into an order with few live values;
+//! `interpret` runs it as it is, and `generate` writes it as CUDA C++. `component` and `logup` are who ask for it.
+
+mod component;
+mod generate;
+mod graph;
+mod interpret;
+mod logup;
+mod program;
+mod record;
+
+pub use self::component::Tier;
+pub use self::logup::interaction_trace;

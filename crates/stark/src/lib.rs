@@ -1,0 +1,22 @@
+#![doc = include_str!("../README.md")]
+
+pub mod airs;
+mod backend;
+mod column;
+mod constraints;
+mod context;
+mod cuda;
+mod error;
+mod kernels;
+mod prove;
+mod queue;
+mod stages;
+
+pub use backend::CudaBackend;
+pub use column::{DeviceColumn, Element};
+pub use constraints::{Tier, interaction_trace};
+pub use context::Context;
+pub use cuda::DeviceTwiddles;
+pub use error::{Error, Result};
+pub use prove::prove;
+pub use stages::Stage;
