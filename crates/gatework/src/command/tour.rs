@@ -12,6 +12,7 @@ use crate::command::ending::{Ending, Failure};
 use crate::command::output::{Output, Reasons, table, word};
 use crate::command::private::stop as private;
 use crate::command::progress::Progress;
+use crate::command::stark::stop as stark;
 
 const SEED: u64 = 1;
 
@@ -47,7 +48,10 @@ pub(crate) fn run(
     // The command of a crate that has kernels of its own and no more does not tour what it is not made of.
     let has = |engine: &str| registry.iter().any(|workload| workload.name().starts_with(engine));
     let (has_attention, has_private) = (has("attention/"), has("fss/"));
-    let jobs = progress.start(registry.iter().len() + usize::from(has_attention) + usize::from(has_private));
+    // Whoever has an engine has the whole command.
+    let has_stark = has_attention;
+    let engines = [has_attention, has_private, has_stark].map(usize::from).iter().sum::<usize>();
+    let jobs = progress.start(registry.iter().len() + engines);
     let mut stops = Vec::new();
     for workload in registry.iter() {
         jobs.doing(workload.name().to_owned());
@@ -63,6 +67,12 @@ pub(crate) fn run(
     if has_private {
         jobs.doing("private".to_owned());
         stops.push(visit_engine("private", private::SUMMARY, private::visit));
+        jobs.done();
+    }
+    if has_stark {
+        jobs.doing("stark".to_owned());
+        let target = vehicle.target(choice);
+        stops.push(visit_engine("stark", stark::SUMMARY, || stark::visit(&target)));
         jobs.done();
     }
     drop(jobs);

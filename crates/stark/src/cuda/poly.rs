@@ -29,6 +29,8 @@ impl PolyOps for CudaBackend {
     type Twiddles = DeviceTwiddles;
 
     fn interpolate(evaluation: Evaluation, twiddles: &TwiddleTree<Self>) -> Coefficients {
+        // A trace is interpolated as a whole; columns come alone from the composition polynomial.
+        let _stage = evaluation.values.queue().clone().stage(Stage::Composition);
         interpolate_same_domain(vec![evaluation], twiddles).pop().expect("one polynomial for one column")
     }
 

@@ -1,4 +1,6 @@
-//! What the tests of this crate share.
+//! What the tests of this crate share; each file of them uses a part of it.
+
+#![allow(dead_code)]
 
 use std::sync::OnceLock;
 
