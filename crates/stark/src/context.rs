@@ -40,7 +40,7 @@ impl Context {
     /// A context on `device`, with a stream of its own.
     pub fn new(device: &Device) -> Result<Self> {
         let queue = Queue::new(device)?;
-        let of_workers = queue.clone();
+        let of_workers = queue.downgrade();
         let pool = ThreadPoolBuilder::new()
             .thread_name(|index| format!("stark-{index}"))
             .start_handler(move |_| of_workers.make_current())

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use bytemuck::Pod;
@@ -16,8 +16,8 @@ use crate::kernels::Module;
 use crate::stages::{Stage, Times};
 
 thread_local! {
-    /// The queue of the context whose pool this thread works for.
-    static CURRENT: RefCell<Option<Queue>> = const { RefCell::new(None) };
+    /// The queue of the context whose pool this thread works for. Weak: a stream is not let go of while its thread ends.
+    static CURRENT: RefCell<Weak<Shared>> = const { RefCell::new(Weak::new()) };
 }
 
 /// A stream, and the kernels that were launched on it. Cheap to clone.
@@ -36,6 +36,18 @@ struct Shared {
     tier: RwLock<Tier>,
     /// Times of stages, where they are kept.
     times: Mutex<Option<Times>>,
+}
+
+/// A queue that is there as long as its context or a column is.
+pub(crate) struct WeakQueue {
+    shared: Weak<Shared>,
+}
+
+impl WeakQueue {
+    /// Makes it the queue of this thread.
+    pub(crate) fn make_current(&self) {
+        CURRENT.set(self.shared.clone());
+    }
 }
 
 impl Queue {
@@ -57,13 +69,12 @@ impl Queue {
     ///
     /// Panics outside of one: that is a mistake in the program, not a state of the device.
     pub(crate) fn current() -> Self {
-        CURRENT
-            .with_borrow(Option::clone)
-            .expect("CudaBackend is used inside Context::scope, which names the device")
+        let shared = CURRENT.with_borrow(Weak::upgrade);
+        Self { shared: shared.expect("CudaBackend is used inside Context::scope, which names the device") }
     }
 
-    pub(crate) fn make_current(&self) {
-        CURRENT.with_borrow_mut(|current| *current = Some(self.clone()));
+    pub(crate) fn downgrade(&self) -> WeakQueue {
+        WeakQueue { shared: Arc::downgrade(&self.shared) }
     }
 
     pub(crate) fn stream(&self) -> &Stream {

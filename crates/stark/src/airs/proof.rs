@@ -1,5 +1,7 @@
 //! Proofs of [`Air`]s by either backend, and their verification by stwo.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use itertools::Itertools as _;
 use stwo::core::air::Component as _;
 use stwo::core::channel::{Blake2sChannel, Channel as _};
@@ -41,6 +43,9 @@ pub enum VerifyError {
     /// stwo's verifier refused it.
     #[error("the proof does not hold: {0}")]
     Refused(#[from] VerificationError),
+    /// stwo's verifier panics at some proofs whose openings are not those that it asks for.
+    #[error("the proof does not hold: stwo's verifier stopped at it")]
+    Stopped,
     /// Lookups do not balance.
     #[error("the proof does not hold: the claimed sums are not those of a true statement")]
     Sums,
@@ -264,5 +269,6 @@ pub fn verify<A: Air>(air: &A, config: PcsConfig, proved: Proved) -> std::result
     }
     let components = components(evals, &names, &claimed_sums);
     let components = components.iter().map(|component| component as _).collect_vec();
-    Ok(stwo::core::verifier::verify(&components, channel, &mut scheme, proof)?)
+    let verify = || stwo::core::verifier::verify(&components, channel, &mut scheme, proof);
+    Ok(catch_unwind(AssertUnwindSafe(verify)).map_err(|_| VerifyError::Stopped)??)
 }

@@ -92,3 +92,62 @@ fn finish(graph: &Graph, root: Root, id: Id) -> String {
         format!("qm31::add_product(products, {coefficient}, v{});", id.index())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use gatework_gpu::{Architecture, presence};
+    use stwo::core::channel::Blake2sChannel;
+    use stwo::core::fields::qm31::SecureField;
+    use stwo_constraint_framework::FrameworkEval;
+
+    use super::super::record::record;
+    use super::*;
+    use crate::airs::{Air, Lookup, Plonk, Poseidon2, StateMachine, WideFibonacci};
+
+    fn sources_of(eval: &impl FrameworkEval, sum: SecureField) -> Vec<Source> {
+        sources(&record(eval, sum), |interaction, column| 10_000 * interaction + column)
+    }
+
+    fn evals<A: Air>(air: &A, seed: u64) -> Vec<A::Eval> {
+        use stwo::core::channel::Channel as _;
+        let channel = &mut Blake2sChannel::default();
+        channel.mix_u64(seed);
+        air.evals(channel)
+    }
+
+    #[test]
+    fn text_depends_on_the_air_and_not_on_challenges() {
+        fn same<A: Air>(air: &A) {
+            let of = |seed: u32| {
+                let sum = SecureField::from_u32_unchecked(seed, 1, 2, 3);
+                sources_of(&evals(air, seed.into())[0], sum)
+                    .iter()
+                    .map(|source| source.text().to_owned())
+                    .collect()
+            };
+            let texts: [Vec<String>; 2] = [of(1), of(2)];
+            assert_eq!(texts[0], texts[1]);
+        }
+        same(&Lookup { log_rows: 5, salt: 0 });
+        same(&Plonk { log_rows: 5 });
+        same(&StateMachine { log_rows: 5 });
+        same(&Poseidon2 { log_rows: 5 });
+    }
+
+    #[test]
+    fn generated_kernels_compile_for_a_gpu_and_none_spills() {
+        if !presence::nvrtc().is_found() {
+            eprintln!("NVRTC was not found: nothing was compiled for sm_90a");
+            return;
+        }
+        let poseidon2 = sources_of(&evals(&Poseidon2 { log_rows: 5 }, 1)[0], SecureField::default());
+        let wide = sources_of(&WideFibonacci { log_rows: 5, columns: 100 }, SecureField::default());
+        assert!(poseidon2.len() > 8 && wide.len() == 1);
+        for source in poseidon2.iter().chain(&wide) {
+            let binary = gatework_gpu::compile(source, &Architecture::Sm("sm_90a".into())).unwrap();
+            for (_, resources) in &binary.resources {
+                assert_eq!(resources.spill_stores + resources.spill_loads, 0);
+            }
+        }
+    }
+}
