@@ -10,7 +10,7 @@ use bytemuck::Pod;
 use gatework_gpu::{Arg, Buffer, Device, Grid, Kernel, Stream};
 
 use crate::Result;
-use crate::constraints::Tier;
+use crate::constraints::{Cache, Tier};
 use crate::error::{OrRaise as _, raise};
 use crate::kernels::Module;
 use crate::stages::{Stage, Times};
@@ -34,6 +34,7 @@ struct Shared {
     /// The allocation that fails.
     refused: AtomicU64,
     tier: RwLock<Tier>,
+    constraints: Cache,
     /// Times of stages, where they are kept.
     times: Mutex<Option<Times>>,
 }
@@ -60,6 +61,7 @@ impl Queue {
             allocations: AtomicU64::new(0),
             refused: AtomicU64::new(u64::MAX),
             tier: RwLock::new(tier),
+            constraints: Cache::default(),
             times: Mutex::default(),
         };
         Ok(Self { shared: Arc::new(shared) })
@@ -87,6 +89,10 @@ impl Queue {
 
     pub(crate) fn set_tier(&self, tier: Tier) {
         *self.shared.tier.write().unwrap_or_else(PoisonError::into_inner) = tier;
+    }
+
+    pub(crate) fn constraints(&self) -> &Cache {
+        &self.shared.constraints
     }
 
     pub(crate) fn keep_times(&self) {

@@ -16,6 +16,7 @@ use stwo::prover::poly::circle::{CircleEvaluation, PolyOps as _};
 use stwo::prover::{ComponentProver, DomainEvaluationAccumulator, EvaluationMode, Poly, Trace};
 use stwo_constraint_framework::{FrameworkComponent, FrameworkEval, PREPROCESSED_TRACE_IDX};
 
+use super::cache::Prepared;
 use super::generate;
 use super::graph::Graph;
 use super::interpret::Interpreted;
@@ -29,7 +30,7 @@ use crate::queue::Queue;
 use crate::stages::Stage;
 
 /// How constraints are evaluated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Tier {
     /// By one kernel that reads them as data: nothing is compiled.
     Interpreted,
@@ -98,29 +99,31 @@ impl<E: FrameworkEval + Sync> ComponentProver<CudaBackend> for FrameworkComponen
             log_rows: domain.log_size(),
         };
         let column = |interaction: u32, column: u32| first_of_interaction[interaction as usize] + column;
-        match queue.tier() {
-            Tier::Interpreted => interpret(&queue, &graph, &rows, column),
-            Tier::Generated => run_generated(&queue, &graph, &rows, column),
+        let tier = queue.tier();
+        let prepared = queue.constraints().get(tier, &graph, &first_of_interaction, || match tier {
+            Tier::Interpreted => Ok(Prepared::Interpreted(interpreted(&queue, &graph, column))),
+            Tier::Generated => {
+                let sources = generate::sources(&graph, column);
+                Ok(Prepared::Generated(generate::compile(&queue, &sources)?))
+            }
+        });
+        match &*prepared.or_raise() {
+            Prepared::Interpreted(program) => program.launch(&queue, &rows, &queue.alloc::<u64>(1)),
+            Prepared::Generated(kernels) => {
+                let grid = Grid::covering(1 << rows.log_rows, generate::THREADS);
+                for kernel in kernels {
+                    kernel.launch(queue.stream(), &grid, &args![ByValue(&rows)]).or_raise();
+                }
+            }
         }
     }
 }
 
-fn interpret(queue: &Queue, graph: &Graph, rows: &Rows, column: impl Fn(u32, u32) -> u32) {
-    let roots = graph
-        .constraints
-        .iter()
-        .enumerate()
-        .map(|(index, &id)| (Root::Constraint(index as u32), constraint_value(graph, id)));
-    let outputs = queue.alloc::<u64>(1);
-    Interpreted::new(graph, &Program::new(graph, roots), column).launch(queue, rows, &outputs);
-}
-
-fn run_generated(queue: &Queue, graph: &Graph, rows: &Rows, column: impl Fn(u32, u32) -> u32) {
-    let sources = generate::sources(graph, column);
-    let grid = Grid::covering(1 << rows.log_rows, generate::THREADS);
-    for kernel in generate::compile(queue, &sources).or_raise() {
-        kernel.launch(queue.stream(), &grid, &args![ByValue(rows)]).or_raise();
-    }
+/// All constraints for the interpreter.
+fn interpreted(queue: &Queue, graph: &Graph, column: impl Fn(u32, u32) -> u32) -> Interpreted {
+    let constraint = |(index, &id)| (Root::Constraint(index as u32), constraint_value(graph, id));
+    let roots = graph.constraints.iter().enumerate().map(constraint);
+    Interpreted::new(queue, graph, &Program::new(graph, roots), column)
 }
 
 /// The first column of each interaction in the component's table.

@@ -1,7 +1,6 @@
 //! Arithmetic circuits over M31 and QM31 with shared subexpressions.
 
-use std::collections::HashMap;
-
+use hashbrown::HashMap;
 use num_traits::{One as _, Zero as _};
 use stwo::core::fields::m31::BaseField;
 use stwo::core::fields::qm31::SecureField;

@@ -41,14 +41,19 @@ const SCRATCH_THREADS: u32 = 132 * 256;
 
 /// A program for the interpreter.
 pub(crate) struct Interpreted {
-    instructions: Vec<[u32; 4]>,
+    instructions: Buffer<[u32; 4]>,
     slots: u32,
     constrains: bool,
 }
 
 impl Interpreted {
     /// Writes `program`, whose columns are numbered by `column`.
-    pub(crate) fn new(graph: &Graph, program: &Program, column: impl Fn(u32, u32) -> u32) -> Self {
+    pub(crate) fn new(
+        queue: &Queue,
+        graph: &Graph,
+        program: &Program,
+        column: impl Fn(u32, u32) -> u32,
+    ) -> Self {
         let slots = Slots::new(graph, program);
         let instructions = program.steps.iter().map(|step| match *step {
             Step::Compute(id) => compute(graph, &slots, id, &column),
@@ -56,12 +61,12 @@ impl Interpreted {
         });
         let constrains =
             program.steps.iter().any(|step| matches!(step, Step::Finish(Root::Constraint(_), _)));
-        Self { instructions: instructions.collect(), slots: slots.count, constrains }
+        let instructions: Vec<_> = instructions.collect();
+        Self { instructions: queue.upload(&instructions), slots: slots.count, constrains }
     }
 
     /// Runs it on all rows.
     pub(crate) fn launch(&self, queue: &Queue, rows: &Rows, outputs: &Buffer<u64>) {
-        let program = queue.upload(&self.instructions);
         let properties = queue.stream().device().properties();
         let bytes = |threads: u32| self.slots * threads * size_of::<u32>() as u32;
         let shared =
@@ -78,7 +83,7 @@ impl Interpreted {
         };
         let mut scratch = queue.alloc::<u32>(scratch_words);
         let arguments = args![
-            &program,
+            &self.instructions,
             self.instructions.len() as u32,
             ByValue(rows),
             outputs,

@@ -63,7 +63,7 @@ pub fn interaction_trace<E: FrameworkEval>(
         ORIGINAL_TRACE_IDX => own_first + column,
         _ => unreachable!("fractions are made of the trace and preprocessed columns"),
     };
-    let program = Interpreted::new(&graph, &Program::new(&graph, roots), column);
+    let program = Interpreted::new(&queue, &graph, &Program::new(&graph, roots), column);
     let outputs = flat_table(&queue, numerators.iter().chain(&denominators));
     let table = table(&queue, all);
     let parameters = queue.upload(&or_some_words(flat_words(&graph.parameters)));

@@ -3,6 +3,7 @@
 //! `record` evaluates the AIR once, on symbols, into a `graph`; `program` puts the graph into an order with few live values;
 //! `interpret` runs it as it is, and `generate` writes it as CUDA C++. `component` and `logup` are who ask for it.
 
+mod cache;
 mod component;
 mod generate;
 mod graph;
@@ -11,5 +12,6 @@ mod logup;
 mod program;
 mod record;
 
+pub(crate) use self::cache::Cache;
 pub use self::component::Tier;
 pub use self::logup::interaction_trace;

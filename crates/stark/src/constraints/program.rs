@@ -1,6 +1,6 @@
 //! Graphs in the order in which they are computed.
 
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 use super::graph::{Graph, Id, Node};
 
