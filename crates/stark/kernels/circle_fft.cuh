@@ -15,7 +15,8 @@ struct Pass {
     // The domain whose layers the table is read for.
     u32 log_domain;
     u32 first, layers, log_tile, log_width;
-    // Values at or past `limit` are zero; below, value i is read from i & mask: so a short source is padded or repeated.
+    // Values at or past `limit` are zero, if it is not all ones; else value i is read from i & mask: so a short source is padded
+    // or repeated.
     u32 limit, mask;
     // Results are divided by two to this.
     u32 halvings;
@@ -84,26 +85,69 @@ GW_DEVICE u32 place(const Pass& pass, u32 tile, u32 i) {
     return (high << (pass.first + pass.layers)) | (across << pass.first) | (run << pass.log_width) | along;
 }
 
-// K layers of the tile, from its layer `at` on.
-template <bool INVERSE, u32 K>
-GW_DEVICE void round(const Pass& pass, const u32* table, const u32* from, u32* to, u32 at, bool loads, bool stores) {
-    u32* shared = gw::shared<u32>();
-    const u32 tile = gw::block_x(), threads = gw::threads_x();
-    GW_UNROLL
-    for (u32 part = 0; part < 8 >> K; ++part) {
-        const u32 unit = gw::thread_x() + part * threads;
-        const u32 base = (unit >> at << (at + K)) | (unit & ((1u << at) - 1));
-        const u32 first_place = place(pass, tile, base), layer = pass.first + at - pass.log_width;
-        u32 v[1 << K];
+// 2^K values of a column, 2^layer apart.
+template <u32 K>
+GW_DEVICE void load_values(const Pass& pass, const u32* from, u32 place, u32 layer, u32 (&v)[1 << K]) {
+    if (pass.limit != ~0u) {
         GW_UNROLL
         for (u32 m = 0; m < 1u << K; ++m) {
-            const u32 i = base | m << at;
-            if (loads) {
-                const u32 at_place = first_place | m << layer;
-                v[m] = at_place < pass.limit ? from[at_place & pass.mask] : 0;
-            } else {
-                v[m] = shared[padded(i)];
-            }
+            const u32 i = place | m << layer;
+            v[m] = i < pass.limit ? from[i] : 0;
+        }
+        return;
+    }
+    // The bits that tell the values apart are below those that a repeated source lacks.
+    from += place & pass.mask;
+    if constexpr (K == 3) {
+        if (layer == 0) {
+            const u32x4 low = gw::load_128(from), high = gw::load_128(from + 4);
+            v[0] = low.x, v[1] = low.y, v[2] = low.z, v[3] = low.w;
+            v[4] = high.x, v[5] = high.y, v[6] = high.z, v[7] = high.w;
+            return;
+        }
+    }
+    const u32 step = 1u << layer;
+    GW_UNROLL
+    for (u32 m = 0; m < 1u << K; ++m) v[m] = from[m * step];
+}
+
+template <u32 K>
+GW_DEVICE void store_values(const Pass& pass, u32* to, u32 place, u32 layer, u32 (&v)[1 << K]) {
+    if (pass.halvings) {
+        GW_UNROLL
+        for (u32 m = 0; m < 1u << K; ++m) v[m] = m31::halve(v[m], pass.halvings);
+    }
+    to += place;
+    if constexpr (K == 3) {
+        if (layer == 0) {
+            gw::store_128(to, {v[0], v[1], v[2], v[3]});
+            gw::store_128(to + 4, {v[4], v[5], v[6], v[7]});
+            return;
+        }
+    }
+    const u32 step = 1u << layer;
+    GW_UNROLL
+    for (u32 m = 0; m < 1u << K; ++m) to[m * step] = v[m];
+}
+
+// K layers of the tile, from its layer `at` on, which is 0 or at least 3.
+template <bool INVERSE, u32 K>
+GW_DEVICE void round(const Pass& pass, const u32* table, const u32* from, u32* to, u32 at, bool loads, bool stores) {
+    const u32 layer = pass.first + at - pass.log_width;
+    // In shared memory neighbours in this layer are as far apart as in the tile, and one word more for every eight.
+    const u32 step = at == 0 ? 1 : 9u << (at - 3);
+    GW_UNROLL
+    for (u32 part = 0; part < 8 >> K; ++part) {
+        const u32 unit = gw::thread_x() + part * gw::threads_x();
+        const u32 base = (unit >> at << (at + K)) | (unit & ((1u << at) - 1));
+        const u32 first_place = place(pass, gw::block_x(), base);
+        u32* shared = gw::shared<u32>() + padded(base);
+        u32 v[1 << K];
+        if (loads) {
+            load_values<K>(pass, from, first_place, layer, v);
+        } else {
+            GW_UNROLL
+            for (u32 m = 0; m < 1u << K; ++m) v[m] = shared[m * step];
         }
         const u32 group = first_place >> (layer + K);
         if constexpr (K == 3) {
@@ -112,13 +156,11 @@ GW_DEVICE void round(const Pass& pass, const u32* table, const u32* from, u32* t
         } else {
             line_layers<INVERSE, K>(v, pass, table, layer, group);
         }
-        GW_UNROLL
-        for (u32 m = 0; m < 1u << K; ++m) {
-            if (stores) {
-                to[first_place | m << layer] = pass.halvings ? m31::halve(v[m], pass.halvings) : v[m];
-            } else {
-                shared[padded(base | m << at)] = v[m];
-            }
+        if (stores) {
+            store_values<K>(pass, to, first_place, layer, v);
+        } else {
+            GW_UNROLL
+            for (u32 m = 0; m < 1u << K; ++m) shared[m * step] = v[m];
         }
     }
 }
