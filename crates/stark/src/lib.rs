@@ -7,6 +7,7 @@ mod constraints;
 mod context;
 mod cuda;
 mod error;
+pub mod floor;
 mod kernels;
 mod prove;
 mod queue;
@@ -14,7 +15,7 @@ mod stages;
 
 pub use backend::CudaBackend;
 pub use column::{DeviceColumn, Element};
-pub use constraints::{Tier, interaction_trace};
+pub use constraints::{Tier, interaction_trace, row_operations};
 pub use context::Context;
 pub use cuda::DeviceTwiddles;
 pub use error::{Error, Result};

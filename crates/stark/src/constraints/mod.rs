@@ -15,3 +15,4 @@ mod record;
 pub(crate) use self::cache::Cache;
 pub use self::component::Tier;
 pub use self::logup::interaction_trace;
+pub use self::record::row_operations;

@@ -27,6 +27,23 @@ pub(crate) fn record<E: FrameworkEval>(eval: &E, claimed_sum: SecureField) -> Gr
     GRAPH.take()
 }
 
+/// Integer operations that all constraints of `eval` take on one row, at least: for floors.
+pub fn row_operations<E: FrameworkEval>(eval: &E) -> u64 {
+    let graph = record(eval, SecureField::zero());
+    let node = |node: &Node| match node {
+        Node::Add(..) | Node::Sub(..) | Node::Neg(_) | Node::SecureAddBase(..) => 3,
+        Node::Mul(..) => 5,
+        Node::Inverse(_) => 190,
+        Node::SecureAdd(..) | Node::SecureSub(..) | Node::SecureNeg(_) => 12,
+        Node::SecureMul(..) => 40,
+        Node::SecureMulBase(..) => 20,
+        _ => 0,
+    };
+    let constraint = |id: &Id| if matches!(graph.node(*id), Node::SecureLift(_)) { 12 } else { 40 };
+    let operations = graph.nodes().iter().map(node).sum::<u64>();
+    operations + graph.constraints.iter().map(constraint).sum::<u64>()
+}
+
 fn add(node: Node) -> Id {
     GRAPH.with_borrow_mut(|graph| graph.add(node))
 }

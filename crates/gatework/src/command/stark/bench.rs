@@ -4,12 +4,15 @@ use std::time::{Duration, Instant};
 
 use gatework_gpu::{Device, Target};
 use gatework_stark::airs::{self, Air, HostColumn, Input, Proved};
-use gatework_stark::{Context, CudaBackend, Stage, Tier};
+use gatework_stark::floor::{Machine, Shape};
+use gatework_stark::{Context, CudaBackend, Stage, Tier, row_operations};
 use serde::Serialize;
+use stwo::core::channel::Blake2sChannel;
+use stwo::core::fields::qm31::SecureField;
 use stwo::core::pcs::PcsConfig;
 use stwo::prover::ComponentProver;
 use stwo::prover::backend::simd::SimdBackend;
-use stwo_constraint_framework::FrameworkComponent;
+use stwo_constraint_framework::{FrameworkComponent, FrameworkEval, INTERACTION_TRACE_IDX, InfoEvaluator};
 
 use super::cli::{BenchOptions, TierChoice};
 use super::failure;
@@ -53,7 +56,9 @@ struct OnDevice {
     peak_bytes: u64,
     /// The first proof, with everything that is compiled or allocated once.
     first_ms: f64,
+    /// The trace to the device, by way of page-locked memory, and without.
     upload_ms: f64,
+    pageable_upload_ms: f64,
     /// One more proof, with the device waited for after each stage.
     stages: Vec<StageTime>,
 }
@@ -62,6 +67,9 @@ struct OnDevice {
 struct StageTime {
     stage: &'static str,
     ms: f64,
+    /// The least that the hardware allows, where its clocks are known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    floor_ms: Option<f64>,
 }
 
 pub(super) fn run(
@@ -181,9 +189,11 @@ where
     times.sort_unstable();
     prove(true)?;
     let kept = context.take_times();
+    let floors = floors(device, air, config, columns);
     let stages = Stage::ALL.iter().filter_map(|&stage| {
         let time: Duration = kept.iter().filter(|(of, _)| *of == stage).map(|(_, time)| *time).sum();
-        (!time.is_zero()).then(|| StageTime { stage: stage.name(), ms: milliseconds(time) })
+        let floor_ms = floors.iter().find(|(of, _)| *of == stage).map(|(_, seconds)| seconds * 1e3);
+        (!time.is_zero()).then(|| StageTime { stage: stage.name(), ms: milliseconds(time), floor_ms })
     });
     let at = |share: f64| milliseconds(times[((times.len() - 1) as f64 * share).round() as usize]);
     Ok(OnDevice {
@@ -196,8 +206,42 @@ where
         peak_bytes: device.budget().peak(),
         first_ms: milliseconds(first),
         upload_ms: milliseconds(uploads.iter().copied().min().unwrap_or_default()),
+        pageable_upload_ms: pageable_upload(device, columns)?,
         stages: stages.collect(),
     })
+}
+
+/// Seconds that each stage takes at least; none where the hardware's clocks are not known.
+fn floors<A: Air>(device: &Device, air: &A, config: PcsConfig, columns: &Columns) -> Vec<(Stage, f64)> {
+    let Some(machine) = Machine::of(device.properties()) else { return Vec::new() };
+    let evals = air.evals(&mut Blake2sChannel::default());
+    let interaction_columns = |eval: &A::Eval| {
+        let info = InfoEvaluator::new(eval.log_size(), Vec::new(), SecureField::default());
+        eval.evaluate(info).mask_offsets.get(INTERACTION_TRACE_IDX).map_or(0, Vec::len)
+    };
+    let shape = Shape {
+        log_rows: evals.iter().map(FrameworkEval::log_size).max().unwrap_or(1),
+        columns: columns.0.len() + columns.1.iter().map(Vec::len).sum::<usize>(),
+        interaction_columns: evals.iter().map(interaction_columns).sum(),
+        row_operations: evals.iter().map(row_operations).sum(),
+    };
+    gatework_stark::floor::floors(&machine, &shape, &config)
+}
+
+/// The trace to the device from ordinary memory; the fastest of three.
+fn pageable_upload(device: &Device, columns: &Columns) -> Result<f64, Failure> {
+    let stream = device.stream()?;
+    let mut fastest = f64::INFINITY;
+    for _ in 0..3 {
+        let start = Instant::now();
+        let uploaded =
+            columns.1.iter().flatten().map(|column| stream.upload(bytemuck::cast_slice::<_, u32>(column)));
+        let uploaded = uploaded.collect::<Result<Vec<_>, _>>()?;
+        stream.synchronize()?;
+        fastest = fastest.min(milliseconds(start.elapsed()));
+        drop(uploaded);
+    }
+    Ok(fastest)
 }
 
 fn json(proved: &Proved) -> Result<Vec<u8>, Failure> {
@@ -229,9 +273,10 @@ impl Document {
             format!("{rows}\n\nSimdBackend on {} threads; device: {}\n", self.threads, self.device);
         for size in &self.sizes {
             let Some(run) = &size.on_device else { continue };
-            let mut stages = table(["stage", "ms"]);
+            let mut stages = table(["stage", "ms", "floor ms"]);
             for stage in &run.stages {
-                stages.add_row([stage.stage.to_owned(), format!("{:.3}", stage.ms)]);
+                let floor = stage.floor_ms.map_or_else(|| "-".to_owned(), |floor| format!("{floor:.3}"));
+                stages.add_row([stage.stage.to_owned(), format!("{:.3}", stage.ms), floor]);
             }
             text.push_str(&format!("\n{}\n{stages}\n", size.statement.text()));
         }
