@@ -22,5 +22,6 @@ pub fn workloads() -> Vec<Box<dyn lab::Workload>> {
     let mut workloads = lab::runtime::workloads();
     workloads.extend(attention::workloads::workloads());
     workloads.extend(fss::workloads::workloads());
+    workloads.extend(stark::workloads::workloads());
     workloads
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gatework_gpu::Device;
+use gatework_gpu::{Device, Stream};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::constraints::Tier;
@@ -39,7 +39,12 @@ pub struct Context {
 impl Context {
     /// A context on `device`, with a stream of its own.
     pub fn new(device: &Device) -> Result<Self> {
-        let queue = Queue::new(device)?;
+        Self::on(device.stream()?)
+    }
+
+    /// A context whose work is queued on `stream`.
+    pub fn on(stream: Stream) -> Result<Self> {
+        let queue = Queue::new(stream);
         let of_workers = queue.downgrade();
         let pool = ThreadPoolBuilder::new()
             .thread_name(|index| format!("stark-{index}"))

@@ -53,6 +53,7 @@ modules! {
     OODS = "oods",
     QUOTIENTS = "quotients",
     TWIDDLES = "twiddles",
+    WIDE_FIBONACCI = "wide_fibonacci",
 }
 
 #[cfg(test)]

@@ -12,6 +12,8 @@ mod kernels;
 mod prove;
 mod queue;
 mod stages;
+#[cfg(feature = "lab")]
+pub mod workloads;
 
 pub use backend::CudaBackend;
 pub use column::{DeviceColumn, Element};

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use bytemuck::Pod;
-use gatework_gpu::{Arg, Buffer, Device, Grid, Kernel, Pinned, Stream};
+use gatework_gpu::{Arg, Buffer, Grid, Kernel, Pinned, Stream};
 
 use crate::Result;
 use crate::constraints::{Cache, Tier};
@@ -55,11 +55,12 @@ impl WeakQueue {
 }
 
 impl Queue {
-    pub(crate) fn new(device: &Device) -> Result<Self> {
+    pub(crate) fn new(stream: Stream) -> Self {
+        let device = stream.device();
         // The emulated device is for kernels as they are; an AIR's own need a compiler for each.
         let tier = if device.is_emulated() { Tier::Interpreted } else { Tier::Generated };
         let shared = Shared {
-            stream: device.stream()?,
+            stream,
             kernels: RwLock::default(),
             allocations: AtomicU64::new(0),
             refused: AtomicU64::new(u64::MAX),
@@ -67,7 +68,7 @@ impl Queue {
             constraints: Cache::default(),
             times: Mutex::default(),
         };
-        Ok(Self { shared: Arc::new(shared) })
+        Self { shared: Arc::new(shared) }
     }
 
     /// The queue of the scope this runs in.

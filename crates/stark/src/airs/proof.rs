@@ -1,6 +1,7 @@
 //! Proofs of [`Air`]s by either backend, and their verification by stwo.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use itertools::Itertools as _;
 use stwo::core::air::Component as _;
@@ -134,7 +135,18 @@ impl Backend for CudaBackend {
 pub struct Input<B: Backend> {
     preprocessed: Vec<(String, Evaluation<B>)>,
     traces: Vec<Vec<Evaluation<B>>>,
-    twiddles: TwiddleTree<B>,
+    /// The same for copies.
+    twiddles: Arc<TwiddleTree<B>>,
+}
+
+impl<B: Backend> Clone for Input<B> {
+    fn clone(&self) -> Self {
+        Self {
+            preprocessed: self.preprocessed.clone(),
+            traces: self.traces.clone(),
+            twiddles: self.twiddles.clone(),
+        }
+    }
 }
 
 impl<B: Backend> Input<B> {
@@ -158,7 +170,7 @@ impl<B: Backend> Input<B> {
         // Constraints are evaluated on twice the rows, which a blowup of two has too.
         let log_largest = log_rows + config.fri_config.log_blowup_factor.max(1);
         let twiddles = B::precompute_twiddles(CanonicCoset::new(log_largest).circle_domain().half_coset);
-        Self { preprocessed, traces, twiddles }
+        Self { preprocessed, traces, twiddles: Arc::new(twiddles) }
     }
 }
 

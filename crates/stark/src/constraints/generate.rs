@@ -25,6 +25,13 @@ pub(crate) fn sources(graph: &Graph, column: impl Fn(u32, u32) -> u32) -> Vec<So
         .collect()
 }
 
+/// The kernels of wide Fibonacci, for the gates.
+#[cfg(feature = "lab")]
+pub(crate) fn wide_fibonacci_source(columns: usize) -> Vec<Source> {
+    let air = crate::airs::WideFibonacci { log_rows: 4, columns };
+    sources(&super::record::record(&air, Default::default()), |_, column| column)
+}
+
 /// Compiles `sources`, or finds them in the cache, on all cores.
 pub(crate) fn compile(queue: &Queue, sources: &[Source]) -> Result<Vec<Kernel>> {
     use rayon::iter::{IntoParallelRefIterator as _, ParallelIterator as _};

@@ -14,5 +14,9 @@ mod record;
 
 pub(crate) use self::cache::Cache;
 pub use self::component::Tier;
+#[cfg(feature = "lab")]
+pub(crate) use self::component::{Rows, denominators};
+#[cfg(feature = "lab")]
+pub(crate) use self::generate::wide_fibonacci_source;
 pub use self::logup::interaction_trace;
 pub use self::record::row_operations;
