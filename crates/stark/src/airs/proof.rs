@@ -20,12 +20,15 @@ use stwo::prover::poly::circle::CircleEvaluation;
 use stwo::prover::poly::twiddles::TwiddleTree;
 use stwo::prover::{CommitmentSchemeProver, ComponentProver};
 use stwo_constraint_framework::preprocessed_columns::PreProcessedColumnId;
-use stwo_constraint_framework::{FrameworkComponent, FrameworkEval, TraceLocationAllocator};
+use stwo_constraint_framework::{
+    FrameworkComponent, FrameworkEval, INTERACTION_TRACE_IDX, InfoEvaluator, ORIGINAL_TRACE_IDX,
+    TraceLocationAllocator,
+};
 
 use super::{Air, HostColumn};
-use crate::Result;
 use crate::backend::CudaBackend;
 use crate::constraints::interaction_trace;
+use crate::{Plan, Result};
 
 type Evaluation<B> = CircleEvaluation<B, BaseField, BitReversedOrder>;
 
@@ -174,6 +177,27 @@ impl<B: Backend> Input<B> {
     }
 }
 
+/// The memory that a proof of `air` takes.
+pub fn plan<A: Air>(air: &A, config: PcsConfig) -> Plan {
+    let evals = air.evals(&mut Blake2sChannel::default());
+    let names = air.preprocessed();
+    let preprocessed: Vec<u32> = names.iter().map(|(_, column)| column.len().ilog2()).collect();
+    let masks = |eval: &A::Eval, interaction: usize| {
+        let info = InfoEvaluator::new(eval.log_size(), Vec::new(), SecureField::default());
+        let columns = eval.evaluate(info).mask_offsets.get(interaction).map_or(0, Vec::len);
+        std::iter::repeat_n(eval.log_size(), columns)
+    };
+    let tree = |interaction: usize| evals.iter().flat_map(|eval| masks(eval, interaction)).collect_vec();
+    let trace = tree(ORIGINAL_TRACE_IDX);
+    // The trace is there while the preprocessed columns are committed to, and stays where interactions need it.
+    let bytes = |sizes: &[u32]| sizes.iter().map(|&log_rows| 4u64 << log_rows).sum::<u64>();
+    if !air.interacts() {
+        return Plan::new(config, vec![preprocessed, trace]);
+    }
+    let kept = bytes(&preprocessed) + bytes(&trace);
+    Plan::new(config, vec![preprocessed, trace, tree(INTERACTION_TRACE_IDX)]).holding(kept).interacting()
+}
+
 /// Components in the order of their traces.
 fn components<E: FrameworkEval>(
     evals: Vec<E>,
@@ -233,11 +257,7 @@ where
 
 /// Which preprocessed columns a component uses, in its order.
 fn used_columns<E: FrameworkEval>(eval: &E, names: &[String]) -> Vec<usize> {
-    let info = eval.evaluate(stwo_constraint_framework::InfoEvaluator::new(
-        eval.log_size(),
-        Vec::new(),
-        SecureField::default(),
-    ));
+    let info = eval.evaluate(InfoEvaluator::new(eval.log_size(), Vec::new(), SecureField::default()));
     let place = |id: &PreProcessedColumnId| names.iter().position(|name| *name == id.id);
     info.preprocessed_columns.iter().filter_map(place).collect()
 }

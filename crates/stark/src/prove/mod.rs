@@ -29,7 +29,7 @@ use crate::backend::CudaBackend;
 use crate::error::catch;
 use crate::queue::Queue;
 use crate::stages::Stage;
-use crate::{Error, Result};
+use crate::{Error, Plan, Result};
 
 /// Proves that the trace that `scheme` has committed to satisfies the constraints of `components`, as
 /// `stwo::prover::prove` does, and with the same bytes.
@@ -63,6 +63,7 @@ where
     };
     let config = scheme.config;
     let log_blowup = config.fri_config.log_blowup_factor;
+    require_room(&queue, &scheme)?;
 
     let random_coefficient = channel.draw_secure_felt();
     let trace = scheme.trace();
@@ -132,6 +133,19 @@ where
         proof_of_work,
         fri_proof: pending_fri.finish(&read),
     }))
+}
+
+/// Refuses what will not fit, before anything is done for it.
+fn require_room<MC: MerkleChannel>(
+    queue: &Queue,
+    scheme: &CommitmentSchemeProver<'_, CudaBackend, MC>,
+) -> Result<()>
+where
+    CudaBackend: BackendForChannel<MC>,
+{
+    let log_blowup = scheme.config.fri_config.log_blowup_factor;
+    let trees = scheme.polynomials().map_cols(|polynomial| polynomial.evals.domain.log_size() - log_blowup);
+    Plan::new(scheme.config, trees.0).check_proving(queue.stream().device())
 }
 
 /// The logarithm of the number of leaves of a tree.

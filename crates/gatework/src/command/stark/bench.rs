@@ -54,6 +54,7 @@ struct OnDevice {
     /// Whether every proof is that of SimdBackend, byte for byte.
     same_bytes: bool,
     peak_bytes: u64,
+    predicted_peak_bytes: u64,
     /// The first proof, with everything that is compiled or allocated once.
     first_ms: f64,
     /// The trace to the device, by way of page-locked memory, and without.
@@ -156,6 +157,8 @@ fn on_device<A: Air>(
 where
     FrameworkComponent<A::Eval>: ComponentProver<CudaBackend>,
 {
+    let plan = airs::plan(air, config);
+    plan.check(device).map_err(failure)?;
     let context = Context::new(device).map_err(failure)?;
     match options.tier {
         TierChoice::Auto => (),
@@ -204,6 +207,7 @@ where
         ratio: simd_ms / at(0.5),
         same_bytes,
         peak_bytes: device.budget().peak(),
+        predicted_peak_bytes: plan.peak_bytes(),
         first_ms: milliseconds(first),
         upload_ms: milliseconds(uploads.iter().copied().min().unwrap_or_default()),
         pageable_upload_ms: pageable_upload(device, columns)?,

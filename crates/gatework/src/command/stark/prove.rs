@@ -90,6 +90,7 @@ impl Visitor for Prove<'_> {
         let proved = match self.target {
             Target::Cpu => airs::prove(air, config, Input::<SimdBackend>::new(air, config)),
             Target::Gpu(device) => Context::new(device).and_then(|context| {
+                airs::plan(air, config).check(device)?;
                 context.scope(|| airs::prove(air, config, Input::<CudaBackend>::new(air, config)))?
             }),
         };
