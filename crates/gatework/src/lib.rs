@@ -15,11 +15,13 @@ pub use gatework_attention as attention;
 pub use gatework_fss as fss;
 pub use gatework_gpu as gpu;
 pub use gatework_lab as lab;
+pub use gatework_stark as stark;
 
 /// The workloads of the runtime and of every engine.
 pub fn workloads() -> Vec<Box<dyn lab::Workload>> {
     let mut workloads = lab::runtime::workloads();
     workloads.extend(attention::workloads::workloads());
     workloads.extend(fss::workloads::workloads());
+    workloads.extend(stark::workloads::workloads());
     workloads
 }

@@ -215,17 +215,19 @@ fn a_tour_without_a_device_visits_the_engines_on_the_cpu() {
         assert_eq!(output.status.code(), DONE, "{output:?}");
         let tour = json(&output);
         for stop in tour["stops"].as_array().unwrap() {
-            let wanted =
-                if ["attention", "private", "private/model"].iter().any(|engine| stop["name"] == *engine) {
-                    "passed"
-                } else {
-                    "not-run"
-                };
+            let wanted = if ["attention", "private", "private/model", "stark"]
+                .iter()
+                .any(|engine| stop["name"] == *engine)
+            {
+                "passed"
+            } else {
+                "not-run"
+            };
             assert_eq!(stop["outcome"], wanted, "{stop}");
         }
         let passed =
             tour["stops"].as_array().unwrap().iter().filter(|stop| stop["outcome"] == "passed").count();
-        assert_eq!(passed, 2, "{tour}");
+        assert_eq!(passed, 3, "{tour}");
     }
 }
 

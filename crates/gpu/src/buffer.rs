@@ -229,6 +229,33 @@ impl<'a, T: Pod> Slice<'a, T> {
         }
     }
 
+    /// The same memory as elements of another type. Panics if it is no whole number of them or not aligned for them, as
+    /// `bytemuck::cast_slice` does.
+    pub fn cast<U: Pod>(&self) -> Slice<'a, U> {
+        let (start, bytes, size) = (self.offset * size_of::<T>(), self.len * size_of::<T>(), size_of::<U>());
+        assert!(
+            size > 0 && start.is_multiple_of(size) && bytes.is_multiple_of(size),
+            "{bytes} bytes from byte {start} on are no elements of {size} bytes"
+        );
+        Slice { allocation: self.allocation, offset: start / size, len: bytes / size, element: PhantomData }
+    }
+
+    /// The device's own address: for tables of addresses that kernels read, as long as the buffer lives and in the order
+    /// of its streams.
+    pub fn as_raw(&self) -> u64 {
+        self.pointer().0
+    }
+
+    /// The same memory, to write, where several owners share one buffer and each has a part of it.
+    ///
+    /// # Safety
+    ///
+    /// Until what is queued with the result is done, nobody else writes these elements, or reads them, but in the order
+    /// of the same stream.
+    pub unsafe fn assume_unshared(self) -> SliceMut<'a, T> {
+        SliceMut { slice: self }
+    }
+
     pub(crate) fn pointer(&self) -> Pointer {
         Pointer(self.allocation.pointer.0 + (self.offset * size_of::<T>()) as u64)
     }

@@ -133,6 +133,15 @@ impl KeyFile {
     }
 }
 
+/// A lock lasts until every descriptor of the file is closed, and a process that is just being started may hold one.
+impl Drop for KeyFile {
+    fn drop(&mut self) {
+        if let Err(error) = self.file.unlock() {
+            tracing::warn!("'{}' stays locked: {error}", self.path.display());
+        }
+    }
+}
+
 /// A section that is read chunk by chunk, and punched out of its file behind the reader.
 struct FileSection {
     path: Arc<Path>,

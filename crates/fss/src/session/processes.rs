@@ -1,9 +1,11 @@
 //! Two parties as processes, one of which is killed at every frame.
 
 use std::env;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, ErrorKind};
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use super::tests::{MODEL, Scene, TIMEOUTS, in_clear};
@@ -42,12 +44,27 @@ fn server_process() {
         let keys = KeyStore::open(&keys)?;
         let (listener, address) = listen("127.0.0.1:0")?;
         println!("\n{ADDRESS_LINE}{address}");
-        let (socket, _) = listener.accept().unwrap();
+        let socket = accepted(&listener);
         let link = Link::accept(socket, &CertificateFiles::of(&folder).server()?, TIMEOUTS)?;
         Server::new(&MODEL.1, &keys).serve(link)?;
         Ok(Vec::new())
     };
     say(serve());
+}
+
+/// A client that never comes is not waited for.
+fn accepted(listener: &TcpListener) -> TcpStream {
+    let deadline = Instant::now() + 2 * TIMEOUTS.connect;
+    listener.set_nonblocking(true).unwrap();
+    loop {
+        match listener.accept() {
+            Ok((socket, _)) => return socket,
+            Err(error) => {
+                assert!(error.kind() == ErrorKind::WouldBlock && Instant::now() < deadline, "{error}")
+            }
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@ use gatework_attention::Shape;
 use crate::command::attention::shapes;
 use crate::command::device::DeviceChoice;
 use crate::command::private::options::PrivateCommand;
+use crate::command::stark::cli::StarkCommand;
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -45,6 +46,9 @@ pub(crate) enum Command {
     /// Infer privately: two parties, keys from a dealer, numbers that neither sees
     #[command(subcommand)]
     Private(PrivateCommand),
+    /// Prove: Circle STARKs with stwo's protocol, on a GPU or on the CPU
+    #[command(subcommand)]
+    Stark(StarkCommand),
     /// Gate kernels and read the records
     #[command(subcommand)]
     Lab(LabCommand),

@@ -10,6 +10,7 @@ mod lab;
 mod output;
 mod private;
 mod progress;
+mod stark;
 mod tour;
 
 use std::ffi::OsString;
@@ -60,6 +61,7 @@ fn dispatch(cli: &Cli, workloads: Vec<Box<dyn Workload>>, progress: &Progress) -
         Command::Tour => tour::run(&registry, &cli.device, &output, progress),
         Command::Attention(command) => attention::run(command, &registry, &cli.device, &output, progress),
         Command::Private(command) => private::run(command, &output, progress),
+        Command::Stark(command) => stark::run(command, &cli.device, &output, progress),
         Command::Lab(command) => lab::run(command, &registry, &cli.device, &output, progress),
     }
 }

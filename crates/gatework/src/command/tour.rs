@@ -12,6 +12,7 @@ use crate::command::ending::{Ending, Failure};
 use crate::command::output::{Output, Reasons, table, word};
 use crate::command::private::{model_stop as private_model, stop as private};
 use crate::command::progress::Progress;
+use crate::command::stark::stop as stark;
 
 const SEED: u64 = 1;
 
@@ -46,9 +47,9 @@ pub(crate) fn run(
     let vehicle = Vehicle::choose(choice, progress)?;
     // The command of a crate that has kernels of its own and no more does not tour what it is not made of.
     let has = |engine: &str| registry.iter().any(|workload| workload.name().starts_with(engine));
-    let (has_attention, has_private) = (has("attention/"), has("fss/"));
-    let jobs =
-        progress.start(registry.iter().len() + usize::from(has_attention) + 2 * usize::from(has_private));
+    let (has_attention, has_private, has_stark) = (has("attention/"), has("fss/"), has("stark/"));
+    let engines = usize::from(has_attention) + 2 * usize::from(has_private) + usize::from(has_stark);
+    let jobs = progress.start(registry.iter().len() + engines);
     let mut stops = Vec::new();
     for workload in registry.iter() {
         jobs.doing(workload.name().to_owned());
@@ -67,6 +68,12 @@ pub(crate) fn run(
         jobs.done();
         jobs.doing("private/model".to_owned());
         stops.push(visit_engine("private/model", private_model::SUMMARY, private_model::visit));
+        jobs.done();
+    }
+    if has_stark {
+        jobs.doing("stark".to_owned());
+        let target = vehicle.target(choice);
+        stops.push(visit_engine("stark", stark::SUMMARY, || stark::visit(&target)));
         jobs.done();
     }
     drop(jobs);

@@ -30,7 +30,7 @@ pub(crate) fn run(
 }
 
 /// Says now what would otherwise be found after the work is done.
-fn require_writable(option: &str, path: &Path) -> Result<(), Failure> {
+pub(crate) fn require_writable(option: &str, path: &Path) -> Result<(), Failure> {
     let refuse = |why: String| Err(Failure::Input(format!("{option} {}: {why}", path.display())));
     if path.is_dir() {
         return refuse("it is a folder: name a file in it".into());

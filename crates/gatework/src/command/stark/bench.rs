@@ -1,0 +1,289 @@
+//! `gatework stark bench`: proofs on a device and by `SimdBackend`, in one run.
+
+use std::time::{Duration, Instant};
+
+use gatework_gpu::{Device, Target};
+use gatework_stark::airs::{self, Air, HostColumn, Input, Proved};
+use gatework_stark::floor::{Machine, Shape};
+use gatework_stark::{Context, CudaBackend, Stage, Tier, row_operations};
+use serde::Serialize;
+use stwo::core::channel::Blake2sChannel;
+use stwo::core::fields::qm31::SecureField;
+use stwo::core::pcs::PcsConfig;
+use stwo::prover::ComponentProver;
+use stwo::prover::backend::simd::SimdBackend;
+use stwo_constraint_framework::{FrameworkComponent, FrameworkEval, INTERACTION_TRACE_IDX, InfoEvaluator};
+
+use super::cli::{BenchOptions, TierChoice};
+use super::failure;
+use super::statement::{Statement, Visitor};
+use crate::command::device::{DeviceChoice, target};
+use crate::command::ending::{Ending, Failure};
+use crate::command::output::{Output, table};
+use crate::command::progress::Progress;
+
+#[derive(Serialize)]
+struct Document {
+    device: String,
+    threads: usize,
+    sizes: Vec<Size>,
+}
+
+#[derive(Serialize)]
+struct Size {
+    #[serde(flatten)]
+    statement: Statement,
+    /// The proof as JSON.
+    proof_bytes: usize,
+    /// The fastest of SimdBackend.
+    simd_ms: f64,
+    verify_ms: f64,
+    verified: bool,
+    #[serde(flatten)]
+    on_device: Option<OnDevice>,
+}
+
+#[derive(Serialize)]
+struct OnDevice {
+    median_ms: f64,
+    p90_ms: f64,
+    fastest_ms: f64,
+    repeats: usize,
+    /// Times faster than SimdBackend.
+    ratio: f64,
+    /// Whether every proof is that of SimdBackend, byte for byte.
+    same_bytes: bool,
+    peak_bytes: u64,
+    predicted_peak_bytes: u64,
+    /// The first proof, with everything that is compiled or allocated once.
+    first_ms: f64,
+    /// The trace to the device, by way of page-locked memory, and without.
+    upload_ms: f64,
+    pageable_upload_ms: f64,
+    /// One more proof, with the device waited for after each stage.
+    stages: Vec<StageTime>,
+}
+
+#[derive(Serialize)]
+struct StageTime {
+    stage: &'static str,
+    ms: f64,
+    /// The least that the hardware allows, where its clocks are known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    floor_ms: Option<f64>,
+}
+
+pub(super) fn run(
+    options: &BenchOptions,
+    choice: &DeviceChoice,
+    output: &Output,
+    progress: &Progress,
+) -> Result<Ending, Failure> {
+    let target = target(choice, progress)?;
+    let device = match &target {
+        Target::Gpu(device) => Some(device),
+        Target::Cpu => None,
+    };
+    let jobs = progress.start(options.log_rows.len());
+    let mut sizes = Vec::new();
+    for &log_rows in &options.log_rows {
+        let statement = Statement::new(&options.statement, log_rows);
+        statement.check()?;
+        jobs.doing(statement.text());
+        sizes.push(statement.accept(Bench { statement, options, device })?);
+        jobs.done();
+    }
+    drop(jobs);
+    let device = match device {
+        Some(device) => format!("{} ({})", device.properties().id, device.properties().name),
+        None => "cpu".to_owned(),
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let document = Document { device, threads, sizes };
+    output.show(&document, || document.text())?;
+    let holds = |size: &Size| size.verified && size.on_device.as_ref().is_none_or(|run| run.same_bytes);
+    Ok(if document.sizes.iter().all(holds) { Ending::Done } else { Ending::GateFailed })
+}
+
+struct Bench<'a> {
+    statement: Statement,
+    options: &'a BenchOptions,
+    device: Option<&'a Device>,
+}
+
+impl Visitor for Bench<'_> {
+    type Output = Result<Size, Failure>;
+
+    fn visit<A: Air>(self, air: &A, config: PcsConfig) -> Self::Output
+    where
+        FrameworkComponent<A::Eval>: ComponentProver<CudaBackend> + ComponentProver<SimdBackend>,
+    {
+        let columns = (air.preprocessed(), air.traces());
+        let mut simd = Vec::new();
+        let mut expected = None;
+        for _ in 0..self.options.simd_repeats.get() {
+            let input = Input::<SimdBackend>::of(columns.0.clone(), &columns.1, config);
+            let start = Instant::now();
+            expected = Some(airs::prove(air, config, input).map_err(failure)?);
+            simd.push(start.elapsed());
+        }
+        let Some(expected) = expected else { unreachable!("there is one repeat at least") };
+        let bytes = json(&expected)?;
+        let start = Instant::now();
+        let verified = airs::verify(air, config, expected).is_ok();
+        let verify_ms = milliseconds(start.elapsed());
+        let simd_ms = milliseconds(simd.into_iter().min().unwrap_or_default());
+        let on_device = match self.device {
+            Some(device) => Some(on_device(self.options, device, air, config, &columns, &bytes, simd_ms)?),
+            None => None,
+        };
+        let statement = self.statement;
+        Ok(Size { statement, proof_bytes: bytes.len(), simd_ms, verify_ms, verified, on_device })
+    }
+}
+
+/// Preprocessed columns by name, and traces.
+type Columns = (Vec<(String, HostColumn)>, Vec<Vec<HostColumn>>);
+
+fn on_device<A: Air>(
+    options: &BenchOptions,
+    device: &Device,
+    air: &A,
+    config: PcsConfig,
+    columns: &Columns,
+    expected: &[u8],
+    simd_ms: f64,
+) -> Result<OnDevice, Failure>
+where
+    FrameworkComponent<A::Eval>: ComponentProver<CudaBackend>,
+{
+    let plan = airs::plan(air, config);
+    plan.check(device).map_err(failure)?;
+    let context = Context::new(device).map_err(failure)?;
+    match options.tier {
+        TierChoice::Auto => (),
+        TierChoice::Interpreted => context.set_tier(Tier::Interpreted),
+        TierChoice::Generated => context.set_tier(Tier::Generated),
+    }
+    let mut same_bytes = true;
+    let mut uploads = Vec::new();
+    let mut prove = |keeps_times: bool| -> Result<Duration, Failure> {
+        let (proved, upload, time) = context
+            .scope(|| {
+                let start = Instant::now();
+                let input = Input::<CudaBackend>::of(columns.0.clone(), &columns.1, config);
+                context.synchronize()?;
+                let upload = start.elapsed();
+                if keeps_times {
+                    context.keep_times();
+                }
+                let start = Instant::now();
+                let proved = airs::prove(air, config, input)?;
+                Ok((proved, upload, start.elapsed()))
+            })
+            .and_then(|result| result)
+            .map_err(failure)?;
+        same_bytes &= json(&proved)? == expected;
+        uploads.push(upload);
+        Ok(time)
+    };
+    let first = prove(false)?;
+    let mut times = (0..options.repeats.get()).map(|_| prove(false)).collect::<Result<Vec<_>, _>>()?;
+    times.sort_unstable();
+    prove(true)?;
+    let kept = context.take_times();
+    let floors = floors(device, air, config, columns);
+    let stages = Stage::ALL.iter().filter_map(|&stage| {
+        let time: Duration = kept.iter().filter(|(of, _)| *of == stage).map(|(_, time)| *time).sum();
+        let floor_ms = floors.iter().find(|(of, _)| *of == stage).map(|(_, seconds)| seconds * 1e3);
+        (!time.is_zero()).then(|| StageTime { stage: stage.name(), ms: milliseconds(time), floor_ms })
+    });
+    let at = |share: f64| milliseconds(times[((times.len() - 1) as f64 * share).round() as usize]);
+    Ok(OnDevice {
+        median_ms: at(0.5),
+        p90_ms: at(0.9),
+        fastest_ms: at(0.0),
+        repeats: times.len(),
+        ratio: simd_ms / at(0.5),
+        same_bytes,
+        peak_bytes: device.budget().peak(),
+        predicted_peak_bytes: plan.peak_bytes(),
+        first_ms: milliseconds(first),
+        upload_ms: milliseconds(uploads.iter().copied().min().unwrap_or_default()),
+        pageable_upload_ms: pageable_upload(device, columns)?,
+        stages: stages.collect(),
+    })
+}
+
+/// Seconds that each stage takes at least; none where the hardware's clocks are not known.
+fn floors<A: Air>(device: &Device, air: &A, config: PcsConfig, columns: &Columns) -> Vec<(Stage, f64)> {
+    let Some(machine) = Machine::of(device.properties()) else { return Vec::new() };
+    let evals = air.evals(&mut Blake2sChannel::default());
+    let interaction_columns = |eval: &A::Eval| {
+        let info = InfoEvaluator::new(eval.log_size(), Vec::new(), SecureField::default());
+        eval.evaluate(info).mask_offsets.get(INTERACTION_TRACE_IDX).map_or(0, Vec::len)
+    };
+    let shape = Shape {
+        log_rows: evals.iter().map(FrameworkEval::log_size).max().unwrap_or(1),
+        columns: columns.0.len() + columns.1.iter().map(Vec::len).sum::<usize>(),
+        interaction_columns: evals.iter().map(interaction_columns).sum(),
+        row_operations: evals.iter().map(row_operations).sum(),
+    };
+    gatework_stark::floor::floors(&machine, &shape, &config)
+}
+
+/// The trace to the device from ordinary memory; the fastest of three.
+fn pageable_upload(device: &Device, columns: &Columns) -> Result<f64, Failure> {
+    let stream = device.stream()?;
+    let mut fastest = f64::INFINITY;
+    for _ in 0..3 {
+        let start = Instant::now();
+        let uploaded =
+            columns.1.iter().flatten().map(|column| stream.upload(bytemuck::cast_slice::<_, u32>(column)));
+        let uploaded = uploaded.collect::<Result<Vec<_>, _>>()?;
+        stream.synchronize()?;
+        fastest = fastest.min(milliseconds(start.elapsed()));
+        drop(uploaded);
+    }
+    Ok(fastest)
+}
+
+fn json(proved: &Proved) -> Result<Vec<u8>, Failure> {
+    serde_json::to_vec(proved)
+        .map_err(|error| Failure::Device(format!("the proof could not be written as JSON: {error}")))
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+impl Document {
+    fn text(&self) -> String {
+        let mut rows =
+            table(["statement", "SimdBackend ms", "device ms", "p90", "times faster", "same bytes"]);
+        for size in &self.sizes {
+            let [device, p90, ratio, same] = match &size.on_device {
+                Some(run) => [
+                    format!("{:.2}", run.median_ms),
+                    format!("{:.2}", run.p90_ms),
+                    format!("{:.1}", run.ratio),
+                    if run.same_bytes { "yes".to_owned() } else { "NO".to_owned() },
+                ],
+                None => [(); 4].map(|()| "-".to_owned()),
+            };
+            rows.add_row([size.statement.text(), format!("{:.1}", size.simd_ms), device, p90, ratio, same]);
+        }
+        let mut text =
+            format!("{rows}\n\nSimdBackend on {} threads; device: {}\n", self.threads, self.device);
+        for size in &self.sizes {
+            let Some(run) = &size.on_device else { continue };
+            let mut stages = table(["stage", "ms", "floor ms"]);
+            for stage in &run.stages {
+                let floor = stage.floor_ms.map_or_else(|| "-".to_owned(), |floor| format!("{floor:.3}"));
+                stages.add_row([stage.stage.to_owned(), format!("{:.3}", stage.ms), floor]);
+            }
+            text.push_str(&format!("\n{}\n{stages}\n", size.statement.text()));
+        }
+        text
+    }
+}

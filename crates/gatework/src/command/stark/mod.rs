@@ -1,0 +1,35 @@
+//! `gatework stark`.
+
+mod bench;
+pub(crate) mod cli;
+mod prove;
+mod statement;
+pub(crate) mod stop;
+mod verify;
+
+use self::cli::StarkCommand;
+use crate::command::device::DeviceChoice;
+use crate::command::ending::{Ending, Failure};
+use crate::command::output::Output;
+use crate::command::progress::Progress;
+
+pub(crate) fn run(
+    command: &StarkCommand,
+    device: &DeviceChoice,
+    output: &Output,
+    progress: &Progress,
+) -> Result<Ending, Failure> {
+    match command {
+        StarkCommand::Prove(options) => prove::run(options, device, output, progress),
+        StarkCommand::Verify(options) => verify::run(options, output),
+        StarkCommand::Bench(options) => bench::run(options, device, output, progress),
+    }
+}
+
+/// What an error of the engine means to a user of the command.
+fn failure(error: gatework_stark::Error) -> Failure {
+    match error {
+        gatework_stark::Error::Gpu(error) => error.into(),
+        other => Failure::Input(other.to_string()),
+    }
+}

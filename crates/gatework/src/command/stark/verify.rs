@@ -1,0 +1,59 @@
+//! `gatework stark verify`.
+
+use std::path::PathBuf;
+
+use gatework_stark::CudaBackend;
+use gatework_stark::airs::{self, Air, Proved, VerifyError};
+use serde::Serialize;
+use stwo::core::pcs::PcsConfig;
+use stwo::prover::ComponentProver;
+use stwo::prover::backend::simd::SimdBackend;
+use stwo_constraint_framework::FrameworkComponent;
+
+use super::cli::VerifyOptions;
+use super::prove::ProofFile;
+use super::statement::{Statement, Visitor};
+use crate::command::ending::{Ending, Failure};
+use crate::command::output::Output;
+
+#[derive(Serialize)]
+struct Document {
+    proof: PathBuf,
+    #[serde(flatten)]
+    statement: Statement,
+    holds: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<String>,
+}
+
+pub(super) fn run(options: &VerifyOptions, output: &Output) -> Result<Ending, Failure> {
+    let path = &options.proof;
+    let input = |what: String| Failure::Input(format!("{}: {what}", path.display()));
+    let bytes = std::fs::read(path).map_err(|error| input(error.to_string()))?;
+    let ProofFile { statement, proved } = serde_json::from_slice(&bytes)
+        .map_err(|error| input(format!("it is no proof that 'gatework stark prove' wrote: {error}")))?;
+    statement.check()?;
+    let why = statement.accept(Verify { proved }).err().map(|error| error.to_string());
+    let document = Document { proof: path.clone(), statement, holds: why.is_none(), why };
+    output.show(&document, || match &document.why {
+        None => format!("the proof of {} holds", statement.text()),
+        Some(why) => format!("{}: {why}", statement.text()),
+    })?;
+    Ok(if document.holds { Ending::Done } else { Ending::GateFailed })
+}
+
+/// Verifies a proof of the AIR.
+pub(super) struct Verify {
+    pub(super) proved: Proved,
+}
+
+impl Visitor for Verify {
+    type Output = Result<(), VerifyError>;
+
+    fn visit<A: Air>(self, air: &A, config: PcsConfig) -> Self::Output
+    where
+        FrameworkComponent<A::Eval>: ComponentProver<CudaBackend> + ComponentProver<SimdBackend>,
+    {
+        airs::verify(air, config, self.proved)
+    }
+}

@@ -1,0 +1,81 @@
+//! `gatework stark` as a user types it.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn run(folder: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gatework"));
+    command.current_dir(folder).env_remove("GATEWORK_DEVICE").arg("stark").args(arguments);
+    command.output().unwrap()
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+fn prove(folder: &Path, air: &str, device: &str, out: &str) {
+    let arguments =
+        ["prove", "--air", air, "--log-rows", "5", "--columns", "8", "--device", device, "--out", out];
+    let output = run(folder, &arguments);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+}
+
+#[test]
+fn proofs_of_the_cpu_and_of_the_emulated_device_are_one_file() {
+    let folder = tempfile::tempdir().unwrap();
+    for air in ["wide-fibonacci", "plonk", "state-machine"] {
+        prove(folder.path(), air, "cpu", "cpu.json");
+        prove(folder.path(), air, "emulated", "device.json");
+        let [cpu, device] =
+            ["cpu.json", "device.json"].map(|name| fs::read(folder.path().join(name)).unwrap());
+        assert!(cpu == device, "{air}");
+        let verified = run(folder.path(), &["verify", "device.json", "--json"]);
+        assert_eq!((verified.status.code(), &json(&verified)["holds"]), (Some(0), &Value::Bool(true)));
+    }
+}
+
+#[test]
+fn a_changed_proof_does_not_hold() {
+    let folder = tempfile::tempdir().unwrap();
+    prove(folder.path(), "wide-fibonacci", "cpu", "proof.json");
+    let path = folder.path().join("proof.json");
+    let mut proof: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    proof["log_rows"] = 6.into();
+    fs::write(&path, proof.to_string()).unwrap();
+    let verified = run(folder.path(), &["verify", "proof.json"]);
+    assert_eq!(verified.status.code(), Some(1), "{verified:?}");
+    assert!(String::from_utf8_lossy(&verified.stdout).contains("does not hold"), "{verified:?}");
+}
+
+#[test]
+fn a_bench_compares_bytes_and_shows_stages() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments =
+        ["bench", "--log-rows", "4,5", "--columns", "6", "--repeats", "1", "--device", "emulated"];
+    let output = run(folder.path(), &[&arguments[..], &["--json"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let sizes = &json(&output)["sizes"];
+    for size in sizes.as_array().unwrap() {
+        assert_eq!(size["same_bytes"], true, "{size}");
+        assert!(size["stages"].as_array().unwrap().len() >= 8, "{size}");
+    }
+}
+
+#[test]
+fn bad_input_is_a_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("no.json"), "{}").unwrap();
+    let refused = |arguments: &[&str]| {
+        let output = run(folder.path(), arguments);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert!(refused(&["verify", "no.json"]).contains("no proof that 'gatework stark prove' wrote"));
+    assert!(refused(&["verify", "nowhere.json"]).contains("nowhere.json"));
+    assert!(refused(&["prove", "--log-rows", "40", "--out", "p.json"]).contains("40"));
+    let two_columns = ["prove", "--log-rows", "5", "--columns", "2", "--out", "p.json"];
+    assert!(refused(&two_columns).contains("3 to 65535"));
+}

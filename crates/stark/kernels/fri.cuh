@@ -1,0 +1,41 @@
+#include "circle.cuh"
+
+// Folds: with f(p) and f(-p) at a pair of points and t the coordinate that tells them apart,
+//     2 f(p) = f0 + t f1,   f0 = f(p) + f(-p),   f1 = (f(p) - f(-p)) / t,
+// the folded value is f0 + alpha f1. Pairs are neighbours in bit-reversed order; one thread a pair.
+
+GW_DEVICE QM31 folded(const Coordinates& from, u64 pair, u32 inverse_doubled, QM31 alpha) {
+    const QM31 left = qm31::load(from, 2 * pair), right = qm31::load(from, 2 * pair + 1);
+    const QM31 difference = qm31::sub(left, right);
+    const QM31 f1 = {m31::mul_doubled(difference.a, inverse_doubled), m31::mul_doubled(difference.b, inverse_doubled),
+                     m31::mul_doubled(difference.c, inverse_doubled), m31::mul_doubled(difference.d, inverse_doubled)};
+    return qm31::add(qm31::add(left, right), qm31::mul(alpha, f1));
+}
+
+// A circle polynomial over 2^log_domain points to one of the line over half as many. Twiddles of domains below eight points
+// are in no table and lie in `few`, two at most.
+GW_KERNEL(fold_circle)(
+    Coordinates from, Coordinates to, const u32* inverses, u32 log_table, u32 log_domain, u32x2 few, QM31 alpha) {
+    const u32 pair = (u32)gw::global_thread();
+    if (pair >> (log_domain - 1)) return;
+    u32 twiddle = pair == 0 ? few.x : few.y;
+    if (log_domain >= 3) twiddle = circle::y_doubled(circle::layer(inverses, log_table, log_domain, 1), pair);
+    qm31::store(to, pair, folded(from, pair, twiddle, alpha));
+}
+
+// A polynomial of the line over 2^log_size points to one over half as many.
+GW_KERNEL(fold_line)(
+    Coordinates from, Coordinates to, const u32* inverses, u32 log_table, u32 log_size, QM31 alpha) {
+    const u32 pair = (u32)gw::global_thread();
+    if (pair >> (log_size - 1)) return;
+    const u32 twiddle = circle::layer(inverses, log_table, log_size, 0)[pair];
+    qm31::store(to, pair, folded(from, pair, twiddle, alpha));
+}
+
+// to <- from - lambda on the first half of the rows, from + lambda on the second.
+GW_KERNEL(decompose)(Coordinates from, Coordinates to, QM31 lambda, u64 rows) {
+    const u64 row = gw::global_thread();
+    if (row >= rows) return;
+    const QM31 x = qm31::load(from, row);
+    qm31::store(to, row, row < rows / 2 ? qm31::sub(x, lambda) : qm31::add(x, lambda));
+}

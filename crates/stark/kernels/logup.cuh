@@ -1,0 +1,100 @@
+#include "rows.cuh"
+#include "sums.cuh"
+
+// Interaction traces: column k of a row is the sum of its first k + 1 fractions; the last column is summed up over the rows
+// too, in the order of the coset, less a shift that makes the whole of it zero.
+
+// Fractions, by their numerators and denominators, into sums; output k is at coordinates 4 k. The sums of the last column
+// over the rows of a block go to `partials`. One thread a row; 256 threads a block, 128 bytes of shared memory.
+GW_KERNEL_BOUNDED(sum_fractions, 256, 1)(
+    u32* const* numerators, u32* const* denominators, u32* const* sums_of_row, u32 count, u32 rows, QM31* partials) {
+    const u32 row = (u32)gw::global_thread();
+    QM31 sum = qm31::zero();
+    if (row < rows) {
+        for (u32 k = 0; k < count; ++k) {
+            u32* const* over = numerators + 4 * k;
+            u32* const* under = denominators + 4 * k;
+            const QM31 numerator = {over[0][row], over[1][row], over[2][row], over[3][row]};
+            const QM31 denominator = {under[0][row], under[1][row], under[2][row], under[3][row]};
+            sum = qm31::add(sum, qm31::mul(numerator, qm31::inverse(denominator)));
+            u32* const* to = sums_of_row + 4 * k;
+            to[0][row] = sum.a;
+            to[1][row] = sum.b;
+            to[2][row] = sum.c;
+            to[3][row] = sum.d;
+        }
+    }
+    QM31* of_warps = gw::shared<QM31>();
+    sum = sums::over_warp(sum);
+    if (gw::lane() == 0) qm31::store(of_warps + gw::warp(), sum);
+    gw::sync_threads();
+    if (gw::thread_x() == 0) qm31::store(partials + gw::block_x(), sums::of_warps(of_warps, gw::threads_x() / 32));
+}
+
+// The row that comes `place`th in the order of the coset.
+GW_DEVICE u32 row_in_coset(u32 place, u32 log_rows) {
+    const u32 mask = (1u << log_rows) - 1;
+    const u32 natural = place & 1 ? mask - (place >> 1) : place >> 1;
+    return gw::reverse_bits(natural) >> (32 - log_rows);
+}
+
+#define SCAN_ROWS 8
+
+// Sums over the block of what came before each thread, and of all. `shared` has a word for each warp and two for the block.
+GW_DEVICE QM31 exclusive_sum(QM31 mine, QM31* shared, QM31& all) {
+    QM31 sum = mine;
+    for (u32 lanes = 1; lanes < 32; lanes <<= 1) {
+        const QM31 before = {gw::shuffle_up(sum.a, lanes), gw::shuffle_up(sum.b, lanes), gw::shuffle_up(sum.c, lanes),
+                             gw::shuffle_up(sum.d, lanes)};
+        if (gw::lane() >= lanes) sum = qm31::add(sum, before);
+    }
+    if (gw::lane() == 31) qm31::store(shared + gw::warp(), sum);
+    gw::sync_threads();
+    QM31 before = qm31::zero();
+    all = qm31::zero();
+    for (u32 warp = 0; warp < gw::threads_x() / 32; ++warp) {
+        if (warp == gw::warp()) before = all;
+        all = qm31::add(all, qm31::load(shared + warp));
+    }
+    gw::sync_threads();
+    return qm31::add(before, qm31::sub(sum, mine));
+}
+
+// Sums of value - shift over runs of 2048 rows in the order of the coset, one a block. 256 threads, 128 bytes of shared memory.
+GW_KERNEL_BOUNDED(scan_blocks, 256, 1)(Coordinates column, QM31 shift, u32 log_rows, QM31* block_sums) {
+    const u32 first = (gw::block_x() * gw::threads_x() + gw::thread_x()) * SCAN_ROWS;
+    QM31 sum = qm31::zero(), all;
+    for (u32 i = 0; i < SCAN_ROWS && (first + i) >> log_rows == 0; ++i) {
+        sum = qm31::add(sum, qm31::sub(qm31::load(column, row_in_coset(first + i, log_rows)), shift));
+    }
+    exclusive_sum(sum, gw::shared<QM31>(), all);
+    if (gw::thread_x() == 0) qm31::store(block_sums + gw::block_x(), all);
+}
+
+// block_sums[b] <- the sum of those before b, in place. One block of 256 threads, 128 bytes of shared memory.
+GW_KERNEL_BOUNDED(scan_sums, 256, 1)(QM31* block_sums, u32 count) {
+    QM31 before = qm31::zero();
+    for (u32 first = 0; first < count; first += gw::threads_x()) {
+        const u32 i = first + gw::thread_x();
+        const QM31 mine = i < count ? qm31::load(block_sums + i) : qm31::zero();
+        QM31 all;
+        const QM31 sum = exclusive_sum(mine, gw::shared<QM31>(), all);
+        if (i < count) qm31::store(block_sums + i, qm31::add(before, sum));
+        before = qm31::add(before, all);
+    }
+}
+
+// column <- the sums of value - shift up to and with each row, in the order of the coset, in place. As `scan_blocks`.
+GW_KERNEL_BOUNDED(scan_rows, 256, 1)(Coordinates column, QM31 shift, u32 log_rows, const QM31* block_sums) {
+    const u32 first = (gw::block_x() * gw::threads_x() + gw::thread_x()) * SCAN_ROWS;
+    QM31 sum = qm31::zero(), all;
+    for (u32 i = 0; i < SCAN_ROWS && (first + i) >> log_rows == 0; ++i) {
+        sum = qm31::add(sum, qm31::sub(qm31::load(column, row_in_coset(first + i, log_rows)), shift));
+    }
+    QM31 running = qm31::add(exclusive_sum(sum, gw::shared<QM31>(), all), qm31::load(block_sums + gw::block_x()));
+    for (u32 i = 0; i < SCAN_ROWS && (first + i) >> log_rows == 0; ++i) {
+        const u32 row = row_in_coset(first + i, log_rows);
+        running = qm31::add(running, qm31::sub(qm31::load(column, row), shift));
+        qm31::store(column, row, running);
+    }
+}

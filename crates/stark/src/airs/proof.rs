@@ -1,0 +1,306 @@
+//! Proofs of [`Air`]s by either backend, and their verification by stwo.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use itertools::Itertools as _;
+use stwo::core::air::Component as _;
+use stwo::core::channel::{Blake2sChannel, Channel as _};
+use stwo::core::fields::m31::BaseField;
+use stwo::core::fields::qm31::SecureField;
+use stwo::core::pcs::{CommitmentSchemeVerifier, PcsConfig};
+use stwo::core::poly::circle::CanonicCoset;
+use stwo::core::proof::StarkProof;
+use stwo::core::vcs_lifted::blake2_merkle::{Blake2sMerkleChannel, Blake2sMerkleHasher};
+use stwo::core::verifier::VerificationError;
+use stwo::prover::backend::simd::SimdBackend;
+use stwo::prover::backend::{BackendForChannel, Column as _};
+use stwo::prover::poly::BitReversedOrder;
+use stwo::prover::poly::circle::CircleEvaluation;
+use stwo::prover::poly::twiddles::TwiddleTree;
+use stwo::prover::{CommitmentSchemeProver, ComponentProver};
+use stwo_constraint_framework::preprocessed_columns::PreProcessedColumnId;
+use stwo_constraint_framework::{
+    FrameworkComponent, FrameworkEval, INTERACTION_TRACE_IDX, InfoEvaluator, ORIGINAL_TRACE_IDX,
+    TraceLocationAllocator,
+};
+
+use super::{Air, HostColumn};
+use crate::backend::CudaBackend;
+use crate::constraints::interaction_trace;
+use crate::{Plan, Result};
+
+type Evaluation<B> = CircleEvaluation<B, BaseField, BitReversedOrder>;
+
+/// A proof with what the verifier is told beside it.
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
+pub struct Proved {
+    /// The claimed sum of each component.
+    pub claimed_sums: Vec<SecureField>,
+    /// stwo's proof.
+    pub proof: StarkProof<Blake2sMerkleHasher>,
+}
+
+/// Why a proof does not hold.
+#[derive(Debug, thiserror::Error)]
+pub enum VerifyError {
+    /// stwo's verifier refused it.
+    #[error("the proof does not hold: {0}")]
+    Refused(#[from] VerificationError),
+    /// stwo's verifier panics at some proofs whose openings are not those that it asks for.
+    #[error("the proof does not hold: stwo's verifier stopped at it")]
+    Stopped,
+    /// Lookups do not balance.
+    #[error("the proof does not hold: the claimed sums are not those of a true statement")]
+    Sums,
+    /// It is not of the shape that a proof of this statement has.
+    #[error("the proof does not hold: it has {found} commitments, a proof of this statement has {needed}")]
+    Shape {
+        /// Commitments that it has.
+        found: usize,
+        /// Commitments that it should have.
+        needed: usize,
+    },
+}
+
+/// What the backends differ in beside stwo's traits.
+pub trait Backend: BackendForChannel<Blake2sMerkleChannel> {
+    /// A column with these values.
+    fn column(values: &[BaseField]) -> Evaluation<Self>;
+
+    /// The interaction trace of a component.
+    fn interaction<A: Air>(
+        air: &A,
+        eval: &A::Eval,
+        preprocessed: &[&Evaluation<Self>],
+        trace: &[Evaluation<Self>],
+    ) -> (Vec<Evaluation<Self>>, SecureField);
+
+    /// The backend's prover.
+    fn prove(
+        components: &[&dyn ComponentProver<Self>],
+        channel: &mut Blake2sChannel,
+        scheme: CommitmentSchemeProver<'_, Self, Blake2sMerkleChannel>,
+    ) -> Result<StarkProof<Blake2sMerkleHasher>>;
+}
+
+impl Backend for SimdBackend {
+    fn column(values: &[BaseField]) -> Evaluation<Self> {
+        let domain = CanonicCoset::new(values.len().ilog2()).circle_domain();
+        CircleEvaluation::new(domain, values.iter().copied().collect())
+    }
+
+    fn interaction<A: Air>(
+        air: &A,
+        eval: &A::Eval,
+        preprocessed: &[&Evaluation<Self>],
+        trace: &[Evaluation<Self>],
+    ) -> (Vec<Evaluation<Self>>, SecureField) {
+        let preprocessed = preprocessed.iter().map(|column| column.values.to_cpu()).collect_vec();
+        let trace = trace.iter().map(|column| column.values.to_cpu()).collect_vec();
+        air.simd_interaction(eval, &preprocessed, &trace)
+    }
+
+    fn prove(
+        components: &[&dyn ComponentProver<Self>],
+        channel: &mut Blake2sChannel,
+        scheme: CommitmentSchemeProver<'_, Self, Blake2sMerkleChannel>,
+    ) -> Result<StarkProof<Blake2sMerkleHasher>> {
+        Ok(stwo::prover::prove(components, channel, scheme)?)
+    }
+}
+
+impl Backend for CudaBackend {
+    fn column(values: &[BaseField]) -> Evaluation<Self> {
+        let domain = CanonicCoset::new(values.len().ilog2()).circle_domain();
+        CircleEvaluation::new(domain, crate::DeviceColumn::upload(values))
+    }
+
+    fn interaction<A: Air>(
+        _: &A,
+        eval: &A::Eval,
+        preprocessed: &[&Evaluation<Self>],
+        trace: &[Evaluation<Self>],
+    ) -> (Vec<Evaluation<Self>>, SecureField) {
+        interaction_trace(eval, preprocessed, &trace.iter().collect_vec())
+    }
+
+    fn prove(
+        components: &[&dyn ComponentProver<Self>],
+        channel: &mut Blake2sChannel,
+        scheme: CommitmentSchemeProver<'_, Self, Blake2sMerkleChannel>,
+    ) -> Result<StarkProof<Blake2sMerkleHasher>> {
+        crate::prove(components, channel, scheme)
+    }
+}
+
+/// What a proof is made from, where the backend has its columns: a proof uses it up.
+pub struct Input<B: Backend> {
+    preprocessed: Vec<(String, Evaluation<B>)>,
+    traces: Vec<Vec<Evaluation<B>>>,
+    /// The same for copies.
+    twiddles: Arc<TwiddleTree<B>>,
+}
+
+impl<B: Backend> Clone for Input<B> {
+    fn clone(&self) -> Self {
+        Self {
+            preprocessed: self.preprocessed.clone(),
+            traces: self.traces.clone(),
+            twiddles: self.twiddles.clone(),
+        }
+    }
+}
+
+impl<B: Backend> Input<B> {
+    /// Columns of `air`, and twiddles for proofs with `config`.
+    pub fn new<A: Air>(air: &A, config: PcsConfig) -> Self {
+        Self::of(air.preprocessed(), &air.traces(), config)
+    }
+
+    /// As [`Input::new`], with columns that are there already.
+    pub fn of(
+        preprocessed: Vec<(String, HostColumn)>,
+        traces: &[Vec<HostColumn>],
+        config: PcsConfig,
+    ) -> Self {
+        let preprocessed =
+            preprocessed.into_iter().map(|(name, values)| (name, B::column(&values))).collect_vec();
+        let traces =
+            traces.iter().map(|trace| trace.iter().map(|values| B::column(values)).collect()).collect_vec();
+        let all = preprocessed.iter().map(|(_, column)| column).chain(traces.iter().flatten());
+        let log_rows = all.map(|column: &Evaluation<B>| column.domain.log_size()).max().unwrap_or(1);
+        // Constraints are evaluated on twice the rows, which a blowup of two has too.
+        let log_largest = log_rows + config.fri_config.log_blowup_factor.max(1);
+        let twiddles = B::precompute_twiddles(CanonicCoset::new(log_largest).circle_domain().half_coset);
+        Self { preprocessed, traces, twiddles: Arc::new(twiddles) }
+    }
+}
+
+/// The memory that a proof of `air` takes.
+pub fn plan<A: Air>(air: &A, config: PcsConfig) -> Plan {
+    let evals = air.evals(&mut Blake2sChannel::default());
+    let names = air.preprocessed();
+    let preprocessed: Vec<u32> = names.iter().map(|(_, column)| column.len().ilog2()).collect();
+    let masks = |eval: &A::Eval, interaction: usize| {
+        let info = InfoEvaluator::new(eval.log_size(), Vec::new(), SecureField::default());
+        let columns = eval.evaluate(info).mask_offsets.get(interaction).map_or(0, Vec::len);
+        std::iter::repeat_n(eval.log_size(), columns)
+    };
+    let tree = |interaction: usize| evals.iter().flat_map(|eval| masks(eval, interaction)).collect_vec();
+    let trace = tree(ORIGINAL_TRACE_IDX);
+    // The trace is there while the preprocessed columns are committed to, and stays where interactions need it.
+    let bytes = |sizes: &[u32]| sizes.iter().map(|&log_rows| 4u64 << log_rows).sum::<u64>();
+    if !air.interacts() {
+        return Plan::new(config, vec![preprocessed, trace]);
+    }
+    let kept = bytes(&preprocessed) + bytes(&trace);
+    Plan::new(config, vec![preprocessed, trace, tree(INTERACTION_TRACE_IDX)]).holding(kept).interacting()
+}
+
+/// Components in the order of their traces.
+fn components<E: FrameworkEval>(
+    evals: Vec<E>,
+    names: &[String],
+    sums: &[SecureField],
+) -> Vec<FrameworkComponent<E>> {
+    let ids = names.iter().map(|name| PreProcessedColumnId { id: name.clone() }).collect_vec();
+    let mut places = TraceLocationAllocator::new_with_preprocessed_columns(&ids);
+    evals.into_iter().zip(sums).map(|(eval, &sum)| FrameworkComponent::new(&mut places, eval, sum)).collect()
+}
+
+fn mix_public<A: Air>(air: &A, channel: &mut Blake2sChannel) {
+    channel.mix_u32s(&air.public());
+}
+
+/// Proves `air`. For [`CudaBackend`], inside of a [`Context::scope`](crate::Context::scope).
+pub fn prove<A: Air, B: Backend>(air: &A, config: PcsConfig, input: Input<B>) -> Result<Proved>
+where
+    FrameworkComponent<A::Eval>: ComponentProver<B>,
+{
+    let Input { preprocessed, traces, twiddles } = input;
+    let (names, preprocessed): (Vec<String>, Vec<Evaluation<B>>) = preprocessed.into_iter().unzip();
+    let channel = &mut Blake2sChannel::default();
+    mix_public(air, channel);
+    let mut scheme = CommitmentSchemeProver::<B, Blake2sMerkleChannel>::new(config, &twiddles);
+
+    // Interactions are computed from values that commitments use up.
+    let kept = air.interacts().then(|| (preprocessed.clone(), traces.clone()));
+    let mut tree = scheme.tree_builder();
+    tree.extend_evals(preprocessed);
+    tree.commit(channel);
+    let mut tree = scheme.tree_builder();
+    tree.extend_evals(traces.into_iter().flatten().collect());
+    tree.commit(channel);
+
+    let evals = air.evals(channel);
+    let mut sums = vec![SecureField::default(); evals.len()];
+    if let Some((preprocessed, traces)) = kept {
+        let mut columns = Vec::new();
+        for (part, (eval, trace)) in evals.iter().zip(&traces).enumerate() {
+            let used = used_columns(eval, &names);
+            let used = used.iter().map(|&index| &preprocessed[index]).collect_vec();
+            let (interaction, sum) = B::interaction(air, eval, &used, trace);
+            columns.extend(interaction);
+            sums[part] = sum;
+        }
+        channel.mix_felts(&sums);
+        let mut tree = scheme.tree_builder();
+        tree.extend_evals(columns);
+        tree.commit(channel);
+    }
+    let components = components(evals, &names, &sums);
+    let provers = components.iter().map(|component| component as &dyn ComponentProver<B>).collect_vec();
+    let proof = B::prove(&provers, channel, scheme)?;
+    Ok(Proved { claimed_sums: sums, proof })
+}
+
+/// Which preprocessed columns a component uses, in its order.
+fn used_columns<E: FrameworkEval>(eval: &E, names: &[String]) -> Vec<usize> {
+    let info = eval.evaluate(InfoEvaluator::new(eval.log_size(), Vec::new(), SecureField::default()));
+    let place = |id: &PreProcessedColumnId| names.iter().position(|name| *name == id.id);
+    info.preprocessed_columns.iter().filter_map(place).collect()
+}
+
+/// Verifies a proof of `air` with stwo's own verifier.
+pub fn verify<A: Air>(air: &A, config: PcsConfig, proved: Proved) -> std::result::Result<(), VerifyError> {
+    let Proved { claimed_sums, proof } = proved;
+    let names = air.preprocessed().into_iter().map(|(name, _)| name).collect_vec();
+    let channel = &mut Blake2sChannel::default();
+    mix_public(air, channel);
+    let mut scheme = CommitmentSchemeVerifier::<Blake2sMerkleChannel>::new(config);
+
+    // Sizes of columns follow from the components, whatever their challenges.
+    let sizes = {
+        let evals = air.evals(&mut Blake2sChannel::default());
+        let sums = vec![SecureField::default(); evals.len()];
+        let components = components(evals, &names, &sums);
+        let bounds = components.iter().map(|component| component.trace_log_degree_bounds()).collect_vec();
+        let trees = if air.interacts() { 3 } else { 2 };
+        let mut sizes = (0..trees)
+            .map(|tree| {
+                bounds.iter().flat_map(|bound| bound.get(tree).cloned().unwrap_or_default()).collect_vec()
+            })
+            .collect_vec();
+        sizes[0] = air.preprocessed().iter().map(|(_, column)| column.len().ilog2()).collect();
+        sizes
+    };
+    let needed = sizes.len() + 1;
+    if proof.commitments.len() != needed {
+        return Err(VerifyError::Shape { found: proof.commitments.len(), needed });
+    }
+    scheme.commit(proof.commitments[0], &sizes[0], channel);
+    scheme.commit(proof.commitments[1], &sizes[1], channel);
+    let evals = air.evals(channel);
+    if claimed_sums.len() != evals.len() || !air.sums_hold(&evals, &claimed_sums) {
+        return Err(VerifyError::Sums);
+    }
+    if air.interacts() {
+        channel.mix_felts(&claimed_sums);
+        scheme.commit(proof.commitments[2], &sizes[2], channel);
+    }
+    let components = components(evals, &names, &claimed_sums);
+    let components = components.iter().map(|component| component as _).collect_vec();
+    let verify = || stwo::core::verifier::verify(&components, channel, &mut scheme, proof);
+    Ok(catch_unwind(AssertUnwindSafe(verify)).map_err(|_| VerifyError::Stopped)??)
+}

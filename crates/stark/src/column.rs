@@ -1,0 +1,285 @@
+//! Columns in device memory.
+
+use std::fmt::{self, Debug};
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use gatework_gpu::{Buffer, Slice, SliceMut, View as _};
+use stwo::core::fields::m31::BaseField;
+use stwo::core::fields::qm31::SecureField;
+use stwo::core::vcs::blake2_hash::Blake2sHash;
+use stwo::prover::backend::Column;
+use stwo::prover::secure_column::SecureColumnByCoords;
+
+use crate::Error;
+use crate::backend::CudaBackend;
+use crate::error::{OrRaise as _, raise};
+use crate::queue::Queue;
+
+/// What columns are made of: a fixed number of 32-bit words.
+pub trait Element: Copy + Debug + Default + Send + Sync + 'static {
+    /// Words of one element.
+    const WORDS: usize;
+    /// Appends the element's words.
+    fn write(&self, words: &mut Vec<u32>);
+    /// The element that has these words.
+    fn read(words: &[u32]) -> Self;
+}
+
+impl Element for BaseField {
+    const WORDS: usize = 1;
+    fn write(&self, words: &mut Vec<u32>) {
+        words.push(self.0);
+    }
+    fn read(words: &[u32]) -> Self {
+        Self(words[0])
+    }
+}
+
+impl Element for SecureField {
+    const WORDS: usize = 4;
+    fn write(&self, words: &mut Vec<u32>) {
+        words.extend(self.to_m31_array().map(|coordinate| coordinate.0));
+    }
+    fn read(words: &[u32]) -> Self {
+        Self::from_u32_unchecked(words[0], words[1], words[2], words[3])
+    }
+}
+
+impl Element for Blake2sHash {
+    const WORDS: usize = 8;
+    fn write(&self, words: &mut Vec<u32>) {
+        words.extend(bytemuck::cast::<[u8; 32], [u32; 8]>(self.0));
+    }
+    fn read(words: &[u32]) -> Self {
+        Self(std::array::from_fn(|byte| words[byte / 4].to_le_bytes()[byte % 4]))
+    }
+}
+
+/// Device memory that several columns may lie in.
+pub(crate) struct Memory {
+    pub(crate) queue: Queue,
+    buffer: Buffer<u32>,
+}
+
+/// `len` elements in device memory, in the order of the stream of the context they were made in.
+///
+/// A column owns its elements alone, though it may share the allocation with others that were made with it.
+pub struct DeviceColumn<T> {
+    memory: Arc<Memory>,
+    /// In words.
+    offset: usize,
+    len: usize,
+    /// Whether the nodes above this layer of a Merkle tree lie before it in the same memory.
+    in_tree: bool,
+    element: PhantomData<T>,
+}
+
+/// Columns that are allocated together start at multiples of this many words, as the widest loads want.
+const ALIGNMENT: usize = 4;
+
+impl<T: Element> DeviceColumn<T> {
+    /// Uninitialised columns of the given lengths, in one allocation.
+    pub(crate) fn batch(queue: &Queue, lens: impl IntoIterator<Item = usize>) -> Vec<Self> {
+        let mut words = 0;
+        let places: Vec<_> = lens
+            .into_iter()
+            .map(|len| {
+                let offset = words;
+                words += (len * T::WORDS).next_multiple_of(ALIGNMENT);
+                (offset, len)
+            })
+            .collect();
+        let memory = Arc::new(Memory { queue: queue.clone(), buffer: queue.alloc(words) });
+        let column = |(offset, len)| Self {
+            memory: memory.clone(),
+            offset,
+            len,
+            in_tree: false,
+            element: PhantomData,
+        };
+        places.into_iter().map(column).collect()
+    }
+
+    /// An uninitialised column.
+    pub(crate) fn new(queue: &Queue, len: usize) -> Self {
+        let buffer = queue.alloc(len * T::WORDS);
+        let memory = Arc::new(Memory { queue: queue.clone(), buffer });
+        Self { memory, offset: 0, len, in_tree: false, element: PhantomData }
+    }
+
+    /// A column with these words.
+    pub(crate) fn from_words(queue: &Queue, words: &[u32]) -> Self {
+        let buffer = queue.upload(words);
+        let memory = Arc::new(Memory { queue: queue.clone(), buffer });
+        Self { memory, offset: 0, len: words.len() / T::WORDS, in_tree: false, element: PhantomData }
+    }
+
+    /// Elements `offset..offset + len` of this column, as a column of its own: the caller gives up its claim to them.
+    pub(crate) fn part(&self, offset: usize, len: usize) -> Self {
+        assert!(offset + len <= self.len, "elements {offset}..{} of {}", offset + len, self.len);
+        Self {
+            memory: self.memory.clone(),
+            offset: self.offset + offset * T::WORDS,
+            len,
+            in_tree: self.in_tree,
+            element: PhantomData,
+        }
+    }
+
+    pub(crate) fn queue(&self) -> &Queue {
+        &self.memory.queue
+    }
+
+    /// The queue, once it is known that `others` are on it too.
+    pub(crate) fn queue_with<'a, U: Element>(
+        &self,
+        operation: &'static str,
+        others: impl IntoIterator<Item = &'a DeviceColumn<U>>,
+    ) -> &Queue {
+        if others.into_iter().any(|other| !other.queue().is_same(self.queue())) {
+            raise(Error::TwoContexts { operation })
+        }
+        self.queue()
+    }
+
+    /// The words, to read.
+    pub(crate) fn words(&self) -> Slice<'_, u32> {
+        self.memory.buffer.view().slice(self.offset..self.offset + self.len * T::WORDS)
+    }
+
+    /// The words, to write.
+    pub(crate) fn words_mut(&mut self) -> SliceMut<'_, u32> {
+        // SAFETY: columns of one allocation have disjoint ranges, this one is borrowed to write, and all of a context's
+        // work is on one stream.
+        unsafe { self.words().assume_unshared() }
+    }
+
+    /// The address of element 0.
+    pub(crate) fn address(&self) -> u64 {
+        self.words().as_raw()
+    }
+
+    pub(crate) fn mark_as_tree(&mut self) {
+        self.in_tree = true;
+    }
+
+    /// The layer of parents of a layer of a Merkle tree whose nodes lie in breadth-first order, root first.
+    pub(crate) fn parents(&self) -> Option<Self> {
+        let nodes = self.len / 2;
+        // The layer of n nodes starts at node n - 1.
+        (self.in_tree && nodes > 0).then(|| Self {
+            memory: self.memory.clone(),
+            offset: (nodes - 1) * T::WORDS,
+            len: nodes,
+            in_tree: true,
+            element: PhantomData,
+        })
+    }
+}
+
+impl DeviceColumn<BaseField> {
+    /// A column with these values, in the context of the scope this is called in.
+    pub fn upload(values: &[BaseField]) -> Self {
+        Self::from_words(&Queue::current(), bytemuck::cast_slice(values))
+    }
+}
+
+impl DeviceColumn<SecureField> {
+    /// The elements, to read.
+    pub(crate) fn quads(&self) -> Slice<'_, [u32; 4]> {
+        self.words().cast()
+    }
+
+    /// The elements, to write.
+    pub(crate) fn quads_mut(&mut self) -> SliceMut<'_, [u32; 4]> {
+        // SAFETY: as in `words_mut`.
+        unsafe { self.quads().assume_unshared() }
+    }
+}
+
+/// Addresses of columns, for kernels that work on many.
+pub(crate) fn table<'a, T: Element>(
+    queue: &Queue,
+    columns: impl IntoIterator<Item = &'a DeviceColumn<T>>,
+) -> Buffer<u64> {
+    let addresses: Vec<u64> = columns.into_iter().map(DeviceColumn::address).collect();
+    queue.upload(&addresses)
+}
+
+/// The addresses of the four coordinates of a column of QM31.
+pub(crate) fn coordinates(column: &SecureColumnByCoords<CudaBackend>) -> [u64; 4] {
+    column.columns.each_ref().map(DeviceColumn::address)
+}
+
+/// An uninitialised column of QM31 by coordinates.
+pub(crate) fn secure_column(queue: &Queue, len: usize) -> SecureColumnByCoords<CudaBackend> {
+    let columns = DeviceColumn::batch(queue, [len; 4]);
+    SecureColumnByCoords { columns: columns.try_into().expect("four columns were asked for") }
+}
+
+impl<T: Element> Column<T> for DeviceColumn<T> {
+    fn zeros(len: usize) -> Self {
+        let mut column = Self::new(&Queue::current(), len);
+        column.memory.queue.clone().stream().fill(&mut column.words_mut(), 0).or_raise();
+        column
+    }
+
+    unsafe fn uninitialized(len: usize) -> Self {
+        Self::new(&Queue::current(), len)
+    }
+
+    fn to_cpu(&self) -> Vec<T> {
+        let words = self.queue().stream().download(&self.words()).or_raise();
+        words.chunks_exact(T::WORDS).map(T::read).collect()
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn at(&self, index: usize) -> T {
+        let range = index * T::WORDS..(index + 1) * T::WORDS;
+        T::read(&self.queue().stream().download(&self.words().slice(range)).or_raise())
+    }
+
+    fn set(&mut self, index: usize, value: T) {
+        let mut words = Vec::with_capacity(T::WORDS);
+        value.write(&mut words);
+        // What was computed from the old value is no longer this column's tree.
+        self.in_tree = false;
+        let queue = self.queue().clone();
+        let mut target = self.words_mut();
+        let mut target = target.slice_mut(index * T::WORDS..(index + 1) * T::WORDS);
+        queue.stream().copy_from_host(&words, &mut target).or_raise();
+    }
+
+    fn split_at_mid(self) -> (Self, Self) {
+        let middle = self.len / 2;
+        (self.part(0, middle), self.part(middle, self.len - middle))
+    }
+}
+
+impl<T: Element> Clone for DeviceColumn<T> {
+    fn clone(&self) -> Self {
+        let mut copy = Self::new(self.queue(), self.len);
+        self.queue().stream().copy(&self.words(), &mut copy.words_mut()).or_raise();
+        copy
+    }
+}
+
+impl<T: Element> Debug for DeviceColumn<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DeviceColumn<{}>[{}]", std::any::type_name::<T>(), self.len)
+    }
+}
+
+impl<T: Element> FromIterator<T> for DeviceColumn<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(elements: I) -> Self {
+        let mut words = Vec::new();
+        for element in elements {
+            element.write(&mut words);
+        }
+        Self::from_words(&Queue::current(), &words)
+    }
+}

@@ -1,0 +1,67 @@
+//! What is made once for an AIR and serves every proof of it.
+
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gatework_gpu::Kernel;
+use hashbrown::HashMap;
+
+use super::component::Tier;
+use super::graph::Graph;
+use super::interpret::Interpreted;
+use crate::Result;
+
+/// Constraints that are ready to be run.
+pub(crate) enum Prepared {
+    Interpreted(Interpreted),
+    Generated(Vec<Kernel>),
+}
+
+/// The tier, the graph without the values of its parameters, and where each interaction's columns start.
+type Key = (Tier, blake3::Hash);
+
+/// What was prepared so far.
+#[derive(Default)]
+pub(crate) struct Cache {
+    prepared: Mutex<HashMap<Key, Arc<Prepared>>>,
+}
+
+impl Cache {
+    /// What `prepare` made for such a graph, once.
+    pub(crate) fn get(
+        &self,
+        tier: Tier,
+        graph: &Graph,
+        first_columns: &[u32],
+        prepare: impl FnOnce() -> Result<Prepared>,
+    ) -> Result<Arc<Prepared>> {
+        let mut bytes = Bytes::default();
+        (graph.nodes(), &graph.constraints, first_columns).hash(&mut bytes);
+        let key = (tier, blake3::hash(&bytes.0));
+        if let Some(found) = self.lock().get(&key) {
+            return Ok(found.clone());
+        }
+        // Not under the lock: a compilation uses the pool, whose threads may come here with work of their own.
+        let made = Arc::new(prepare()?);
+        self.lock().insert(key, made.clone());
+        Ok(made)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<Prepared>>> {
+        self.prepared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What `Hash` feeds to a hasher, as it is.
+#[derive(Default)]
+struct Bytes(Vec<u8>);
+
+impl Hasher for Bytes {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    fn finish(&self) -> u64 {
+        unreachable!("the bytes themselves are asked for")
+    }
+}

@@ -1,0 +1,180 @@
+//! `ComponentProver` for every component of the constraint framework.
+
+use std::borrow::Cow;
+
+use bytemuck::{Pod, Zeroable};
+use gatework_gpu::{ByValue, Grid, args};
+use itertools::Itertools as _;
+use stwo::core::air::Component;
+use stwo::core::constraints::coset_vanishing;
+use stwo::core::fields::m31::BaseField;
+use stwo::core::pcs::TreeVec;
+use stwo::core::poly::circle::{CanonicCoset, CircleDomain};
+use stwo::core::utils::bit_reverse;
+use stwo::prover::poly::BitReversedOrder;
+use stwo::prover::poly::circle::{CircleEvaluation, PolyOps as _};
+use stwo::prover::{ComponentProver, DomainEvaluationAccumulator, EvaluationMode, Poly, Trace};
+use stwo_constraint_framework::{FrameworkComponent, FrameworkEval, PREPROCESSED_TRACE_IDX};
+
+use super::cache::Prepared;
+use super::generate;
+use super::graph::Graph;
+use super::interpret::Interpreted;
+use super::program::{Program, Root, constraint_value};
+use super::record::record;
+use crate::backend::CudaBackend;
+use crate::column::{coordinates, table};
+use crate::cuda::flat_words;
+use crate::error::OrRaise as _;
+use crate::queue::Queue;
+use crate::stages::Stage;
+
+/// How constraints are evaluated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Tier {
+    /// By one kernel that reads them as data: nothing is compiled.
+    Interpreted,
+    /// By kernels that are generated for the AIR and compiled once.
+    Generated,
+}
+
+/// `Component` of `kernels/rows.cuh`.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+pub(crate) struct Rows {
+    pub(crate) columns: u64,
+    pub(crate) parameters: u64,
+    pub(crate) coefficients: u64,
+    pub(crate) denominators: u64,
+    pub(crate) sums: [u64; 4],
+    pub(crate) log_trace: u32,
+    pub(crate) log_rows: u32,
+}
+
+type Evaluation = CircleEvaluation<CudaBackend, BaseField, BitReversedOrder>;
+
+impl<E: FrameworkEval + Sync> ComponentProver<CudaBackend> for FrameworkComponent<E> {
+    fn evaluate_constraint_quotients_on_domain(
+        &self,
+        trace: &Trace<'_, CudaBackend>,
+        accumulator: &mut DomainEvaluationAccumulator<CudaBackend>,
+    ) {
+        let constraints = self.n_constraints();
+        if constraints == 0 {
+            return;
+        }
+        if self.is_disabled() {
+            accumulator.skip_coeffs(constraints);
+            return;
+        }
+        let mut polynomials = trace.polys.sub_tree(self.trace_locations());
+        let preprocessed = self.preprocessed_column_indices().iter();
+        polynomials[PREPROCESSED_TRACE_IDX] =
+            preprocessed.map(|&index| &trace.polys[PREPROCESSED_TRACE_IDX][index]).collect();
+        let mode = accumulator.evaluation_mode();
+        let bound = Component::max_constraint_log_degree_bound(self);
+        let domain = evaluation_domain(bound, mode);
+        let columns = columns_on(domain, polynomials, mode);
+
+        let log_trace = self.log_size();
+        let graph = record(&**self, self.claimed_sum());
+        assert_eq!(graph.constraints.len(), constraints, "a recording has the constraints of the component");
+        let [mut sums] = accumulator.columns([(domain.log_size(), constraints)]);
+        sums.random_coeff_powers.reverse();
+
+        let queue = sums.col.columns[0].queue().clone();
+        let _stage = queue.stage(Stage::Constraints);
+        let first_of_interaction = first_columns(&columns);
+        let table = table(&queue, columns.iter().flatten().map(|column| &column.values));
+        let parameters = queue.upload(&or_some_words(flat_words(&graph.parameters)));
+        let coefficients = queue.upload(&flat_words(&sums.random_coeff_powers));
+        let denominators = queue.upload(&denominators(log_trace, domain));
+        let rows = Rows {
+            columns: table.as_raw(),
+            parameters: parameters.as_raw(),
+            coefficients: coefficients.as_raw(),
+            denominators: denominators.as_raw(),
+            sums: coordinates(sums.col),
+            log_trace,
+            log_rows: domain.log_size(),
+        };
+        let column = |interaction: u32, column: u32| first_of_interaction[interaction as usize] + column;
+        let tier = queue.tier();
+        let prepared = queue.constraints().get(tier, &graph, &first_of_interaction, || match tier {
+            Tier::Interpreted => Ok(Prepared::Interpreted(interpreted(&queue, &graph, column))),
+            Tier::Generated => {
+                let sources = generate::sources(&graph, column);
+                Ok(Prepared::Generated(generate::compile(&queue, &sources)?))
+            }
+        });
+        match &*prepared.or_raise() {
+            Prepared::Interpreted(program) => program.launch(&queue, &rows, &queue.alloc::<u64>(1)),
+            Prepared::Generated(kernels) => {
+                let grid = Grid::covering(1 << rows.log_rows, generate::THREADS);
+                for kernel in kernels {
+                    kernel.launch(queue.stream(), &grid, &args![ByValue(&rows)]).or_raise();
+                }
+            }
+        }
+    }
+}
+
+/// All constraints for the interpreter.
+fn interpreted(queue: &Queue, graph: &Graph, column: impl Fn(u32, u32) -> u32) -> Interpreted {
+    let constraint = |(index, &id)| (Root::Constraint(index as u32), constraint_value(graph, id));
+    let roots = graph.constraints.iter().enumerate().map(constraint);
+    Interpreted::new(queue, graph, &Program::new(graph, roots), column)
+}
+
+/// The first column of each interaction in the component's table.
+fn first_columns<T>(columns: &TreeVec<Vec<T>>) -> Vec<u32> {
+    columns
+        .iter()
+        .scan(0, |next, interaction| {
+            let first = *next;
+            *next += interaction.len() as u32;
+            Some(first)
+        })
+        .collect()
+}
+
+/// An argument must be some memory, also where there is nothing in it.
+pub(crate) fn or_some_words(words: Vec<u32>) -> Vec<u32> {
+    if words.is_empty() { vec![0; 4] } else { words }
+}
+
+fn evaluation_domain(log_degree_bound: u32, mode: EvaluationMode) -> CircleDomain {
+    match mode {
+        EvaluationMode::SubDomain { log_expansion } => {
+            CanonicCoset::new(log_degree_bound + log_expansion).circle_domain().split(log_expansion).0
+        }
+        EvaluationMode::ExtendToEvalDomain => CanonicCoset::new(log_degree_bound).circle_domain(),
+    }
+}
+
+/// The component's columns on a domain: those committed to, of which it is a prefix, or evaluated there.
+fn columns_on<'a>(
+    domain: CircleDomain,
+    polynomials: TreeVec<Vec<&'a &'a Poly<CudaBackend>>>,
+    mode: EvaluationMode,
+) -> TreeVec<Vec<Cow<'a, Evaluation>>> {
+    match mode {
+        EvaluationMode::SubDomain { .. } => {
+            polynomials.map_cols(|polynomial| Cow::Borrowed(&polynomial.evals))
+        }
+        EvaluationMode::ExtendToEvalDomain => {
+            let twiddles = CudaBackend::precompute_twiddles(domain.half_coset);
+            polynomials
+                .map_cols(|polynomial| Cow::Owned(polynomial.get_evaluation_on_domain(domain, &twiddles)))
+        }
+    }
+}
+
+/// Inverses of the vanishing polynomial of the trace's coset, one for each run of as many rows as the trace has.
+pub(crate) fn denominators(log_trace: u32, domain: CircleDomain) -> Vec<u32> {
+    let coset = CanonicCoset::new(log_trace).coset();
+    let runs = 0..1usize << (domain.log_size() - log_trace);
+    let mut inverses = runs.map(|index| coset_vanishing(coset, domain.at(index)).inverse()).collect_vec();
+    bit_reverse(&mut inverses);
+    inverses.iter().map(|inverse: &BaseField| inverse.0).collect()
+}

@@ -1,0 +1,134 @@
+//! Programs as instructions for the interpreter kernel.
+
+use gatework_gpu::{Buffer, ByValue, Grid, args};
+
+use super::component::Rows;
+use super::graph::{Graph, Id, Node};
+use super::program::{Program, Root, Slots, Step};
+use crate::kernels;
+use crate::queue::Queue;
+
+/// Operations, by the numbers of `Operation` in `kernels/interpreter.cuh`.
+#[derive(Debug, Clone, Copy)]
+#[repr(u32)]
+enum Operation {
+    Column,
+    Constant,
+    Add,
+    Sub,
+    Mul,
+    Neg,
+    Inverse,
+    Parameter,
+    Lift,
+    Combine,
+    SecureAdd,
+    SecureSub,
+    SecureMul,
+    SecureNeg,
+    SecureAddBase,
+    SecureMulBase,
+    Constrain,
+    SecureConstrain,
+    Output,
+    SecureOutput,
+}
+
+/// Threads of a block, most first: as many as the slots leave room for.
+const BLOCK_SIZES: [u32; 4] = [256, 128, 64, 32];
+/// Threads that work at once where slots are in device memory.
+const SCRATCH_THREADS: u32 = 132 * 256;
+
+/// A program for the interpreter.
+pub(crate) struct Interpreted {
+    instructions: Buffer<[u32; 4]>,
+    slots: u32,
+    constrains: bool,
+}
+
+impl Interpreted {
+    /// Writes `program`, whose columns are numbered by `column`.
+    pub(crate) fn new(
+        queue: &Queue,
+        graph: &Graph,
+        program: &Program,
+        column: impl Fn(u32, u32) -> u32,
+    ) -> Self {
+        let slots = Slots::new(graph, program);
+        let instructions = program.steps.iter().map(|step| match *step {
+            Step::Compute(id) => compute(graph, &slots, id, &column),
+            Step::Finish(root, id) => finish(graph, &slots, root, id),
+        });
+        let constrains =
+            program.steps.iter().any(|step| matches!(step, Step::Finish(Root::Constraint(_), _)));
+        let instructions: Vec<_> = instructions.collect();
+        Self { instructions: queue.upload(&instructions), slots: slots.count, constrains }
+    }
+
+    /// Runs it on all rows.
+    pub(crate) fn launch(&self, queue: &Queue, rows: &Rows, outputs: &Buffer<u64>) {
+        let properties = queue.stream().device().properties();
+        let bytes = |threads: u32| self.slots * threads * size_of::<u32>() as u32;
+        let shared =
+            BLOCK_SIZES.iter().copied().find(|&size| bytes(size) <= properties.shared_memory_per_block);
+        let count = 1usize << rows.log_rows;
+        let (grid, scratch_words) = match shared {
+            Some(threads) => (Grid::covering(count, threads).shared(bytes(threads)), 1),
+            None => {
+                let threads = BLOCK_SIZES[0];
+                let blocks = (count as u32).div_ceil(threads).min(SCRATCH_THREADS / threads);
+                let words = self.slots as usize * (blocks * threads) as usize;
+                (Grid::new([blocks, 1, 1], [threads, 1, 1]), words)
+            }
+        };
+        let mut scratch = queue.alloc::<u32>(scratch_words);
+        let arguments = args![
+            &self.instructions,
+            self.instructions.len() as u32,
+            ByValue(rows),
+            outputs,
+            u32::from(self.constrains),
+            &mut scratch,
+            u32::from(shared.is_some()),
+        ];
+        queue.launch(&kernels::INTERPRETER, "interpret", &grid, &arguments);
+    }
+}
+
+fn compute(graph: &Graph, slots: &Slots, id: Id, column: &impl Fn(u32, u32) -> u32) -> [u32; 4] {
+    let place = |id: Id| slots.place(id);
+    let (operation, a, b) = match *graph.node(id) {
+        Node::Column { interaction, column: index, offset } => {
+            (Operation::Column, column(interaction, index), offset as u32)
+        }
+        Node::Constant(value) => (Operation::Constant, value, 0),
+        Node::Add(a, b) => (Operation::Add, place(a), place(b)),
+        Node::Sub(a, b) => (Operation::Sub, place(a), place(b)),
+        Node::Mul(a, b) => (Operation::Mul, place(a), place(b)),
+        Node::Neg(a) => (Operation::Neg, place(a), 0),
+        Node::Inverse(a) => (Operation::Inverse, place(a), 0),
+        Node::SecureParameter(slot) => (Operation::Parameter, slot, 0),
+        Node::SecureLift(a) => (Operation::Lift, place(a), 0),
+        Node::SecureCombine([a, b, c, d]) => {
+            (Operation::Combine, place(a) | place(b) << 16, place(c) | place(d) << 16)
+        }
+        Node::SecureAdd(a, b) => (Operation::SecureAdd, place(a), place(b)),
+        Node::SecureSub(a, b) => (Operation::SecureSub, place(a), place(b)),
+        Node::SecureMul(a, b) => (Operation::SecureMul, place(a), place(b)),
+        Node::SecureNeg(a) => (Operation::SecureNeg, place(a), 0),
+        Node::SecureAddBase(a, b) => (Operation::SecureAddBase, place(a), place(b)),
+        Node::SecureMulBase(a, b) => (Operation::SecureMulBase, place(a), place(b)),
+    };
+    [operation as u32 | place(id) << 8, a, b, 0]
+}
+
+fn finish(graph: &Graph, slots: &Slots, root: Root, id: Id) -> [u32; 4] {
+    let secure = graph.node(id).is_secure();
+    let (operation, number) = match (root, secure) {
+        (Root::Constraint(number), false) => (Operation::Constrain, number),
+        (Root::Constraint(number), true) => (Operation::SecureConstrain, number),
+        (Root::Output(number), false) => (Operation::Output, number),
+        (Root::Output(number), true) => (Operation::SecureOutput, number),
+    };
+    [operation as u32, number, slots.place(id), 0]
+}

@@ -1,0 +1,106 @@
+//! Where a proof is made: a device, a stream of its own, and threads that know of both.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gatework_gpu::{Device, Stream};
+use rayon::{ThreadPool, ThreadPoolBuilder};
+
+use crate::constraints::Tier;
+use crate::error::catch;
+use crate::queue::Queue;
+use crate::{Error, Result, Stage};
+
+/// A device, a stream of its own, and a pool of threads that prove on it.
+///
+/// stwo's traits are static: they name a backend and no device. Inside [`Context::scope`] the device is this one, in every
+/// rayon worker too. Contexts are independent: several provers run at once, each in its own.
+///
+/// ```
+/// use gatework_stark::{Context, CudaBackend};
+/// use stwo::core::fields::m31::BaseField;
+/// use stwo::prover::backend::{Col, Column};
+///
+/// let device = gatework_gpu::Device::open("emulated")?;
+/// let context = Context::new(&device)?;
+/// let sum = context.scope(|| {
+///     let column: Col<CudaBackend, BaseField> = (1..5u32).map(BaseField::from).collect();
+///     column.to_cpu().iter().map(|value| value.0).sum::<u32>()
+/// })?;
+/// assert_eq!(sum, 10);
+/// # Ok::<(), gatework_stark::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Context {
+    queue: Queue,
+    pool: Arc<ThreadPool>,
+}
+
+impl Context {
+    /// A context on `device`, with a stream of its own.
+    pub fn new(device: &Device) -> Result<Self> {
+        Self::on(device.stream()?)
+    }
+
+    /// A context whose work is queued on `stream`.
+    pub fn on(stream: Stream) -> Result<Self> {
+        let queue = Queue::new(stream);
+        let of_workers = queue.downgrade();
+        let pool = ThreadPoolBuilder::new()
+            .thread_name(|index| format!("stark-{index}"))
+            .start_handler(move |_| of_workers.make_current())
+            .build()
+            .map_err(|error| Error::Unsupported { what: format!("a pool of threads ({error})") })?;
+        Ok(Self { queue, pool: Arc::new(pool) })
+    }
+
+    /// Runs `body` with this context's device behind [`CudaBackend`](crate::CudaBackend).
+    ///
+    /// A fault of the device inside, wherever it happens, ends `body` and is returned; everything that `body` held is
+    /// dropped, and the context can be used again.
+    pub fn scope<R: Send>(&self, body: impl FnOnce() -> R + Send) -> Result<R> {
+        catch(|| self.pool.install(body))
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Device {
+        self.queue.stream().device()
+    }
+
+    /// How constraints are evaluated from now on. Default: generated on CUDA, interpreted on the emulated device.
+    pub fn set_tier(&self, tier: Tier) {
+        self.queue.set_tier(tier);
+    }
+
+    /// Waits until everything queued so far is done.
+    pub fn synchronize(&self) -> Result<()> {
+        Ok(self.queue.stream().synchronize()?)
+    }
+
+    /// Keeps the time of each stage of what is proved from now on. The device is waited for at the end of each.
+    pub fn keep_times(&self) {
+        self.queue.keep_times();
+    }
+
+    /// The times that were kept, which are then no longer.
+    pub fn take_times(&self) -> Vec<(Stage, Duration)> {
+        self.queue.take_times()
+    }
+
+    /// Number of allocations made so far.
+    pub fn allocations(&self) -> u64 {
+        self.queue.allocations()
+    }
+
+    /// Makes allocation number `number` of those made from now on fail, as if memory had run out; for tests of what happens
+    /// then.
+    pub fn refuse_allocation(&self, number: u64) {
+        self.queue.refuse_allocation(number);
+    }
+}
+
+impl std::fmt::Debug for Context {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Context on {:?}", self.device())
+    }
+}

@@ -1,0 +1,41 @@
+//! `AccumulationOps`: sums of columns of QM31.
+
+use gatework_gpu::{ByValue, args};
+use num_traits::One as _;
+use stwo::core::fields::qm31::SecureField;
+use stwo::prover::AccumulationOps;
+use stwo::prover::backend::Column as _;
+use stwo::prover::secure_column::SecureColumnByCoords;
+
+use super::one_thread_each;
+use crate::backend::CudaBackend;
+use crate::column::coordinates;
+use crate::kernels;
+
+impl AccumulationOps for CudaBackend {
+    fn accumulate(column: &mut SecureColumnByCoords<Self>, other: &SecureColumnByCoords<Self>) {
+        let queue = column.columns[0].queue_with("accumulation", &other.columns);
+        let rows = column.columns[0].len();
+        assert_eq!(rows, other.columns[0].len(), "columns that are added have one length");
+        let arguments = args![ByValue(&coordinates(column)), ByValue(&coordinates(other)), rows as u64];
+        queue.launch(&kernels::ACCUMULATION, "accumulate", &one_thread_each(rows), &arguments);
+    }
+
+    /// On the host, where the protocol wants them.
+    fn generate_secure_powers(felt: SecureField, n_powers: usize) -> Vec<SecureField> {
+        std::iter::successors(Some(SecureField::one()), |&power| Some(power * felt)).take(n_powers).collect()
+    }
+
+    fn lift_and_accumulate(columns: Vec<SecureColumnByCoords<Self>>) -> Option<SecureColumnByCoords<Self>> {
+        columns.into_iter().reduce(|shorter, longer| {
+            let queue = longer.columns[0].queue_with("lifted accumulation", &shorter.columns);
+            let rows = longer.columns[0].len();
+            let shift = rows.ilog2() - shorter.columns[0].len().ilog2();
+            let arguments =
+                args![ByValue(&coordinates(&longer)), ByValue(&coordinates(&shorter)), shift, rows as u32];
+            let grid = one_thread_each(rows);
+            queue.launch(&kernels::ACCUMULATION, "accumulate_lifted", &grid, &arguments);
+            longer
+        })
+    }
+}

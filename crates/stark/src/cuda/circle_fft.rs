@@ -1,0 +1,142 @@
+//! Transforms of many columns of one size at once.
+
+use gatework_gpu::{Buffer, ByValue, Grid, args};
+use stwo::core::fields::m31::BaseField;
+use stwo::core::poly::circle::CircleDomain;
+
+use super::one_thread_each;
+use super::schedule::{self, Pass};
+use super::twiddles::DeviceTwiddles;
+use crate::column::{DeviceColumn, table};
+use crate::kernels;
+use crate::queue::Queue;
+
+/// Which transform.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Direction {
+    /// Coefficients to values.
+    Forward,
+    /// Values to coefficients, divided by the number of points.
+    Inverse,
+    /// The transpose of the inverse, which takes the monomials at a point to the weights of values there.
+    TransposedInverse,
+}
+
+/// Most columns of one launch: what a grid may have in y.
+const COLUMNS_PER_LAUNCH: usize = 65_535;
+
+/// Transforms `sources` into `targets`, which have the domain's size and may be the same columns. Sources of a forward
+/// transform may be shorter: missing coefficients are zero.
+pub(crate) fn transform<'a>(
+    queue: &Queue,
+    direction: Direction,
+    domain: CircleDomain,
+    twiddles: &DeviceTwiddles,
+    sources: impl IntoIterator<Item = &'a DeviceColumn<BaseField>>,
+    source_len: usize,
+    targets: impl IntoIterator<Item = &'a DeviceColumn<BaseField>>,
+) {
+    let targets = table(queue, targets);
+    let sources = table(queue, sources);
+    let batch = Batch { queue, direction, domain, twiddles, sources, targets, source_len };
+    match domain.log_size() {
+        0 => unreachable!("a circle domain has two points at least"),
+        1 | 2 => batch.run_small(),
+        log_size => batch.run(log_size),
+    }
+}
+
+struct Batch<'a> {
+    queue: &'a Queue,
+    direction: Direction,
+    domain: CircleDomain,
+    twiddles: &'a DeviceTwiddles,
+    sources: Buffer<u64>,
+    targets: Buffer<u64>,
+    source_len: usize,
+}
+
+impl Batch<'_> {
+    fn columns(&self) -> usize {
+        self.targets.len()
+    }
+
+    fn run(&self, log_size: u32) {
+        // Above the length of a short source the upper layers only repeat it; below eight values it is padded instead.
+        let repeats = self.source_len >= 8;
+        let layers = if repeats { self.source_len.ilog2() } else { log_size };
+        let mut passes = schedule::passes(layers);
+        if self.direction != Direction::Inverse {
+            passes.reverse();
+        }
+        let last = passes.len() - 1;
+        for (turn, pass) in passes.iter().enumerate() {
+            let (limit, mask) = match (turn, repeats) {
+                (0, true) => (u32::MAX, self.source_len as u32 - 1),
+                (0, false) => (self.source_len as u32, u32::MAX),
+                _ => (u32::MAX, u32::MAX),
+            };
+            let divides = turn == last && self.direction != Direction::Forward;
+            let halvings = if divides { log_size } else { 0 };
+            let sources = if turn == 0 { &self.sources } else { &self.targets };
+            self.launch(log_size, pass, sources, [limit, mask, halvings]);
+        }
+    }
+
+    fn launch(&self, log_size: u32, pass: &Pass, sources: &Buffer<u64>, [limit, mask, halvings]: [u32; 3]) {
+        let entry = match self.direction {
+            Direction::Inverse => "fft_inverse",
+            Direction::Forward | Direction::TransposedInverse => "fft_forward",
+        };
+        let parameters = [
+            self.twiddles.log_table(),
+            self.twiddles.log_domain(log_size),
+            pass.first,
+            pass.layers,
+            pass.log_tile,
+            pass.log_width,
+            limit,
+            mask,
+            halvings,
+        ];
+        let tiles = 1u32 << (log_size - pass.log_tile);
+        let shared_words = (9usize << pass.log_tile) / 8;
+        for first in (0..self.columns()).step_by(COLUMNS_PER_LAUNCH) {
+            let end = self.columns().min(first + COLUMNS_PER_LAUNCH);
+            let grid = Grid::new([tiles, (end - first) as u32, 1], [1 << (pass.log_tile - 3), 1, 1])
+                .shared((shared_words * size_of::<u32>()) as u32);
+            let (sources, targets) = (sources.slice(first..end), self.targets.slice(first..end));
+            let arguments = args![sources, targets, self.twiddles.table(), ByValue(&parameters)];
+            self.queue.launch(&kernels::CIRCLE_FFT, entry, &grid, &arguments);
+        }
+    }
+
+    fn run_small(&self) {
+        let first = self.domain.half_coset.initial;
+        let twiddle = |coordinate: BaseField| match self.direction {
+            Direction::Forward => coordinate.0 << 1,
+            Direction::Inverse | Direction::TransposedInverse => coordinate.inverse().0 << 1,
+        };
+        // On two points x is not used, and may be zero.
+        let x = if self.domain.log_size() == 2 { twiddle(first.x) } else { 0 };
+        let (inverse, halvings) = match self.direction {
+            Direction::Forward => (0u32, 0),
+            Direction::Inverse => (1, self.domain.log_size()),
+            Direction::TransposedInverse => (0, self.domain.log_size()),
+        };
+        let columns = self.columns();
+        let (log_size, source_len) = (self.domain.log_size(), self.source_len as u32);
+        let arguments = args![
+            &self.sources,
+            &self.targets,
+            columns as u32,
+            log_size,
+            source_len,
+            x,
+            twiddle(first.y),
+            inverse,
+            halvings,
+        ];
+        self.queue.launch(&kernels::CIRCLE_FFT, "fft_small", &one_thread_each(columns), &arguments);
+    }
+}

@@ -1,0 +1,117 @@
+//! `FriOps`: folds.
+
+use gatework_gpu::{ByValue, Grid, args};
+use stwo::core::circle::Coset;
+use stwo::core::fields::m31::BaseField;
+use stwo::core::fields::qm31::SecureField;
+use stwo::core::poly::line::LineDomain;
+use stwo::core::utils::bit_reverse_index;
+use stwo::prover::backend::Column as _;
+use stwo::prover::fri::FriOps;
+use stwo::prover::line::LineEvaluation;
+use stwo::prover::poly::BitReversedOrder;
+use stwo::prover::poly::circle::SecureEvaluation;
+use stwo::prover::poly::twiddles::TwiddleTree;
+
+use super::{THREADS, one_thread_each, words};
+use crate::backend::CudaBackend;
+use crate::column::{Element as _, coordinates, secure_column};
+use crate::error::OrRaise as _;
+use crate::kernels;
+
+/// Blocks that a sum over a column is cut into.
+const SUM_BLOCKS: u32 = 264;
+
+impl FriOps for CudaBackend {
+    fn fold_line(
+        evaluation: &LineEvaluation<Self>,
+        alpha: SecureField,
+        twiddles: &TwiddleTree<Self>,
+        fold_step: u32,
+    ) -> LineEvaluation<Self> {
+        assert!(fold_step >= 1, "a fold halves the domain once at least");
+        let mut folded = fold_line_once(evaluation, alpha, twiddles);
+        let mut power = alpha;
+        for _ in 1..fold_step {
+            power = power * power;
+            folded = fold_line_once(&folded, power, twiddles);
+        }
+        folded
+    }
+
+    fn fold_circle_into_line(
+        evaluation: &SecureEvaluation<Self, BitReversedOrder>,
+        alpha: SecureField,
+        twiddles: &TwiddleTree<Self>,
+    ) -> LineEvaluation<Self> {
+        let values = &evaluation.values;
+        let queue = values.columns[0].queue();
+        let log_domain = evaluation.domain.log_size();
+        let pairs = values.columns[0].len() / 2;
+        let folded = secure_column(queue, pairs);
+        let few = [0, 1].map(|pair: usize| {
+            let index = bit_reverse_index(2 * pair % evaluation.domain.size(), log_domain);
+            if log_domain < 3 { evaluation.domain.at(index).y.inverse().0 << 1 } else { 0 }
+        });
+        let inverses = &twiddles.itwiddles;
+        let arguments = args![
+            ByValue(&coordinates(values)),
+            ByValue(&coordinates(&folded)),
+            inverses.table(),
+            inverses.log_table(),
+            log_domain,
+            ByValue(&few),
+            ByValue(&words(alpha)),
+        ];
+        queue.launch(&kernels::FRI, "fold_circle", &one_thread_each(pairs), &arguments);
+        LineEvaluation::new(LineDomain::new(Coset::half_odds(log_domain - 1)), folded)
+    }
+
+    fn decompose(
+        evaluation: &SecureEvaluation<Self, BitReversedOrder>,
+    ) -> (SecureEvaluation<Self, BitReversedOrder>, SecureField) {
+        let values = &evaluation.values;
+        let queue = values.columns[0].queue();
+        let rows = values.columns[0].len();
+        let blocks = (rows as u32).div_ceil(THREADS).min(SUM_BLOCKS);
+        let mut partials = queue.alloc::<[u32; 4]>(blocks as usize);
+        let grid = Grid::new([blocks, 1, 1], [THREADS, 1, 1]).shared(THREADS / 32 * 16);
+        let arguments = args![ByValue(&coordinates(values)), rows as u64, rows as u64 / 2, &mut partials];
+        queue.launch(&kernels::COLUMNS, "sum_signed", &grid, &arguments);
+        let partials = queue.stream().download(&partials).or_raise();
+        let sum: SecureField = partials.iter().map(|words| SecureField::read(words)).sum();
+        let lambda = sum / BaseField::from_u32_unchecked(rows as u32);
+        let rest = secure_column(queue, rows);
+        let arguments = args![
+            ByValue(&coordinates(values)),
+            ByValue(&coordinates(&rest)),
+            ByValue(&words(lambda)),
+            rows as u64
+        ];
+        queue.launch(&kernels::FRI, "decompose", &one_thread_each(rows), &arguments);
+        (SecureEvaluation::new(evaluation.domain, rest), lambda)
+    }
+}
+
+fn fold_line_once(
+    evaluation: &LineEvaluation<CudaBackend>,
+    alpha: SecureField,
+    twiddles: &TwiddleTree<CudaBackend>,
+) -> LineEvaluation<CudaBackend> {
+    let values = &evaluation.values;
+    let queue = values.columns[0].queue();
+    let len = values.columns[0].len();
+    assert!(len >= 2, "a line of {len} points cannot be folded");
+    let folded = secure_column(queue, len / 2);
+    let inverses = &twiddles.itwiddles;
+    let arguments = args![
+        ByValue(&coordinates(values)),
+        ByValue(&coordinates(&folded)),
+        inverses.table(),
+        inverses.log_table(),
+        len.ilog2(),
+        ByValue(&words(alpha)),
+    ];
+    queue.launch(&kernels::FRI, "fold_line", &one_thread_each(len / 2), &arguments);
+    LineEvaluation::new(evaluation.domain().double(), folded)
+}

@@ -1,0 +1,143 @@
+//! `MerkleOpsLifted` and `PackLeavesOps`: Blake2s trees.
+
+use gatework_gpu::{Grid, args};
+use itertools::Itertools as _;
+use stwo::core::fields::m31::BaseField;
+use stwo::core::fields::qm31::SECURE_EXTENSION_DEGREE;
+use stwo::core::vcs::blake2_hash::Blake2sHash;
+use stwo::core::vcs_lifted::blake2_merkle::Blake2sMerkleHasherGeneric;
+use stwo::core::vcs_lifted::verifier::PACKED_LEAF_SIZE;
+use stwo::prover::backend::Column as _;
+use stwo::prover::vcs_lifted::ops::{MerkleOpsLifted, PackLeavesOps};
+
+use super::{THREADS, one_thread_each};
+use crate::backend::CudaBackend;
+use crate::column::{DeviceColumn, table};
+use crate::kernels;
+use crate::queue::Queue;
+use crate::stages::Stage;
+
+/// Columns that go into one block of the hash.
+const BLOCK_COLUMNS: usize = 16;
+/// Layers of one launch while there is more than one block: below, warps would be partly idle.
+const LAYERS_PER_LAUNCH: u32 = 4;
+
+impl<const IS_M31_OUTPUT: bool> MerkleOpsLifted<Blake2sMerkleHasherGeneric<IS_M31_OUTPUT>> for CudaBackend {
+    /// Computes the whole tree, of which this is the last layer: fewer launches than one a layer.
+    fn build_leaves(
+        columns: &[&DeviceColumn<BaseField>],
+        lifting_log_size: u32,
+    ) -> DeviceColumn<Blake2sHash> {
+        let queue = match columns.first() {
+            Some(first) => first.queue_with("Merkle leaves", columns.iter().copied()).clone(),
+            None => Queue::current(),
+        };
+        let _stage = queue.stage(Stage::Merkle);
+        let log_leaves = if columns.is_empty() { 0 } else { lifting_log_size };
+        let leaves = 1usize << log_leaves;
+        let tree = DeviceColumn::<Blake2sHash>::new(&queue, 2 * leaves - 1);
+        let mut layer = tree.part(leaves - 1, leaves);
+        if columns.is_empty() {
+            let arguments = args![layer.words_mut(), u32::from(IS_M31_OUTPUT)];
+            queue.launch(&kernels::MERKLE, "merkle_empty", &Grid::new([1; 3], [1; 3]), &arguments);
+        } else {
+            hash_leaves(&queue, columns, lifting_log_size, &mut layer, IS_M31_OUTPUT);
+        }
+        hash_layers(&queue, tree, log_leaves, IS_M31_OUTPUT);
+        layer.mark_as_tree();
+        layer
+    }
+
+    fn build_next_layer(layer: &DeviceColumn<Blake2sHash>) -> DeviceColumn<Blake2sHash> {
+        if let Some(parents) = layer.parents() {
+            return parents;
+        }
+        let (queue, nodes) = (layer.queue(), layer.len() / 2);
+        let mut parents = DeviceColumn::<Blake2sHash>::new(queue, nodes);
+        let arguments = args![layer.words(), parents.words_mut(), nodes as u32, u32::from(IS_M31_OUTPUT)];
+        queue.launch(&kernels::MERKLE, "merkle_parents", &one_thread_each(nodes), &arguments);
+        parents
+    }
+}
+
+/// Hashes rows of columns into `leaves`. Blocks of columns that are all shorter than the tree are hashed once for each of
+/// their own rows, and the state is lifted from there.
+fn hash_leaves(
+    queue: &Queue,
+    columns: &[&DeviceColumn<BaseField>],
+    log_leaves: u32,
+    leaves: &mut DeviceColumn<Blake2sHash>,
+    reduced: bool,
+) {
+    let log_sizes = columns.iter().map(|column| column.len().ilog2()).collect_vec();
+    let entries =
+        columns.iter().zip(&log_sizes).map(|(column, &log_size)| [column.address(), log_size.into()]);
+    let entries = queue.upload(&entries.collect::<Vec<[u64; 2]>>());
+    let no_state = queue.alloc::<u32>(1);
+    let blocks = columns.len().div_ceil(BLOCK_COLUMNS);
+    // The rows that a block needs are those of its last column, the longest.
+    let log_rows = |block: usize| {
+        let last = (BLOCK_COLUMNS * (block + 1)).min(columns.len()) - 1;
+        if block == blocks - 1 { log_leaves } else { log_sizes[last] }
+    };
+    let mut before: Option<DeviceColumn<Blake2sHash>> = None;
+    for (rows, stage) in &(0..blocks).chunk_by(|&block| log_rows(block)) {
+        let stage = stage.collect_vec();
+        let (first, end) = (stage[0], stage[stage.len() - 1] + 1);
+        let mut states = (end < blocks).then(|| DeviceColumn::<Blake2sHash>::new(queue, 1 << rows));
+        let count = columns.len() as u32;
+        {
+            // Before the first block no state is read; the argument must be some memory all the same.
+            let (initial, log_initial) = match &before {
+                Some(states) => (states.words(), states.len().ilog2()),
+                None => (no_state.slice(..), 0),
+            };
+            let digests = states.as_mut().unwrap_or(leaves).words_mut();
+            let arguments = args![
+                &entries,
+                count,
+                first as u32,
+                end as u32,
+                rows,
+                initial,
+                log_initial,
+                digests,
+                u32::from(reduced)
+            ];
+            queue.launch(&kernels::MERKLE, "merkle_leaves", &one_thread_each(1 << rows), &arguments);
+        }
+        before = states;
+    }
+}
+
+/// Computes all layers above the leaves of a tree in breadth-first order.
+fn hash_layers(queue: &Queue, mut tree: DeviceColumn<Blake2sHash>, log_leaves: u32, reduced: bool) {
+    let mut log_children = log_leaves;
+    while log_children > 0 {
+        let parents = 1u32 << (log_children - 1);
+        let threads = parents.min(THREADS);
+        let layers = if parents <= THREADS { log_children } else { LAYERS_PER_LAUNCH };
+        let grid = Grid::new([parents / threads, 1, 1], [threads, 1, 1]).shared(32 * threads);
+        let arguments = args![tree.words_mut(), log_children, layers, u32::from(reduced)];
+        queue.launch(&kernels::MERKLE, "merkle_layers", &grid, &arguments);
+        log_children -= layers;
+    }
+}
+
+impl PackLeavesOps for CudaBackend {
+    fn pack_leaves_input(
+        values: &[&DeviceColumn<BaseField>; SECURE_EXTENSION_DEGREE],
+    ) -> [DeviceColumn<BaseField>; SECURE_EXTENSION_DEGREE * PACKED_LEAF_SIZE] {
+        let rows = values[0].len();
+        assert!(rows.is_multiple_of(PACKED_LEAF_SIZE), "{rows} rows are no whole number of leaves");
+        let queue = values[0].queue_with("packed leaves", *values);
+        let lens = [rows / PACKED_LEAF_SIZE; SECURE_EXTENSION_DEGREE * PACKED_LEAF_SIZE];
+        let packed: [_; SECURE_EXTENSION_DEGREE * PACKED_LEAF_SIZE] =
+            DeviceColumn::batch(queue, lens).try_into().expect("one column for each length");
+        let (from, to) = (table(queue, *values), table(queue, &packed));
+        let mut grid = one_thread_each(rows);
+        grid.blocks[1] = SECURE_EXTENSION_DEGREE as u32;
+        queue.launch(&kernels::MERKLE, "merkle_pack", &grid, &args![&from, &to, rows as u32]);
+        packed
+    }
+}

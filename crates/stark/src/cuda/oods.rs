@@ -1,0 +1,105 @@
+//! Values of polynomials at points outside of their domain.
+
+use gatework_gpu::{ByValue, Grid, args};
+use stwo::core::circle::CirclePoint;
+use stwo::core::fields::m31::BaseField;
+use stwo::core::fields::qm31::SecureField;
+use stwo::core::poly::circle::CircleDomain;
+use stwo::prover::backend::Column as _;
+use stwo::prover::secure_column::SecureColumnByCoords;
+
+use super::circle_fft::{Direction, transform};
+use super::twiddles::DeviceTwiddles;
+use super::{THREADS, flat_words, one_thread_each};
+use crate::backend::CudaBackend;
+use crate::column::{DeviceColumn, Element as _, coordinates, secure_column, table};
+use crate::error::OrRaise as _;
+use crate::kernels;
+use crate::queue::Queue;
+
+/// Neighbouring monomials that one thread computes.
+const LOG_RUN: u32 = 4;
+/// Rows that one thread multiplies with weights, and columns that a block does it for: as in `kernels/oods.cuh`.
+const DOT_ROWS: usize = 8;
+const DOT_COLUMNS: usize = 32;
+
+/// The monomials of 2^`log_size` coefficients at `point`.
+pub(crate) fn monomials(
+    queue: &Queue,
+    log_size: u32,
+    point: CirclePoint<SecureField>,
+) -> SecureColumnByCoords<CudaBackend> {
+    let mut factors = vec![point.y];
+    let doublings = std::iter::successors(Some(point.x), |&x| Some(CirclePoint::double_x(x)));
+    factors.extend(doublings.take(log_size.saturating_sub(1) as usize));
+    let factors = queue.upload(&flat_words(&factors));
+    let basis = secure_column(queue, 1 << log_size);
+    let runs = 1usize << log_size.saturating_sub(LOG_RUN);
+    let arguments = args![factors.slice(..).cast::<[u32; 4]>(), log_size, ByValue(&coordinates(&basis))];
+    queue.launch(&kernels::OODS, "monomials", &one_thread_each(runs), &arguments);
+    basis
+}
+
+/// What the values of a polynomial of `domain.size()` coefficients on `domain` are multiplied with to give, in sum, its value
+/// at `point`: the transposed inverse transform of the monomials.
+pub(crate) fn weights(
+    queue: &Queue,
+    domain: CircleDomain,
+    inverses: &DeviceTwiddles,
+    point: CirclePoint<SecureField>,
+) -> SecureColumnByCoords<CudaBackend> {
+    let basis = monomials(queue, domain.log_size(), point);
+    let direction = Direction::TransposedInverse;
+    transform(queue, direction, domain, inverses, &basis.columns, domain.size(), &basis.columns);
+    basis
+}
+
+/// The sums of weight times value over the first `rows` rows of each column, where `rows` is the number of weights.
+pub(crate) fn dot_products<'a>(
+    queue: &Queue,
+    columns: impl IntoIterator<Item = &'a DeviceColumn<BaseField>>,
+    weights: &SecureColumnByCoords<CudaBackend>,
+) -> Vec<SecureField> {
+    let columns = table(queue, columns);
+    let (count, rows) = (columns.len(), weights.columns[0].len());
+    if count == 0 {
+        return Vec::new();
+    }
+    let blocks = rows.div_ceil(DOT_ROWS * THREADS as usize);
+    let mut partials = queue.alloc::<[u32; 4]>(count * blocks);
+    let grid = Grid::new([blocks as u32, count.div_ceil(DOT_COLUMNS) as u32, 1], [THREADS, 1, 1])
+        .shared(DOT_COLUMNS as u32 * THREADS / 32 * 16);
+    let arguments = args![&columns, count as u32, ByValue(&coordinates(weights)), rows as u64, &mut partials];
+    queue.launch(&kernels::OODS, "dot_products", &grid, &arguments);
+    let mut values = queue.alloc::<[u32; 4]>(count);
+    let grid = Grid::new([count as u32, 1, 1], [32, 1, 1]);
+    queue.launch(&kernels::OODS, "dot_totals", &grid, &args![&partials, blocks as u32, &mut values]);
+    let values = queue.stream().download(&values).or_raise();
+    values.iter().map(|words| SecureField::read(words)).collect()
+}
+
+/// Weights by coordinates as a column of QM31.
+pub(super) fn interleave(
+    queue: &Queue,
+    weights: &SecureColumnByCoords<CudaBackend>,
+) -> DeviceColumn<SecureField> {
+    let rows = weights.columns[0].len();
+    let mut column = DeviceColumn::<SecureField>::new(queue, rows);
+    let arguments = args![ByValue(&coordinates(weights)), column.quads_mut(), rows as u64];
+    queue.launch(&kernels::OODS, "interleave", &one_thread_each(rows), &arguments);
+    column
+}
+
+/// The sum of weight times value.
+pub(super) fn dot_interleaved(
+    values: &DeviceColumn<BaseField>,
+    weights: &DeviceColumn<SecureField>,
+) -> SecureField {
+    let queue = values.queue_with("barycentric evaluation", [weights]);
+    let rows = weights.len().min(values.len());
+    let mut value = queue.alloc::<[u32; 4]>(1);
+    let grid = Grid::new([1, 1, 1], [THREADS, 1, 1]).shared(THREADS / 32 * 16);
+    let arguments = args![values.words(), weights.quads(), rows as u64, &mut value];
+    queue.launch(&kernels::OODS, "dot_interleaved", &grid, &arguments);
+    SecureField::read(&queue.stream().download(&value).or_raise()[0])
+}

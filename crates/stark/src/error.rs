@@ -1,0 +1,86 @@
+//! What can be wrong with a proof, and how a fault of the device leaves traits that cannot return one.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use stwo::prover::ProvingError;
+
+/// The engine's result.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a proof could not be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The runtime's error: memory, a compiler, a kernel that was stopped, the driver.
+    #[error(transparent)]
+    Gpu(#[from] gatework_gpu::Error),
+    /// The trace does not satisfy the constraints.
+    #[error("the trace does not satisfy the constraints: nothing was proved")]
+    ConstraintsNotSatisfied,
+    /// More device memory than may be held.
+    #[error(
+        "the proof needs {needed} bytes of device memory at its peak and {free} of {limit} are free: \
+         prove fewer rows or columns, or raise the budget"
+    )]
+    TooLarge {
+        /// Predicted peak.
+        needed: u64,
+        /// What may still be asked for.
+        free: u64,
+        /// The budget in force.
+        limit: u64,
+    },
+    /// Columns of two contexts in one operation.
+    #[error(
+        "{operation}: the columns belong to different contexts; move one of them with DeviceColumn::to_cpu"
+    )]
+    TwoContexts {
+        /// What was asked for.
+        operation: &'static str,
+    },
+    /// Something this backend does not do.
+    #[error("unsupported: {what}")]
+    Unsupported {
+        /// What, and what is supported.
+        what: String,
+    },
+}
+
+impl From<ProvingError> for Error {
+    fn from(error: ProvingError) -> Self {
+        match error {
+            ProvingError::ConstraintsNotSatisfied => Self::ConstraintsNotSatisfied,
+        }
+    }
+}
+
+/// What unwinds through stwo's traits, which cannot return an error, up to [`Context::scope`](crate::Context::scope).
+struct Fault(Error);
+
+/// Leaves a trait's method with an error. Nothing is printed: the boundary returns it.
+pub(crate) fn raise(error: impl Into<Error>) -> ! {
+    resume_unwind(Box::new(Fault(error.into())))
+}
+
+/// What `body` gives, or the error that it was left with.
+pub(crate) fn catch<R>(body: impl FnOnce() -> R) -> Result<R> {
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(value) => Ok(value),
+        Err(payload) => match payload.downcast::<Fault>() {
+            Ok(fault) => Err(fault.0),
+            Err(panic) => resume_unwind(panic),
+        },
+    }
+}
+
+/// `raise` for results.
+pub(crate) trait OrRaise<T> {
+    /// The value, or the error as a fault.
+    fn or_raise(self) -> T;
+}
+
+impl<T, E: Into<Error>> OrRaise<T> for std::result::Result<T, E> {
+    fn or_raise(self) -> T {
+        self.unwrap_or_else(|error| raise(error))
+    }
+}

@@ -1,0 +1,114 @@
+//! The least time that the stages of a proof can take on a GPU.
+//!
+//! A stage must move its bytes once and do its integer operations; the floor is the longer of the two. Counts are those of
+//! hand-written code: 8 operations of the integer pipe for a butterfly (its product runs on another), 840 for a compression of
+//! Blake2s. Latencies are not in it: at small sizes they are most of the time.
+
+use gatework_gpu::DeviceProperties;
+use stwo::core::pcs::PcsConfig;
+
+use crate::Stage;
+
+/// What a device does in a second, at its highest clocks.
+#[derive(Debug, Clone, Copy)]
+pub struct Machine {
+    /// Bytes to and from memory, as copies reach: 7/8 of what the bus could.
+    pub bytes: f64,
+    /// Operations of the integer pipe, 64 lanes a multiprocessor.
+    pub operations: f64,
+}
+
+impl Machine {
+    /// The machine, where its clocks and its bus are known.
+    pub fn of(properties: &DeviceProperties) -> Option<Self> {
+        let memory_hz = f64::from(properties.max_memory_clock_mhz?) * 1e6;
+        let bus_bytes = f64::from(properties.memory_bus_bits?) / 8.0;
+        let clock_hz = f64::from(properties.max_clock_mhz?) * 1e6;
+        Some(Self {
+            bytes: 2.0 * memory_hz * bus_bytes * 7.0 / 8.0,
+            operations: f64::from(properties.multiprocessors) * 64.0 * clock_hz,
+        })
+    }
+}
+
+/// What is proved, as far as its cost goes.
+#[derive(Debug, Clone, Copy)]
+pub struct Shape {
+    /// The logarithm of the number of rows.
+    pub log_rows: u32,
+    /// Columns of the trace, preprocessed ones with them.
+    pub columns: usize,
+    /// Columns of the interaction trace.
+    pub interaction_columns: usize,
+    /// Integer operations of all constraints on one row.
+    pub row_operations: u64,
+}
+
+const BUTTERFLY: f64 = 8.0;
+const COMPRESSION: f64 = 840.0;
+/// Of a product of QM31 and M31 that is added up.
+const PRODUCT: f64 = 12.0;
+
+/// Passes over memory of a transform.
+fn passes(log_size: u32) -> f64 {
+    f64::from(log_size.div_ceil(13).max(1))
+}
+
+/// Seconds that each stage takes at least.
+pub fn floors(machine: &Machine, shape: &Shape, config: &PcsConfig) -> Vec<(Stage, f64)> {
+    let log_blowup = config.fri_config.log_blowup_factor;
+    let (n, log_rows) = (f64::from(1u32 << shape.log_rows), f64::from(shape.log_rows));
+    let m = n * f64::from(1u32 << log_blowup);
+    let (trace, interaction) = (shape.columns as f64, shape.interaction_columns as f64);
+    let all = trace + interaction;
+    let blocks = |columns: f64| if columns > 0.0 { (columns / 16.0).ceil() + 1.0 } else { 0.0 };
+    let transform = |columns: f64, from: f64, to: f64, layers: f64| {
+        let between = 2.0 * (passes(layers as u32) - 1.0) * from.max(to);
+        (columns * 4.0 * (from + to + between), columns * to / 2.0 * layers * BUTTERFLY)
+    };
+    let sum = |(a, b): (f64, f64), (c, d): (f64, f64)| (a + c, b + d);
+    let composition = {
+        let transforms =
+            sum(transform(4.0, 2.0 * n, 2.0 * n, log_rows + 1.0), transform(8.0, n, m, log_rows));
+        sum(transforms, (4.0 * 8.0 * m + 96.0 * m, 2.0 * m * COMPRESSION))
+    };
+    let quotients = {
+        let transforms = sum(transform(4.0, n, n, log_rows), transform(4.0, n, m, log_rows));
+        sum(transforms, (4.0 * n * (all + 8.0) + 32.0 * n, n * (all + 8.0) * PRODUCT + n * 400.0))
+    };
+    let work = [
+        (Stage::Interpolate, transform(all, n, n, log_rows)),
+        (Stage::Extend, transform(all, n, m, log_rows)),
+        (Stage::Merkle, (4.0 * m * all + 96.0 * m, m * (blocks(trace) + blocks(interaction)) * COMPRESSION)),
+        (Stage::Constraints, (2.0 * n * (4.0 * all + 32.0), 2.0 * n * shape.row_operations as f64)),
+        (Stage::Composition, composition),
+        (Stage::Samples, (4.0 * n * (all + 8.0) + 16.0 * n, n * (all + 8.0) * PRODUCT + n * 300.0)),
+        (Stage::Quotients, quotients),
+        (Stage::Fri, (2.0 * 16.0 * m * 1.5 + 192.0 * m, 4.0 * m * COMPRESSION + 2.0 * m * 60.0)),
+        (Stage::Grind, (0.0, 2f64.powi(config.pow_bits as i32) * COMPRESSION)),
+    ];
+    work.map(|(stage, (bytes, operations))| {
+        (stage, (bytes / machine.bytes).max(operations / machine.operations))
+    })
+    .to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The figures of an H200: 4.3 TB/s, 16.7 T operations a second.
+    #[test]
+    fn a_million_rows_of_a_hundred_columns_take_some_milliseconds() {
+        let machine = Machine { bytes: 4.3e12, operations: 132.0 * 64.0 * 1.98e9 };
+        let shape =
+            Shape { log_rows: 20, columns: 100, interaction_columns: 0, row_operations: 500 + 588 + 1176 };
+        let floors = floors(&machine, &shape, &PcsConfig::default());
+        let total: f64 = floors.iter().map(|(_, seconds)| seconds).sum();
+        assert!((3.0e-3..4.5e-3).contains(&total), "{total}");
+        let of =
+            |stage: Stage| floors.iter().find(|(of, _)| *of == stage).map_or(0.0, |(_, seconds)| *seconds);
+        assert!((0.4e-3..0.6e-3).contains(&of(Stage::Interpolate)));
+        assert!((0.7e-3..1.0e-3).contains(&of(Stage::Merkle)));
+    }
+}

@@ -1,0 +1,27 @@
+#![doc = include_str!("../README.md")]
+
+pub mod airs;
+mod backend;
+mod column;
+mod constraints;
+mod context;
+mod cuda;
+mod error;
+pub mod floor;
+mod kernels;
+mod plan;
+mod prove;
+mod queue;
+mod stages;
+#[cfg(feature = "lab")]
+pub mod workloads;
+
+pub use backend::CudaBackend;
+pub use column::{DeviceColumn, Element};
+pub use constraints::{Tier, interaction_trace, row_operations};
+pub use context::Context;
+pub use cuda::DeviceTwiddles;
+pub use error::{Error, Result};
+pub use plan::Plan;
+pub use prove::prove;
+pub use stages::Stage;

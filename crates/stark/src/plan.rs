@@ -1,0 +1,142 @@
+//! How much device memory a proof takes, before it is asked for.
+
+use gatework_gpu::Device;
+use stwo::core::pcs::PcsConfig;
+use stwo::core::vcs_lifted::verifier::LOG_PACKED_LEAF_SIZE;
+
+use crate::{Error, Result};
+
+/// Bytes of an element of M31, of QM31, and of a digest.
+const BASE: u64 = 4;
+const SECURE: u64 = 16;
+const DIGEST: u64 = 32;
+
+/// What is proved, as far as its memory goes.
+///
+/// ```
+/// use gatework_stark::Plan;
+/// use stwo::core::pcs::PcsConfig;
+///
+/// // A hundred columns of a million rows, committed to as one tree after an empty one.
+/// let plan = Plan::new(PcsConfig::default(), vec![vec![], vec![20; 100]]);
+/// assert!((1 << 30..3 << 30).contains(&plan.peak_bytes()));
+/// ```
+#[derive(Debug, Clone)]
+pub struct Plan {
+    config: PcsConfig,
+    /// Logarithms of the lengths of the columns of each tree, before they are extended.
+    trees: Vec<Vec<u32>>,
+    /// Bytes that are held from the beginning to the end beside what is committed to.
+    held: u64,
+    /// Sample points of a column at most.
+    points: u64,
+}
+
+impl Plan {
+    /// A proof over trees of columns of these lengths, by their logarithms, in the order in which they are committed to. The
+    /// columns of a tree are on the device when it is committed to, and their values are not kept.
+    pub fn new(config: PcsConfig, trees: Vec<Vec<u32>>) -> Self {
+        Self { config, trees, held: 0, points: 1 }
+    }
+
+    /// With other memory that is held all the time, as copies of columns that interactions are computed from.
+    pub fn holding(self, bytes: u64) -> Self {
+        Self { held: self.held + bytes, ..self }
+    }
+
+    /// With an interaction trace: its sums are sampled at two points, and at a third for their period.
+    pub fn interacting(self) -> Self {
+        Self { points: 3, ..self }
+    }
+
+    fn log_blowup(&self) -> u32 {
+        self.config.fri_config.log_blowup_factor
+    }
+
+    fn log_rows(&self) -> u32 {
+        self.trees.iter().flatten().copied().max().unwrap_or(1)
+    }
+
+    /// The logarithm of the number of rows of the largest domain.
+    fn log_lifted(&self) -> u32 {
+        self.config.lifting_log_size.unwrap_or(self.log_rows() + self.log_blowup())
+    }
+
+    fn twiddle_bytes(&self) -> u64 {
+        let log_largest = self.log_rows() + self.log_blowup().max(1);
+        (2 * BASE) << (log_largest - 1)
+    }
+
+    /// The most that is held at once, from the first upload to the proof.
+    pub fn peak_bytes(&self) -> u64 {
+        let blowup = self.log_blowup();
+        let (mut held, mut peak) = (self.held + self.twiddle_bytes(), 0);
+        for tree in &self.trees {
+            let columns: u64 = tree.iter().map(|&log_rows| BASE << log_rows).sum();
+            let extended = columns << blowup;
+            peak = peak.max(held + columns + extended);
+            if let Some(&largest) = tree.iter().max() {
+                held += extended + tree_bytes(self.config.lifting_log_size.unwrap_or(largest + blowup));
+            }
+            peak = peak.max(held);
+        }
+        peak.max(held + self.proving_bytes())
+    }
+
+    /// What a proof takes beside what was committed to before it.
+    fn proving_bytes(&self) -> u64 {
+        let (log_rows, log_lifted) = (self.log_rows(), self.log_lifted());
+        let log_half = log_rows + self.log_blowup();
+        // Sums of constraints on twice the rows become two halves of coefficients.
+        let sums = SECURE << (log_rows + 1);
+        let composition = ((8 * BASE) << log_half) + tree_bytes(log_half);
+        let values = SECURE << log_lifted;
+        let quotients =
+            self.points * (SECURE << log_rows) + (SECURE << (log_lifted - self.log_blowup())) + values;
+        let fri = values + self.fri_bytes();
+        (sums + composition).max(composition + quotients).max(composition + fri)
+    }
+
+    /// Trees and folded values.
+    fn fri_bytes(&self) -> u64 {
+        let config = &self.config.fri_config;
+        let leaves = |log_size: u32| {
+            let packed = config.fold_step > 1 && log_size >= LOG_PACKED_LEAF_SIZE;
+            if packed { log_size - LOG_PACKED_LEAF_SIZE } else { log_size }
+        };
+        let log_last = config.last_layer_domain_size().ilog2();
+        let mut log_size = self.log_lifted();
+        let mut bytes = tree_bytes(leaves(log_size));
+        while log_size > log_last {
+            log_size -= config.fold_step.clamp(1, log_size - log_last);
+            bytes += SECURE << log_size;
+            if log_size > log_last {
+                bytes += tree_bytes(leaves(log_size));
+            }
+        }
+        // The first packed leaves lie beside what they are packed from.
+        let packed = if config.fold_step > 1 { SECURE << self.log_lifted() } else { 0 };
+        bytes.max(packed + tree_bytes(leaves(self.log_lifted())))
+    }
+
+    /// Refuses a proof that does not fit into what of `device` may still be held.
+    pub fn check(&self, device: &Device) -> Result<()> {
+        require(self.peak_bytes(), device)
+    }
+
+    /// As [`Plan::check`], once everything is committed to.
+    pub(crate) fn check_proving(&self, device: &Device) -> Result<()> {
+        require(self.proving_bytes(), device)
+    }
+}
+
+fn require(needed: u64, device: &Device) -> Result<()> {
+    let budget = device.budget();
+    let (free, limit) = (budget.free(), budget.limit());
+    if needed > free { Err(Error::TooLarge { needed, free, limit }) } else { Ok(()) }
+}
+
+/// A Merkle tree over 2^`log_leaves` leaves.
+fn tree_bytes(log_leaves: u32) -> u64 {
+    (2 * DIGEST) << log_leaves
+}

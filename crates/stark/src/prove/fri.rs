@@ -1,0 +1,181 @@
+//! FRI: commitments to folds, then openings at queries.
+
+use itertools::Itertools as _;
+use num_traits::Zero as _;
+use stwo::core::channel::{Channel as _, MerkleChannel};
+use stwo::core::fields::qm31::SecureField;
+use stwo::core::fri::{FriConfig, FriLayerProof, FriProof};
+use stwo::core::poly::line::LinePoly;
+use stwo::core::queries::{Queries, draw_queries};
+use stwo::core::vcs::blake2_hash::Blake2sHash;
+use stwo::core::vcs_lifted::merkle_hasher::MerkleHasherLifted;
+use stwo::core::vcs_lifted::verifier::LOG_PACKED_LEAF_SIZE;
+use stwo::prover::backend::{BackendForChannel, Column as _};
+use stwo::prover::fri::FriOps as _;
+use stwo::prover::line::LineEvaluation;
+use stwo::prover::poly::BitReversedOrder;
+use stwo::prover::poly::circle::SecureEvaluation;
+use stwo::prover::poly::twiddles::TwiddleTree;
+use stwo::prover::secure_column::SecureColumnByCoords;
+use stwo::prover::vcs_lifted::prover::MerkleProverLifted;
+
+use super::openings::{Hashes, Openings, Read, Values};
+use crate::backend::CudaBackend;
+
+/// A committed layer: what is folded next, and by how much.
+struct Layer<MC: MerkleChannel>
+where
+    CudaBackend: BackendForChannel<MC>,
+{
+    tree: MerkleProverLifted<CudaBackend, MC::H>,
+    packed: bool,
+    fold_step: u32,
+}
+
+/// All layers of a commitment.
+pub(super) struct Layers<MC: MerkleChannel>
+where
+    CudaBackend: BackendForChannel<MC>,
+{
+    config: FriConfig,
+    first: Layer<MC>,
+    inner: Vec<(LineEvaluation<CudaBackend>, Layer<MC>)>,
+    last: LinePoly,
+}
+
+impl<MC: MerkleChannel> Layer<MC>
+where
+    CudaBackend: BackendForChannel<MC>,
+{
+    fn commit(channel: &mut MC::C, values: &SecureColumnByCoords<CudaBackend>, fold_step: u32) -> Self {
+        let log_size = values.columns[0].len().ilog2();
+        let packed = log_size >= LOG_PACKED_LEAF_SIZE && fold_step > 1;
+        let log_rows_per_leaf = if packed { LOG_PACKED_LEAF_SIZE } else { 0 };
+        let tree = MerkleProverLifted::commit(
+            values.columns.iter().collect(),
+            log_size - log_rows_per_leaf,
+            log_rows_per_leaf,
+        );
+        MC::mix_root(channel, tree.root());
+        Self { tree, packed, fold_step }
+    }
+}
+
+impl<MC: MerkleChannel> Layers<MC>
+where
+    CudaBackend: BackendForChannel<MC>,
+    MC::H: MerkleHasherLifted<Hash = Blake2sHash>,
+{
+    /// Folds `quotients` down to the last layer, with a commitment and a challenge before each fold.
+    pub(super) fn commit(
+        channel: &mut MC::C,
+        config: FriConfig,
+        quotients: &SecureEvaluation<CudaBackend, BitReversedOrder>,
+        twiddles: &TwiddleTree<CudaBackend>,
+    ) -> Self {
+        let first = Layer::commit(channel, &quotients.values, config.fold_step);
+        let alpha = channel.draw_secure_felt();
+        let mut values = CudaBackend::fold_circle_into_line(quotients, alpha, twiddles);
+        if config.fold_step > 1 {
+            values = CudaBackend::fold_line(&values, alpha * alpha, twiddles, config.fold_step - 1);
+        }
+        let log_last = config.last_layer_domain_size().ilog2();
+        let mut inner = Vec::new();
+        while values.domain().log_size() > log_last {
+            let fold_step = (values.domain().log_size() - log_last).min(config.fold_step);
+            let layer = Layer::commit(channel, &values.values, fold_step);
+            let folded = CudaBackend::fold_line(&values, channel.draw_secure_felt(), twiddles, fold_step);
+            inner.push((std::mem::replace(&mut values, folded), layer));
+        }
+        let mut coefficients = values.to_cpu().interpolate().into_ordered_coefficients();
+        let rest = coefficients.split_off(1 << config.log_last_layer_degree_bound);
+        assert!(rest.iter().all(|coefficient| coefficient.is_zero()), "the last layer has a higher degree");
+        let last = LinePoly::from_ordered_coefficients(coefficients);
+        channel.mix_felts(&last);
+        Self { config, first, inner, last }
+    }
+
+    /// Draws the queries and asks for what the verifier needs at them.
+    pub(super) fn open<'a>(
+        &'a self,
+        channel: &mut MC::C,
+        quotients: &'a SecureEvaluation<CudaBackend, BitReversedOrder>,
+        openings: &mut Openings<'a>,
+    ) -> Pending {
+        let log_size = quotients.domain.log_size();
+        let queries = Queries::new(&draw_queries(channel, log_size, self.config.n_queries), log_size);
+        let first = open_layer(&self.first, &quotients.values, &queries, openings);
+        let mut folded = queries.fold(self.first.fold_step);
+        let inner = self.inner.iter().map(|(values, layer)| {
+            let opened = open_layer(layer, &values.values, &folded, openings);
+            folded = folded.fold(layer.fold_step);
+            opened
+        });
+        Pending { first, inner: inner.collect(), last: self.last.clone(), queries: queries.positions }
+    }
+}
+
+/// The openings of one layer: coordinates of values that cannot be computed, and hashes.
+struct Opened {
+    coordinates: [Values; 4],
+    witness: Hashes,
+    root: Hashes,
+}
+
+fn open_layer<'a, MC: MerkleChannel>(
+    layer: &'a Layer<MC>,
+    values: &'a SecureColumnByCoords<CudaBackend>,
+    queries: &[usize],
+    openings: &mut Openings<'a>,
+) -> Opened
+where
+    CudaBackend: BackendForChannel<MC>,
+    MC::H: MerkleHasherLifted<Hash = Blake2sHash>,
+{
+    let step = layer.fold_step;
+    let cosets = queries.iter().map(|query| query >> step).dedup();
+    let positions = cosets.flat_map(|coset| coset << step..(coset + 1) << step).collect_vec();
+    // Queries are values that the verifier computes from the layer before.
+    let missing =
+        positions.iter().copied().filter(|place| queries.binary_search(place).is_err()).collect_vec();
+    let leaves = if layer.packed {
+        positions.iter().map(|place| place >> LOG_PACKED_LEAF_SIZE).dedup().collect_vec()
+    } else {
+        positions
+    };
+    Opened {
+        coordinates: values.columns.each_ref().map(|column| openings.values(column, missing.iter().copied())),
+        witness: openings.witness(&layer.tree, &leaves),
+        root: openings.root(&layer.tree),
+    }
+}
+
+/// A proof of FRI whose openings are yet to be read.
+pub(super) struct Pending {
+    first: Opened,
+    inner: Vec<Opened>,
+    last: LinePoly,
+    /// Positions in the first layer.
+    pub(super) queries: Vec<usize>,
+}
+
+impl Pending {
+    pub(super) fn finish<H: MerkleHasherLifted<Hash = Blake2sHash>>(self, read: &Read) -> FriProof<H> {
+        let layer = |opened: &Opened| {
+            let coordinates = opened.coordinates.each_ref().map(|values| read.values(values));
+            let [a, b, c, d] = &coordinates;
+            FriLayerProof {
+                fri_witness: itertools::izip!(a, b, c, d)
+                    .map(|(&a, &b, &c, &d)| SecureField::from_m31_array([a, b, c, d]))
+                    .collect(),
+                decommitment: read.decommitment(&opened.witness),
+                commitment: read.root(&opened.root),
+            }
+        };
+        FriProof {
+            first_layer: layer(&self.first),
+            inner_layers: self.inner.iter().map(layer).collect(),
+            last_layer_poly: self.last,
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! stwo's protocol with reads in batches.
+//!
+//! `stwo::prover::prove` reads what was committed to one element at a time, and samples one column at a time. On a device
+//! every such read waits for it. Here columns are sampled together and openings are read together; the proof is the same,
+//! byte for byte.
+
+mod fri;
+mod openings;
+mod samples;
+
+use stwo::core::channel::{Channel as _, MerkleChannel};
+use stwo::core::circle::CirclePoint;
+use stwo::core::fields::qm31::{SECURE_EXTENSION_DEGREE, SecureField};
+use stwo::core::pcs::TreeVec;
+use stwo::core::pcs::quotients::CommitmentSchemeProof;
+use stwo::core::pcs::utils::get_lifting_log_size;
+use stwo::core::proof::StarkProof;
+use stwo::core::proof_of_work::GrindOps;
+use stwo::core::vcs::blake2_hash::Blake2sHash;
+use stwo::core::vcs_lifted::merkle_hasher::MerkleHasherLifted;
+use stwo::core::verifier::PREPROCESSED_TRACE_IDX;
+use stwo::prover::backend::{BackendForChannel, Column as _};
+use stwo::prover::pcs::quotient_ops::compute_fri_quotients;
+use stwo::prover::{CommitmentSchemeProver, ComponentProver, ComponentProvers};
+
+use self::fri::Layers;
+use self::openings::Openings;
+use crate::backend::CudaBackend;
+use crate::error::catch;
+use crate::queue::Queue;
+use crate::stages::Stage;
+use crate::{Error, Plan, Result};
+
+/// Proves that the trace that `scheme` has committed to satisfies the constraints of `components`, as
+/// `stwo::prover::prove` does, and with the same bytes.
+///
+/// Called inside [`Context::scope`](crate::Context::scope), where the columns were made.
+pub fn prove<MC: MerkleChannel>(
+    components: &[&dyn ComponentProver<CudaBackend>],
+    channel: &mut MC::C,
+    scheme: CommitmentSchemeProver<'_, CudaBackend, MC>,
+) -> Result<StarkProof<MC::H>>
+where
+    CudaBackend: BackendForChannel<MC>,
+    MC::H: MerkleHasherLifted<Hash = Blake2sHash>,
+{
+    catch(|| prove_or_raise(components, channel, scheme))?
+}
+
+fn prove_or_raise<MC: MerkleChannel>(
+    components: &[&dyn ComponentProver<CudaBackend>],
+    channel: &mut MC::C,
+    mut scheme: CommitmentSchemeProver<'_, CudaBackend, MC>,
+) -> Result<StarkProof<MC::H>>
+where
+    CudaBackend: BackendForChannel<MC>,
+    MC::H: MerkleHasherLifted<Hash = Blake2sHash>,
+{
+    let queue = Queue::current();
+    let provers = ComponentProvers {
+        components: components.to_vec(),
+        n_preprocessed_columns: scheme.trees[PREPROCESSED_TRACE_IDX].polynomials.len(),
+    };
+    let config = scheme.config;
+    let log_blowup = config.fri_config.log_blowup_factor;
+    require_room(&queue, &scheme)?;
+
+    let random_coefficient = channel.draw_secure_felt();
+    let trace = scheme.trace();
+    let composition =
+        provers.compute_composition_polynomial(random_coefficient, &trace, scheme.twiddles, log_blowup);
+    {
+        let _stage = queue.stage(Stage::Composition);
+        let (left, right) = composition.split_at_mid();
+        let mut builder = scheme.tree_builder();
+        builder.extend_polys(left.into_coordinate_polys());
+        builder.extend_polys(right.into_coordinate_polys());
+        builder.commit(channel);
+    }
+
+    let point = CirclePoint::<SecureField>::get_random_point(channel);
+    let lifting_log_size = log_leaves(&scheme, scheme.trees.len() - 1);
+    let log_degree = get_lifting_log_size(&config, lifting_log_size) - log_blowup;
+    let mut points = provers.components().mask_points(point, log_degree, false);
+    points.push(vec![vec![point]; 2 * SECURE_EXTENSION_DEGREE]);
+    let samples = {
+        let _stage = queue.stage(Stage::Samples);
+        samples::at_points(&queue, &scheme, &points, lifting_log_size)
+    };
+    let sampled_values = samples
+        .as_cols_ref()
+        .map_cols(|samples| samples.iter().map(|sample| sample.value).collect::<Vec<_>>());
+    let expected = provers.components().eval_composition_polynomial_at_point(
+        point,
+        &sampled_values,
+        random_coefficient,
+        log_degree,
+    );
+    if samples::composition(&sampled_values, point, log_degree) != expected {
+        return Err(Error::ConstraintsNotSatisfied);
+    }
+    channel.mix_felts(&sampled_values.clone().flatten_cols());
+
+    let random_coefficient = channel.draw_secure_felt();
+    let quotients = {
+        let _stage = queue.stage(Stage::Quotients);
+        let columns = scheme.evaluations();
+        let twiddles = scheme.twiddles;
+        compute_fri_quotients(&columns, &samples, random_coefficient, lifting_log_size, twiddles, log_blowup)
+    };
+    let layers = {
+        let _stage = queue.stage(Stage::Fri);
+        Layers::<MC>::commit(channel, config.fri_config, &quotients, scheme.twiddles)
+    };
+    let proof_of_work = {
+        let _stage = queue.stage(Stage::Grind);
+        CudaBackend::grind(channel, config.pow_bits)
+    };
+    channel.mix_u64(proof_of_work);
+
+    let _stage = queue.stage(Stage::Openings);
+    let mut openings = Openings::default();
+    let pending_fri = layers.open(channel, &quotients, &mut openings);
+    let pending_trees = openings::open_trees(&scheme, &pending_fri.queries, lifting_log_size, &mut openings);
+    let read = openings.read(&queue);
+    let (queried_values, decommitments) = pending_trees.finish(&read);
+    Ok(StarkProof(CommitmentSchemeProof {
+        config,
+        commitments: TreeVec(pending_trees.roots(&read)),
+        sampled_values,
+        decommitments: TreeVec(decommitments),
+        queried_values: TreeVec(queried_values),
+        proof_of_work,
+        fri_proof: pending_fri.finish(&read),
+    }))
+}
+
+/// Refuses what will not fit, before anything is done for it.
+fn require_room<MC: MerkleChannel>(
+    queue: &Queue,
+    scheme: &CommitmentSchemeProver<'_, CudaBackend, MC>,
+) -> Result<()>
+where
+    CudaBackend: BackendForChannel<MC>,
+{
+    let log_blowup = scheme.config.fri_config.log_blowup_factor;
+    let trees = scheme.polynomials().map_cols(|polynomial| polynomial.evals.domain.log_size() - log_blowup);
+    Plan::new(scheme.config, trees.0).check_proving(queue.stream().device())
+}
+
+/// The logarithm of the number of leaves of a tree.
+fn log_leaves<MC: MerkleChannel>(scheme: &CommitmentSchemeProver<'_, CudaBackend, MC>, tree: usize) -> u32
+where
+    CudaBackend: BackendForChannel<MC>,
+    MC::H: MerkleHasherLifted<Hash = Blake2sHash>,
+{
+    scheme.trees[tree].commitment.layers.last().map_or(0, |leaves| leaves.len().ilog2())
+}

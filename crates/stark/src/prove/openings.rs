@@ -1,0 +1,168 @@
+//! What a proof shows of what was committed to: asked for first, then read in two transfers.
+
+use std::ops::Range;
+
+use stwo::core::ColumnVec;
+use stwo::core::channel::MerkleChannel;
+use stwo::core::fields::m31::BaseField;
+use stwo::core::pcs::utils::prepare_preprocessed_query_positions;
+use stwo::core::vcs::blake2_hash::Blake2sHash;
+use stwo::core::vcs_lifted::merkle_hasher::MerkleHasherLifted;
+use stwo::core::vcs_lifted::verifier::MerkleDecommitmentLifted;
+use stwo::core::verifier::PREPROCESSED_TRACE_IDX;
+use stwo::prover::CommitmentSchemeProver;
+use stwo::prover::backend::{BackendForChannel, Column as _};
+use stwo::prover::vcs_lifted::ops::MerkleOpsLifted;
+use stwo::prover::vcs_lifted::prover::MerkleProverLifted;
+
+use super::log_leaves;
+use crate::backend::CudaBackend;
+use crate::column::DeviceColumn;
+use crate::cuda::gather;
+use crate::queue::Queue;
+
+/// Elements that will be read.
+#[derive(Default)]
+pub(super) struct Openings<'a> {
+    values: Vec<(&'a DeviceColumn<BaseField>, usize)>,
+    hashes: Vec<(&'a DeviceColumn<Blake2sHash>, usize)>,
+}
+
+/// Elements that were read.
+pub(super) struct Read {
+    values: Vec<BaseField>,
+    hashes: Vec<Blake2sHash>,
+}
+
+/// Values of one column, by their place among those read.
+pub(super) struct Values(Range<usize>);
+
+/// Hashes of one tree, by their place among those read.
+pub(super) struct Hashes(Range<usize>);
+
+impl<'a> Openings<'a> {
+    /// Asks for elements of a column.
+    pub(super) fn values(
+        &mut self,
+        column: &'a DeviceColumn<BaseField>,
+        indices: impl IntoIterator<Item = usize>,
+    ) -> Values {
+        let first = self.values.len();
+        self.values.extend(indices.into_iter().map(|index| (column, index)));
+        Values(first..self.values.len())
+    }
+
+    /// Asks for the root of a tree.
+    pub(super) fn root<H: MerkleHasherLifted<Hash = Blake2sHash>>(
+        &mut self,
+        tree: &'a MerkleProverLifted<CudaBackend, H>,
+    ) -> Hashes
+    where
+        CudaBackend: MerkleOpsLifted<H>,
+    {
+        self.hashes.push((&tree.layers[0], 0));
+        Hashes(self.hashes.len() - 1..self.hashes.len())
+    }
+
+    /// Asks for the hashes that a verifier needs beside the leaves at `positions`, which ascend.
+    pub(super) fn witness<H: MerkleHasherLifted<Hash = Blake2sHash>>(
+        &mut self,
+        tree: &'a MerkleProverLifted<CudaBackend, H>,
+        positions: &[usize],
+    ) -> Hashes
+    where
+        CudaBackend: MerkleOpsLifted<H>,
+    {
+        let first = self.hashes.len();
+        let mut nodes = positions.to_vec();
+        nodes.dedup();
+        for layer in tree.layers.iter().skip(1).rev() {
+            let siblings = nodes.chunk_by(|left, right| left ^ 1 == *right);
+            self.hashes.extend(siblings.filter(|pair| pair.len() == 1).map(|pair| (layer, pair[0] ^ 1)));
+            nodes = nodes.iter().map(|node| node >> 1).collect();
+            nodes.dedup();
+        }
+        Hashes(first..self.hashes.len())
+    }
+
+    /// Reads everything that was asked for.
+    pub(super) fn read(self, queue: &Queue) -> Read {
+        Read { values: gather(queue, &self.values), hashes: gather(queue, &self.hashes) }
+    }
+}
+
+impl Read {
+    pub(super) fn values(&self, values: &Values) -> Vec<BaseField> {
+        self.values[values.0.clone()].to_vec()
+    }
+
+    pub(super) fn root(&self, root: &Hashes) -> Blake2sHash {
+        self.hashes[root.0.start]
+    }
+
+    pub(super) fn decommitment<H: MerkleHasherLifted<Hash = Blake2sHash>>(
+        &self,
+        witness: &Hashes,
+    ) -> MerkleDecommitmentLifted<H> {
+        MerkleDecommitmentLifted { hash_witness: self.hashes[witness.0.clone()].to_vec() }
+    }
+}
+
+/// The openings of the trees of the commitment scheme.
+pub(super) struct Trees {
+    trees: Vec<Tree>,
+}
+
+struct Tree {
+    root: Hashes,
+    columns: Vec<Values>,
+    witness: Hashes,
+}
+
+/// Asks for the rows of all trees at `queries`, which are positions of 2^`lifting_log_size` rows.
+pub(super) fn open_trees<'a, MC: MerkleChannel>(
+    scheme: &'a CommitmentSchemeProver<'_, CudaBackend, MC>,
+    queries: &[usize],
+    lifting_log_size: u32,
+    openings: &mut Openings<'a>,
+) -> Trees
+where
+    CudaBackend: BackendForChannel<MC>,
+    MC::H: MerkleHasherLifted<Hash = Blake2sHash>,
+{
+    let trees = scheme.trees.iter().enumerate().map(|(index, tree)| {
+        let log_rows = log_leaves(scheme, index);
+        let positions = match index {
+            PREPROCESSED_TRACE_IDX => {
+                prepare_preprocessed_query_positions(queries, lifting_log_size, log_rows)
+            }
+            _ => queries.to_vec(),
+        };
+        let columns = tree.polynomials.iter().map(|polynomial| {
+            let column = &polynomial.evals.values;
+            let shift = log_rows - column.len().ilog2();
+            openings.values(column, positions.iter().map(|row| (row >> (shift + 1) << 1) | (row & 1)))
+        });
+        let columns = columns.collect();
+        let witness = openings.witness(&tree.commitment, &positions);
+        Tree { root: openings.root(&tree.commitment), columns, witness }
+    });
+    Trees { trees: trees.collect() }
+}
+
+/// For each tree, what its columns have at the queries, and the hashes beside.
+type Opened<H> = (Vec<ColumnVec<Vec<BaseField>>>, Vec<MerkleDecommitmentLifted<H>>);
+
+impl Trees {
+    pub(super) fn roots(&self, read: &Read) -> Vec<Blake2sHash> {
+        self.trees.iter().map(|tree| read.root(&tree.root)).collect()
+    }
+
+    pub(super) fn finish<H: MerkleHasherLifted<Hash = Blake2sHash>>(&self, read: &Read) -> Opened<H> {
+        let opened = self.trees.iter().map(|tree| {
+            let columns = tree.columns.iter().map(|values| read.values(values)).collect();
+            (columns, read.decommitment(&tree.witness))
+        });
+        opened.unzip()
+    }
+}

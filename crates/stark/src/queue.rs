@@ -1,0 +1,187 @@
+//! The stream of a context, with its kernels: what columns carry and threads of the pool know.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::time::Duration;
+
+use bytemuck::Pod;
+use gatework_gpu::{Arg, Buffer, Grid, Kernel, Pinned, Stream};
+
+use crate::Result;
+use crate::constraints::{Cache, Tier};
+use crate::error::{OrRaise as _, raise};
+use crate::kernels::Module;
+use crate::stages::{Stage, Times};
+
+thread_local! {
+    /// The queue of the context whose pool this thread works for. Weak: a stream is not let go of while its thread ends.
+    static CURRENT: RefCell<Weak<Shared>> = const { RefCell::new(Weak::new()) };
+}
+
+/// Page-locked memory that a long copy goes through, twice.
+const STAGED_BYTES: usize = 4 << 20;
+
+/// A stream, and the kernels that were launched on it. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Queue {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    stream: Stream,
+    /// By entry: finding a kernel by its source hashes the whole text, which is too slow for every launch.
+    kernels: RwLock<HashMap<&'static str, Kernel>>,
+    allocations: AtomicU64,
+    /// The allocation that fails.
+    refused: AtomicU64,
+    tier: RwLock<Tier>,
+    constraints: Cache,
+    /// Times of stages, where they are kept.
+    times: Mutex<Option<Times>>,
+}
+
+/// A queue that is there as long as its context or a column is.
+pub(crate) struct WeakQueue {
+    shared: Weak<Shared>,
+}
+
+impl WeakQueue {
+    /// Makes it the queue of this thread.
+    pub(crate) fn make_current(&self) {
+        CURRENT.set(self.shared.clone());
+    }
+}
+
+impl Queue {
+    pub(crate) fn new(stream: Stream) -> Self {
+        let device = stream.device();
+        // The emulated device is for kernels as they are; an AIR's own need a compiler for each.
+        let tier = if device.is_emulated() { Tier::Interpreted } else { Tier::Generated };
+        let shared = Shared {
+            stream,
+            kernels: RwLock::default(),
+            allocations: AtomicU64::new(0),
+            refused: AtomicU64::new(u64::MAX),
+            tier: RwLock::new(tier),
+            constraints: Cache::default(),
+            times: Mutex::default(),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// The queue of the scope this runs in.
+    ///
+    /// Panics outside of one: that is a mistake in the program, not a state of the device.
+    pub(crate) fn current() -> Self {
+        let shared = CURRENT.with_borrow(Weak::upgrade);
+        Self { shared: shared.expect("CudaBackend is used inside Context::scope, which names the device") }
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakQueue {
+        WeakQueue { shared: Arc::downgrade(&self.shared) }
+    }
+
+    pub(crate) fn stream(&self) -> &Stream {
+        &self.shared.stream
+    }
+
+    pub(crate) fn tier(&self) -> Tier {
+        *self.shared.tier.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set_tier(&self, tier: Tier) {
+        *self.shared.tier.write().unwrap_or_else(PoisonError::into_inner) = tier;
+    }
+
+    pub(crate) fn constraints(&self) -> &Cache {
+        &self.shared.constraints
+    }
+
+    pub(crate) fn keep_times(&self) {
+        *self.times() = Some(Times::new());
+    }
+
+    pub(crate) fn take_times(&self) -> Times {
+        self.times().take().unwrap_or_default()
+    }
+
+    pub(crate) fn times_are_kept(&self) -> bool {
+        self.times().is_some()
+    }
+
+    pub(crate) fn add_time(&self, stage: Stage, time: Duration) {
+        if let Some(times) = &mut *self.times() {
+            times.push((stage, time));
+        }
+    }
+
+    fn times(&self) -> MutexGuard<'_, Option<Times>> {
+        self.shared.times.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn is_same(&self, other: &Queue) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
+    pub(crate) fn allocations(&self) -> u64 {
+        self.shared.allocations.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn refuse_allocation(&self, number: u64) {
+        self.shared.refused.store(self.allocations().saturating_add(number), Ordering::Relaxed);
+    }
+
+    /// Uninitialised memory.
+    pub(crate) fn alloc<T: Pod>(&self, len: usize) -> Buffer<T> {
+        let number = self.shared.allocations.fetch_add(1, Ordering::Relaxed);
+        if number == self.shared.refused.load(Ordering::Relaxed) {
+            let budget = self.stream().device().budget();
+            let asked = (len * size_of::<T>()) as u64;
+            let (held, limit) = (budget.held(), budget.limit());
+            raise(gatework_gpu::Error::OutOfMemory { asked, held, free: 0, limit });
+        }
+        self.stream().alloc(len).or_raise()
+    }
+
+    /// A copy of `host` on the device, by way of page-locked memory: a pageable copy may wait for everything queued before.
+    /// Of what is long, one piece is copied while the next is staged.
+    pub(crate) fn upload<T: Pod>(&self, host: &[T]) -> Buffer<T> {
+        let mut buffer = self.alloc(host.len());
+        let piece_len = (STAGED_BYTES / size_of::<T>()).max(1);
+        let pool = self.stream().device().pinned();
+        let mut staged: [Option<Pinned<T>>; 2] = [None, None];
+        for (number, piece) in host.chunks(piece_len).enumerate() {
+            let place = &mut staged[number % 2];
+            if place.as_ref().is_none_or(|block| block.len() != piece.len()) {
+                *place = Some(pool.take(piece.len()).or_raise());
+            }
+            let Some(block) = place else { unreachable!("it was just taken") };
+            block.write().or_raise().copy_from_slice(piece);
+            let first = number * piece_len;
+            let mut target = buffer.slice_mut(first..first + piece.len());
+            self.stream().copy_from_pinned(block, &mut target).or_raise();
+        }
+        buffer
+    }
+
+    /// Queues kernel `entry` of `module`.
+    pub(crate) fn launch(&self, module: &Module, entry: &'static str, grid: &Grid, arguments: &[Arg<'_>]) {
+        self.kernel(module, entry)
+            .and_then(|kernel| Ok(kernel.launch(self.stream(), grid, arguments)?))
+            .or_raise();
+    }
+
+    fn kernel(&self, module: &Module, entry: &'static str) -> Result<Kernel> {
+        let kernels = self.shared.kernels.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kernel) = kernels.get(entry) {
+            return Ok(kernel.clone());
+        }
+        drop(kernels);
+        let kernel = self.stream().device().kernel_named(&module.source(), entry)?;
+        let mut kernels = self.shared.kernels.write().unwrap_or_else(PoisonError::into_inner);
+        kernels.insert(entry, kernel.clone());
+        Ok(kernel)
+    }
+}

@@ -1,0 +1,189 @@
+//! `stark/constraints`: a generated kernel for wide Fibonacci, against one that was written by hand.
+
+use gatework_gpu::{Buffer, ByValue, Grid, args};
+use gatework_lab::{KernelSpec, Work};
+use itertools::Itertools as _;
+use stwo::core::fields::m31::BaseField;
+use stwo::core::fields::qm31::SecureField;
+use stwo::core::pcs::TreeVec;
+use stwo::core::poly::circle::CanonicCoset;
+use stwo::prover::backend::{Backend, Col, Column as _, CpuBackend};
+use stwo::prover::poly::circle::CircleEvaluation;
+use stwo::prover::secure_column::SecureColumnByCoords;
+use stwo::prover::{
+    AccumulationOps as _, ComponentProver, DomainEvaluationAccumulator, EvaluationMode, Poly, Trace,
+};
+use stwo_constraint_framework::{FrameworkComponent, TraceLocationAllocator};
+
+use super::{Run, Size, Task};
+use crate::airs::{HostColumn, WideFibonacci};
+use crate::column::{coordinates, secure_column, table};
+use crate::constraints::{Rows, denominators, wide_fibonacci_source};
+use crate::cuda::flat_words;
+use crate::error::OrRaise as _;
+use crate::{CudaBackend, DeviceColumn, Tier, kernels, row_operations};
+
+#[derive(Clone, Copy)]
+pub(super) struct Constraints;
+
+const ALPHA: SecureField = SecureField::from_u32_unchecked(3, 1, 4, 1);
+
+/// A component whose columns, as they are evaluated on, have 2^`log_evaluation` rows: twice those of its trace.
+fn component(log_evaluation: u32, columns: usize) -> FrameworkComponent<WideFibonacci> {
+    let air = WideFibonacci { log_rows: log_evaluation - 1, columns };
+    FrameworkComponent::new(&mut TraceLocationAllocator::default(), air, SecureField::default())
+}
+
+/// Adds the component's quotients on columns up, on any backend.
+fn quotients<B: Backend>(columns: &[Poly<B>]) -> SecureColumnByCoords<B>
+where
+    FrameworkComponent<WideFibonacci>: ComponentProver<B>,
+{
+    let log_evaluation = columns[0].evals.domain.log_size();
+    let component = component(log_evaluation, columns.len());
+    let trace = Trace { polys: TreeVec(vec![Vec::new(), columns.iter().collect()]) };
+    let constraints = columns.len() - 2;
+    let mode = EvaluationMode::SubDomain { log_expansion: 0 };
+    let mut sums = DomainEvaluationAccumulator::new(ALPHA, log_evaluation, constraints, mode);
+    component.evaluate_constraint_quotients_on_domain(&trace, &mut sums);
+    let [sums] = sums.columns([(log_evaluation, 0)]);
+    sums.col.clone()
+}
+
+fn polynomials<B: Backend>(
+    columns: &[HostColumn],
+    column: impl Fn(&HostColumn) -> Col<B, BaseField>,
+) -> Vec<Poly<B>> {
+    let domain = CanonicCoset::new(columns[0].len().ilog2()).circle_domain();
+    columns.iter().map(|values| Poly::new(None, CircleEvaluation::new(domain, column(values)))).collect()
+}
+
+fn words(sums: &SecureColumnByCoords<CpuBackend>) -> Vec<u32> {
+    sums.columns.iter().flatten().map(|value| value.0).collect()
+}
+
+impl Task for Constraints {
+    fn name(&self) -> &'static str {
+        "stark/constraints"
+    }
+
+    fn summary(&self) -> &'static str {
+        "quotients of the constraints of wide Fibonacci by a generated kernel"
+    }
+
+    fn kernels(&self) -> Vec<KernelSpec> {
+        let generated =
+            wide_fibonacci_source(100).into_iter().map(|source| KernelSpec::new(source).threads(128));
+        let by_hand = KernelSpec::new(kernels::WIDE_FIBONACCI.source()).threads(256);
+        generated.chain([by_hand]).collect()
+    }
+
+    fn on_device(&self, columns: &[HostColumn]) -> Vec<u32> {
+        let columns = polynomials::<CudaBackend>(columns, |values| DeviceColumn::upload(values));
+        let queue = columns[0].evals.values.queue();
+        let tier = queue.tier();
+        queue.set_tier(Tier::Generated);
+        let sums = quotients(&columns);
+        queue.set_tier(tier);
+        words(&sums.to_cpu())
+    }
+
+    fn on_host(&self, columns: &[HostColumn]) -> Vec<u32> {
+        words(&quotients(&polynomials::<CpuBackend>(columns, HostColumn::clone)))
+    }
+
+    fn mistaken(&self, columns: &[HostColumn]) -> (&'static str, Vec<u32>) {
+        let mut columns = columns.to_vec();
+        columns.rotate_left(1);
+        ("columns one off", self.on_host(&columns))
+    }
+
+    fn work(&self, Size { log_rows, columns }: Size) -> Work {
+        let rows = 1u64 << log_rows;
+        let operations = row_operations(&WideFibonacci { log_rows: log_rows - 1, columns });
+        Work { operations: rows * operations, bytes: rows * (4 * columns as u64 + 32) }
+    }
+
+    fn candidate(&self, columns: Vec<DeviceColumn<BaseField>>) -> Run {
+        let domain = CanonicCoset::new(columns[0].len().ilog2()).circle_domain();
+        columns[0].queue().set_tier(Tier::Generated);
+        let columns = columns
+            .into_iter()
+            .map(|values| Poly::<CudaBackend>::new(None, CircleEvaluation::new(domain, values)));
+        let columns = columns.collect_vec();
+        Box::new(move || drop(quotients(&columns)))
+    }
+
+    fn baseline(&self, columns: Vec<DeviceColumn<BaseField>>) -> Run {
+        let by_hand = ByHand::new(columns);
+        Box::new(move || by_hand.launch())
+    }
+
+    fn promise(&self) -> (&'static str, f64, &'static str) {
+        ("a kernel written by hand", 1.15, "generated code is what one would write, with a table of columns")
+    }
+}
+
+/// The kernel that was written by hand, with its columns.
+struct ByHand {
+    columns: Vec<DeviceColumn<BaseField>>,
+    addresses: Buffer<u64>,
+    coefficients: Buffer<u32>,
+    denominators: Buffer<u32>,
+    sums: SecureColumnByCoords<CudaBackend>,
+}
+
+impl ByHand {
+    fn new(columns: Vec<DeviceColumn<BaseField>>) -> Self {
+        let queue = columns[0].queue();
+        let (rows, log_rows) = (columns[0].len(), columns[0].len().ilog2());
+        let mut powers = CudaBackend::generate_secure_powers(ALPHA, columns.len() - 2);
+        powers.reverse();
+        let sums = secure_column(queue, rows);
+        for mut coordinate in sums.columns.each_ref().map(|column| column.part(0, rows)) {
+            queue.stream().fill(&mut coordinate.words_mut(), 0).or_raise();
+        }
+        let domain = CanonicCoset::new(log_rows).circle_domain();
+        Self {
+            addresses: table(queue, &columns),
+            coefficients: queue.upload(&flat_words(&powers)),
+            denominators: queue.upload(&denominators(log_rows - 1, domain)),
+            sums,
+            columns,
+        }
+    }
+
+    fn launch(&self) {
+        let rows = self.columns[0].len();
+        let component = Rows {
+            columns: self.addresses.as_raw(),
+            parameters: self.coefficients.as_raw(),
+            coefficients: self.coefficients.as_raw(),
+            denominators: self.denominators.as_raw(),
+            sums: coordinates(&self.sums),
+            log_trace: rows.ilog2() - 1,
+            log_rows: rows.ilog2(),
+        };
+        let arguments = args![ByValue(&component), self.columns.len() as u32];
+        let grid = Grid::covering(rows, 256);
+        self.columns[0].queue().launch(&kernels::WIDE_FIBONACCI, "wide_fibonacci", &grid, &arguments);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Context;
+
+    #[test]
+    fn the_kernel_written_by_hand_is_right_too() {
+        let columns = super::super::columns(Size { log_rows: 6, columns: 9 }, 3);
+        let context = Context::new(&gatework_gpu::Device::emulated(1).unwrap()).unwrap();
+        let found = context.scope(|| {
+            let by_hand = ByHand::new(columns.iter().map(|column| DeviceColumn::upload(column)).collect());
+            by_hand.launch();
+            words(&by_hand.sums.to_cpu())
+        });
+        assert_eq!(found.unwrap(), Constraints.on_host(&columns));
+    }
+}

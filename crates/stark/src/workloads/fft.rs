@@ -1,0 +1,108 @@
+//! `stark/fft`: values to coefficients to values on twice the points.
+
+use gatework_lab::{KernelSpec, Work};
+use itertools::Itertools as _;
+use stwo::core::fields::m31::BaseField;
+use stwo::core::poly::circle::CanonicCoset;
+use stwo::prover::backend::Column as _;
+use stwo::prover::backend::cpu::CpuCircleEvaluation;
+use stwo::prover::poly::BitReversedOrder;
+use stwo::prover::poly::circle::{CircleEvaluation, PolyOps as _};
+
+use super::{Run, Size, Task, copying};
+use crate::airs::HostColumn;
+use crate::cuda::circle_fft::{Direction, transform};
+use crate::{CudaBackend, DeviceColumn, kernels};
+
+#[derive(Clone, Copy)]
+pub(super) struct Fft;
+
+fn words(column: impl IntoIterator<Item = BaseField>) -> impl Iterator<Item = u32> {
+    column.into_iter().map(|value| value.0)
+}
+
+impl Task for Fft {
+    fn name(&self) -> &'static str {
+        "stark/fft"
+    }
+
+    fn summary(&self) -> &'static str {
+        "circle transforms of many columns: interpolated, and evaluated on twice the points"
+    }
+
+    fn kernels(&self) -> Vec<KernelSpec> {
+        let spec = KernelSpec::new(kernels::CIRCLE_FFT.source()).threads(1024);
+        vec![spec.entries(["fft_forward", "fft_inverse", "fft_small"])]
+    }
+
+    fn on_device(&self, columns: &[HostColumn]) -> Vec<u32> {
+        let log_rows = columns[0].len().ilog2();
+        let wide = CanonicCoset::new(log_rows + 1).circle_domain();
+        let twiddles = CudaBackend::precompute_twiddles(wide.half_coset);
+        let domain = CanonicCoset::new(log_rows).circle_domain();
+        let evaluation = |column: &HostColumn| CircleEvaluation::new(domain, DeviceColumn::upload(column));
+        let polynomials =
+            CudaBackend::interpolate_columns(columns.iter().map(evaluation).collect(), &twiddles);
+        let words = polynomials.iter().flat_map(|polynomial| {
+            let values = CudaBackend::evaluate(polynomial, wide, &twiddles).values;
+            words(polynomial.coeffs.to_cpu()).chain(words(values.to_cpu()))
+        });
+        words.collect()
+    }
+
+    fn on_host(&self, columns: &[HostColumn]) -> Vec<u32> {
+        let log_rows = columns[0].len().ilog2();
+        let wide = CanonicCoset::new(log_rows + 1).circle_domain();
+        let domain = CanonicCoset::new(log_rows).circle_domain();
+        let words = columns.iter().flat_map(|column| {
+            let polynomial =
+                CpuCircleEvaluation::<_, BitReversedOrder>::new(domain, column.clone()).interpolate();
+            let values = polynomial.evaluate(wide).values;
+            words(polynomial.coeffs).chain(words(values)).collect_vec()
+        });
+        words.collect()
+    }
+
+    fn mistaken(&self, columns: &[HostColumn]) -> (&'static str, Vec<u32>) {
+        let natural = columns.iter().map(|column| {
+            let mut column = column.clone();
+            stwo::core::utils::bit_reverse(&mut column);
+            column
+        });
+        ("values in natural order", self.on_host(&natural.collect_vec()))
+    }
+
+    /// Every value in and out once, and eight operations a butterfly.
+    fn work(&self, Size { log_rows, columns }: Size) -> Work {
+        let values = (columns as u64) << log_rows;
+        let butterflies = values / 2 * u64::from(log_rows) * 3;
+        Work { operations: 8 * butterflies, bytes: 4 * values * 5 }
+    }
+
+    fn candidate(&self, columns: Vec<DeviceColumn<BaseField>>) -> Run {
+        let log_rows = columns[0].len().ilog2();
+        let wide = CanonicCoset::new(log_rows + 1).circle_domain();
+        let domain = CanonicCoset::new(log_rows).circle_domain();
+        let twiddles = CudaBackend::precompute_twiddles(wide.half_coset);
+        let (inverses, twiddles) = (twiddles.itwiddles, twiddles.twiddles);
+        let queue = columns[0].queue().clone();
+        let targets = DeviceColumn::batch(&queue, columns.iter().map(|_| wide.size()));
+        Box::new(move || {
+            let rows = domain.size();
+            transform(&queue, Direction::Inverse, domain, &inverses, &columns, rows, &columns);
+            transform(&queue, Direction::Forward, wide, &twiddles, &columns, rows, &targets);
+        })
+    }
+
+    fn baseline(&self, columns: Vec<DeviceColumn<BaseField>>) -> Run {
+        copying(columns)
+    }
+
+    fn promise(&self) -> (&'static str, f64, &'static str) {
+        (
+            "device-to-device copy",
+            16.0,
+            "three times the layers at eight operations a butterfly, at half the integer rate",
+        )
+    }
+}

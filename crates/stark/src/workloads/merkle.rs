@@ -1,0 +1,98 @@
+//! `stark/merkle`: a Blake2s tree over the rows of columns.
+
+use gatework_lab::{KernelSpec, Work};
+use itertools::Itertools as _;
+use stwo::core::fields::m31::BaseField;
+use stwo::core::vcs::blake2_hash::Blake2sHash;
+use stwo::core::vcs_lifted::blake2_merkle::Blake2sMerkleHasher;
+use stwo::prover::backend::{Column as _, CpuBackend};
+use stwo::prover::vcs_lifted::ops::MerkleOpsLifted;
+use stwo::prover::vcs_lifted::prover::MerkleProverLifted;
+
+use super::{Run, Size, Task, copying};
+use crate::airs::HostColumn;
+use crate::column::Element as _;
+use crate::{CudaBackend, DeviceColumn, kernels};
+
+#[derive(Clone, Copy)]
+pub(super) struct Merkle;
+
+fn words(layers: impl IntoIterator<Item = Vec<Blake2sHash>>) -> Vec<u32> {
+    let mut words = Vec::new();
+    layers.into_iter().flatten().for_each(|hash| hash.write(&mut words));
+    words
+}
+
+impl Task for Merkle {
+    fn name(&self) -> &'static str {
+        "stark/merkle"
+    }
+
+    fn summary(&self) -> &'static str {
+        "Blake2s Merkle trees over the rows of many columns, all layers"
+    }
+
+    fn kernels(&self) -> Vec<KernelSpec> {
+        let spec = KernelSpec::new(kernels::MERKLE.source()).threads(256);
+        vec![spec.entries([
+            "merkle_leaves",
+            "merkle_layers",
+            "merkle_parents",
+            "merkle_pack",
+            "merkle_empty",
+        ])]
+    }
+
+    fn on_device(&self, columns: &[HostColumn]) -> Vec<u32> {
+        let columns = columns.iter().map(|column| DeviceColumn::upload(column)).collect_vec();
+        let log_rows = columns[0].len().ilog2();
+        let tree = MerkleProverLifted::<CudaBackend, Blake2sMerkleHasher>::commit(
+            columns.iter().collect(),
+            log_rows,
+            0,
+        );
+        words(tree.layers.iter().map(|layer| layer.to_cpu()))
+    }
+
+    fn on_host(&self, columns: &[HostColumn]) -> Vec<u32> {
+        let log_rows = columns[0].len().ilog2();
+        let tree = MerkleProverLifted::<CpuBackend, Blake2sMerkleHasher>::commit(
+            columns.iter().collect(),
+            log_rows,
+            0,
+        );
+        words(tree.layers)
+    }
+
+    fn mistaken(&self, columns: &[HostColumn]) -> (&'static str, Vec<u32>) {
+        let reversed = columns.iter().rev().cloned().collect_vec();
+        ("columns back to front", self.on_host(&reversed))
+    }
+
+    /// Every value read and every node written once, and 840 operations a compression.
+    fn work(&self, Size { log_rows, columns }: Size) -> Work {
+        let rows = 1u64 << log_rows;
+        let compressions = rows * (columns as u64).div_ceil(16) + rows;
+        Work { operations: 840 * compressions, bytes: 4 * rows * columns as u64 + 64 * rows }
+    }
+
+    fn candidate(&self, columns: Vec<DeviceColumn<BaseField>>) -> Run {
+        let log_rows = columns[0].len().ilog2();
+        Box::new(move || {
+            let columns = columns.iter().collect_vec();
+            drop(<CudaBackend as MerkleOpsLifted<Blake2sMerkleHasher>>::build_leaves(&columns, log_rows));
+        })
+    }
+
+    fn baseline(&self, columns: Vec<DeviceColumn<BaseField>>) -> Run {
+        copying(columns)
+    }
+
+    fn promise(&self) -> (&'static str, f64, &'static str) {
+        (
+            "device-to-device copy",
+            8.0,
+            "a compression takes 840 operations for 64 bytes, at half the integer rate",
+        )
+    }
+}

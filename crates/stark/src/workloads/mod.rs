@@ -1,0 +1,180 @@
+//! What the lab may gate and time: `stark/*`.
+
+mod constraints;
+mod fft;
+mod merkle;
+mod prove;
+
+use gatework_gpu::{Device, Kind, Stream};
+use gatework_lab::measure::Arithmetic;
+use gatework_lab::{
+    Bench, Case, Control, ErrorBudget, Inputs, KernelSpec, Outputs, RunError, Side, Work, Workload,
+};
+use stwo::core::fields::m31::{BaseField, P};
+
+use crate::airs::HostColumn;
+use crate::error::OrRaise as _;
+use crate::{Context, DeviceColumn, Error};
+
+/// All of them.
+pub fn workloads() -> Vec<Box<dyn Workload>> {
+    vec![
+        Box::new(Job(fft::Fft)),
+        Box::new(Job(merkle::Merkle)),
+        Box::new(Job(constraints::Constraints)),
+        Box::new(prove::Prove),
+    ]
+}
+
+/// Columns of one size, and how many there are.
+#[derive(Clone, Copy)]
+struct Size {
+    log_rows: u32,
+    columns: usize,
+}
+
+/// Something that is done with columns, on a device and plainly.
+trait Task: Send + Sync + Copy + 'static {
+    fn name(&self) -> &'static str;
+    fn summary(&self) -> &'static str;
+    fn kernels(&self) -> Vec<KernelSpec>;
+    /// Inside of a scope.
+    fn on_device(&self, columns: &[HostColumn]) -> Vec<u32>;
+    /// The plainest code that is right: stwo's `CpuBackend`.
+    fn on_host(&self, columns: &[HostColumn]) -> Vec<u32>;
+    /// A mistake that this task invites.
+    fn mistaken(&self, columns: &[HostColumn]) -> (&'static str, Vec<u32>);
+    fn work(&self, size: Size) -> Work;
+    /// What is timed, on columns of the device. Inside of a scope.
+    fn candidate(&self, columns: Vec<DeviceColumn<BaseField>>) -> Run;
+    /// What it is held against. Inside of a scope.
+    fn baseline(&self, columns: Vec<DeviceColumn<BaseField>>) -> Run;
+    /// The baseline's name, how many times its time the candidate may take, and why.
+    fn promise(&self) -> (&'static str, f64, &'static str);
+}
+
+/// One run, inside of a scope.
+type Run = Box<dyn FnMut() + Send>;
+
+struct Job<T>(T);
+
+fn size(case: &Case) -> Size {
+    Size { log_rows: case.dimension("log-rows") as u32, columns: case.dimension("columns") }
+}
+
+fn case(log_rows: u32, columns: usize) -> Case {
+    Case::new(format!("2^{log_rows}x{columns}")).with("log-rows", log_rows as usize).with("columns", columns)
+}
+
+fn columns(Size { log_rows, columns }: Size, seed: u64) -> Vec<HostColumn> {
+    let mut inputs = Inputs::new(seed);
+    let mut column = || {
+        let words = inputs.integers(1 << log_rows, 0..i64::from(P));
+        words.into_iter().map(|word| BaseField::from_u32_unchecked(word as u32)).collect()
+    };
+    (0..columns).map(|_| column()).collect()
+}
+
+/// The runtime's error inside one of this engine's.
+fn gpu(error: Error) -> gatework_gpu::Error {
+    match error {
+        Error::Gpu(error) => error,
+        other => gatework_gpu::Error::Arguments { kernel: "stark".into(), message: other.to_string() },
+    }
+}
+
+/// A side of a benchmark, in a context on the stream that it is given.
+fn side(
+    name: &str,
+    columns: Vec<HostColumn>,
+    make: impl Fn(Vec<DeviceColumn<BaseField>>) -> Run + Send + Sync + 'static,
+) -> Side {
+    let mut made: Option<(Context, Run)> = None;
+    Side::new(name, move |stream: &Stream| {
+        if made.is_none() {
+            let context = Context::on(stream.clone()).map_err(gpu)?;
+            let upload = || columns.iter().map(|column| DeviceColumn::upload(column)).collect();
+            let run = context.scope(|| make(upload())).map_err(gpu)?;
+            made = Some((context, run));
+        }
+        let Some((context, run)) = &mut made else { unreachable!("it was just made") };
+        context.scope(run).map_err(gpu)
+    })
+}
+
+impl<T: Task> Workload for Job<T> {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn summary(&self) -> &str {
+        self.0.summary()
+    }
+
+    fn kernels(&self) -> Vec<KernelSpec> {
+        self.0.kernels()
+    }
+
+    fn cases(&self, kind: Kind) -> Vec<Case> {
+        match kind {
+            Kind::Emulated => vec![case(3, 3), case(5, 17), case(8, 4)],
+            Kind::Cuda => vec![case(3, 3), case(5, 17), case(8, 4), case(13, 5), case(16, 4), case(17, 3)],
+        }
+    }
+
+    fn run(&self, device: &Device, case: &Case, seed: u64) -> Result<Outputs, RunError> {
+        let columns = columns(size(case), seed);
+        let words = Context::new(device)?.scope(|| self.0.on_device(&columns))?;
+        Ok(Outputs::new().with("words", words))
+    }
+
+    fn reference(&self, case: &Case, seed: u64) -> Outputs {
+        Outputs::new().with("words", self.0.on_host(&columns(size(case), seed)))
+    }
+
+    fn budget(&self, _: &Case) -> ErrorBudget {
+        ErrorBudget::Exact
+    }
+
+    fn controls(&self, case: &Case, seed: u64, reference: &Outputs) -> Vec<Control> {
+        let (mistake, words) = self.0.mistaken(&columns(size(case), seed));
+        vec![
+            Control::zeros(reference),
+            Control::unwritten_tail(reference, 1),
+            Control::one_off(reference, "words", 1, 1.0),
+            Control::swapped(reference, "words", 0, 1),
+            Control::new(mistake, Outputs::new().with("words", words)),
+        ]
+    }
+
+    fn work(&self, case: &Case) -> Work {
+        self.0.work(size(case))
+    }
+
+    fn bench_cases(&self, kind: Kind) -> Vec<Case> {
+        match kind {
+            Kind::Emulated => Vec::new(),
+            Kind::Cuda => vec![case(18, 100), case(20, 100), case(22, 24)],
+        }
+    }
+
+    fn bench(&self, _: &Device, case: &Case) -> Result<Option<Bench>, RunError> {
+        let (task, columns) = (self.0, columns(size(case), 1));
+        let (name, at_most, why) = task.promise();
+        let candidate = side(task.name(), columns.clone(), move |columns| task.candidate(columns));
+        let baseline = side(name, columns, move |columns| task.baseline(columns));
+        let bench = Bench::new(self.work(case), candidate, baseline).expect_at_most(at_most, why);
+        Ok(Some(bench.arithmetic(Arithmetic::Integer32)))
+    }
+}
+
+/// Copies columns on the device: the least that reading and writing them takes.
+fn copying(columns: Vec<DeviceColumn<BaseField>>) -> Run {
+    let mut copies = columns.clone();
+    Box::new(move || {
+        for (column, copy) in columns.iter().zip(&mut copies) {
+            let queue = column.queue().clone();
+            queue.stream().copy(&column.words(), &mut copy.words_mut()).or_raise();
+        }
+    })
+}

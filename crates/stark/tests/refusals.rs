@@ -1,0 +1,188 @@
+//! What is refused, what fails, and what goes on afterwards.
+
+mod support;
+
+use gatework_gpu::Device;
+use gatework_stark::airs::{
+    self, Air, HostColumn, Input, Lookup, Plonk, Proved, StateMachine, WideFibonacci,
+};
+use gatework_stark::{Context, CudaBackend, Error, Tier};
+use itertools::Itertools as _;
+use serde_json::Value;
+use stwo::core::fields::m31::{BaseField, P};
+use stwo::core::fri::FriConfig;
+use stwo::core::pcs::PcsConfig;
+use stwo::prover::ComponentProver;
+use stwo_constraint_framework::FrameworkComponent;
+
+use support::context;
+
+const CONFIG: PcsConfig = PcsConfig {
+    pow_bits: 2,
+    fri_config: FriConfig {
+        log_blowup_factor: 1,
+        log_last_layer_degree_bound: 0,
+        n_queries: 3,
+        fold_step: 1,
+    },
+    lifting_log_size: None,
+};
+
+fn prove_trace<A: Air>(context: &Context, air: &A, traces: &[Vec<HostColumn>]) -> Result<Proved, Error>
+where
+    FrameworkComponent<A::Eval>: ComponentProver<CudaBackend>,
+{
+    context
+        .scope(|| airs::prove(air, CONFIG, Input::<CudaBackend>::of(air.preprocessed(), traces, CONFIG)))?
+}
+
+fn json(proved: &Proved) -> Value {
+    serde_json::to_value(proved).unwrap()
+}
+
+#[test]
+fn a_mutated_trace_is_refused() {
+    fn refused<A: Air>(air: &A)
+    where
+        FrameworkComponent<A::Eval>: ComponentProver<CudaBackend>,
+    {
+        let traces = air.traces();
+        prove_trace(context(), air, &traces).unwrap();
+        for (part, column, row) in [(0, 0, 0), (0, 1, 7), (0, traces[0].len() - 1, 15)] {
+            let mut traces = traces.clone();
+            traces[part][column][row] += BaseField::from_u32_unchecked(1);
+            match prove_trace(context(), air, &traces) {
+                Err(Error::ConstraintsNotSatisfied) => (),
+                // Lookups that do not balance are proved with a sum that the verifier does not take.
+                Ok(proved) => assert!(airs::verify(air, CONFIG, proved).is_err(), "{part}, {column}, {row}"),
+                Err(other) => panic!("{other}"),
+            }
+        }
+    }
+    refused(&WideFibonacci { log_rows: 4, columns: 5 });
+    refused(&Lookup { log_rows: 4, salt: 3 });
+    refused(&Plonk { log_rows: 4 });
+    refused(&StateMachine { log_rows: 5 });
+}
+
+/// Pointers to all numbers of a document.
+fn numbers(value: &Value, path: String, found: &mut Vec<String>) {
+    match value {
+        Value::Number(_) => found.push(path),
+        Value::Array(items) => {
+            items
+                .iter()
+                .enumerate()
+                .for_each(|(index, item)| numbers(item, format!("{path}/{index}"), found));
+        }
+        Value::Object(items) => {
+            items.iter().for_each(|(key, item)| numbers(item, format!("{path}/{key}"), found));
+        }
+        _ => (),
+    }
+}
+
+#[test]
+fn a_proof_with_one_number_changed_is_refused() {
+    let air = Lookup { log_rows: 4, salt: 1 };
+    let proved = prove_trace(context(), &air, &air.traces()).unwrap();
+    airs::verify(&air, CONFIG, proved.clone()).unwrap();
+    let document = json(&proved);
+    let mut paths = Vec::new();
+    numbers(&document, String::new(), &mut paths);
+    // The configuration is not read from the proof, and an altered nonce may by chance do as much work.
+    paths.retain(|path| !path.contains("/config/") && !path.contains("proof_of_work"));
+    assert!(paths.len() > 500, "{} numbers", paths.len());
+    for path in paths.iter().step_by(7) {
+        let mut changed = document.clone();
+        let number = changed.pointer_mut(path).unwrap();
+        let value = number.as_u64().unwrap();
+        // Bytes of a hash stay bytes, elements of the field stay elements.
+        let is_byte = path.contains("commitment") || path.contains("hash_witness");
+        let modulus = if is_byte { 256 } else { u64::from(P) };
+        *number = ((value + 1) % modulus).into();
+        let changed: Proved = serde_json::from_value(changed).unwrap();
+        assert!(airs::verify(&air, CONFIG, changed).is_err(), "{path}");
+    }
+}
+
+#[test]
+fn out_of_memory_at_every_allocation_is_an_error_and_the_next_proof_succeeds() {
+    let device = Device::emulated(3).unwrap();
+    let context = Context::new(&device).unwrap();
+    let air = Lookup { log_rows: 4, salt: 2 };
+    let traces = air.traces();
+    // What is kept from one proof to the next is there after the first.
+    let expected = json(&prove_trace(&context, &air, &traces).unwrap());
+    let (before, kept) = (context.allocations(), device.budget().held());
+    prove_trace(&context, &air, &traces).unwrap();
+    let allocations = context.allocations() - before;
+    assert!(allocations > 100, "{allocations} allocations");
+    for number in 0..allocations {
+        context.refuse_allocation(number);
+        match prove_trace(&context, &air, &traces) {
+            Err(Error::Gpu(gatework_gpu::Error::OutOfMemory { .. })) => (),
+            other => panic!("allocation {number}: {:?}", other.map(|_| "a proof")),
+        }
+        assert_eq!(device.budget().held(), kept, "allocation {number} left memory behind");
+    }
+    assert_eq!(json(&prove_trace(&context, &air, &traces).unwrap()), expected);
+}
+
+#[test]
+fn a_budget_that_is_too_small_is_an_error_with_numbers() {
+    let device = Device::emulated(4).unwrap();
+    device.budget().set_limit(10_000);
+    let context = Context::new(&device).unwrap();
+    let air = WideFibonacci { log_rows: 6, columns: 10 };
+    let error = prove_trace(&context, &air, &air.traces()).unwrap_err().to_string();
+    assert!(error.contains("out of") && error.contains("10000"), "{error}");
+}
+
+#[test]
+fn generated_and_interpreted_constraints_are_equal() {
+    fn equal<A: Air>(air: &A)
+    where
+        FrameworkComponent<A::Eval>: ComponentProver<CudaBackend>,
+    {
+        let proofs = [Tier::Interpreted, Tier::Generated].map(|tier| {
+            let context = Context::new(&Device::emulated(5).unwrap()).unwrap();
+            context.set_tier(tier);
+            json(&prove_trace(&context, air, &air.traces()).unwrap())
+        });
+        assert!(proofs.iter().all_equal());
+    }
+    equal(&WideFibonacci { log_rows: 5, columns: 30 });
+    equal(&Plonk { log_rows: 5 });
+    equal(&StateMachine { log_rows: 5 });
+}
+
+#[test]
+fn several_provers_run_at_once() {
+    let air = Lookup { log_rows: 5, salt: 9 };
+    let device = Device::emulated(6).unwrap();
+    let proofs = std::thread::scope(|threads| {
+        let prove = || {
+            let context = Context::new(&device).unwrap();
+            json(&prove_trace(&context, &air, &air.traces()).unwrap())
+        };
+        let provers = [(); 3].map(|()| threads.spawn(prove));
+        provers.map(|prover| prover.join().unwrap())
+    });
+    assert!(proofs.iter().all_equal());
+}
+
+#[test]
+fn columns_of_two_contexts_do_not_mix() {
+    use stwo::prover::AccumulationOps as _;
+    use stwo::prover::backend::{Col, Column as _};
+    use stwo::prover::secure_column::SecureColumnByCoords;
+
+    let device = Device::emulated(8).unwrap();
+    let [left, right] = [(); 2].map(|()| Context::new(&device).unwrap());
+    let zeros =
+        || SecureColumnByCoords { columns: [(); 4].map(|()| Col::<CudaBackend, BaseField>::zeros(8)) };
+    let (mut ours, theirs) = (left.scope(zeros).unwrap(), right.scope(zeros).unwrap());
+    let error = left.scope(|| CudaBackend::accumulate(&mut ours, &theirs)).unwrap_err();
+    assert!(matches!(error, Error::TwoContexts { .. }), "{error}");
+}

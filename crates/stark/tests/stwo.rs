@@ -1,0 +1,94 @@
+//! stwo's own prover on `CudaBackend`, and what of stwo's tests compares backends.
+
+mod support;
+
+use gatework_stark::airs::{Air as _, Lookup, WideFibonacci};
+use gatework_stark::{CudaBackend, interaction_trace};
+use itertools::Itertools as _;
+use stwo::core::channel::{Channel, MerkleChannel};
+use stwo::core::fields::m31::BaseField;
+use stwo::core::fields::qm31::SecureField;
+use stwo::core::fri::FriConfig;
+use stwo::core::pcs::PcsConfig;
+use stwo::core::poly::circle::CanonicCoset;
+use stwo::core::vcs_lifted::blake2_merkle::{Blake2sM31MerkleChannel, Blake2sMerkleChannel};
+use stwo::prover::backend::simd::SimdBackend;
+use stwo::prover::backend::{BackendForChannel, Column as _};
+use stwo::prover::poly::circle::CircleEvaluation;
+use stwo::prover::{CommitmentSchemeProver, ComponentProver};
+use stwo_constraint_framework::{FrameworkComponent, TraceLocationAllocator};
+
+use support::on_device;
+
+fn configurations() -> [PcsConfig; 2] {
+    let with = |pow_bits, fri_config| PcsConfig { pow_bits, fri_config, lifting_log_size: None };
+    [with(3, FriConfig::new(0, 1, 10, 1)), with(2, FriConfig::new(2, 2, 5, 2))]
+}
+
+/// A proof of wide Fibonacci by stwo's own prover, on any backend and channel, as JSON.
+fn prove<B: BackendForChannel<MC>, MC: MerkleChannel>(
+    air: WideFibonacci,
+    config: PcsConfig,
+    keeps: bool,
+) -> String
+where
+    FrameworkComponent<WideFibonacci>: ComponentProver<B>,
+    MC::H: serde::Serialize,
+{
+    let log_largest = air.log_rows + 1 + config.fri_config.log_blowup_factor;
+    let twiddles = B::precompute_twiddles(CanonicCoset::new(log_largest).circle_domain().half_coset);
+    let channel = &mut MC::C::default();
+    let mut scheme = CommitmentSchemeProver::<B, MC>::new(config, &twiddles);
+    if keeps {
+        scheme.set_store_polynomials_coefficients();
+    }
+    scheme.tree_builder().commit(channel);
+    let domain = CanonicCoset::new(air.log_rows).circle_domain();
+    let columns = air.traces().remove(0).into_iter();
+    let columns = columns.map(|column| CircleEvaluation::new(domain, column.into_iter().collect()));
+    let mut tree = scheme.tree_builder();
+    tree.extend_evals(columns.collect());
+    tree.commit(channel);
+    let component =
+        FrameworkComponent::new(&mut TraceLocationAllocator::default(), air, SecureField::default());
+    serde_json::to_string(&stwo::prover::prove(&[&component], channel, scheme).unwrap()).unwrap()
+}
+
+#[test]
+fn stwos_own_prover_gives_the_same_proof() {
+    let air = WideFibonacci { log_rows: 5, columns: 8 };
+    for (config, keeps) in configurations().into_iter().cartesian_product([false, true]) {
+        let found = on_device(|| prove::<CudaBackend, Blake2sMerkleChannel>(air, config, keeps));
+        assert!(found == prove::<SimdBackend, Blake2sMerkleChannel>(air, config, keeps), "{config:?}");
+        let found = on_device(|| prove::<CudaBackend, Blake2sM31MerkleChannel>(air, config, keeps));
+        assert!(found == prove::<SimdBackend, Blake2sM31MerkleChannel>(air, config, keeps), "{config:?}");
+    }
+}
+
+#[test]
+fn interaction_traces_are_those_of_stwos_generator() {
+    for log_rows in [4, 5, 9, 12] {
+        let air = Lookup { log_rows, salt: 3 };
+        let (preprocessed, traces) = (air.preprocessed(), air.traces());
+        let channel = &mut stwo::core::channel::Blake2sChannel::default();
+        channel.mix_u64(log_rows.into());
+        let eval = air.evals(channel).remove(0);
+        let table = preprocessed.into_iter().map(|(_, column)| column).collect_vec();
+        let (expected, expected_sum) = air.simd_interaction(&eval, &table, &traces[0]);
+        let (found, sum) = on_device(|| {
+            let domain = CanonicCoset::new(log_rows).circle_domain();
+            let up = |columns: &[Vec<BaseField>]| {
+                let column =
+                    |values: &Vec<BaseField>| CircleEvaluation::new(domain, values.iter().copied().collect());
+                columns.iter().map(column).collect_vec()
+            };
+            let (table, trace) = (up(&table), up(&traces[0]));
+            let (columns, sum) =
+                interaction_trace(&eval, &table.iter().collect_vec(), &trace.iter().collect_vec());
+            (columns.iter().map(|column| column.values.to_cpu()).collect_vec(), sum)
+        });
+        assert_eq!(sum, expected_sum);
+        let expected = expected.iter().map(|column| column.values.to_cpu()).collect_vec();
+        assert!(found == expected, "2^{log_rows} rows");
+    }
+}
