@@ -60,7 +60,7 @@ fn accepted(listener: &TcpListener) -> TcpStream {
         match listener.accept() {
             Ok((socket, _)) => return socket,
             Err(error) => {
-                assert!(error.kind() == ErrorKind::WouldBlock && Instant::now() < deadline, "{error}")
+                assert!(error.kind() == ErrorKind::WouldBlock && Instant::now() < deadline, "{error}");
             }
         }
         thread::sleep(Duration::from_millis(1));
