@@ -40,7 +40,7 @@ GW_DEVICE u32 row_in_coset(u32 place, u32 log_rows) {
 
 #define SCAN_ROWS 8
 
-// Sums over the block of what came before each thread, and of all. `shared` has a word for each warp and two for the block.
+// The sum over the block of what came before each thread, and of all. `shared` has 16 bytes for each warp, and is used once.
 GW_DEVICE QM31 exclusive_sum(QM31 mine, QM31* shared, QM31& all) {
     QM31 sum = mine;
     for (u32 lanes = 1; lanes < 32; lanes <<= 1) {
@@ -56,7 +56,6 @@ GW_DEVICE QM31 exclusive_sum(QM31 mine, QM31* shared, QM31& all) {
         if (warp == gw::warp()) before = all;
         all = qm31::add(all, qm31::load(shared + warp));
     }
-    gw::sync_threads();
     return qm31::add(before, qm31::sub(sum, mine));
 }
 
@@ -71,16 +70,18 @@ GW_KERNEL_BOUNDED(scan_blocks, 256, 1)(Coordinates column, QM31 shift, u32 log_r
     if (gw::thread_x() == 0) qm31::store(block_sums + gw::block_x(), all);
 }
 
-// block_sums[b] <- the sum of those before b, in place. One block of 256 threads, 128 bytes of shared memory.
+// block_sums[b] <- the sum of those before b, in place; a thread has neighbours. One block of 256 threads, 128 bytes of shared
+// memory.
 GW_KERNEL_BOUNDED(scan_sums, 256, 1)(QM31* block_sums, u32 count) {
-    QM31 before = qm31::zero();
-    for (u32 first = 0; first < count; first += gw::threads_x()) {
-        const u32 i = first + gw::thread_x();
-        const QM31 mine = i < count ? qm31::load(block_sums + i) : qm31::zero();
-        QM31 all;
-        const QM31 sum = exclusive_sum(mine, gw::shared<QM31>(), all);
-        if (i < count) qm31::store(block_sums + i, qm31::add(before, sum));
-        before = qm31::add(before, all);
+    const u32 each = (count + gw::threads_x() - 1) / gw::threads_x();
+    const u32 first = gw::lesser(gw::thread_x() * each, count), end = gw::lesser(first + each, count);
+    QM31 sum = qm31::zero(), all;
+    for (u32 i = first; i < end; ++i) sum = qm31::add(sum, qm31::load(block_sums + i));
+    QM31 before = exclusive_sum(sum, gw::shared<QM31>(), all);
+    for (u32 i = first; i < end; ++i) {
+        const QM31 mine = qm31::load(block_sums + i);
+        qm31::store(block_sums + i, before);
+        before = qm31::add(before, mine);
     }
 }
 

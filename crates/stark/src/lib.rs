@@ -13,6 +13,7 @@ mod plan;
 mod prove;
 mod queue;
 mod stages;
+mod staging;
 #[cfg(feature = "lab")]
 pub mod workloads;
 
@@ -25,3 +26,4 @@ pub use error::{Error, Result};
 pub use plan::Plan;
 pub use prove::prove;
 pub use stages::Stage;
+pub use staging::upload_and_interpolate;

@@ -7,21 +7,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use bytemuck::Pod;
-use gatework_gpu::{Arg, Buffer, Grid, Kernel, Pinned, Stream};
+use gatework_gpu::{Arg, Buffer, Grid, Kernel, Stream};
 
 use crate::Result;
 use crate::constraints::{Cache, Tier};
 use crate::error::{OrRaise as _, raise};
 use crate::kernels::Module;
 use crate::stages::{Stage, Times};
+use crate::staging::Staging;
 
 thread_local! {
     /// The queue of the context whose pool this thread works for. Weak: a stream is not let go of while its thread ends.
     static CURRENT: RefCell<Weak<Shared>> = const { RefCell::new(Weak::new()) };
 }
-
-/// Page-locked memory that a long copy goes through, twice.
-const STAGED_BYTES: usize = 4 << 20;
 
 /// A stream, and the kernels that were launched on it. Cheap to clone.
 #[derive(Clone)]
@@ -146,23 +144,9 @@ impl Queue {
     }
 
     /// A copy of `host` on the device, by way of page-locked memory: a pageable copy may wait for everything queued before.
-    /// Of what is long, one piece is copied while the next is staged.
-    pub(crate) fn upload<T: Pod>(&self, host: &[T]) -> Buffer<T> {
+    pub(crate) fn upload<T: Pod + Send + Sync>(&self, host: &[T]) -> Buffer<T> {
         let mut buffer = self.alloc(host.len());
-        let piece_len = (STAGED_BYTES / size_of::<T>()).max(1);
-        let pool = self.stream().device().pinned();
-        let mut staged: [Option<Pinned<T>>; 2] = [None, None];
-        for (number, piece) in host.chunks(piece_len).enumerate() {
-            let place = &mut staged[number % 2];
-            if place.as_ref().is_none_or(|block| block.len() != piece.len()) {
-                *place = Some(pool.take(piece.len()).or_raise());
-            }
-            let Some(block) = place else { unreachable!("it was just taken") };
-            block.write().or_raise().copy_from_slice(piece);
-            let first = number * piece_len;
-            let mut target = buffer.slice_mut(first..first + piece.len());
-            self.stream().copy_from_pinned(block, &mut target).or_raise();
-        }
+        Staging::new().copy(self.stream(), host, &mut buffer.slice_mut(..));
         buffer
     }
 

@@ -13,7 +13,7 @@ use stwo::prover::poly::BitReversedOrder;
 use stwo::prover::poly::circle::{CircleCoefficients, CircleEvaluation, PolyOps};
 use stwo::prover::poly::twiddles::{TwiddleBuffer, TwiddleTree};
 
-use gatework_stark::CudaBackend;
+use gatework_stark::{CudaBackend, upload_and_interpolate};
 use support::{Random, on_device};
 
 fn column(values: &[BaseField]) -> Col<CudaBackend, BaseField> {
@@ -180,5 +180,25 @@ fn extend_and_split_match_cpu() {
         let (left, right) = device.split_at_mid();
         let (cpu_left, cpu_right) = cpu.split_at_mid();
         assert_eq!((left.coeffs.to_cpu(), right.coeffs.to_cpu()), (cpu_left.coeffs, cpu_right.coeffs));
+    });
+}
+
+#[test]
+fn columns_that_are_interpolated_while_others_arrive_are_the_same() {
+    on_device(|| {
+        let twiddles = CudaBackend::precompute_twiddles(CanonicCoset::new(8).circle_domain().half_coset);
+        let columns: Vec<Vec<BaseField>> = [5, 5, 8, 3, 3, 3, 1]
+            .iter()
+            .map(|&log_size| Random::new(log_size).bases(1 << log_size))
+            .collect();
+        let borrowed: Vec<&[BaseField]> = columns.iter().map(Vec::as_slice).collect();
+        let found = upload_and_interpolate(&borrowed, &twiddles);
+        for (found, values) in found.iter().zip(&columns) {
+            let domain = CanonicCoset::new(values.len().ilog2()).circle_domain();
+            let cpu = CpuCircleEvaluation::<_, BitReversedOrder>::new(domain, values.clone());
+            assert_eq!(found.coeffs.to_cpu(), cpu.interpolate().coeffs);
+        }
+        assert_eq!(found.len(), columns.len());
+        assert!(upload_and_interpolate(&[], &twiddles).is_empty());
     });
 }

@@ -5,20 +5,24 @@ mod support;
 use gatework_stark::airs::{Air as _, Lookup, WideFibonacci};
 use gatework_stark::{CudaBackend, interaction_trace};
 use itertools::Itertools as _;
-use stwo::core::channel::{Channel, MerkleChannel};
+use stwo::core::channel::{Blake2sChannel, Channel, MerkleChannel};
+use stwo::core::circle::CirclePoint;
 use stwo::core::fields::m31::BaseField;
 use stwo::core::fields::qm31::SecureField;
 use stwo::core::fri::FriConfig;
-use stwo::core::pcs::PcsConfig;
+use stwo::core::pcs::{CommitmentSchemeVerifier, PcsConfig, TreeVec};
 use stwo::core::poly::circle::CanonicCoset;
 use stwo::core::vcs_lifted::blake2_merkle::{Blake2sM31MerkleChannel, Blake2sMerkleChannel};
 use stwo::prover::backend::simd::SimdBackend;
-use stwo::prover::backend::{BackendForChannel, Column as _};
-use stwo::prover::poly::circle::CircleEvaluation;
+use stwo::prover::backend::{BackendForChannel, Column as _, CpuBackend};
+use stwo::prover::fri::FriProver;
+use stwo::prover::poly::BitReversedOrder;
+use stwo::prover::poly::circle::{CircleCoefficients, CircleEvaluation, SecureEvaluation};
+use stwo::prover::secure_column::SecureColumnByCoords;
 use stwo::prover::{CommitmentSchemeProver, ComponentProver};
 use stwo_constraint_framework::{FrameworkComponent, TraceLocationAllocator};
 
-use support::on_device;
+use support::{Random, on_device};
 
 fn configurations() -> [PcsConfig; 2] {
     let with = |pow_bits, fri_config| PcsConfig { pow_bits, fri_config, lifting_log_size: None };
@@ -70,7 +74,7 @@ fn interaction_traces_are_those_of_stwos_generator() {
     for log_rows in [4, 5, 9, 12] {
         let air = Lookup { log_rows, salt: 3 };
         let (preprocessed, traces) = (air.preprocessed(), air.traces());
-        let channel = &mut stwo::core::channel::Blake2sChannel::default();
+        let channel = &mut Blake2sChannel::default();
         channel.mix_u64(log_rows.into());
         let eval = air.evals(channel).remove(0);
         let table = preprocessed.into_iter().map(|(_, column)| column).collect_vec();
@@ -90,5 +94,72 @@ fn interaction_traces_are_those_of_stwos_generator() {
         assert_eq!(sum, expected_sum);
         let expected = expected.iter().map(|column| column.values.to_cpu()).collect_vec();
         assert!(found == expected, "2^{log_rows} rows");
+    }
+}
+
+/// A proof of values of polynomials of mixed sizes at one or two points, which the verifier takes, as JSON.
+fn prove_values<B: BackendForChannel<Blake2sMerkleChannel>>(keeps: bool) -> String {
+    let config = PcsConfig { pow_bits: 4, ..PcsConfig::default() };
+    let log_sizes = [4, 6, 5, 4, 6, 8];
+    let twiddles = B::precompute_twiddles(CanonicCoset::new(9).half_coset());
+    let mut scheme = CommitmentSchemeProver::<B, Blake2sMerkleChannel>::new(config, &twiddles);
+    if keeps {
+        scheme.set_store_polynomials_coefficients();
+    }
+    let polynomials = log_sizes.map(|log_size| {
+        CircleCoefficients::<B>::new(Random::new(log_size).bases(1 << log_size).into_iter().collect())
+    });
+    let channel = &mut Blake2sChannel::default();
+    let mut tree = scheme.tree_builder();
+    tree.extend_polys(polynomials);
+    tree.commit(channel);
+    let points = [11, 13].map(CirclePoint::<SecureField>::get_point);
+    let points = (0..log_sizes.len()).map(|column| points[..1 + column % 2].to_vec()).collect_vec();
+    let proof = scheme.prove_values(TreeVec(vec![points.clone()]), channel).proof;
+
+    let channel = &mut Blake2sChannel::default();
+    let mut verifier = CommitmentSchemeVerifier::<Blake2sMerkleChannel>::new(config);
+    verifier.commit(proof.commitments[0], &log_sizes.map(|log_size| log_size as u32), channel);
+    let json = serde_json::to_string(&proof).unwrap();
+    verifier.verify_values(TreeVec(vec![points]), proof, channel).unwrap();
+    json
+}
+
+#[test]
+fn the_commitment_scheme_proves_values_as_on_the_cpu() {
+    for keeps in [false, true] {
+        let found = on_device(|| prove_values::<CudaBackend>(keeps));
+        assert!(found == prove_values::<CpuBackend>(keeps), "coefficients kept: {keeps}");
+    }
+}
+
+/// A proof of stwo's own FRI prover, as JSON.
+fn prove_low_degree<B: BackendForChannel<Blake2sMerkleChannel>>(
+    config: FriConfig,
+    log_degree: u32,
+) -> String {
+    let domain = CanonicCoset::new(log_degree + config.log_blowup_factor).circle_domain();
+    let twiddles = B::precompute_twiddles(domain.half_coset);
+    let column = |seed: u64| {
+        let coefficients = Random::new(seed).bases(1 << log_degree).into_iter().collect();
+        CircleCoefficients::<B>::new(coefficients).evaluate_with_twiddles(domain, &twiddles).values
+    };
+    let values = SecureColumnByCoords { columns: [1, 2, 3, 4].map(column) };
+    let evaluation = SecureEvaluation::<B, BitReversedOrder>::new(domain, values);
+    let channel = &mut Blake2sChannel::default();
+    let prover = FriProver::<B, Blake2sMerkleChannel>::commit(channel, config, &evaluation, &twiddles);
+    serde_json::to_string(&prover.decommit(channel).fri_proof.proof).unwrap()
+}
+
+#[test]
+fn fri_with_jumps_and_packed_leaves_is_as_on_the_cpu() {
+    for (config, log_degree) in [
+        (FriConfig::new(0, 1, 3, 1), 5),
+        (FriConfig::new(2, 2, 5, 2), 6),
+        (FriConfig::new(1, 1, 4, 3), 7),
+        (FriConfig::new(0, 3, 2, 4), 5),
+    ] {
+        let found = on_device(|| prove_low_degree::<CudaBackend>(config, log_degree));
+        assert!(found == prove_low_degree::<CpuBackend>(config, log_degree), "{config:?}, 2^{log_degree}");
     }
 }

@@ -15,7 +15,7 @@ use stwo::prover::{
 };
 use stwo_constraint_framework::{FrameworkComponent, TraceLocationAllocator};
 
-use super::{Run, Size, Task};
+use super::{Run, Size, Task, Timed};
 use crate::airs::{HostColumn, WideFibonacci};
 use crate::column::{coordinates, secure_column, table};
 use crate::constraints::{Rows, denominators, wide_fibonacci_source};
@@ -62,6 +62,21 @@ fn words(sums: &SecureColumnByCoords<CpuBackend>) -> Vec<u32> {
     sums.columns.iter().flatten().map(|value| value.0).collect()
 }
 
+fn candidate(columns: Vec<DeviceColumn<BaseField>>) -> Run {
+    let domain = CanonicCoset::new(columns[0].len().ilog2()).circle_domain();
+    columns[0].queue().set_tier(Tier::Generated);
+    let columns = columns
+        .into_iter()
+        .map(|values| Poly::<CudaBackend>::new(None, CircleEvaluation::new(domain, values)));
+    let columns = columns.collect_vec();
+    Box::new(move || drop(quotients(&columns)))
+}
+
+fn baseline(columns: Vec<DeviceColumn<BaseField>>) -> Run {
+    let by_hand = ByHand::new(columns);
+    Box::new(move || by_hand.launch())
+}
+
 impl Task for Constraints {
     fn name(&self) -> &'static str {
         "stark/constraints"
@@ -104,23 +119,14 @@ impl Task for Constraints {
         Work { operations: rows * operations, bytes: rows * (4 * columns as u64 + 32) }
     }
 
-    fn candidate(&self, columns: Vec<DeviceColumn<BaseField>>) -> Run {
-        let domain = CanonicCoset::new(columns[0].len().ilog2()).circle_domain();
-        columns[0].queue().set_tier(Tier::Generated);
-        let columns = columns
-            .into_iter()
-            .map(|values| Poly::<CudaBackend>::new(None, CircleEvaluation::new(domain, values)));
-        let columns = columns.collect_vec();
-        Box::new(move || drop(quotients(&columns)))
-    }
-
-    fn baseline(&self, columns: Vec<DeviceColumn<BaseField>>) -> Run {
-        let by_hand = ByHand::new(columns);
-        Box::new(move || by_hand.launch())
-    }
-
-    fn promise(&self) -> (&'static str, f64, &'static str) {
-        ("a kernel written by hand", 1.15, "generated code is what one would write, with a table of columns")
+    fn timed(&self) -> Option<Timed> {
+        Some(Timed {
+            candidate,
+            baseline,
+            baseline_name: "a kernel written by hand",
+            at_most: 1.15,
+            why: "generated code is what one would write, with a table of columns",
+        })
     }
 }
 

@@ -9,7 +9,7 @@ use stwo::prover::backend::cpu::CpuCircleEvaluation;
 use stwo::prover::poly::BitReversedOrder;
 use stwo::prover::poly::circle::{CircleEvaluation, PolyOps as _};
 
-use super::{Run, Size, Task, copying};
+use super::{Run, Size, Task, Timed, copying};
 use crate::airs::HostColumn;
 use crate::cuda::circle_fft::{Direction, transform};
 use crate::{CudaBackend, DeviceColumn, kernels};
@@ -19,6 +19,21 @@ pub(super) struct Fft;
 
 fn words(column: impl IntoIterator<Item = BaseField>) -> impl Iterator<Item = u32> {
     column.into_iter().map(|value| value.0)
+}
+
+fn candidate(columns: Vec<DeviceColumn<BaseField>>) -> Run {
+    let log_rows = columns[0].len().ilog2();
+    let wide = CanonicCoset::new(log_rows + 1).circle_domain();
+    let domain = CanonicCoset::new(log_rows).circle_domain();
+    let twiddles = CudaBackend::precompute_twiddles(wide.half_coset);
+    let (inverses, twiddles) = (twiddles.itwiddles, twiddles.twiddles);
+    let queue = columns[0].queue().clone();
+    let targets = DeviceColumn::batch(&queue, columns.iter().map(|_| wide.size()));
+    Box::new(move || {
+        let rows = domain.size();
+        transform(&queue, Direction::Inverse, domain, &inverses, &columns, rows, &columns);
+        transform(&queue, Direction::Forward, wide, &twiddles, &columns, rows, &targets);
+    })
 }
 
 impl Task for Fft {
@@ -79,30 +94,13 @@ impl Task for Fft {
         Work { operations: 8 * butterflies, bytes: 4 * values * 5 }
     }
 
-    fn candidate(&self, columns: Vec<DeviceColumn<BaseField>>) -> Run {
-        let log_rows = columns[0].len().ilog2();
-        let wide = CanonicCoset::new(log_rows + 1).circle_domain();
-        let domain = CanonicCoset::new(log_rows).circle_domain();
-        let twiddles = CudaBackend::precompute_twiddles(wide.half_coset);
-        let (inverses, twiddles) = (twiddles.itwiddles, twiddles.twiddles);
-        let queue = columns[0].queue().clone();
-        let targets = DeviceColumn::batch(&queue, columns.iter().map(|_| wide.size()));
-        Box::new(move || {
-            let rows = domain.size();
-            transform(&queue, Direction::Inverse, domain, &inverses, &columns, rows, &columns);
-            transform(&queue, Direction::Forward, wide, &twiddles, &columns, rows, &targets);
+    fn timed(&self) -> Option<Timed> {
+        Some(Timed {
+            candidate,
+            baseline: copying,
+            baseline_name: "device-to-device copy",
+            at_most: 16.0,
+            why: "three times the layers at eight operations a butterfly, at half the integer rate",
         })
-    }
-
-    fn baseline(&self, columns: Vec<DeviceColumn<BaseField>>) -> Run {
-        copying(columns)
-    }
-
-    fn promise(&self) -> (&'static str, f64, &'static str) {
-        (
-            "device-to-device copy",
-            16.0,
-            "three times the layers at eight operations a butterfly, at half the integer rate",
-        )
     }
 }

@@ -9,7 +9,7 @@ use stwo::prover::backend::{Column as _, CpuBackend};
 use stwo::prover::vcs_lifted::ops::MerkleOpsLifted;
 use stwo::prover::vcs_lifted::prover::MerkleProverLifted;
 
-use super::{Run, Size, Task, copying};
+use super::{Run, Size, Task, Timed, copying};
 use crate::airs::HostColumn;
 use crate::column::Element as _;
 use crate::{CudaBackend, DeviceColumn, kernels};
@@ -21,6 +21,14 @@ fn words(layers: impl IntoIterator<Item = Vec<Blake2sHash>>) -> Vec<u32> {
     let mut words = Vec::new();
     layers.into_iter().flatten().for_each(|hash| hash.write(&mut words));
     words
+}
+
+fn candidate(columns: Vec<DeviceColumn<BaseField>>) -> Run {
+    let log_rows = columns[0].len().ilog2();
+    Box::new(move || {
+        let columns = columns.iter().collect_vec();
+        drop(<CudaBackend as MerkleOpsLifted<Blake2sMerkleHasher>>::build_leaves(&columns, log_rows));
+    })
 }
 
 impl Task for Merkle {
@@ -76,23 +84,13 @@ impl Task for Merkle {
         Work { operations: 840 * compressions, bytes: 4 * rows * columns as u64 + 64 * rows }
     }
 
-    fn candidate(&self, columns: Vec<DeviceColumn<BaseField>>) -> Run {
-        let log_rows = columns[0].len().ilog2();
-        Box::new(move || {
-            let columns = columns.iter().collect_vec();
-            drop(<CudaBackend as MerkleOpsLifted<Blake2sMerkleHasher>>::build_leaves(&columns, log_rows));
+    fn timed(&self) -> Option<Timed> {
+        Some(Timed {
+            candidate,
+            baseline: copying,
+            baseline_name: "device-to-device copy",
+            at_most: 8.0,
+            why: "a compression takes 840 operations for 64 bytes, at half the integer rate",
         })
-    }
-
-    fn baseline(&self, columns: Vec<DeviceColumn<BaseField>>) -> Run {
-        copying(columns)
-    }
-
-    fn promise(&self) -> (&'static str, f64, &'static str) {
-        (
-            "device-to-device copy",
-            8.0,
-            "a compression takes 840 operations for 64 bytes, at half the integer rate",
-        )
     }
 }

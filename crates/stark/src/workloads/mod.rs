@@ -2,8 +2,10 @@
 
 mod constraints;
 mod fft;
+mod logup;
 mod merkle;
 mod prove;
+mod sums;
 
 use gatework_gpu::{Device, Kind, Stream};
 use gatework_lab::measure::Arithmetic;
@@ -22,6 +24,8 @@ pub fn workloads() -> Vec<Box<dyn Workload>> {
         Box::new(Job(fft::Fft)),
         Box::new(Job(merkle::Merkle)),
         Box::new(Job(constraints::Constraints)),
+        Box::new(Job(logup::Logup)),
+        Box::new(Job(sums::Sums)),
         Box::new(prove::Prove),
     ]
 }
@@ -45,16 +49,25 @@ trait Task: Send + Sync + Copy + 'static {
     /// A mistake that this task invites.
     fn mistaken(&self, columns: &[HostColumn]) -> (&'static str, Vec<u32>);
     fn work(&self, size: Size) -> Work;
-    /// What is timed, on columns of the device. Inside of a scope.
-    fn candidate(&self, columns: Vec<DeviceColumn<BaseField>>) -> Run;
-    /// What it is held against. Inside of a scope.
-    fn baseline(&self, columns: Vec<DeviceColumn<BaseField>>) -> Run;
-    /// The baseline's name, how many times its time the candidate may take, and why.
-    fn promise(&self) -> (&'static str, f64, &'static str);
+    /// What is timed, if it is.
+    fn timed(&self) -> Option<Timed> {
+        None
+    }
 }
 
 /// One run, inside of a scope.
 type Run = Box<dyn FnMut() + Send>;
+
+/// What is timed, on columns of the device, and what it is held against. Both are made inside of a scope.
+#[derive(Clone, Copy)]
+struct Timed {
+    candidate: fn(Vec<DeviceColumn<BaseField>>) -> Run,
+    baseline: fn(Vec<DeviceColumn<BaseField>>) -> Run,
+    baseline_name: &'static str,
+    /// How many times the baseline's time the candidate may take, and why.
+    at_most: f64,
+    why: &'static str,
+}
 
 struct Job<T>(T);
 
@@ -152,18 +165,18 @@ impl<T: Task> Workload for Job<T> {
     }
 
     fn bench_cases(&self, kind: Kind) -> Vec<Case> {
-        match kind {
-            Kind::Emulated => Vec::new(),
-            Kind::Cuda => vec![case(18, 100), case(20, 100), case(22, 24)],
+        match (kind, self.0.timed()) {
+            (Kind::Emulated, _) | (_, None) => Vec::new(),
+            (Kind::Cuda, Some(_)) => vec![case(18, 100), case(20, 100), case(22, 24)],
         }
     }
 
     fn bench(&self, _: &Device, case: &Case) -> Result<Option<Bench>, RunError> {
-        let (task, columns) = (self.0, columns(size(case), 1));
-        let (name, at_most, why) = task.promise();
-        let candidate = side(task.name(), columns.clone(), move |columns| task.candidate(columns));
-        let baseline = side(name, columns, move |columns| task.baseline(columns));
-        let bench = Bench::new(self.work(case), candidate, baseline).expect_at_most(at_most, why);
+        let Some(timed) = self.0.timed() else { return Ok(None) };
+        let columns = columns(size(case), 1);
+        let candidate = side(self.0.name(), columns.clone(), timed.candidate);
+        let baseline = side(timed.baseline_name, columns, timed.baseline);
+        let bench = Bench::new(self.work(case), candidate, baseline).expect_at_most(timed.at_most, timed.why);
         Ok(Some(bench.arithmetic(Arithmetic::Integer32)))
     }
 }

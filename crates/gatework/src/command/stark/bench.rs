@@ -5,13 +5,15 @@ use std::time::{Duration, Instant};
 use gatework_gpu::{Device, Target};
 use gatework_stark::airs::{self, Air, HostColumn, Input, Proved};
 use gatework_stark::floor::{Machine, Shape};
-use gatework_stark::{Context, CudaBackend, Stage, Tier, row_operations};
+use gatework_stark::{Context, CudaBackend, Stage, Tier, row_operations, upload_and_interpolate};
 use serde::Serialize;
 use stwo::core::channel::Blake2sChannel;
 use stwo::core::fields::qm31::SecureField;
 use stwo::core::pcs::PcsConfig;
+use stwo::core::poly::circle::CanonicCoset;
 use stwo::prover::ComponentProver;
 use stwo::prover::backend::simd::SimdBackend;
+use stwo::prover::poly::circle::PolyOps as _;
 use stwo_constraint_framework::{FrameworkComponent, FrameworkEval, INTERACTION_TRACE_IDX, InfoEvaluator};
 
 use super::cli::{BenchOptions, TierChoice};
@@ -60,6 +62,8 @@ struct OnDevice {
     /// The trace to the device, by way of page-locked memory, and without.
     upload_ms: f64,
     pageable_upload_ms: f64,
+    /// The trace to the device and interpolated, columns of it while others are on their way.
+    interpolated_upload_ms: f64,
     /// One more proof, with the device waited for after each stage.
     stages: Vec<StageTime>,
 }
@@ -211,6 +215,7 @@ where
         first_ms: milliseconds(first),
         upload_ms: milliseconds(uploads.iter().copied().min().unwrap_or_default()),
         pageable_upload_ms: pageable_upload(device, columns)?,
+        interpolated_upload_ms: interpolated_upload(&context, columns)?,
         stages: stages.collect(),
     })
 }
@@ -246,6 +251,26 @@ fn pageable_upload(device: &Device, columns: &Columns) -> Result<f64, Failure> {
         drop(uploaded);
     }
     Ok(fastest)
+}
+
+/// The trace to the device and interpolated; the fastest of three.
+fn interpolated_upload(context: &Context, columns: &Columns) -> Result<f64, Failure> {
+    let columns: Vec<_> = columns.1.iter().flatten().map(Vec::as_slice).collect();
+    let log_rows = columns.iter().map(|column| column.len().ilog2()).max().unwrap_or(1);
+    let times = context.scope(|| {
+        let half_coset = CanonicCoset::new(log_rows).circle_domain().half_coset;
+        let twiddles = CudaBackend::precompute_twiddles(half_coset);
+        let time = |_| {
+            let start = Instant::now();
+            let polynomials = upload_and_interpolate(&columns, &twiddles);
+            context.synchronize()?;
+            drop(polynomials);
+            Ok(start.elapsed())
+        };
+        (0..3).map(time).collect::<gatework_stark::Result<Vec<_>>>()
+    });
+    let times = times.and_then(|times| times).map_err(failure)?;
+    Ok(milliseconds(times.into_iter().min().unwrap_or_default()))
 }
 
 fn json(proved: &Proved) -> Result<Vec<u8>, Failure> {

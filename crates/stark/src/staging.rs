@@ -1,0 +1,95 @@
+//! Host memory to the device by way of page-locked memory.
+
+use bytemuck::Pod;
+use gatework_gpu::{Pinned, SliceMut, Stream};
+use rayon::iter::{IndexedParallelIterator as _, ParallelIterator as _};
+use rayon::slice::{ParallelSlice as _, ParallelSliceMut as _};
+use stwo::core::fields::m31::BaseField;
+use stwo::core::poly::circle::CanonicCoset;
+use stwo::prover::poly::circle::CircleCoefficients;
+use stwo::prover::poly::twiddles::TwiddleTree;
+
+use crate::backend::CudaBackend;
+use crate::column::DeviceColumn;
+use crate::cuda::circle_fft::{Direction, transform};
+use crate::error::OrRaise as _;
+use crate::queue::Queue;
+
+/// Bytes that are staged at once.
+const PIECE: usize = 4 << 20;
+/// Pieces that are on their way while the next is staged.
+const PIECES: usize = 4;
+/// Bytes that one thread moves.
+const SHARE: usize = 256 << 10;
+/// Bytes of columns that are interpolated together while the next are on their way.
+const GROUP: usize = 32 << 20;
+
+/// Page-locked pieces, in turns.
+pub(crate) struct Staging<T: Pod> {
+    pieces: [Option<Pinned<T>>; PIECES],
+    next: usize,
+}
+
+impl<T: Pod + Send + Sync> Staging<T> {
+    pub(crate) fn new() -> Self {
+        Self { pieces: [const { None }; PIECES], next: 0 }
+    }
+
+    /// Queues copies of all of `host` on `stream`.
+    pub(crate) fn copy(&mut self, stream: &Stream, host: &[T], target: &mut SliceMut<'_, T>) {
+        let len = (PIECE / size_of::<T>()).max(1);
+        for (number, part) in host.chunks(len).enumerate() {
+            let piece = &mut self.pieces[self.next];
+            self.next = (self.next + 1) % PIECES;
+            if piece.as_ref().is_none_or(|piece| piece.len() != part.len()) {
+                *piece = Some(stream.device().pinned().take(part.len()).or_raise());
+            }
+            let Some(piece) = piece else { unreachable!("it was just taken") };
+            // Waits for the copy that this piece was last used for.
+            let share = (SHARE / size_of::<T>()).max(1);
+            let mut staged = piece.write().or_raise();
+            staged
+                .par_chunks_mut(share)
+                .zip(part.par_chunks(share))
+                .for_each(|(to, from)| to.copy_from_slice(from));
+            drop(staged);
+            let first = number * len;
+            stream.copy_from_pinned(piece, &mut target.slice_mut(first..first + part.len())).or_raise();
+        }
+    }
+}
+
+/// Brings columns of values to the device and interpolates them, some while the next are on their way: for
+/// `TreeBuilder::extend_polys`, instead of uploading and `extend_evals`.
+///
+/// Inside of a [`Context::scope`](crate::Context::scope).
+pub fn upload_and_interpolate(
+    columns: &[&[BaseField]],
+    twiddles: &TwiddleTree<CudaBackend>,
+) -> Vec<CircleCoefficients<CudaBackend>> {
+    if columns.is_empty() {
+        return Vec::new();
+    }
+    let queue = Queue::current();
+    let mut targets = DeviceColumn::<BaseField>::batch(&queue, columns.iter().map(|column| column.len()));
+    let copies = queue.stream().device().stream().or_raise();
+    copies.wait(&queue.stream().record().or_raise()).or_raise();
+    let mut staging = Staging::new();
+    let mut rest: (&[&[BaseField]], &mut [DeviceColumn<BaseField>]) = (columns, &mut targets);
+    while let Some(first) = rest.0.first() {
+        // As many of one size as make a group.
+        let most = (GROUP / size_of_val(*first)).max(1);
+        let count = rest.0.iter().take(most).take_while(|column| column.len() == first.len()).count();
+        let (group, next) = rest.0.split_at(count);
+        let (group_targets, next_targets) = std::mem::take(&mut rest.1).split_at_mut(count);
+        for (column, target) in group.iter().zip(group_targets.iter_mut()) {
+            staging.copy(&copies, bytemuck::cast_slice(column), &mut target.words_mut());
+        }
+        queue.stream().wait(&copies.record().or_raise()).or_raise();
+        let domain = CanonicCoset::new(first.len().ilog2()).circle_domain();
+        let (direction, inverses) = (Direction::Inverse, &twiddles.itwiddles);
+        transform(&queue, direction, domain, inverses, &*group_targets, first.len(), &*group_targets);
+        rest = (next, next_targets);
+    }
+    targets.into_iter().map(CircleCoefficients::new).collect()
+}
