@@ -77,6 +77,11 @@ impl Context {
         Ok(self.queue.stream().synchronize()?)
     }
 
+    /// Tells `watcher` of every stage of a proof that begins from now on, on the thread that proves.
+    pub fn watch(&self, watcher: impl Fn(Stage) + Send + Sync + 'static) {
+        self.queue.watch(Box::new(watcher));
+    }
+
     /// Keeps the time of each stage of what is proved from now on. The device is waited for at the end of each.
     pub fn keep_times(&self) {
         self.queue.keep_times();

@@ -21,6 +21,9 @@ thread_local! {
     static CURRENT: RefCell<Weak<Shared>> = const { RefCell::new(Weak::new()) };
 }
 
+/// Who is told of stages.
+pub(crate) type Watcher = Box<dyn Fn(Stage) + Send + Sync>;
+
 /// A stream, and the kernels that were launched on it. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Queue {
@@ -36,6 +39,8 @@ struct Shared {
     refused: AtomicU64,
     tier: RwLock<Tier>,
     constraints: Cache,
+    /// Told of every stage that begins.
+    watcher: RwLock<Option<Watcher>>,
     /// Times of stages, where they are kept.
     times: Mutex<Option<Times>>,
 }
@@ -64,6 +69,7 @@ impl Queue {
             refused: AtomicU64::new(u64::MAX),
             tier: RwLock::new(tier),
             constraints: Cache::default(),
+            watcher: RwLock::default(),
             times: Mutex::default(),
         };
         Self { shared: Arc::new(shared) }
@@ -95,6 +101,16 @@ impl Queue {
 
     pub(crate) fn constraints(&self) -> &Cache {
         &self.shared.constraints
+    }
+
+    pub(crate) fn watch(&self, watcher: Watcher) {
+        *self.shared.watcher.write().unwrap_or_else(PoisonError::into_inner) = Some(watcher);
+    }
+
+    pub(crate) fn tell(&self, stage: Stage) {
+        if let Some(watcher) = &*self.shared.watcher.read().unwrap_or_else(PoisonError::into_inner) {
+            watcher(stage);
+        }
     }
 
     pub(crate) fn keep_times(&self) {

@@ -79,6 +79,9 @@ impl Queue {
     /// Starts a stage. Where times are asked for, the device is waited for at its end.
     pub(crate) fn stage(&self, stage: Stage) -> Running {
         let outermost = !INSIDE.replace(true);
+        if outermost {
+            self.tell(stage);
+        }
         let span = tracing::debug_span!("stage", name = stage.name()).entered();
         Running { stage: outermost.then(|| (self.clone(), stage, Instant::now())), _span: span }
     }

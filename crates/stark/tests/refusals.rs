@@ -6,7 +6,7 @@ use gatework_gpu::Device;
 use gatework_stark::airs::{
     self, Air, HostColumn, Input, Lookup, Plonk, Proved, StateMachine, WideFibonacci,
 };
-use gatework_stark::{Context, CudaBackend, Error, Tier};
+use gatework_stark::{Context, CudaBackend, Error, Stage, Tier};
 use itertools::Itertools as _;
 use serde_json::Value;
 use stwo::core::fields::m31::{BaseField, P};
@@ -185,4 +185,27 @@ fn columns_of_two_contexts_do_not_mix() {
     let (mut ours, theirs) = (left.scope(zeros).unwrap(), right.scope(zeros).unwrap());
     let error = left.scope(|| CudaBackend::accumulate(&mut ours, &theirs)).unwrap_err();
     assert!(matches!(error, Error::TwoContexts { .. }), "{error}");
+}
+
+#[test]
+fn stages_are_told_in_their_order_and_timed() {
+    use std::sync::{Arc, Mutex};
+
+    let context = Context::new(&Device::emulated(9).unwrap()).unwrap();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let list = told.clone();
+    context.watch(move |stage| list.lock().unwrap().push(stage));
+    context.keep_times();
+    let air = WideFibonacci { log_rows: 4, columns: 4 };
+    prove_trace(&context, &air, &air.traces()).unwrap();
+    let mut told = told.lock().unwrap().clone();
+    told.dedup();
+    assert!(Stage::ALL.iter().all(|stage| told.contains(stage)), "{told:?}");
+    let position = |stage| told.iter().position(|&of| of == stage);
+    assert!(
+        position(Stage::Constraints) < position(Stage::Fri)
+            && position(Stage::Fri) < position(Stage::Openings)
+    );
+    let times = context.take_times();
+    assert!(Stage::ALL.iter().all(|stage| times.iter().any(|(of, _)| of == stage)), "{times:?}");
 }

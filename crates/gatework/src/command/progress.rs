@@ -33,6 +33,11 @@ impl Progress {
         Jobs { bar: &self.bar }
     }
 
+    /// Says what is being done now, from another thread.
+    pub(crate) fn message(&self, what: String) {
+        self.bar.set_message(what);
+    }
+
     /// Writes a line to standard error, above the bar.
     pub(crate) fn say(&self, line: &str) {
         // Nothing is left to tell it to if standard error is closed.

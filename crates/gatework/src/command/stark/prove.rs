@@ -6,7 +6,7 @@ use std::time::Instant;
 use gatework_gpu::Target;
 use gatework_lab::write_file;
 use gatework_stark::airs::{self, Air, Input, Proved};
-use gatework_stark::{Context, CudaBackend};
+use gatework_stark::{Context, CudaBackend, Stage};
 use serde::{Deserialize, Serialize};
 use stwo::core::pcs::PcsConfig;
 use stwo::prover::ComponentProver;
@@ -53,9 +53,12 @@ pub(super) fn run(
     crate::command::attention::require_writable("--out", &options.out)?;
     let target = target(choice, progress)?;
     let jobs = progress.start(1);
-    jobs.doing(format!("proving {} on {}", statement.text(), target.id()));
+    let doing = format!("proving {} on {}", statement.text(), target.id());
+    jobs.doing(doing.clone());
+    let stages = progress.clone();
+    let told = move |stage: Stage| stages.message(format!("{doing}: {}", stage.name()));
     let start = Instant::now();
-    let proved = statement.accept(Prove { target: &target })?;
+    let proved = statement.accept(Prove { target: &target, told: Box::new(told) })?;
     let seconds = start.elapsed().as_secs_f64();
     drop(jobs);
     let file = serde_json::to_vec(&ProofFile { statement, proved })
@@ -78,6 +81,8 @@ pub(super) fn run(
 /// Proves on a target.
 pub(super) struct Prove<'a> {
     pub(super) target: &'a Target,
+    /// Who is told of the stages of a proof on a device.
+    pub(super) told: Box<dyn Fn(Stage) + Send + Sync>,
 }
 
 impl Visitor for Prove<'_> {
@@ -90,6 +95,7 @@ impl Visitor for Prove<'_> {
         let proved = match self.target {
             Target::Cpu => airs::prove(air, config, Input::<SimdBackend>::new(air, config)),
             Target::Gpu(device) => Context::new(device).and_then(|context| {
+                context.watch(self.told);
                 airs::plan(air, config).check(device)?;
                 context.scope(|| airs::prove(air, config, Input::<CudaBackend>::new(air, config)))?
             }),
