@@ -68,6 +68,9 @@ pub trait Backend: BackendForChannel<Blake2sMerkleChannel> {
     /// A column with these values.
     fn column(values: &[BaseField]) -> Evaluation<Self>;
 
+    /// Copies of columns.
+    fn copies(columns: &[Evaluation<Self>]) -> Vec<Evaluation<Self>>;
+
     /// The interaction trace of a component.
     fn interaction<A: Air>(
         air: &A,
@@ -88,6 +91,10 @@ impl Backend for SimdBackend {
     fn column(values: &[BaseField]) -> Evaluation<Self> {
         let domain = CanonicCoset::new(values.len().ilog2()).circle_domain();
         CircleEvaluation::new(domain, values.iter().copied().collect())
+    }
+
+    fn copies(columns: &[Evaluation<Self>]) -> Vec<Evaluation<Self>> {
+        columns.to_vec()
     }
 
     fn interaction<A: Air>(
@@ -114,6 +121,12 @@ impl Backend for CudaBackend {
     fn column(values: &[BaseField]) -> Evaluation<Self> {
         let domain = CanonicCoset::new(values.len().ilog2()).circle_domain();
         CircleEvaluation::new(domain, crate::DeviceColumn::upload(values))
+    }
+
+    fn copies(columns: &[Evaluation<Self>]) -> Vec<Evaluation<Self>> {
+        let values = columns.iter().map(|column| &column.values).collect_vec();
+        let copies = crate::DeviceColumn::copies(&values).into_iter();
+        copies.zip(columns).map(|(copy, column)| CircleEvaluation::new(column.domain, copy)).collect()
     }
 
     fn interaction<A: Air>(
@@ -225,7 +238,10 @@ where
     let mut scheme = CommitmentSchemeProver::<B, Blake2sMerkleChannel>::new(config, &twiddles);
 
     // Interactions are computed from values that commitments use up.
-    let kept = air.interacts().then(|| (preprocessed.clone(), traces.clone()));
+    let kept = air.interacts().then(|| {
+        let traces = traces.iter().map(|trace| B::copies(trace)).collect_vec();
+        (B::copies(&preprocessed), traces)
+    });
     let mut tree = scheme.tree_builder();
     tree.extend_evals(preprocessed);
     tree.commit(channel);

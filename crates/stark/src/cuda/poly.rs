@@ -115,12 +115,15 @@ impl PolyOps for CudaBackend {
         log_blowup_factor: u32,
         twiddles: &TwiddleTree<Self>,
         store_polynomials_coefficients: bool,
-        pool: &BaseColumnPool<Self>,
+        // It gives columns one by one, and an allocation for each of a thousand costs more than their transforms.
+        _: &BaseColumnPool<Self>,
     ) -> Vec<Poly<Self>> {
-        let _stage = polynomials.first().map(|first| first.coeffs.queue().stage(Stage::Extend));
+        let Some(first) = polynomials.first() else { return Vec::new() };
+        let queue = first.coeffs.queue().clone();
+        let _stage = queue.stage(Stage::Extend);
         let log_size = |polynomial: &Coefficients| polynomial.log_size() + log_blowup_factor;
         let values =
-            polynomials.iter().map(|polynomial| pool.take_or_alloc(log_size(polynomial))).collect_vec();
+            DeviceColumn::batch(&queue, polynomials.iter().map(|polynomial| 1 << log_size(polynomial)));
         for size in polynomials.iter().map(log_size).unique().collect_vec() {
             let domain = CanonicCoset::new(size).circle_domain();
             let (group, targets): (Vec<_>, Vec<_>) = polynomials
