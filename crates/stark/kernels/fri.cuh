@@ -1,8 +1,16 @@
+#include "blake2s.cuh"
 #include "circle.cuh"
 
 // Folds: with f(p) and f(-p) at a pair of points and t the coordinate that tells them apart,
 //     2 f(p) = f0 + t f1,   f0 = f(p) + f(-p),   f1 = (f(p) - f(-p)) / t,
-// the folded value is f0 + alpha f1. Pairs are neighbours in bit-reversed order; one thread a pair.
+// the folded value is f0 + alpha f1. Pairs are neighbours in bit-reversed order; one thread a pair. The challenge lies in device
+// memory, since the transcript may be there; a later fold of one challenge takes its square, and so on.
+
+GW_DEVICE QM31 challenge(const QM31* alpha, u32 squarings) {
+    QM31 power = qm31::load(alpha);
+    for (u32 i = 0; i < squarings; ++i) power = qm31::square(power);
+    return power;
+}
 
 GW_DEVICE QM31 folded(const Coordinates& from, u64 pair, u32 inverse_doubled, QM31 alpha) {
     const QM31 left = qm31::load(from, 2 * pair), right = qm31::load(from, 2 * pair + 1);
@@ -15,21 +23,23 @@ GW_DEVICE QM31 folded(const Coordinates& from, u64 pair, u32 inverse_doubled, QM
 // A circle polynomial over 2^log_domain points to one of the line over half as many. Twiddles of domains below eight points
 // are in no table and lie in `few`, two at most.
 GW_KERNEL(fold_circle)(
-    Coordinates from, Coordinates to, const u32* inverses, u32 log_table, u32 log_domain, u32x2 few, QM31 alpha) {
+    Coordinates from, Coordinates to, const u32* inverses, u32 log_table, u32 log_domain, u32x2 few,
+    const QM31* alpha) {
     const u32 pair = (u32)gw::global_thread();
     if (pair >> (log_domain - 1)) return;
     u32 twiddle = pair == 0 ? few.x : few.y;
     if (log_domain >= 3) twiddle = circle::y_doubled(circle::layer(inverses, log_table, log_domain, 1), pair);
-    qm31::store(to, pair, folded(from, pair, twiddle, alpha));
+    qm31::store(to, pair, folded(from, pair, twiddle, qm31::load(alpha)));
 }
 
 // A polynomial of the line over 2^log_size points to one over half as many.
 GW_KERNEL(fold_line)(
-    Coordinates from, Coordinates to, const u32* inverses, u32 log_table, u32 log_size, QM31 alpha) {
+    Coordinates from, Coordinates to, const u32* inverses, u32 log_table, u32 log_size, const QM31* alpha,
+    u32 squarings) {
     const u32 pair = (u32)gw::global_thread();
     if (pair >> (log_size - 1)) return;
     const u32 twiddle = circle::layer(inverses, log_table, log_size, 0)[pair];
-    qm31::store(to, pair, folded(from, pair, twiddle, alpha));
+    qm31::store(to, pair, folded(from, pair, twiddle, challenge(alpha, squarings)));
 }
 
 // to <- from - lambda on the first half of the rows, from + lambda on the second.
@@ -38,4 +48,26 @@ GW_KERNEL(decompose)(Coordinates from, Coordinates to, QM31 lambda, u64 rows) {
     if (row >= rows) return;
     const QM31 x = qm31::load(from, row);
     qm31::store(to, row, row < rows / 2 ? qm31::sub(x, lambda) : qm31::add(x, lambda));
+}
+
+// stwo's Blake2s channel: takes a root in, digest <- H(digest root), and draws a challenge, H(digest counter 0) with a counter of
+// four bytes, the first whose eight words are all below 2 P. One thread.
+GW_KERNEL(mix_and_draw)(u32* digest, const u32* root, QM31* alpha, u32 reduced) {
+    const blake2s::State mixed = blake2s::parent(blake2s::load(digest), blake2s::load(root), reduced);
+    blake2s::store(digest, mixed);
+    for (u32 counter = 0;; ++counter) {
+        u32 m[16] = {};
+        GW_UNROLL
+        for (u32 i = 0; i < 8; ++i) m[i] = mixed.h[i];
+        m[8] = counter;
+        blake2s::State drawn = blake2s::initial();
+        blake2s::compress(drawn, m, 37, true);
+        if (reduced) blake2s::reduce(drawn);
+        bool all_below = true;
+        GW_UNROLL
+        for (u32 i = 0; i < 8; ++i) all_below = all_below && drawn.h[i] < 2 * m31::P;
+        if (!all_below) continue;
+        qm31::store(alpha, {m31::fold(drawn.h[0]), m31::fold(drawn.h[1]), m31::fold(drawn.h[2]), m31::fold(drawn.h[3])});
+        return;
+    }
 }

@@ -37,6 +37,24 @@ GW_KERNEL_BOUNDED(merkle_leaves, 256, 1)(
     blake2s::store(digests + 8 * (u64)row, state);
 }
 
+// At most 16 columns of one length.
+struct FewColumns {
+    const u32* at[16];
+};
+
+// Leaves of a tree over few columns that are as long as it, as those of FRI: one block each, and no table. One thread a row.
+GW_KERNEL_BOUNDED(merkle_rows, 256, 1)(FewColumns columns, u32 column_count, u32 log_rows, u32* digests, u32 reduced) {
+    const u32 row = (u32)gw::global_thread();
+    if (row >> log_rows) return;
+    u32 m[16];
+    GW_UNROLL
+    for (u32 i = 0; i < 16; ++i) m[i] = i < column_count ? columns.at[i][row] : 0;
+    blake2s::State state = blake2s::initial();
+    blake2s::compress(state, m, 4 * (u64)column_count, true);
+    if (reduced) blake2s::reduce(state);
+    blake2s::store(digests + 8 * (u64)row, state);
+}
+
 // The leaf of a tree without columns: the digest of nothing. One thread.
 GW_KERNEL(merkle_empty)(u32* digests, u32 reduced) {
     const u32 m[16] = {};

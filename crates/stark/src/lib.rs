@@ -24,6 +24,6 @@ pub use context::Context;
 pub use cuda::DeviceTwiddles;
 pub use error::{Error, Result};
 pub use plan::Plan;
-pub use prove::prove;
+pub use prove::{DeviceChannel, prove};
 pub use stages::Stage;
 pub use staging::upload_and_interpolate;

@@ -3,7 +3,7 @@
 mod support;
 
 use gatework_stark::airs::{Air as _, Lookup, WideFibonacci};
-use gatework_stark::{CudaBackend, interaction_trace};
+use gatework_stark::{CudaBackend, DeviceChannel, interaction_trace};
 use itertools::Itertools as _;
 use stwo::core::channel::{Blake2sChannel, Channel, MerkleChannel};
 use stwo::core::circle::CirclePoint;
@@ -12,7 +12,10 @@ use stwo::core::fields::qm31::SecureField;
 use stwo::core::fri::FriConfig;
 use stwo::core::pcs::{CommitmentSchemeVerifier, PcsConfig, TreeVec};
 use stwo::core::poly::circle::CanonicCoset;
+use stwo::core::proof::StarkProof;
+use stwo::core::vcs::blake2_hash::Blake2sHash;
 use stwo::core::vcs_lifted::blake2_merkle::{Blake2sM31MerkleChannel, Blake2sMerkleChannel};
+use stwo::core::vcs_lifted::merkle_hasher::MerkleHasherLifted;
 use stwo::prover::backend::simd::SimdBackend;
 use stwo::prover::backend::{BackendForChannel, Column as _, CpuBackend};
 use stwo::prover::fri::FriProver;
@@ -29,14 +32,18 @@ fn configurations() -> [PcsConfig; 2] {
     [with(3, FriConfig::new(0, 1, 10, 1)), with(2, FriConfig::new(2, 2, 5, 2))]
 }
 
-/// A proof of wide Fibonacci by stwo's own prover, on any backend and channel, as JSON.
-fn prove<B: BackendForChannel<MC>, MC: MerkleChannel>(
+/// A proof of wide Fibonacci on any backend and channel, by a prover, as JSON.
+fn prove_by<B: BackendForChannel<MC>, MC: MerkleChannel>(
     air: WideFibonacci,
     config: PcsConfig,
     keeps: bool,
+    prover: impl FnOnce(
+        &FrameworkComponent<WideFibonacci>,
+        &mut MC::C,
+        CommitmentSchemeProver<'_, B, MC>,
+    ) -> StarkProof<MC::H>,
 ) -> String
 where
-    FrameworkComponent<WideFibonacci>: ComponentProver<B>,
     MC::H: serde::Serialize,
 {
     let log_largest = air.log_rows + 1 + config.fri_config.log_blowup_factor;
@@ -55,7 +62,22 @@ where
     tree.commit(channel);
     let component =
         FrameworkComponent::new(&mut TraceLocationAllocator::default(), air, SecureField::default());
-    serde_json::to_string(&stwo::prover::prove(&[&component], channel, scheme).unwrap()).unwrap()
+    serde_json::to_string(&prover(&component, channel, scheme)).unwrap()
+}
+
+/// By stwo's own prover.
+fn prove<B: BackendForChannel<MC>, MC: MerkleChannel>(
+    air: WideFibonacci,
+    config: PcsConfig,
+    keeps: bool,
+) -> String
+where
+    FrameworkComponent<WideFibonacci>: ComponentProver<B>,
+    MC::H: serde::Serialize,
+{
+    prove_by::<B, MC>(air, config, keeps, |component, channel, scheme| {
+        stwo::prover::prove(&[component], channel, scheme).unwrap()
+    })
 }
 
 #[test]
@@ -66,6 +88,28 @@ fn stwos_own_prover_gives_the_same_proof() {
         assert!(found == prove::<SimdBackend, Blake2sMerkleChannel>(air, config, keeps), "{config:?}");
         let found = on_device(|| prove::<CudaBackend, Blake2sM31MerkleChannel>(air, config, keeps));
         assert!(found == prove::<SimdBackend, Blake2sM31MerkleChannel>(air, config, keeps), "{config:?}");
+    }
+}
+
+#[test]
+fn both_channels_give_the_same_proof_with_batched_reads() {
+    fn same<MC: DeviceChannel>(air: WideFibonacci, config: PcsConfig)
+    where
+        CudaBackend: BackendForChannel<MC>,
+        SimdBackend: BackendForChannel<MC>,
+        MC::H: MerkleHasherLifted<Hash = Blake2sHash> + serde::Serialize,
+    {
+        let found = on_device(|| {
+            prove_by::<CudaBackend, MC>(air, config, false, |component, channel, scheme| {
+                gatework_stark::prove(&[component], channel, scheme).unwrap()
+            })
+        });
+        assert!(found == prove::<SimdBackend, MC>(air, config, false), "{config:?}");
+    }
+    let air = WideFibonacci { log_rows: 6, columns: 5 };
+    for config in configurations() {
+        same::<Blake2sMerkleChannel>(air, config);
+        same::<Blake2sM31MerkleChannel>(air, config);
     }
 }
 

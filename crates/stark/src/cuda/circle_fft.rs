@@ -7,7 +7,7 @@ use stwo::core::poly::circle::CircleDomain;
 use super::one_thread_each;
 use super::schedule::{self, Pass};
 use super::twiddles::DeviceTwiddles;
-use crate::column::{DeviceColumn, table};
+use crate::column::DeviceColumn;
 use crate::kernels;
 use crate::queue::Queue;
 
@@ -36,8 +36,12 @@ pub(crate) fn transform<'a>(
     source_len: usize,
     targets: impl IntoIterator<Item = &'a DeviceColumn<BaseField>>,
 ) {
-    let targets = table(queue, targets);
-    let sources = table(queue, sources);
+    let addresses = |column: &DeviceColumn<BaseField>| column.address();
+    let sources: Vec<u64> = sources.into_iter().map(addresses).collect();
+    let targets: Vec<u64> = targets.into_iter().map(addresses).collect();
+    // In place, one table serves as both.
+    let sources = (sources != targets).then(|| queue.upload(&sources));
+    let targets = queue.upload(&targets);
     let batch = Batch { queue, direction, domain, twiddles, sources, targets, source_len };
     match domain.log_size() {
         0 => unreachable!("a circle domain has two points at least"),
@@ -51,12 +55,17 @@ struct Batch<'a> {
     direction: Direction,
     domain: CircleDomain,
     twiddles: &'a DeviceTwiddles,
-    sources: Buffer<u64>,
+    /// None where they are the targets.
+    sources: Option<Buffer<u64>>,
     targets: Buffer<u64>,
     source_len: usize,
 }
 
 impl Batch<'_> {
+    fn sources(&self) -> &Buffer<u64> {
+        self.sources.as_ref().unwrap_or(&self.targets)
+    }
+
     fn columns(&self) -> usize {
         self.targets.len()
     }
@@ -78,7 +87,7 @@ impl Batch<'_> {
             };
             let divides = turn == last && self.direction != Direction::Forward;
             let halvings = if divides { log_size } else { 0 };
-            let sources = if turn == 0 { &self.sources } else { &self.targets };
+            let sources = if turn == 0 { self.sources() } else { &self.targets };
             self.launch(log_size, pass, sources, [limit, mask, halvings]);
         }
     }
@@ -127,7 +136,7 @@ impl Batch<'_> {
         let columns = self.columns();
         let (log_size, source_len) = (self.domain.log_size(), self.source_len as u32);
         let arguments = args![
-            &self.sources,
+            self.sources(),
             &self.targets,
             columns as u32,
             log_size,

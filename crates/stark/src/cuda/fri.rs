@@ -1,6 +1,6 @@
 //! `FriOps`: folds.
 
-use gatework_gpu::{ByValue, Grid, args};
+use gatework_gpu::{Buffer, ByValue, Grid, args};
 use stwo::core::circle::Coset;
 use stwo::core::fields::m31::BaseField;
 use stwo::core::fields::qm31::SecureField;
@@ -29,14 +29,8 @@ impl FriOps for CudaBackend {
         twiddles: &TwiddleTree<Self>,
         fold_step: u32,
     ) -> LineEvaluation<Self> {
-        assert!(fold_step >= 1, "a fold halves the domain once at least");
-        let mut folded = fold_line_once(evaluation, alpha, twiddles);
-        let mut power = alpha;
-        for _ in 1..fold_step {
-            power = power * power;
-            folded = fold_line_once(&folded, power, twiddles);
-        }
-        folded
+        let alpha = evaluation.values.columns[0].queue().upload(&[words(alpha)]);
+        fold_line_by(evaluation, &alpha, 0, twiddles, fold_step)
     }
 
     fn fold_circle_into_line(
@@ -44,27 +38,8 @@ impl FriOps for CudaBackend {
         alpha: SecureField,
         twiddles: &TwiddleTree<Self>,
     ) -> LineEvaluation<Self> {
-        let values = &evaluation.values;
-        let queue = values.columns[0].queue();
-        let log_domain = evaluation.domain.log_size();
-        let pairs = values.columns[0].len() / 2;
-        let folded = secure_column(queue, pairs);
-        let few = [0, 1].map(|pair: usize| {
-            let index = bit_reverse_index(2 * pair % evaluation.domain.size(), log_domain);
-            if log_domain < 3 { evaluation.domain.at(index).y.inverse().0 << 1 } else { 0 }
-        });
-        let inverses = &twiddles.itwiddles;
-        let arguments = args![
-            ByValue(&coordinates(values)),
-            ByValue(&coordinates(&folded)),
-            inverses.table(),
-            inverses.log_table(),
-            log_domain,
-            ByValue(&few),
-            ByValue(&words(alpha)),
-        ];
-        queue.launch(&kernels::FRI, "fold_circle", &one_thread_each(pairs), &arguments);
-        LineEvaluation::new(LineDomain::new(Coset::half_odds(log_domain - 1)), folded)
+        let alpha = evaluation.values.columns[0].queue().upload(&[words(alpha)]);
+        fold_circle_by(evaluation, &alpha, twiddles)
     }
 
     fn decompose(
@@ -93,9 +68,55 @@ impl FriOps for CudaBackend {
     }
 }
 
+/// A challenge in device memory.
+pub(crate) type Challenge = Buffer<[u32; 4]>;
+
+/// Folds a circle polynomial into one of the line.
+pub(crate) fn fold_circle_by(
+    evaluation: &SecureEvaluation<CudaBackend, BitReversedOrder>,
+    alpha: &Challenge,
+    twiddles: &TwiddleTree<CudaBackend>,
+) -> LineEvaluation<CudaBackend> {
+    let values = &evaluation.values;
+    let queue = values.columns[0].queue();
+    let log_domain = evaluation.domain.log_size();
+    let pairs = values.columns[0].len() / 2;
+    let folded = secure_column(queue, pairs);
+    let few = [0, 1].map(|pair: usize| {
+        let index = bit_reverse_index(2 * pair % evaluation.domain.size(), log_domain);
+        if log_domain < 3 { evaluation.domain.at(index).y.inverse().0 << 1 } else { 0 }
+    });
+    let inverses = &twiddles.itwiddles;
+    let arguments = args![
+        ByValue(&coordinates(values)),
+        ByValue(&coordinates(&folded)),
+        inverses.table(),
+        inverses.log_table(),
+        log_domain,
+        ByValue(&few),
+        alpha,
+    ];
+    queue.launch(&kernels::FRI, "fold_circle", &one_thread_each(pairs), &arguments);
+    LineEvaluation::new(LineDomain::new(Coset::half_odds(log_domain - 1)), folded)
+}
+
+/// Folds a polynomial of the line `fold_step` times, by alpha^(2^squarings) and then by its squares.
+pub(crate) fn fold_line_by(
+    evaluation: &LineEvaluation<CudaBackend>,
+    alpha: &Challenge,
+    squarings: u32,
+    twiddles: &TwiddleTree<CudaBackend>,
+    fold_step: u32,
+) -> LineEvaluation<CudaBackend> {
+    assert!(fold_step >= 1, "a fold halves the domain once at least");
+    let first = fold_line_once(evaluation, alpha, squarings, twiddles);
+    (1..fold_step).fold(first, |folded, step| fold_line_once(&folded, alpha, squarings + step, twiddles))
+}
+
 fn fold_line_once(
     evaluation: &LineEvaluation<CudaBackend>,
-    alpha: SecureField,
+    alpha: &Challenge,
+    squarings: u32,
     twiddles: &TwiddleTree<CudaBackend>,
 ) -> LineEvaluation<CudaBackend> {
     let values = &evaluation.values;
@@ -110,7 +131,8 @@ fn fold_line_once(
         inverses.table(),
         inverses.log_table(),
         len.ilog2(),
-        ByValue(&words(alpha)),
+        alpha,
+        squarings,
     ];
     queue.launch(&kernels::FRI, "fold_line", &one_thread_each(len / 2), &arguments);
     LineEvaluation::new(evaluation.domain().double(), folded)

@@ -1,6 +1,6 @@
 //! `MerkleOpsLifted` and `PackLeavesOps`: Blake2s trees.
 
-use gatework_gpu::{Grid, args};
+use gatework_gpu::{ByValue, Grid, args};
 use itertools::Itertools as _;
 use stwo::core::fields::m31::BaseField;
 use stwo::core::fields::qm31::SECURE_EXTENSION_DEGREE;
@@ -69,11 +69,13 @@ fn hash_leaves(
     leaves: &mut DeviceColumn<Blake2sHash>,
     reduced: bool,
 ) {
+    if columns.len() <= BLOCK_COLUMNS && columns.iter().all(|column| column.len() == leaves.len()) {
+        return hash_rows(queue, columns, leaves, reduced);
+    }
     let log_sizes = columns.iter().map(|column| column.len().ilog2()).collect_vec();
     let entries =
         columns.iter().zip(&log_sizes).map(|(column, &log_size)| [column.address(), log_size.into()]);
     let entries = queue.upload(&entries.collect::<Vec<[u64; 2]>>());
-    let no_state = queue.alloc::<u32>(1);
     let blocks = columns.len().div_ceil(BLOCK_COLUMNS);
     // The rows that a block needs are those of its last column, the longest.
     let log_rows = |block: usize| {
@@ -87,10 +89,10 @@ fn hash_leaves(
         let mut states = (end < blocks).then(|| DeviceColumn::<Blake2sHash>::new(queue, 1 << rows));
         let count = columns.len() as u32;
         {
-            // Before the first block no state is read; the argument must be some memory all the same.
+            // Before the first block no state is read: any memory will do.
             let (initial, log_initial) = match &before {
                 Some(states) => (states.words(), states.len().ilog2()),
-                None => (no_state.slice(..), 0),
+                None => (entries.slice(..).cast(), 0),
             };
             let digests = states.as_mut().unwrap_or(leaves).words_mut();
             let arguments = args![
@@ -108,6 +110,22 @@ fn hash_leaves(
         }
         before = states;
     }
+}
+
+/// Hashes rows of few columns that are as long as the tree.
+fn hash_rows(
+    queue: &Queue,
+    columns: &[&DeviceColumn<BaseField>],
+    leaves: &mut DeviceColumn<Blake2sHash>,
+    reduced: bool,
+) {
+    // Of addresses that stand for no column nothing is read.
+    let addresses: [u64; BLOCK_COLUMNS] =
+        std::array::from_fn(|index| columns.get(index).map_or(0, |column| column.address()));
+    let rows = leaves.len();
+    let (count, log_rows) = (columns.len() as u32, rows.ilog2());
+    let arguments = args![ByValue(&addresses), count, log_rows, leaves.words_mut(), u32::from(reduced)];
+    queue.launch(&kernels::MERKLE, "merkle_rows", &one_thread_each(rows), &arguments);
 }
 
 /// Computes all layers above the leaves of a tree in breadth-first order.

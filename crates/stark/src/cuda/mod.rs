@@ -3,7 +3,7 @@
 mod accumulation;
 pub(crate) mod circle_fft;
 mod columns;
-mod fri;
+pub(crate) mod fri;
 mod grind;
 mod lookups;
 pub(crate) mod merkle;

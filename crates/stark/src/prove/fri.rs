@@ -11,7 +11,6 @@ use stwo::core::vcs::blake2_hash::Blake2sHash;
 use stwo::core::vcs_lifted::merkle_hasher::MerkleHasherLifted;
 use stwo::core::vcs_lifted::verifier::LOG_PACKED_LEAF_SIZE;
 use stwo::prover::backend::{BackendForChannel, Column as _};
-use stwo::prover::fri::FriOps as _;
 use stwo::prover::line::LineEvaluation;
 use stwo::prover::poly::BitReversedOrder;
 use stwo::prover::poly::circle::SecureEvaluation;
@@ -20,7 +19,9 @@ use stwo::prover::secure_column::SecureColumnByCoords;
 use stwo::prover::vcs_lifted::prover::MerkleProverLifted;
 
 use super::openings::{Hashes, Openings, Read, Values};
+use super::transcript::{DeviceChannel, Transcript};
 use crate::backend::CudaBackend;
+use crate::cuda::fri::{fold_circle_by, fold_line_by};
 
 /// A committed layer: what is folded next, and by how much.
 struct Layer<MC: MerkleChannel>
@@ -47,7 +48,7 @@ impl<MC: MerkleChannel> Layer<MC>
 where
     CudaBackend: BackendForChannel<MC>,
 {
-    fn commit(channel: &mut MC::C, values: &SecureColumnByCoords<CudaBackend>, fold_step: u32) -> Self {
+    fn new(values: &SecureColumnByCoords<CudaBackend>, fold_step: u32) -> Self {
         let log_size = values.columns[0].len().ilog2();
         let packed = log_size >= LOG_PACKED_LEAF_SIZE && fold_step > 1;
         let log_rows_per_leaf = if packed { LOG_PACKED_LEAF_SIZE } else { 0 };
@@ -56,37 +57,40 @@ where
             log_size - log_rows_per_leaf,
             log_rows_per_leaf,
         );
-        MC::mix_root(channel, tree.root());
         Self { tree, packed, fold_step }
     }
 }
 
-impl<MC: MerkleChannel> Layers<MC>
+impl<MC: DeviceChannel> Layers<MC>
 where
     CudaBackend: BackendForChannel<MC>,
     MC::H: MerkleHasherLifted<Hash = Blake2sHash>,
 {
-    /// Folds `quotients` down to the last layer, with a commitment and a challenge before each fold.
+    /// Folds `quotients` down to the last layer, with a commitment and a challenge before each fold. All of it is queued at once:
+    /// the host waits for the last layer alone.
     pub(super) fn commit(
         channel: &mut MC::C,
         config: FriConfig,
         quotients: &SecureEvaluation<CudaBackend, BitReversedOrder>,
         twiddles: &TwiddleTree<CudaBackend>,
     ) -> Self {
-        let first = Layer::commit(channel, &quotients.values, config.fold_step);
-        let alpha = channel.draw_secure_felt();
-        let mut values = CudaBackend::fold_circle_into_line(quotients, alpha, twiddles);
+        let mut transcript = Transcript::of::<MC>(quotients.values.columns[0].queue(), channel);
+        let first = Layer::<MC>::new(&quotients.values, config.fold_step);
+        let alpha = transcript.draw(&first.tree.layers[0]);
+        let mut values = fold_circle_by(quotients, &alpha, twiddles);
         if config.fold_step > 1 {
-            values = CudaBackend::fold_line(&values, alpha * alpha, twiddles, config.fold_step - 1);
+            values = fold_line_by(&values, &alpha, 1, twiddles, config.fold_step - 1);
         }
         let log_last = config.last_layer_domain_size().ilog2();
         let mut inner = Vec::new();
         while values.domain().log_size() > log_last {
             let fold_step = (values.domain().log_size() - log_last).min(config.fold_step);
-            let layer = Layer::commit(channel, &values.values, fold_step);
-            let folded = CudaBackend::fold_line(&values, channel.draw_secure_felt(), twiddles, fold_step);
+            let layer = Layer::<MC>::new(&values.values, fold_step);
+            let alpha = transcript.draw(&layer.tree.layers[0]);
+            let folded = fold_line_by(&values, &alpha, 0, twiddles, fold_step);
             inner.push((std::mem::replace(&mut values, folded), layer));
         }
+        transcript.finish::<MC>(channel);
         let mut coefficients = values.to_cpu().interpolate().into_ordered_coefficients();
         let rest = coefficients.split_off(1 << config.log_last_layer_degree_bound);
         assert!(rest.iter().all(|coefficient| coefficient.is_zero()), "the last layer has a higher degree");

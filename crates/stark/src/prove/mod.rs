@@ -7,6 +7,7 @@
 mod fri;
 mod openings;
 mod samples;
+mod transcript;
 
 use stwo::core::channel::{Channel as _, MerkleChannel};
 use stwo::core::circle::CirclePoint;
@@ -23,6 +24,8 @@ use stwo::prover::backend::{BackendForChannel, Column as _};
 use stwo::prover::pcs::quotient_ops::compute_fri_quotients;
 use stwo::prover::{CommitmentSchemeProver, ComponentProver, ComponentProvers};
 
+pub use self::transcript::DeviceChannel;
+
 use self::fri::Layers;
 use self::openings::Openings;
 use crate::backend::CudaBackend;
@@ -35,7 +38,7 @@ use crate::{Error, Plan, Result};
 /// `stwo::prover::prove` does, and with the same bytes.
 ///
 /// Called inside [`Context::scope`](crate::Context::scope), where the columns were made.
-pub fn prove<MC: MerkleChannel>(
+pub fn prove<MC: DeviceChannel>(
     components: &[&dyn ComponentProver<CudaBackend>],
     channel: &mut MC::C,
     scheme: CommitmentSchemeProver<'_, CudaBackend, MC>,
@@ -47,7 +50,7 @@ where
     catch(|| prove_or_raise(components, channel, scheme))?
 }
 
-fn prove_or_raise<MC: MerkleChannel>(
+fn prove_or_raise<MC: DeviceChannel>(
     components: &[&dyn ComponentProver<CudaBackend>],
     channel: &mut MC::C,
     mut scheme: CommitmentSchemeProver<'_, CudaBackend, MC>,

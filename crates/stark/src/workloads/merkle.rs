@@ -44,6 +44,7 @@ impl Task for Merkle {
         let spec = KernelSpec::new(kernels::MERKLE.source()).threads(256);
         vec![spec.entries([
             "merkle_leaves",
+            "merkle_rows",
             "merkle_layers",
             "merkle_parents",
             "merkle_pack",
