@@ -76,7 +76,7 @@ pub struct DeviceColumn<T> {
 }
 
 /// Columns that are allocated together start at multiples of this many words, as the widest loads want.
-const ALIGNMENT: usize = 4;
+pub(crate) const ALIGNMENT: usize = 4;
 
 impl<T: Element> DeviceColumn<T> {
     /// Uninitialised columns of the given lengths, in one allocation.
