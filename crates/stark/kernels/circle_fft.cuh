@@ -7,9 +7,9 @@
 // circle.cuh for the number of the pair's group. (The transform with the inverse's table is the transpose of the inverse.)
 //
 // A pass runs layers first .. first + layers on tiles of 2^log_tile values: runs of 2^log_width neighbours, 2^first apart.
-// A thread has eight values of a tile in registers and does three layers on them; between those the tile is exchanged
-// through shared memory. 2^(log_tile - 3) threads a block, tiles in x, columns in y; shared memory for the tile with one
-// word in nine unused, so that strides of eight fall on different banks.
+// A thread has eight values of a tile in registers and does three layers on them, in one turn or more; between those the tile is
+// exchanged through shared memory. At most 2^(log_tile - 3) threads a block, tiles in x, columns in y; shared memory for the tile
+// with one word in nine unused, so that strides of eight fall on different banks.
 struct Pass {
     u32 log_table;
     // The domain whose layers the table is read for.
@@ -136,9 +136,7 @@ GW_DEVICE void round(const Pass& pass, const u32* table, const u32* from, u32* t
     const u32 layer = pass.first + at - pass.log_width;
     // In shared memory neighbours in this layer are as far apart as in the tile, and one word more for every eight.
     const u32 step = at == 0 ? 1 : 9u << (at - 3);
-    GW_UNROLL
-    for (u32 part = 0; part < 8 >> K; ++part) {
-        const u32 unit = gw::thread_x() + part * gw::threads_x();
+    for (u32 unit = gw::thread_x(); unit < 1u << (pass.log_tile - K); unit += gw::threads_x()) {
         const u32 base = (unit >> at << (at + K)) | (unit & ((1u << at) - 1));
         const u32 first_place = place(pass, gw::block_x(), base);
         u32* shared = gw::shared<u32>() + padded(base);
@@ -188,11 +186,11 @@ GW_DEVICE void run_pass(const Pass& pass, const u32* table, const u32* const* so
     }
 }
 
-GW_KERNEL_BOUNDED(fft_forward, 1024, 1)(const u32* const* sources, u32* const* targets, const u32* table, Pass pass) {
+GW_KERNEL_BOUNDED(fft_forward, 512, 3)(const u32* const* sources, u32* const* targets, const u32* table, Pass pass) {
     run_pass<false>(pass, table, sources, targets);
 }
 
-GW_KERNEL_BOUNDED(fft_inverse, 1024, 1)(const u32* const* sources, u32* const* targets, const u32* table, Pass pass) {
+GW_KERNEL_BOUNDED(fft_inverse, 512, 3)(const u32* const* sources, u32* const* targets, const u32* table, Pass pass) {
     run_pass<true>(pass, table, sources, targets);
 }
 

@@ -76,7 +76,7 @@ pub struct DeviceColumn<T> {
 }
 
 /// Columns that are allocated together start at multiples of this many words, as the widest loads want.
-const ALIGNMENT: usize = 4;
+pub(crate) const ALIGNMENT: usize = 4;
 
 impl<T: Element> DeviceColumn<T> {
     /// Uninitialised columns of the given lengths, in one allocation.
@@ -99,32 +99,6 @@ impl<T: Element> DeviceColumn<T> {
             element: PhantomData,
         };
         places.into_iter().map(column).collect()
-    }
-
-    /// Copies of columns, in one allocation. Neighbours that were neighbours are copied at once.
-    pub(crate) fn copies(columns: &[&Self]) -> Vec<Self> {
-        let Some(first) = columns.first() else { return Vec::new() };
-        let queue = first.queue_with("copies", columns.iter().copied());
-        let copies = Self::batch(queue, columns.iter().map(|column| column.len));
-        let follows = |before: usize, after: usize| {
-            let stride = |columns: [&Self; 2]| columns[1].offset.wrapping_sub(columns[0].offset);
-            Arc::ptr_eq(&columns[before].memory, &columns[after].memory)
-                && stride([columns[before], columns[after]]) == stride([&copies[before], &copies[after]])
-        };
-        let mut start = 0;
-        while start < columns.len() {
-            let mut last = start;
-            while last + 1 < columns.len() && follows(last, last + 1) {
-                last += 1;
-            }
-            let span = |columns: [&Self; 2]| columns[0].offset..columns[1].offset + columns[1].len * T::WORDS;
-            let from = columns[start].memory.buffer.view().slice(span([columns[start], columns[last]]));
-            let to = copies[start].memory.buffer.view().slice(span([&copies[start], &copies[last]]));
-            // SAFETY: the copies were just made, and nobody else has them.
-            queue.stream().copy(&from, &mut unsafe { to.assume_unshared() }).or_raise();
-            start = last + 1;
-        }
-        copies
     }
 
     /// An uninitialised column.

@@ -10,7 +10,7 @@ use stwo::prover::poly::circle::CircleCoefficients;
 use stwo::prover::poly::twiddles::TwiddleTree;
 
 use crate::backend::CudaBackend;
-use crate::column::DeviceColumn;
+use crate::column::{ALIGNMENT, DeviceColumn};
 use crate::cuda::circle_fft::{Direction, transform};
 use crate::error::OrRaise as _;
 use crate::queue::Queue;
@@ -35,16 +35,22 @@ impl<T: Pod + Send + Sync> Staging<T> {
         Self { pieces: [const { None }; PIECES], next: 0 }
     }
 
+    /// The next piece, for `len` elements.
+    fn piece(&mut self, stream: &Stream, len: usize) -> &mut Pinned<T> {
+        let piece = &mut self.pieces[self.next];
+        self.next = (self.next + 1) % PIECES;
+        if piece.as_ref().is_none_or(|piece| piece.len() != len) {
+            *piece = Some(stream.device().pinned().take(len).or_raise());
+        }
+        let Some(piece) = piece else { unreachable!("it was just taken") };
+        piece
+    }
+
     /// Queues copies of all of `host` on `stream`.
     pub(crate) fn copy(&mut self, stream: &Stream, host: &[T], target: &mut SliceMut<'_, T>) {
         let len = (PIECE / size_of::<T>()).max(1);
         for (number, part) in host.chunks(len).enumerate() {
-            let piece = &mut self.pieces[self.next];
-            self.next = (self.next + 1) % PIECES;
-            if piece.as_ref().is_none_or(|piece| piece.len() != part.len()) {
-                *piece = Some(stream.device().pinned().take(part.len()).or_raise());
-            }
-            let Some(piece) = piece else { unreachable!("it was just taken") };
+            let piece = self.piece(stream, part.len());
             // Waits for the copy that this piece was last used for.
             let share = (SHARE / size_of::<T>()).max(1);
             let mut staged = piece.write().or_raise();
@@ -57,6 +63,69 @@ impl<T: Pod + Send + Sync> Staging<T> {
             stream.copy_from_pinned(piece, &mut target.slice_mut(first..first + part.len())).or_raise();
         }
     }
+}
+
+/// Columns of the device, one after the other in one allocation, that many of them or pieces of them are staged for at once.
+struct Batch<'a> {
+    columns: &'a [&'a [BaseField]],
+    /// Where each column starts, in words.
+    starts: Vec<usize>,
+    words: usize,
+}
+
+impl<'a> Batch<'a> {
+    fn new(columns: &'a [&'a [BaseField]]) -> Self {
+        let mut words = 0;
+        let start = |column: &&[BaseField]| {
+            let start = words;
+            words += column.len().next_multiple_of(ALIGNMENT);
+            start
+        };
+        let starts = columns.iter().map(start).collect();
+        Self { columns, starts, words }
+    }
+
+    /// Writes the words from `first` on.
+    fn fill(&self, first: usize, to: &mut [u32]) {
+        let mut column = self.starts.partition_point(|&start| start <= first) - 1;
+        let mut done = 0;
+        while done < to.len() {
+            let within = first + done - self.starts[column];
+            let values: &[u32] = bytemuck::cast_slice(self.columns[column]);
+            let end = self.starts.get(column + 1).copied().unwrap_or(self.words);
+            let room = (end - first - done).min(to.len() - done);
+            let given = values.get(within..).unwrap_or_default();
+            let count = given.len().min(room);
+            to[done..done + count].copy_from_slice(&given[..count]);
+            // Between columns nothing is read.
+            to[done + count..done + room].fill(0);
+            done += room;
+            column += 1;
+        }
+    }
+}
+
+/// Columns with these values, in the context of the scope this is called in.
+pub fn upload(columns: &[&[BaseField]]) -> Vec<DeviceColumn<BaseField>> {
+    let batch = Batch::new(columns);
+    let queue = Queue::current();
+    let mut whole = DeviceColumn::<BaseField>::new(&queue, batch.words);
+    let (piece_words, share) = (PIECE / size_of::<u32>(), SHARE / size_of::<u32>());
+    let mut staging = Staging::<u32>::new();
+    for first in (0..batch.words).step_by(piece_words) {
+        let end = batch.words.min(first + piece_words);
+        let piece = staging.piece(queue.stream(), end - first);
+        piece
+            .write()
+            .or_raise()
+            .par_chunks_mut(share)
+            .enumerate()
+            .for_each(|(index, words)| batch.fill(first + index * share, words));
+        let mut target = whole.words_mut();
+        queue.stream().copy_from_pinned(piece, &mut target.slice_mut(first..end)).or_raise();
+    }
+    let places = batch.starts.iter().zip(columns);
+    places.map(|(&start, column)| whole.part(start, column.len())).collect()
 }
 
 /// Brings columns of values to the device and interpolates them, some while the next are on their way: for

@@ -9,14 +9,14 @@ use stwo::core::channel::{Blake2sChannel, Channel as _};
 use stwo::core::fields::m31::BaseField;
 use stwo::core::fields::qm31::SecureField;
 use stwo::core::pcs::{CommitmentSchemeVerifier, PcsConfig};
-use stwo::core::poly::circle::CanonicCoset;
+use stwo::core::poly::circle::{CanonicCoset, CircleDomain};
 use stwo::core::proof::StarkProof;
 use stwo::core::vcs_lifted::blake2_merkle::{Blake2sMerkleChannel, Blake2sMerkleHasher};
 use stwo::core::verifier::VerificationError;
 use stwo::prover::backend::simd::SimdBackend;
 use stwo::prover::backend::{BackendForChannel, Column as _};
 use stwo::prover::poly::BitReversedOrder;
-use stwo::prover::poly::circle::CircleEvaluation;
+use stwo::prover::poly::circle::{CircleCoefficients, CircleEvaluation, PolyOps as _};
 use stwo::prover::poly::twiddles::TwiddleTree;
 use stwo::prover::{CommitmentSchemeProver, ComponentProver};
 use stwo_constraint_framework::preprocessed_columns::PreProcessedColumnId;
@@ -65,11 +65,14 @@ pub enum VerifyError {
 
 /// What the backends differ in beside stwo's traits.
 pub trait Backend: BackendForChannel<Blake2sMerkleChannel> {
-    /// A column with these values.
-    fn column(values: &[BaseField]) -> Evaluation<Self>;
+    /// Columns with these values.
+    fn columns(values: &[&[BaseField]]) -> Vec<Evaluation<Self>>;
 
-    /// Copies of columns.
-    fn copies(columns: &[Evaluation<Self>]) -> Vec<Evaluation<Self>>;
+    /// Interpolates columns and keeps their values.
+    fn interpolate_kept(
+        columns: &[&Evaluation<Self>],
+        twiddles: &TwiddleTree<Self>,
+    ) -> Vec<CircleCoefficients<Self>>;
 
     /// The interaction trace of a component.
     fn interaction<A: Air>(
@@ -87,14 +90,24 @@ pub trait Backend: BackendForChannel<Blake2sMerkleChannel> {
     ) -> Result<StarkProof<Blake2sMerkleHasher>>;
 }
 
+/// The domain that so many values are on.
+fn domain(len: usize) -> CircleDomain {
+    CanonicCoset::new(len.ilog2()).circle_domain()
+}
+
 impl Backend for SimdBackend {
-    fn column(values: &[BaseField]) -> Evaluation<Self> {
-        let domain = CanonicCoset::new(values.len().ilog2()).circle_domain();
-        CircleEvaluation::new(domain, values.iter().copied().collect())
+    fn columns(values: &[&[BaseField]]) -> Vec<Evaluation<Self>> {
+        let column = |values: &&[BaseField]| {
+            CircleEvaluation::new(domain(values.len()), values.iter().copied().collect())
+        };
+        values.iter().map(column).collect()
     }
 
-    fn copies(columns: &[Evaluation<Self>]) -> Vec<Evaluation<Self>> {
-        columns.to_vec()
+    fn interpolate_kept(
+        columns: &[&Evaluation<Self>],
+        twiddles: &TwiddleTree<Self>,
+    ) -> Vec<CircleCoefficients<Self>> {
+        Self::interpolate_columns(columns.iter().map(|&column| column.clone()).collect(), twiddles)
     }
 
     fn interaction<A: Air>(
@@ -118,15 +131,16 @@ impl Backend for SimdBackend {
 }
 
 impl Backend for CudaBackend {
-    fn column(values: &[BaseField]) -> Evaluation<Self> {
-        let domain = CanonicCoset::new(values.len().ilog2()).circle_domain();
-        CircleEvaluation::new(domain, crate::DeviceColumn::upload(values))
+    fn columns(values: &[&[BaseField]]) -> Vec<Evaluation<Self>> {
+        let columns = crate::upload(values).into_iter();
+        columns.map(|column| CircleEvaluation::new(domain(column.len()), column)).collect()
     }
 
-    fn copies(columns: &[Evaluation<Self>]) -> Vec<Evaluation<Self>> {
-        let values = columns.iter().map(|column| &column.values).collect_vec();
-        let copies = crate::DeviceColumn::copies(&values).into_iter();
-        copies.zip(columns).map(|(copy, column)| CircleEvaluation::new(column.domain, copy)).collect()
+    fn interpolate_kept(
+        columns: &[&Evaluation<Self>],
+        twiddles: &TwiddleTree<Self>,
+    ) -> Vec<CircleCoefficients<Self>> {
+        crate::interpolate_kept(columns, twiddles)
     }
 
     fn interaction<A: Air>(
@@ -177,10 +191,12 @@ impl<B: Backend> Input<B> {
         traces: &[Vec<HostColumn>],
         config: PcsConfig,
     ) -> Self {
-        let preprocessed =
-            preprocessed.into_iter().map(|(name, values)| (name, B::column(&values))).collect_vec();
+        let values = preprocessed.iter().map(|(_, values)| values).chain(traces.iter().flatten());
+        let mut columns = B::columns(&values.map(Vec::as_slice).collect_vec()).into_iter();
+        let named = preprocessed.iter().map(|(name, _)| name.clone());
+        let preprocessed = named.zip(columns.by_ref()).collect_vec();
         let traces =
-            traces.iter().map(|trace| trace.iter().map(|values| B::column(values)).collect()).collect_vec();
+            traces.iter().map(|trace| columns.by_ref().take(trace.len()).collect_vec()).collect_vec();
         let all = preprocessed.iter().map(|(_, column)| column).chain(traces.iter().flatten());
         let log_rows = all.map(|column: &Evaluation<B>| column.domain.log_size()).max().unwrap_or(1);
         // Constraints are evaluated on twice the rows, which a blowup of two has too.
@@ -237,17 +253,24 @@ where
     mix_public(air, channel);
     let mut scheme = CommitmentSchemeProver::<B, Blake2sMerkleChannel>::new(config, &twiddles);
 
-    // Interactions are computed from values that commitments use up.
-    let kept = air.interacts().then(|| {
-        let traces = traces.iter().map(|trace| B::copies(trace)).collect_vec();
-        (B::copies(&preprocessed), traces)
-    });
-    let mut tree = scheme.tree_builder();
-    tree.extend_evals(preprocessed);
-    tree.commit(channel);
-    let mut tree = scheme.tree_builder();
-    tree.extend_evals(traces.into_iter().flatten().collect());
-    tree.commit(channel);
+    // Interactions are computed from values that commitments would use up.
+    let kept = if air.interacts() {
+        let mut tree = scheme.tree_builder();
+        tree.extend_polys(B::interpolate_kept(&preprocessed.iter().collect_vec(), &twiddles));
+        tree.commit(channel);
+        let mut tree = scheme.tree_builder();
+        tree.extend_polys(B::interpolate_kept(&traces.iter().flatten().collect_vec(), &twiddles));
+        tree.commit(channel);
+        Some((preprocessed, traces))
+    } else {
+        let mut tree = scheme.tree_builder();
+        tree.extend_evals(preprocessed);
+        tree.commit(channel);
+        let mut tree = scheme.tree_builder();
+        tree.extend_evals(traces.into_iter().flatten().collect());
+        tree.commit(channel);
+        None
+    };
 
     let evals = air.evals(channel);
     let mut sums = vec![SecureField::default(); evals.len()];

@@ -6,8 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use gatework_gpu::Kernel;
 use hashbrown::HashMap;
 
-use super::component::Tier;
-use super::graph::Graph;
 use super::interpret::Interpreted;
 use crate::Result;
 
@@ -17,8 +15,8 @@ pub(crate) enum Prepared {
     Generated(Vec<Kernel>),
 }
 
-/// The tier, the graph without the values of its parameters, and where each interaction's columns start.
-type Key = (Tier, blake3::Hash);
+/// Of everything that what is prepared depends on.
+type Key = blake3::Hash;
 
 /// What was prepared so far.
 #[derive(Default)]
@@ -27,17 +25,15 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    /// What `prepare` made for such a graph, once.
+    /// What `prepare` made for that, once. Graphs go into it without the values of their parameters.
     pub(crate) fn get(
         &self,
-        tier: Tier,
-        graph: &Graph,
-        first_columns: &[u32],
+        depends_on: impl Hash,
         prepare: impl FnOnce() -> Result<Prepared>,
     ) -> Result<Arc<Prepared>> {
         let mut bytes = Bytes::default();
-        (graph.nodes(), &graph.constraints, first_columns).hash(&mut bytes);
-        let key = (tier, blake3::hash(&bytes.0));
+        depends_on.hash(&mut bytes);
+        let key = blake3::hash(&bytes.0);
         if let Some(found) = self.lock().get(&key) {
             return Ok(found.clone());
         }

@@ -100,7 +100,8 @@ impl<E: FrameworkEval + Sync> ComponentProver<CudaBackend> for FrameworkComponen
         };
         let column = |interaction: u32, column: u32| first_of_interaction[interaction as usize] + column;
         let tier = queue.tier();
-        let prepared = queue.constraints().get(tier, &graph, &first_of_interaction, || match tier {
+        let depends_on = ("constraints", tier, graph.nodes(), &graph.constraints, &first_of_interaction);
+        let prepared = queue.constraints().get(depends_on, || match tier {
             Tier::Interpreted => Ok(Prepared::Interpreted(interpreted(&queue, &graph, column))),
             Tier::Generated => {
                 let sources = generate::sources(&graph, column);

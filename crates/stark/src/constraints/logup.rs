@@ -12,6 +12,7 @@ use stwo::prover::poly::circle::CircleEvaluation;
 use stwo::prover::secure_column::SecureColumnByCoords;
 use stwo_constraint_framework::{FrameworkEval, ORIGINAL_TRACE_IDX, PREPROCESSED_TRACE_IDX};
 
+use super::cache::Prepared;
 use super::component::{Rows, or_some_words};
 use super::interpret::Interpreted;
 use super::program::{Program, Root};
@@ -63,7 +64,12 @@ pub fn interaction_trace<E: FrameworkEval>(
         ORIGINAL_TRACE_IDX => own_first + column,
         _ => unreachable!("fractions are made of the trace and preprocessed columns"),
     };
-    let program = Interpreted::new(&queue, &graph, &Program::new(&graph, roots), column);
+    let depends_on = ("fractions", graph.nodes(), &graph.batches, own_first);
+    let prepared = queue.constraints().get(depends_on, || {
+        Ok(Prepared::Interpreted(Interpreted::new(&queue, &graph, &Program::new(&graph, roots), column)))
+    });
+    let prepared = prepared.or_raise();
+    let Prepared::Interpreted(program) = &*prepared else { unreachable!("fractions are interpreted") };
     let outputs = flat_table(&queue, numerators.iter().chain(&denominators));
     let table = table(&queue, all);
     let parameters = queue.upload(&or_some_words(flat_words(&graph.parameters)));

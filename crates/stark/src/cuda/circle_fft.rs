@@ -22,6 +22,8 @@ pub(crate) enum Direction {
     TransposedInverse,
 }
 
+/// Threads of a block: more leave no room for a second block on a multiprocessor.
+const MOST_THREADS: u32 = 512;
 /// Most columns of one launch: what a grid may have in y.
 const COLUMNS_PER_LAUNCH: usize = 65_535;
 
@@ -112,8 +114,11 @@ impl Batch<'_> {
         let shared_words = (9usize << pass.log_tile) / 8;
         for first in (0..self.columns()).step_by(COLUMNS_PER_LAUNCH) {
             let end = self.columns().min(first + COLUMNS_PER_LAUNCH);
-            let grid = Grid::new([tiles, (end - first) as u32, 1], [1 << (pass.log_tile - 3), 1, 1])
-                .shared((shared_words * size_of::<u32>()) as u32);
+            let grid = Grid::new(
+                [tiles, (end - first) as u32, 1],
+                [MOST_THREADS.min(1 << (pass.log_tile - 3)), 1, 1],
+            )
+            .shared((shared_words * size_of::<u32>()) as u32);
             let (sources, targets) = (sources.slice(first..end), self.targets.slice(first..end));
             let arguments = args![sources, targets, self.twiddles.table(), ByValue(&parameters)];
             self.queue.launch(&kernels::CIRCLE_FFT, entry, &grid, &arguments);

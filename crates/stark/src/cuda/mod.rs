@@ -17,6 +17,7 @@ use gatework_gpu::Grid;
 use stwo::core::fields::qm31::SecureField;
 
 pub(crate) use self::columns::gather;
+pub use self::poly::interpolate_kept;
 pub use self::twiddles::DeviceTwiddles;
 
 /// Threads of a block where nothing asks for another number.

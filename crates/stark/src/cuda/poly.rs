@@ -115,15 +115,11 @@ impl PolyOps for CudaBackend {
         log_blowup_factor: u32,
         twiddles: &TwiddleTree<Self>,
         store_polynomials_coefficients: bool,
-        // It gives columns one by one, and an allocation for each of a thousand costs more than their transforms.
-        _: &BaseColumnPool<Self>,
+        pool: &BaseColumnPool<Self>,
     ) -> Vec<Poly<Self>> {
-        let Some(first) = polynomials.first() else { return Vec::new() };
-        let queue = first.coeffs.queue().clone();
-        let _stage = queue.stage(Stage::Extend);
+        let _stage = polynomials.first().map(|first| first.coeffs.queue().stage(Stage::Extend));
         let log_size = |polynomial: &Coefficients| polynomial.log_size() + log_blowup_factor;
-        let values =
-            DeviceColumn::batch(&queue, polynomials.iter().map(|polynomial| 1 << log_size(polynomial)));
+        let values = columns_from(pool, &polynomials.iter().map(log_size).collect_vec());
         for size in polynomials.iter().map(log_size).unique().collect_vec() {
             let domain = CanonicCoset::new(size).circle_domain();
             let (group, targets): (Vec<_>, Vec<_>) = polynomials
@@ -152,6 +148,42 @@ impl PolyOps for CudaBackend {
         let (left, right) = polynomial.coeffs.split_at_mid();
         (CircleCoefficients::new(left), CircleCoefficients::new(right))
     }
+}
+
+/// Columns of these sizes: from the pool as long as it has some, then all others in one allocation.
+fn columns_from(pool: &BaseColumnPool<CudaBackend>, log_sizes: &[u32]) -> Vec<DeviceColumn<BaseField>> {
+    let queue = Queue::current();
+    let mut columns = Vec::with_capacity(log_sizes.len());
+    for &log_size in log_sizes {
+        let before = queue.allocations();
+        columns.push(pool.take_or_alloc(log_size));
+        // The pool does not tell what it has; an allocation does.
+        if queue.allocations() > before {
+            break;
+        }
+    }
+    let rest = &log_sizes[columns.len()..];
+    if !rest.is_empty() {
+        columns.extend(DeviceColumn::batch(&queue, rest.iter().map(|&log_size| 1usize << log_size)));
+    }
+    columns
+}
+
+/// Interpolates columns and keeps their values.
+pub fn interpolate_kept(columns: &[&Evaluation], twiddles: &TwiddleTree<CudaBackend>) -> Vec<Coefficients> {
+    let Some(first) = columns.first() else { return Vec::new() };
+    let all = || columns.iter().map(|column| &column.values);
+    let queue = first.values.queue_with("interpolation", all());
+    let _stage = queue.stage(Stage::Interpolate);
+    let targets = DeviceColumn::batch(queue, all().map(|values| values.len()));
+    let pairs = columns.iter().zip(&targets);
+    for (domain, group) in &pairs.chunk_by(|(column, _)| column.domain) {
+        let (sources, targets): (Vec<_>, Vec<_>) =
+            group.map(|(column, target)| (&column.values, target)).unzip();
+        let (direction, inverses) = (Direction::Inverse, &twiddles.itwiddles);
+        transform(queue, direction, domain, inverses, sources, domain.size(), targets);
+    }
+    targets.into_iter().map(CircleCoefficients::new).collect()
 }
 
 /// Interpolates evaluations on one domain, in place.

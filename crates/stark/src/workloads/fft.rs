@@ -46,7 +46,7 @@ impl Task for Fft {
     }
 
     fn kernels(&self) -> Vec<KernelSpec> {
-        let spec = KernelSpec::new(kernels::CIRCLE_FFT.source()).threads(1024);
+        let spec = KernelSpec::new(kernels::CIRCLE_FFT.source()).threads(512);
         vec![spec.entries(["fft_forward", "fft_inverse", "fft_small"])]
     }
 

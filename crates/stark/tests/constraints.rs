@@ -1,0 +1,84 @@
+//! Quotients of constraints against `CpuBackend`, on every kind of domain and by both tiers.
+
+mod support;
+
+use gatework_gpu::Device;
+use gatework_stark::airs::{Air, Lookup, Plonk, StateMachine, WideFibonacci};
+use gatework_stark::{Context, CudaBackend, Tier};
+use itertools::Itertools as _;
+use stwo::core::air::Component as _;
+use stwo::core::channel::Blake2sChannel;
+use stwo::core::fields::qm31::SecureField;
+use stwo::core::pcs::TreeVec;
+use stwo::core::poly::circle::CanonicCoset;
+use stwo::prover::backend::{Backend, Column as _, CpuBackend};
+use stwo::prover::poly::circle::CircleCoefficients;
+use stwo::prover::secure_column::SecureColumnByCoords;
+use stwo::prover::{ComponentProver, DomainEvaluationAccumulator, EvaluationMode, Poly, Trace};
+use stwo_constraint_framework::preprocessed_columns::PreProcessedColumnId;
+use stwo_constraint_framework::{FrameworkComponent, TraceLocationAllocator};
+
+use support::Random;
+
+/// The sums of a component's quotients over random columns, which satisfy nothing: whatever is computed shows.
+fn quotients<A: Air, B: Backend>(air: &A, mode: EvaluationMode) -> SecureColumnByCoords<CpuBackend>
+where
+    FrameworkComponent<A::Eval>: ComponentProver<B>,
+{
+    let names =
+        air.preprocessed().into_iter().map(|(name, _)| PreProcessedColumnId { id: name }).collect_vec();
+    let mut places = TraceLocationAllocator::new_with_preprocessed_columns(&names);
+    let eval = air.evals(&mut Blake2sChannel::default()).remove(0);
+    let sum = SecureField::from_u32_unchecked(5, 4, 3, 2);
+    let component = FrameworkComponent::new(&mut places, eval, sum);
+    let bound = component.max_constraint_log_degree_bound();
+    let log_committed = match mode {
+        EvaluationMode::SubDomain { log_expansion } => bound + log_expansion,
+        EvaluationMode::ExtendToEvalDomain => bound,
+    };
+    let twiddles = B::precompute_twiddles(CanonicCoset::new(log_committed + 1).circle_domain().half_coset);
+    let mut seed = 0;
+    let mut polynomial = |log_size: u32| {
+        seed += 1;
+        let coefficients = Random::new(seed).bases(1 << log_size).into_iter().collect();
+        let polynomial = CircleCoefficients::<B>::new(coefficients);
+        let domain = CanonicCoset::new(log_committed).circle_domain();
+        let values = polynomial.evaluate_with_twiddles(domain, &twiddles);
+        Poly::new(Some(polynomial), values)
+    };
+    let bounds = component.trace_log_degree_bounds();
+    let polynomials =
+        bounds.iter().map(|tree| tree.iter().map(|&log| polynomial(log)).collect_vec()).collect_vec();
+    let trace = Trace { polys: TreeVec(polynomials.iter().map(|tree| tree.iter().collect()).collect()) };
+    let alpha = SecureField::from_u32_unchecked(1, 6, 1, 8);
+    let mut sums = DomainEvaluationAccumulator::<B>::new(alpha, bound, component.n_constraints(), mode);
+    component.evaluate_constraint_quotients_on_domain(&trace, &mut sums);
+    let [sums] = sums.columns([(bound, 0)]);
+    sums.col.to_cpu()
+}
+
+fn match_cpu<A: Air>(air: &A)
+where
+    FrameworkComponent<A::Eval>: ComponentProver<CudaBackend> + ComponentProver<CpuBackend>,
+{
+    let modes = [
+        EvaluationMode::SubDomain { log_expansion: 0 },
+        EvaluationMode::SubDomain { log_expansion: 2 },
+        EvaluationMode::ExtendToEvalDomain,
+    ];
+    for (tier, mode) in [Tier::Interpreted, Tier::Generated].into_iter().cartesian_product(modes) {
+        let context = Context::new(&Device::emulated(11).unwrap()).unwrap();
+        context.set_tier(tier);
+        let found = context.scope(|| quotients::<A, CudaBackend>(air, mode)).unwrap();
+        let expected = quotients::<A, CpuBackend>(air, mode);
+        assert!(found.to_vec() == expected.to_vec(), "{tier:?}, {mode:?}");
+    }
+}
+
+#[test]
+fn quotients_match_cpu() {
+    match_cpu(&WideFibonacci { log_rows: 4, columns: 6 });
+    match_cpu(&Lookup { log_rows: 5, salt: 0 });
+    match_cpu(&Plonk { log_rows: 3 });
+    match_cpu(&StateMachine { log_rows: 4 });
+}
