@@ -324,7 +324,7 @@ fn the_weights_of_another_model_are_refused() {
 }
 
 #[test]
-fn a_narrower_ring_than_is_proved_is_refused_by_the_owner() {
+fn a_narrower_ring_is_not_what_was_made_public() {
     let checkpoint = Checkpoint::load(&fixture("bert")).unwrap();
     let public = checkpoint.public(8, &Options::default()).unwrap();
     assert_eq!(public.clamps(), 0);

@@ -151,9 +151,12 @@ fn a_key_works_once() {
     assert_eq!(scene.run("alice", &address, &["--ids", IDS]).status.code(), DONE);
     let again = scene.run("alice", &address, &["--ids", IDS]);
     assert_eq!(again.status.code(), BAD_INPUT);
-    assert!(complaint(&again).contains("no unused key is left for a text of 5 tokens"), "{again:?}");
+    assert!(
+        complaint(&again).contains("1 keys for texts of 5 tokens are needed, and 0 are left"),
+        "{again:?}"
+    );
     let other_length = scene.run("alice", &address, &["--ids", "1"]);
-    assert!(complaint(&other_length).contains("1 tokens"), "{other_length:?}");
+    assert!(complaint(&other_length).contains("texts of 1 tokens"), "{other_length:?}");
     // Clients that went without a word are failures of the sessions, not of the server.
     assert_eq!(ended(server).0, FAILED);
 }
@@ -212,7 +215,8 @@ fn mistakes_are_sentences() {
     let keys = scene.path("alice");
     let certificates = scene.path("certificates");
     let run = ["run", "--public", &public, "--keys", &keys, "--certificates", &certificates, "--ids", IDS];
-    let cases: [(&[&str], &str); 9] = [
+    let cases: [(&[&str], &str); 10] = [
+        (&[&run[..], &["--connect", "localhost"]].concat(), "it has no port"),
         (&["describe", "--model", &nowhere, "--out", &scene.path("x.json")], "nowhere/config.json"),
         (
             &["deal", "--public", &nowhere, "--tokens", "5", "--server-keys", "a", "--client-keys", "b"],

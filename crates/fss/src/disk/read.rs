@@ -49,7 +49,9 @@ impl KeyFile {
         }
         let ledger = Ledger::open(path, &header)?;
         let chunk_key = Arc::new(header.chunk_key());
-        Ok(Self { path: PathBuf::from(path).into(), file: Arc::new(file), header, chunk_key, ledger })
+        let keys = Self { path: PathBuf::from(path).into(), file: Arc::new(file), header, chunk_key, ledger };
+        keys.erase_used()?;
+        Ok(keys)
     }
 
     /// What a key file is for, without opening it for use.
@@ -92,6 +94,37 @@ impl KeyFile {
         let fitting =
             sections.filter(move |(index, section)| section.tokens == tokens && !self.ledger.is_used(*index));
         fitting.map(|(index, _)| index)
+    }
+
+    /// Takes over what the peer's ledger has as used.
+    pub(crate) fn catch_up(&mut self, peer: &[u8]) -> Result<()> {
+        self.ledger.catch_up(peer)?;
+        self.erase_used()
+    }
+
+    /// Bytes of used sections that are still in the file.
+    #[cfg(test)]
+    pub(crate) fn used_bytes_left(&self) -> io::Result<usize> {
+        let mut left = 0;
+        for (index, section) in self.header.sections.iter().enumerate().skip(1) {
+            if self.ledger.is_used(index) {
+                let mut bytes = vec![0; stored_bytes(section.length) as usize];
+                self.file.read_exact_at(&mut bytes, self.header.offset_of(index))?;
+                left += bytes.iter().filter(|&&byte| byte != 0).count();
+            }
+        }
+        Ok(left)
+    }
+
+    /// Erases what is used and still there: a process that was killed could not.
+    fn erase_used(&self) -> Result<()> {
+        for (index, section) in self.header.sections.iter().enumerate().skip(1) {
+            if self.ledger.is_used(index) {
+                let (start, length) = (self.header.offset_of(index), stored_bytes(section.length));
+                punch(&self.file, start, length).map_err(failed(&self.path, "erase"))?;
+            }
+        }
+        Ok(())
     }
 
     /// The section that masks the weights, which may be read again.

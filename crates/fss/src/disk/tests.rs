@@ -104,6 +104,29 @@ fn used_keys_are_no_longer_in_the_file() {
 }
 
 #[test]
+fn what_a_killed_process_left_is_erased_at_the_next_start() {
+    let (_folder, path) = fresh();
+    let mut keys = KeyFile::open(&path, Party::One).unwrap();
+    std::mem::forget(keys.spend(&[2]).unwrap());
+    assert!(keys.used_bytes_left().unwrap() > CHUNK / 2);
+    drop(keys);
+    let mut keys = KeyFile::open(&path, Party::One).unwrap();
+    assert_eq!(keys.used_bytes_left().unwrap(), 0);
+    keys.catch_up(&[0b10]).unwrap();
+    assert!(keys.ledger.is_used(1));
+    assert_eq!(keys.used_bytes_left().unwrap(), 0);
+}
+
+#[test]
+fn a_deal_into_one_file_under_two_names_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.keys");
+    let same = folder.path().join(".").join("a.keys");
+    let _first = KeyFileWriter::create(&path, header(1)).unwrap();
+    assert!(KeyFileWriter::create(&same, header(1)).err().unwrap().to_string().contains("another deal"));
+}
+
+#[test]
 fn a_restored_ledger_does_not_bring_keys_back() {
     let (_folder, path) = fresh();
     let ledger = Ledger::path_beside(&path);

@@ -50,8 +50,14 @@ impl KeyFileWriter {
         }
         let partial = partial_path(path);
         let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(0o600);
-        let mut file = options.open(&partial).map_err(failed(&partial, "create"))?;
+        // Never through what somebody else put there.
+        options.write(true).create_new(true).mode(0o600);
+        let mut file = options.open(&partial).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => {
+                unusable(&partial, "another deal writes it, or was killed: remove it then")
+            }
+            _ => failed(&partial, "create")(error),
+        })?;
         file.write_all(&header.encode()).map_err(failed(&partial, "write"))?;
         Ok(Self {
             path: path.to_owned(),

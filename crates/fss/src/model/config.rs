@@ -11,7 +11,13 @@ use super::refused;
 #[derive(Deserialize)]
 struct Kind {
     model_type: String,
+    #[serde(default)]
+    architectures: Option<Vec<String>>,
 }
+
+/// What checkpoints are read as what they were trained for. Others with the same tensors mean something else.
+const ARCHITECTURES: [&str; 4] =
+    ["BertModel", "BertForSequenceClassification", "GPT2Model", "GPT2LMHeadModel"];
 
 /// What is common to the configurations, under one set of names.
 pub(super) struct Config {
@@ -30,6 +36,13 @@ impl Config {
     pub(super) fn parse(text: &[u8]) -> Result<Self> {
         let unreadable = |error: serde_json::Error| refused(format!("config.json: {error}"));
         let kind: Kind = serde_json::from_slice(text).map_err(unreadable)?;
+        let other = |name: &&String| !ARCHITECTURES.contains(&name.as_str());
+        if let Some(other) = kind.architectures.iter().flatten().find(other) {
+            return Err(refused(format!(
+                "config.json: architectures has '{other}'; {} are known",
+                ARCHITECTURES.join(", ")
+            )));
+        }
         match kind.model_type.as_str() {
             "bert" => serde_json::from_slice::<BertConfig>(text).map_err(unreadable)?.check(),
             "gpt2" => serde_json::from_slice::<Gpt2Config>(text).map_err(unreadable)?.check(),

@@ -38,3 +38,22 @@ impl Owner {
         self.weights.words(self.public.format().ring).into_iter().map(Some).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Checkpoint, Options};
+
+    /// A description that is well formed, of these weights, and claims too much.
+    #[test]
+    fn choices_that_are_not_proved_are_refused() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/bert");
+        let checkpoint = Checkpoint::load(&folder).unwrap();
+        let public = checkpoint.public(4, &Options::default()).unwrap();
+        let weights = || checkpoint.weights(&public).unwrap();
+        assert!(Owner::new(&public, weights()).is_ok());
+        let claimed = public.claiming_bits(public.format().ring.bits() - 4);
+        let error = Owner::new(&claimed, weights()).err().unwrap();
+        assert!(matches!(error, crate::Error::Unproved { .. }), "{error}");
+    }
+}

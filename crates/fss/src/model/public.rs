@@ -69,6 +69,12 @@ impl PublicModel {
         Ok(public)
     }
 
+    /// The same choices in another ring, whether or not they are proved there.
+    #[cfg(test)]
+    pub(super) fn claiming_bits(&self, bits: u32) -> Self {
+        Self::new(&Model { bits, ..self.model }, &self.choices, self.weights).expect("a description")
+    }
+
     /// Reads the document.
     pub fn from_json(text: &[u8]) -> Result<Self> {
         serde_json::from_slice(text).map_err(|error| refused(format!("the public model: {error}")))

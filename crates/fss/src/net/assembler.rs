@@ -5,6 +5,9 @@ use crate::error::{Error, Result};
 /// Bytes of the length in front of a message.
 pub(crate) const LENGTH: usize = 4;
 
+/// Bytes of a frame that has nothing in it: the transcript's hash.
+pub(crate) const LEAST: usize = 16;
+
 /// What has arrived and was not taken yet. It grows with what arrives, never with what is announced.
 #[derive(Default)]
 pub(crate) struct Assembler {
@@ -23,10 +26,14 @@ impl Assembler {
         &mut self.bytes[old..]
     }
 
-    /// The next frame without its length, if it is whole. One that is announced to be longer than `most` is an error.
+    /// The next frame without its length, if it is whole. One that is announced to be longer than `most`, or too short for anything,
+    /// is an error.
     pub(crate) fn next(&mut self, most: u64) -> Result<Option<Vec<u8>>> {
         let Some(length) = self.bytes[self.start..].first_chunk::<LENGTH>() else { return Ok(None) };
         let length = u32::from_le_bytes(*length);
+        if (length as usize) < LEAST {
+            return Err(Error::OutOfStep { what: "a frame is too short for its transcript".into() });
+        }
         if u64::from(length) > most {
             return Err(Error::Oversized { length: length.into(), most });
         }
@@ -44,7 +51,7 @@ mod tests {
 
     #[test]
     fn frames_come_out_whole_however_they_arrive() {
-        let frames: [&[u8]; 4] = [b"", b"a", b"hello", &[7; 300]];
+        let frames: [&[u8]; 3] = [&[1; LEAST], b"hello, this is a frame", &[7; 300]];
         let stream: Vec<u8> = frames
             .iter()
             .flat_map(|frame| [&(frame.len() as u32).to_le_bytes()[..], frame].concat())
@@ -69,5 +76,8 @@ mod tests {
         assert!(assembler.next(u32::MAX.into()).unwrap().is_none());
         assert!(assembler.bytes.capacity() < 100);
         assert!(matches!(assembler.next(1000), Err(Error::Oversized { .. })));
+        let mut assembler = Assembler::default();
+        assembler.room(4).fill(0);
+        assert!(matches!(assembler.next(1000), Err(Error::OutOfStep { .. })));
     }
 }

@@ -10,11 +10,11 @@ use crate::runtime::Channel;
 use crate::secret::Secret;
 
 use super::Timeouts;
-use super::assembler::LENGTH;
+use super::assembler::{LEAST, LENGTH};
 use super::pump::Pump;
 
 /// Bytes of the transcript's hash in a frame.
-const TRANSCRIPT: usize = 16;
+const TRANSCRIPT: usize = LEAST;
 /// Bytes of a frame beside its message.
 pub const FRAME_OVERHEAD: u64 = (LENGTH + TRANSCRIPT) as u64;
 /// The longest message before anything is known of the peer.
@@ -87,14 +87,19 @@ impl Link {
         &self.binding
     }
 
-    /// Messages of more than that many bytes end the connection.
-    pub(crate) fn expect_at_most(&self, bytes: u64) {
-        self.pump.expect_at_most(bytes.max(LARGEST_GREETING) + TRANSCRIPT as u64);
+    /// Lets messages of that many bytes through, too. What is about to be asked for may come at once, so this is said before.
+    pub(crate) fn expect(&self, bytes: u64) {
+        self.pump.expect(bytes + TRANSCRIPT as u64);
     }
 
     /// Waits until all that was sent is on its way.
     pub(crate) fn flush(&self) -> Result<()> {
         self.pump.flush(self.timeout)
+    }
+
+    #[cfg(test)]
+    pub(super) fn waiting_bytes(&self) -> u64 {
+        self.pump.waiting_bytes()
     }
 
     /// Where the time went so far.

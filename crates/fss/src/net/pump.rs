@@ -31,6 +31,8 @@ const FAREWELL: Duration = Duration::from_secs(5);
 const EXPORT_LABEL: &[u8] = b"EXPORTER-gatework-fss";
 /// Messages may wait unread up to this many times the largest one.
 const BACKLOG: u64 = 4;
+/// Reads in a row, after which something else has its turn.
+const READS: usize = 64;
 
 /// What both ends of the thread see.
 struct Shared {
@@ -38,7 +40,7 @@ struct Shared {
     largest: AtomicU64,
     /// Bytes of messages that nobody has taken yet.
     unread: AtomicU64,
-    /// Bytes that were given to the thread and are not on the socket yet.
+    /// Bytes that were given to the thread and that the socket has not taken yet.
     unsent: AtomicU64,
     /// Nanoseconds of encrypting and writing.
     writing: AtomicU64,
@@ -87,14 +89,19 @@ impl Pump {
         }
     }
 
-    /// Another limit for messages.
-    pub(super) fn expect_at_most(&self, bytes: u64) {
-        self.shared.largest.store(bytes, Ordering::Relaxed);
+    /// Lets messages of that many bytes through, too.
+    pub(super) fn expect(&self, bytes: u64) {
+        self.shared.largest.fetch_max(bytes, Ordering::Relaxed);
     }
 
     /// Nanoseconds that went into encrypting and writing.
     pub(super) fn writing(&self) -> Duration {
         Duration::from_nanos(self.shared.writing.load(Ordering::Relaxed))
+    }
+
+    #[cfg(test)]
+    pub(super) fn waiting_bytes(&self) -> u64 {
+        self.shared.unread.load(Ordering::Relaxed)
     }
 
     fn wake(&self) -> Result<()> {
@@ -118,7 +125,7 @@ impl Pump {
         match self.incoming.recv_timeout(timeout) {
             Ok(came) => {
                 let frame = came?;
-                self.shared.unread.fetch_sub(frame.len() as u64, Ordering::Relaxed);
+                self.shared.unread.fetch_sub(weight(&frame), Ordering::Relaxed);
                 self.wake()?;
                 Ok(frame)
             }
@@ -153,6 +160,11 @@ impl Drop for Pump {
     }
 }
 
+/// What a frame that waits takes, with all that is around it.
+fn weight(frame: &[u8]) -> u64 {
+    frame.len() as u64 + 128
+}
+
 fn socket_failed(source: io::Error) -> Error {
     Error::Socket { source }
 }
@@ -172,8 +184,12 @@ struct Mover {
     /// Frames that are not encrypted yet, and how far the first of them is.
     pending: VecDeque<Secret<u8>>,
     at: usize,
+    /// Bytes that are encrypted and not on the socket yet, before encryption.
+    encrypted: u64,
     /// What was decrypted and is not a whole frame yet.
     arrived: Assembler,
+    /// Whether there was more to read when reading stopped.
+    more: bool,
     /// Since when the caller wants no more, and whether the other side was told.
     leaving: Option<Instant>,
     told: bool,
@@ -211,7 +227,9 @@ impl Mover {
             to_caller,
             pending,
             at: 0,
+            encrypted: 0,
             arrived,
+            more: false,
             leaving: None,
             told: false,
         })
@@ -237,6 +255,9 @@ impl Mover {
             if let Going::Away = self.read()? {
                 return Err(Error::Closed);
             }
+            if self.leaving.is_some() && self.pending.is_empty() && !std::mem::replace(&mut self.told, true) {
+                self.connection.send_close_notify();
+            }
             // What was read may want an answer: the socket tells of room only once.
             self.write()?;
             if !self.connection.is_handshaking()
@@ -251,7 +272,8 @@ impl Mover {
                     return Ok(());
                 }
             }
-            let timeout = self.leaving.map(|since| FAREWELL.saturating_sub(since.elapsed()));
+            let farewell = self.leaving.map(|since| FAREWELL.saturating_sub(since.elapsed()));
+            let timeout = if self.more { Some(Duration::ZERO) } else { farewell };
             match self.poll.poll(&mut events, timeout) {
                 Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(socket_failed(error)),
                 _ => {}
@@ -266,9 +288,6 @@ impl Mover {
                 Err(TryRecvError::Empty) => return,
                 Err(TryRecvError::Disconnected) => {
                     self.leaving.get_or_insert_with(Instant::now);
-                    if self.pending.is_empty() && !std::mem::replace(&mut self.told, true) {
-                        self.connection.send_close_notify();
-                    }
                     return;
                 }
             }
@@ -284,8 +303,11 @@ impl Mover {
 
     fn write_all_that_fits(&mut self) -> Result<()> {
         loop {
-            if !self.connection.wants_write() && !self.encrypt_a_piece()? {
-                return Ok(());
+            if !self.connection.wants_write() {
+                self.shared.unsent.fetch_sub(std::mem::take(&mut self.encrypted), Ordering::Relaxed);
+                if !self.encrypt_a_piece()? {
+                    return Ok(());
+                }
             }
             match self.connection.write_tls(&mut self.socket) {
                 Ok(_) => {}
@@ -304,7 +326,7 @@ impl Mover {
         let Some(frame) = self.pending.front() else { return Ok(false) };
         let end = frame.len().min(self.at + PIECE);
         self.connection.writer().write_all(&frame[self.at..end]).map_err(socket_failed)?;
-        self.shared.unsent.fetch_sub((end - self.at) as u64, Ordering::Relaxed);
+        self.encrypted += (end - self.at) as u64;
         self.at = end;
         if end == frame.len() {
             self.pending.pop_front();
@@ -319,7 +341,11 @@ impl Mover {
     }
 
     fn read(&mut self) -> Result<Going> {
-        while !self.paused() {
+        self.more = false;
+        for _ in 0..READS {
+            if self.paused() {
+                return Ok(Going::On);
+            }
             match self.connection.read_tls(&mut self.socket) {
                 Ok(0) => return Ok(Going::Away),
                 Ok(_) => {}
@@ -335,13 +361,14 @@ impl Mover {
                 return Ok(Going::Away);
             }
         }
+        self.more = true;
         Ok(Going::On)
     }
 
     /// Hands over all whole frames.
     fn deliver(&mut self) -> Result<()> {
         while let Some(frame) = self.arrived.next(self.shared.largest.load(Ordering::Relaxed))? {
-            self.shared.unread.fetch_add(frame.len() as u64, Ordering::Relaxed);
+            self.shared.unread.fetch_add(weight(&frame), Ordering::Relaxed);
             let _ = self.to_caller.send(Ok(frame));
         }
         Ok(())

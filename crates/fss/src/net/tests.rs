@@ -99,7 +99,7 @@ fn both_may_send_more_than_the_sockets_hold() {
     let (_folder, files) = certificates();
     let length = 24 << 20;
     let exchange = |link: &mut Link, own: u8, other: u8| {
-        link.expect_at_most(length as u64);
+        link.expect(length as u64);
         // Neither reads before both have sent.
         link.send(vec![own; length]).unwrap();
         assert_eq!(link.receive().unwrap(), vec![other; length]);
@@ -262,6 +262,52 @@ fn a_peer_that_does_not_read_holds_nobody_up() {
         },
     );
     assert!(start.elapsed() < Duration::from_secs(9), "the farewell must end");
+}
+
+#[test]
+fn a_flood_of_frames_is_not_taken_in() {
+    let (_folder, files) = certificates();
+    // Frames of nothing, and frames that are well formed and that nobody takes.
+    for empty in [true, false] {
+        let start = Instant::now();
+        with_server(
+            &files,
+            SHORT,
+            |link| {
+                let link = link.unwrap();
+                thread::sleep(Duration::from_millis(700));
+                let waiting = link.waiting_bytes();
+                assert!(waiting < 4 << 20, "{waiting} bytes wait");
+            },
+            |address| {
+                let mut peer = raw(address, &files);
+                peer.sock.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
+                let frame: &[u8] =
+                    if empty { &[0; 4] } else { &[&16u32.to_le_bytes()[..], &[7; 16]].concat() };
+                let flood = frame.repeat(1 << 14);
+                let mut sent = 0;
+                while sent < 64 << 20 && peer.write_all(&flood).is_ok() {
+                    sent += flood.len();
+                }
+                assert!(sent < 32 << 20, "{sent} bytes were taken");
+            },
+        );
+        assert!(start.elapsed() < Duration::from_secs(4), "a flood must not hold up the end");
+    }
+}
+
+#[test]
+fn a_link_that_goes_after_a_message_goes_at_once() {
+    let (_folder, files) = certificates();
+    let start = Instant::now();
+    let message = with_server(
+        &files,
+        Timeouts::default(),
+        |link| link.unwrap().receive().unwrap(),
+        |address| connect(address, &files, Timeouts::default()).unwrap().send(vec![3; 9]).unwrap(),
+    );
+    assert_eq!(message, [3; 9]);
+    assert!(start.elapsed() < Duration::from_secs(3));
 }
 
 #[test]

@@ -125,7 +125,7 @@ fn messages() {
 
 #[test]
 fn frames() {
-    let stream: Vec<u8> = [0u32, 5, 40, 300]
+    let stream: Vec<u8> = [16u32, 25, 40, 300]
         .iter()
         .flat_map(|n| [&n.to_le_bytes()[..], &vec![1; *n as usize]].concat())
         .collect();

@@ -84,6 +84,7 @@ pub(super) struct Pair<'a> {
     keys: KeyFile,
     pub(super) link: Link,
     whole: Network,
+    set_up: Cost,
     /// Shapes alone, for plans.
     shapes: ModelWeights,
     weights: Option<ModelWeights>,
@@ -95,9 +96,12 @@ pub(super) struct Pair<'a> {
 impl<'a> Pair<'a> {
     pub(super) fn new(model: &'a PublicModel, keys: KeyFile, link: Link) -> Result<Self> {
         let whole = model.network(model.longest())?;
-        let shapes = rehearse(&whole.set_up())?.output;
+        let set_up = rehearse(&whole.set_up())?;
+        let (shapes, set_up) = (set_up.output, set_up.cost);
+        expect(&link, keys.header().party, &[set_up]);
         let (weights, networks, summary) = (None, BTreeMap::new(), Summary::default());
-        Ok(Self { model, keys, link, whole, shapes, weights, networks, summary, watch: Box::new(|_| ()) })
+        let watch = Box::new(|_| ());
+        Ok(Self { model, keys, link, whole, set_up, shapes, weights, networks, summary, watch })
     }
 
     pub(super) fn model(&self) -> &'a PublicModel {
@@ -132,15 +136,26 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// Takes keys for an evaluation: from here on they are used.
-    pub(super) fn spend(&mut self, sections: &[usize]) -> Result<KeyStream> {
+    /// Gets ready for inferences with these sections, before the other party is told to begin.
+    pub(super) fn prepare(&mut self, sections: &[usize]) -> Result<()> {
+        let early = || Error::Peer { what: "it wants an inference before the weights are there".into() };
+        self.weights.as_ref().ok_or_else(early)?;
+        let mut costs = Vec::with_capacity(sections.len());
         for &section in sections {
             let entries = self.keys.header().sections.get(section);
             let unknown =
                 || Error::Peer { what: format!("it wants section {section}, which is no inference") };
             let entry = entries.filter(|entry| entry.tokens > 0).ok_or_else(unknown)?;
-            self.network(entry.tokens as usize)?;
+            let tokens = entry.tokens as usize;
+            self.network(tokens)?;
+            costs.push(self.networks[&tokens].1);
         }
+        expect(&self.link, self.keys.header().party, &costs);
+        Ok(())
+    }
+
+    /// Takes keys for an evaluation that was prepared: from here on they are used.
+    pub(super) fn spend(&mut self, sections: &[usize]) -> Result<KeyStream> {
         self.keys.spend(sections)
     }
 
@@ -156,7 +171,7 @@ impl<'a> Pair<'a> {
     pub(super) fn set_up(&mut self, inputs: Inputs) -> Result<()> {
         let keys = self.keys.set_up()?;
         let circuit = self.whole.set_up();
-        let cost = rehearse(&circuit)?.cost;
+        let cost = self.set_up;
         let plan = Plan::new(WHOLE, &[cost])?;
         let (mut outputs, counted) =
             run(&mut self.link, &mut self.watch, keys, &plan, &[cost], vec![(&circuit, inputs)])?;
@@ -172,8 +187,7 @@ impl<'a> Pair<'a> {
         sections: &[usize],
         inputs: Vec<Inputs>,
     ) -> Result<Vec<Option<Vec<u64>>>> {
-        let early = || Error::Peer { what: "it wants an inference before the weights are there".into() };
-        let weights = self.weights.as_ref().ok_or_else(early)?;
+        let weights = self.weights.as_ref().ok_or(Error::Stuck)?;
         let entries = &self.keys.header().sections;
         let chosen: Vec<&(Network, Cost)> =
             sections.iter().map(|&section| &self.networks[&(entries[section].tokens as usize)]).collect();
@@ -186,10 +200,33 @@ impl<'a> Pair<'a> {
         Ok(outputs.into_iter().map(|local| local.output).collect())
     }
 
-    pub(super) fn finish(self) -> Result<Summary> {
-        self.link.flush()?;
-        Ok(self.summary)
+    pub(super) fn summary(&self) -> Summary {
+        self.summary
     }
+}
+
+/// Lets through what the other party will send for jobs of these costs.
+fn expect(link: &Link, party: Party, costs: &[Cost]) {
+    let largest = costs.iter().map(|cost| cost.sent_bytes[party.peer().index()]).sum::<u64>();
+    link.expect(largest + MESSAGE_HEADER as u64);
+}
+
+#[cfg(test)]
+thread_local! {
+    static SLOWED: std::cell::Cell<Option<fn()>> = const { std::cell::Cell::new(None) };
+}
+
+/// Holds this thread up before every evaluation, until what this returns is dropped.
+#[cfg(test)]
+pub(super) fn slowed(pause: fn()) -> impl Drop {
+    struct Slowed;
+    impl Drop for Slowed {
+        fn drop(&mut self) {
+            SLOWED.set(None);
+        }
+    }
+    SLOWED.set(Some(pause));
+    Slowed
 }
 
 /// Evaluates with what is counted on the link beside it, which must be what was predicted.
@@ -202,9 +239,11 @@ fn run<C: Circuit>(
     jobs: Vec<(&C, Inputs)>,
 ) -> Result<(Vec<Local<C::Output>>, Counted)> {
     let party = keys.party();
+    #[cfg(test)]
+    if let Some(pause) = SLOWED.get() {
+        pause();
+    }
     let predicted = Traffic::of(plan, costs);
-    let largest = costs.iter().map(|cost| cost.sent_bytes[party.peer().index()]).sum::<u64>();
-    link.expect_at_most(largest + MESSAGE_HEADER as u64);
     let (start, bytes, frames, times) = (Instant::now(), link.bytes(), link.frames(), link.times());
     let key_bytes = keys.key_bytes();
     let backend: Arc<dyn Backend> = Arc::new(CpuBackend::new(keys.tree_hash()));

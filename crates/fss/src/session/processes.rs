@@ -156,6 +156,11 @@ fn killed_at_every_frame(dying: Party) {
         assert!(alive.starts_with("an error: ") || late, "frame {frame}: {alive}");
         let burnt = used(&scene.server, Party::Zero).max(used(&scene.client, Party::One));
         assert!(burnt == 1 || frame <= before, "frame {frame}: the key in flight must be burnt");
+        // What was used is erased when the file is opened again, whatever the dead party had read of it.
+        for (path, party) in [(&scene.server, Party::Zero), (&scene.client, Party::One)] {
+            let keys = KeyFile::open(path, party).unwrap();
+            assert!(keys.used_bytes_left().unwrap() == 0, "frame {frame}, party {party}");
+        }
         // Both start again, and never use that key again.
         let ends = both(&scene, certificates.path(), None);
         assert_eq!(ends[1], Some(format!("{:?}", [in_clear(&TEXT)])), "frame {frame}");

@@ -1,5 +1,6 @@
 //! The two parties.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -84,6 +85,11 @@ impl<'a> Server<'a> {
         Self { owner, keys }
     }
 
+    /// Tells a client that it must come back later.
+    pub fn turn_away(&self, mut link: Link) -> Error {
+        refuse(&mut link, Error::Peer { what: "it is one client too many: it must try again later".into() })
+    }
+
     /// Serves one client until it has no more wishes.
     pub fn serve(&self, mut link: Link) -> Result<Summary> {
         let mut pair = match self.greet(&mut link) {
@@ -98,14 +104,14 @@ impl<'a> Server<'a> {
                 }
                 Message::Infer(sections) => {
                     let sections: Vec<usize> = sections.into_iter().map(|section| section as usize).collect();
-                    let keys = match pair.spend(&sections) {
+                    let keys = match pair.prepare(&sections).and_then(|()| pair.spend(&sections)) {
                         Ok(keys) => keys,
                         Err(error) => return Err(refuse(&mut pair.link, error)),
                     };
                     pair.send(&Message::Ready)?;
                     pair.infer(keys, &sections, vec![vec![None]; sections.len()])?;
                 }
-                Message::Done => return pair.finish(),
+                Message::Done => return Ok(pair.summary()),
                 other => {
                     let error = Error::Peer { what: format!("it sent {other} where a request belongs") };
                     return Err(refuse(&mut pair.link, error));
@@ -179,13 +185,16 @@ impl<'a> Client<'a> {
         let model = self.pair.model();
         let mut sections: Vec<usize> = Vec::with_capacity(texts.len());
         let mut inputs = Vec::with_capacity(texts.len());
+        let mut taken: BTreeMap<usize, usize> = BTreeMap::new();
         for text in texts {
-            let mut fresh = self.pair.keys().unused(text.len() as u32);
-            let section = fresh.find(|section| !sections.contains(section));
+            let before = taken.entry(text.len()).or_default();
+            let section = self.pair.keys().unused(text.len() as u32).nth(*before);
+            *before += 1;
             sections.push(section.ok_or(Error::NoKeys { tokens: text.len() })?);
             inputs.push(vec![Some(model.encode_tokens(text)?)]);
         }
         self.set_up()?;
+        self.pair.prepare(&sections)?;
         self.pair.ask(&Message::Infer(sections.iter().map(|&section| section as u32).collect()))?;
         let keys = self.pair.spend(&sections)?;
         let outputs = self.pair.infer(keys, &sections, inputs)?;
@@ -193,10 +202,16 @@ impl<'a> Client<'a> {
         outputs.into_iter().map(|output| output.ok_or_else(missing)).collect()
     }
 
+    /// What was done so far.
+    pub fn summary(&self) -> Summary {
+        self.pair.summary()
+    }
+
     /// Says goodbye.
     pub fn finish(mut self) -> Result<Summary> {
         self.pair.send(&Message::Done)?;
-        self.pair.finish()
+        self.pair.link.flush()?;
+        Ok(self.summary())
     }
 }
 
@@ -239,14 +254,18 @@ fn accept(model: &PublicModel, keys: &mut KeyFile, link: &mut Link, theirs: &Hel
     if header.format != model.format() {
         return Err(Error::Format { keys: header.format, circuit: model.format() });
     }
-    keys.ledger.catch_up(&theirs.ledger)
+    keys.catch_up(&theirs.ledger)
 }
 
-/// Tells the other side why, and waits until it is told.
+/// Tells the other side why, without what is nobody else's business, and waits until it is told.
 fn refuse(link: &mut Link, error: Error) -> Error {
+    let words = match &error {
+        Error::File { .. } | Error::KeyFile { .. } => "its keys cannot be used".to_owned(),
+        other => other.to_string(),
+    };
     if !matches!(error, Error::Closed | Error::Refused { .. } | Error::Timeout { .. } | Error::Tls { .. }) {
         // What follows is that the link closes, whether or not the other side still listens.
-        let told = link.send(Message::Refusal(error.to_string()).encode()).and_then(|()| link.flush());
+        let told = link.send(Message::Refusal(words).encode()).and_then(|()| link.flush());
         if let Err(failed) = told {
             tracing::debug!("the refusal was not delivered: {failed}");
         }

@@ -40,12 +40,16 @@ pub(super) struct Scene {
 
 impl Scene {
     pub(super) fn deal(tokens: &[usize]) -> Self {
+        Self::of(&MODEL.0, tokens)
+    }
+
+    fn of(model: &PublicModel, tokens: &[usize]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let [server, client] = ["server.keys", "client.keys"].map(|name| folder.path().join(name));
         let mut sections = Vec::new();
         let mut progress = |dealing: Dealing| sections.push(dealing.section);
         let mut randomness = Randomness::from_os().unwrap();
-        deal_files(&mut randomness, &MODEL.0, tokens, [&server, &client], &mut progress).unwrap();
+        deal_files(&mut randomness, model, tokens, [&server, &client], &mut progress).unwrap();
         assert_eq!(sections, (1..=tokens.len() + 1).collect::<Vec<_>>());
         Self { folder, server, client }
     }
@@ -139,6 +143,41 @@ fn two_parties_give_what_one_computes_in_clear() {
     assert!(matches!(error, Error::NoKeys { tokens: 4 }), "{error}");
 }
 
+/// A party may be held up anywhere; what the other one sends meanwhile must wait, however long it is.
+#[test]
+fn long_messages_may_come_early() {
+    let (public, owner) = small::model_of_words(9000);
+    for held_up in Party::BOTH {
+        let scene = Scene::of(&public, &[2]);
+        let pause = || thread::sleep(Duration::from_millis(150));
+        let (listener, address) = listen("127.0.0.1:0").unwrap();
+        let result = thread::scope(|scope| {
+            let server = scope.spawn(|| {
+                let keys = KeyStore::open(&scene.server)?;
+                let (socket, _) = listener.accept().unwrap();
+                let link = Link::accept(socket, &CERTIFICATES.1.server()?, TIMEOUTS)?;
+                let _slow = (held_up == Party::Zero).then(|| pair::slowed(pause));
+                Server::new(&owner, &keys).serve(link)
+            });
+            let identity = CERTIFICATES.1.client().unwrap();
+            let link = Link::connect(&address.to_string(), "localhost", &identity, TIMEOUTS).unwrap();
+            let _slow = (held_up == Party::One).then(|| pair::slowed(pause));
+            let ask = || {
+                let mut client = Client::new(&public, scene.keys()?, link)?;
+                let results = client.infer(&[vec![8999, 4]])?;
+                client.finish()?;
+                Ok::<_, Error>(results)
+            };
+            let result = ask();
+            server.join().unwrap().unwrap();
+            result
+        });
+        assert!(result.is_ok(), "party {held_up} held up: {:?}", result.err());
+    }
+    let [set_up, inference] = predict(&public, &[2]).unwrap();
+    assert!(set_up.traffic.bytes[0] > 1 << 17 && inference.traffic.bytes[1] > 1 << 16, "they are long");
+}
+
 #[test]
 fn several_requests_share_one_set_up() {
     let scene = Scene::deal(&[3, 3, 3]);
@@ -196,7 +235,10 @@ fn a_client_that_wants_used_or_unknown_keys_is_refused() {
         (vec![0], "no inference"),
     ] {
         let (server, refused) = session(&scene, &MODEL.1, TIMEOUTS, |link| {
-            greeted(&scene, link).ask(&Message::Infer(sections.clone())).err().unwrap()
+            let mut pair = greeted(&scene, link);
+            pair.ask(&Message::SetUp).unwrap();
+            pair.set_up(vec![None; pair.weight_count()]).unwrap();
+            pair.ask(&Message::Infer(sections.clone())).err().unwrap()
         });
         assert!(server.unwrap_err().to_string().contains(why_not), "{sections:?}");
         assert!(matches!(&refused, Error::Refused { why } if why.contains(why_not)), "{refused}");
@@ -217,11 +259,10 @@ fn requests_out_of_turn_are_refused() {
     }
     let (server, _) = session(&scene, &MODEL.1, TIMEOUTS, |link| {
         let mut pair = greeted(&scene, link);
-        pair.ask(&Message::Infer(vec![1])).unwrap();
-        pair.receive().err()
+        pair.ask(&Message::Infer(vec![1])).err()
     });
     assert!(matches!(server, Err(Error::Peer { .. })), "an inference before the weights: {server:?}");
-    assert_eq!(used(&scene.server, Party::Zero), [false, true], "and its key is gone");
+    assert_eq!(used(&scene.server, Party::Zero), [false, false], "and it costs no key");
 }
 
 #[test]

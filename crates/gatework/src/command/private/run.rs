@@ -1,5 +1,6 @@
 //! `gatework private run`.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -21,6 +22,9 @@ use crate::command::ending::{Ending, Failure};
 use crate::command::interrupt::Litter;
 use crate::command::output::Output;
 use crate::command::progress::{Jobs, Progress};
+
+/// Texts of one request: what both sides hold of each is in memory until all are done.
+const BATCH: usize = 16;
 
 #[derive(Serialize)]
 struct Document {
@@ -77,7 +81,8 @@ fn remote(
 ) -> Result<Inferred, Failure> {
     let identity = options.identity.load(CertificateFiles::client)?;
     let address = required(&options.connect)?;
-    let host = address.rsplit_once(':').map_or(address.as_str(), |(host, _)| host);
+    let no_port = || Failure::Input(format!("--connect {address}: it has no port; write {address}:7117"));
+    let (host, _) = address.rsplit_once(':').ok_or_else(no_port)?;
     let name = options.server_name.as_deref().unwrap_or(host).trim_matches(['[', ']']);
     let keys = KeyFile::open(required(&options.keys)?, Party::One).map_err(input)?;
     let jobs = progress.start(2 + options.generate.max(1));
@@ -100,6 +105,7 @@ fn infer(
     if generate > 0 && !scores_words {
         return Err(Failure::Input("--generate needs a model that scores words, as GPT-2 does".into()));
     }
+    require_keys(&client, texts, generate)?;
     let doing = Mutex::new("the masked weights".to_owned());
     let mut client = client.watched(|rounds: Rounds| {
         jobs.doing(format!("{}, round {} of {}", unpoisoned(&doing), rounds.over, rounds.all));
@@ -110,12 +116,12 @@ fn infer(
     let mut generated = vec![Vec::new(); running.len()];
     let mut words = Vec::new();
     for round in 0..generate.max(1) {
-        jobs.doing(if generate > 0 {
-            format!("word {} of {generate}", round + 1)
-        } else {
-            "inferring".into()
-        });
-        words = client.infer(&running).map_err(input)?;
+        *unpoisoned(&doing) =
+            if generate > 0 { format!("word {} of {generate}", round + 1) } else { "inferring".into() };
+        words.clear();
+        for batch in running.chunks(BATCH) {
+            words.extend(client.infer(batch).map_err(input)?);
+        }
         for ((tokens, words), generated) in running.iter_mut().zip(&words).zip(&mut generated) {
             if generate > 0 {
                 let next = model.next_token(words).map_err(input)?;
@@ -125,8 +131,29 @@ fn infer(
         }
         jobs.done();
     }
-    let told = Told::new(client.finish().map_err(input)?);
+    let told = Told::new(client.summary());
+    // The results are here, whether or not the farewell arrives.
+    if let Err(error) = client.finish() {
+        tracing::warn!("the server was not told that this is all: {error}");
+    }
     Ok(Inferred { words, generated, told })
+}
+
+/// Says now what would otherwise be found when half of the keys are used up.
+fn require_keys(client: &Client<'_>, texts: &Texts, generate: usize) -> Result<(), Failure> {
+    let mut needed: BTreeMap<usize, usize> = BTreeMap::new();
+    for text in &texts.texts {
+        (0..generate.max(1)).for_each(|added| *needed.entry(text.ids.len() + added).or_default() += 1);
+    }
+    for (tokens, count) in needed {
+        let left = client.keys().unused(tokens as u32).count();
+        if left < count {
+            return Err(Failure::Input(format!(
+                "{count} keys for texts of {tokens} tokens are needed, and {left} are left: have more dealt"
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn unpoisoned(words: &Mutex<String>) -> MutexGuard<'_, String> {

@@ -1,8 +1,9 @@
 //! `gatework private serve`.
 
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use gatework_fss::model::{Checkpoint, Owner};
 use gatework_fss::net::{CertificateFiles, Identity, Link, Timeouts, listen};
@@ -16,8 +17,12 @@ use crate::command::ending::{Ending, Failure};
 use crate::command::output::Output;
 use crate::command::progress::Progress;
 
-/// Clients at a time. More are turned away, so that nobody can fill the memory.
+/// Clients at a time: each has the weights in memory under masks of its own.
 const MOST_AT_ONCE: usize = 8;
+/// Connections at a time that have not shown a certificate yet.
+const MOST_UNKNOWN: usize = 256;
+/// Between attempts to accept when there is no descriptor left, or the like.
+const AFTER_AN_ERROR: Duration = Duration::from_millis(100);
 
 #[derive(Serialize)]
 struct Served {
@@ -52,7 +57,8 @@ pub(super) fn run(options: &ServeOptions, output: &Output, progress: &Progress) 
         identity,
         timeouts: options.identity.timeouts(),
         progress,
-        under_way: AtomicUsize::new(0),
+        unknown: AtomicUsize::new(0),
+        served: AtomicUsize::new(0),
     };
     let served = Served { clients: host.serve(&listener, options.clients) };
     output.show(&served, || format!("{} clients", served.clients.len()))?;
@@ -65,7 +71,24 @@ struct Host<'a> {
     identity: Identity,
     timeouts: Timeouts,
     progress: &'a Progress,
-    under_way: AtomicUsize,
+    unknown: AtomicUsize,
+    served: AtomicUsize,
+}
+
+/// One of a limited number, until it is dropped.
+struct Place<'a>(&'a AtomicUsize);
+
+impl<'a> Place<'a> {
+    fn take(places: &'a AtomicUsize, most: usize) -> Option<Self> {
+        let place = Self(places);
+        (places.fetch_add(1, Ordering::Relaxed) < most).then_some(place)
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Host<'_> {
@@ -79,22 +102,17 @@ impl Host<'_> {
                     Ok(accepted) => accepted,
                     Err(error) => {
                         self.progress.say(&format!("a client could not be accepted: {error}"));
+                        thread::sleep(AFTER_AN_ERROR);
                         continue;
                     }
                 };
-                if self.under_way.fetch_add(1, Ordering::Relaxed) >= MOST_AT_ONCE {
-                    self.under_way.fetch_sub(1, Ordering::Relaxed);
-                    self.progress
-                        .say(&format!("{address}: turned away, {MOST_AT_ONCE} clients are being served"));
+                let Some(unknown) = Place::take(&self.unknown, MOST_UNKNOWN) else {
+                    self.progress.say(&format!("{address}: too many connections without a certificate"));
                     continue;
-                }
+                };
                 taken += 1;
-                let client = scope.spawn(move || {
-                    let served = Link::accept(socket, &self.identity, self.timeouts)
-                        .and_then(|link| self.server.serve(link));
-                    self.under_way.fetch_sub(1, Ordering::Relaxed);
-                    self.told(&address.to_string(), served)
-                });
+                let client =
+                    scope.spawn(move || self.told(&address.to_string(), self.serve_one(socket, unknown)));
                 if most.is_some() {
                     clients.push(client);
                 }
@@ -102,6 +120,15 @@ impl Host<'_> {
             let lost = || Outcome::Failed { error: "its thread ended early".into() };
             clients.into_iter().map(|client| client.join().unwrap_or_else(|_| lost())).collect()
         })
+    }
+
+    fn serve_one(&self, socket: TcpStream, unknown: Place<'_>) -> gatework_fss::Result<Summary> {
+        let link = Link::accept(socket, &self.identity, self.timeouts)?;
+        drop(unknown);
+        match Place::take(&self.served, MOST_AT_ONCE) {
+            Some(_place) => self.server.serve(link),
+            None => Err(self.server.turn_away(link)),
+        }
     }
 
     fn told(&self, address: &str, served: gatework_fss::Result<Summary>) -> Outcome {
