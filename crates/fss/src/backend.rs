@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::lut::Table;
 use crate::prg::TreeHash;
 use crate::ring::{Ring, pack, unpack};
+use crate::secret::Secret;
 
 /// Keys where a backend evaluates them.
 pub trait ResidentKeys: Any + Send {}
@@ -73,10 +74,11 @@ impl Backend for CpuBackend {
     }
 
     fn open(&self, own: &mut [u64], peer: &[u8], ring: Ring) -> Result<()> {
-        let mut theirs = Vec::new();
+        // Both shares together are what only the two parties may see.
+        let mut theirs = Secret::with_capacity(own.len());
         unpack(peer, own.len(), ring.bits(), &mut theirs)?;
-        for (own, word) in own.iter_mut().zip(theirs) {
-            *own = ring.reduce(own.wrapping_add(word));
+        for (own, word) in own.iter_mut().zip(theirs.iter()) {
+            *own = ring.reduce(own.wrapping_add(*word));
         }
         Ok(())
     }

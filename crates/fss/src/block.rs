@@ -80,7 +80,7 @@ impl Layer {
     ) -> Result<Wire> {
         let shape = MatmulShape { batch: 1, rows: x.len() / inner, inner, columns };
         let mask = engine.mask_share(x)?;
-        let product = engine.open(engine.matmul(x, &mask, w.wire(), w.mask(), shape, None)?).await?;
+        let product = engine.open(engine.matmul(x, &mask, w.wire(), w.mask(), shape)?).await?;
         engine.open(engine.truncate(&product, FRACTION, self.ring).await?).await
     }
 
@@ -103,7 +103,7 @@ impl Layer {
         let masks = [&query, &key, &value].map(|wire| engine.mask_share(wire));
         let [query_mask, key_mask, value_mask] = masks;
         let shape = MatmulShape { batch: HEADS, rows: ROWS, inner: HEAD, columns: ROWS };
-        let scores = engine.matmul(&query, &query_mask?, &key, &key_mask?, shape, None)?;
+        let scores = engine.matmul(&query, &query_mask?, &key, &key_mask?, shape)?;
         let scores = engine.open(scores.gather(&self.softmax.rows().places_in(ROWS))?).await?;
         // Scores are halved, in the place of a division by the root of the head's width.
         let scores = engine.open(engine.truncate(&scores, FRACTION + 1, self.ring).await?).await?;
@@ -111,8 +111,7 @@ impl Layer {
         let probabilities = self.unpack(engine, &packed)?;
         let mask = engine.mask_share(&probabilities)?;
         let shape = MatmulShape { batch: HEADS, rows: ROWS, inner: ROWS, columns: HEAD };
-        let mixed =
-            engine.open(engine.matmul(&probabilities, &mask, &value, &value_mask?, shape, None)?).await?;
+        let mixed = engine.open(engine.matmul(&probabilities, &mask, &value, &value_mask?, shape)?).await?;
         let mixed = engine.open(engine.truncate(&mixed, FRACTION, self.ring).await?).await?;
         let back = |index: usize| {
             let (row, head, k) = (index / WIDTH, index % WIDTH / HEAD, index % HEAD);
@@ -139,11 +138,11 @@ impl Layer {
     async fn apply(&self, engine: &Engine, x: &Wire, weights: &[Weights]) -> Result<Wire> {
         // Intervals alone do not keep sums of squares in the ring: explicit clamps do.
         let x = &engine.open(clamp(engine, x, -CLAMP, CLAMP).await?).await?;
-        let normal = self.norm.apply(engine, x, &weights[0], &weights[1], None).await?;
+        let normal = self.norm.apply(engine, x, &weights[0], &weights[1]).await?;
         let normal = engine.open(normal).await?;
         let x = self.attend(engine, &normal, weights).await?.plus(x)?;
         let x = engine.open(clamp(engine, &x, -CLAMP, CLAMP).await?).await?;
-        let normal = engine.open(self.norm.apply(engine, &x, &weights[6], &weights[7], None).await?).await?;
+        let normal = engine.open(self.norm.apply(engine, &x, &weights[6], &weights[7]).await?).await?;
         let up = self.linear(engine, &normal, &weights[8], WIDTH, INNER).await?;
         let active = engine.open(self.gelu.apply(engine, &up).await?).await?;
         self.linear(engine, &active, &weights[9], INNER, WIDTH).await?.plus(&x)

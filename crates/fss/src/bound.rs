@@ -8,7 +8,7 @@ use crate::ring::Ring;
 /// A bound comes from what made the value: a table's entries, a declared and checked input, an explicit clamp, sums and
 /// products of bounded values, or the crate's range analysis, which makes one by `Bound::proved` and attaches it by `Engine::claim`.
 /// Outside this crate a bound cannot be made, only taken from a value that has it, so that an unproved hope cannot choose a
-/// truncation. What takes a bound beside a value ([`crate::Engine::matmul`] and others) trusts that it is one of that value.
+/// truncation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bound {
     lo: i128,

@@ -1,5 +1,10 @@
 //! What can be wrong with a call, a key stream or a peer.
 
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::key::FixedPoint;
 use crate::party::Party;
 
 /// The engine's result.
@@ -86,6 +91,14 @@ pub enum Error {
         /// Who reads it.
         expected: Party,
     },
+    /// Keys that were dealt for another number format.
+    #[error("the keys are for {} bits of which {} are fractional, the circuit has {} and {}", keys.ring.bits(), keys.fraction, circuit.ring.bits(), circuit.fraction)]
+    Format {
+        /// The keys'.
+        keys: FixedPoint,
+        /// The circuit's.
+        circuit: FixedPoint,
+    },
     /// An input that was not given, or is not as the circuit declares it.
     #[error("input {index} of {party}: {what}")]
     Input {
@@ -95,6 +108,92 @@ pub enum Error {
         party: Party,
         /// What is wrong with it.
         what: String,
+    },
+    /// A file that could not be read or written.
+    #[error("cannot {doing} '{}': {source}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// What was tried.
+        doing: &'static str,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// A key file, or its ledger, that must not be used.
+    #[error("'{}' cannot be used: {what}", path.display())]
+    KeyFile {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// No key is left for a text of that length.
+    #[error("no unused key is left for a text of {tokens} tokens: have more dealt")]
+    NoKeys {
+        /// Its length.
+        tokens: usize,
+    },
+    /// Keys that were used before.
+    #[error("section {section} of the keys was used already: a key is used once")]
+    Reused {
+        /// Which.
+        section: usize,
+    },
+    /// A certificate or a key of TLS that cannot be read.
+    #[error("'{}' is no identity: {what}", path.display())]
+    Certificate {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// An address that does not answer, or cannot be listened on.
+    #[error("'{address}' cannot be reached: {source}")]
+    Unreachable {
+        /// As it was given.
+        address: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The two sides do not agree on a secure connection.
+    #[error("no secure connection: {what}")]
+    Tls {
+        /// Why.
+        what: String,
+    },
+    /// A connection that broke.
+    #[error("the connection failed: {source}")]
+    Socket {
+        /// Why.
+        source: io::Error,
+    },
+    /// The peer took too long.
+    #[error("the other party did not {doing} within {} s", after.as_secs_f64())]
+    Timeout {
+        /// What it should have done.
+        doing: &'static str,
+        /// How long was waited.
+        after: Duration,
+    },
+    /// A message that is longer than any that belongs here.
+    #[error("the other party announces a message of {length} bytes, at most {most} belong here")]
+    Oversized {
+        /// As it says.
+        length: u64,
+        /// What there may be.
+        most: u64,
+    },
+    /// What the peer says cannot be right.
+    #[error("the other party cannot be talked to: {what}")]
+    Peer {
+        /// Why.
+        what: String,
+    },
+    /// The peer refused, and said why.
+    #[error("the other party refused: {why}")]
+    Refused {
+        /// In its words.
+        why: String,
     },
     /// The peer is gone.
     #[error("the other party closed the channel")]
@@ -135,6 +234,12 @@ pub enum Error {
     /// A function description that makes no sense.
     #[error("the function is not well formed: {what}")]
     Suf {
+        /// What is wrong, as a sentence.
+        what: String,
+    },
+    /// A checkpoint, a public model, or what belongs to one, that cannot be used.
+    #[error("the model cannot be used: {what}")]
+    Model {
         /// What is wrong, as a sentence.
         what: String,
     },

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use crate::testing::{Given, Missing, OpenedWords, check, check_without};
 use crate::{
     Activation, Bound, Circuit, Engine, FloatingTable, LayerNorm, MatmulShape, NegativeExponential, Party,
-    Payload, Randomness, Reciprocal, Result, Ring, RmsNorm, Rows, Share, Softmax, Table, Wire, clamp, deal,
-    relu, row_maxima,
+    Payload, Randomness, Reciprocal, Result, Ring, RmsNorm, Rows, Share, Softmax, Table, Tanh, Wire, clamp,
+    deal, relu, row_maxima,
 };
 
 const BITS: u32 = 64;
@@ -191,8 +191,7 @@ fn examine<C>(name: &str, circuit: C, given: &[Given], covered: &[usize])
 where
     C: Circuit<Output = Option<Vec<u64>>> + Sync + Copy,
 {
-    // Its low bits are zero, so that a product with it is no mask.
-    let masks: Vec<Vec<u64>> = given.iter().map(|(_, words)| vec![0xa5a5_a5a0; words.len()]).collect();
+    let masks: Vec<Vec<u64>> = given.iter().map(|(_, words)| vec![MASK; words.len()]).collect();
     let without = |missing| check_without(missing, circuit, given, Some(masks.clone()), 21);
     let honest = without(Missing::Nothing);
     assert_eq!(leak(&honest.opened), None, "{name}");
@@ -210,6 +209,9 @@ where
     assert_eq!(unseen, covered, "{name}: the masks that are not missed, of {}", honest.fresh_masks);
 }
 
+/// Of every input. Its low bits are zero, so that a product with it is no mask.
+const MASK: u64 = 0xa5a5_a5a0;
+
 /// Elements of an examined tensor.
 const LEN: usize = 1 << 12;
 
@@ -218,19 +220,33 @@ fn wide() -> Ring {
     Ring::new(50).unwrap()
 }
 
+/// A gate on one number and one bit, opened.
+fn of_gate<G>(
+    range: std::ops::RangeInclusive<i64>,
+    gate: &G,
+) -> impl Circuit<Output = Option<Vec<u64>>> + Sync + Copy
+where
+    G: AsyncFn(&Engine, Wire, Wire) -> Result<Share> + Sync,
+{
+    let (lo, hi) = range.into_inner();
+    async move |engine: &Engine| {
+        let x = engine.input(Party::One, wide(), LEN, lo..=hi).await?;
+        let bit = engine.input(Party::Zero, Ring::BIT, LEN, 0..=1).await?;
+        let opened = engine.open(gate(engine, x, bit).await?).await?;
+        engine.reveal(&opened, Party::Zero)
+    }
+}
+
+fn given_to_gate(value: u64) -> [Given; 2] {
+    [(Party::One, vec![value; LEN]), (Party::Zero, vec![1; LEN])]
+}
+
 /// Examines a gate on one number and one bit.
 fn examine_gate<G>(name: &str, value: u64, range: std::ops::RangeInclusive<i64>, covered: &[usize], gate: G)
 where
     G: AsyncFn(&Engine, Wire, Wire) -> Result<Share> + Sync,
 {
-    let (gate, range) = (&gate, &range);
-    let circuit = async |engine: &Engine| {
-        let x = engine.input(Party::One, wide(), LEN, range.clone()).await?;
-        let bit = engine.input(Party::Zero, Ring::BIT, LEN, 0..=1).await?;
-        let opened = engine.open(gate(engine, x, bit).await?).await?;
-        engine.reveal(&opened, Party::Zero)
-    };
-    examine(name, circuit, &[(Party::One, vec![value; LEN]), (Party::Zero, vec![1; LEN])], covered);
+    examine(name, of_gate(range, &gate), &given_to_gate(value), covered);
 }
 
 /// Where most examined values lie.
@@ -283,7 +299,12 @@ fn opened_products_are_uniform() {
     examine_gate("matmul", 1000, RANGE, &[], async |engine, x, _| {
         let mask = engine.mask_share(&x)?;
         let shape = MatmulShape { batch: 1, rows: 64, inner: 64, columns: 64 };
-        engine.matmul(&x, &mask, &x, &mask, shape, None)
+        engine.matmul(&x, &mask, &x, &mask, shape)
+    });
+    examine_gate("transposed matmul", 1000, RANGE, &[], async |engine, x, _| {
+        let mask = engine.mask_share(&x)?;
+        let shape = MatmulShape { batch: 1, rows: 64, inner: 64, columns: 64 };
+        engine.matmul_transposed(&x, &mask, &x, &mask, shape, Bound::proved(0, 1 << 40))
     });
 }
 
@@ -312,7 +333,8 @@ fn opened_lookups_are_uniform() {
         engine.polynomial(&found, 0, 0, &x, Bound::proved(0, 9))
     });
     let lines = [piece(0, &[7, 3]), piece(500, &[9, 1])];
-    // The polynomial's own mask is not missed: what the coefficients' masks leave of it takes three opened tensors to see.
+    // The polynomial's own mask is not missed: what the coefficients' masks leave of it takes three opened tensors to see, and a test
+    // of its own.
     examine_gate("piecewise lines", 1000, RANGE, &[2], async |engine, x, _| {
         let found = engine.piecewise(&x, &lines, wide()).await?;
         engine.polynomial(&found, 0, 1, &x, Bound::proved(-(1 << 30), 1 << 30))
@@ -324,6 +346,9 @@ fn opened_functions_are_uniform() {
     let gelu = Activation::gelu(12).unwrap();
     // The two selections are opened as one difference.
     examine_gate("gelu", 1000, RANGE, &[4, 5], async |engine, x, _| gelu.apply(engine, &x).await);
+    let tanh = Tanh::new(6).unwrap();
+    // As in its clamp.
+    examine_gate("tanh", 100, RANGE, &[1, 2], async |engine, x, _| tanh.apply(engine, &x).await);
     let exponential = NegativeExponential::new(12).unwrap();
     examine_gate("nexp", 1000, 0..=1 << 30, &[], async |engine, x, _| {
         exponential.apply(engine, &x, wide()).await
@@ -334,10 +359,63 @@ fn opened_functions_are_uniform() {
     });
     let root = FloatingTable::reciprocal_root(3, 20, 12, 12).unwrap();
     // The sign of an interval lookup among many intervals is a coin of the keys', which its mask hides from whoever knows a key; the
-    // line's mask is as above; mantissa and exponent are opened as one sum.
+    // line's mask is as above; mantissa and exponent are opened as one sum, in which the exponent is a polynomial and as well covered.
     examine_gate("reciprocal root", 5 << 12, 8..=(1 << 20) - 1, &[0, 2, 3, 5], async |engine, x, _| {
         engine.looked_up(&root.apply(engine, &x).await?)
     });
+}
+
+/// Two masks of which one sum is opened cover for each other, so that neither is missed alone. Both together are: nothing else covers
+/// what they do. That each is there, the tests of the selections, truncations and polynomials themselves see.
+#[test]
+fn masks_that_cover_for_each_other_are_missed_together() {
+    fn examine_both<G>(
+        name: &str,
+        value: u64,
+        range: std::ops::RangeInclusive<i64>,
+        masks: [usize; 2],
+        gate: G,
+    ) where
+        G: AsyncFn(&Engine, Wire, Wire) -> Result<Share> + Sync,
+    {
+        let inputs = [vec![MASK; LEN], vec![MASK; LEN]].to_vec();
+        let missing = Missing::Both(masks[0], masks[1]);
+        let seen = check_without(missing, of_gate(range, &gate), &given_to_gate(value), Some(inputs), 21);
+        assert!(leak(&seen.opened).is_some(), "{name} without masks {masks:?}");
+    }
+    examine_both("clamp", 1000, RANGE, [1, 2], async |engine, x, _| clamp(engine, &x, -500, 500).await);
+    let gelu = Activation::gelu(12).unwrap();
+    examine_both("gelu", 1000, RANGE, [4, 5], async |engine, x, _| gelu.apply(engine, &x).await);
+}
+
+/// A line a + b x is opened under its own mask. Without it, it would be under ±(m_a − r m_b), where m_a and m_b are the masks of the
+/// coefficients that are opened before: all three together, and x̂, would show the line up to a sign.
+#[test]
+fn a_polynomial_is_under_a_mask_of_its_own() {
+    let piece = |start: u64, words: &[u64]| Payload { start, words: words.to_vec() };
+    let lines = [piece(0, &[7, 3]), piece(500, &[9, 1])];
+    let gate = async |engine: &Engine, x: Wire, _: Wire| {
+        let found = engine.piecewise(&x, &lines, wide()).await?;
+        engine.polynomial(&found, 0, 1, &x, Bound::proved(-(1 << 30), 1 << 30))
+    };
+    let shown = |missing| {
+        let inputs = [vec![MASK; LEN], vec![MASK; LEN]].to_vec();
+        let seen = check_without(missing, of_gate(RANGE, &gate), &given_to_gate(1000), Some(inputs), 21);
+        let opened: Vec<&OpenedWords> = seen.opened[0]
+            .iter()
+            .filter(|request| request.from.is_none() && request.ring == wide())
+            .collect();
+        let [coefficients, line] = opened[..] else { panic!("{} tensors of words", opened.len()) };
+        let pairs = coefficients.words.chunks_exact(2).zip(&line.words);
+        let words: Vec<u64> = pairs
+            .map(|(pair, line)| {
+                wide().reduce(line.wrapping_sub(pair[0].wrapping_sub(MASK.wrapping_mul(pair[1]))))
+            })
+            .collect();
+        uneven(&words, wide().bits())
+    };
+    assert!(!shown(Missing::Nothing), "the line is not to be seen");
+    assert!(shown(Missing::Only(2)), "a missing mask must be found");
 }
 
 #[test]
@@ -363,14 +441,14 @@ fn opened_norms_are_uniform() {
     let normal = async |engine: &Engine| {
         let x = engine.input(Party::One, wide(), LEN, RANGE).await?;
         let gamma = engine.weights(Party::Zero, wide(), width, -8192..=8192).await?;
-        engine.reveal(&engine.open(rms.apply(engine, &x, &gamma, None).await?).await?, Party::One)
+        engine.reveal(&engine.open(rms.apply(engine, &x, &gamma).await?).await?, Party::One)
     };
     examine("RMSNorm", normal, &given[..2], &[1, 3, 4, 6]);
     let normal = async |engine: &Engine| {
         let x = engine.input(Party::One, wide(), LEN, RANGE).await?;
         let gamma = engine.weights(Party::Zero, wide(), width, -8192..=8192).await?;
         let beta = engine.weights(Party::Zero, wide(), width, -8192..=8192).await?;
-        engine.reveal(&engine.open(layer.apply(engine, &x, &gamma, &beta, None).await?).await?, Party::One)
+        engine.reveal(&engine.open(layer.apply(engine, &x, &gamma, &beta).await?).await?, Party::One)
     };
     examine("LayerNorm", normal, &given, &[3, 5, 6, 8]);
 }
@@ -419,7 +497,7 @@ fn keys_for_two_thresholds_cannot_be_told_apart() {
     let seen = check(circuit, &[(Party::One, values)], Some(vec![masks.clone()]), 7);
     let rows = (bits - 1 - 6) as usize;
     for (party, stream) in seen.keys.iter().enumerate() {
-        let section = &stream[crate::HEADER_BYTES + 8..];
+        let section = &stream[32..];
         // Party 1 is given the masks of the revealed bits as well.
         let revealed = if party == 1 { 2 * half / 8 } else { 0 };
         assert_eq!(section.len(), 16 * rows * 2 * half + revealed);
@@ -449,7 +527,7 @@ fn two_deals_have_nothing_in_common() {
     let blocks = |randomness: &mut Randomness| {
         let dealt = deal(randomness, format, &[circuit]).unwrap();
         let blocks =
-            |stream: &crate::KeyStream| stream.bytes()[24..].chunks_exact(16).map(<[u8]>::to_vec).collect();
+            |stream: &crate::KeyStream| stream.bytes().chunks_exact(16).map(<[u8]>::to_vec).collect();
         dealt.streams.each_ref().map(blocks).map(|blocks: HashSet<Vec<u8>>| blocks)
     };
     let shared = |one: &[HashSet<Vec<u8>>; 2], two: &[HashSet<Vec<u8>>; 2]| {

@@ -5,6 +5,7 @@ mod backend;
 mod block;
 mod bound;
 pub mod cost;
+pub mod disk;
 mod dpf;
 mod engine;
 mod error;
@@ -14,6 +15,8 @@ mod key;
 #[cfg(test)]
 mod leaks;
 mod lut;
+pub mod model;
+pub mod net;
 mod ops;
 mod party;
 mod prg;
@@ -23,6 +26,7 @@ pub mod reference;
 mod ring;
 mod runtime;
 mod secret;
+pub mod session;
 pub mod suf;
 mod tally;
 mod tensor;
@@ -37,10 +41,10 @@ pub use dpf::{PointKeys, TABLE_BITS};
 pub use engine::Engine;
 pub use error::{Error, Result};
 pub use gates::{
-    Activation, FloatingTable, LayerNorm, NegativeExponential, Reciprocal, RmsNorm, Rows, Softmax, clamp,
-    relu, row_maxima,
+    Activation, FloatingTable, LayerNorm, NegativeExponential, Reciprocal, RmsNorm, Rows, Softmax, Tanh,
+    clamp, relu, row_maxima,
 };
-pub use key::{FixedPoint, HEADER_BYTES, KeyStream};
+pub use key::{FixedPoint, KeyStream};
 pub use lut::{LARGEST_TABLE_BITS, Table};
 pub use ops::{Lookup, MatmulShape, Payload, Piecewise, Weights};
 pub use party::Party;

@@ -1,5 +1,8 @@
 //! Public tables.
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use crate::bound::Bound;
 use crate::error::{Error, Result};
 
@@ -9,9 +12,15 @@ use crate::error::{Error, Result};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Table {
     domain: u32,
-    reversed: Vec<u64>,
+    reversed: Arc<[u64]>,
     bound: Bound,
 }
+
+/// Tables that were computed before. They are public and follow from a few numbers, and every node of every inference asks for them.
+static KNOWN: Mutex<BTreeMap<(&'static str, [u64; 3]), Table>> = Mutex::new(BTreeMap::new());
+
+/// Tables that are kept, of up to 1 MiB each.
+const MOST_KNOWN: usize = 64;
 
 /// The largest domain that is expanded in full.
 pub const LARGEST_TABLE_BITS: u32 = 16;
@@ -30,6 +39,25 @@ impl Table {
         });
         let reversed = (0..2 * size).map(|i| values[(i.wrapping_neg() % size) as usize] as u64).collect();
         Ok(Self { domain, reversed, bound })
+    }
+
+    /// The table of that name and parameters, made only if it is not known.
+    pub(crate) fn known(
+        name: &'static str,
+        parameters: [u64; 3],
+        make: impl FnOnce() -> Result<Self>,
+    ) -> Result<Self> {
+        let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(table) = known().get(&(name, parameters)) {
+            return Ok(table.clone());
+        }
+        let table = make()?;
+        let mut known = known();
+        if known.len() >= MOST_KNOWN {
+            known.clear();
+        }
+        known.insert((name, parameters), table.clone());
+        Ok(table)
     }
 
     /// Bits of the index.
@@ -67,5 +95,20 @@ mod tests {
         assert_eq!(table.value(6), word(6));
         assert_eq!((table.bound().lo(), table.bound().hi()), (-5, 65));
         assert!(Table::new(17, |_| 0).is_err());
+    }
+
+    #[test]
+    fn a_known_table_is_not_made_again() {
+        let make = |factor: i64| {
+            Table::known("test", [factor as u64, 0, 0], || Table::new(2, |x| factor * x as i64))
+        };
+        assert_eq!(make(3).unwrap(), Table::new(2, |x| 3 * x as i64).unwrap());
+        assert_eq!(make(4).unwrap().value(1), 4);
+        let known = Table::known("test", [3, 0, 0], || unreachable!("it is known"));
+        assert_eq!(known.unwrap(), make(3).unwrap());
+        for factor in 0..2 * MOST_KNOWN as i64 {
+            assert_eq!(make(factor).unwrap().value(2), 2 * factor as u64);
+        }
+        assert!(Table::known("test", [7, 7, 7], || Table::new(0, |_| 0)).is_err());
     }
 }

@@ -38,6 +38,18 @@ pub fn gelu(x: f64) -> f64 {
     x * normal_cdf(x)
 }
 
+/// tanh x.
+pub fn tanh(x: f64) -> f64 {
+    // Beyond this the difference from ±1 is lost to rounding.
+    if x.abs() > 20.0 { 1f64.copysign(x) } else { 1.0 - 2.0 / (exp(2.0 * x) + 1.0) }
+}
+
+/// x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2.
+pub fn gelu_tanh(x: f64) -> f64 {
+    let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x * x * x);
+    0.5 * x * (1.0 + tanh(inner))
+}
+
 /// x / (1 + e^−x).
 pub fn silu(x: f64) -> f64 {
     if x < -700.0 {
@@ -64,5 +76,10 @@ mod tests {
         }
         assert!((gelu(1.0) - 0.841_344_746_069).abs() < 1e-11);
         assert!((silu(1.0) - 0.731_058_578_630).abs() < 1e-11);
+        for x in [-30.0, -4.0, -0.5, 0.0, 1e-3, 2.5, 19.0f64] {
+            assert!((tanh(x) - x.tanh()).abs() < 1e-14, "{x}");
+        }
+        // torch.nn.functional.gelu(torch.tensor([1.0]), approximate="tanh").
+        assert!((gelu_tanh(1.0) - 0.841_191_990_608).abs() < 1e-11);
     }
 }

@@ -14,6 +14,23 @@ impl<T: Copy + Default> Secret<T> {
     pub(crate) fn with_capacity(capacity: usize) -> Self {
         Self(Vec::with_capacity(capacity))
     }
+
+    /// Makes room for `more` values. What a vector leaves behind when it moves is wiped, which [`Vec::reserve`] would not do.
+    pub(crate) fn make_room(&mut self, more: usize) {
+        let needed = self.0.len().saturating_add(more);
+        if needed <= self.0.capacity() {
+            return;
+        }
+        let mut larger = Vec::with_capacity(needed.max(2 * self.0.capacity()));
+        larger.extend_from_slice(&self.0);
+        wipe(&mut std::mem::replace(&mut self.0, larger));
+    }
+
+    /// Forgets all values and keeps the allocation.
+    pub(crate) fn wipe(&mut self) {
+        wipe(&mut self.0);
+        self.0.clear();
+    }
 }
 
 impl<T: Copy + Default> Drop for Secret<T> {
@@ -66,5 +83,19 @@ mod tests {
             "it must not move to another allocation"
         );
         assert!(values.iter().all(|&value| value == 0));
+    }
+
+    #[test]
+    fn growing_keeps_what_is_there() {
+        let mut secret = Secret::with_capacity(2);
+        for value in 0..100u64 {
+            secret.make_room(1);
+            let place = secret.as_ptr();
+            secret.push(value);
+            assert_eq!(secret.as_ptr(), place, "there was room");
+        }
+        assert_eq!(*secret, (0..100).collect::<Vec<_>>());
+        secret.wipe();
+        assert!(secret.is_empty() && secret.capacity() >= 100);
     }
 }

@@ -60,8 +60,13 @@ impl<State> fmt::Debug for Tensor<State> {
 
 impl<State> Tensor<State> {
     pub(crate) fn new(ring: Ring, len: usize, words: Vec<u64>, bound: Bound) -> Self {
+        Self::of_words(ring, len, Secret::new(words), bound)
+    }
+
+    /// The same of words that are already wiped when they go: nothing is copied.
+    pub(crate) fn of_words(ring: Ring, len: usize, words: Words, bound: Bound) -> Self {
         debug_assert!(words.is_empty() || words.len() == len);
-        Self { ring, len, words: Secret::new(words), bound, state: PhantomData }
+        Self { ring, len, words, bound, state: PhantomData }
     }
 
     fn shape_of(&self, ring: Ring, len: usize, bound: Bound) -> Self {
@@ -198,14 +203,15 @@ impl<State> Tensor<State> {
     }
 
     /// Every element `times` times in a row.
-    pub fn repeat_each(&self, times: usize) -> Self {
-        let words = self.words.iter().flat_map(|&x| std::iter::repeat_n(x, times)).collect();
-        Self::new(self.ring, self.len * times, words, self.bound)
+    pub fn repeat_each(&self, times: usize) -> Result<Self> {
+        let len = repeated(self.len, times)?;
+        Ok(Self::of_words(self.ring, len, each_repeated(&self.words, times), self.bound))
     }
 
     /// All elements, `times` times over.
-    pub fn repeat_all(&self, times: usize) -> Self {
-        Self::new(self.ring, self.len * times, self.words.repeat(times), self.bound)
+    pub fn repeat_all(&self, times: usize) -> Result<Self> {
+        let len = repeated(self.len, times)?;
+        Ok(Self::new(self.ring, len, self.words.repeat(times), self.bound))
     }
 
     /// One after the other.
@@ -259,8 +265,40 @@ impl MaskShare {
     }
 
     /// Every element `times` times in a row.
-    pub fn repeat_each(&self, times: usize) -> Self {
-        let words = self.words.iter().flat_map(|&x| std::iter::repeat_n(x, times)).collect();
-        Self { ring: self.ring, len: self.len * times, words: Secret::new(words) }
+    pub fn repeat_each(&self, times: usize) -> Result<Self> {
+        let len = repeated(self.len, times)?;
+        Ok(Self { ring: self.ring, len, words: each_repeated(&self.words, times) })
+    }
+}
+
+/// The most elements that a repetition makes: far above any tensor that is evaluated, far below what cannot be counted.
+const MOST_ELEMENTS: usize = 1 << 34;
+
+fn repeated(len: usize, times: usize) -> Result<usize> {
+    let what = || format!("{len} elements, {times} times: there may be {MOST_ELEMENTS}");
+    let product = len.checked_mul(times).filter(|&product| product <= MOST_ELEMENTS);
+    product.ok_or_else(|| Error::Shape { gate: "a repetition", what: what() })
+}
+
+fn each_repeated(words: &[u64], times: usize) -> Words {
+    words.iter().flat_map(|&x| std::iter::repeat_n(x, times)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repetitions_that_cannot_be_counted_are_refused() {
+        let ring = Ring::new(8).unwrap();
+        let wire = Wire::new(ring, 2, vec![3, 4], Bound::unsigned(ring));
+        assert_eq!(wire.repeat_each(2).unwrap().words[..], [3, 3, 4, 4]);
+        assert_eq!(wire.repeat_all(2).unwrap().words[..], [3, 4, 3, 4]);
+        let mask = MaskShare { ring, len: 2, words: Secret::new(vec![3, 4]) };
+        assert_eq!(mask.repeat_each(2).unwrap().words[..], [3, 3, 4, 4]);
+        for times in [usize::MAX, 1 << 40] {
+            assert!(wire.repeat_each(times).is_err() && wire.repeat_all(times).is_err());
+            assert!(mask.repeat_each(times).is_err());
+        }
     }
 }

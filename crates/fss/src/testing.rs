@@ -8,8 +8,8 @@ use crate::backend::{Backend, CpuBackend};
 use crate::prg::counted;
 use crate::tensor::Words;
 use crate::{
-    Channel, Circuit, Cost, FixedPoint, Inputs, Limits, MemoryChannel, Party, Plan, Randomness, Result, Ring,
-    deal, estimate, evaluate, run_clear,
+    Channel, Circuit, Cost, FixedPoint, Inputs, KeyStream, Limits, MemoryChannel, Party, Plan, Randomness,
+    Result, Ring, deal, estimate, evaluate, run_clear,
 };
 
 thread_local! {
@@ -30,6 +30,8 @@ pub(crate) enum Missing {
     Words,
     /// The tensor of masks of this number.
     Only(usize),
+    /// Two tensors of masks.
+    Both(usize, usize),
 }
 
 /// A fresh mask, or zeros if the test wants it missing. Dealer and parties come here in the same order.
@@ -44,6 +46,7 @@ pub(crate) fn weakened(mut mask: Words, ring: Ring) -> Words {
         Missing::Bits => ring == Ring::BIT,
         Missing::Words => ring != Ring::BIT,
         Missing::Only(only) => number == only,
+        Missing::Both(one, two) => number == one || number == two,
     };
     if missing {
         mask.fill(0);
@@ -135,28 +138,30 @@ where
     FORCED_MASKS.set(masks.clone());
     MISSING.set(missing);
     FRESH_MASKS.set(0);
-    let format = FixedPoint::new(50, 12).unwrap();
+    let format = circuit.format().unwrap_or(FixedPoint::new(50, 12).unwrap());
     let circuits = [circuit];
     let dealt = deal(&mut Randomness::insecure_from_seed_for_tests(seed), format, &circuits).unwrap();
     FORCED_MASKS.set(None);
     MISSING.set(Missing::Nothing);
     let fresh_masks = FRESH_MASKS.get();
-    let keys = dealt.streams;
+    let held = dealt.streams.each_ref().map(|stream| stream.bytes());
+    let key_bytes = dealt.streams.each_ref().map(|stream| stream.key_bytes());
+    let [zero_keys, one_keys] = dealt.streams;
     assert_eq!(dealt.outputs[0].cost, cost, "the dealer counts what the estimate counts");
     let plan = Plan::new(Limits::default(), &[cost]).unwrap();
     let [zero, one] = MemoryChannel::pair();
-    let run = |party: Party, inner: MemoryChannel| {
+    let run = |keys: KeyStream, inner: MemoryChannel| {
+        let party = keys.party();
         let mut channel = Tap { inner, sent: Vec::new() };
         // A thread of its own, which starts without masks and records and ends with them.
         FORCED_MASKS.set(masks.clone());
         MISSING.set(missing);
-        let stream = &keys[party.index()];
-        let backend: Arc<dyn Backend> = Arc::new(CpuBackend::new(stream.tree_hash()));
+        let backend: Arc<dyn Backend> = Arc::new(CpuBackend::new(keys.tree_hash()));
         let own = |(owner, words): &Given| (*owner == party).then(|| words.clone());
         let inputs = given.iter().map(own).collect();
         let jobs = vec![(&circuits[0], inputs)];
         counted::take();
-        let mut outputs = evaluate(party, stream, &backend, &mut channel, &plan, jobs).unwrap();
+        let mut outputs = evaluate(party, keys, &backend, &mut channel, &plan, jobs).unwrap();
         assert_eq!(counted::take(), cost.prg_blocks[party.index()], "generator calls of party {party}");
         let local = outputs.remove(0);
         assert_eq!(local.cost, cost, "party {party} counts what the estimate counts");
@@ -164,12 +169,12 @@ where
         (local.output, channel.sent, OPENED.take())
     };
     let [zero, one] = thread::scope(|scope| {
-        let zero = scope.spawn(|| run(Party::Zero, zero));
-        let one = scope.spawn(|| run(Party::One, one));
+        let zero = scope.spawn(|| run(zero_keys, zero));
+        let one = scope.spawn(|| run(one_keys, one));
         [zero, one].map(|party| party.join().unwrap())
     });
-    for (party, stream) in keys.iter().enumerate() {
-        assert_eq!(stream.key_bytes() as u64, cost.key_bytes[party]);
+    for (party, key_bytes) in key_bytes.into_iter().enumerate() {
+        assert_eq!(key_bytes, cost.key_bytes[party]);
         let sent = [&zero, &one][party].1.iter().map(|message| message.len() as u64 - 16).sum::<u64>();
         assert_eq!(sent, cost.sent_bytes[party], "bytes on the channel of party {party}");
         assert_eq!([&zero, &one][party].1.len() as u64, cost.rounds);
@@ -181,14 +186,7 @@ where
     assert_eq!(output.len(), expected.len());
     assert_eq!(zero.2.len(), one.2.len());
     assert!(zero.2.iter().zip(&one.2).all(|(zero, one)| zero.words == one.words), "both open the same");
-    Seen {
-        output,
-        cost,
-        keys: keys.map(|stream| stream.bytes().to_vec()),
-        sent: [zero.1, one.1],
-        opened: [zero.2, one.2],
-        fresh_masks,
-    }
+    Seen { output, cost, keys: held, sent: [zero.1, one.1], opened: [zero.2, one.2], fresh_masks }
 }
 
 /// All pairs of a value and a mask of `bits` bits.

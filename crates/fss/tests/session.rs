@@ -55,6 +55,7 @@ fn party(
 ) -> Result<Vec<Local<Option<Vec<u64>>>>> {
     let backend: Arc<dyn Backend> = Arc::new(CpuBackend::new(keys.tree_hash()));
     let inputs = |job: &Job| -> Inputs { vec![(party == Party::One).then(|| job.words())] };
+    let keys = keys.insecure_copy_for_measurements()?;
     evaluate(party, keys, &backend, channel, plan, jobs.iter().map(|job| (job, inputs(job))).collect())
 }
 
@@ -265,7 +266,7 @@ impl Circuit for Inference {
         let x = engine.input(Party::One, format().ring, INNER, -4096..=4096).await?;
         let mask = engine.mask_share(&x)?;
         let shape = MatmulShape { batch: 1, rows: 1, inner: INNER, columns: COLUMNS };
-        let product = engine.matmul(&x, &mask, self.0.wire(), self.0.mask(), shape, None)?;
+        let product = engine.matmul(&x, &mask, self.0.wire(), self.0.mask(), shape)?;
         engine.reveal(&engine.open(product).await?, Party::One)
     }
 }
@@ -283,7 +284,7 @@ where
     let [zero, one] = MemoryChannel::pair();
     let [zero_inputs, one_inputs] = inputs;
     let run = |who: Party, mut channel: MemoryChannel, inputs: Inputs| {
-        let keys = &dealt.streams[who.index()];
+        let keys = dealt.streams[who.index()].insecure_copy_for_measurements().unwrap();
         let backend: Arc<dyn Backend> = Arc::new(CpuBackend::new(keys.tree_hash()));
         let jobs = vec![(circuits[who.index()], inputs)];
         evaluate(who, keys, &backend, &mut channel, &plan, jobs).unwrap().remove(0).output

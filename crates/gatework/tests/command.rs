@@ -215,7 +215,10 @@ fn a_tour_without_a_device_visits_the_engines_on_the_cpu() {
         assert_eq!(output.status.code(), DONE, "{output:?}");
         let tour = json(&output);
         for stop in tour["stops"].as_array().unwrap() {
-            let wanted = if ["attention", "private", "stark"].iter().any(|engine| stop["name"] == *engine) {
+            let wanted = if ["attention", "private", "private/model", "stark"]
+                .iter()
+                .any(|engine| stop["name"] == *engine)
+            {
                 "passed"
             } else {
                 "not-run"

@@ -6,8 +6,7 @@ use std::ops::Range;
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::graph::{Gate, Graph, Model, Network, Node, NodeId, Op, Part, WeightId};
-use crate::ops::Weights;
+use crate::graph::{Gate, Graph, Model, ModelWeights, Network, Node, NodeId, Op, Part, WeightId};
 use crate::party::Party;
 use crate::range::{Knowledge, Proved, Room, Truncation, Trust, Unproved};
 use crate::runtime::estimate;
@@ -116,9 +115,13 @@ fn likeness(network: &Network, part: &Range<usize>) -> Vec<Likeness> {
                 let pairs = weights.iter().map(|(matrix, bias)| (relative(*matrix), bias.map(relative)));
                 Op::Linear { weights: pairs.collect() }
             }
-            Op::Normalise { kind, gain, shift } => {
-                Op::Normalise { kind: *kind, gain: relative(*gain), shift: shift.map(relative) }
-            }
+            Op::Tied { table } => Op::Tied { table: relative(*table) },
+            Op::Normalise { kind, gain, shift, epsilon } => Op::Normalise {
+                kind: *kind,
+                gain: relative(*gain),
+                shift: shift.map(relative),
+                epsilon: *epsilon,
+            },
             other => other.clone(),
         };
         // Operands from before the part all enter it in the same way.
@@ -131,7 +134,7 @@ fn likeness(network: &Network, part: &Range<usize>) -> Vec<Likeness> {
 
 fn first_weight(nodes: &[Node]) -> usize {
     let of = |node: &Node| match &node.op {
-        Op::Embed { table, .. } => Some(table.0),
+        Op::Embed { table, .. } | Op::Tied { table } => Some(table.0),
         Op::Linear { weights } => weights.iter().map(|(matrix, _)| matrix.0).min(),
         Op::Normalise { gain, .. } => Some(gain.0),
         _ => None,
@@ -156,10 +159,7 @@ impl Counted {
 
     /// All weights, taken once.
     fn setup(network: &Network) -> Result<Self> {
-        let circuit = async |engine: &Engine| network.weights(engine, |_| true).await.map(|_| ());
-        let cost = estimate(&circuit)?;
-        // They are asked for one after the other, but nothing waits for an answer: one message takes them all.
-        Ok(Self { total: Cost { rounds: 1, ..cost }, gates: HashMap::new() })
+        Ok(Self { total: estimate(&network.set_up())?, gates: HashMap::new() })
     }
 
     /// The client is given the mask of the result.
@@ -179,8 +179,7 @@ impl Counted {
         let circuit = async |engine: &Engine| {
             let graph = network.proved().graph();
             let ring = graph.format().ring;
-            let own = graph.nodes()[part.start].part;
-            let weights: HashMap<WeightId, Weights> = network.weights(engine, |part| part == own).await?;
+            let weights = ModelWeights::shapes(network);
             let mut wires = vec![None; graph.nodes().len()];
             for (index, node) in graph.nodes()[..part.start].iter().enumerate() {
                 wires[index] = Some(Wire::new(ring, node.len(), Vec::new(), network.boundary(NodeId(index))));

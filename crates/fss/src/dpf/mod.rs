@@ -12,6 +12,7 @@
 
 mod masked_sum;
 mod table;
+mod threads;
 mod tree;
 #[cfg(target_arch = "x86_64")]
 mod vectors;
@@ -76,22 +77,47 @@ impl PointKeys {
 
     /// Shares of 1[x < α], one bit a word. `points` are public: all keys' first points, then all keys' second ones.
     pub(crate) fn less_than(&self, hash: &TreeHash, points: &[u64]) -> Vec<u64> {
-        match &self.form {
-            Form::Table(words) => table::less_than(self.domain, self.count, words, points),
-            Form::Tree { roots, corrections } => {
-                tree::less_than(hash, self.domain, roots, corrections, points)
+        let (roots, corrections) = match &self.form {
+            Form::Table(words) => return table::less_than(self.domain, self.count, words, points),
+            Form::Tree { roots, corrections } => (roots, corrections),
+        };
+        let parts = threads::parts(self.count, points.len() as u64 * walk_blocks(self.domain));
+        if let [_] = parts[..] {
+            return tree::less_than(hash, self.domain, roots, corrections, points);
+        }
+        let found = threads::each(&parts, |keys| {
+            let own =
+                points.chunks(self.count).flat_map(|row| &row[keys.clone()]).copied().collect::<Vec<_>>();
+            tree::less_than(hash, self.domain, &roots[keys.clone()], &corrections.part(keys), &own)
+        });
+        let mut bits = vec![0; points.len()];
+        for (keys, found) in parts.iter().zip(found.into_iter().map(Secret::new)) {
+            for (row, found) in bits.chunks_mut(self.count).zip(found.chunks(keys.len())) {
+                row[keys.clone()].copy_from_slice(found);
             }
         }
+        bits
     }
 
     /// Σ_j e_b(j) T((x − j) mod 2^k) in 64-bit words, for one public x a key.
     pub(crate) fn lookup(&self, hash: &TreeHash, points: &[u64], table: &Table) -> Vec<u64> {
-        match &self.form {
-            Form::Table(words) => table::lookup(self.domain, words, points, table),
-            Form::Tree { roots, corrections } => {
-                tree::lookup(hash, self.domain, roots, corrections, points, table)
+        let parts = threads::parts(self.count, (self.count as u64) << self.domain);
+        let found = threads::each(&parts, |keys| {
+            let points = &points[keys.clone()];
+            match &self.form {
+                Form::Table(words) => {
+                    let width = words_per_table(self.domain);
+                    table::lookup(self.domain, &words[keys.start * width..keys.end * width], points, table)
+                }
+                Form::Tree { roots, corrections } => {
+                    let (roots, corrections) = (&roots[keys.clone()], corrections.part(keys));
+                    tree::lookup(hash, self.domain, roots, &corrections, points, table)
+                }
             }
-        }
+        });
+        let mut sums = Vec::with_capacity(self.count);
+        found.into_iter().map(Secret::new).for_each(|part| sums.extend_from_slice(&part));
+        sums
     }
 }
 

@@ -121,3 +121,23 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn any_number_of_threads_gives_the_same() {
+    let hash = TreeHash::new(5);
+    let (domain, count) = (12, 5000);
+    let alphas: Vec<u64> = (0..count).map(|key| key * 977 % (1 << domain)).collect();
+    let points: Vec<u64> = (0..3 * count).map(|at| at * 31 % (1 << domain)).collect();
+    let [keys, _] = trees(&hash, domain, &alphas, 3);
+    let table = Table::new(domain, |x| 5 * x as i64).unwrap();
+    let run = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| {
+            (keys.less_than(&hash, &points), keys.lookup(&hash, &points[..count as usize], &table))
+        })
+    };
+    let alone = run(1);
+    for threads in [2, 3, 8] {
+        assert!(run(threads) == alone, "{threads} threads");
+    }
+}

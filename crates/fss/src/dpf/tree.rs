@@ -11,11 +11,12 @@
 //! are equal. One hash serves both children, and the control bits of children add up to their parent's, so a walk
 //! yields the parity of everything right of it: each time it turns left, t(parent) ⊕ t(child) is the right sibling's.
 
-use crate::secret::Secret;
+use std::ops::Range;
 
 use crate::key::SharedBytes;
 use crate::lut::Table;
 use crate::prg::{Cipher, TreeHash};
+use crate::secret::Secret;
 
 use super::LEAF_BITS;
 use super::masked_sum::masked_sum;
@@ -42,6 +43,13 @@ impl Corrections {
         let rows = (domain - LEAF_BITS + 1) as usize;
         debug_assert_eq!(bytes.as_slice().len(), 16 * rows * count);
         Self { bytes, count, rows }
+    }
+
+    /// Those of some keys, from the first of a tile on.
+    pub(super) fn part(&self, keys: Range<usize>) -> Self {
+        debug_assert!(keys.start.is_multiple_of(TILE) && keys.end <= self.count);
+        let bytes = self.bytes.part(16 * self.rows * keys.start, 16 * self.rows * keys.len());
+        Self { bytes, count: keys.len(), rows: self.rows }
     }
 
     /// Keys of the tile that holds `key`.

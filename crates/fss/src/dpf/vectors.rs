@@ -75,6 +75,8 @@ unsafe fn walk_all<V: Vector, const LANES: usize>(
             walk::<V, LANES>(&round_keys, batch.domain, &rows, &last_points[..step], &mut last_bits[..step]);
         }
         bits[at..at + rest].copy_from_slice(&last_bits[..rest]);
+        last_bits = [0; MOST];
+        zeroize::optimization_barrier(&last_bits);
     }
 }
 
@@ -156,7 +158,12 @@ unsafe fn walk<V: Vector, const LANES: usize>(
     for (index, (bit, &point)) in bits.iter_mut().zip(points).enumerate() {
         *bit = finish(leaves[index], parities[index], point);
     }
+    // A leaf is a share of 128 places of a unit vector. The barrier keeps the stores, which nothing reads.
+    (leaves, parities) = ([0; MOST], [0; MOST]);
+    zeroize::optimization_barrier(&leaves);
+    zeroize::optimization_barrier(&parities);
 }
+
 /// As `tree::inner_levels`, for a whole tile.
 pub(super) fn inner_levels(
     width: Width,

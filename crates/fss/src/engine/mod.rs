@@ -76,7 +76,7 @@ impl Engine {
     pub async fn open(&self, share: Share) -> Result<Wire> {
         let Share { ring, len, words, bound, .. } = share;
         let words = self.exchange(Request { ring, len, words, from: None }).await;
-        Ok(Tensor::new(ring, len, words.to_vec(), bound))
+        Ok(Tensor::of_words(ring, len, words, bound))
     }
 
     /// Sends a request with everything else that this phase opens.

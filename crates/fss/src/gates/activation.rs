@@ -71,15 +71,20 @@ const INDEX_FRACTION: u32 = 6;
 impl Activation {
     /// x Φ(x), to within 16 units of the last of 12 fractional bits.
     pub fn gelu(fraction: u32) -> Result<Self> {
-        Self::new(fraction, 2, reference::gelu)
+        Self::new("gelu", fraction, 2, reference::gelu)
+    }
+
+    /// GELU by the hyperbolic tangent, to within 16 units of the last of 12 fractional bits.
+    pub fn gelu_tanh(fraction: u32) -> Result<Self> {
+        Self::new("gelu by tanh", fraction, 2, reference::gelu_tanh)
     }
 
     /// x / (1 + e^−x), to within 16 units of the last of 12 fractional bits.
     pub fn silu(fraction: u32) -> Result<Self> {
-        Self::new(fraction, 3, reference::silu)
+        Self::new("silu", fraction, 3, reference::silu)
     }
 
-    fn new(fraction: u32, reach: u32, function: fn(f64) -> f64) -> Result<Self> {
+    fn new(name: &'static str, fraction: u32, reach: u32, function: fn(f64) -> f64) -> Result<Self> {
         if !(INDEX_FRACTION + 1..=24).contains(&fraction) {
             let what = format!("{fraction} fractional bits: there must be {} to 24", INDEX_FRACTION + 1);
             return Err(Error::Unsupported { gate: "an activation", what });
@@ -99,7 +104,8 @@ impl Activation {
             let (lo, hi) = run.fold((f64::MAX, f64::MIN), |(lo, hi), x| (lo.min(x), hi.max(x)));
             ((lo + hi) / 2.0).round() as i64
         };
-        Ok(Self { fraction, reach, shift, table: Table::new(domain, middle)? })
+        let table = Table::known(name, [fraction.into(), 0, 0], || Table::new(domain, middle))?;
+        Ok(Self { fraction, reach, shift, table })
     }
 
     /// g(x) of every element, in the ring of `x`.

@@ -28,6 +28,26 @@ pub struct FloatingTable {
 impl FloatingTable {
     /// The table of `function`, with as many mantissa bits as fit into an index of 16 bits.
     pub fn new(least: u32, most: u32, function: impl Fn(f64) -> f64) -> Result<Self> {
+        Self::of(least, most, function, |make| make())
+    }
+
+    /// The same of a function of that name and two parameters, made only if it is not known.
+    pub(super) fn known(
+        name: &'static str,
+        [first, second]: [u64; 2],
+        [least, most]: [u32; 2],
+        function: impl Fn(f64) -> f64,
+    ) -> Result<Self> {
+        let ends = u64::from(least) << 32 | u64::from(most);
+        Self::of(least, most, function, |make| Table::known(name, [first, second, ends], make))
+    }
+
+    fn of(
+        least: u32,
+        most: u32,
+        function: impl Fn(f64) -> f64,
+        keep: impl FnOnce(&dyn Fn() -> Result<Table>) -> Result<Table>,
+    ) -> Result<Self> {
         if least.saturating_add(2) > most || most > 63 {
             let what = format!("from 2^{least} to 2^{most}");
             return Err(Error::Unsupported { gate: "a floating table", what });
@@ -42,7 +62,7 @@ impl FloatingTable {
                 |fraction: f64| function((1u128 << exponent.min(most)) as f64 * (1.0 + fraction / steps));
             ((at(fraction as f64) + at(fraction as f64 + 1.0)) / 2.0).round() as i64
         };
-        let table = Table::new(exponent_bits + mantissa, entry)?;
+        let table = keep(&|| Table::new(exponent_bits + mantissa, entry))?;
         Ok(Self { least, most, mantissa, table })
     }
 

@@ -10,6 +10,7 @@ mod maximum;
 mod norm;
 mod reciprocal;
 mod softmax;
+mod tanh;
 
 #[cfg(test)]
 mod tests;
@@ -22,3 +23,4 @@ pub use maximum::row_maxima;
 pub use norm::{LayerNorm, RmsNorm};
 pub use reciprocal::Reciprocal;
 pub use softmax::{Rows, Softmax};
+pub use tanh::Tanh;

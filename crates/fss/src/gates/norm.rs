@@ -35,16 +35,29 @@ impl RmsNorm {
     /// Rows of `width` numbers with `fraction` fractional bits, whose sums of squares stay below 2^`sum_bits` as integers.
     pub fn new(width: usize, fraction: u32, epsilon: f64, sum_bits: u32) -> Result<Self> {
         let scaled = (epsilon * width as f64 * (1u128 << (2 * fraction.min(30))) as f64).round();
-        if width == 0 || width > LARGEST_WIDTH || !(1.0..1e18).contains(&scaled) || fraction > 20 {
+        if !(1.0..1e18).contains(&scaled) {
             let what = format!("width {width}, epsilon {epsilon}, {fraction} fractional bits");
             return Err(Error::Unsupported { gate: "a normalisation", what });
         }
-        let epsilon = scaled as i128;
+        Self::with_units(width, fraction, scaled as u64, sum_bits)
+    }
+
+    /// The same with d ε as an integer of 2 f fractional bits, at least one.
+    pub fn with_units(width: usize, fraction: u32, epsilon: u64, sum_bits: u32) -> Result<Self> {
+        if width == 0 || width > LARGEST_WIDTH || epsilon == 0 || fraction > 20 {
+            let what = format!("width {width}, {epsilon} units of epsilon, {fraction} fractional bits");
+            return Err(Error::Unsupported { gate: "a normalisation", what });
+        }
+        let epsilon = i128::from(epsilon);
         let least = 127 - epsilon.leading_zeros();
         // 2^f / √(u / (d 2^2f)) for u with 2 f fractional bits.
         let (unit, width_root) = ((1u64 << fraction) as f64, (width as f64).sqrt());
-        let table =
-            FloatingTable::new(least, sum_bits.saturating_add(1), |u| unit * width_root * unit / u.sqrt())?;
+        let table = FloatingTable::known(
+            "norm",
+            [width as u64, fraction.into()],
+            [least, sum_bits.saturating_add(1)],
+            |u| unit * width_root * unit / u.sqrt(),
+        )?;
         if table.mantissa_bits() == 0 {
             let what = format!("sums of squares below 2^{sum_bits}: its table would have no mantissa");
             return Err(Error::Unsupported { gate: "a normalisation", what });
@@ -64,9 +77,13 @@ impl RmsNorm {
         self.width
     }
 
-    /// The norm of every row, in the ring of `x`. `squares` is a tighter proof of the sums of squares than the elements' intervals
-    /// give, if there is one.
-    pub async fn apply(
+    /// The norm of every row, in the ring of `x`.
+    pub async fn apply(&self, engine: &Engine, x: &Wire, gamma: &Weights) -> Result<Share> {
+        self.apply_within(engine, x, gamma, None).await
+    }
+
+    /// The same with a tighter proof of the sums of squares than the elements' intervals give, if there is one.
+    pub(crate) async fn apply_within(
         &self,
         engine: &Engine,
         x: &Wire,
@@ -109,8 +126,18 @@ impl LayerNorm {
         Ok(Self { norm: RmsNorm::new(width, fraction, epsilon, sum_bits)? })
     }
 
+    /// As [`RmsNorm::with_units`].
+    pub fn with_units(width: usize, fraction: u32, epsilon: u64, sum_bits: u32) -> Result<Self> {
+        Ok(Self { norm: RmsNorm::with_units(width, fraction, epsilon, sum_bits)? })
+    }
+
     /// The norm of every row, in the ring of `x`.
-    pub async fn apply(
+    pub async fn apply(&self, engine: &Engine, x: &Wire, gamma: &Weights, beta: &Weights) -> Result<Share> {
+        self.apply_within(engine, x, gamma, beta, None).await
+    }
+
+    /// As [`RmsNorm::apply_within`].
+    pub(crate) async fn apply_within(
         &self,
         engine: &Engine,
         x: &Wire,
@@ -124,8 +151,8 @@ impl LayerNorm {
         let factor = ((1u64 << shift) as f64 / width as f64).round() as i64;
         let sums = x.row_sums(width)?.times(factor)?;
         let means = engine.open(engine.truncate(&sums, shift, ring).await?).await?;
-        let centred = x.minus(&means.repeat_each(width))?;
-        let normal = self.norm.apply(engine, &centred, gamma, squares).await?;
+        let centred = x.minus(&means.repeat_each(width)?)?;
+        let normal = self.norm.apply_within(engine, &centred, gamma, squares).await?;
         let (betas, _) = self.norm.spread(beta, x.len())?;
         engine.add_wire(&normal, &betas)
     }

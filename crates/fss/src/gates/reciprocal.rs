@@ -38,7 +38,9 @@ impl Reciprocal {
             let last = ((index + 1) << shift).max(first + 1) - 1;
             ((exact(first) + exact(last)) / 2.0).round() as i64
         };
-        Ok(Self { fraction, largest, shift, table: Table::new(domain, middle)? })
+        let parameters = [fraction.into(), bits.into(), 0];
+        let table = Table::known("reciprocal", parameters, || Table::new(domain, middle))?;
+        Ok(Self { fraction, largest, shift, table })
     }
 
     /// The reciprocal of every element, looked up in the ring `out`.

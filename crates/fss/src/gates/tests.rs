@@ -46,8 +46,9 @@ fn activations_are_within_sixteen_units_everywhere() {
     let ring = Ring::new(50).unwrap();
     let values: Vec<i64> = (-(1 << 17)..1 << 17).chain([-(1 << 35), (1 << 35) - 1, 1 << 20]).collect();
     type Named = (&'static str, Activation, fn(f64) -> f64);
-    let functions: [Named; 2] = [
+    let functions: [Named; 3] = [
         ("GELU", Activation::gelu(FRACTION).unwrap(), reference::gelu),
+        ("GELU by tanh", Activation::gelu_tanh(FRACTION).unwrap(), reference::gelu_tanh),
         ("SiLU", Activation::silu(FRACTION).unwrap(), reference::silu),
     ];
     for (name, gate, exact) in functions {
@@ -57,6 +58,18 @@ fn activations_are_within_sixteen_units_everywhere() {
         println!("{name}: worst error {worst:.3} ULP at {}, over {} inputs", at as f64 / UNIT, values.len());
         assert!(worst <= 16.0, "{name}: {worst} at {at}");
     }
+}
+
+#[test]
+fn the_hyperbolic_tangent_is_rounded_and_nothing_else() {
+    let ring = Ring::new(50).unwrap();
+    let values: Vec<i64> = (-(1 << 17)..1 << 17).chain([-(1 << 35), (1 << 35) - 1, 1 << 20]).collect();
+    let gate = Tanh::new(FRACTION).unwrap();
+    let found = in_clear(ring, &values, -(1 << 35)..=1 << 35, async |engine, x| gate.apply(engine, &x).await);
+    let (worst, at) = worst(&values, &found, f64::tanh);
+    println!("tanh: worst error {worst:.3} ULP at {}, over {} inputs", at as f64 / UNIT, values.len());
+    assert!(worst <= 0.501, "{worst} at {at}");
+    assert!(Tanh::new(13).is_err() && Tanh::new(0).is_err());
 }
 
 #[test]
@@ -223,7 +236,8 @@ proptest! {
         let ring = Ring::new(bits).unwrap();
         let limit = if wide { i64::MAX >> (64 - bits) } else { 1 << 22 };
         let range = if wide { -limit - 1..=limit } else { -limit..=limit };
-        for gate in [Activation::gelu(FRACTION).unwrap(), Activation::silu(FRACTION).unwrap()] {
+        for gate in [Activation::gelu_tanh(FRACTION), Activation::gelu(FRACTION), Activation::silu(FRACTION)] {
+            let gate = gate.unwrap();
             let apply = async |engine: &Engine, x: Wire| gate.apply(engine, &x).await;
             if wide {
                 // The difference of a selection and a table entry could leave the ring here, which is refused.
@@ -238,6 +252,9 @@ proptest! {
                 two_parties(ring, (Party::One, encode(ring, &values)), range.clone(), None, apply);
             }
         }
+        let tanh = Tanh::new(FRACTION).unwrap();
+        let given = (Party::One, encode(ring, &values));
+        two_parties(ring, given, range.clone(), None, async |engine, x| tanh.apply(engine, &x).await);
         two_parties(ring, (Party::One, encode(ring, &values)), range, None, async |engine, x| relu(engine, &x).await);
     }
 
@@ -314,8 +331,8 @@ fn norms_match_clear_and_the_real_functions() {
         let x = engine.input(Party::One, ring, rows * width, -40_000..=40_000).await?;
         let gamma = engine.weights(Party::Zero, ring, width, -8192..=8192).await?;
         let beta = engine.weights(Party::Zero, ring, width, -8192..=8192).await?;
-        let layer = async { engine.open(layer.apply(engine, &x, &gamma, &beta, None).await?).await };
-        let rms = async { engine.open(rms.apply(engine, &x, &gamma, None).await?).await };
+        let layer = async { engine.open(layer.apply(engine, &x, &gamma, &beta).await?).await };
+        let rms = async { engine.open(rms.apply(engine, &x, &gamma).await?).await };
         let (layer, rms) = crate::join(layer, rms).await?;
         engine.reveal(&Wire::concat(&[&layer, &rms])?, Party::One)
     };
@@ -381,7 +398,10 @@ fn parameters_that_no_gate_has_are_errors_not_panics() {
         assert!(x.low_bits(0).is_err() && x.low_bits(31).is_err() && x.gather(&[1]).is_err());
         let huge = crate::MatmulShape { batch: usize::MAX, rows: 2, inner: 2, columns: 2 };
         let mask = engine.mask_share(&x)?;
-        assert!(engine.matmul(&x, &mask, &x, &mask, huge, None).is_err());
+        assert!(engine.matmul(&x, &mask, &x, &mask, huge).is_err());
+        let (none, no_mask) = (x.gather(&[])?, mask.gather(&[])?);
+        let over_nothing = crate::MatmulShape { batch: 1, rows: 1 << 40, inner: 0, columns: 1 << 20 };
+        assert!(engine.matmul(&none, &no_mask, &none, &no_mask, over_nothing).is_err());
         Ok(())
     };
     run_clear(&circuit, vec![Some(vec![0])]).unwrap();

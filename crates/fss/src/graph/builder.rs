@@ -126,13 +126,20 @@ impl GraphBuilder {
         Ok(self.push("input", Op::Input { magnitude }, vec![], vec![shape], self.f()))
     }
 
-    /// Tokens looked up in a table, with the places' rows added.
-    pub fn embed(&mut self, vocabulary: usize, width: usize, positions: bool) -> Result<NodeId> {
+    /// Tokens looked up in a table, with the rows of a second table of `places` rows added, if there is one.
+    ///
+    /// The second table may have more rows than there are tokens, so that one set of weights serves every length.
+    pub fn embed(&mut self, vocabulary: usize, width: usize, places: Option<usize>) -> Result<NodeId> {
         expect_columns(vocabulary)?;
         expect_columns(width)?;
         let tokens = self.graph.tokens;
+        if let Some(places) = places.filter(|places| !(tokens..=MOST_TOKENS).contains(places)) {
+            return Err(refused(format!(
+                "{places} places for {tokens} tokens: there are up to {MOST_TOKENS}"
+            )));
+        }
         let table = self.weight("table", WeightKind::Table, vocabulary, width);
-        let positions = positions.then(|| self.weight("positions", WeightKind::Table, tokens, width));
+        let positions = places.map(|places| self.weight("positions", WeightKind::Table, places, width));
         let shape = Shape { rows: tokens, columns: width };
         Ok(self.push("rows", Op::Embed { table, positions }, vec![], vec![shape], self.f()))
     }
@@ -155,6 +162,22 @@ impl GraphBuilder {
         let product =
             self.push(&format!("{name} product"), Op::Linear { weights }, vec![x], segments, 2 * self.f());
         self.truncate(product, &name)
+    }
+
+    /// x Tᵀ, truncated, with the table that the graph begins with.
+    pub fn tied(&mut self, x: NodeId, name: &str) -> Result<NodeId> {
+        let Shape { rows, columns } = self.activation(x)?;
+        let Some(Op::Embed { table, .. }) = self.graph.nodes.first().map(|node| &node.op) else {
+            return Err(refused("there is no table to tie to".into()));
+        };
+        let (table, weight) = (*table, self.graph.weight(*table));
+        if weight.columns != columns {
+            return Err(refused(format!("rows of {columns} for a table of {} columns", weight.columns)));
+        }
+        let segments = vec![Shape { rows, columns: weight.rows }];
+        let op = Op::Tied { table };
+        let product = self.push(&format!("{name} product"), op, vec![x], segments, 2 * self.f());
+        self.truncate(product, name)
     }
 
     /// ⌊x / 2^f⌋.
@@ -180,6 +203,12 @@ impl GraphBuilder {
             return Err(refused(format!("'{}' has no row {row}", self.graph.node(x).name)));
         }
         Ok(self.push("row", Op::Row(row), vec![x], vec![Shape { rows: 1, columns }], self.f()))
+    }
+
+    /// The sum of all rows.
+    pub fn sum_rows(&mut self, x: NodeId) -> Result<NodeId> {
+        let Shape { columns, .. } = self.activation(x)?;
+        Ok(self.push("sum of rows", Op::SumRows, vec![x], vec![Shape { rows: 1, columns }], self.f()))
     }
 
     /// Queries and keys, the first two of the segments of `x`, rotated by the tokens' places.
@@ -246,9 +275,15 @@ impl GraphBuilder {
         Err(refused(format!("{first:?} and {second:?} are not the same")))
     }
 
-    /// A normalisation.
-    pub fn normalise(&mut self, x: NodeId, kind: NormKind, name: &str) -> Result<NodeId> {
+    /// A normalisation with ε = `epsilon`, to the precision of sums of squares and at least its last unit.
+    pub fn normalise(&mut self, x: NodeId, kind: NormKind, epsilon: f64, name: &str) -> Result<NodeId> {
         let shape = self.activation(x)?;
+        let unit = (1u64 << (2 * self.f())) as f64;
+        let units = (epsilon * shape.columns as f64 * unit).round().max(1.0);
+        if !(0.0..=1.0).contains(&epsilon) || units >= (1u64 << 62) as f64 {
+            return Err(refused(format!("an epsilon of {epsilon}: it is between 0 and 1")));
+        }
+        let epsilon = units as u64;
         let gain = self.weight(&format!("{name} gain"), WeightKind::Gain, 1, shape.columns);
         let shift = match kind {
             NormKind::Layer => {
@@ -256,7 +291,7 @@ impl GraphBuilder {
             }
             NormKind::RootMeanSquare => None,
         };
-        let op = Op::Normalise { kind, gain, shift };
+        let op = Op::Normalise { kind, gain, shift, epsilon };
         Ok(self.push(name, op, vec![x], vec![shape], self.f()))
     }
 }

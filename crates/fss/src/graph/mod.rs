@@ -10,12 +10,15 @@ mod network;
 mod rotation;
 #[cfg(test)]
 pub(crate) mod samples;
+mod set_up;
 #[cfg(test)]
 pub(crate) mod tests;
 
 pub use builder::GraphBuilder;
-pub use model::{Family, Model};
-pub use network::Network;
+pub(crate) use model::FRACTION;
+pub use model::{Family, Head, Model};
+pub use network::{Inference, Network};
+pub use set_up::{ModelWeights, SetUp};
 
 use crate::gates::Rows;
 use crate::key::FixedPoint;
@@ -122,8 +125,12 @@ pub enum NormKind {
 pub enum ActivationKind {
     /// x Φ(x).
     Gelu,
+    /// GELU as GPT-2 approximates it: x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2.
+    GeluTanh,
     /// x / (1 + e^−x).
     Silu,
+    /// tanh x.
+    Tanh,
 }
 
 /// What a node computes.
@@ -138,13 +145,18 @@ pub enum Op {
     Embed {
         /// Vocabulary × width.
         table: WeightId,
-        /// Tokens × width.
+        /// Places × width; there may be more places than tokens, of which the first are used.
         positions: Option<WeightId>,
     },
     /// x W + b for each weight: one segment each. 2 f fractional bits.
     Linear {
         /// W and b, a segment each.
         weights: Vec<(WeightId, Option<WeightId>)>,
+    },
+    /// x Tᵀ: how much each row is like each row of a table that is also looked up. 2 f fractional bits.
+    Tied {
+        /// Vocabulary × width.
+        table: WeightId,
     },
     /// q kᵀ within each head, of rows as [`Attention`] sees them. 2 f fractional bits.
     Scores {
@@ -186,6 +198,8 @@ pub enum Op {
         gain: WeightId,
         /// β.
         shift: Option<WeightId>,
+        /// d ε with 2 f fractional bits, at least one unit.
+        epsilon: u64,
     },
     /// x + y.
     Add,
@@ -193,6 +207,8 @@ pub enum Op {
     Segment(usize),
     /// One row of a tensor of one segment.
     Row(usize),
+    /// The sum of all rows of a tensor of one segment.
+    SumRows,
     /// min(max(x, −`magnitude`), `magnitude`): inserted where nothing else proves a bound.
     Clamp {
         /// As an integer with f fractional bits.
@@ -211,7 +227,7 @@ pub enum Gate {
     Truncations,
     /// Softmax, with all that is inside.
     Softmax,
-    /// GELU or SiLU.
+    /// GELU, SiLU or tanh.
     Activations,
     /// LayerNorm or RMSNorm, with all that is inside.
     Norms,
@@ -249,14 +265,15 @@ impl Op {
     /// Under which gate its cost is shown; none for what is local.
     pub fn gate(&self) -> Option<Gate> {
         Some(match self {
-            Self::Embed { .. } | Self::Linear { .. } | Self::Scores { .. } => Gate::Products,
+            Self::Embed { .. } | Self::Linear { .. } | Self::Tied { .. } => Gate::Products,
+            Self::Scores { .. } => Gate::Products,
             Self::Mix { .. } | Self::Multiply | Self::Input { .. } => Gate::Products,
             Self::Truncate => Gate::Truncations,
             Self::Softmax { .. } => Gate::Softmax,
             Self::Activate(_) => Gate::Activations,
             Self::Normalise { .. } => Gate::Norms,
             Self::Clamp { .. } => Gate::Clamps,
-            Self::Rotate { .. } | Self::Add | Self::Segment(_) | Self::Row(_) => return None,
+            Self::Rotate { .. } | Self::Add | Self::Segment(_) | Self::Row(_) | Self::SumRows => return None,
         })
     }
 }

@@ -1,5 +1,7 @@
 //! Shapes of well-known transformers.
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::{Error, Result};
 use crate::key::FixedPoint;
 
@@ -7,18 +9,35 @@ use super::builder::{MOST_COLUMNS, MOST_TOKENS};
 use super::{ActivationKind, Attention, Graph, GraphBuilder, NodeId, NormKind, Part};
 
 /// How the layers of a model are made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Family {
     /// Full attention, GELU, LayerNorm behind each sum.
     Bert,
-    /// Causal attention, GELU, LayerNorm before each branch.
+    /// Causal attention, GELU by the hyperbolic tangent, LayerNorm before each branch.
     Gpt,
     /// Causal attention with rotated queries and keys, gated SiLU, RMSNorm before each branch.
     Llama,
 }
 
+/// What is behind the last layer, and goes to the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Head {
+    /// Scores of that many classes: a linear map, tanh and another linear map of the first token.
+    Classes(usize),
+    /// The sum of all tokens' rows, of which the client makes the mean.
+    Mean,
+    /// All tokens' rows.
+    Tokens,
+    /// Every word's score behind the last token.
+    NextWord,
+    /// Every word's score behind every token.
+    EveryWord,
+}
+
 /// A model's shape, and the ring in which it is evaluated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Model {
     /// As it is named on the command line.
     pub name: &'static str,
@@ -34,14 +53,18 @@ pub struct Model {
     pub inner: usize,
     /// Words.
     pub vocabulary: usize,
-    /// The longest sequence.
+    /// The longest sequence. A table of places has that many rows, whatever the sequence.
     pub context: usize,
+    /// What is behind the layers.
+    pub head: Head,
+    /// ε of every normalisation.
+    pub epsilon: f64,
     /// Bits of the ring.
     pub bits: u32,
 }
 
 /// Fractional bits of every model.
-const FRACTION: u32 = 12;
+pub(crate) const FRACTION: u32 = 12;
 /// The narrowest ring that holds a product of two numbers of that many fractional bits.
 const LEAST_MODEL_BITS: u32 = 2 * FRACTION + 2;
 /// The deepest model.
@@ -54,7 +77,11 @@ const fn model(
     [vocabulary, context]: [usize; 2],
     bits: u32,
 ) -> Model {
-    Model { name, family, layers, heads, width, inner, vocabulary, context, bits }
+    let (head, epsilon) = match family {
+        Family::Bert => (Head::Classes(2), 1e-12),
+        Family::Gpt | Family::Llama => (Head::NextWord, 1e-5),
+    };
+    Model { name, family, layers, heads, width, inner, vocabulary, context, head, epsilon, bits }
 }
 
 impl Model {
@@ -93,9 +120,11 @@ impl Model {
     /// Whether the model's shape makes sense, and takes sequences of that many tokens.
     pub fn check(&self, tokens: usize) -> Result<()> {
         let sizes = [self.heads, self.width, self.inner, self.vocabulary];
+        let classes = if let Head::Classes(classes) = self.head { classes } else { 1 };
         let sensible = sizes.iter().all(|size| (1..=MOST_COLUMNS).contains(size))
             && (1..=MOST_LAYERS).contains(&self.layers)
             && self.width.is_multiple_of(self.heads)
+            && (1..=MOST_COLUMNS).contains(&classes)
             && self.context <= MOST_TOKENS
             && (LEAST_MODEL_BITS..=64).contains(&self.bits);
         if !sensible {
@@ -110,33 +139,55 @@ impl Model {
 
     /// The whole model: embedding, layers, head.
     ///
-    /// BERT's head is one linear map of the first token to two classes; the pooler's hyperbolic tangent is not there. The
-    /// others' is the last norm and the words' scores behind the last token. GPT-Neo's local attention is computed as a
-    /// full causal one, which is the same up to its window of 256 tokens and an upper bound above.
+    /// GPT's words are scored by the table in which they are looked up, LLaMA's by a matrix of their own. GPT-Neo's local attention is
+    /// computed as a full causal one, which is the same up to its window of 256 tokens and an upper bound above.
     pub fn graph(&self, tokens: usize) -> Result<Graph> {
         self.check(tokens)?;
         let mut graph = GraphBuilder::new(self.format()?, tokens)?;
-        let mut x = graph.embed(self.vocabulary, self.width, self.family != Family::Llama)?;
+        let places = (self.family != Family::Llama).then_some(self.context);
+        let mut x = graph.embed(self.vocabulary, self.width, places)?;
         if self.family == Family::Bert {
-            x = graph.normalise(x, NormKind::Layer, "norm")?;
+            x = graph.normalise(x, NormKind::Layer, self.epsilon, "norm")?;
         }
         for layer in 0..self.layers {
             graph.part(Part::Layer(layer));
             x = self.layer(&mut graph, x)?;
         }
         graph.part(Part::Head);
-        match self.family {
-            Family::Bert => {
+        self.add_head(&mut graph, x, tokens)?;
+        graph.finish()
+    }
+
+    fn add_head(&self, graph: &mut GraphBuilder, x: NodeId, tokens: usize) -> Result<()> {
+        match (self.family, self.head) {
+            (Family::Bert, Head::Classes(classes)) => {
                 let first = graph.row(x, 0)?;
-                graph.linear(first, &[("classes", 2)], true)?;
+                let pooled = graph.linear(first, &[("pooler", self.width)], true)?;
+                let pooled = graph.activate(pooled, ActivationKind::Tanh)?;
+                graph.linear(pooled, &[("classes", classes)], true)?;
             }
-            Family::Gpt | Family::Llama => {
-                let last = graph.row(x, tokens - 1)?;
-                let normal = graph.normalise(last, self.norm(), "norm")?;
-                graph.linear(normal, &[("words", self.vocabulary)], false)?;
+            (Family::Bert, Head::Mean) => {
+                graph.sum_rows(x)?;
+            }
+            (Family::Bert, Head::Tokens) => {
+                // A part of its own, so that the last layer costs what the others do.
+                graph.segment(x, 0, "tokens")?;
+            }
+            (Family::Gpt | Family::Llama, Head::NextWord | Head::EveryWord) => {
+                let x = if self.head == Head::NextWord { graph.row(x, tokens - 1)? } else { x };
+                let normal = graph.normalise(x, self.norm(), self.epsilon, "norm")?;
+                if self.family == Family::Gpt {
+                    graph.tied(normal, "words")?;
+                } else {
+                    graph.linear(normal, &[("words", self.vocabulary)], false)?;
+                }
+            }
+            (family, head) => {
+                let what = format!("a model of the family {family:?} has no head {head:?}");
+                return Err(Error::Unsupported { gate: "model", what });
             }
         }
-        graph.finish()
+        Ok(())
     }
 
     /// One layer on activations that the client gives, |x| ≤ `magnitude` with f fractional bits.
@@ -160,15 +211,15 @@ impl Model {
         if self.family == Family::Bert {
             let attended = self.attention_branch(graph, x)?;
             let x = graph.add(x, attended, "attention sum")?;
-            let x = graph.normalise(x, NormKind::Layer, "attention norm")?;
+            let x = graph.normalise(x, NormKind::Layer, self.epsilon, "attention norm")?;
             let fed = self.feed_forward(graph, x)?;
             let x = graph.add(x, fed, "output sum")?;
-            return graph.normalise(x, NormKind::Layer, "output norm");
+            return graph.normalise(x, NormKind::Layer, self.epsilon, "output norm");
         }
-        let normal = graph.normalise(x, self.norm(), "attention norm")?;
+        let normal = graph.normalise(x, self.norm(), self.epsilon, "attention norm")?;
         let attended = self.attention_branch(graph, normal)?;
         let x = graph.add(x, attended, "attention sum")?;
-        let normal = graph.normalise(x, self.norm(), "output norm")?;
+        let normal = graph.normalise(x, self.norm(), self.epsilon, "output norm")?;
         let fed = self.feed_forward(graph, normal)?;
         graph.add(x, fed, "output sum")
     }
@@ -195,7 +246,8 @@ impl Model {
             return graph.linear(gated, &[("down", self.width)], false);
         }
         let up = graph.linear(x, &[("up", self.inner)], true)?;
-        let active = graph.activate(up, ActivationKind::Gelu)?;
+        let kind = if self.family == Family::Gpt { ActivationKind::GeluTanh } else { ActivationKind::Gelu };
+        let active = graph.activate(up, kind)?;
         graph.linear(active, &[("down", self.width)], true)
     }
 }

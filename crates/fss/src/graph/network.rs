@@ -1,12 +1,12 @@
 //! A graph as a circuit.
 
-use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::bound::Bound;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::gates::{Activation, LayerNorm, RmsNorm, Rows, Softmax, clamp};
+use crate::gates::{Activation, LayerNorm, RmsNorm, Rows, Softmax, Tanh, clamp};
+use crate::key::FixedPoint;
 use crate::ops::{MatmulShape, Weights};
 use crate::party::Party;
 use crate::range::{Knowledge, NormRoom, Proved, Room};
@@ -17,15 +17,13 @@ use crate::tally::Cost;
 use crate::tensor::{MaskShare, Share, Tensor, Wire};
 
 use super::rotation::turn;
-use super::{ActivationKind, Graph, Node, NodeId, NormKind, Op, Part, WeightId, WeightKind};
-
-/// ε of every normalisation. Smaller ones, as BERT's 10^−12, are below the last of 24 fractional bits.
-const EPSILON: f64 = 1e-5;
+use super::{ActivationKind, Graph, ModelWeights, Node, NodeId, NormKind, Op, WeightId, WeightKind};
 
 /// A proved graph, evaluated: party 0 owns the weights, party 1 the input and the result.
 ///
-/// Inputs are asked for in this order: all weights, in the order of [`Graph::weights`], as integers with f fractional bits (2 f for a
-/// bias); then the client's activations, or its tokens, one-hot.
+/// It runs in two circuits. [`Network::set_up`] takes the weights, once for a model; [`Network::inference`] takes the client's
+/// activations, or its tokens, one-hot, any number of times. The network itself, as a circuit, is one after the other. Weights are
+/// integers with f fractional bits (2 f for a bias), in the order of [`Graph::weights`].
 ///
 /// Two parties do not notice a value that leaves its ring. Party 0 therefore asks [`Proved::holds_for`] of its weights first: what was
 /// proved from stated norms, or from other weights, need not hold for them.
@@ -33,12 +31,35 @@ pub struct Network {
     proved: Proved,
 }
 
+/// One inference with weights that were taken before; its only input is the client's. The result goes to party 1.
+pub struct Inference<'a> {
+    network: &'a Network,
+    weights: &'a ModelWeights,
+}
+
 impl Circuit for Network {
     type Output = Option<Vec<u64>>;
 
     async fn run(&self, engine: &Engine) -> Result<Self::Output> {
-        let weights = self.weights(engine, |_| true).await?;
-        self.observed(engine, &weights, &mut |_, _, _| ()).await
+        let weights = self.set_up().run(engine).await?;
+        self.inference(&weights).run(engine).await
+    }
+
+    fn format(&self) -> Option<FixedPoint> {
+        Some(self.graph().format())
+    }
+}
+
+impl Circuit for Inference<'_> {
+    type Output = Option<Vec<u64>>;
+
+    async fn run(&self, engine: &Engine) -> Result<Self::Output> {
+        self.weights.expect(self.network.graph())?;
+        self.network.observed(engine, self.weights, &mut |_, _, _| ()).await
+    }
+
+    fn format(&self) -> Option<FixedPoint> {
+        Circuit::format(self.network)
     }
 }
 
@@ -48,51 +69,60 @@ impl Network {
         Self { proved }
     }
 
+    /// One inference with weights from [`Network::set_up`] of this network, or of one of another length of the same model.
+    pub fn inference<'a>(&'a self, weights: &'a ModelWeights) -> Inference<'a> {
+        Inference { network: self, weights }
+    }
+
     /// What is proved of it.
     pub fn proved(&self) -> &Proved {
         &self.proved
     }
 
-    fn graph(&self) -> &Graph {
+    /// Its number format.
+    pub fn format(&self) -> FixedPoint {
+        self.graph().format()
+    }
+
+    /// BLAKE3 of what is computed: every node with its shapes, its operands and its room. Two networks with the same hash take the same
+    /// keys.
+    pub fn hash(&self) -> [u8; 32] {
+        let mut hasher = blake3::Hasher::new_derive_key("gatework-fss 2026 network");
+        let mut line = |what: String| {
+            hasher.update(&(what.len() as u64).to_le_bytes());
+            hasher.update(what.as_bytes());
+        };
+        let graph = self.graph();
+        line(format!("{:?} {}", graph.format(), graph.tokens()));
+        graph.weights().iter().for_each(|weight| line(format!("{weight:?}")));
+        let rooms = &self.proved.choices().rooms;
+        graph.nodes().iter().zip(rooms).for_each(|(node, room)| line(format!("{node:?} {room:?}")));
+        hasher.finalize().into()
+    }
+
+    pub(super) fn graph(&self) -> &Graph {
         self.proved.graph()
     }
 
     fn ring(&self) -> Ring {
-        self.graph().format().ring
+        self.format().ring
     }
 
     fn fraction(&self) -> u32 {
-        self.graph().format().fraction
+        self.format().fraction
     }
 
     /// The largest weight, as an integer: a function of the number format alone.
-    fn reach(&self, kind: WeightKind) -> i64 {
+    pub(super) fn reach(&self, kind: WeightKind) -> i64 {
         let fraction = if kind == WeightKind::Bias { 2 * self.fraction() } else { self.fraction() };
         (Knowledge::ENTRY as i64) << fraction
-    }
-
-    /// Takes the weights of some parts from party 0: what is done once for a model.
-    pub(crate) async fn weights(
-        &self,
-        engine: &Engine,
-        wanted: impl Fn(Part) -> bool,
-    ) -> Result<HashMap<WeightId, Weights>> {
-        let mut taken = HashMap::new();
-        for (index, weight) in self.graph().weights().iter().enumerate() {
-            if wanted(weight.part) {
-                let reach = self.reach(weight.kind);
-                let weights = engine.weights(Party::Zero, self.ring(), weight.len(), -reach..=reach).await?;
-                taken.insert(WeightId(index), weights);
-            }
-        }
-        Ok(taken)
     }
 
     /// Evaluates every node, shows each result to `observe` with what was counted so far, and reveals the last one to party 1.
     pub(crate) async fn observed(
         &self,
         engine: &Engine,
-        weights: &HashMap<WeightId, Weights>,
+        weights: &ModelWeights,
         observe: &mut impl FnMut(NodeId, &Wire, Cost),
     ) -> Result<Option<Vec<u64>>> {
         let all = 0..self.graph().nodes().len();
@@ -106,7 +136,7 @@ impl Network {
     pub(crate) async fn nodes(
         &self,
         engine: &Engine,
-        weights: &HashMap<WeightId, Weights>,
+        weights: &ModelWeights,
         range: Range<usize>,
         wires: &mut [Option<Wire>],
         observe: &mut impl FnMut(NodeId, &Wire, Cost),
@@ -150,17 +180,14 @@ impl Network {
 struct Step<'a> {
     network: &'a Network,
     engine: &'a Engine,
-    weights: &'a HashMap<WeightId, Weights>,
+    weights: &'a ModelWeights,
     node: &'a Node,
     id: NodeId,
 }
 
 impl Step<'_> {
     fn weight(&self, id: WeightId) -> Result<&Weights> {
-        let name = || self.network.graph().weight(id).name.clone();
-        self.weights
-            .get(&id)
-            .ok_or_else(|| Error::Shape { gate: "weights", what: format!("'{}' is missing", name()) })
+        self.weights.get(id)
     }
 
     /// The bound of this node's room.
@@ -176,6 +203,7 @@ impl Step<'_> {
             }
             Op::Embed { table, positions } => self.embed(*table, *positions).await,
             Op::Linear { weights } => self.linear(&operands[0], weights).await,
+            Op::Tied { table } => self.tied(&operands[0], *table).await,
             Op::Scores { heads, attention } => {
                 let rows = attention.rows(*heads, self.network.graph().tokens())?;
                 self.scores(&operands[0], &operands[1], *heads, &rows).await
@@ -200,18 +228,24 @@ impl Step<'_> {
             Op::Multiply => {
                 let masks = [engine.mask_share(&operands[0])?, engine.mask_share(&operands[1])?];
                 let shape = MatmulShape { batch: self.node.len(), rows: 1, inner: 1, columns: 1 };
-                let room = Some(self.room());
-                let share = engine.matmul(&operands[0], &masks[0], &operands[1], &masks[1], shape, room)?;
+                let room = self.room();
+                let share =
+                    engine.matmul_within(&operands[0], &masks[0], &operands[1], &masks[1], shape, room)?;
                 engine.open(share).await
             }
             Op::Activate(kind) => {
-                let gate = match kind {
-                    ActivationKind::Gelu => Activation::gelu(fraction)?,
-                    ActivationKind::Silu => Activation::silu(fraction)?,
+                let x = &operands[0];
+                let share = match kind {
+                    ActivationKind::Gelu => Activation::gelu(fraction)?.apply(engine, x).await?,
+                    ActivationKind::GeluTanh => Activation::gelu_tanh(fraction)?.apply(engine, x).await?,
+                    ActivationKind::Silu => Activation::silu(fraction)?.apply(engine, x).await?,
+                    ActivationKind::Tanh => Tanh::new(fraction)?.apply(engine, x).await?,
                 };
-                engine.open(gate.apply(engine, &operands[0]).await?).await
+                engine.open(share).await
             }
-            Op::Normalise { kind, gain, shift } => self.normalise(&operands[0], *kind, *gain, *shift).await,
+            Op::Normalise { kind, gain, shift, epsilon } => {
+                self.normalise(&operands[0], *kind, (*gain, *shift), *epsilon).await
+            }
             Op::Add => engine.claim("a residual sum", operands[0].plus(&operands[1])?, self.room()),
             Op::Segment(index) => {
                 let lengths = &self.network.graph().node(self.node.inputs[0]).segments;
@@ -222,6 +256,7 @@ impl Step<'_> {
                 let columns = self.node.segments[0].columns;
                 operands[0].gather(&(row * columns..(row + 1) * columns).collect::<Vec<_>>())
             }
+            Op::SumRows => self.sum_rows(&operands[0]),
             Op::Clamp { magnitude } => {
                 engine.open(clamp(engine, &operands[0], -magnitude, *magnitude).await?).await
             }
@@ -231,16 +266,17 @@ impl Step<'_> {
     async fn embed(&self, table: WeightId, positions: Option<WeightId>) -> Result<Wire> {
         let (engine, weight) = (self.engine, self.network.graph().weight(table));
         let (rows, inner, columns) = (self.node.segments[0].rows, weight.rows, weight.columns);
-        let tokens = engine.input(Party::One, self.network.ring(), rows * inner, 0..=1).await?;
+        let tokens = engine.one_hot_input(Party::One, self.network.ring(), rows, inner).await?;
         let mask = engine.mask_share(&tokens)?;
         let table = self.weight(table)?;
         // A one-hot row picks one entry of each column.
         let reach = i128::from(self.network.reach(WeightKind::Table));
         let shape = MatmulShape { batch: 1, rows, inner, columns };
-        let entry = Some(Bound::proved(-reach, reach));
-        let mut share = engine.matmul(&tokens, &mask, table.wire(), table.mask(), shape, entry)?;
+        let entry = Bound::proved(-reach, reach);
+        let mut share = engine.matmul_within(&tokens, &mask, table.wire(), table.mask(), shape, entry)?;
         if let Some(positions) = positions {
-            share = engine.add_wire(&share, self.weight(positions)?.wire())?;
+            let first: Vec<usize> = (0..rows * columns).collect();
+            share = engine.add_wire(&share, &self.weight(positions)?.wire().gather(&first)?)?;
         }
         engine.open(share).await
     }
@@ -253,9 +289,9 @@ impl Step<'_> {
             let shape = MatmulShape { batch: 1, rows, inner, columns: segment.columns };
             let matrix = self.weight(*matrix)?;
             let mut share =
-                self.engine.matmul(x, &mask, matrix.wire(), matrix.mask(), shape, Some(self.room()))?;
+                self.engine.matmul_within(x, &mask, matrix.wire(), matrix.mask(), shape, self.room())?;
             if let Some(bias) = bias {
-                let bias = self.weight(*bias)?.wire().repeat_all(rows);
+                let bias = self.weight(*bias)?.wire().repeat_all(rows)?;
                 let sum = self.engine.add_wire_in_ring(&share, &bias)?;
                 share = self.engine.claim("a product with a bias", sum, self.room())?;
             }
@@ -263,6 +299,25 @@ impl Step<'_> {
         }
         let all = Tensor::concat(&segments.iter().collect::<Vec<&Share>>())?;
         self.engine.open(all).await
+    }
+
+    async fn tied(&self, x: &Wire, table: WeightId) -> Result<Wire> {
+        let (rows, weight) = (self.node.segments[0].rows, self.network.graph().weight(table));
+        let shape = MatmulShape { batch: 1, rows, inner: weight.columns, columns: weight.rows };
+        let (mask, table) = (self.engine.mask_share(x)?, self.weight(table)?);
+        let share =
+            self.engine.matmul_transposed(x, &mask, table.wire(), table.mask(), shape, self.room())?;
+        self.engine.open(share).await
+    }
+
+    /// Local: a sum of masked values is the sum under the sum of their masks.
+    fn sum_rows(&self, x: &Wire) -> Result<Wire> {
+        let columns = self.node.segments[0].columns;
+        let sum = |column: usize| {
+            x.words.iter().skip(column).step_by(columns).fold(0u64, |sum, &word| sum.wrapping_add(word))
+        };
+        let shape = (x.ring(), columns);
+        self.engine.compute("a sum of rows", shape, self.room(), sum, sum, |column, _| sum(column))
     }
 
     async fn scores(&self, query: &Wire, key: &Wire, heads: usize, rows: &Rows) -> Result<Wire> {
@@ -273,7 +328,7 @@ impl Step<'_> {
             (query.gather(&by_head(tokens, width, heads))?, key.gather(&transposed(tokens, width, heads))?);
         let (query_mask, key_mask) = (self.engine.mask_share(&query)?, self.engine.mask_share(&key)?);
         let shape = MatmulShape { batch: heads, rows: tokens, inner: head, columns: tokens };
-        let share = self.engine.matmul(&query, &query_mask, &key, &key_mask, shape, Some(self.room()))?;
+        let share = self.engine.matmul_within(&query, &query_mask, &key, &key_mask, shape, self.room())?;
         self.engine.open(share.gather(&rows.places_in(tokens))?).await
     }
 
@@ -287,7 +342,7 @@ impl Step<'_> {
         let (probabilities, mask) =
             self.unpacked(packed, packed_mask, heads * tokens * tokens, &rows.places_in(tokens))?;
         let shape = MatmulShape { batch: heads, rows: tokens, inner: tokens, columns: head };
-        let share = engine.matmul(&probabilities, &mask, &value, &value_mask, shape, Some(self.room()))?;
+        let share = engine.matmul_within(&probabilities, &mask, &value, &value_mask, shape, self.room())?;
         let back = |index: usize| {
             let (row, column) = (index / width, index % width);
             (column / head * tokens + row) * head + column % head
@@ -345,8 +400,8 @@ impl Step<'_> {
         &self,
         x: &Wire,
         kind: NormKind,
-        gain: WeightId,
-        shift: Option<WeightId>,
+        (gain, shift): (WeightId, Option<WeightId>),
+        epsilon: u64,
     ) -> Result<Wire> {
         const GATE: &str = "the operand of a normalisation";
         let (engine, columns) = (self.engine, self.node.segments[0].columns);
@@ -364,12 +419,12 @@ impl Step<'_> {
         let gain = self.weight(gain)?;
         let share = match (kind, shift) {
             (NormKind::Layer, Some(shift)) => {
-                let norm = LayerNorm::new(columns, fraction, EPSILON, room.square_bits)?;
-                norm.apply(engine, &x, gain, self.weight(shift)?, squares).await?
+                let norm = LayerNorm::with_units(columns, fraction, epsilon, room.square_bits)?;
+                norm.apply_within(engine, &x, gain, self.weight(shift)?, squares).await?
             }
             (NormKind::RootMeanSquare, _) | (NormKind::Layer, None) => {
-                let norm = RmsNorm::new(columns, fraction, EPSILON, room.square_bits)?;
-                norm.apply(engine, &x, gain, squares).await?
+                let norm = RmsNorm::with_units(columns, fraction, epsilon, room.square_bits)?;
+                norm.apply_within(engine, &x, gain, squares).await?
             }
         };
         engine.open(share).await

@@ -1,6 +1,6 @@
 //! Small networks for tests: every family, ordinary and adversarial weights.
 
-use super::{Family, Graph, Model, Op, Weight, WeightKind};
+use super::{Family, Graph, Head, Model, Op, Weight, WeightKind};
 
 /// How weights and inputs are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +33,8 @@ pub(crate) fn small(family: Family, bits: u32) -> Model {
         inner: 24,
         vocabulary: 11,
         context: 16,
+        head: if family == Family::Bert { Head::Classes(2) } else { Head::NextWord },
+        epsilon: 1e-5,
         bits,
     }
 }

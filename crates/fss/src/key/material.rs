@@ -58,18 +58,22 @@ fn roots(stream: &mut Stream, party: Party, count: usize) -> Secret<u128> {
 /// What the dealer writes.
 pub(crate) struct DealtSection {
     streams: [Stream; 2],
+    /// What has not been taken to where it belongs yet.
     pub(crate) bytes: [Secret<u8>; 2],
     hash: TreeHash,
 }
 
 impl DealtSection {
-    /// Section `index`, appended to both parties' bytes.
-    pub(crate) fn new(seeds: [u128; 2], public_key: u128, index: u64, bytes: [Secret<u8>; 2]) -> Self {
-        Self {
-            streams: seeds.map(|seed| Stream::new(Stream::section_seed(seed, index))),
-            bytes,
-            hash: TreeHash::new(public_key),
-        }
+    /// A section under both parties' seeds.
+    pub(crate) fn new(seeds: [u128; 2], public_key: u128) -> Self {
+        let bytes = [Secret::default(), Secret::default()];
+        Self { streams: seeds.map(Stream::new), bytes, hash: TreeHash::new(public_key) }
+    }
+
+    fn write(&mut self, party: Party, words: &[u64], bits: u32) {
+        let bytes = &mut self.bytes[party.index()];
+        bytes.make_room(packed_bytes(words.len(), bits));
+        pack_into(words, bits, bytes);
     }
 
     /// A uniform sharing of nothing in particular; its sums.
@@ -83,7 +87,7 @@ impl DealtSection {
 
     /// Words that one party derives and the other does not know.
     pub(crate) fn free_for(&mut self, party: Party, count: usize, bits: u32) -> Words {
-        let mut words = Words::default();
+        let mut words = Words::with_capacity(count);
         self.streams[party.index()].words(count, bits, &mut words);
         words
     }
@@ -95,13 +99,13 @@ impl DealtSection {
             let derived = self.free_for(party.peer(), given.len(), bits);
             let pairs = given.iter().zip(derived.iter());
             let own: Words = Secret::new(pairs.map(|(&value, &word)| value.wrapping_sub(word)).collect());
-            pack_into(&own, bits, &mut self.bytes[party.index()]);
+            self.write(party, &own, bits);
         }
     }
 
     /// Words for one party only.
     pub(crate) fn give(&mut self, party: Party, values: &[u64], bits: u32) {
-        pack_into(values, bits, &mut self.bytes[party.index()]);
+        self.write(party, values, bits);
     }
 
     /// Keys of point functions at `alphas`. Returns party 0's bit at each place: the sign of what lookups give.
@@ -112,7 +116,10 @@ impl DealtSection {
         let roots = Party::BOTH.map(|party| roots(&mut self.streams[party.index()], party, alphas.len()));
         let (mut corrections, signs) = dpf::generate(&self.hash, domain, roots, alphas);
         corrections.iter_mut().for_each(|word| *word = word.to_le());
-        self.bytes.iter_mut().for_each(|bytes| bytes.extend_from_slice(bytemuck::cast_slice(&corrections)));
+        for bytes in &mut self.bytes {
+            bytes.make_room(16 * corrections.len());
+            bytes.extend_from_slice(bytemuck::cast_slice(&corrections));
+        }
         signs
     }
 
@@ -128,15 +135,15 @@ impl DealtSection {
         let units: Words = Secret::new(units.map(unit).collect());
         let half = stored_by_zero(words);
         // Party 0's vectors: the units ⊕ party 1's words where it stores them, its own words where it derives them.
-        let mut zero = Words::default();
+        let mut zero = Words::with_capacity(words);
         let derived_by_one = self.free_for(Party::One, half, bits);
         zero.extend(units[..half].iter().zip(derived_by_one.iter()).map(|(unit, word)| unit ^ word));
-        pack_into(&zero, bits, &mut self.bytes[0]);
+        self.write(Party::Zero, &zero, bits);
         let derived_by_zero = self.free_for(Party::Zero, words - half, bits);
         let one: Words = Secret::new(
             units[half..].iter().zip(derived_by_zero.iter()).map(|(unit, word)| unit ^ word).collect(),
         );
-        pack_into(&one, bits, &mut self.bytes[1]);
+        self.write(Party::One, &one, bits);
         zero.extend_from_slice(&derived_by_zero);
         let sign = |(key, _): (usize, &u64)| {
             let vector = &zero[key * width..(key + 1) * width];
@@ -148,41 +155,48 @@ impl DealtSection {
     }
 }
 
+/// Where a party's key material comes from, in the order in which it was dealt.
+pub(crate) trait Material: Send + Sync {
+    /// The next `count` bytes, all of which exist.
+    fn take(&mut self, count: usize) -> Result<SharedBytes>;
+}
+
 /// What a party reads.
 pub(crate) struct ReadSection {
     party: Party,
     stream: Stream,
-    bytes: SharedBytes,
-    at: usize,
+    material: Box<dyn Material>,
+    length: u64,
+    used: u64,
 }
 
 impl ReadSection {
-    pub(crate) fn new(party: Party, seed: u128, index: u64, bytes: SharedBytes) -> Self {
-        let stream = Stream::new(Stream::section_seed(seed, index));
-        Self { party, stream, bytes, at: 0 }
+    /// `length` bytes of material, and what follows from the seed.
+    pub(crate) fn new(party: Party, seed: u128, length: u64, material: Box<dyn Material>) -> Self {
+        Self { party, stream: Stream::new(seed), material, length, used: 0 }
     }
 
     /// Bytes read so far.
-    pub(crate) fn used(&self) -> usize {
-        self.at
+    pub(crate) fn used(&self) -> u64 {
+        self.used
     }
 
     /// Bytes not read yet.
-    pub(crate) fn left(&self) -> usize {
-        self.bytes.as_slice().len() - self.at
+    pub(crate) fn left(&self) -> u64 {
+        self.length - self.used
     }
 
-    fn take(&mut self, count: usize) -> Result<&[u8]> {
-        if count > self.left() {
+    fn take(&mut self, count: usize) -> Result<SharedBytes> {
+        if count as u64 > self.left() {
             let what = format!("a gate needs {count} more bytes, its section has {} left", self.left());
             return Err(Error::Key { what });
         }
-        self.at += count;
-        Ok(&self.bytes.as_slice()[self.at - count..self.at])
+        self.used += count as u64;
+        self.material.take(count)
     }
 
     pub(crate) fn free(&mut self, count: usize, bits: u32) -> Words {
-        let mut words = Words::default();
+        let mut words = Words::with_capacity(count);
         self.stream.words(count, bits, &mut words);
         words
     }
@@ -190,15 +204,16 @@ impl ReadSection {
     /// This party's shares of an array.
     pub(crate) fn share(&mut self, count: usize, bits: u32) -> Result<Words> {
         let own = stored(self.party, count);
-        let mut words = Words::default();
+        let given = self.take(packed_bytes(own, bits))?;
+        let mut words = Words::with_capacity(count);
         match self.party {
             Party::Zero => {
-                unpack(self.take(packed_bytes(own, bits))?, own, bits, &mut words)?;
+                unpack(given.as_slice(), own, bits, &mut words)?;
                 self.stream.words(count - own, bits, &mut words);
             }
             Party::One => {
                 self.stream.words(count - own, bits, &mut words);
-                unpack(self.take(packed_bytes(own, bits))?, own, bits, &mut words)?;
+                unpack(given.as_slice(), own, bits, &mut words)?;
             }
         }
         Ok(words)
@@ -206,8 +221,9 @@ impl ReadSection {
 
     /// Words for this party only.
     pub(crate) fn given(&mut self, count: usize, bits: u32) -> Result<Words> {
-        let mut words = Words::default();
-        unpack(self.take(packed_bytes(count, bits))?, count, bits, &mut words)?;
+        let given = self.take(packed_bytes(count, bits))?;
+        let mut words = Words::with_capacity(count);
+        unpack(given.as_slice(), count, bits, &mut words)?;
         Ok(words)
     }
 
@@ -217,9 +233,8 @@ impl ReadSection {
             return Ok(PointKeys { domain, count, form: Form::Table(self.share(words, bits)?) });
         }
         let roots = roots(&mut self.stream, self.party, count);
-        let length = 16 * dpf::correction_words(domain) * count;
-        self.take(length)?;
-        let corrections = dpf::Corrections::new(domain, count, self.bytes.part(self.at - length, length));
+        let corrections = self.take(16 * dpf::correction_words(domain) * count)?;
+        let corrections = dpf::Corrections::new(domain, count, corrections);
         Ok(PointKeys { domain, count, form: Form::Tree { roots, corrections } })
     }
 }

@@ -40,8 +40,9 @@ impl Engine {
     /// x ∈ [lo, hi) ⇔ r ∈ (x̂ − hi, x̂ − lo], so the bit is 1[x̂ − lo < r] ⊕ 1[x̂ − hi < r] ⊕ 1[x̂ − lo < x̂ − hi], whose last term
     /// is public: a point function of n bits at r, one walk for each distinct end.
     pub fn intervals(&self, x: &Wire, ends: &[(u64, u64)]) -> Result<Vec<Share>> {
+        let empty = |lo: u64, hi: u64| x.ring.reduce(lo) == x.ring.reduce(hi);
         let sets: Vec<Vec<(u64, u64)>> =
-            ends.iter().map(|&(lo, hi)| if lo == hi { vec![] } else { vec![(lo, hi)] }).collect();
+            ends.iter().map(|&(lo, hi)| if empty(lo, hi) { vec![] } else { vec![(lo, hi)] }).collect();
         self.unions(x, &sets.iter().collect::<Vec<_>>())
     }
 

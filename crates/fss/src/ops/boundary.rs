@@ -8,8 +8,7 @@ use crate::error::{Error, Result};
 use crate::party::Party;
 use crate::ring::Ring;
 use crate::runtime::Request;
-use crate::secret::Secret;
-use crate::tensor::{MaskShare, Wire};
+use crate::tensor::{MaskShare, Wire, Words};
 
 /// A wire with the shares of its mask, as products need it. The same mask may serve for as long as the values are the
 /// same bits, as a model's weights are.
@@ -42,6 +41,34 @@ impl Engine {
         len: usize,
         range: RangeInclusive<i64>,
     ) -> Result<Wire> {
+        self.input_checked(owner, ring, len, range, |_| Ok(())).await
+    }
+
+    /// `rows` rows of `width` bits, exactly one of which is set: a row of a table each, in a product with it.
+    ///
+    /// The owner's rows are checked; the other party has to trust that, as it does that inputs are in range.
+    pub async fn one_hot_input(&self, owner: Party, ring: Ring, rows: usize, width: usize) -> Result<Wire> {
+        let len = rows.checked_mul(width).filter(|_| width > 0);
+        let what = || format!("{rows} rows of {width}");
+        let len = len.ok_or_else(|| Error::Shape { gate: "a one-hot input", what: what() })?;
+        let one_hot = |values: &[u64]| {
+            // Every element is zero or one by the range.
+            match values.chunks(width).position(|row| row.iter().sum::<u64>() != 1) {
+                None => Ok(()),
+                Some(row) => Err(format!("row {row} is not one-hot")),
+            }
+        };
+        self.input_checked(owner, ring, len, 0..=1, one_hot).await
+    }
+
+    async fn input_checked(
+        &self,
+        owner: Party,
+        ring: Ring,
+        len: usize,
+        range: RangeInclusive<i64>,
+        check: impl Fn(&[u64]) -> Result<(), String>,
+    ) -> Result<Wire> {
         let index = self.inputs_taken.replace(self.inputs_taken.get() + 1);
         let refused = |what: String| Error::Input { index, party: owner, what };
         if range.is_empty() {
@@ -58,7 +85,7 @@ impl Engine {
             Role::Party(party) => party.party == owner,
             Role::Dealer(_) | Role::Estimate => false,
         };
-        let words = if owned {
+        let words: Words = if owned {
             let values = given.ok_or_else(|| refused("it was not given".into()))?;
             if values.len() != len {
                 return Err(refused(format!("it has {} elements, the circuit declares {len}", values.len())));
@@ -66,14 +93,16 @@ impl Engine {
             if let Some(place) = values.iter().position(|&value| bound.decode(ring, value).is_none()) {
                 return Err(refused(format!("element {place} is not within {range:?}")));
             }
+            check(&values).map_err(refused)?;
             let masks = mask.iter().copied().chain(std::iter::repeat(0));
             values.iter().zip(masks).map(|(&value, mask)| ring.reduce(value.wrapping_add(mask))).collect()
         } else {
             mask.iter().map(|&mask| ring.reduce(mask)).collect()
         };
-        let request = Request { ring, len, words: Secret::new(words), from: Some(owner) };
-        let words = self.exchange(request).await;
-        Ok(Wire::new(ring, len, words.to_vec(), bound))
+        // Not while the message is under way: a model's weights are large.
+        drop(mask);
+        let words = self.exchange(Request { ring, len, words, from: Some(owner) }).await;
+        Ok(Wire::of_words(ring, len, words, bound))
     }
 
     /// One party's weights: masked once, usable in any number of products.

@@ -71,11 +71,7 @@ impl Engine {
         )?;
         let words = self.exchange(Request { ring: out, len: x.len, words: share.words, from: None }).await;
         let signs = keys.signs.iter().map(|&positive| (2 * positive).wrapping_sub(1)).collect();
-        Ok(Lookup {
-            opened: Wire::new(out, x.len, words.to_vec(), either_sign),
-            signs: Words::new(signs),
-            bound,
-        })
+        Ok(Lookup { opened: Wire::of_words(out, x.len, words, either_sign), signs: Words::new(signs), bound })
     }
 
     /// The value itself: v̂ ⟨σ⟩ + u.
@@ -169,7 +165,7 @@ impl Engine {
     /// words of key a row and one an element.
     ///
     /// `bound` is a tighter proof than the factors' intervals give, if there is one.
-    pub fn scale_rows(
+    pub(crate) fn scale_rows(
         &self,
         x: &Wire,
         rows: &Lookup,

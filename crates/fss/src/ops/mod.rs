@@ -6,6 +6,7 @@
 
 mod bits;
 mod boundary;
+mod gemm;
 mod lookup;
 mod multiply;
 mod piecewise;

@@ -6,6 +6,8 @@ use crate::error::{Error, Result};
 use crate::party::Party;
 use crate::tensor::{MaskShare, Share, Wire, Words};
 
+use super::gemm::{self, Layout, Sizes};
+
 /// rows × inner times inner × columns, row by row; `batch` such products one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MatmulShape {
@@ -20,12 +22,13 @@ pub struct MatmulShape {
 }
 
 impl MatmulShape {
-    fn left(&self) -> usize {
-        self.batch.saturating_mul(self.rows).saturating_mul(self.inner)
+    /// None if it has more elements than can be counted.
+    fn left(&self) -> Option<usize> {
+        self.batch.checked_mul(self.rows)?.checked_mul(self.inner)
     }
 
-    fn right(&self) -> usize {
-        self.batch.saturating_mul(self.inner).saturating_mul(self.columns)
+    fn right(&self) -> Option<usize> {
+        self.batch.checked_mul(self.inner)?.checked_mul(self.columns)
     }
 
     /// Elements of the product.
@@ -34,27 +37,20 @@ impl MatmulShape {
     }
 
     /// a b modulo 2^64, added to `sums`.
-    fn accumulate(&self, a: &[u64], b: &[u64], sums: &mut [u64]) {
-        let (rows, inner, columns) = (self.rows, self.inner, self.columns);
-        for item in 0..self.batch {
-            for row in 0..rows {
-                let at = (item * rows + row) * columns;
-                let sums = &mut sums[at..at + columns];
-                for k in 0..inner {
-                    let factor = a[(item * rows + row) * inner + k];
-                    let right = &b[(item * inner + k) * columns..][..columns];
-                    for (sum, &word) in sums.iter_mut().zip(right) {
-                        *sum = sum.wrapping_add(factor.wrapping_mul(word));
-                    }
-                }
-            }
-        }
+    fn accumulate(&self, layout: Layout, a: &[u64], b: &[u64], sums: &mut [u64]) {
+        let Self { rows, inner, columns, .. } = *self;
+        let items =
+            a.chunks(rows * inner).zip(b.chunks(inner * columns)).zip(sums.chunks_mut(rows * columns));
+        let one = |((a, b), sums): ((&[u64], &[u64]), &mut [u64])| {
+            gemm::accumulate(Sizes { rows, inner, columns }, layout, a, b, sums);
+        };
+        items.for_each(one);
     }
 
-    fn multiply(&self, a: &[u64], b: &[u64]) -> Words {
+    fn multiply(&self, layout: Layout, a: &[u64], b: &[u64]) -> Words {
         let mut sums = Words::new(vec![0; self.product()]);
         if !a.is_empty() && !b.is_empty() {
-            self.accumulate(a, b, &mut sums);
+            self.accumulate(layout, a, b, &mut sums);
         }
         sums
     }
@@ -92,7 +88,7 @@ impl Engine {
 
     /// Σ x² over rows of `width`: Σ (x̂² − 2 x̂ ⟨r⟩) + u. One word is opened a row. `bound` is a tighter proof of the sums, if
     /// there is one.
-    pub fn square_sums(
+    pub(crate) fn square_sums(
         &self,
         x: &Wire,
         mask: &MaskShare,
@@ -128,8 +124,7 @@ impl Engine {
 
     /// X W: X̂ Ŵ − X̂ ⟨R_w⟩ − ⟨R_x⟩ Ŵ + U. One word is opened for each element of the product, whatever the inner length.
     ///
-    /// `bound` is a tighter proof than the factors' intervals give, if there is one. If neither proves that the product
-    /// stays in the ring, it is an error.
+    /// If the factors' intervals do not prove that the product stays in the ring, it is an error.
     pub fn matmul(
         &self,
         x: &Wire,
@@ -137,32 +132,66 @@ impl Engine {
         w: &Wire,
         w_mask: &MaskShare,
         shape: MatmulShape,
-        bound: Option<Bound>,
+    ) -> Result<Share> {
+        let bound = x.bound.times(&w.bound).summed(shape.inner);
+        self.matmul_within(x, x_mask, w, w_mask, shape, bound)
+    }
+
+    /// The same with a tighter proof than the factors' intervals give.
+    pub(crate) fn matmul_within(
+        &self,
+        x: &Wire,
+        x_mask: &MaskShare,
+        w: &Wire,
+        w_mask: &MaskShare,
+        shape: MatmulShape,
+        bound: Bound,
+    ) -> Result<Share> {
+        self.matrix_product([(x, x_mask), (w, w_mask)], shape, Layout::Plain, bound)
+    }
+
+    /// X Wᵀ, where W lies as columns × inner.
+    pub(crate) fn matmul_transposed(
+        &self,
+        x: &Wire,
+        x_mask: &MaskShare,
+        w: &Wire,
+        w_mask: &MaskShare,
+        shape: MatmulShape,
+        bound: Bound,
+    ) -> Result<Share> {
+        self.matrix_product([(x, x_mask), (w, w_mask)], shape, Layout::Transposed, bound)
+    }
+
+    fn matrix_product(
+        &self,
+        [(x, x_mask), (w, w_mask)]: [(&Wire, &MaskShare); 2],
+        shape: MatmulShape,
+        layout: Layout,
+        bound: Bound,
     ) -> Result<Share> {
         const GATE: &str = "a matrix product";
         expect_mask(x, x_mask, GATE)?;
         expect_mask(w, w_mask, GATE)?;
-        if (x.len, w.len) != (shape.left(), shape.right()) || x.ring != w.ring {
+        let fits = (Some(x.len), Some(w.len)) == (shape.left(), shape.right()) && x.ring == w.ring;
+        // A product over nothing would be as large as one likes.
+        if !fits || x.is_empty() || w.is_empty() {
             return Err(Error::Shape { gate: GATE, what: format!("{x:?} and {w:?} for {shape:?}") });
         }
-        let bound = bound.unwrap_or_else(|| x.bound.times(&w.bound).summed(shape.inner));
         let fresh = self.free(shape.product(), x.ring);
-        // Party 0 folds the public product into the one with its share: x̂ (ŵ − [r_w]).
+        // The small factor takes the public product along, so that the weights are read where they lie: with A = X̂ − [R_x] for party 0
+        // and −[R_x] for party 1 the share is A Ŵ − X̂ [R_w] + U.
         let shares = |party: Party| {
-            let right: Words = w
-                .words
-                .iter()
-                .zip(w_mask.words.iter())
-                .map(|(&word, &mask)| party.once(word).wrapping_sub(mask))
-                .collect();
-            let left: Words = x_mask.words.iter().map(|mask| mask.wrapping_neg()).collect();
+            let pairs = x.words.iter().zip(x_mask.words.iter());
+            let first: Words = pairs.map(|(&word, &mask)| party.once(word).wrapping_sub(mask)).collect();
+            let second: Words = x.words.iter().map(|word| word.wrapping_neg()).collect();
             let mut sums = fresh.clone();
-            shape.accumulate(&x.words, &right, &mut sums);
-            shape.accumulate(&left, &w.words, &mut sums);
+            shape.accumulate(layout, &first, &w.words, &mut sums);
+            shape.accumulate(layout, &second, &w_mask.words, &mut sums);
             sums
         };
         let words = match &self.role {
-            Role::Clear | Role::Dealer(_) => shape.multiply(&x.words, &w.words),
+            Role::Clear | Role::Dealer(_) => shape.multiply(layout, &x.words, &w.words),
             Role::Party(party) => shares(party.party),
             Role::Estimate => Words::default(),
         };

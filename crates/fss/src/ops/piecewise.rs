@@ -106,7 +106,7 @@ impl Engine {
     ///
     /// Everything but x̂, v̂ and ŝ is known to the dealer, so the polynomial is one expression of its words and one round:
     /// with ρ = 1 − 2 ρ_s, y = (1 − 2 ŝ) (Σ_{i≤k} C(k,i) v̂_k x̂^i ⟨ρ (−r)^{k−i}⟩ − Σ_i x̂^i ⟨ρ Σ_k C(k,i) a_k (−r)^{k−i}⟩).
-    pub fn polynomial(
+    pub(crate) fn polynomial(
         &self,
         pieces: &Piecewise,
         first: usize,

@@ -423,7 +423,7 @@ proptest! {
             let w = engine.weights(Party::Zero, ring, batch * inner * columns, -2048..=2047).await?;
             let x = engine.input(Party::One, ring, batch * rows * inner, -2048..=2047).await?;
             let mask = engine.mask_share(&x)?;
-            let product = engine.open(engine.matmul(&x, &mask, w.wire(), w.mask(), shape, None)?).await?;
+            let product = engine.open(engine.matmul(&x, &mask, w.wire(), w.mask(), shape)?).await?;
             let squares = engine.open(engine.square_sums(&x, &mask, inner, None)?).await?;
             let elementwise = engine.open(engine.product(&x, &mask, &x, &mask)?).await?;
             engine.reveal(&Wire::concat(&[&product, &squares, &elementwise])?, Party::One)
@@ -461,4 +461,16 @@ fn inputs_outside_their_range_are_refused() {
     for inputs in [vec![Some(vec![3, 4])], vec![Some(vec![3])], vec![None], vec![]] {
         assert!(matches!(run_clear(&circuit, inputs), Err(Error::Input { index: 0, .. })));
     }
+}
+
+#[test]
+fn an_interval_is_empty_if_its_ends_are_the_same_residue() {
+    let ring = Ring::new(6).unwrap();
+    let circuit = async |engine: &Engine| {
+        let x = engine.input(Party::Zero, ring, 64, -32..=31).await?;
+        let inside = engine.intervals(&x, &[(5, 69)])?.remove(0);
+        engine.reveal(&engine.open(inside).await?, Party::One)
+    };
+    let seen = check(circuit, &[(Party::Zero, (0..64).collect())], None, 3);
+    assert_eq!(seen.output, [0; 64]);
 }

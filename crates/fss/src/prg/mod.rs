@@ -107,13 +107,6 @@ impl Stream {
             word
         }));
     }
-
-    /// A seed of its own for section `index`.
-    pub(crate) fn section_seed(seed: u128, index: u64) -> u128 {
-        let mut block = [u128::from(index) | 1 << 127];
-        Cipher::new(seed).encrypt(&mut block);
-        block[0]
-    }
 }
 
 /// Counts this thread's generator calls where they are made, for comparison with the cost model.

@@ -7,7 +7,8 @@ use crate::graph::{Graph, Node, NodeId, Op};
 
 use super::rules::{Rules, Span};
 use super::upper::Upper;
-use super::{Knowledge, Room, Trust, Unproved};
+use super::weights::Facts;
+use super::{Choices, Clamped, Knowledge, Room, Trust, Unproved};
 
 /// How a truncation is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -22,7 +23,7 @@ pub enum Truncation {
 #[derive(Debug, Clone)]
 pub struct Proved {
     graph: Graph,
-    rooms: Vec<Room>,
+    choices: Choices,
     /// Norms are secret, as the weights are: outside tests they end with the analysis.
     #[cfg(test)]
     spans: Vec<Vec<Span>>,
@@ -31,12 +32,21 @@ pub struct Proved {
 impl Proved {
     /// Proves what can be proved of `graph`.
     pub fn new(graph: &Graph, knowledge: &Knowledge, trust: Trust, unproved: Unproved) -> Result<Self> {
-        let weights = knowledge.facts(graph)?;
+        Self::from_facts(graph, &knowledge.facts(graph)?, trust, unproved)
+    }
+
+    /// The same from facts that were measured before, on a graph with the same weights and the same fraction.
+    pub(crate) fn from_facts(
+        graph: &Graph,
+        weights: &Facts,
+        trust: Trust,
+        unproved: Unproved,
+    ) -> Result<Self> {
         let mut prover = Prover {
-            rules: Rules { graph, weights: &weights, trust },
+            rules: Rules { graph, weights, trust },
             unproved,
             nodes: Vec::new(),
-            rooms: Vec::new(),
+            choices: Choices::default(),
             spans: Vec::new(),
             places: Vec::new(),
         };
@@ -46,9 +56,54 @@ impl Proved {
         let graph = Graph { nodes: prover.nodes, ..graph.clone() };
         Ok(Self {
             graph,
-            rooms: prover.rooms,
+            choices: prover.choices,
             #[cfg(test)]
             spans: prover.spans,
+        })
+    }
+
+    /// A graph with choices that someone else has proved, of a graph of this shape and as many tokens or more.
+    ///
+    /// Nothing is proved here, since that takes the weights: whoever owns them asks [`Self::holds_for`]. Every rule grows with the number
+    /// of tokens, if with it at all, so that choices for the longest sequence are good for all shorter ones.
+    pub fn claimed(graph: &Graph, choices: &Choices) -> Result<Self> {
+        let refused = |what: String| Error::Unsupported { gate: "claimed proof", what };
+        let format = graph.format();
+        let mut clamps = choices.clamps.iter().peekable();
+        let (mut nodes, mut places): (Vec<Node>, Vec<NodeId>) = (Vec::new(), Vec::new());
+        for (index, given) in graph.nodes().iter().enumerate() {
+            let mut inputs: Vec<NodeId> = given.inputs.iter().map(|input| places[input.0]).collect();
+            if let Some(clamp) = clamps.next_if(|clamp| clamp.node == index) {
+                if !(format.fraction..format.ring.bits() - 1).contains(&clamp.exponent) {
+                    return Err(refused(format!("a clamp to 2^{} units", clamp.exponent)));
+                }
+                let clampable = clampable(&nodes, &inputs);
+                if clampable.is_empty() {
+                    return Err(refused(format!("'{}' has nothing to clamp", given.name)));
+                }
+                for input in clampable {
+                    nodes.push(clamped(&nodes, input, 1 << clamp.exponent));
+                    let clamped = NodeId(nodes.len() - 1);
+                    inputs.iter_mut().filter(|place| **place == input).for_each(|place| *place = clamped);
+                }
+            }
+            nodes.push(Node { inputs, ..given.clone() });
+            places.push(NodeId(nodes.len() - 1));
+        }
+        if let Some(clamp) = clamps.next() {
+            return Err(refused(format!(
+                "a clamp before node {}, out of order or beyond the last",
+                clamp.node
+            )));
+        }
+        if nodes.len() != choices.rooms.len() {
+            return Err(refused(format!("{} rooms for {} nodes", choices.rooms.len(), nodes.len())));
+        }
+        Ok(Self {
+            #[cfg(test)]
+            spans: vec![Vec::new(); nodes.len()],
+            graph: Graph { nodes, ..graph.clone() },
+            choices: choices.clone(),
         })
     }
 
@@ -57,8 +112,12 @@ impl Proved {
     /// A proof from stated norms is worth what they are: whoever owns the weights asks this of them before it evaluates. A proof from
     /// measured weights holds for those and asks the same of others.
     pub fn holds_for(&self, weights: Vec<Vec<i64>>) -> Result<()> {
-        let measured = Self::new(&self.graph, &Knowledge::Measured(weights), Trust::Norms, Unproved::Refuse)?;
-        let rooms = self.rooms.iter().zip(&measured.rooms);
+        self.holds_with(&Knowledge::Measured(weights).facts(&self.graph)?)
+    }
+
+    pub(crate) fn holds_with(&self, facts: &Facts) -> Result<()> {
+        let measured = Self::from_facts(&self.graph, facts, Trust::Norms, Unproved::Refuse)?;
+        let rooms = self.choices.rooms.iter().zip(&measured.choices.rooms);
         match self.graph.nodes().iter().zip(rooms).find(|(_, (claimed, found))| found > claimed) {
             None => Ok(()),
             Some((node, _)) => Err(Error::Unproved {
@@ -69,6 +128,11 @@ impl Proved {
         }
     }
 
+    /// All that becomes public of the proof.
+    pub fn choices(&self) -> &Choices {
+        &self.choices
+    }
+
     /// The graph, with clamps.
     pub fn graph(&self) -> &Graph {
         &self.graph
@@ -76,7 +140,7 @@ impl Proved {
 
     /// What is proved of a node's result.
     pub fn room(&self, node: NodeId) -> Room {
-        self.rooms[node.0]
+        self.choices.rooms[node.0]
     }
 
     #[cfg(test)]
@@ -110,7 +174,7 @@ struct Prover<'a> {
     rules: Rules<'a>,
     unproved: Unproved,
     nodes: Vec<Node>,
-    rooms: Vec<Room>,
+    choices: Choices,
     spans: Vec<Vec<Span>>,
     /// Where each node of the given graph went.
     places: Vec<NodeId>,
@@ -119,7 +183,7 @@ struct Prover<'a> {
 impl Prover<'_> {
     fn push(&mut self, node: Node, room: Room, spans: Vec<Span>) -> NodeId {
         self.nodes.push(node);
-        self.rooms.push(room);
+        self.choices.rooms.push(room);
         self.spans.push(spans);
         NodeId(self.nodes.len() - 1)
     }
@@ -146,15 +210,16 @@ impl Prover<'_> {
             Unproved::Refuse => None,
         };
         let (magnitude, clampable) = clamps.ok_or_else(|| self.refusal(given, &inputs))?;
-        let mut clamped = HashMap::new();
+        self.choices.clamps.push(Clamped { node: self.places.len(), exponent: magnitude.trailing_zeros() });
+        let mut places = HashMap::new();
         for &input in &clampable {
-            let node = self.clamp(input, magnitude);
+            let node = clamped(&self.nodes, input, magnitude);
             let Some((room, spans)) = self.attempt(&node, &[&self.spans[input.0]]) else {
                 return Err(self.refusal(given, &inputs));
             };
-            clamped.insert(input, self.push(node, room, spans));
+            places.insert(input, self.push(node, room, spans));
         }
-        let inputs: Vec<NodeId> = inputs.iter().map(|input| *clamped.get(input).unwrap_or(input)).collect();
+        let inputs: Vec<NodeId> = inputs.iter().map(|input| *places.get(input).unwrap_or(input)).collect();
         let spans: Vec<&[Span]> = inputs.iter().map(|input| self.spans[input.0].as_slice()).collect();
         let Some((room, spans)) = self.attempt(given, &spans) else {
             return Err(self.refusal(given, &inputs));
@@ -164,24 +229,10 @@ impl Prover<'_> {
         Ok(())
     }
 
-    fn clamp(&self, input: NodeId, magnitude: i64) -> Node {
-        let node = &self.nodes[input.0];
-        Node {
-            name: format!("{} clamped", node.name),
-            op: Op::Clamp { magnitude },
-            inputs: vec![input],
-            ..node.clone()
-        }
-    }
-
     /// The largest power of two to which clamping the operands proves the node, leaving a gap where a gap is wanted.
     fn clamps_for(&self, node: &Node, inputs: &[NodeId]) -> Option<(i64, Vec<NodeId>)> {
         let format = self.rules.graph.format();
-        let clampable: Vec<NodeId> = inputs
-            .iter()
-            .copied()
-            .filter(|input| !matches!(self.nodes[input.0].op, Op::Softmax { .. }))
-            .collect();
+        let clampable = clampable(&self.nodes, inputs);
         let wanted = if self.rules.trust == Trust::RingOnly { Room::Ring } else { Room::Gap };
         let proves = |magnitude: i64| {
             let limit = Upper::integer(i128::from(magnitude)).times(Upper::power(-(format.fraction as i32)));
@@ -208,5 +259,26 @@ impl Prover<'_> {
         let bits = self.rules.graph.format().ring.bits();
         let operands: Vec<&str> = inputs.iter().map(|input| self.nodes[input.0].name.as_str()).collect();
         Error::Unproved { tensor: node.name.clone(), operands: operands.join(", "), bits }
+    }
+}
+
+/// Operands that a clamp may bound, each once: probabilities are bounded as they are.
+fn clampable(nodes: &[Node], inputs: &[NodeId]) -> Vec<NodeId> {
+    let mut found: Vec<NodeId> = Vec::new();
+    for &input in inputs {
+        if !matches!(nodes[input.0].op, Op::Softmax { .. }) && !found.contains(&input) {
+            found.push(input);
+        }
+    }
+    found
+}
+
+fn clamped(nodes: &[Node], input: NodeId, magnitude: i64) -> Node {
+    let node = &nodes[input.0];
+    Node {
+        name: format!("{} clamped", node.name),
+        op: Op::Clamp { magnitude },
+        inputs: vec![input],
+        ..node.clone()
     }
 }

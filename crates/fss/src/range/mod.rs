@@ -7,12 +7,15 @@
 //! | node | magnitude | row norm |
 //! |---|---|---|
 //! | x W + b | min(‖x‖_∞ max Σ\|w\|, ‖x‖ max ‖w‖) + ‖b‖_∞, over columns w | ‖x‖ ‖W‖₂ + ‖b‖ |
+//! | x Tᵀ | min(‖x‖ max ‖t‖, ‖x‖_∞ d ‖T‖_∞), over rows t | ‖x‖ ‖T‖₂ |
 //! | q kᵀ | ‖q‖ ‖k‖ | |
 //! | softmax | α | its rows sum to at most α = 1 + (2^s − 1 + w) 2^−f |
 //! | p v | α ‖v‖_∞ | α √heads ‖v‖ |
 //! | ⌊x / 2^f⌋ | ‖x‖_∞ + 2^−f | ‖x‖ + √d 2^−f |
 //! | LN(x) | γ (√d (1 + 2^−9) + ‖x‖ 2^−(f+1) + √d 2^−f) + 2^−f + β | the same with √d 2^−f, and norms of γ and β |
 //! | g(x) | ‖x‖_∞ + 2^−8 + 2^−f | ‖x‖ + √d (2^−8 + 2^−f) |
+//! | tanh x | min(‖x‖_∞, 1) + 2^−(f+1), at most 1 | the same with √d |
+//! | sum of rows | their number times ‖x‖_∞ | the same with ‖x‖ |
 //! | rotation | √2 (1 + 2^(1−f)) ‖x‖_∞ | (1 + 2^(1−f)) ‖x‖ |
 //! | x + y | sum | sum |
 //! | x y | product | ‖x‖ ‖y‖_∞ |
@@ -38,7 +41,10 @@ mod weights;
 
 pub use analysis::{Proved, Truncation};
 pub(crate) use rules::NormRoom;
+pub(crate) use weights::Facts;
 pub use weights::{Knowledge, StatedNorms};
+
+use serde::{Deserialize, Serialize};
 
 use crate::bound::Bound;
 use crate::key::FixedPoint;
@@ -64,6 +70,25 @@ impl Room {
             Self::Ring => Bound::signed(format.ring),
         }
     }
+}
+
+/// A clamp of the operands of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Clamped {
+    /// The node, by its place in the graph that was given.
+    pub node: usize,
+    /// log2 of the limit, as an integer with f fractional bits.
+    pub exponent: u32,
+}
+
+/// What is public of a proof: it decides which keys are dealt.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Choices {
+    /// How much room every tensor has, clamps included.
+    pub rooms: Vec<Room>,
+    /// Where operands are clamped, in the order of the nodes.
+    pub clamps: Vec<Clamped>,
 }
 
 /// What proofs may rest on.

@@ -1,12 +1,10 @@
 //! One rule for each operation: bounds of the result from bounds of the operands.
 
-use std::collections::HashMap;
-
-use crate::graph::{Graph, Node, NormKind, Op, Shape, WeightId};
+use crate::graph::{ActivationKind, Graph, Node, NormKind, Op, Shape, WeightId};
 use crate::lut::LARGEST_TABLE_BITS;
 
 use super::upper::Upper;
-use super::weights::WeightFacts;
+use super::weights::{Facts, WeightFacts};
 use super::{Room, Trust};
 
 /// Upper bounds of one segment, in units of one.
@@ -67,7 +65,7 @@ const ROOT_TABLE_ERROR: i32 = -9;
 /// What the rules need beside the operands.
 pub(super) struct Rules<'a> {
     pub(super) graph: &'a Graph,
-    pub(super) weights: &'a HashMap<WeightId, WeightFacts>,
+    pub(super) weights: &'a Facts,
     pub(super) trust: Trust,
 }
 
@@ -100,6 +98,13 @@ impl Rules<'_> {
                 vec![positions.as_ref().map_or(table, |positions| table.plus(rows(positions)))]
             }
             Op::Linear { weights } => weights.iter().map(|pair| self.linear(x, pair)).collect(),
+            Op::Tied { table } => {
+                // A column of Tᵀ is a row of T.
+                let facts = self.weights[table];
+                let sum = Upper::exactly(self.graph.weight(*table).columns as f64).times(facts.entry);
+                let peak = x.norm.times(facts.row_norm).min(x.peak.times(sum));
+                vec![Span { peak, norm: x.norm.times(facts.spectral) }]
+            }
             Op::Scores { .. } => {
                 let columns = node_columns(self.graph, node);
                 let by_norms = x.norm.times(y.norm);
@@ -129,11 +134,22 @@ impl Rules<'_> {
                 let norm = x.norm.times(y.peak).min(y.norm.times(x.peak));
                 vec![Span { peak: x.peak.times(y.peak), norm }]
             }
+            Op::SumRows => {
+                let rows = self.graph.node(node.inputs[0]).segments[0].rows;
+                vec![x.both(|bound| Upper::exactly(rows as f64).times(bound))]
+            }
+            Op::Activate(ActivationKind::Tanh) => {
+                // A rounded number between −1 and 1, and |tanh x| ≤ |x|.
+                let columns = node.segments[0].columns;
+                let one = Upper::exactly(1.0);
+                let limited = x.clamped(one, columns);
+                vec![limited.rounded(0.5, f, columns).clamped(one, columns)]
+            }
             Op::Activate(_) => {
                 let columns = node.segments[0].columns;
                 vec![x.rounded(1.0, f, columns).off(Upper::power(ACTIVATION_ERROR), columns)]
             }
-            Op::Normalise { kind, gain, shift } => {
+            Op::Normalise { kind, gain, shift, .. } => {
                 vec![self.normalised(
                     x,
                     node.segments[0],

@@ -4,8 +4,8 @@ use super::*;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::graph::samples::{Style, client, small, weights};
-use crate::graph::{Family, Graph, Model, Network, NodeId};
-use crate::run_clear;
+use crate::graph::{ActivationKind, Family, Graph, GraphBuilder, Model, Network, NodeId, NormKind};
+use crate::{Circuit, run_clear};
 
 /// Every node's words in clear.
 fn observe(network: &Network, style: Style, norm: f64, seed: u64) -> Vec<(NodeId, Vec<u64>)> {
@@ -16,7 +16,7 @@ fn observe(network: &Network, style: Style, norm: f64, seed: u64) -> Vec<(NodeId
     inputs.push(encode(client(graph, style, seed)));
     let seen = RefCell::new(Vec::new());
     let circuit = async |engine: &Engine| {
-        let weights = network.weights(engine, |_| true).await?;
+        let weights = network.set_up().run(engine).await?;
         let mut observe = |node, wire: &crate::Wire, _| seen.borrow_mut().push((node, wire.words.to_vec()));
         network.observed(engine, &weights, &mut observe).await
     };
@@ -96,7 +96,7 @@ fn bounds_that_are_too_small_are_caught() {
 #[test]
 fn a_violated_proof_is_an_error_in_clear() {
     // Norms stated as a hundredth of what they are: the gap that they prove is not there.
-    let mut graph = crate::graph::GraphBuilder::new(FixedPoint::new(37, 12).unwrap(), 2).unwrap();
+    let mut graph = GraphBuilder::new(FixedPoint::new(37, 12).unwrap(), 2).unwrap();
     let x = graph.input(16, 16 << 12).unwrap();
     graph.linear(x, &[("matrix", 16)], false).unwrap();
     let graph = graph.finish().unwrap();
@@ -147,7 +147,7 @@ fn the_choice_follows_from_the_norms_and_nothing_else_does() {
 
 #[test]
 fn faithful_truncations_stand_between() {
-    let mut graph = crate::graph::GraphBuilder::new(FixedPoint::new(38, 12).unwrap(), 2).unwrap();
+    let mut graph = GraphBuilder::new(FixedPoint::new(38, 12).unwrap(), 2).unwrap();
     let x = graph.input(4, 16 << 12).unwrap();
     graph.linear(x, &[("matrix", 4)], false).unwrap();
     let graph: Graph = graph.finish().unwrap();
@@ -189,4 +189,55 @@ fn a_proof_is_asked_whether_it_holds_for_the_weights() {
         let refused = from_norms.holds_for(huge).unwrap_err();
         assert!(matches!(refused, Error::Unproved { .. }), "{family:?}: {refused}");
     }
+}
+
+/// Every node's words in clear of a graph without weights, on the client's rows.
+fn observe_rows(proved: &Proved, rows: &[i64]) -> crate::Result<Vec<(NodeId, Vec<u64>)>> {
+    let network = Network::new(proved.clone());
+    let ring = proved.graph().format().ring;
+    let seen = RefCell::new(Vec::new());
+    let circuit = async |engine: &Engine| {
+        let weights = network.set_up().run(engine).await?;
+        let mut observe = |node, wire: &crate::Wire, _| seen.borrow_mut().push((node, wire.words.to_vec()));
+        network.observed(engine, &weights, &mut observe).await
+    };
+    let unit = 1i64 << proved.graph().format().fraction;
+    let mut inputs: Vec<Option<Vec<u64>>> =
+        proved.graph().weights().iter().map(|weight| Some(vec![unit as u64; weight.len()])).collect();
+    inputs.push(Some(rows.iter().map(|&value| ring.encode(value.into())).collect()));
+    run_clear(&circuit, inputs)?;
+    Ok(seen.into_inner())
+}
+
+#[test]
+fn activations_may_be_off_by_what_their_tables_are() {
+    // At zero a table's middle is as far off as it ever is, and there is nothing else in the bound.
+    for kind in [ActivationKind::Gelu, ActivationKind::GeluTanh, ActivationKind::Silu, ActivationKind::Tanh] {
+        let mut graph = GraphBuilder::new(FixedPoint::new(40, 12).unwrap(), 1).unwrap();
+        let x = graph.input(4, 0).unwrap();
+        graph.activate(x, kind).unwrap();
+        let graph = graph.finish().unwrap();
+        let proved = Proved::new(&graph, &Knowledge::Entries, Trust::Norms, Unproved::Refuse).unwrap();
+        let seen = observe_rows(&proved, &[0; 4]).unwrap();
+        assert!(violations(&proved, &seen, 1.0).is_empty(), "{kind:?}");
+        // Without the tables' error the bound would be one unit, which is a sixteenth.
+        let noticed = !violations(&proved, &seen, 1.0 / 16.0).is_empty();
+        assert_eq!(noticed, kind != ActivationKind::Tanh, "{kind:?}");
+    }
+}
+
+#[test]
+fn a_mean_that_is_rounded_makes_centred_rows_longer() {
+    // 291 numbers of ±15 have squares that add up to 65475, below 2^16. Their mean of −15/291 is rounded to −1, and then it is 65736.
+    let run = |magnitude: i64| {
+        let mut graph = GraphBuilder::new(FixedPoint::new(18, 2).unwrap(), 1).unwrap();
+        let x = graph.input(291, magnitude).unwrap();
+        graph.normalise(x, NormKind::Layer, 0.0, "norm").unwrap();
+        let graph = graph.finish().unwrap();
+        let proved = Proved::new(&graph, &Knowledge::Entries, Trust::Norms, Unproved::Refuse)?;
+        let row: Vec<i64> = (0..291).map(|k| if k % 2 == 0 { -magnitude } else { magnitude }).collect();
+        observe_rows(&proved, &row).map(|_| ())
+    };
+    assert!(matches!(run(15), Err(Error::Unproved { .. })));
+    run(11).unwrap();
 }

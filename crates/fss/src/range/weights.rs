@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use rayon::prelude::*;
+
 use crate::error::{Error, Result};
 use crate::graph::{Graph, Weight, WeightId, WeightKind};
 
@@ -22,6 +24,9 @@ pub(crate) struct WeightFacts {
     /// The spectral norm.
     pub(crate) spectral: Upper,
 }
+
+/// Facts of every weight of a graph. They depend on its fraction, not on its ring.
+pub(crate) type Facts = HashMap<WeightId, WeightFacts>;
 
 impl WeightFacts {
     /// From the magnitude of the entries alone.
@@ -54,7 +59,7 @@ impl WeightFacts {
     }
 
     /// Of the integers themselves, with `fraction` fractional bits: nothing is lost to their rounding.
-    fn measured(values: &[i64], columns: usize, fraction: u32) -> Self {
+    fn measured(values: &[i64], columns: usize, fraction: u32, kind: WeightKind) -> Self {
         let unit = 2f64.powi(-(fraction as i32));
         // Entries of more than 53 bits are rounded away from zero.
         let entries: Vec<f64> = values
@@ -63,20 +68,27 @@ impl WeightFacts {
                 Upper::integer(i128::from(value.unsigned_abs())).value().copysign(value as f64) * unit
             })
             .collect();
-        let column =
-            |column: usize| -> Vec<f64> { entries.iter().skip(column).step_by(columns).copied().collect() };
-        let columns_of = |measure: &dyn Fn(&[f64]) -> Upper| {
-            (0..columns).map(|index| measure(&column(index))).fold(Upper::ZERO, Upper::max)
+        // Row by row, as they lie; every partial sum is rounded up.
+        let over_columns = |term: &dyn Fn(f64) -> Upper| {
+            let mut sums = vec![Upper::ZERO; columns];
+            for row in entries.chunks(columns) {
+                for (sum, &entry) in sums.iter_mut().zip(row) {
+                    *sum = sum.plus(term(entry));
+                }
+            }
+            sums.into_iter().fold(Upper::ZERO, Upper::max)
         };
-        let sum = |entries: &[f64]| {
-            entries.iter().fold(Upper::ZERO, |sum, entry| sum.plus(Upper::exactly(entry.abs())))
-        };
+        let magnitude = |entry: f64| Upper::exactly(entry.abs());
         Self {
-            entry: entries.iter().map(|entry| Upper::exactly(entry.abs())).fold(Upper::ZERO, Upper::max),
-            column_sum: columns_of(&sum),
-            column_norm: columns_of(&frobenius),
+            entry: entries.iter().map(|&entry| magnitude(entry)).fold(Upper::ZERO, Upper::max),
+            column_sum: over_columns(&magnitude),
+            column_norm: over_columns(&|entry| magnitude(entry).times(magnitude(entry))).root(),
             row_norm: entries.chunks(columns).map(frobenius).fold(Upper::ZERO, Upper::max),
-            spectral: spectral_norm(&entries, columns),
+            // Only of matrices does anything depend on how close it is.
+            spectral: match kind {
+                WeightKind::Matrix => spectral_norm(&entries, columns),
+                _ => frobenius(&entries),
+            },
         }
     }
 }
@@ -118,7 +130,7 @@ impl Knowledge {
     pub const ENTRY: f64 = 16.0;
 
     /// Facts of every weight.
-    pub(super) fn facts(&self, graph: &Graph) -> Result<HashMap<WeightId, WeightFacts>> {
+    pub(crate) fn facts(&self, graph: &Graph) -> Result<Facts> {
         if let Self::Measured(values) = self
             && values.len() != graph.weights().len()
         {
@@ -153,22 +165,30 @@ impl Knowledge {
                     ..declared
                 },
             }),
-            Self::Measured(values) => {
-                let values = &values[index];
-                if values.len() != weight.len() {
-                    let what =
-                        format!("'{}' has {} elements, not {}", weight.name, weight.len(), values.len());
-                    return Err(Error::Shape { gate: "range analysis", what });
-                }
-                let f = graph.format().fraction;
-                let fraction = if weight.kind == WeightKind::Bias { 2 * f } else { f };
-                let facts = WeightFacts::measured(values, columns, fraction);
-                if facts.entry.value() > Self::ENTRY {
-                    let what = format!("'{}' has an entry above {}", weight.name, Self::ENTRY);
-                    return Err(Error::Unsupported { gate: "range analysis", what });
-                }
-                facts
-            }
+            Self::Measured(values) => measure(graph, weight, &values[index])?,
         })
     }
+
+    /// Facts of weights of which each thread has only one in memory at a time.
+    pub(crate) fn measured(graph: &Graph, values: impl Fn(usize) -> Vec<i64> + Sync) -> Result<Facts> {
+        let weights = graph.weights().par_iter().enumerate();
+        weights
+            .map(|(index, weight)| Ok((WeightId(index), measure(graph, weight, &values(index))?)))
+            .collect()
+    }
+}
+
+fn measure(graph: &Graph, weight: &Weight, values: &[i64]) -> Result<WeightFacts> {
+    if values.len() != weight.len() {
+        let what = format!("'{}' has {} elements, not {}", weight.name, weight.len(), values.len());
+        return Err(Error::Shape { gate: "range analysis", what });
+    }
+    let f = graph.format().fraction;
+    let fraction = if weight.kind == WeightKind::Bias { 2 * f } else { f };
+    let facts = WeightFacts::measured(values, weight.columns, fraction, weight.kind);
+    if facts.entry.value() > Knowledge::ENTRY {
+        let what = format!("'{}' has an entry above {}", weight.name, Knowledge::ENTRY);
+        return Err(Error::Unsupported { gate: "range analysis", what });
+    }
+    Ok(facts)
 }

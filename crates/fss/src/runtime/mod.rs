@@ -14,3 +14,4 @@ pub use session::{
     Circuit, Dealt, Inputs, Local, WireShape, deal, estimate, estimate_gate, evaluate, run_clear,
     run_in_process,
 };
+pub(crate) use session::{Dealer, KeySink, MESSAGE_HEADER, rehearse};

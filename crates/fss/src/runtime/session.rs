@@ -12,10 +12,11 @@ use crate::backend::{Backend, CpuBackend};
 use crate::bound::Bound;
 use crate::engine::{Engine, PartyRole, Role};
 use crate::error::{Error, Result};
-use crate::key::{DealtSection, FixedPoint, KeyStream, ReadSection};
+use crate::key::{DealtSection, FixedPoint, KeyStream, SharedBytes};
 use crate::party::Party;
 use crate::random::Randomness;
 use crate::ring::{Ring, packed_bytes};
+use crate::secret::Secret;
 use crate::tally::Cost;
 use crate::tensor::Wire;
 
@@ -28,6 +29,19 @@ pub trait Circuit {
 
     /// Runs it.
     fn run(&self, engine: &Engine) -> impl Future<Output = Result<Self::Output>>;
+
+    /// The number format that its keys must have been dealt for, if it has one.
+    fn format(&self) -> Option<FixedPoint> {
+        None
+    }
+
+    /// Fails for keys of another number format.
+    fn fits(&self, keys: FixedPoint) -> Result<()> {
+        match self.format() {
+            Some(circuit) if circuit != keys => Err(Error::Format { keys, circuit }),
+            _ => Ok(()),
+        }
+    }
 }
 
 impl<T, F: AsyncFn(&Engine) -> Result<T>> Circuit for F {
@@ -52,10 +66,21 @@ pub struct Local<T> {
 
 /// Runs a circuit where nothing has to be sent: what is opened is what was put in.
 fn run_alone<C: Circuit>(engine: &Engine, circuit: &C) -> Result<Local<C::Output>> {
+    run_stepwise(engine, circuit, |_| Ok(()))
+}
+
+/// The same, with something done after every step.
+fn run_stepwise<C: Circuit>(
+    engine: &Engine,
+    circuit: &C,
+    mut after: impl FnMut(&Engine) -> Result<()>,
+) -> Result<Local<C::Output>> {
     let mut task = pin!(circuit.run(engine));
     let mut context = Context::from_waker(Waker::noop());
     loop {
-        if let Poll::Ready(output) = task.as_mut().poll(&mut context) {
+        let step = task.as_mut().poll(&mut context);
+        after(engine)?;
+        if let Poll::Ready(output) = step {
             return Ok(Local { output: output?, cost: engine.cost() });
         }
         let requests = engine.mailbox.take_outgoing();
@@ -74,7 +99,12 @@ pub fn run_clear<C: Circuit>(circuit: &C, inputs: Inputs) -> Result<Local<C::Out
 
 /// What a circuit costs, from its shapes alone.
 pub fn estimate<C: Circuit>(circuit: &C) -> Result<Cost> {
-    Ok(run_alone(&Engine::new(Role::Estimate, Vec::new()), circuit)?.cost)
+    Ok(rehearse(circuit)?.cost)
+}
+
+/// The same, with the shapes that come out.
+pub(crate) fn rehearse<C: Circuit>(circuit: &C) -> Result<Local<C::Output>> {
+    run_alone(&Engine::new(Role::Estimate, Vec::new()), circuit)
 }
 
 /// The shape of a wire that a gate is given, with the range that is proved for its values.
@@ -130,6 +160,67 @@ impl<T> Dealt<T> {
     }
 }
 
+/// Where one party's key material goes while it is dealt.
+pub(crate) trait KeySink {
+    /// Appends key material, which is secret.
+    fn write(&mut self, bytes: &[u8]) -> Result<()>;
+}
+
+/// A buffer that has room for all of it: one that grew would leave secrets behind.
+impl KeySink for Secret<u8> {
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.make_room(bytes.len());
+        self.extend_from_slice(bytes);
+        Ok(())
+    }
+}
+
+/// Makes keys section by section.
+pub(crate) struct Dealer<'a> {
+    randomness: &'a mut Randomness,
+    pub(crate) public_key: u128,
+}
+
+impl<'a> Dealer<'a> {
+    /// A dealer with a public key that no other has.
+    pub(crate) fn new(randomness: &'a mut Randomness) -> Self {
+        let public_key = randomness.block();
+        Self { randomness, public_key }
+    }
+
+    /// Both parties' seeds of a section.
+    pub(crate) fn seeds(&mut self) -> [u128; 2] {
+        [self.randomness.block(), self.randomness.block()]
+    }
+
+    /// Writes a circuit's key material, as long as `planned` says, while it is made.
+    pub(crate) fn section<C: Circuit>(
+        &self,
+        circuit: &C,
+        planned: &Cost,
+        seeds: [u128; 2],
+        mut sinks: [&mut dyn KeySink; 2],
+    ) -> Result<Local<C::Output>> {
+        let section = DealtSection::new(seeds, self.public_key);
+        let engine = Engine::new(Role::Dealer(Box::new(RefCell::new(section))), Vec::new());
+        let mut written = [0u64; 2];
+        let local = run_stepwise(&engine, circuit, |engine| {
+            let Role::Dealer(section) = &engine.role else { return Ok(()) };
+            let bytes = &mut section.borrow_mut().bytes;
+            for ((bytes, sink), written) in bytes.iter_mut().zip(&mut sinks).zip(&mut written) {
+                *written += bytes.len() as u64;
+                sink.write(bytes)?;
+                bytes.wipe();
+            }
+            Ok(())
+        })?;
+        for party in Party::BOTH.map(Party::index) {
+            on_plan(0, "key bytes", written[party], planned.key_bytes[party])?;
+        }
+        Ok(local)
+    }
+}
+
 /// Deals keys for circuits, one section each.
 pub fn deal<C: Circuit>(
     randomness: &mut Randomness,
@@ -137,28 +228,22 @@ pub fn deal<C: Circuit>(
     circuits: &[C],
 ) -> Result<Dealt<C::Output>> {
     let _span = tracing::info_span!("deal", circuits = circuits.len()).entered();
-    let public_key = randomness.block();
-    let seeds = [randomness.block(), randomness.block()];
-    let costs = circuits.iter().map(estimate).collect::<Result<Vec<_>>>()?;
-    let mut bytes = Party::BOTH.map(|party| {
-        let lengths: Vec<u64> = costs.iter().map(|cost| cost.key_bytes[party.index()]).collect();
-        KeyStream::begin(party, format, public_key, seeds[party.index()], &lengths)
-    });
+    let mut dealer = Dealer::new(randomness);
+    let mut sections = [Vec::new(), Vec::new()];
     let mut outputs = Vec::new();
-    for (index, (circuit, planned)) in circuits.iter().zip(&costs).enumerate() {
-        let before = bytes.each_ref().map(|bytes| bytes.len());
-        let section = DealtSection::new(seeds, public_key, index as u64, bytes);
-        let engine = Engine::new(Role::Dealer(Box::new(RefCell::new(section))), Vec::new());
-        outputs.push(run_alone(&engine, circuit)?);
-        let Role::Dealer(section) = engine.role else { return Err(Error::Stuck) };
-        bytes = section.into_inner().bytes;
-        for party in Party::BOTH.map(Party::index) {
-            let written = (bytes[party].len() - before[party]) as u64;
-            on_plan(index, "key bytes", written, planned.key_bytes[party])?;
+    for circuit in circuits {
+        circuit.fits(format)?;
+        let (planned, seeds) = (estimate(circuit)?, dealer.seeds());
+        let room = |party: usize| Secret::with_capacity(planned.key_bytes[party] as usize);
+        let [mut zero, mut one] = [0, 1].map(room);
+        outputs.push(dealer.section(circuit, &planned, seeds, [&mut zero, &mut one])?);
+        for (party, bytes) in [zero, one].into_iter().enumerate() {
+            sections[party].push((seeds[party], SharedBytes::new(bytes)));
         }
     }
-    let [zero, one] = bytes;
-    Ok(Dealt { streams: [KeyStream::read(zero)?, KeyStream::read(one)?], outputs })
+    let [zero, one] = sections;
+    let stream = |party: Party, sections| KeyStream::in_memory(party, format, dealer.public_key, sections);
+    Ok(Dealt { streams: [stream(Party::Zero, zero), stream(Party::One, one)], outputs })
 }
 
 fn on_plan(job: usize, unit: &'static str, found: u64, planned: u64) -> Result<()> {
@@ -184,8 +269,8 @@ struct Batch<'a, T> {
     tag: u64,
 }
 
-/// Bytes in front of a message: super-batch, phase, and the length under the tag of the deal.
-const MESSAGE_HEADER: usize = 16;
+/// Bytes in front of a message: super-batch, phase, and the number of words under the tag of the deal.
+pub(crate) const MESSAGE_HEADER: usize = 16;
 
 /// What both streams of a deal have in common and no other deal has: a constant under its public key, which is fresh for each.
 fn deal_tag(keys: &KeyStream) -> u64 {
@@ -194,12 +279,12 @@ fn deal_tag(keys: &KeyStream) -> u64 {
     block[0] as u64
 }
 
-/// The tag is mixed into the length, which a whole message shows anyway, so that it costs no byte.
-fn message_header(tag: u64, batch: usize, phase: u32, length: usize) -> [u8; MESSAGE_HEADER] {
+/// The tag is mixed into the number of words, which the receiver knows, so that it costs no byte.
+fn message_header(tag: u64, batch: usize, phase: u32, words: usize) -> [u8; MESSAGE_HEADER] {
     let mut header = [0; MESSAGE_HEADER];
     header[..4].copy_from_slice(&(batch as u32).to_le_bytes());
     header[4..8].copy_from_slice(&phase.to_le_bytes());
-    header[8..].copy_from_slice(&(length as u64 ^ tag).to_le_bytes());
+    header[8..].copy_from_slice(&(words as u64 ^ tag).to_le_bytes());
     header
 }
 
@@ -207,10 +292,10 @@ fn message_header(tag: u64, batch: usize, phase: u32, length: usize) -> [u8; MES
 ///
 /// All opens of a super-batch's phase are one message. While it is under way the other super-batches are evaluated.
 /// Ends with an error as soon as anything differs from the plan: bytes read, bytes sent, or the peer's messages, the first of which
-/// shows whether its key stream is from the same deal.
+/// shows whether its key stream is from the same deal. The keys are used up either way.
 pub fn evaluate<C: Circuit>(
     party: Party,
-    keys: &KeyStream,
+    keys: KeyStream,
     backend: &Arc<dyn Backend>,
     channel: &mut dyn Channel,
     plan: &Plan,
@@ -221,16 +306,16 @@ pub fn evaluate<C: Circuit>(
     }
     on_plan(0, "jobs", jobs.len() as u64, plan.jobs() as u64)?;
     on_plan(0, "sections", keys.sections() as u64, plan.jobs() as u64)?;
+    let (tag, format) = (deal_tag(&keys), keys.format());
     let mut tasks = Vec::with_capacity(jobs.len());
-    for (job, (circuit, inputs)) in jobs.into_iter().enumerate() {
-        let section = ReadSection::new(party, keys.seed(), job as u64, keys.section(job)?);
-        let role = PartyRole { party, keys: RefCell::new(section), backend: backend.clone() };
+    for (job, ((circuit, inputs), section)) in jobs.into_iter().zip(keys.into_sections()).enumerate() {
+        circuit.fits(format)?;
+        let role = PartyRole { party, keys: RefCell::new(section.read(party)), backend: backend.clone() };
         let engine = Rc::new(Engine::new(Role::Party(Box::new(role)), inputs));
         let own = engine.clone();
         let future = Box::pin(async move { circuit.run(&own).await });
         tasks.push(Some(Task { job, engine, future, requests: Vec::new(), output: None, sent: 0 }));
     }
-    let tag = deal_tag(keys);
     let mut batches: Vec<Batch<'_, C::Output>> = plan
         .batches()
         .iter()
@@ -271,6 +356,7 @@ impl<T> Batch<'_, T> {
         let mut context = Context::from_waker(Waker::noop());
         let mut message = message_header(self.tag, index, self.phase, 0).to_vec();
         let mut waiting = false;
+        let mut words = 0;
         for task in self.tasks.iter_mut().filter(|task| task.output.is_none()) {
             if let Poll::Ready(output) = task.future.as_mut().poll(&mut context) {
                 task.output = Some(output?);
@@ -285,12 +371,12 @@ impl<T> Batch<'_, T> {
             for request in task.requests.iter().filter(|request| request.sent_by(party)) {
                 let packed = backend.pack(&request.words, request.ring)?;
                 task.sent += packed.len() as u64;
+                words += request.len;
                 message.extend_from_slice(&packed);
             }
         }
         if waiting {
-            let length = message.len() - MESSAGE_HEADER;
-            message[..MESSAGE_HEADER].copy_from_slice(&message_header(self.tag, index, self.phase, length));
+            message[..MESSAGE_HEADER].copy_from_slice(&message_header(self.tag, index, self.phase, words));
             channel.send(message)?;
         }
         Ok(waiting)
@@ -311,8 +397,10 @@ impl<T> Batch<'_, T> {
         };
         let size = |request: &Request| packed_bytes(request.len, request.ring.bits());
         let requests = self.tasks.iter().flat_map(|task| &task.requests);
-        let expected = requests.filter(|request| request.sent_by(peer)).map(size).sum::<usize>();
-        let header = message_header(self.tag, index, self.phase, expected);
+        let requests = requests.filter(|request| request.sent_by(peer));
+        let (expected, words) =
+            requests.fold((0, 0), |(bytes, words), request| (bytes + size(request), words + request.len));
+        let header = message_header(self.tag, index, self.phase, words);
         let as_long = message.len() == MESSAGE_HEADER + expected;
         if as_long && message[..8] == header[..8] && message[8..MESSAGE_HEADER] != header[8..] {
             return Err(Error::OutOfStep { what: "the two key streams were not dealt together".into() });
@@ -360,8 +448,8 @@ impl<T> Task<'_, T> {
         let planned = plan.cost(self.job).copied().unwrap_or_default();
         if let Role::Party(role) = &self.engine.role {
             let keys = role.keys.borrow();
-            on_plan(self.job, "unread key bytes", keys.left() as u64, 0)?;
-            on_plan(self.job, "key bytes", keys.used() as u64, planned.key_bytes[party.index()])?;
+            on_plan(self.job, "unread key bytes", keys.left(), 0)?;
+            on_plan(self.job, "key bytes", keys.used(), planned.key_bytes[party.index()])?;
         }
         on_plan(self.job, "bytes sent", self.sent, planned.sent_bytes[party.index()])?;
         on_plan(self.job, "rounds", cost.rounds, planned.rounds)?;
@@ -384,17 +472,18 @@ where
     let circuits = [circuit];
     let dealt = deal(&mut Randomness::from_os()?, format, &circuits)?;
     let plan = Plan::new(Limits::default(), &dealt.costs())?;
-    let run = |party: Party, mut channel: MemoryChannel, inputs: Inputs| {
-        let keys = &dealt.streams[party.index()];
+    let run = |keys: KeyStream, mut channel: MemoryChannel, inputs: Inputs| {
+        let party = keys.party();
         let backend: Arc<dyn Backend> = Arc::new(CpuBackend::new(keys.tree_hash()));
         let outputs = evaluate(party, keys, &backend, &mut channel, &plan, vec![(&circuits[0], inputs)])?;
         outputs.into_iter().next().ok_or(Error::Stuck)
     };
     let [zero, one] = MemoryChannel::pair();
     let [zero_inputs, one_inputs] = inputs;
+    let [zero_keys, one_keys] = dealt.streams;
     let (zero, one) = std::thread::scope(|scope| {
-        let peer = scope.spawn(|| run(Party::One, one, one_inputs));
-        (run(Party::Zero, zero, zero_inputs), peer.join().unwrap_or(Err(Error::Closed)))
+        let peer = scope.spawn(|| run(one_keys, one, one_inputs));
+        (run(zero_keys, zero, zero_inputs), peer.join().unwrap_or(Err(Error::Closed)))
     });
     // The first error is the cause; the other party's is that the channel closed.
     match (zero, one) {

@@ -43,18 +43,6 @@ fn rewritten_predicates_match_for_all_values_and_masks() {
     }
 }
 
-#[test]
-fn a_rewrite_has_the_same_shape_for_every_mask() {
-    // The rewritten form is made before any mask is known, so its comparisons cannot depend on one.
-    let interval = |predicate| match rewrite(ring(10), &predicate).unwrap() {
-        Masked::Interval { from, to } => (from.bits, to.bits),
-        Masked::Constant(_) => unreachable!("these predicates are not constant"),
-    };
-    assert_eq!(interval(Predicate::Below { limit: 7 }), (10, 10));
-    assert_eq!(interval(Predicate::LowBelow { bits: 4, limit: 7 }), (4, 4));
-    assert_eq!(interval(Predicate::Msb { shift: 7 }), (10, 10));
-}
-
 /// Arithmetic outputs one after the other, then boolean ones.
 fn circuit(program: &Program, ring: Ring, len: usize) -> impl Circuit<Output = Option<Vec<u64>>> + Sync + '_ {
     let least = ring.signed(1 << (ring.bits() - 1));
@@ -68,6 +56,36 @@ fn circuit(program: &Program, ring: Ring, len: usize) -> impl Circuit<Output = O
             revealed.extend(words);
         }
         Ok((!revealed.is_empty()).then_some(revealed))
+    }
+}
+
+/// What is public of a run: the lengths of both key streams, and the ring and length of everything that is sent.
+#[test]
+fn a_program_has_the_same_shape_for_every_mask() {
+    let ring = ring(6);
+    let program = Program::compile(&zoo(6)).unwrap();
+    let shape = |mask: u64| {
+        let seen = check(
+            circuit(&program, ring, 3),
+            &[(Party::Zero, vec![1, 40, 63])],
+            Some(vec![vec![mask; 3]]),
+            4,
+        );
+        let keys = seen.keys.each_ref().map(|stream| stream.len());
+        let opened = seen.opened.each_ref().map(|requests| {
+            requests
+                .iter()
+                .map(|request| (request.ring, request.from, request.words.len()))
+                .collect::<Vec<_>>()
+        });
+        let streams = seen.keys;
+        (keys, opened, streams)
+    };
+    let (keys, opened, streams) = shape(0);
+    for mask in 1..64 {
+        let other = shape(mask);
+        assert_eq!((&other.0, &other.1), (&keys, &opened), "mask {mask}");
+        assert_ne!(other.2, streams, "mask {mask} must enter the keys");
     }
 }
 

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use gatework_attention::Shape;
-use gatework_fss::range::StatedNorms;
 
 use crate::command::attention::shapes;
 use crate::command::device::DeviceChoice;
+use crate::command::private::options::PrivateCommand;
 use crate::command::stark::cli::StarkCommand;
 
 const EXIT_CODES: &str = "\
@@ -144,68 +144,6 @@ pub(crate) struct AttentionBenchOptions {
     /// Time nothing: show the newest records of this file or folder
     #[arg(long, value_name = "FILE", conflicts_with_all = ["shapes", "peers", "samples", "results"])]
     pub(crate) from_records: Option<PathBuf>,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum PrivateCommand {
-    /// Show the keys, traffic, rounds and generator calls of a private inference, and a predicted time
-    #[command(after_help = PRIVATE_COST_EXAMPLES)]
-    Cost(PrivateCostOptions),
-}
-
-const PRIVATE_COST_EXAMPLES: &str = "\
-Examples:
-  gatework private cost --model bert-base --seq 128
-  gatework private cost --model gpt2 --bandwidth 0.305 --latency 60       over a wide area
-  gatework private cost --model bert-base --profile sigma --json
-  gatework private cost --model bert-large --spectral-norm 5              what else has to be clamped
-
-Models: bert-tiny, bert-base, bert-large, gpt2, gpt-neo-1.3b, llama2-7b, llama2-13b.
-Truncations are short where the stated norms of the weights prove that they may be. Where nothing proves that a tensor stays in its
-ring it is clamped, and the clamp is counted. Beside it: no truncation is proved, and of weights only their largest entry is known.";
-
-/// Whose protocol is counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Profile {
-    /// A model of SIGMA (ePrint 2023/1269)
-    Sigma,
-    /// This program
-    Gatework,
-}
-
-/// What to count, and what the time is predicted from.
-#[derive(Debug, Args)]
-pub(crate) struct PrivateCostOptions {
-    /// The model's name
-    #[arg(long, value_name = "NAME")]
-    pub(crate) model: String,
-    /// Tokens of the sequence
-    #[arg(long, default_value_t = 128, value_name = "N")]
-    pub(crate) seq: usize,
-    /// Only this one; both side by side, if none is given
-    #[arg(long, value_name = "PROFILE")]
-    pub(crate) profile: Option<Profile>,
-    /// Gbit a second, in each direction
-    #[arg(long, default_value_t = 9.4, value_name = "GBIT", value_parser = above_zero)]
-    pub(crate) bandwidth: f64,
-    /// Milliseconds until a message arrives
-    #[arg(long, default_value_t = 0.05, value_name = "MS", value_parser = not_negative)]
-    pub(crate) latency: f64,
-    /// Generator calls of a party, in millions a second: an assumption, not a measurement
-    #[arg(long, default_value_t = 400.0, value_name = "MILLIONS", value_parser = above_zero)]
-    pub(crate) prg_rate: f64,
-    /// Stated: the largest spectral norm of a matrix
-    #[arg(long, default_value_t = StatedNorms::default().spectral, value_name = "NORM", value_parser = not_negative)]
-    pub(crate) spectral_norm: f64,
-    /// Stated: the largest gain of a normalisation
-    #[arg(long, default_value_t = StatedNorms::default().gain, value_name = "GAIN", value_parser = not_negative)]
-    pub(crate) gain: f64,
-    /// Stated: the largest norm of a bias
-    #[arg(long, default_value_t = StatedNorms::default().bias, value_name = "NORM", value_parser = not_negative)]
-    pub(crate) bias_norm: f64,
-    /// Stated: the largest norm of an embedding's row
-    #[arg(long, default_value_t = StatedNorms::default().embedding, value_name = "NORM", value_parser = not_negative)]
-    pub(crate) embedding_norm: f64,
 }
 
 #[derive(Debug, Subcommand)]
@@ -390,26 +328,6 @@ fn at_least_100(given: &str) -> Result<usize, String> {
     }
 }
 
-/// Numbers that are far from where arithmetic on them ends.
-const LEAST: f64 = 1e-6;
-const MOST: f64 = 1e9;
-
-fn above_zero(given: &str) -> Result<f64, String> {
-    between(LEAST, given)
-}
-
-fn not_negative(given: &str) -> Result<f64, String> {
-    between(0.0, given)
-}
-
-fn between(least: f64, given: &str) -> Result<f64, String> {
-    match given.parse() {
-        Ok(number) if (least..=MOST).contains(&number) => Ok(number),
-        Ok(_) => Err(format!("it must be a number from {least} to {MOST}")),
-        Err(error) => Err(format!("{error}")),
-    }
-}
-
 /// What to draw, and where.
 #[derive(Debug, Args)]
 pub(crate) struct ReportOptions {
@@ -441,12 +359,5 @@ mod tests {
     #[test]
     fn the_definition_is_consistent() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn the_help_names_every_model() {
-        for model in gatework_fss::graph::Model::ALL {
-            assert!(PRIVATE_COST_EXAMPLES.contains(model.name), "{}", model.name);
-        }
     }
 }

@@ -1,12 +1,15 @@
-//! Ctrl-C: the process ends at once, but never in the middle of writing a record.
+//! Ctrl-C: the process ends at once, but never in the middle of writing a record, and leaves no unfinished secrets behind.
 
 use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
 use std::process::exit;
 use std::sync::{Mutex, Once, PoisonError};
 
 use crate::command::ending::INTERRUPTED;
 
 static WRITING: Mutex<()> = Mutex::new(());
+/// Files and folders that go when the process is interrupted.
+static LITTER: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// Ends the process on an interrupt, after the write that is under way.
 pub(crate) fn install() {
@@ -20,6 +23,10 @@ pub(crate) fn install() {
 
 fn end() {
     let _written = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
+    for path in LITTER.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        // It may never have come into being.
+        let _ = if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
+    }
     let _ = writeln!(io::stderr(), "interrupted");
     exit(INTERRUPTED);
 }
@@ -28,4 +35,23 @@ fn end() {
 pub(crate) fn uninterrupted<T>(write: impl FnOnce() -> T) -> T {
     let _writing = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
     write()
+}
+
+/// Something on disk that nobody wants if the process is interrupted before this is dropped.
+pub(crate) struct Litter(PathBuf);
+
+impl Litter {
+    pub(crate) fn new(path: &Path) -> Self {
+        LITTER.lock().unwrap_or_else(PoisonError::into_inner).push(path.to_owned());
+        Self(path.to_owned())
+    }
+}
+
+impl Drop for Litter {
+    fn drop(&mut self) {
+        let mut litter = LITTER.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = litter.iter().position(|path| *path == self.0) {
+            litter.swap_remove(place);
+        }
+    }
 }

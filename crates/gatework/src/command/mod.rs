@@ -60,7 +60,7 @@ fn dispatch(cli: &Cli, workloads: Vec<Box<dyn Workload>>, progress: &Progress) -
         Command::Doctor => doctor::run(&output),
         Command::Tour => tour::run(&registry, &cli.device, &output, progress),
         Command::Attention(command) => attention::run(command, &registry, &cli.device, &output, progress),
-        Command::Private(command) => private::run(command, &output),
+        Command::Private(command) => private::run(command, &output, progress),
         Command::Stark(command) => stark::run(command, &cli.device, &output, progress),
         Command::Lab(command) => lab::run(command, &registry, &cli.device, &output, progress),
     }

@@ -10,7 +10,7 @@ use crate::command::attention::stop as attention;
 use crate::command::device::{DeviceChoice, open_emulated};
 use crate::command::ending::{Ending, Failure};
 use crate::command::output::{Output, Reasons, table, word};
-use crate::command::private::stop as private;
+use crate::command::private::{model_stop as private_model, stop as private};
 use crate::command::progress::Progress;
 use crate::command::stark::stop as stark;
 
@@ -47,10 +47,8 @@ pub(crate) fn run(
     let vehicle = Vehicle::choose(choice, progress)?;
     // The command of a crate that has kernels of its own and no more does not tour what it is not made of.
     let has = |engine: &str| registry.iter().any(|workload| workload.name().starts_with(engine));
-    let (has_attention, has_private) = (has("attention/"), has("fss/"));
-    // Whoever has an engine has the whole command.
-    let has_stark = has_attention;
-    let engines = [has_attention, has_private, has_stark].map(usize::from).iter().sum::<usize>();
+    let (has_attention, has_private, has_stark) = (has("attention/"), has("fss/"), has("stark/"));
+    let engines = usize::from(has_attention) + 2 * usize::from(has_private) + usize::from(has_stark);
     let jobs = progress.start(registry.iter().len() + engines);
     let mut stops = Vec::new();
     for workload in registry.iter() {
@@ -67,6 +65,9 @@ pub(crate) fn run(
     if has_private {
         jobs.doing("private".to_owned());
         stops.push(visit_engine("private", private::SUMMARY, private::visit));
+        jobs.done();
+        jobs.doing("private/model".to_owned());
+        stops.push(visit_engine("private/model", private_model::SUMMARY, private_model::visit));
         jobs.done();
     }
     if has_stark {

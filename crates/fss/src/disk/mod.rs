@@ -1,0 +1,89 @@
+//! Key files, and the ledgers that remember what of them was used.
+//!
+//! ```text
+//! offset  bytes
+//!      0      8   magic "GWFSSKEY"
+//!      8      2   version
+//!     10      2   generator id
+//!     12      1   party
+//!     13      1   n: bits of the ring
+//!     14      1   f: fractional bits
+//!     15      1   zero
+//!     16     32   session id, the same in both parties' files and in no others
+//!     48     32   hash of the model's public description
+//!     80     32   hash of its weights
+//!    112     16   public AES key
+//!    128     32   pairing secret, the same in both parties' files
+//!    160      4   s, the number of sections
+//!    164    12 s  for each section: tokens (4), bytes of key material (8)
+//!   then     32   BLAKE3 of all that
+//! ```
+//!
+//! The sections follow. A section is a seed of 16 bytes and its key material, in chunks of 2^20 bytes of which only the last is
+//! shorter. Behind each chunk stands its BLAKE3 hash, under a key that is derived from the header, of section, place and bytes: a chunk
+//! that was altered, moved or taken from another file is not read. All numbers are little-endian.
+//!
+//! Section 0 masks the weights and may be read again. Every other one is one inference: once it has been read its bytes are punched out
+//! of the file, seed included.
+
+mod header;
+mod ledger;
+mod read;
+#[cfg(test)]
+mod tests;
+mod write;
+
+pub use header::{KeyHeader, SectionEntry};
+pub use ledger::Ledger;
+pub use read::KeyFile;
+pub(crate) use write::KeyFileWriter;
+pub use write::partial_path;
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use crate::error::{Error, Result};
+
+/// Bytes of a chunk, and of the hash behind it.
+const CHUNK: usize = 1 << 20;
+const HASH: usize = blake3::OUT_LEN;
+/// Bytes of a section's seed.
+const SEED: usize = 16;
+
+/// Bytes that a section of `length` bytes of key material takes in a file.
+fn stored_bytes(length: u64) -> u64 {
+    let bytes = length + SEED as u64;
+    bytes + bytes.div_ceil(CHUNK as u64) * HASH as u64
+}
+
+/// Bytes of a key file beside its key material: the header, the seeds and the hashes.
+pub fn overhead_bytes(sections: impl ExactSizeIterator<Item = u64>) -> u64 {
+    let header = header::bytes_of(sections.len()) as u64;
+    header + sections.map(|length| stored_bytes(length) - length).sum::<u64>()
+}
+
+/// The hash behind a chunk.
+fn chunk_hash(key: &[u8; 32], section: u32, chunk: u32, bytes: &[u8]) -> blake3::Hash {
+    let mut hasher = blake3::Hasher::new_keyed(key);
+    hasher.update(&section.to_le_bytes()).update(&chunk.to_le_bytes()).update(bytes);
+    hasher.finalize()
+}
+
+fn failed(path: &Path, doing: &'static str) -> impl FnOnce(io::Error) -> Error {
+    let path = path.to_owned();
+    move |source| Error::File { path, doing, source }
+}
+
+fn unusable(path: &Path, what: impl Into<String>) -> Error {
+    Error::KeyFile { path: path.to_owned(), what: what.into() }
+}
+
+/// Makes a new, renamed or removed name last.
+fn sync_folder_of(path: &Path) -> Result<()> {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed(folder, "sync"))
+}

@@ -1,0 +1,87 @@
+//! BERT's tensors in the order of its graph.
+
+use crate::error::Result;
+use crate::graph::{Graph, Head, Model};
+
+use super::quantised::{QuantisedWeights, Quantiser, transposed};
+use super::refused;
+use super::tensors::Tensors;
+
+pub(super) const PREFIX: &str = "bert.";
+
+/// What the checkpoint was trained to give: classes, or else embeddings of sentences.
+pub(super) fn head(tensors: &Tensors<'_>) -> Result<Head> {
+    match (tensors.shape("classifier.weight"), tensors.shape("pooler.dense.weight")) {
+        (Some(shape), Some(_)) => Ok(Head::Classes(shape.first().copied().unwrap_or(0))),
+        (Some(_), None) => Err(refused(
+            "the checkpoint classifies without a pooler; choose another head, such as all tokens",
+        )),
+        (None, _) => Ok(Head::Mean),
+    }
+}
+
+pub(super) fn weights(tensors: &Tensors<'_>, model: &Model, graph: &Graph) -> Result<QuantisedWeights> {
+    let mut reader = Reader { tensors, quantiser: Quantiser::new(graph) };
+    let Model { width, inner, .. } = *model;
+    let table = tensors.entries("embeddings.word_embeddings.weight", &[model.vocabulary, width])?;
+    reader.quantiser.push("word embeddings", &table, 1.0)?;
+    reader.quantiser.push("positions", &places(tensors, model)?, 1.0)?;
+    reader.norm("embeddings.LayerNorm", width)?;
+    let scale = 1.0 / ((width / model.heads) as f64).sqrt();
+    for layer in 0..model.layers {
+        let name = |rest: &str| format!("encoder.layer.{layer}.{rest}");
+        reader.linear(&name("attention.self.query"), [width, width], scale)?;
+        reader.linear(&name("attention.self.key"), [width, width], 1.0)?;
+        reader.linear(&name("attention.self.value"), [width, width], 1.0)?;
+        reader.linear(&name("attention.output.dense"), [width, width], 1.0)?;
+        reader.norm(&name("attention.output.LayerNorm"), width)?;
+        reader.linear(&name("intermediate.dense"), [width, inner], 1.0)?;
+        reader.linear(&name("output.dense"), [inner, width], 1.0)?;
+        reader.norm(&name("output.LayerNorm"), width)?;
+    }
+    if let Head::Classes(classes) = model.head {
+        reader.linear("pooler.dense", [width, width], 1.0)?;
+        reader.linear("classifier", [width, classes], 1.0)?;
+    }
+    reader.quantiser.finish()
+}
+
+/// Rows of places, each with the row of token type 0, the only one that is used.
+fn places(tensors: &Tensors<'_>, model: &Model) -> Result<Vec<f32>> {
+    let shape = |name: &str| {
+        let shape =
+            tensors.shape(name).ok_or_else(|| refused(format!("model.safetensors has no '{name}'")))?;
+        let [rows, _] = shape[..] else { return Err(refused(format!("'{name}' is {shape:?}"))) };
+        Ok(rows)
+    };
+    let (places, types) =
+        ("embeddings.position_embeddings.weight", "embeddings.token_type_embeddings.weight");
+    let rows = tensors.entries(places, &[shape(places)?, model.width])?;
+    let kinds = tensors.entries(types, &[shape(types)?, model.width])?;
+    let (Some(rows), Some(kind)) = (rows.get(..model.context * model.width), kinds.get(..model.width)) else {
+        return Err(refused(format!("there are fewer than {} places, or no token types", model.context)));
+    };
+    Ok(rows.chunks(model.width).flat_map(|row| row.iter().zip(kind).map(|(a, b)| a + b)).collect())
+}
+
+struct Reader<'a> {
+    tensors: &'a Tensors<'a>,
+    quantiser: Quantiser<'a>,
+}
+
+impl Reader<'_> {
+    /// A weight that lies as outputs × inputs, and its bias.
+    fn linear(&mut self, name: &str, [inputs, outputs]: [usize; 2], scale: f64) -> Result<()> {
+        let (matrix, bias) = (format!("{name}.weight"), format!("{name}.bias"));
+        let entries = self.tensors.entries(&matrix, &[outputs, inputs])?;
+        self.quantiser.push(&matrix, &transposed(&entries, inputs), scale)?;
+        self.quantiser.push(&bias, &self.tensors.entries(&bias, &[outputs])?, scale)
+    }
+
+    fn norm(&mut self, name: &str, width: usize) -> Result<()> {
+        for name in [format!("{name}.weight"), format!("{name}.bias")] {
+            self.quantiser.push(&name, &self.tensors.entries(&name, &[width])?, 1.0)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,40 @@
+//! Who has the weights.
+
+use crate::error::Result;
+use crate::runtime::Inputs;
+
+use super::public::PublicModel;
+use super::quantised::QuantisedWeights;
+use super::refused;
+
+/// Weights that are those of a public model, and for which what it claims is proved.
+///
+/// Two parties do not notice a value that leaves its ring. So the inputs of a set-up come from here alone, and this can only be made of
+/// weights that pass both checks.
+pub struct Owner {
+    public: PublicModel,
+    weights: QuantisedWeights,
+}
+
+impl Owner {
+    /// Fails unless the weights have the hash that is public, and the public choices hold for them.
+    pub fn new(public: &PublicModel, weights: QuantisedWeights) -> Result<Self> {
+        if weights.hash() != public.weights_hash() {
+            return Err(refused("the weights are not those that were made public: their hash differs"));
+        }
+        // The longest sequence covers all shorter ones.
+        let network = public.network(public.longest())?;
+        network.proved().holds_with(&weights.facts(network.proved().graph())?)?;
+        Ok(Self { public: public.clone(), weights })
+    }
+
+    /// The model of which these are the weights.
+    pub fn public(&self) -> &PublicModel {
+        &self.public
+    }
+
+    /// What party 0 gives to [`crate::graph::Network::set_up`].
+    pub fn set_up_inputs(&self) -> Inputs {
+        self.weights.words(self.public.format().ring).into_iter().map(Some).collect()
+    }
+}

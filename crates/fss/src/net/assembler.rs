@@ -1,0 +1,73 @@
+//! Bytes as they arrive, in frames.
+
+use crate::error::{Error, Result};
+
+/// Bytes of the length in front of a message.
+pub(crate) const LENGTH: usize = 4;
+
+/// What has arrived and was not taken yet. It grows with what arrives, never with what is announced.
+#[derive(Default)]
+pub(crate) struct Assembler {
+    bytes: Vec<u8>,
+    /// How much of it was taken.
+    start: usize,
+}
+
+impl Assembler {
+    /// Room for what arrives next.
+    pub(crate) fn room(&mut self, count: usize) -> &mut [u8] {
+        self.bytes.drain(..self.start);
+        self.start = 0;
+        let old = self.bytes.len();
+        self.bytes.resize(old + count, 0);
+        &mut self.bytes[old..]
+    }
+
+    /// The next frame without its length, if it is whole. One that is announced to be longer than `most` is an error.
+    pub(crate) fn next(&mut self, most: u64) -> Result<Option<Vec<u8>>> {
+        let Some(length) = self.bytes[self.start..].first_chunk::<LENGTH>() else { return Ok(None) };
+        let length = u32::from_le_bytes(*length);
+        if u64::from(length) > most {
+            return Err(Error::Oversized { length: length.into(), most });
+        }
+        let body = self.start + LENGTH..self.start + LENGTH + length as usize;
+        let Some(frame) = self.bytes.get(body.clone()) else { return Ok(None) };
+        let frame = frame.to_vec();
+        self.start = body.end;
+        Ok(Some(frame))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_come_out_whole_however_they_arrive() {
+        let frames: [&[u8]; 4] = [b"", b"a", b"hello", &[7; 300]];
+        let stream: Vec<u8> = frames
+            .iter()
+            .flat_map(|frame| [&(frame.len() as u32).to_le_bytes()[..], frame].concat())
+            .collect();
+        for piece in [1, 2, 3, 7, 100, stream.len()] {
+            let mut assembler = Assembler::default();
+            let mut found = Vec::new();
+            for bytes in stream.chunks(piece) {
+                assembler.room(bytes.len()).copy_from_slice(bytes);
+                while let Some(frame) = assembler.next(300).unwrap() {
+                    found.push(frame);
+                }
+            }
+            assert_eq!(found, frames);
+        }
+    }
+
+    #[test]
+    fn what_is_announced_is_not_allocated() {
+        let mut assembler = Assembler::default();
+        assembler.room(4).copy_from_slice(&u32::MAX.to_le_bytes());
+        assert!(assembler.next(u32::MAX.into()).unwrap().is_none());
+        assert!(assembler.bytes.capacity() < 100);
+        assert!(matches!(assembler.next(1000), Err(Error::Oversized { .. })));
+    }
+}

@@ -1,0 +1,40 @@
+//! `gatework private cert`.
+
+use std::path::PathBuf;
+
+use gatework_fss::net::make_test_certificates;
+use serde::Serialize;
+
+use super::input;
+use super::options::CertOptions;
+use crate::command::ending::{Ending, Failure};
+use crate::command::output::Output;
+
+#[derive(Serialize)]
+struct Made {
+    authority: PathBuf,
+    server: [PathBuf; 2],
+    client: [PathBuf; 2],
+    names: Vec<String>,
+}
+
+pub(super) fn run(options: &CertOptions, output: &Output) -> Result<Ending, Failure> {
+    let folder = &options.out;
+    std::fs::create_dir_all(folder)
+        .map_err(|error| Failure::Input(format!("--out {}: {error}", folder.display())))?;
+    let files = make_test_certificates(folder, &options.name).map_err(input)?;
+    let made = Made {
+        authority: files.authority,
+        server: files.server,
+        client: files.client,
+        names: options.name.clone(),
+    };
+    output.show(&made, || {
+        format!(
+            "{}: an authority, a server for {}, and a client. Their keys are for a first try; give each side only its own.",
+            folder.display(),
+            made.names.join(", ")
+        )
+    })?;
+    Ok(Ending::Done)
+}

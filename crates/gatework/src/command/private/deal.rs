@@ -1,0 +1,66 @@
+//! `gatework private deal`.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use gatework_fss::Randomness;
+use gatework_fss::disk::partial_path;
+use gatework_fss::session::{Dealing, deal_files};
+use serde::Serialize;
+
+use super::options::DealOptions;
+use super::{input, public_model};
+use crate::command::ending::{Ending, Failure};
+use crate::command::interrupt::Litter;
+use crate::command::output::Output;
+use crate::command::progress::Progress;
+
+#[derive(Serialize)]
+struct Dealt {
+    server_keys: PathBuf,
+    client_keys: PathBuf,
+    texts: usize,
+    server_bytes: u64,
+    client_bytes: u64,
+    seconds: f64,
+}
+
+pub(super) fn run(options: &DealOptions, output: &Output, progress: &Progress) -> Result<Ending, Failure> {
+    let model = public_model(&options.public)?;
+    let started = Instant::now();
+    let tokens = &options.tokens.0;
+    let paths: [&Path; 2] = [&options.server_keys, &options.client_keys];
+    let _unfinished = paths.map(|path| Litter::new(&partial_path(path)));
+    let jobs = progress.start(tokens.len() + 1);
+    jobs.doing("masks of the weights".into());
+    let mut randomness = Randomness::from_os().map_err(input)?;
+    deal_files(&mut randomness, &model, tokens, paths, &mut |dealing: Dealing| {
+        jobs.done();
+        jobs.doing(format!("keys, {:.1} MiB a party and text", dealing.bytes as f64 / f64::from(1 << 20)));
+    })
+    .map_err(input)?;
+    drop(jobs);
+    let size = |path: &Path| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+    let dealt = Dealt {
+        server_keys: options.server_keys.clone(),
+        client_keys: options.client_keys.clone(),
+        texts: tokens.len(),
+        server_bytes: size(paths[0]),
+        client_bytes: size(paths[1]),
+        seconds: started.elapsed().as_secs_f64(),
+    };
+    output.show(&dealt, || {
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        format!(
+            "{} texts in {:.1} s: {} ({:.1} MiB) for the server, {} ({:.1} MiB) for the client, each with its ledger. \
+             Give each file to its party alone, and forget both: whoever has the two can read everything.",
+            dealt.texts,
+            dealt.seconds,
+            dealt.server_keys.display(),
+            mib(dealt.server_bytes),
+            dealt.client_keys.display(),
+            mib(dealt.client_bytes)
+        )
+    })?;
+    Ok(Ending::Done)
+}

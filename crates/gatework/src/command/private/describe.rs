@@ -1,0 +1,71 @@
+//! `gatework private describe`.
+
+use std::path::PathBuf;
+
+use gatework_fss::graph::Head;
+use gatework_fss::model::{Checkpoint, Options};
+use gatework_lab::write_file;
+use serde::Serialize;
+
+use super::input;
+use super::options::{DescribeOptions, HeadChoice};
+use crate::command::ending::{Ending, Failure};
+use crate::command::interrupt::uninterrupted;
+use crate::command::output::Output;
+use crate::command::progress::Progress;
+
+#[derive(Serialize)]
+struct Described {
+    out: PathBuf,
+    ring_bits: u32,
+    longest: usize,
+    clamps: usize,
+}
+
+impl From<HeadChoice> for Head {
+    fn from(choice: HeadChoice) -> Self {
+        match choice {
+            HeadChoice::Mean => Self::Mean,
+            HeadChoice::Tokens => Self::Tokens,
+            HeadChoice::NextWord => Self::NextWord,
+            HeadChoice::EveryWord => Self::EveryWord,
+        }
+    }
+}
+
+pub(super) fn run(
+    options: &DescribeOptions,
+    output: &Output,
+    progress: &Progress,
+) -> Result<Ending, Failure> {
+    let jobs = progress.start(2);
+    jobs.doing(format!("reading {}", options.model.display()));
+    let checkpoint = Checkpoint::load(&options.model).map_err(input)?;
+    jobs.done();
+    jobs.doing("measuring the weights".into());
+    let longest = options.longest.min(checkpoint.context());
+    let chosen = Options { head: options.head.map(Into::into), bits: options.bits };
+    let public = checkpoint.public(longest, &chosen).map_err(input)?;
+    drop(jobs);
+    let text = public.to_json().map_err(input)?;
+    uninterrupted(|| write_file(&options.out, text.as_bytes()))
+        .map_err(|error| Failure::Input(error.to_string()))?;
+    let described = Described {
+        out: options.out.clone(),
+        ring_bits: public.format().ring.bits(),
+        longest,
+        clamps: public.clamps(),
+    };
+    output.show(&described, || {
+        let clamps = match described.clamps {
+            0 => "every value is proved to stay in it".to_owned(),
+            count => format!("{count} tensors are clamped, because nothing proves that they stay in it"),
+        };
+        format!(
+            "{}: texts of up to {longest} tokens in a ring of {} bits; {clamps}. Give it to the dealer and to the client.",
+            described.out.display(),
+            described.ring_bits
+        )
+    })?;
+    Ok(Ending::Done)
+}

@@ -1,0 +1,210 @@
+//! `gatework private run`.
+
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use gatework_fss::disk::KeyFile;
+use gatework_fss::graph::Head;
+use gatework_fss::model::{Checkpoint, Options, Owner, PublicModel};
+use gatework_fss::net::{CertificateFiles, Link, listen, make_test_certificates};
+use gatework_fss::session::{Client, KeyStore, Rounds, Server, deal_files};
+use gatework_fss::{Party, Randomness, run_clear};
+use serde::Serialize;
+
+use super::answer::{self, Answer};
+use super::options::RunOptions;
+use super::summary::Told;
+use super::texts::Texts;
+use super::{input, public_model};
+use crate::command::ending::{Ending, Failure};
+use crate::command::interrupt::Litter;
+use crate::command::output::Output;
+use crate::command::progress::{Jobs, Progress};
+
+#[derive(Serialize)]
+struct Document {
+    results: Vec<Answer>,
+    summary: Told,
+    /// Whether the clear evaluation gives the same, bit for bit, where that was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    equal_in_clear: Option<bool>,
+}
+
+/// What came of the texts: the words of each result, and the tokens that were added to each text.
+struct Inferred {
+    words: Vec<Vec<u64>>,
+    generated: Vec<Vec<u32>>,
+    told: Told,
+}
+
+pub(super) fn run(options: &RunOptions, output: &Output, progress: &Progress) -> Result<Ending, Failure> {
+    let texts = Texts::read(options)?;
+    let (model, inferred, equal_in_clear) = match &options.model {
+        Some(folder) => local(options, folder, &texts, progress)?,
+        None => {
+            let model = public_model(required(&options.public)?)?;
+            let inferred = remote(options, &model, &texts, progress)?;
+            (model, inferred, None)
+        }
+    };
+    let mut results = Vec::new();
+    for ((text, words), generated) in texts.texts.iter().zip(&inferred.words).zip(inferred.generated) {
+        results.push(Answer::new(&model, &texts, text, generated, words)?);
+    }
+    let document = Document { results, summary: inferred.told, equal_in_clear };
+    output.show(&document, || {
+        let check = match document.equal_in_clear {
+            Some(true) => "\nthe clear evaluation gives the same, bit for bit",
+            Some(false) => "\nthe clear evaluation gives something else",
+            None => "",
+        };
+        format!("{}\n\n{}{check}", answer::lines(&document.results), document.summary.lines())
+    })?;
+    Ok(if equal_in_clear == Some(false) { Ending::GateFailed } else { Ending::Done })
+}
+
+/// What clap has made sure of.
+fn required<T>(option: &Option<T>) -> Result<&T, Failure> {
+    option.as_ref().ok_or_else(|| Failure::Input("an option is missing".into()))
+}
+
+fn remote(
+    options: &RunOptions,
+    model: &PublicModel,
+    texts: &Texts,
+    progress: &Progress,
+) -> Result<Inferred, Failure> {
+    let identity = options.identity.load(CertificateFiles::client)?;
+    let address = required(&options.connect)?;
+    let host = address.rsplit_once(':').map_or(address.as_str(), |(host, _)| host);
+    let name = options.server_name.as_deref().unwrap_or(host).trim_matches(['[', ']']);
+    let keys = KeyFile::open(required(&options.keys)?, Party::One).map_err(input)?;
+    let jobs = progress.start(2 + options.generate.max(1));
+    jobs.doing(format!("connecting to {address}"));
+    let link = Link::connect(address, name, &identity, options.identity.timeouts()).map_err(input)?;
+    let client = Client::new(model, keys, link).map_err(input)?;
+    jobs.done();
+    infer(model, client, texts, options.generate, &jobs)
+}
+
+/// Sends all texts in one batch; with `generate`, again with the word that was found, so many times.
+fn infer(
+    model: &PublicModel,
+    client: Client<'_>,
+    texts: &Texts,
+    generate: usize,
+    jobs: &Jobs<'_>,
+) -> Result<Inferred, Failure> {
+    let scores_words = matches!(model.head(), Head::NextWord | Head::EveryWord);
+    if generate > 0 && !scores_words {
+        return Err(Failure::Input("--generate needs a model that scores words, as GPT-2 does".into()));
+    }
+    let doing = Mutex::new("the masked weights".to_owned());
+    let mut client = client.watched(|rounds: Rounds| {
+        jobs.doing(format!("{}, round {} of {}", unpoisoned(&doing), rounds.over, rounds.all));
+    });
+    client.set_up().map_err(input)?;
+    jobs.done();
+    let mut running: Vec<Vec<u32>> = texts.texts.iter().map(|text| text.ids.clone()).collect();
+    let mut generated = vec![Vec::new(); running.len()];
+    let mut words = Vec::new();
+    for round in 0..generate.max(1) {
+        jobs.doing(if generate > 0 {
+            format!("word {} of {generate}", round + 1)
+        } else {
+            "inferring".into()
+        });
+        words = client.infer(&running).map_err(input)?;
+        for ((tokens, words), generated) in running.iter_mut().zip(&words).zip(&mut generated) {
+            if generate > 0 {
+                let next = model.next_token(words).map_err(input)?;
+                tokens.push(next);
+                generated.push(next);
+            }
+        }
+        jobs.done();
+    }
+    let told = Told::new(client.finish().map_err(input)?);
+    Ok(Inferred { words, generated, told })
+}
+
+fn unpoisoned(words: &Mutex<String>) -> MutexGuard<'_, String> {
+    words.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Deals, serves and runs in one process, over a real connection to itself, with files in a folder that goes away.
+fn local(
+    options: &RunOptions,
+    folder: &Path,
+    texts: &Texts,
+    progress: &Progress,
+) -> Result<(PublicModel, Inferred, Option<bool>), Failure> {
+    let lengths = || texts.texts.iter().map(|text| text.ids.len());
+    let dealt: Vec<usize> =
+        (0..options.generate.max(1)).flat_map(|added| lengths().map(move |length| length + added)).collect();
+    let longest = dealt.iter().copied().max().unwrap_or(1);
+    let jobs = progress.start(5 + dealt.len() + options.generate.max(1));
+    jobs.doing(format!("reading {}", folder.display()));
+    let checkpoint = Checkpoint::load(folder).map_err(input)?;
+    jobs.done();
+    jobs.doing("measuring the weights".into());
+    let model = checkpoint.public(longest, &Options::default()).map_err(input)?;
+    let owner = Owner::new(&model, checkpoint.weights(&model).map_err(input)?).map_err(input)?;
+    drop(checkpoint);
+    jobs.done();
+    jobs.doing("dealing".into());
+    let place = tempfile::tempdir()?;
+    let _unfinished = Litter::new(place.path());
+    let [server_keys, client_keys] = ["server.keys", "client.keys"].map(|name| place.path().join(name));
+    let mut randomness = Randomness::from_os().map_err(input)?;
+    let dealing =
+        deal_files(&mut randomness, &model, &dealt, [&server_keys, &client_keys], &mut |_| jobs.done());
+    dealing.map_err(input)?;
+    let certificates = make_test_certificates(place.path(), &["localhost".into()]).map_err(input)?;
+    let (listener, address) = listen("127.0.0.1:0").map_err(input)?;
+    let timeouts = options.identity.timeouts();
+    let inferred = thread::scope(|scope| {
+        let serving = scope.spawn(|| -> gatework_fss::Result<()> {
+            let keys = KeyStore::open(&server_keys)?;
+            let (socket, _) = listener.accept().map_err(|source| gatework_fss::Error::Socket { source })?;
+            let link = Link::accept(socket, &certificates.server()?, timeouts)?;
+            Server::new(&owner, &keys).serve(link).map(drop)
+        });
+        let connected = || -> gatework_fss::Result<Client<'_>> {
+            let identity = certificates.client()?;
+            let link = Link::connect(&address.to_string(), "localhost", &identity, timeouts)?;
+            Client::new(&model, KeyFile::open(&client_keys, Party::One)?, link)
+        };
+        let inferred = connected()
+            .map_err(input)
+            .and_then(|client| infer(&model, client, texts, options.generate, &jobs));
+        // If both failed, the server's error is mostly that the client has gone.
+        let served = serving.join().unwrap_or(Err(gatework_fss::Error::Closed)).map_err(input);
+        inferred.and_then(|inferred| served.map(|()| inferred))
+    })?;
+    let equal = if options.check { Some(equal_in_clear(&model, &owner, texts, &inferred)?) } else { None };
+    Ok((model, inferred, equal))
+}
+
+fn equal_in_clear(
+    model: &PublicModel,
+    owner: &Owner,
+    texts: &Texts,
+    inferred: &Inferred,
+) -> Result<bool, Failure> {
+    let clear = || -> gatework_fss::Result<bool> {
+        let whole = model.network(model.longest())?;
+        let weights = run_clear(&whole.set_up(), owner.set_up_inputs())?.output;
+        for ((text, generated), words) in texts.texts.iter().zip(&inferred.generated).zip(&inferred.words) {
+            let tokens = [&text.ids[..], &generated[..generated.len().saturating_sub(1)]].concat();
+            let network = model.network(tokens.len())?;
+            let given = vec![Some(model.encode_tokens(&tokens)?)];
+            if run_clear(&network.inference(&weights), given)?.output.as_ref() != Some(words) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    };
+    clear().map_err(input)
+}

@@ -1,0 +1,257 @@
+//! `gatework private` with its three roles, from outside.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+const DONE: Option<i32> = Some(0);
+const FAILED: Option<i32> = Some(1);
+const BAD_INPUT: Option<i32> = Some(2);
+const IDS: &str = "3,14,15,9,26";
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gatework"));
+    command.arg("private").args(arguments).env_remove("GATEWORK_DEVICE");
+    command
+}
+
+fn gatework(arguments: &[&str]) -> Output {
+    command(arguments).output().unwrap()
+}
+
+fn json(arguments: &[&str]) -> Value {
+    let output = gatework(&[arguments, &["--json"]].concat());
+    assert_eq!(output.status.code(), DONE, "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn complaint(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn small_bert() -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("models/small-bert").display().to_string()
+}
+
+/// A folder in which everybody finds what he needs.
+struct Scene {
+    folder: TempDir,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let scene = Self { folder: tempfile::tempdir().unwrap() };
+        let described = json(&[
+            "describe",
+            "--model",
+            &small_bert(),
+            "--longest",
+            "8",
+            "--out",
+            &scene.path("model.json"),
+        ]);
+        assert_eq!((&described["longest"], &described["clamps"]), (&8.into(), &0.into()));
+        json(&["cert", "--out", &scene.path("certificates")]);
+        scene
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).display().to_string()
+    }
+
+    /// Keys for a client of that name.
+    fn deal(&self, client: &str, tokens: &str) {
+        std::fs::create_dir_all(self.folder.path().join("keys")).unwrap();
+        let (public, server) = (self.path("model.json"), self.path(&format!("keys/{client}.keys")));
+        let options = ["--tokens", tokens, "--server-keys", &server, "--client-keys", &self.path(client)];
+        json(&[&["deal", "--public", &public][..], &options].concat());
+    }
+
+    /// A server for so many clients, and its address.
+    fn serve(&self, clients: usize) -> (Child, String) {
+        let [public, keys, certificates] = ["model.json", "keys", "certificates"].map(|name| self.path(name));
+        let clients = clients.to_string();
+        let mut server = command(&["serve", "--model", &small_bert(), "--public", &public, "--keys", &keys])
+            .args([
+                "--certificates",
+                &certificates,
+                "--listen",
+                "127.0.0.1:0",
+                "--clients",
+                &clients,
+                "--json",
+            ])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(server.stderr.take().unwrap()).lines().map_while(Result::ok);
+        let start = "listening on ";
+        let mut lines = lines.filter_map(|line| line.strip_prefix(start).map(str::to_owned));
+        let line = lines.next().expect("the server says where it listens");
+        let address = line.split(',').next().unwrap().replace("127.0.0.1", "localhost");
+        (server, address)
+    }
+
+    fn run(&self, client: &str, address: &str, more: &[&str]) -> Output {
+        let [public, keys, certificates] = ["model.json", client, "certificates"].map(|name| self.path(name));
+        let options = ["run", "--public", &public, "--keys", &keys, "--connect", address];
+        gatework(&[&options[..], &["--certificates", &certificates, "--json"], more].concat())
+    }
+}
+
+fn ended(server: Child) -> (Option<i32>, Value) {
+    let output = server.wait_with_output().unwrap();
+    (output.status.code(), serde_json::from_slice(&output.stdout).unwrap())
+}
+
+#[test]
+fn three_roles_give_what_one_process_gives() {
+    let scene = Scene::new();
+    scene.deal("alice", "5,3x2");
+    scene.deal("bob", "5");
+    let (server, address) = scene.serve(2);
+    let alice = scene.run("alice", &address, &["--ids", IDS, "--ids", "1,2,3", "--ids", "7,7,7"]);
+    let bob = scene.run("bob", &address, &["--ids", IDS]);
+    let [alice, bob] = [alice, bob].map(|output| {
+        assert_eq!(output.status.code(), DONE, "{output:?}");
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    });
+    let (code, served) = ended(server);
+    assert_eq!((code, served["clients"].as_array().unwrap().len()), (DONE, 2));
+    // One process and the clear evaluation give the same numbers. The longest text is another, so its ring may be.
+    let local = json(&["run", "--local", "--model", &small_bert(), "--ids", IDS, "--check"]);
+    assert_eq!(local["equal_in_clear"], true);
+    assert_eq!(alice["results"][0]["embedding"], bob["results"][0]["embedding"]);
+    let numbers = |value: &Value| -> Vec<f64> {
+        value["results"][0]["embedding"].as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect()
+    };
+    let furthest = numbers(&local).iter().zip(numbers(&bob)).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+    assert!(furthest < 0.01, "{furthest}");
+    // What was counted is what was predicted, on both sides.
+    let public = scene.path("model.json");
+    let predicted = json(&["cost", "--public", &public, "--seq", "5"]);
+    for name in ["rounds", "server_sent_bytes", "client_sent_bytes"] {
+        assert_eq!(bob["summary"]["inference"][name], predicted[name], "{name}");
+        assert_eq!(bob["summary"]["set_up"][name], predicted["set_up"][name], "{name}");
+        assert_eq!(served["clients"][1]["inference"][name], predicted[name], "{name}");
+    }
+    assert_eq!(bob["summary"]["inference"]["key_bytes"], predicted["client_key_bytes"]);
+    assert_eq!(served["clients"][1]["inference"]["key_bytes"], predicted["server_key_bytes"]);
+}
+
+#[test]
+fn a_key_works_once() {
+    let scene = Scene::new();
+    scene.deal("alice", "5");
+    let (server, address) = scene.serve(3);
+    assert_eq!(scene.run("alice", &address, &["--ids", IDS]).status.code(), DONE);
+    let again = scene.run("alice", &address, &["--ids", IDS]);
+    assert_eq!(again.status.code(), BAD_INPUT);
+    assert!(complaint(&again).contains("no unused key is left for a text of 5 tokens"), "{again:?}");
+    let other_length = scene.run("alice", &address, &["--ids", "1"]);
+    assert!(complaint(&other_length).contains("1 tokens"), "{other_length:?}");
+    // Clients that went without a word are failures of the sessions, not of the server.
+    assert_eq!(ended(server).0, FAILED);
+}
+
+#[test]
+fn an_interrupted_deal_leaves_nothing() {
+    let scene = Scene::new();
+    let [public, server, client] = ["model.json", "server.keys", "client.keys"].map(|name| scene.path(name));
+    let mut dealer = command(&["deal", "--public", &public, "--tokens", "8x4000"])
+        .args(["--server-keys", &server, "--client-keys", &client])
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let partial = PathBuf::from(format!("{client}.partial"));
+    while !partial.metadata().is_ok_and(|file| file.len() > 1 << 20) {
+        assert!(dealer.try_wait().unwrap().is_none(), "it must still be dealing");
+    }
+    let interrupt = Command::new("kill").args(["-INT", &dealer.id().to_string()]).status();
+    assert!(interrupt.unwrap().success());
+    assert_eq!(dealer.wait().unwrap().code(), Some(130));
+    let left = std::fs::read_dir(scene.folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut left: Vec<String> = left.map(|name| name.into_string().unwrap()).collect();
+    left.sort();
+    assert_eq!(left, ["certificates", "model.json"]);
+}
+
+#[test]
+fn gpt2_continues_a_text() {
+    let gpt2 = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fss/tests/fixtures/gpt2");
+    let expected: Value =
+        serde_json::from_slice(&std::fs::read(gpt2.join("expected.json")).unwrap()).unwrap();
+    let greedy: Vec<u64> =
+        expected["greedy"][0].as_array().unwrap().iter().map(|id| id.as_u64().unwrap()).collect();
+    let prompt: Vec<String> = greedy[..8].iter().map(u64::to_string).collect();
+    let model = gpt2.display().to_string();
+    let arguments =
+        ["run", "--local", "--model", &model, "--ids", &prompt.join(","), "--generate", "3", "--check"];
+    let document = json(&arguments);
+    assert_eq!(document["equal_in_clear"], true);
+    let generated: Vec<u64> = document["results"][0]["generated"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|id| id.as_u64().unwrap())
+        .collect();
+    assert_eq!(generated, greedy[8..11]);
+    assert_eq!(document["summary"]["inferences"], 3);
+}
+
+#[test]
+fn mistakes_are_sentences() {
+    let scene = Scene::new();
+    scene.deal("alice", "5");
+    let nowhere = PathBuf::from("nowhere").display().to_string();
+    let public = scene.path("model.json");
+    let keys = scene.path("alice");
+    let certificates = scene.path("certificates");
+    let run = ["run", "--public", &public, "--keys", &keys, "--certificates", &certificates, "--ids", IDS];
+    let cases: [(&[&str], &str); 9] = [
+        (&["describe", "--model", &nowhere, "--out", &scene.path("x.json")], "nowhere/config.json"),
+        (
+            &["deal", "--public", &nowhere, "--tokens", "5", "--server-keys", "a", "--client-keys", "b"],
+            "private describe",
+        ),
+        (
+            &["deal", "--public", &public, "--tokens", "9", "--server-keys", "a", "--client-keys", "b"],
+            "9 tokens",
+        ),
+        (
+            &["deal", "--public", &public, "--tokens", "5..8", "--server-keys", "a", "--client-keys", "b"],
+            "16x8 or 4-12",
+        ),
+        (&[&run[..], &["--connect", "127.0.0.1:1"]].concat(), "cannot be reached"),
+        (
+            &["run", "--public", &public, "--keys", &keys, "--connect", "localhost:1", "--ids", "1"],
+            "private cert",
+        ),
+        (&["run", "--local", "--model", &small_bert(), "--text", "words"], "tokenizer"),
+        (&["run", "--local", "--model", &small_bert(), "--ids", "99"], "token 99 is not one of the 32 words"),
+        (
+            &[
+                "serve",
+                "--model",
+                &small_bert(),
+                "--public",
+                &public,
+                "--keys",
+                &keys,
+                "--certificates",
+                &certificates,
+            ],
+            "party 1",
+        ),
+    ];
+    for (arguments, words) in cases {
+        let output = gatework(arguments);
+        assert_eq!(output.status.code(), BAD_INPUT, "{arguments:?}: {output:?}");
+        assert!(complaint(&output).contains(words), "{arguments:?}: {}", complaint(&output));
+        assert!(output.stdout.is_empty());
+    }
+}
