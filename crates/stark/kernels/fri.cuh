@@ -51,8 +51,8 @@ GW_KERNEL(decompose)(Coordinates from, Coordinates to, QM31 lambda, u64 rows) {
 }
 
 // stwo's Blake2s channel: takes a root in, digest <- H(digest root), and draws a challenge, H(digest counter 0) with a counter of
-// four bytes, the first whose eight words are all below 2 P. One thread.
-GW_KERNEL(mix_and_draw)(u32* digest, const u32* root, QM31* alpha, u32 reduced) {
+// four bytes, the first whose eight words are all below 2 P.
+GW_DEVICE QM31 mix_and_draw(u32* digest, const u32* root, bool reduced) {
     const blake2s::State mixed = blake2s::parent(blake2s::load(digest), blake2s::load(root), reduced);
     blake2s::store(digest, mixed);
     for (u32 counter = 0;; ++counter) {
@@ -66,8 +66,55 @@ GW_KERNEL(mix_and_draw)(u32* digest, const u32* root, QM31* alpha, u32 reduced) 
         bool all_below = true;
         GW_UNROLL
         for (u32 i = 0; i < 8; ++i) all_below = all_below && drawn.h[i] < 2 * m31::P;
-        if (!all_below) continue;
-        qm31::store(alpha, {m31::fold(drawn.h[0]), m31::fold(drawn.h[1]), m31::fold(drawn.h[2]), m31::fold(drawn.h[3])});
-        return;
+        if (all_below) return {m31::fold(drawn.h[0]), m31::fold(drawn.h[1]), m31::fold(drawn.h[2]), m31::fold(drawn.h[3])};
+    }
+}
+
+// One thread.
+GW_KERNEL(draw_challenge)(u32* digest, const u32* root, QM31* alpha, u32 reduced) {
+    qm31::store(alpha, mix_and_draw(digest, root, reduced));
+}
+
+// A layer of the line: its values, and the place of its tree, in breadth-first order, root first.
+struct LineLayer {
+    Coordinates values;
+    u32* tree;
+    u64 unused;
+};
+
+// The layers of 2^log_first points down to those of 2^(log_last + 1), each hashed, taken into the transcript and folded into the
+// next. They are small: one block, with barriers where launches would be. 256 threads, 16 bytes of shared memory.
+GW_KERNEL_BOUNDED(fold_to_last, 256, 1)(
+    const LineLayer* layers, u32 log_first, u32 log_last, const u32* inverses, u32 log_table, u32* digest, u32 reduced) {
+    QM31* alpha = gw::shared<QM31>();
+    const u32 thread = gw::thread_x(), threads = gw::threads_x();
+    for (u32 log_size = log_first; log_size > log_last; --log_size) {
+        const LineLayer& layer = layers[log_first - log_size];
+        const u32 points = 1u << log_size;
+        for (u32 row = thread; row < points; row += threads) {
+            const QM31 value = qm31::load(layer.values, row);
+            const u32 m[16] = {value.a, value.b, value.c, value.d};
+            blake2s::State leaf = blake2s::initial();
+            blake2s::compress(leaf, m, 16, true);
+            if (reduced) blake2s::reduce(leaf);
+            blake2s::store(layer.tree + 8 * (points - 1 + row), leaf);
+        }
+        gw::sync_threads();
+        for (u32 nodes = points / 2; nodes > 0; nodes /= 2) {
+            for (u32 node = thread; node < nodes; node += threads) {
+                const u32* below = layer.tree + 8 * (2 * nodes - 1 + 2 * node);
+                const blake2s::State left = blake2s::load(below), right = blake2s::load(below + 8);
+                blake2s::store(layer.tree + 8 * (nodes - 1 + node), blake2s::parent(left, right, reduced));
+            }
+            gw::sync_threads();
+        }
+        if (thread == 0) qm31::store(alpha, mix_and_draw(digest, layer.tree, reduced));
+        gw::sync_threads();
+        const u32* twiddles = circle::layer(inverses, log_table, log_size, 0);
+        const Coordinates& next = layers[log_first - log_size + 1].values;
+        for (u32 pair = thread; pair < points / 2; pair += threads) {
+            // The same thread hashes this value next.
+            qm31::store(next, pair, folded(layer.values, pair, twiddles[pair], qm31::load(alpha)));
+        }
     }
 }

@@ -11,7 +11,7 @@ use stwo::core::channel::Blake2sChannel;
 use stwo::core::fields::qm31::SecureField;
 use stwo::core::pcs::TreeVec;
 use stwo::core::poly::circle::CanonicCoset;
-use stwo::prover::backend::{Backend, Column as _, CpuBackend};
+use stwo::prover::backend::{Backend, CpuBackend};
 use stwo::prover::poly::circle::CircleCoefficients;
 use stwo::prover::secure_column::SecureColumnByCoords;
 use stwo::prover::{ComponentProver, DomainEvaluationAccumulator, EvaluationMode, Poly, Trace};

@@ -47,7 +47,8 @@ where
 
 #[test]
 fn wide_fibonacci_matches_simd() {
-    for (log_rows, columns) in [(4, 100), (5, 7), (8, 20)] {
+    // The last is large enough for layers of FRI that are folded by launches of their own.
+    for (log_rows, columns) in [(4, 100), (5, 7), (8, 20), (10, 4)] {
         matches_simd(&WideFibonacci { log_rows, columns });
     }
 }

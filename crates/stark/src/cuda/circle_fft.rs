@@ -76,7 +76,10 @@ impl Batch<'_> {
         // Above the length of a short source the upper layers only repeat it; below eight values it is padded instead.
         let repeats = self.source_len >= 8;
         let layers = if repeats { self.source_len.ilog2() } else { log_size };
-        let mut passes = schedule::passes(layers);
+        self.run_passes(log_size, schedule::passes(layers), repeats);
+    }
+
+    fn run_passes(&self, log_size: u32, mut passes: Vec<Pass>, repeats: bool) {
         if self.direction != Direction::Inverse {
             passes.reverse();
         }
@@ -152,5 +155,52 @@ impl Batch<'_> {
             halvings,
         ];
         self.queue.launch(&kernels::CIRCLE_FFT, "fft_small", &one_thread_each(columns), &arguments);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gatework_gpu::Device;
+    use stwo::core::poly::circle::CanonicCoset;
+    use stwo::prover::backend::Column as _;
+
+    use super::super::twiddles::precompute;
+    use super::*;
+
+    /// As transforms of 2^23 points and more are cut, with tiles that an emulated device runs quickly.
+    #[test]
+    fn three_passes_give_what_one_gives() {
+        let pass = |first, layers, log_width| Pass { first, layers, log_tile: layers + log_width, log_width };
+        let three = vec![pass(0, 4, 0), pass(4, 2, 3), pass(6, 3, 4)];
+        let queue = Queue::new(Device::emulated(1).unwrap().stream().unwrap());
+        let domain = CanonicCoset::new(9).circle_domain();
+        let twiddles = precompute(&queue, domain.half_coset);
+        let values: Vec<u32> =
+            (0..2 * 512u64).map(|value| (value * value * 1_000_003 % 2_147_483_647) as u32).collect();
+        for direction in [Direction::Inverse, Direction::Forward, Direction::TransposedInverse] {
+            let table =
+                if direction == Direction::Forward { &twiddles.twiddles } else { &twiddles.itwiddles };
+            let run = |passes: Option<Vec<Pass>>| {
+                let column = |words: &[u32]| DeviceColumn::<BaseField>::from_words(&queue, words);
+                let columns: Vec<_> = values.chunks(512).map(column).collect();
+                let addresses: Vec<u64> = columns.iter().map(DeviceColumn::address).collect();
+                let targets = queue.upload(&addresses);
+                let batch = Batch {
+                    queue: &queue,
+                    direction,
+                    domain,
+                    twiddles: table,
+                    sources: None,
+                    targets,
+                    source_len: 512,
+                };
+                match passes {
+                    Some(passes) => batch.run_passes(9, passes, true),
+                    None => batch.run(9),
+                }
+                columns.iter().map(|column| column.to_cpu()).collect::<Vec<_>>()
+            };
+            assert!(run(Some(three.clone())) == run(None), "{direction:?}");
+        }
     }
 }

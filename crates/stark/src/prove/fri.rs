@@ -19,18 +19,20 @@ use stwo::prover::secure_column::SecureColumnByCoords;
 use stwo::prover::vcs_lifted::prover::MerkleProverLifted;
 
 use super::openings::{Hashes, Openings, Read, Values};
+use super::tail::{LOG_TAIL, fold_to_last};
 use super::transcript::{DeviceChannel, Transcript};
 use crate::backend::CudaBackend;
 use crate::cuda::fri::{fold_circle_by, fold_line_by};
 
 /// A committed layer: what is folded next, and by how much.
-struct Layer<MC: MerkleChannel>
+pub(super) struct Layer<MC: MerkleChannel>
 where
     CudaBackend: BackendForChannel<MC>,
 {
-    tree: MerkleProverLifted<CudaBackend, MC::H>,
-    packed: bool,
-    fold_step: u32,
+    pub(super) tree: MerkleProverLifted<CudaBackend, MC::H>,
+    /// Whether a leaf has four values.
+    pub(super) packed: bool,
+    pub(super) fold_step: u32,
 }
 
 /// All layers of a commitment.
@@ -84,6 +86,12 @@ where
         let log_last = config.last_layer_domain_size().ilog2();
         let mut inner = Vec::new();
         while values.domain().log_size() > log_last {
+            if config.fold_step == 1 && values.domain().log_size() <= LOG_TAIL {
+                let (layers, last) = fold_to_last(&mut transcript, values, log_last, twiddles);
+                inner.extend(layers);
+                values = last;
+                break;
+            }
             let fold_step = (values.domain().log_size() - log_last).min(config.fold_step);
             let layer = Layer::<MC>::new(&values.values, fold_step);
             let alpha = transcript.draw(&layer.tree.layers[0]);

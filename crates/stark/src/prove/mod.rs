@@ -7,6 +7,7 @@
 mod fri;
 mod openings;
 mod samples;
+mod tail;
 mod transcript;
 
 use stwo::core::channel::{Channel as _, MerkleChannel};

@@ -54,8 +54,13 @@ impl Transcript {
     pub(super) fn draw(&mut self, root: &DeviceColumn<Blake2sHash>) -> Challenge {
         let mut alpha = self.queue.alloc::<[u32; 4]>(1);
         let arguments = args![&mut self.digest, root.words(), &mut alpha, u32::from(self.reduced)];
-        self.queue.launch(&kernels::FRI, "mix_and_draw", &Grid::new([1; 3], [1; 3]), &arguments);
+        self.queue.launch(&kernels::FRI, "draw_challenge", &Grid::new([1; 3], [1; 3]), &arguments);
         alpha
+    }
+
+    /// The queue, the digest, and whether digests are reduced: for a kernel that draws itself.
+    pub(super) fn parts(&mut self) -> (&Queue, &mut Buffer<u32>, u32) {
+        (&self.queue, &mut self.digest, u32::from(self.reduced))
     }
 
     /// Brings `channel` to where this is. Something is mixed in next: how much was drawn since the last root is not kept.

@@ -53,7 +53,7 @@ impl Workload for Prove {
             ..KernelSpec::new(module.source()).threads(256)
         };
         vec![
-            spec(&kernels::FRI, &["fold_circle", "fold_line", "mix_and_draw"]),
+            spec(&kernels::FRI, &["fold_circle", "fold_line", "draw_challenge", "fold_to_last"]),
             spec(&kernels::OODS, &["monomials", "dot_products", "dot_totals"]),
             spec(&kernels::QUOTIENTS, &["numerators", "combine_quotients"]),
             spec(&kernels::GRIND, &["grind"]),

@@ -1,0 +1,65 @@
+//! The small layers of FRI, in one launch.
+
+use gatework_gpu::{Grid, args};
+use stwo::core::channel::MerkleChannel;
+use stwo::core::vcs::blake2_hash::Blake2sHash;
+use stwo::core::vcs_lifted::merkle_hasher::MerkleHasherLifted;
+use stwo::prover::backend::BackendForChannel;
+use stwo::prover::line::LineEvaluation;
+use stwo::prover::poly::twiddles::TwiddleTree;
+use stwo::prover::vcs_lifted::prover::MerkleProverLifted;
+
+use super::fri::Layer;
+use super::transcript::Transcript;
+use crate::backend::CudaBackend;
+use crate::column::{DeviceColumn, coordinates, secure_column};
+use crate::kernels;
+
+/// The largest layer that one block folds faster than launches for each step would.
+pub(super) const LOG_TAIL: u32 = 9;
+
+const THREADS: u32 = 256;
+
+/// A layer with its tree.
+type Committed<MC> = (LineEvaluation<CudaBackend>, Layer<MC>);
+
+/// Commits to `first` and folds it, by two, until 2^`log_last` values are left: the committed layers, and those values.
+pub(super) fn fold_to_last<MC: MerkleChannel>(
+    transcript: &mut Transcript,
+    first: LineEvaluation<CudaBackend>,
+    log_last: u32,
+    twiddles: &TwiddleTree<CudaBackend>,
+) -> (Vec<Committed<MC>>, LineEvaluation<CudaBackend>)
+where
+    CudaBackend: BackendForChannel<MC>,
+    MC::H: MerkleHasherLifted<Hash = Blake2sHash>,
+{
+    let log_first = first.domain().log_size();
+    let (queue, digest, reduced) = transcript.parts();
+    let mut values = vec![first];
+    let mut trees = Vec::new();
+    for log_size in (log_last + 1..=log_first).rev() {
+        let domain = values[values.len() - 1].domain().double();
+        values.push(LineEvaluation::new(domain, secure_column(queue, 1 << (log_size - 1))));
+        trees.push(DeviceColumn::<Blake2sHash>::new(queue, (2 << log_size) - 1));
+    }
+    let tree_address = |index: usize| trees.get(index).map_or(0, DeviceColumn::address);
+    let layers = values.iter().enumerate().map(|(index, layer)| {
+        let [a, b, c, d] = coordinates(&layer.values);
+        [a, b, c, d, tree_address(index), 0]
+    });
+    let layers = queue.upload(&layers.collect::<Vec<[u64; 6]>>());
+    let inverses = &twiddles.itwiddles;
+    let arguments =
+        args![&layers, log_first, log_last, inverses.table(), inverses.log_table(), digest, reduced];
+    let grid = Grid::new([1, 1, 1], [THREADS, 1, 1]).shared(16);
+    queue.launch(&kernels::FRI, "fold_to_last", &grid, &arguments);
+
+    let Some(last) = values.pop() else { unreachable!("the first is there") };
+    let committed = values.into_iter().zip(trees).map(|(values, tree)| {
+        let log_leaves = values.domain().log_size();
+        let layers = (0..=log_leaves).map(|log| tree.part((1 << log) - 1, 1 << log)).collect();
+        (values, Layer { tree: MerkleProverLifted { layers }, packed: false, fold_step: 1 })
+    });
+    (committed.collect(), last)
+}
