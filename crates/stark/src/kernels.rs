@@ -53,8 +53,12 @@ modules! {
     OODS = "oods",
     QUOTIENTS = "quotients",
     TWIDDLES = "twiddles",
-    WIDE_FIBONACCI = "wide_fibonacci",
 }
+
+/// What generated kernels are held against.
+#[cfg(feature = "lab")]
+pub(crate) const WIDE_FIBONACCI: Module =
+    Module { name: "wide_fibonacci", text: include_str!("../kernels/wide_fibonacci.cuh") };
 
 #[cfg(test)]
 mod tests {
