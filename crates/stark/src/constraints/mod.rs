@@ -17,6 +17,6 @@ pub use self::component::Tier;
 #[cfg(feature = "lab")]
 pub(crate) use self::component::{Rows, denominators};
 #[cfg(feature = "lab")]
-pub(crate) use self::generate::wide_fibonacci_source;
+pub(crate) use self::generate::{THREADS, compile, wide_fibonacci_source};
 pub use self::logup::interaction_trace;
 pub use self::record::row_operations;

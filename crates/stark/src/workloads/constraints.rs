@@ -1,8 +1,7 @@
 //! `stark/constraints`: a generated kernel for wide Fibonacci, against one that was written by hand.
 
-use gatework_gpu::{Buffer, ByValue, Grid, args};
+use gatework_gpu::{Buffer, ByValue, Grid, Kernel, args};
 use gatework_lab::{KernelSpec, Work};
-use itertools::Itertools as _;
 use stwo::core::fields::m31::BaseField;
 use stwo::core::fields::qm31::SecureField;
 use stwo::core::pcs::TreeVec;
@@ -18,7 +17,7 @@ use stwo_constraint_framework::{FrameworkComponent, TraceLocationAllocator};
 use super::{Run, Size, Task, Timed};
 use crate::airs::{HostColumn, WideFibonacci};
 use crate::column::{coordinates, secure_column, table};
-use crate::constraints::{Rows, denominators, wide_fibonacci_source};
+use crate::constraints::{Rows, THREADS, compile, denominators, wide_fibonacci_source};
 use crate::cuda::flat_words;
 use crate::error::OrRaise as _;
 use crate::{CudaBackend, DeviceColumn, Tier, kernels, row_operations};
@@ -62,19 +61,17 @@ fn words(sums: &SecureColumnByCoords<CpuBackend>) -> Vec<u32> {
     sums.columns.iter().flatten().map(|value| value.0).collect()
 }
 
+/// The generated kernel alone, as the one written by hand is timed alone.
 fn candidate(columns: Vec<DeviceColumn<BaseField>>) -> Run {
-    let domain = CanonicCoset::new(columns[0].len().ilog2()).circle_domain();
-    columns[0].queue().set_tier(Tier::Generated);
-    let columns = columns
-        .into_iter()
-        .map(|values| Poly::<CudaBackend>::new(None, CircleEvaluation::new(domain, values)));
-    let columns = columns.collect_vec();
-    Box::new(move || drop(quotients(&columns)))
+    let prepared = OnColumns::new(columns);
+    let queue = prepared.columns[0].queue();
+    let kernels = compile(queue, &wide_fibonacci_source(prepared.columns.len())).or_raise();
+    Box::new(move || prepared.launch_generated(&kernels))
 }
 
 fn baseline(columns: Vec<DeviceColumn<BaseField>>) -> Run {
-    let by_hand = ByHand::new(columns);
-    Box::new(move || by_hand.launch())
+    let prepared = OnColumns::new(columns);
+    Box::new(move || prepared.launch_by_hand())
 }
 
 impl Task for Constraints {
@@ -130,8 +127,8 @@ impl Task for Constraints {
     }
 }
 
-/// The kernel that was written by hand, with its columns.
-struct ByHand {
+/// Columns, with all that a kernel needs beside them.
+struct OnColumns {
     columns: Vec<DeviceColumn<BaseField>>,
     addresses: Buffer<u64>,
     coefficients: Buffer<u32>,
@@ -139,7 +136,7 @@ struct ByHand {
     sums: SecureColumnByCoords<CudaBackend>,
 }
 
-impl ByHand {
+impl OnColumns {
     fn new(columns: Vec<DeviceColumn<BaseField>>) -> Self {
         let queue = columns[0].queue();
         let (rows, log_rows) = (columns[0].len(), columns[0].len().ilog2());
@@ -159,9 +156,9 @@ impl ByHand {
         }
     }
 
-    fn launch(&self) {
+    fn component(&self) -> Rows {
         let rows = self.columns[0].len();
-        let component = Rows {
+        Rows {
             columns: self.addresses.as_raw(),
             parameters: self.coefficients.as_raw(),
             coefficients: self.coefficients.as_raw(),
@@ -169,10 +166,22 @@ impl ByHand {
             sums: coordinates(&self.sums),
             log_trace: rows.ilog2() - 1,
             log_rows: rows.ilog2(),
-        };
+        }
+    }
+
+    fn launch_by_hand(&self) {
+        let component = self.component();
         let arguments = args![ByValue(&component), self.columns.len() as u32];
-        let grid = Grid::covering(rows, 256);
+        let grid = Grid::covering(self.columns[0].len(), 256);
         self.columns[0].queue().launch(&kernels::WIDE_FIBONACCI, "wide_fibonacci", &grid, &arguments);
+    }
+
+    fn launch_generated(&self, kernels: &[Kernel]) {
+        let component = self.component();
+        let grid = Grid::covering(self.columns[0].len(), THREADS);
+        for kernel in kernels {
+            kernel.launch(self.columns[0].queue().stream(), &grid, &args![ByValue(&component)]).or_raise();
+        }
     }
 }
 
@@ -182,14 +191,23 @@ mod tests {
     use crate::Context;
 
     #[test]
-    fn the_kernel_written_by_hand_is_right_too() {
+    fn both_kernels_that_are_timed_are_right() {
         let columns = super::super::columns(Size { log_rows: 6, columns: 9 }, 3);
         let context = Context::new(&gatework_gpu::Device::emulated(1).unwrap()).unwrap();
-        let found = context.scope(|| {
-            let by_hand = ByHand::new(columns.iter().map(|column| DeviceColumn::upload(column)).collect());
-            by_hand.launch();
-            words(&by_hand.sums.to_cpu())
-        });
-        assert_eq!(found.unwrap(), Constraints.on_host(&columns));
+        let sums = |launch: fn(&OnColumns)| {
+            let found = context.scope(|| {
+                let prepared =
+                    OnColumns::new(columns.iter().map(|column| DeviceColumn::upload(column)).collect());
+                launch(&prepared);
+                words(&prepared.sums.to_cpu())
+            });
+            found.unwrap()
+        };
+        assert_eq!(sums(OnColumns::launch_by_hand), Constraints.on_host(&columns));
+        let generated = |prepared: &OnColumns| {
+            let queue = prepared.columns[0].queue();
+            prepared.launch_generated(&compile(queue, &wide_fibonacci_source(9)).or_raise());
+        };
+        assert_eq!(sums(generated), Constraints.on_host(&columns));
     }
 }
