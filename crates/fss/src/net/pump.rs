@@ -252,9 +252,7 @@ impl Mover {
         loop {
             self.take_from_caller();
             self.write()?;
-            if let Going::Away = self.read()? {
-                return Err(Error::Closed);
-            }
+            let going = self.read()?;
             if self.leaving.is_some() && self.pending.is_empty() && !std::mem::replace(&mut self.told, true) {
                 self.connection.send_close_notify();
             }
@@ -265,6 +263,10 @@ impl Mover {
             {
                 let binding = self.connection.export_keying_material([0; 32], EXPORT_LABEL, None);
                 let _ = agreed.send(binding.map_err(super::identity::tls)?);
+            }
+            // Only now: whoever agreed, sent and left at once has still said something.
+            if let Going::Away = going {
+                return Err(Error::Closed);
             }
             if let Some(since) = self.leaving {
                 let sent = self.told && !self.connection.wants_write();

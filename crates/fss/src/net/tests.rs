@@ -274,7 +274,8 @@ fn a_flood_of_frames_is_not_taken_in() {
             &files,
             SHORT,
             |link| {
-                let link = link.unwrap();
+                // A flood of nothing may end the link before it is one.
+                let Ok(link) = link else { return assert!(empty) };
                 thread::sleep(Duration::from_millis(700));
                 let waiting = link.waiting_bytes();
                 assert!(waiting < 4 << 20, "{waiting} bytes wait");
