@@ -13,6 +13,7 @@ use stwo::core::fields::m31::{BaseField, P};
 use stwo::core::fri::FriConfig;
 use stwo::core::pcs::PcsConfig;
 use stwo::prover::ComponentProver;
+use stwo::prover::backend::simd::SimdBackend;
 use stwo_constraint_framework::FrameworkComponent;
 
 use support::context;
@@ -104,6 +105,22 @@ fn a_proof_with_one_number_changed_is_refused() {
         let changed: Proved = serde_json::from_value(changed).unwrap();
         assert!(airs::verify(&air, CONFIG, changed).is_err(), "{path}");
     }
+}
+
+#[test]
+fn a_proof_against_another_table_is_refused() {
+    let air = Lookup { log_rows: 4, salt: 3 };
+    let config = PcsConfig::default();
+    // The same values from a table in another order: true, and not what is claimed.
+    let mut preprocessed = air.preprocessed();
+    let mut traces = air.traces();
+    preprocessed[0].1.reverse();
+    traces[0][2].reverse();
+    let input = Input::<SimdBackend>::of(preprocessed, &traces, config);
+    let proved = airs::prove(&air, config, input).unwrap();
+    assert!(matches!(airs::verify(&air, config, proved), Err(airs::VerifyError::Preprocessed)));
+    let proved = airs::prove(&air, config, Input::<SimdBackend>::new(&air, config)).unwrap();
+    airs::verify(&air, config, proved).unwrap();
 }
 
 #[test]

@@ -11,6 +11,7 @@ use stwo::core::fields::qm31::SecureField;
 use stwo::core::pcs::{CommitmentSchemeVerifier, PcsConfig};
 use stwo::core::poly::circle::{CanonicCoset, CircleDomain};
 use stwo::core::proof::StarkProof;
+use stwo::core::vcs::blake2_hash::Blake2sHash;
 use stwo::core::vcs_lifted::blake2_merkle::{Blake2sMerkleChannel, Blake2sMerkleHasher};
 use stwo::core::verifier::VerificationError;
 use stwo::prover::backend::simd::SimdBackend;
@@ -53,6 +54,9 @@ pub enum VerifyError {
     /// Lookups do not balance.
     #[error("the proof does not hold: the claimed sums are not those of a true statement")]
     Sums,
+    /// It is of another statement: the preprocessed columns, which are part of it, are not those that it commits to.
+    #[error("the proof does not hold: it is of other preprocessed columns than the statement's")]
+    Preprocessed,
     /// It is not of the shape that a proof of this statement has.
     #[error("the proof does not hold: it has {found} commitments, a proof of this statement has {needed}")]
     Shape {
@@ -301,6 +305,16 @@ fn used_columns<E: FrameworkEval>(eval: &E, names: &[String]) -> Vec<usize> {
     info.preprocessed_columns.iter().filter_map(place).collect()
 }
 
+/// The commitment to the preprocessed columns, which the verifier computes for itself.
+fn preprocessed_root<A: Air>(air: &A, config: PcsConfig) -> Blake2sHash {
+    let Input { preprocessed, twiddles, .. } = Input::<SimdBackend>::of(air.preprocessed(), &[], config);
+    let mut scheme = CommitmentSchemeProver::<SimdBackend, Blake2sMerkleChannel>::new(config, &twiddles);
+    let mut tree = scheme.tree_builder();
+    tree.extend_evals(preprocessed.into_iter().map(|(_, column)| column).collect());
+    tree.commit(&mut Blake2sChannel::default());
+    scheme.roots()[0]
+}
+
 /// Verifies a proof of `air` with stwo's own verifier.
 pub fn verify<A: Air>(air: &A, config: PcsConfig, proved: Proved) -> std::result::Result<(), VerifyError> {
     let Proved { claimed_sums, proof } = proved;
@@ -327,6 +341,9 @@ pub fn verify<A: Air>(air: &A, config: PcsConfig, proved: Proved) -> std::result
     let needed = sizes.len() + 1;
     if proof.commitments.len() != needed {
         return Err(VerifyError::Shape { found: proof.commitments.len(), needed });
+    }
+    if proof.commitments[0] != preprocessed_root(air, config) {
+        return Err(VerifyError::Preprocessed);
     }
     scheme.commit(proof.commitments[0], &sizes[0], channel);
     scheme.commit(proof.commitments[1], &sizes[1], channel);
