@@ -122,7 +122,7 @@ impl<T: Element> DeviceColumn<T> {
             memory: self.memory.clone(),
             offset: self.offset + offset * T::WORDS,
             len,
-            in_tree: self.in_tree,
+            in_tree: false,
             element: PhantomData,
         }
     }
@@ -148,8 +148,9 @@ impl<T: Element> DeviceColumn<T> {
         self.memory.buffer.view().slice(self.offset..self.offset + self.len * T::WORDS)
     }
 
-    /// The words, to write.
+    /// The words, to write. What was computed from the old ones is no longer this column's tree.
     pub(crate) fn words_mut(&mut self) -> SliceMut<'_, u32> {
+        self.in_tree = false;
         // SAFETY: columns of one allocation have disjoint ranges, this one is borrowed to write, and all of a context's
         // work is on one stream.
         unsafe { self.words().assume_unshared() }
@@ -246,8 +247,6 @@ impl<T: Element> Column<T> for DeviceColumn<T> {
     fn set(&mut self, index: usize, value: T) {
         let mut words = Vec::with_capacity(T::WORDS);
         value.write(&mut words);
-        // What was computed from the old value is no longer this column's tree.
-        self.in_tree = false;
         let queue = self.queue().clone();
         let mut target = self.words_mut();
         let mut target = target.slice_mut(index * T::WORDS..(index + 1) * T::WORDS);

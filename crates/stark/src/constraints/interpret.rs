@@ -110,6 +110,7 @@ fn compute(graph: &Graph, slots: &Slots, id: Id, column: &impl Fn(u32, u32) -> u
         Node::SecureParameter(slot) => (Operation::Parameter, slot, 0),
         Node::SecureLift(a) => (Operation::Lift, place(a), 0),
         Node::SecureCombine([a, b, c, d]) => {
+            assert!([a, b, c, d].iter().all(|&id| place(id) < 1 << 16), "four places share two words");
             (Operation::Combine, place(a) | place(b) << 16, place(c) | place(d) << 16)
         }
         Node::SecureAdd(a, b) => (Operation::SecureAdd, place(a), place(b)),
