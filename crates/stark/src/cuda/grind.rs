@@ -26,29 +26,71 @@ impl<const IS_M31_OUTPUT: bool> GrindOps<Blake2sChannelGeneric<IS_M31_OUTPUT>> f
                 what: format!("{pow_bits} bits of work; 32 is the most that can be ground"),
             })
         }
-        let mut hasher = Blake2sHasherGeneric::<IS_M31_OUTPUT>::default();
-        hasher.update(&Blake2sChannelGeneric::<IS_M31_OUTPUT>::POW_PREFIX.to_le_bytes());
-        hasher.update(&[0; 12]);
-        hasher.update(&channel.digest().0);
-        hasher.update(&pow_bits.to_le_bytes());
-        let mut prefix = Vec::new();
-        hasher.finalize().write(&mut prefix);
-        let prefix: [u32; 8] = prefix.try_into().expect("a digest has eight words");
+        let prefix = prefix(channel, pow_bits);
+        search(&Queue::current(), prefix, pow_bits, IS_M31_OUTPUT, 0)
+    }
+}
 
-        let queue = Queue::current();
-        // Twice what is expected, so that most searches end with the first launch.
-        let tries = 1u64 << (pow_bits + 1).clamp(LOG_LEAST_TRIES, LOG_MOST_TRIES);
-        let mut found = queue.upload(&[u64::MAX]);
-        for first in (0u64..).step_by(tries as usize) {
-            let grid = one_thread_each(tries as usize);
-            let arguments =
-                args![ByValue(&prefix), first, tries, pow_bits, u32::from(IS_M31_OUTPUT), &mut found];
-            queue.launch(&kernels::GRIND, "grind", &grid, &arguments);
-            let attempt = queue.stream().download(&found).or_raise()[0];
-            if attempt != u64::MAX {
-                return (attempt >> LOW_BITS << 32) | (attempt & ((1 << LOW_BITS) - 1));
-            }
+/// What every try hashes before its nonce.
+fn prefix<const IS_M31_OUTPUT: bool>(
+    channel: &Blake2sChannelGeneric<IS_M31_OUTPUT>,
+    pow_bits: u32,
+) -> [u32; 8] {
+    let mut hasher = Blake2sHasherGeneric::<IS_M31_OUTPUT>::default();
+    hasher.update(&Blake2sChannelGeneric::<IS_M31_OUTPUT>::POW_PREFIX.to_le_bytes());
+    hasher.update(&[0; 12]);
+    hasher.update(&channel.digest().0);
+    hasher.update(&pow_bits.to_le_bytes());
+    let mut words = Vec::new();
+    hasher.finalize().write(&mut words);
+    words.try_into().expect("a digest has eight words")
+}
+
+/// The nonce of the first try from `start` on.
+fn search(queue: &Queue, prefix: [u32; 8], pow_bits: u32, reduced: bool, start: u64) -> u64 {
+    // Twice what is expected, so that most searches end with the first launch.
+    let tries = 1u64 << (pow_bits + 1).clamp(LOG_LEAST_TRIES, LOG_MOST_TRIES);
+    let mut found = queue.upload(&[u64::MAX]);
+    for first in (start..).step_by(tries as usize) {
+        let grid = one_thread_each(tries as usize);
+        let arguments = args![ByValue(&prefix), first, tries, pow_bits, u32::from(reduced), &mut found];
+        queue.launch(&kernels::GRIND, "grind", &grid, &arguments);
+        let attempt = queue.stream().download(&found).or_raise()[0];
+        if attempt != u64::MAX {
+            return nonce(attempt);
         }
-        unreachable!("the tries are endless")
+    }
+    unreachable!("the tries are endless")
+}
+
+/// The nonce of a try.
+fn nonce(attempt: u64) -> u64 {
+    (attempt >> LOW_BITS << 32) | (attempt & ((1 << LOW_BITS) - 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use stwo::core::channel::{Blake2sChannel, Channel as _};
+
+    use super::*;
+    use crate::Context;
+
+    /// Tries around 2^20, where the high word of the nonce moves on, held against stwo's own check of nonces.
+    #[test]
+    fn nonces_go_on_where_their_low_word_ends() {
+        let context = Context::new(&gatework_gpu::Device::emulated(1).unwrap()).unwrap();
+        for turn in 0..4 {
+            let mut channel = Blake2sChannel::default();
+            channel.mix_u64(turn);
+            let (bits, start) = (9, (1 << 20) - 40);
+            let found =
+                context.scope(|| search(&Queue::current(), prefix(&channel, bits), bits, false, start));
+            let host = (start..).map(nonce).find(|&nonce| channel.verify_pow_nonce(bits, nonce));
+            assert_eq!(Some(found.unwrap()), host);
+        }
+        assert_eq!(
+            [nonce((1 << 20) - 1), nonce(1 << 20), nonce((5 << 20) + 7)],
+            [0xf_ffff, 1 << 32, 5 << 32 | 7]
+        );
     }
 }
