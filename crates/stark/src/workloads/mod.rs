@@ -181,13 +181,10 @@ impl<T: Task> Workload for Job<T> {
     }
 }
 
-/// Copies columns on the device: the least that reading and writing them takes.
+/// Copies as much memory as the columns have, at once: the least that reading and writing them takes.
 fn copying(columns: Vec<DeviceColumn<BaseField>>) -> Run {
-    let mut copies = columns.clone();
-    Box::new(move || {
-        for (column, copy) in columns.iter().zip(&mut copies) {
-            let queue = column.queue().clone();
-            queue.stream().copy(&column.words(), &mut copy.words_mut()).or_raise();
-        }
-    })
+    let queue = columns[0].queue().clone();
+    let words = columns.iter().map(|column| column.words().len()).sum();
+    let [from, mut to] = [0, 0].map(|_| DeviceColumn::<BaseField>::new(&queue, words));
+    Box::new(move || queue.stream().copy(&from.words(), &mut to.words_mut()).or_raise())
 }
