@@ -59,6 +59,12 @@ impl From<gatework_gpu::Error> for Failure {
     }
 }
 
+impl From<gatework_fss::Error> for Failure {
+    fn from(error: gatework_fss::Error) -> Self {
+        Self::Input(error.to_string())
+    }
+}
+
 impl From<gatework_lab::Error> for Failure {
     fn from(error: gatework_lab::Error) -> Self {
         Self::Input(error.to_string())

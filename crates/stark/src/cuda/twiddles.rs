@@ -24,7 +24,7 @@ pub struct DeviceTwiddles {
 impl DeviceTwiddles {
     /// The table.
     ///
-    /// Panics if there is none, as in a placeholder.
+    /// Panics if there is none: stwo makes trees without twiddles where it asks for none.
     pub(crate) fn table(&self) -> &Buffer<u32> {
         self.table.as_ref().expect("the twiddles of an empty buffer are not asked for")
     }

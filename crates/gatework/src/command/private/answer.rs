@@ -4,7 +4,6 @@ use gatework_fss::graph::Head;
 use gatework_fss::model::PublicModel;
 use serde::Serialize;
 
-use super::input;
 use super::texts::{Text, Texts};
 use crate::command::ending::Failure;
 
@@ -55,7 +54,7 @@ impl Answer {
         words: &[u64],
     ) -> Result<Self, Failure> {
         let tokens = [&text.ids[..], &generated[..generated.len().saturating_sub(1)]].concat();
-        let numbers = model.decode(tokens.len(), words).map_err(input)?;
+        let numbers = model.decode(tokens.len(), words)?;
         let (_, columns) = model.output_shape(tokens.len());
         let rows = || numbers.chunks(columns).map(<[f32]>::to_vec).collect();
         let result = match model.head() {
@@ -63,7 +62,7 @@ impl Answer {
             Head::Classes(_) => Finding::Classes { class: largest(&numbers), scores: numbers },
             Head::Tokens => Finding::States { states: rows() },
             Head::NextWord | Head::EveryWord => Finding::Words {
-                next_token: model.next_token(words).map_err(input)?,
+                next_token: model.next_token(words)?,
                 generated_text: if generated.is_empty() { None } else { texts.words(&generated) },
                 generated,
                 scores: rows(),

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use gatework_fss::net::make_test_certificates;
 use serde::Serialize;
 
-use super::input;
 use super::options::CertOptions;
 use crate::command::ending::{Ending, Failure};
 use crate::command::output::Output;
@@ -22,7 +21,7 @@ pub(super) fn run(options: &CertOptions, output: &Output) -> Result<Ending, Fail
     let folder = &options.out;
     std::fs::create_dir_all(folder)
         .map_err(|error| Failure::Input(format!("--out {}: {error}", folder.display())))?;
-    let files = make_test_certificates(folder, &options.name).map_err(input)?;
+    let files = make_test_certificates(folder, &options.name)?;
     let made = Made {
         authority: files.authority,
         server: files.server,

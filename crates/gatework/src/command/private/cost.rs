@@ -6,7 +6,7 @@ use gatework_fss::range::{Knowledge, StatedNorms, Trust};
 use serde::Serialize;
 
 use super::options::{PrivateCostOptions, Profile};
-use super::{input, session_cost};
+use super::session_cost;
 use crate::command::ending::{Ending, Failure};
 use crate::command::output::{Output, table};
 
@@ -134,10 +134,9 @@ pub(super) fn run(options: &PrivateCostOptions, output: &Output) -> Result<Endin
 }
 
 fn document(options: &PrivateCostOptions) -> Result<Document, Failure> {
-    let model = Model::named(options.model.as_deref().unwrap_or_default()).map_err(input)?;
-    let format = model.format().map_err(input)?;
-    let link =
-        Link::new(options.bandwidth * 1e9, options.latency * 1e-3, options.prg_rate * 1e6).map_err(input)?;
+    let model = Model::named(options.model.as_deref().unwrap_or_default())?;
+    let format = model.format()?;
+    let link = Link::new(options.bandwidth * 1e9, options.latency * 1e-3, options.prg_rate * 1e6)?;
     let norms = StatedNorms {
         gain: options.gain,
         bias: options.bias_norm,
@@ -145,12 +144,10 @@ fn document(options: &PrivateCostOptions) -> Result<Document, Failure> {
         embedding: options.embedding_norm,
     };
     let costed = |profile, report| costed(profile, report, &link);
-    let sigma = || -> Result<Costed, Failure> {
-        Ok(costed("sigma", cost::sigma(&model, options.seq).map_err(input)?))
-    };
+    let sigma = || -> Result<Costed, Failure> { Ok(costed("sigma", cost::sigma(&model, options.seq)?)) };
     let ours = || -> Result<Costed, Failure> {
         let stated = Knowledge::Stated(norms);
-        let report = cost::gatework(&model, options.seq, &stated, Trust::Norms).map_err(input)?;
+        let report = cost::gatework(&model, options.seq, &stated, Trust::Norms)?;
         Ok(costed("gatework", report))
     };
     let without_proofs = || match cost::gatework(&model, options.seq, &Knowledge::Entries, Trust::RingOnly) {

@@ -9,7 +9,7 @@ use gatework_fss::session::{Dealing, deal_files};
 use serde::Serialize;
 
 use super::options::DealOptions;
-use super::{input, public_model};
+use super::public_model;
 use crate::command::ending::{Ending, Failure};
 use crate::command::interrupt::Litter;
 use crate::command::output::Output;
@@ -33,12 +33,11 @@ pub(super) fn run(options: &DealOptions, output: &Output, progress: &Progress) -
     let _unfinished = paths.map(|path| Litter::new(&partial_path(path)));
     let jobs = progress.start(tokens.len() + 1);
     jobs.doing("masks of the weights".into());
-    let mut randomness = Randomness::from_os().map_err(input)?;
+    let mut randomness = Randomness::from_os()?;
     deal_files(&mut randomness, &model, tokens, paths, &mut |dealing: Dealing| {
         jobs.done();
         jobs.doing(format!("keys, {:.1} MiB a party and text", dealing.bytes as f64 / f64::from(1 << 20)));
-    })
-    .map_err(input)?;
+    })?;
     drop(jobs);
     let size = |path: &Path| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
     let dealt = Dealt {

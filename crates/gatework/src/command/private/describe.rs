@@ -7,7 +7,6 @@ use gatework_fss::model::{Checkpoint, Options};
 use gatework_lab::write_file;
 use serde::Serialize;
 
-use super::input;
 use super::options::{DescribeOptions, HeadChoice};
 use crate::command::ending::{Ending, Failure};
 use crate::command::interrupt::uninterrupted;
@@ -40,14 +39,14 @@ pub(super) fn run(
 ) -> Result<Ending, Failure> {
     let jobs = progress.start(2);
     jobs.doing(format!("reading {}", options.model.display()));
-    let checkpoint = Checkpoint::load(&options.model).map_err(input)?;
+    let checkpoint = Checkpoint::load(&options.model)?;
     jobs.done();
     jobs.doing("measuring the weights".into());
     let longest = options.longest.min(checkpoint.context());
     let chosen = Options { head: options.head.map(Into::into), bits: options.bits };
-    let public = checkpoint.public(longest, &chosen).map_err(input)?;
+    let public = checkpoint.public(longest, &chosen)?;
     drop(jobs);
-    let text = public.to_json().map_err(input)?;
+    let text = public.to_json()?;
     uninterrupted(|| write_file(&options.out, text.as_bytes()))
         .map_err(|error| Failure::Input(error.to_string()))?;
     let described = Described {

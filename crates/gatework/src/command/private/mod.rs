@@ -6,6 +6,7 @@ mod cost;
 mod deal;
 mod describe;
 mod lengths;
+mod loopback;
 pub(crate) mod model_stop;
 pub(crate) mod options;
 mod run;
@@ -37,11 +38,6 @@ pub(crate) fn run(command: &PrivateCommand, output: &Output, progress: &Progress
     }
 }
 
-/// What an error of the engine means to a user of the command.
-fn input(error: gatework_fss::Error) -> Failure {
-    Failure::Input(error.to_string())
-}
-
 /// A model as `private describe` wrote it.
 fn public_model(path: &Path) -> Result<PublicModel, Failure> {
     let refused = |why: String| Failure::Input(format!("--public {}: {why}", path.display()));
@@ -56,8 +52,8 @@ type Side = fn(&CertificateFiles) -> gatework_fss::Result<Identity>;
 impl IdentityOptions {
     fn load(&self, side: Side) -> Result<Identity, Failure> {
         match (&self.certificates, &self.cert, &self.key, &self.ca) {
-            (Some(folder), ..) => side(&CertificateFiles::of(folder)).map_err(input),
-            (None, Some(cert), Some(key), Some(ca)) => Identity::load(cert, key, ca).map_err(input),
+            (Some(folder), ..) => side(&CertificateFiles::of(folder)).map_err(Failure::from),
+            (None, Some(cert), Some(key), Some(ca)) => Identity::load(cert, key, ca).map_err(Failure::from),
             _ => Err(Failure::Input(
                 "nobody knows who this is: give --cert, --key and --ca, or a folder of `gatework private cert` as --certificates"
                     .into(),

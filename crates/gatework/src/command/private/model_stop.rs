@@ -1,18 +1,16 @@
 //! A stop of `gatework tour`: a small transformer, with dealer, server and client as in earnest.
 
-use std::thread;
-
-use gatework_fss::disk::KeyFile;
-use gatework_fss::model::{Checkpoint, Options, Owner, PublicModel};
-use gatework_fss::net::{CertificateFiles, Link, Timeouts, listen, make_test_certificates};
-use gatework_fss::session::{Client, KeyStore, Server, deal_files};
-use gatework_fss::{Error, Party, Randomness, run_clear};
+use gatework_fss::model::{Checkpoint, Options, Owner};
+use gatework_fss::net::{Timeouts, make_test_certificates};
+use gatework_fss::session::deal_files;
+use gatework_fss::{Error, Randomness, run_clear};
 use gatework_lab::Outcome;
+
+use super::loopback::{NAME, serve_and_ask};
 
 const CONFIG: &[u8] = include_bytes!("../../../models/small-bert/config.json");
 const WEIGHTS: &[u8] = include_bytes!("../../../models/small-bert/model.safetensors");
 const TEXT: [u32; 5] = [3, 14, 15, 9, 26];
-const NAME: &str = "localhost";
 
 /// What it computes.
 pub(crate) const SUMMARY: &str =
@@ -39,47 +37,32 @@ fn mistake() -> gatework_fss::Result<Option<String>> {
     let mut randomness = Randomness::from_os()?;
     deal_files(&mut randomness, &model, &[TEXT.len()], [&server_keys, &client_keys], &mut |_| ())?;
     let certificates = make_test_certificates(folder.path(), &[NAME.into()])?;
-    let once = session(&model, &owner, &certificates, [&server_keys, &client_keys])?;
+    let keys = [server_keys.as_path(), client_keys.as_path()];
+    let ask = || {
+        serve_and_ask(
+            &owner,
+            &certificates,
+            keys,
+            Timeouts::default(),
+            |mut client| -> gatework_fss::Result<_> {
+                let words = client.infer(&[TEXT.to_vec()])?.remove(0);
+                client.finish()?;
+                Ok(words)
+            },
+        )
+    };
+    let once = ask()?;
     let network = model.network(TEXT.len())?;
     let weights = run_clear(&network.set_up(), owner.set_up_inputs())?.output;
     let clear = run_clear(&network.inference(&weights), vec![Some(model.encode_tokens(&TEXT)?)])?.output;
     if Some(once) != clear {
         return Ok(Some("the client's result is not what the clear evaluation gives".into()));
     }
-    match session(&model, &owner, &certificates, [&server_keys, &client_keys]) {
+    match ask() {
         Err(Error::NoKeys { .. }) => Ok(None),
         Err(other) => Ok(Some(format!("a key that was used is refused for another reason: {other}"))),
         Ok(_) => Ok(Some("a key was used twice".into())),
     }
-}
-
-/// One text between two threads that talk over a connection.
-fn session(
-    model: &PublicModel,
-    owner: &Owner,
-    certificates: &CertificateFiles,
-    [server_keys, client_keys]: [&std::path::Path; 2],
-) -> gatework_fss::Result<Vec<u64>> {
-    let (listener, address) = listen("127.0.0.1:0")?;
-    thread::scope(|scope| {
-        let server = scope.spawn(|| {
-            let keys = KeyStore::open(server_keys)?;
-            let (socket, _) = listener.accept().map_err(|source| Error::Socket { source })?;
-            let link = Link::accept(socket, &certificates.server()?, Timeouts::default())?;
-            Server::new(owner, &keys).serve(link)
-        });
-        let ask = || {
-            let identity = certificates.client()?;
-            let link = Link::connect(&address.to_string(), NAME, &identity, Timeouts::default())?;
-            let mut client = Client::new(model, KeyFile::open(client_keys, Party::One)?, link)?;
-            let words = client.infer(&[TEXT.to_vec()])?.remove(0);
-            client.finish()?;
-            Ok(words)
-        };
-        let asked = ask();
-        let served = server.join().unwrap_or(Err(Error::Closed));
-        asked.and_then(|words| served.map(|_| words))
-    })
 }
 
 #[cfg(test)]

@@ -3,21 +3,21 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread;
 
 use gatework_fss::disk::KeyFile;
 use gatework_fss::graph::Head;
 use gatework_fss::model::{Checkpoint, Options, Owner, PublicModel};
-use gatework_fss::net::{CertificateFiles, Link, listen, make_test_certificates};
-use gatework_fss::session::{Client, KeyStore, Rounds, Server, deal_files};
+use gatework_fss::net::{CertificateFiles, Link, make_test_certificates};
+use gatework_fss::session::{Client, Rounds, deal_files};
 use gatework_fss::{Party, Randomness, run_clear};
 use serde::Serialize;
 
 use super::answer::{self, Answer};
+use super::loopback::{NAME, serve_and_ask};
 use super::options::RunOptions;
+use super::public_model;
 use super::summary::Told;
 use super::texts::Texts;
-use super::{input, public_model};
 use crate::command::ending::{Ending, Failure};
 use crate::command::interrupt::Litter;
 use crate::command::output::Output;
@@ -84,11 +84,11 @@ fn remote(
     let no_port = || Failure::Input(format!("--connect {address}: it has no port; write {address}:7117"));
     let (host, _) = address.rsplit_once(':').ok_or_else(no_port)?;
     let name = options.server_name.as_deref().unwrap_or(host).trim_matches(['[', ']']);
-    let keys = KeyFile::open(required(&options.keys)?, Party::One).map_err(input)?;
+    let keys = KeyFile::open(required(&options.keys)?, Party::One)?;
     let jobs = progress.start(2 + options.generate.max(1));
     jobs.doing(format!("connecting to {address}"));
-    let link = Link::connect(address, name, &identity, options.identity.timeouts()).map_err(input)?;
-    let client = Client::new(model, keys, link).map_err(input)?;
+    let link = Link::connect(address, name, &identity, options.identity.timeouts())?;
+    let client = Client::new(model, keys, link)?;
     jobs.done();
     infer(model, client, texts, options.generate, &jobs)
 }
@@ -110,7 +110,7 @@ fn infer(
     let mut client = client.watched(|rounds: Rounds| {
         jobs.doing(format!("{}, round {} of {}", unpoisoned(&doing), rounds.over, rounds.all));
     });
-    client.set_up().map_err(input)?;
+    client.set_up()?;
     jobs.done();
     let mut running: Vec<Vec<u32>> = texts.texts.iter().map(|text| text.ids.clone()).collect();
     let mut generated = vec![Vec::new(); running.len()];
@@ -120,11 +120,11 @@ fn infer(
             if generate > 0 { format!("word {} of {generate}", round + 1) } else { "inferring".into() };
         words.clear();
         for batch in running.chunks(BATCH) {
-            words.extend(client.infer(batch).map_err(input)?);
+            words.extend(client.infer(batch)?);
         }
         for ((tokens, words), generated) in running.iter_mut().zip(&words).zip(&mut generated) {
             if generate > 0 {
-                let next = model.next_token(words).map_err(input)?;
+                let next = model.next_token(words)?;
                 tokens.push(next);
                 generated.push(next);
             }
@@ -173,42 +173,25 @@ fn local(
     let longest = dealt.iter().copied().max().unwrap_or(1);
     let jobs = progress.start(5 + dealt.len() + options.generate.max(1));
     jobs.doing(format!("reading {}", folder.display()));
-    let checkpoint = Checkpoint::load(folder).map_err(input)?;
+    let checkpoint = Checkpoint::load(folder)?;
     jobs.done();
     jobs.doing("measuring the weights".into());
-    let model = checkpoint.public(longest, &Options::default()).map_err(input)?;
-    let owner = Owner::new(&model, checkpoint.weights(&model).map_err(input)?).map_err(input)?;
+    let model = checkpoint.public(longest, &Options::default())?;
+    let owner = Owner::new(&model, checkpoint.weights(&model)?)?;
     drop(checkpoint);
     jobs.done();
     jobs.doing("dealing".into());
     let place = tempfile::tempdir()?;
     let _unfinished = Litter::new(place.path());
     let [server_keys, client_keys] = ["server.keys", "client.keys"].map(|name| place.path().join(name));
-    let mut randomness = Randomness::from_os().map_err(input)?;
+    let mut randomness = Randomness::from_os()?;
     let dealing =
         deal_files(&mut randomness, &model, &dealt, [&server_keys, &client_keys], &mut |_| jobs.done());
-    dealing.map_err(input)?;
-    let certificates = make_test_certificates(place.path(), &["localhost".into()]).map_err(input)?;
-    let (listener, address) = listen("127.0.0.1:0").map_err(input)?;
+    dealing?;
+    let certificates = make_test_certificates(place.path(), &[NAME.into()])?;
     let timeouts = options.identity.timeouts();
-    let inferred = thread::scope(|scope| {
-        let serving = scope.spawn(|| -> gatework_fss::Result<()> {
-            let keys = KeyStore::open(&server_keys)?;
-            let (socket, _) = listener.accept().map_err(|source| gatework_fss::Error::Socket { source })?;
-            let link = Link::accept(socket, &certificates.server()?, timeouts)?;
-            Server::new(&owner, &keys).serve(link).map(drop)
-        });
-        let connected = || -> gatework_fss::Result<Client<'_>> {
-            let identity = certificates.client()?;
-            let link = Link::connect(&address.to_string(), "localhost", &identity, timeouts)?;
-            Client::new(&model, KeyFile::open(&client_keys, Party::One)?, link)
-        };
-        let inferred = connected()
-            .map_err(input)
-            .and_then(|client| infer(&model, client, texts, options.generate, &jobs));
-        // If both failed, the server's error is mostly that the client has gone.
-        let served = serving.join().unwrap_or(Err(gatework_fss::Error::Closed)).map_err(input);
-        inferred.and_then(|inferred| served.map(|()| inferred))
+    let inferred = serve_and_ask(&owner, &certificates, [&server_keys, &client_keys], timeouts, |client| {
+        infer(&model, client, texts, options.generate, &jobs)
     })?;
     let equal = if options.check { Some(equal_in_clear(&model, &owner, texts, &inferred)?) } else { None };
     Ok((model, inferred, equal))
@@ -233,5 +216,5 @@ fn equal_in_clear(
         }
         Ok(true)
     };
-    clear().map_err(input)
+    clear().map_err(Failure::from)
 }

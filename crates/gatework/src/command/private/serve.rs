@@ -11,8 +11,8 @@ use gatework_fss::session::{KeyStore, Server, Summary};
 use serde::Serialize;
 
 use super::options::ServeOptions;
+use super::public_model;
 use super::summary::Told;
-use super::{input, public_model};
 use crate::command::ending::{Ending, Failure};
 use crate::command::output::Output;
 use crate::command::progress::Progress;
@@ -39,18 +39,18 @@ enum Outcome {
 pub(super) fn run(options: &ServeOptions, output: &Output, progress: &Progress) -> Result<Ending, Failure> {
     let model = public_model(&options.public)?;
     let identity = options.identity.load(CertificateFiles::server)?;
-    let keys = KeyStore::open(&options.keys).map_err(input)?;
+    let keys = KeyStore::open(&options.keys)?;
     let jobs = progress.start(2);
     jobs.doing(format!("reading {}", options.model.display()));
-    let checkpoint = Checkpoint::load(&options.model).map_err(input)?;
-    let weights = checkpoint.weights(&model).map_err(input)?;
+    let checkpoint = Checkpoint::load(&options.model)?;
+    let weights = checkpoint.weights(&model)?;
     drop(checkpoint);
     jobs.done();
     jobs.doing("checking that the weights fit what is public".into());
-    let owner = Owner::new(&model, weights).map_err(input)?;
+    let owner = Owner::new(&model, weights)?;
     drop(jobs);
-    let (listener, address) = listen(&options.listen).map_err(input)?;
-    let deals = keys.sessions().map_err(input)?.len();
+    let (listener, address) = listen(&options.listen)?;
+    let deals = keys.sessions()?.len();
     progress.say(&format!("listening on {address}, with keys of {deals} deals"));
     let host = Host {
         server: Server::new(&owner, &keys),

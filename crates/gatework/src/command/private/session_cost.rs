@@ -6,7 +6,7 @@ use gatework_fss::session::{Predicted, predict};
 use serde::Serialize;
 
 use super::options::PrivateCostOptions;
-use super::{input, public_model};
+use super::public_model;
 use crate::command::ending::{Ending, Failure};
 use crate::command::output::{Output, table};
 
@@ -57,7 +57,7 @@ struct Document {
 
 pub(super) fn run(options: &PrivateCostOptions, path: &Path, output: &Output) -> Result<Ending, Failure> {
     let model = public_model(path)?;
-    let [set_up, inference] = predict(&model, &vec![options.seq; options.texts]).map_err(input)?;
+    let [set_up, inference] = predict(&model, &vec![options.seq; options.texts])?;
     let document = Document {
         tokens: options.seq,
         texts: options.texts,
