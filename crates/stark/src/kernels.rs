@@ -10,6 +10,9 @@ pub(crate) struct Module {
     define: Option<(&'static str, u32)>,
 }
 
+/// The name of a module, the number that it is compiled for, and the kernel.
+pub(crate) type KernelKey = (&'static str, u32, &'static str);
+
 /// Files that kernels include.
 const HEADERS: [(&str, &str); 6] = [
     ("blake2s.cuh", include_str!("../kernels/blake2s.cuh")),
@@ -30,9 +33,9 @@ impl Module {
         }
     }
 
-    /// What tells it from the others.
-    pub(crate) fn key(&self) -> (&'static str, u32) {
-        (self.name, self.define.map_or(0, |(_, value)| value))
+    /// What tells one of its kernels from all others.
+    pub(crate) fn key(&self, entry: &'static str) -> KernelKey {
+        (self.name, self.define.map_or(0, |(_, value)| value), entry)
     }
 }
 

@@ -12,7 +12,7 @@ use gatework_gpu::{Arg, Buffer, Grid, Kernel, Stream};
 use crate::Result;
 use crate::constraints::{Cache, Tier};
 use crate::error::{OrRaise as _, raise};
-use crate::kernels::Module;
+use crate::kernels::{KernelKey, Module};
 use crate::stages::{Stage, Times};
 use crate::staging::Staging;
 
@@ -32,8 +32,8 @@ pub(crate) struct Queue {
 
 struct Shared {
     stream: Stream,
-    /// By module and entry: finding a kernel by its source hashes the whole text, which is too slow for every launch.
-    kernels: RwLock<HashMap<((&'static str, u32), &'static str), Kernel>>,
+    /// By short names: finding a kernel by its source hashes the whole text, which is too slow for every launch.
+    kernels: RwLock<HashMap<KernelKey, Kernel>>,
     allocations: AtomicU64,
     /// The allocation that fails.
     refused: AtomicU64,
@@ -175,13 +175,13 @@ impl Queue {
 
     fn kernel(&self, module: &Module, entry: &'static str) -> Result<Kernel> {
         let kernels = self.shared.kernels.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(kernel) = kernels.get(&(module.key(), entry)) {
+        if let Some(kernel) = kernels.get(&module.key(entry)) {
             return Ok(kernel.clone());
         }
         drop(kernels);
         let kernel = self.stream().device().kernel_named(&module.source(), entry)?;
         let mut kernels = self.shared.kernels.write().unwrap_or_else(PoisonError::into_inner);
-        kernels.insert((module.key(), entry), kernel.clone());
+        kernels.insert(module.key(entry), kernel.clone());
         Ok(kernel)
     }
 }
