@@ -51,6 +51,15 @@ GW_DEVICE void layer_step(u32 (&v)[1 << K], const u32* twiddles) {
     }
 }
 
+// Columns that lie a fixed number of bytes apart, or, where they do not, a table of their addresses.
+struct Columns {
+    u64 first, stride;
+    const u64* table;
+};
+GW_DEVICE u32* column(const Columns& columns, u32 i) {
+    return reinterpret_cast<u32*>(columns.stride == ~0ull ? columns.table[i] : columns.first + i * columns.stride);
+}
+
 // Where the twiddles of a layer are.
 struct Table {
     const u32* words;

@@ -51,10 +51,10 @@ GW_DEVICE void round(
 
 // Rounds of three layers from the bottom of the tile on; what is left over is a round at the top.
 template <bool INVERSE>
-GW_DEVICE void run_pass(const u32* const* sources, u32* const* targets, const u32* words, const SmallPass& pass) {
+GW_DEVICE void run_pass(const Columns& sources, const Columns& targets, const u32* words, const SmallPass& pass) {
     const Table table = {words, pass.log_table, pass.log_domain};
-    const u32* from = sources[gw::block_y()];
-    u32* to = targets[gw::block_y()];
+    const u32* from = column(sources, gw::block_y());
+    u32* to = column(targets, gw::block_y());
     const u32 rounds = (pass.layers + 2) / 3;
     for (u32 turn = 0; turn < rounds; ++turn) {
         const u32 at = INVERSE ? 3 * turn : 3 * (rounds - 1 - turn);
@@ -68,25 +68,27 @@ GW_DEVICE void run_pass(const u32* const* sources, u32* const* targets, const u3
 }
 
 GW_KERNEL_BOUNDED(fft_forward, 256, 4)(
-    const u32* const* sources, u32* const* targets, const u32* table, SmallPass pass) {
+    Columns sources, Columns targets, const u32* table, SmallPass pass) {
     run_pass<false>(sources, targets, table, pass);
 }
 
 GW_KERNEL_BOUNDED(fft_inverse, 256, 4)(
-    const u32* const* sources, u32* const* targets, const u32* table, SmallPass pass) {
+    Columns sources, Columns targets, const u32* table, SmallPass pass) {
     run_pass<true>(sources, targets, table, pass);
 }
 
 // Both transforms over two or four points, whose twiddles are in no table: x and y, doubled, are those of the first point
 // of the half coset, or their inverses. One thread a column.
 GW_KERNEL(fft_small)(
-    const u32* const* sources, u32* const* targets, u32 columns, u32 log_size, u32 source_len, u32 x, u32 y, u32 inverse,
+    Columns sources, Columns targets, u32 columns, u32 log_size, u32 source_len, u32 x, u32 y, u32 inverse,
     u32 factor) {
-    const u32 column = (u32)gw::global_thread();
-    if (column >= columns) return;
+    const u32 i = (u32)gw::global_thread();
+    if (i >= columns) return;
+    const u32* from = column(sources, i);
+    u32* to = column(targets, i);
     const u32 n = 1u << log_size;
     u32 v[4];
-    for (u32 i = 0; i < 4; ++i) v[i] = i < source_len ? sources[column][i] : 0;
+    for (u32 k = 0; k < 4; ++k) v[k] = k < source_len ? from[k] : 0;
     if (inverse) {
         butterfly<true>(v[0], v[1], y);
         if (log_size == 2) {
@@ -102,5 +104,5 @@ GW_KERNEL(fft_small)(
         }
         butterfly<false>(v[0], v[1], y);
     }
-    for (u32 i = 0; i < n; ++i) targets[column][i] = factor ? m31::halve(v[i], factor) : v[i];
+    for (u32 k = 0; k < n; ++k) to[k] = factor ? m31::halve(v[k], factor) : v[k];
 }

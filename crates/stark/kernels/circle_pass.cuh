@@ -110,17 +110,17 @@ GW_DEVICE void rounds(const Pass& pass, const Table& table, const u32* from, u32
 }
 
 template <bool INVERSE>
-GW_DEVICE void run_pass(const u32* const* sources, u32* const* targets, const u32* words, const Pass& pass) {
+GW_DEVICE void run_pass(const Columns& sources, const Columns& targets, const u32* words, const Pass& pass) {
     const Table table = {words, pass.log_table, pass.log_domain};
-    rounds<INVERSE>(pass, table, sources[gw::block_y()], targets[gw::block_y()]);
+    rounds<INVERSE>(pass, table, column(sources, gw::block_y()), column(targets, gw::block_y()));
 }
 
 GW_KERNEL_BOUNDED(pass_forward, THREADS, 1024 / THREADS)(
-    const u32* const* sources, u32* const* targets, const u32* table, Pass pass) {
+    Columns sources, Columns targets, const u32* table, Pass pass) {
     run_pass<false>(sources, targets, table, pass);
 }
 
 GW_KERNEL_BOUNDED(pass_inverse, THREADS, 1024 / THREADS)(
-    const u32* const* sources, u32* const* targets, const u32* table, Pass pass) {
+    Columns sources, Columns targets, const u32* table, Pass pass) {
     run_pass<true>(sources, targets, table, pass);
 }

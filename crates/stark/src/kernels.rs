@@ -14,13 +14,14 @@ pub(crate) struct Module {
 pub(crate) type KernelKey = (&'static str, u32, &'static str);
 
 /// Files that kernels include.
-const HEADERS: [(&str, &str); 6] = [
+const HEADERS: [(&str, &str); 7] = [
     ("blake2s.cuh", include_str!("../kernels/blake2s.cuh")),
     ("butterfly.cuh", include_str!("../kernels/butterfly.cuh")),
     ("circle.cuh", include_str!("../kernels/circle.cuh")),
     ("field.cuh", include_str!("../kernels/field.cuh")),
     ("rows.cuh", include_str!("../kernels/rows.cuh")),
     ("sums.cuh", include_str!("../kernels/sums.cuh")),
+    ("transcript.cuh", include_str!("../kernels/transcript.cuh")),
 ];
 
 impl Module {

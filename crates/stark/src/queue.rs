@@ -21,6 +21,9 @@ thread_local! {
     static CURRENT: RefCell<Weak<Shared>> = const { RefCell::new(Weak::new()) };
 }
 
+/// Bytes that the stream copies by way of page-locked memory of its own.
+const SMALL: usize = 64 << 10;
+
 /// Who is told of stages.
 pub(crate) type Watcher = Box<dyn Fn(Stage) + Send + Sync>;
 
@@ -159,10 +162,15 @@ impl Queue {
         self.stream().alloc(len).or_raise()
     }
 
-    /// A copy of `host` on the device, by way of page-locked memory: a pageable copy may wait for everything queued before.
+    /// A copy of `host` on the device, by way of page-locked memory: a pageable copy may wait for everything queued before. The
+    /// stream has some for copies that are small.
     pub(crate) fn upload<T: Pod + Send + Sync>(&self, host: &[T]) -> Buffer<T> {
         let mut buffer = self.alloc(host.len());
-        Staging::new().copy(self.stream(), host, &mut buffer.slice_mut(..));
+        if size_of_val(host) <= SMALL {
+            self.stream().copy_from_host(host, &mut buffer).or_raise();
+        } else {
+            Staging::new().copy(self.stream(), host, &mut buffer.slice_mut(..));
+        }
         buffer
     }
 

@@ -40,13 +40,45 @@ pub(crate) fn transform<'a>(
     let sources: Vec<u64> = sources.into_iter().map(addresses).collect();
     let targets: Vec<u64> = targets.into_iter().map(addresses).collect();
     // In place, one table serves as both.
-    let sources = (sources != targets).then(|| queue.upload(&sources));
-    let targets = queue.upload(&targets);
+    let sources = (sources != targets).then(|| Columns::new(queue, &sources));
+    let targets = Columns::new(queue, &targets);
     let batch = Batch { queue, direction, domain, twiddles, sources, targets, source_len };
     match domain.log_size() {
         0 => unreachable!("a circle domain has two points at least"),
         1 | 2 => batch.run_small(),
         log_size => batch.run(log_size),
+    }
+}
+
+/// Where columns are: as `Columns` of `kernels/butterfly.cuh` has it.
+struct Columns {
+    first: u64,
+    /// Bytes from one to the next, all ones where that differs.
+    stride: u64,
+    /// Addresses, where the stride does not tell.
+    table: Option<Buffer<u64>>,
+    count: usize,
+}
+
+impl Columns {
+    /// Columns that were allocated together need no table.
+    fn new(queue: &Queue, addresses: &[u64]) -> Self {
+        let count = addresses.len();
+        let first = addresses.first().copied().unwrap_or(0);
+        let stride = addresses.get(1).map_or(0, |second| second.wrapping_sub(first));
+        let at = |index: usize| first.wrapping_add(stride.wrapping_mul(index as u64));
+        if stride != u64::MAX && addresses.iter().enumerate().all(|(index, &address)| address == at(index)) {
+            return Self { first, stride, table: None, count };
+        }
+        Self { first: 0, stride: u64::MAX, table: Some(queue.upload(addresses)), count }
+    }
+
+    /// From the column with that number on, as kernels take them.
+    fn from(&self, index: usize) -> [u64; 3] {
+        match &self.table {
+            Some(table) => [0, self.stride, table.slice(index..).as_raw()],
+            None => [self.first.wrapping_add(self.stride.wrapping_mul(index as u64)), self.stride, 0],
+        }
     }
 }
 
@@ -56,18 +88,18 @@ struct Batch<'a> {
     domain: CircleDomain,
     twiddles: &'a DeviceTwiddles,
     /// None where they are the targets.
-    sources: Option<Buffer<u64>>,
-    targets: Buffer<u64>,
+    sources: Option<Columns>,
+    targets: Columns,
     source_len: usize,
 }
 
 impl Batch<'_> {
-    fn sources(&self) -> &Buffer<u64> {
+    fn sources(&self) -> &Columns {
         self.sources.as_ref().unwrap_or(&self.targets)
     }
 
     fn columns(&self) -> usize {
-        self.targets.len()
+        self.targets.count
     }
 
     fn run(&self, log_size: u32) {
@@ -98,13 +130,13 @@ impl Batch<'_> {
         }
     }
 
-    fn launch(&self, log_size: u32, pass: &Pass, sources: &Buffer<u64>, mask: u32, factor: u32) {
+    fn launch(&self, log_size: u32, pass: &Pass, sources: &Columns, mask: u32, factor: u32) {
         let inverse = self.direction == Direction::Inverse;
         let (log_tile, first) = (pass.log_tile(), pass.first);
         let (log_table, log_domain) = (self.twiddles.log_table(), self.twiddles.log_domain(log_size));
         for start in (0..self.columns()).step_by(COLUMNS_PER_LAUNCH) {
             let end = self.columns().min(start + COLUMNS_PER_LAUNCH);
-            let (sources, targets) = (sources.slice(start..end), self.targets.slice(start..end));
+            let (sources, targets) = (sources.from(start), self.targets.from(start));
             let blocks = [1u32 << (log_size - log_tile), (end - start) as u32, 1];
             let table = self.twiddles.table();
             if pass.is_full() {
@@ -113,14 +145,14 @@ impl Batch<'_> {
                 let words = if pass.layers > 4 { 33u32 << (log_tile - 5) } else { 0 };
                 let grid = Grid::new(blocks, [threads, 1, 1]).shared(4 * words);
                 let pass_values = [log_table, log_domain, first, mask, factor];
-                let arguments = args![sources, targets, table, ByValue(&pass_values)];
+                let arguments = args![ByValue(&sources), ByValue(&targets), table, ByValue(&pass_values)];
                 let entry = if inverse { "pass_inverse" } else { "pass_forward" };
                 self.queue.launch(&kernels::circle_pass(pass.layers), entry, &grid, &arguments);
             } else {
                 let grid = Grid::new(blocks, [1 << (log_tile - 3), 1, 1]).shared(4 * (9 << log_tile) / 8);
                 let limit = if mask == u32::MAX { mask } else { self.source_len as u32 };
                 let pass_values = [log_table, log_domain, pass.layers, mask, limit, factor];
-                let arguments = args![sources, targets, table, ByValue(&pass_values)];
+                let arguments = args![ByValue(&sources), ByValue(&targets), table, ByValue(&pass_values)];
                 let entry = if inverse { "fft_inverse" } else { "fft_forward" };
                 self.queue.launch(&kernels::CIRCLE_FFT, entry, &grid, &arguments);
             }
@@ -139,8 +171,8 @@ impl Batch<'_> {
         let columns = self.columns();
         let (log_size, source_len) = (self.domain.log_size(), self.source_len as u32);
         let arguments = args![
-            self.sources(),
-            &self.targets,
+            ByValue(&self.sources().from(0)),
+            ByValue(&self.targets.from(0)),
             columns as u32,
             log_size,
             source_len,
@@ -184,7 +216,7 @@ mod tests {
                     domain,
                     twiddles: table,
                     sources: None,
-                    targets: queue.upload(&[column.address()]),
+                    targets: Columns::new(&queue, &[column.address()]),
                     source_len: 1 << LOG_SIZE,
                 };
                 match passes {
