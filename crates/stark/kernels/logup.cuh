@@ -4,24 +4,20 @@
 // Interaction traces: column k of a row is the sum of its first k + 1 fractions; the last column is summed up over the rows
 // too, in the order of the coset, less a shift that makes the whole of it zero.
 
-// Fractions, by their numerators and denominators, into sums; output k is at coordinates 4 k. The sums of the last column
+// Fractions into sums; numerator k is at coordinates 8 k, its denominator at 8 k + 4, sum k at 4 k. The sums of the last column
 // over the rows of a block go to `partials`. One thread a row; 256 threads a block, 128 bytes of shared memory.
 GW_KERNEL_BOUNDED(sum_fractions, 256, 1)(
-    u32* const* numerators, u32* const* denominators, u32* const* sums_of_row, u32 count, u32 rows, QM31* partials) {
+    u32* const* fractions, u32* const* sums_of_row, u32 count, u32 rows, QM31* partials) {
     const u32 row = (u32)gw::global_thread();
     QM31 sum = qm31::zero();
     if (row < rows) {
         for (u32 k = 0; k < count; ++k) {
-            u32* const* over = numerators + 4 * k;
-            u32* const* under = denominators + 4 * k;
+            u32* const* over = fractions + 8 * k;
+            u32* const* under = over + 4;
             const QM31 numerator = {over[0][row], over[1][row], over[2][row], over[3][row]};
             const QM31 denominator = {under[0][row], under[1][row], under[2][row], under[3][row]};
             sum = qm31::add(sum, qm31::mul(numerator, qm31::inverse(denominator)));
-            u32* const* to = sums_of_row + 4 * k;
-            to[0][row] = sum.a;
-            to[1][row] = sum.b;
-            to[2][row] = sum.c;
-            to[3][row] = sum.d;
+            write_output(sums_of_row + 4 * k, row, sum);
         }
     }
     QM31* of_warps = gw::shared<QM31>();

@@ -1,9 +1,12 @@
 //! Quotients of constraints against `CpuBackend`, on every kind of domain and by both tiers.
 
 mod support;
+#[allow(dead_code)]
+#[path = "../src/constraints/synthetic.rs"]
+mod synthetic;
 
 use gatework_gpu::Device;
-use gatework_stark::airs::{Air, Lookup, Plonk, StateMachine, WideFibonacci};
+use gatework_stark::airs::{Air, Lookup, Plonk, Poseidon2, StateMachine, WideFibonacci};
 use gatework_stark::{Context, CudaBackend, Tier};
 use itertools::Itertools as _;
 use stwo::core::air::Component as _;
@@ -16,19 +19,21 @@ use stwo::prover::poly::circle::CircleCoefficients;
 use stwo::prover::secure_column::SecureColumnByCoords;
 use stwo::prover::{ComponentProver, DomainEvaluationAccumulator, EvaluationMode, Poly, Trace};
 use stwo_constraint_framework::preprocessed_columns::PreProcessedColumnId;
-use stwo_constraint_framework::{FrameworkComponent, TraceLocationAllocator};
+use stwo_constraint_framework::{FrameworkComponent, FrameworkEval, TraceLocationAllocator};
 
 use support::Random;
+use synthetic::Blocks;
 
 /// The sums of a component's quotients over random columns, which satisfy nothing: whatever is computed shows.
-fn quotients<A: Air, B: Backend>(air: &A, mode: EvaluationMode) -> SecureColumnByCoords<CpuBackend>
+fn quotients<E: FrameworkEval, B: Backend>(
+    preprocessed: &[PreProcessedColumnId],
+    eval: E,
+    mode: EvaluationMode,
+) -> SecureColumnByCoords<CpuBackend>
 where
-    FrameworkComponent<A::Eval>: ComponentProver<B>,
+    FrameworkComponent<E>: ComponentProver<B>,
 {
-    let names =
-        air.preprocessed().into_iter().map(|(name, _)| PreProcessedColumnId { id: name }).collect_vec();
-    let mut places = TraceLocationAllocator::new_with_preprocessed_columns(&names);
-    let eval = air.evals(&mut Blake2sChannel::default()).remove(0);
+    let mut places = TraceLocationAllocator::new_with_preprocessed_columns(preprocessed);
     let sum = SecureField::from_u32_unchecked(5, 4, 3, 2);
     let component = FrameworkComponent::new(&mut places, eval, sum);
     let bound = component.max_constraint_log_degree_bound();
@@ -57,22 +62,37 @@ where
     sums.col.to_cpu()
 }
 
+const MODES: [EvaluationMode; 3] = [
+    EvaluationMode::SubDomain { log_expansion: 0 },
+    EvaluationMode::SubDomain { log_expansion: 2 },
+    EvaluationMode::ExtendToEvalDomain,
+];
+
+fn match_cpu_in<E: FrameworkEval>(
+    modes: &[EvaluationMode],
+    preprocessed: &[PreProcessedColumnId],
+    eval: impl Fn() -> E + Sync,
+) where
+    FrameworkComponent<E>: ComponentProver<CudaBackend> + ComponentProver<CpuBackend>,
+{
+    for &mode in modes {
+        let expected = quotients::<E, CpuBackend>(preprocessed, eval(), mode).to_vec();
+        for tier in [Tier::Interpreted, Tier::Generated] {
+            let context = Context::new(&Device::emulated(11).unwrap()).unwrap();
+            context.set_tier(tier);
+            let found = context.scope(|| quotients::<E, CudaBackend>(preprocessed, eval(), mode)).unwrap();
+            assert!(found.to_vec() == expected, "{tier:?}, {mode:?}");
+        }
+    }
+}
+
 fn match_cpu<A: Air>(air: &A)
 where
     FrameworkComponent<A::Eval>: ComponentProver<CudaBackend> + ComponentProver<CpuBackend>,
 {
-    let modes = [
-        EvaluationMode::SubDomain { log_expansion: 0 },
-        EvaluationMode::SubDomain { log_expansion: 2 },
-        EvaluationMode::ExtendToEvalDomain,
-    ];
-    for (tier, mode) in [Tier::Interpreted, Tier::Generated].into_iter().cartesian_product(modes) {
-        let context = Context::new(&Device::emulated(11).unwrap()).unwrap();
-        context.set_tier(tier);
-        let found = context.scope(|| quotients::<A, CudaBackend>(air, mode)).unwrap();
-        let expected = quotients::<A, CpuBackend>(air, mode);
-        assert!(found.to_vec() == expected.to_vec(), "{tier:?}, {mode:?}");
-    }
+    let names =
+        air.preprocessed().into_iter().map(|(name, _)| PreProcessedColumnId { id: name }).collect_vec();
+    match_cpu_in(&MODES, &names, || air.evals(&mut Blake2sChannel::default()).remove(0));
 }
 
 #[test]
@@ -81,4 +101,15 @@ fn quotients_match_cpu() {
     match_cpu(&Lookup { log_rows: 5, salt: 0 });
     match_cpu(&Plonk { log_rows: 3 });
     match_cpu(&StateMachine { log_rows: 4 });
+}
+
+/// Parts of these are computed by kernels that go through several instances.
+#[test]
+fn quotients_of_what_repeats_match_cpu() {
+    let modes = &MODES[..1];
+    let poseidon2 = || Poseidon2 { log_rows: 3 }.evals(&mut Blake2sChannel::default()).remove(0);
+    match_cpu_in(modes, &[], poseidon2);
+    match_cpu_in(modes, &[], || WideFibonacci { log_rows: 3, columns: 700 });
+    match_cpu_in(&MODES, &[], || Blocks { constants_differ: true, ..Blocks::default() });
+    match_cpu_in(modes, &[], || Blocks { others: 50, odd_one: Some(7), ..Blocks::default() });
 }

@@ -13,13 +13,12 @@ use stwo::prover::secure_column::SecureColumnByCoords;
 use stwo_constraint_framework::{FrameworkEval, ORIGINAL_TRACE_IDX, PREPROCESSED_TRACE_IDX};
 
 use super::cache::Prepared;
-use super::component::{Rows, or_some_words};
-use super::interpret::Interpreted;
-use super::program::{Program, Root};
+use super::component::{Inputs, Rows, Tier};
+use super::program::Roots;
 use super::record::record;
 use crate::backend::CudaBackend;
-use crate::column::{Element as _, coordinates, secure_column, table};
-use crate::cuda::{flat_words, one_thread_each, words};
+use crate::column::{Element as _, coordinates, secure_column};
+use crate::cuda::{one_thread_each, words};
 use crate::error::{OrRaise as _, raise};
 use crate::queue::Queue;
 use crate::{Error, kernels};
@@ -54,48 +53,38 @@ pub fn interaction_trace<E: FrameworkEval>(
     let new_columns = || (0..count).map(|_| secure_column(&queue, rows)).collect_vec();
     let (numerators, denominators, sums) = (new_columns(), new_columns(), new_columns());
 
-    let roots = graph.batches.iter().enumerate().flat_map(|(index, batch)| {
-        let index = index as u32;
-        [(Root::Output(index), batch.numerator), (Root::Output(count as u32 + index), batch.denominator)]
-    });
     let own_first = preprocessed.len() as u32;
     let column = |interaction: u32, column: u32| match interaction as usize {
         PREPROCESSED_TRACE_IDX => column,
         ORIGINAL_TRACE_IDX => own_first + column,
         _ => unreachable!("fractions are made of the trace and preprocessed columns"),
     };
-    let depends_on = ("fractions", graph.nodes(), &graph.batches, own_first);
-    let prepared = queue.constraints().get(depends_on, || {
-        Ok(Prepared::Interpreted(Interpreted::new(&queue, &graph, &Program::new(&graph, roots), column)))
-    });
-    let prepared = prepared.or_raise();
-    let Prepared::Interpreted(program) = &*prepared else { unreachable!("fractions are interpreted") };
-    let outputs = flat_table(&queue, numerators.iter().chain(&denominators));
-    let table = table(&queue, all);
-    let parameters = queue.upload(&or_some_words(flat_words(&graph.parameters)));
+    let tier = Tier::Interpreted;
+    let depends_on = ("fractions", tier, graph.nodes(), &graph.batches, own_first);
+    let prepared = queue
+        .constraints()
+        .get(depends_on, || Prepared::new(&queue, tier, &graph, &Roots::fractions(&graph), column));
+    let inputs = Inputs {
+        columns: all.iter().map(|column| column.address()).collect(),
+        parameters: graph.parameters.clone(),
+    };
+    let outputs = flat_table(&queue, numerators.iter().interleave(&denominators));
     let component = Rows {
-        columns: table.as_raw(),
-        parameters: parameters.as_raw(),
+        columns: 0,
+        parameters: 0,
         // No constraint is evaluated.
-        coefficients: parameters.as_raw(),
-        denominators: parameters.as_raw(),
-        sums: coordinates(&sums[0]),
+        coefficients: 0,
+        denominators: 0,
+        sums: [0; 4],
         log_trace: log_size,
         log_rows: log_size,
     };
-    program.launch(&queue, &component, &outputs);
+    prepared.or_raise().launch(&queue, &inputs, &component, Some(&outputs));
 
     let of_rows = flat_table(&queue, &sums);
     let grid = Grid::covering(rows, THREADS).shared(THREADS / 32 * 16);
     let mut partials = queue.alloc::<[u32; 4]>(grid.blocks[0] as usize);
-    let arguments = args![
-        outputs.slice(..4 * count),
-        outputs.slice(4 * count..),
-        &of_rows,
-        count as u32,
-        rows as u32,
-        &mut partials
-    ];
+    let arguments = args![&outputs, &of_rows, count as u32, rows as u32, &mut partials];
     queue.launch(&kernels::LOGUP, "sum_fractions", &grid, &arguments);
     let partials = queue.stream().download(&partials).or_raise();
     let claimed_sum: SecureField = partials.iter().map(|words| SecureField::read(words)).sum();

@@ -1,5 +1,7 @@
 //! Graphs in the order in which they are computed.
 
+use std::ops::Range;
+
 use hashbrown::HashMap;
 
 use super::graph::{Graph, Id, Node};
@@ -11,6 +13,23 @@ pub(crate) enum Root {
     Constraint(u32),
     /// It is written to output number `.0`, a column of QM31.
     Output(u32),
+}
+
+impl Root {
+    /// Its number among those of its kind.
+    pub(crate) fn number(self) -> u32 {
+        match self {
+            Self::Constraint(number) | Self::Output(number) => number,
+        }
+    }
+
+    /// The same, numbered from `first` on.
+    pub(crate) fn after(self, first: u32) -> Self {
+        match self {
+            Self::Constraint(number) => Self::Constraint(number - first),
+            Self::Output(number) => Self::Output(number - first),
+        }
+    }
 }
 
 /// One step.
@@ -30,26 +49,87 @@ pub(crate) struct Program {
 
 impl Program {
     /// The program for all of `roots`.
-    pub(crate) fn new(graph: &Graph, roots: impl IntoIterator<Item = (Root, Id)>) -> Self {
-        let mut order = Order::new(graph);
-        for (root, id) in roots {
-            order.finish(root, id);
-        }
+    pub(crate) fn new(graph: &Graph, roots: &[(Root, Id)]) -> Self {
+        Self::in_order(graph, roots, |id| graph.node(id).operands().collect())
+    }
+
+    /// The same, with the operands of a node computed in the order that `operands` gives.
+    pub(crate) fn in_order(graph: &Graph, roots: &[(Root, Id)], operands: impl Fn(Id) -> Vec<Id>) -> Self {
+        let mut order = Order::new(graph, operands);
+        order.finish_all(roots);
         Self { steps: order.steps }
     }
 
-    /// Programs for all constraints, in order, of about `limit` nodes each. What two of them need, both compute.
-    pub(crate) fn partitions(graph: &Graph, limit: usize) -> Vec<Self> {
+    /// Programs of about `limit` steps each, for groups of roots that stay together. What two of them need, both compute.
+    pub(crate) fn partitions<'a>(
+        graph: &Graph,
+        groups: impl IntoIterator<Item = &'a [(Root, Id)]>,
+        limit: usize,
+    ) -> Vec<Self> {
+        let operands = |id: Id| graph.node(id).operands().collect();
         let mut programs = Vec::new();
-        let mut order = Order::new(graph);
-        for (index, &id) in graph.constraints.iter().enumerate() {
+        let mut order = Order::new(graph, operands);
+        for group in groups {
             if order.steps.len() >= limit {
-                programs.push(Self { steps: std::mem::replace(&mut order, Order::new(graph)).steps });
+                let full = std::mem::replace(&mut order, Order::new(graph, operands));
+                programs.push(Self { steps: full.steps });
             }
-            order.finish(Root::Constraint(index as u32), constraint_value(graph, id));
+            order.finish_all(group);
         }
-        programs.push(Self { steps: order.steps });
+        if !order.steps.is_empty() {
+            programs.push(Self { steps: order.steps });
+        }
         programs
+    }
+
+    /// Steps of one program for all groups before each of `groups`, and for all of them.
+    pub(crate) fn lengths<'a>(
+        graph: &Graph,
+        groups: impl IntoIterator<Item = &'a [(Root, Id)]>,
+    ) -> Vec<usize> {
+        let mut order = Order::new(graph, |id| graph.node(id).operands().collect());
+        let lengths = groups.into_iter().map(|group| {
+            order.finish_all(group);
+            order.steps.len()
+        });
+        std::iter::once(0).chain(lengths).collect()
+    }
+
+    /// How many roots it computes.
+    pub(crate) fn roots(&self) -> usize {
+        self.steps.iter().filter(|step| matches!(step, Step::Finish(..))).count()
+    }
+}
+
+/// All that is computed for a graph, in order. Roots are numbered from 0.
+pub(crate) struct Roots {
+    all: Vec<(Root, Id)>,
+    /// Roots of a group: they are what one kernel computes.
+    of_group: usize,
+}
+
+impl Roots {
+    /// Every constraint.
+    pub(crate) fn constraints(graph: &Graph) -> Self {
+        let constraint = |(index, &id)| (Root::Constraint(index as u32), constraint_value(graph, id));
+        Self { all: graph.constraints.iter().enumerate().map(constraint).collect(), of_group: 1 }
+    }
+
+    /// Numerator and denominator of every fraction: outputs 2 k and 2 k + 1.
+    pub(crate) fn fractions(graph: &Graph) -> Self {
+        let values = graph.batches.iter().flat_map(|batch| [batch.numerator, batch.denominator]);
+        let output = |(index, id)| (Root::Output(index as u32), id);
+        Self { all: values.enumerate().map(output).collect(), of_group: 2 }
+    }
+
+    /// How many groups there are.
+    pub(crate) fn groups(&self) -> usize {
+        self.all.len() / self.of_group
+    }
+
+    /// The roots of some groups.
+    pub(crate) fn of(&self, groups: Range<usize>) -> &[(Root, Id)] {
+        &self.all[groups.start * self.of_group..groups.end * self.of_group]
     }
 }
 
@@ -61,20 +141,22 @@ pub(crate) fn constraint_value(graph: &Graph, id: Id) -> Id {
     }
 }
 
-struct Order<'a> {
-    graph: &'a Graph,
+struct Order<F> {
+    operands: F,
     done: Vec<bool>,
     steps: Vec<Step>,
 }
 
-impl<'a> Order<'a> {
-    fn new(graph: &'a Graph) -> Self {
-        Self { graph, done: vec![false; graph.nodes().len()], steps: Vec::new() }
+impl<F: Fn(Id) -> Vec<Id>> Order<F> {
+    fn new(graph: &Graph, operands: F) -> Self {
+        Self { operands, done: vec![false; graph.nodes().len()], steps: Vec::new() }
     }
 
-    fn finish(&mut self, root: Root, id: Id) {
-        self.compute(id);
-        self.steps.push(Step::Finish(root, id));
+    fn finish_all(&mut self, roots: &[(Root, Id)]) {
+        for &(root, id) in roots {
+            self.compute(id);
+            self.steps.push(Step::Finish(root, id));
+        }
     }
 
     /// Depth first, without recursion: an AIR may be deeper than the stack.
@@ -90,8 +172,7 @@ impl<'a> Order<'a> {
                 continue;
             }
             pending.push((id, true));
-            let operands: Vec<Id> = self.graph.node(id).operands().collect();
-            pending.extend(operands.into_iter().rev().map(|operand| (operand, false)));
+            pending.extend((self.operands)(id).into_iter().rev().map(|operand| (operand, false)));
         }
     }
 }
