@@ -46,7 +46,11 @@ GW_DEVICE void add_row(const Component& component, u32 row, QM31 sum) {
     qm31::store(component.sums, row, qm31::add(qm31::load(component.sums, row), quotient));
 }
 
-// Writes a row of an output, whose coordinates are given.
+// A row of an output, whose coordinates are given.
+GW_DEVICE QM31 read_output(u32* const* output, u32 row) {
+    return {output[0][row], output[1][row], output[2][row], output[3][row]};
+}
+
 GW_DEVICE void write_output(u32* const* output, u32 row, QM31 x) {
     output[0][row] = x.a;
     output[1][row] = x.b;

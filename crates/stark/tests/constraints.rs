@@ -5,24 +5,29 @@ mod support;
 #[path = "../src/constraints/synthetic.rs"]
 mod synthetic;
 
+use std::ops::{Add as _, Mul as _};
+
 use gatework_gpu::Device;
 use gatework_stark::airs::{Air, Lookup, Plonk, Poseidon2, StateMachine, WideFibonacci};
-use gatework_stark::{Context, CudaBackend, Tier};
+use gatework_stark::{Context, CudaBackend, Tier, interaction_trace};
 use itertools::Itertools as _;
+use num_traits::Zero as _;
 use stwo::core::air::Component as _;
 use stwo::core::channel::Blake2sChannel;
+use stwo::core::fields::FieldExpOps as _;
+use stwo::core::fields::m31::BaseField;
 use stwo::core::fields::qm31::SecureField;
 use stwo::core::pcs::TreeVec;
 use stwo::core::poly::circle::CanonicCoset;
-use stwo::prover::backend::{Backend, CpuBackend};
-use stwo::prover::poly::circle::CircleCoefficients;
+use stwo::prover::backend::{Backend, Column as _, CpuBackend};
+use stwo::prover::poly::circle::{CircleCoefficients, CircleEvaluation};
 use stwo::prover::secure_column::SecureColumnByCoords;
 use stwo::prover::{ComponentProver, DomainEvaluationAccumulator, EvaluationMode, Poly, Trace};
 use stwo_constraint_framework::preprocessed_columns::PreProcessedColumnId;
 use stwo_constraint_framework::{FrameworkComponent, FrameworkEval, TraceLocationAllocator};
 
 use support::Random;
-use synthetic::Blocks;
+use synthetic::{Blocks, Fractions};
 
 /// The sums of a component's quotients over random columns, which satisfy nothing: whatever is computed shows.
 fn quotients<E: FrameworkEval, B: Backend>(
@@ -112,4 +117,43 @@ fn quotients_of_what_repeats_match_cpu() {
     match_cpu_in(modes, &[], || WideFibonacci { log_rows: 3, columns: 700 });
     match_cpu_in(&MODES, &[], || Blocks { constants_differ: true, ..Blocks::default() });
     match_cpu_in(modes, &[], || Blocks { others: 50, odd_one: Some(7), ..Blocks::default() });
+}
+
+/// Numbers of fractions that are and are not multiples of those with one inverse; the last are more than one kernel has.
+#[test]
+fn interaction_traces_are_sums_of_fractions_by_both_tiers() {
+    let (log_rows, rows) = (5, 32);
+    for (tier, count) in [Tier::Interpreted, Tier::Generated].into_iter().cartesian_product([1, 3, 4, 6, 450])
+    {
+        let eval = Fractions { count };
+        let trace = (0..2 * u64::from(count)).map(|seed| Random::new(seed).bases(rows)).collect_vec();
+        let context = Context::new(&Device::emulated(11).unwrap()).unwrap();
+        context.set_tier(tier);
+        let (found, claimed_sum) = context
+            .scope(|| {
+                let domain = CanonicCoset::new(log_rows).circle_domain();
+                let up =
+                    |values: &Vec<BaseField>| CircleEvaluation::new(domain, values.iter().copied().collect());
+                let trace = trace.iter().map(up).collect_vec();
+                let (columns, sum) = interaction_trace(&eval, &[], &trace.iter().collect_vec());
+                (columns.iter().map(|column| column.values.to_cpu()).collect_vec(), sum)
+            })
+            .unwrap();
+        let mut sums = vec![SecureField::zero(); rows];
+        for (index, coordinates) in found.chunks(4).enumerate() {
+            for (row, sum) in sums.iter_mut().enumerate() {
+                *sum += Fractions::z(index as u32)
+                    .add(trace[2 * index + 1][row])
+                    .inverse()
+                    .mul(trace[2 * index][row]);
+            }
+            // The last column is summed up over the rows too.
+            if index + 1 < count as usize {
+                let found = (0..rows).map(|row| coordinates.iter().map(|column| column[row]).collect_array());
+                let found = found.map(|coordinates| SecureField::from_m31_array(coordinates.unwrap()));
+                assert!(found.eq(sums.iter().copied()), "{tier:?}, column {index} of {count}");
+            }
+        }
+        assert_eq!(claimed_sum, sums.into_iter().sum(), "{tier:?}, {count} fractions");
+    }
 }

@@ -5,7 +5,7 @@ use gatework_gpu::{Arg, Buffer, ByValue, Grid, IntoArg, Kernel, Source};
 
 use super::component::{Inputs, Rows, or_some_words};
 use super::graph::{Graph, Id};
-use super::program::{Program, Root, Roots};
+use super::program::{Measure, Program, Root, Roots};
 use super::reroll::Search;
 use super::shape::{Leaves, Pattern, Shapes};
 use super::text::{self, Place, THREADS, Widths};
@@ -16,6 +16,9 @@ use crate::queue::Queue;
 
 /// Steps of one kernel: more compile slowly and spill.
 const STEPS_PER_KERNEL: usize = 2000;
+
+/// Operations of M31 of a kernel for what repeats, which may be cut anywhere.
+const OPERATIONS_PER_KERNEL: usize = 2000;
 
 /// A kernel's source. Sources depend on the AIR alone, not on the challenges of a proof.
 #[derive(Debug)]
@@ -42,7 +45,7 @@ pub(crate) struct Repeated {
 /// The kernels for `roots`, whose columns are numbered by `column`.
 pub(crate) fn parts(graph: &Graph, roots: &Roots, column: impl Fn(u32, u32) -> u32) -> Vec<Part> {
     let shapes = Shapes::new(graph);
-    let search = Search::new(graph, roots, &shapes, STEPS_PER_KERNEL);
+    let search = Search::new(graph, roots, &shapes, OPERATIONS_PER_KERNEL);
     let stretches = search.stretches();
     let repeats = |group: usize| stretches.iter().any(|stretch| stretch.range().contains(&group));
     let others = (0..roots.groups()).filter(|&group| !repeats(group));
@@ -65,7 +68,7 @@ fn once<'a>(
     column: &impl Fn(u32, u32) -> u32,
 ) -> Vec<Part> {
     let part = |program: &Program| Part { source: text::once(graph, program, column), repeated: None };
-    Program::partitions(graph, groups, STEPS_PER_KERNEL).iter().map(part).collect()
+    Program::partitions(graph, groups, STEPS_PER_KERNEL, Measure::Steps).iter().map(part).collect()
 }
 
 /// The kernel for all instances of a pattern.
@@ -206,7 +209,7 @@ mod tests {
     use stwo_constraint_framework::FrameworkEval;
 
     use super::super::record::record;
-    use super::super::synthetic::{Blocks, OneLargeTerm};
+    use super::super::synthetic::{Blocks, Fractions, OneLargeTerm};
     use super::*;
     use crate::airs::{Air, Lookup, Plonk, Poseidon2, StateMachine, WideFibonacci};
 
@@ -303,6 +306,9 @@ mod tests {
         let poseidon2 = &evals(&Poseidon2 { log_rows: 5 }, 1)[0];
         is_shorter(poseidon2, 5, 5);
         assert!(instances(&parts_of(poseidon2)).contains(&8));
+        let graph = record(poseidon2, SecureField::default());
+        let fractions = parts(&graph, &Roots::fractions(&graph), column);
+        assert_eq!((fractions.len(), instances(&fractions).len()), (1, 1));
     }
 
     #[test]
@@ -326,6 +332,15 @@ mod tests {
         let blocks = Blocks { odd_one: Some(7), ..Blocks::default() };
         let covered: u32 = instances(&parts_of(&blocks)).iter().sum();
         assert!(covered > 0 && instances(&parts_of(&blocks)) != instances(&parts_of(&Blocks::default())));
+    }
+
+    #[test]
+    fn fractions_with_parameters_of_their_own_are_one_text() {
+        let graph = record(&Fractions { count: 450 }, SecureField::default());
+        let fractions = parts(&graph, &Roots::fractions(&graph), column);
+        let with_instances = fractions.iter().filter(|part| part.repeated.is_some()).collect::<Vec<_>>();
+        assert_eq!(with_instances.len(), 1);
+        assert!(with_instances[0].source.text().contains("qm31::load(parameters + 1)"));
     }
 
     #[test]

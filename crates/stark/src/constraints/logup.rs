@@ -9,15 +9,14 @@ use stwo::core::poly::circle::CanonicCoset;
 use stwo::prover::backend::Column as _;
 use stwo::prover::poly::BitReversedOrder;
 use stwo::prover::poly::circle::CircleEvaluation;
-use stwo::prover::secure_column::SecureColumnByCoords;
 use stwo_constraint_framework::{FrameworkEval, ORIGINAL_TRACE_IDX, PREPROCESSED_TRACE_IDX};
 
 use super::cache::Prepared;
-use super::component::{Inputs, Rows, Tier};
+use super::component::{Inputs, Rows};
 use super::program::Roots;
 use super::record::record;
 use crate::backend::CudaBackend;
-use crate::column::{Element as _, coordinates, secure_column};
+use crate::column::{DeviceColumn, Element as _, table};
 use crate::cuda::{one_thread_each, words};
 use crate::error::{OrRaise as _, raise};
 use crate::queue::Queue;
@@ -50,8 +49,9 @@ pub fn interaction_trace<E: FrameworkEval>(
     let all = preprocessed.iter().chain(trace).map(|column| &column.values).collect_vec();
     let queue = first.values.queue_with("interaction trace", all.iter().copied()).clone();
     let (rows, count) = (1usize << log_size, graph.batches.len());
-    let new_columns = || (0..count).map(|_| secure_column(&queue, rows)).collect_vec();
-    let (numerators, denominators, sums) = (new_columns(), new_columns(), new_columns());
+    // Numerators become sums where they are.
+    let mut sums = DeviceColumn::<BaseField>::batch(&queue, vec![rows; 4 * count]);
+    let denominators = DeviceColumn::<BaseField>::batch(&queue, vec![rows; 4 * count]);
 
     let own_first = preprocessed.len() as u32;
     let column = |interaction: u32, column: u32| match interaction as usize {
@@ -59,7 +59,7 @@ pub fn interaction_trace<E: FrameworkEval>(
         ORIGINAL_TRACE_IDX => own_first + column,
         _ => unreachable!("fractions are made of the trace and preprocessed columns"),
     };
-    let tier = Tier::Interpreted;
+    let tier = queue.tier();
     let depends_on = ("fractions", tier, graph.nodes(), &graph.batches, own_first);
     let prepared = queue
         .constraints()
@@ -68,7 +68,9 @@ pub fn interaction_trace<E: FrameworkEval>(
         columns: all.iter().map(|column| column.address()).collect(),
         parameters: graph.parameters.clone(),
     };
-    let outputs = flat_table(&queue, numerators.iter().interleave(&denominators));
+    let coordinates_of =
+        |column: usize| sums[4 * column..][..4].iter().chain(&denominators[4 * column..][..4]);
+    let outputs = table(&queue, (0..count).flat_map(coordinates_of));
     let component = Rows {
         columns: 0,
         parameters: 0,
@@ -81,40 +83,30 @@ pub fn interaction_trace<E: FrameworkEval>(
     };
     prepared.or_raise().launch(&queue, &inputs, &component, Some(&outputs));
 
-    let of_rows = flat_table(&queue, &sums);
     let grid = Grid::covering(rows, THREADS).shared(THREADS / 32 * 16);
     let mut partials = queue.alloc::<[u32; 4]>(grid.blocks[0] as usize);
-    let arguments = args![&outputs, &of_rows, count as u32, rows as u32, &mut partials];
+    let arguments = args![&outputs, count as u32, rows as u32, &mut partials];
     queue.launch(&kernels::LOGUP, "sum_fractions", &grid, &arguments);
     let partials = queue.stream().download(&partials).or_raise();
     let claimed_sum: SecureField = partials.iter().map(|words| SecureField::read(words)).sum();
-    sum_over_rows(&queue, &sums[count - 1], log_size, claimed_sum);
+    sum_over_rows(&queue, &mut sums[4 * count - 4..], log_size, claimed_sum);
 
     let domain = CanonicCoset::new(log_size).circle_domain();
-    let columns = sums.into_iter().flat_map(|sum| sum.columns);
-    (columns.map(|column| CircleEvaluation::new(domain, column)).collect(), claimed_sum)
+    (sums.into_iter().map(|column| CircleEvaluation::new(domain, column)).collect(), claimed_sum)
 }
 
-/// Addresses of all coordinates.
-fn flat_table<'a>(
-    queue: &Queue,
-    columns: impl IntoIterator<Item = &'a SecureColumnByCoords<CudaBackend>>,
-) -> gatework_gpu::Buffer<u64> {
-    queue.upload(&columns.into_iter().flat_map(coordinates).collect::<Vec<u64>>())
-}
-
-/// Sums a column up over the rows in the order of the coset, less a shift that brings the end back to zero.
+/// Sums a column of QM31 up over the rows in the order of the coset, less a shift that brings the end back to zero.
 fn sum_over_rows(
     queue: &Queue,
-    column: &SecureColumnByCoords<CudaBackend>,
+    coordinates: &mut [DeviceColumn<BaseField>],
     log_size: u32,
     claimed_sum: SecureField,
 ) {
     let shift = words(claimed_sum / BaseField::from_u32_unchecked(1 << log_size));
-    let rows = column.columns[0].len();
+    let rows = coordinates[0].len();
     let blocks = one_thread_each(rows.div_ceil(SCAN_ROWS)).shared(THREADS / 32 * 16);
     let mut block_sums = queue.alloc::<[u32; 4]>(blocks.blocks[0] as usize);
-    let column = coordinates(column);
+    let column: [u64; 4] = std::array::from_fn(|coordinate| coordinates[coordinate].address());
     let arguments = args![ByValue(&column), ByValue(&shift), log_size, &mut block_sums];
     queue.launch(&kernels::LOGUP, "scan_blocks", &blocks, &arguments);
     let one = Grid::new([1, 1, 1], [THREADS, 1, 1]).shared(THREADS / 32 * 16);

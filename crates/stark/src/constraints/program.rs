@@ -41,6 +41,23 @@ pub(crate) enum Step {
     Finish(Root, Id),
 }
 
+impl Step {
+    /// About how many operations of M31 it is.
+    fn operations(self, graph: &Graph) -> usize {
+        let node = |id: Id| graph.node(id);
+        match self {
+            Self::Compute(id) => match node(id) {
+                Node::SecureAdd(..) | Node::SecureSub(..) | Node::SecureNeg(_) | Node::SecureMulBase(..) => 4,
+                Node::SecureMul(..) => 16,
+                Node::Inverse(_) => 38,
+                _ => 1,
+            },
+            Self::Finish(Root::Constraint(_), id) if node(id).is_secure() => 16,
+            Self::Finish(..) => 1,
+        }
+    }
+}
+
 /// Steps that compute some roots of a graph, each node once and as late as its first use.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Program {
@@ -60,21 +77,24 @@ impl Program {
         Self { steps: order.steps }
     }
 
-    /// Programs of about `limit` steps each, for groups of roots that stay together. What two of them need, both compute.
+    /// Programs of about `limit` each by `measure`, for groups of roots that stay together. What two of them need, both compute.
     pub(crate) fn partitions<'a>(
         graph: &Graph,
         groups: impl IntoIterator<Item = &'a [(Root, Id)]>,
         limit: usize,
+        measure: Measure,
     ) -> Vec<Self> {
         let operands = |id: Id| graph.node(id).operands().collect();
         let mut programs = Vec::new();
         let mut order = Order::new(graph, operands);
+        let mut length = 0;
         for group in groups {
-            if order.steps.len() >= limit {
+            if length >= limit {
                 let full = std::mem::replace(&mut order, Order::new(graph, operands));
                 programs.push(Self { steps: full.steps });
+                length = 0;
             }
-            order.finish_all(group);
+            length += measure.of(graph, order.finish_all(group));
         }
         if !order.steps.is_empty() {
             programs.push(Self { steps: order.steps });
@@ -82,22 +102,46 @@ impl Program {
         programs
     }
 
-    /// Steps of one program for all groups before each of `groups`, and for all of them.
+    /// Operations of one program for all groups before each of `groups`, and for all of them.
     pub(crate) fn lengths<'a>(
         graph: &Graph,
         groups: impl IntoIterator<Item = &'a [(Root, Id)]>,
     ) -> Vec<usize> {
         let mut order = Order::new(graph, |id| graph.node(id).operands().collect());
+        let mut length = 0;
         let lengths = groups.into_iter().map(|group| {
-            order.finish_all(group);
-            order.steps.len()
+            length += Measure::Operations.of(graph, order.finish_all(group));
+            length
         });
         std::iter::once(0).chain(lengths).collect()
+    }
+
+    /// About how many operations of M31 it is.
+    pub(crate) fn operations(&self, graph: &Graph) -> usize {
+        Measure::Operations.of(graph, &self.steps)
     }
 
     /// How many roots it computes.
     pub(crate) fn roots(&self) -> usize {
         self.steps.iter().filter(|step| matches!(step, Step::Finish(..))).count()
+    }
+}
+
+/// How long a program is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Measure {
+    /// In steps.
+    Steps,
+    /// In operations of M31, which is what a compiler sees.
+    Operations,
+}
+
+impl Measure {
+    fn of(self, graph: &Graph, steps: &[Step]) -> usize {
+        match self {
+            Self::Steps => steps.len(),
+            Self::Operations => steps.iter().map(|step| step.operations(graph)).sum(),
+        }
     }
 }
 
@@ -152,11 +196,14 @@ impl<F: Fn(Id) -> Vec<Id>> Order<F> {
         Self { operands, done: vec![false; graph.nodes().len()], steps: Vec::new() }
     }
 
-    fn finish_all(&mut self, roots: &[(Root, Id)]) {
+    /// The steps that were added.
+    fn finish_all(&mut self, roots: &[(Root, Id)]) -> &[Step] {
+        let before = self.steps.len();
         for &(root, id) in roots {
             self.compute(id);
             self.steps.push(Step::Finish(root, id));
         }
+        &self.steps[before..]
     }
 
     /// Depth first, without recursion: an AIR may be deeper than the stack.

@@ -8,7 +8,7 @@ use std::ops::Range;
 use hashbrown::HashMap;
 
 use super::graph::Graph;
-use super::program::{Program, Roots};
+use super::program::{Measure, Program, Roots};
 use super::shape::{Pattern, Shape, Shapes};
 
 /// Groups of roots that are the same pattern again and again.
@@ -37,8 +37,8 @@ impl Stretch {
     }
 }
 
-/// Steps that may be computed twice because of the cuts, of a hundred.
-const REPEATED_PERCENT: usize = 4;
+/// Operations that may be done twice because of the cuts, of a hundred.
+const REPEATED_PERCENT: usize = 5;
 /// Longest period that is looked for, in groups.
 const LONGEST_PERIOD: usize = 8192;
 /// Candidates that are tried for one range before it is left as it is.
@@ -48,8 +48,8 @@ const PHASES: usize = 32;
 
 /// Lengths of kernels that are tried, from half of the limit on.
 const CUTS: usize = 100;
-/// Steps that take as long as the sum of a row that every kernel reads and writes.
-const STEPS_OF_LAUNCH: usize = 50;
+/// Operations that take as long as the sum of a row that every kernel reads and writes.
+const OPERATIONS_OF_LAUNCH: usize = 50;
 
 /// Groups that repeat by their forms alone.
 #[derive(Debug, Clone)]
@@ -64,7 +64,7 @@ impl Run {
     }
 }
 
-/// Stretches of the groups of some roots, where kernels have about `limit` steps.
+/// Stretches of the groups of some roots, where kernels have about `limit` operations.
 pub(crate) struct Search<'a> {
     graph: &'a Graph,
     roots: &'a Roots,
@@ -72,8 +72,8 @@ pub(crate) struct Search<'a> {
     limit: usize,
     /// A number for the forms of each group's values.
     forms: Vec<usize>,
-    /// Steps up to each group, if all are computed by one program.
-    steps_before: Vec<usize>,
+    /// Operations up to each group, if all are done by one program.
+    operations_before: Vec<usize>,
 }
 
 impl<'a> Search<'a> {
@@ -86,8 +86,8 @@ impl<'a> Search<'a> {
             *known.entry(form).or_insert(next)
         };
         let alone = groups.clone().map(|group| roots.of(group..group + 1));
-        let steps_before = Program::lengths(graph, alone);
-        Self { graph, roots, shapes, limit, forms: groups.map(form).collect(), steps_before }
+        let operations_before = Program::lengths(graph, alone);
+        Self { graph, roots, shapes, limit, forms: groups.map(form).collect(), operations_before }
     }
 
     /// All stretches, in order. What fits into one kernel is left alone.
@@ -135,18 +135,18 @@ impl<'a> Search<'a> {
         runs
     }
 
-    fn steps(&self, groups: Range<usize>) -> usize {
-        self.steps_before[groups.end] - self.steps_before[groups.start]
+    fn operations(&self, groups: Range<usize>) -> usize {
+        self.operations_before[groups.end] - self.operations_before[groups.start]
     }
 
-    /// Steps that need not be compiled if all but one period of the run go.
+    /// Operations that need not be compiled if all but one period of the run go.
     fn saved(&self, run: &Run) -> usize {
-        self.steps(run.range.start + run.period..run.range.end)
+        self.operations(run.range.start + run.period..run.range.end)
     }
 
-    /// Steps of a program of its own for some groups.
+    /// Operations of a program of its own for some groups.
     fn alone(&self, groups: Range<usize>) -> usize {
-        Program::new(self.graph, self.roots.of(groups)).steps.len()
+        Program::new(self.graph, self.roots.of(groups)).operations(self.graph)
     }
 
     /// A stretch of that run whose instances have the same pattern and do not compute much twice.
@@ -174,14 +174,14 @@ impl<'a> Search<'a> {
         let (one, two) = (of(1), of(2));
         let each = two.saturating_sub(one).max(1);
         let periods = run.periods();
+        let at_most = self.alone(run.range.clone()) * (100 + REPEATED_PERCENT) / 100;
         let least = self.limit / 5;
         let candidates = (1..=periods / 2).filter_map(|k| {
             let instance = one + (k - 1) * each;
             let (count, left) = (periods / k, periods % k * each);
             let all = instance * count + left;
             let fits = k == 1 || instance <= self.limit;
-            let repeats_little = all * 100 <= self.steps(run.range.clone()).max(1) * (100 + REPEATED_PERCENT);
-            (instance >= least && fits && repeats_little).then_some((instance + left, k))
+            (instance >= least && fits && all <= at_most).then_some((instance + left, k))
         });
         candidates.min().map(|(_, k)| k)
     }
@@ -204,12 +204,12 @@ impl<'a> Search<'a> {
         (best.len() > 1).then_some(Stretch { first, count: best.len(), ..*whole })
     }
 
-    /// Groups that one program each of about `limit` steps computes.
+    /// Groups that one program each of about `limit` operations computes.
     fn cut(&self, groups: Range<usize>, limit: usize) -> Vec<Range<usize>> {
         let alone = groups.clone().map(|group| self.roots.of(group..group + 1));
         let mut start = groups.start;
         let mut parts = Vec::new();
-        for program in Program::partitions(self.graph, alone, limit) {
+        for program in Program::partitions(self.graph, alone, limit, Measure::Operations) {
             let end = start + program.roots() / self.roots.of(0..1).len();
             parts.push(start..end);
             start = end;
@@ -223,10 +223,10 @@ impl<'a> Search<'a> {
         let instance = stretch.first..stretch.first + stretch.groups;
         let limits = (CUTS / 2..=CUTS).rev().map(|part| (self.limit * part / CUTS).max(1));
         let cuts = limits.map(|limit| self.cut(instance.clone(), limit));
-        let steps = |cut: &Vec<Range<usize>>| {
-            cut.iter().map(|part| self.alone(part.clone()) + STEPS_OF_LAUNCH).sum::<usize>()
+        let operations = |cut: &Vec<Range<usize>>| {
+            cut.iter().map(|part| self.alone(part.clone()) + OPERATIONS_OF_LAUNCH).sum::<usize>()
         };
-        let best = cuts.min_by_key(steps).unwrap_or_default();
+        let best = cuts.min_by_key(operations).unwrap_or_default();
         best.into_iter().map(|part| part.start - stretch.first..part.end - stretch.first).collect()
     }
 }

@@ -2,7 +2,9 @@
 
 use std::array::from_fn;
 
+use stwo::core::Fraction;
 use stwo::core::fields::m31::BaseField;
+use stwo::core::fields::qm31::SecureField;
 use stwo_constraint_framework::{EvalAtRow, FrameworkEval};
 
 /// An irregular head, a block on other columns again and again, blocks of another kind, and an irregular tail.
@@ -96,6 +98,36 @@ impl FrameworkEval for OneLargeTerm {
             let (a, b) = (eval.next_trace_mask(), eval.next_trace_mask());
             eval.add_constraint(term.clone() * a - b);
         }
+        eval
+    }
+}
+
+/// Fractions a / (b + z), each of two columns and a z of its own, one for each column of the interaction trace.
+pub(super) struct Fractions {
+    pub(super) count: u32,
+}
+
+impl Fractions {
+    pub(super) fn z(index: u32) -> SecureField {
+        SecureField::from_u32_unchecked(index + 2, 3, 5, 7 * index)
+    }
+}
+
+impl FrameworkEval for Fractions {
+    fn log_size(&self) -> u32 {
+        5
+    }
+
+    fn max_constraint_log_degree_bound(&self) -> u32 {
+        6
+    }
+
+    fn evaluate<E: EvalAtRow>(&self, mut eval: E) -> E {
+        for index in 0..self.count {
+            let (a, b) = (eval.next_trace_mask(), eval.next_trace_mask());
+            eval.write_logup_frac(Fraction::new(a.into(), E::EF::from(b) + Self::z(index)));
+        }
+        eval.finalize_logup();
         eval
     }
 }
