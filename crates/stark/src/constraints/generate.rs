@@ -357,7 +357,8 @@ mod tests {
         }
         left(&WideFibonacci { log_rows: 5, columns: 100 });
         left(&Blocks { repeats: 0, irregular: 97, ..Blocks::default() });
-        // What all of them share would be computed by each instance.
+        // What all of them share would be computed by each instance, or by each kernel.
         left(&OneLargeTerm);
+        assert_eq!(parts_of(&OneLargeTerm).len(), 1);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
 use super::graph::{Graph, Id, Node};
 
@@ -77,7 +77,8 @@ impl Program {
         Self { steps: order.steps }
     }
 
-    /// Programs of about `limit` each by `measure`, for groups of roots that stay together. What two of them need, both compute.
+    /// Programs of about `limit` each by `measure`, for groups of roots that stay together. What two of them need, both compute:
+    /// a large group that is little more than what is already there is added to a program up to twice as long.
     pub(crate) fn partitions<'a>(
         graph: &Graph,
         groups: impl IntoIterator<Item = &'a [(Root, Id)]>,
@@ -89,7 +90,7 @@ impl Program {
         let mut order = Order::new(graph, operands);
         let mut length = 0;
         for group in groups {
-            if length >= limit {
+            if length >= 2 * limit || length >= limit && !order.has_most_of(group, limit / 2) {
                 let full = std::mem::replace(&mut order, Order::new(graph, operands));
                 programs.push(Self { steps: full.steps });
                 length = 0;
@@ -204,6 +205,19 @@ impl<F: Fn(Id) -> Vec<Id>> Order<F> {
             self.steps.push(Step::Finish(root, id));
         }
         &self.steps[before..]
+    }
+
+    /// Whether `roots` take `many` steps, three quarters of which are already done.
+    fn has_most_of(&self, roots: &[(Root, Id)], many: usize) -> bool {
+        let (mut seen, mut missing) = (HashSet::new(), 0);
+        let mut pending: Vec<Id> = roots.iter().map(|&(_, id)| id).collect();
+        while let Some(id) = pending.pop() {
+            if seen.insert(id) {
+                missing += usize::from(!self.done[id.index()]);
+                pending.extend((self.operands)(id));
+            }
+        }
+        seen.len() >= many && 4 * missing < seen.len()
     }
 
     /// Depth first, without recursion: an AIR may be deeper than the stack.
