@@ -108,6 +108,20 @@ fn quotients_match_cpu() {
     match_cpu(&StateMachine { log_rows: 4 });
 }
 
+/// The first time by the interpreter, or by kernels that were quick to compile; the second time by kernels.
+#[test]
+fn quotients_are_the_same_before_and_after_kernels_are_there() {
+    let (air, mode) = (WideFibonacci { log_rows: 4, columns: 23 }, MODES[0]);
+    let expected = quotients::<_, CpuBackend>(&[], air, mode).to_vec();
+    let context = Context::new(&Device::emulated(11).unwrap()).unwrap();
+    context.set_tier(Tier::Adaptive);
+    for _ in 0..2 {
+        let found = context.scope(|| quotients::<_, CudaBackend>(&[], air, mode)).unwrap();
+        assert!(found.to_vec() == expected);
+        context.wait_for_kernels();
+    }
+}
+
 /// Parts of these are computed by kernels that go through several instances.
 #[test]
 fn quotients_of_what_repeats_match_cpu() {

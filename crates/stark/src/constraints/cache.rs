@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use gatework_gpu::Buffer;
 use hashbrown::HashMap;
 
+use super::adaptive::Adaptive;
 use super::component::{Inputs, Rows, Tier};
 use super::generate::{Generated, parts};
 use super::graph::Graph;
@@ -18,6 +19,7 @@ use crate::queue::Queue;
 pub(crate) enum Prepared {
     Interpreted(Interpreted),
     Generated(Generated),
+    Adaptive(Adaptive),
 }
 
 impl Prepared {
@@ -32,6 +34,10 @@ impl Prepared {
         Ok(match tier {
             Tier::Interpreted => Self::Interpreted(Interpreted::new(queue, graph, roots, column)),
             Tier::Generated => Self::Generated(Generated::new(queue, &parts(graph, roots, column))?),
+            Tier::Adaptive => {
+                let interpreted = Interpreted::new(queue, graph, roots, &column);
+                Self::Adaptive(Adaptive::new(queue, interpreted, &parts(graph, roots, column))?)
+            }
         })
     }
 
@@ -40,6 +46,7 @@ impl Prepared {
         match self {
             Self::Interpreted(program) => program.launch(queue, inputs, rows, outputs),
             Self::Generated(kernels) => kernels.launch(queue, inputs, rows, outputs),
+            Self::Adaptive(either) => either.launch(queue, inputs, rows, outputs),
         }
     }
 }
@@ -70,6 +77,16 @@ impl Cache {
         let made = Arc::new(prepare()?);
         self.lock().insert(key, made.clone());
         Ok(made)
+    }
+
+    /// Waits for everything that is being compiled.
+    pub(crate) fn wait(&self) {
+        let all: Vec<_> = self.lock().values().cloned().collect();
+        for prepared in all {
+            if let Prepared::Adaptive(adaptive) = &*prepared {
+                adaptive.wait();
+            }
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<Prepared>>> {

@@ -32,6 +32,8 @@ pub enum Tier {
     Interpreted,
     /// By kernels that are generated for the AIR and compiled once.
     Generated,
+    /// By the interpreter while a thread compiles kernels for the AIR, then by those. The results are the same.
+    Adaptive,
 }
 
 /// What constraints are evaluated on.

@@ -128,8 +128,27 @@ pub(crate) fn compile<'a>(
 
 /// Kernels that are ready to be launched.
 pub(crate) struct Generated {
-    /// With places in the tables below, where a kernel has instances.
-    kernels: Vec<(Kernel, Option<Instances>)>,
+    kernels: Vec<Kernel>,
+    tables: Tables,
+}
+
+impl Generated {
+    /// Compiles `parts`.
+    pub(crate) fn new(queue: &Queue, parts: &[Part]) -> Result<Self> {
+        let kernels = compile(queue, parts.iter().map(|part| &part.source))?;
+        Ok(Self { kernels, tables: Tables::new(queue, parts) })
+    }
+
+    /// Runs them on all rows.
+    pub(crate) fn launch(&self, queue: &Queue, inputs: &Inputs, rows: &Rows, outputs: Option<&Buffer<u64>>) {
+        self.tables.launch(queue, &self.kernels, inputs, rows, outputs);
+    }
+}
+
+/// What kernels are given that depends on the AIR alone.
+pub(crate) struct Tables {
+    /// For each kernel that has instances, its places in the tables below.
+    instances: Vec<Option<Instances>>,
     columns: Vec<u32>,
     parameters: Vec<u32>,
     constants: Buffer<u32>,
@@ -148,10 +167,8 @@ struct Instances {
     padding: u32,
 }
 
-impl Generated {
-    /// Compiles `parts`.
-    pub(crate) fn new(queue: &Queue, parts: &[Part]) -> Result<Self> {
-        let compiled = compile(queue, parts.iter().map(|part| &part.source))?;
+impl Tables {
+    pub(crate) fn new(queue: &Queue, parts: &[Part]) -> Self {
         let (mut columns, mut parameters, mut constants) = (Vec::new(), Vec::new(), Vec::new());
         let instances = parts.iter().map(|part| {
             part.repeated.as_ref().map(|repeated| {
@@ -170,13 +187,20 @@ impl Generated {
                 instances
             })
         });
-        let kernels = compiled.into_iter().zip(instances.collect::<Vec<_>>()).collect();
-        Ok(Self { kernels, columns, parameters, constants: queue.upload(&or_some_words(constants)) })
+        let instances = instances.collect();
+        Self { instances, columns, parameters, constants: queue.upload(&or_some_words(constants)) }
     }
 
-    /// Runs them on all rows. Columns and parameters of `rows` are those given here; each instance of a kernel has its own
+    /// Runs kernels on all rows. Columns and parameters of `rows` are those given here; each instance of a kernel has its own
     /// behind them, so that a kernel finds either without a detour.
-    pub(crate) fn launch(&self, queue: &Queue, inputs: &Inputs, rows: &Rows, outputs: Option<&Buffer<u64>>) {
+    pub(crate) fn launch(
+        &self,
+        queue: &Queue,
+        kernels: &[Kernel],
+        inputs: &Inputs,
+        rows: &Rows,
+        outputs: Option<&Buffer<u64>>,
+    ) {
         let Inputs { columns, parameters } = inputs;
         let with = self.columns.iter().map(|&column| columns[column as usize]);
         let column_table = queue.upload(&columns.iter().copied().chain(with).collect::<Vec<_>>());
@@ -185,7 +209,7 @@ impl Generated {
         let parameter_table = queue.upload(&or_some_words(flat_words(&parameter_table)));
         let rows = Rows { columns: column_table.as_raw(), parameters: parameter_table.as_raw(), ..*rows };
         let grid = Grid::covering(1 << rows.log_rows, THREADS);
-        for (kernel, instances) in &self.kernels {
+        for (kernel, instances) in kernels.iter().zip(&self.instances) {
             let instances = instances.map(|places| Instances {
                 columns: rows.columns + 8 * (columns.len() as u64 + places.columns),
                 parameters: rows.parameters + 16 * (parameters.len() as u64 + places.parameters),

@@ -2,8 +2,10 @@
 //!
 //! `record` evaluates the AIR once, on symbols, into a `graph`; `program` puts the graph into an order with few live values;
 //! `interpret` runs it as it is, and `generate` compiles it, as CUDA C++ by `text`. What repeats is compiled once: `shape` tells
-//! whether two parts of a graph are the same on other columns, `reroll` where to cut. `component` and `logup` are who ask for it.
+//! whether two parts of a graph are the same on other columns, `reroll` where to cut. `adaptive` interprets until
+//! kernels are there. `component` and `logup` are who ask for it.
 
+mod adaptive;
 mod cache;
 mod component;
 mod generate;
