@@ -4,7 +4,7 @@ mod support;
 
 use gatework_gpu::Device;
 use gatework_stark::airs::{
-    self, Air, HostColumn, Input, Lookup, Plonk, Proved, StateMachine, WideFibonacci,
+    self, Air, HostColumn, Input, Lookup, Plonk, Poseidon2, Proved, StateMachine, WideFibonacci,
 };
 use gatework_stark::{Context, CudaBackend, Error, Stage, Tier};
 use itertools::Itertools as _;
@@ -172,6 +172,7 @@ fn generated_and_interpreted_constraints_are_equal() {
     equal(&WideFibonacci { log_rows: 5, columns: 30 });
     equal(&Plonk { log_rows: 5 });
     equal(&StateMachine { log_rows: 5 });
+    equal(&Poseidon2 { log_rows: 4 });
 }
 
 #[test]

@@ -132,6 +132,12 @@ pub(crate) struct Graph {
 }
 
 impl Graph {
+    /// An empty one, with room for so many nodes.
+    pub(crate) fn with_capacity(nodes: usize) -> Self {
+        let known = HashMap::with_capacity(nodes);
+        Self { nodes: Vec::with_capacity(nodes), known, ..Self::default() }
+    }
+
     /// The node with that number.
     pub(crate) fn node(&self, id: Id) -> &Node {
         &self.nodes[id.index()]

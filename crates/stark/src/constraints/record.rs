@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::ops::{Add, AddAssign, Mul, MulAssign, Neg, Sub};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use itertools::Itertools as _;
 use num_traits::{One, Zero};
@@ -18,13 +19,19 @@ thread_local! {
     static GRAPH: RefCell<Graph> = RefCell::default();
 }
 
+/// Nodes of the largest graph so far.
+static LARGEST: AtomicUsize = AtomicUsize::new(0);
+
 /// What `eval` computes on every row, for a component whose fractions sum up to `claimed_sum`.
 pub(crate) fn record<E: FrameworkEval>(eval: &E, claimed_sum: SecureField) -> Graph {
-    // What a recording that panicked may have left.
-    GRAPH.take();
+    // Room for as much as the largest so far: to grow takes as long as to record. What a recording that panicked may have left
+    // goes.
+    GRAPH.set(Graph::with_capacity(LARGEST.load(Ordering::Relaxed)));
     let shift = claimed_sum / BaseField::from_u32_unchecked(1 << eval.log_size());
     eval.evaluate(Recorder { columns: Vec::new(), fractions: Vec::new(), shift });
-    GRAPH.take()
+    let graph = GRAPH.take();
+    LARGEST.fetch_max(graph.nodes().len(), Ordering::Relaxed);
+    graph
 }
 
 /// Integer operations that all constraints of `eval` take on one row, at least: for floors.
