@@ -97,6 +97,7 @@ impl<E: FrameworkEval + Sync> ComponentProver<CudaBackend> for FrameworkComponen
         let coefficients = queue.upload(&flat_words(&sums.random_coeff_powers));
         let denominators = queue.upload(&denominators(log_trace, domain));
         let rows = Rows {
+            // Who launches has those of `inputs` on the device.
             columns: 0,
             parameters: 0,
             coefficients: coefficients.as_raw(),

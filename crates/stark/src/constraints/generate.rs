@@ -17,7 +17,8 @@ use crate::queue::Queue;
 /// Steps of one kernel: more compile slowly and spill.
 const STEPS_PER_KERNEL: usize = 2000;
 
-/// Operations of M31 of a kernel for what repeats, which may be cut anywhere.
+/// Operations of M31 of a kernel that goes through instances, and what is looked through for some. A product of QM31 is one step
+/// and sixteen operations, and a compiler takes its time for these.
 const OPERATIONS_PER_KERNEL: usize = 2000;
 
 /// A kernel's source. Sources depend on the AIR alone, not on the challenges of a proof.
@@ -54,6 +55,7 @@ pub(crate) fn parts(graph: &Graph, roots: &Roots, column: impl Fn(u32, u32) -> u
         for piece in search.pieces(stretch) {
             let instances = stretch.parts(piece).map(|groups| Pattern::new(&shapes, roots.of(groups)));
             let (patterns, leaves): (Vec<_>, Vec<_>) = instances.unzip();
+            // A part of equal patterns is equal: the order of a node's operands is the same in every program.
             assert!(patterns.iter().all(|pattern| *pattern == patterns[0]), "instances have one pattern");
             parts.push(repeated(&patterns[0], &leaves, &column));
         }

@@ -72,6 +72,7 @@ pub fn interaction_trace<E: FrameworkEval>(
         |column: usize| sums[4 * column..][..4].iter().chain(&denominators[4 * column..][..4]);
     let outputs = table(&queue, (0..count).flat_map(coordinates_of));
     let component = Rows {
+        // Who launches has those of `inputs` on the device.
         columns: 0,
         parameters: 0,
         // No constraint is evaluated.
