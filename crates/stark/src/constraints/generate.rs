@@ -235,7 +235,7 @@ mod tests {
     use stwo_constraint_framework::FrameworkEval;
 
     use super::super::record::record;
-    use super::super::synthetic::{Blocks, Fractions, OneLargeTerm};
+    use super::super::synthetic::{Blocks, Fractions, OneLargeTerm, Sequence};
     use super::*;
     use crate::airs::{Air, Lookup, Plonk, Poseidon2, StateMachine, WideFibonacci};
 
@@ -386,5 +386,34 @@ mod tests {
         // What all of them share would be computed by each instance, or by each kernel.
         left(&OneLargeTerm);
         assert_eq!(parts_of(&OneLargeTerm).len(), 1);
+    }
+
+    /// Words of kinds of constraints that are repeated by chance.
+    #[test]
+    fn every_constraint_is_computed_once() {
+        let mut state = 1u32;
+        let mut below = |limit: usize| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 8) as usize % limit
+        };
+        let mut with_instances = 0;
+        for _ in 0..40 {
+            let mut kinds = Vec::new();
+            for _ in 0..1 + below(5) {
+                let word: Vec<usize> = (0..1 + below(7)).map(|_| below(6)).collect();
+                (0..1 + below(40)).for_each(|_| kinds.extend(&word));
+            }
+            let sequence = Sequence(kinds);
+            let (before, after) = (parts_without_instances(&sequence), parts_of(&sequence));
+            let of = |part: &Part| part.source.text().matches("add_product(").count();
+            let of =
+                |part: &Part| of(part) * part.repeated.as_ref().map_or(1, |repeated| repeated.count as usize);
+            assert_eq!(after.iter().map(of).sum::<usize>(), sequence.0.len());
+            assert!(
+                lines(&after).0 * 100 <= lines(&before).0 * 110 && lines(&after).1 <= lines(&before).1 + 20
+            );
+            with_instances += usize::from(!instances(&after).is_empty());
+        }
+        assert!(with_instances > 10, "{with_instances}");
     }
 }

@@ -79,6 +79,30 @@ impl FrameworkEval for Blocks {
     }
 }
 
+/// Constraints of these kinds, one after the other.
+pub(super) struct Sequence(pub(super) Vec<usize>);
+
+impl FrameworkEval for Sequence {
+    fn log_size(&self) -> u32 {
+        5
+    }
+
+    fn max_constraint_log_degree_bound(&self) -> u32 {
+        6
+    }
+
+    fn evaluate<E: EvalAtRow>(&self, mut eval: E) -> E {
+        let mut before = eval.next_trace_mask();
+        for &kind in &self.0 {
+            let terms = (0..5 + kind).map(|_| eval.next_trace_mask());
+            let sum = terms.fold(before.clone(), |sum, term| sum * constant(5) + term);
+            eval.add_constraint(sum * before.clone());
+            before = eval.next_trace_mask();
+        }
+        eval
+    }
+}
+
 /// A term of nearly two thousand steps, in each of two hundred constraints.
 pub(super) struct OneLargeTerm;
 
