@@ -88,6 +88,7 @@ GW_KERNEL(fft_small)(
     u32* to = column(targets, i);
     const u32 n = 1u << log_size;
     u32 v[4];
+    GW_UNROLL
     for (u32 k = 0; k < 4; ++k) v[k] = k < source_len ? from[k] : 0;
     if (inverse) {
         butterfly<true>(v[0], v[1], y);
@@ -104,5 +105,8 @@ GW_KERNEL(fft_small)(
         }
         butterfly<false>(v[0], v[1], y);
     }
-    for (u32 k = 0; k < n; ++k) to[k] = factor ? m31::halve(v[k], factor) : v[k];
+    GW_UNROLL
+    for (u32 k = 0; k < 4; ++k) {
+        if (k < n) to[k] = factor ? m31::halve(v[k], factor) : v[k];
+    }
 }

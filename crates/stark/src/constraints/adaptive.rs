@@ -85,7 +85,7 @@ mod tests {
     use crate::error::catch;
 
     fn adaptive(queue: &Queue, change: impl Fn(&mut Vec<Part>)) -> Adaptive {
-        let graph = record(&WideFibonacci { log_rows: 4, columns: 5 }, SecureField::default());
+        let graph = record(&WideFibonacci { log_rows: 4, columns: 5 }, SecureField::default()).graph();
         let (roots, column) = (Roots::constraints(&graph), |_, column| column);
         let mut parts = parts(&graph, &roots, column);
         change(&mut parts);

@@ -61,7 +61,7 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    /// What `prepare` made for that, once. Graphs go into it without the values of their parameters.
+    /// What `prepare` made for that, once.
     pub(crate) fn get(
         &self,
         depends_on: impl Hash,

@@ -82,8 +82,8 @@ impl<E: FrameworkEval + Sync> ComponentProver<CudaBackend> for FrameworkComponen
         let columns = columns_on(domain, polynomials, mode);
 
         let log_trace = self.log_size();
-        let graph = record(&**self, self.claimed_sum());
-        assert_eq!(graph.constraints.len(), constraints, "a recording has the constraints of the component");
+        let tape = record(&**self, self.claimed_sum());
+        assert_eq!(tape.constraints.len(), constraints, "a recording has the constraints of the component");
         let [mut sums] = accumulator.columns([(domain.log_size(), constraints)]);
         sums.random_coeff_powers.reverse();
 
@@ -92,7 +92,7 @@ impl<E: FrameworkEval + Sync> ComponentProver<CudaBackend> for FrameworkComponen
         let first_of_interaction = first_columns(&columns);
         let inputs = Inputs {
             columns: columns.iter().flatten().map(|column| column.values.address()).collect(),
-            parameters: graph.parameters.clone(),
+            parameters: tape.parameters.clone(),
         };
         let coefficients = queue.upload(&flat_words(&sums.random_coeff_powers));
         let denominators = queue.upload(&denominators(log_trace, domain));
@@ -108,10 +108,11 @@ impl<E: FrameworkEval + Sync> ComponentProver<CudaBackend> for FrameworkComponen
         };
         let column = |interaction: u32, column: u32| first_of_interaction[interaction as usize] + column;
         let tier = queue.tier();
-        let depends_on = ("constraints", tier, graph.nodes(), &graph.constraints, &first_of_interaction);
-        let prepared = queue
-            .constraints()
-            .get(depends_on, || Prepared::new(&queue, tier, &graph, &Roots::constraints(&graph), column));
+        let depends_on = ("constraints", tier, *tape.key().as_bytes(), &first_of_interaction);
+        let prepared = queue.constraints().get(depends_on, || {
+            let graph = tape.graph();
+            Prepared::new(&queue, tier, &graph, &Roots::constraints(&graph), column)
+        });
         prepared.or_raise().launch(&queue, &inputs, &rows, None);
     }
 }

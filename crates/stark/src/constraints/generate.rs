@@ -112,7 +112,7 @@ fn places(instances: &[Leaves], leaves: impl Fn(&Leaves) -> &[u32]) -> (Vec<Plac
 #[cfg(feature = "lab")]
 pub(crate) fn wide_fibonacci_source(columns: usize) -> Vec<Source> {
     let air = crate::airs::WideFibonacci { log_rows: 4, columns };
-    let graph = super::record::record(&air, Default::default());
+    let graph = super::record::record(&air, Default::default()).graph();
     let roots = Roots::constraints(&graph);
     let groups = (0..roots.groups()).map(|group| roots.of(group..group + 1));
     once(&graph, groups, &|_, column| column).into_iter().map(|part| part.source).collect()
@@ -244,13 +244,13 @@ mod tests {
     }
 
     fn parts_of(eval: &impl FrameworkEval) -> Vec<Part> {
-        let graph = record(eval, SecureField::default());
+        let graph = record(eval, SecureField::default()).graph();
         parts(&graph, &Roots::constraints(&graph), column)
     }
 
     /// With no regard to what repeats.
     fn parts_without_instances(eval: &impl FrameworkEval) -> Vec<Part> {
-        let graph = record(eval, SecureField::default());
+        let graph = record(eval, SecureField::default()).graph();
         let roots = Roots::constraints(&graph);
         once(&graph, (0..roots.groups()).map(|group| roots.of(group..group + 1)), &column)
     }
@@ -292,7 +292,7 @@ mod tests {
         fn same<A: Air>(air: &A) {
             let of = |seed: u32| {
                 let sum = SecureField::from_u32_unchecked(seed, 1, 2, 3);
-                let graph = record(&evals(air, seed.into())[0], sum);
+                let graph = record(&evals(air, seed.into())[0], sum).graph();
                 let parts = [Roots::constraints(&graph), Roots::fractions(&graph)]
                     .iter()
                     .flat_map(|roots| parts(&graph, roots, column))
@@ -315,7 +315,7 @@ mod tests {
             return;
         }
         let poseidon2 = &evals(&Poseidon2 { log_rows: 5 }, 1)[0];
-        let graph = record(poseidon2, SecureField::default());
+        let graph = record(poseidon2, SecureField::default()).graph();
         let fractions = parts(&graph, &Roots::fractions(&graph), column);
         let wide = parts_of(&WideFibonacci { log_rows: 5, columns: 100 });
         let blocks = parts_of(&Blocks { constants_differ: true, ..Blocks::default() });
@@ -332,7 +332,7 @@ mod tests {
         let poseidon2 = &evals(&Poseidon2 { log_rows: 5 }, 1)[0];
         is_shorter(poseidon2, 5, 5);
         assert!(instances(&parts_of(poseidon2)).contains(&8));
-        let graph = record(poseidon2, SecureField::default());
+        let graph = record(poseidon2, SecureField::default()).graph();
         let fractions = parts(&graph, &Roots::fractions(&graph), column);
         assert_eq!((fractions.len(), instances(&fractions).len()), (1, 1));
     }
@@ -362,7 +362,7 @@ mod tests {
 
     #[test]
     fn fractions_with_parameters_of_their_own_are_one_text() {
-        let graph = record(&Fractions { count: 450 }, SecureField::default());
+        let graph = record(&Fractions { count: 450 }, SecureField::default()).graph();
         let fractions = parts(&graph, &Roots::fractions(&graph), column);
         let with_instances = fractions.iter().filter(|part| part.repeated.is_some()).collect::<Vec<_>>();
         assert_eq!(with_instances.len(), 1);

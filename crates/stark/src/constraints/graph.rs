@@ -3,7 +3,6 @@
 use hashbrown::HashMap;
 use num_traits::{One as _, Zero as _};
 use stwo::core::fields::m31::BaseField;
-use stwo::core::fields::qm31::SecureField;
 
 /// A node of a [`Graph`], by its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -105,6 +104,31 @@ impl Node {
         }
     }
 
+    /// Numbers that no other node has.
+    pub(super) fn words(&self) -> [u32; 5] {
+        let two = |tag, a: Id, b: Id| [tag, a.0, b.0, 0, 0];
+        match *self {
+            Self::Column { interaction, column, offset } => {
+                [0, interaction, column, offset.cast_unsigned(), 0]
+            }
+            Self::Constant(value) => [1, value, 0, 0, 0],
+            Self::Add(a, b) => two(2, a, b),
+            Self::Sub(a, b) => two(3, a, b),
+            Self::Mul(a, b) => two(4, a, b),
+            Self::Neg(a) => two(5, a, a),
+            Self::Inverse(a) => two(6, a, a),
+            Self::SecureParameter(slot) => [7, slot, 0, 0, 0],
+            Self::SecureLift(a) => two(8, a, a),
+            Self::SecureCombine([a, b, c, d]) => [9, a.0, b.0, c.0, d.0],
+            Self::SecureAdd(a, b) => two(10, a, b),
+            Self::SecureSub(a, b) => two(11, a, b),
+            Self::SecureMul(a, b) => two(12, a, b),
+            Self::SecureNeg(a) => two(13, a, a),
+            Self::SecureAddBase(a, b) => two(14, a, b),
+            Self::SecureMulBase(a, b) => two(15, a, b),
+        }
+    }
+
     /// Whether the order of its two operands does not matter.
     pub(crate) fn is_commutative(&self) -> bool {
         matches!(self, Self::Add(..) | Self::Mul(..) | Self::SecureAdd(..) | Self::SecureMul(..))
@@ -123,8 +147,6 @@ pub(crate) struct Batch {
 pub(crate) struct Graph {
     nodes: Vec<Node>,
     known: HashMap<Node, Id>,
-    /// The values of parameters in this proof.
-    pub(crate) parameters: Vec<SecureField>,
     /// What is zero on every row, in order.
     pub(crate) constraints: Vec<Id>,
     /// The fractions of LogUp, in order.
@@ -158,30 +180,6 @@ impl Graph {
             self.nodes.push(node);
             Id(self.nodes.len() as u32 - 1)
         })
-    }
-
-    /// A constant of M31.
-    pub(crate) fn constant(&mut self, value: BaseField) -> Id {
-        self.add(Node::Constant(value.0))
-    }
-
-    /// A constant of QM31: one of the AIR where it is zero or one, which is what AIRs write themselves, else of the proof.
-    pub(crate) fn secure_constant(&mut self, value: SecureField) -> Id {
-        if value.is_zero() || value.is_one() {
-            let coordinate = self.constant(value.to_m31_array()[0]);
-            return self.add(Node::SecureLift(coordinate));
-        }
-        let slot = self.parameters.iter().position(|&known| known == value);
-        match slot {
-            Some(slot) => self.add(Node::SecureParameter(slot as u32)),
-            None => self.parameter(value),
-        }
-    }
-
-    /// A constant of the proof with a slot of its own.
-    pub(crate) fn parameter(&mut self, value: SecureField) -> Id {
-        self.parameters.push(value);
-        self.add(Node::SecureParameter(self.parameters.len() as u32 - 1))
     }
 
     fn value(&self, id: Id) -> Option<BaseField> {

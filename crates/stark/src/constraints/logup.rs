@@ -38,17 +38,17 @@ pub fn interaction_trace<E: FrameworkEval>(
     preprocessed: &[&Evaluation],
     trace: &[&Evaluation],
 ) -> (Vec<Evaluation>, SecureField) {
-    let graph = record(eval, SecureField::zero());
+    let tape = record(eval, SecureField::zero());
     let log_size = eval.log_size();
     let Some(first) = trace.first().or(preprocessed.first()) else {
         raise(Error::Unsupported { what: "an interaction trace without columns".into() })
     };
-    if graph.batches.is_empty() {
+    if tape.batches.is_empty() {
         return (Vec::new(), SecureField::zero());
     }
     let all = preprocessed.iter().chain(trace).map(|column| &column.values).collect_vec();
     let queue = first.values.queue_with("interaction trace", all.iter().copied()).clone();
-    let (rows, count) = (1usize << log_size, graph.batches.len());
+    let (rows, count) = (1usize << log_size, tape.batches.len());
     // Numerators become sums where they are.
     let mut sums = DeviceColumn::<BaseField>::batch(&queue, vec![rows; 4 * count]);
     let denominators = DeviceColumn::<BaseField>::batch(&queue, vec![rows; 4 * count]);
@@ -60,13 +60,14 @@ pub fn interaction_trace<E: FrameworkEval>(
         _ => unreachable!("fractions are made of the trace and preprocessed columns"),
     };
     let tier = queue.tier();
-    let depends_on = ("fractions", tier, graph.nodes(), &graph.batches, own_first);
-    let prepared = queue
-        .constraints()
-        .get(depends_on, || Prepared::new(&queue, tier, &graph, &Roots::fractions(&graph), column));
+    let depends_on = ("fractions", tier, *tape.key().as_bytes(), own_first);
+    let prepared = queue.constraints().get(depends_on, || {
+        let graph = tape.graph();
+        Prepared::new(&queue, tier, &graph, &Roots::fractions(&graph), column)
+    });
     let inputs = Inputs {
         columns: all.iter().map(|column| column.address()).collect(),
-        parameters: graph.parameters.clone(),
+        parameters: tape.parameters,
     };
     let coordinates_of =
         |column: usize| sums[4 * column..][..4].iter().chain(&denominators[4 * column..][..4]);

@@ -1,6 +1,7 @@
 //! Constraints of any AIR, from its `FrameworkEval` to kernels.
 //!
-//! `record` evaluates the AIR once, on symbols, into a `graph`; `program` puts the graph into an order with few live values;
+//! `record` evaluates the AIR once, on symbols, onto a `tape`, whose key finds what `cache` has of an earlier proof. Else the tape
+//! becomes a `graph`, in which what is computed twice is one; `program` puts that into an order with few live values;
 //! `interpret` runs it as it is, and `generate` compiles it, as CUDA C++ by `text`. What repeats is compiled once: `shape` tells
 //! whether two parts of a graph are the same on other columns, `reroll` where to cut. `adaptive` interprets until
 //! kernels are there. `component` and `logup` are who ask for it.
@@ -18,6 +19,7 @@ mod reroll;
 mod shape;
 #[cfg(test)]
 mod synthetic;
+mod tape;
 mod text;
 
 pub(crate) use self::cache::Cache;

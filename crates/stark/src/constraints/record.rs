@@ -12,31 +12,32 @@ use stwo::core::fields::m31::BaseField;
 use stwo::core::fields::qm31::{SECURE_EXTENSION_DEGREE, SecureField};
 use stwo_constraint_framework::{EvalAtRow, FrameworkEval, INTERACTION_TRACE_IDX};
 
-use super::graph::{Batch, Graph, Id, Node};
+use super::graph::{Batch, Id, Node};
+use super::tape::Tape;
 
 thread_local! {
-    /// The graph that symbols of this thread are nodes of: `Zero` and `From` know no evaluator to ask.
-    static GRAPH: RefCell<Graph> = RefCell::default();
+    /// What symbols of this thread are written down on: `Zero` and `From` know no evaluator to ask.
+    static TAPE: RefCell<Tape> = RefCell::default();
 }
 
-/// Nodes of the largest graph so far.
-static LARGEST: AtomicUsize = AtomicUsize::new(0);
+/// Operations of the longest tape so far.
+static LONGEST: AtomicUsize = AtomicUsize::new(0);
 
 /// What `eval` computes on every row, for a component whose fractions sum up to `claimed_sum`.
-pub(crate) fn record<E: FrameworkEval>(eval: &E, claimed_sum: SecureField) -> Graph {
-    // Room for as much as the largest so far: to grow takes as long as to record. What a recording that panicked may have left
+pub(crate) fn record<E: FrameworkEval>(eval: &E, claimed_sum: SecureField) -> Tape {
+    // Room for as much as the longest so far: to grow takes as long as to record. What a recording that panicked may have left
     // goes.
-    GRAPH.set(Graph::with_capacity(LARGEST.load(Ordering::Relaxed)));
+    TAPE.set(Tape::with_capacity(LONGEST.load(Ordering::Relaxed)));
     let shift = claimed_sum / BaseField::from_u32_unchecked(1 << eval.log_size());
     eval.evaluate(Recorder { columns: Vec::new(), fractions: Vec::new(), shift });
-    let graph = GRAPH.take();
-    LARGEST.fetch_max(graph.nodes().len(), Ordering::Relaxed);
-    graph
+    let tape = TAPE.take();
+    LONGEST.fetch_max(tape.len(), Ordering::Relaxed);
+    tape
 }
 
 /// Integer operations that all constraints of `eval` take on one row, at least: for floors.
 pub fn row_operations<E: FrameworkEval>(eval: &E) -> u64 {
-    let graph = record(eval, SecureField::zero());
+    let graph = record(eval, SecureField::zero()).graph();
     let node = |node: &Node| match node {
         Node::Add(..) | Node::Sub(..) | Node::Neg(_) | Node::SecureAddBase(..) => 3,
         Node::Mul(..) => 5,
@@ -52,7 +53,7 @@ pub fn row_operations<E: FrameworkEval>(eval: &E) -> u64 {
 }
 
 fn add(node: Node) -> Id {
-    GRAPH.with_borrow_mut(|graph| graph.add(node))
+    TAPE.with_borrow_mut(|tape| tape.add(node))
 }
 
 /// A value of M31.
@@ -65,13 +66,13 @@ pub(crate) struct Secure(Id);
 
 impl From<BaseField> for Base {
     fn from(value: BaseField) -> Self {
-        Self(GRAPH.with_borrow_mut(|graph| graph.constant(value)))
+        Self(add(Node::Constant(value.0)))
     }
 }
 
 impl From<SecureField> for Secure {
     fn from(value: SecureField) -> Self {
-        Self(GRAPH.with_borrow_mut(|graph| graph.secure_constant(value)))
+        Self(TAPE.with_borrow_mut(|tape| tape.secure_constant(value)))
     }
 }
 
@@ -154,9 +155,9 @@ impl Zero for Base {
     fn zero() -> Self {
         Self::from(BaseField::zero())
     }
-    /// Whether it is zero on every row, as far as is known before there are rows.
+    /// Whether it was written as zero: more is not known before there are rows.
     fn is_zero(&self) -> bool {
-        self.0 == Self::zero().0
+        TAPE.with_borrow(|tape| tape.is_zero(self.0))
     }
 }
 
@@ -172,7 +173,7 @@ impl Zero for Secure {
     }
     /// As for [`Base`].
     fn is_zero(&self) -> bool {
-        self.0 == Self::zero().0
+        TAPE.with_borrow(|tape| tape.is_zero(self.0))
     }
 }
 
@@ -220,7 +221,7 @@ impl EvalAtRow for Recorder {
         Secure: Mul<G, Output = Secure> + From<G>,
     {
         let value = Secure::from(constraint).0;
-        GRAPH.with_borrow_mut(|graph| graph.constraints.push(value));
+        TAPE.with_borrow_mut(|tape| tape.constraints.push(value));
     }
 
     fn combine_ef(values: [Base; SECURE_EXTENSION_DEGREE]) -> Secure {
@@ -243,14 +244,14 @@ impl EvalAtRow for Recorder {
             let batch = batches.get(&index).expect("batches are numbered from 0 without gaps");
             let Fraction { numerator, denominator } = batch.iter().cloned().sum::<Fraction<_, _>>();
             let batch = Batch { numerator: numerator.0, denominator: denominator.0 };
-            GRAPH.with_borrow_mut(|graph| graph.batches.push(batch));
+            TAPE.with_borrow_mut(|tape| tape.batches.push(batch));
             if index + 1 < count {
                 let [sum] = self.next_extension_interaction_mask(INTERACTION_TRACE_IDX, [0]);
                 self.add_constraint((sum - before) * denominator - numerator);
                 before = sum;
             } else {
                 let [previous, sum] = self.next_extension_interaction_mask(INTERACTION_TRACE_IDX, [-1, 0]);
-                let shift = Secure(GRAPH.with_borrow_mut(|graph| graph.parameter(self.shift)));
+                let shift = Secure(TAPE.with_borrow_mut(|tape| tape.parameter(self.shift)));
                 let step = sum - previous - before + shift;
                 self.add_constraint(step * denominator - numerator);
             }
