@@ -4,6 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use stwo::prover::ProvingError;
 
+use crate::queue::Queue;
+
 /// The engine's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -57,9 +59,14 @@ impl From<ProvingError> for Error {
 /// What unwinds through stwo's traits, which cannot return an error, up to [`Context::scope`](crate::Context::scope).
 struct Fault(Error);
 
-/// Leaves a trait's method with an error. Nothing is printed: the boundary returns it.
+/// Leaves a trait's method with an error. Inside of a scope nothing is printed, since the scope returns it; outside nobody
+/// would, and it is a panic like any other.
 pub(crate) fn raise(error: impl Into<Error>) -> ! {
-    resume_unwind(Box::new(Fault(error.into())))
+    let error = error.into();
+    if Queue::is_in_scope() {
+        resume_unwind(Box::new(Fault(error)))
+    }
+    panic!("{error} (outside of Context::scope, which would return this as an error)")
 }
 
 /// What `body` gives, or the error that it was left with.

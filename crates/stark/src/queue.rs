@@ -83,6 +83,11 @@ impl Queue {
         Self { shared: shared.expect("CudaBackend is used inside Context::scope, which names the device") }
     }
 
+    /// Whether this thread works for a context: it then does so inside of a scope, which catches faults.
+    pub(crate) fn is_in_scope() -> bool {
+        CURRENT.with_borrow(|shared| !shared.ptr_eq(&Weak::new()))
+    }
+
     pub(crate) fn downgrade(&self) -> WeakQueue {
         WeakQueue { shared: Arc::downgrade(&self.shared) }
     }

@@ -147,6 +147,18 @@ fn out_of_memory_at_every_allocation_is_an_error_and_the_next_proof_succeeds() {
 }
 
 #[test]
+fn a_fault_outside_of_a_scope_is_a_panic_with_its_message() {
+    use stwo::prover::backend::{Col, Column as _};
+
+    let context = Context::new(&Device::emulated(4).unwrap()).unwrap();
+    let column = context.scope(|| Col::<CudaBackend, BaseField>::zeros(8)).unwrap();
+    context.refuse_allocation(0);
+    let fault = std::thread::spawn(move || [column.clone(), column]).join().unwrap_err();
+    let message = fault.downcast_ref::<String>().expect("a panic has a message");
+    assert!(message.contains("out of") && message.contains("Context::scope"), "{message}");
+}
+
+#[test]
 fn a_budget_that_is_too_small_is_an_error_with_numbers() {
     let device = Device::emulated(4).unwrap();
     device.budget().set_limit(10_000);
