@@ -32,8 +32,8 @@ pub(crate) struct Queue {
 
 struct Shared {
     stream: Stream,
-    /// By entry: finding a kernel by its source hashes the whole text, which is too slow for every launch.
-    kernels: RwLock<HashMap<&'static str, Kernel>>,
+    /// By module and entry: finding a kernel by its source hashes the whole text, which is too slow for every launch.
+    kernels: RwLock<HashMap<(&'static str, &'static str), Kernel>>,
     allocations: AtomicU64,
     /// The allocation that fails.
     refused: AtomicU64,
@@ -179,14 +179,37 @@ impl Queue {
     }
 
     fn kernel(&self, module: &Module, entry: &'static str) -> Result<Kernel> {
+        let key = (module.name(), entry);
         let kernels = self.shared.kernels.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(kernel) = kernels.get(entry) {
+        if let Some(kernel) = kernels.get(&key) {
             return Ok(kernel.clone());
         }
         drop(kernels);
         let kernel = self.stream().device().kernel_named(&module.source(), entry)?;
         let mut kernels = self.shared.kernels.write().unwrap_or_else(PoisonError::into_inner);
-        kernels.insert(entry, kernel.clone());
+        kernels.insert(key, kernel.clone());
         Ok(kernel)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gatework_gpu::{Device, args};
+
+    use super::*;
+
+    #[test]
+    fn entries_of_two_modules_may_have_one_name() {
+        let modules = [
+            Module::new("writes_one", "#include \"gw/gw.cuh\"\nGW_KERNEL(write)(u32* to) { to[0] = 1; }"),
+            Module::new("writes_two", "#include \"gw/gw.cuh\"\nGW_KERNEL(write)(u32* to) { to[0] = 2; }"),
+        ];
+        let queue = Queue::new(Device::emulated(1).unwrap().stream().unwrap());
+        let found = modules.map(|module| {
+            let mut word = queue.alloc::<u32>(1);
+            queue.launch(&module, "write", &Grid::new([1; 3], [1; 3]), &args![&mut word]);
+            queue.stream().download(&word).unwrap()[0]
+        });
+        assert_eq!(found, [1, 2]);
     }
 }
