@@ -32,14 +32,11 @@ pub enum Error {
         /// The budget in force.
         limit: u64,
     },
-    /// Columns of two contexts in one operation.
+    /// Columns or twiddles of two contexts in one operation.
     #[error(
-        "{operation}: the columns belong to different contexts; move one of them with DeviceColumn::to_cpu"
+        "columns or twiddles of two contexts in one operation: bring them to one, columns by way of DeviceColumn::to_cpu"
     )]
-    TwoContexts {
-        /// What was asked for.
-        operation: &'static str,
-    },
+    TwoContexts,
     /// Something this backend does not do.
     #[error("unsupported: {what}")]
     Unsupported {

@@ -9,12 +9,12 @@ use std::time::Duration;
 use bytemuck::Pod;
 use gatework_gpu::{Arg, Buffer, Grid, Kernel, Stream};
 
-use crate::Result;
 use crate::constraints::{Cache, Tier};
 use crate::error::{OrRaise as _, raise};
 use crate::kernels::Module;
 use crate::stages::{Stage, Times};
 use crate::staging::Staging;
+use crate::{Error, Result};
 
 thread_local! {
     /// The queue of the context whose pool this thread works for. Weak: a stream is not let go of while its thread ends.
@@ -140,8 +140,12 @@ impl Queue {
         self.shared.times.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn is_same(&self, other: &Queue) -> bool {
-        Arc::ptr_eq(&self.shared, &other.shared)
+    /// Refuses memory of another queue: work on this one would not wait for what is queued there. All memory that kernels are
+    /// given is asked for with the queue that they run on, and comes by here.
+    pub(crate) fn require_own(&self, owner: &Queue) {
+        if !Arc::ptr_eq(&self.shared, &owner.shared) {
+            raise(Error::TwoContexts)
+        }
     }
 
     pub(crate) fn allocations(&self) -> u64 {

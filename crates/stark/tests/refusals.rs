@@ -202,21 +202,6 @@ fn several_provers_run_at_once() {
 }
 
 #[test]
-fn columns_of_two_contexts_do_not_mix() {
-    use stwo::prover::AccumulationOps as _;
-    use stwo::prover::backend::{Col, Column as _};
-    use stwo::prover::secure_column::SecureColumnByCoords;
-
-    let device = Device::emulated(8).unwrap();
-    let [left, right] = [(); 2].map(|()| Context::new(&device).unwrap());
-    let zeros =
-        || SecureColumnByCoords { columns: [(); 4].map(|()| Col::<CudaBackend, BaseField>::zeros(8)) };
-    let (mut ours, theirs) = (left.scope(zeros).unwrap(), right.scope(zeros).unwrap());
-    let error = left.scope(|| CudaBackend::accumulate(&mut ours, &theirs)).unwrap_err();
-    assert!(matches!(error, Error::TwoContexts { .. }), "{error}");
-}
-
-#[test]
 fn stages_are_told_in_their_order_and_timed() {
     use std::sync::{Arc, Mutex};
 

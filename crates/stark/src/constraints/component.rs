@@ -94,7 +94,7 @@ impl<E: FrameworkEval + Sync> ComponentProver<CudaBackend> for FrameworkComponen
             parameters: parameters.as_raw(),
             coefficients: coefficients.as_raw(),
             denominators: denominators.as_raw(),
-            sums: coordinates(sums.col),
+            sums: coordinates(&queue, sums.col),
             log_trace,
             log_rows: domain.log_size(),
         };

@@ -49,7 +49,7 @@ pub fn interaction_trace<E: FrameworkEval>(
         return (Vec::new(), SecureField::zero());
     }
     let all = preprocessed.iter().chain(trace).map(|column| &column.values).collect_vec();
-    let queue = first.values.queue_with("interaction trace", all.iter().copied()).clone();
+    let queue = first.values.queue().clone();
     let (rows, count) = (1usize << log_size, graph.batches.len());
     let new_columns = || (0..count).map(|_| secure_column(&queue, rows)).collect_vec();
     let (numerators, denominators, sums) = (new_columns(), new_columns(), new_columns());
@@ -79,7 +79,7 @@ pub fn interaction_trace<E: FrameworkEval>(
         // No constraint is evaluated.
         coefficients: parameters.as_raw(),
         denominators: parameters.as_raw(),
-        sums: coordinates(&sums[0]),
+        sums: coordinates(&queue, &sums[0]),
         log_trace: log_size,
         log_rows: log_size,
     };
@@ -111,7 +111,7 @@ fn flat_table<'a>(
     queue: &Queue,
     columns: impl IntoIterator<Item = &'a SecureColumnByCoords<CudaBackend>>,
 ) -> gatework_gpu::Buffer<u64> {
-    queue.upload(&columns.into_iter().flat_map(coordinates).collect::<Vec<u64>>())
+    queue.upload(&columns.into_iter().flat_map(|column| coordinates(queue, column)).collect::<Vec<u64>>())
 }
 
 /// Sums a column up over the rows in the order of the coset, less a shift that brings the end back to zero.
@@ -125,7 +125,7 @@ fn sum_over_rows(
     let rows = column.columns[0].len();
     let blocks = one_thread_each(rows.div_ceil(SCAN_ROWS)).shared(THREADS / 32 * 16);
     let mut block_sums = queue.alloc::<[u32; 4]>(blocks.blocks[0] as usize);
-    let column = coordinates(column);
+    let column = coordinates(queue, column);
     let arguments = args![ByValue(&column), ByValue(&shift), log_size, &mut block_sums];
     queue.launch(&kernels::LOGUP, "scan_blocks", &blocks, &arguments);
     let one = Grid::new([1, 1, 1], [THREADS, 1, 1]).shared(THREADS / 32 * 16);

@@ -38,7 +38,8 @@ pub(crate) fn transform<'a>(
     source_len: usize,
     targets: impl IntoIterator<Item = &'a DeviceColumn<BaseField>>,
 ) {
-    let addresses = |column: &DeviceColumn<BaseField>| column.address();
+    twiddles.require(queue, domain);
+    let addresses = |column: &DeviceColumn<BaseField>| column.address(queue);
     let sources: Vec<u64> = sources.into_iter().map(addresses).collect();
     let targets: Vec<u64> = targets.into_iter().map(addresses).collect();
     // In place, one table serves as both.
@@ -123,7 +124,7 @@ impl Batch<'_> {
             )
             .shared((shared_words * size_of::<u32>()) as u32);
             let (sources, targets) = (sources.slice(first..end), self.targets.slice(first..end));
-            let arguments = args![sources, targets, self.twiddles.table(), ByValue(&parameters)];
+            let arguments = args![sources, targets, self.twiddles.table(self.queue), ByValue(&parameters)];
             self.queue.launch(&kernels::CIRCLE_FFT, entry, &grid, &arguments);
         }
     }
@@ -183,7 +184,7 @@ mod tests {
             let run = |passes: Option<Vec<Pass>>| {
                 let column = |words: &[u32]| DeviceColumn::<BaseField>::from_words(&queue, words);
                 let columns: Vec<_> = values.chunks(512).map(column).collect();
-                let addresses: Vec<u64> = columns.iter().map(DeviceColumn::address).collect();
+                let addresses: Vec<u64> = columns.iter().map(|column| column.address(&queue)).collect();
                 let targets = queue.upload(&addresses);
                 let batch = Batch {
                     queue: &queue,

@@ -33,7 +33,7 @@ pub(crate) fn gather<T: Element>(queue: &Queue, wanted: &[(&DeviceColumn<T>, usi
     }
     let address = |&(column, index): &(&DeviceColumn<T>, usize)| {
         assert!(index < column.len(), "element {index} of a column of {}", column.len());
-        column.address() + (index * T::WORDS * size_of::<u32>()) as u64
+        column.address(queue) + (index * T::WORDS * size_of::<u32>()) as u64
     };
     let addresses = queue.upload(&wanted.iter().map(address).collect::<Vec<u64>>());
     let words = wanted.len() * T::WORDS;

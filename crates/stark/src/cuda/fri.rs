@@ -51,15 +51,16 @@ impl FriOps for CudaBackend {
         let blocks = (rows as u32).div_ceil(THREADS).min(SUM_BLOCKS);
         let mut partials = queue.alloc::<[u32; 4]>(blocks as usize);
         let grid = Grid::new([blocks, 1, 1], [THREADS, 1, 1]).shared(THREADS / 32 * 16);
-        let arguments = args![ByValue(&coordinates(values)), rows as u64, rows as u64 / 2, &mut partials];
+        let arguments =
+            args![ByValue(&coordinates(queue, values)), rows as u64, rows as u64 / 2, &mut partials];
         queue.launch(&kernels::COLUMNS, "sum_signed", &grid, &arguments);
         let partials = queue.stream().download(&partials).or_raise();
         let sum: SecureField = partials.iter().map(|words| SecureField::read(words)).sum();
         let lambda = sum / BaseField::from_u32_unchecked(rows as u32);
         let rest = secure_column(queue, rows);
         let arguments = args![
-            ByValue(&coordinates(values)),
-            ByValue(&coordinates(&rest)),
+            ByValue(&coordinates(queue, values)),
+            ByValue(&coordinates(queue, &rest)),
             ByValue(&words(lambda)),
             rows as u64
         ];
@@ -88,9 +89,9 @@ pub(crate) fn fold_circle_by(
     });
     let inverses = &twiddles.itwiddles;
     let arguments = args![
-        ByValue(&coordinates(values)),
-        ByValue(&coordinates(&folded)),
-        inverses.table(),
+        ByValue(&coordinates(queue, values)),
+        ByValue(&coordinates(queue, &folded)),
+        inverses.table(queue),
         inverses.log_table(),
         log_domain,
         ByValue(&few),
@@ -126,9 +127,9 @@ fn fold_line_once(
     let folded = secure_column(queue, len / 2);
     let inverses = &twiddles.itwiddles;
     let arguments = args![
-        ByValue(&coordinates(values)),
-        ByValue(&coordinates(&folded)),
-        inverses.table(),
+        ByValue(&coordinates(queue, values)),
+        ByValue(&coordinates(queue, &folded)),
+        inverses.table(queue),
         inverses.log_table(),
         len.ilog2(),
         alpha,

@@ -32,16 +32,16 @@ impl<'a> Gates<'a> {
     fn of(layer: &'a Layer<CudaBackend>) -> Self {
         match layer {
             Layer::GrandProduct(values) => {
-                Self { kind: PRODUCT, numerators: values.words(), denominators: values }
+                Self { kind: PRODUCT, numerators: values.words(values.queue()), denominators: values }
             }
             Layer::LogUpGeneric { numerators, denominators } => {
-                Self { kind: 1, numerators: numerators.words(), denominators }
+                Self { kind: 1, numerators: numerators.words(denominators.queue()), denominators }
             }
             Layer::LogUpMultiplicities { numerators, denominators } => {
-                Self { kind: 2, numerators: numerators.words(), denominators }
+                Self { kind: 2, numerators: numerators.words(denominators.queue()), denominators }
             }
             Layer::LogUpSingles { denominators } => {
-                Self { kind: 3, numerators: denominators.words(), denominators }
+                Self { kind: 3, numerators: denominators.words(denominators.queue()), denominators }
             }
         }
     }
@@ -51,7 +51,7 @@ impl MleOps<BaseField> for CudaBackend {
     fn fix_first_variable(mle: Mle<Self, BaseField>, assignment: SecureField) -> Mle<Self, SecureField> {
         let (queue, half) = (mle.queue(), mle.len() / 2);
         let mut fixed = DeviceColumn::<SecureField>::new(queue, half);
-        let arguments = args![mle.words(), fixed.quads_mut(), ByValue(&words(assignment)), half as u64];
+        let arguments = args![mle.words(queue), fixed.quads_mut(), ByValue(&words(assignment)), half as u64];
         queue.launch(&kernels::LOOKUPS, "fix_first_m31", &one_thread_each(half), &arguments);
         Mle::new(fixed)
     }
@@ -61,7 +61,7 @@ impl MleOps<SecureField> for CudaBackend {
     fn fix_first_variable(mle: Mle<Self, SecureField>, assignment: SecureField) -> Mle<Self, SecureField> {
         let (queue, half) = (mle.queue(), mle.len() / 2);
         let mut fixed = DeviceColumn::<SecureField>::new(queue, half);
-        let arguments = args![mle.quads(), fixed.quads_mut(), ByValue(&words(assignment)), half as u64];
+        let arguments = args![mle.quads(queue), fixed.quads_mut(), ByValue(&words(assignment)), half as u64];
         queue.launch(&kernels::LOOKUPS, "fix_first_qm31", &one_thread_each(half), &arguments);
         Mle::new(fixed)
     }
@@ -91,7 +91,7 @@ impl GkrOps for CudaBackend {
         let mut next_numerators = DeviceColumn::<SecureField>::new(queue, half);
         let arguments = args![
             numerators,
-            denominators.quads(),
+            denominators.quads(queue),
             next_numerators.quads_mut(),
             next.quads_mut(),
             kind,
@@ -113,14 +113,14 @@ impl GkrOps for CudaBackend {
         let terms = 1usize << (variables - 1);
         let eq = oracle.eq_evals.as_ref();
         let Gates { kind, numerators, denominators } = Gates::of(&oracle.input_layer);
-        let queue = denominators.queue_with("sums over gates", [&**eq]);
+        let queue = denominators.queue();
         let blocks = terms.div_ceil(THREADS as usize);
         let mut partials = queue.alloc::<[u32; 4]>(2 * blocks);
         let grid = Grid::new([blocks as u32, 1, 1], [THREADS, 1, 1]).shared(2 * THREADS / 32 * 16);
         let arguments = args![
-            eq.quads(),
+            eq.quads(queue),
             numerators,
-            denominators.quads(),
+            denominators.quads(queue),
             ByValue(&words(oracle.lambda)),
             kind,
             terms as u64,

@@ -35,7 +35,8 @@ pub(crate) fn monomials(
     let factors = queue.upload(&flat_words(&factors));
     let basis = secure_column(queue, 1 << log_size);
     let runs = 1usize << log_size.saturating_sub(LOG_RUN);
-    let arguments = args![factors.slice(..).cast::<[u32; 4]>(), log_size, ByValue(&coordinates(&basis))];
+    let arguments =
+        args![factors.slice(..).cast::<[u32; 4]>(), log_size, ByValue(&coordinates(queue, &basis))];
     queue.launch(&kernels::OODS, "monomials", &one_thread_each(runs), &arguments);
     basis
 }
@@ -69,7 +70,8 @@ pub(crate) fn dot_products<'a>(
     let mut partials = queue.alloc::<[u32; 4]>(count * blocks);
     let grid = Grid::new([blocks as u32, count.div_ceil(DOT_COLUMNS) as u32, 1], [THREADS, 1, 1])
         .shared(DOT_COLUMNS as u32 * THREADS / 32 * 16);
-    let arguments = args![&columns, count as u32, ByValue(&coordinates(weights)), rows as u64, &mut partials];
+    let arguments =
+        args![&columns, count as u32, ByValue(&coordinates(queue, weights)), rows as u64, &mut partials];
     queue.launch(&kernels::OODS, "dot_products", &grid, &arguments);
     let mut values = queue.alloc::<[u32; 4]>(count);
     let grid = Grid::new([count as u32, 1, 1], [32, 1, 1]);
@@ -85,7 +87,7 @@ pub(super) fn interleave(
 ) -> DeviceColumn<SecureField> {
     let rows = weights.columns[0].len();
     let mut column = DeviceColumn::<SecureField>::new(queue, rows);
-    let arguments = args![ByValue(&coordinates(weights)), column.quads_mut(), rows as u64];
+    let arguments = args![ByValue(&coordinates(queue, weights)), column.quads_mut(), rows as u64];
     queue.launch(&kernels::OODS, "interleave", &one_thread_each(rows), &arguments);
     column
 }
@@ -95,11 +97,11 @@ pub(super) fn dot_interleaved(
     values: &DeviceColumn<BaseField>,
     weights: &DeviceColumn<SecureField>,
 ) -> SecureField {
-    let queue = values.queue_with("barycentric evaluation", [weights]);
+    let queue = values.queue();
     let rows = weights.len().min(values.len());
     let mut value = queue.alloc::<[u32; 4]>(1);
     let grid = Grid::new([1, 1, 1], [THREADS, 1, 1]).shared(THREADS / 32 * 16);
-    let arguments = args![values.words(), weights.quads(), rows as u64, &mut value];
+    let arguments = args![values.words(queue), weights.quads(queue), rows as u64, &mut value];
     queue.launch(&kernels::OODS, "dot_interleaved", &grid, &arguments);
     SecureField::read(&queue.stream().download(&value).or_raise()[0])
 }

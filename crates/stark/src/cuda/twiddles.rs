@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use gatework_gpu::{Buffer, args};
 use stwo::core::circle::{Coset, M31_CIRCLE_GEN};
+use stwo::core::poly::circle::CircleDomain;
 use stwo::prover::poly::BitReversedOrder;
 use stwo::prover::poly::twiddles::{TwiddleBuffer, TwiddleTree};
 
@@ -15,23 +16,43 @@ use crate::queue::Queue;
 /// The x coordinates, or their inverses, of the halves of a coset and of its doublings; `kernels/circle.cuh` has the layout.
 #[derive(Clone, Default)]
 pub struct DeviceTwiddles {
-    table: Option<Arc<Buffer<u32>>>,
+    table: Option<Arc<Table>>,
     /// By how much larger the domains are whose layers are read for a transform: in bit-reversed order the twiddles of a
     /// subdomain are a prefix of those of its domain, so that the table of the domain serves both.
     log_expansion: u32,
 }
 
+struct Table {
+    queue: Queue,
+    words: Buffer<u32>,
+}
+
 impl DeviceTwiddles {
-    /// The table.
+    /// The table, for kernels on `queue`.
+    pub(crate) fn table(&self, queue: &Queue) -> &Buffer<u32> {
+        let table = self.made();
+        queue.require_own(&table.queue);
+        &table.words
+    }
+
+    /// Refuses twiddles of another context than `queue`'s.
+    pub(crate) fn require(&self, queue: &Queue, _: CircleDomain) {
+        // Domains below eight points have theirs in no table.
+        if let Some(table) = &self.table {
+            queue.require_own(&table.queue);
+        }
+    }
+
+    /// What was made.
     ///
-    /// Panics if there is none: stwo makes trees without twiddles where it asks for none.
-    pub(crate) fn table(&self) -> &Buffer<u32> {
+    /// Panics if nothing was: stwo makes trees without twiddles where it asks for none.
+    fn made(&self) -> &Table {
         self.table.as_ref().expect("the twiddles of an empty buffer are not asked for")
     }
 
     /// The logarithm of the table's length.
     pub(crate) fn log_table(&self) -> u32 {
-        self.table().len().ilog2()
+        self.made().words.len().ilog2()
     }
 
     /// The domain whose layers stand for those of a domain of 2^`log_size` points.
@@ -69,6 +90,9 @@ pub(crate) fn precompute(queue: &Queue, coset: Coset) -> TwiddleTree<CudaBackend
     let (initial, step) = (coset.initial_index.0 as u32, coset.step_size.0 as u32);
     let arguments = args![&powers, initial, step, log_table, &mut table, &mut inverses];
     queue.launch(&kernels::TWIDDLES, "make_twiddles", &one_thread_each(len), &arguments);
-    let buffer = |table| DeviceTwiddles { table: Some(Arc::new(table)), log_expansion: 0 };
+    let buffer = |words| {
+        let table = Table { queue: queue.clone(), words };
+        DeviceTwiddles { table: Some(Arc::new(table)), log_expansion: 0 }
+    };
     TwiddleTree { root_coset: coset, twiddles: buffer(table), itwiddles: buffer(inverses) }
 }

@@ -43,15 +43,16 @@ where
         values.push(LineEvaluation::new(domain, secure_column(queue, 1 << (log_size - 1))));
         trees.push(DeviceColumn::<Blake2sHash>::new(queue, (2 << log_size) - 1));
     }
-    let tree_address = |index: usize| trees.get(index).map_or(0, DeviceColumn::address);
+    let tree_address =
+        |index: usize| trees.get(index).map_or(0, |tree: &DeviceColumn<_>| tree.address(queue));
     let layers = values.iter().enumerate().map(|(index, layer)| {
-        let [a, b, c, d] = coordinates(&layer.values);
+        let [a, b, c, d] = coordinates(queue, &layer.values);
         [a, b, c, d, tree_address(index), 0]
     });
     let layers = queue.upload(&layers.collect::<Vec<[u64; 6]>>());
     let inverses = &twiddles.itwiddles;
     let arguments =
-        args![&layers, log_first, log_last, inverses.table(), inverses.log_table(), digest, reduced];
+        args![&layers, log_first, log_last, inverses.table(queue), inverses.log_table(), digest, reduced];
     let grid = Grid::new([1, 1, 1], [THREADS, 1, 1]).shared(16);
     queue.launch(&kernels::FRI, "fold_to_last", &grid, &arguments);
 

@@ -53,7 +53,7 @@ impl Transcript {
     /// Takes a root in and draws a challenge.
     pub(super) fn draw(&mut self, root: &DeviceColumn<Blake2sHash>) -> Challenge {
         let mut alpha = self.queue.alloc::<[u32; 4]>(1);
-        let arguments = args![&mut self.digest, root.words(), &mut alpha, u32::from(self.reduced)];
+        let arguments = args![&mut self.digest, root.words(&self.queue), &mut alpha, u32::from(self.reduced)];
         self.queue.launch(&kernels::FRI, "draw_challenge", &Grid::new([1; 3], [1; 3]), &arguments);
         alpha
     }
