@@ -200,8 +200,10 @@ pub(crate) fn table<'a, T: Element>(
     queue.upload(&addresses)
 }
 
-/// The addresses of the four coordinates of a column of QM31.
+/// The addresses of the four coordinates of a column of QM31, which are of one length.
 pub(crate) fn coordinates(queue: &Queue, column: &SecureColumnByCoords<CudaBackend>) -> [u64; 4] {
+    let lens = column.columns.each_ref().map(DeviceColumn::len);
+    assert!(lens == [lens[0]; 4], "coordinates of {lens:?} elements are of no column");
     column.columns.each_ref().map(|coordinate| coordinate.address(queue))
 }
 

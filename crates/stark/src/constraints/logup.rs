@@ -14,6 +14,7 @@ use stwo_constraint_framework::{FrameworkEval, ORIGINAL_TRACE_IDX, PREPROCESSED_
 
 use super::cache::Prepared;
 use super::component::{Rows, or_some_words};
+use super::graph::{Graph, Node};
 use super::interpret::Interpreted;
 use super::program::{Program, Root};
 use super::record::record;
@@ -48,6 +49,7 @@ pub fn interaction_trace<E: FrameworkEval>(
     if graph.batches.is_empty() {
         return (Vec::new(), SecureField::zero());
     }
+    require_columns(&graph, log_size, [preprocessed, trace]);
     let all = preprocessed.iter().chain(trace).map(|column| &column.values).collect_vec();
     let queue = first.values.queue().clone();
     let (rows, count) = (1usize << log_size, graph.batches.len());
@@ -104,6 +106,25 @@ pub fn interaction_trace<E: FrameworkEval>(
     let domain = CanonicCoset::new(log_size).circle_domain();
     let columns = sums.into_iter().flat_map(|sum| sum.columns);
     (columns.map(|column| CircleEvaluation::new(domain, column)).collect(), claimed_sum)
+}
+
+/// Panics unless `columns`, preprocessed ones and those of the trace, are all that the fractions ask for, of the trace's length.
+fn require_columns(graph: &Graph, log_size: u32, columns: [&[&Evaluation]; 2]) {
+    for node in graph.nodes() {
+        if let Node::Column { interaction, column, .. } = *node
+            && let Some(given) = columns.get(interaction as usize)
+        {
+            let count = given.len();
+            assert!(
+                (column as usize) < count,
+                "column {column} of tree {interaction} is asked for, of {count}"
+            );
+        }
+    }
+    for column in columns.into_iter().flatten() {
+        let len = column.values.len();
+        assert!(len == 1 << log_size, "a component of 2^{log_size} rows has no column of {len} values");
+    }
 }
 
 /// Addresses of all coordinates.

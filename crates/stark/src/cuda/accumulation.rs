@@ -31,7 +31,12 @@ impl AccumulationOps for CudaBackend {
         columns.into_iter().reduce(|shorter, longer| {
             let queue = longer.columns[0].queue();
             let rows = longer.columns[0].len();
-            let shift = rows.ilog2() - shorter.columns[0].len().ilog2();
+            let from_rows = shorter.columns[0].len();
+            assert!(
+                rows.is_power_of_two() && from_rows.is_power_of_two() && (2..=rows).contains(&from_rows),
+                "a column of {from_rows} rows is not lifted to {rows}"
+            );
+            let shift = rows.ilog2() - from_rows.ilog2();
             let [to, from] = [&longer, &shorter].map(|column| coordinates(queue, column));
             let arguments = args![ByValue(&to), ByValue(&from), shift, rows as u32];
             let grid = one_thread_each(rows);

@@ -3,6 +3,7 @@
 use gatework_gpu::{Buffer, ByValue, Grid, args};
 use stwo::core::fields::m31::BaseField;
 use stwo::core::poly::circle::CircleDomain;
+use stwo::prover::backend::Column as _;
 
 use super::one_thread_each;
 use super::schedule::{self, Pass};
@@ -39,9 +40,20 @@ pub(crate) fn transform<'a>(
     targets: impl IntoIterator<Item = &'a DeviceColumn<BaseField>>,
 ) {
     twiddles.require(queue, domain);
-    let addresses = |column: &DeviceColumn<BaseField>| column.address(queue);
-    let sources: Vec<u64> = sources.into_iter().map(addresses).collect();
-    let targets: Vec<u64> = targets.into_iter().map(addresses).collect();
+    let size = domain.size();
+    assert!(
+        source_len.is_power_of_two() && source_len <= size,
+        "{source_len} values are not transformed to {size}"
+    );
+    let addresses_of = |len: usize| {
+        move |column: &DeviceColumn<BaseField>| {
+            assert!(column.len() == len, "a column of {} values stands for one of {len}", column.len());
+            column.address(queue)
+        }
+    };
+    let sources: Vec<u64> = sources.into_iter().map(addresses_of(source_len)).collect();
+    let targets: Vec<u64> = targets.into_iter().map(addresses_of(size)).collect();
+    assert_eq!(sources.len(), targets.len(), "every column is transformed into one");
     // In place, one table serves as both.
     let sources = (sources != targets).then(|| queue.upload(&sources));
     let targets = queue.upload(&targets);
@@ -163,7 +175,6 @@ impl Batch<'_> {
 mod tests {
     use gatework_gpu::Device;
     use stwo::core::poly::circle::CanonicCoset;
-    use stwo::prover::backend::Column as _;
 
     use super::super::twiddles::precompute;
     use super::*;

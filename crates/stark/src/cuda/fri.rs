@@ -82,6 +82,7 @@ pub(crate) fn fold_circle_by(
     let queue = values.columns[0].queue();
     let log_domain = evaluation.domain.log_size();
     let pairs = values.columns[0].len() / 2;
+    assert_eq!(2 * pairs, evaluation.domain.size(), "a column on a domain has as many values");
     let folded = secure_column(queue, pairs);
     let few = [0, 1].map(|pair: usize| {
         let index = bit_reverse_index(2 * pair % evaluation.domain.size(), log_domain);
@@ -92,7 +93,7 @@ pub(crate) fn fold_circle_by(
         ByValue(&coordinates(queue, values)),
         ByValue(&coordinates(queue, &folded)),
         inverses.table(queue),
-        inverses.log_table(),
+        inverses.log_table_for(evaluation.domain.half_coset),
         log_domain,
         ByValue(&few),
         alpha,
@@ -124,13 +125,14 @@ fn fold_line_once(
     let queue = values.columns[0].queue();
     let len = values.columns[0].len();
     assert!(len >= 2, "a line of {len} points cannot be folded");
+    assert_eq!(len, evaluation.len(), "a column on a line has as many values");
     let folded = secure_column(queue, len / 2);
     let inverses = &twiddles.itwiddles;
     let arguments = args![
         ByValue(&coordinates(queue, values)),
         ByValue(&coordinates(queue, &folded)),
         inverses.table(queue),
-        inverses.log_table(),
+        inverses.log_table_for(evaluation.domain().coset()),
         len.ilog2(),
         alpha,
         squarings,

@@ -30,6 +30,13 @@ const PRODUCT: u32 = 0;
 
 impl<'a> Gates<'a> {
     fn of(layer: &'a Layer<CudaBackend>) -> Self {
+        let lens = match layer {
+            Layer::GrandProduct(values) => [values.len(); 2],
+            Layer::LogUpGeneric { numerators, denominators } => [numerators.len(), denominators.len()],
+            Layer::LogUpMultiplicities { numerators, denominators } => [numerators.len(), denominators.len()],
+            Layer::LogUpSingles { denominators } => [denominators.len(); 2],
+        };
+        assert!(lens[0] == lens[1], "{} numerators have {} denominators", lens[0], lens[1]);
         match layer {
             Layer::GrandProduct(values) => {
                 Self { kind: PRODUCT, numerators: values.words(values.queue()), denominators: values }
@@ -47,9 +54,15 @@ impl<'a> Gates<'a> {
     }
 }
 
+/// Half of the values of a multilinear polynomial: what is left when a variable is fixed.
+fn half(len: usize) -> usize {
+    assert!(len >= 2, "a constant has no variable to fix");
+    len / 2
+}
+
 impl MleOps<BaseField> for CudaBackend {
     fn fix_first_variable(mle: Mle<Self, BaseField>, assignment: SecureField) -> Mle<Self, SecureField> {
-        let (queue, half) = (mle.queue(), mle.len() / 2);
+        let (queue, half) = (mle.queue(), half(mle.len()));
         let mut fixed = DeviceColumn::<SecureField>::new(queue, half);
         let arguments = args![mle.words(queue), fixed.quads_mut(), ByValue(&words(assignment)), half as u64];
         queue.launch(&kernels::LOOKUPS, "fix_first_m31", &one_thread_each(half), &arguments);
@@ -59,7 +72,7 @@ impl MleOps<BaseField> for CudaBackend {
 
 impl MleOps<SecureField> for CudaBackend {
     fn fix_first_variable(mle: Mle<Self, SecureField>, assignment: SecureField) -> Mle<Self, SecureField> {
-        let (queue, half) = (mle.queue(), mle.len() / 2);
+        let (queue, half) = (mle.queue(), half(mle.len()));
         let mut fixed = DeviceColumn::<SecureField>::new(queue, half);
         let arguments = args![mle.quads(queue), fixed.quads_mut(), ByValue(&words(assignment)), half as u64];
         queue.launch(&kernels::LOOKUPS, "fix_first_qm31", &one_thread_each(half), &arguments);
@@ -86,7 +99,7 @@ impl GkrOps for CudaBackend {
 
     fn next_layer(layer: &Layer<Self>) -> Layer<Self> {
         let Gates { kind, numerators, denominators } = Gates::of(layer);
-        let (queue, half) = (denominators.queue(), denominators.len() / 2);
+        let (queue, half) = (denominators.queue(), half(denominators.len()));
         let mut next = DeviceColumn::<SecureField>::new(queue, half);
         let mut next_numerators = DeviceColumn::<SecureField>::new(queue, half);
         let arguments = args![
@@ -108,11 +121,13 @@ impl GkrOps for CudaBackend {
         oracle: &GkrMultivariatePolyOracle<'_, Self>,
         claim: SecureField,
     ) -> UnivariatePoly<SecureField> {
+        assert!(oracle.input_layer.n_variables() > 0, "a layer of one value has no gates");
         let variables = oracle.n_variables();
         assert!(variables > 0, "a sum over no variables is no polynomial in the first");
         let terms = 1usize << (variables - 1);
         let eq = oracle.eq_evals.as_ref();
         let Gates { kind, numerators, denominators } = Gates::of(&oracle.input_layer);
+        assert!(eq.len() >= terms, "{terms} terms have {} values of eq", eq.len());
         let queue = denominators.queue();
         let blocks = terms.div_ceil(THREADS as usize);
         let mut partials = queue.alloc::<[u32; 4]>(2 * blocks);

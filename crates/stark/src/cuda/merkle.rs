@@ -32,6 +32,7 @@ impl<const IS_M31_OUTPUT: bool> MerkleOpsLifted<Blake2sMerkleHasherGeneric<IS_M3
             Some(first) => first.queue().clone(),
             None => Queue::current(),
         };
+        require_liftable(columns, lifting_log_size);
         let _stage = queue.stage(Stage::Merkle);
         let log_leaves = if columns.is_empty() { 0 } else { lifting_log_size };
         let leaves = 1usize << log_leaves;
@@ -53,12 +54,24 @@ impl<const IS_M31_OUTPUT: bool> MerkleOpsLifted<Blake2sMerkleHasherGeneric<IS_M3
             return parents;
         }
         let (queue, nodes) = (layer.queue(), layer.len() / 2);
+        assert!(layer.len() == 2 * nodes && nodes > 0, "{} nodes have no layer above", layer.len());
         let mut parents = DeviceColumn::<Blake2sHash>::new(queue, nodes);
         let arguments =
             args![layer.words(queue), parents.words_mut(), nodes as u32, u32::from(IS_M31_OUTPUT)];
         queue.launch(&kernels::MERKLE, "merkle_parents", &one_thread_each(nodes), &arguments);
         parents
     }
+}
+
+/// Panics unless the columns can be lifted to one tree: their lengths are powers of two, ascend, and are no more than its leaves.
+fn require_liftable(columns: &[&DeviceColumn<BaseField>], log_leaves: u32) {
+    let lens = columns.iter().map(|column| column.len()).collect_vec();
+    let Some(longest) = lens.last() else { return };
+    assert!(
+        lens.is_sorted() && lens[0] >= 2 && lens.iter().all(|len| len.is_power_of_two()),
+        "columns of a tree have lengths of powers of two from two on, in ascending order"
+    );
+    assert!(*longest <= 1 << log_leaves, "a column of {longest} values is not lifted to 2^{log_leaves}");
 }
 
 /// Hashes rows of columns into `leaves`. Blocks of columns that are all shorter than the tree are hashed once for each of
@@ -149,6 +162,7 @@ impl PackLeavesOps for CudaBackend {
     ) -> [DeviceColumn<BaseField>; SECURE_EXTENSION_DEGREE * PACKED_LEAF_SIZE] {
         let rows = values[0].len();
         assert!(rows.is_multiple_of(PACKED_LEAF_SIZE), "{rows} rows are no whole number of leaves");
+        assert!(values.iter().all(|column| column.len() == rows), "coordinates have one length");
         let queue = values[0].queue();
         let lens = [rows / PACKED_LEAF_SIZE; SECURE_EXTENSION_DEGREE * PACKED_LEAF_SIZE];
         let packed: [_; SECURE_EXTENSION_DEGREE * PACKED_LEAF_SIZE] =

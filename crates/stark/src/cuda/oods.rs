@@ -61,8 +61,12 @@ pub(crate) fn dot_products<'a>(
     columns: impl IntoIterator<Item = &'a DeviceColumn<BaseField>>,
     weights: &SecureColumnByCoords<CudaBackend>,
 ) -> Vec<SecureField> {
-    let columns = table(queue, columns);
-    let (count, rows) = (columns.len(), weights.columns[0].len());
+    let rows = weights.columns[0].len();
+    let long_enough = columns.into_iter().inspect(|column| {
+        assert!(column.len() >= rows, "{rows} weights are not those of {} values", column.len());
+    });
+    let columns = table(queue, long_enough);
+    let count = columns.len();
     if count == 0 {
         return Vec::new();
     }
@@ -98,7 +102,8 @@ pub(super) fn dot_interleaved(
     weights: &DeviceColumn<SecureField>,
 ) -> SecureField {
     let queue = values.queue();
-    let rows = weights.len().min(values.len());
+    let rows = values.len();
+    assert_eq!(weights.len(), rows, "every value has a weight");
     let mut value = queue.alloc::<[u32; 4]>(1);
     let grid = Grid::new([1, 1, 1], [THREADS, 1, 1]).shared(THREADS / 32 * 16);
     let arguments = args![values.words(queue), weights.quads(queue), rows as u64, &mut value];

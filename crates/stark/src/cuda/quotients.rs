@@ -2,6 +2,7 @@
 
 use bytemuck::{Pod, Zeroable};
 use gatework_gpu::{ByValue, args};
+use itertools::Itertools as _;
 use stwo::core::circle::CirclePoint;
 use stwo::core::fields::cm31::CM31;
 use stwo::core::fields::m31::BaseField;
@@ -46,6 +47,8 @@ impl QuotientOps for CudaBackend {
     ) {
         let rows = columns[0].values.len() >> log_blowup_factor;
         let queue = columns[0].values.queue();
+        let lens = columns.iter().map(|column| column.values.len());
+        assert!(lens.dedup().count() == 1, "columns that are divided together have one length");
         let constants = quotient_constants(sample_batches);
         for (batch, coefficients) in sample_batches.iter().zip(constants.line_coeffs) {
             let sampled = batch.cols_vals_randpows.iter().map(|sample| &columns[sample.column_index].values);
@@ -84,6 +87,7 @@ impl QuotientOps for CudaBackend {
         let points: Vec<Sampled> = accumulations.iter().map(|sums| sampled(queue, sums, rows)).collect();
         let points = queue.upload(&points);
         let quotients = secure_column(queue, rows);
+        twiddles.twiddles.require(queue, domain);
         // The table of the domain: its prefix is that of the subdomain.
         let table = &twiddles.twiddles;
         let arguments = args![
@@ -112,6 +116,8 @@ fn sampled(queue: &Queue, sums: &AccumulatedNumerators<CudaBackend>, rows: usize
     let pair = |value: CM31| [value.0.0, value.1.0];
     let CirclePoint { x, y } = sums.sample_point;
     let numerators = &sums.partial_numerators_acc;
+    let len = numerators.columns[0].len();
+    assert!(len.is_power_of_two() && len <= rows, "{len} numerators are not lifted to {rows}");
     Sampled {
         real_x: pair(x.0),
         real_y: pair(y.0),
@@ -119,7 +125,7 @@ fn sampled(queue: &Queue, sums: &AccumulatedNumerators<CudaBackend>, rows: usize
         imaginary_y: pair(y.1),
         linear: words(sums.first_linear_term_acc),
         numerators: coordinates(queue, numerators),
-        shift: rows.ilog2() - numerators.columns[0].len().ilog2(),
+        shift: rows.ilog2() - len.ilog2(),
         unused: 0,
     }
 }

@@ -51,8 +51,8 @@ where
     });
     let layers = queue.upload(&layers.collect::<Vec<[u64; 6]>>());
     let inverses = &twiddles.itwiddles;
-    let arguments =
-        args![&layers, log_first, log_last, inverses.table(queue), inverses.log_table(), digest, reduced];
+    let log_table = inverses.log_table_for(values[0].domain().coset());
+    let arguments = args![&layers, log_first, log_last, inverses.table(queue), log_table, digest, reduced];
     let grid = Grid::new([1, 1, 1], [THREADS, 1, 1]).shared(16);
     queue.launch(&kernels::FRI, "fold_to_last", &grid, &arguments);
 
