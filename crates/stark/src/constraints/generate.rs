@@ -142,6 +142,11 @@ mod tests {
     }
 
     #[test]
+    fn many_constraints_are_cut_into_several_kernels() {
+        assert!(sources_of(&WideFibonacci { log_rows: 3, columns: 700 }, SecureField::default()).len() > 1);
+    }
+
+    #[test]
     fn generated_kernels_compile_for_a_gpu_and_none_spills() {
         if !presence::nvrtc().is_found() {
             eprintln!("NVRTC was not found: nothing was compiled for sm_90a");
