@@ -63,7 +63,8 @@ impl Plan {
     }
 
     fn twiddle_bytes(&self) -> u64 {
-        let log_largest = self.log_rows() + self.log_blowup().max(1);
+        let log_extended = self.log_rows() + self.log_blowup().max(1);
+        let log_largest = log_extended.max(self.config.lifting_log_size.unwrap_or(0));
         (2 * BASE) << (log_largest - 1)
     }
 
@@ -89,7 +90,8 @@ impl Plan {
         let log_half = log_rows + self.log_blowup();
         // Sums of constraints on twice the rows become two halves of coefficients.
         let sums = SECURE << (log_rows + 1);
-        let composition = ((8 * BASE) << log_half) + tree_bytes(log_half);
+        let composition =
+            ((8 * BASE) << log_half) + tree_bytes(self.config.lifting_log_size.unwrap_or(log_half));
         let values = SECURE << log_lifted;
         let quotients =
             self.points * (SECURE << log_rows) + (SECURE << (log_lifted - self.log_blowup())) + values;

@@ -203,8 +203,9 @@ impl<B: Backend> Input<B> {
             traces.iter().map(|trace| columns.by_ref().take(trace.len()).collect_vec()).collect_vec();
         let all = preprocessed.iter().map(|(_, column)| column).chain(traces.iter().flatten());
         let log_rows = all.map(|column: &Evaluation<B>| column.domain.log_size()).max().unwrap_or(1);
-        // Constraints are evaluated on twice the rows, which a blowup of two has too.
-        let log_largest = log_rows + config.fri_config.log_blowup_factor.max(1);
+        // Constraints are evaluated on twice the rows, which a blowup of two has too; quotients on as many as trees are lifted to.
+        let log_extended = log_rows + config.fri_config.log_blowup_factor.max(1);
+        let log_largest = log_extended.max(config.lifting_log_size.unwrap_or(0));
         let twiddles = B::precompute_twiddles(CanonicCoset::new(log_largest).circle_domain().half_coset);
         Self { preprocessed, traces, twiddles: Arc::new(twiddles) }
     }
