@@ -17,8 +17,10 @@ fn json(output: &Output) -> Value {
 }
 
 fn prove(folder: &Path, air: &str, device: &str, out: &str) {
-    let arguments =
-        ["prove", "--air", air, "--log-rows", "5", "--columns", "8", "--device", device, "--out", out];
+    let mut arguments = vec!["prove", "--air", air, "--log-rows", "5", "--device", device, "--out", out];
+    if air == "wide-fibonacci" {
+        arguments.extend(["--columns", "8"]);
+    }
     let output = run(folder, &arguments);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
 }
@@ -78,4 +80,14 @@ fn bad_input_is_a_sentence() {
     assert!(refused(&["prove", "--log-rows", "40", "--out", "p.json"]).contains("40"));
     let two_columns = ["prove", "--log-rows", "5", "--columns", "2", "--out", "p.json"];
     assert!(refused(&two_columns).contains("3 to 65535"));
+    let not_its_columns =
+        ["prove", "--air", "plonk", "--log-rows", "5", "--columns", "100", "--out", "p.json"];
+    assert!(refused(&not_its_columns).contains("--columns is for wide-fibonacci: plonk has as many"));
+    assert!(refused(&["bench", "--air", "poseidon2", "--columns", "100"]).contains("--columns is for"));
+    // Some terabytes, on a machine that says what it has.
+    if cfg!(target_os = "linux") {
+        let huge = ["--log-rows", "26", "--columns", "65535", "--device", "cpu"];
+        assert!(refused(&[&["prove", "--out", "p.json"], &huge[..]].concat()).contains("GiB are available"));
+        assert!(refused(&[&["bench"], &huge[..]].concat()).contains("GiB are available"));
+    }
 }

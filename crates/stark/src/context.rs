@@ -97,8 +97,9 @@ impl Context {
         self.queue.allocations()
     }
 
-    /// Makes allocation number `number` of those made from now on fail, as if memory had run out; for tests of what happens
+    /// Makes allocation number `number` of those made from now on fail, as if memory had run out: for tests of what happens
     /// then.
+    #[doc(hidden)]
     pub fn refuse_allocation(&self, number: u64) {
         self.queue.refuse_allocation(number);
     }

@@ -21,8 +21,8 @@ pub enum Error {
     ConstraintsNotSatisfied,
     /// More device memory than may be held.
     #[error(
-        "the proof needs {needed} bytes of device memory at its peak and {free} of {limit} are free: \
-         prove fewer rows or columns, or raise the budget"
+        "the proof needs {needed} bytes of device memory at its peak and {free} of {limit} may still be held: \
+         prove fewer rows or columns"
     )]
     TooLarge {
         /// Predicted peak.

@@ -84,6 +84,18 @@ impl Plan {
         peak.max(held + self.proving_bytes())
     }
 
+    /// The most that a proof by `SimdBackend` holds of the host's memory at once: the same columns and trees, and up to an
+    /// eighth more for what it computes with.
+    pub fn host_peak_bytes(&self) -> u64 {
+        let peak = self.peak_bytes();
+        peak + peak / 8
+    }
+
+    /// Bytes of all columns, as they are before they are extended.
+    pub fn column_bytes(&self) -> u64 {
+        self.trees.iter().flatten().map(|&log_rows| BASE << log_rows).sum()
+    }
+
     /// What a proof takes beside what was committed to before it.
     fn proving_bytes(&self) -> u64 {
         let (log_rows, log_lifted) = (self.log_rows(), self.log_lifted());

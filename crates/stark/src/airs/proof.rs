@@ -214,8 +214,7 @@ impl<B: Backend> Input<B> {
 /// The memory that a proof of `air` takes.
 pub fn plan<A: Air>(air: &A, config: PcsConfig) -> Plan {
     let evals = air.evals(&mut Blake2sChannel::default());
-    let names = air.preprocessed();
-    let preprocessed: Vec<u32> = names.iter().map(|(_, column)| column.len().ilog2()).collect();
+    let preprocessed = air.preprocessed_log_sizes();
     let masks = |eval: &A::Eval, interaction: usize| {
         let info = InfoEvaluator::new(eval.log_size(), Vec::new(), SecureField::default());
         let columns = eval.evaluate(info).mask_offsets.get(interaction).map_or(0, Vec::len);
@@ -336,7 +335,7 @@ pub fn verify<A: Air>(air: &A, config: PcsConfig, proved: Proved) -> std::result
                 bounds.iter().flat_map(|bound| bound.get(tree).cloned().unwrap_or_default()).collect_vec()
             })
             .collect_vec();
-        sizes[0] = air.preprocessed().iter().map(|(_, column)| column.len().ilog2()).collect();
+        sizes[0] = air.preprocessed_log_sizes();
         sizes
     };
     let needed = sizes.len() + 1;
