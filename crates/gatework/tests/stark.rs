@@ -53,6 +53,23 @@ fn a_changed_proof_does_not_hold() {
 }
 
 #[test]
+fn a_proof_that_stwos_verifier_stops_at_is_refused_in_one_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    prove(folder.path(), "wide-fibonacci", "cpu", "proof.json");
+    let path = folder.path().join("proof.json");
+    let mut proof: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    proof["proof"]["queried_values"][1][0] = Value::Array(vec![]);
+    fs::write(&path, proof.to_string()).unwrap();
+    let verified = run(folder.path(), &["verify", "proof.json"]);
+    assert_eq!(verified.status.code(), Some(1), "{verified:?}");
+    assert!(
+        String::from_utf8_lossy(&verified.stdout).contains("stwo's verifier stopped at it"),
+        "{verified:?}"
+    );
+    assert!(verified.stderr.is_empty(), "{verified:?}");
+}
+
+#[test]
 fn a_bench_compares_bytes_and_shows_stages() {
     let folder = tempfile::tempdir().unwrap();
     let arguments =

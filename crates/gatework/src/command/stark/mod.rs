@@ -4,6 +4,7 @@ mod bench;
 pub(crate) mod cli;
 mod memory;
 mod prove;
+mod quiet;
 mod statement;
 pub(crate) mod stop;
 mod verify;
