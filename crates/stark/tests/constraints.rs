@@ -108,12 +108,13 @@ struct ManyLive {
 }
 
 impl FrameworkEval for ManyLive {
+    /// Rows for more than one block of the interpreter.
     fn log_size(&self) -> u32 {
-        3
+        8
     }
 
     fn max_constraint_log_degree_bound(&self) -> u32 {
-        4
+        9
     }
 
     fn evaluate<E: EvalAtRow>(&self, mut eval: E) -> E {

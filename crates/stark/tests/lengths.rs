@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use gatework_stark::airs::{Air as _, Lookup, WideFibonacci};
-use gatework_stark::{CudaBackend, Error, interaction_trace, upload_and_interpolate};
+use gatework_stark::{CudaBackend, Error, interaction_trace, upload, upload_and_interpolate};
 use itertools::Itertools as _;
 use stwo::core::air::Component as _;
 use stwo::core::channel::Blake2sChannel;
@@ -18,7 +18,7 @@ use stwo::core::pcs::quotients::{ColumnSampleBatch, NumeratorData};
 use stwo::core::poly::circle::{CanonicCoset, CircleDomain};
 use stwo::core::poly::line::LineDomain;
 use stwo::core::vcs_lifted::blake2_merkle::Blake2sMerkleHasher;
-use stwo::prover::backend::Col;
+use stwo::prover::backend::{Col, Column as _};
 use stwo::prover::fri::FriOps as _;
 use stwo::prover::line::LineEvaluation;
 use stwo::prover::lookups::gkr_prover::{EqEvals, GkrMultivariatePolyOracle, GkrOps as _, Layer};
@@ -280,4 +280,23 @@ fn columns_that_are_on_no_domain_are_not_interpolated() {
         assert!(matches!(error, Error::Unsupported { .. }), "{error}");
         assert!(error.to_string().contains(&format!("a column of {len} values")), "{error}");
     }
+}
+
+#[test]
+fn empty_columns_are_columns() {
+    context()
+        .scope(|| {
+            let empty: Vec<BaseField> = Vec::new();
+            assert!(upload(&[]).is_empty());
+            assert_eq!(
+                upload(&[&empty, &empty]).iter().map(|column| column.to_cpu().len()).sum::<usize>(),
+                0
+            );
+            let values = Random::new(1).bases(5);
+            let columns = upload(&[&empty, &values, &empty]);
+            assert_eq!(columns.iter().map(|column| column.to_cpu()).collect_vec(), [vec![], values, vec![]]);
+            let zeros = Base::zeros(0);
+            assert_eq!([zeros.clone(), zeros].map(|column| column.to_cpu()), [vec![], vec![]]);
+        })
+        .unwrap();
 }
