@@ -28,8 +28,11 @@ GW_DEVICE u32 reduce(u64 x) {
     x = (x & P) + (x >> 31);
     return fold((u32)(x & P) + (u32)(x >> 31));
 }
-// x / 2^k, a rotation of 31 bits; 0 < k < 31.
-GW_DEVICE u32 halve(u32 x, u32 k) { return ((x << (31 - k)) & P) | (x >> k); }
+// x / 2^k for the factor 2^(32 - k), 0 < k < 31: a rotation of 31 bits, whose parts do not overlap.
+GW_DEVICE u32 halve(u32 x, u32 factor) {
+    const u64 product = (u64)x * factor;
+    return (u32)(product >> 32) + ((u32)product >> 1);
+}
 
 GW_DEVICE u32 square_times(u32 a, u32 count) {
     for (u32 i = 0; i < count; ++i) a = square(a);

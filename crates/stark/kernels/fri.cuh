@@ -1,5 +1,5 @@
-#include "blake2s.cuh"
 #include "circle.cuh"
+#include "transcript.cuh"
 
 // Folds: with f(p) and f(-p) at a pair of points and t the coordinate that tells them apart,
 //     2 f(p) = f0 + t f1,   f0 = f(p) + f(-p),   f1 = (f(p) - f(-p)) / t,
@@ -20,26 +20,46 @@ GW_DEVICE QM31 folded(const Coordinates& from, u64 pair, u32 inverse_doubled, QM
     return qm31::add(qm31::add(left, right), qm31::mul(alpha, f1));
 }
 
+// The leaf of a tree over one column of QM31.
+GW_DEVICE blake2s::State leaf(QM31 value, bool reduced) {
+    const u32 m[16] = {value.a, value.b, value.c, value.d};
+    blake2s::State state = blake2s::initial();
+    blake2s::compress(state, m, 16, true);
+    if (reduced) blake2s::reduce(state);
+    return state;
+}
+
+// Where the leaves of a tree over folded values go, by their address; nowhere if it is 0.
+struct Leaves {
+    u64 address;
+    u32 reduced, unused;
+};
+
+GW_DEVICE void store_folded(const Coordinates& to, u64 row, QM31 value, const Leaves& leaves) {
+    qm31::store(to, row, value);
+    if (leaves.address) blake2s::store(reinterpret_cast<u32*>(leaves.address) + 8 * row, leaf(value, leaves.reduced));
+}
+
 // A circle polynomial over 2^log_domain points to one of the line over half as many. Twiddles of domains below eight points
 // are in no table and lie in `few`, two at most.
 GW_KERNEL(fold_circle)(
     Coordinates from, Coordinates to, const u32* inverses, u32 log_table, u32 log_domain, u32x2 few,
-    const QM31* alpha) {
+    const QM31* alpha, Leaves leaves) {
     const u32 pair = (u32)gw::global_thread();
     if (pair >> (log_domain - 1)) return;
     u32 twiddle = pair == 0 ? few.x : few.y;
     if (log_domain >= 3) twiddle = circle::y_doubled(circle::layer(inverses, log_table, log_domain, 1), pair);
-    qm31::store(to, pair, folded(from, pair, twiddle, qm31::load(alpha)));
+    store_folded(to, pair, folded(from, pair, twiddle, qm31::load(alpha)), leaves);
 }
 
 // A polynomial of the line over 2^log_size points to one over half as many.
 GW_KERNEL(fold_line)(
-    Coordinates from, Coordinates to, const u32* inverses, u32 log_table, u32 log_size, const QM31* alpha,
-    u32 squarings) {
+    Coordinates from, Coordinates to, const u32* inverses, u32 log_table, u32 log_size, const QM31* alpha, u32 squarings,
+    Leaves leaves) {
     const u32 pair = (u32)gw::global_thread();
     if (pair >> (log_size - 1)) return;
     const u32 twiddle = circle::layer(inverses, log_table, log_size, 0)[pair];
-    qm31::store(to, pair, folded(from, pair, twiddle, challenge(alpha, squarings)));
+    store_folded(to, pair, folded(from, pair, twiddle, challenge(alpha, squarings)), leaves);
 }
 
 // to <- from - lambda on the first half of the rows, from + lambda on the second.
@@ -50,29 +70,9 @@ GW_KERNEL(decompose)(Coordinates from, Coordinates to, QM31 lambda, u64 rows) {
     qm31::store(to, row, row < rows / 2 ? qm31::sub(x, lambda) : qm31::add(x, lambda));
 }
 
-// stwo's Blake2s channel: takes a root in, digest <- H(digest root), and draws a challenge, H(digest counter 0) with a counter of
-// four bytes, the first whose eight words are all below 2 P.
-GW_DEVICE QM31 mix_and_draw(u32* digest, const u32* root, bool reduced) {
-    const blake2s::State mixed = blake2s::parent(blake2s::load(digest), blake2s::load(root), reduced);
-    blake2s::store(digest, mixed);
-    for (u32 counter = 0;; ++counter) {
-        u32 m[16] = {};
-        GW_UNROLL
-        for (u32 i = 0; i < 8; ++i) m[i] = mixed.h[i];
-        m[8] = counter;
-        blake2s::State drawn = blake2s::initial();
-        blake2s::compress(drawn, m, 37, true);
-        if (reduced) blake2s::reduce(drawn);
-        bool all_below = true;
-        GW_UNROLL
-        for (u32 i = 0; i < 8; ++i) all_below = all_below && drawn.h[i] < 2 * m31::P;
-        if (all_below) return {m31::fold(drawn.h[0]), m31::fold(drawn.h[1]), m31::fold(drawn.h[2]), m31::fold(drawn.h[3])};
-    }
-}
-
 // One thread.
 GW_KERNEL(draw_challenge)(u32* digest, const u32* root, QM31* alpha, u32 reduced) {
-    qm31::store(alpha, mix_and_draw(digest, root, reduced));
+    qm31::store(alpha, mix_and_draw(digest, blake2s::load(root), reduced));
 }
 
 // A layer of the line: its values, and the place of its tree, in breadth-first order, root first.
@@ -83,8 +83,8 @@ struct LineLayer {
 };
 
 // The layers of 2^log_first points down to those of 2^(log_last + 1), each hashed, taken into the transcript and folded into the
-// next. They are small: one block, with barriers where launches would be. 256 threads, 16 bytes of shared memory.
-GW_KERNEL_BOUNDED(fold_to_last, 256, 1)(
+// next. They are small: one block, with barriers where launches would be. 512 threads, 16 bytes of shared memory.
+GW_KERNEL_BOUNDED(fold_to_last, 512, 1)(
     const LineLayer* layers, u32 log_first, u32 log_last, const u32* inverses, u32 log_table, u32* digest, u32 reduced) {
     QM31* alpha = gw::shared<QM31>();
     const u32 thread = gw::thread_x(), threads = gw::threads_x();
@@ -92,12 +92,7 @@ GW_KERNEL_BOUNDED(fold_to_last, 256, 1)(
         const LineLayer& layer = layers[log_first - log_size];
         const u32 points = 1u << log_size;
         for (u32 row = thread; row < points; row += threads) {
-            const QM31 value = qm31::load(layer.values, row);
-            const u32 m[16] = {value.a, value.b, value.c, value.d};
-            blake2s::State leaf = blake2s::initial();
-            blake2s::compress(leaf, m, 16, true);
-            if (reduced) blake2s::reduce(leaf);
-            blake2s::store(layer.tree + 8 * (points - 1 + row), leaf);
+            blake2s::store(layer.tree + 8 * (points - 1 + row), leaf(qm31::load(layer.values, row), reduced));
         }
         gw::sync_threads();
         for (u32 nodes = points / 2; nodes > 0; nodes /= 2) {
@@ -108,7 +103,7 @@ GW_KERNEL_BOUNDED(fold_to_last, 256, 1)(
             }
             gw::sync_threads();
         }
-        if (thread == 0) qm31::store(alpha, mix_and_draw(digest, layer.tree, reduced));
+        if (thread == 0) qm31::store(alpha, mix_and_draw(digest, blake2s::load(layer.tree), reduced));
         gw::sync_threads();
         const u32* twiddles = circle::layer(inverses, log_table, log_size, 0);
         const Coordinates& next = layers[log_first - log_size + 1].values;

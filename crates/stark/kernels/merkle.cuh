@@ -1,4 +1,4 @@
-#include "blake2s.cuh"
+#include "transcript.cuh"
 
 // Leaves and layers of lifted Merkle trees. A leaf is the Blake2s digest of one row of all columns, shortest first; columns
 // that are shorter than the tree are read at the row that a row lifts to. Words of a digest are reduced modulo P where
@@ -73,10 +73,10 @@ GW_KERNEL_BOUNDED(merkle_parents, 256, 1)(const u32* children, u32* parents, u32
     blake2s::store(parents + 8 * (u64)node, state);
 }
 
-// Computes `layers` layers above the one of 2^log_children nodes, in a tree in breadth-first order, root first: the layer of
-// n nodes starts at node n - 1. A block of T threads has 2 T children, T of their parents, and on as long as there are
-// two; 32 T bytes of shared memory.
-GW_KERNEL_BOUNDED(merkle_layers, 256, 1)(u32* tree, u32 log_children, u32 layers, u32 reduced) {
+// Computes `layers` layers above the one of 2^log_children nodes, in a tree in breadth-first order, root first: the layer of n nodes
+// starts at node n - 1. A block of T threads has 2 T children, T of their parents, and on
+// as long as there are two; 32 T bytes of shared memory. What thread 0 of a block gets is the last that the block computed.
+GW_DEVICE blake2s::State tree_layers(u32* tree, u32 log_children, u32 layers, bool reduced) {
     u32* shared = gw::shared<u32>();
     const u32 thread = gw::thread_x(), threads = gw::threads_x();
     const u32 children = 1u << log_children;
@@ -105,6 +105,19 @@ GW_KERNEL_BOUNDED(merkle_layers, 256, 1)(u32* tree, u32 log_children, u32 layers
         }
         gw::sync_threads();
     }
+    return state;
+}
+
+// `tree_layers`, by blocks of at most 256 threads.
+GW_KERNEL_BOUNDED(merkle_layers, 256, 1)(u32* tree, u32 log_children, u32 layers, u32 reduced) {
+    tree_layers(tree, log_children, layers, reduced);
+}
+
+// The layers above 2^log_children nodes, up to the root, which is taken into the transcript: a challenge comes back. One block of a
+// thread for each pair of nodes, 32 bytes of shared memory for each.
+GW_KERNEL_BOUNDED(finish_tree, 256, 1)(u32* tree, u32 log_children, u32* digest, QM31* alpha, u32 reduced) {
+    const blake2s::State root = tree_layers(tree, log_children, log_children, reduced);
+    if (gw::thread_x() == 0) qm31::store(alpha, mix_and_draw(digest, root, reduced));
 }
 
 // Column 4 k + c of the packed columns has coordinate c of rows k, k + 4, k + 8, ... One thread an element of the sources.

@@ -34,12 +34,11 @@ GW_KERNEL(interleave)(Coordinates from, QM31* to, u64 rows) {
 }
 
 #define DOT_ROWS 8
-#define DOT_COLUMNS 32
 
 // partials[c][b] <- sum of weight x value over the 2048 rows of block b in column c. 256 threads a block, eight rows a
-// thread; blocks of rows in x, groups of 32 columns in y. 128 bytes of shared memory for each column of the group.
+// thread; blocks of rows in x, groups of some columns, 256 at most, in y. 128 bytes of shared memory for each column of the group.
 GW_KERNEL_BOUNDED(dot_products, 256, 2)(
-    const u32* const* columns, u32 column_count, Coordinates weights, u64 rows, QM31* partials) {
+    const u32* const* columns, u32 column_count, u32 group, Coordinates weights, u64 rows, QM31* partials) {
     QM31* of_warps = gw::shared<QM31>();
     const u32 warps = gw::threads_x() / 32;
     QM31 w[DOT_ROWS];
@@ -49,7 +48,7 @@ GW_KERNEL_BOUNDED(dot_products, 256, 2)(
         const u64 row = first + (u64)i * gw::threads_x();
         w[i] = row < rows ? qm31::load(weights, row) : qm31::zero();
     }
-    const u32 begin = gw::block_y() * DOT_COLUMNS, end = gw::lesser(begin + DOT_COLUMNS, column_count);
+    const u32 begin = gw::block_y() * group, end = gw::lesser(begin + group, column_count);
     for (u32 column = begin; column < end; ++column) {
         const u32* values = columns[column];
         qm31::Sum sum = qm31::sum();

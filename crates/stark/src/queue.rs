@@ -11,7 +11,7 @@ use gatework_gpu::{Arg, Buffer, Grid, Kernel, Stream};
 
 use crate::constraints::{Cache, Tier};
 use crate::error::{OrRaise as _, raise};
-use crate::kernels::Module;
+use crate::kernels::{KernelKey, Module};
 use crate::stages::{Stage, Times};
 use crate::staging::Staging;
 use crate::{Error, Result};
@@ -20,6 +20,9 @@ thread_local! {
     /// The queue of the context whose pool this thread works for. Weak: a stream is not let go of while its thread ends.
     static CURRENT: RefCell<Weak<Shared>> = const { RefCell::new(Weak::new()) };
 }
+
+/// Bytes that the stream copies by way of page-locked memory of its own.
+const SMALL: usize = 64 << 10;
 
 /// Who is told of stages.
 pub(crate) type Watcher = Box<dyn Fn(Stage) + Send + Sync>;
@@ -32,8 +35,8 @@ pub(crate) struct Queue {
 
 struct Shared {
     stream: Stream,
-    /// By module and entry: finding a kernel by its source hashes the whole text, which is too slow for every launch.
-    kernels: RwLock<HashMap<(&'static str, &'static str), Kernel>>,
+    /// By short names: finding a kernel by its source hashes the whole text, which is too slow for every launch.
+    kernels: RwLock<HashMap<KernelKey, Kernel>>,
     allocations: AtomicU64,
     /// The allocation that fails.
     refused: AtomicU64,
@@ -168,10 +171,15 @@ impl Queue {
         self.stream().alloc(len).or_raise()
     }
 
-    /// A copy of `host` on the device, by way of page-locked memory: a pageable copy may wait for everything queued before.
+    /// A copy of `host` on the device, by way of page-locked memory: a pageable copy may wait for everything queued before. The
+    /// stream has some for copies that are small.
     pub(crate) fn upload<T: Pod + Send + Sync>(&self, host: &[T]) -> Buffer<T> {
         let mut buffer = self.alloc(host.len());
-        Staging::new().copy(self.stream(), host, &mut buffer.slice_mut(..));
+        if size_of_val(host) <= SMALL {
+            self.stream().copy_from_host(host, &mut buffer).or_raise();
+        } else {
+            Staging::new().copy(self.stream(), host, &mut buffer.slice_mut(..));
+        }
         buffer
     }
 
@@ -183,15 +191,14 @@ impl Queue {
     }
 
     fn kernel(&self, module: &Module, entry: &'static str) -> Result<Kernel> {
-        let key = (module.name(), entry);
         let kernels = self.shared.kernels.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(kernel) = kernels.get(&key) {
+        if let Some(kernel) = kernels.get(&module.key(entry)) {
             return Ok(kernel.clone());
         }
         drop(kernels);
         let kernel = self.stream().device().kernel_named(&module.source(), entry)?;
         let mut kernels = self.shared.kernels.write().unwrap_or_else(PoisonError::into_inner);
-        kernels.insert(key, kernel.clone());
+        kernels.insert(module.key(entry), kernel.clone());
         Ok(kernel)
     }
 }

@@ -57,7 +57,7 @@ fn bit_reverse_matches_cpu() {
 #[test]
 fn interpolate_matches_cpu() {
     on_device(|| {
-        for log_size in (1..=10).chain([13]) {
+        for log_size in 1..=13 {
             let domain = CanonicCoset::new(log_size).circle_domain();
             let values = Random::new(log_size.into()).bases(1 << log_size);
             let twiddles = CudaBackend::precompute_twiddles(CanonicCoset::new(14).circle_domain().half_coset);
@@ -87,6 +87,26 @@ fn interpolate_on_a_subdomain_matches_cpu() {
             let expected =
                 CpuCircleEvaluation::<_, BitReversedOrder>::new(domain, values).interpolate().coeffs;
             assert!(found == expected, "2^{log_size} of 2^{}", log_size + expansion);
+        }
+    });
+}
+
+/// Each pass above the lowest one: of 1 layer to 10.
+#[test]
+fn long_transforms_match_cpu() {
+    on_device(|| {
+        let root = CanonicCoset::new(22).circle_domain().half_coset;
+        let twiddles = CudaBackend::precompute_twiddles(root);
+        for log_size in 14..=22 {
+            let domain = CanonicCoset::new(log_size).circle_domain();
+            let values = Random::new(log_size.into()).bases(1 << log_size);
+            let device = CircleEvaluation::<CudaBackend, _, BitReversedOrder>::new(domain, column(&values));
+            let coefficients = device.interpolate_with_twiddles(&twiddles);
+            let expected =
+                CpuCircleEvaluation::<_, BitReversedOrder>::new(domain, values.clone()).interpolate().coeffs;
+            assert!(coefficients.coeffs.to_cpu() == expected, "2^{log_size}");
+            let found = coefficients.evaluate_with_twiddles(domain, &twiddles).values.to_cpu();
+            assert!(found == values, "2^{log_size}");
         }
     });
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::ptr;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use cudarc::driver::sys::{
@@ -12,11 +12,13 @@ use cudarc::driver::sys::{
 };
 
 use crate::cuda::address;
+use crate::cuda::blocks::{self, Blocks};
 use crate::cuda::context::Context;
 use crate::cuda::function::LoadedFunction;
 use crate::cuda::graph;
 use crate::cuda::nvml::Nvml;
 use crate::cuda::properties;
+use crate::cuda::staging::{self, Staging};
 use crate::cuda::status::{check, check_release, failure};
 use crate::driver::{Driver, EventId, Function, GraphId, HostMemory, MemoryInfo, NodeId, Pointer, StreamId};
 use crate::kernel::{Arg, Binary, Grid, KernelInfo};
@@ -28,6 +30,10 @@ pub(super) struct CudaDriver {
     context: Arc<Context>,
     properties: DeviceProperties,
     pool: Pool,
+    /// What streams freed, in front of the pool.
+    blocks: Mutex<Blocks>,
+    /// For the small copies of each of our streams.
+    staging: Mutex<HashMap<StreamId, Arc<Staging>>>,
     /// Whether the card fetches ordinary host memory itself, after the copy call has returned.
     reads_pageable_memory: bool,
     /// What each executable graph was made from. Its nodes are named by the template's handles, so both live as long.
@@ -54,6 +60,8 @@ impl CudaDriver {
         let context = Context::retain(device)?;
         Ok(Self {
             pool: Pool::of(device)?,
+            blocks: Mutex::default(),
+            staging: Mutex::default(),
             reads_pageable_memory: properties::reads_pageable_memory(device)?,
             context,
             properties,
@@ -80,11 +88,30 @@ impl CudaDriver {
 
     /// Waits for `stream`. The caller has entered the context.
     fn wait_for(&self, stream: StreamId) -> Result<()> {
-        // SAFETY: the stream is alive.
-        check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(raw_stream(stream)) })
+        let staging = self.staging().get(&stream).cloned();
+        let mark = staging.as_ref().map(|staging| staging.mark());
+        wait(stream)?;
+        if let (Some(staging), Some(mark)) = (staging, mark) {
+            staging.rewind(mark);
+        }
+        Ok(())
     }
 
-    fn templates(&self) -> std::sync::MutexGuard<'_, HashMap<GraphId, Template>> {
+    /// The page-locked memory of `stream`, if it is one of ours and the copy is small.
+    fn staging_for(&self, stream: StreamId, bytes: usize, host: HostMemory) -> Option<Arc<Staging>> {
+        let small = host == HostMemory::Pageable && (1..=staging::LARGEST).contains(&bytes);
+        if small { self.staging().get(&stream).cloned() } else { None }
+    }
+
+    fn staging(&self) -> MutexGuard<'_, HashMap<StreamId, Arc<Staging>>> {
+        self.staging.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn blocks(&self) -> MutexGuard<'_, Blocks> {
+        self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn templates(&self) -> MutexGuard<'_, HashMap<GraphId, Template>> {
         self.templates.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -135,7 +162,7 @@ impl Driver for CudaDriver {
         let (mut free, mut total) = (0, 0);
         // SAFETY: both numbers are written by the call.
         check("cuMemGetInfo", unsafe { sys::cuMemGetInfo_v2(&mut free, &mut total) })?;
-        Ok(MemoryInfo { free: free as u64 + self.pool.idle_bytes()? })
+        Ok(MemoryInfo { free: free as u64 + self.pool.idle_bytes()? + self.blocks().idle_bytes() })
     }
 
     fn clocks(&self) -> Option<Clocks> {
@@ -158,11 +185,20 @@ impl Driver for CudaDriver {
         // SAFETY: `stream` is written by the call.
         let status = unsafe { sys::cuStreamCreateWithPriority(&mut stream, flags, level) };
         check("cuStreamCreateWithPriority", status)?;
-        Ok(StreamId(stream as u64))
+        let stream = StreamId(stream as u64);
+        self.blocks().open(stream);
+        self.staging().insert(stream, Arc::default());
+        Ok(stream)
     }
 
     fn stream_destroy(&self, stream: StreamId) {
         if self.enter_to_release() {
+            release(stream, self.blocks().close(stream));
+            let staging = self.staging().remove(&stream);
+            if staging.is_some_and(|staging| staging.is_busy()) {
+                // Its memory is freed next.
+                let _ = wait(stream).inspect_err(|error| tracing::warn!("{error}"));
+            }
             // SAFETY: the safe layer destroys each stream once; work still queued on it completes.
             check_release("cuStreamDestroy", unsafe { sys::cuStreamDestroy_v2(raw_stream(stream)) });
         }
@@ -233,16 +269,29 @@ impl Driver for CudaDriver {
 
     fn allocate(&self, stream: StreamId, bytes: usize) -> Result<Option<Pointer>> {
         self.context.enter()?;
-        if let Some(pointer) = self.try_allocate(stream, bytes)? {
+        let size = blocks::rounded(bytes);
+        if let Some(pointer) = self.blocks().take(stream, size) {
             return Ok(Some(pointer));
         }
-        // What was freed is kept by the pool in pieces that may be too small. Better to wait here than to refuse.
-        self.wait_for(stream)?;
-        self.pool.trim()?;
-        self.try_allocate(stream, bytes)
+        let mut allocated = self.try_allocate(stream, size)?;
+        if allocated.is_none() {
+            // What was freed is kept in pieces that may be too small. Better to wait here than to refuse.
+            let streams = self.blocks().streams();
+            for stream in streams {
+                release(stream, self.blocks().drain(stream));
+            }
+            self.wait_for(stream)?;
+            self.pool.trim()?;
+            allocated = self.try_allocate(stream, size)?;
+        }
+        if let Some(pointer) = allocated {
+            self.blocks().lend(pointer, size);
+        }
+        Ok(allocated)
     }
 
     fn free(&self, stream: StreamId, pointer: Pointer) {
+        let Some(pointer) = self.blocks().put(stream, pointer) else { return };
         if self.enter_to_release() {
             // SAFETY: the pointer came from `allocate` and the safe layer frees it once, after its last use.
             check_release("cuMemFreeAsync", unsafe { sys::cuMemFreeAsync(pointer.0, raw_stream(stream)) });
@@ -284,13 +333,21 @@ impl Driver for CudaDriver {
             return Ok(());
         }
         self.context.enter()?;
+        let queue = |source: *const u8| {
+            // SAFETY: the caller promises `bytes` readable bytes, or they are staged and stay until the stream was waited for; the
+            // destination lies inside an allocation.
+            let status =
+                unsafe { sys::cuMemcpyHtoDAsync_v2(destination.0, source.cast(), bytes, raw_stream(stream)) };
+            check("cuMemcpyHtoDAsync", status)
+        };
+        if let Some(staging) = self.staging_for(stream, bytes, host) {
+            // SAFETY: the caller promises `bytes` readable bytes, and they are few.
+            return unsafe { staging.send(&self.context, source, bytes, || wait(stream), queue) };
+        }
         // Otherwise the driver moves pageable bytes into a staging buffer before it returns.
         let fetched_later =
             host == HostMemory::Pageable && (self.reads_pageable_memory || address::is_page_locked(source)?);
-        // SAFETY: the caller promises `bytes` readable bytes; the destination lies inside an allocation.
-        let status =
-            unsafe { sys::cuMemcpyHtoDAsync_v2(destination.0, source.cast(), bytes, raw_stream(stream)) };
-        check("cuMemcpyHtoDAsync", status)?;
+        queue(source)?;
         if fetched_later {
             self.wait_for(stream)?;
         }
@@ -306,11 +363,19 @@ impl Driver for CudaDriver {
         host: HostMemory,
     ) -> Result<()> {
         self.context.enter()?;
-        if bytes > 0 {
-            // SAFETY: the caller promises `bytes` writable bytes; the source lies inside an allocation.
+        let queue = |target: *mut u8| {
+            // SAFETY: the caller promises `bytes` writable bytes, or they are page-locked; the source lies inside an allocation.
             let status =
-                unsafe { sys::cuMemcpyDtoHAsync_v2(destination.cast(), source.0, bytes, raw_stream(stream)) };
-            check("cuMemcpyDtoHAsync", status)?;
+                unsafe { sys::cuMemcpyDtoHAsync_v2(target.cast(), source.0, bytes, raw_stream(stream)) };
+            check("cuMemcpyDtoHAsync", status)
+        };
+        if let Some(staging) = self.staging_for(stream, bytes, host) {
+            let receive = |target| queue(target).and_then(|()| self.wait_for(stream));
+            // SAFETY: the caller promises `bytes` writable bytes, and they are few.
+            return unsafe { staging.receive(&self.context, destination, bytes, receive) };
+        }
+        if bytes > 0 {
+            queue(destination)?;
         }
         match host {
             HostMemory::Pageable => self.wait_for(stream),
@@ -432,6 +497,20 @@ impl Driver for CudaDriver {
             }
         }
     }
+}
+
+/// Gives blocks back to the pool.
+fn release(stream: StreamId, blocks: Vec<Pointer>) {
+    for pointer in blocks {
+        // SAFETY: the pointer came from the pool by way of this stream, and nobody has it.
+        check_release("cuMemFreeAsync", unsafe { sys::cuMemFreeAsync(pointer.0, raw_stream(stream)) });
+    }
+}
+
+/// Waits for `stream`, in a context that has been entered.
+fn wait(stream: StreamId) -> Result<()> {
+    // SAFETY: the stream is alive.
+    check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(raw_stream(stream)) })
 }
 
 fn raw_stream(stream: StreamId) -> CUstream {

@@ -1,6 +1,7 @@
 //! The CUDA device: the driver and NVRTC, both loaded at run time, so that nothing of CUDA is needed to build.
 
 mod address;
+mod blocks;
 mod context;
 mod cubin;
 mod driver;
@@ -12,6 +13,7 @@ mod nvrtc_library;
 mod properties;
 mod ptxas;
 mod sass;
+mod staging;
 mod status;
 pub(crate) mod tools;
 

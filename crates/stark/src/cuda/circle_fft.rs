@@ -6,7 +6,7 @@ use stwo::core::poly::circle::CircleDomain;
 use stwo::prover::backend::Column as _;
 
 use super::one_thread_each;
-use super::schedule::{self, Pass};
+use super::schedule::{self, LOWEST, Pass};
 use super::twiddles::DeviceTwiddles;
 use crate::column::DeviceColumn;
 use crate::kernels;
@@ -23,8 +23,6 @@ pub(crate) enum Direction {
     TransposedInverse,
 }
 
-/// Threads of a block: more leave no room for a second block on a multiprocessor.
-const MOST_THREADS: u32 = 512;
 /// Most columns of one launch: what a grid may have in y.
 const COLUMNS_PER_LAUNCH: usize = 65_535;
 
@@ -55,13 +53,45 @@ pub(crate) fn transform<'a>(
     let targets: Vec<u64> = targets.into_iter().map(addresses_of(size)).collect();
     assert_eq!(sources.len(), targets.len(), "every column is transformed into one");
     // In place, one table serves as both.
-    let sources = (sources != targets).then(|| queue.upload(&sources));
-    let targets = queue.upload(&targets);
+    let sources = (sources != targets).then(|| Columns::new(queue, &sources));
+    let targets = Columns::new(queue, &targets);
     let batch = Batch { queue, direction, domain, twiddles, sources, targets, source_len };
     match domain.log_size() {
         0 => unreachable!("a circle domain has two points at least"),
         1 | 2 => batch.run_small(),
         log_size => batch.run(log_size),
+    }
+}
+
+/// Where columns are: as `Columns` of `kernels/butterfly.cuh` has it.
+struct Columns {
+    first: u64,
+    /// Bytes from one to the next, all ones where that differs.
+    stride: u64,
+    /// Addresses, where the stride does not tell.
+    table: Option<Buffer<u64>>,
+    count: usize,
+}
+
+impl Columns {
+    /// Columns that were allocated together need no table.
+    fn new(queue: &Queue, addresses: &[u64]) -> Self {
+        let count = addresses.len();
+        let first = addresses.first().copied().unwrap_or(0);
+        let stride = addresses.get(1).map_or(0, |second| second.wrapping_sub(first));
+        let at = |index: usize| first.wrapping_add(stride.wrapping_mul(index as u64));
+        if stride != u64::MAX && addresses.iter().enumerate().all(|(index, &address)| address == at(index)) {
+            return Self { first, stride, table: None, count };
+        }
+        Self { first: 0, stride: u64::MAX, table: Some(queue.upload(addresses)), count }
+    }
+
+    /// From the column with that number on, as kernels take them.
+    fn from(&self, index: usize) -> [u64; 3] {
+        match &self.table {
+            Some(table) => [0, self.stride, table.slice(index..).as_raw()],
+            None => [self.first.wrapping_add(self.stride.wrapping_mul(index as u64)), self.stride, 0],
+        }
     }
 }
 
@@ -71,73 +101,74 @@ struct Batch<'a> {
     domain: CircleDomain,
     twiddles: &'a DeviceTwiddles,
     /// None where they are the targets.
-    sources: Option<Buffer<u64>>,
-    targets: Buffer<u64>,
+    sources: Option<Columns>,
+    targets: Columns,
     source_len: usize,
 }
 
 impl Batch<'_> {
-    fn sources(&self) -> &Buffer<u64> {
+    fn sources(&self) -> &Columns {
         self.sources.as_ref().unwrap_or(&self.targets)
     }
 
     fn columns(&self) -> usize {
-        self.targets.len()
+        self.targets.count
     }
 
     fn run(&self, log_size: u32) {
-        // Above the length of a short source the upper layers only repeat it; below eight values it is padded instead.
-        let repeats = self.source_len >= 8;
-        let layers = if repeats { self.source_len.ilog2() } else { log_size };
-        self.run_passes(log_size, schedule::passes(layers), repeats);
+        // Above the length of a short source the upper layers only repeat it; one below eight values is padded.
+        let layers = self.source_len.max(8).ilog2();
+        self.run_passes(log_size, schedule::passes(layers));
     }
 
-    fn run_passes(&self, log_size: u32, mut passes: Vec<Pass>, repeats: bool) {
+    fn run_passes(&self, log_size: u32, mut passes: Vec<Pass>) {
+        let layers: u32 = passes.iter().map(|pass| pass.layers).sum();
         if self.direction != Direction::Inverse {
             passes.reverse();
         }
         let last = passes.len() - 1;
         for (turn, pass) in passes.iter().enumerate() {
-            let (limit, mask) = match (turn, repeats) {
-                (0, true) => (u32::MAX, self.source_len as u32 - 1),
-                (0, false) => (self.source_len as u32, u32::MAX),
-                _ => (u32::MAX, u32::MAX),
-            };
-            let divides = turn == last && self.direction != Direction::Forward;
-            let halvings = if divides { log_size } else { 0 };
+            let mask = if turn == 0 { (1u32 << layers) - 1 } else { u32::MAX };
+            let factor = if turn == last { self.factor(log_size) } else { 0 };
             let sources = if turn == 0 { self.sources() } else { &self.targets };
-            self.launch(log_size, pass, sources, [limit, mask, halvings]);
+            self.launch(log_size, pass, sources, mask, factor);
         }
     }
 
-    fn launch(&self, log_size: u32, pass: &Pass, sources: &Buffer<u64>, [limit, mask, halvings]: [u32; 3]) {
-        let entry = match self.direction {
-            Direction::Inverse => "fft_inverse",
-            Direction::Forward | Direction::TransposedInverse => "fft_forward",
-        };
-        let parameters = [
-            self.twiddles.log_table(),
-            self.twiddles.log_domain(log_size),
-            pass.first,
-            pass.layers,
-            pass.log_tile,
-            pass.log_width,
-            limit,
-            mask,
-            halvings,
-        ];
-        let tiles = 1u32 << (log_size - pass.log_tile);
-        let shared_words = (9usize << pass.log_tile) / 8;
-        for first in (0..self.columns()).step_by(COLUMNS_PER_LAUNCH) {
-            let end = self.columns().min(first + COLUMNS_PER_LAUNCH);
-            let grid = Grid::new(
-                [tiles, (end - first) as u32, 1],
-                [MOST_THREADS.min(1 << (pass.log_tile - 3)), 1, 1],
-            )
-            .shared((shared_words * size_of::<u32>()) as u32);
-            let (sources, targets) = (sources.slice(first..end), self.targets.slice(first..end));
-            let arguments = args![sources, targets, self.twiddles.table(self.queue), ByValue(&parameters)];
-            self.queue.launch(&kernels::CIRCLE_FFT, entry, &grid, &arguments);
+    /// What results are divided by, as kernels take it.
+    fn factor(&self, log_size: u32) -> u32 {
+        match self.direction {
+            Direction::Forward => 0,
+            Direction::Inverse | Direction::TransposedInverse => 1 << (32 - log_size),
+        }
+    }
+
+    fn launch(&self, log_size: u32, pass: &Pass, sources: &Columns, mask: u32, factor: u32) {
+        let inverse = self.direction == Direction::Inverse;
+        let (log_tile, first) = (pass.log_tile(), pass.first);
+        let (log_table, log_domain) = (self.twiddles.log_table(), self.twiddles.log_domain(log_size));
+        for start in (0..self.columns()).step_by(COLUMNS_PER_LAUNCH) {
+            let end = self.columns().min(start + COLUMNS_PER_LAUNCH);
+            let (sources, targets) = (sources.from(start), self.targets.from(start));
+            let blocks = [1u32 << (log_size - log_tile), (end - start) as u32, 1];
+            let table = self.twiddles.table(self.queue);
+            if pass.is_full() {
+                let threads = if log_tile == LOWEST { 256 } else { 512 };
+                // Nothing is exchanged in a single round.
+                let words = if pass.layers > 4 { 33u32 << (log_tile - 5) } else { 0 };
+                let grid = Grid::new(blocks, [threads, 1, 1]).shared(4 * words);
+                let pass_values = [log_table, log_domain, first, mask, factor];
+                let arguments = args![ByValue(&sources), ByValue(&targets), table, ByValue(&pass_values)];
+                let entry = if inverse { "pass_inverse" } else { "pass_forward" };
+                self.queue.launch(&kernels::circle_pass(pass.layers), entry, &grid, &arguments);
+            } else {
+                let grid = Grid::new(blocks, [1 << (log_tile - 3), 1, 1]).shared(4 * (9 << log_tile) / 8);
+                let limit = if mask == u32::MAX { mask } else { self.source_len as u32 };
+                let pass_values = [log_table, log_domain, pass.layers, mask, limit, factor];
+                let arguments = args![ByValue(&sources), ByValue(&targets), table, ByValue(&pass_values)];
+                let entry = if inverse { "fft_inverse" } else { "fft_forward" };
+                self.queue.launch(&kernels::CIRCLE_FFT, entry, &grid, &arguments);
+            }
         }
     }
 
@@ -149,23 +180,19 @@ impl Batch<'_> {
         };
         // On two points x is not used, and may be zero.
         let x = if self.domain.log_size() == 2 { twiddle(first.x) } else { 0 };
-        let (inverse, halvings) = match self.direction {
-            Direction::Forward => (0u32, 0),
-            Direction::Inverse => (1, self.domain.log_size()),
-            Direction::TransposedInverse => (0, self.domain.log_size()),
-        };
+        let inverse = u32::from(self.direction == Direction::Inverse);
         let columns = self.columns();
         let (log_size, source_len) = (self.domain.log_size(), self.source_len as u32);
         let arguments = args![
-            self.sources(),
-            &self.targets,
+            ByValue(&self.sources().from(0)),
+            ByValue(&self.targets.from(0)),
             columns as u32,
             log_size,
             source_len,
             x,
             twiddle(first.y),
             inverse,
-            halvings,
+            self.factor(log_size),
         ];
         self.queue.launch(&kernels::CIRCLE_FFT, "fft_small", &one_thread_each(columns), &arguments);
     }
@@ -179,38 +206,36 @@ mod tests {
     use super::super::twiddles::precompute;
     use super::*;
 
-    /// As transforms of 2^23 points and more are cut, with tiles that an emulated device runs quickly.
+    /// As transforms of 2^23 points and more are cut, on fewer points.
     #[test]
-    fn three_passes_give_what_one_gives() {
-        let pass = |first, layers, log_width| Pass { first, layers, log_tile: layers + log_width, log_width };
-        let three = vec![pass(0, 4, 0), pass(4, 2, 3), pass(6, 3, 4)];
+    fn three_passes_give_what_two_give() {
+        const LOG_SIZE: u32 = 15;
+        let pass = |first, layers| Pass { first, layers };
+        let three = vec![pass(0, 12), pass(12, 2), pass(14, 1)];
         let queue = Queue::new(Device::emulated(1).unwrap().stream().unwrap());
-        let domain = CanonicCoset::new(9).circle_domain();
+        let domain = CanonicCoset::new(LOG_SIZE).circle_domain();
         let twiddles = precompute(&queue, domain.half_coset);
         let values: Vec<u32> =
-            (0..2 * 512u64).map(|value| (value * value * 1_000_003 % 2_147_483_647) as u32).collect();
+            (0..1u64 << LOG_SIZE).map(|value| (value * value * 1_000_003 % 2_147_483_647) as u32).collect();
         for direction in [Direction::Inverse, Direction::Forward, Direction::TransposedInverse] {
             let table =
                 if direction == Direction::Forward { &twiddles.twiddles } else { &twiddles.itwiddles };
             let run = |passes: Option<Vec<Pass>>| {
-                let column = |words: &[u32]| DeviceColumn::<BaseField>::from_words(&queue, words);
-                let columns: Vec<_> = values.chunks(512).map(column).collect();
-                let addresses: Vec<u64> = columns.iter().map(|column| column.address(&queue)).collect();
-                let targets = queue.upload(&addresses);
+                let column = DeviceColumn::<BaseField>::from_words(&queue, &values);
                 let batch = Batch {
                     queue: &queue,
                     direction,
                     domain,
                     twiddles: table,
                     sources: None,
-                    targets,
-                    source_len: 512,
+                    targets: Columns::new(&queue, &[column.address(&queue)]),
+                    source_len: 1 << LOG_SIZE,
                 };
                 match passes {
-                    Some(passes) => batch.run_passes(9, passes, true),
-                    None => batch.run(9),
+                    Some(passes) => batch.run_passes(LOG_SIZE, passes),
+                    None => batch.run(LOG_SIZE),
                 }
-                columns.iter().map(|column| column.to_cpu()).collect::<Vec<_>>()
+                column.to_cpu()
             };
             assert!(run(Some(three.clone())) == run(None), "{direction:?}");
         }

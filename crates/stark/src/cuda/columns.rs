@@ -26,20 +26,44 @@ impl<T: Element> ColumnOps<T> for CudaBackend {
     }
 }
 
-/// Elements of many columns, each by its column and its index, in one transfer.
-pub(crate) fn gather<T: Element>(queue: &Queue, wanted: &[(&DeviceColumn<T>, usize)]) -> Vec<T> {
-    if wanted.is_empty() {
-        return Vec::new();
+/// Runs of words of the device, all of one length, that are read together.
+pub(crate) struct Runs {
+    addresses: Vec<u64>,
+    words: usize,
+}
+
+impl Runs {
+    /// Runs of as many words as an element has, to be read on `queue`.
+    pub(crate) fn of<T: Element>(queue: &Queue, wanted: &[(&DeviceColumn<T>, usize)]) -> Self {
+        let address = |&(column, index): &(&DeviceColumn<T>, usize)| {
+            assert!(index < column.len(), "element {index} of a column of {}", column.len());
+            column.address(queue) + (index * T::WORDS * size_of::<u32>()) as u64
+        };
+        Self { addresses: wanted.iter().map(address).collect(), words: T::WORDS }
     }
-    let address = |&(column, index): &(&DeviceColumn<T>, usize)| {
-        assert!(index < column.len(), "element {index} of a column of {}", column.len());
-        column.address(queue) + (index * T::WORDS * size_of::<u32>()) as u64
-    };
-    let addresses = queue.upload(&wanted.iter().map(address).collect::<Vec<u64>>());
-    let words = wanted.len() * T::WORDS;
-    let mut found = queue.alloc::<u32>(words);
-    let arguments = args![&addresses, &mut found, T::WORDS as u32, wanted.len() as u32];
-    queue.launch(&kernels::COLUMNS, "collect", &one_thread_each(words), &arguments);
-    let words = queue.stream().download(&found).or_raise();
-    words.chunks_exact(T::WORDS).map(T::read).collect()
+
+    fn len(&self) -> usize {
+        self.addresses.len() * self.words
+    }
+}
+
+/// The words of all runs, one after the other, in one transfer.
+pub(crate) fn gather<const N: usize>(queue: &Queue, runs: [Runs; N]) -> [Vec<u32>; N] {
+    let len = runs.iter().map(Runs::len).sum();
+    if len == 0 {
+        return runs.map(|_| Vec::new());
+    }
+    let addresses = queue.upload(&runs.iter().flat_map(|runs| &runs.addresses).copied().collect::<Vec<_>>());
+    let mut found = queue.alloc::<u32>(len);
+    let (mut first_run, mut first_word) = (0, 0);
+    for runs in runs.iter().filter(|runs| runs.len() > 0) {
+        let (end_run, end_word) = (first_run + runs.addresses.len(), first_word + runs.len());
+        let from = addresses.slice(first_run..end_run);
+        let mut to = found.slice_mut(first_word..end_word);
+        let arguments = args![from, to.slice_mut(..), runs.words as u32, runs.addresses.len() as u32];
+        queue.launch(&kernels::COLUMNS, "collect", &one_thread_each(runs.len()), &arguments);
+        (first_run, first_word) = (end_run, end_word);
+    }
+    let mut words = queue.stream().download(&found).or_raise().into_iter();
+    runs.map(|runs| words.by_ref().take(runs.len()).collect())
 }

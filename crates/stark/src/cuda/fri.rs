@@ -1,5 +1,6 @@
 //! `FriOps`: folds.
 
+use bytemuck::{Pod, Zeroable};
 use gatework_gpu::{Buffer, ByValue, Grid, args};
 use stwo::core::circle::Coset;
 use stwo::core::fields::m31::BaseField;
@@ -39,7 +40,7 @@ impl FriOps for CudaBackend {
         twiddles: &TwiddleTree<Self>,
     ) -> LineEvaluation<Self> {
         let alpha = evaluation.values.columns[0].queue().upload(&[words(alpha)]);
-        fold_circle_by(evaluation, &alpha, twiddles)
+        fold_circle_by(evaluation, &alpha, twiddles, Leaves::default())
     }
 
     fn decompose(
@@ -72,11 +73,23 @@ impl FriOps for CudaBackend {
 /// A challenge in device memory.
 pub(crate) type Challenge = Buffer<[u32; 4]>;
 
+/// Where a fold also puts the leaves of a tree over what it folds to: `Leaves` of `kernels/fri.cuh`.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Pod, Zeroable)]
+pub(crate) struct Leaves {
+    /// Nowhere if it is 0.
+    pub(crate) address: u64,
+    /// Whether words of digests are reduced.
+    pub(crate) reduced: u32,
+    pub(crate) unused: u32,
+}
+
 /// Folds a circle polynomial into one of the line.
 pub(crate) fn fold_circle_by(
     evaluation: &SecureEvaluation<CudaBackend, BitReversedOrder>,
     alpha: &Challenge,
     twiddles: &TwiddleTree<CudaBackend>,
+    leaves: Leaves,
 ) -> LineEvaluation<CudaBackend> {
     let values = &evaluation.values;
     let queue = values.columns[0].queue();
@@ -97,6 +110,7 @@ pub(crate) fn fold_circle_by(
         log_domain,
         ByValue(&few),
         alpha,
+        ByValue(&leaves),
     ];
     queue.launch(&kernels::FRI, "fold_circle", &one_thread_each(pairs), &arguments);
     LineEvaluation::new(LineDomain::new(Coset::half_odds(log_domain - 1)), folded)
@@ -111,15 +125,17 @@ pub(crate) fn fold_line_by(
     fold_step: u32,
 ) -> LineEvaluation<CudaBackend> {
     assert!(fold_step >= 1, "a fold halves the domain once at least");
-    let first = fold_line_once(evaluation, alpha, squarings, twiddles);
-    (1..fold_step).fold(first, |folded, step| fold_line_once(&folded, alpha, squarings + step, twiddles))
+    let once = |line: &_, step| fold_line_once(line, alpha, squarings + step, twiddles, Leaves::default());
+    (1..fold_step).fold(once(evaluation, 0), |folded, step| once(&folded, step))
 }
 
-fn fold_line_once(
+/// Folds a polynomial of the line by alpha^(2^squarings).
+pub(crate) fn fold_line_once(
     evaluation: &LineEvaluation<CudaBackend>,
     alpha: &Challenge,
     squarings: u32,
     twiddles: &TwiddleTree<CudaBackend>,
+    leaves: Leaves,
 ) -> LineEvaluation<CudaBackend> {
     let values = &evaluation.values;
     let queue = values.columns[0].queue();
@@ -136,6 +152,7 @@ fn fold_line_once(
         len.ilog2(),
         alpha,
         squarings,
+        ByValue(&leaves),
     ];
     queue.launch(&kernels::FRI, "fold_line", &one_thread_each(len / 2), &arguments);
     LineEvaluation::new(evaluation.domain().double(), folded)

@@ -6,10 +6,14 @@ use stwo::core::fields::m31::BaseField;
 use stwo::core::fields::qm31::SECURE_EXTENSION_DEGREE;
 use stwo::core::vcs::blake2_hash::Blake2sHash;
 use stwo::core::vcs_lifted::blake2_merkle::Blake2sMerkleHasherGeneric;
+use stwo::core::vcs_lifted::merkle_hasher::MerkleHasherLifted;
 use stwo::core::vcs_lifted::verifier::PACKED_LEAF_SIZE;
 use stwo::prover::backend::Column as _;
+use stwo::prover::secure_column::SecureColumnByCoords;
 use stwo::prover::vcs_lifted::ops::{MerkleOpsLifted, PackLeavesOps};
+use stwo::prover::vcs_lifted::prover::MerkleProverLifted;
 
+use super::fri::Challenge;
 use super::{THREADS, one_thread_each};
 use crate::backend::CudaBackend;
 use crate::column::{DeviceColumn, table};
@@ -19,8 +23,10 @@ use crate::stages::Stage;
 
 /// Columns that go into one block of the hash.
 const BLOCK_COLUMNS: usize = 16;
-/// Layers of one launch while there is more than one block: below, warps would be partly idle.
+/// Layers of one launch on a large tree: above them, warps would be partly idle.
 const LAYERS_PER_LAUNCH: u32 = 4;
+/// Children that one block hashes to their last common ancestor.
+const LOG_BLOCK_CHILDREN: u32 = THREADS.ilog2() + 1;
 
 impl<const IS_M31_OUTPUT: bool> MerkleOpsLifted<Blake2sMerkleHasherGeneric<IS_M31_OUTPUT>> for CudaBackend {
     /// Computes the whole tree, of which this is the last layer: fewer launches than one a layer.
@@ -144,15 +150,106 @@ fn hash_rows(
 
 /// Computes all layers above the leaves of a tree in breadth-first order.
 fn hash_layers(queue: &Queue, mut tree: DeviceColumn<Blake2sHash>, log_leaves: u32, reduced: bool) {
+    let log_children = hash_lower_layers(queue, &mut tree, log_leaves, reduced);
+    if log_children > 0 {
+        launch_layers(queue, &mut tree, log_children, log_children, reduced);
+    }
+}
+
+/// Computes layers above the leaves until one block can do the others: the logarithm of the nodes that they start from.
+fn hash_lower_layers(
+    queue: &Queue,
+    tree: &mut DeviceColumn<Blake2sHash>,
+    log_leaves: u32,
+    reduced: bool,
+) -> u32 {
     let mut log_children = log_leaves;
-    while log_children > 0 {
-        let parents = 1u32 << (log_children - 1);
-        let threads = parents.min(THREADS);
-        let layers = if parents <= THREADS { log_children } else { LAYERS_PER_LAUNCH };
-        let grid = Grid::new([parents / threads, 1, 1], [threads, 1, 1]).shared(32 * threads);
-        let arguments = args![tree.words_mut(), log_children, layers, u32::from(reduced)];
-        queue.launch(&kernels::MERKLE, "merkle_layers", &grid, &arguments);
+    while log_children > LOG_BLOCK_CHILDREN {
+        // One launch less for small trees, where launches are what takes time.
+        let above = log_children - LOG_BLOCK_CHILDREN;
+        let layers = if above <= LOG_BLOCK_CHILDREN { above } else { LAYERS_PER_LAUNCH };
+        launch_layers(queue, tree, log_children, layers, reduced);
         log_children -= layers;
+    }
+    log_children
+}
+
+fn launch_layers(
+    queue: &Queue,
+    tree: &mut DeviceColumn<Blake2sHash>,
+    log_children: u32,
+    layers: u32,
+    reduced: bool,
+) {
+    let parents = 1u32 << (log_children - 1);
+    let threads = parents.min(THREADS);
+    let grid = Grid::new([parents / threads, 1, 1], [threads, 1, 1]).shared(32 * threads);
+    let arguments = args![tree.words_mut(), log_children, layers, u32::from(reduced)];
+    queue.launch(&kernels::MERKLE, "merkle_layers", &grid, &arguments);
+}
+
+/// A tree over one column of QM31 whose root goes into a transcript on the device.
+pub(crate) struct SecureTree {
+    nodes: DeviceColumn<Blake2sHash>,
+    log_leaves: u32,
+}
+
+impl SecureTree {
+    /// Memory for a tree of 2^`log_leaves` leaves, more than one.
+    pub(crate) fn new(queue: &Queue, log_leaves: u32) -> Self {
+        Self { nodes: DeviceColumn::new(queue, (2 << log_leaves) - 1), log_leaves }
+    }
+
+    /// The nodes, root first.
+    pub(crate) fn nodes(&self) -> &DeviceColumn<Blake2sHash> {
+        &self.nodes
+    }
+
+    fn leaves(&self) -> DeviceColumn<Blake2sHash> {
+        let leaves = 1usize << self.log_leaves;
+        self.nodes.part(leaves - 1, leaves)
+    }
+
+    /// Where the leaves lie, for kernels on `queue`.
+    pub(crate) fn leaves_address(&self, queue: &Queue) -> u64 {
+        self.leaves().address(queue)
+    }
+
+    /// Hashes `values` into the leaves.
+    pub(crate) fn hash_leaves(
+        &self,
+        queue: &Queue,
+        values: &SecureColumnByCoords<CudaBackend>,
+        reduced: bool,
+    ) {
+        hash_rows(queue, &values.columns.each_ref(), &mut self.leaves(), reduced);
+    }
+
+    /// Hashes the layers above the leaves, takes the root into `digest` and draws `alpha`.
+    pub(crate) fn finish(
+        &mut self,
+        queue: &Queue,
+        digest: &mut DeviceColumn<Blake2sHash>,
+        alpha: &mut Challenge,
+        reduced: bool,
+    ) {
+        let log_children = hash_lower_layers(queue, &mut self.nodes, self.log_leaves, reduced);
+        let threads = 1u32 << (log_children - 1);
+        let grid = Grid::new([1; 3], [threads, 1, 1]).shared(32 * threads);
+        let (nodes, digest) = (self.nodes.words_mut(), digest.words_mut());
+        let arguments = args![nodes, log_children, digest, alpha, u32::from(reduced)];
+        queue.launch(&kernels::MERKLE, "finish_tree", &grid, &arguments);
+    }
+
+    /// The layers as stwo keeps them.
+    pub(crate) fn into_prover<H: MerkleHasherLifted<Hash = Blake2sHash>>(
+        self,
+    ) -> MerkleProverLifted<CudaBackend, H>
+    where
+        CudaBackend: MerkleOpsLifted<H>,
+    {
+        let layer = |log: u32| self.nodes.part((1 << log) - 1, 1 << log);
+        MerkleProverLifted { layers: (0..=self.log_leaves).map(layer).collect() }
     }
 }
 

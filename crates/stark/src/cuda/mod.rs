@@ -16,7 +16,7 @@ mod twiddles;
 use gatework_gpu::Grid;
 use stwo::core::fields::qm31::SecureField;
 
-pub(crate) use self::columns::gather;
+pub(crate) use self::columns::{Runs, gather};
 pub use self::poly::interpolate_kept;
 pub use self::twiddles::DeviceTwiddles;
 

@@ -19,9 +19,12 @@ use crate::queue::Queue;
 
 /// Neighbouring monomials that one thread computes.
 const LOG_RUN: u32 = 4;
-/// Rows that one thread multiplies with weights, and columns that a block does it for: as in `kernels/oods.cuh`.
+/// Rows that one thread multiplies with weights: as in `kernels/oods.cuh`.
 const DOT_ROWS: usize = 8;
+/// Columns that a block does it for, fewer where there would be few blocks.
 const DOT_COLUMNS: usize = 32;
+/// Blocks that fill a large GPU.
+const DOT_BLOCKS: usize = 264;
 
 /// The monomials of 2^`log_size` coefficients at `point`.
 pub(crate) fn monomials(
@@ -72,10 +75,12 @@ pub(crate) fn dot_products<'a>(
     }
     let blocks = rows.div_ceil(DOT_ROWS * THREADS as usize);
     let mut partials = queue.alloc::<[u32; 4]>(count * blocks);
-    let grid = Grid::new([blocks as u32, count.div_ceil(DOT_COLUMNS) as u32, 1], [THREADS, 1, 1])
-        .shared(DOT_COLUMNS as u32 * THREADS / 32 * 16);
+    let group = (count * blocks).div_ceil(DOT_BLOCKS).clamp(1, DOT_COLUMNS);
+    let grid = Grid::new([blocks as u32, count.div_ceil(group) as u32, 1], [THREADS, 1, 1])
+        .shared(group as u32 * THREADS / 32 * 16);
+    let weights = coordinates(queue, weights);
     let arguments =
-        args![&columns, count as u32, ByValue(&coordinates(queue, weights)), rows as u64, &mut partials];
+        args![&columns, count as u32, group as u32, ByValue(&weights), rows as u64, &mut partials];
     queue.launch(&kernels::OODS, "dot_products", &grid, &arguments);
     let mut values = queue.alloc::<[u32; 4]>(count);
     let grid = Grid::new([count as u32, 1, 1], [32, 1, 1]);

@@ -7,35 +7,43 @@ pub(crate) struct Pass {
     pub(crate) first: u32,
     /// How many.
     pub(crate) layers: u32,
-    /// Values of a tile.
-    pub(crate) log_tile: u32,
-    /// Neighbours in memory that go into a tile together; one run where the tile is one.
-    pub(crate) log_width: u32,
 }
 
-/// Values of a usual tile: 18 KiB of shared memory, 512 threads.
-const LOG_TILE: u32 = 12;
-/// Values of the largest tile, which saves a pass at some sizes.
-const LOG_LARGEST_TILE: u32 = 13;
-/// Fewest neighbours that are read together: 64 bytes, two sectors.
-const LOG_LEAST_WIDTH: u32 = 4;
+/// Layers of the lowest pass of a transform of several, and of the whole of one that is just as long.
+pub(crate) const LOWEST: u32 = 12;
+/// Most layers of every other pass: then 16 neighbours go into a tile together.
+const MOST: u32 = 10;
+/// Layers that a pass on tiles of full size may have.
+#[cfg(any(test, feature = "lab"))]
+pub(crate) const PASSES: [u32; 11] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, LOWEST];
+
+impl Pass {
+    /// Whether its tiles are of full size.
+    pub(crate) fn is_full(&self) -> bool {
+        self.first > 0 || self.layers == LOWEST
+    }
+
+    /// Values of a tile: as in `kernels/circle_pass.cuh`.
+    pub(crate) fn log_tile(&self) -> u32 {
+        match (self.first, self.layers) {
+            (0, layers) => layers,
+            (_, ..=8) => LOWEST,
+            (_, layers) => layers + 4,
+        }
+    }
+}
 
 /// The passes of a transform of `layers` layers, lowest first. `layers` is at least three.
 pub(crate) fn passes(layers: u32) -> Vec<Pass> {
-    if layers <= LOG_TILE {
-        return vec![Pass { first: 0, layers, log_tile: layers, log_width: 0 }];
-    }
-    let high_of = |log_tile: u32| log_tile - LOG_LEAST_WIDTH;
-    let log_tile = if layers <= LOG_TILE + high_of(LOG_TILE) { LOG_TILE } else { LOG_LARGEST_TILE };
-    let mut passes = vec![Pass { first: 0, layers: log_tile, log_tile, log_width: 0 }];
-    let mut left = layers - log_tile;
-    // As few more passes as the width allows, of even length.
-    let mut turns = left.div_ceil(high_of(log_tile));
-    while left > 0 {
-        let layers_here = left.div_ceil(turns);
-        let first = layers - left;
-        passes.push(Pass { first, layers: layers_here, log_tile, log_width: log_tile - layers_here });
-        left -= layers_here;
+    let lowest = layers.min(LOWEST);
+    let mut passes = vec![Pass { first: 0, layers: lowest }];
+    let mut first = lowest;
+    // As few more passes as there can be, of even length.
+    let mut turns = (layers - lowest).div_ceil(MOST);
+    while first < layers {
+        let here = (layers - first).div_ceil(turns);
+        passes.push(Pass { first, layers: here });
+        first += here;
         turns -= 1;
     }
     passes
@@ -52,10 +60,10 @@ mod tests {
             let mut next = 0;
             for pass in &passes {
                 assert_eq!(pass.first, next, "{layers} layers");
-                assert!(pass.layers <= pass.log_tile && pass.log_tile <= LOG_LARGEST_TILE);
+                assert!(!pass.is_full() || PASSES.contains(&pass.layers));
                 if pass.first > 0 {
-                    assert_eq!(pass.log_tile, pass.layers + pass.log_width);
-                    assert!(pass.log_width >= LOG_LEAST_WIDTH && pass.log_width <= pass.first);
+                    let log_width = pass.log_tile() - pass.layers;
+                    assert!((4..=pass.first).contains(&log_width));
                 }
                 next += pass.layers;
             }
@@ -64,9 +72,9 @@ mod tests {
     }
 
     #[test]
-    fn a_million_rows_take_two_passes() {
+    fn four_million_rows_take_two_passes() {
         assert_eq!(passes(12).len(), 1);
-        assert_eq!(passes(20).len(), 2);
+        assert_eq!(passes(13).len(), 2);
         assert_eq!(passes(22).len(), 2);
         assert_eq!(passes(24).len(), 3);
     }

@@ -10,7 +10,7 @@ use stwo::core::queries::{Queries, draw_queries};
 use stwo::core::vcs::blake2_hash::Blake2sHash;
 use stwo::core::vcs_lifted::merkle_hasher::MerkleHasherLifted;
 use stwo::core::vcs_lifted::verifier::LOG_PACKED_LEAF_SIZE;
-use stwo::prover::backend::{BackendForChannel, Column as _};
+use stwo::prover::backend::{BackendForChannel, Column as _, CpuBackend};
 use stwo::prover::line::LineEvaluation;
 use stwo::prover::poly::BitReversedOrder;
 use stwo::prover::poly::circle::SecureEvaluation;
@@ -22,7 +22,8 @@ use super::openings::{Hashes, Openings, Read, Values};
 use super::tail::{LOG_TAIL, fold_to_last};
 use super::transcript::{DeviceChannel, Transcript};
 use crate::backend::CudaBackend;
-use crate::cuda::fri::{fold_circle_by, fold_line_by};
+use crate::cuda::fri::{Leaves, fold_circle_by, fold_line_by, fold_line_once};
+use crate::cuda::merkle::SecureTree;
 
 /// A committed layer: what is folded next, and by how much.
 pub(super) struct Layer<MC: MerkleChannel>
@@ -77,29 +78,16 @@ where
         twiddles: &TwiddleTree<CudaBackend>,
     ) -> Self {
         let mut transcript = Transcript::of::<MC>(quotients.values.columns[0].queue(), channel);
-        let first = Layer::<MC>::new(&quotients.values, config.fold_step);
-        let alpha = transcript.draw(&first.tree.layers[0]);
-        let mut values = fold_circle_by(quotients, &alpha, twiddles);
-        if config.fold_step > 1 {
-            values = fold_line_by(&values, &alpha, 1, twiddles, config.fold_step - 1);
-        }
         let log_last = config.last_layer_domain_size().ilog2();
-        let mut inner = Vec::new();
-        while values.domain().log_size() > log_last {
-            if config.fold_step == 1 && values.domain().log_size() <= LOG_TAIL {
-                let (layers, last) = fold_to_last(&mut transcript, values, log_last, twiddles);
-                inner.extend(layers);
-                values = last;
-                break;
-            }
-            let fold_step = (values.domain().log_size() - log_last).min(config.fold_step);
-            let layer = Layer::<MC>::new(&values.values, fold_step);
-            let alpha = transcript.draw(&layer.tree.layers[0]);
-            let folded = fold_line_by(&values, &alpha, 0, twiddles, fold_step);
-            inner.push((std::mem::replace(&mut values, folded), layer));
-        }
-        transcript.finish::<MC>(channel);
-        let mut coefficients = values.to_cpu().interpolate().into_ordered_coefficients();
+        let (first, inner, values) = if config.fold_step == 1 {
+            commit_by_two(&mut transcript, quotients, log_last, twiddles)
+        } else {
+            commit_by_more(&mut transcript, config.fold_step, quotients, log_last, twiddles)
+        };
+        let domain = values.domain();
+        let last_values = transcript.finish::<MC>(channel, &values.values).into_iter().collect();
+        let mut coefficients =
+            LineEvaluation::<CpuBackend>::new(domain, last_values).interpolate().into_ordered_coefficients();
         let rest = coefficients.split_off(1 << config.log_last_layer_degree_bound);
         assert!(rest.iter().all(|coefficient| coefficient.is_zero()), "the last layer has a higher degree");
         let last = LinePoly::from_ordered_coefficients(coefficients);
@@ -125,6 +113,80 @@ where
         });
         Pending { first, inner: inner.collect(), last: self.last.clone(), queries: queries.positions }
     }
+}
+
+/// A commitment's first layer, the others with their values, and what is left after all folds.
+type Folded<MC> = (Layer<MC>, Vec<(LineEvaluation<CudaBackend>, Layer<MC>)>, LineEvaluation<CudaBackend>);
+
+/// Folds by two. A fold also hashes the leaves of the next tree, and the end of a tree draws the challenge.
+fn commit_by_two<MC: DeviceChannel>(
+    transcript: &mut Transcript,
+    quotients: &SecureEvaluation<CudaBackend, BitReversedOrder>,
+    log_last: u32,
+    twiddles: &TwiddleTree<CudaBackend>,
+) -> Folded<MC>
+where
+    CudaBackend: BackendForChannel<MC>,
+    MC::H: MerkleHasherLifted<Hash = Blake2sHash>,
+{
+    let (queue, reduced) = (transcript.queue().clone(), transcript.reduced());
+    // The tree over what is folded to, unless that is left to the end or is the last.
+    let next_tree = |log_size: u32| {
+        let tree = (log_size > LOG_TAIL.max(log_last)).then(|| SecureTree::new(&queue, log_size));
+        let address = tree.as_ref().map_or(0, |tree| tree.leaves_address(&queue));
+        (tree, Leaves { address, reduced: u32::from(reduced), unused: 0 })
+    };
+    let layer = |tree: SecureTree| Layer { tree: tree.into_prover(), packed: false, fold_step: 1 };
+
+    let mut log_size = quotients.domain.log_size();
+    let mut tree = SecureTree::new(&queue, log_size);
+    tree.hash_leaves(&queue, &quotients.values, reduced);
+    let mut alpha = transcript.draw_by(&mut tree);
+    let first = layer(tree);
+    log_size -= 1;
+    let (mut next, mut leaves) = next_tree(log_size);
+    let mut values = fold_circle_by(quotients, &alpha, twiddles, leaves);
+    let mut inner = Vec::new();
+    while let Some(mut tree) = next {
+        alpha = transcript.draw_by(&mut tree);
+        log_size -= 1;
+        (next, leaves) = next_tree(log_size);
+        let folded = fold_line_once(&values, &alpha, 0, twiddles, leaves);
+        inner.push((std::mem::replace(&mut values, folded), layer(tree)));
+    }
+    if log_size > log_last {
+        let (layers, last) = fold_to_last(transcript, values, log_last, twiddles);
+        inner.extend(layers);
+        values = last;
+    }
+    (first, inner, values)
+}
+
+/// Folds by 2^`fold_step`.
+fn commit_by_more<MC: DeviceChannel>(
+    transcript: &mut Transcript,
+    fold_step: u32,
+    quotients: &SecureEvaluation<CudaBackend, BitReversedOrder>,
+    log_last: u32,
+    twiddles: &TwiddleTree<CudaBackend>,
+) -> Folded<MC>
+where
+    CudaBackend: BackendForChannel<MC>,
+    MC::H: MerkleHasherLifted<Hash = Blake2sHash>,
+{
+    let first = Layer::<MC>::new(&quotients.values, fold_step);
+    let alpha = transcript.draw(&first.tree.layers[0]);
+    let mut values = fold_circle_by(quotients, &alpha, twiddles, Leaves::default());
+    values = fold_line_by(&values, &alpha, 1, twiddles, fold_step - 1);
+    let mut inner = Vec::new();
+    while values.domain().log_size() > log_last {
+        let fold_step = (values.domain().log_size() - log_last).min(fold_step);
+        let layer = Layer::<MC>::new(&values.values, fold_step);
+        let alpha = transcript.draw(&layer.tree.layers[0]);
+        let folded = fold_line_by(&values, &alpha, 0, twiddles, fold_step);
+        inner.push((std::mem::replace(&mut values, folded), layer));
+    }
+    (first, inner, values)
 }
 
 /// The openings of one layer: coordinates of values that cannot be computed, and hashes.

@@ -1,4 +1,4 @@
-//! What a proof shows of what was committed to: asked for first, then read in two transfers.
+//! What a proof shows of what was committed to: asked for first, then read in one transfer.
 
 use std::ops::Range;
 
@@ -17,8 +17,8 @@ use stwo::prover::vcs_lifted::prover::MerkleProverLifted;
 
 use super::log_leaves;
 use crate::backend::CudaBackend;
-use crate::column::DeviceColumn;
-use crate::cuda::gather;
+use crate::column::{DeviceColumn, Element};
+use crate::cuda::{Runs, gather};
 use crate::queue::Queue;
 
 /// Elements that will be read.
@@ -87,8 +87,13 @@ impl<'a> Openings<'a> {
 
     /// Reads everything that was asked for.
     pub(super) fn read(self, queue: &Queue) -> Read {
-        Read { values: gather(queue, &self.values), hashes: gather(queue, &self.hashes) }
+        let [values, hashes] = gather(queue, [Runs::of(queue, &self.values), Runs::of(queue, &self.hashes)]);
+        Read { values: elements(&values), hashes: elements(&hashes) }
     }
+}
+
+fn elements<T: Element>(words: &[u32]) -> Vec<T> {
+    words.chunks_exact(T::WORDS).map(T::read).collect()
 }
 
 impl Read {

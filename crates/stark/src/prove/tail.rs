@@ -7,18 +7,18 @@ use stwo::core::vcs_lifted::merkle_hasher::MerkleHasherLifted;
 use stwo::prover::backend::BackendForChannel;
 use stwo::prover::line::LineEvaluation;
 use stwo::prover::poly::twiddles::TwiddleTree;
-use stwo::prover::vcs_lifted::prover::MerkleProverLifted;
 
 use super::fri::Layer;
 use super::transcript::Transcript;
 use crate::backend::CudaBackend;
-use crate::column::{DeviceColumn, coordinates, secure_column};
+use crate::column::{coordinates, secure_column};
+use crate::cuda::merkle::SecureTree;
 use crate::kernels;
 
 /// The largest layer that one block folds faster than launches for each step would.
-pub(super) const LOG_TAIL: u32 = 9;
+pub(super) const LOG_TAIL: u32 = 10;
 
-const THREADS: u32 = 256;
+const THREADS: u32 = 512;
 
 /// A layer with its tree.
 type Committed<MC> = (LineEvaluation<CudaBackend>, Layer<MC>);
@@ -35,32 +35,32 @@ where
     MC::H: MerkleHasherLifted<Hash = Blake2sHash>,
 {
     let log_first = first.domain().log_size();
-    let (queue, digest, reduced) = transcript.parts();
+    let queue = transcript.queue().clone();
     let mut values = vec![first];
     let mut trees = Vec::new();
     for log_size in (log_last + 1..=log_first).rev() {
         let domain = values[values.len() - 1].domain().double();
-        values.push(LineEvaluation::new(domain, secure_column(queue, 1 << (log_size - 1))));
-        trees.push(DeviceColumn::<Blake2sHash>::new(queue, (2 << log_size) - 1));
+        values.push(LineEvaluation::new(domain, secure_column(&queue, 1 << (log_size - 1))));
+        trees.push(SecureTree::new(&queue, log_size));
     }
-    let tree_address =
-        |index: usize| trees.get(index).map_or(0, |tree: &DeviceColumn<_>| tree.address(queue));
+    let tree_address = |index: usize| trees.get(index).map_or(0, |tree| tree.nodes().address(&queue));
     let layers = values.iter().enumerate().map(|(index, layer)| {
-        let [a, b, c, d] = coordinates(queue, &layer.values);
+        let [a, b, c, d] = coordinates(&queue, &layer.values);
         [a, b, c, d, tree_address(index), 0]
     });
     let layers = queue.upload(&layers.collect::<Vec<[u64; 6]>>());
     let inverses = &twiddles.itwiddles;
     let log_table = inverses.log_table_for(values[0].domain().coset());
-    let arguments = args![&layers, log_first, log_last, inverses.table(queue), log_table, digest, reduced];
+    let reduced = u32::from(transcript.reduced());
+    let (table, digest) = (inverses.table(&queue), transcript.digest_mut());
+    let arguments = args![&layers, log_first, log_last, table, log_table, digest.words_mut(), reduced];
     let grid = Grid::new([1, 1, 1], [THREADS, 1, 1]).shared(16);
     queue.launch(&kernels::FRI, "fold_to_last", &grid, &arguments);
 
     let Some(last) = values.pop() else { unreachable!("the first is there") };
-    let committed = values.into_iter().zip(trees).map(|(values, tree)| {
-        let log_leaves = values.domain().log_size();
-        let layers = (0..=log_leaves).map(|log| tree.part((1 << log) - 1, 1 << log)).collect();
-        (values, Layer { tree: MerkleProverLifted { layers }, packed: false, fold_step: 1 })
-    });
+    let committed = values
+        .into_iter()
+        .zip(trees)
+        .map(|(values, tree)| (values, Layer { tree: tree.into_prover(), packed: false, fold_step: 1 }));
     (committed.collect(), last)
 }

@@ -1,13 +1,18 @@
 //! The transcript on the device, while FRI is committed to: no challenge waits for the host.
 
-use gatework_gpu::{Buffer, Grid, args};
+use gatework_gpu::{Grid, args};
 use stwo::core::channel::MerkleChannel;
+use stwo::core::fields::qm31::SecureField;
 use stwo::core::vcs::blake2_hash::Blake2sHash;
 use stwo::core::vcs_lifted::blake2_merkle::Blake2sMerkleChannelGeneric;
+use stwo::prover::backend::Column as _;
+use stwo::prover::secure_column::SecureColumnByCoords;
 
+use crate::backend::CudaBackend;
 use crate::column::{DeviceColumn, Element as _};
 use crate::cuda::fri::Challenge;
-use crate::error::OrRaise as _;
+use crate::cuda::merkle::SecureTree;
+use crate::cuda::{Runs, gather};
 use crate::kernels;
 use crate::queue::Queue;
 
@@ -38,7 +43,7 @@ impl<const IS_M31_OUTPUT: bool> DeviceChannel for Blake2sMerkleChannelGeneric<IS
 /// A channel's digest in device memory.
 pub(super) struct Transcript {
     queue: Queue,
-    digest: Buffer<u32>,
+    digest: DeviceColumn<Blake2sHash>,
     reduced: bool,
 }
 
@@ -47,25 +52,52 @@ impl Transcript {
     pub(super) fn of<MC: DeviceChannel>(queue: &Queue, channel: &MC::C) -> Self {
         let mut words = Vec::new();
         MC::digest(channel).write(&mut words);
-        Self { queue: queue.clone(), digest: queue.upload(&words), reduced: MC::REDUCED }
+        Self { queue: queue.clone(), digest: DeviceColumn::from_words(queue, &words), reduced: MC::REDUCED }
     }
 
     /// Takes a root in and draws a challenge.
     pub(super) fn draw(&mut self, root: &DeviceColumn<Blake2sHash>) -> Challenge {
         let mut alpha = self.queue.alloc::<[u32; 4]>(1);
-        let arguments = args![&mut self.digest, root.words(&self.queue), &mut alpha, u32::from(self.reduced)];
+        let arguments =
+            args![self.digest.words_mut(), root.words(&self.queue), &mut alpha, u32::from(self.reduced)];
         self.queue.launch(&kernels::FRI, "draw_challenge", &Grid::new([1; 3], [1; 3]), &arguments);
         alpha
     }
 
-    /// The queue, the digest, and whether digests are reduced: for a kernel that draws itself.
-    pub(super) fn parts(&mut self) -> (&Queue, &mut Buffer<u32>, u32) {
-        (&self.queue, &mut self.digest, u32::from(self.reduced))
+    /// Hashes a tree above its leaves, takes its root in and draws a challenge.
+    pub(super) fn draw_by(&mut self, tree: &mut SecureTree) -> Challenge {
+        let mut alpha = self.queue.alloc::<[u32; 4]>(1);
+        tree.finish(&self.queue, &mut self.digest, &mut alpha, self.reduced);
+        alpha
     }
 
-    /// Brings `channel` to where this is. Something is mixed in next: how much was drawn since the last root is not kept.
-    pub(super) fn finish<MC: DeviceChannel>(self, channel: &mut MC::C) {
-        let words = self.queue.stream().download(&self.digest).or_raise();
-        MC::set_digest(channel, Blake2sHash::read(&words));
+    pub(super) fn queue(&self) -> &Queue {
+        &self.queue
+    }
+
+    /// Whether words of digests are reduced.
+    pub(super) fn reduced(&self) -> bool {
+        self.reduced
+    }
+
+    /// The digest, to go on from.
+    pub(super) fn digest_mut(&mut self) -> &mut DeviceColumn<Blake2sHash> {
+        &mut self.digest
+    }
+
+    /// Brings `channel` to where this is, and reads `values` on the way. Something is mixed in next: how much was drawn since
+    /// the last root is not kept.
+    pub(super) fn finish<MC: DeviceChannel>(
+        self,
+        channel: &mut MC::C,
+        values: &SecureColumnByCoords<CudaBackend>,
+    ) -> Vec<SecureField> {
+        let rows = values.columns[0].len();
+        let wanted = (0..rows).flat_map(|row| values.columns.each_ref().map(|column| (column, row)));
+        let queue = &self.queue;
+        let runs = [Runs::of(queue, &[(&self.digest, 0)]), Runs::of(queue, &wanted.collect::<Vec<_>>())];
+        let [digest, values] = gather(queue, runs);
+        MC::set_digest(channel, Blake2sHash::read(&digest));
+        values.chunks_exact(SecureField::WORDS).map(SecureField::read).collect()
     }
 }

@@ -12,6 +12,7 @@ use stwo::prover::poly::circle::{CircleEvaluation, PolyOps as _};
 use super::{Run, Size, Task, Timed, copying};
 use crate::airs::HostColumn;
 use crate::cuda::circle_fft::{Direction, transform};
+use crate::cuda::schedule::{LOWEST, PASSES};
 use crate::{CudaBackend, DeviceColumn, kernels};
 
 #[derive(Clone, Copy)]
@@ -46,8 +47,19 @@ impl Task for Fft {
     }
 
     fn kernels(&self) -> Vec<KernelSpec> {
-        let spec = KernelSpec::new(kernels::CIRCLE_FFT.source()).threads(512);
-        vec![spec.entries(["fft_forward", "fft_inverse", "fft_small"])]
+        let small = KernelSpec::new(kernels::CIRCLE_FFT.source()).threads(256);
+        let pass = |layers| {
+            let threads = if (9..LOWEST).contains(&layers) { 512 } else { 256 };
+            let spec = KernelSpec::new(kernels::circle_pass(layers).source()).threads(threads);
+            spec.entries(["pass_forward", "pass_inverse"])
+        };
+        let passes = PASSES.map(pass);
+        [small.entries(["fft_forward", "fft_inverse", "fft_small"])].into_iter().chain(passes).collect()
+    }
+
+    /// With tiles of full size, and with exchanges in the pass above them.
+    fn larger_sizes(&self) -> Vec<(u32, usize)> {
+        vec![(12, 1), (17, 1)]
     }
 
     fn on_device(&self, columns: &[HostColumn]) -> Vec<u32> {

@@ -41,6 +41,10 @@ struct Size {
 trait Task: Send + Sync + Copy + 'static {
     fn name(&self) -> &'static str;
     fn summary(&self) -> &'static str;
+    /// Logarithms of rows, and columns, of cases that the emulated device is given beside small ones.
+    fn larger_sizes(&self) -> Vec<(u32, usize)> {
+        Vec::new()
+    }
     fn kernels(&self) -> Vec<KernelSpec>;
     /// Inside of a scope.
     fn on_device(&self, columns: &[HostColumn]) -> Vec<u32>;
@@ -130,7 +134,10 @@ impl<T: Task> Workload for Job<T> {
 
     fn cases(&self, kind: Kind) -> Vec<Case> {
         match kind {
-            Kind::Emulated => vec![case(3, 3), case(5, 17), case(8, 4)],
+            Kind::Emulated => {
+                let sizes = [(3, 3), (5, 17), (8, 4)].into_iter().chain(self.0.larger_sizes());
+                sizes.map(|(log_rows, columns)| case(log_rows, columns)).collect()
+            }
             Kind::Cuda => vec![case(3, 3), case(5, 17), case(8, 4), case(13, 5), case(16, 4), case(17, 3)],
         }
     }

@@ -1,0 +1,142 @@
+//! Page-locked memory of a stream, that small copies between ordinary memory and the device go through: the driver's own way waits
+//! for everything queued before, or takes several calls.
+
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cudarc::driver::sys;
+
+use crate::Result;
+use crate::cuda::context::Context;
+use crate::cuda::status::{check, check_release};
+
+/// Largest copy that goes this way.
+pub(super) const LARGEST: usize = 64 << 10;
+/// Bytes for copies to the device that are on their way.
+const UPWARD: usize = 1 << 20;
+/// Copies start at multiples of this.
+const ALIGNMENT: usize = 64;
+
+/// Page-locked memory for the small copies of one stream, made at the first.
+#[derive(Default)]
+pub(super) struct Staging {
+    upward: Mutex<Upward>,
+    downward: Mutex<Option<Locked>>,
+}
+
+/// What is on its way to the device.
+#[derive(Default)]
+struct Upward {
+    memory: Option<Locked>,
+    used: usize,
+    /// Copies so far.
+    count: u64,
+}
+
+/// Bytes from `cuMemHostAlloc`.
+struct Locked {
+    context: Arc<Context>,
+    address: *mut u8,
+}
+
+// SAFETY: the memory belongs to no thread; all access is behind the locks of `Staging`.
+unsafe impl Send for Locked {}
+
+impl Locked {
+    fn new(context: &Arc<Context>, bytes: usize) -> Result<Self> {
+        let mut address: *mut c_void = ptr::null_mut();
+        // SAFETY: `address` is written by the call.
+        let status = unsafe { sys::cuMemHostAlloc(&mut address, bytes, sys::CU_MEMHOSTALLOC_PORTABLE) };
+        check("cuMemHostAlloc", status)?;
+        Ok(Self { context: context.clone(), address: address.cast() })
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        match self.context.enter() {
+            // SAFETY: allocated once in `new`, and the owner has waited for the stream's copies.
+            Ok(()) => check_release("cuMemFreeHost", unsafe { sys::cuMemFreeHost(self.address.cast()) }),
+            Err(error) => tracing::warn!("{error}"),
+        }
+    }
+}
+
+impl Staging {
+    /// Has `copy` queue a copy from staged bytes of `source`; `wait` waits for the stream if there is no more room. The caller has
+    /// entered the context.
+    ///
+    /// # Safety
+    /// `source` has `bytes` readable bytes, at most [`LARGEST`].
+    pub(super) unsafe fn send(
+        &self,
+        context: &Arc<Context>,
+        source: *const u8,
+        bytes: usize,
+        wait: impl FnOnce() -> Result<()>,
+        copy: impl FnOnce(*const u8) -> Result<()>,
+    ) -> Result<()> {
+        let mut upward = self.upward();
+        if upward.used + bytes > UPWARD {
+            wait()?;
+            upward.used = 0;
+        }
+        let memory = match &upward.memory {
+            Some(memory) => memory.address,
+            None => upward.memory.insert(Locked::new(context, UPWARD)?).address,
+        };
+        // SAFETY: the memory has UPWARD bytes, and there is room.
+        let staged = unsafe { memory.add(upward.used) };
+        // SAFETY: the source is the caller's promise; bytes from `used` on are those of no copy that may be on its way.
+        unsafe { ptr::copy_nonoverlapping(source, staged, bytes) };
+        upward.used = (upward.used + bytes).next_multiple_of(ALIGNMENT);
+        upward.count += 1;
+        copy(staged)
+    }
+
+    /// Has `copy` bring bytes from the device into page-locked memory, and wait for them; then they are in `target`. The caller
+    /// has entered the context.
+    ///
+    /// # Safety
+    /// `target` has `bytes` writable bytes, at most [`LARGEST`].
+    pub(super) unsafe fn receive(
+        &self,
+        context: &Arc<Context>,
+        target: *mut u8,
+        bytes: usize,
+        copy: impl FnOnce(*mut u8) -> Result<()>,
+    ) -> Result<()> {
+        let mut downward = self.downward.lock().unwrap_or_else(PoisonError::into_inner);
+        let memory = match &*downward {
+            Some(memory) => memory.address,
+            None => downward.insert(Locked::new(context, LARGEST)?).address,
+        };
+        copy(memory)?;
+        // SAFETY: the target is the caller's promise, and the memory has LARGEST bytes, which only this lock gives access to.
+        unsafe { ptr::copy_nonoverlapping(memory, target, bytes) };
+        Ok(())
+    }
+
+    /// How many copies there were before a wait for the stream.
+    pub(super) fn mark(&self) -> u64 {
+        self.upward().count
+    }
+
+    /// After that wait: all memory is free again, unless another copy came meanwhile.
+    pub(super) fn rewind(&self, mark: u64) {
+        let mut upward = self.upward();
+        if upward.count == mark {
+            upward.used = 0;
+        }
+    }
+
+    /// Whether copies may be on their way.
+    pub(super) fn is_busy(&self) -> bool {
+        self.upward().used > 0
+    }
+
+    fn upward(&self) -> MutexGuard<'_, Upward> {
+        self.upward.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
