@@ -4,24 +4,42 @@
 // Interaction traces: column k of a row is the sum of its first k + 1 fractions; the last column is summed up over the rows
 // too, in the order of the coset, less a shift that makes the whole of it zero.
 
-// Fractions, by their numerators and denominators, into sums; output k is at coordinates 4 k. The sums of the last column
-// over the rows of a block go to `partials`. One thread a row; 256 threads a block, 128 bytes of shared memory.
-GW_KERNEL_BOUNDED(sum_fractions, 256, 1)(
-    u32* const* numerators, u32* const* denominators, u32* const* sums_of_row, u32 count, u32 rows, QM31* partials) {
+// Fractions that one inverse serves: 1 / (a b) times b is 1 / a.
+#define FRACTIONS 4u
+
+// Fractions into sums, in place of the numerators: numerator k is at coordinates 8 k, its denominator at 8 k + 4. The sums of
+// the last column over the rows of a block go to `partials`. One thread a row; 256 threads a block, 128 bytes of shared memory.
+GW_KERNEL_BOUNDED(sum_fractions, 256, 1)(u32* const* fractions, u32 count, u32 rows, QM31* partials) {
     const u32 row = (u32)gw::global_thread();
     QM31 sum = qm31::zero();
     if (row < rows) {
-        for (u32 k = 0; k < count; ++k) {
-            u32* const* over = numerators + 4 * k;
-            u32* const* under = denominators + 4 * k;
-            const QM31 numerator = {over[0][row], over[1][row], over[2][row], over[3][row]};
-            const QM31 denominator = {under[0][row], under[1][row], under[2][row], under[3][row]};
-            sum = qm31::add(sum, qm31::mul(numerator, qm31::inverse(denominator)));
-            u32* const* to = sums_of_row + 4 * k;
-            to[0][row] = sum.a;
-            to[1][row] = sum.b;
-            to[2][row] = sum.c;
-            to[3][row] = sum.d;
+        for (u32 first = 0; first < count; first += FRACTIONS) {
+            const u32 end = gw::lesser(count - first, FRACTIONS);
+            // Denominators, then their inverses; and products of those up to each.
+            QM31 under[FRACTIONS], products[FRACTIONS];
+            GW_UNROLL
+            for (u32 k = 0; k < FRACTIONS; ++k) {
+                if (k < end) under[k] = read_output(fractions + 8 * (first + k) + 4, row);
+                products[k] = k == 0 ? under[0] : k < end ? qm31::mul(products[k - 1], under[k]) : products[k - 1];
+            }
+            QM31 inverse = qm31::inverse(products[FRACTIONS - 1]);
+            GW_UNROLL
+            for (u32 k = FRACTIONS - 1; k > 0; --k) {
+                if (k < end) {
+                    const QM31 others = qm31::mul(inverse, under[k]);
+                    under[k] = qm31::mul(inverse, products[k - 1]);
+                    inverse = others;
+                }
+            }
+            under[0] = inverse;
+            GW_UNROLL
+            for (u32 k = 0; k < FRACTIONS; ++k) {
+                if (k < end) {
+                    u32* const* over = fractions + 8 * (first + k);
+                    sum = qm31::add(sum, qm31::mul(read_output(over, row), under[k]));
+                    write_output(over, row, sum);
+                }
+            }
         }
     }
     QM31* of_warps = gw::shared<QM31>();

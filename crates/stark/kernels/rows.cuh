@@ -17,6 +17,17 @@ struct Component {
     u32 log_trace, log_rows;
 };
 
+// What the instances of a kernel work on, where it goes through several: tables with a part for each.
+struct Instances {
+    const u32* const* columns;
+    const QM31* parameters;
+    const u32* constants;
+    // The first constraint or output of instance 0, and from there to the first of the next.
+    u32 first, stride;
+    u32 count;
+    u32 padding;
+};
+
 // The row that is `offset` rows of the trace ahead, on a domain in bit-reversed order that may be larger than the trace's. In
 // the order of the coset a step of the trace is 2^(log_rows - log_trace) points; a circle domain has the even points of the
 // coset in its first half and the odd ones, backwards, in its second.
@@ -33,4 +44,16 @@ GW_DEVICE u32 row_ahead(u32 row, i32 offset, u32 log_trace, u32 log_rows) {
 GW_DEVICE void add_row(const Component& component, u32 row, QM31 sum) {
     const QM31 quotient = qm31::mul_m31(sum, component.denominators[row >> component.log_trace]);
     qm31::store(component.sums, row, qm31::add(qm31::load(component.sums, row), quotient));
+}
+
+// A row of an output, whose coordinates are given.
+GW_DEVICE QM31 read_output(u32* const* output, u32 row) {
+    return {output[0][row], output[1][row], output[2][row], output[3][row]};
+}
+
+GW_DEVICE void write_output(u32* const* output, u32 row, QM31 x) {
+    output[0][row] = x.a;
+    output[1][row] = x.b;
+    output[2][row] = x.c;
+    output[3][row] = x.d;
 }

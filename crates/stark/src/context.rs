@@ -73,6 +73,11 @@ impl Context {
         self.queue.set_tier(tier);
     }
 
+    /// Waits until all kernels are compiled that were begun for [`Tier::Adaptive`].
+    pub fn wait_for_kernels(&self) {
+        self.queue.constraints().wait();
+    }
+
     /// Waits until everything queued so far is done.
     pub fn synchronize(&self) -> Result<()> {
         Ok(self.queue.stream().synchronize()?)

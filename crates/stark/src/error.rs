@@ -1,5 +1,6 @@
 //! What can be wrong with a proof, and how a fault of the device leaves traits that cannot return one.
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use stwo::prover::ProvingError;
@@ -60,15 +61,23 @@ struct Fault(Error);
 /// would, and it is a panic like any other.
 pub(crate) fn raise(error: impl Into<Error>) -> ! {
     let error = error.into();
-    if Queue::is_in_scope() {
+    if CATCHING.get() || Queue::is_in_scope() {
         resume_unwind(Box::new(Fault(error)))
     }
     panic!("{error} (outside of Context::scope, which would return this as an error)")
 }
 
+thread_local! {
+    /// Whether this thread is inside of `catch`. Threads that work for a context are inside of one that another thread is in.
+    static CATCHING: Cell<bool> = const { Cell::new(false) };
+}
+
 /// What `body` gives, or the error that it was left with.
 pub(crate) fn catch<R>(body: impl FnOnce() -> R) -> Result<R> {
-    match catch_unwind(AssertUnwindSafe(body)) {
+    let before = CATCHING.replace(true);
+    let ended = catch_unwind(AssertUnwindSafe(body));
+    CATCHING.set(before);
+    match ended {
         Ok(value) => Ok(value),
         Err(payload) => match payload.downcast::<Fault>() {
             Ok(fault) => Err(fault.0),

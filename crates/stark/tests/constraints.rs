@@ -1,38 +1,44 @@
 //! Quotients of constraints against `CpuBackend`, on every kind of domain and by both tiers.
 
 mod support;
+#[allow(dead_code)]
+#[path = "../src/constraints/synthetic.rs"]
+mod synthetic;
+
+use std::ops::{Add as _, Mul as _};
 
 use gatework_gpu::Device;
-use gatework_stark::airs::{Air, Lookup, Plonk, StateMachine, WideFibonacci};
-use gatework_stark::{Context, CudaBackend, Tier};
+use gatework_stark::airs::{Air, Lookup, Plonk, Poseidon2, StateMachine, WideFibonacci};
+use gatework_stark::{Context, CudaBackend, Tier, interaction_trace};
 use itertools::Itertools as _;
+use num_traits::Zero as _;
 use stwo::core::air::Component as _;
 use stwo::core::channel::Blake2sChannel;
+use stwo::core::fields::FieldExpOps as _;
 use stwo::core::fields::m31::BaseField;
 use stwo::core::fields::qm31::SecureField;
 use stwo::core::pcs::TreeVec;
 use stwo::core::poly::circle::CanonicCoset;
-use stwo::prover::backend::{Backend, CpuBackend};
-use stwo::prover::poly::circle::CircleCoefficients;
+use stwo::prover::backend::{Backend, Column as _, CpuBackend};
+use stwo::prover::poly::circle::{CircleCoefficients, CircleEvaluation};
 use stwo::prover::secure_column::SecureColumnByCoords;
 use stwo::prover::{ComponentProver, DomainEvaluationAccumulator, EvaluationMode, Poly, Trace};
+use stwo_constraint_framework::preprocessed_columns::PreProcessedColumnId;
 use stwo_constraint_framework::{EvalAtRow, FrameworkComponent, FrameworkEval, TraceLocationAllocator};
 
 use support::Random;
-
-/// Ways that columns may lie.
-const MODES: [EvaluationMode; 3] = [
-    EvaluationMode::SubDomain { log_expansion: 0 },
-    EvaluationMode::SubDomain { log_expansion: 2 },
-    EvaluationMode::ExtendToEvalDomain,
-];
+use synthetic::{Blocks, Fractions};
 
 /// The sums of a component's quotients over random columns, which satisfy nothing: whatever is computed shows.
-fn quotients<E: FrameworkEval, B: Backend>(eval: E, mode: EvaluationMode) -> SecureColumnByCoords<CpuBackend>
+fn quotients<E: FrameworkEval, B: Backend>(
+    preprocessed: &[PreProcessedColumnId],
+    eval: E,
+    mode: EvaluationMode,
+) -> SecureColumnByCoords<CpuBackend>
 where
     FrameworkComponent<E>: ComponentProver<B>,
 {
-    let mut places = TraceLocationAllocator::default();
+    let mut places = TraceLocationAllocator::new_with_preprocessed_columns(preprocessed);
     let sum = SecureField::from_u32_unchecked(5, 4, 3, 2);
     let component = FrameworkComponent::new(&mut places, eval, sum);
     let bound = component.max_constraint_log_degree_bound();
@@ -61,29 +67,37 @@ where
     sums.col.to_cpu()
 }
 
-/// By some tier, as by `CpuBackend`.
-fn matches_cpu<E: FrameworkEval + Send + Sync>(
-    eval: impl Fn() -> E + Send + Sync,
-    tier: Tier,
-    mode: EvaluationMode,
+const MODES: [EvaluationMode; 3] = [
+    EvaluationMode::SubDomain { log_expansion: 0 },
+    EvaluationMode::SubDomain { log_expansion: 2 },
+    EvaluationMode::ExtendToEvalDomain,
+];
+
+fn match_cpu_in<E: FrameworkEval>(
+    modes: &[EvaluationMode],
+    preprocessed: &[PreProcessedColumnId],
+    eval: impl Fn() -> E + Sync,
 ) where
     FrameworkComponent<E>: ComponentProver<CudaBackend> + ComponentProver<CpuBackend>,
 {
-    let context = Context::new(&Device::emulated(11).unwrap()).unwrap();
-    context.set_tier(tier);
-    let found = context.scope(|| quotients::<E, CudaBackend>(eval(), mode)).unwrap();
-    let expected = quotients::<E, CpuBackend>(eval(), mode);
-    assert!(found.to_vec() == expected.to_vec(), "{tier:?}, {mode:?}");
+    for &mode in modes {
+        let expected = quotients::<E, CpuBackend>(preprocessed, eval(), mode).to_vec();
+        for tier in [Tier::Interpreted, Tier::Generated] {
+            let context = Context::new(&Device::emulated(11).unwrap()).unwrap();
+            context.set_tier(tier);
+            let found = context.scope(|| quotients::<E, CudaBackend>(preprocessed, eval(), mode)).unwrap();
+            assert!(found.to_vec() == expected, "{tier:?}, {mode:?}");
+        }
+    }
 }
 
 fn match_cpu<A: Air>(air: &A)
 where
     FrameworkComponent<A::Eval>: ComponentProver<CudaBackend> + ComponentProver<CpuBackend>,
 {
-    let eval = || air.evals(&mut Blake2sChannel::default()).remove(0);
-    for (tier, mode) in [Tier::Interpreted, Tier::Generated].into_iter().cartesian_product(MODES) {
-        matches_cpu(eval, tier, mode);
-    }
+    let names =
+        air.preprocessed().into_iter().map(|(name, _)| PreProcessedColumnId { id: name }).collect_vec();
+    match_cpu_in(&MODES, &names, || air.evals(&mut Blake2sChannel::default()).remove(0));
 }
 
 #[test]
@@ -94,11 +108,67 @@ fn quotients_match_cpu() {
     match_cpu(&StateMachine { log_rows: 4 });
 }
 
-/// Constraints for more than one kernel; `constraints/generate.rs` tests that they are.
+/// The first time by the interpreter, or by kernels that were quick to compile; the second time by kernels.
 #[test]
-fn constraints_of_several_kernels_match_cpu() {
-    for tier in [Tier::Interpreted, Tier::Generated] {
-        matches_cpu(|| WideFibonacci { log_rows: 3, columns: 700 }, tier, MODES[0]);
+fn quotients_are_the_same_before_and_after_kernels_are_there() {
+    let (air, mode) = (WideFibonacci { log_rows: 4, columns: 23 }, MODES[0]);
+    let expected = quotients::<_, CpuBackend>(&[], air, mode).to_vec();
+    let context = Context::new(&Device::emulated(11).unwrap()).unwrap();
+    context.set_tier(Tier::Adaptive);
+    for _ in 0..2 {
+        let found = context.scope(|| quotients::<_, CudaBackend>(&[], air, mode)).unwrap();
+        assert!(found.to_vec() == expected);
+        context.wait_for_kernels();
+    }
+}
+
+/// Parts of these are computed by kernels that go through several instances.
+#[test]
+fn quotients_of_what_repeats_match_cpu() {
+    let modes = &MODES[..1];
+    let poseidon2 = || Poseidon2 { log_rows: 3 }.evals(&mut Blake2sChannel::default()).remove(0);
+    match_cpu_in(modes, &[], poseidon2);
+    match_cpu_in(modes, &[], || WideFibonacci { log_rows: 3, columns: 700 });
+    match_cpu_in(&MODES, &[], || Blocks { constants_differ: true, ..Blocks::default() });
+    match_cpu_in(modes, &[], || Blocks { others: 50, odd_one: Some(7), ..Blocks::default() });
+}
+
+/// Numbers of fractions that are and are not multiples of those with one inverse; the last are more than one kernel has.
+#[test]
+fn interaction_traces_are_sums_of_fractions_by_both_tiers() {
+    let (log_rows, rows) = (5, 32);
+    for (tier, count) in [Tier::Interpreted, Tier::Generated].into_iter().cartesian_product([1, 3, 4, 6, 450])
+    {
+        let eval = Fractions { count };
+        let trace = (0..2 * u64::from(count)).map(|seed| Random::new(seed).bases(rows)).collect_vec();
+        let context = Context::new(&Device::emulated(11).unwrap()).unwrap();
+        context.set_tier(tier);
+        let (found, claimed_sum) = context
+            .scope(|| {
+                let domain = CanonicCoset::new(log_rows).circle_domain();
+                let up =
+                    |values: &Vec<BaseField>| CircleEvaluation::new(domain, values.iter().copied().collect());
+                let trace = trace.iter().map(up).collect_vec();
+                let (columns, sum) = interaction_trace(&eval, &[], &trace.iter().collect_vec());
+                (columns.iter().map(|column| column.values.to_cpu()).collect_vec(), sum)
+            })
+            .unwrap();
+        let mut sums = vec![SecureField::zero(); rows];
+        for (index, coordinates) in found.chunks(4).enumerate() {
+            for (row, sum) in sums.iter_mut().enumerate() {
+                *sum += Fractions::z(index as u32)
+                    .add(trace[2 * index + 1][row])
+                    .inverse()
+                    .mul(trace[2 * index][row]);
+            }
+            // The last column is summed up over the rows too.
+            if index + 1 < count as usize {
+                let found = (0..rows).map(|row| coordinates.iter().map(|column| column[row]).collect_array());
+                let found = found.map(|coordinates| SecureField::from_m31_array(coordinates.unwrap()));
+                assert!(found.eq(sums.iter().copied()), "{tier:?}, column {index} of {count}");
+            }
+        }
+        assert_eq!(claimed_sum, sums.into_iter().sum(), "{tier:?}, {count} fractions");
     }
 }
 
@@ -135,6 +205,11 @@ fn constraints_with_more_live_values_than_shared_memory_has_room_for_match_cpu()
     let properties = Device::emulated(11).unwrap().properties().clone();
     // Of the smallest block of the interpreter, a word for each value and thread.
     let values = properties.shared_memory_per_block / (32 * 4) + 10;
-    matches_cpu(|| ManyLive { values }, Tier::Interpreted, MODES[0]);
-    matches_cpu(|| ManyLive { values }, Tier::Interpreted, MODES[2]);
+    for mode in [MODES[0], MODES[2]] {
+        let expected = quotients::<_, CpuBackend>(&[], ManyLive { values }, mode).to_vec();
+        let context = Context::new(&Device::emulated(11).unwrap()).unwrap();
+        context.set_tier(Tier::Interpreted);
+        let found = context.scope(|| quotients::<_, CudaBackend>(&[], ManyLive { values }, mode)).unwrap();
+        assert!(found.to_vec() == expected, "{mode:?}");
+    }
 }

@@ -3,16 +3,52 @@
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gatework_gpu::Kernel;
+use gatework_gpu::Buffer;
 use hashbrown::HashMap;
 
+use super::adaptive::Adaptive;
+use super::component::{Inputs, Rows, Tier};
+use super::generate::{Generated, parts};
+use super::graph::Graph;
 use super::interpret::Interpreted;
+use super::program::Roots;
 use crate::Result;
+use crate::queue::Queue;
 
 /// Constraints that are ready to be run.
 pub(crate) enum Prepared {
     Interpreted(Interpreted),
-    Generated(Vec<Kernel>),
+    Generated(Generated),
+    Adaptive(Adaptive),
+}
+
+impl Prepared {
+    /// All of `roots`, whose columns are numbered by `column`.
+    pub(crate) fn new(
+        queue: &Queue,
+        tier: Tier,
+        graph: &Graph,
+        roots: &Roots,
+        column: impl Fn(u32, u32) -> u32,
+    ) -> Result<Self> {
+        Ok(match tier {
+            Tier::Interpreted => Self::Interpreted(Interpreted::new(queue, graph, roots, column)),
+            Tier::Generated => Self::Generated(Generated::new(queue, &parts(graph, roots, column))?),
+            Tier::Adaptive => {
+                let interpreted = Interpreted::new(queue, graph, roots, &column);
+                Self::Adaptive(Adaptive::new(queue, interpreted, &parts(graph, roots, column))?)
+            }
+        })
+    }
+
+    /// Runs it on all rows. Columns and parameters of `rows` are `inputs`.
+    pub(crate) fn launch(&self, queue: &Queue, inputs: &Inputs, rows: &Rows, outputs: Option<&Buffer<u64>>) {
+        match self {
+            Self::Interpreted(program) => program.launch(queue, inputs, rows, outputs),
+            Self::Generated(kernels) => kernels.launch(queue, inputs, rows, outputs),
+            Self::Adaptive(either) => either.launch(queue, inputs, rows, outputs),
+        }
+    }
 }
 
 /// Of everything that what is prepared depends on.
@@ -41,6 +77,16 @@ impl Cache {
         let made = Arc::new(prepare()?);
         self.lock().insert(key, made.clone());
         Ok(made)
+    }
+
+    /// Waits for everything that is being compiled.
+    pub(crate) fn wait(&self) {
+        let all: Vec<_> = self.lock().values().cloned().collect();
+        for prepared in all {
+            if let Prepared::Adaptive(adaptive) = &*prepared {
+                adaptive.wait();
+            }
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<Prepared>>> {

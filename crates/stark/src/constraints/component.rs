@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 
 use bytemuck::{Pod, Zeroable};
-use gatework_gpu::{ByValue, Grid, args};
 use itertools::Itertools as _;
 use stwo::core::air::Component;
 use stwo::core::constraints::coset_vanishing;
 use stwo::core::fields::m31::BaseField;
+use stwo::core::fields::qm31::SecureField;
 use stwo::core::pcs::TreeVec;
 use stwo::core::poly::circle::{CanonicCoset, CircleDomain};
 use stwo::core::utils::bit_reverse;
@@ -18,16 +18,12 @@ use stwo::prover::{ComponentProver, DomainEvaluationAccumulator, EvaluationMode,
 use stwo_constraint_framework::{FrameworkComponent, FrameworkEval, PREPROCESSED_TRACE_IDX};
 
 use super::cache::Prepared;
-use super::generate;
-use super::graph::Graph;
-use super::interpret::Interpreted;
-use super::program::{Program, Root, constraint_value};
+use super::program::Roots;
 use super::record::record;
 use crate::backend::CudaBackend;
-use crate::column::{coordinates, table};
+use crate::column::coordinates;
 use crate::cuda::flat_words;
 use crate::error::OrRaise as _;
-use crate::queue::Queue;
 use crate::stages::Stage;
 
 /// How constraints are evaluated.
@@ -37,6 +33,15 @@ pub enum Tier {
     Interpreted,
     /// By kernels that are generated for the AIR and compiled once.
     Generated,
+    /// By the interpreter while a thread compiles kernels for the AIR, then by those. The results are the same.
+    Adaptive,
+}
+
+/// What constraints are evaluated on.
+pub(crate) struct Inputs {
+    /// Addresses of columns.
+    pub(crate) columns: Vec<u64>,
+    pub(crate) parameters: Vec<SecureField>,
 }
 
 /// `Component` of `kernels/rows.cuh`.
@@ -94,13 +99,15 @@ impl<E: FrameworkEval + Sync> ComponentProver<CudaBackend> for FrameworkComponen
         let queue = sums.col.columns[0].queue().clone();
         let _stage = queue.stage(Stage::Constraints);
         let first_of_interaction = first_columns(&columns);
-        let table = table(&queue, columns.iter().flatten().map(|column| &column.values));
-        let parameters = queue.upload(&or_some_words(flat_words(&graph.parameters)));
+        let inputs = Inputs {
+            columns: columns.iter().flatten().map(|column| column.values.address(&queue)).collect(),
+            parameters: graph.parameters.clone(),
+        };
         let coefficients = queue.upload(&flat_words(&sums.random_coeff_powers));
         let denominators = queue.upload(&denominators(log_trace, domain));
         let rows = Rows {
-            columns: table.as_raw(),
-            parameters: parameters.as_raw(),
+            columns: 0,
+            parameters: 0,
             coefficients: coefficients.as_raw(),
             denominators: denominators.as_raw(),
             sums: coordinates(&queue, sums.col),
@@ -110,30 +117,11 @@ impl<E: FrameworkEval + Sync> ComponentProver<CudaBackend> for FrameworkComponen
         let column = |interaction: u32, column: u32| first_of_interaction[interaction as usize] + column;
         let tier = queue.tier();
         let depends_on = ("constraints", tier, graph.nodes(), &graph.constraints, &first_of_interaction);
-        let prepared = queue.constraints().get(depends_on, || match tier {
-            Tier::Interpreted => Ok(Prepared::Interpreted(interpreted(&queue, &graph, column))),
-            Tier::Generated => {
-                let sources = generate::sources(&graph, column);
-                Ok(Prepared::Generated(generate::compile(&queue, &sources)?))
-            }
-        });
-        match &*prepared.or_raise() {
-            Prepared::Interpreted(program) => program.launch(&queue, &rows, &queue.alloc::<u64>(1)),
-            Prepared::Generated(kernels) => {
-                let grid = Grid::covering(1 << rows.log_rows, generate::THREADS);
-                for kernel in kernels {
-                    kernel.launch(queue.stream(), &grid, &args![ByValue(&rows)]).or_raise();
-                }
-            }
-        }
+        let prepared = queue
+            .constraints()
+            .get(depends_on, || Prepared::new(&queue, tier, &graph, &Roots::constraints(&graph), column));
+        prepared.or_raise().launch(&queue, &inputs, &rows, None);
     }
-}
-
-/// All constraints for the interpreter.
-fn interpreted(queue: &Queue, graph: &Graph, column: impl Fn(u32, u32) -> u32) -> Interpreted {
-    let constraint = |(index, &id)| (Root::Constraint(index as u32), constraint_value(graph, id));
-    let roots = graph.constraints.iter().enumerate().map(constraint);
-    Interpreted::new(queue, graph, &Program::new(graph, roots), column)
 }
 
 /// The first column of each interaction in the component's table.

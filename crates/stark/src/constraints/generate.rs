@@ -1,102 +1,227 @@
-//! Programs as CUDA C++.
+//! Kernels that are generated for an AIR.
 
-use std::fmt::Write as _;
+use bytemuck::{Pod, Zeroable};
+use gatework_gpu::{Arg, Buffer, ByValue, Grid, IntoArg, Kernel, Source};
 
-use gatework_gpu::{Kernel, Source};
-
-use super::graph::{Graph, Id, Node};
-use super::program::{Program, Root, Step};
+use super::component::{Inputs, Rows, or_some_words};
+use super::graph::{Graph, Id};
+use super::program::{Measure, Program, Root, Roots};
+use super::reroll::Search;
+use super::shape::{Leaves, Pattern, Shapes};
+use super::text::{self, Place, THREADS, Widths};
 use crate::Result;
-use crate::kernels::with_headers;
+use crate::cuda::flat_words;
+use crate::error::OrRaise as _;
 use crate::queue::Queue;
 
 /// Steps of one kernel: more compile slowly and spill.
 const STEPS_PER_KERNEL: usize = 2000;
 
-/// Threads of a block of generated kernels.
-pub(crate) const THREADS: u32 = 128;
+/// Operations of M31 of a kernel for what repeats, which may be cut anywhere.
+const OPERATIONS_PER_KERNEL: usize = 2000;
 
-/// The sources for all constraints of `graph`, whose columns are numbered by `column`. They depend on the AIR alone, not on
-/// the challenges of a proof.
-pub(crate) fn sources(graph: &Graph, column: impl Fn(u32, u32) -> u32) -> Vec<Source> {
-    Program::partitions(graph, STEPS_PER_KERNEL)
-        .iter()
-        .map(|program| with_headers(Source::new("constraints", text(graph, program, &column))))
-        .collect()
+/// A kernel's source. Sources depend on the AIR alone, not on the challenges of a proof.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) source: Source,
+    /// Where the kernel goes through several instances.
+    pub(crate) repeated: Option<Repeated>,
+}
+
+/// What the instances of a kernel work on: one after the other in each table.
+#[derive(Debug)]
+pub(crate) struct Repeated {
+    /// Numbers of columns of the component.
+    columns: Vec<u32>,
+    constants: Vec<u32>,
+    /// Slots of parameters.
+    parameters: Vec<u32>,
+    /// The first root of the first instance, and from there to the first of the next.
+    first: u32,
+    stride: u32,
+    pub(crate) count: u32,
+}
+
+/// The kernels for `roots`, whose columns are numbered by `column`.
+pub(crate) fn parts(graph: &Graph, roots: &Roots, column: impl Fn(u32, u32) -> u32) -> Vec<Part> {
+    let shapes = Shapes::new(graph);
+    let search = Search::new(graph, roots, &shapes, OPERATIONS_PER_KERNEL);
+    let stretches = search.stretches();
+    let repeats = |group: usize| stretches.iter().any(|stretch| stretch.range().contains(&group));
+    let others = (0..roots.groups()).filter(|&group| !repeats(group));
+    let mut parts = once(graph, others.map(|group| roots.of(group..group + 1)), &column);
+    for stretch in &stretches {
+        for piece in search.pieces(stretch) {
+            let instances = stretch.parts(piece).map(|groups| Pattern::new(&shapes, roots.of(groups)));
+            let (patterns, leaves): (Vec<_>, Vec<_>) = instances.unzip();
+            assert!(patterns.iter().all(|pattern| *pattern == patterns[0]), "instances have one pattern");
+            parts.push(repeated(&patterns[0], &leaves, &column));
+        }
+    }
+    parts
+}
+
+/// Kernels for groups of roots, with no regard to what repeats.
+fn once<'a>(
+    graph: &Graph,
+    groups: impl IntoIterator<Item = &'a [(Root, Id)]>,
+    column: &impl Fn(u32, u32) -> u32,
+) -> Vec<Part> {
+    let part = |program: &Program| Part { source: text::once(graph, program, column), repeated: None };
+    Program::partitions(graph, groups, STEPS_PER_KERNEL, Measure::Steps).iter().map(part).collect()
+}
+
+/// The kernel for all instances of a pattern.
+fn repeated(pattern: &Pattern, instances: &[Leaves], column: &impl Fn(u32, u32) -> u32) -> Part {
+    let (constant_places, constants) = places(instances, |leaves| &leaves.constants);
+    let (parameter_places, parameters) = places(instances, |leaves| &leaves.parameters);
+    let columns = instances.iter().flat_map(|leaves| &leaves.columns);
+    let widths = Widths {
+        columns: instances[0].columns.len(),
+        constants: constant_places,
+        parameters: parameter_places,
+    };
+    let repeated = Repeated {
+        columns: columns.map(|&(interaction, index)| column(interaction, index)).collect(),
+        constants,
+        parameters,
+        first: instances[0].first_root,
+        stride: instances[1].first_root - instances[0].first_root,
+        count: instances.len() as u32,
+    };
+    Part { source: text::repeated(pattern, &widths), repeated: Some(repeated) }
+}
+
+/// Where a pattern finds its leaves, and the table of those in which instances differ.
+fn places(instances: &[Leaves], leaves: impl Fn(&Leaves) -> &[u32]) -> (Vec<Place>, Vec<u32>) {
+    let first = leaves(&instances[0]);
+    let differs =
+        |&number: &usize| instances.iter().any(|instance| leaves(instance)[number] != first[number]);
+    let varying: Vec<usize> = (0..first.len()).filter(differs).collect();
+    let place = |number| match varying.binary_search(&number) {
+        Ok(place) => Place::Varying(place as u32),
+        Err(_) => Place::Fixed(first[number]),
+    };
+    let table = instances.iter().flat_map(|instance| varying.iter().map(|&number| leaves(instance)[number]));
+    ((0..first.len()).map(place).collect(), table.collect())
 }
 
 /// The kernels of wide Fibonacci, for the gates.
 #[cfg(feature = "lab")]
 pub(crate) fn wide_fibonacci_source(columns: usize) -> Vec<Source> {
     let air = crate::airs::WideFibonacci { log_rows: 4, columns };
-    sources(&super::record::record(&air, Default::default()), |_, column| column)
+    let graph = super::record::record(&air, Default::default());
+    let roots = Roots::constraints(&graph);
+    let groups = (0..roots.groups()).map(|group| roots.of(group..group + 1));
+    once(&graph, groups, &|_, column| column).into_iter().map(|part| part.source).collect()
 }
 
 /// Compiles `sources`, or finds them in the cache, on all cores.
-pub(crate) fn compile(queue: &Queue, sources: &[Source]) -> Result<Vec<Kernel>> {
-    use rayon::iter::{IntoParallelRefIterator as _, ParallelIterator as _};
-    sources.par_iter().map(|source| Ok(queue.stream().device().kernel(source)?)).collect()
+pub(crate) fn compile<'a>(
+    queue: &Queue,
+    sources: impl IntoIterator<Item = &'a Source>,
+) -> Result<Vec<Kernel>> {
+    use rayon::iter::{IntoParallelIterator as _, ParallelIterator as _};
+    let sources: Vec<&Source> = sources.into_iter().collect();
+    sources.into_par_iter().map(|source| Ok(queue.stream().device().kernel(source)?)).collect()
 }
 
-fn text(graph: &Graph, program: &Program, column: &impl Fn(u32, u32) -> u32) -> String {
-    let mut text = format!(
-        "#include \"rows.cuh\"\n\n\
-         // Some of the constraints of a component, on every row. One thread a row.\n\
-         GW_KERNEL_BOUNDED(constraints, {THREADS}, 1)(Component component) {{\n    \
-         const u32 row = (u32)gw::global_thread();\n    \
-         if (row >> component.log_rows) return;\n    \
-         QM31 sum = qm31::zero();\n    \
-         qm31::Sum products = qm31::sum();\n"
-    );
-    for step in &program.steps {
-        let line = match *step {
-            Step::Compute(id) => compute(graph, id, column),
-            Step::Finish(root, id) => finish(graph, root, id),
-        };
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "    {line}");
+/// Kernels that are ready to be launched.
+pub(crate) struct Generated {
+    kernels: Vec<Kernel>,
+    tables: Tables,
+}
+
+impl Generated {
+    /// Compiles `parts`.
+    pub(crate) fn new(queue: &Queue, parts: &[Part]) -> Result<Self> {
+        let kernels = compile(queue, parts.iter().map(|part| &part.source))?;
+        Ok(Self { kernels, tables: Tables::new(queue, parts) })
     }
-    text.push_str("    add_row(component, row, qm31::add(sum, qm31::total(products)));\n}\n");
-    text
+
+    /// Runs them on all rows.
+    pub(crate) fn launch(&self, queue: &Queue, inputs: &Inputs, rows: &Rows, outputs: Option<&Buffer<u64>>) {
+        self.tables.launch(queue, &self.kernels, inputs, rows, outputs);
+    }
 }
 
-fn compute(graph: &Graph, id: Id, column: &impl Fn(u32, u32) -> u32) -> String {
-    let v = |id: Id| format!("v{}", id.index());
-    let value = match *graph.node(id) {
-        Node::Column { interaction, column: index, offset } => {
-            let pointer = format!("component.columns[{}]", column(interaction, index));
-            match offset {
-                0 => format!("{pointer}[row]"),
-                _ => format!("{pointer}[row_ahead(row, {offset}, component.log_trace, component.log_rows)]"),
-            }
+/// What kernels are given that depends on the AIR alone.
+pub(crate) struct Tables {
+    /// For each kernel that has instances, its places in the tables below.
+    instances: Vec<Option<Instances>>,
+    columns: Vec<u32>,
+    parameters: Vec<u32>,
+    constants: Buffer<u32>,
+}
+
+/// `Instances` of `kernels/rows.cuh`. While nothing lies on the device: places in the tables, counted in elements.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+struct Instances {
+    columns: u64,
+    parameters: u64,
+    constants: u64,
+    first: u32,
+    stride: u32,
+    count: u32,
+    padding: u32,
+}
+
+impl Tables {
+    pub(crate) fn new(queue: &Queue, parts: &[Part]) -> Self {
+        let (mut columns, mut parameters, mut constants) = (Vec::new(), Vec::new(), Vec::new());
+        let instances = parts.iter().map(|part| {
+            part.repeated.as_ref().map(|repeated| {
+                let instances = Instances {
+                    columns: columns.len() as u64,
+                    parameters: parameters.len() as u64,
+                    constants: constants.len() as u64,
+                    first: repeated.first,
+                    stride: repeated.stride,
+                    count: repeated.count,
+                    padding: 0,
+                };
+                columns.extend(&repeated.columns);
+                parameters.extend(&repeated.parameters);
+                constants.extend(&repeated.constants);
+                instances
+            })
+        });
+        let instances = instances.collect();
+        Self { instances, columns, parameters, constants: queue.upload(&or_some_words(constants)) }
+    }
+
+    /// Runs kernels on all rows. Columns and parameters of `rows` are those given here; each instance of a kernel has its own
+    /// behind them, so that a kernel finds either without a detour.
+    pub(crate) fn launch(
+        &self,
+        queue: &Queue,
+        kernels: &[Kernel],
+        inputs: &Inputs,
+        rows: &Rows,
+        outputs: Option<&Buffer<u64>>,
+    ) {
+        let Inputs { columns, parameters } = inputs;
+        let with = self.columns.iter().map(|&column| columns[column as usize]);
+        let column_table = queue.upload(&columns.iter().copied().chain(with).collect::<Vec<_>>());
+        let with = self.parameters.iter().map(|&slot| parameters[slot as usize]);
+        let parameter_table: Vec<_> = parameters.iter().copied().chain(with).collect();
+        let parameter_table = queue.upload(&or_some_words(flat_words(&parameter_table)));
+        let rows = Rows { columns: column_table.as_raw(), parameters: parameter_table.as_raw(), ..*rows };
+        let grid = Grid::covering(1 << rows.log_rows, THREADS);
+        for (kernel, instances) in kernels.iter().zip(&self.instances) {
+            let instances = instances.map(|places| Instances {
+                columns: rows.columns + 8 * (columns.len() as u64 + places.columns),
+                parameters: rows.parameters + 16 * (parameters.len() as u64 + places.parameters),
+                constants: self.constants.as_raw() + 4 * places.constants,
+                ..places
+            });
+            let outputs = outputs.map(IntoArg::into_arg);
+            let instances = instances.as_ref().map(|instances| ByValue(instances).into_arg());
+            let arguments: Vec<Arg<'_>> =
+                [ByValue(&rows).into_arg()].into_iter().chain(outputs).chain(instances).collect();
+            kernel.launch(queue.stream(), &grid, &arguments).or_raise();
         }
-        Node::Constant(value) => format!("{value}u"),
-        Node::Add(a, b) => format!("m31::add({}, {})", v(a), v(b)),
-        Node::Sub(a, b) => format!("m31::sub({}, {})", v(a), v(b)),
-        Node::Mul(a, b) => format!("m31::mul({}, {})", v(a), v(b)),
-        Node::Neg(a) => format!("m31::neg({})", v(a)),
-        Node::Inverse(a) => format!("m31::inverse({})", v(a)),
-        Node::SecureParameter(slot) => format!("qm31::load(component.parameters + {slot})"),
-        Node::SecureLift(a) => format!("qm31::lift({})", v(a)),
-        Node::SecureCombine([a, b, c, d]) => format!("QM31{{{}, {}, {}, {}}}", v(a), v(b), v(c), v(d)),
-        Node::SecureAdd(a, b) => format!("qm31::add({}, {})", v(a), v(b)),
-        Node::SecureSub(a, b) => format!("qm31::sub({}, {})", v(a), v(b)),
-        Node::SecureMul(a, b) => format!("qm31::mul({}, {})", v(a), v(b)),
-        Node::SecureNeg(a) => format!("qm31::neg({})", v(a)),
-        Node::SecureAddBase(a, b) => format!("qm31::add_m31({}, {})", v(a), v(b)),
-        Node::SecureMulBase(a, b) => format!("qm31::mul_m31({}, {})", v(a), v(b)),
-    };
-    let type_ = if graph.node(id).is_secure() { "QM31" } else { "u32" };
-    format!("const {type_} {} = {value};", v(id))
-}
-
-fn finish(graph: &Graph, root: Root, id: Id) -> String {
-    let Root::Constraint(number) = root else { unreachable!("only constraints are generated") };
-    let coefficient = format!("qm31::load(component.coefficients + {number})");
-    if graph.node(id).is_secure() {
-        format!("sum = qm31::add(sum, qm31::mul({coefficient}, v{}));", id.index())
-    } else {
-        format!("qm31::add_product(products, {coefficient}, v{});", id.index())
     }
 }
 
@@ -108,11 +233,49 @@ mod tests {
     use stwo_constraint_framework::FrameworkEval;
 
     use super::super::record::record;
+    use super::super::synthetic::{Blocks, Fractions, OneLargeTerm};
     use super::*;
     use crate::airs::{Air, Lookup, Plonk, Poseidon2, StateMachine, WideFibonacci};
 
-    fn sources_of(eval: &impl FrameworkEval, sum: SecureField) -> Vec<Source> {
-        sources(&record(eval, sum), |interaction, column| 10_000 * interaction + column)
+    fn column(interaction: u32, column: u32) -> u32 {
+        10_000 * interaction + column
+    }
+
+    fn parts_of(eval: &impl FrameworkEval) -> Vec<Part> {
+        let graph = record(eval, SecureField::default());
+        parts(&graph, &Roots::constraints(&graph), column)
+    }
+
+    /// With no regard to what repeats.
+    fn parts_without_instances(eval: &impl FrameworkEval) -> Vec<Part> {
+        let graph = record(eval, SecureField::default());
+        let roots = Roots::constraints(&graph);
+        once(&graph, (0..roots.groups()).map(|group| roots.of(group..group + 1)), &column)
+    }
+
+    fn texts(parts: &[Part]) -> Vec<&str> {
+        parts.iter().map(|part| part.source.text()).collect()
+    }
+
+    /// Instances of each kernel that has some.
+    fn instances(parts: &[Part]) -> Vec<u32> {
+        parts.iter().filter_map(|part| part.repeated.as_ref()).map(|repeated| repeated.count).collect()
+    }
+
+    /// Lines that a row goes through, and lines that are compiled.
+    fn lines(parts: &[Part]) -> (usize, usize) {
+        let of = |part: &Part| part.source.text().lines().count();
+        let run =
+            |part: &Part| of(part) * part.repeated.as_ref().map_or(1, |repeated| repeated.count as usize);
+        (parts.iter().map(run).sum(), parts.iter().map(of).sum())
+    }
+
+    /// Few kernels, and hardly more work than without instances.
+    fn is_shorter(eval: &impl FrameworkEval, kernels: usize, of_before: usize) {
+        let (before, after) = (parts_without_instances(eval), parts_of(eval));
+        assert!(after.len() <= kernels, "{} kernels", after.len());
+        assert!(lines(&after).0 * 100 <= lines(&before).0 * 106, "{:?} {:?}", lines(&before), lines(&after));
+        assert!(lines(&after).1 * of_before <= lines(&before).1, "{:?} {:?}", lines(&before), lines(&after));
     }
 
     fn evals<A: Air>(air: &A, seed: u64) -> Vec<A::Eval> {
@@ -127,10 +290,12 @@ mod tests {
         fn same<A: Air>(air: &A) {
             let of = |seed: u32| {
                 let sum = SecureField::from_u32_unchecked(seed, 1, 2, 3);
-                sources_of(&evals(air, seed.into())[0], sum)
+                let graph = record(&evals(air, seed.into())[0], sum);
+                let parts = [Roots::constraints(&graph), Roots::fractions(&graph)]
                     .iter()
-                    .map(|source| source.text().to_owned())
-                    .collect()
+                    .flat_map(|roots| parts(&graph, roots, column))
+                    .collect::<Vec<_>>();
+                texts(&parts).into_iter().map(str::to_owned).collect()
             };
             let texts: [Vec<String>; 2] = [of(1), of(2)];
             assert_eq!(texts[0], texts[1]);
@@ -143,7 +308,7 @@ mod tests {
 
     #[test]
     fn many_constraints_are_cut_into_several_kernels() {
-        assert!(sources_of(&WideFibonacci { log_rows: 3, columns: 700 }, SecureField::default()).len() > 1);
+        assert!(parts_of(&evals(&Poseidon2 { log_rows: 3 }, 1)[0]).len() > 1);
     }
 
     #[test]
@@ -152,14 +317,77 @@ mod tests {
             eprintln!("NVRTC was not found: nothing was compiled for sm_90a");
             return;
         }
-        let poseidon2 = sources_of(&evals(&Poseidon2 { log_rows: 5 }, 1)[0], SecureField::default());
-        let wide = sources_of(&WideFibonacci { log_rows: 5, columns: 100 }, SecureField::default());
-        assert!(poseidon2.len() > 8 && wide.len() == 1);
-        for source in poseidon2.iter().chain(&wide) {
-            let binary = gatework_gpu::compile(source, &Architecture::Sm("sm_90a".into())).unwrap();
+        let poseidon2 = &evals(&Poseidon2 { log_rows: 5 }, 1)[0];
+        let graph = record(poseidon2, SecureField::default());
+        let fractions = parts(&graph, &Roots::fractions(&graph), column);
+        let wide = parts_of(&WideFibonacci { log_rows: 5, columns: 100 });
+        let blocks = parts_of(&Blocks { constants_differ: true, ..Blocks::default() });
+        for part in parts_of(poseidon2).iter().chain(&fractions).chain(&wide).chain(&blocks) {
+            let binary = gatework_gpu::compile(&part.source, &Architecture::Sm("sm_90a".into())).unwrap();
             for (_, resources) in &binary.resources {
                 assert_eq!(resources.spill_stores + resources.spill_loads, 0);
             }
         }
+    }
+
+    #[test]
+    fn permutations_of_a_row_are_one_text() {
+        let poseidon2 = &evals(&Poseidon2 { log_rows: 5 }, 1)[0];
+        is_shorter(poseidon2, 5, 5);
+        assert!(instances(&parts_of(poseidon2)).contains(&8));
+        let graph = record(poseidon2, SecureField::default());
+        let fractions = parts(&graph, &Roots::fractions(&graph), column);
+        assert_eq!((fractions.len(), instances(&fractions).len()), (1, 1));
+    }
+
+    #[test]
+    fn a_middle_that_repeats_is_one_text() {
+        for constants_differ in [false, true] {
+            let blocks = Blocks { constants_differ, ..Blocks::default() };
+            is_shorter(&blocks, 2, 3);
+            let text = texts(&parts_of(&blocks)).concat();
+            assert_eq!(text.contains("constants["), constants_differ);
+        }
+    }
+
+    #[test]
+    fn stretches_of_two_kinds_are_two_texts() {
+        is_shorter(&Blocks { others: 50, ..Blocks::default() }, 3, 3);
+        assert_eq!(instances(&parts_of(&Blocks { others: 50, ..Blocks::default() })).len(), 2);
+    }
+
+    #[test]
+    fn a_block_that_differs_is_left_out() {
+        let blocks = Blocks { odd_one: Some(7), ..Blocks::default() };
+        let covered: u32 = instances(&parts_of(&blocks)).iter().sum();
+        assert!(covered > 0 && instances(&parts_of(&blocks)) != instances(&parts_of(&Blocks::default())));
+    }
+
+    #[test]
+    fn fractions_with_parameters_of_their_own_are_one_text() {
+        let graph = record(&Fractions { count: 450 }, SecureField::default());
+        let fractions = parts(&graph, &Roots::fractions(&graph), column);
+        let with_instances = fractions.iter().filter(|part| part.repeated.is_some()).collect::<Vec<_>>();
+        assert_eq!(with_instances.len(), 1);
+        assert!(with_instances[0].source.text().contains("qm31::load(parameters + 1)"));
+    }
+
+    #[test]
+    fn one_sequence_over_many_columns_is_cut_into_instances() {
+        is_shorter(&WideFibonacci { log_rows: 5, columns: 700 }, 2, 3);
+    }
+
+    #[test]
+    fn what_fits_or_does_not_repeat_is_left_as_it_is() {
+        fn left(eval: &impl FrameworkEval) {
+            let (before, after) = (parts_without_instances(eval), parts_of(eval));
+            assert_eq!(texts(&before), texts(&after));
+            assert!(instances(&after).is_empty());
+        }
+        left(&WideFibonacci { log_rows: 5, columns: 100 });
+        left(&Blocks { repeats: 0, irregular: 97, ..Blocks::default() });
+        // What all of them share would be computed by each instance, or by each kernel.
+        left(&OneLargeTerm);
+        assert_eq!(parts_of(&OneLargeTerm).len(), 1);
     }
 }

@@ -10,6 +10,10 @@ use stwo::core::fields::qm31::SecureField;
 pub(crate) struct Id(u32);
 
 impl Id {
+    pub(crate) fn new(number: u32) -> Self {
+        Self(number)
+    }
+
     pub(crate) fn index(self) -> usize {
         self.0 as usize
     }
@@ -79,6 +83,31 @@ impl Node {
             Self::SecureCombine(all) => all.map(Some),
         };
         operands.into_iter().flatten()
+    }
+
+    /// The same operation on others, which are asked for in the order of [`Self::operands`].
+    pub(crate) fn map_operands(&self, mut map: impl FnMut(Id) -> Id) -> Self {
+        match *self {
+            Self::Column { .. } | Self::Constant(_) | Self::SecureParameter(_) => *self,
+            Self::Add(a, b) => Self::Add(map(a), map(b)),
+            Self::Sub(a, b) => Self::Sub(map(a), map(b)),
+            Self::Mul(a, b) => Self::Mul(map(a), map(b)),
+            Self::Neg(a) => Self::Neg(map(a)),
+            Self::Inverse(a) => Self::Inverse(map(a)),
+            Self::SecureLift(a) => Self::SecureLift(map(a)),
+            Self::SecureCombine(all) => Self::SecureCombine(all.map(map)),
+            Self::SecureAdd(a, b) => Self::SecureAdd(map(a), map(b)),
+            Self::SecureSub(a, b) => Self::SecureSub(map(a), map(b)),
+            Self::SecureMul(a, b) => Self::SecureMul(map(a), map(b)),
+            Self::SecureNeg(a) => Self::SecureNeg(map(a)),
+            Self::SecureAddBase(a, b) => Self::SecureAddBase(map(a), map(b)),
+            Self::SecureMulBase(a, b) => Self::SecureMulBase(map(a), map(b)),
+        }
+    }
+
+    /// Whether the order of its two operands does not matter.
+    pub(crate) fn is_commutative(&self) -> bool {
+        matches!(self, Self::Add(..) | Self::Mul(..) | Self::SecureAdd(..) | Self::SecureMul(..))
     }
 }
 

@@ -2,9 +2,10 @@
 
 use gatework_gpu::{Buffer, ByValue, Grid, args};
 
-use super::component::Rows;
+use super::component::{Inputs, Rows, or_some_words};
 use super::graph::{Graph, Id, Node};
-use super::program::{Program, Root, Slots, Step};
+use super::program::{Program, Root, Roots, Slots, Step};
+use crate::cuda::flat_words;
 use crate::kernels;
 use crate::queue::Queue;
 
@@ -47,14 +48,10 @@ pub(crate) struct Interpreted {
 }
 
 impl Interpreted {
-    /// Writes `program`, whose columns are numbered by `column`.
-    pub(crate) fn new(
-        queue: &Queue,
-        graph: &Graph,
-        program: &Program,
-        column: impl Fn(u32, u32) -> u32,
-    ) -> Self {
-        let slots = Slots::new(graph, program);
+    /// Writes a program for `roots`, whose columns are numbered by `column`.
+    pub(crate) fn new(queue: &Queue, graph: &Graph, roots: &Roots, column: impl Fn(u32, u32) -> u32) -> Self {
+        let program = Program::new(graph, roots.of(0..roots.groups()));
+        let slots = Slots::new(graph, &program);
         let instructions = program.steps.iter().map(|step| match *step {
             Step::Compute(id) => compute(graph, &slots, id, &column),
             Step::Finish(root, id) => finish(graph, &slots, root, id),
@@ -66,7 +63,10 @@ impl Interpreted {
     }
 
     /// Runs it on all rows.
-    pub(crate) fn launch(&self, queue: &Queue, rows: &Rows, outputs: &Buffer<u64>) {
+    pub(crate) fn launch(&self, queue: &Queue, inputs: &Inputs, rows: &Rows, outputs: Option<&Buffer<u64>>) {
+        let columns = queue.upload(&inputs.columns);
+        let parameters = queue.upload(&or_some_words(flat_words(&inputs.parameters)));
+        let rows = Rows { columns: columns.as_raw(), parameters: parameters.as_raw(), ..*rows };
         let properties = queue.stream().device().properties();
         let bytes = |threads: u32| self.slots * threads * size_of::<u32>() as u32;
         let shared =
@@ -85,8 +85,9 @@ impl Interpreted {
         let arguments = args![
             &self.instructions,
             self.instructions.len() as u32,
-            ByValue(rows),
-            outputs,
+            ByValue(&rows),
+            // Without outputs nothing is written to any.
+            outputs.unwrap_or(&columns),
             u32::from(self.constrains),
             &mut scratch,
             u32::from(shared.is_some()),

@@ -9,18 +9,16 @@ use stwo::core::poly::circle::CanonicCoset;
 use stwo::prover::backend::Column as _;
 use stwo::prover::poly::BitReversedOrder;
 use stwo::prover::poly::circle::CircleEvaluation;
-use stwo::prover::secure_column::SecureColumnByCoords;
 use stwo_constraint_framework::{FrameworkEval, ORIGINAL_TRACE_IDX, PREPROCESSED_TRACE_IDX};
 
 use super::cache::Prepared;
-use super::component::{Rows, or_some_words};
+use super::component::{Inputs, Rows};
 use super::graph::{Graph, Node};
-use super::interpret::Interpreted;
-use super::program::{Program, Root};
+use super::program::Roots;
 use super::record::record;
 use crate::backend::CudaBackend;
-use crate::column::{Element as _, coordinates, secure_column, table};
-use crate::cuda::{flat_words, one_thread_each, words};
+use crate::column::{DeviceColumn, Element as _, table};
+use crate::cuda::{one_thread_each, words};
 use crate::error::{OrRaise as _, raise};
 use crate::queue::Queue;
 use crate::{Error, kernels};
@@ -53,59 +51,50 @@ pub fn interaction_trace<E: FrameworkEval>(
     let all = preprocessed.iter().chain(trace).map(|column| &column.values).collect_vec();
     let queue = first.values.queue().clone();
     let (rows, count) = (1usize << log_size, graph.batches.len());
-    let new_columns = || (0..count).map(|_| secure_column(&queue, rows)).collect_vec();
-    let (numerators, denominators, sums) = (new_columns(), new_columns(), new_columns());
+    // Numerators become sums where they are.
+    let mut sums = DeviceColumn::<BaseField>::batch(&queue, vec![rows; 4 * count]);
+    let denominators = DeviceColumn::<BaseField>::batch(&queue, vec![rows; 4 * count]);
 
-    let roots = graph.batches.iter().enumerate().flat_map(|(index, batch)| {
-        let index = index as u32;
-        [(Root::Output(index), batch.numerator), (Root::Output(count as u32 + index), batch.denominator)]
-    });
     let own_first = preprocessed.len() as u32;
     let column = |interaction: u32, column: u32| match interaction as usize {
         PREPROCESSED_TRACE_IDX => column,
         ORIGINAL_TRACE_IDX => own_first + column,
         _ => unreachable!("fractions are made of the trace and preprocessed columns"),
     };
-    let depends_on = ("fractions", graph.nodes(), &graph.batches, own_first);
-    let prepared = queue.constraints().get(depends_on, || {
-        Ok(Prepared::Interpreted(Interpreted::new(&queue, &graph, &Program::new(&graph, roots), column)))
-    });
-    let prepared = prepared.or_raise();
-    let Prepared::Interpreted(program) = &*prepared else { unreachable!("fractions are interpreted") };
-    let outputs = flat_table(&queue, numerators.iter().chain(&denominators));
-    let table = table(&queue, all);
-    let parameters = queue.upload(&or_some_words(flat_words(&graph.parameters)));
+    let tier = queue.tier();
+    let depends_on = ("fractions", tier, graph.nodes(), &graph.batches, own_first);
+    let prepared = queue
+        .constraints()
+        .get(depends_on, || Prepared::new(&queue, tier, &graph, &Roots::fractions(&graph), column));
+    let inputs = Inputs {
+        columns: all.iter().map(|column| column.address(&queue)).collect(),
+        parameters: graph.parameters.clone(),
+    };
+    let coordinates_of =
+        |column: usize| sums[4 * column..][..4].iter().chain(&denominators[4 * column..][..4]);
+    let outputs = table(&queue, (0..count).flat_map(coordinates_of));
     let component = Rows {
-        columns: table.as_raw(),
-        parameters: parameters.as_raw(),
+        columns: 0,
+        parameters: 0,
         // No constraint is evaluated.
-        coefficients: parameters.as_raw(),
-        denominators: parameters.as_raw(),
-        sums: coordinates(&queue, &sums[0]),
+        coefficients: 0,
+        denominators: 0,
+        sums: [0; 4],
         log_trace: log_size,
         log_rows: log_size,
     };
-    program.launch(&queue, &component, &outputs);
+    prepared.or_raise().launch(&queue, &inputs, &component, Some(&outputs));
 
-    let of_rows = flat_table(&queue, &sums);
     let grid = Grid::covering(rows, THREADS).shared(THREADS / 32 * 16);
     let mut partials = queue.alloc::<[u32; 4]>(grid.blocks[0] as usize);
-    let arguments = args![
-        outputs.slice(..4 * count),
-        outputs.slice(4 * count..),
-        &of_rows,
-        count as u32,
-        rows as u32,
-        &mut partials
-    ];
+    let arguments = args![&outputs, count as u32, rows as u32, &mut partials];
     queue.launch(&kernels::LOGUP, "sum_fractions", &grid, &arguments);
     let partials = queue.stream().download(&partials).or_raise();
     let claimed_sum: SecureField = partials.iter().map(|words| SecureField::read(words)).sum();
-    sum_over_rows(&queue, &sums[count - 1], log_size, claimed_sum);
+    sum_over_rows(&queue, &mut sums[4 * count - 4..], log_size, claimed_sum);
 
     let domain = CanonicCoset::new(log_size).circle_domain();
-    let columns = sums.into_iter().flat_map(|sum| sum.columns);
-    (columns.map(|column| CircleEvaluation::new(domain, column)).collect(), claimed_sum)
+    (sums.into_iter().map(|column| CircleEvaluation::new(domain, column)).collect(), claimed_sum)
 }
 
 /// Panics unless `columns`, preprocessed ones and those of the trace, are all that the fractions ask for, of the trace's length.
@@ -127,26 +116,18 @@ fn require_columns(graph: &Graph, log_size: u32, columns: [&[&Evaluation]; 2]) {
     }
 }
 
-/// Addresses of all coordinates.
-fn flat_table<'a>(
-    queue: &Queue,
-    columns: impl IntoIterator<Item = &'a SecureColumnByCoords<CudaBackend>>,
-) -> gatework_gpu::Buffer<u64> {
-    queue.upload(&columns.into_iter().flat_map(|column| coordinates(queue, column)).collect::<Vec<u64>>())
-}
-
-/// Sums a column up over the rows in the order of the coset, less a shift that brings the end back to zero.
+/// Sums a column of QM31 up over the rows in the order of the coset, less a shift that brings the end back to zero.
 fn sum_over_rows(
     queue: &Queue,
-    column: &SecureColumnByCoords<CudaBackend>,
+    coordinates: &mut [DeviceColumn<BaseField>],
     log_size: u32,
     claimed_sum: SecureField,
 ) {
     let shift = words(claimed_sum / BaseField::from_u32_unchecked(1 << log_size));
-    let rows = column.columns[0].len();
+    let rows = coordinates[0].len();
     let blocks = one_thread_each(rows.div_ceil(SCAN_ROWS)).shared(THREADS / 32 * 16);
     let mut block_sums = queue.alloc::<[u32; 4]>(blocks.blocks[0] as usize);
-    let column = coordinates(queue, column);
+    let column: [u64; 4] = std::array::from_fn(|coordinate| coordinates[coordinate].address(queue));
     let arguments = args![ByValue(&column), ByValue(&shift), log_size, &mut block_sums];
     queue.launch(&kernels::LOGUP, "scan_blocks", &blocks, &arguments);
     let one = Grid::new([1, 1, 1], [THREADS, 1, 1]).shared(THREADS / 32 * 16);

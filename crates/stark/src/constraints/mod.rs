@@ -1,8 +1,11 @@
 //! Constraints of any AIR, from its `FrameworkEval` to kernels.
 //!
 //! `record` evaluates the AIR once, on symbols, into a `graph`; `program` puts the graph into an order with few live values;
-//! `interpret` runs it as it is, and `generate` writes it as CUDA C++. `component` and `logup` are who ask for it.
+//! `interpret` runs it as it is, and `generate` compiles it, as CUDA C++ by `text`. What repeats is compiled once: `shape` tells
+//! whether two parts of a graph are the same on other columns, `reroll` where to cut. `adaptive` interprets until
+//! kernels are there. `component` and `logup` are who ask for it.
 
+mod adaptive;
 mod cache;
 mod component;
 mod generate;
@@ -11,12 +14,19 @@ mod interpret;
 mod logup;
 mod program;
 mod record;
+mod reroll;
+mod shape;
+#[cfg(test)]
+mod synthetic;
+mod text;
 
 pub(crate) use self::cache::Cache;
 pub use self::component::Tier;
 #[cfg(feature = "lab")]
 pub(crate) use self::component::{Rows, denominators};
 #[cfg(feature = "lab")]
-pub(crate) use self::generate::{THREADS, compile, wide_fibonacci_source};
+pub(crate) use self::generate::{compile, wide_fibonacci_source};
 pub use self::logup::interaction_trace;
 pub use self::record::row_operations;
+#[cfg(feature = "lab")]
+pub(crate) use self::text::THREADS;
