@@ -40,9 +40,14 @@ impl Blocks {
         Some(pointer)
     }
 
+    /// Whether blocks of that size are kept.
+    pub(super) fn keeps(size: usize) -> bool {
+        size <= LARGEST
+    }
+
     /// Notes a block that the driver has lent.
     pub(super) fn lend(&mut self, pointer: Pointer, size: usize) {
-        if size <= LARGEST {
+        if Self::keeps(size) {
             self.lent.insert(pointer, size);
         }
     }

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use cudarc::driver::sys::{
-    self, CUdevice, CUevent, CUevent_flags, CUgraph, CUmemPool_attribute, CUmemoryPool, CUresult, CUstream,
-    CUstream_flags,
+    self, CUdevice, CUevent, CUevent_flags, CUgraph, CUmemAllocationType, CUmemLocationType,
+    CUmemPool_attribute, CUmemPoolProps, CUmemoryPool, CUresult, CUstream, CUstream_flags,
 };
 
 use crate::cuda::address;
@@ -27,10 +27,11 @@ use crate::{Clocks, DeviceProperties, Error, Result};
 
 /// An open CUDA device.
 pub(super) struct CudaDriver {
-    context: Arc<Context>,
     properties: DeviceProperties,
     pool: Pool,
-    /// What streams freed, in front of the pool.
+    /// Where small blocks come from: kept ones would keep the memory between them from being had in one piece.
+    small_pool: Pool,
+    /// Small blocks that streams freed.
     blocks: Mutex<Blocks>,
     /// For the small copies of each of our streams.
     staging: Mutex<HashMap<StreamId, Arc<Staging>>>,
@@ -40,10 +41,16 @@ pub(super) struct CudaDriver {
     templates: Mutex<HashMap<GraphId, Template>>,
     /// Looked up at the first question for clocks, which most programs never ask.
     nvml: OnceLock<Option<Nvml>>,
+    /// Last: what is above is let go of before it.
+    context: Arc<Context>,
 }
 
-/// The device's default memory pool.
-struct Pool(CUmemoryPool);
+/// A memory pool of the device.
+struct Pool {
+    raw: CUmemoryPool,
+    /// Whether it is ours to destroy.
+    owned: bool,
+}
 // SAFETY: the pool belongs to the device, and the driver's pool functions may be called from any thread.
 unsafe impl Send for Pool {}
 // SAFETY: as above.
@@ -59,7 +66,8 @@ impl CudaDriver {
         let properties = properties::read(ordinal, device)?;
         let context = Context::retain(device)?;
         Ok(Self {
-            pool: Pool::of(device)?,
+            pool: Pool::default_of(device)?,
+            small_pool: Pool::create(device)?,
             blocks: Mutex::default(),
             staging: Mutex::default(),
             reads_pageable_memory: properties::reads_pageable_memory(device)?,
@@ -75,14 +83,15 @@ impl CudaDriver {
         self.context.enter().inspect_err(|error| tracing::warn!("{error}")).is_ok()
     }
 
-    /// One attempt to take memory from the pool.
+    /// One attempt to take memory from a pool.
     fn try_allocate(&self, stream: StreamId, bytes: usize) -> Result<Option<Pointer>> {
+        let pool = if Blocks::keeps(bytes) { &self.small_pool } else { &self.pool };
         let mut pointer = 0;
-        // SAFETY: the stream is alive, and `pointer` is written by the call.
-        match unsafe { sys::cuMemAllocAsync(&mut pointer, bytes, raw_stream(stream)) } {
+        // SAFETY: the stream and the pool are alive, and `pointer` is written by the call.
+        match unsafe { sys::cuMemAllocFromPoolAsync(&mut pointer, bytes, pool.raw, raw_stream(stream)) } {
             CUresult::CUDA_SUCCESS => Ok(Some(Pointer(pointer))),
             CUresult::CUDA_ERROR_OUT_OF_MEMORY => Ok(None),
-            status => Err(failure("cuMemAllocAsync", status)),
+            status => Err(failure("cuMemAllocFromPoolAsync", status)),
         }
     }
 
@@ -117,17 +126,35 @@ impl CudaDriver {
 }
 
 impl Pool {
-    /// The default pool, told to keep what is freed: giving it back to the system costs more than the next kernel.
-    fn of(device: CUdevice) -> Result<Self> {
-        let mut pool = ptr::null_mut();
-        // SAFETY: `pool` is written by the call.
-        check("cuDeviceGetDefaultMemPool", unsafe { sys::cuDeviceGetDefaultMemPool(&mut pool, device) })?;
+    /// The default pool.
+    fn default_of(device: CUdevice) -> Result<Self> {
+        let mut raw = ptr::null_mut();
+        // SAFETY: `raw` is written by the call.
+        check("cuDeviceGetDefaultMemPool", unsafe { sys::cuDeviceGetDefaultMemPool(&mut raw, device) })?;
+        Self { raw, owned: false }.keeping_all()
+    }
+
+    /// A pool of our own.
+    fn create(device: CUdevice) -> Result<Self> {
+        // SAFETY: the struct is numbers and pointers, of which all zeros are values.
+        let mut wanted: CUmemPoolProps = unsafe { std::mem::zeroed() };
+        wanted.allocType = CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
+        wanted.location.type_ = CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
+        wanted.location.id = device;
+        let mut raw = ptr::null_mut();
+        // SAFETY: `raw` is written by the call, which reads the properties.
+        check("cuMemPoolCreate", unsafe { sys::cuMemPoolCreate(&mut raw, &wanted) })?;
+        Self { raw, owned: true }.keeping_all()
+    }
+
+    /// Told to keep what is freed: giving it back to the system costs more than the next kernel.
+    fn keeping_all(self) -> Result<Self> {
         let mut keep_all = u64::MAX;
         let attribute = CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
         // SAFETY: this attribute is a 64-bit number, which the call reads.
-        let status = unsafe { sys::cuMemPoolSetAttribute(pool, attribute, (&raw mut keep_all).cast()) };
+        let status = unsafe { sys::cuMemPoolSetAttribute(self.raw, attribute, (&raw mut keep_all).cast()) };
         check("cuMemPoolSetAttribute", status)?;
-        Ok(Self(pool))
+        Ok(self)
     }
 
     /// Bytes the pool took from the device and has lent to nobody.
@@ -139,16 +166,25 @@ impl Pool {
 
     /// Gives what nobody holds back to the device, so that it can be had in pieces of another size.
     fn trim(&self) -> Result<()> {
-        // SAFETY: the pool is the device's default one, which is never destroyed.
-        check("cuMemPoolTrimTo", unsafe { sys::cuMemPoolTrimTo(self.0, 0) })
+        // SAFETY: the pool is alive.
+        check("cuMemPoolTrimTo", unsafe { sys::cuMemPoolTrimTo(self.raw, 0) })
     }
 
     fn bytes(&self, attribute: CUmemPool_attribute) -> Result<u64> {
         let mut bytes = 0u64;
         // SAFETY: the attributes asked for are 64-bit numbers, which the call writes.
-        let status = unsafe { sys::cuMemPoolGetAttribute(self.0, attribute, (&raw mut bytes).cast()) };
+        let status = unsafe { sys::cuMemPoolGetAttribute(self.raw, attribute, (&raw mut bytes).cast()) };
         check("cuMemPoolGetAttribute", status)?;
         Ok(bytes)
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        if self.owned {
+            // SAFETY: created once, destroyed once; the driver waits for what is still lent.
+            check_release("cuMemPoolDestroy", unsafe { sys::cuMemPoolDestroy(self.raw) });
+        }
     }
 }
 
@@ -162,7 +198,8 @@ impl Driver for CudaDriver {
         let (mut free, mut total) = (0, 0);
         // SAFETY: both numbers are written by the call.
         check("cuMemGetInfo", unsafe { sys::cuMemGetInfo_v2(&mut free, &mut total) })?;
-        Ok(MemoryInfo { free: free as u64 + self.pool.idle_bytes()? + self.blocks().idle_bytes() })
+        let idle = self.pool.idle_bytes()? + self.small_pool.idle_bytes()? + self.blocks().idle_bytes();
+        Ok(MemoryInfo { free: free as u64 + idle })
     }
 
     fn clocks(&self) -> Option<Clocks> {
@@ -282,6 +319,7 @@ impl Driver for CudaDriver {
             }
             self.wait_for(stream)?;
             self.pool.trim()?;
+            self.small_pool.trim()?;
             allocated = self.try_allocate(stream, size)?;
         }
         if let Some(pointer) = allocated {
