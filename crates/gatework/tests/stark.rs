@@ -17,8 +17,10 @@ fn json(output: &Output) -> Value {
 }
 
 fn prove(folder: &Path, air: &str, device: &str, out: &str) {
-    let arguments =
-        ["prove", "--air", air, "--log-rows", "5", "--columns", "8", "--device", device, "--out", out];
+    let mut arguments = vec!["prove", "--air", air, "--log-rows", "5", "--device", device, "--out", out];
+    if air == "wide-fibonacci" {
+        arguments.extend(["--columns", "8"]);
+    }
     let output = run(folder, &arguments);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
 }
@@ -51,6 +53,23 @@ fn a_changed_proof_does_not_hold() {
 }
 
 #[test]
+fn a_proof_that_stwos_verifier_stops_at_is_refused_in_one_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    prove(folder.path(), "wide-fibonacci", "cpu", "proof.json");
+    let path = folder.path().join("proof.json");
+    let mut proof: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    proof["proof"]["queried_values"][1][0] = Value::Array(vec![]);
+    fs::write(&path, proof.to_string()).unwrap();
+    let verified = run(folder.path(), &["verify", "proof.json"]);
+    assert_eq!(verified.status.code(), Some(1), "{verified:?}");
+    assert!(
+        String::from_utf8_lossy(&verified.stdout).contains("stwo's verifier stopped at it"),
+        "{verified:?}"
+    );
+    assert!(verified.stderr.is_empty(), "{verified:?}");
+}
+
+#[test]
 fn a_bench_compares_bytes_and_shows_stages() {
     let folder = tempfile::tempdir().unwrap();
     let arguments =
@@ -78,4 +97,14 @@ fn bad_input_is_a_sentence() {
     assert!(refused(&["prove", "--log-rows", "40", "--out", "p.json"]).contains("40"));
     let two_columns = ["prove", "--log-rows", "5", "--columns", "2", "--out", "p.json"];
     assert!(refused(&two_columns).contains("3 to 65535"));
+    let not_its_columns =
+        ["prove", "--air", "plonk", "--log-rows", "5", "--columns", "100", "--out", "p.json"];
+    assert!(refused(&not_its_columns).contains("--columns is for wide-fibonacci: plonk has as many"));
+    assert!(refused(&["bench", "--air", "poseidon2", "--columns", "100"]).contains("--columns is for"));
+    // Some terabytes, on a machine that says what it has.
+    if cfg!(target_os = "linux") {
+        let huge = ["--log-rows", "26", "--columns", "65535", "--device", "cpu"];
+        assert!(refused(&[&["prove", "--out", "p.json"], &huge[..]].concat()).contains("GiB are available"));
+        assert!(refused(&[&["bench"], &huge[..]].concat()).contains("GiB are available"));
+    }
 }

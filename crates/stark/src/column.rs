@@ -11,9 +11,8 @@ use stwo::core::vcs::blake2_hash::Blake2sHash;
 use stwo::prover::backend::Column;
 use stwo::prover::secure_column::SecureColumnByCoords;
 
-use crate::Error;
 use crate::backend::CudaBackend;
-use crate::error::{OrRaise as _, raise};
+use crate::error::OrRaise as _;
 use crate::queue::Queue;
 
 /// What columns are made of: a fixed number of 32-bit words.
@@ -131,34 +130,27 @@ impl<T: Element> DeviceColumn<T> {
         &self.memory.queue
     }
 
-    /// The queue, once it is known that `others` are on it too.
-    pub(crate) fn queue_with<'a, U: Element>(
-        &self,
-        operation: &'static str,
-        others: impl IntoIterator<Item = &'a DeviceColumn<U>>,
-    ) -> &Queue {
-        if others.into_iter().any(|other| !other.queue().is_same(self.queue())) {
-            raise(Error::TwoContexts { operation })
-        }
-        self.queue()
+    /// The words, to read on `queue`.
+    pub(crate) fn words(&self, queue: &Queue) -> Slice<'_, u32> {
+        queue.require_own(self.queue());
+        self.own_words()
     }
 
-    /// The words, to read.
-    pub(crate) fn words(&self) -> Slice<'_, u32> {
+    fn own_words(&self) -> Slice<'_, u32> {
         self.memory.buffer.view().slice(self.offset..self.offset + self.len * T::WORDS)
     }
 
-    /// The words, to write. What was computed from the old ones is no longer this column's tree.
+    /// The words, to write on the column's own queue. What was computed from the old ones is no longer this column's tree.
     pub(crate) fn words_mut(&mut self) -> SliceMut<'_, u32> {
         self.in_tree = false;
         // SAFETY: columns of one allocation have disjoint ranges, this one is borrowed to write, and all of a context's
         // work is on one stream.
-        unsafe { self.words().assume_unshared() }
+        unsafe { self.own_words().assume_unshared() }
     }
 
-    /// The address of element 0.
-    pub(crate) fn address(&self) -> u64 {
-        self.words().as_raw()
+    /// The address of element 0, for kernels on `queue`.
+    pub(crate) fn address(&self, queue: &Queue) -> u64 {
+        self.words(queue).as_raw()
     }
 
     pub(crate) fn mark_as_tree(&mut self) {
@@ -187,15 +179,15 @@ impl DeviceColumn<BaseField> {
 }
 
 impl DeviceColumn<SecureField> {
-    /// The elements, to read.
-    pub(crate) fn quads(&self) -> Slice<'_, [u32; 4]> {
-        self.words().cast()
+    /// The elements, to read on `queue`.
+    pub(crate) fn quads(&self, queue: &Queue) -> Slice<'_, [u32; 4]> {
+        self.words(queue).cast()
     }
 
-    /// The elements, to write.
+    /// The elements, to write on the column's own queue.
     pub(crate) fn quads_mut(&mut self) -> SliceMut<'_, [u32; 4]> {
         // SAFETY: as in `words_mut`.
-        unsafe { self.quads().assume_unshared() }
+        unsafe { self.own_words().cast().assume_unshared() }
     }
 }
 
@@ -204,13 +196,15 @@ pub(crate) fn table<'a, T: Element>(
     queue: &Queue,
     columns: impl IntoIterator<Item = &'a DeviceColumn<T>>,
 ) -> Buffer<u64> {
-    let addresses: Vec<u64> = columns.into_iter().map(DeviceColumn::address).collect();
+    let addresses: Vec<u64> = columns.into_iter().map(|column| column.address(queue)).collect();
     queue.upload(&addresses)
 }
 
-/// The addresses of the four coordinates of a column of QM31.
-pub(crate) fn coordinates(column: &SecureColumnByCoords<CudaBackend>) -> [u64; 4] {
-    column.columns.each_ref().map(DeviceColumn::address)
+/// The addresses of the four coordinates of a column of QM31, which are of one length.
+pub(crate) fn coordinates(queue: &Queue, column: &SecureColumnByCoords<CudaBackend>) -> [u64; 4] {
+    let lens = column.columns.each_ref().map(DeviceColumn::len);
+    assert!(lens == [lens[0]; 4], "coordinates of {lens:?} elements are of no column");
+    column.columns.each_ref().map(|coordinate| coordinate.address(queue))
 }
 
 /// An uninitialised column of QM31 by coordinates.
@@ -231,7 +225,7 @@ impl<T: Element> Column<T> for DeviceColumn<T> {
     }
 
     fn to_cpu(&self) -> Vec<T> {
-        let words = self.queue().stream().download(&self.words()).or_raise();
+        let words = self.queue().stream().download(&self.own_words()).or_raise();
         words.chunks_exact(T::WORDS).map(T::read).collect()
     }
 
@@ -241,7 +235,7 @@ impl<T: Element> Column<T> for DeviceColumn<T> {
 
     fn at(&self, index: usize) -> T {
         let range = index * T::WORDS..(index + 1) * T::WORDS;
-        T::read(&self.queue().stream().download(&self.words().slice(range)).or_raise())
+        T::read(&self.queue().stream().download(&self.own_words().slice(range)).or_raise())
     }
 
     fn set(&mut self, index: usize, value: T) {
@@ -262,7 +256,7 @@ impl<T: Element> Column<T> for DeviceColumn<T> {
 impl<T: Element> Clone for DeviceColumn<T> {
     fn clone(&self) -> Self {
         let mut copy = Self::new(self.queue(), self.len);
-        self.queue().stream().copy(&self.words(), &mut copy.words_mut()).or_raise();
+        self.queue().stream().copy(&self.own_words(), &mut copy.words_mut()).or_raise();
         copy
     }
 }

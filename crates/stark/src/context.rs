@@ -57,7 +57,8 @@ impl Context {
     /// Runs `body` with this context's device behind [`CudaBackend`](crate::CudaBackend).
     ///
     /// A fault of the device inside, wherever it happens, ends `body` and is returned; everything that `body` held is
-    /// dropped, and the context can be used again.
+    /// dropped, and the context can be used again. Outside of scopes, as where a column is read later, a fault is a panic that
+    /// says what it was.
     pub fn scope<R: Send>(&self, body: impl FnOnce() -> R + Send) -> Result<R> {
         catch(|| self.pool.install(body))
     }
@@ -102,8 +103,9 @@ impl Context {
         self.queue.allocations()
     }
 
-    /// Makes allocation number `number` of those made from now on fail, as if memory had run out; for tests of what happens
+    /// Makes allocation number `number` of those made from now on fail, as if memory had run out: for tests of what happens
     /// then.
+    #[doc(hidden)]
     pub fn refuse_allocation(&self, number: u64) {
         self.queue.refuse_allocation(number);
     }

@@ -1,8 +1,11 @@
 //! What can be wrong with a proof, and how a fault of the device leaves traits that cannot return one.
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use stwo::prover::ProvingError;
+
+use crate::queue::Queue;
 
 /// The engine's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -19,8 +22,8 @@ pub enum Error {
     ConstraintsNotSatisfied,
     /// More device memory than may be held.
     #[error(
-        "the proof needs {needed} bytes of device memory at its peak and {free} of {limit} are free: \
-         prove fewer rows or columns, or raise the budget"
+        "the proof needs {needed} bytes of device memory at its peak and {free} of {limit} may still be held: \
+         prove fewer rows or columns"
     )]
     TooLarge {
         /// Predicted peak.
@@ -30,14 +33,11 @@ pub enum Error {
         /// The budget in force.
         limit: u64,
     },
-    /// Columns of two contexts in one operation.
+    /// Columns or twiddles of two contexts in one operation.
     #[error(
-        "{operation}: the columns belong to different contexts; move one of them with DeviceColumn::to_cpu"
+        "columns or twiddles of two contexts in one operation: bring them to one, columns by way of DeviceColumn::to_cpu"
     )]
-    TwoContexts {
-        /// What was asked for.
-        operation: &'static str,
-    },
+    TwoContexts,
     /// Something this backend does not do.
     #[error("unsupported: {what}")]
     Unsupported {
@@ -57,14 +57,27 @@ impl From<ProvingError> for Error {
 /// What unwinds through stwo's traits, which cannot return an error, up to [`Context::scope`](crate::Context::scope).
 struct Fault(Error);
 
-/// Leaves a trait's method with an error. Nothing is printed: the boundary returns it.
+/// Leaves a trait's method with an error. Inside of a scope nothing is printed, since the scope returns it; outside nobody
+/// would, and it is a panic like any other.
 pub(crate) fn raise(error: impl Into<Error>) -> ! {
-    resume_unwind(Box::new(Fault(error.into())))
+    let error = error.into();
+    if CATCHING.get() || Queue::is_in_scope() {
+        resume_unwind(Box::new(Fault(error)))
+    }
+    panic!("{error} (outside of Context::scope, which would return this as an error)")
+}
+
+thread_local! {
+    /// Whether this thread is inside of `catch`. Threads that work for a context are inside of one that another thread is in.
+    static CATCHING: Cell<bool> = const { Cell::new(false) };
 }
 
 /// What `body` gives, or the error that it was left with.
 pub(crate) fn catch<R>(body: impl FnOnce() -> R) -> Result<R> {
-    match catch_unwind(AssertUnwindSafe(body)) {
+    let before = CATCHING.replace(true);
+    let ended = catch_unwind(AssertUnwindSafe(body));
+    CATCHING.set(before);
+    match ended {
         Ok(value) => Ok(value),
         Err(payload) => match payload.downcast::<Fault>() {
             Ok(fault) => Err(fault.0),

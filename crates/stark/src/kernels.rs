@@ -2,7 +2,7 @@
 
 use gatework_gpu::Source;
 
-/// A file of kernels.
+/// A file of kernels, which no other has the name of.
 pub(crate) struct Module {
     name: &'static str,
     text: &'static str,
@@ -25,6 +25,11 @@ const HEADERS: [(&str, &str); 7] = [
 ];
 
 impl Module {
+    #[cfg(test)]
+    pub(crate) const fn new(name: &'static str, text: &'static str) -> Self {
+        Self { name, text, define: None }
+    }
+
     /// The module's source.
     pub(crate) fn source(&self) -> Source {
         let source = with_headers(Source::new(self.name, self.text));

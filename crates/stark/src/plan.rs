@@ -63,7 +63,8 @@ impl Plan {
     }
 
     fn twiddle_bytes(&self) -> u64 {
-        let log_largest = self.log_rows() + self.log_blowup().max(1);
+        let log_extended = self.log_rows() + self.log_blowup().max(1);
+        let log_largest = log_extended.max(self.config.lifting_log_size.unwrap_or(0));
         (2 * BASE) << (log_largest - 1)
     }
 
@@ -83,13 +84,26 @@ impl Plan {
         peak.max(held + self.proving_bytes())
     }
 
+    /// The most that a proof by `SimdBackend` holds of the host's memory at once: the same columns and trees, and up to an
+    /// eighth more for what it computes with.
+    pub fn host_peak_bytes(&self) -> u64 {
+        let peak = self.peak_bytes();
+        peak + peak / 8
+    }
+
+    /// Bytes of all columns, as they are before they are extended.
+    pub fn column_bytes(&self) -> u64 {
+        self.trees.iter().flatten().map(|&log_rows| BASE << log_rows).sum()
+    }
+
     /// What a proof takes beside what was committed to before it.
     fn proving_bytes(&self) -> u64 {
         let (log_rows, log_lifted) = (self.log_rows(), self.log_lifted());
         let log_half = log_rows + self.log_blowup();
         // Sums of constraints on twice the rows become two halves of coefficients.
         let sums = SECURE << (log_rows + 1);
-        let composition = ((8 * BASE) << log_half) + tree_bytes(log_half);
+        let composition =
+            ((8 * BASE) << log_half) + tree_bytes(self.config.lifting_log_size.unwrap_or(log_half));
         let values = SECURE << log_lifted;
         let quotients =
             self.points * (SECURE << log_rows) + (SECURE << (log_lifted - self.log_blowup())) + values;

@@ -9,12 +9,12 @@ use std::time::Duration;
 use bytemuck::Pod;
 use gatework_gpu::{Arg, Buffer, Grid, Kernel, Stream};
 
-use crate::Result;
 use crate::constraints::{Cache, Tier};
 use crate::error::{OrRaise as _, raise};
 use crate::kernels::{KernelKey, Module};
 use crate::stages::{Stage, Times};
 use crate::staging::Staging;
+use crate::{Error, Result};
 
 thread_local! {
     /// The queue of the context whose pool this thread works for. Weak: a stream is not let go of while its thread ends.
@@ -86,6 +86,11 @@ impl Queue {
         Self { shared: shared.expect("CudaBackend is used inside Context::scope, which names the device") }
     }
 
+    /// Whether this thread works for a context: it then does so inside of a scope, which catches faults.
+    pub(crate) fn is_in_scope() -> bool {
+        CURRENT.with_borrow(|shared| !shared.ptr_eq(&Weak::new()))
+    }
+
     pub(crate) fn downgrade(&self) -> WeakQueue {
         WeakQueue { shared: Arc::downgrade(&self.shared) }
     }
@@ -138,8 +143,12 @@ impl Queue {
         self.shared.times.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn is_same(&self, other: &Queue) -> bool {
-        Arc::ptr_eq(&self.shared, &other.shared)
+    /// Refuses memory of another queue: work on this one would not wait for what is queued there. All memory that kernels are
+    /// given is asked for with the queue that they run on, and comes by here.
+    pub(crate) fn require_own(&self, owner: &Queue) {
+        if !Arc::ptr_eq(&self.shared, &owner.shared) {
+            raise(Error::TwoContexts)
+        }
     }
 
     pub(crate) fn allocations(&self) -> u64 {
@@ -191,5 +200,27 @@ impl Queue {
         let mut kernels = self.shared.kernels.write().unwrap_or_else(PoisonError::into_inner);
         kernels.insert(module.key(entry), kernel.clone());
         Ok(kernel)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gatework_gpu::{Device, args};
+
+    use super::*;
+
+    #[test]
+    fn entries_of_two_modules_may_have_one_name() {
+        let modules = [
+            Module::new("writes_one", "#include \"gw/gw.cuh\"\nGW_KERNEL(write)(u32* to) { to[0] = 1; }"),
+            Module::new("writes_two", "#include \"gw/gw.cuh\"\nGW_KERNEL(write)(u32* to) { to[0] = 2; }"),
+        ];
+        let queue = Queue::new(Device::emulated(1).unwrap().stream().unwrap());
+        let found = modules.map(|module| {
+            let mut word = queue.alloc::<u32>(1);
+            queue.launch(&module, "write", &Grid::new([1; 3], [1; 3]), &args![&mut word]);
+            queue.stream().download(&word).unwrap()[0]
+        });
+        assert_eq!(found, [1, 2]);
     }
 }

@@ -9,10 +9,11 @@ use stwo::core::poly::circle::CanonicCoset;
 use stwo::prover::poly::circle::CircleCoefficients;
 use stwo::prover::poly::twiddles::TwiddleTree;
 
+use crate::Error;
 use crate::backend::CudaBackend;
 use crate::column::{ALIGNMENT, DeviceColumn};
 use crate::cuda::circle_fft::{Direction, transform};
-use crate::error::OrRaise as _;
+use crate::error::{OrRaise as _, raise};
 use crate::queue::Queue;
 
 /// Bytes that are staged at once.
@@ -138,6 +139,15 @@ pub fn upload_and_interpolate(
 ) -> Vec<CircleCoefficients<CudaBackend>> {
     if columns.is_empty() {
         return Vec::new();
+    }
+    for len in columns.iter().map(|column| column.len()) {
+        if len < 2 || !len.is_power_of_two() {
+            raise(Error::Unsupported {
+                what: format!(
+                    "a column of {len} values; as many as a domain has can be interpolated, 2, 4, 8 and so on"
+                ),
+            })
+        }
     }
     let queue = Queue::current();
     let mut targets = DeviceColumn::<BaseField>::batch(&queue, columns.iter().map(|column| column.len()));

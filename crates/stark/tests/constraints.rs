@@ -24,7 +24,7 @@ use stwo::prover::poly::circle::{CircleCoefficients, CircleEvaluation};
 use stwo::prover::secure_column::SecureColumnByCoords;
 use stwo::prover::{ComponentProver, DomainEvaluationAccumulator, EvaluationMode, Poly, Trace};
 use stwo_constraint_framework::preprocessed_columns::PreProcessedColumnId;
-use stwo_constraint_framework::{FrameworkComponent, FrameworkEval, TraceLocationAllocator};
+use stwo_constraint_framework::{EvalAtRow, FrameworkComponent, FrameworkEval, TraceLocationAllocator};
 
 use support::Random;
 use synthetic::{Blocks, Fractions};
@@ -169,5 +169,47 @@ fn interaction_traces_are_sums_of_fractions_by_both_tiers() {
             }
         }
         assert_eq!(claimed_sum, sums.into_iter().sum(), "{tier:?}, {count} fractions");
+    }
+}
+
+/// Values that are all computed for the first constraint and needed again for the others.
+struct ManyLive {
+    values: u32,
+}
+
+impl FrameworkEval for ManyLive {
+    /// Rows for more than one block of the interpreter.
+    fn log_size(&self) -> u32 {
+        8
+    }
+
+    fn max_constraint_log_degree_bound(&self) -> u32 {
+        9
+    }
+
+    fn evaluate<E: EvalAtRow>(&self, mut eval: E) -> E {
+        let (a, b) = (eval.next_trace_mask(), eval.next_trace_mask());
+        let value = |number| a.clone() * b.clone() + E::F::from(BaseField::from(number));
+        let values = (0..self.values).map(value).collect_vec();
+        let sum = values.iter().cloned().reduce(|sum, value| sum + value).expect("there are some");
+        eval.add_constraint(sum);
+        for (value, next) in values.iter().tuple_windows() {
+            eval.add_constraint(value.clone() * next.clone());
+        }
+        eval
+    }
+}
+
+#[test]
+fn constraints_with_more_live_values_than_shared_memory_has_room_for_match_cpu() {
+    let properties = Device::emulated(11).unwrap().properties().clone();
+    // Of the smallest block of the interpreter, a word for each value and thread.
+    let values = properties.shared_memory_per_block / (32 * 4) + 10;
+    for mode in [MODES[0], MODES[2]] {
+        let expected = quotients::<_, CpuBackend>(&[], ManyLive { values }, mode).to_vec();
+        let context = Context::new(&Device::emulated(11).unwrap()).unwrap();
+        context.set_tier(Tier::Interpreted);
+        let found = context.scope(|| quotients::<_, CudaBackend>(&[], ManyLive { values }, mode)).unwrap();
+        assert!(found.to_vec() == expected, "{mode:?}");
     }
 }

@@ -33,6 +33,10 @@ fn the_predicted_peak_is_the_real_one_within_a_twentieth() {
         peaks(&WideFibonacci { log_rows: 9, columns: 40 }, many_folds),
         peaks(&Lookup { log_rows: 11, salt: 1 }, few_folds),
         peaks(&Plonk { log_rows: 10 }, many_folds),
+        peaks(
+            &WideFibonacci { log_rows: 9, columns: 10 },
+            PcsConfig { lifting_log_size: Some(12), ..few_folds },
+        ),
     ];
     for (case, (peak, predicted)) in cases.into_iter().enumerate() {
         let ratio = predicted as f64 / peak as f64;

@@ -33,8 +33,20 @@ fn prove_trace<A: Air>(context: &Context, air: &A, traces: &[Vec<HostColumn>]) -
 where
     FrameworkComponent<A::Eval>: ComponentProver<CudaBackend>,
 {
+    prove_trace_with(context, air, traces, CONFIG)
+}
+
+fn prove_trace_with<A: Air>(
+    context: &Context,
+    air: &A,
+    traces: &[Vec<HostColumn>],
+    config: PcsConfig,
+) -> Result<Proved, Error>
+where
+    FrameworkComponent<A::Eval>: ComponentProver<CudaBackend>,
+{
     context
-        .scope(|| airs::prove(air, CONFIG, Input::<CudaBackend>::of(air.preprocessed(), traces, CONFIG)))?
+        .scope(|| airs::prove(air, config, Input::<CudaBackend>::of(air.preprocessed(), traces, config)))?
 }
 
 fn json(proved: &Proved) -> Value {
@@ -146,6 +158,50 @@ fn out_of_memory_at_every_allocation_is_an_error_and_the_next_proof_succeeds() {
     assert_eq!(json(&prove_trace(&context, &air, &traces).unwrap()), expected);
 }
 
+/// A blowup of 4, folds by 8 and packed leaves, with lookups, in contexts that have nothing prepared.
+#[test]
+fn out_of_memory_in_a_fresh_context_is_an_error_and_the_next_proof_succeeds() {
+    let config = PcsConfig { fri_config: FriConfig::new(1, 2, 3, 3), ..CONFIG };
+    let device = Device::emulated(3).unwrap();
+    let air = Plonk { log_rows: 5 };
+    let traces = air.traces();
+    let context = Context::new(&device).unwrap();
+    let expected = json(&prove_trace_with(&context, &air, &traces, config).unwrap());
+    let allocations = context.allocations();
+    assert!(allocations > 50, "{allocations} allocations");
+    drop(context);
+    assert_eq!(device.budget().held(), 0, "a context left memory behind");
+    for number in 0..allocations {
+        let context = Context::new(&device).unwrap();
+        context.refuse_allocation(number);
+        match prove_trace_with(&context, &air, &traces, config) {
+            Err(Error::Gpu(gatework_gpu::Error::OutOfMemory { .. })) => (),
+            other => panic!("allocation {number}: {:?}", other.map(|_| "a proof")),
+        }
+        // Every tenth: what was prepared until then must be whole.
+        if number % 10 == 0 {
+            assert!(
+                json(&prove_trace_with(&context, &air, &traces, config).unwrap()) == expected,
+                "{number}"
+            );
+        }
+        drop(context);
+        assert_eq!(device.budget().held(), 0, "allocation {number} left memory behind");
+    }
+}
+
+#[test]
+fn a_fault_outside_of_a_scope_is_a_panic_with_its_message() {
+    use stwo::prover::backend::{Col, Column as _};
+
+    let context = Context::new(&Device::emulated(4).unwrap()).unwrap();
+    let column = context.scope(|| Col::<CudaBackend, BaseField>::zeros(8)).unwrap();
+    context.refuse_allocation(0);
+    let fault = std::thread::spawn(move || [column.clone(), column]).join().unwrap_err();
+    let message = fault.downcast_ref::<String>().expect("a panic has a message");
+    assert!(message.contains("out of") && message.contains("Context::scope"), "{message}");
+}
+
 #[test]
 fn a_budget_that_is_too_small_is_an_error_with_numbers() {
     let device = Device::emulated(4).unwrap();
@@ -170,6 +226,7 @@ fn generated_and_interpreted_constraints_are_equal() {
         assert!(proofs.iter().all_equal());
     }
     equal(&WideFibonacci { log_rows: 5, columns: 30 });
+    equal(&Lookup { log_rows: 4, salt: 1 });
     equal(&Plonk { log_rows: 5 });
     equal(&StateMachine { log_rows: 5 });
     equal(&Poseidon2 { log_rows: 4 });
@@ -188,21 +245,6 @@ fn several_provers_run_at_once() {
         provers.map(|prover| prover.join().unwrap())
     });
     assert!(proofs.iter().all_equal());
-}
-
-#[test]
-fn columns_of_two_contexts_do_not_mix() {
-    use stwo::prover::AccumulationOps as _;
-    use stwo::prover::backend::{Col, Column as _};
-    use stwo::prover::secure_column::SecureColumnByCoords;
-
-    let device = Device::emulated(8).unwrap();
-    let [left, right] = [(); 2].map(|()| Context::new(&device).unwrap());
-    let zeros =
-        || SecureColumnByCoords { columns: [(); 4].map(|()| Col::<CudaBackend, BaseField>::zeros(8)) };
-    let (mut ours, theirs) = (left.scope(zeros).unwrap(), right.scope(zeros).unwrap());
-    let error = left.scope(|| CudaBackend::accumulate(&mut ours, &theirs)).unwrap_err();
-    assert!(matches!(error, Error::TwoContexts { .. }), "{error}");
 }
 
 #[test]

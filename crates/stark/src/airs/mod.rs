@@ -38,6 +38,11 @@ pub trait Air: Sync {
     /// Preprocessed columns, by name.
     fn preprocessed(&self) -> Vec<(String, HostColumn)>;
 
+    /// The logarithms of their lengths, for a plan: without the columns where they are large.
+    fn preprocessed_log_sizes(&self) -> Vec<u32> {
+        self.preprocessed().iter().map(|(_, column)| column.len().ilog2()).collect()
+    }
+
     /// The trace of each component, in bit-reversed order of its domain.
     fn traces(&self) -> Vec<Vec<HostColumn>>;
 

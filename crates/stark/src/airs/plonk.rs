@@ -89,6 +89,10 @@ impl Air for Plonk {
         PREPROCESSED.iter().map(|&name| name.into()).zip(columns).collect()
     }
 
+    fn preprocessed_log_sizes(&self) -> Vec<u32> {
+        vec![self.log_rows; PREPROCESSED.len()]
+    }
+
     fn traces(&self) -> Vec<Vec<HostColumn>> {
         let mut wires: HostColumn = vec![BaseField::one(); self.gates()];
         let mut uses = vec![0usize; self.gates()];

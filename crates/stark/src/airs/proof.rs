@@ -203,8 +203,9 @@ impl<B: Backend> Input<B> {
             traces.iter().map(|trace| columns.by_ref().take(trace.len()).collect_vec()).collect_vec();
         let all = preprocessed.iter().map(|(_, column)| column).chain(traces.iter().flatten());
         let log_rows = all.map(|column: &Evaluation<B>| column.domain.log_size()).max().unwrap_or(1);
-        // Constraints are evaluated on twice the rows, which a blowup of two has too.
-        let log_largest = log_rows + config.fri_config.log_blowup_factor.max(1);
+        // Constraints are evaluated on twice the rows, which a blowup of two has too; quotients on as many as trees are lifted to.
+        let log_extended = log_rows + config.fri_config.log_blowup_factor.max(1);
+        let log_largest = log_extended.max(config.lifting_log_size.unwrap_or(0));
         let twiddles = B::precompute_twiddles(CanonicCoset::new(log_largest).circle_domain().half_coset);
         Self { preprocessed, traces, twiddles: Arc::new(twiddles) }
     }
@@ -213,8 +214,7 @@ impl<B: Backend> Input<B> {
 /// The memory that a proof of `air` takes.
 pub fn plan<A: Air>(air: &A, config: PcsConfig) -> Plan {
     let evals = air.evals(&mut Blake2sChannel::default());
-    let names = air.preprocessed();
-    let preprocessed: Vec<u32> = names.iter().map(|(_, column)| column.len().ilog2()).collect();
+    let preprocessed = air.preprocessed_log_sizes();
     let masks = |eval: &A::Eval, interaction: usize| {
         let info = InfoEvaluator::new(eval.log_size(), Vec::new(), SecureField::default());
         let columns = eval.evaluate(info).mask_offsets.get(interaction).map_or(0, Vec::len);
@@ -335,7 +335,7 @@ pub fn verify<A: Air>(air: &A, config: PcsConfig, proved: Proved) -> std::result
                 bounds.iter().flat_map(|bound| bound.get(tree).cloned().unwrap_or_default()).collect_vec()
             })
             .collect_vec();
-        sizes[0] = air.preprocessed().iter().map(|(_, column)| column.len().ilog2()).collect();
+        sizes[0] = air.preprocessed_log_sizes();
         sizes
     };
     let needed = sizes.len() + 1;

@@ -11,6 +11,7 @@ use stwo::core::fields::qm31::SecureField;
 use stwo::core::pcs::TreeVec;
 use stwo::core::poly::circle::{CanonicCoset, CircleDomain};
 use stwo::core::utils::bit_reverse;
+use stwo::prover::backend::Column as _;
 use stwo::prover::poly::BitReversedOrder;
 use stwo::prover::poly::circle::{CircleEvaluation, PolyOps as _};
 use stwo::prover::{ComponentProver, DomainEvaluationAccumulator, EvaluationMode, Poly, Trace};
@@ -80,6 +81,14 @@ impl<E: FrameworkEval + Sync> ComponentProver<CudaBackend> for FrameworkComponen
         let bound = Component::max_constraint_log_degree_bound(self);
         let domain = evaluation_domain(bound, mode);
         let columns = columns_on(domain, polynomials, mode);
+        let log_columns = bound + log_expansion(mode);
+        for column in columns.iter().flatten() {
+            assert!(
+                column.values.len() == 1 << log_columns,
+                "a component on 2^{log_columns} rows has no column of {} values",
+                column.values.len()
+            );
+        }
 
         let log_trace = self.log_size();
         let tape = record(&**self, self.claimed_sum());
@@ -91,7 +100,7 @@ impl<E: FrameworkEval + Sync> ComponentProver<CudaBackend> for FrameworkComponen
         let _stage = queue.stage(Stage::Constraints);
         let first_of_interaction = first_columns(&columns);
         let inputs = Inputs {
-            columns: columns.iter().flatten().map(|column| column.values.address()).collect(),
+            columns: columns.iter().flatten().map(|column| column.values.address(&queue)).collect(),
             parameters: tape.parameters.clone(),
         };
         let coefficients = queue.upload(&flat_words(&sums.random_coeff_powers));
@@ -102,7 +111,7 @@ impl<E: FrameworkEval + Sync> ComponentProver<CudaBackend> for FrameworkComponen
             parameters: 0,
             coefficients: coefficients.as_raw(),
             denominators: denominators.as_raw(),
-            sums: coordinates(sums.col),
+            sums: coordinates(&queue, sums.col),
             log_trace,
             log_rows: domain.log_size(),
         };
@@ -134,13 +143,17 @@ pub(crate) fn or_some_words(words: Vec<u32>) -> Vec<u32> {
     if words.is_empty() { vec![0; 4] } else { words }
 }
 
-fn evaluation_domain(log_degree_bound: u32, mode: EvaluationMode) -> CircleDomain {
+/// By how much larger than the domain of constraints that of the columns is.
+fn log_expansion(mode: EvaluationMode) -> u32 {
     match mode {
-        EvaluationMode::SubDomain { log_expansion } => {
-            CanonicCoset::new(log_degree_bound + log_expansion).circle_domain().split(log_expansion).0
-        }
-        EvaluationMode::ExtendToEvalDomain => CanonicCoset::new(log_degree_bound).circle_domain(),
+        EvaluationMode::SubDomain { log_expansion } => log_expansion,
+        EvaluationMode::ExtendToEvalDomain => 0,
     }
+}
+
+fn evaluation_domain(log_degree_bound: u32, mode: EvaluationMode) -> CircleDomain {
+    let log_expansion = log_expansion(mode);
+    CanonicCoset::new(log_degree_bound + log_expansion).circle_domain().split(log_expansion).0
 }
 
 /// The component's columns on a domain: those committed to, of which it is a prefix, or evaluated there.

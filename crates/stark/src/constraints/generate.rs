@@ -309,6 +309,11 @@ mod tests {
     }
 
     #[test]
+    fn many_constraints_are_cut_into_several_kernels() {
+        assert!(parts_of(&evals(&Poseidon2 { log_rows: 3 }, 1)[0]).len() > 1);
+    }
+
+    #[test]
     fn generated_kernels_compile_for_a_gpu_and_none_spills() {
         if !presence::nvrtc().is_found() {
             eprintln!("NVRTC was not found: nothing was compiled for sm_90a");

@@ -13,8 +13,10 @@ use stwo_constraint_framework::{FrameworkEval, ORIGINAL_TRACE_IDX, PREPROCESSED_
 
 use super::cache::Prepared;
 use super::component::{Inputs, Rows};
+use super::graph::Node;
 use super::program::Roots;
 use super::record::record;
+use super::tape::Tape;
 use crate::backend::CudaBackend;
 use crate::column::{DeviceColumn, Element as _, table};
 use crate::cuda::{one_thread_each, words};
@@ -46,8 +48,9 @@ pub fn interaction_trace<E: FrameworkEval>(
     if tape.batches.is_empty() {
         return (Vec::new(), SecureField::zero());
     }
+    require_columns(&tape, log_size, [preprocessed, trace]);
     let all = preprocessed.iter().chain(trace).map(|column| &column.values).collect_vec();
-    let queue = first.values.queue_with("interaction trace", all.iter().copied()).clone();
+    let queue = first.values.queue().clone();
     let (rows, count) = (1usize << log_size, tape.batches.len());
     // Numerators become sums where they are.
     let mut sums = DeviceColumn::<BaseField>::batch(&queue, vec![rows; 4 * count]);
@@ -66,7 +69,7 @@ pub fn interaction_trace<E: FrameworkEval>(
         Prepared::new(&queue, tier, &graph, &Roots::fractions(&graph), column)
     });
     let inputs = Inputs {
-        columns: all.iter().map(|column| column.address()).collect(),
+        columns: all.iter().map(|column| column.address(&queue)).collect(),
         parameters: tape.parameters,
     };
     let coordinates_of =
@@ -97,6 +100,25 @@ pub fn interaction_trace<E: FrameworkEval>(
     (sums.into_iter().map(|column| CircleEvaluation::new(domain, column)).collect(), claimed_sum)
 }
 
+/// Panics unless `columns`, preprocessed ones and those of the trace, are all that the fractions ask for, of the trace's length.
+fn require_columns(tape: &Tape, log_size: u32, columns: [&[&Evaluation]; 2]) {
+    for node in tape.nodes() {
+        if let Node::Column { interaction, column, .. } = *node
+            && let Some(given) = columns.get(interaction as usize)
+        {
+            let count = given.len();
+            assert!(
+                (column as usize) < count,
+                "column {column} of tree {interaction} is asked for, of {count}"
+            );
+        }
+    }
+    for column in columns.into_iter().flatten() {
+        let len = column.values.len();
+        assert!(len == 1 << log_size, "a component of 2^{log_size} rows has no column of {len} values");
+    }
+}
+
 /// Sums a column of QM31 up over the rows in the order of the coset, less a shift that brings the end back to zero.
 fn sum_over_rows(
     queue: &Queue,
@@ -108,7 +130,7 @@ fn sum_over_rows(
     let rows = coordinates[0].len();
     let blocks = one_thread_each(rows.div_ceil(SCAN_ROWS)).shared(THREADS / 32 * 16);
     let mut block_sums = queue.alloc::<[u32; 4]>(blocks.blocks[0] as usize);
-    let column: [u64; 4] = std::array::from_fn(|coordinate| coordinates[coordinate].address());
+    let column: [u64; 4] = std::array::from_fn(|coordinate| coordinates[coordinate].address(queue));
     let arguments = args![ByValue(&column), ByValue(&shift), log_size, &mut block_sums];
     queue.launch(&kernels::LOGUP, "scan_blocks", &blocks, &arguments);
     let one = Grid::new([1, 1, 1], [THREADS, 1, 1]).shared(THREADS / 32 * 16);

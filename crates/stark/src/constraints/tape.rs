@@ -30,6 +30,11 @@ impl Tape {
         self.nodes.len()
     }
 
+    /// The operations.
+    pub(crate) fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
     /// Writes an operation down.
     pub(crate) fn add(&mut self, node: Node) -> Id {
         self.nodes.push(node);

@@ -14,10 +14,11 @@ use crate::kernels;
 
 impl AccumulationOps for CudaBackend {
     fn accumulate(column: &mut SecureColumnByCoords<Self>, other: &SecureColumnByCoords<Self>) {
-        let queue = column.columns[0].queue_with("accumulation", &other.columns);
+        let queue = column.columns[0].queue();
         let rows = column.columns[0].len();
         assert_eq!(rows, other.columns[0].len(), "columns that are added have one length");
-        let arguments = args![ByValue(&coordinates(column)), ByValue(&coordinates(other)), rows as u64];
+        let [to, from] = [&*column, other].map(|column| coordinates(queue, column));
+        let arguments = args![ByValue(&to), ByValue(&from), rows as u64];
         queue.launch(&kernels::ACCUMULATION, "accumulate", &one_thread_each(rows), &arguments);
     }
 
@@ -28,11 +29,16 @@ impl AccumulationOps for CudaBackend {
 
     fn lift_and_accumulate(columns: Vec<SecureColumnByCoords<Self>>) -> Option<SecureColumnByCoords<Self>> {
         columns.into_iter().reduce(|shorter, longer| {
-            let queue = longer.columns[0].queue_with("lifted accumulation", &shorter.columns);
+            let queue = longer.columns[0].queue();
             let rows = longer.columns[0].len();
-            let shift = rows.ilog2() - shorter.columns[0].len().ilog2();
-            let arguments =
-                args![ByValue(&coordinates(&longer)), ByValue(&coordinates(&shorter)), shift, rows as u32];
+            let from_rows = shorter.columns[0].len();
+            assert!(
+                rows.is_power_of_two() && from_rows.is_power_of_two() && (2..=rows).contains(&from_rows),
+                "a column of {from_rows} rows is not lifted to {rows}"
+            );
+            let shift = rows.ilog2() - from_rows.ilog2();
+            let [to, from] = [&longer, &shorter].map(|column| coordinates(queue, column));
+            let arguments = args![ByValue(&to), ByValue(&from), shift, rows as u32];
             let grid = one_thread_each(rows);
             queue.launch(&kernels::ACCUMULATION, "accumulate_lifted", &grid, &arguments);
             longer

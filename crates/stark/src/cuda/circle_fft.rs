@@ -3,6 +3,7 @@
 use gatework_gpu::{Buffer, ByValue, Grid, args};
 use stwo::core::fields::m31::BaseField;
 use stwo::core::poly::circle::CircleDomain;
+use stwo::prover::backend::Column as _;
 
 use super::one_thread_each;
 use super::schedule::{self, LOWEST, Pass};
@@ -36,9 +37,21 @@ pub(crate) fn transform<'a>(
     source_len: usize,
     targets: impl IntoIterator<Item = &'a DeviceColumn<BaseField>>,
 ) {
-    let addresses = |column: &DeviceColumn<BaseField>| column.address();
-    let sources: Vec<u64> = sources.into_iter().map(addresses).collect();
-    let targets: Vec<u64> = targets.into_iter().map(addresses).collect();
+    twiddles.require(queue, domain);
+    let size = domain.size();
+    assert!(
+        source_len.is_power_of_two() && source_len <= size,
+        "{source_len} values are not transformed to {size}"
+    );
+    let addresses_of = |len: usize| {
+        move |column: &DeviceColumn<BaseField>| {
+            assert!(column.len() == len, "a column of {} values stands for one of {len}", column.len());
+            column.address(queue)
+        }
+    };
+    let sources: Vec<u64> = sources.into_iter().map(addresses_of(source_len)).collect();
+    let targets: Vec<u64> = targets.into_iter().map(addresses_of(size)).collect();
+    assert_eq!(sources.len(), targets.len(), "every column is transformed into one");
     // In place, one table serves as both.
     let sources = (sources != targets).then(|| Columns::new(queue, &sources));
     let targets = Columns::new(queue, &targets);
@@ -138,7 +151,7 @@ impl Batch<'_> {
             let end = self.columns().min(start + COLUMNS_PER_LAUNCH);
             let (sources, targets) = (sources.from(start), self.targets.from(start));
             let blocks = [1u32 << (log_size - log_tile), (end - start) as u32, 1];
-            let table = self.twiddles.table();
+            let table = self.twiddles.table(self.queue);
             if pass.is_full() {
                 let threads = if log_tile == LOWEST { 256 } else { 512 };
                 // Nothing is exchanged in a single round.
@@ -189,7 +202,6 @@ impl Batch<'_> {
 mod tests {
     use gatework_gpu::Device;
     use stwo::core::poly::circle::CanonicCoset;
-    use stwo::prover::backend::Column as _;
 
     use super::super::twiddles::precompute;
     use super::*;
@@ -216,7 +228,7 @@ mod tests {
                     domain,
                     twiddles: table,
                     sources: None,
-                    targets: Columns::new(&queue, &[column.address()]),
+                    targets: Columns::new(&queue, &[column.address(&queue)]),
                     source_len: 1 << LOG_SIZE,
                 };
                 match passes {

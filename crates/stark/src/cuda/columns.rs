@@ -33,11 +33,11 @@ pub(crate) struct Runs {
 }
 
 impl Runs {
-    /// Runs of as many words as an element has.
-    pub(crate) fn of<T: Element>(wanted: &[(&DeviceColumn<T>, usize)]) -> Self {
+    /// Runs of as many words as an element has, to be read on `queue`.
+    pub(crate) fn of<T: Element>(queue: &Queue, wanted: &[(&DeviceColumn<T>, usize)]) -> Self {
         let address = |&(column, index): &(&DeviceColumn<T>, usize)| {
             assert!(index < column.len(), "element {index} of a column of {}", column.len());
-            column.address() + (index * T::WORDS * size_of::<u32>()) as u64
+            column.address(queue) + (index * T::WORDS * size_of::<u32>()) as u64
         };
         Self { addresses: wanted.iter().map(address).collect(), words: T::WORDS }
     }

@@ -52,15 +52,16 @@ impl FriOps for CudaBackend {
         let blocks = (rows as u32).div_ceil(THREADS).min(SUM_BLOCKS);
         let mut partials = queue.alloc::<[u32; 4]>(blocks as usize);
         let grid = Grid::new([blocks, 1, 1], [THREADS, 1, 1]).shared(THREADS / 32 * 16);
-        let arguments = args![ByValue(&coordinates(values)), rows as u64, rows as u64 / 2, &mut partials];
+        let arguments =
+            args![ByValue(&coordinates(queue, values)), rows as u64, rows as u64 / 2, &mut partials];
         queue.launch(&kernels::COLUMNS, "sum_signed", &grid, &arguments);
         let partials = queue.stream().download(&partials).or_raise();
         let sum: SecureField = partials.iter().map(|words| SecureField::read(words)).sum();
         let lambda = sum / BaseField::from_u32_unchecked(rows as u32);
         let rest = secure_column(queue, rows);
         let arguments = args![
-            ByValue(&coordinates(values)),
-            ByValue(&coordinates(&rest)),
+            ByValue(&coordinates(queue, values)),
+            ByValue(&coordinates(queue, &rest)),
             ByValue(&words(lambda)),
             rows as u64
         ];
@@ -94,6 +95,7 @@ pub(crate) fn fold_circle_by(
     let queue = values.columns[0].queue();
     let log_domain = evaluation.domain.log_size();
     let pairs = values.columns[0].len() / 2;
+    assert_eq!(2 * pairs, evaluation.domain.size(), "a column on a domain has as many values");
     let folded = secure_column(queue, pairs);
     let few = [0, 1].map(|pair: usize| {
         let index = bit_reverse_index(2 * pair % evaluation.domain.size(), log_domain);
@@ -101,10 +103,10 @@ pub(crate) fn fold_circle_by(
     });
     let inverses = &twiddles.itwiddles;
     let arguments = args![
-        ByValue(&coordinates(values)),
-        ByValue(&coordinates(&folded)),
-        inverses.table(),
-        inverses.log_table(),
+        ByValue(&coordinates(queue, values)),
+        ByValue(&coordinates(queue, &folded)),
+        inverses.table(queue),
+        inverses.log_table_for(evaluation.domain.half_coset),
         log_domain,
         ByValue(&few),
         alpha,
@@ -139,13 +141,14 @@ pub(crate) fn fold_line_once(
     let queue = values.columns[0].queue();
     let len = values.columns[0].len();
     assert!(len >= 2, "a line of {len} points cannot be folded");
+    assert_eq!(len, evaluation.len(), "a column on a line has as many values");
     let folded = secure_column(queue, len / 2);
     let inverses = &twiddles.itwiddles;
     let arguments = args![
-        ByValue(&coordinates(values)),
-        ByValue(&coordinates(&folded)),
-        inverses.table(),
-        inverses.log_table(),
+        ByValue(&coordinates(queue, values)),
+        ByValue(&coordinates(queue, &folded)),
+        inverses.table(queue),
+        inverses.log_table_for(evaluation.domain().coset()),
         len.ilog2(),
         alpha,
         squarings,

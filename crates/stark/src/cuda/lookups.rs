@@ -30,28 +30,41 @@ const PRODUCT: u32 = 0;
 
 impl<'a> Gates<'a> {
     fn of(layer: &'a Layer<CudaBackend>) -> Self {
+        let lens = match layer {
+            Layer::GrandProduct(values) => [values.len(); 2],
+            Layer::LogUpGeneric { numerators, denominators } => [numerators.len(), denominators.len()],
+            Layer::LogUpMultiplicities { numerators, denominators } => [numerators.len(), denominators.len()],
+            Layer::LogUpSingles { denominators } => [denominators.len(); 2],
+        };
+        assert!(lens[0] == lens[1], "{} numerators have {} denominators", lens[0], lens[1]);
         match layer {
             Layer::GrandProduct(values) => {
-                Self { kind: PRODUCT, numerators: values.words(), denominators: values }
+                Self { kind: PRODUCT, numerators: values.words(values.queue()), denominators: values }
             }
             Layer::LogUpGeneric { numerators, denominators } => {
-                Self { kind: 1, numerators: numerators.words(), denominators }
+                Self { kind: 1, numerators: numerators.words(denominators.queue()), denominators }
             }
             Layer::LogUpMultiplicities { numerators, denominators } => {
-                Self { kind: 2, numerators: numerators.words(), denominators }
+                Self { kind: 2, numerators: numerators.words(denominators.queue()), denominators }
             }
             Layer::LogUpSingles { denominators } => {
-                Self { kind: 3, numerators: denominators.words(), denominators }
+                Self { kind: 3, numerators: denominators.words(denominators.queue()), denominators }
             }
         }
     }
 }
 
+/// Half of the values of a multilinear polynomial: what is left when a variable is fixed.
+fn half(len: usize) -> usize {
+    assert!(len >= 2, "a constant has no variable to fix");
+    len / 2
+}
+
 impl MleOps<BaseField> for CudaBackend {
     fn fix_first_variable(mle: Mle<Self, BaseField>, assignment: SecureField) -> Mle<Self, SecureField> {
-        let (queue, half) = (mle.queue(), mle.len() / 2);
+        let (queue, half) = (mle.queue(), half(mle.len()));
         let mut fixed = DeviceColumn::<SecureField>::new(queue, half);
-        let arguments = args![mle.words(), fixed.quads_mut(), ByValue(&words(assignment)), half as u64];
+        let arguments = args![mle.words(queue), fixed.quads_mut(), ByValue(&words(assignment)), half as u64];
         queue.launch(&kernels::LOOKUPS, "fix_first_m31", &one_thread_each(half), &arguments);
         Mle::new(fixed)
     }
@@ -59,9 +72,9 @@ impl MleOps<BaseField> for CudaBackend {
 
 impl MleOps<SecureField> for CudaBackend {
     fn fix_first_variable(mle: Mle<Self, SecureField>, assignment: SecureField) -> Mle<Self, SecureField> {
-        let (queue, half) = (mle.queue(), mle.len() / 2);
+        let (queue, half) = (mle.queue(), half(mle.len()));
         let mut fixed = DeviceColumn::<SecureField>::new(queue, half);
-        let arguments = args![mle.quads(), fixed.quads_mut(), ByValue(&words(assignment)), half as u64];
+        let arguments = args![mle.quads(queue), fixed.quads_mut(), ByValue(&words(assignment)), half as u64];
         queue.launch(&kernels::LOOKUPS, "fix_first_qm31", &one_thread_each(half), &arguments);
         Mle::new(fixed)
     }
@@ -86,12 +99,12 @@ impl GkrOps for CudaBackend {
 
     fn next_layer(layer: &Layer<Self>) -> Layer<Self> {
         let Gates { kind, numerators, denominators } = Gates::of(layer);
-        let (queue, half) = (denominators.queue(), denominators.len() / 2);
+        let (queue, half) = (denominators.queue(), half(denominators.len()));
         let mut next = DeviceColumn::<SecureField>::new(queue, half);
         let mut next_numerators = DeviceColumn::<SecureField>::new(queue, half);
         let arguments = args![
             numerators,
-            denominators.quads(),
+            denominators.quads(queue),
             next_numerators.quads_mut(),
             next.quads_mut(),
             kind,
@@ -108,19 +121,21 @@ impl GkrOps for CudaBackend {
         oracle: &GkrMultivariatePolyOracle<'_, Self>,
         claim: SecureField,
     ) -> UnivariatePoly<SecureField> {
+        assert!(oracle.input_layer.n_variables() > 0, "a layer of one value has no gates");
         let variables = oracle.n_variables();
         assert!(variables > 0, "a sum over no variables is no polynomial in the first");
         let terms = 1usize << (variables - 1);
         let eq = oracle.eq_evals.as_ref();
         let Gates { kind, numerators, denominators } = Gates::of(&oracle.input_layer);
-        let queue = denominators.queue_with("sums over gates", [&**eq]);
+        assert!(eq.len() >= terms, "{terms} terms have {} values of eq", eq.len());
+        let queue = denominators.queue();
         let blocks = terms.div_ceil(THREADS as usize);
         let mut partials = queue.alloc::<[u32; 4]>(2 * blocks);
         let grid = Grid::new([blocks as u32, 1, 1], [THREADS, 1, 1]).shared(2 * THREADS / 32 * 16);
         let arguments = args![
-            eq.quads(),
+            eq.quads(queue),
             numerators,
-            denominators.quads(),
+            denominators.quads(queue),
             ByValue(&words(oracle.lambda)),
             kind,
             terms as u64,

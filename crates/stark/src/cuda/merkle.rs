@@ -35,9 +35,10 @@ impl<const IS_M31_OUTPUT: bool> MerkleOpsLifted<Blake2sMerkleHasherGeneric<IS_M3
         lifting_log_size: u32,
     ) -> DeviceColumn<Blake2sHash> {
         let queue = match columns.first() {
-            Some(first) => first.queue_with("Merkle leaves", columns.iter().copied()).clone(),
+            Some(first) => first.queue().clone(),
             None => Queue::current(),
         };
+        require_liftable(columns, lifting_log_size);
         let _stage = queue.stage(Stage::Merkle);
         let log_leaves = if columns.is_empty() { 0 } else { lifting_log_size };
         let leaves = 1usize << log_leaves;
@@ -59,11 +60,24 @@ impl<const IS_M31_OUTPUT: bool> MerkleOpsLifted<Blake2sMerkleHasherGeneric<IS_M3
             return parents;
         }
         let (queue, nodes) = (layer.queue(), layer.len() / 2);
+        assert!(layer.len() == 2 * nodes && nodes > 0, "{} nodes have no layer above", layer.len());
         let mut parents = DeviceColumn::<Blake2sHash>::new(queue, nodes);
-        let arguments = args![layer.words(), parents.words_mut(), nodes as u32, u32::from(IS_M31_OUTPUT)];
+        let arguments =
+            args![layer.words(queue), parents.words_mut(), nodes as u32, u32::from(IS_M31_OUTPUT)];
         queue.launch(&kernels::MERKLE, "merkle_parents", &one_thread_each(nodes), &arguments);
         parents
     }
+}
+
+/// Panics unless the columns can be lifted to one tree: their lengths are powers of two, ascend, and are no more than its leaves.
+fn require_liftable(columns: &[&DeviceColumn<BaseField>], log_leaves: u32) {
+    let lens = columns.iter().map(|column| column.len()).collect_vec();
+    let Some(longest) = lens.last() else { return };
+    assert!(
+        lens.is_sorted() && lens[0] >= 2 && lens.iter().all(|len| len.is_power_of_two()),
+        "columns of a tree have lengths of powers of two from two on, in ascending order"
+    );
+    assert!(*longest <= 1 << log_leaves, "a column of {longest} values is not lifted to 2^{log_leaves}");
 }
 
 /// Hashes rows of columns into `leaves`. Blocks of columns that are all shorter than the tree are hashed once for each of
@@ -80,7 +94,7 @@ fn hash_leaves(
     }
     let log_sizes = columns.iter().map(|column| column.len().ilog2()).collect_vec();
     let entries =
-        columns.iter().zip(&log_sizes).map(|(column, &log_size)| [column.address(), log_size.into()]);
+        columns.iter().zip(&log_sizes).map(|(column, &log_size)| [column.address(queue), log_size.into()]);
     let entries = queue.upload(&entries.collect::<Vec<[u64; 2]>>());
     let blocks = columns.len().div_ceil(BLOCK_COLUMNS);
     // The rows that a block needs are those of its last column, the longest.
@@ -97,7 +111,7 @@ fn hash_leaves(
         {
             // Before the first block no state is read: any memory will do.
             let (initial, log_initial) = match &before {
-                Some(states) => (states.words(), states.len().ilog2()),
+                Some(states) => (states.words(queue), states.len().ilog2()),
                 None => (entries.slice(..).cast(), 0),
             };
             let digests = states.as_mut().unwrap_or(leaves).words_mut();
@@ -127,7 +141,7 @@ fn hash_rows(
 ) {
     // Of addresses that stand for no column nothing is read.
     let addresses: [u64; BLOCK_COLUMNS] =
-        std::array::from_fn(|index| columns.get(index).map_or(0, |column| column.address()));
+        std::array::from_fn(|index| columns.get(index).map_or(0, |column| column.address(queue)));
     let rows = leaves.len();
     let (count, log_rows) = (columns.len() as u32, rows.ilog2());
     let arguments = args![ByValue(&addresses), count, log_rows, leaves.words_mut(), u32::from(reduced)];
@@ -196,9 +210,9 @@ impl SecureTree {
         self.nodes.part(leaves - 1, leaves)
     }
 
-    /// Where the leaves lie.
-    pub(crate) fn leaves_address(&self) -> u64 {
-        self.leaves().address()
+    /// Where the leaves lie, for kernels on `queue`.
+    pub(crate) fn leaves_address(&self, queue: &Queue) -> u64 {
+        self.leaves().address(queue)
     }
 
     /// Hashes `values` into the leaves.
@@ -245,7 +259,8 @@ impl PackLeavesOps for CudaBackend {
     ) -> [DeviceColumn<BaseField>; SECURE_EXTENSION_DEGREE * PACKED_LEAF_SIZE] {
         let rows = values[0].len();
         assert!(rows.is_multiple_of(PACKED_LEAF_SIZE), "{rows} rows are no whole number of leaves");
-        let queue = values[0].queue_with("packed leaves", *values);
+        assert!(values.iter().all(|column| column.len() == rows), "coordinates have one length");
+        let queue = values[0].queue();
         let lens = [rows / PACKED_LEAF_SIZE; SECURE_EXTENSION_DEGREE * PACKED_LEAF_SIZE];
         let packed: [_; SECURE_EXTENSION_DEGREE * PACKED_LEAF_SIZE] =
             DeviceColumn::batch(queue, lens).try_into().expect("one column for each length");

@@ -38,7 +38,8 @@ pub(crate) fn monomials(
     let factors = queue.upload(&flat_words(&factors));
     let basis = secure_column(queue, 1 << log_size);
     let runs = 1usize << log_size.saturating_sub(LOG_RUN);
-    let arguments = args![factors.slice(..).cast::<[u32; 4]>(), log_size, ByValue(&coordinates(&basis))];
+    let arguments =
+        args![factors.slice(..).cast::<[u32; 4]>(), log_size, ByValue(&coordinates(queue, &basis))];
     queue.launch(&kernels::OODS, "monomials", &one_thread_each(runs), &arguments);
     basis
 }
@@ -63,8 +64,12 @@ pub(crate) fn dot_products<'a>(
     columns: impl IntoIterator<Item = &'a DeviceColumn<BaseField>>,
     weights: &SecureColumnByCoords<CudaBackend>,
 ) -> Vec<SecureField> {
-    let columns = table(queue, columns);
-    let (count, rows) = (columns.len(), weights.columns[0].len());
+    let rows = weights.columns[0].len();
+    let long_enough = columns.into_iter().inspect(|column| {
+        assert!(column.len() >= rows, "{rows} weights are not those of {} values", column.len());
+    });
+    let columns = table(queue, long_enough);
+    let count = columns.len();
     if count == 0 {
         return Vec::new();
     }
@@ -73,7 +78,7 @@ pub(crate) fn dot_products<'a>(
     let group = (count * blocks).div_ceil(DOT_BLOCKS).clamp(1, DOT_COLUMNS);
     let grid = Grid::new([blocks as u32, count.div_ceil(group) as u32, 1], [THREADS, 1, 1])
         .shared(group as u32 * THREADS / 32 * 16);
-    let weights = coordinates(weights);
+    let weights = coordinates(queue, weights);
     let arguments =
         args![&columns, count as u32, group as u32, ByValue(&weights), rows as u64, &mut partials];
     queue.launch(&kernels::OODS, "dot_products", &grid, &arguments);
@@ -91,7 +96,7 @@ pub(super) fn interleave(
 ) -> DeviceColumn<SecureField> {
     let rows = weights.columns[0].len();
     let mut column = DeviceColumn::<SecureField>::new(queue, rows);
-    let arguments = args![ByValue(&coordinates(weights)), column.quads_mut(), rows as u64];
+    let arguments = args![ByValue(&coordinates(queue, weights)), column.quads_mut(), rows as u64];
     queue.launch(&kernels::OODS, "interleave", &one_thread_each(rows), &arguments);
     column
 }
@@ -101,11 +106,12 @@ pub(super) fn dot_interleaved(
     values: &DeviceColumn<BaseField>,
     weights: &DeviceColumn<SecureField>,
 ) -> SecureField {
-    let queue = values.queue_with("barycentric evaluation", [weights]);
-    let rows = weights.len().min(values.len());
+    let queue = values.queue();
+    let rows = values.len();
+    assert_eq!(weights.len(), rows, "every value has a weight");
     let mut value = queue.alloc::<[u32; 4]>(1);
     let grid = Grid::new([1, 1, 1], [THREADS, 1, 1]).shared(THREADS / 32 * 16);
-    let arguments = args![values.words(), weights.quads(), rows as u64, &mut value];
+    let arguments = args![values.words(queue), weights.quads(queue), rows as u64, &mut value];
     queue.launch(&kernels::OODS, "dot_interleaved", &grid, &arguments);
     SecureField::read(&queue.stream().download(&value).or_raise()[0])
 }

@@ -90,7 +90,7 @@ impl PolyOps for CudaBackend {
         let queue = from.queue();
         let mut column = DeviceColumn::<BaseField>::new(queue, len);
         let mut words = column.words_mut();
-        queue.stream().copy(&from.words(), &mut words.slice_mut(..from.len())).or_raise();
+        queue.stream().copy(&from.words(queue), &mut words.slice_mut(..from.len())).or_raise();
         queue.stream().fill(&mut words.slice_mut(from.len()..), 0).or_raise();
         CircleCoefficients::new(column)
     }
@@ -173,7 +173,7 @@ fn columns_from(pool: &BaseColumnPool<CudaBackend>, log_sizes: &[u32]) -> Vec<De
 pub fn interpolate_kept(columns: &[&Evaluation], twiddles: &TwiddleTree<CudaBackend>) -> Vec<Coefficients> {
     let Some(first) = columns.first() else { return Vec::new() };
     let all = || columns.iter().map(|column| &column.values);
-    let queue = first.values.queue_with("interpolation", all());
+    let queue = first.values.queue();
     let _stage = queue.stage(Stage::Interpolate);
     let targets = DeviceColumn::batch(queue, all().map(|values| values.len()));
     let pairs = columns.iter().zip(&targets);
@@ -194,7 +194,7 @@ fn interpolate_same_domain(
     let Some(first) = columns.first() else { return Vec::new() };
     let domain = first.domain;
     let columns = columns.into_iter().map(|column| column.values).collect_vec();
-    let queue = columns[0].queue_with("interpolation", &columns);
+    let queue = columns[0].queue();
     transform(queue, Direction::Inverse, domain, &twiddles.itwiddles, &columns, domain.size(), &columns);
     columns.into_iter().map(CircleCoefficients::new).collect()
 }
@@ -209,7 +209,7 @@ fn evaluate_same_size(
     for (len, group) in &polynomials.iter().zip(targets).chunk_by(|(polynomial, _)| polynomial.coeffs.len()) {
         let (sources, targets): (Vec<_>, Vec<_>) =
             group.map(|(polynomial, target)| (&polynomial.coeffs, *target)).unzip();
-        let queue = sources[0].queue_with("evaluation", sources.iter().chain(&targets).copied());
+        let queue = sources[0].queue();
         transform(queue, Direction::Forward, domain, &twiddles.twiddles, sources, len, targets);
     }
 }

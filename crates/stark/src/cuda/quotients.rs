@@ -2,6 +2,7 @@
 
 use bytemuck::{Pod, Zeroable};
 use gatework_gpu::{ByValue, args};
+use itertools::Itertools as _;
 use stwo::core::circle::CirclePoint;
 use stwo::core::fields::cm31::CM31;
 use stwo::core::fields::m31::BaseField;
@@ -21,6 +22,7 @@ use super::{flat_words, one_thread_each, words};
 use crate::backend::CudaBackend;
 use crate::column::{coordinates, secure_column, table};
 use crate::kernels;
+use crate::queue::Queue;
 
 /// `Sampled` of `kernels/quotients.cuh`.
 #[repr(C)]
@@ -44,7 +46,9 @@ impl QuotientOps for CudaBackend {
         log_blowup_factor: u32,
     ) {
         let rows = columns[0].values.len() >> log_blowup_factor;
-        let queue = columns[0].values.queue_with("numerators", columns.iter().map(|column| &column.values));
+        let queue = columns[0].values.queue();
+        let lens = columns.iter().map(|column| column.values.len());
+        assert!(lens.dedup().count() == 1, "columns that are divided together have one length");
         let constants = quotient_constants(sample_batches);
         for (batch, coefficients) in sample_batches.iter().zip(constants.line_coeffs) {
             let sampled = batch.cols_vals_randpows.iter().map(|sample| &columns[sample.column_index].values);
@@ -58,7 +62,7 @@ impl QuotientOps for CudaBackend {
                 factors.slice(..).cast::<[u32; 4]>(),
                 coefficients.len() as u32,
                 ByValue(&words(constant)),
-                ByValue(&coordinates(&numerators)),
+                ByValue(&coordinates(queue, &numerators)),
                 rows as u32
             ];
             queue.launch(&kernels::QUOTIENTS, "numerators", &one_thread_each(rows), &arguments);
@@ -79,48 +83,49 @@ impl QuotientOps for CudaBackend {
         let domain = CanonicCoset::new(lifting_log_size).circle_domain();
         let (subdomain, _) = domain.split(log_blowup_factor);
         let rows = subdomain.size();
-        let first = &accumulations[0].partial_numerators_acc.columns[0];
-        let all = accumulations.iter().flat_map(|sums| &sums.partial_numerators_acc.columns);
-        let queue = first.queue_with("quotients", all).clone();
-        let points: Vec<Sampled> = accumulations.iter().map(|sums| sampled(sums, rows)).collect();
+        let queue = accumulations[0].partial_numerators_acc.columns[0].queue();
+        let points: Vec<Sampled> = accumulations.iter().map(|sums| sampled(queue, sums, rows)).collect();
         let points = queue.upload(&points);
-        let quotients = secure_column(&queue, rows);
+        let quotients = secure_column(queue, rows);
+        twiddles.twiddles.require(queue, domain);
         // The table of the domain: its prefix is that of the subdomain.
         let table = &twiddles.twiddles;
         let arguments = args![
             &points,
             points.len() as u32,
-            table.table(),
+            table.table(queue),
             table.log_table(),
             table.log_domain(lifting_log_size),
             ByValue(&first_points(domain)),
-            ByValue(&coordinates(&quotients)),
+            ByValue(&coordinates(queue, &quotients)),
             rows as u32,
         ];
         queue.launch(&kernels::QUOTIENTS, "combine_quotients", &one_thread_each(rows), &arguments);
 
         let inverses = twiddles.itwiddles.extract_subdomain_twiddles(lifting_log_size, subdomain.log_size());
         let columns = &quotients.columns;
-        transform(&queue, Direction::Inverse, subdomain, &inverses, columns, rows, columns);
-        let values = secure_column(&queue, domain.size());
+        transform(queue, Direction::Inverse, subdomain, &inverses, columns, rows, columns);
+        let values = secure_column(queue, domain.size());
         let forward = Direction::Forward;
-        transform(&queue, forward, domain, &twiddles.twiddles, columns, rows, &values.columns);
+        transform(queue, forward, domain, &twiddles.twiddles, columns, rows, &values.columns);
         SecureEvaluation::new(domain, values)
     }
 }
 
-fn sampled(sums: &AccumulatedNumerators<CudaBackend>, rows: usize) -> Sampled {
+fn sampled(queue: &Queue, sums: &AccumulatedNumerators<CudaBackend>, rows: usize) -> Sampled {
     let pair = |value: CM31| [value.0.0, value.1.0];
     let CirclePoint { x, y } = sums.sample_point;
     let numerators = &sums.partial_numerators_acc;
+    let len = numerators.columns[0].len();
+    assert!(len.is_power_of_two() && len <= rows, "{len} numerators are not lifted to {rows}");
     Sampled {
         real_x: pair(x.0),
         real_y: pair(y.0),
         imaginary_x: pair(x.1),
         imaginary_y: pair(y.1),
         linear: words(sums.first_linear_term_acc),
-        numerators: coordinates(numerators),
-        shift: rows.ilog2() - numerators.columns[0].len().ilog2(),
+        numerators: coordinates(queue, numerators),
+        shift: rows.ilog2() - len.ilog2(),
         unused: 0,
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use gatework_gpu::{Buffer, args};
 use stwo::core::circle::{Coset, M31_CIRCLE_GEN};
+use stwo::core::poly::circle::CircleDomain;
 use stwo::prover::poly::BitReversedOrder;
 use stwo::prover::poly::twiddles::{TwiddleBuffer, TwiddleTree};
 
@@ -15,23 +16,71 @@ use crate::queue::Queue;
 /// The x coordinates, or their inverses, of the halves of a coset and of its doublings; `kernels/circle.cuh` has the layout.
 #[derive(Clone, Default)]
 pub struct DeviceTwiddles {
-    table: Option<Arc<Buffer<u32>>>,
+    table: Option<Arc<Table>>,
     /// By how much larger the domains are whose layers are read for a transform: in bit-reversed order the twiddles of a
     /// subdomain are a prefix of those of its domain, so that the table of the domain serves both.
     log_expansion: u32,
 }
 
+struct Table {
+    queue: Queue,
+    coset: Coset,
+    words: Buffer<u32>,
+}
+
 impl DeviceTwiddles {
-    /// The table.
+    /// The table, for kernels on `queue`.
+    pub(crate) fn table(&self, queue: &Queue) -> &Buffer<u32> {
+        let table = self.made();
+        queue.require_own(&table.queue);
+        &table.words
+    }
+
+    /// Refuses to be the twiddles of another domain, or on another queue.
+    pub(crate) fn require(&self, queue: &Queue, domain: CircleDomain) {
+        let Some(table) = &self.table else {
+            // Domains below eight points have theirs in no table.
+            assert!(
+                domain.log_size() < 3,
+                "2^{} points have twiddles, and there are none",
+                domain.log_size()
+            );
+            return;
+        };
+        queue.require_own(&table.queue);
+        let log_half = self.log_domain(domain.log_size()) - 1;
+        let tower = doubled(table.coset, log_half);
+        let own = match self.log_expansion {
+            0 => tower,
+            expansion => CircleDomain::new(tower).split(expansion).0.half_coset,
+        };
+        assert!(
+            are_same(own, domain.half_coset),
+            "the twiddles of 2^{} points are those of another domain",
+            domain.log_size()
+        );
+    }
+
+    /// The logarithm of the table's length, for folds of a polynomial over `line`, which read the table of a whole domain.
+    pub(crate) fn log_table_for(&self, line: Coset) -> u32 {
+        let root = self.made().coset;
+        let holds = self.log_expansion == 0
+            && line.log_size() <= root.log_size()
+            && are_same(doubled(root, line.log_size()), line);
+        assert!(holds, "the twiddles of a line of 2^{} points are those of another domain", line.log_size());
+        root.log_size()
+    }
+
+    /// What was made.
     ///
-    /// Panics if there is none: stwo makes trees without twiddles where it asks for none.
-    pub(crate) fn table(&self) -> &Buffer<u32> {
+    /// Panics if nothing was: stwo makes trees without twiddles where it asks for none.
+    fn made(&self) -> &Table {
         self.table.as_ref().expect("the twiddles of an empty buffer are not asked for")
     }
 
     /// The logarithm of the table's length.
     pub(crate) fn log_table(&self) -> u32 {
-        self.table().len().ilog2()
+        self.made().words.len().ilog2()
     }
 
     /// The domain whose layers stand for those of a domain of 2^`log_size` points.
@@ -57,6 +106,18 @@ impl TwiddleBuffer<BitReversedOrder> for DeviceTwiddles {
     }
 }
 
+/// The coset of 2^`log_size` points in the tower of `root`.
+fn doubled(root: Coset, log_size: u32) -> Coset {
+    root.repeated_double(root.log_size() - log_size)
+}
+
+/// Whether two cosets have the same points in the same order. One point has no step, whatever is noted down as such.
+fn are_same(left: Coset, right: Coset) -> bool {
+    left.log_size() == right.log_size()
+        && left.initial_index == right.initial_index
+        && (left.log_size() == 0 || left.step_size == right.step_size)
+}
+
 /// The tables of `coset`, computed on the device.
 pub(crate) fn precompute(queue: &Queue, coset: Coset) -> TwiddleTree<CudaBackend> {
     let powers = std::iter::successors(Some(M31_CIRCLE_GEN), |point| Some(point.double()))
@@ -69,6 +130,9 @@ pub(crate) fn precompute(queue: &Queue, coset: Coset) -> TwiddleTree<CudaBackend
     let (initial, step) = (coset.initial_index.0 as u32, coset.step_size.0 as u32);
     let arguments = args![&powers, initial, step, log_table, &mut table, &mut inverses];
     queue.launch(&kernels::TWIDDLES, "make_twiddles", &one_thread_each(len), &arguments);
-    let buffer = |table| DeviceTwiddles { table: Some(Arc::new(table)), log_expansion: 0 };
+    let buffer = |words| {
+        let table = Table { queue: queue.clone(), coset, words };
+        DeviceTwiddles { table: Some(Arc::new(table)), log_expansion: 0 }
+    };
     TwiddleTree { root_coset: coset, twiddles: buffer(table), itwiddles: buffer(inverses) }
 }

@@ -133,7 +133,7 @@ where
     // The tree over what is folded to, unless that is left to the end or is the last.
     let next_tree = |log_size: u32| {
         let tree = (log_size > LOG_TAIL.max(log_last)).then(|| SecureTree::new(&queue, log_size));
-        let address = tree.as_ref().map_or(0, SecureTree::leaves_address);
+        let address = tree.as_ref().map_or(0, |tree| tree.leaves_address(&queue));
         (tree, Leaves { address, reduced: u32::from(reduced), unused: 0 })
     };
     let layer = |tree: SecureTree| Layer { tree: tree.into_prover(), packed: false, fold_step: 1 };

@@ -87,7 +87,7 @@ impl<'a> Openings<'a> {
 
     /// Reads everything that was asked for.
     pub(super) fn read(self, queue: &Queue) -> Read {
-        let [values, hashes] = gather(queue, [Runs::of(&self.values), Runs::of(&self.hashes)]);
+        let [values, hashes] = gather(queue, [Runs::of(queue, &self.values), Runs::of(queue, &self.hashes)]);
         Read { values: elements(&values), hashes: elements(&hashes) }
     }
 }

@@ -43,15 +43,16 @@ where
         values.push(LineEvaluation::new(domain, secure_column(&queue, 1 << (log_size - 1))));
         trees.push(SecureTree::new(&queue, log_size));
     }
-    let tree_address = |index: usize| trees.get(index).map_or(0, |tree| tree.nodes().address());
+    let tree_address = |index: usize| trees.get(index).map_or(0, |tree| tree.nodes().address(&queue));
     let layers = values.iter().enumerate().map(|(index, layer)| {
-        let [a, b, c, d] = coordinates(&layer.values);
+        let [a, b, c, d] = coordinates(&queue, &layer.values);
         [a, b, c, d, tree_address(index), 0]
     });
     let layers = queue.upload(&layers.collect::<Vec<[u64; 6]>>());
     let inverses = &twiddles.itwiddles;
+    let log_table = inverses.log_table_for(values[0].domain().coset());
     let reduced = u32::from(transcript.reduced());
-    let (table, log_table, digest) = (inverses.table(), inverses.log_table(), transcript.digest_mut());
+    let (table, digest) = (inverses.table(&queue), transcript.digest_mut());
     let arguments = args![&layers, log_first, log_last, table, log_table, digest.words_mut(), reduced];
     let grid = Grid::new([1, 1, 1], [THREADS, 1, 1]).shared(16);
     queue.launch(&kernels::FRI, "fold_to_last", &grid, &arguments);

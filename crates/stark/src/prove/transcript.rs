@@ -58,7 +58,8 @@ impl Transcript {
     /// Takes a root in and draws a challenge.
     pub(super) fn draw(&mut self, root: &DeviceColumn<Blake2sHash>) -> Challenge {
         let mut alpha = self.queue.alloc::<[u32; 4]>(1);
-        let arguments = args![self.digest.words_mut(), root.words(), &mut alpha, u32::from(self.reduced)];
+        let arguments =
+            args![self.digest.words_mut(), root.words(&self.queue), &mut alpha, u32::from(self.reduced)];
         self.queue.launch(&kernels::FRI, "draw_challenge", &Grid::new([1; 3], [1; 3]), &arguments);
         alpha
     }
@@ -93,8 +94,9 @@ impl Transcript {
     ) -> Vec<SecureField> {
         let rows = values.columns[0].len();
         let wanted = (0..rows).flat_map(|row| values.columns.each_ref().map(|column| (column, row)));
-        let runs = [Runs::of(&[(&self.digest, 0)]), Runs::of(&wanted.collect::<Vec<_>>())];
-        let [digest, values] = gather(&self.queue, runs);
+        let queue = &self.queue;
+        let runs = [Runs::of(queue, &[(&self.digest, 0)]), Runs::of(queue, &wanted.collect::<Vec<_>>())];
+        let [digest, values] = gather(queue, runs);
         MC::set_digest(channel, Blake2sHash::read(&digest));
         values.chunks_exact(SecureField::WORDS).map(SecureField::read).collect()
     }

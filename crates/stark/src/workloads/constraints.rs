@@ -163,7 +163,7 @@ impl OnColumns {
             parameters: self.coefficients.as_raw(),
             coefficients: self.coefficients.as_raw(),
             denominators: self.denominators.as_raw(),
-            sums: coordinates(&self.sums),
+            sums: coordinates(self.columns[0].queue(), &self.sums),
             log_trace: rows.ilog2() - 1,
             log_rows: rows.ilog2(),
         }

@@ -191,7 +191,7 @@ impl<T: Task> Workload for Job<T> {
 /// Copies as much memory as the columns have, at once: the least that reading and writing them takes.
 fn copying(columns: Vec<DeviceColumn<BaseField>>) -> Run {
     let queue = columns[0].queue().clone();
-    let words = columns.iter().map(|column| column.words().len()).sum();
+    let words = columns.iter().map(|column| column.words(&queue).len()).sum();
     let [from, mut to] = [0, 0].map(|_| DeviceColumn::<BaseField>::new(&queue, words));
-    Box::new(move || queue.stream().copy(&from.words(), &mut to.words_mut()).or_raise())
+    Box::new(move || queue.stream().copy(&from.words(&queue), &mut to.words_mut()).or_raise())
 }

@@ -17,8 +17,8 @@ use stwo::prover::poly::circle::PolyOps as _;
 use stwo_constraint_framework::{FrameworkComponent, FrameworkEval, INTERACTION_TRACE_IDX, InfoEvaluator};
 
 use super::cli::{BenchOptions, TierChoice};
-use super::failure;
 use super::statement::{Statement, Visitor};
+use super::{failure, memory};
 use crate::command::device::{DeviceChoice, target};
 use crate::command::ending::{Ending, Failure};
 use crate::command::output::{Output, table};
@@ -91,7 +91,7 @@ pub(super) fn run(
     let jobs = progress.start(options.log_rows.len());
     let mut sizes = Vec::new();
     for &log_rows in &options.log_rows {
-        let statement = Statement::new(&options.statement, log_rows);
+        let statement = Statement::new(&options.statement, log_rows)?;
         statement.check()?;
         jobs.doing(statement.text());
         sizes.push(statement.accept(Bench { statement, options, device })?);
@@ -122,6 +122,9 @@ impl Visitor for Bench<'_> {
     where
         FrameworkComponent<A::Eval>: ComponentProver<CudaBackend> + ComponentProver<SimdBackend>,
     {
+        let plan = airs::plan(air, config);
+        // The trace stays, beside what is made of it.
+        memory::require(plan.column_bytes() + plan.host_peak_bytes())?;
         let columns = (air.preprocessed(), air.traces());
         let mut simd = Vec::new();
         let mut expected = None;

@@ -51,6 +51,18 @@ pub(crate) enum AirChoice {
     Poseidon2,
 }
 
+impl AirChoice {
+    /// As it is typed.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::WideFibonacci => "wide-fibonacci",
+            Self::Plonk => "plonk",
+            Self::StateMachine => "state-machine",
+            Self::Poseidon2 => "poseidon2",
+        }
+    }
+}
+
 /// How hard it is to prove something false.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub(crate) enum Security {
@@ -79,9 +91,9 @@ pub(crate) struct StatementOptions {
     /// What to prove
     #[arg(long, value_enum, default_value = "wide-fibonacci", value_name = "AIR")]
     pub(crate) air: AirChoice,
-    /// Columns of wide-fibonacci
-    #[arg(long, default_value = "100", value_name = "N")]
-    pub(crate) columns: NonZeroUsize,
+    /// Columns of wide-fibonacci, 100 if not given; the other AIRs have as many as they have
+    #[arg(long, value_name = "N")]
+    pub(crate) columns: Option<NonZeroUsize>,
     /// With which security
     #[arg(long, value_enum, default_value = "default", value_name = "SECURITY")]
     pub(crate) security: Security,

@@ -14,8 +14,8 @@ use stwo::prover::backend::simd::SimdBackend;
 use stwo_constraint_framework::FrameworkComponent;
 
 use super::cli::ProveOptions;
-use super::failure;
 use super::statement::{Statement, Visitor};
+use super::{failure, memory};
 use crate::command::device::{DeviceChoice, target};
 use crate::command::ending::{Ending, Failure};
 use crate::command::interrupt::uninterrupted;
@@ -48,7 +48,7 @@ pub(super) fn run(
     output: &Output,
     progress: &Progress,
 ) -> Result<Ending, Failure> {
-    let statement = Statement::new(&options.statement, options.log_rows);
+    let statement = Statement::new(&options.statement, options.log_rows)?;
     statement.check()?;
     crate::command::attention::require_writable("--out", &options.out)?;
     let target = target(choice, progress)?;
@@ -92,11 +92,18 @@ impl Visitor for Prove<'_> {
     where
         FrameworkComponent<A::Eval>: ComponentProver<CudaBackend> + ComponentProver<SimdBackend>,
     {
+        let plan = airs::plan(air, config);
+        memory::require(match self.target {
+            Target::Cpu => plan.host_peak_bytes(),
+            // The memory of an emulated device is the host's.
+            Target::Gpu(device) if device.is_emulated() => plan.column_bytes() + plan.peak_bytes(),
+            Target::Gpu(_) => plan.column_bytes(),
+        })?;
         let proved = match self.target {
             Target::Cpu => airs::prove(air, config, Input::<SimdBackend>::new(air, config)),
             Target::Gpu(device) => Context::new(device).and_then(|context| {
                 context.watch(self.told);
-                airs::plan(air, config).check(device)?;
+                plan.check(device)?;
                 context.scope(|| airs::prove(air, config, Input::<CudaBackend>::new(air, config)))?
             }),
         };

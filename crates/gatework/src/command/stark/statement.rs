@@ -1,5 +1,7 @@
 //! What is proved, as options and proof files name it.
 
+use std::num::NonZeroUsize;
+
 use gatework_stark::CudaBackend;
 use gatework_stark::airs::{Air, Plonk, Poseidon2, StateMachine, WideFibonacci};
 use serde::{Deserialize, Serialize};
@@ -11,6 +13,9 @@ use stwo_constraint_framework::FrameworkComponent;
 
 use super::cli::{AirChoice, Security, StatementOptions};
 use crate::command::ending::Failure;
+
+/// Columns of wide-fibonacci where none are asked for.
+const DEFAULT_COLUMNS: usize = 100;
 
 /// An AIR with its size, and the configuration of the proof.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,9 +38,19 @@ pub(super) trait Visitor {
 }
 
 impl Statement {
-    pub(super) fn new(options: &StatementOptions, log_rows: u32) -> Self {
-        let columns = (options.air == AirChoice::WideFibonacci).then_some(options.columns.get());
-        Self { air: options.air, log_rows, columns, security: options.security }
+    pub(super) fn new(options: &StatementOptions, log_rows: u32) -> Result<Self, Failure> {
+        let columns = match (options.air, options.columns) {
+            (AirChoice::WideFibonacci, columns) => Some(columns.map_or(DEFAULT_COLUMNS, NonZeroUsize::get)),
+            (_, None) => None,
+            (air, Some(_)) => {
+                let air = air.name();
+                let why = format!(
+                    "--columns is for wide-fibonacci: {air} has as many columns as it has, leave it out"
+                );
+                return Err(Failure::Input(why));
+            }
+        };
+        Ok(Self { air: options.air, log_rows, columns, security: options.security })
     }
 
     /// Says what is wrong with it, if anything is: it may come from a file.
@@ -80,12 +95,7 @@ impl Statement {
 
     /// As a line of a table has it.
     pub(super) fn text(&self) -> String {
-        let air = match self.air {
-            AirChoice::WideFibonacci => "wide-fibonacci",
-            AirChoice::Plonk => "plonk",
-            AirChoice::StateMachine => "state-machine",
-            AirChoice::Poseidon2 => "poseidon2",
-        };
+        let air = self.air.name();
         let columns = self.columns.map_or_else(String::new, |columns| format!(" x {columns}"));
         format!("{air} 2^{}{columns}", self.log_rows)
     }

@@ -1,12 +1,10 @@
 //! The engine's own stop of `gatework tour`: a proof, its verification, and a copy that was tampered with.
 
-use std::num::NonZeroUsize;
-
 use gatework_gpu::Target;
 use gatework_lab::Outcome;
 use stwo::core::fields::m31::BaseField;
 
-use super::cli::{AirChoice, Security, StatementOptions};
+use super::cli::{AirChoice, Security};
 use super::prove::Prove;
 use super::statement::Statement;
 use super::verify::Verify;
@@ -15,13 +13,16 @@ use super::verify::Verify;
 pub(crate) const SUMMARY: &str = "a Circle STARK: proved, verified by stwo, and a tampered copy refused";
 
 const LOG_ROWS: u32 = 5;
-const COLUMNS: NonZeroUsize = NonZeroUsize::new(10).unwrap();
+const COLUMNS: usize = 10;
 
 /// The case, and what came of it on a target.
 pub(crate) fn visit(target: &Target) -> (String, Outcome) {
-    let options =
-        StatementOptions { air: AirChoice::WideFibonacci, columns: COLUMNS, security: Security::Default };
-    let statement = Statement::new(&options, LOG_ROWS);
+    let statement = Statement {
+        air: AirChoice::WideFibonacci,
+        log_rows: LOG_ROWS,
+        columns: Some(COLUMNS),
+        security: Security::Default,
+    };
     let case = format!("{} on {}", statement.text(), target.id());
     let failed = |why: String| Outcome::Failed { why };
     let proved = match statement.accept(Prove { target, told: Box::new(|_| ()) }) {

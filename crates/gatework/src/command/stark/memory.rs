@@ -1,0 +1,53 @@
+//! Whether a proof fits into the memory of this machine, before it is begun.
+
+use std::fs;
+
+use crate::command::ending::Failure;
+
+/// Refuses a proof that needs more bytes than the machine has available, where it says how many those are.
+pub(super) fn require(needed: u64) -> Result<(), Failure> {
+    fs::read_to_string("/proc/meminfo")
+        .ok()
+        .as_deref()
+        .and_then(available)
+        .map_or(Ok(()), |free| fit(needed, free))
+}
+
+fn fit(needed: u64, free: u64) -> Result<(), Failure> {
+    if needed <= free {
+        return Ok(());
+    }
+    let gibibytes = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+    Err(Failure::Input(format!(
+        "the proof needs about {:.1} GiB of this machine's memory and {:.1} GiB are available: prove fewer rows or columns",
+        gibibytes(needed),
+        gibibytes(free)
+    )))
+}
+
+/// Bytes that can be had without others being moved out, by what Linux says of its memory.
+fn available(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kibibytes * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_available_is_read_and_compared() {
+        let meminfo =
+            "MemTotal:       8000000 kB\nMemFree:  17 kB\nMemAvailable:    3145728 kB\nBuffers: 1 kB\n";
+        assert_eq!(available(meminfo), Some(3 << 30));
+        assert_eq!(available("MemTotal: 8 kB\n"), None);
+        assert!(fit(3 << 30, 3 << 30).is_ok());
+        let refused = fit(5 << 30, 3 << 30).unwrap_err();
+        assert!(
+            refused.to_string().contains("5.0 GiB") && refused.to_string().contains("3.0 GiB"),
+            "{refused}"
+        );
+        assert_eq!(refused.code(), 2);
+    }
+}
