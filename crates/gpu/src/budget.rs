@@ -37,9 +37,15 @@ impl Budget {
         self.lock().held
     }
 
-    /// The most that was ever held at once.
+    /// The most that was held at once, ever or since [`Budget::reset_peak`].
     pub fn peak(&self) -> u64 {
         self.lock().peak
+    }
+
+    /// Forgets what was held before.
+    pub fn reset_peak(&self) {
+        let mut state = self.lock();
+        state.peak = state.held;
     }
 
     /// Bytes that may still be asked for.
@@ -85,6 +91,9 @@ mod tests {
         budget.reserve(40).unwrap();
         budget.release(100);
         assert_eq!((budget.held(), budget.peak(), budget.free()), (0, 100, 100));
+        budget.reserve(7).unwrap();
+        budget.reset_peak();
+        assert_eq!(budget.peak(), 7);
     }
 
     #[test]

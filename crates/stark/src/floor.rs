@@ -2,16 +2,16 @@
 //!
 //! A stage must move its bytes and do its integer operations; the floor is the longer of the two. What is read or written is
 //! counted once. Transforms that are larger than shared memory are counted as often as their layers need tiles of 2^13 values:
-//! theirs is the floor of transforms in such passes. Counts of operations are those of hand-written code: 8 of the integer pipe
-//! for a butterfly (its product runs on another), 840 for a compression of Blake2s. Latencies are not in it: at small sizes they
-//! are most of the time.
+//! theirs is the floor of transforms in such passes. How long operations take is counted, as hand-written code is thought to need
+//! them: 8 of the integer pipe for a butterfly (its product runs on another), 840 for a compression of Blake2s; or it is measured,
+//! by kernels that do nothing else ([`Rates`]). Latencies are not in it: at small sizes they are most of the time.
 //!
 //! Proof of work has no floor: the first nonce may do. Openings are latencies alone.
 
 use gatework_gpu::DeviceProperties;
 use stwo::core::pcs::PcsConfig;
 
-use crate::Stage;
+use crate::{Rates, Stage};
 
 /// What a device does in a second, at its highest clocks.
 #[derive(Debug, Clone, Copy)]
@@ -20,6 +20,10 @@ pub struct Machine {
     pub bytes: f64,
     /// Operations of the integer pipe, 64 lanes a multiprocessor.
     pub operations: f64,
+    /// Butterflies of M31.
+    pub butterflies: f64,
+    /// Compressions of Blake2s.
+    pub compressions: f64,
 }
 
 impl Machine {
@@ -28,10 +32,24 @@ impl Machine {
         let memory_hz = f64::from(properties.max_memory_clock_mhz?) * 1e6;
         let bus_bytes = f64::from(properties.memory_bus_bits?) / 8.0;
         let clock_hz = f64::from(properties.max_clock_mhz?) * 1e6;
-        Some(Self {
-            bytes: 2.0 * memory_hz * bus_bytes * 7.0 / 8.0,
-            operations: f64::from(properties.multiprocessors) * 64.0 * clock_hz,
-        })
+        let bytes = 2.0 * memory_hz * bus_bytes * 7.0 / 8.0;
+        Some(Self::counted(bytes, f64::from(properties.multiprocessors) * 64.0 * clock_hz))
+    }
+
+    /// With what butterflies and compressions are counted at.
+    pub(crate) fn counted(bytes: f64, operations: f64) -> Self {
+        Self {
+            bytes,
+            operations,
+            butterflies: operations / BUTTERFLY,
+            compressions: operations / COMPRESSION,
+        }
+    }
+
+    /// With what was measured, where it was.
+    pub fn measured(self, rates: &Rates) -> Self {
+        let Rates { bytes, butterflies, compressions } = *rates;
+        Self { bytes, butterflies, compressions, ..self }
     }
 }
 
@@ -60,6 +78,10 @@ fn passes(log_size: u32) -> f64 {
 
 /// Seconds that each stage takes at least; stages without a floor are not there.
 pub fn floors(machine: &Machine, shape: &Shape, config: &PcsConfig) -> Vec<(Stage, f64)> {
+    // Seconds of one.
+    let butterfly = machine.butterflies.recip();
+    let compression = machine.compressions.recip();
+    let operation = machine.operations.recip();
     let log_blowup = config.fri_config.log_blowup_factor;
     let (n, log_rows) = (f64::from(1u32 << shape.log_rows), f64::from(shape.log_rows));
     let m = n * f64::from(1u32 << log_blowup);
@@ -68,32 +90,32 @@ pub fn floors(machine: &Machine, shape: &Shape, config: &PcsConfig) -> Vec<(Stag
     let blocks = |columns: f64| if columns > 0.0 { (columns / 16.0).ceil() + 1.0 } else { 0.0 };
     let transform = |columns: f64, from: f64, to: f64, layers: f64| {
         let between = 2.0 * (passes(layers as u32) - 1.0) * from.max(to);
-        (columns * 4.0 * (from + to + between), columns * to / 2.0 * layers * BUTTERFLY)
+        (columns * 4.0 * (from + to + between), columns * to / 2.0 * layers * butterfly)
     };
     let sum = |(a, b): (f64, f64), (c, d): (f64, f64)| (a + c, b + d);
     let composition = {
         let transforms =
             sum(transform(4.0, 2.0 * n, 2.0 * n, log_rows + 1.0), transform(8.0, n, m, log_rows));
-        sum(transforms, (4.0 * 8.0 * m + 96.0 * m, 2.0 * m * COMPRESSION))
+        sum(transforms, (4.0 * 8.0 * m + 96.0 * m, 2.0 * m * compression))
     };
     let quotients = {
         let transforms = sum(transform(4.0, n, n, log_rows), transform(4.0, n, m, log_rows));
-        sum(transforms, (4.0 * n * (all + 8.0) + 32.0 * n, n * (all + 8.0) * PRODUCT + n * 400.0))
+        sum(transforms, (4.0 * n * (all + 8.0) + 32.0 * n, n * ((all + 8.0) * PRODUCT + 400.0) * operation))
     };
     let work = [
         (Stage::Interpolate, transform(all, n, n, log_rows)),
         (Stage::Extend, transform(all, n, m, log_rows)),
-        (Stage::Merkle, (4.0 * m * all + 96.0 * m, m * (blocks(trace) + blocks(interaction)) * COMPRESSION)),
-        (Stage::Constraints, (2.0 * n * (4.0 * all + 32.0), 2.0 * n * shape.row_operations as f64)),
+        (Stage::Merkle, (4.0 * m * all + 96.0 * m, m * (blocks(trace) + blocks(interaction)) * compression)),
+        (
+            Stage::Constraints,
+            (2.0 * n * (4.0 * all + 32.0), 2.0 * n * shape.row_operations as f64 * operation),
+        ),
         (Stage::Composition, composition),
-        (Stage::Samples, (4.0 * n * (all + 8.0) + 16.0 * n, n * (all + 8.0) * PRODUCT + n * 300.0)),
+        (Stage::Samples, (4.0 * n * (all + 8.0) + 16.0 * n, n * ((all + 8.0) * PRODUCT + 300.0) * operation)),
         (Stage::Quotients, quotients),
-        (Stage::Fri, (2.0 * 16.0 * m * 1.5 + 192.0 * m, 4.0 * m * COMPRESSION + 2.0 * m * 60.0)),
+        (Stage::Fri, (2.0 * 16.0 * m * 1.5 + 192.0 * m, m * (4.0 * compression + 120.0 * operation))),
     ];
-    work.map(|(stage, (bytes, operations))| {
-        (stage, (bytes / machine.bytes).max(operations / machine.operations))
-    })
-    .to_vec()
+    work.map(|(stage, (bytes, seconds))| (stage, (bytes / machine.bytes).max(seconds))).to_vec()
 }
 
 #[cfg(test)]
@@ -103,7 +125,7 @@ mod tests {
     /// The figures of an H200: 4.3 TB/s, 16.7 T operations a second.
     #[test]
     fn a_million_rows_of_a_hundred_columns_take_some_milliseconds() {
-        let machine = Machine { bytes: 4.3e12, operations: 132.0 * 64.0 * 1.98e9 };
+        let machine = Machine::counted(4.3e12, 132.0 * 64.0 * 1.98e9);
         let shape =
             Shape { log_rows: 20, columns: 100, interaction_columns: 0, row_operations: 500 + 588 + 1176 };
         let floors = floors(&machine, &shape, &PcsConfig::default());
@@ -113,6 +135,10 @@ mod tests {
             |stage: Stage| floors.iter().find(|(of, _)| *of == stage).map_or(0.0, |(_, seconds)| *seconds);
         assert!((0.4e-3..0.6e-3).contains(&of(Stage::Interpolate)));
         assert!((0.7e-3..1.0e-3).contains(&of(Stage::Merkle)));
+        let rates = Rates { bytes: 4.3e12, butterflies: 1e15, compressions: machine.compressions };
+        let measured = super::floors(&machine.measured(&rates), &shape, &PcsConfig::default());
+        let bytes = 100.0 * 4.0 * 4.0 * f64::from(1 << 20);
+        assert!((measured[0].1 / (bytes / 4.3e12) - 1.0).abs() < 1e-9, "memory is what is left");
         assert!(floors.iter().all(|(stage, _)| ![Stage::Grind, Stage::Openings].contains(stage)));
     }
 }

@@ -73,6 +73,7 @@ modules! {
     MERKLE = "merkle",
     OODS = "oods",
     QUOTIENTS = "quotients",
+    RATES = "rates",
     TWIDDLES = "twiddles",
 }
 

@@ -12,6 +12,7 @@ mod kernels;
 mod plan;
 mod prove;
 mod queue;
+mod rates;
 mod stages;
 mod staging;
 #[cfg(feature = "lab")]
@@ -25,5 +26,6 @@ pub use cuda::{DeviceTwiddles, interpolate_kept};
 pub use error::{Error, Result};
 pub use plan::Plan;
 pub use prove::{DeviceChannel, prove};
+pub use rates::Rates;
 pub use stages::Stage;
 pub use staging::{upload, upload_and_interpolate};

@@ -1,5 +1,5 @@
-//! Small blocks of device memory that a stream has freed and may have again without the driver, whose calls cost more than small
-//! kernels.
+//! Blocks of device memory that a stream has freed and may have again without the driver: its calls cost more than small kernels,
+//! and large blocks are put together anew from pieces where others were taken between.
 
 use std::collections::HashMap;
 
@@ -7,18 +7,22 @@ use crate::driver::{Pointer, StreamId};
 
 /// The driver's own unit.
 const UNIT: usize = 512;
-/// Largest block that is kept.
-const LARGEST: usize = 4 << 20;
-/// Most bytes that are kept in all.
-const MOST: u64 = 256 << 20;
+/// Largest block that is small.
+const SMALL: usize = 4 << 20;
 
 /// Blocks by stream and size. What a stream freed it may use at once: its work is in order.
-#[derive(Default)]
 pub(super) struct Blocks {
+    /// Most bytes that are kept in all.
+    most: u64,
     idle: HashMap<StreamId, HashMap<usize, Vec<Pointer>>>,
     /// Sizes of those that are lent.
     lent: HashMap<Pointer, usize>,
     idle_bytes: u64,
+}
+
+/// Whether a block comes from the pool for small ones: kept ones would keep the memory between them from being had in one piece.
+pub(super) fn is_small(size: usize) -> bool {
+    size <= SMALL
 }
 
 /// What is asked of the driver for `bytes`.
@@ -27,6 +31,11 @@ pub(super) fn rounded(bytes: usize) -> usize {
 }
 
 impl Blocks {
+    /// None yet, and never more than so many bytes.
+    pub(super) fn new(most: u64) -> Self {
+        Self { most, idle: HashMap::new(), lent: HashMap::new(), idle_bytes: 0 }
+    }
+
     /// From now on keeps blocks of this stream, whose end will be told. (Nobody tells of the end of somebody else's stream.)
     pub(super) fn open(&mut self, stream: StreamId) {
         self.idle.insert(stream, HashMap::new());
@@ -40,23 +49,16 @@ impl Blocks {
         Some(pointer)
     }
 
-    /// Whether blocks of that size are kept.
-    pub(super) fn keeps(size: usize) -> bool {
-        size <= LARGEST
-    }
-
     /// Notes a block that the driver has lent.
     pub(super) fn lend(&mut self, pointer: Pointer, size: usize) {
-        if Self::keeps(size) {
-            self.lent.insert(pointer, size);
-        }
+        self.lent.insert(pointer, size);
     }
 
     /// Keeps a block, or gives it back to be freed.
     pub(super) fn put(&mut self, stream: StreamId, pointer: Pointer) -> Option<Pointer> {
         let size = self.lent.remove(&pointer);
         let (Some(size), Some(of_stream)) = (size, self.idle.get_mut(&stream)) else { return Some(pointer) };
-        if self.idle_bytes + size as u64 > MOST {
+        if self.idle_bytes + size as u64 > self.most {
             return Some(pointer);
         }
         self.idle_bytes += size as u64;
@@ -97,7 +99,7 @@ mod tests {
     #[test]
     fn a_stream_gets_back_what_it_freed_and_no_other_does() {
         let (first, second) = (StreamId(1), StreamId(2));
-        let mut blocks = Blocks::default();
+        let mut blocks = Blocks::new(1 << 20);
         blocks.open(first);
         let size = rounded(1000);
         assert_eq!(size, 1024);
@@ -113,19 +115,16 @@ mod tests {
     }
 
     #[test]
-    fn large_blocks_and_too_many_go_back_to_the_driver() {
+    fn too_many_go_back_to_the_driver() {
         let stream = StreamId(1);
-        let mut blocks = Blocks::default();
+        let mut blocks = Blocks::new(10 * 1024);
         blocks.open(stream);
-        blocks.lend(Pointer(1), LARGEST + UNIT);
-        assert_eq!(blocks.put(stream, Pointer(1)), Some(Pointer(1)));
-        let most = MOST / LARGEST as u64;
-        for block in 0..=most {
-            blocks.lend(Pointer(block), LARGEST);
+        for block in 0..11 {
+            blocks.lend(Pointer(block), 1024);
         }
-        let kept = (0..=most).filter(|&block| blocks.put(stream, Pointer(block)).is_none()).count() as u64;
-        assert_eq!((kept, blocks.idle_bytes()), (most, MOST));
-        assert_eq!(blocks.close(stream).len() as u64, most);
+        let kept = (0..11).filter(|&block| blocks.put(stream, Pointer(block)).is_none()).count();
+        assert_eq!((kept, blocks.idle_bytes()), (10, 10 * 1024));
+        assert_eq!(blocks.close(stream).len(), 10);
         assert_eq!(blocks.idle_bytes(), 0);
     }
 }

@@ -25,13 +25,16 @@ use crate::kernel::{Arg, Binary, Grid, KernelInfo};
 use crate::stream::Priority;
 use crate::{Clocks, DeviceProperties, Error, Result};
 
+/// The part of the device's memory that is kept for the streams that freed it, at most.
+const KEPT_SHARE: u64 = 4;
+
 /// An open CUDA device.
 pub(super) struct CudaDriver {
     properties: DeviceProperties,
     pool: Pool,
-    /// Where small blocks come from: kept ones would keep the memory between them from being had in one piece.
+    /// Where small blocks come from.
     small_pool: Pool,
-    /// Small blocks that streams freed.
+    /// Blocks that streams freed.
     blocks: Mutex<Blocks>,
     /// For the small copies of each of our streams.
     staging: Mutex<HashMap<StreamId, Arc<Staging>>>,
@@ -68,7 +71,7 @@ impl CudaDriver {
         Ok(Self {
             pool: Pool::default_of(device)?,
             small_pool: Pool::create(device)?,
-            blocks: Mutex::default(),
+            blocks: Mutex::new(Blocks::new(properties.memory_bytes / KEPT_SHARE)),
             staging: Mutex::default(),
             reads_pageable_memory: properties::reads_pageable_memory(device)?,
             context,
@@ -85,7 +88,7 @@ impl CudaDriver {
 
     /// One attempt to take memory from a pool.
     fn try_allocate(&self, stream: StreamId, bytes: usize) -> Result<Option<Pointer>> {
-        let pool = if Blocks::keeps(bytes) { &self.small_pool } else { &self.pool };
+        let pool = if blocks::is_small(bytes) { &self.small_pool } else { &self.pool };
         let mut pointer = 0;
         // SAFETY: the stream and the pool are alive, and `pointer` is written by the call.
         match unsafe { sys::cuMemAllocFromPoolAsync(&mut pointer, bytes, pool.raw, raw_stream(stream)) } {

@@ -5,6 +5,7 @@ mod fft;
 mod logup;
 mod merkle;
 mod prove;
+mod rates;
 mod sums;
 
 use gatework_gpu::{Device, Kind, Stream};
@@ -26,6 +27,7 @@ pub fn workloads() -> Vec<Box<dyn Workload>> {
         Box::new(Job(constraints::Constraints)),
         Box::new(Job(logup::Logup)),
         Box::new(Job(sums::Sums)),
+        Box::new(Job(rates::Rates)),
         Box::new(prove::Prove),
     ]
 }

@@ -110,8 +110,8 @@ impl Workload for Prove {
             floor::floors(&machine, &shape, &CONFIG).iter().map(|(_, seconds)| *seconds).sum::<f64>() as u64
         };
         Work {
-            operations: total(Machine { bytes: f64::INFINITY, operations: 1.0 }),
-            bytes: total(Machine { bytes: 1.0, operations: f64::INFINITY }),
+            operations: total(Machine::counted(f64::INFINITY, 1.0)),
+            bytes: total(Machine::counted(1.0, f64::INFINITY)),
         }
     }
 

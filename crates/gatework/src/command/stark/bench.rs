@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use gatework_gpu::{Device, Target};
 use gatework_stark::airs::{self, Air, HostColumn, Input, Proved};
 use gatework_stark::floor::{Machine, Shape};
-use gatework_stark::{Context, CudaBackend, Stage, Tier, row_operations, upload_and_interpolate};
+use gatework_stark::{Context, CudaBackend, Rates, Stage, Tier, row_operations, upload_and_interpolate};
 use serde::Serialize;
 use stwo::core::channel::Blake2sChannel;
 use stwo::core::fields::qm31::SecureField;
@@ -28,7 +28,18 @@ use crate::command::progress::Progress;
 struct Document {
     device: String,
     threads: usize,
+    /// What the floors in the stages' tables are made of, where there is a GPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rates: Option<MeasuredRates>,
     sizes: Vec<Size>,
+}
+
+/// What the device did in a second, each alone.
+#[derive(Serialize)]
+struct MeasuredRates {
+    copied_bytes: f64,
+    butterflies: f64,
+    compressions: f64,
 }
 
 #[derive(Serialize)]
@@ -72,9 +83,12 @@ struct OnDevice {
 struct StageTime {
     stage: &'static str,
     ms: f64,
-    /// The least that the hardware allows, where its clocks are known.
+    /// The least that the hardware allows, where its clocks are known, as counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     floor_ms: Option<f64>,
+    /// The same with the rates that were measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    measured_floor_ms: Option<f64>,
 }
 
 pub(super) fn run(
@@ -88,13 +102,19 @@ pub(super) fn run(
         Target::Gpu(device) => Some(device),
         Target::Cpu => None,
     };
+    // The emulated device has no rates.
+    let hardware = device.filter(|device| !device.is_emulated());
+    let rates = hardware
+        .map(|device| Context::new(device).and_then(|context| Rates::measure(&context)))
+        .transpose()
+        .map_err(failure)?;
     let jobs = progress.start(options.log_rows.len());
     let mut sizes = Vec::new();
     for &log_rows in &options.log_rows {
         let statement = Statement::new(&options.statement, log_rows)?;
         statement.check()?;
         jobs.doing(statement.text());
-        sizes.push(statement.accept(Bench { statement, options, device })?);
+        sizes.push(statement.accept(Bench { statement, options, device, rates: rates.as_ref() })?);
         jobs.done();
     }
     drop(jobs);
@@ -103,7 +123,12 @@ pub(super) fn run(
         None => "cpu".to_owned(),
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let document = Document { device, threads, sizes };
+    let rates = rates.map(|rates| MeasuredRates {
+        copied_bytes: rates.bytes,
+        butterflies: rates.butterflies,
+        compressions: rates.compressions,
+    });
+    let document = Document { device, threads, rates, sizes };
     output.show(&document, || document.text())?;
     let holds = |size: &Size| size.verified && size.on_device.as_ref().is_none_or(|run| run.same_bytes);
     Ok(if document.sizes.iter().all(holds) { Ending::Done } else { Ending::GateFailed })
@@ -113,6 +138,7 @@ struct Bench<'a> {
     statement: Statement,
     options: &'a BenchOptions,
     device: Option<&'a Device>,
+    rates: Option<&'a Rates>,
 }
 
 impl Visitor for Bench<'_> {
@@ -141,7 +167,11 @@ impl Visitor for Bench<'_> {
         let verify_ms = milliseconds(start.elapsed());
         let simd_ms = milliseconds(simd.into_iter().min().unwrap_or_default());
         let on_device = match self.device {
-            Some(device) => Some(on_device(self.options, device, air, config, &columns, &bytes, simd_ms)?),
+            Some(device) => {
+                let mut run = on_device(self.options, device, air, config, &columns, &bytes, simd_ms)?;
+                run.add_floors(&floors(device, self.rates, air, config, &columns));
+                Some(run)
+            }
             None => None,
         };
         let statement = self.statement;
@@ -171,6 +201,7 @@ where
         TierChoice::Auto => (),
         TierChoice::Interpreted => context.set_tier(Tier::Interpreted),
         TierChoice::Generated => context.set_tier(Tier::Generated),
+        TierChoice::Adaptive => context.set_tier(Tier::Adaptive),
     }
     let mut same_bytes = true;
     let mut uploads = Vec::new();
@@ -194,16 +225,17 @@ where
         uploads.push(upload);
         Ok(time)
     };
+    device.budget().reset_peak();
     let first = prove(false)?;
     let mut times = (0..options.repeats.get()).map(|_| prove(false)).collect::<Result<Vec<_>, _>>()?;
     times.sort_unstable();
     prove(true)?;
     let kept = context.take_times();
-    let floors = floors(device, air, config, columns);
+    let peak_bytes = device.budget().peak();
     let stages = Stage::ALL.iter().filter_map(|&stage| {
         let time: Duration = kept.iter().filter(|(of, _)| *of == stage).map(|(_, time)| *time).sum();
-        let floor_ms = floors.iter().find(|(of, _)| *of == stage).map(|(_, seconds)| seconds * 1e3);
-        (!time.is_zero()).then(|| StageTime { stage: stage.name(), ms: milliseconds(time), floor_ms })
+        let (ms, floor_ms, measured_floor_ms) = (milliseconds(time), None, None);
+        (!time.is_zero()).then(|| StageTime { stage: stage.name(), ms, floor_ms, measured_floor_ms })
     });
     let at = |share: f64| milliseconds(times[((times.len() - 1) as f64 * share).round() as usize]);
     Ok(OnDevice {
@@ -213,7 +245,7 @@ where
         repeats: times.len(),
         ratio: simd_ms / at(0.5),
         same_bytes,
-        peak_bytes: device.budget().peak(),
+        peak_bytes,
         predicted_peak_bytes: plan.peak_bytes(),
         first_ms: milliseconds(first),
         upload_ms: milliseconds(uploads.iter().copied().min().unwrap_or_default()),
@@ -223,9 +255,30 @@ where
     })
 }
 
-/// Seconds that each stage takes at least; none where the hardware's clocks are not known.
-fn floors<A: Air>(device: &Device, air: &A, config: PcsConfig, columns: &Columns) -> Vec<(Stage, f64)> {
-    let Some(machine) = Machine::of(device.properties()) else { return Vec::new() };
+/// Seconds that stages take at least: as counted, and with rates that were measured.
+type Floors = [Vec<(Stage, f64)>; 2];
+
+impl OnDevice {
+    fn add_floors(&mut self, [counted, measured]: &Floors) {
+        let ms = |floors: &[(Stage, f64)], name: &str| {
+            floors.iter().find(|(stage, _)| stage.name() == name).map(|(_, seconds)| seconds * 1e3)
+        };
+        for stage in &mut self.stages {
+            stage.floor_ms = ms(counted, stage.stage);
+            stage.measured_floor_ms = ms(measured, stage.stage);
+        }
+    }
+}
+
+/// None where the hardware's clocks are not known.
+fn floors<A: Air>(
+    device: &Device,
+    rates: Option<&Rates>,
+    air: &A,
+    config: PcsConfig,
+    columns: &Columns,
+) -> Floors {
+    let Some(machine) = Machine::of(device.properties()) else { return Floors::default() };
     let evals = air.evals(&mut Blake2sChannel::default());
     let interaction_columns = |eval: &A::Eval| {
         let info = InfoEvaluator::new(eval.log_size(), Vec::new(), SecureField::default());
@@ -237,7 +290,8 @@ fn floors<A: Air>(device: &Device, air: &A, config: PcsConfig, columns: &Columns
         interaction_columns: evals.iter().map(interaction_columns).sum(),
         row_operations: evals.iter().map(row_operations).sum(),
     };
-    gatework_stark::floor::floors(&machine, &shape, &config)
+    let of = |machine: &Machine| gatework_stark::floor::floors(machine, &shape, &config);
+    [of(&machine), rates.map(|rates| of(&machine.measured(rates))).unwrap_or_default()]
 }
 
 /// The trace to the device from ordinary memory; the fastest of three.
@@ -303,12 +357,21 @@ impl Document {
         }
         let mut text =
             format!("{rows}\n\nSimdBackend on {} threads; device: {}\n", self.threads, self.device);
+        if let Some(rates) = &self.rates {
+            text.push_str(&format!(
+                "Alone it copies {:.2} TB/s, reads and writes together, and does {:.2} T butterflies and {:.1} G compressions a second.\n",
+                rates.copied_bytes / 1e12,
+                rates.butterflies / 1e12,
+                rates.compressions / 1e9
+            ));
+        }
         for size in &self.sizes {
             let Some(run) = &size.on_device else { continue };
-            let mut stages = table(["stage", "ms", "floor ms"]);
+            let mut stages = table(["stage", "ms", "floor, counted", "floor, measured"]);
             for stage in &run.stages {
-                let floor = stage.floor_ms.map_or_else(|| "-".to_owned(), |floor| format!("{floor:.3}"));
-                stages.add_row([stage.stage.to_owned(), format!("{:.3}", stage.ms), floor]);
+                let ms = |ms: Option<f64>| ms.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.3}"));
+                let [counted, measured] = [stage.floor_ms, stage.measured_floor_ms].map(ms);
+                stages.add_row([stage.stage.to_owned(), ms(Some(stage.ms)), counted, measured]);
             }
             text.push_str(&format!("\n{}\n{stages}\n", size.statement.text()));
         }

@@ -84,6 +84,8 @@ pub(crate) enum TierChoice {
     Interpreted,
     /// By kernels compiled for the AIR
     Generated,
+    /// By the one kernel until those for the AIR are compiled
+    Adaptive,
 }
 
 #[derive(Debug, Args)]
