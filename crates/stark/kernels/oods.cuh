@@ -35,6 +35,15 @@ GW_KERNEL(interleave)(Coordinates from, QM31* to, u64 rows) {
 
 #define DOT_ROWS 8
 
+// A block's rows of a column, as many apart as it has threads; zero past the last.
+GW_DEVICE void load_rows(const u32* column, u64 first, u64 rows, u32 (&values)[DOT_ROWS]) {
+    GW_UNROLL
+    for (u32 i = 0; i < DOT_ROWS; ++i) {
+        const u64 row = first + (u64)i * gw::threads_x();
+        values[i] = row < rows ? column[row] : 0;
+    }
+}
+
 // partials[c][b] <- sum of weight x value over the 2048 rows of block b in column c. 256 threads a block, eight rows a
 // thread; blocks of rows in x, groups of some columns, 256 at most, in y. 128 bytes of shared memory for each column of the group.
 GW_KERNEL_BOUNDED(dot_products, 256, 2)(
@@ -49,14 +58,17 @@ GW_KERNEL_BOUNDED(dot_products, 256, 2)(
         w[i] = row < rows ? qm31::load(weights, row) : qm31::zero();
     }
     const u32 begin = gw::block_y() * group, end = gw::lesser(begin + group, column_count);
+    // The values of the next column are on their way while this one's are added up.
+    u32 next[DOT_ROWS];
+    load_rows(columns[begin], first, rows, next);
     for (u32 column = begin; column < end; ++column) {
-        const u32* values = columns[column];
+        u32 values[DOT_ROWS];
+        GW_UNROLL
+        for (u32 i = 0; i < DOT_ROWS; ++i) values[i] = next[i];
+        if (column + 1 < end) load_rows(columns[column + 1], first, rows, next);
         qm31::Sum sum = qm31::sum();
         GW_UNROLL
-        for (u32 i = 0; i < DOT_ROWS; ++i) {
-            const u64 row = first + (u64)i * gw::threads_x();
-            qm31::add_product(sum, w[i], row < rows ? values[row] : 0);
-        }
+        for (u32 i = 0; i < DOT_ROWS; ++i) qm31::add_product(sum, w[i], values[i]);
         const QM31 of_warp = sums::over_warp(qm31::total(sum));
         if (gw::lane() == 0) qm31::store(of_warps + (column - begin) * warps + gw::warp(), of_warp);
     }
