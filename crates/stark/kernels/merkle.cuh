@@ -55,15 +55,6 @@ GW_KERNEL_BOUNDED(merkle_rows, 256, 1)(FewColumns columns, u32 column_count, u32
     blake2s::store(digests + 8 * (u64)row, state);
 }
 
-// The leaf of a tree without columns: the digest of nothing. One thread.
-GW_KERNEL(merkle_empty)(u32* digests, u32 reduced) {
-    const u32 m[16] = {};
-    blake2s::State state = blake2s::initial();
-    blake2s::compress(state, m, 0, true);
-    if (reduced) blake2s::reduce(state);
-    blake2s::store(digests, state);
-}
-
 // The parents of a layer that is in no tree. One thread a parent.
 GW_KERNEL_BOUNDED(merkle_parents, 256, 1)(const u32* children, u32* parents, u32 count, u32 reduced) {
     const u32 node = (u32)gw::global_thread();

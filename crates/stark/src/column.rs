@@ -71,6 +71,8 @@ pub struct DeviceColumn<T> {
     len: usize,
     /// Whether the nodes above this layer of a Merkle tree lie before it in the same memory.
     in_tree: bool,
+    /// The only element, where the host knows it: to read it waits for nothing.
+    known: Option<T>,
     element: PhantomData<T>,
 }
 
@@ -95,6 +97,7 @@ impl<T: Element> DeviceColumn<T> {
             offset,
             len,
             in_tree: false,
+            known: None,
             element: PhantomData,
         };
         places.into_iter().map(column).collect()
@@ -104,14 +107,28 @@ impl<T: Element> DeviceColumn<T> {
     pub(crate) fn new(queue: &Queue, len: usize) -> Self {
         let buffer = queue.alloc(len * T::WORDS);
         let memory = Arc::new(Memory { queue: queue.clone(), buffer });
-        Self { memory, offset: 0, len, in_tree: false, element: PhantomData }
+        Self { memory, offset: 0, len, in_tree: false, known: None, element: PhantomData }
     }
 
     /// A column with these words.
     pub(crate) fn from_words(queue: &Queue, words: &[u32]) -> Self {
         let buffer = queue.upload(words);
         let memory = Arc::new(Memory { queue: queue.clone(), buffer });
-        Self { memory, offset: 0, len: words.len() / T::WORDS, in_tree: false, element: PhantomData }
+        Self {
+            memory,
+            offset: 0,
+            len: words.len() / T::WORDS,
+            in_tree: false,
+            known: None,
+            element: PhantomData,
+        }
+    }
+
+    /// A column of one element.
+    pub(crate) fn of_one(queue: &Queue, element: T) -> Self {
+        let mut words = Vec::new();
+        element.write(&mut words);
+        Self { known: Some(element), ..Self::from_words(queue, &words) }
     }
 
     /// Elements `offset..offset + len` of this column, as a column of its own: the caller gives up its claim to them.
@@ -122,6 +139,7 @@ impl<T: Element> DeviceColumn<T> {
             offset: self.offset + offset * T::WORDS,
             len,
             in_tree: false,
+            known: None,
             element: PhantomData,
         }
     }
@@ -142,7 +160,7 @@ impl<T: Element> DeviceColumn<T> {
 
     /// The words, to write on the column's own queue. What was computed from the old ones is no longer this column's tree.
     pub(crate) fn words_mut(&mut self) -> SliceMut<'_, u32> {
-        self.in_tree = false;
+        (self.in_tree, self.known) = (false, None);
         // SAFETY: columns of one allocation have disjoint ranges, this one is borrowed to write, and all of a context's
         // work is on one stream.
         unsafe { self.own_words().assume_unshared() }
@@ -166,6 +184,7 @@ impl<T: Element> DeviceColumn<T> {
             offset: (nodes - 1) * T::WORDS,
             len: nodes,
             in_tree: true,
+            known: None,
             element: PhantomData,
         })
     }
@@ -186,6 +205,7 @@ impl DeviceColumn<SecureField> {
 
     /// The elements, to write on the column's own queue.
     pub(crate) fn quads_mut(&mut self) -> SliceMut<'_, [u32; 4]> {
+        self.known = None;
         // SAFETY: as in `words_mut`.
         unsafe { self.own_words().cast().assume_unshared() }
     }
@@ -234,6 +254,9 @@ impl<T: Element> Column<T> for DeviceColumn<T> {
     }
 
     fn at(&self, index: usize) -> T {
+        if let (0, Some(element)) = (index, self.known) {
+            return element;
+        }
         let range = index * T::WORDS..(index + 1) * T::WORDS;
         T::read(&self.queue().stream().download(&self.own_words().slice(range)).or_raise())
     }

@@ -1,6 +1,8 @@
 //! The engine's kernel sources.
 
-use gatework_gpu::Source;
+use gatework_gpu::{Architecture, Source};
+
+use crate::cuda::schedule::LOWEST;
 
 /// A file of kernels, which no other has the name of.
 pub(crate) struct Module {
@@ -55,9 +57,8 @@ macro_rules! modules {
         $(pub(crate) const $constant: Module =
             Module { name: $name, text: include_str!(concat!("../kernels/", $name, ".cuh")), define: None };)*
 
-        /// Every module, for the compile gate.
-        #[cfg(test)]
-        pub(crate) const ALL: &[Module] = &[$($constant),*];
+        /// Every module.
+        const ALL: &[Module] = &[$($constant),*];
     };
 }
 
@@ -75,6 +76,15 @@ modules! {
     QUOTIENTS = "quotients",
     RATES = "rates",
     TWIDDLES = "twiddles",
+}
+
+/// Compiles every module that a proof may need into the cache, on all cores. What does not compile is an error where it is used.
+pub(crate) fn compile_all(architecture: &Architecture) {
+    use rayon::iter::{IntoParallelRefIterator as _, ParallelIterator as _};
+    let sources: Vec<_> = ALL.iter().map(Module::source).chain([circle_pass(LOWEST).source()]).collect();
+    sources.par_iter().for_each(|source| {
+        let _ = gatework_gpu::compile(source, architecture);
+    });
 }
 
 /// Passes of `layers` layers of the circle transform.

@@ -2,16 +2,16 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
 use gatework_gpu::{Arg, Buffer, Grid, Kernel, Stream};
 
 use crate::constraints::{Cache, Tier};
 use crate::error::{OrRaise as _, raise};
-use crate::kernels::{KernelKey, Module};
+use crate::kernels::{self, KernelKey, Module};
 use crate::stages::{Stage, Times};
 use crate::staging::Staging;
 use crate::{Error, Result};
@@ -20,6 +20,9 @@ thread_local! {
     /// The queue of the context whose pool this thread works for. Weak: a stream is not let go of while its thread ends.
     static CURRENT: RefCell<Weak<Shared>> = const { RefCell::new(Weak::new()) };
 }
+
+/// Longer than a module takes that is in the cache.
+const UNCACHED: Duration = Duration::from_millis(200);
 
 /// Bytes that the stream copies by way of page-locked memory of its own.
 const SMALL: usize = 64 << 10;
@@ -37,6 +40,8 @@ struct Shared {
     stream: Stream,
     /// By short names: finding a kernel by its source hashes the whole text, which is too slow for every launch.
     kernels: RwLock<HashMap<KernelKey, Kernel>>,
+    /// Whether all modules were compiled after the first.
+    compiled: AtomicBool,
     allocations: AtomicU64,
     /// The allocation that fails.
     refused: AtomicU64,
@@ -68,6 +73,7 @@ impl Queue {
         let shared = Shared {
             stream,
             kernels: RwLock::default(),
+            compiled: AtomicBool::new(false),
             allocations: AtomicU64::new(0),
             refused: AtomicU64::new(u64::MAX),
             tier: RwLock::new(tier),
@@ -196,7 +202,16 @@ impl Queue {
             return Ok(kernel.clone());
         }
         drop(kernels);
-        let kernel = self.stream().device().kernel_named(&module.source(), entry)?;
+        let start = Instant::now();
+        let device = self.stream().device();
+        let kernel = device.kernel_named(&module.source(), entry)?;
+        // Where one was not in the cache, none is: the others are compiled at once, on all cores.
+        if start.elapsed() > UNCACHED
+            && !device.is_emulated()
+            && !self.shared.compiled.swap(true, Ordering::Relaxed)
+        {
+            kernels::compile_all(&device.properties().architecture);
+        }
         let mut kernels = self.shared.kernels.write().unwrap_or_else(PoisonError::into_inner);
         kernels.insert(module.key(entry), kernel.clone());
         Ok(kernel)

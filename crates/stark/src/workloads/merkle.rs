@@ -42,14 +42,7 @@ impl Task for Merkle {
 
     fn kernels(&self) -> Vec<KernelSpec> {
         let spec = KernelSpec::new(kernels::MERKLE.source()).threads(256);
-        vec![spec.entries([
-            "merkle_leaves",
-            "merkle_rows",
-            "merkle_layers",
-            "merkle_parents",
-            "merkle_pack",
-            "merkle_empty",
-        ])]
+        vec![spec.entries(["merkle_leaves", "merkle_rows", "merkle_layers", "merkle_parents", "merkle_pack"])]
     }
 
     fn on_device(&self, columns: &[HostColumn]) -> Vec<u32> {
