@@ -10,11 +10,12 @@ const UNIT: usize = 512;
 /// Largest block that is small.
 const SMALL: usize = 4 << 20;
 
-/// Blocks by stream and size. What a stream freed it may use at once: its work is in order.
+/// Blocks by stream. What a stream freed it may use at once: its work is in order.
 pub(super) struct Blocks {
     /// Most bytes that are kept in all.
     most: u64,
-    idle: HashMap<StreamId, HashMap<usize, Vec<Pointer>>>,
+    /// With their sizes, the one that was freed first before the others.
+    idle: HashMap<StreamId, Vec<(usize, Pointer)>>,
     /// Sizes of those that are lent.
     lent: HashMap<Pointer, usize>,
     idle_bytes: u64,
@@ -38,12 +39,14 @@ impl Blocks {
 
     /// From now on keeps blocks of this stream, whose end will be told. (Nobody tells of the end of somebody else's stream.)
     pub(super) fn open(&mut self, stream: StreamId) {
-        self.idle.insert(stream, HashMap::new());
+        self.idle.insert(stream, Vec::new());
     }
 
     /// A block of that rounded size.
     pub(super) fn take(&mut self, stream: StreamId, size: usize) -> Option<Pointer> {
-        let pointer = self.idle.get_mut(&stream)?.get_mut(&size)?.pop()?;
+        let of_stream = self.idle.get_mut(&stream)?;
+        let latest = of_stream.iter().rposition(|&(of_block, _)| of_block == size)?;
+        let (_, pointer) = of_stream.remove(latest);
         self.idle_bytes -= size as u64;
         self.lent.insert(pointer, size);
         Some(pointer)
@@ -54,16 +57,20 @@ impl Blocks {
         self.lent.insert(pointer, size);
     }
 
-    /// Keeps a block, or gives it back to be freed.
-    pub(super) fn put(&mut self, stream: StreamId, pointer: Pointer) -> Option<Pointer> {
+    /// Keeps a block. What is to be freed comes back: those of the stream that have been idle the longest where there are too many,
+    /// or the block itself.
+    pub(super) fn put(&mut self, stream: StreamId, pointer: Pointer) -> Vec<Pointer> {
         let size = self.lent.remove(&pointer);
-        let (Some(size), Some(of_stream)) = (size, self.idle.get_mut(&stream)) else { return Some(pointer) };
-        if self.idle_bytes + size as u64 > self.most {
-            return Some(pointer);
-        }
+        let (Some(size), Some(of_stream)) = (size, self.idle.get_mut(&stream)) else { return vec![pointer] };
+        of_stream.push((size, pointer));
         self.idle_bytes += size as u64;
-        of_stream.entry(size).or_default().push(pointer);
-        None
+        let mut freed = Vec::new();
+        while self.idle_bytes > self.most && !of_stream.is_empty() {
+            let (size, pointer) = of_stream.remove(0);
+            self.idle_bytes -= size as u64;
+            freed.push(pointer);
+        }
+        freed
     }
 
     /// No longer keeps blocks of this stream, and gives those it has.
@@ -76,14 +83,13 @@ impl Blocks {
     /// All blocks that are kept of this stream.
     pub(super) fn drain(&mut self, stream: StreamId) -> Vec<Pointer> {
         let of_stream = self.idle.get_mut(&stream).map(std::mem::take).unwrap_or_default();
-        let bytes: u64 = of_stream.iter().map(|(size, blocks)| (size * blocks.len()) as u64).sum();
-        self.idle_bytes -= bytes;
-        of_stream.into_values().flatten().collect()
+        self.idle_bytes -= of_stream.iter().map(|&(size, _)| size as u64).sum::<u64>();
+        of_stream.into_iter().map(|(_, pointer)| pointer).collect()
     }
 
     /// Streams that have blocks.
     pub(super) fn streams(&self) -> Vec<StreamId> {
-        self.idle.keys().copied().collect()
+        self.idle.iter().filter(|(_, blocks)| !blocks.is_empty()).map(|(&stream, _)| stream).collect()
     }
 
     /// Bytes that are lent to nobody.
@@ -104,27 +110,31 @@ mod tests {
         let size = rounded(1000);
         assert_eq!(size, 1024);
         blocks.lend(Pointer(64), size);
-        assert!(blocks.put(first, Pointer(64)).is_none());
-        assert_eq!(blocks.idle_bytes(), 1024);
+        assert!(blocks.put(first, Pointer(64)).is_empty());
+        assert_eq!((blocks.idle_bytes(), blocks.streams()), (1024, vec![first]));
         assert!(blocks.take(second, size).is_none());
         assert!(blocks.take(first, rounded(2000)).is_none());
         assert_eq!(blocks.take(first, size), Some(Pointer(64)));
         assert_eq!((blocks.idle_bytes(), blocks.take(first, size)), (0, None));
         blocks.lend(Pointer(32), size);
-        assert_eq!(blocks.put(second, Pointer(32)), Some(Pointer(32)), "it is not our stream");
+        assert_eq!(blocks.put(second, Pointer(32)), [Pointer(32)], "it is not our stream");
     }
 
     #[test]
-    fn too_many_go_back_to_the_driver() {
+    fn those_idle_longest_are_freed_where_there_are_too_many() {
         let stream = StreamId(1);
         let mut blocks = Blocks::new(10 * 1024);
         blocks.open(stream);
         for block in 0..11 {
             blocks.lend(Pointer(block), 1024);
         }
-        let kept = (0..11).filter(|&block| blocks.put(stream, Pointer(block)).is_none()).count();
-        assert_eq!((kept, blocks.idle_bytes()), (10, 10 * 1024));
-        assert_eq!(blocks.close(stream).len(), 10);
-        assert_eq!(blocks.idle_bytes(), 0);
+        blocks.lend(Pointer(99), 11 * 1024);
+        let freed: Vec<Pointer> = (0..11).flat_map(|block| blocks.put(stream, Pointer(block))).collect();
+        assert_eq!((freed, blocks.idle_bytes()), (vec![Pointer(0)], 10 * 1024));
+        assert_eq!(blocks.take(stream, 1024), Some(Pointer(10)), "the one freed last");
+        assert_eq!(blocks.put(stream, Pointer(10)), []);
+        let freed = blocks.put(stream, Pointer(99));
+        assert_eq!((freed.len(), freed.last(), blocks.idle_bytes()), (11, Some(&Pointer(99)), 0));
+        assert_eq!(blocks.close(stream), []);
     }
 }

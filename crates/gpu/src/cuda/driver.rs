@@ -9,6 +9,7 @@ use std::time::Duration;
 use cudarc::driver::sys::{
     self, CUdevice, CUevent, CUevent_flags, CUgraph, CUmemAllocationType, CUmemLocationType,
     CUmemPool_attribute, CUmemPoolProps, CUmemoryPool, CUresult, CUstream, CUstream_flags,
+    CUstreamCaptureStatus,
 };
 
 use crate::cuda::address;
@@ -123,6 +124,20 @@ impl CudaDriver {
         self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Gives the blocks that all streams keep back to the pools, and waits until they are there. Those of a stream that is being
+    /// captured stay: they would be freed by the graph. The caller has entered the context.
+    fn release_idle_blocks(&self) -> Result<()> {
+        // Under the lock, so that no stream ends meanwhile.
+        let mut blocks = self.blocks();
+        for stream in blocks.streams() {
+            if !is_captured(stream)? {
+                release(stream, blocks.drain(stream));
+                wait(stream)?;
+            }
+        }
+        Ok(())
+    }
+
     fn templates(&self) -> MutexGuard<'_, HashMap<GraphId, Template>> {
         self.templates.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -233,10 +248,13 @@ impl Driver for CudaDriver {
 
     fn stream_destroy(&self, stream: StreamId) {
         if self.enter_to_release() {
-            release(stream, self.blocks().close(stream));
+            let mut blocks = self.blocks();
+            release(stream, blocks.close(stream));
+            // Under the lock till here: an allocation that fails releases the blocks of every stream that is open.
+            drop(blocks);
             let staging = self.staging().remove(&stream);
-            if staging.is_some_and(|staging| staging.is_busy()) {
-                // Its memory is freed next.
+            if staging.as_ref().is_some_and(|staging| staging.is_busy()) {
+                // Its memory goes with `staging`.
                 let _ = wait(stream).inspect_err(|error| tracing::warn!("{error}"));
             }
             // SAFETY: the safe layer destroys each stream once; work still queued on it completes.
@@ -316,10 +334,7 @@ impl Driver for CudaDriver {
         let mut allocated = self.try_allocate(stream, size)?;
         if allocated.is_none() {
             // What was freed is kept in pieces that may be too small. Better to wait here than to refuse.
-            let streams = self.blocks().streams();
-            for stream in streams {
-                release(stream, self.blocks().drain(stream));
-            }
+            self.release_idle_blocks()?;
             self.wait_for(stream)?;
             self.pool.trim()?;
             self.small_pool.trim()?;
@@ -332,10 +347,12 @@ impl Driver for CudaDriver {
     }
 
     fn free(&self, stream: StreamId, pointer: Pointer) {
-        let Some(pointer) = self.blocks().put(stream, pointer) else { return };
+        let freed = self.blocks().put(stream, pointer);
+        if freed.is_empty() {
+            return;
+        }
         if self.enter_to_release() {
-            // SAFETY: the pointer came from `allocate` and the safe layer frees it once, after its last use.
-            check_release("cuMemFreeAsync", unsafe { sys::cuMemFreeAsync(pointer.0, raw_stream(stream)) });
+            release(stream, freed);
         }
     }
 
@@ -540,7 +557,15 @@ impl Driver for CudaDriver {
     }
 }
 
-/// Gives blocks back to the pool.
+/// Whether work on `stream` goes into a graph.
+fn is_captured(stream: StreamId) -> Result<bool> {
+    let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+    // SAFETY: the stream is alive, and `status` is written by the call.
+    check("cuStreamIsCapturing", unsafe { sys::cuStreamIsCapturing(raw_stream(stream), &mut status) })?;
+    Ok(status != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
+}
+
+/// Gives blocks back to their pools.
 fn release(stream: StreamId, blocks: Vec<Pointer>) {
     for pointer in blocks {
         // SAFETY: the pointer came from the pool by way of this stream, and nobody has it.
