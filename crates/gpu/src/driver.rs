@@ -71,9 +71,9 @@ pub(crate) trait Driver: Send + Sync {
     fn event_synchronize(&self, event: EventId) -> Result<()>;
     fn event_elapsed(&self, start: EventId, end: EventId) -> Result<Duration>;
 
-    /// Memory from the stream-ordered pool. `Ok(None)`: the device has no room.
+    /// Memory in the order of `stream`. `Ok(None)`: the device has no room.
     fn allocate(&self, stream: StreamId, bytes: usize) -> Result<Option<Pointer>>;
-    /// Returns memory to the pool once `stream` has passed this point.
+    /// Lets go of memory once `stream` has passed this point.
     fn free(&self, stream: StreamId, pointer: Pointer);
     /// Whether an address from elsewhere has so many bytes of this device behind it, as far as that can be told.
     fn memory_is_known(&self, pointer: Pointer, bytes: usize) -> Result<bool>;

@@ -52,6 +52,7 @@ GW_DEVICE void round(
 // Rounds of three layers from the bottom of the tile on; what is left over is a round at the top.
 template <bool INVERSE>
 GW_DEVICE void run_pass(const Columns& sources, const Columns& targets, const u32* words, const SmallPass& pass) {
+    gw::await_stream();
     const Table table = {words, pass.log_table, pass.log_domain};
     const u32* from = column(sources, gw::block_y());
     u32* to = column(targets, gw::block_y());

@@ -111,6 +111,7 @@ GW_DEVICE void rounds(const Pass& pass, const Table& table, const u32* from, u32
 
 template <bool INVERSE>
 GW_DEVICE void run_pass(const Columns& sources, const Columns& targets, const u32* words, const Pass& pass) {
+    gw::await_stream();
     const Table table = {words, pass.log_table, pass.log_domain};
     rounds<INVERSE>(pass, table, column(sources, gw::block_y()), column(targets, gw::block_y()));
 }

@@ -45,6 +45,7 @@ GW_DEVICE void store_folded(const Coordinates& to, u64 row, QM31 value, const Le
 GW_KERNEL(fold_circle)(
     Coordinates from, Coordinates to, const u32* inverses, u32 log_table, u32 log_domain, u32x2 few,
     const QM31* alpha, Leaves leaves) {
+    gw::await_stream();
     const u32 pair = (u32)gw::global_thread();
     if (pair >> (log_domain - 1)) return;
     u32 twiddle = pair == 0 ? few.x : few.y;
@@ -56,6 +57,7 @@ GW_KERNEL(fold_circle)(
 GW_KERNEL(fold_line)(
     Coordinates from, Coordinates to, const u32* inverses, u32 log_table, u32 log_size, const QM31* alpha, u32 squarings,
     Leaves leaves) {
+    gw::await_stream();
     const u32 pair = (u32)gw::global_thread();
     if (pair >> (log_size - 1)) return;
     const u32 twiddle = circle::layer(inverses, log_table, log_size, 0)[pair];
@@ -86,6 +88,7 @@ struct LineLayer {
 // next. They are small: one block, with barriers where launches would be. 512 threads, 16 bytes of shared memory.
 GW_KERNEL_BOUNDED(fold_to_last, 512, 1)(
     const LineLayer* layers, u32 log_first, u32 log_last, const u32* inverses, u32 log_table, u32* digest, u32 reduced) {
+    gw::await_stream();
     QM31* alpha = gw::shared<QM31>();
     const u32 thread = gw::thread_x(), threads = gw::threads_x();
     for (u32 log_size = log_first; log_size > log_last; --log_size) {

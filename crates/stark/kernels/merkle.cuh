@@ -15,6 +15,7 @@ struct LeafColumn {
 GW_KERNEL_BOUNDED(merkle_leaves, 256, 1)(
     const LeafColumn* columns, u32 column_count, u32 first_block, u32 end_block, u32 log_rows, const u32* states,
     u32 log_states, u32* digests, u32 reduced) {
+    gw::await_stream();
     const u32 row = (u32)gw::global_thread();
     if (row >> log_rows) return;
     blake2s::State state = blake2s::initial();
@@ -44,6 +45,7 @@ struct FewColumns {
 
 // Leaves of a tree over few columns that are as long as it, as those of FRI: one block each, and no table. One thread a row.
 GW_KERNEL_BOUNDED(merkle_rows, 256, 1)(FewColumns columns, u32 column_count, u32 log_rows, u32* digests, u32 reduced) {
+    gw::await_stream();
     const u32 row = (u32)gw::global_thread();
     if (row >> log_rows) return;
     u32 m[16];
@@ -68,6 +70,7 @@ GW_KERNEL_BOUNDED(merkle_parents, 256, 1)(const u32* children, u32* parents, u32
 // starts at node n - 1. A block of T threads has 2 T children, T of their parents, and on
 // as long as there are two; 32 T bytes of shared memory. What thread 0 of a block gets is the last that the block computed.
 GW_DEVICE blake2s::State tree_layers(u32* tree, u32 log_children, u32 layers, bool reduced) {
+    gw::await_stream();
     u32* shared = gw::shared<u32>();
     const u32 thread = gw::thread_x(), threads = gw::threads_x();
     const u32 children = 1u << log_children;

@@ -66,8 +66,8 @@ pub struct Shape {
     pub row_operations: u64,
 }
 
-const BUTTERFLY: f64 = 8.0;
-const COMPRESSION: f64 = 840.0;
+pub(crate) const BUTTERFLY: f64 = 8.0;
+pub(crate) const COMPRESSION: f64 = 840.0;
 /// Of a product of QM31 and M31 that is added up.
 const PRODUCT: f64 = 12.0;
 

@@ -177,8 +177,8 @@ impl Queue {
         self.stream().alloc(len).or_raise()
     }
 
-    /// A copy of `host` on the device, by way of page-locked memory: a pageable copy may wait for everything queued before. The
-    /// stream has some for copies that are small.
+    /// A copy of `host` on the device, by way of page-locked memory: a pageable copy may wait for everything queued before. For small
+    /// copies a stream of ours has some of its own.
     pub(crate) fn upload<T: Pod + Send + Sync>(&self, host: &[T]) -> Buffer<T> {
         let mut buffer = self.alloc(host.len());
         if size_of_val(host) <= SMALL {

@@ -30,8 +30,8 @@ const BUTTERFLIES: usize = 32;
 const THREADS: usize = 4096;
 /// Runs, of which the fastest counts; the first warms the device up.
 const RUNS: usize = 6;
-/// Bytes of the copy: more than caches hold.
-const COPIED: usize = 512 << 20;
+/// Bytes of the copy: more than caches hold, where there is room.
+const COPIED: u64 = 512 << 20;
 
 /// Factors of the four steps.
 pub(crate) const TWIDDLES: [u32; 4] = [1_234_567_891, 987_654_321, 2_147_483_646, 65_537];
@@ -62,13 +62,14 @@ impl Rates {
             let digests: Vec<u32> = words(8 * threads);
             let mut digests = DeviceColumn::<Blake2sHash>::from_words(&queue, &digests);
             let hash_seconds = seconds(&mut || compressions(&queue, &mut digests, hashes));
-            let mut copied = [0, 0].map(|_| queue.alloc::<u8>(COPIED));
+            let bytes = COPIED.min(queue.stream().device().budget().free() / 4) as usize;
+            let mut copied = [0, 0].map(|_| queue.alloc::<u8>(bytes));
             let copy_seconds = seconds(&mut || {
                 let [from, to] = &mut copied;
                 queue.stream().copy(&*from, to).or_raise();
             });
             Self {
-                bytes: 2.0 * COPIED as f64 / copy_seconds,
+                bytes: 2.0 * bytes as f64 / copy_seconds,
                 butterflies: (threads * BUTTERFLIES) as f64 * f64::from(turns) / butterfly_seconds,
                 compressions: threads as f64 * f64::from(hashes) / hash_seconds,
             }

@@ -58,6 +58,28 @@ where
     assert!(json(&found) == json(&expected), "the proofs differ with {config:?}");
 }
 
+/// With folds by two, down to last layers of one value and of many, some larger than what one launch folds.
+#[test]
+fn last_layers_of_any_size_match_simd() {
+    let with = |log_last_degree, log_blowup| PcsConfig {
+        pow_bits: 2,
+        fri_config: FriConfig::new(log_last_degree, log_blowup, 10, 1),
+        lifting_log_size: None,
+    };
+    for (log_rows, config) in [
+        (4, with(3, 1)),
+        (5, with(2, 1)),
+        (6, with(0, 2)),
+        (6, with(3, 2)),
+        (9, with(1, 1)),
+        (11, with(0, 1)),
+        (11, with(9, 1)),
+        (11, with(10, 1)),
+    ] {
+        matches_simd_with(&WideFibonacci { log_rows, columns: 3 }, config);
+    }
+}
+
 #[test]
 fn wide_fibonacci_matches_simd() {
     // The last is large enough for layers of FRI that are folded by launches of their own.

@@ -136,6 +136,21 @@ fn a_proof_against_another_table_is_refused() {
 }
 
 #[test]
+fn a_last_layer_that_is_longer_than_the_first_is_an_error() {
+    let air = WideFibonacci { log_rows: 4, columns: 3 };
+    for (log_last_degree, log_blowup, fold_step) in [(4, 1, 1), (3, 2, 2), (5, 1, 1)] {
+        let fri_config = FriConfig::new(log_last_degree, log_blowup, 3, fold_step);
+        let config = PcsConfig { pow_bits: 0, fri_config, lifting_log_size: None };
+        let prove = || airs::prove(&air, config, Input::<CudaBackend>::new(&air, config));
+        let error = context().scope(prove).unwrap().err();
+        assert!(
+            matches!(&error, Some(Error::Unsupported { what }) if what.contains("last layer")),
+            "{error:?}"
+        );
+    }
+}
+
+#[test]
 fn out_of_memory_at_every_allocation_is_an_error_and_the_next_proof_succeeds() {
     let device = Device::emulated(3).unwrap();
     let context = Context::new(&device).unwrap();

@@ -26,7 +26,7 @@ use crate::kernel::{Arg, Binary, Grid, KernelInfo};
 use crate::stream::Priority;
 use crate::{Clocks, DeviceProperties, Error, Result};
 
-/// The part of the device's memory that is kept for the streams that freed it, at most.
+/// One part in so many of the device's memory is kept for the streams that freed it, at most.
 const KEPT_SHARE: u64 = 4;
 
 /// An open CUDA device.
@@ -200,7 +200,7 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         if self.owned {
-            // SAFETY: created once, destroyed once; the driver waits for what is still lent.
+            // SAFETY: created once, destroyed once; what is still lent stays until it is freed.
             check_release("cuMemPoolDestroy", unsafe { sys::cuMemPoolDestroy(self.raw) });
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
-use gatework_gpu::{Buffer, Kernel, Source};
+use gatework_gpu::{Buffer, Device, Kernel, Source};
 
 use super::component::{Inputs, Rows};
 use super::generate::{Part, Tables, compile};
@@ -16,33 +16,56 @@ use crate::{Error, Result};
 pub(crate) struct Adaptive {
     interpreted: Interpreted,
     tables: Tables,
+    device: Device,
     sources: Vec<Source>,
     kernels: Arc<OnceLock<Result<Vec<Kernel>>>>,
-    compiler: Mutex<Option<JoinHandle<()>>>,
+    compiler: Mutex<Compiler>,
+}
+
+enum Compiler {
+    NotBegun,
+    Begun(JoinHandle<()>),
+    Done,
 }
 
 impl Adaptive {
-    /// Begins to compile `parts`, which compute the same as `interpreted`.
-    pub(crate) fn new(queue: &Queue, interpreted: Interpreted, parts: &[Part]) -> Result<Self> {
-        let tables = Tables::new(queue, parts);
-        let sources: Vec<Source> = parts.iter().map(|part| part.source.clone()).collect();
-        let kernels = Arc::new(OnceLock::new());
-        let (device, all, slot) = (queue.stream().device().clone(), sources.clone(), kernels.clone());
+    /// Compiles `parts`, which compute the same as `interpreted`, from the first launch on.
+    pub(crate) fn new(queue: &Queue, interpreted: Interpreted, parts: &[Part]) -> Self {
+        let sources = parts.iter().map(|part| part.source.clone()).collect();
+        Self {
+            interpreted,
+            tables: Tables::new(queue, parts),
+            device: queue.stream().device().clone(),
+            sources,
+            kernels: Arc::new(OnceLock::new()),
+            compiler: Mutex::new(Compiler::NotBegun),
+        }
+    }
+
+    /// Begins to compile, once.
+    fn begin(&self) -> Result<()> {
+        let mut compiler = self.compiler.lock().unwrap_or_else(PoisonError::into_inner);
+        if !matches!(*compiler, Compiler::NotBegun) {
+            return Ok(());
+        }
+        let (device, sources, slot) = (self.device.clone(), self.sources.clone(), self.kernels.clone());
         // One after the other: the other cores are the prover's.
         let work = move || {
-            let compiled = all.iter().map(|source| Ok(device.kernel(source)?)).collect();
+            let compiled = sources.iter().map(|source| Ok(device.kernel(source)?)).collect();
             // Nobody else sets it.
             let _ = slot.set(compiled);
         };
-        let compiler = Builder::new()
+        let thread = Builder::new()
             .name("stark-compiler".into())
             .spawn(work)
             .map_err(|error| Error::Unsupported { what: format!("a thread that compiles ({error})") })?;
-        Ok(Self { interpreted, tables, sources, kernels, compiler: Mutex::new(Some(compiler)) })
+        *compiler = Compiler::Begun(thread);
+        Ok(())
     }
 
     /// Runs on all rows what is there.
     pub(crate) fn launch(&self, queue: &Queue, inputs: &Inputs, rows: &Rows, outputs: Option<&Buffer<u64>>) {
+        self.begin().or_raise();
         match self.kernels.get() {
             None => self.interpreted.launch(queue, inputs, rows, outputs),
             Some(Ok(kernels)) => self.tables.launch(queue, kernels, inputs, rows, outputs),
@@ -54,10 +77,15 @@ impl Adaptive {
         }
     }
 
-    /// Waits for the compiler.
+    /// Waits for the compiler, if it has begun.
     pub(crate) fn wait(&self) {
-        let compiler = self.compiler.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(Err(panic)) = compiler.map(JoinHandle::join) {
+        let mut compiler = self.compiler.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(*compiler, Compiler::NotBegun) {
+            return;
+        }
+        if let Compiler::Begun(thread) = std::mem::replace(&mut *compiler, Compiler::Done)
+            && let Err(panic) = thread.join()
+        {
             std::panic::resume_unwind(panic);
         }
     }
@@ -66,15 +94,16 @@ impl Adaptive {
 impl Drop for Adaptive {
     /// What has been begun is finished: the next process finds it in the cache.
     fn drop(&mut self) {
-        let compiler = self.compiler.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        // A panic there was printed, and who drops this cannot do anything about it.
-        let _ = compiler.map(JoinHandle::join);
+        let compiler = self.compiler.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Compiler::Begun(thread) = std::mem::replace(compiler, Compiler::Done) {
+            // A panic there was printed, and who drops this cannot do anything about it.
+            let _ = thread.join();
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use gatework_gpu::Device;
     use stwo::core::fields::qm31::SecureField;
 
     use super::super::generate::parts;
@@ -89,7 +118,9 @@ mod tests {
         let (roots, column) = (Roots::constraints(&graph), |_, column| column);
         let mut parts = parts(&graph, &roots, column);
         change(&mut parts);
-        Adaptive::new(queue, Interpreted::new(queue, &graph, &roots, column), &parts).unwrap()
+        let adaptive = Adaptive::new(queue, Interpreted::new(queue, &graph, &roots, column), &parts);
+        adaptive.begin().unwrap();
+        adaptive
     }
 
     #[test]

@@ -36,7 +36,7 @@ impl Prepared {
             Tier::Generated => Self::Generated(Generated::new(queue, &parts(graph, roots, column))?),
             Tier::Adaptive => {
                 let interpreted = Interpreted::new(queue, graph, roots, &column);
-                Self::Adaptive(Adaptive::new(queue, interpreted, &parts(graph, roots, column))?)
+                Self::Adaptive(Adaptive::new(queue, interpreted, &parts(graph, roots, column)))
             }
         })
     }
@@ -75,8 +75,9 @@ impl Cache {
         }
         // Not under the lock: a compilation uses the pool, whose threads may come here with work of their own.
         let made = Arc::new(prepare()?);
-        self.lock().insert(key, made.clone());
-        Ok(made)
+        // Another thread may have been quicker. What is not taken is let go of after the lock.
+        let kept = self.lock().entry(key).or_insert_with(|| made.clone()).clone();
+        Ok(kept)
     }
 
     /// Waits for everything that is being compiled.

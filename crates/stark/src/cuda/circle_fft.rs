@@ -6,7 +6,7 @@ use stwo::core::poly::circle::CircleDomain;
 use stwo::prover::backend::Column as _;
 
 use super::one_thread_each;
-use super::schedule::{self, LOWEST, Pass};
+use super::schedule::{self, Pass};
 use super::twiddles::DeviceTwiddles;
 use crate::column::DeviceColumn;
 use crate::kernels;
@@ -153,18 +153,17 @@ impl Batch<'_> {
             let blocks = [1u32 << (log_size - log_tile), (end - start) as u32, 1];
             let table = self.twiddles.table(self.queue);
             if pass.is_full() {
-                let threads = if log_tile == LOWEST { 256 } else { 512 };
                 // Nothing is exchanged in a single round.
                 let words = if pass.layers > 4 { 33u32 << (log_tile - 5) } else { 0 };
-                let grid = Grid::new(blocks, [threads, 1, 1]).shared(4 * words);
+                let grid = Grid::new(blocks, [pass.threads(), 1, 1]).shared(4 * words).early();
                 let pass_values = [log_table, log_domain, first, mask, factor];
                 let arguments = args![ByValue(&sources), ByValue(&targets), table, ByValue(&pass_values)];
                 let entry = if inverse { "pass_inverse" } else { "pass_forward" };
                 self.queue.launch(&kernels::circle_pass(pass.layers), entry, &grid, &arguments);
             } else {
-                let grid = Grid::new(blocks, [1 << (log_tile - 3), 1, 1]).shared(4 * (9 << log_tile) / 8);
-                let limit = if mask == u32::MAX { mask } else { self.source_len as u32 };
-                let pass_values = [log_table, log_domain, pass.layers, mask, limit, factor];
+                let grid = Grid::new(blocks, [pass.threads(), 1, 1]).shared(4 * (9 << log_tile) / 8).early();
+                // Such a pass is the only one.
+                let pass_values = [log_table, log_domain, pass.layers, mask, self.source_len as u32, factor];
                 let arguments = args![ByValue(&sources), ByValue(&targets), table, ByValue(&pass_values)];
                 let entry = if inverse { "fft_inverse" } else { "fft_forward" };
                 self.queue.launch(&kernels::CIRCLE_FFT, entry, &grid, &arguments);

@@ -112,7 +112,7 @@ pub(crate) fn fold_circle_by(
         alpha,
         ByValue(&leaves),
     ];
-    queue.launch(&kernels::FRI, "fold_circle", &one_thread_each(pairs), &arguments);
+    queue.launch(&kernels::FRI, "fold_circle", &one_thread_each(pairs).early(), &arguments);
     LineEvaluation::new(LineDomain::new(Coset::half_odds(log_domain - 1)), folded)
 }
 
@@ -154,6 +154,6 @@ pub(crate) fn fold_line_once(
         squarings,
         ByValue(&leaves),
     ];
-    queue.launch(&kernels::FRI, "fold_line", &one_thread_each(len / 2), &arguments);
+    queue.launch(&kernels::FRI, "fold_line", &one_thread_each(len / 2).early(), &arguments);
     LineEvaluation::new(evaluation.domain().double(), folded)
 }

@@ -125,7 +125,7 @@ fn hash_leaves(
                 digests,
                 u32::from(reduced)
             ];
-            queue.launch(&kernels::MERKLE, "merkle_leaves", &one_thread_each(1 << rows), &arguments);
+            queue.launch(&kernels::MERKLE, "merkle_leaves", &one_thread_each(1 << rows).early(), &arguments);
         }
         before = states;
     }
@@ -144,7 +144,7 @@ fn hash_rows(
     let rows = leaves.len();
     let (count, log_rows) = (columns.len() as u32, rows.ilog2());
     let arguments = args![ByValue(&addresses), count, log_rows, leaves.words_mut(), u32::from(reduced)];
-    queue.launch(&kernels::MERKLE, "merkle_rows", &one_thread_each(rows), &arguments);
+    queue.launch(&kernels::MERKLE, "merkle_rows", &one_thread_each(rows).early(), &arguments);
 }
 
 /// Computes all layers above the leaves of a tree in breadth-first order.
@@ -184,7 +184,7 @@ fn launch_layers(
     let threads = parents.min(THREADS);
     let grid = Grid::new([parents / threads, 1, 1], [threads, 1, 1]).shared(32 * threads);
     let arguments = args![tree.words_mut(), log_children, layers, u32::from(reduced)];
-    queue.launch(&kernels::MERKLE, "merkle_layers", &grid, &arguments);
+    queue.launch(&kernels::MERKLE, "merkle_layers", &grid.early(), &arguments);
 }
 
 /// A tree over one column of QM31 whose root goes into a transcript on the device.
@@ -237,7 +237,7 @@ impl SecureTree {
         let grid = Grid::new([1; 3], [threads, 1, 1]).shared(32 * threads);
         let (nodes, digest) = (self.nodes.words_mut(), digest.words_mut());
         let arguments = args![nodes, log_children, digest, alpha, u32::from(reduced)];
-        queue.launch(&kernels::MERKLE, "finish_tree", &grid, &arguments);
+        queue.launch(&kernels::MERKLE, "finish_tree", &grid.early(), &arguments);
     }
 
     /// The layers as stwo keeps them.

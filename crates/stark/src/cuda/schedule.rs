@@ -23,6 +23,15 @@ impl Pass {
         self.first > 0 || self.layers == LOWEST
     }
 
+    /// Threads of a block: as in `kernels/circle_pass.cuh`, or eight values each in `kernels/circle_fft.cuh`.
+    pub(crate) fn threads(&self) -> u32 {
+        match self.log_tile() {
+            log_tile if !self.is_full() => 1 << (log_tile - 3),
+            LOWEST => 256,
+            _ => 512,
+        }
+    }
+
     /// Values of a tile: as in `kernels/circle_pass.cuh`.
     pub(crate) fn log_tile(&self) -> u32 {
         match (self.first, self.layers) {

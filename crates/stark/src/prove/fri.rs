@@ -24,6 +24,7 @@ use super::transcript::{DeviceChannel, Transcript};
 use crate::backend::CudaBackend;
 use crate::cuda::fri::{Leaves, fold_circle_by, fold_line_by, fold_line_once};
 use crate::cuda::merkle::SecureTree;
+use crate::error::{Error, raise};
 
 /// A committed layer: what is folded next, and by how much.
 pub(super) struct Layer<MC: MerkleChannel>
@@ -79,6 +80,16 @@ where
     ) -> Self {
         let mut transcript = Transcript::of::<MC>(quotients.values.columns[0].queue(), channel);
         let log_last = config.last_layer_domain_size().ilog2();
+        let log_first = quotients.domain.log_size();
+        if log_first < config.fold_step + log_last {
+            let fold_step = config.fold_step;
+            raise(Error::Unsupported {
+                what: format!(
+                    "2^{log_first} values, folded by 2^{fold_step}, with a last layer of 2^{log_last}: prove more rows, or \
+                     choose a smaller bound for the last layer's degree"
+                ),
+            })
+        }
         let (first, inner, values) = if config.fold_step == 1 {
             commit_by_two(&mut transcript, quotients, log_last, twiddles)
         } else {

@@ -54,7 +54,7 @@ where
     let reduced = u32::from(transcript.reduced());
     let (table, digest) = (inverses.table(&queue), transcript.digest_mut());
     let arguments = args![&layers, log_first, log_last, table, log_table, digest.words_mut(), reduced];
-    let grid = Grid::new([1, 1, 1], [THREADS, 1, 1]).shared(16);
+    let grid = Grid::new([1, 1, 1], [THREADS, 1, 1]).shared(16).early();
     queue.launch(&kernels::FRI, "fold_to_last", &grid, &arguments);
 
     let Some(last) = values.pop() else { unreachable!("the first is there") };

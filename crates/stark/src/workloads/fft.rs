@@ -12,7 +12,7 @@ use stwo::prover::poly::circle::{CircleEvaluation, PolyOps as _};
 use super::{Run, Size, Task, Timed, copying};
 use crate::airs::HostColumn;
 use crate::cuda::circle_fft::{Direction, transform};
-use crate::cuda::schedule::{LOWEST, PASSES};
+use crate::cuda::schedule::{LOWEST, PASSES, Pass};
 use crate::{CudaBackend, DeviceColumn, kernels};
 
 #[derive(Clone, Copy)]
@@ -49,7 +49,7 @@ impl Task for Fft {
     fn kernels(&self) -> Vec<KernelSpec> {
         let small = KernelSpec::new(kernels::CIRCLE_FFT.source()).threads(256);
         let pass = |layers| {
-            let threads = if (9..LOWEST).contains(&layers) { 512 } else { 256 };
+            let threads = Pass { first: if layers == LOWEST { 0 } else { LOWEST }, layers }.threads();
             let spec = KernelSpec::new(kernels::circle_pass(layers).source()).threads(threads);
             spec.entries(["pass_forward", "pass_inverse"])
         };
@@ -60,6 +60,11 @@ impl Task for Fft {
     /// With tiles of full size, and with exchanges in the pass above them.
     fn larger_sizes(&self) -> Vec<(u32, usize)> {
         vec![(12, 1), (17, 1)]
+    }
+
+    /// With passes of every length.
+    fn largest_sizes(&self) -> Vec<(u32, usize)> {
+        (18..=22).map(|log_rows| (log_rows, 1)).collect()
     }
 
     fn on_device(&self, columns: &[HostColumn]) -> Vec<u32> {

@@ -47,6 +47,10 @@ trait Task: Send + Sync + Copy + 'static {
     fn larger_sizes(&self) -> Vec<(u32, usize)> {
         Vec::new()
     }
+    /// The same for a card.
+    fn largest_sizes(&self) -> Vec<(u32, usize)> {
+        Vec::new()
+    }
     fn kernels(&self) -> Vec<KernelSpec>;
     /// Inside of a scope.
     fn on_device(&self, columns: &[HostColumn]) -> Vec<u32>;
@@ -140,7 +144,11 @@ impl<T: Task> Workload for Job<T> {
                 let sizes = [(3, 3), (5, 17), (8, 4)].into_iter().chain(self.0.larger_sizes());
                 sizes.map(|(log_rows, columns)| case(log_rows, columns)).collect()
             }
-            Kind::Cuda => vec![case(3, 3), case(5, 17), case(8, 4), case(13, 5), case(16, 4), case(17, 3)],
+            Kind::Cuda => {
+                let sizes = [(3, 3), (5, 17), (8, 4), (13, 5), (16, 4), (17, 3)];
+                let sizes = sizes.into_iter().chain(self.0.largest_sizes());
+                sizes.map(|(log_rows, columns)| case(log_rows, columns)).collect()
+            }
         }
     }
 

@@ -9,6 +9,7 @@ use stwo::prover::backend::Column as _;
 use super::{Size, Task};
 use crate::airs::HostColumn;
 use crate::column::Element as _;
+use crate::floor::{BUTTERFLY, COMPRESSION};
 use crate::queue::Queue;
 use crate::rates::{TWIDDLES, VALUES, butterflies, compressions};
 use crate::{DeviceColumn, kernels};
@@ -78,6 +79,8 @@ impl Task for Rates {
 
     fn work(&self, Size { log_rows, columns }: Size) -> Work {
         let values = (columns as u64) << log_rows;
-        Work { operations: u64::from(TURNS) * values * (2 * 8 + 840 / 8), bytes: 2 * 8 * values }
+        // Two butterflies a value, and one compression for eight.
+        let of_value = 2 * BUTTERFLY as u64 + COMPRESSION as u64 / 8;
+        Work { operations: u64::from(TURNS) * values * of_value, bytes: 2 * 8 * values }
     }
 }

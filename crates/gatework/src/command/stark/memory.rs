@@ -4,13 +4,20 @@ use std::fs;
 
 use crate::command::ending::Failure;
 
-/// Refuses a proof that needs more bytes than the machine has available, where it says how many those are.
+/// Refuses a proof that needs more bytes than the machine has available, or the container, where it says how many those are.
 pub(super) fn require(needed: u64) -> Result<(), Failure> {
-    fs::read_to_string("/proc/meminfo")
-        .ok()
-        .as_deref()
-        .and_then(available)
-        .map_or(Ok(()), |free| fit(needed, free))
+    let read = |path: &str| fs::read_to_string(path).ok();
+    let of_machine = read("/proc/meminfo").as_deref().and_then(available);
+    let of_container = read("/sys/fs/cgroup/memory.max")
+        .zip(read("/sys/fs/cgroup/memory.current"))
+        .and_then(|(most, used)| left(&most, &used));
+    of_machine.into_iter().chain(of_container).min().map_or(Ok(()), |free| fit(needed, free))
+}
+
+/// Bytes that a container may still have; none where it has no limit.
+fn left(most: &str, used: &str) -> Option<u64> {
+    let (most, used): (u64, u64) = (most.trim().parse().ok()?, used.trim().parse().ok()?);
+    Some(most.saturating_sub(used))
 }
 
 fn fit(needed: u64, free: u64) -> Result<(), Failure> {
@@ -42,6 +49,10 @@ mod tests {
             "MemTotal:       8000000 kB\nMemFree:  17 kB\nMemAvailable:    3145728 kB\nBuffers: 1 kB\n";
         assert_eq!(available(meminfo), Some(3 << 30));
         assert_eq!(available("MemTotal: 8 kB\n"), None);
+        assert_eq!(
+            (left("100\n", "30\n"), left("100", "130"), left("max\n", "30")),
+            (Some(70), Some(0), None)
+        );
         assert!(fit(3 << 30, 3 << 30).is_ok());
         let refused = fit(5 << 30, 3 << 30).unwrap_err();
         assert!(
