@@ -106,6 +106,10 @@ fn both_channels_give_the_same_proof_with_batched_reads() {
         });
         assert!(found == prove::<SimdBackend, MC>(air, config, false), "{config:?}");
     }
+    // Large enough for leaves that folds write.
+    let large = WideFibonacci { log_rows: 11, columns: 2 };
+    same::<Blake2sMerkleChannel>(large, configurations()[0]);
+    same::<Blake2sM31MerkleChannel>(large, configurations()[0]);
     let air = WideFibonacci { log_rows: 6, columns: 5 };
     for config in configurations() {
         same::<Blake2sMerkleChannel>(air, config);

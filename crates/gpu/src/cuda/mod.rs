@@ -10,6 +10,7 @@ mod graph;
 mod nvml;
 pub(crate) mod nvrtc;
 mod nvrtc_library;
+mod pool;
 mod properties;
 mod ptxas;
 mod sass;

@@ -8,7 +8,8 @@ thread_local! {
     static QUIET: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `body`, which catches its panics: what they would print is not printed. Those of other threads are.
+/// Runs `body`, which catches panics that it expects: what they would print is not printed. Those of other threads are, and one
+/// that leaves `body`.
 pub(super) fn quietly<R>(body: impl FnOnce() -> R) -> R {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -19,14 +20,24 @@ pub(super) fn quietly<R>(body: impl FnOnce() -> R) -> R {
             }
         }));
     });
-    /// Loud again, also where `body` is left by a panic.
-    struct Quiet;
-    impl Drop for Quiet {
-        fn drop(&mut self) {
-            QUIET.set(false);
-        }
-    }
     QUIET.set(true);
-    let _quiet = Quiet;
-    body()
+    let outcome = panic::catch_unwind(panic::AssertUnwindSafe(body));
+    QUIET.set(false);
+    outcome.unwrap_or_else(|payload| {
+        let words = payload.downcast_ref::<String>().map(String::as_str);
+        panic!("{}", words.or(payload.downcast_ref::<&str>().copied()).unwrap_or("a panic without words"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_that_leaves_is_said_again() {
+        assert!(quietly(|| panic::catch_unwind(|| panic!("expected")).is_err()));
+        let left = panic::catch_unwind(|| quietly(|| panic!("not {}", "expected"))).unwrap_err();
+        assert_eq!(left.downcast_ref::<String>().map(String::as_str), Some("not expected"));
+        assert!(!QUIET.get());
+    }
 }
