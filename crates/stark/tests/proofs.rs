@@ -112,10 +112,8 @@ fn plonk_matches_simd() {
 
 #[test]
 fn poseidon2_matches_simd() {
-    matches_simd(&Poseidon2 { log_rows: 4 });
-    // Larger ones take long on the emulated device: each with one configuration in turn.
-    for (log_rows, config) in (5..=8).zip(configurations().into_iter().cycle()) {
-        matches_simd_with(&Poseidon2 { log_rows }, config);
+    for log_rows in 4..=8 {
+        matches_simd(&Poseidon2 { log_rows });
     }
 }
 
