@@ -29,9 +29,33 @@ pub(super) struct Staging {
 #[derive(Default)]
 struct Upward {
     memory: Option<Locked>,
+    places: Places,
+}
+
+/// Which bytes of a block of [`UPWARD`] copies may still use.
+#[derive(Default)]
+struct Places {
     used: usize,
     /// Copies so far.
     count: u64,
+}
+
+impl Places {
+    /// Where the next copy of `bytes` goes, if there is room.
+    fn take(&mut self, bytes: usize) -> Option<usize> {
+        let place = self.used;
+        let end = place.checked_add(bytes).filter(|&end| end <= UPWARD)?;
+        self.used = end.next_multiple_of(ALIGNMENT);
+        self.count += 1;
+        Some(place)
+    }
+
+    /// After a wait that began when there were `count` copies: all bytes are free, unless another copy came meanwhile.
+    fn rewind(&mut self, count: u64) {
+        if self.count == count {
+            self.used = 0;
+        }
+    }
 }
 
 /// Bytes from `cuMemHostAlloc`.
@@ -78,20 +102,24 @@ impl Staging {
         copy: impl FnOnce(*const u8) -> Result<()>,
     ) -> Result<()> {
         let mut upward = self.upward();
-        if upward.used + bytes > UPWARD {
-            wait()?;
-            upward.used = 0;
-        }
-        let memory = match &upward.memory {
-            Some(memory) => memory.address,
-            None => upward.memory.insert(Locked::new(context, UPWARD)?).address,
+        let Upward { memory, places } = &mut *upward;
+        let place = match places.take(bytes) {
+            Some(place) => place,
+            None => {
+                wait()?;
+                let count = places.count;
+                places.rewind(count);
+                places.take(bytes).expect("an empty block has room for a small copy")
+            }
         };
-        // SAFETY: the memory has UPWARD bytes, and there is room.
-        let staged = unsafe { memory.add(upward.used) };
-        // SAFETY: the source is the caller's promise; bytes from `used` on are those of no copy that may be on its way.
+        let memory = match memory {
+            Some(memory) => memory.address,
+            None => memory.insert(Locked::new(context, UPWARD)?).address,
+        };
+        // SAFETY: the memory has UPWARD bytes, and the place is among them.
+        let staged = unsafe { memory.add(place) };
+        // SAFETY: the source is the caller's promise; the place is that of no copy that may be on its way.
         unsafe { ptr::copy_nonoverlapping(source, staged, bytes) };
-        upward.used = (upward.used + bytes).next_multiple_of(ALIGNMENT);
-        upward.count += 1;
         copy(staged)
     }
 
@@ -120,23 +148,57 @@ impl Staging {
 
     /// How many copies there were before a wait for the stream.
     pub(super) fn mark(&self) -> u64 {
-        self.upward().count
+        self.upward().places.count
     }
 
     /// After that wait: all memory is free again, unless another copy came meanwhile.
     pub(super) fn rewind(&self, mark: u64) {
-        let mut upward = self.upward();
-        if upward.count == mark {
-            upward.used = 0;
-        }
+        self.upward().places.rewind(mark);
     }
 
     /// Whether copies may be on their way.
     pub(super) fn is_busy(&self) -> bool {
-        self.upward().used > 0
+        self.upward().places.used > 0
     }
 
     fn upward(&self) -> MutexGuard<'_, Upward> {
         self.upward.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_do_not_overlap_until_the_stream_was_waited_for() {
+        let mut places = Places::default();
+        let mut taken = Vec::new();
+        while let Some(place) = places.take(LARGEST - 1) {
+            taken.push(place);
+        }
+        assert_eq!(taken.len(), UPWARD / LARGEST);
+        assert!(taken.windows(2).all(|pair| pair[0] + LARGEST - 1 <= pair[1]));
+        assert!(taken.iter().all(|place| place % ALIGNMENT == 0));
+        let mark = places.count;
+        places.rewind(mark);
+        assert_eq!(places.take(1), Some(0));
+    }
+
+    #[test]
+    fn a_copy_that_comes_during_a_wait_keeps_its_place() {
+        let mut places = Places::default();
+        places.take(100);
+        let mark = places.count;
+        let during = places.take(100);
+        places.rewind(mark);
+        assert!(places.take(100) > during);
+        // As many copies after a rewind as before are other copies.
+        places.rewind(places.count);
+        let mark = places.count;
+        places.rewind(mark);
+        places.take(8);
+        places.rewind(mark);
+        assert_eq!(places.take(8), Some(ALIGNMENT));
     }
 }
