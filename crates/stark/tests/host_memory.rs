@@ -39,14 +39,27 @@ fn peaks<A: Air>(air: &A, config: PcsConfig) -> (u64, u64)
 where
     FrameworkComponent<A::Eval>: ComponentProver<SimdBackend>,
 {
-    let before = HELD.load(Ordering::Relaxed);
-    PEAK.store(before, Ordering::Relaxed);
-    airs::prove(air, config, Input::<SimdBackend>::new(air, config)).unwrap();
-    ((PEAK.load(Ordering::Relaxed) - before) as u64, airs::plan(air, config).host_peak_bytes())
+    let prove = || airs::prove(air, config, Input::<SimdBackend>::new(air, config)).unwrap();
+    (peak_of(prove).1, airs::plan(air, config).host_peak_bytes())
 }
 
+/// What `body` gives, and the most that it held.
+fn peak_of<R>(body: impl FnOnce() -> R) -> (R, u64) {
+    let before = HELD.load(Ordering::Relaxed);
+    PEAK.store(before, Ordering::Relaxed);
+    let value = body();
+    (value, (PEAK.load(Ordering::Relaxed) - before) as u64)
+}
+
+/// The same of a verification.
+fn verifying_peaks(air: &Plonk, config: PcsConfig) -> (u64, u64) {
+    let proved = airs::prove(air, config, Input::<SimdBackend>::new(air, config)).unwrap();
+    (peak_of(|| airs::verify(air, config, proved).unwrap()).1, airs::verifying_bytes(air, config))
+}
+
+// One test: what is held is counted for the whole process.
 #[test]
-fn the_predicted_peak_is_about_the_real_one() {
+fn the_predicted_peaks_are_about_the_real_ones() {
     let few = PcsConfig { pow_bits: 1, fri_config: FriConfig::new(0, 1, 3, 1), lifting_log_size: None };
     let many = PcsConfig { pow_bits: 1, fri_config: FriConfig::new(1, 2, 5, 3), lifting_log_size: None };
     let cases = [
@@ -65,4 +78,13 @@ fn the_predicted_peak_is_about_the_real_one() {
         let ratio = predicted as f64 / peak as f64;
         assert!((0.95..1.15).contains(&ratio), "case {case}: {predicted} predicted, {peak} held, {ratio:.3}");
     }
+    for (peak, predicted) in [
+        verifying_peaks(&Plonk { log_rows: 14 }, few),
+        verifying_peaks(&Plonk { log_rows: 16 }, few),
+        verifying_peaks(&Plonk { log_rows: 13 }, many),
+    ] {
+        let ratio = predicted as f64 / peak as f64;
+        assert!((0.95..1.3).contains(&ratio), "{predicted} predicted to verify, {peak} held, {ratio:.3}");
+    }
+    assert_eq!(airs::verifying_bytes(&WideFibonacci { log_rows: 26, columns: 60_000 }, few), 0);
 }

@@ -315,6 +315,17 @@ fn preprocessed_root<A: Air>(air: &A, config: PcsConfig) -> Blake2sHash {
     scheme.roots()[0]
 }
 
+/// Bytes of memory that [`verify`] takes: for the preprocessed columns, which it commits to itself. All else is small.
+pub fn verifying_bytes<A: Air>(air: &A, config: PcsConfig) -> u64 {
+    let (log_sizes, log_blowup) = (air.preprocessed_log_sizes(), config.fri_config.log_blowup_factor);
+    let Some(&largest) = log_sizes.iter().max() else { return 0 };
+    let log_leaves = config.lifting_log_size.unwrap_or(0).max(largest + log_blowup);
+    // Values, coefficients and what they extend to; two tables of twiddles; a tree of hashes; and a quarter for what is computed with.
+    let column = |&log_size: &u32| (2 + (1u64 << log_blowup)) * (4 << log_size);
+    let bytes = log_sizes.iter().map(column).sum::<u64>() + (8 + 64) * (1 << log_leaves);
+    bytes + bytes / 4
+}
+
 /// Verifies a proof of `air` with stwo's own verifier.
 pub fn verify<A: Air>(air: &A, config: PcsConfig, proved: Proved) -> std::result::Result<(), VerifyError> {
     let Proved { claimed_sums, proof } = proved;

@@ -150,7 +150,7 @@ impl Visitor for Bench<'_> {
     {
         let plan = airs::plan(air, config);
         // The trace stays, beside what is made of it.
-        memory::require(plan.column_bytes() + plan.host_peak_bytes())?;
+        memory::require_to_prove(plan.column_bytes() + plan.host_peak_bytes())?;
         let columns = (air.preprocessed(), air.traces());
         let mut simd = Vec::new();
         let mut expected = None;

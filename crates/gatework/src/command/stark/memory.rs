@@ -4,14 +4,23 @@ use std::fs;
 
 use crate::command::ending::Failure;
 
-/// Refuses a proof that needs more bytes than the machine has available, or the container, where it says how many those are.
-pub(super) fn require(needed: u64) -> Result<(), Failure> {
+/// Refuses to prove what needs more bytes than the machine has available, or the container, where it says how many those are.
+pub(super) fn require_to_prove(needed: u64) -> Result<(), Failure> {
+    require(needed, "prove fewer rows or columns")
+}
+
+/// The same for a verification.
+pub(super) fn require_to_verify(needed: u64) -> Result<(), Failure> {
+    require(needed, "verify it on a machine with more")
+}
+
+fn require(needed: u64, way_out: &str) -> Result<(), Failure> {
     let read = |path: &str| fs::read_to_string(path).ok();
     let of_machine = read("/proc/meminfo").as_deref().and_then(available);
     let of_container = read("/sys/fs/cgroup/memory.max")
         .zip(read("/sys/fs/cgroup/memory.current"))
         .and_then(|(most, used)| left(&most, &used));
-    of_machine.into_iter().chain(of_container).min().map_or(Ok(()), |free| fit(needed, free))
+    of_machine.into_iter().chain(of_container).min().map_or(Ok(()), |free| fit(needed, free, way_out))
 }
 
 /// Bytes that a container may still have; none where it has no limit.
@@ -20,13 +29,13 @@ fn left(most: &str, used: &str) -> Option<u64> {
     Some(most.saturating_sub(used))
 }
 
-fn fit(needed: u64, free: u64) -> Result<(), Failure> {
+fn fit(needed: u64, free: u64, way_out: &str) -> Result<(), Failure> {
     if needed <= free {
         return Ok(());
     }
     let gibibytes = |bytes: u64| bytes as f64 / f64::from(1 << 30);
     Err(Failure::Input(format!(
-        "the proof needs about {:.1} GiB of this machine's memory and {:.1} GiB are available: prove fewer rows or columns",
+        "the proof needs about {:.1} GiB of this machine's memory and {:.1} GiB are available: {way_out}",
         gibibytes(needed),
         gibibytes(free)
     )))
@@ -53,8 +62,8 @@ mod tests {
             (left("100\n", "30\n"), left("100", "130"), left("max\n", "30")),
             (Some(70), Some(0), None)
         );
-        assert!(fit(3 << 30, 3 << 30).is_ok());
-        let refused = fit(5 << 30, 3 << 30).unwrap_err();
+        assert!(fit(3 << 30, 3 << 30, "wait").is_ok());
+        let refused = fit(5 << 30, 3 << 30, "wait").unwrap_err();
         assert!(
             refused.to_string().contains("5.0 GiB") && refused.to_string().contains("3.0 GiB"),
             "{refused}"

@@ -93,7 +93,7 @@ impl Visitor for Prove<'_> {
         FrameworkComponent<A::Eval>: ComponentProver<CudaBackend> + ComponentProver<SimdBackend>,
     {
         let plan = airs::plan(air, config);
-        memory::require(match self.target {
+        memory::require_to_prove(match self.target {
             Target::Cpu => plan.host_peak_bytes(),
             // The memory of an emulated device is the host's.
             Target::Gpu(device) if device.is_emulated() => plan.column_bytes() + plan.peak_bytes(),

@@ -11,6 +11,7 @@ use stwo::prover::backend::simd::SimdBackend;
 use stwo_constraint_framework::FrameworkComponent;
 
 use super::cli::VerifyOptions;
+use super::memory;
 use super::prove::ProofFile;
 use super::quiet::quietly;
 use super::statement::{Statement, Visitor};
@@ -34,6 +35,7 @@ pub(super) fn run(options: &VerifyOptions, output: &Output) -> Result<Ending, Fa
     let ProofFile { statement, proved } = serde_json::from_slice(&bytes)
         .map_err(|error| input(format!("it is no proof that 'gatework stark prove' wrote: {error}")))?;
     statement.check()?;
+    memory::require_to_verify(statement.accept(Needs))?;
     let why = statement.accept(Verify { proved }).err().map(|error| error.to_string());
     let document = Document { proof: path.clone(), statement, holds: why.is_none(), why };
     output.show(&document, || match &document.why {
@@ -41,6 +43,20 @@ pub(super) fn run(options: &VerifyOptions, output: &Output) -> Result<Ending, Fa
         Some(why) => format!("{}: {why}", statement.text()),
     })?;
     Ok(if document.holds { Ending::Done } else { Ending::GateFailed })
+}
+
+/// The memory that a proof of the AIR is verified in.
+struct Needs;
+
+impl Visitor for Needs {
+    type Output = u64;
+
+    fn visit<A: Air>(self, air: &A, config: PcsConfig) -> u64
+    where
+        FrameworkComponent<A::Eval>: ComponentProver<CudaBackend> + ComponentProver<SimdBackend>,
+    {
+        airs::verifying_bytes(air, config)
+    }
 }
 
 /// Verifies a proof of the AIR.
