@@ -1,5 +1,7 @@
 //! What can be wrong with a call.
 
+use gatework_gpu::{Class, Classified};
+
 /// The engine's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -24,6 +26,15 @@ pub enum Error {
         needed: usize,
     },
     /// The runtime's error.
-    #[error(transparent)]
+    #[error("{0}")]
     Gpu(#[from] gatework_gpu::Error),
+}
+
+impl Classified for Error {
+    fn class(&self) -> Class {
+        match self {
+            Self::Gpu(error) => error.class(),
+            Self::Unsupported { .. } | Self::Length { .. } => Class::Input,
+        }
+    }
 }

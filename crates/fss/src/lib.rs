@@ -4,6 +4,7 @@ mod backend;
 #[cfg(test)]
 mod block;
 mod bound;
+mod class;
 pub mod cost;
 pub mod disk;
 mod dpf;

@@ -2,6 +2,8 @@
 
 mod budget;
 mod buffer;
+mod choice;
+mod class;
 mod cuda;
 mod device;
 mod driver;
@@ -17,10 +19,12 @@ mod target;
 
 pub use budget::Budget;
 pub use buffer::{Buffer, Slice, SliceMut, View, ViewMut};
+pub use choice::DeviceChoice;
 pub use cuda::tools::{SassReport, disassemble};
 pub use device::{Clocks, Device, DeviceListing, DeviceProperties, Kind, Presence, list_devices, presence};
 pub use emulated::fault::{Fault, FaultKind, Site};
 pub use error::{Error, Result};
+pub use gatework_contract::{Class, Classified, Notice, Observer, StageGuard};
 pub use graph::{Graph, GraphKernel};
 pub use kernel::{
     Architecture, Arg, Binary, ByValue, Grid, IntoArg, Kernel, KernelInfo, Resources, Source,

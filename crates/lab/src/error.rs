@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use gatework_gpu::{Class, Classified};
+
 /// The lab's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -61,4 +63,18 @@ pub enum Error {
         /// The device.
         device: String,
     },
+}
+
+impl Classified for Error {
+    fn class(&self) -> Class {
+        match self {
+            Self::NoTiming { .. } => Class::Device,
+            Self::UnknownWorkload { .. }
+            | Self::DuplicateWorkload { .. }
+            | Self::WorkloadName { .. }
+            | Self::Unwritable { .. }
+            | Self::Unreadable { .. }
+            | Self::TuningState { .. } => Class::Input,
+        }
+    }
 }

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
+use gatework_gpu::{Class, Classified};
 use stwo::prover::ProvingError;
 
 use crate::queue::Queue;
@@ -15,7 +16,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// The runtime's error: memory, a compiler, a kernel that was stopped, the driver.
-    #[error(transparent)]
+    #[error("{0}")]
     Gpu(#[from] gatework_gpu::Error),
     /// The trace does not satisfy the constraints.
     #[error("the trace does not satisfy the constraints: nothing was proved")]
@@ -44,6 +45,19 @@ pub enum Error {
         /// What, and what is supported.
         what: String,
     },
+}
+
+impl Classified for Error {
+    fn class(&self) -> Class {
+        match self {
+            Self::Gpu(error) => error.class(),
+            // A trace that does not satisfy its constraints is no fault of the device, nor is a proof that is too large.
+            Self::ConstraintsNotSatisfied
+            | Self::TooLarge { .. }
+            | Self::TwoContexts
+            | Self::Unsupported { .. } => Class::Input,
+        }
+    }
 }
 
 impl From<ProvingError> for Error {

@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use gatework_gpu::{Class, Classified};
 use itertools::Itertools as _;
 use stwo::core::air::Component as _;
 use stwo::core::channel::{Blake2sChannel, Channel as _};
@@ -65,6 +66,12 @@ pub enum VerifyError {
         /// Commitments that it should have.
         needed: usize,
     },
+}
+
+impl Classified for VerifyError {
+    fn class(&self) -> Class {
+        Class::Verification
+    }
 }
 
 /// What the backends differ in beside stwo's traits.

@@ -1,0 +1,36 @@
+//! Whose fault an error of the runtime is.
+
+use gatework_contract::{Class, Classified};
+
+use crate::Error;
+
+impl Classified for Error {
+    fn class(&self) -> Class {
+        match self {
+            Self::UnknownDevice { .. }
+            | Self::UnknownTarget { .. }
+            | Self::Environment { .. }
+            | Self::NoSuchOrdinal { .. }
+            | Self::Compile { .. }
+            | Self::MissingInclude { .. }
+            | Self::NoEntry { .. }
+            | Self::Arguments { .. }
+            | Self::Launch { .. }
+            | Self::Length { .. }
+            | Self::Capture { .. }
+            | Self::Graph { .. }
+            | Self::ForeignDevice { .. }
+            | Self::Foreign { .. } => Class::Input,
+            Self::NoCuda { .. }
+            | Self::OutOfMemory { .. }
+            | Self::OutOfPinnedMemory { .. }
+            | Self::NoCompiler { .. }
+            | Self::NoNvrtc { .. }
+            | Self::NoTool { .. }
+            | Self::Fault(_)
+            | Self::Driver { .. }
+            | Self::Io { .. }
+            | Self::Load { .. } => Class::Device,
+        }
+    }
+}
