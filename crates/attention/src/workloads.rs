@@ -179,14 +179,6 @@ impl Bound {
     }
 }
 
-/// The runtime's error inside one of this engine's.
-fn gpu(error: crate::Error) -> gatework_gpu::Error {
-    match error {
-        crate::Error::Gpu(error) => error,
-        other => gatework_gpu::Error::Arguments { kernel: "attention".into(), message: other.to_string() },
-    }
-}
-
 impl Job {
     fn new(name: &str, summary: &str, shapes: Vec<Shape>) -> Self {
         let summary = format!("softmax(q k^T) v from f16 by e4m3: {summary}");
@@ -347,9 +339,9 @@ impl Workload for Job {
         job.quantise(&stream)?;
         let mut whole = Bound::random(&stream, self.attention(device, case)?)?;
         stream.synchronize()?;
-        let candidate = Side::new("kernel", move |stream| job.attend(stream).map_err(gpu));
+        let candidate = Side::new("kernel", move |stream| job.attend(stream));
         let baseline = Side::new("quantiser and kernel", move |stream| {
-            whole.quantise(stream).and_then(|()| whole.attend(stream)).map_err(gpu)
+            whole.quantise(stream).and_then(|()| whole.attend(stream))
         });
         let bench = Bench::new(self.work(case), candidate, baseline)
             .timing(Timing::Graph { repeats: repeats(&shape(case)) })

@@ -25,7 +25,7 @@ fn every_case_passes_and_every_control_is_refused() {
 #[test]
 fn the_gates_pass() {
     let workloads = workloads();
-    let record = Gates::new(Device::emulated(0).unwrap()).seeds(0..1).gate(workloads[0].as_ref(), &|_| ());
+    let record = Gates::new(Device::emulated(0).unwrap()).seeds(0..1).gate(workloads[0].as_ref(), &());
     assert!(record.verdict.is_passed(), "{}", record.verdict);
 }
 

@@ -19,9 +19,5 @@ pub use gatework_stark as stark;
 
 /// The workloads of the runtime and of every engine.
 pub fn workloads() -> Vec<Box<dyn lab::Workload>> {
-    let mut workloads = lab::runtime::workloads();
-    workloads.extend(attention::workloads::workloads());
-    workloads.extend(fss::workloads::workloads());
-    workloads.extend(stark::workloads::workloads());
-    workloads
+    command::workloads()
 }

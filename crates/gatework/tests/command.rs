@@ -37,9 +37,20 @@ fn json(output: &Output) -> Value {
 
 #[test]
 fn a_typing_error_in_a_flag_is_bad_usage() {
-    let output = run(&["lab", "gate", "--al"]);
+    let mistyped: [(&[&str], &str); 4] = [
+        (&["lab", "gate", "--al"], "--all"),
+        (&["attention", "bench", "--mak", "full"], "--mask"),
+        (&["private", "cost", "--modle", "gpt2"], "--model"),
+        (&["stark", "prove", "--log-row", "5"], "--log-rows"),
+    ];
+    for (arguments, meant) in mistyped {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), BAD_INPUT);
+        assert!(stderr(&output).contains(meant), "{output:?}");
+    }
+    let output = run(&["strak", "prove"]);
     assert_eq!(output.status.code(), BAD_INPUT);
-    assert!(stderr(&output).contains("--all"), "{output:?}");
+    assert!(stderr(&output).contains("stark"), "{output:?}");
 }
 
 #[test]
@@ -148,6 +159,88 @@ fn doctor_prints_one_json_document() {
     assert!(examination["cache"]["folder"].is_string());
 }
 
+/// The jobs of `doctor` for a device, as (noun, name, whether it runs, what is said of it), on a machine without a card.
+fn jobs(device: &str) -> Vec<(String, String, bool, String)> {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = gatework(folder.path(), &["doctor", "--json", "--device", device]);
+    let output = command.env("CUDA_VISIBLE_DEVICES", "-1").output().unwrap();
+    assert_eq!(output.status.code(), DONE, "{output:?}");
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let job = |job: &Value| {
+        let runs = job["state"] == "found";
+        let said = text(&job[if runs { "what" } else { "reason" }]);
+        (text(&job["noun"]), text(&job["name"]), runs, said)
+    };
+    json(&output)["jobs"].as_array().unwrap().iter().map(job).collect()
+}
+
+#[test]
+fn doctor_says_for_every_job_where_it_would_run() {
+    let said = |device: &str, noun: &str| {
+        let job = jobs(device).into_iter().find(|(of, name, ..)| of == noun && name == noun);
+        let (_, _, runs, said) = job.unwrap_or_else(|| panic!("no line for {noun}"));
+        (runs, said)
+    };
+    assert_eq!(said("auto", "attention"), (true, "on the CPU, in f32".into()));
+    assert_eq!(said("cpu", "stark"), (true, "on the CPU, by stwo's SimdBackend".into()));
+    assert_eq!(said("emulated", "attention"), (true, "on the emulated device, in FP8".into()));
+    assert_eq!(said("emulated", "lab"), (true, "on the emulated device, every gate".into()));
+    let (runs, why) = said("auto", "lab");
+    assert!(!runs && why.contains("--device emulated"), "{why}");
+    let (runs, what) = said("auto", "private");
+    assert!(runs && what.starts_with("on the CPU"), "{what}");
+    let (runs, why) = said("cuda", "private");
+    assert!(!runs && why.contains("runs on the CPU only"), "{why}");
+    assert!(!said("cuda", "stark").0, "there is no card");
+    assert!(jobs("auto").iter().any(|(noun, name, ..)| noun == "lab" && name == "resource gate"));
+}
+
+#[test]
+fn a_device_that_a_command_would_ignore_is_refused() {
+    let refused = |arguments: &[&str]| {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), BAD_INPUT, "{arguments:?}: {output:?}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+        stderr(&output)
+    };
+    for device in ["cuda", "cuda:1", "emulated"] {
+        let deal = ["private", "deal", "--public", "p.json", "--tokens", "5", "--server-keys", "s"];
+        let said = refused(&[&deal[..], &["--client-keys", "c", "--device", device]].concat());
+        let asks = if device == "cuda" { "cuda:0" } else { device };
+        let wanted = format!(
+            "'gatework private deal' runs on the CPU only, and --device asks for {asks}: use cpu or auto"
+        );
+        assert!(said.contains(&wanted), "{said}");
+    }
+    assert!(refused(&["lab", "list", "--device", "emulated"]).contains("'gatework lab list' uses no device"));
+    assert!(refused(&["stark", "verify", "p.json", "--device", "cuda"]).contains("'gatework stark verify'"));
+    // What is said for all commands does not keep those that use no device from working.
+    let folder = tempfile::tempdir().unwrap();
+    let from_environment = |arguments: &[&str]| {
+        gatework(folder.path(), arguments).env("GATEWORK_DEVICE", "cuda").output().unwrap()
+    };
+    assert_eq!(from_environment(&["lab", "list"]).status.code(), DONE);
+    let local = ["private", "run", "--local", "--model", "m", "--ids", "1"];
+    let output = from_environment(&local);
+    assert_eq!(output.status.code(), BAD_INPUT, "{output:?}");
+    assert!(
+        stderr(&output).contains("the environment variable GATEWORK_DEVICE asks for cuda:0"),
+        "{output:?}"
+    );
+    assert_eq!(run(&["lab", "list", "--device", "cpu"]).status.code(), DONE);
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_no_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let prove = ["stark", "prove", "--log-rows", "5", "--device", "cpu", "--out", "nowhere/proof.json"];
+    let output = gatework(folder.path(), &prove).output().unwrap();
+    assert_eq!(output.status.code(), BAD_INPUT);
+    let said = stderr(&output);
+    assert!(said.contains("--out nowhere/proof.json: no file can be written to nowhere"), "{said}");
+    assert!(!said.contains("record"), "{said}");
+}
+
 #[test]
 fn list_prints_every_workload() {
     let output = run(&["lab", "list", "--json"]);
@@ -203,6 +296,9 @@ fn the_tour_passes_on_the_emulated_device() {
     let tour = json(&output);
     let stops = tour["stops"].as_array().unwrap();
     assert!(!stops.is_empty() && stops.iter().all(|stop| stop["outcome"] == "passed"), "{tour}");
+    let mut engines: Vec<_> = stops.iter().map(|stop| stop["engine"].as_str().unwrap()).collect();
+    engines.dedup();
+    assert_eq!(engines, ["lab", "attention", "private", "stark"], "each engine's stops are together");
 }
 
 #[test]

@@ -63,3 +63,14 @@ fn a_right_workload_ends_with_0() {
 fn a_workload_broken_on_purpose_ends_with_1() {
     assert_eq!(gate(Count { error: 1 }), 1);
 }
+
+fn tour(workload: Count) -> u8 {
+    let arguments = ["gatework", "tour", "--device", "emulated"];
+    command::run(arguments.map(Into::into), vec![Box::new(workload)])
+}
+
+#[test]
+fn a_stop_that_fails_makes_the_tour_end_with_1() {
+    assert_eq!(tour(Count { error: 0 }), 0);
+    assert_eq!(tour(Count { error: 1 }), 1);
+}

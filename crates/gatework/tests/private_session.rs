@@ -10,6 +10,7 @@ use tempfile::TempDir;
 const DONE: Option<i32> = Some(0);
 const FAILED: Option<i32> = Some(1);
 const BAD_INPUT: Option<i32> = Some(2);
+const PEER_FAILED: Option<i32> = Some(3);
 const IDS: &str = "3,14,15,9,26";
 
 fn command(arguments: &[&str]) -> Command {
@@ -162,6 +163,29 @@ fn a_key_works_once() {
 }
 
 #[test]
+fn a_peer_that_leaves_ends_with_3() {
+    let scene = Scene::new();
+    scene.deal("alice", "5");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string().replace("127.0.0.1", "localhost");
+    // It accepts, and hangs up before a word is said.
+    let silent = std::thread::spawn(move || drop(listener.accept().unwrap()));
+    let output = scene.run("alice", &address, &["--ids", IDS]);
+    silent.join().unwrap();
+    assert_eq!(output.status.code(), PEER_FAILED, "{output:?}");
+    assert!(output.stdout.is_empty() && complaint(&output).starts_with("error: "), "{output:?}");
+    // An address that is taken was given wrongly.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let [public, keys, certificates] = ["model.json", "keys", "certificates"].map(|name| scene.path(name));
+    let serve =
+        ["serve", "--model", &small_bert(), "--public", &public, "--keys", &keys, "--listen", &address];
+    let output = gatework(&[&serve[..], &["--certificates", &certificates]].concat());
+    assert_eq!(output.status.code(), BAD_INPUT, "{output:?}");
+    assert!(complaint(&output).contains(&address), "{output:?}");
+}
+
+#[test]
 fn an_interrupted_deal_leaves_nothing() {
     let scene = Scene::new();
     let [public, server, client] = ["model.json", "server.keys", "client.keys"].map(|name| scene.path(name));
@@ -215,7 +239,7 @@ fn mistakes_are_sentences() {
     let keys = scene.path("alice");
     let certificates = scene.path("certificates");
     let run = ["run", "--public", &public, "--keys", &keys, "--certificates", &certificates, "--ids", IDS];
-    let cases: [(&[&str], &str); 10] = [
+    let cases: [(&[&str], &str); 9] = [
         (&[&run[..], &["--connect", "localhost"]].concat(), "it has no port"),
         (&["describe", "--model", &nowhere, "--out", &scene.path("x.json")], "nowhere/config.json"),
         (
@@ -230,7 +254,6 @@ fn mistakes_are_sentences() {
             &["deal", "--public", &public, "--tokens", "5..8", "--server-keys", "a", "--client-keys", "b"],
             "16x8 or 4-12",
         ),
-        (&[&run[..], &["--connect", "127.0.0.1:1"]].concat(), "cannot be reached"),
         (
             &["run", "--public", &public, "--keys", &keys, "--connect", "localhost:1", "--ids", "1"],
             "private cert",
@@ -258,4 +281,8 @@ fn mistakes_are_sentences() {
         assert!(complaint(&output).contains(words), "{arguments:?}: {}", complaint(&output));
         assert!(output.stdout.is_empty());
     }
+    // A server that does not answer is no mistake of the client's.
+    let output = gatework(&[&run[..], &["--connect", "127.0.0.1:1"]].concat());
+    assert_eq!(output.status.code(), PEER_FAILED, "{output:?}");
+    assert!(complaint(&output).contains("cannot be reached") && output.stdout.is_empty(), "{output:?}");
 }

@@ -99,7 +99,7 @@ fn bad_input_is_a_sentence() {
     assert!(refused(&two_columns).contains("3 to 65535"));
     let not_its_columns =
         ["prove", "--air", "plonk", "--log-rows", "5", "--columns", "100", "--out", "p.json"];
-    assert!(refused(&not_its_columns).contains("--columns is for wide-fibonacci: plonk has as many"));
+    assert!(refused(&not_its_columns).contains("--columns is for wide-fibonacci: plonk has a fixed number"));
     assert!(refused(&["bench", "--air", "poseidon2", "--columns", "100"]).contains("--columns is for"));
     // Some terabytes, on a machine that says what it has.
     if cfg!(target_os = "linux") {

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::driver::Driver;
 use crate::kernel::{Architecture, Kernel, Source};
 use crate::stream::{Priority, Stream};
-use crate::{Budget, Error, PinnedPool, Result, cuda, emulated};
+use crate::{Budget, DeviceChoice, Error, PinnedPool, Result, cuda, emulated};
 
 /// Which of the two devices this is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -163,14 +163,16 @@ impl Device {
     /// assert!(error.to_string().contains("unknown device 'quantum'"));
     /// ```
     pub fn open(name: &str) -> Result<Self> {
-        let unknown = || Error::UnknownDevice { given: name.to_owned() };
-        match name {
-            "auto" | "cuda" => Self::with_driver(cuda::open(0)?),
-            "emulated" => Self::with_driver(emulated::open(emulated::seed_from_environment()?)?),
-            _ => {
-                let ordinal = name.strip_prefix("cuda:").ok_or_else(unknown)?;
-                Self::with_driver(cuda::open(ordinal.parse().map_err(|_| unknown())?)?)
+        match name.parse() {
+            Ok(DeviceChoice::Auto) => Self::with_driver(cuda::open(0)?),
+            Ok(DeviceChoice::Cuda(ordinal)) => Self::with_driver(cuda::open(ordinal)?),
+            Ok(DeviceChoice::Emulated) => {
+                // Every kernel needs it: better to say so now than at the first launch.
+                emulated::compiler::name()?;
+                Self::with_driver(emulated::open(emulated::seed_from_environment()?)?)
             }
+            // The CPU is a target, but no device.
+            Ok(DeviceChoice::Cpu) | Err(_) => Err(Error::UnknownDevice { given: name.to_owned() }),
         }
     }
 

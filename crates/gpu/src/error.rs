@@ -214,26 +214,3 @@ pub enum Error {
         reason: String,
     },
 }
-
-impl Error {
-    /// Whether the caller's input is at fault, rather than the machine.
-    pub fn is_usage(&self) -> bool {
-        matches!(
-            self,
-            Self::UnknownDevice { .. }
-                | Self::UnknownTarget { .. }
-                | Self::Environment { .. }
-                | Self::NoSuchOrdinal { .. }
-                | Self::Compile { .. }
-                | Self::MissingInclude { .. }
-                | Self::NoEntry { .. }
-                | Self::Arguments { .. }
-                | Self::Launch { .. }
-                | Self::Length { .. }
-                | Self::Capture { .. }
-                | Self::Graph { .. }
-                | Self::ForeignDevice { .. }
-                | Self::Foreign { .. }
-        )
-    }
-}

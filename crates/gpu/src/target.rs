@@ -1,6 +1,6 @@
 //! Where an engine runs: the CPU, or a device.
 
-use crate::{Device, Error, Result};
+use crate::{Device, DeviceChoice, Error, Result};
 
 /// Where an engine runs. The CPU is not a [`Device`]: engines have native code for it, and no kernels.
 #[derive(Debug, Clone)]
@@ -12,8 +12,8 @@ pub enum Target {
 }
 
 impl Target {
-    /// Opens `cpu`, `auto` (the first CUDA device, else the CPU, with a warning in the log that says why), or what
-    /// [`Device::open`] takes.
+    /// Opens a target by name: `auto` (the first CUDA device, else the CPU, with a warning in the log that says why),
+    /// `cpu`, `cuda`, `cuda:N` or `emulated`.
     ///
     /// ```
     /// use gatework_gpu::Target;
@@ -25,29 +25,25 @@ impl Target {
     /// # Ok::<(), gatework_gpu::Error>(())
     /// ```
     pub fn open(name: &str) -> Result<Self> {
-        match name {
-            "cpu" => Ok(Self::Cpu),
-            "auto" => {
-                let (target, why) = Self::best()?;
-                if let Some(why) = why {
-                    tracing::warn!("{why}; running on the CPU");
-                }
-                Ok(target)
-            }
-            device => match Device::open(device) {
-                Err(Error::UnknownDevice { given }) => Err(Error::UnknownTarget { given }),
-                opened => Ok(Self::Gpu(opened?)),
-            },
-        }
+        Self::of(name.parse()?, &|line| tracing::warn!("{line}"))
     }
 
-    /// The first CUDA device, or the CPU with why there is none. A card that is there and cannot be opened is an error:
-    /// whoever has one does not mean the CPU.
-    pub fn best() -> Result<(Self, Option<Error>)> {
-        match Device::open("cuda") {
-            Ok(device) => Ok((Self::Gpu(device), None)),
-            Err(absent @ Error::NoCuda { .. }) => Ok((Self::Cpu, Some(absent))),
-            Err(error) => Err(error),
+    /// Opens what was chosen. [`DeviceChoice::Auto`] is the first CUDA device; where there is none it is the CPU, and
+    /// `say` is given the line that says why. A card that is there and cannot be opened is an error: whoever has one
+    /// does not mean the CPU.
+    pub fn of(choice: DeviceChoice, say: &dyn Fn(&str)) -> Result<Self> {
+        match choice {
+            DeviceChoice::Cpu => Ok(Self::Cpu),
+            DeviceChoice::Auto => match Device::open("cuda") {
+                Err(absent @ Error::NoCuda { .. }) => {
+                    say(&format!("{absent}; running on the CPU"));
+                    Ok(Self::Cpu)
+                }
+                opened => Ok(Self::Gpu(opened?)),
+            },
+            DeviceChoice::Cuda(_) | DeviceChoice::Emulated => {
+                Ok(Self::Gpu(Device::open(&choice.to_string())?))
+            }
         }
     }
 

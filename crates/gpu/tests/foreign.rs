@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use gatework_gpu::{Buffer, Device, Error, Grid, Result, Stream, args, kernels};
+use gatework_gpu::{Buffer, Class, Classified as _, Device, Error, Grid, Result, Stream, args, kernels};
 
 /// A stream and memory as another library would hold them.
 struct Theirs {
@@ -87,7 +87,7 @@ fn what_is_none_of_the_devices_is_refused() -> Result<()> {
     let device = Device::emulated(0)?;
     let Theirs { stream, memory } = theirs(&device)?;
     let told = |error: Error| {
-        assert!(matches!(error, Error::Foreign { .. }) && error.is_usage(), "{error}");
+        assert!(matches!(error, Error::Foreign { .. }) && error.class() == Class::Input, "{error}");
         error.to_string()
     };
     // SAFETY: what is refused is never used.

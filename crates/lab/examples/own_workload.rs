@@ -93,7 +93,7 @@ pub fn gate_all() -> Result<bool, Box<dyn std::error::Error>> {
     let gates = Gates::new(Device::open("emulated")?);
     let mut all_passed = true;
     for workload in registry.iter() {
-        let record = gates.gate(workload, &|_step| ());
+        let record = gates.gate(workload, &());
         println!("{}: {}", record.workload, record.verdict);
         for gate in &record.gates {
             println!("  {} ({}): {}", gate.gate, gate.target, gate.outcome);

@@ -2,18 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use gatework_gpu::{Result, Stream};
+use gatework_gpu::Stream;
 use serde::{Deserialize, Serialize};
 
 use crate::measure::Arithmetic;
 use crate::stats::Expectation;
-use crate::workload::{Case, Work};
+use crate::workload::{Case, RunError, Work};
 
 /// Queues one run on a stream. Its inputs lie on the device already.
-pub type Queue = Box<dyn FnMut(&Stream) -> Result<()>>;
+pub type Queue = Box<dyn FnMut(&Stream) -> Result<(), RunError>>;
 
 /// What is done before a run and not timed.
-pub type Prepare = Box<dyn FnMut() -> Result<()>>;
+pub type Prepare = Box<dyn FnMut() -> Result<(), RunError>>;
 
 /// One of the two that are timed.
 pub struct Side {
@@ -24,23 +24,30 @@ pub struct Side {
 }
 
 impl Side {
-    /// What `queue` queues.
-    pub fn new(name: impl Into<String>, queue: impl FnMut(&Stream) -> Result<()> + 'static) -> Self {
+    /// What `queue` queues. Its error is the runtime's or an engine's own.
+    pub fn new<E: Into<RunError>>(
+        name: impl Into<String>,
+        mut queue: impl FnMut(&Stream) -> Result<(), E> + 'static,
+    ) -> Self {
+        let queue = move |stream: &Stream| queue(stream).map_err(Into::into);
         Self { name: name.into(), queue: Box::new(queue), prepare: None }
     }
 
     /// With something to do before every run that is not timed.
-    pub fn prepared_by(self, prepare: impl FnMut() -> Result<()> + 'static) -> Self {
-        Self { prepare: Some(Box::new(prepare)), ..self }
+    pub fn prepared_by<E: Into<RunError>>(
+        self,
+        mut prepare: impl FnMut() -> Result<(), E> + 'static,
+    ) -> Self {
+        Self { prepare: Some(Box::new(move || prepare().map_err(Into::into))), ..self }
     }
 
     /// Runs it once, to the end.
-    pub fn run(&mut self, stream: &Stream) -> Result<()> {
+    pub fn run(&mut self, stream: &Stream) -> Result<(), RunError> {
         if let Some(prepare) = &mut self.prepare {
             prepare()?;
         }
         (self.queue)(stream)?;
-        stream.synchronize()
+        Ok(stream.synchronize()?)
     }
 }
 

@@ -82,7 +82,7 @@ mod tests {
         let mut registry = Registry::new();
         registry.add_all(runtime::workloads()).unwrap();
         let workload = registry.get("gpu/saxpy").unwrap();
-        let mut record = Gates::new(Device::emulated(0).unwrap()).seeds(0..1).gate(workload, &|_| ());
+        let mut record = Gates::new(Device::emulated(0).unwrap()).seeds(0..1).gate(workload, &());
         assert_eq!(freshness(&record, &registry), Freshness::Current);
         record.kernels[0].source_hash = "00".repeat(32);
         assert!(matches!(freshness(&record, &registry), Freshness::Stale { why } if why.contains("'saxpy'")));

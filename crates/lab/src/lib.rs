@@ -31,7 +31,7 @@ pub use control::Control;
 pub use error::{Error, Result};
 pub use figures::{DocumentProblem, check_document};
 pub use freshness::{Freshness, freshness, standing};
-pub use gates::{Checked, Gate, Gates, Outcome, Step, TestBed, check_case};
+pub use gates::{Checked, Gate, Gates, Outcome, TestBed, check_case};
 pub use inputs::{Inputs, poisoned, repeated};
 pub use record::{
     BinaryRecord, CaseRecord, DeviceRecord, EntryRecord, GateRecord, KernelRecord, RECORD_VERSION, Record,

@@ -92,24 +92,21 @@ pub fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
     let mut text = serde_json::to_vec_pretty(value)
         .map_err(|error| Error::Unwritable { path: path.to_owned(), reason: error.to_string() })?;
     text.push(b'\n');
-    write_file(path, &text)
+    write_file(path, &text).map_err(|error| unwritable(path, &error))
 }
 
 /// Writes a file whole or not at all: beside it first, then in its place.
-pub fn write_file(path: &Path, contents: &[u8]) -> Result<()> {
+pub fn write_file(path: &Path, contents: &[u8]) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let write = || {
-        let mut builder = tempfile::Builder::new();
-        // As other new files are: a temporary one would be its owner's alone.
-        #[cfg(unix)]
-        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-        let mut file = builder.tempfile_in(folder)?;
-        file.write_all(contents)?;
-        file.as_file().sync_all()?;
-        file.persist(path).map_err(|error| error.error)?;
-        Ok(())
-    };
-    write().map_err(|error: io::Error| unwritable(path, &error))
+    let mut builder = tempfile::Builder::new();
+    // As other new files are: a temporary one would be its owner's alone.
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    let mut file = builder.tempfile_in(folder)?;
+    file.write_all(contents)?;
+    file.as_file().sync_all()?;
+    file.persist(path).map_err(|error| error.error)?;
+    Ok(())
 }
 
 /// What a folder of records holds.

@@ -14,6 +14,18 @@ use crate::tune::Tunable;
 /// Why a run produced no outputs: the runtime's error, or the workload's own.
 pub type RunError = Box<dyn std::error::Error + Send + Sync>;
 
+/// The runtime's error, if that is what an engine's error was made from.
+pub(crate) fn runtime_error(error: &RunError) -> Option<&gatework_gpu::Error> {
+    let mut found: Option<&(dyn std::error::Error + 'static)> = Some(error.as_ref());
+    while let Some(error) = found {
+        if let Some(runtime) = error.downcast_ref() {
+            return Some(runtime);
+        }
+        found = error.source();
+    }
+    None
+}
+
 /// A job with a known right answer: kernels, the host code that launches them, and the plain code they must equal.
 ///
 /// `run` and `reference` make their inputs from the same seed. `run` is the code that ships, on outputs from

@@ -20,8 +20,7 @@ fn measure(name: &str) -> BenchRecord {
     let cases = workload.bench_cases(Kind::Emulated);
     let options =
         PerformanceOptions { samples: 100, longest: Duration::ZERO, ..PerformanceOptions::default() };
-    let measured =
-        Station::new(options).measure(&device, &cases, &|case| workload.bench(&device, case), &|_, _| ());
+    let measured = Station::new(options).measure(&device, &cases, &|case| workload.bench(&device, case), &());
     let mut record = measured.unwrap_or_else(|error| panic!("{name}: {error}"));
     assert_eq!(record.cases.len(), cases.len());
     record.cases.pop().unwrap()
@@ -75,7 +74,7 @@ fn every_cuda_benchmark_moves_enough_memory_and_states_a_promise() {
 fn performance_is_never_run_on_the_emulated_device() {
     let gates =
         Gates::new(Device::emulated(0).unwrap()).seeds(0..1).performance(PerformanceOptions::default());
-    let record = gates.gate(workload("gpu/saxpy").as_ref(), &|_| ());
+    let record = gates.gate(workload("gpu/saxpy").as_ref(), &());
     let performance = record.gates.iter().find(|gate| gate.gate == Gate::Performance).unwrap();
     assert!(
         matches!(&performance.outcome, Outcome::NotRun { why } if why.contains("time means nothing")),

@@ -1,8 +1,9 @@
 //! The gates refuse what they must, on the emulated device.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use gatework_gpu::{Device, Grid, Kind, Source, args, presence};
+use gatework_gpu::{Device, Grid, Kind, Notice, Source, args, presence};
 use gatework_lab::{
     Bounds, Case, Control, ErrorBudget, Gate, Gates, Inputs, KernelSpec, Outcome, Outputs, Record, RunError,
     Tensor, TestBed, Work, Workload, poisoned,
@@ -97,7 +98,7 @@ impl Workload for Twice {
 }
 
 fn gate(workload: &dyn Workload) -> Record {
-    Gates::new(Device::emulated(0).unwrap()).gate(workload, &|_| ())
+    Gates::new(Device::emulated(0).unwrap()).gate(workload, &())
 }
 
 fn failure(workload: &dyn Workload) -> String {
@@ -207,7 +208,7 @@ fn an_include_nobody_provides_fails_the_compile_gate() {
 #[test]
 fn without_a_device_nothing_counts_as_passed() {
     let bed = TestBed::CompilersOnly { why: "no device was asked for".into() };
-    let record = Gates::new(bed).gate(&Twice::right(), &|_| ());
+    let record = Gates::new(bed).gate(&Twice::right(), &());
     assert_eq!(record.verdict, Outcome::NotRun { why: "no device was asked for".into() });
     assert_eq!(outcome(&record, Gate::Compile, "emulated"), Outcome::Passed);
     assert_eq!(record.slug(), "no-device");
@@ -234,11 +235,17 @@ fn the_resource_gate_runs_with_nvrtc_and_says_so_without() {
 
 #[test]
 fn progress_hears_of_every_case_and_seed() {
-    let heard = std::cell::RefCell::new(Vec::new());
+    let heard = Mutex::new((Vec::new(), Vec::new()));
+    let observer = |notice: Notice<'_>| match notice {
+        Notice::Started { stage } => heard.lock().unwrap().0.push(stage.to_owned()),
+        Notice::Counted { what, done, of } => heard.lock().unwrap().1.push((what.to_owned(), done, of)),
+        _ => (),
+    };
     let gates = Gates::new(Device::emulated(0).unwrap()).seeds(7..9);
-    gates.gate(&Twice::right(), &|step| heard.borrow_mut().push(format!("{} {:?}", step.gate, step.place)));
-    let gates = ["compile None", "resources None", "correctness None"].map(str::to_owned);
-    let seeds =
-        [("n1", 7), ("n1", 8), ("n65", 7), ("n65", 8)].map(|place| format!("correctness {:?}", Some(place)));
-    assert_eq!(heard.into_inner(), [gates.as_slice(), &seeds].concat());
+    gates.gate(&Twice::right(), &observer);
+    let (stages, counts) = heard.into_inner().unwrap();
+    let wanted = ["compile", "resources", "correctness", "n1", "seed 7", "seed 8", "n65", "seed 7", "seed 8"];
+    assert_eq!((stages[0].as_str(), &stages[1..]), (Twice::right().name(), &wanted.map(str::to_owned)[..]));
+    let of_case = [("seeds".to_owned(), 0, Some(2)), ("seeds".to_owned(), 1, Some(2))];
+    assert_eq!(counts, [of_case.clone(), of_case].concat());
 }

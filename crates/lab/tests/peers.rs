@@ -1,9 +1,10 @@
 //! The protocol with peers, spoken by small shells: answers, silence, nonsense and death.
 
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use gatework_gpu::{Device, Kind};
+use gatework_gpu::{Device, Kind, Notice};
 use gatework_lab::measure::{HostBench, PeerRecord, PerformanceOptions, Station};
 use gatework_lab::peers::{PeerCommand, PeerSession};
 use gatework_lab::{Case, PeerRequest, Work, runtime};
@@ -119,7 +120,7 @@ fn recorded(peers: Vec<PeerCommand>) -> Vec<PeerRecord> {
     let options = PerformanceOptions { samples: 100, longest: Duration::ZERO, peers, ..Default::default() };
     let cases = saxpy.bench_cases(Kind::Emulated);
     let measured =
-        Station::new(options).measure(&device, &cases, &|case| saxpy.bench(&device, case), &|_, _| ());
+        Station::new(options).measure(&device, &cases, &|case| saxpy.bench(&device, case), &());
     measured.unwrap().cases.remove(0).peers
 }
 
@@ -155,12 +156,16 @@ fn a_job_on_the_cpu_takes_turns_with_peers() {
         }),
         peers: vec![PeerRequest { operation: "saxpy".into(), shape: BTreeMap::new() }],
     };
-    let heard = std::cell::RefCell::new(Vec::new());
-    let record = Station::new(options)
-        .measure_on_host(&Case::new("n1").with("n", 1), bench, &|samples| heard.borrow_mut().push(samples))
-        .unwrap();
+    let heard = Mutex::new(Vec::new());
+    let observer = |notice: Notice<'_>| {
+        if let Notice::Counted { what: "samples", done, .. } = notice {
+            heard.lock().unwrap().push(done);
+        }
+    };
+    let record =
+        Station::new(options).measure_on_host(&Case::new("n1").with("n", 1), bench, &observer).unwrap();
     assert_eq!(
-        (record.summary.samples, heard.into_inner()),
+        (record.summary.samples, heard.into_inner().unwrap()),
         (5, vec![1, 2, 3, 4, 5]),
         "never fewer than five"
     );
@@ -180,8 +185,5 @@ fn a_job_on_the_cpu_that_fails_is_an_error() {
     let work = Work { operations: 1, bytes: 0 };
     let bench = HostBench { name: "none".into(), work, run, peers: Vec::new() };
     let station = Station::new(PerformanceOptions::default());
-    assert_eq!(
-        station.measure_on_host(&Case::new("n1"), bench, &|_| ()).unwrap_err().to_string(),
-        "no memory"
-    );
+    assert_eq!(station.measure_on_host(&Case::new("n1"), bench, &()).unwrap_err().to_string(), "no memory");
 }

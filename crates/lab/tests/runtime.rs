@@ -11,7 +11,7 @@ fn assert_passes(name: &str) {
     let workloads = runtime::workloads();
     let workload =
         workloads.iter().find(|workload| workload.name() == name).expect("the workload is registered");
-    let record = Gates::new(Device::emulated(0).unwrap()).gate(workload.as_ref(), &|_| ());
+    let record = Gates::new(Device::emulated(0).unwrap()).gate(workload.as_ref(), &());
     assert!(record.verdict.is_passed(), "{name}: {}", record.verdict);
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gatework_gpu::{Device, Stream};
+use gatework_gpu::{Device, Observer, Stream};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::constraints::Tier;
@@ -83,9 +83,9 @@ impl Context {
         Ok(self.queue.stream().synchronize()?)
     }
 
-    /// Tells `watcher` of every stage of a proof that begins from now on, on the thread that proves.
-    pub fn watch(&self, watcher: impl Fn(Stage) + Send + Sync + 'static) {
-        self.queue.watch(Box::new(watcher));
+    /// Tells `observer` of every [`Stage`] of a proof from now on, by its name, on the thread that proves.
+    pub fn watch(&self, observer: Arc<dyn Observer>) {
+        self.queue.watch(observer);
     }
 
     /// Keeps the time of each stage of what is proved from now on. The device is waited for at the end of each.
@@ -93,7 +93,7 @@ impl Context {
         self.queue.keep_times();
     }
 
-    /// The times that were kept, which are then no longer.
+    /// Takes the recorded times; recording stops.
     pub fn take_times(&self) -> Vec<(Stage, Duration)> {
         self.queue.take_times()
     }

@@ -1,6 +1,6 @@
 //! How much device memory a proof takes, before it is asked for.
 
-use gatework_gpu::Device;
+use gatework_gpu::{Device, Target};
 use stwo::core::pcs::PcsConfig;
 use stwo::core::vcs_lifted::verifier::LOG_PACKED_LEAF_SIZE;
 
@@ -89,6 +89,16 @@ impl Plan {
     pub fn host_peak_bytes(&self) -> u64 {
         let peak = self.peak_bytes();
         peak + peak / 8
+    }
+
+    /// The most of the host's memory that a proof on `target` holds at once. The trace is made on the host for a device
+    /// too, and the memory of an emulated device is the host's.
+    pub fn host_bytes(&self, target: &Target) -> u64 {
+        match target {
+            Target::Cpu => self.host_peak_bytes(),
+            Target::Gpu(device) if device.is_emulated() => self.column_bytes() + self.peak_bytes(),
+            Target::Gpu(_) => self.column_bytes(),
+        }
     }
 
     /// Bytes of all columns, as they are before they are extended.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
-use gatework_gpu::{Arg, Buffer, Grid, Kernel, Stream};
+use gatework_gpu::{Arg, Buffer, Grid, Kernel, Notice, Observer, Stream};
 
 use crate::constraints::{Cache, Tier};
 use crate::error::{OrRaise as _, raise};
@@ -28,7 +28,7 @@ const UNCACHED: Duration = Duration::from_millis(200);
 const SMALL: usize = 64 << 10;
 
 /// Who is told of stages.
-pub(crate) type Watcher = Box<dyn Fn(Stage) + Send + Sync>;
+pub(crate) type Watcher = Arc<dyn Observer>;
 
 /// A stream, and the kernels that were launched on it. Cheap to clone.
 #[derive(Clone)]
@@ -47,7 +47,7 @@ struct Shared {
     refused: AtomicU64,
     tier: RwLock<Tier>,
     constraints: Cache,
-    /// Told of every stage that begins.
+    /// Told of every stage that begins or ends.
     watcher: RwLock<Option<Watcher>>,
     /// Times of stages, where they are kept.
     times: Mutex<Option<Times>>,
@@ -121,9 +121,9 @@ impl Queue {
         *self.shared.watcher.write().unwrap_or_else(PoisonError::into_inner) = Some(watcher);
     }
 
-    pub(crate) fn tell(&self, stage: Stage) {
+    pub(crate) fn tell(&self, notice: Notice<'_>) {
         if let Some(watcher) = &*self.shared.watcher.read().unwrap_or_else(PoisonError::into_inner) {
-            watcher(stage);
+            watcher.hear(notice);
         }
     }
 

@@ -3,6 +3,8 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
+use gatework_gpu::Notice;
+
 use crate::error::OrRaise as _;
 use crate::queue::Queue;
 
@@ -80,7 +82,7 @@ impl Queue {
     pub(crate) fn stage(&self, stage: Stage) -> Running {
         let outermost = !INSIDE.replace(true);
         if outermost {
-            self.tell(stage);
+            self.tell(Notice::Started { stage: stage.name() });
         }
         let span = tracing::debug_span!("stage", name = stage.name()).entered();
         Running { stage: outermost.then(|| (self.clone(), stage, Instant::now())), _span: span }
@@ -91,6 +93,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         let Some((queue, stage, start)) = self.stage.take() else { return };
         INSIDE.set(false);
+        queue.tell(Notice::Ended { stage: stage.name() });
         if queue.times_are_kept() && !std::thread::panicking() {
             queue.stream().synchronize().or_raise();
             queue.add_time(stage, start.elapsed());

@@ -2,7 +2,7 @@
 
 mod support;
 
-use gatework_gpu::Device;
+use gatework_gpu::{Device, Notice};
 use gatework_stark::airs::{
     self, Air, HostColumn, Input, Lookup, Plonk, Poseidon2, Proved, StateMachine, WideFibonacci,
 };
@@ -269,11 +269,22 @@ fn stages_are_told_in_their_order_and_timed() {
     let context = Context::new(&Device::emulated(9).unwrap()).unwrap();
     let told = Arc::new(Mutex::new(Vec::new()));
     let list = told.clone();
-    context.watch(move |stage| list.lock().unwrap().push(stage));
+    context.watch(Arc::new(move |notice: Notice<'_>| {
+        let named = |name: &str| Stage::ALL.into_iter().find(|stage| stage.name() == name).unwrap();
+        match notice {
+            Notice::Started { stage } => list.lock().unwrap().push((named(stage), "started")),
+            Notice::Ended { stage } => list.lock().unwrap().push((named(stage), "ended")),
+            other => panic!("{other:?}"),
+        }
+    }));
     context.keep_times();
     let air = WideFibonacci { log_rows: 4, columns: 4 };
     prove_trace(&context, &air, &air.traces()).unwrap();
-    let mut told = told.lock().unwrap().clone();
+    let told = told.lock().unwrap().clone();
+    for pair in told.chunks(2) {
+        assert!(matches!(pair, [(first, "started"), (second, "ended")] if first == second), "{pair:?}");
+    }
+    let mut told: Vec<Stage> = told.into_iter().map(|(stage, _)| stage).collect();
     told.dedup();
     assert!(Stage::ALL.iter().all(|stage| told.contains(stage)), "{told:?}");
     let position = |stage| told.iter().position(|&of| of == stage);

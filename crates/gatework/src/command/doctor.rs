@@ -4,29 +4,32 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 
-use gatework_gpu::{DeviceListing, Presence, cache_directory, list_devices, presence};
+use gatework_gpu::{DeviceListing, Presence, cache_directory};
 use serde::Serialize;
 
 use crate::command::ending::{Ending, Failure};
-use crate::command::output::{Output, table};
-
-const TOOLS: [&str; 4] = ["cuobjdump", "nvdisasm", "ncu", "compute-sanitizer"];
+use crate::command::machine::{Job, Machine, Part};
+use crate::command::noun::Entry;
+use crate::command::output::table;
+use crate::command::shell::Shell;
 
 #[derive(Serialize)]
 struct Examination {
     gatework: &'static str,
+    /// The device that the jobs are asked about.
+    device: String,
     devices: Vec<DeviceListing>,
     parts: Vec<Part>,
     cache: Cache,
-    jobs: Vec<Job>,
+    jobs: Vec<JobOfNoun>,
 }
 
-/// A part of the tool chain.
+/// A job, with the noun that says it.
 #[derive(Serialize)]
-struct Part {
-    name: &'static str,
+struct JobOfNoun {
+    noun: String,
     #[serde(flatten)]
-    presence: Presence,
+    job: Job,
 }
 
 /// The folder of compiled kernels.
@@ -37,26 +40,28 @@ struct Cache {
     unwritable: Option<String>,
 }
 
-/// Something Gatework does, and where it will run.
-#[derive(Serialize)]
-struct Job {
-    name: &'static str,
-    #[serde(flatten)]
-    presence: Presence,
-}
-
-pub(crate) fn run(output: &Output) -> Result<Ending, Failure> {
-    let examination = Examination::new();
-    output.show(&examination, || examination.text())?;
+pub(crate) fn run(shell: &Shell, nouns: &[Entry]) -> Result<Ending, Failure> {
+    let examination = Examination::new(Machine::examine(shell.device.choice), nouns);
+    shell.output.show(&examination, || examination.text())?;
     Ok(Ending::Done)
 }
 
 impl Examination {
-    fn new() -> Self {
-        let parts = parts();
-        let devices = list_devices().unwrap_or_default();
-        let jobs = jobs(&devices, &parts);
-        Self { gatework: env!("CARGO_PKG_VERSION"), devices, parts, cache: Cache::examine(), jobs }
+    fn new(machine: Machine, nouns: &[Entry]) -> Self {
+        let of_noun = |noun: &Entry| {
+            let name = noun.name();
+            (noun.jobs)(&machine).into_iter().map(move |job| JobOfNoun { noun: name.clone(), job })
+        };
+        let jobs = nouns.iter().flat_map(of_noun).collect();
+        let Machine { choice, devices, parts } = machine;
+        Self {
+            gatework: env!("CARGO_PKG_VERSION"),
+            device: choice.to_string(),
+            devices,
+            parts,
+            cache: Cache::examine(),
+            jobs,
+        }
     }
 
     fn text(&self) -> String {
@@ -74,51 +79,14 @@ impl Examination {
         if !self.devices.is_empty() {
             let _ = writeln!(text, "{}\n", device_table(&self.devices));
         }
-        let mut rows = table(["job", "runs", "where, or why not"]);
-        for Job { name, presence } in &self.jobs {
+        let asked = format!("where with --device {}, or why not", self.device);
+        let mut rows = table(["job", "runs", &asked]);
+        for JobOfNoun { job: Job { name, presence }, .. } in &self.jobs {
             rows.add_row([*name, here(presence), said(presence)]);
         }
         let _ = writeln!(text, "{rows}");
         text
     }
-}
-
-fn parts() -> Vec<Part> {
-    let named = |name, presence| Part { name, presence };
-    let mut parts = vec![
-        named("CUDA driver", presence::cuda_driver()),
-        named("NVRTC", presence::nvrtc()),
-        named("C++ compiler", presence::cxx()),
-    ];
-    parts.extend(TOOLS.map(|tool| named(tool, presence::tool(tool))));
-    parts
-}
-
-fn jobs(devices: &[DeviceListing], parts: &[Part]) -> Vec<Job> {
-    let part = |name: &str| parts.iter().find(|part| part.name == name).map(|part| &part.presence);
-    let with =
-        |names: &[&str], what: &str| match names.iter().filter_map(|name| part(name)).find(|p| !p.is_found())
-        {
-            Some(missing) => missing.clone(),
-            None => Presence::Found { what: what.to_owned() },
-        };
-    let cuda = match (devices.first(), part("CUDA driver")) {
-        (Some(device), _) => {
-            let properties = &device.properties;
-            let compiled = format!("{} ({}, {})", properties.id, properties.name, properties.architecture);
-            with(&["NVRTC"], &compiled)
-        }
-        (None, Some(Presence::Missing { reason })) => Presence::Missing { reason: reason.clone() },
-        (None, _) => Presence::Missing { reason: "the driver reports no device".to_owned() },
-    };
-    let emulated = with(&["C++ compiler"], "on the CPU, with --device emulated; for correctness, not speed");
-    let resources = with(&["NVRTC", "cuobjdump", "nvdisasm"], "for sm_90a where there is no GPU to ask");
-    vec![
-        Job { name: "kernels on a GPU", presence: cuda },
-        Job { name: "kernels emulated", presence: emulated },
-        Job { name: "compile gate for GPUs", presence: with(&["NVRTC"], "needs no GPU") },
-        Job { name: "resource gate", presence: resources },
-    ]
 }
 
 impl Cache {

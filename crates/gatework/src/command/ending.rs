@@ -2,12 +2,9 @@
 
 use std::io;
 
+use gatework_gpu::{Class, Classified};
+
 pub(crate) const DONE: u8 = 0;
-const GATE_FAILED: u8 = 1;
-pub(crate) const BAD_INPUT: u8 = 2;
-const DEVICE_FAILED: u8 = 3;
-/// What shells report for a program that was interrupted.
-pub(crate) const INTERRUPTED: i32 = 130;
 
 /// How a command that came to its end ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,49 +21,78 @@ impl Ending {
     pub(crate) fn code(self) -> u8 {
         match self {
             Self::Done => DONE,
-            Self::GateFailed => GATE_FAILED,
-            Self::DeviceFailed => DEVICE_FAILED,
+            Self::GateFailed => Class::Verification.exit_code(),
+            Self::DeviceFailed => Class::Device.exit_code(),
         }
     }
 }
 
-/// Why a command did not come to its end, as a sentence.
+/// Why a command did not come to its end: whose fault it is, and a sentence. Every engine's error becomes one.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Failure {
-    /// The user's input is at fault.
-    #[error("{0}")]
-    Input(String),
-    /// The device is, or there is none.
-    #[error("{0}")]
-    Device(String),
-    /// The results could not be printed.
-    #[error("the results could not be written to standard output: {0}")]
-    Output(#[from] io::Error),
+#[error("{sentence}")]
+pub(crate) struct Failure {
+    class: Class,
+    sentence: String,
 }
 
 impl Failure {
+    /// The user's input is at fault.
+    pub(crate) fn input(sentence: String) -> Self {
+        Self { class: Class::Input, sentence }
+    }
+
+    /// The device is, or there is none.
+    pub(crate) fn device(sentence: String) -> Self {
+        Self { class: Class::Device, sentence }
+    }
+
+    /// The results could not be printed.
+    pub(crate) fn output(error: &io::Error) -> Self {
+        Self::input(format!("the results could not be written to standard output: {error}"))
+    }
+
     pub(crate) fn code(&self) -> u8 {
-        match self {
-            Self::Input(_) | Self::Output(_) => BAD_INPUT,
-            Self::Device(_) => DEVICE_FAILED,
+        self.class.exit_code()
+    }
+}
+
+impl<E: Classified> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self { class: error.class(), sentence: error.to_string() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn an_error_of_any_engine_ends_with_the_code_of_its_class() {
+        let no_cuda = || gatework_gpu::Error::NoCuda { reason: "no driver".into() };
+        let unknown = gatework_gpu::Error::UnknownTarget { given: "gpu".into() };
+        let shape = gatework_attention::Error::Unsupported { what: "head dimension 96".into() };
+        let late = gatework_fss::Error::Timeout { doing: "answer", after: Duration::from_secs(1) };
+        let address = "localhost:1".to_owned();
+        let refused =
+            gatework_fss::Error::Unreachable { address, source: ErrorKind::ConnectionRefused.into() };
+        let untimed = gatework_lab::Error::NoTiming { device: "emulated".into() };
+        let codes: [(Failure, u8); 10] = [
+            (gatework_stark::airs::VerifyError::Sums.into(), 1),
+            (unknown.into(), 2),
+            (shape.into(), 2),
+            (gatework_fss::Error::NoKeys { tokens: 5 }.into(), 2),
+            (no_cuda().into(), 3),
+            (gatework_attention::Error::from(no_cuda()).into(), 3),
+            (gatework_stark::Error::from(no_cuda()).into(), 3),
+            (untimed.into(), 3),
+            (late.into(), 3),
+            (refused.into(), 3),
+        ];
+        for (failure, code) in codes {
+            assert_eq!(failure.code(), code, "{failure}");
         }
-    }
-}
-
-impl From<gatework_gpu::Error> for Failure {
-    fn from(error: gatework_gpu::Error) -> Self {
-        if error.is_usage() { Self::Input(error.to_string()) } else { Self::Device(error.to_string()) }
-    }
-}
-
-impl From<gatework_fss::Error> for Failure {
-    fn from(error: gatework_fss::Error) -> Self {
-        Self::Input(error.to_string())
-    }
-}
-
-impl From<gatework_lab::Error> for Failure {
-    fn from(error: gatework_lab::Error) -> Self {
-        Self::Input(error.to_string())
     }
 }

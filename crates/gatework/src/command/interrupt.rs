@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::exit;
 use std::sync::{Mutex, Once, PoisonError};
 
-use crate::command::ending::INTERRUPTED;
+use gatework_gpu::Class;
 
 static WRITING: Mutex<()> = Mutex::new(());
 /// Files and folders that go when the process is interrupted.
@@ -28,7 +28,7 @@ fn end() {
         let _ = if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
     }
     let _ = writeln!(io::stderr(), "interrupted");
-    exit(INTERRUPTED);
+    exit(Class::Interrupted.exit_code().into());
 }
 
 /// Runs `write` to its end, whatever signal comes.

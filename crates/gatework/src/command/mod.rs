@@ -2,26 +2,46 @@
 
 mod attention;
 mod cli;
-mod device;
 mod doctor;
 mod ending;
+mod files;
 mod interrupt;
 mod lab;
+mod machine;
+mod noun;
 mod output;
 mod private;
 mod progress;
+mod recorder;
+mod samples;
+mod shell;
 mod stark;
 mod tour;
 
 use std::ffi::OsString;
 
-use clap::Parser as _;
+use gatework_gpu::Class;
 use gatework_lab::{Registry, Workload};
 
-use self::cli::{Cli, Command};
+use self::cli::{Line, Verb, Wanted};
 use self::ending::{DONE, Ending, Failure};
+use self::noun::Entry;
 use self::output::Output;
 use self::progress::Progress;
+use self::shell::Shell;
+
+/// The nouns of the command line, one line each. The folder of that name says everything else.
+const NOUNS: [Entry; 4] = [
+    Entry::of::<lab::Lab>(),
+    Entry::of::<attention::Attention>(),
+    Entry::of::<private::Private>(),
+    Entry::of::<stark::Stark>(),
+];
+
+/// The workloads of every noun.
+pub(crate) fn workloads() -> Vec<Box<dyn Workload>> {
+    NOUNS.iter().flat_map(|noun| (noun.workloads)()).collect()
+}
 
 /// Runs the `gatework` command on `arguments`, the program's name first, and returns its exit code.
 ///
@@ -32,18 +52,18 @@ use self::progress::Progress;
 /// std::process::exit(command::run(std::env::args_os(), runtime::workloads()).into());
 /// ```
 pub fn run(arguments: impl IntoIterator<Item = OsString>, workloads: Vec<Box<dyn Workload>>) -> u8 {
-    let cli = match Cli::try_parse_from(arguments) {
-        Ok(cli) => cli,
+    let line = match Line::parse(arguments, &NOUNS) {
+        Ok(line) => line,
         Err(error) => {
             // Help and version come this way too. Where it cannot be printed there is nobody to tell.
             let _ = error.print();
-            return if error.use_stderr() { ending::BAD_INPUT } else { DONE };
+            return if error.use_stderr() { Class::Input.exit_code() } else { DONE };
         }
     };
     let progress = Progress::new();
     progress.log_beside();
     interrupt::install();
-    match dispatch(&cli, workloads, &progress) {
+    match dispatch(line, workloads, progress.clone()) {
         Ok(ending) => ending.code(),
         Err(failure) => {
             progress.say(&format!("error: {failure}"));
@@ -52,16 +72,17 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, workloads: Vec<Box<dyn
     }
 }
 
-fn dispatch(cli: &Cli, workloads: Vec<Box<dyn Workload>>, progress: &Progress) -> Result<Ending, Failure> {
+fn dispatch(
+    line: Line<'_>,
+    workloads: Vec<Box<dyn Workload>>,
+    progress: Progress,
+) -> Result<Ending, Failure> {
     let mut registry = Registry::new();
     registry.add_all(workloads)?;
-    let output = Output::new(cli.json);
-    match &cli.command {
-        Command::Doctor => doctor::run(&output),
-        Command::Tour => tour::run(&registry, &cli.device, &output, progress),
-        Command::Attention(command) => attention::run(command, &registry, &cli.device, &output, progress),
-        Command::Private(command) => private::run(command, &output, progress),
-        Command::Stark(command) => stark::run(command, &cli.device, &output, progress),
-        Command::Lab(command) => lab::run(command, &registry, &cli.device, &output, progress),
+    let shell = Shell { registry, device: line.device, output: Output::new(line.json), progress };
+    match line.wanted {
+        Wanted::Verb(Verb::Doctor) => doctor::run(&shell, &NOUNS),
+        Wanted::Verb(Verb::Tour) => tour::run(&shell, &NOUNS),
+        Wanted::Noun(noun, typed) => noun.run(&typed, &shell),
     }
 }

@@ -26,7 +26,7 @@ impl Output {
         text: impl FnOnce() -> String,
     ) -> Result<(), Failure> {
         let mut printed = if self.json {
-            serde_json::to_string_pretty(document).map_err(io::Error::from)?
+            serde_json::to_string_pretty(document).map_err(|error| Failure::output(&error.into()))?
         } else {
             text().trim_end().to_owned()
         };
@@ -35,7 +35,7 @@ impl Output {
         match stdout.write_all(printed.as_bytes()).and_then(|()| stdout.flush()) {
             // The reader has seen enough, as in `gatework lab list | head -1`.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            written => Ok(written?),
+            written => written.map_err(|error| Failure::output(&error)),
         }
     }
 }

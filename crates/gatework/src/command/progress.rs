@@ -1,8 +1,10 @@
 //! A progress bar and the log, both on standard error. The bar is not drawn where that is no terminal.
 
 use std::io::{self, IsTerminal as _, Write};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use gatework_gpu::{Notice, Observer};
 use indicatif::{ProgressBar, ProgressStyle};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
@@ -10,15 +12,16 @@ use tracing_subscriber::fmt::MakeWriter;
 /// The environment variable that says what is logged, as `gatework_gpu=debug`.
 const LOG_VARIABLE: &str = "GATEWORK_LOG";
 
-/// One bar for the whole command.
+/// One bar for the whole command. It is the [`Observer`] that engines are given: the bar shows the stages that run.
 #[derive(Clone)]
 pub(crate) struct Progress {
     bar: ProgressBar,
+    stages: Arc<Mutex<Stages>>,
 }
 
 impl Progress {
     pub(crate) fn new() -> Self {
-        Self { bar: ProgressBar::hidden() }
+        Self { bar: ProgressBar::hidden(), stages: Arc::default() }
     }
 
     /// Shows a bar for `jobs` jobs, until what this returns is dropped.
@@ -30,12 +33,13 @@ impl Progress {
             self.bar.set_style(style);
         }
         self.bar.enable_steady_tick(Duration::from_millis(100));
-        Jobs { bar: &self.bar }
+        Jobs { progress: self }
     }
 
-    /// Says what is being done now, from another thread.
-    pub(crate) fn message(&self, what: String) {
-        self.bar.set_message(what);
+    fn change(&self, change: impl FnOnce(&mut Stages)) {
+        let mut stages = self.stages.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut stages);
+        self.bar.set_message(stages.line());
     }
 
     /// Writes a line to standard error, above the bar.
@@ -54,27 +58,70 @@ impl Progress {
     }
 }
 
+impl Observer for Progress {
+    fn hear(&self, notice: Notice<'_>) {
+        self.change(|stages| stages.hear(notice));
+    }
+}
+
+/// The stages that run, the outermost first, each with what was last counted of it.
+#[derive(Default)]
+struct Stages(Vec<(String, Option<String>)>);
+
+impl Stages {
+    fn hear(&mut self, notice: Notice<'_>) {
+        match notice {
+            Notice::Started { stage } => self.0.push((stage.to_owned(), None)),
+            Notice::Counted { what, done, of } => {
+                if let Some((_, count)) = self.0.last_mut() {
+                    *count = Some(match of {
+                        Some(of) => format!("{done} of {of} {what}"),
+                        None => format!("{done} {what}"),
+                    });
+                }
+            }
+            Notice::Ended { stage } => {
+                // Stages of several threads need not end in the order in which they began.
+                if let Some(place) = self.0.iter().rposition(|(name, _)| name == stage) {
+                    self.0.remove(place);
+                }
+            }
+            _ => (),
+        }
+    }
+
+    /// As `gpu/saxpy: correctness: n1000, 1 of 3 seeds`.
+    fn line(&self) -> String {
+        let stage = |(name, count): &(String, Option<String>)| match count {
+            Some(count) => format!("{name}, {count}"),
+            None => name.clone(),
+        };
+        self.0.iter().map(stage).collect::<Vec<_>>().join(": ")
+    }
+}
+
 /// The bar while jobs run.
 pub(crate) struct Jobs<'a> {
-    bar: &'a ProgressBar,
+    progress: &'a Progress,
 }
 
 impl Jobs<'_> {
-    /// Says what is being done now.
+    /// Says what is being done now. Stages that begin later are parts of it.
     pub(crate) fn doing(&self, what: String) {
-        self.bar.set_message(what);
+        self.progress.change(|stages| stages.0 = vec![(what, None)]);
     }
 
     /// One job is done.
     pub(crate) fn done(&self) {
-        self.bar.inc(1);
+        self.progress.bar.inc(1);
     }
 }
 
 impl Drop for Jobs<'_> {
     fn drop(&mut self) {
-        self.bar.disable_steady_tick();
-        self.bar.finish_and_clear();
+        self.progress.change(|stages| stages.0.clear());
+        self.progress.bar.disable_steady_tick();
+        self.progress.bar.finish_and_clear();
     }
 }
 
@@ -93,5 +140,25 @@ impl Write for Progress {
 
     fn flush(&mut self) -> io::Result<()> {
         io::stderr().flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bar_shows_the_stages_that_run_and_their_counts() {
+        let mut stages = Stages::default();
+        for stage in ["gpu/saxpy", "correctness", "n1000"] {
+            stages.hear(Notice::Started { stage });
+        }
+        stages.hear(Notice::Counted { what: "seeds", done: 1, of: Some(3) });
+        assert_eq!(stages.line(), "gpu/saxpy: correctness: n1000, 1 of 3 seeds");
+        stages.hear(Notice::Ended { stage: "correctness" });
+        stages.hear(Notice::Counted { what: "pairs", done: 40, of: None });
+        assert_eq!(stages.line(), "gpu/saxpy: n1000, 40 pairs");
+        stages.hear(Notice::Ended { stage: "unknown" });
+        assert_eq!(stages.0.len(), 2);
     }
 }

@@ -2,34 +2,42 @@
 
 use std::time::Instant;
 
-use gatework_gpu::{Device, Kind, Target};
+use gatework_gpu::{Device, DeviceChoice, Kind, Target};
 use gatework_lab::{Outcome, Registry, Workload, check_case};
 use serde::Serialize;
 
-use crate::command::attention::stop as attention;
-use crate::command::device::{DeviceChoice, open_emulated};
 use crate::command::ending::{Ending, Failure};
-use crate::command::output::{Output, Reasons, table, word};
-use crate::command::private::{model_stop as private_model, stop as private};
-use crate::command::progress::Progress;
-use crate::command::stark::stop as stark;
+use crate::command::noun::{Entry, Stop};
+use crate::command::output::{Reasons, table, word};
+use crate::command::shell::Shell;
 
 const SEED: u64 = 1;
 
-/// Where the stops run, or why they do not.
-enum Vehicle {
-    Device(Device),
-    None { why: String },
+/// Where the stops run.
+struct Places {
+    /// Engines: as any command of theirs would.
+    engines: Target,
+    /// Kernels, which have no form for the CPU; or why they are not run.
+    kernels: Result<Device, String>,
+}
+
+/// The stops of one engine.
+struct Group<'a> {
+    engine: String,
+    stops: Vec<Stop<'a>>,
 }
 
 #[derive(Serialize)]
 struct Tour {
     device: Option<String>,
-    stops: Vec<Stop>,
+    /// One engine's after the other's.
+    stops: Vec<Visited>,
 }
 
+/// A stop where the tour has been.
 #[derive(Serialize)]
-struct Stop {
+struct Visited {
+    engine: String,
     name: String,
     summary: String,
     case: String,
@@ -38,60 +46,93 @@ struct Stop {
     seconds: f64,
 }
 
-pub(crate) fn run(
-    registry: &Registry,
-    choice: &DeviceChoice,
-    output: &Output,
-    progress: &Progress,
-) -> Result<Ending, Failure> {
-    let vehicle = Vehicle::choose(choice, progress)?;
-    // The command of a crate that has kernels of its own and no more does not tour what it is not made of.
-    let has = |engine: &str| registry.iter().any(|workload| workload.name().starts_with(engine));
-    let (has_attention, has_private, has_stark) = (has("attention/"), has("fss/"), has("stark/"));
-    let engines = usize::from(has_attention) + 2 * usize::from(has_private) + usize::from(has_stark);
-    let jobs = progress.start(registry.iter().len() + engines);
+pub(crate) fn run(shell: &Shell, nouns: &[Entry]) -> Result<Ending, Failure> {
+    let places = Places::choose(shell)?;
+    let groups = groups(&shell.registry, nouns, &places);
+    let jobs = shell.progress.start(groups.iter().map(|group| group.stops.len()).sum());
     let mut stops = Vec::new();
-    for workload in registry.iter() {
-        jobs.doing(workload.name().to_owned());
-        stops.extend(vehicle.visit(workload));
-        jobs.done();
-    }
-    if has_attention {
-        jobs.doing("attention".to_owned());
-        let target = vehicle.target(choice);
-        stops.push(visit_engine("attention", attention::SUMMARY, || attention::visit(&target)));
-        jobs.done();
-    }
-    if has_private {
-        jobs.doing("private".to_owned());
-        stops.push(visit_engine("private", private::SUMMARY, private::visit));
-        jobs.done();
-        jobs.doing("private/model".to_owned());
-        stops.push(visit_engine("private/model", private_model::SUMMARY, private_model::visit));
-        jobs.done();
-    }
-    if has_stark {
-        jobs.doing("stark".to_owned());
-        let target = vehicle.target(choice);
-        stops.push(visit_engine("stark", stark::SUMMARY, || stark::visit(&target)));
-        jobs.done();
+    for Group { engine, stops: of_engine } in groups {
+        for stop in of_engine {
+            jobs.doing(stop.name.clone());
+            stops.push(Visited::go(&engine, stop));
+            jobs.done();
+        }
     }
     drop(jobs);
-    let tour = Tour { device: vehicle.name(), stops };
-    output.show(&tour, || tour.text())?;
+    let tour = Tour { device: places.device(), stops };
+    shell.output.show(&tour, || tour.text())?;
     Ok(tour.ending())
 }
 
-/// An engine as a program uses it, which runs on the CPU too.
-fn visit_engine(name: &str, summary: &str, visit: impl FnOnce() -> (String, Outcome)) -> Stop {
-    let started = Instant::now();
-    let (case, outcome) = visit();
-    Stop {
-        name: name.to_owned(),
-        summary: summary.to_owned(),
-        case,
-        outcome,
-        seconds: started.elapsed().as_secs_f64(),
+/// The stops by engine, in the order of the nouns: the workloads of its area, then what the noun itself shows. The
+/// command of a crate that has kernels of its own does not tour the engines that it is not made of, and its own
+/// workloads are a group by the name of their area.
+fn groups<'a>(registry: &'a Registry, nouns: &[Entry], places: &'a Places) -> Vec<Group<'a>> {
+    let mut groups: Vec<(&str, Group<'a>)> =
+        nouns.iter().map(|noun| (noun.area, Group { engine: noun.name(), stops: Vec::new() })).collect();
+    for workload in registry.iter() {
+        let area = workload.name().split('/').next().unwrap_or_default();
+        let stop = places.stop(workload);
+        match groups.iter_mut().find(|(known, _)| *known == area) {
+            Some((_, group)) => group.stops.extend(stop),
+            None => {
+                let stops = stop.into_iter().collect();
+                groups.push((area, Group { engine: area.to_owned(), stops }));
+            }
+        }
+    }
+    for noun in nouns {
+        if let Some((_, group)) =
+            groups.iter_mut().find(|(area, group)| *area == noun.area && !group.stops.is_empty())
+        {
+            group.stops.extend((noun.stops)(&places.engines));
+        }
+    }
+    groups.into_iter().map(|(_, group)| group).filter(|group| !group.stops.is_empty()).collect()
+}
+
+impl Places {
+    /// Engines run where they would; kernels there too, if that is a device, else on the emulated one.
+    fn choose(shell: &Shell) -> Result<Self, Failure> {
+        let engines = shell.target()?;
+        let kernels = match (&engines, shell.device.choice) {
+            (Target::Gpu(device), _) => Ok(device.clone()),
+            (Target::Cpu, DeviceChoice::Cpu) => {
+                Err("kernels do not run on the CPU; use --device emulated".to_owned())
+            }
+            (Target::Cpu, _) => Device::open("emulated").map_err(|error| error.to_string()),
+        };
+        if engines.device().is_none() && kernels.is_ok() {
+            shell.progress.say("kernels run on the emulated device");
+        }
+        Ok(Self { engines, kernels })
+    }
+
+    /// The device of the kernels.
+    fn device(&self) -> Option<String> {
+        let properties = self.kernels.as_ref().ok()?.properties();
+        Some(format!("{} ({})", properties.id, properties.name))
+    }
+
+    /// The largest of the cases that are small enough for any device. A workload without one has no stop.
+    fn stop<'a>(&'a self, workload: &'a dyn Workload) -> Option<Stop<'a>> {
+        let case = workload.cases(Kind::Emulated).pop()?;
+        Some(Stop::new(workload.name(), workload.summary(), move || {
+            let outcome = match &self.kernels {
+                Ok(device) => check_case(workload, device, &case, SEED).outcome,
+                Err(why) => Outcome::NotRun { why: why.clone() },
+            };
+            (case.name, outcome)
+        }))
+    }
+}
+
+impl Visited {
+    fn go(engine: &str, stop: Stop<'_>) -> Self {
+        let started = Instant::now();
+        let (case, outcome) = (stop.visit)();
+        let (name, summary, seconds) = (stop.name, stop.summary, started.elapsed().as_secs_f64());
+        Self { engine: engine.to_owned(), name, summary, case, outcome, seconds }
     }
 }
 
@@ -106,109 +147,91 @@ impl Tour {
             Ending::DeviceFailed
         }
     }
-}
 
-impl Vehicle {
-    fn choose(choice: &DeviceChoice, progress: &Progress) -> Result<Self, Failure> {
-        match choice {
-            DeviceChoice::Auto => Ok(Self::best(progress)),
-            DeviceChoice::Cpu => {
-                Ok(Self::None { why: "kernels do not run on the CPU; use --device emulated".to_owned() })
-            }
-            DeviceChoice::Cuda(ordinal) => Ok(Self::Device(Device::open(&format!("cuda:{ordinal}"))?)),
-            DeviceChoice::Emulated => Ok(Self::Device(open_emulated()?)),
-        }
-    }
-
-    /// CUDA; else the emulated device, because most stops are kernels and nothing else.
-    fn best(progress: &Progress) -> Self {
-        let absent = match Device::open("auto") {
-            Ok(device) => return Self::Device(device),
-            Err(absent) => absent,
-        };
-        match open_emulated() {
-            Ok(device) => {
-                progress.say(&format!("{absent}; engines run on the CPU, kernels on the emulated device"));
-                Self::Device(device)
-            }
-            Err(failure) => Self::None { why: format!("{absent}; {failure}") },
-        }
-    }
-
-    /// Where engines run: the emulated device is for kernels, unless it was asked for by name.
-    fn target(&self, choice: &DeviceChoice) -> Target {
-        match self {
-            Self::Device(device) if !device.is_emulated() || *choice == DeviceChoice::Emulated => {
-                device.clone().into()
-            }
-            _ => Target::Cpu,
-        }
-    }
-
-    fn name(&self) -> Option<String> {
-        match self {
-            Self::Device(device) => {
-                Some(format!("{} ({})", device.properties().id, device.properties().name))
-            }
-            Self::None { .. } => None,
-        }
-    }
-
-    /// The largest of the cases that are small enough for any device. A workload without one has no stop.
-    fn visit(&self, workload: &dyn Workload) -> Option<Stop> {
-        let case = workload.cases(Kind::Emulated).pop()?;
-        let started = Instant::now();
-        let outcome = match self {
-            Self::Device(device) => check_case(workload, device, &case, SEED).outcome,
-            Self::None { why } => Outcome::NotRun { why: why.clone() },
-        };
-        Some(Stop {
-            name: workload.name().to_owned(),
-            summary: workload.summary().to_owned(),
-            case: case.name,
-            outcome,
-            seconds: started.elapsed().as_secs_f64(),
-        })
-    }
-}
-
-impl Tour {
     fn text(&self) -> String {
-        let mut rows = table(["stop", "what it computes", "case", "result", "seconds"]);
-        let mut reasons = Reasons::default();
-        for stop in &self.stops {
-            let seconds = format!("{:.2}", stop.seconds);
-            rows.add_row([&stop.name, &stop.summary, &stop.case, word(&stop.outcome), &seconds]);
+        let mut rows = table(["engine", "stop", "what it computes", "case", "result", "seconds"]);
+        let mut totals = Vec::new();
+        for of_engine in self.stops.chunk_by(|left, right| left.engine == right.engine) {
+            let engine = &of_engine[0].engine;
+            for (place, stop) in of_engine.iter().enumerate() {
+                let engine = if place == 0 { engine.as_str() } else { "" };
+                let seconds = format!("{:.2}", stop.seconds);
+                let result = word(&stop.outcome);
+                rows.add_row([engine, &stop.name, &stop.summary, &stop.case, result, &seconds]);
+            }
+            let seconds: f64 = of_engine.iter().map(|stop| stop.seconds).sum();
+            totals.push(format!("{engine}: {}, {seconds:.1} s", passed(of_engine)));
         }
+        let mut reasons = Reasons::default();
         for stop in self.stops.iter().filter(|stop| !stop.outcome.is_passed()) {
             reasons.add(stop.outcome.to_string(), &stop.name);
         }
-        let passed = self.stops.iter().filter(|stop| stop.outcome.is_passed()).count();
-        let on = self.device.as_ref().map_or_else(String::new, |device| format!(" on {device}"));
-        format!("{rows}\n\n{reasons}{passed} of {} stops passed{on}", self.stops.len())
+        let on = self.device.as_ref().map_or_else(String::new, |device| format!(", kernels on {device}"));
+        format!("{rows}\n\n{reasons}{}\nall: {}{on}", totals.join("\n"), passed(&self.stops))
     }
+}
+
+fn passed(stops: &[Visited]) -> String {
+    let passed = stops.iter().filter(|stop| stop.outcome.is_passed()).count();
+    format!("{passed} of {} stops passed", stops.len())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command::NOUNS;
+
+    fn visited(engine: &str, outcome: Outcome) -> Visited {
+        let (name, engine) = (format!("{engine}/a"), engine.to_owned());
+        Visited { engine, name, summary: String::new(), case: String::new(), outcome, seconds: 0.5 }
+    }
 
     #[test]
     fn a_tour_that_could_go_nowhere_is_not_done() {
-        let stop = |outcome| Stop {
-            name: "a".into(),
-            summary: String::new(),
-            case: String::new(),
-            outcome,
-            seconds: 0.0,
-        };
         let ending = |outcomes: &[Outcome]| {
-            Tour { device: None, stops: outcomes.iter().cloned().map(stop).collect() }.ending()
+            let stops = outcomes.iter().cloned().map(|outcome| visited("a", outcome)).collect();
+            Tour { device: None, stops }.ending()
         };
         let not_run = Outcome::NotRun { why: "no device".into() };
         let failed = Outcome::Failed { why: "wrong".into() };
         assert_eq!(ending(std::slice::from_ref(&not_run)), Ending::DeviceFailed);
         assert_eq!(ending(&[not_run.clone(), Outcome::Passed]), Ending::Done);
         assert_eq!(ending(&[not_run, Outcome::Passed, failed]), Ending::GateFailed);
+    }
+
+    #[test]
+    fn a_stop_that_fails_is_named_with_its_reason() {
+        let failed = Outcome::Failed { why: "off by one".into() };
+        let stops = vec![visited("lab", Outcome::Passed), visited("stark", failed)];
+        let text = Tour { device: Some("emulated".into()), stops }.text();
+        assert!(text.contains("stark/a: failed: off by one"), "{text}");
+        assert!(text.contains("stark: 0 of 1 stops passed, 0.5 s"), "{text}");
+        assert!(text.ends_with("all: 1 of 2 stops passed, kernels on emulated"), "{text}");
+    }
+
+    fn registry(workloads: Vec<Box<dyn Workload>>) -> Registry {
+        let mut registry = Registry::new();
+        registry.add_all(workloads).unwrap();
+        registry
+    }
+
+    #[test]
+    fn stops_are_grouped_by_engine() {
+        let places = Places { engines: Target::Cpu, kernels: Err("not here".into()) };
+        let all = registry(crate::workloads());
+        let groups = groups(&all, &NOUNS, &places);
+        let engines: Vec<&str> = groups.iter().map(|group| group.engine.as_str()).collect();
+        assert_eq!(engines, ["lab", "attention", "private", "stark"]);
+        let last = |group: &Group<'_>| group.stops.last().map(|stop| stop.name.clone()).unwrap();
+        assert_eq!(last(&groups[2]), "private/model");
+        assert!(groups[1].stops.iter().all(|stop| stop.name.starts_with("attention")));
+    }
+
+    #[test]
+    fn engines_that_a_command_is_not_made_of_are_not_toured() {
+        let places = Places { engines: Target::Cpu, kernels: Err("not here".into()) };
+        let own = registry(gatework_lab::runtime::workloads());
+        let groups = groups(&own, &NOUNS, &places);
+        assert_eq!(groups.iter().map(|group| group.engine.as_str()).collect::<Vec<_>>(), ["lab"]);
     }
 }

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use gatework_gpu::{Device, Error};
+use gatework_gpu::{Device, Error, Observer};
 
-use super::{Gate, Outcome, Step, TestBed};
+use super::{Outcome, TestBed};
 use crate::Workload;
 use crate::budget::{Deviation, ErrorBudget};
 use crate::control::Control;
 use crate::record::CaseRecord;
 use crate::tensor::Outputs;
-use crate::workload::Case;
+use crate::workload::{Case, runtime_error};
 
 /// What checking one case with one seed showed.
 #[derive(Debug, Clone)]
@@ -29,7 +29,7 @@ pub(super) fn run(
     workload: &dyn Workload,
     bed: &TestBed,
     seeds: &Range<u64>,
-    progress: &dyn Fn(Step<'_>),
+    observer: &dyn Observer,
 ) -> (Outcome, Vec<CaseRecord>) {
     let device = match bed {
         TestBed::Device(device) => device,
@@ -46,12 +46,11 @@ pub(super) fn run(
             Err(stop) => return (stop.into(), records),
         };
         let mut outcome = Outcome::Passed;
-        for seed in seeds.clone() {
-            progress(Step {
-                workload: workload.name(),
-                gate: Gate::Correctness,
-                place: Some((&case.name, seed)),
-            });
+        let stage = observer.stage(&case.name);
+        for (done, seed) in (0..).zip(seeds.clone()) {
+            stage.counted("seeds", done, Some(seeds.end - seeds.start));
+            let name = format!("seed {seed}");
+            let _stage = observer.stage(&name);
             outcome = record.take(seed, check_case(workload, device, case, seed));
             if !outcome.is_passed() {
                 break;
@@ -185,7 +184,7 @@ fn run_once(
 ) -> Result<Outputs, Stop> {
     let device = TestBed::ready(device, schedule).map_err(|error| Stop::NotRun(error.to_string()))?;
     guarded("the run", || workload.run(&device, case, seed))?.map_err(|error| {
-        if let Some(missing @ (Error::NoNvrtc { .. } | Error::NoCompiler { .. })) = error.downcast_ref() {
+        if let Some(missing @ (Error::NoNvrtc { .. } | Error::NoCompiler { .. })) = runtime_error(&error) {
             return Stop::NotRun(missing.to_string());
         }
         let on = if device.is_emulated() { format!(" (emulator seed {schedule})") } else { String::new() };

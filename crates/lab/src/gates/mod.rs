@@ -9,6 +9,7 @@ mod resources;
 use std::ops::Range;
 use std::sync::Arc;
 
+use gatework_gpu::Observer;
 use serde::{Deserialize, Serialize};
 use serde_json::Map;
 
@@ -35,15 +36,22 @@ pub enum Gate {
     Profile,
 }
 
-impl std::fmt::Display for Gate {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
+impl Gate {
+    /// Its name, in records and progress bars.
+    pub fn name(self) -> &'static str {
+        match self {
             Self::Compile => "compile",
             Self::Resources => "resources",
             Self::Correctness => "correctness",
             Self::Performance => "performance",
             Self::Profile => "profile",
-        })
+        }
+    }
+}
+
+impl std::fmt::Display for Gate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
     }
 }
 
@@ -95,17 +103,6 @@ impl std::fmt::Display for Outcome {
     }
 }
 
-/// Where a gating stands, for a progress bar.
-#[derive(Debug, Clone, Copy)]
-pub struct Step<'a> {
-    /// The workload's name.
-    pub workload: &'a str,
-    /// The gate that runs.
-    pub gate: Gate,
-    /// The case and the seed, in the correctness gate; the case and the pairs so far, in the performance gate.
-    pub place: Option<(&'a str, u64)>,
-}
-
 /// All gates, for one test bed and one set of seeds.
 #[derive(Debug, Clone)]
 pub struct Gates {
@@ -135,20 +132,21 @@ impl Gates {
         Self { station: Some(Arc::new(Station::new(options))), ..self }
     }
 
-    /// Sends a workload through the gates. `progress` hears of every step.
-    pub fn gate(&self, workload: &dyn Workload, progress: &dyn Fn(Step<'_>)) -> Record {
+    /// Sends a workload through the gates. `observer` hears of the workload, of every gate, and in a gate of every case.
+    pub fn gate(&self, workload: &dyn Workload, observer: &dyn Observer) -> Record {
         let _span = tracing::info_span!("gate", workload = workload.name()).entered();
-        let step = |gate| progress(Step { workload: workload.name(), gate, place: None });
+        let _workload = observer.stage(workload.name());
         let mut findings =
             Findings { device: self.bed.device().map(DeviceRecord::of), ..Findings::default() };
 
-        step(Gate::Compile);
+        let stage = observer.stage(Gate::Compile.name());
         let specs = workload.kernels();
         let compilation = compile::run(&specs, &self.bed.architectures());
         findings.gates.extend(compilation.gates);
         findings.kernels = compilation.kernels;
 
-        step(Gate::Resources);
+        drop(stage);
+        let stage = observer.stage(Gate::Resources.name());
         for architecture in
             self.bed.architectures().iter().filter(|architecture| resources::has_figures(architecture))
         {
@@ -158,18 +156,20 @@ impl Gates {
             findings.push(Gate::Resources, architecture, outcome);
         }
 
-        step(Gate::Correctness);
+        drop(stage);
+        let stage = observer.stage(Gate::Correctness.name());
         let outcome = findings.unless_stopped(|findings| {
-            let (outcome, cases) = correctness::run(workload, &self.bed, &self.seeds, progress);
+            let (outcome, cases) = correctness::run(workload, &self.bed, &self.seeds, observer);
             findings.cases = cases;
             outcome
         });
         findings.push(Gate::Correctness, self.bed.name(), outcome);
 
         if let Some(station) = &self.station {
-            step(Gate::Performance);
+            drop(stage);
+            let _stage = observer.stage(Gate::Performance.name());
             let outcome = findings.unless_incorrect(|findings| {
-                let (outcome, record) = performance::run(workload, &self.bed, station, progress);
+                let (outcome, record) = performance::run(workload, &self.bed, station, observer);
                 findings.performance = record;
                 outcome
             });

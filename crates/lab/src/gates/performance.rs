@@ -1,19 +1,19 @@
 //! As fast as promised: every benchmark of a workload, and what they say together.
 
-use gatework_gpu::Error;
+use gatework_gpu::{Error, Observer};
 
 use super::correctness::guarded;
-use super::{Gate, Outcome, Step, TestBed};
+use super::{Outcome, TestBed};
 use crate::Workload;
 use crate::measure::{BenchRecord, PerformanceRecord, Station};
 use crate::stats::{Fulfilment, Interval};
-use crate::workload::RunError;
+use crate::workload::{RunError, runtime_error};
 
 pub(super) fn run(
     workload: &dyn Workload,
     bed: &TestBed,
     station: &Station,
-    progress: &dyn Fn(Step<'_>),
+    observer: &dyn Observer,
 ) -> (Outcome, Option<PerformanceRecord>) {
     let device = match bed {
         TestBed::CompilersOnly { why } => return (Outcome::not_run(why), None),
@@ -26,12 +26,8 @@ pub(super) fn run(
     if cases.is_empty() {
         return (Outcome::not_run("the workload has no benchmark for this device"), None);
     }
-    let heard = |case: &crate::Case, pairs: usize| {
-        let place = Some((case.name.as_str(), pairs as u64));
-        progress(Step { workload: workload.name(), gate: Gate::Performance, place });
-    };
     let measured = guarded("the benchmark", || {
-        station.measure(device, &cases, &|case| workload.bench(device, case), &heard)
+        station.measure(device, &cases, &|case| workload.bench(device, case), observer)
     });
     match measured {
         Ok(Ok(record)) => (judge(&record), Some(record)),
@@ -42,7 +38,7 @@ pub(super) fn run(
 
 /// What an error means: a device without the room is no fault of the workload's.
 fn refusal(error: &RunError) -> Outcome {
-    match error.downcast_ref() {
+    match runtime_error(error) {
         Some(Error::OutOfMemory { .. } | Error::OutOfPinnedMemory { .. }) => Outcome::not_run(error),
         _ => Outcome::failed(error),
     }

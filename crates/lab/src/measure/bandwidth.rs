@@ -1,6 +1,6 @@
 //! The bandwidth of a device-to-device copy: what memory floors are made of.
 
-use gatework_gpu::{Device, Result, Stream};
+use gatework_gpu::{Device, Stream};
 
 use super::record::CopyBandwidth;
 use super::shield::Shield;
@@ -8,6 +8,7 @@ use super::timer::{Lead, Timer};
 use crate::bench::{Side, Timing};
 use crate::inputs::{Inputs, repeated};
 use crate::stats::median;
+use crate::workload::RunError;
 
 /// Bytes copied, as long as a quarter of the memory has room for both ends.
 const BYTES: u64 = 1 << 30;
@@ -17,7 +18,11 @@ const SAMPLES: usize = 50;
 /// Values that are repeated over the buffer: random, because constant data is easier on the wires.
 const PATTERN: usize = 1 << 22;
 
-pub(super) fn measure(device: &Device, stream: &Stream, shield: &mut Shield) -> Result<CopyBandwidth> {
+pub(super) fn measure(
+    device: &Device,
+    stream: &Stream,
+    shield: &mut Shield,
+) -> Result<CopyBandwidth, RunError> {
     let bytes =
         if device.is_emulated() { EMULATED_BYTES } else { BYTES.min(device.properties().memory_bytes / 8) };
     let len = (bytes / 4) as usize;
@@ -28,7 +33,7 @@ pub(super) fn measure(device: &Device, stream: &Stream, shield: &mut Shield) -> 
     for _ in 0..WARM_UP {
         timer.sample(stream, shield)?;
     }
-    let samples = (0..SAMPLES).map(|_| timer.sample(stream, shield)).collect::<Result<Vec<_>>>()?;
+    let samples = (0..SAMPLES).map(|_| timer.sample(stream, shield)).collect::<Result<Vec<_>, _>>()?;
     let median_ns = median(&samples).unwrap_or(f64::NAN);
     let moved = 2 * 4 * len as u64;
     Ok(CopyBandwidth { bytes: moved, median_ns, bytes_per_second: 1e9 * moved as f64 / median_ns })

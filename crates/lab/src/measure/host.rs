@@ -5,6 +5,7 @@ use std::sync::PoisonError;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use gatework_gpu::Observer;
 use serde::{Deserialize, Serialize};
 
 use super::record::PeerRecord;
@@ -69,8 +70,9 @@ impl Station {
         &self,
         case: &Case,
         bench: HostBench,
-        progress: &dyn Fn(usize),
+        observer: &dyn Observer,
     ) -> Result<HostRecord, RunError> {
+        let stage = observer.stage(&case.name);
         let HostBench { name, work, mut run, peers } = bench;
         let mut slots = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
         turns::start(&mut slots, &self.options.peers, &peers);
@@ -103,7 +105,7 @@ impl Station {
                 thread::sleep(PAUSE);
                 peer.take(of_turn);
             }
-            progress(samples.len());
+            stage.counted("samples", samples.len() as u64, None);
         }
         let summary = samples.summary().ok_or("the machine's clock gave no numbers")?;
         let peers = others.into_iter().map(|turn| turn.record(&samples)).collect();

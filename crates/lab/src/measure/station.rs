@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use gatework_gpu::{Device, Stream};
+use gatework_gpu::{Device, Observer, StageGuard, Stream};
 
 use super::bandwidth;
 use super::clocks::{throttling, under_load};
@@ -58,13 +58,14 @@ impl Station {
         Self { options, peers: Mutex::default(), bandwidth: Mutex::default() }
     }
 
-    /// Runs the benchmarks of one workload. `bench` makes that of a case; none means it has none.
+    /// Runs the benchmarks of one workload. `bench` makes that of a case; none means it has none. `observer` hears of each
+    /// case, and how many pairs of samples it has.
     pub fn measure(
         &self,
         device: &Device,
         cases: &[Case],
         bench: &dyn Fn(&Case) -> Result<Option<Bench>, RunError>,
-        progress: &dyn Fn(&Case, usize),
+        observer: &dyn Observer,
     ) -> Result<PerformanceRecord, RunError> {
         let stream = &device.stream()?;
         let mut shield = Shield::new(device, stream)?;
@@ -73,8 +74,9 @@ impl Station {
         let mut setup = Setup { device, stream, shield, copy_bandwidth };
         let mut records = Vec::new();
         for case in cases {
+            let stage = observer.stage(&case.name);
             if let Some(bench) = bench(case)? {
-                records.push(self.run(&mut setup, case, bench, &|pairs| progress(case, pairs))?);
+                records.push(self.run(&mut setup, case, bench, &stage)?);
             }
         }
         let clocks_after = under_load(device, stream, &mut setup.shield)?;
@@ -100,7 +102,7 @@ impl Station {
         setup: &mut Setup<'_>,
         case: &Case,
         bench: Bench,
-        progress: &dyn Fn(usize),
+        stage: &StageGuard<'_>,
     ) -> Result<BenchRecord, RunError> {
         let Setup { device, stream, shield, copy_bandwidth } = setup;
         let Bench { work, candidate, baseline, timing, cache, arithmetic, expectation, rates, peers } = bench;
@@ -115,7 +117,7 @@ impl Station {
             shield,
             counters: rates.into_iter().map(Counter::new).collect(),
             peers: slots.iter_mut().flat_map(|slot| PeerTurn::each(slot, &peers)).collect(),
-            progress,
+            stage,
         };
         let rule = StopRule::new(self.options.samples, self.options.longest);
         let pairs = rounds::sample(&mut subject, &rule, expectation.as_ref(), self.options.seed)?;
@@ -174,13 +176,13 @@ struct DeviceSubject<'a> {
     shield: &'a mut Shield,
     counters: Vec<Counter>,
     peers: Vec<PeerTurn<'a>>,
-    progress: &'a dyn Fn(usize),
+    stage: &'a StageGuard<'a>,
 }
 
 impl Subject for DeviceSubject<'_> {
-    type Error = gatework_gpu::Error;
+    type Error = RunError;
 
-    fn sample(&mut self, which: Which) -> gatework_gpu::Result<f64> {
+    fn sample(&mut self, which: Which) -> Result<f64, RunError> {
         let timer = match which {
             Which::Baseline => &mut self.baseline,
             Which::Candidate => &mut self.candidate,
@@ -192,8 +194,8 @@ impl Subject for DeviceSubject<'_> {
         self.counters.iter_mut().for_each(Counter::start);
     }
 
-    fn between_blocks(&mut self, pairs: usize) -> gatework_gpu::Result<()> {
-        (self.progress)(pairs);
+    fn between_blocks(&mut self, pairs: usize) -> Result<(), RunError> {
+        self.stage.counted("pairs", pairs as u64, None);
         self.peers.iter_mut().for_each(|peer| peer.take(BLOCK));
         Ok(())
     }

@@ -2,10 +2,13 @@
 
 use std::time::Instant;
 
-use gatework_gpu::{Graph, Result, Stream};
+use gatework_gpu::{Error, Graph, Stream};
 
 use super::shield::Shield;
 use crate::bench::{Cache, Prepare, Queue, Side, Timing};
+use crate::workload::RunError;
+
+type Result<T> = std::result::Result<T, RunError>;
 
 /// Data this many times the level-2 cache leaves nothing of a run's beginning for the next run.
 const EVICTS_ITSELF: u64 = 4;
@@ -52,11 +55,17 @@ impl Timer {
             // Once outside the capture: what a first run loads cannot be captured.
             side.run(stream)?;
         }
-        let Side { mut queue, prepare, .. } = side;
+        let Side { name, mut queue, prepare } = side;
         let body = match timing {
             Timing::Graph { .. } => {
                 let runs = timing.runs();
-                Body::Graph(stream.capture(|stream| (0..runs).try_for_each(|_| queue(stream)))?)
+                let broken = |error: RunError| match error.downcast() {
+                    Ok(runtime) => *runtime,
+                    Err(other) => Error::Capture { call: name.clone(), reason: other.to_string() },
+                };
+                Body::Graph(
+                    stream.capture(|stream| (0..runs).try_for_each(|_| queue(stream)).map_err(broken))?,
+                )
             }
             Timing::Launches { .. } | Timing::Wall => Body::Queue(queue),
         };
@@ -106,7 +115,7 @@ impl Timer {
     /// Queues the graph, or one run.
     fn queue(&mut self, stream: &Stream) -> Result<()> {
         match &mut self.body {
-            Body::Graph(graph) => graph.launch(stream),
+            Body::Graph(graph) => Ok(graph.launch(stream)?),
             Body::Queue(queue) => queue(stream),
         }
     }

@@ -6,11 +6,22 @@ use std::path::{Path, PathBuf};
 
 use super::NotMeasured;
 
-/// The scripts of `peers/`, each with the name it has in records if it never gets to say its own.
-const SCRIPTS: [(&str, &str); 3] =
-    [("PyTorch", "torch_ops.py"), ("JAX", "jax_ops.py"), ("cuDNN", "cudnn_attention.py")];
+/// A script of `peers/`.
+struct Script {
+    id: &'static str,
+    /// The name in records, until the script says its own.
+    name: &'static str,
+    file: &'static str,
+}
+
+/// The scripts that run on a GPU.
+const SCRIPTS: [Script; 3] = [
+    Script { id: "torch", name: "PyTorch", file: "torch_ops.py" },
+    Script { id: "jax", name: "JAX", file: "jax_ops.py" },
+    Script { id: "cudnn", name: "cuDNN", file: "cudnn_attention.py" },
+];
 /// Those that run on the CPU.
-const CPU_SCRIPTS: [(&str, &str); 1] = [("PyTorch", "torch_cpu.py")];
+const CPU_SCRIPTS: [Script; 1] = [Script { id: "torch", name: "PyTorch", file: "torch_cpu.py" }];
 /// The folder of scripts, if it is not `peers/` here or above the program.
 const FOLDER_VARIABLE: &str = "GATEWORK_PEERS";
 /// The interpreter, if it is not `python3`.
@@ -19,6 +30,8 @@ const PYTHON_VARIABLE: &str = "GATEWORK_PYTHON";
 /// How a peer is started.
 #[derive(Debug, Clone)]
 pub struct PeerCommand {
+    /// What options call it: `torch`, `jax`, `cudnn`.
+    pub id: String,
     /// Its name until it says its own.
     pub name: String,
     /// Program and arguments, or why there are none.
@@ -26,10 +39,10 @@ pub struct PeerCommand {
 }
 
 impl PeerCommand {
-    /// A peer of one's own.
+    /// A peer of one's own, with its name as its id.
     pub fn new(name: impl Into<String>, program: impl Into<OsString>, arguments: &[&str]) -> Self {
-        let arguments = arguments.iter().map(Into::into).collect();
-        Self { name: name.into(), command: Ok((program.into(), arguments)) }
+        let (name, arguments) = (name.into(), arguments.iter().map(Into::into).collect());
+        Self { id: name.clone(), name, command: Ok((program.into(), arguments)) }
     }
 }
 
@@ -43,7 +56,7 @@ pub fn installed_for_cpu() -> Vec<PeerCommand> {
     commands(&CPU_SCRIPTS)
 }
 
-fn commands(scripts: &[(&str, &str)]) -> Vec<PeerCommand> {
+fn commands(scripts: &[Script]) -> Vec<PeerCommand> {
     let folder = folder();
     let python = env::var_os(PYTHON_VARIABLE).filter(|value| !value.is_empty()).unwrap_or("python3".into());
     let command = |script: &str| match &folder {
@@ -54,7 +67,11 @@ fn commands(scripts: &[(&str, &str)]) -> Vec<PeerCommand> {
     };
     scripts
         .iter()
-        .map(|&(name, script)| PeerCommand { name: name.into(), command: command(script) })
+        .map(|script| PeerCommand {
+            id: script.id.into(),
+            name: script.name.into(),
+            command: command(script.file),
+        })
         .collect()
 }
 
@@ -71,5 +88,5 @@ fn folder() -> Option<PathBuf> {
 }
 
 fn holds_scripts(folder: &Path) -> bool {
-    SCRIPTS.iter().any(|(_, script)| folder.join(script).is_file())
+    SCRIPTS.iter().any(|script| folder.join(script.file).is_file())
 }

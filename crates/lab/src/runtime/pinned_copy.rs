@@ -165,7 +165,7 @@ fn pinned_side(device: &Device, bytes: &[u8]) -> Result<Side, RunError> {
     stream.synchronize()?;
     let ends: Rc<RefCell<Option<[Pinned<u8>; 2]>>> = Rc::default();
     let (pool, bytes, taken) = (device.pinned().clone(), bytes.to_vec(), ends.clone());
-    let prepare = move || {
+    let prepare = move || -> gatework_gpu::Result<()> {
         taken.take();
         let mut outward = pool.take(bytes.len())?;
         outward.write()?.copy_from_slice(&bytes);

@@ -66,7 +66,7 @@ impl<'a> DeviceEvaluator<'a> {
             let other = opponent.bench(&self.device, case)?;
             Ok(bench.zip(other).map(|(bench, other)| bench.against(other.into_candidate())))
         };
-        let measured = station.measure(&self.device, cases, &bench, &|_, _| ());
+        let measured = station.measure(&self.device, cases, &bench, &());
         let record = measured.map_err(|error: RunError| rejected(Gate::Performance, error))?;
         if record.cases.is_empty() {
             return Err(rejected(Gate::Performance, "the workload has no benchmark for these cases"));
@@ -89,7 +89,7 @@ impl Evaluator for DeviceEvaluator<'_> {
     }
 
     fn check(&mut self, configuration: &Configuration) -> Result<(), Rejection> {
-        let record = self.gates.gate(self.configured(configuration).as_ref(), &|_| ());
+        let record = self.gates.gate(self.configured(configuration).as_ref(), &());
         let stopped = record.gates.iter().find(|gate| gate.outcome.is_failed());
         match (stopped, record.verdict) {
             (Some(gate), verdict) => Err(rejected(gate.gate, verdict)),

@@ -17,7 +17,7 @@ use stwo::core::fields::m31::{BaseField, P};
 
 use crate::airs::HostColumn;
 use crate::error::OrRaise as _;
-use crate::{Context, DeviceColumn, Error};
+use crate::{Context, DeviceColumn};
 
 /// All of them.
 pub fn workloads() -> Vec<Box<dyn Workload>> {
@@ -98,14 +98,6 @@ fn columns(Size { log_rows, columns }: Size, seed: u64) -> Vec<HostColumn> {
     (0..columns).map(|_| column()).collect()
 }
 
-/// The runtime's error inside one of this engine's.
-fn gpu(error: Error) -> gatework_gpu::Error {
-    match error {
-        Error::Gpu(error) => error,
-        other => gatework_gpu::Error::Arguments { kernel: "stark".into(), message: other.to_string() },
-    }
-}
-
 /// A side of a benchmark, in a context on the stream that it is given.
 fn side(
     name: &str,
@@ -115,13 +107,13 @@ fn side(
     let mut made: Option<(Context, Run)> = None;
     Side::new(name, move |stream: &Stream| {
         if made.is_none() {
-            let context = Context::on(stream.clone()).map_err(gpu)?;
+            let context = Context::on(stream.clone())?;
             let upload = || columns.iter().map(|column| DeviceColumn::upload(column)).collect();
-            let run = context.scope(|| make(upload())).map_err(gpu)?;
+            let run = context.scope(|| make(upload()))?;
             made = Some((context, run));
         }
         let Some((context, run)) = &mut made else { unreachable!("it was just made") };
-        context.scope(run).map_err(gpu)
+        context.scope(run)
     })
 }
 

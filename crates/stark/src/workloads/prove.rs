@@ -8,7 +8,7 @@ use stwo::core::fri::FriConfig;
 use stwo::core::pcs::PcsConfig;
 use stwo::prover::backend::simd::SimdBackend;
 
-use super::{case, gpu, size};
+use super::{case, size};
 use crate::airs::{self, Air as _, Input, Proved, WideFibonacci};
 use crate::floor::{self, Machine, Shape};
 use crate::{Context, CudaBackend, kernels, row_operations};
@@ -130,11 +130,11 @@ impl Workload for Prove {
         let input = context.scope(|| Input::<CudaBackend>::of(Vec::new(), &traces, CONFIG))?;
         let candidate = Side::new("stark/prove", move |_: &Stream| {
             let prove = || airs::prove(&air, CONFIG, input.clone()).map(drop);
-            context.scope(prove).and_then(|proved| proved).map_err(gpu)
+            context.scope(prove).and_then(|proved| proved)
         });
         let input = Input::<SimdBackend>::of(Vec::new(), &traces, CONFIG);
         let baseline = Side::new("SimdBackend on all cores", move |_: &Stream| {
-            airs::prove(&air, CONFIG, input.clone()).map(drop).map_err(gpu)
+            airs::prove(&air, CONFIG, input.clone()).map(drop)
         });
         let why = "the device has tens of times the memory bandwidth and integer units of a server";
         let bench = Bench::new(self.work(case), candidate, baseline).timing(Timing::Wall);

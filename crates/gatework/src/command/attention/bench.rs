@@ -4,24 +4,81 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use clap::{Args, ValueEnum};
 use gatework_attention::{Mask, Shape, bench};
 use gatework_gpu::{Device, Target};
 use gatework_lab::measure::{PerformanceOptions, Station};
 use gatework_lab::peers::{self, PeerCommand};
-use gatework_lab::{
-    Case, Freshness, Gates, Outcome, Record, Registry, Workload, freshness, read_records, write_file,
-};
+use gatework_lab::{Case, Freshness, Gates, Outcome, Record, Workload, freshness, read_records};
 use serde::Serialize;
 
 use super::figures::{Measured, as_chart, as_table, sources};
-use super::{require_writable, shapes};
-use crate::command::cli::{AttentionBenchOptions, MaskChoice, PeerChoice};
-use crate::command::device::{DeviceChoice, target};
+use super::shapes;
 use crate::command::ending::{Ending, Failure};
-use crate::command::interrupt::uninterrupted;
-use crate::command::lab::{Recorder, gate_each};
-use crate::command::output::{Output, Reasons};
+use crate::command::files::{require_writable, write_file};
+use crate::command::output::Reasons;
 use crate::command::progress::Progress;
+use crate::command::recorder::Recorder;
+use crate::command::samples::at_least_100;
+use crate::command::shell::Shell;
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  gatework attention bench --shapes 4x16x4096x64,1x64/8x4096x128
+  gatework attention bench --mask causal --plot attention.svg
+  gatework attention bench --device cpu --shapes 1x8x1024x64 --peers none --json
+  gatework attention bench --from-records results/nvidia-h200.jsonl --plot attention.svg
+
+A shape is BATCHxHEADSxROWSxDIM; HEADS/KEY_HEADS has fewer key heads, ROWS/KEYS other keys than rows.
+On a GPU the kernels pass their gates first. Everybody is timed in turns, in one run; peers that are
+not installed are skipped.";
+
+/// Which masks are timed.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(super) enum MaskChoice {
+    /// Every row sees every key
+    Full,
+    /// Each row sees keys up to its own place
+    Causal,
+    /// One after the other
+    Both,
+}
+
+/// Who else is timed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum PeerChoice {
+    /// PyTorch's scaled-dot-product attention
+    Torch,
+    /// cuDNN's FP8 attention
+    Cudnn,
+    /// Nobody
+    None,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchOptions {
+    /// What to time; a list of usual shapes for the device, if none is given
+    #[arg(long, value_name = "SHAPES", value_delimiter = ',', value_parser = shapes::parse)]
+    pub(super) shapes: Vec<Shape>,
+    /// With which mask
+    #[arg(long, value_enum, default_value = "both", value_name = "MASK")]
+    pub(super) mask: MaskChoice,
+    /// Who else to time in the same run
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "torch,cudnn", value_name = "PEERS")]
+    pub(super) peers: Vec<PeerChoice>,
+    /// Most pairs of samples a shape: sampling stops at 100 or more, once the ratio is certain; on a CPU, after three seconds
+    #[arg(long, default_value_t = 400, value_name = "N", value_parser = at_least_100)]
+    pub(super) samples: usize,
+    /// Draw TFLOP/s over rows to this file, as SVG
+    #[arg(long, value_name = "FILE")]
+    pub(super) plot: Option<PathBuf>,
+    /// Append the records to this folder
+    #[arg(long, value_name = "DIR")]
+    pub(super) results: Option<PathBuf>,
+    /// Time nothing: show the newest records of this file or folder
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["shapes", "peers", "samples", "results"])]
+    pub(super) from_records: Option<PathBuf>,
+}
 
 /// Longest that a shape is sampled on the CPU once it has the fewest samples that count.
 const LONGEST_ON_CPU: Duration = Duration::from_secs(3);
@@ -40,27 +97,21 @@ struct Benched {
     ending: Ending,
 }
 
-pub(super) fn run(
-    options: &AttentionBenchOptions,
-    registry: &Registry,
-    choice: &DeviceChoice,
-    output: &Output,
-    progress: &Progress,
-) -> Result<Ending, Failure> {
+pub(super) fn run(options: &BenchOptions, shell: &Shell) -> Result<Ending, Failure> {
     if let Some(plot) = &options.plot {
         require_writable("--plot", plot)?;
     }
     let mut benched = match &options.from_records {
-        Some(records) => from_records(records, options, registry, progress)?,
-        None => match target(choice, progress)? {
-            Target::Cpu => on_cpu(options, progress)?,
+        Some(records) => from_records(records, options, shell)?,
+        None => match shell.target()? {
+            Target::Cpu => on_cpu(options, &shell.progress)?,
             Target::Gpu(device) if device.is_emulated() => {
-                return Err(Failure::Device(
+                return Err(Failure::device(
                     "time means nothing on the emulated device: use --device cuda, or cpu for the CPU's own speed"
                         .into(),
                 ));
             }
-            Target::Gpu(device) => on_device(&device, options, progress)?,
+            Target::Gpu(device) => on_device(&device, options, &shell.progress)?,
         },
     };
     let drawn = match &options.plot {
@@ -69,12 +120,12 @@ pub(super) fn run(
         Some(plot) => benched.draw(plot),
         None => Ok(()),
     };
-    output.show(&benched, || benched.text())?;
+    shell.output.show(&benched, || benched.text())?;
     drawn.map(|()| benched.ending)
 }
 
 /// The cases that were asked for, or else the usual ones.
-fn cases(options: &AttentionBenchOptions, usual: fn() -> Vec<Shape>) -> Vec<Case> {
+fn cases(options: &BenchOptions, usual: fn() -> Vec<Shape>) -> Vec<Case> {
     let shapes = if options.shapes.is_empty() { usual() } else { options.shapes.clone() };
     let masks: &[Mask] = match options.mask {
         MaskChoice::Full => &[Mask::Full],
@@ -93,20 +144,20 @@ fn cases(options: &AttentionBenchOptions, usual: fn() -> Vec<Shape>) -> Vec<Case
     cases
 }
 
-fn chosen_peers(options: &AttentionBenchOptions, installed: Vec<PeerCommand>) -> Vec<PeerCommand> {
+fn chosen_peers(options: &BenchOptions, installed: Vec<PeerCommand>) -> Vec<PeerCommand> {
     let chosen = |peer: &PeerCommand| {
         options.peers.iter().any(|choice| match choice {
-            PeerChoice::Torch => peer.name == "PyTorch",
-            PeerChoice::Cudnn => peer.name == "cuDNN",
+            PeerChoice::Torch => peer.id == "torch",
+            PeerChoice::Cudnn => peer.id == "cudnn",
             PeerChoice::None => false,
         })
     };
     installed.into_iter().filter(chosen).collect()
 }
 
-fn on_cpu(options: &AttentionBenchOptions, progress: &Progress) -> Result<Benched, Failure> {
+fn on_cpu(options: &BenchOptions, progress: &Progress) -> Result<Benched, Failure> {
     if options.results.is_some() {
-        return Err(Failure::Input(
+        return Err(Failure::input(
             "--results is for records of a device, and there are none of the CPU: leave it out, or use --json".into(),
         ));
     }
@@ -120,11 +171,9 @@ fn on_cpu(options: &AttentionBenchOptions, progress: &Progress) -> Result<Benche
     let jobs = progress.start(cases.len());
     let mut measured = Vec::new();
     for case in &cases {
-        jobs.doing(case.name.clone());
-        let failed = |error: gatework_lab::RunError| Failure::Device(format!("{}: {error}", case.name));
+        let failed = |error: gatework_lab::RunError| Failure::device(format!("{}: {error}", case.name));
         let bench = bench::on_cpu(case).map_err(failed)?;
-        let heard = |samples: usize| jobs.doing(format!("{}, {samples} samples", case.name));
-        let record = station.measure_on_host(case, bench, &heard).map_err(failed)?;
+        let record = station.measure_on_host(case, bench, progress).map_err(failed)?;
         measured.extend(Measured::of_host(&record));
         jobs.done();
     }
@@ -137,11 +186,7 @@ fn on_cpu(options: &AttentionBenchOptions, progress: &Progress) -> Result<Benche
     Ok(Benched { device, measured, remarks, recorded_in: None, plot: None, notes, ending })
 }
 
-fn on_device(
-    device: &Device,
-    options: &AttentionBenchOptions,
-    progress: &Progress,
-) -> Result<Benched, Failure> {
+fn on_device(device: &Device, options: &BenchOptions, progress: &Progress) -> Result<Benched, Failure> {
     let workloads = bench::on_device(&cases(options, shapes::for_gpu));
     let gates = Gates::new(device.clone()).seeds(0..1).performance(PerformanceOptions {
         samples: options.samples,
@@ -150,7 +195,7 @@ fn on_device(
     });
     let mut recorder = Recorder::open(options.results.as_deref())?;
     let workloads: Vec<&dyn Workload> = workloads.iter().map(AsRef::as_ref).collect();
-    let records = gate_each(&gates, workloads, &mut recorder, progress);
+    let records = recorder.gate_each(&gates, workloads, progress);
     if let Some(error) = recorder.failure {
         return Err(error.into());
     }
@@ -176,16 +221,9 @@ fn on_device(
 }
 
 /// The newest record of every shape and mask.
-fn from_records(
-    path: &Path,
-    options: &AttentionBenchOptions,
-    registry: &Registry,
-    progress: &Progress,
-) -> Result<Benched, Failure> {
+fn from_records(path: &Path, options: &BenchOptions, shell: &Shell) -> Result<Benched, Failure> {
     let reading = read_records(path)?;
-    for problem in &reading.problems {
-        progress.say(&format!("warning: {problem}"));
-    }
+    shell.warn_of(&reading.problems);
     let of_attention =
         |record: &Record| record.workload.starts_with("attention/") && record.performance.is_some();
     let records: Vec<Record> = reading.records.into_iter().filter(of_attention).collect();
@@ -199,13 +237,13 @@ fn from_records(
     let device = match devices[..] {
         [device] => device.to_owned(),
         [] => {
-            return Err(Failure::Input(format!(
+            return Err(Failure::input(format!(
                 "{} has no record of how fast attention is: make one with 'gatework lab bench attention/*'",
                 path.display()
             )));
         }
         _ => {
-            return Err(Failure::Input(format!(
+            return Err(Failure::input(format!(
                 "{} has records of several devices ({}): name the file of one",
                 path.display(),
                 devices.join(", ")
@@ -226,7 +264,7 @@ fn from_records(
     let shown = |record: &&Record| measured.iter().any(|one| one.record() == Some(&record.id()));
     let mut stale = Reasons::default();
     for record in records.iter().filter(shown) {
-        if let Freshness::Stale { why } = freshness(record, registry) {
+        if let Freshness::Stale { why } = freshness(record, &shell.registry) {
             stale.add(format!("stale: {why}"), &record.id());
         }
     }
@@ -266,12 +304,12 @@ impl Benched {
         }
         let chart = as_chart(&self.measured, &self.device, notes);
         let svg = chart.svg().ok_or_else(|| {
-            Failure::Input(format!(
+            Failure::input(format!(
                 "nothing was drawn to {}: no shape with as many keys as rows was measured",
                 plot.display()
             ))
         })?;
-        uninterrupted(|| write_file(plot, svg.as_bytes()))?;
+        write_file(plot, svg.as_bytes())?;
         self.plot = Some(plot.to_owned());
         Ok(())
     }
@@ -296,12 +334,11 @@ mod tests {
     use clap::Parser as _;
 
     use super::*;
-    use crate::command::cli::{AttentionCommand, Cli, Command};
+    use crate::command::attention::Attention;
 
-    fn options(arguments: &[&str]) -> AttentionBenchOptions {
-        let cli = Cli::try_parse_from([&["gatework", "attention", "bench"], arguments].concat()).unwrap();
-        match cli.command {
-            Command::Attention(AttentionCommand::Bench(options)) => options,
+    fn options(arguments: &[&str]) -> BenchOptions {
+        match Attention::try_parse_from([&["attention", "bench"], arguments].concat()).unwrap() {
+            Attention::Bench(options) => options,
             other => panic!("{other:?}"),
         }
     }

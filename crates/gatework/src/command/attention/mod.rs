@@ -3,51 +3,57 @@
 mod bench;
 mod figures;
 mod run;
-pub(crate) mod shapes;
-pub(crate) mod stop;
+mod shapes;
+mod stop;
 
-use std::path::Path;
+use clap::Parser;
+use gatework_attention::workloads;
+use gatework_gpu::Target;
+use gatework_lab::Workload;
 
-use gatework_lab::Registry;
-
-use crate::command::cli::AttentionCommand;
-use crate::command::device::DeviceChoice;
 use crate::command::ending::{Ending, Failure};
-use crate::command::output::Output;
-use crate::command::progress::Progress;
+use crate::command::machine::{Job, Machine};
+use crate::command::noun::{Noun, Stop};
+use crate::command::shell::{DeviceUse, Shell};
 
-pub(crate) fn run(
-    command: &AttentionCommand,
-    registry: &Registry,
-    device: &DeviceChoice,
-    output: &Output,
-    progress: &Progress,
-) -> Result<Ending, Failure> {
-    match command {
-        AttentionCommand::Run(options) => run::run(options, device, output, progress),
-        AttentionCommand::Bench(options) => bench::run(options, registry, device, output, progress),
-    }
+/// Attend: softmax(q k^T) v in FP8 on a GPU, in f32 on the CPU
+#[derive(Debug, Parser)]
+#[command(name = "attention")]
+pub(crate) enum Attention {
+    /// Attend over the tensors q, k and v of a safetensors file
+    #[command(after_help = run::EXAMPLES)]
+    Run(run::RunOptions),
+    /// Time attention at shapes of your own, beside PyTorch and cuDNN
+    #[command(after_help = bench::EXAMPLES)]
+    Bench(bench::BenchOptions),
 }
 
-/// Says now what would otherwise be found after the work is done.
-pub(crate) fn require_writable(option: &str, path: &Path) -> Result<(), Failure> {
-    let refuse = |why: String| Err(Failure::Input(format!("{option} {}: {why}", path.display())));
-    if path.is_dir() {
-        return refuse("it is a folder: name a file in it".into());
+impl Noun for Attention {
+    const AREA: &'static str = "attention";
+
+    fn workloads() -> Vec<Box<dyn Workload>> {
+        workloads::workloads()
     }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    match tempfile::tempfile_in(folder) {
-        Ok(_) => Ok(()),
-        Err(error) => {
-            refuse(format!("no file can be written to {}: {error}; name another folder", folder.display()))
+
+    fn device_use(&self) -> DeviceUse {
+        match self {
+            Self::Bench(options) if options.from_records.is_some() => DeviceUse::None,
+            Self::Run(_) | Self::Bench(_) => DeviceUse::RunsThere,
         }
     }
-}
 
-/// What an error of the engine means to a user of the command.
-fn failure(error: gatework_attention::Error) -> Failure {
-    match error {
-        gatework_attention::Error::Gpu(error) => error.into(),
-        other => Failure::Input(other.to_string()),
+    fn run(self, shell: &Shell) -> Result<Ending, Failure> {
+        match self {
+            Self::Run(options) => run::run(&options, shell),
+            Self::Bench(options) => bench::run(&options, shell),
+        }
+    }
+
+    fn jobs(machine: &Machine) -> Vec<Job> {
+        vec![Job { name: "attention", presence: machine.engine("in FP8", "in f32") }]
+    }
+
+    fn stops(target: &Target) -> Vec<Stop<'_>> {
+        vec![Stop::new("attention", stop::SUMMARY, || stop::visit(target))]
     }
 }

@@ -3,20 +3,40 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use clap::Args;
 use gatework_attention::{Attention, Element, Layout, Mask, Shape};
 use gatework_gpu::Target;
-use gatework_lab::write_file;
 use half::{bf16, f16};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
 use serde::Serialize;
 
-use super::{failure, require_writable};
-use crate::command::cli::AttentionRunOptions;
-use crate::command::device::{DeviceChoice, target};
 use crate::command::ending::{Ending, Failure};
-use crate::command::interrupt::uninterrupted;
-use crate::command::output::Output;
-use crate::command::progress::Progress;
+use crate::command::files::{require_writable, write_file};
+use crate::command::shell::Shell;
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  gatework attention run --input qkv.safetensors --output o.safetensors
+  gatework attention run --input qkv.safetensors --output o.safetensors --causal --device cuda
+
+The file holds q, k and v, all F16, BF16 or F32, in [batch, heads, rows, dim]; the output holds o, in the same form.
+Head dimensions 64 and 128; k and v may have fewer heads than q, and other rows.";
+
+#[derive(Debug, Args)]
+pub(crate) struct RunOptions {
+    /// The file with q, k and v
+    #[arg(long, value_name = "FILE")]
+    pub(super) input: PathBuf,
+    /// The file to write o to
+    #[arg(long, value_name = "FILE")]
+    pub(super) output: PathBuf,
+    /// Each row sees keys up to its own place; the last row sees the last key
+    #[arg(long)]
+    pub(super) causal: bool,
+    /// The tensors are [batch, rows, heads, dim]
+    #[arg(long)]
+    pub(super) rows_first: bool,
+}
 
 #[derive(Serialize)]
 struct Done {
@@ -27,12 +47,7 @@ struct Done {
     seconds: f64,
 }
 
-pub(super) fn run(
-    options: &AttentionRunOptions,
-    choice: &DeviceChoice,
-    output: &Output,
-    progress: &Progress,
-) -> Result<Ending, Failure> {
+pub(super) fn run(options: &RunOptions, shell: &Shell) -> Result<Ending, Failure> {
     require_writable("--output", &options.output)?;
     require_other(options)?;
     let path = &options.input;
@@ -48,8 +63,8 @@ pub(super) fn run(
         v: tensor(path, &file, "v")?,
     };
     let shape = job.shape()?;
-    let target = target(choice, progress)?;
-    let jobs = progress.start(1);
+    let target = shell.target()?;
+    let jobs = shell.progress.start(1);
     jobs.doing(format!("attending on {}", target.id()));
     let done = match job.q.dtype() {
         Dtype::F32 => job.attend::<f32>(shape, &target),
@@ -59,7 +74,7 @@ pub(super) fn run(
             .bad(format!("the tensors are {other:?}; F16, BF16 and F32 are supported: convert them first"))),
     }?;
     drop(jobs);
-    output.show(&done, || {
+    shell.output.show(&done, || {
         format!(
             "{:?} attended on {} in {:.3} s, written to {}",
             done.shape,
@@ -72,11 +87,11 @@ pub(super) fn run(
 }
 
 /// Refuses to write over what is read.
-fn require_other(options: &AttentionRunOptions) -> Result<(), Failure> {
+fn require_other(options: &RunOptions) -> Result<(), Failure> {
     let path = &options.output;
     if same_file(path, &options.input) {
         let why = "it is the input, which would be lost: name another file";
-        return Err(Failure::Input(format!("--output {}: {why}", path.display())));
+        return Err(Failure::input(format!("--output {}: {why}", path.display())));
     }
     Ok(())
 }
@@ -95,7 +110,7 @@ fn tensor<'a>(path: &Path, file: &SafeTensors<'a>, name: &str) -> Result<TensorV
 }
 
 struct Job<'a> {
-    options: &'a AttentionRunOptions,
+    options: &'a RunOptions,
     q: TensorView<'a>,
     k: TensorView<'a>,
     v: TensorView<'a>,
@@ -151,19 +166,15 @@ impl Job<'_> {
     fn attend<T: Element>(&self, shape: Shape, target: &Target) -> Result<Done, Failure> {
         let [q, k, v] = [&self.q, &self.k, &self.v].map(|view| elements::<T>(view));
         let start = Instant::now();
-        let attention = Attention::builder(shape)
-            .mask(self.mask())
-            .layout(self.layout())
-            .build(target)
-            .map_err(failure)?;
-        let out = attention.forward(&q, &k, &v).map_err(failure)?;
+        let attention = Attention::builder(shape).mask(self.mask()).layout(self.layout()).build(target)?;
+        let out = attention.forward(&q, &k, &v)?;
         let seconds = start.elapsed().as_secs_f64();
         let bytes = bytemuck::cast_slice(&out);
         let view = TensorView::new(self.q.dtype(), self.q.shape().to_vec(), bytes)
             .and_then(|view| serialize([("o", view)], None))
-            .map_err(|error| Failure::Device(format!("the output could not be put into a file: {error}")))?;
+            .map_err(|error| Failure::device(format!("the output could not be put into a file: {error}")))?;
         let path = &self.options.output;
-        uninterrupted(|| write_file(path, &view))?;
+        write_file(path, &view)?;
         let (output, shape) = (path.clone(), self.q.shape().to_vec());
         Ok(Done { output, shape, device: target.id().to_owned(), seconds })
     }
@@ -181,5 +192,5 @@ fn elements<T: Element>(view: &TensorView<'_>) -> Vec<T> {
 }
 
 fn input(path: &Path, what: String) -> Failure {
-    Failure::Input(format!("{}: {what}", path.display()))
+    Failure::input(format!("{}: {what}", path.display()))
 }

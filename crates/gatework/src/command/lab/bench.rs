@@ -3,20 +3,48 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use clap::Args;
 use gatework_gpu::Kind;
 use gatework_lab::measure::{BenchRecord, PeerRecord, PerformanceOptions};
 use gatework_lab::stats::Fulfilment;
 use gatework_lab::{Gate, Gates, Outcome, Record, Registry, Workload, peers};
 use serde::Serialize;
 
-use super::gate::{gate_each, named};
-use super::recorder::Recorder;
-use crate::command::cli::BenchOptions;
-use crate::command::device::{DeviceChoice, test_bed};
+use super::gate::named;
 use crate::command::ending::{Ending, Failure};
-use crate::command::output::{Output, Reasons, table, word};
-use crate::command::progress::Progress;
+use crate::command::output::{Reasons, table, word};
+use crate::command::recorder::Recorder;
+use crate::command::samples::at_least_100;
+use crate::command::shell::Shell;
 use gatework_lab::quantity::{rate, ratio, time};
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  gatework lab bench                             every workload that has a benchmark
+  gatework lab bench gpu/saxpy --samples 1000
+  gatework lab bench --no-peers --results my/results
+
+The exit code is 1 if a workload is slower than it promises.";
+
+/// What to time, and where the records go.
+#[derive(Debug, Args)]
+pub(crate) struct BenchOptions {
+    /// Workloads by name; all that have a benchmark, if none is given
+    #[arg(value_name = "NAME")]
+    pub(super) names: Vec<String>,
+    /// Most pairs of samples a benchmark: sampling stops at 100 or more, once the verdict is certain
+    #[arg(long, default_value_t = 400, value_name = "N", value_parser = at_least_100)]
+    pub(super) samples: usize,
+    /// Do not measure PyTorch, JAX and cuDNN beside
+    #[arg(long)]
+    pub(super) no_peers: bool,
+    /// The folder that records are appended to
+    #[arg(long, default_value = "results", value_name = "DIR")]
+    pub(super) results: PathBuf,
+    /// Write no record
+    #[arg(long)]
+    pub(super) no_record: bool,
+}
 
 #[derive(Serialize)]
 struct Benched {
@@ -25,24 +53,18 @@ struct Benched {
     recorded_in: Option<PathBuf>,
 }
 
-pub(super) fn run(
-    options: &BenchOptions,
-    registry: &Registry,
-    device: &DeviceChoice,
-    output: &Output,
-    progress: &Progress,
-) -> Result<Ending, Failure> {
-    let workloads = chosen(registry, options)?;
-    let gates = Gates::new(test_bed(device)?).seeds(0..1).performance(PerformanceOptions {
+pub(super) fn run(options: &BenchOptions, shell: &Shell) -> Result<Ending, Failure> {
+    let workloads = chosen(&shell.registry, options)?;
+    let gates = Gates::new(shell.test_bed()?).seeds(0..1).performance(PerformanceOptions {
         samples: options.samples,
         peers: if options.no_peers { Vec::new() } else { peers::installed() },
         ..PerformanceOptions::default()
     });
     let mut recorder = Recorder::open((!options.no_record).then_some(options.results.as_path()))?;
 
-    let records = gate_each(&gates, workloads, &mut recorder, progress);
+    let records = recorder.gate_each(&gates, workloads, &shell.progress);
     let benched = Benched { records, recorded_in: recorder.file };
-    output.show(&benched, || benched.text())?;
+    shell.output.show(&benched, || benched.text())?;
     recorder.failure.map_or_else(|| Ok(benched.ending()), |error| Err(error.into()))
 }
 

@@ -9,10 +9,10 @@ use gatework_lab::{
 };
 use serde::Serialize;
 
-use crate::command::cli::RecordsOptions;
+use super::records::RecordsOptions;
 use crate::command::ending::{Ending, Failure};
-use crate::command::output::{Output, table};
-use crate::command::progress::Progress;
+use crate::command::output::table;
+use crate::command::shell::Shell;
 
 #[derive(Serialize)]
 struct Check {
@@ -36,13 +36,9 @@ struct Document {
     problems: Vec<DocumentProblem>,
 }
 
-pub(super) fn run(
-    options: &RecordsOptions,
-    registry: &Registry,
-    output: &Output,
-    progress: &Progress,
-) -> Result<Ending, Failure> {
-    let records = records(&options.results, progress)?;
+pub(super) fn run(options: &RecordsOptions, shell: &Shell) -> Result<Ending, Failure> {
+    let registry = &shell.registry;
+    let records = records(&options.results, shell)?;
     let stale: Vec<Stale> =
         standing(&records).into_iter().filter_map(|record| Stale::of(record, registry)).collect();
     let documents = documents(Path::new("."))?
@@ -50,21 +46,19 @@ pub(super) fn run(
         .map(|path| Document::check(path, &|id| refusal(id, &records, registry)))
         .collect::<Result<Vec<_>, _>>()?;
     let check = Check { records: records.len(), stale, documents };
-    output.show(&check, || check.text())?;
+    shell.output.show(&check, || check.text())?;
     let unnamed = check.documents.iter().any(|document| !document.problems.is_empty());
     Ok(if check.stale.is_empty() && !unnamed { Ending::Done } else { Ending::GateFailed })
 }
 
 /// The records of a folder; none if there is no folder yet.
-fn records(folder: &Path, progress: &Progress) -> Result<Vec<Record>, Failure> {
+fn records(folder: &Path, shell: &Shell) -> Result<Vec<Record>, Failure> {
     if !folder.exists() {
-        progress.say(&format!("there is no folder {}: no figure has a record", folder.display()));
+        shell.progress.say(&format!("there is no folder {}: no figure has a record", folder.display()));
         return Ok(Vec::new());
     }
     let reading = read_records(folder)?;
-    for problem in &reading.problems {
-        progress.say(&format!("warning: {problem}"));
-    }
+    shell.warn_of(&reading.problems);
     Ok(reading.records)
 }
 
@@ -102,7 +96,7 @@ fn documents(root: &Path) -> Result<Vec<PathBuf>, Failure> {
     match fs::read_dir(root.join("crates")) {
         Ok(crates) => paths.extend(crates.filter_map(Result::ok).map(|entry| entry.path().join("README.md"))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(Failure::Input(format!("the folder crates cannot be read: {error}"))),
+        Err(error) => return Err(Failure::input(format!("the folder crates cannot be read: {error}"))),
     }
     paths.retain(|path| path.is_file());
     paths.sort();
@@ -112,7 +106,7 @@ fn documents(root: &Path) -> Result<Vec<PathBuf>, Failure> {
 impl Document {
     fn check(path: PathBuf, refusal: &dyn Fn(&str) -> Option<String>) -> Result<Self, Failure> {
         let text = fs::read_to_string(&path)
-            .map_err(|error| Failure::Input(format!("{} cannot be read: {error}", path.display())))?;
+            .map_err(|error| Failure::input(format!("{} cannot be read: {error}", path.display())))?;
         let problems = check_document(&text, refusal);
         Ok(Self { path: path.strip_prefix(".").map(Path::to_owned).unwrap_or(path), problems })
     }

@@ -1,30 +1,46 @@
 //! `gatework lab compare`: what changed between two sets of records.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::Args;
 use gatework_lab::{Basis, Comparison, Record, compare, read_records};
 
-use crate::command::cli::CompareOptions;
 use crate::command::ending::{Ending, Failure};
-use crate::command::output::{Output, table};
-use crate::command::progress::Progress;
+use crate::command::output::table;
+use crate::command::shell::Shell;
 use gatework_lab::quantity::ratio;
 
-pub(super) fn run(options: &CompareOptions, output: &Output, progress: &Progress) -> Result<Ending, Failure> {
-    let comparison = compare(&read(&options.first, progress)?, &read(&options.second, progress)?);
-    output.show(&comparison, || text(&comparison))?;
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  gatework lab compare before/ after/
+  gatework lab compare results/nvidia-h200.jsonl new.jsonl --json
+
+The exit code is 1 if anything became SLOWER. Records of different devices are compared by their ratios to the baseline.";
+
+/// What to compare.
+#[derive(Debug, Args)]
+pub(crate) struct CompareOptions {
+    /// The records of before: a file or a folder
+    #[arg(value_name = "A")]
+    pub(super) first: PathBuf,
+    /// The records of now: a file or a folder
+    #[arg(value_name = "B")]
+    pub(super) second: PathBuf,
+}
+
+pub(super) fn run(options: &CompareOptions, shell: &Shell) -> Result<Ending, Failure> {
+    let comparison = compare(&read(&options.first, shell)?, &read(&options.second, shell)?);
+    shell.output.show(&comparison, || text(&comparison))?;
     if comparison.cases.is_empty() {
         let why = "the two have no benchmark in common: make both with 'gatework lab bench'";
-        return Err(Failure::Input(why.to_owned()));
+        return Err(Failure::input(why.to_owned()));
     }
     Ok(if comparison.has_slower() { Ending::GateFailed } else { Ending::Done })
 }
 
-fn read(path: &Path, progress: &Progress) -> Result<Vec<Record>, Failure> {
+fn read(path: &Path, shell: &Shell) -> Result<Vec<Record>, Failure> {
     let reading = read_records(path)?;
-    for problem in &reading.problems {
-        progress.say(&format!("warning: {problem}"));
-    }
+    shell.warn_of(&reading.problems);
     Ok(reading.records)
 }
 

@@ -1,18 +1,52 @@
 //! `gatework lab gate`: workloads through the gates, a record of each.
 
 use std::fmt::Write as _;
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 
+use clap::Args;
 use gatework_lab::measure::PerformanceOptions;
-use gatework_lab::{Gate, Gates, Outcome, Record, Registry, Step, Workload, peers};
+use gatework_lab::{Gate, Gates, Outcome, Record, Registry, Workload, peers};
 use serde::Serialize;
 
-use super::recorder::Recorder;
-use crate::command::cli::GateOptions;
-use crate::command::device::{DeviceChoice, test_bed};
 use crate::command::ending::{Ending, Failure};
-use crate::command::output::{Output, Reasons, table, word};
-use crate::command::progress::{Jobs, Progress};
+use crate::command::output::{Reasons, table, word};
+use crate::command::recorder::Recorder;
+use crate::command::shell::Shell;
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  gatework lab gate --all                                  on the first CUDA device
+  gatework lab gate --all --device emulated                on a machine without one
+  gatework lab gate gpu/saxpy gpu/reduce --seeds 10
+  gatework lab gate gpu/reduce --first-seed 7 --seeds 1    one seed again
+  gatework lab gate --all --device cpu --no-record         compilers alone: correctness is not run";
+
+/// What to gate, and where the records go.
+#[derive(Debug, Args)]
+pub(crate) struct GateOptions {
+    /// Workloads by name, or all that match a pattern as 'gpu/*' ('gatework lab list' shows them)
+    #[arg(value_name = "NAME", required_unless_present = "all", conflicts_with = "all")]
+    pub(super) names: Vec<String>,
+    /// Every workload
+    #[arg(long)]
+    pub(super) all: bool,
+    /// How many seeds each case is checked with
+    #[arg(long, default_value = "3", value_name = "N")]
+    pub(super) seeds: NonZeroU64,
+    /// The first of them
+    #[arg(long, default_value_t = 0, value_name = "SEED")]
+    pub(super) first_seed: u64,
+    /// The folder that records are appended to
+    #[arg(long, default_value = "results", value_name = "DIR")]
+    pub(super) results: PathBuf,
+    /// Time what passed, too: the performance gate
+    #[arg(long)]
+    pub(super) performance: bool,
+    /// Write no record
+    #[arg(long)]
+    pub(super) no_record: bool,
+}
 
 #[derive(Serialize)]
 struct Gated {
@@ -29,24 +63,18 @@ struct Summary {
     not_run: usize,
 }
 
-pub(super) fn run(
-    options: &GateOptions,
-    registry: &Registry,
-    device: &DeviceChoice,
-    output: &Output,
-    progress: &Progress,
-) -> Result<Ending, Failure> {
-    let workloads = chosen(registry, options)?;
+pub(super) fn run(options: &GateOptions, shell: &Shell) -> Result<Ending, Failure> {
+    let workloads = chosen(&shell.registry, options)?;
     let seeds = options.first_seed..options.first_seed.saturating_add(options.seeds.get());
-    let mut gates = Gates::new(test_bed(device)?).seeds(seeds);
+    let mut gates = Gates::new(shell.test_bed()?).seeds(seeds);
     if options.performance {
         gates = gates.performance(PerformanceOptions { peers: peers::installed(), ..Default::default() });
     }
     let mut recorder = Recorder::open((!options.no_record).then_some(options.results.as_path()))?;
 
-    let records = gate_each(&gates, workloads, &mut recorder, progress);
+    let records = recorder.gate_each(&gates, workloads, &shell.progress);
     let gated = Gated { summary: Summary::of(&records), records, recorded_in: recorder.file };
-    output.show(&gated, || gated.text())?;
+    shell.output.show(&gated, || gated.text())?;
     recorder.failure.map_or_else(|| Ok(gated.summary.ending()), |error| Err(error.into()))
 }
 
@@ -68,35 +96,6 @@ pub(super) fn named<'a>(registry: &'a Registry, names: &[String]) -> Result<Vec<
         }
     }
     Ok(chosen)
-}
-
-/// Sends workloads through the gates one by one, and records each as soon as it is through.
-pub(in crate::command) fn gate_each(
-    gates: &Gates,
-    workloads: Vec<&dyn Workload>,
-    recorder: &mut Recorder,
-    progress: &Progress,
-) -> Vec<Record> {
-    let jobs = progress.start(workloads.len());
-    let mut records = Vec::new();
-    for workload in workloads {
-        let record = gates.gate(workload, &|step| report(&jobs, step));
-        recorder.take(&record);
-        records.push(record);
-        jobs.done();
-    }
-    records
-}
-
-/// Shows a step in the progress bar.
-pub(super) fn report(jobs: &Jobs<'_>, step: Step<'_>) {
-    jobs.doing(match step.place {
-        Some((case, pairs)) if step.gate == Gate::Performance => {
-            format!("{}: {} {case}, {pairs} pairs", step.workload, step.gate)
-        }
-        Some((case, seed)) => format!("{}: {} {case}, seed {seed}", step.workload, step.gate),
-        None => format!("{}: {}", step.workload, step.gate),
-    });
 }
 
 impl Summary {

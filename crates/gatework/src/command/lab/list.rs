@@ -1,11 +1,12 @@
 //! `gatework lab list`: the workloads.
 
 use gatework_gpu::Kind;
-use gatework_lab::{Case, Registry, Workload};
+use gatework_lab::{Case, Workload};
 use serde::Serialize;
 
 use crate::command::ending::{Ending, Failure};
-use crate::command::output::{Output, table};
+use crate::command::output::table;
+use crate::command::shell::Shell;
 
 #[derive(Serialize)]
 struct Entry {
@@ -28,9 +29,9 @@ impl Entry {
     }
 }
 
-pub(super) fn run(registry: &Registry, output: &Output) -> Result<Ending, Failure> {
-    let entries: Vec<Entry> = registry.iter().map(Entry::of).collect();
-    output.show(&entries, || {
+pub(super) fn run(shell: &Shell) -> Result<Ending, Failure> {
+    let entries: Vec<Entry> = shell.registry.iter().map(Entry::of).collect();
+    shell.output.show(&entries, || {
         let mut rows = table(["workload", "what it computes", "kernels", "cases on cuda, emulated"]);
         for entry in &entries {
             let cases = format!("{}, {}", entry.cuda_cases.len(), entry.emulated_cases.len());

@@ -6,38 +6,114 @@ mod compare;
 mod gate;
 mod list;
 mod profile;
-
-mod recorder;
 mod records;
 mod report;
 mod tune;
 
-pub(super) use gate::gate_each;
-use gatework_lab::Registry;
-pub(super) use recorder::Recorder;
+use clap::Parser;
+use gatework_gpu::{DeviceChoice, Presence, Target};
+use gatework_lab::{Workload, runtime};
 
-use crate::command::cli::LabCommand;
-use crate::command::device::DeviceChoice;
 use crate::command::ending::{Ending, Failure};
-use crate::command::output::Output;
-use crate::command::progress::Progress;
+use crate::command::machine::{Job, Machine};
+use crate::command::noun::{Noun, Stop};
+use crate::command::shell::{DeviceUse, Shell};
 
-pub(crate) fn run(
-    command: &LabCommand,
-    registry: &Registry,
-    device: &DeviceChoice,
-    output: &Output,
-    progress: &Progress,
-) -> Result<Ending, Failure> {
-    match command {
-        LabCommand::List => list::run(registry, output),
-        LabCommand::Gate(options) => gate::run(options, registry, device, output, progress),
-        LabCommand::Bench(options) => bench::run(options, registry, device, output, progress),
-        LabCommand::Tune(options) => tune::run(options, registry, device, output, progress),
-        LabCommand::Profile(options) => profile::run(options, registry, device, output, progress),
-        LabCommand::Compare(options) => compare::run(options, output, progress),
-        LabCommand::Report(options) => report::run(options, registry, output, progress),
-        LabCommand::Records(options) if options.check => check::run(options, registry, output, progress),
-        LabCommand::Records(options) => records::run(options, output, progress),
+/// Gate kernels and read the records
+#[derive(Debug, Parser)]
+#[command(name = "lab")]
+pub(crate) enum Lab {
+    /// List the workloads
+    #[command(after_help = "Examples:\n  gatework lab list\n  gatework lab list --json")]
+    List,
+    /// Send workloads through the gates: compile, resources, correctness
+    #[command(after_help = gate::EXAMPLES)]
+    Gate(gate::GateOptions),
+    /// Time workloads against their baselines, once they passed the other gates
+    #[command(after_help = bench::EXAMPLES)]
+    Bench(bench::BenchOptions),
+    /// Search for the fastest configuration of a workload that is right
+    #[command(after_help = tune::EXAMPLES)]
+    Tune(tune::TuneOptions),
+    /// Profile one launch of a workload with Nsight Compute
+    #[command(
+        after_help = "Examples:\n  gatework lab profile gpu/fp8-tile\n  gatework lab profile gpu/transpose --json"
+    )]
+    Profile(profile::ProfileOptions),
+    /// Compare the benchmarks of two files or folders of records
+    #[command(after_help = compare::EXAMPLES)]
+    Compare(compare::CompareOptions),
+    /// Draw records as one HTML file
+    #[command(
+        after_help = "Examples:\n  gatework lab report\n  gatework lab report --results my/results --out mine.html"
+    )]
+    Report(report::ReportOptions),
+    /// Show the records of earlier gatings
+    #[command(
+        after_help = "Examples:\n  gatework lab records\n  gatework lab records --results my/results --json\n  gatework lab records --check"
+    )]
+    Records(records::RecordsOptions),
+}
+
+impl Noun for Lab {
+    const AREA: &'static str = "gpu";
+
+    fn workloads() -> Vec<Box<dyn Workload>> {
+        runtime::workloads()
+    }
+
+    fn device_use(&self) -> DeviceUse {
+        match self {
+            Self::Gate(_) | Self::Bench(_) | Self::Tune(_) | Self::Profile(_) => DeviceUse::RunsThere,
+            Self::List | Self::Compare(_) | Self::Report(_) | Self::Records(_) => DeviceUse::None,
+        }
+    }
+
+    fn run(self, shell: &Shell) -> Result<Ending, Failure> {
+        match self {
+            Self::List => list::run(shell),
+            Self::Gate(options) => gate::run(&options, shell),
+            Self::Bench(options) => bench::run(&options, shell),
+            Self::Tune(options) => tune::run(&options, shell),
+            Self::Profile(options) => profile::run(&options, shell),
+            Self::Compare(options) => compare::run(&options, shell),
+            Self::Report(options) => report::run(&options, shell),
+            Self::Records(options) if options.check => check::run(&options, shell),
+            Self::Records(options) => records::run(&options, shell),
+        }
+    }
+
+    fn jobs(machine: &Machine) -> Vec<Job> {
+        let emulated =
+            machine.with(&["C++ compiler"], "on the CPU, with --device emulated; for correctness, not speed");
+        let resources = ["NVRTC", "cuobjdump", "nvdisasm"];
+        vec![
+            Job { name: "lab", presence: gates(machine) },
+            Job { name: "kernels on a GPU", presence: machine.cuda(0) },
+            Job { name: "kernels emulated", presence: emulated },
+            Job { name: "compile gate for GPUs", presence: machine.with(&["NVRTC"], "needs no GPU") },
+            Job {
+                name: "resource gate",
+                presence: machine.with(&resources, "for sm_90a where there is no GPU to ask"),
+            },
+        ]
+    }
+
+    /// Its workloads are all there is to visit.
+    fn stops(_: &Target) -> Vec<Stop<'_>> {
+        Vec::new()
+    }
+}
+
+/// Where `lab gate` would run kernels.
+fn gates(machine: &Machine) -> Presence {
+    match machine.choice {
+        DeviceChoice::Cpu => Presence::Missing {
+            reason: "kernels do not run on the CPU: only the compile and resource gates would run".into(),
+        },
+        DeviceChoice::Auto if machine.devices.is_empty() => Presence::Missing {
+            reason: "there is no GPU; to check kernels without one, use --device emulated".into(),
+        },
+        _ => machine.engine("every gate", "no gate"),
     }
 }

@@ -4,18 +4,36 @@ use std::env;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use clap::Args;
 use gatework_gpu::Device;
 use gatework_lab::profile::{ProfileError, ProfileRecord, ProfiledProgram, profile};
-use gatework_lab::{Case, Gates, Record, Registry, Workload};
+use gatework_lab::{Case, Gates, Record, Workload};
 use serde::Serialize;
 
-use super::gate::report;
-use super::recorder::Recorder;
-use crate::command::cli::ProfileOptions;
-use crate::command::device::{DeviceChoice, test_bed};
 use crate::command::ending::{Ending, Failure};
-use crate::command::output::{Output, Reasons, table};
-use crate::command::progress::Progress;
+use crate::command::output::{Reasons, table};
+use crate::command::recorder::Recorder;
+use crate::command::shell::Shell;
+
+/// What to profile, and where the record goes.
+#[derive(Debug, Args)]
+pub(crate) struct ProfileOptions {
+    /// The workload by name
+    #[arg(value_name = "NAME")]
+    pub(super) name: String,
+    /// The benchmark's case; its first, if none is given
+    #[arg(long, value_name = "CASE")]
+    pub(super) case: Option<String>,
+    /// Launch it and nothing else: what the profiler runs
+    #[arg(long, hide = true)]
+    pub(super) launch: bool,
+    /// The folder that the record is appended to
+    #[arg(long, default_value = "results", value_name = "DIR")]
+    pub(super) results: PathBuf,
+    /// Write no record
+    #[arg(long)]
+    pub(super) no_record: bool,
+}
 
 /// Launches for the profiler to choose from: it skips the first, which loads the kernel.
 const LAUNCHES: usize = 3;
@@ -27,23 +45,17 @@ struct Profiled {
     recorded_in: Option<PathBuf>,
 }
 
-pub(super) fn run(
-    options: &ProfileOptions,
-    registry: &Registry,
-    choice: &DeviceChoice,
-    output: &Output,
-    progress: &Progress,
-) -> Result<Ending, Failure> {
-    let workload = registry.get(&options.name)?;
-    let bed = test_bed(choice)?;
+pub(super) fn run(options: &ProfileOptions, shell: &Shell) -> Result<Ending, Failure> {
+    let workload = shell.registry.get(&options.name)?;
+    let bed = shell.test_bed()?;
     if options.launch {
         let device =
-            bed.device().ok_or_else(|| Failure::Device("there is no device to launch on".to_owned()))?;
+            bed.device().ok_or_else(|| Failure::device("there is no device to launch on".to_owned()))?;
         return launch(workload, device, options.case.as_deref());
     }
     let mut recorder = Recorder::open((!options.no_record).then_some(options.results.as_path()))?;
-    let jobs = progress.start(1);
-    let mut record = Gates::new(bed.clone()).seeds(0..1).gate(workload, &|step| report(&jobs, step));
+    let jobs = shell.progress.start(1);
+    let mut record = Gates::new(bed.clone()).seeds(0..1).gate(workload, &shell.progress);
     jobs.doing(format!("{}: profile", workload.name()));
     let profiled = match bed.device() {
         _ if !record.verdict.is_passed() => {
@@ -57,7 +69,7 @@ pub(super) fn run(
     recorder.take(&record);
 
     let profiled = Profiled { record, recorded_in: recorder.file };
-    output.show(&profiled, || profiled.text())?;
+    shell.output.show(&profiled, || profiled.text())?;
     recorder.failure.map_or_else(|| Ok(profiled.ending()), |error| Err(error.into()))
 }
 
@@ -96,22 +108,22 @@ fn chosen(workload: &dyn Workload, device: &Device, name: Option<&str>) -> Resul
     };
     found.cloned().ok_or_else(|| match name {
         Some(name) => {
-            Failure::Input(format!("'{}' has no case '{name}' but {}", workload.name(), names.join(", ")))
+            Failure::input(format!("'{}' has no case '{name}' but {}", workload.name(), names.join(", ")))
         }
-        None => Failure::Input(format!("'{}' has no benchmark to profile", workload.name())),
+        None => Failure::input(format!("'{}' has no benchmark to profile", workload.name())),
     })
 }
 
 /// What the profiler runs: the candidate, a few times, with nothing printed.
 fn launch(workload: &dyn Workload, device: &Device, case: Option<&str>) -> Result<Ending, Failure> {
     let case = chosen(workload, device, case)?;
-    let failed = |error: gatework_lab::RunError| Failure::Device(error.to_string());
+    let failed = |error: gatework_lab::RunError| Failure::device(error.to_string());
     let bench = workload.bench(device, &case).map_err(failed)?;
-    let bench = bench.ok_or_else(|| Failure::Input(format!("case '{}' has no benchmark", case.name)))?;
+    let bench = bench.ok_or_else(|| Failure::input(format!("case '{}' has no benchmark", case.name)))?;
     let stream = device.stream()?;
     let mut candidate = bench.into_candidate();
     for _ in 0..LAUNCHES {
-        candidate.run(&stream)?;
+        candidate.run(&stream).map_err(failed)?;
     }
     Ok(Ending::Done)
 }

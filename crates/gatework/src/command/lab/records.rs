@@ -1,13 +1,26 @@
 //! `gatework lab records`: what earlier gatings showed.
 
+use std::path::PathBuf;
+
+use clap::Args;
 use gatework_gpu::Architecture;
 use gatework_lab::{Record, read_records};
 use serde::Serialize;
 
-use crate::command::cli::RecordsOptions;
 use crate::command::ending::{Ending, Failure};
-use crate::command::output::{Output, table, word};
-use crate::command::progress::Progress;
+use crate::command::output::{table, word};
+use crate::command::shell::Shell;
+
+/// Which records to show.
+#[derive(Debug, Args)]
+pub(crate) struct RecordsOptions {
+    /// The folder to read, or one file of it
+    #[arg(long, default_value = "results", value_name = "DIR")]
+    pub(super) results: PathBuf,
+    /// Find records that are stale, and figures in README.md, ARCHITECTURE.md and crates/*/README.md without a record
+    #[arg(long)]
+    pub(super) check: bool,
+}
 
 #[derive(Serialize)]
 struct Listing {
@@ -15,14 +28,12 @@ struct Listing {
     problems: Vec<String>,
 }
 
-pub(super) fn run(options: &RecordsOptions, output: &Output, progress: &Progress) -> Result<Ending, Failure> {
+pub(super) fn run(options: &RecordsOptions, shell: &Shell) -> Result<Ending, Failure> {
     let reading = read_records(&options.results)?;
-    let problems: Vec<String> = reading.problems.iter().map(ToString::to_string).collect();
-    for problem in &problems {
-        progress.say(&format!("warning: {problem}"));
-    }
+    shell.warn_of(&reading.problems);
+    let problems = reading.problems.iter().map(ToString::to_string).collect();
     let listing = Listing { records: reading.records, problems };
-    output.show(&listing, || listing.text())?;
+    shell.output.show(&listing, || listing.text())?;
     Ok(Ending::Done)
 }
 

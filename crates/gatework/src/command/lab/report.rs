@@ -2,14 +2,24 @@
 
 use std::path::PathBuf;
 
-use gatework_lab::{Registry, freshness, read_records, report, write_file};
+use clap::Args;
+use gatework_lab::{freshness, read_records, report};
 use serde::Serialize;
 
-use crate::command::cli::ReportOptions;
 use crate::command::ending::{Ending, Failure};
-use crate::command::interrupt::uninterrupted;
-use crate::command::output::Output;
-use crate::command::progress::Progress;
+use crate::command::files::write_file;
+use crate::command::shell::Shell;
+
+/// What to draw, and where.
+#[derive(Debug, Args)]
+pub(crate) struct ReportOptions {
+    /// The folder to read, or one file of it
+    #[arg(long, default_value = "results", value_name = "DIR")]
+    pub(super) results: PathBuf,
+    /// The file to write
+    #[arg(long, default_value = "report.html", value_name = "FILE")]
+    pub(super) out: PathBuf,
+}
 
 #[derive(Serialize)]
 struct Written {
@@ -17,25 +27,20 @@ struct Written {
     records: usize,
 }
 
-pub(super) fn run(
-    options: &ReportOptions,
-    registry: &Registry,
-    output: &Output,
-    progress: &Progress,
-) -> Result<Ending, Failure> {
+pub(super) fn run(options: &ReportOptions, shell: &Shell) -> Result<Ending, Failure> {
     let reading = read_records(&options.results)?;
-    for problem in &reading.problems {
-        progress.say(&format!("warning: {problem}"));
-    }
+    shell.warn_of(&reading.problems);
     if reading.records.is_empty() {
         let folder = options.results.display();
-        return Err(Failure::Input(format!(
+        return Err(Failure::input(format!(
             "there is no record in {folder}: make one with 'gatework lab gate'"
         )));
     }
-    let html = report::html(&reading.records, &|record| freshness(record, registry));
-    uninterrupted(|| write_file(&options.out, html.as_bytes()))?;
+    let html = report::html(&reading.records, &|record| freshness(record, &shell.registry));
+    write_file(&options.out, html.as_bytes())?;
     let written = Written { file: options.out.clone(), records: reading.records.len() };
-    output.show(&written, || format!("{} records drawn in {}", written.records, written.file.display()))?;
+    shell
+        .output
+        .show(&written, || format!("{} records drawn in {}", written.records, written.file.display()))?;
     Ok(Ending::Done)
 }

@@ -1,9 +1,11 @@
 //! `gatework lab tune`: the fastest configuration that is right.
 
 use std::fmt::Write as _;
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::Args;
 use gatework_gpu::Device;
 use gatework_lab::tune::{
     Conclusion, DeviceEvaluator, Limits, Search, Strategy, Trial, TrialOutcome, Tunable, TuneStop,
@@ -12,15 +14,54 @@ use gatework_lab::tune::{
 use gatework_lab::{Gates, Record, Registry, Workload};
 use serde::Serialize;
 
-use super::gate::report;
-use super::recorder::Recorder;
-use crate::command::cli::TuneOptions;
-use crate::command::device::{DeviceChoice, test_bed};
 use crate::command::ending::{Ending, Failure};
+use crate::command::files::write_json;
 use crate::command::interrupt::uninterrupted;
-use crate::command::output::{Output, table};
+use crate::command::output::table;
 use crate::command::progress::Progress;
+use crate::command::recorder::Recorder;
+use crate::command::shell::Shell;
 use gatework_lab::quantity::ratio;
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  gatework lab tune gpu/transpose --seconds 60
+  gatework lab tune gpu/transpose --exhaustive --out transpose.json
+  gatework lab tune gpu/transpose --evaluations 200 --state transpose.state    again to go on
+
+The winner is held against the default on shapes and seeds that the search never saw.";
+
+/// What to tune, and when to stop.
+#[derive(Debug, Args)]
+pub(crate) struct TuneOptions {
+    /// The workload by name
+    #[arg(value_name = "NAME")]
+    pub(super) name: String,
+    /// Stop after that many seconds
+    #[arg(long, value_name = "N")]
+    pub(super) seconds: Option<NonZeroU64>,
+    /// Stop after that many configurations, those of the state file included
+    #[arg(long, value_name = "N")]
+    pub(super) evaluations: Option<usize>,
+    /// Try every configuration instead of breeding from the best
+    #[arg(long)]
+    pub(super) exhaustive: bool,
+    /// The seed of the search
+    #[arg(long, default_value_t = 0, value_name = "SEED")]
+    pub(super) seed: u64,
+    /// Keep the search in this file, and go on from it if it is there
+    #[arg(long, value_name = "FILE")]
+    pub(super) state: Option<PathBuf>,
+    /// Write the whole search and its elite to this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(super) out: Option<PathBuf>,
+    /// The folder that the record is appended to
+    #[arg(long, default_value = "results", value_name = "DIR")]
+    pub(super) results: PathBuf,
+    /// Write no record
+    #[arg(long)]
+    pub(super) no_record: bool,
+}
 
 /// Configurations that are kept and bred from.
 const ELITE: usize = 5;
@@ -34,42 +75,37 @@ struct Tuned {
     recorded_in: Option<PathBuf>,
 }
 
-pub(super) fn run(
-    options: &TuneOptions,
-    registry: &Registry,
-    choice: &DeviceChoice,
-    output: &Output,
-    progress: &Progress,
-) -> Result<Ending, Failure> {
+pub(super) fn run(options: &TuneOptions, shell: &Shell) -> Result<Ending, Failure> {
+    let registry = &shell.registry;
     let workload = registry.get(&options.name)?;
     let Some(tunable) = workload.tunable() else {
-        return Err(Failure::Input(format!(
+        return Err(Failure::input(format!(
             "'{}' has nothing to tune: {}",
             options.name,
             tunables(registry)
         )));
     };
-    let device = timing_device(choice)?;
+    let device = timing_device(shell)?;
     let mut recorder = Recorder::open((!options.no_record).then_some(options.results.as_path()))?;
-    let tuning = search(options, workload, tunable, &device, progress)?;
+    let tuning = search(options, workload, tunable, &device, &shell.progress)?;
     if let Some(path) = &options.out {
-        uninterrupted(|| gatework_lab::write_json(path, &tuning))?;
+        write_json(path, &tuning)?;
     }
-    recorder.take(&record(tunable, device.clone(), &tuning, progress));
+    recorder.take(&record(tunable, device.clone(), &tuning, &shell.progress));
     let tuned = Tuned {
         workload: options.name.clone(),
         device: device.properties().name.clone(),
         tuning,
         recorded_in: recorder.file,
     };
-    output.show(&tuned, || tuned.text())?;
+    shell.output.show(&tuned, || tuned.text())?;
     recorder.failure.map_or(Ok(Ending::Done), |error| Err(error.into()))
 }
 
-fn timing_device(choice: &DeviceChoice) -> Result<Device, Failure> {
-    match test_bed(choice)?.device() {
+fn timing_device(shell: &Shell) -> Result<Device, Failure> {
+    match shell.test_bed()?.device() {
         Some(device) => Ok(device.clone()),
-        None => Err(Failure::Device("tuning times kernels on a GPU: use --device cuda".to_owned())),
+        None => Err(Failure::device("tuning times kernels on a GPU: use --device cuda".to_owned())),
     }
 }
 
@@ -86,8 +122,7 @@ fn search(
     device: &Device,
     progress: &Progress,
 ) -> Result<TuningRecord, Failure> {
-    let mut evaluator =
-        DeviceEvaluator::new(tunable, device.clone()).map_err(|error| Failure::Device(error.to_string()))?;
+    let mut evaluator = DeviceEvaluator::new(tunable, device.clone())?;
     let strategy = if options.exhaustive { Strategy::Exhaustive } else { Strategy::Evolution };
     let search = Search::new(tunable.space(), tunable.default_configuration(), strategy, options.seed, ELITE);
     let mut state = TuningState::new(workload.name(), &device.properties().name, sources(tunable)?, &search);
@@ -120,9 +155,9 @@ fn sources(tunable: &dyn Tunable) -> Result<Vec<String>, Failure> {
 
 /// The gates of the configuration that the search settled on, with the search.
 fn record(tunable: &dyn Tunable, device: Device, tuning: &TuningRecord, progress: &Progress) -> Record {
-    let jobs = progress.start(1);
+    let _jobs = progress.start(1);
     let settled = tunable.configured(tuning.best());
-    let mut record = Gates::new(device).gate(settled.as_ref(), &|step| report(&jobs, step));
+    let mut record = Gates::new(device).gate(settled.as_ref(), progress);
     record.tuning = Some(tuning.clone());
     record
 }

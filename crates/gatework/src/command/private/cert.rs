@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::options::CertOptions;
 use crate::command::ending::{Ending, Failure};
-use crate::command::output::Output;
+use crate::command::shell::Shell;
 
 #[derive(Serialize)]
 struct Made {
@@ -17,10 +17,10 @@ struct Made {
     names: Vec<String>,
 }
 
-pub(super) fn run(options: &CertOptions, output: &Output) -> Result<Ending, Failure> {
+pub(super) fn run(options: &CertOptions, shell: &Shell) -> Result<Ending, Failure> {
     let folder = &options.out;
     std::fs::create_dir_all(folder)
-        .map_err(|error| Failure::Input(format!("--out {}: {error}", folder.display())))?;
+        .map_err(|error| Failure::input(format!("--out {}: {error}", folder.display())))?;
     let files = make_test_certificates(folder, &options.name)?;
     let made = Made {
         authority: files.authority,
@@ -28,7 +28,7 @@ pub(super) fn run(options: &CertOptions, output: &Output) -> Result<Ending, Fail
         client: files.client,
         names: options.name.clone(),
     };
-    output.show(&made, || {
+    shell.output.show(&made, || {
         format!(
             "{}: an authority, a server for {}, and a client. Their keys are for a first try; give each side only its own.",
             folder.display(),

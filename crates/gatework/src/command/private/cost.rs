@@ -8,7 +8,8 @@ use serde::Serialize;
 use super::options::{PrivateCostOptions, Profile};
 use super::session_cost;
 use crate::command::ending::{Ending, Failure};
-use crate::command::output::{Output, table};
+use crate::command::output::table;
+use crate::command::shell::Shell;
 
 /// The four figures, as the document has them at its top level and for every gate.
 #[derive(Serialize)]
@@ -124,12 +125,12 @@ struct Document {
 
 const WITHOUT_PROOFS: &str = "no proofs";
 
-pub(super) fn run(options: &PrivateCostOptions, output: &Output) -> Result<Ending, Failure> {
+pub(super) fn run(options: &PrivateCostOptions, shell: &Shell) -> Result<Ending, Failure> {
     if let Some(path) = &options.public {
-        return session_cost::run(options, path, output);
+        return session_cost::run(options, path, shell);
     }
     let document = document(options)?;
-    output.show(&document, || text(&document))?;
+    shell.output.show(&document, || text(&document))?;
     Ok(Ending::Done)
 }
 

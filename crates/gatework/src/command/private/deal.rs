@@ -12,8 +12,7 @@ use super::options::DealOptions;
 use super::public_model;
 use crate::command::ending::{Ending, Failure};
 use crate::command::interrupt::Litter;
-use crate::command::output::Output;
-use crate::command::progress::Progress;
+use crate::command::shell::Shell;
 
 #[derive(Serialize)]
 struct Dealt {
@@ -25,13 +24,13 @@ struct Dealt {
     seconds: f64,
 }
 
-pub(super) fn run(options: &DealOptions, output: &Output, progress: &Progress) -> Result<Ending, Failure> {
+pub(super) fn run(options: &DealOptions, shell: &Shell) -> Result<Ending, Failure> {
     let model = public_model(&options.public)?;
     let started = Instant::now();
     let tokens = &options.tokens.0;
     let paths: [&Path; 2] = [&options.server_keys, &options.client_keys];
     let _unfinished = paths.map(|path| Litter::new(&partial_path(path)));
-    let jobs = progress.start(tokens.len() + 1);
+    let jobs = shell.progress.start(tokens.len() + 1);
     jobs.doing("masks of the weights".into());
     let mut randomness = Randomness::from_os()?;
     deal_files(&mut randomness, &model, tokens, paths, &mut |dealing: Dealing| {
@@ -48,7 +47,7 @@ pub(super) fn run(options: &DealOptions, output: &Output, progress: &Progress) -
         client_bytes: size(paths[1]),
         seconds: started.elapsed().as_secs_f64(),
     };
-    output.show(&dealt, || {
+    shell.output.show(&dealt, || {
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         format!(
             "{} texts in {:.1} s: {} ({:.1} MiB) for the server, {} ({:.1} MiB) for the client, each with its ledger. \

@@ -4,14 +4,12 @@ use std::path::PathBuf;
 
 use gatework_fss::graph::Head;
 use gatework_fss::model::{Checkpoint, Options};
-use gatework_lab::write_file;
 use serde::Serialize;
 
 use super::options::{DescribeOptions, HeadChoice};
 use crate::command::ending::{Ending, Failure};
-use crate::command::interrupt::uninterrupted;
-use crate::command::output::Output;
-use crate::command::progress::Progress;
+use crate::command::files::write_file;
+use crate::command::shell::Shell;
 
 #[derive(Serialize)]
 struct Described {
@@ -32,12 +30,8 @@ impl From<HeadChoice> for Head {
     }
 }
 
-pub(super) fn run(
-    options: &DescribeOptions,
-    output: &Output,
-    progress: &Progress,
-) -> Result<Ending, Failure> {
-    let jobs = progress.start(2);
+pub(super) fn run(options: &DescribeOptions, shell: &Shell) -> Result<Ending, Failure> {
+    let jobs = shell.progress.start(2);
     jobs.doing(format!("reading {}", options.model.display()));
     let checkpoint = Checkpoint::load(&options.model)?;
     jobs.done();
@@ -47,15 +41,14 @@ pub(super) fn run(
     let public = checkpoint.public(longest, &chosen)?;
     drop(jobs);
     let text = public.to_json()?;
-    uninterrupted(|| write_file(&options.out, text.as_bytes()))
-        .map_err(|error| Failure::Input(error.to_string()))?;
+    write_file(&options.out, text.as_bytes())?;
     let described = Described {
         out: options.out.clone(),
         ring_bits: public.format().ring.bits(),
         longest,
         clamps: public.clamps(),
     };
-    output.show(&described, || {
+    shell.output.show(&described, || {
         let clamps = match described.clamps {
             0 => "every value is proved to stay in it".to_owned(),
             count => format!("{count} tensors are clamped, because nothing proves that they stay in it"),

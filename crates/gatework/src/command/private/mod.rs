@@ -7,40 +7,107 @@ mod deal;
 mod describe;
 mod lengths;
 mod loopback;
-pub(crate) mod model_stop;
-pub(crate) mod options;
+mod model_stop;
+mod options;
 mod run;
 mod serve;
 mod session_cost;
-pub(crate) mod stop;
+mod stop;
 mod summary;
 mod texts;
 
 use std::path::Path;
 use std::time::Duration;
 
+use clap::Parser;
 use gatework_fss::model::PublicModel;
 use gatework_fss::net::{CertificateFiles, Identity, Timeouts};
+use gatework_fss::workloads;
+use gatework_gpu::Target;
+use gatework_lab::Workload;
 
-use self::options::{IdentityOptions, PrivateCommand};
+use self::options::IdentityOptions;
 use crate::command::ending::{Ending, Failure};
-use crate::command::output::Output;
-use crate::command::progress::Progress;
+use crate::command::machine::{Job, Machine};
+use crate::command::noun::{Noun, Stop};
+use crate::command::shell::{DeviceUse, Shell};
 
-pub(crate) fn run(command: &PrivateCommand, output: &Output, progress: &Progress) -> Result<Ending, Failure> {
-    match command {
-        PrivateCommand::Describe(options) => describe::run(options, output, progress),
-        PrivateCommand::Deal(options) => deal::run(options, output, progress),
-        PrivateCommand::Serve(options) => serve::run(options, output, progress),
-        PrivateCommand::Run(options) => run::run(options, output, progress),
-        PrivateCommand::Cert(options) => cert::run(options, output),
-        PrivateCommand::Cost(options) => cost::run(options, output),
+const OVERVIEW: &str = "\
+Three roles, on any three machines:
+  the server     describe, then serve: it has the weights
+  the dealer     deal: neither of the others, or there is no privacy
+  the client     run: it has the text, and alone learns the result
+
+First look, all roles in one process:
+  gatework private run --local --model all-MiniLM-L6-v2 --text 'Where is my parcel?'";
+
+/// Infer privately: two parties, keys from a dealer, numbers that neither sees
+#[derive(Debug, Parser)]
+#[command(name = "private", after_help = OVERVIEW)]
+pub(crate) enum Private {
+    /// Write what dealer and client may know of a model (the server does this)
+    #[command(after_help = options::DESCRIBE_EXAMPLES)]
+    Describe(options::DescribeOptions),
+    /// Deal keys into one file for each party (a third party does this, neither server nor client)
+    #[command(after_help = options::DEAL_EXAMPLES)]
+    Deal(options::DealOptions),
+    /// Serve a model whose weights nobody else sees
+    #[command(after_help = options::SERVE_EXAMPLES)]
+    Serve(options::ServeOptions),
+    /// Run texts through a server's model without showing them to it
+    #[command(after_help = options::RUN_EXAMPLES)]
+    Run(options::RunOptions),
+    /// Make certificates for a first try
+    #[command(
+        after_help = "Examples:\n  gatework private cert --out certificates\n  gatework private cert --out certificates --name models.example.org"
+    )]
+    Cert(options::CertOptions),
+    /// Show the keys, traffic, rounds and generator calls of a private inference, and a predicted time
+    #[command(after_help = options::PRIVATE_COST_EXAMPLES)]
+    Cost(options::PrivateCostOptions),
+}
+
+impl Noun for Private {
+    const AREA: &'static str = "fss";
+
+    fn workloads() -> Vec<Box<dyn Workload>> {
+        workloads::workloads()
+    }
+
+    fn device_use(&self) -> DeviceUse {
+        match self {
+            Self::Describe(_) | Self::Deal(_) | Self::Serve(_) | Self::Run(_) => DeviceUse::CpuOnly,
+            Self::Cert(_) | Self::Cost(_) => DeviceUse::None,
+        }
+    }
+
+    fn run(self, shell: &Shell) -> Result<Ending, Failure> {
+        match self {
+            Self::Describe(options) => describe::run(&options, shell),
+            Self::Deal(options) => deal::run(&options, shell),
+            Self::Serve(options) => serve::run(&options, shell),
+            Self::Run(options) => run::run(&options, shell),
+            Self::Cert(options) => cert::run(&options, shell),
+            Self::Cost(options) => cost::run(&options, shell),
+        }
+    }
+
+    fn jobs(machine: &Machine) -> Vec<Job> {
+        vec![Job { name: "private", presence: machine.cpu_only() }]
+    }
+
+    /// Two parties on the CPU, whatever the target.
+    fn stops(_: &Target) -> Vec<Stop<'_>> {
+        vec![
+            Stop::new("private", stop::SUMMARY, stop::visit),
+            Stop::new("private/model", model_stop::SUMMARY, model_stop::visit),
+        ]
     }
 }
 
 /// A model as `private describe` wrote it.
 fn public_model(path: &Path) -> Result<PublicModel, Failure> {
-    let refused = |why: String| Failure::Input(format!("--public {}: {why}", path.display()));
+    let refused = |why: String| Failure::input(format!("--public {}: {why}", path.display()));
     let text = std::fs::read(path)
         .map_err(|error| refused(format!("{error}; `gatework private describe` writes such a file")))?;
     PublicModel::from_json(&text).map_err(|error| refused(error.to_string()))
@@ -54,8 +121,8 @@ impl IdentityOptions {
         match (&self.certificates, &self.cert, &self.key, &self.ca) {
             (Some(folder), ..) => side(&CertificateFiles::of(folder)).map_err(Failure::from),
             (None, Some(cert), Some(key), Some(ca)) => Identity::load(cert, key, ca).map_err(Failure::from),
-            _ => Err(Failure::Input(
-                "nobody knows who this is: give --cert, --key and --ca, or a folder of `gatework private cert` as --certificates"
+            _ => Err(Failure::input(
+                "no identity was given: pass --cert, --key and --ca, or a folder of `gatework private cert` as --certificates"
                     .into(),
             )),
         }

@@ -32,7 +32,8 @@ fn mistake() -> gatework_fss::Result<Option<String>> {
     let checkpoint = Checkpoint::from_bytes(CONFIG, WEIGHTS.to_vec())?;
     let model = checkpoint.public(TEXT.len(), &Options::default())?;
     let owner = Owner::new(&model, checkpoint.weights(&model)?)?;
-    let folder = tempfile::tempdir().map_err(|source| Error::Socket { source })?;
+    let unmade = |source| Error::File { path: std::env::temp_dir(), doing: "make a folder in", source };
+    let folder = tempfile::tempdir().map_err(unmade)?;
     let [server_keys, client_keys] = ["server.keys", "client.keys"].map(|name| folder.path().join(name));
     let mut randomness = Randomness::from_os()?;
     deal_files(&mut randomness, &model, &[TEXT.len()], [&server_keys, &client_keys], &mut |_| ())?;

@@ -2,46 +2,12 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, ValueEnum};
 use gatework_fss::range::StatedNorms;
 
 use super::lengths::{self, Lengths};
 
-const OVERVIEW: &str = "\
-Three roles, on any three machines:
-  the server     describe, then serve: it has the weights
-  the dealer     deal: neither of the others, or there is no privacy
-  the client     run: it has the text, and alone learns the result
-
-First look, all roles in one process:
-  gatework private run --local --model all-MiniLM-L6-v2 --text 'Where is my parcel?'";
-
-#[derive(Debug, Subcommand)]
-#[command(after_help = OVERVIEW)]
-pub(crate) enum PrivateCommand {
-    /// Write what dealer and client may know of a model (the server does this)
-    #[command(after_help = DESCRIBE_EXAMPLES)]
-    Describe(DescribeOptions),
-    /// Deal keys into one file for each party (a third one does this, neither server nor client)
-    #[command(after_help = DEAL_EXAMPLES)]
-    Deal(DealOptions),
-    /// Serve a model whose weights nobody else sees
-    #[command(after_help = SERVE_EXAMPLES)]
-    Serve(ServeOptions),
-    /// Run texts through a server's model without showing them to it
-    #[command(after_help = RUN_EXAMPLES)]
-    Run(RunOptions),
-    /// Make certificates for a first try
-    #[command(
-        after_help = "Examples:\n  gatework private cert --out certificates\n  gatework private cert --out certificates --name models.example.org"
-    )]
-    Cert(CertOptions),
-    /// Show the keys, traffic, rounds and generator calls of a private inference, and a predicted time
-    #[command(after_help = PRIVATE_COST_EXAMPLES)]
-    Cost(PrivateCostOptions),
-}
-
-const DESCRIBE_EXAMPLES: &str = "\
+pub(super) const DESCRIBE_EXAMPLES: &str = "\
 Examples:
   gatework private describe --model all-MiniLM-L6-v2 --out minilm.json
   gatework private describe --model gpt2 --longest 64 --head every-word --out gpt2.json
@@ -81,7 +47,7 @@ pub(crate) struct DescribeOptions {
     pub(crate) bits: Option<u32>,
 }
 
-const DEAL_EXAMPLES: &str = "\
+pub(super) const DEAL_EXAMPLES: &str = "\
 Examples:
   gatework private deal --public minilm.json --tokens 16 --server-keys server.keys --client-keys client.keys
   gatework private deal --public minilm.json --tokens 16x8,4-12 --server-keys server.keys --client-keys client.keys
@@ -127,7 +93,7 @@ pub(crate) struct IdentityOptions {
     pub(crate) timeout: u64,
 }
 
-const SERVE_EXAMPLES: &str = "\
+pub(super) const SERVE_EXAMPLES: &str = "\
 Examples:
   gatework private serve --model all-MiniLM-L6-v2 --public minilm.json --keys server.keys --certificates certificates
   gatework private serve --model all-MiniLM-L6-v2 --public minilm.json --keys keys/ --cert me.pem --key me.key --ca ca.pem --listen 0.0.0.0:7117
@@ -155,7 +121,7 @@ pub(crate) struct ServeOptions {
     pub(crate) identity: IdentityOptions,
 }
 
-const RUN_EXAMPLES: &str = "\
+pub(super) const RUN_EXAMPLES: &str = "\
 Examples:
   gatework private run --local --model all-MiniLM-L6-v2 --text 'Where is my parcel?' --check
   gatework private run --public minilm.json --keys client.keys --connect models.example.org:7117 --certificates certificates \\
@@ -217,7 +183,7 @@ pub(crate) struct CertOptions {
     pub(crate) name: Vec<String>,
 }
 
-const PRIVATE_COST_EXAMPLES: &str = "\
+pub(super) const PRIVATE_COST_EXAMPLES: &str = "\
 Examples:
   gatework private cost --model bert-base --seq 128
   gatework private cost --model gpt2 --bandwidth 0.305 --latency 60       over a wide area

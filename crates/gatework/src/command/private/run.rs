@@ -20,8 +20,8 @@ use super::summary::Told;
 use super::texts::Texts;
 use crate::command::ending::{Ending, Failure};
 use crate::command::interrupt::Litter;
-use crate::command::output::Output;
 use crate::command::progress::{Jobs, Progress};
+use crate::command::shell::Shell;
 
 /// Texts of one request: what both sides hold of each is in memory until all are done.
 const BATCH: usize = 16;
@@ -42,13 +42,13 @@ struct Inferred {
     told: Told,
 }
 
-pub(super) fn run(options: &RunOptions, output: &Output, progress: &Progress) -> Result<Ending, Failure> {
+pub(super) fn run(options: &RunOptions, shell: &Shell) -> Result<Ending, Failure> {
     let texts = Texts::read(options)?;
     let (model, inferred, equal_in_clear) = match &options.model {
-        Some(folder) => local(options, folder, &texts, progress)?,
+        Some(folder) => local(options, folder, &texts, &shell.progress)?,
         None => {
             let model = public_model(required(&options.public)?)?;
-            let inferred = remote(options, &model, &texts, progress)?;
+            let inferred = remote(options, &model, &texts, &shell.progress)?;
             (model, inferred, None)
         }
     };
@@ -57,7 +57,7 @@ pub(super) fn run(options: &RunOptions, output: &Output, progress: &Progress) ->
         results.push(Answer::new(&model, &texts, text, generated, words)?);
     }
     let document = Document { results, summary: inferred.told, equal_in_clear };
-    output.show(&document, || {
+    shell.output.show(&document, || {
         let check = match document.equal_in_clear {
             Some(true) => "\nthe clear evaluation gives the same, bit for bit",
             Some(false) => "\nthe clear evaluation gives something else",
@@ -70,7 +70,7 @@ pub(super) fn run(options: &RunOptions, output: &Output, progress: &Progress) ->
 
 /// What clap has made sure of.
 fn required<T>(option: &Option<T>) -> Result<&T, Failure> {
-    option.as_ref().ok_or_else(|| Failure::Input("an option is missing".into()))
+    option.as_ref().ok_or_else(|| Failure::input("an option is missing".into()))
 }
 
 fn remote(
@@ -81,7 +81,7 @@ fn remote(
 ) -> Result<Inferred, Failure> {
     let identity = options.identity.load(CertificateFiles::client)?;
     let address = required(&options.connect)?;
-    let no_port = || Failure::Input(format!("--connect {address}: it has no port; write {address}:7117"));
+    let no_port = || Failure::input(format!("--connect {address}: it has no port; write {address}:7117"));
     let (host, _) = address.rsplit_once(':').ok_or_else(no_port)?;
     let name = options.server_name.as_deref().unwrap_or(host).trim_matches(['[', ']']);
     let keys = KeyFile::open(required(&options.keys)?, Party::One)?;
@@ -103,7 +103,7 @@ fn infer(
 ) -> Result<Inferred, Failure> {
     let scores_words = matches!(model.head(), Head::NextWord | Head::EveryWord);
     if generate > 0 && !scores_words {
-        return Err(Failure::Input("--generate needs a model that scores words, as GPT-2 does".into()));
+        return Err(Failure::input("--generate needs a model that scores words, as GPT-2 does".into()));
     }
     require_keys(&client, texts, generate)?;
     let doing = Mutex::new("the masked weights".to_owned());
@@ -148,7 +148,7 @@ fn require_keys(client: &Client<'_>, texts: &Texts, generate: usize) -> Result<(
     for (tokens, count) in needed {
         let left = client.keys().unused(tokens as u32).count();
         if left < count {
-            return Err(Failure::Input(format!(
+            return Err(Failure::input(format!(
                 "{count} keys for texts of {tokens} tokens are needed, and {left} are left: have more dealt"
             )));
         }
@@ -181,7 +181,8 @@ fn local(
     drop(checkpoint);
     jobs.done();
     jobs.doing("dealing".into());
-    let place = tempfile::tempdir()?;
+    let place = tempfile::tempdir()
+        .map_err(|error| Failure::input(format!("no folder for keys can be made: {error}; set TMPDIR")))?;
     let _unfinished = Litter::new(place.path());
     let [server_keys, client_keys] = ["server.keys", "client.keys"].map(|name| place.path().join(name));
     let mut randomness = Randomness::from_os()?;

@@ -14,8 +14,8 @@ use super::options::ServeOptions;
 use super::public_model;
 use super::summary::Told;
 use crate::command::ending::{Ending, Failure};
-use crate::command::output::Output;
 use crate::command::progress::Progress;
+use crate::command::shell::Shell;
 
 /// Clients at a time: each has the weights in memory under masks of its own.
 const MOST_AT_ONCE: usize = 8;
@@ -36,7 +36,8 @@ enum Outcome {
     Failed { error: String },
 }
 
-pub(super) fn run(options: &ServeOptions, output: &Output, progress: &Progress) -> Result<Ending, Failure> {
+pub(super) fn run(options: &ServeOptions, shell: &Shell) -> Result<Ending, Failure> {
+    let progress = &shell.progress;
     let model = public_model(&options.public)?;
     let identity = options.identity.load(CertificateFiles::server)?;
     let keys = KeyStore::open(&options.keys)?;
@@ -61,7 +62,7 @@ pub(super) fn run(options: &ServeOptions, output: &Output, progress: &Progress) 
         served: AtomicUsize::new(0),
     };
     let served = Served { clients: host.serve(&listener, options.clients) };
-    output.show(&served, || format!("{} clients", served.clients.len()))?;
+    shell.output.show(&served, || format!("{} clients", served.clients.len()))?;
     let failed = served.clients.iter().any(|outcome| matches!(outcome, Outcome::Failed { .. }));
     Ok(if failed { Ending::GateFailed } else { Ending::Done })
 }

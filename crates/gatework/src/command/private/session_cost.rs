@@ -8,7 +8,8 @@ use serde::Serialize;
 use super::options::PrivateCostOptions;
 use super::public_model;
 use crate::command::ending::{Ending, Failure};
-use crate::command::output::{Output, table};
+use crate::command::output::table;
+use crate::command::shell::Shell;
 
 const GIB: f64 = (1u64 << 30) as f64;
 
@@ -55,7 +56,7 @@ struct Document {
     set_up: Part,
 }
 
-pub(super) fn run(options: &PrivateCostOptions, path: &Path, output: &Output) -> Result<Ending, Failure> {
+pub(super) fn run(options: &PrivateCostOptions, path: &Path, shell: &Shell) -> Result<Ending, Failure> {
     let model = public_model(path)?;
     let [set_up, inference] = predict(&model, &vec![options.seq; options.texts])?;
     let document = Document {
@@ -66,7 +67,7 @@ pub(super) fn run(options: &PrivateCostOptions, path: &Path, output: &Output) ->
         inference: inference.into(),
         set_up: set_up.into(),
     };
-    output.show(&document, || {
+    shell.output.show(&document, || {
         let mut rows = table(["", "rounds", "server sends", "client sends", "server's keys", "client's keys"]);
         for (name, part) in [("weights, once a session", &document.set_up), ("the texts", &document.inference)] {
             let bytes =

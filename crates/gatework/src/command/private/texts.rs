@@ -26,7 +26,7 @@ impl Texts {
     pub(super) fn read(options: &RunOptions) -> Result<Self, Failure> {
         let mut words = options.text.clone();
         if let Some(path) = &options.file {
-            let refused = |error| Failure::Input(format!("--file {}: {error}", path.display()));
+            let refused = |error| Failure::input(format!("--file {}: {error}", path.display()));
             let file = std::fs::read_to_string(path).map_err(refused)?;
             words.extend(file.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned));
         }
@@ -34,7 +34,7 @@ impl Texts {
         let tokenizer = match &found {
             Some(path) if !words.is_empty() || path.exists() => Some(load(path)?),
             None if !words.is_empty() => {
-                return Err(Failure::Input("--text and --file need --tokenizer; or give --ids".into()));
+                return Err(Failure::input("--text and --file need --tokenizer; or give --ids".into()));
             }
             _ => None,
         };
@@ -42,7 +42,7 @@ impl Texts {
         for words in words {
             let Some(tokenizer) = &tokenizer else { continue };
             let encoding = tokenizer.encode(words.as_str(), true);
-            let encoding = encoding.map_err(|error| Failure::Input(format!("'{words}': {error}")))?;
+            let encoding = encoding.map_err(|error| Failure::input(format!("'{words}': {error}")))?;
             // Padding that the tokenizer adds is not part of the text.
             let real = encoding.get_ids().iter().zip(encoding.get_attention_mask());
             let ids = real.filter(|(_, mask)| **mask == 1).map(|(id, _)| *id).collect();
@@ -50,7 +50,7 @@ impl Texts {
         }
         texts.extend(options.ids.iter().map(|ids| Text { words: None, ids: ids.0.clone() }));
         if texts.is_empty() {
-            return Err(Failure::Input("there is no text: give --text, --file or --ids".into()));
+            return Err(Failure::input("there is no text: give --text, --file or --ids".into()));
         }
         Ok(Self { texts, tokenizer })
     }
@@ -68,7 +68,7 @@ fn tokenizer_path(options: &RunOptions) -> Option<PathBuf> {
 }
 
 fn load(path: &Path) -> Result<Tokenizer, Failure> {
-    let refused = |error| Failure::Input(format!("--tokenizer {}: {error}", path.display()));
+    let refused = |error| Failure::input(format!("--tokenizer {}: {error}", path.display()));
     let mut tokenizer = Tokenizer::from_file(path).map_err(refused)?;
     // The models are given exactly the text: no filling up to a length, and no silent cutting.
     tokenizer.with_padding(None);

@@ -1,8 +1,10 @@
 //! `gatework stark bench`: proofs on a device and by `SimdBackend`, in one run.
 
+use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
-use gatework_gpu::{Device, Target};
+use clap::{Args, ValueEnum};
+use gatework_gpu::Device;
 use gatework_stark::airs::{self, Air, HostColumn, Input, Proved};
 use gatework_stark::floor::{Machine, Shape};
 use gatework_stark::{Context, CudaBackend, Rates, Stage, Tier, row_operations, upload_and_interpolate};
@@ -11,18 +13,58 @@ use stwo::core::channel::Blake2sChannel;
 use stwo::core::fields::qm31::SecureField;
 use stwo::core::pcs::PcsConfig;
 use stwo::core::poly::circle::CanonicCoset;
-use stwo::prover::ComponentProver;
 use stwo::prover::backend::simd::SimdBackend;
 use stwo::prover::poly::circle::PolyOps as _;
-use stwo_constraint_framework::{FrameworkComponent, FrameworkEval, INTERACTION_TRACE_IDX, InfoEvaluator};
+use stwo_constraint_framework::{FrameworkEval, INTERACTION_TRACE_IDX, InfoEvaluator};
 
-use super::cli::{BenchOptions, TierChoice};
-use super::statement::{Statement, Visitor};
-use super::{failure, memory};
-use crate::command::device::{DeviceChoice, target};
+use super::memory;
+use super::statement::{Statement, StatementOptions, Visitor};
 use crate::command::ending::{Ending, Failure};
-use crate::command::output::{Output, table};
-use crate::command::progress::Progress;
+use crate::command::output::table;
+use crate::command::shell::Shell;
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  gatework stark bench --log-rows 14,16,18,20 --device cuda
+  gatework stark bench --log-rows 20 --security 96 --repeats 500 --json
+  gatework stark bench --air poseidon2 --log-rows 12 --tier interpreted
+
+Timed is everything from a trace where the backend has it to the proof in host memory: interpolation, extension,
+commitments, constraints, FRI, proof of work, openings. The exit code is 1 if a proof differs from SimdBackend's.";
+
+/// How constraints are evaluated on a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum TierChoice {
+    /// Generated on CUDA, interpreted on the emulated device
+    Auto,
+    /// By one kernel for every AIR
+    Interpreted,
+    /// By kernels compiled for the AIR
+    Generated,
+    /// By the one kernel until those for the AIR are compiled
+    Adaptive,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchOptions {
+    #[command(flatten)]
+    pub(super) statement: StatementOptions,
+    /// Logarithms of numbers of rows
+    #[arg(
+        long, value_delimiter = ',', default_value = "14", value_name = "LIST",
+        value_parser = clap::value_parser!(u32).range(4..=26)
+    )]
+    pub(super) log_rows: Vec<u32>,
+    /// Proofs on the device at each size, all of which must be equal
+    #[arg(long, default_value = "10", value_name = "N")]
+    pub(super) repeats: NonZeroUsize,
+    /// Proofs by SimdBackend at each size; the fastest counts
+    #[arg(long, default_value = "3", value_name = "N")]
+    pub(super) simd_repeats: NonZeroUsize,
+    /// How constraints are evaluated on the device
+    #[arg(long, value_enum, default_value = "auto", value_name = "TIER")]
+    pub(super) tier: TierChoice,
+}
 
 #[derive(Serialize)]
 struct Document {
@@ -91,24 +133,15 @@ struct StageTime {
     measured_floor_ms: Option<f64>,
 }
 
-pub(super) fn run(
-    options: &BenchOptions,
-    choice: &DeviceChoice,
-    output: &Output,
-    progress: &Progress,
-) -> Result<Ending, Failure> {
-    let target = target(choice, progress)?;
-    let device = match &target {
-        Target::Gpu(device) => Some(device),
-        Target::Cpu => None,
-    };
+pub(super) fn run(options: &BenchOptions, shell: &Shell) -> Result<Ending, Failure> {
+    let target = shell.target()?;
+    let device = target.device();
     // The emulated device has no rates.
     let hardware = device.filter(|device| !device.is_emulated());
     let rates = hardware
         .map(|device| Context::new(device).and_then(|context| Rates::measure(&context)))
-        .transpose()
-        .map_err(failure)?;
-    let jobs = progress.start(options.log_rows.len());
+        .transpose()?;
+    let jobs = shell.progress.start(options.log_rows.len());
     let mut sizes = Vec::new();
     for &log_rows in &options.log_rows {
         let statement = Statement::new(&options.statement, log_rows)?;
@@ -129,7 +162,7 @@ pub(super) fn run(
         compressions: rates.compressions,
     });
     let document = Document { device, threads, rates, sizes };
-    output.show(&document, || document.text())?;
+    shell.output.show(&document, || document.text())?;
     let holds = |size: &Size| size.verified && size.on_device.as_ref().is_none_or(|run| run.same_bytes);
     Ok(if document.sizes.iter().all(holds) { Ending::Done } else { Ending::GateFailed })
 }
@@ -144,10 +177,7 @@ struct Bench<'a> {
 impl Visitor for Bench<'_> {
     type Output = Result<Size, Failure>;
 
-    fn visit<A: Air>(self, air: &A, config: PcsConfig) -> Self::Output
-    where
-        FrameworkComponent<A::Eval>: ComponentProver<CudaBackend> + ComponentProver<SimdBackend>,
-    {
+    fn visit<A: Air>(self, air: &A, config: PcsConfig) -> Self::Output {
         let plan = airs::plan(air, config);
         // The trace stays, beside what is made of it.
         memory::require_to_prove(plan.column_bytes() + plan.host_peak_bytes())?;
@@ -157,7 +187,7 @@ impl Visitor for Bench<'_> {
         for _ in 0..self.options.simd_repeats.get() {
             let input = Input::<SimdBackend>::of(columns.0.clone(), &columns.1, config);
             let start = Instant::now();
-            expected = Some(airs::prove(air, config, input).map_err(failure)?);
+            expected = Some(airs::prove(air, config, input)?);
             simd.push(start.elapsed());
         }
         let Some(expected) = expected else { unreachable!("there is one repeat at least") };
@@ -190,13 +220,10 @@ fn on_device<A: Air>(
     columns: &Columns,
     expected: &[u8],
     simd_ms: f64,
-) -> Result<OnDevice, Failure>
-where
-    FrameworkComponent<A::Eval>: ComponentProver<CudaBackend>,
-{
+) -> Result<OnDevice, Failure> {
     let plan = airs::plan(air, config);
-    plan.check(device).map_err(failure)?;
-    let context = Context::new(device).map_err(failure)?;
+    plan.check(device)?;
+    let context = Context::new(device)?;
     match options.tier {
         TierChoice::Auto => (),
         TierChoice::Interpreted => context.set_tier(Tier::Interpreted),
@@ -219,8 +246,7 @@ where
                 let proved = airs::prove(air, config, input)?;
                 Ok((proved, upload, start.elapsed()))
             })
-            .and_then(|result| result)
-            .map_err(failure)?;
+            .and_then(|result| result)?;
         same_bytes &= json(&proved)? == expected;
         uploads.push(upload);
         Ok(time)
@@ -326,13 +352,13 @@ fn interpolated_upload(context: &Context, columns: &Columns) -> Result<f64, Fail
         };
         (0..3).map(time).collect::<gatework_stark::Result<Vec<_>>>()
     });
-    let times = times.and_then(|times| times).map_err(failure)?;
+    let times = times.and_then(|times| times)?;
     Ok(milliseconds(times.into_iter().min().unwrap_or_default()))
 }
 
 fn json(proved: &Proved) -> Result<Vec<u8>, Failure> {
     serde_json::to_vec(proved)
-        .map_err(|error| Failure::Device(format!("the proof could not be written as JSON: {error}")))
+        .map_err(|error| Failure::device(format!("the proof could not be written as JSON: {error}")))
 }
 
 fn milliseconds(time: Duration) -> f64 {

@@ -34,7 +34,7 @@ fn fit(needed: u64, free: u64, way_out: &str) -> Result<(), Failure> {
         return Ok(());
     }
     let gibibytes = |bytes: u64| bytes as f64 / f64::from(1 << 30);
-    Err(Failure::Input(format!(
+    Err(Failure::input(format!(
         "the proof needs about {:.1} GiB of this machine's memory and {:.1} GiB are available: {way_out}",
         gibibytes(needed),
         gibibytes(free)

@@ -1,51 +1,81 @@
 //! `gatework stark`.
 
 mod bench;
-pub(crate) mod cli;
 mod memory;
 mod prove;
 mod quiet;
 mod statement;
-pub(crate) mod stop;
+mod stop;
 mod verify;
 
-use self::cli::StarkCommand;
-use crate::command::device::DeviceChoice;
-use crate::command::ending::{Ending, Failure};
-use crate::command::output::Output;
-use crate::command::progress::Progress;
+use clap::Parser;
+use gatework_gpu::Target;
+use gatework_lab::Workload;
+use gatework_stark::workloads;
 
-pub(crate) fn run(
-    command: &StarkCommand,
-    device: &DeviceChoice,
-    output: &Output,
-    progress: &Progress,
-) -> Result<Ending, Failure> {
-    match command {
-        StarkCommand::Prove(options) => prove::run(options, device, output, progress),
-        StarkCommand::Verify(options) => verify::run(options, output),
-        StarkCommand::Bench(options) => bench::run(options, device, output, progress),
-    }
+use crate::command::ending::{Ending, Failure};
+use crate::command::machine::{Job, Machine};
+use crate::command::noun::{Noun, Stop};
+use crate::command::shell::{DeviceUse, Shell};
+
+/// Prove: Circle STARKs with stwo's protocol, on a GPU or on the CPU
+#[derive(Debug, Parser)]
+#[command(name = "stark")]
+pub(crate) enum Stark {
+    /// Prove a statement and write the proof to a file
+    #[command(after_help = prove::EXAMPLES)]
+    Prove(prove::ProveOptions),
+    /// Verify a proof with stwo's own verifier
+    #[command(
+        after_help = "Examples:\n  gatework stark verify proof.json\n\nThe exit code is 1 if the proof does not hold."
+    )]
+    Verify(verify::VerifyOptions),
+    /// Time proofs on a device beside stwo's SimdBackend, and compare them byte for byte
+    #[command(after_help = bench::EXAMPLES)]
+    Bench(bench::BenchOptions),
 }
 
-/// What an error of the engine means to a user of the command.
-fn failure(error: gatework_stark::Error) -> Failure {
-    match error {
-        gatework_stark::Error::Gpu(error) => error.into(),
-        other => Failure::Input(other.to_string()),
+impl Noun for Stark {
+    const AREA: &'static str = "stark";
+
+    fn workloads() -> Vec<Box<dyn Workload>> {
+        workloads::workloads()
+    }
+
+    fn device_use(&self) -> DeviceUse {
+        match self {
+            Self::Prove(_) | Self::Bench(_) => DeviceUse::RunsThere,
+            Self::Verify(_) => DeviceUse::None,
+        }
+    }
+
+    fn run(self, shell: &Shell) -> Result<Ending, Failure> {
+        match self {
+            Self::Prove(options) => prove::run(&options, shell),
+            Self::Verify(options) => verify::run(&options, shell),
+            Self::Bench(options) => bench::run(&options, shell),
+        }
+    }
+
+    fn jobs(machine: &Machine) -> Vec<Job> {
+        vec![Job { name: "stark", presence: machine.engine("by kernels", "by stwo's SimdBackend") }]
+    }
+
+    fn stops(target: &Target) -> Vec<Stop<'_>> {
+        vec![Stop::new("stark", stop::SUMMARY, || stop::visit(target))]
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::command::ending::Failure;
 
     /// A trace that does not satisfy its constraints is no fault of the device.
     #[test]
     fn only_faults_of_the_device_end_as_such() {
-        assert_eq!(failure(gatework_stark::Error::ConstraintsNotSatisfied).code(), 2);
-        assert_eq!(failure(gatework_stark::Error::TooLarge { needed: 2, free: 1, limit: 1 }).code(), 2);
+        assert_eq!(Failure::from(gatework_stark::Error::ConstraintsNotSatisfied).code(), 2);
+        assert_eq!(Failure::from(gatework_stark::Error::TooLarge { needed: 2, free: 1, limit: 1 }).code(), 2);
         let out_of_memory = gatework_gpu::Error::OutOfMemory { asked: 2, held: 0, free: 1, limit: 1 };
-        assert_eq!(failure(out_of_memory.into()).code(), 3);
+        assert_eq!(Failure::from(gatework_stark::Error::from(out_of_memory)).code(), 3);
     }
 }

@@ -1,26 +1,40 @@
 //! `gatework stark prove`.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Instant;
 
-use gatework_gpu::Target;
-use gatework_lab::write_file;
-use gatework_stark::airs::{self, Air, Input, Proved};
-use gatework_stark::{Context, CudaBackend, Stage};
+use clap::Args;
+use gatework_gpu::{Observer, Target};
+use gatework_stark::Prover;
+use gatework_stark::airs::{self, Air, Proved};
 use serde::{Deserialize, Serialize};
 use stwo::core::pcs::PcsConfig;
-use stwo::prover::ComponentProver;
-use stwo::prover::backend::simd::SimdBackend;
-use stwo_constraint_framework::FrameworkComponent;
 
-use super::cli::ProveOptions;
-use super::statement::{Statement, Visitor};
-use super::{failure, memory};
-use crate::command::device::{DeviceChoice, target};
+use super::memory;
+use super::statement::{Statement, StatementOptions, Visitor};
 use crate::command::ending::{Ending, Failure};
-use crate::command::interrupt::uninterrupted;
-use crate::command::output::Output;
-use crate::command::progress::Progress;
+use crate::command::files::{require_writable, write_file};
+use crate::command::shell::Shell;
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  gatework stark prove --air wide-fibonacci --log-rows 16 --columns 100 --out proof.json
+  gatework stark prove --air poseidon2 --log-rows 10 --security 96 --out proof.json --device cuda
+
+Without a GPU, proofs are made by stwo's SimdBackend; they are the same.";
+
+#[derive(Debug, Args)]
+pub(crate) struct ProveOptions {
+    #[command(flatten)]
+    pub(super) statement: StatementOptions,
+    /// The logarithm of the number of rows
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(4..=26))]
+    pub(super) log_rows: u32,
+    /// The file to write the proof to
+    #[arg(long, value_name = "FILE")]
+    pub(super) out: PathBuf,
+}
 
 /// A proof file.
 #[derive(Serialize, Deserialize)]
@@ -42,31 +56,24 @@ struct Done {
     seconds: f64,
 }
 
-pub(super) fn run(
-    options: &ProveOptions,
-    choice: &DeviceChoice,
-    output: &Output,
-    progress: &Progress,
-) -> Result<Ending, Failure> {
+pub(super) fn run(options: &ProveOptions, shell: &Shell) -> Result<Ending, Failure> {
     let statement = Statement::new(&options.statement, options.log_rows)?;
     statement.check()?;
-    crate::command::attention::require_writable("--out", &options.out)?;
-    let target = target(choice, progress)?;
-    let jobs = progress.start(1);
-    let doing = format!("proving {} on {}", statement.text(), target.id());
-    jobs.doing(doing.clone());
-    let stages = progress.clone();
-    let told = move |stage: Stage| stages.message(format!("{doing}: {}", stage.name()));
+    require_writable("--out", &options.out)?;
+    let target = shell.target()?;
+    let jobs = shell.progress.start(1);
+    jobs.doing(format!("proving {} on {}", statement.text(), target.id()));
+    let observer = Arc::new(shell.progress.clone());
     let start = Instant::now();
-    let proved = statement.accept(Prove { target: &target, told: Box::new(told) })?;
+    let proved = statement.accept(Prove { target: &target, observer })?;
     let seconds = start.elapsed().as_secs_f64();
     drop(jobs);
     let file = serde_json::to_vec(&ProofFile { statement, proved })
-        .map_err(|error| Failure::Device(format!("the proof could not be written as JSON: {error}")))?;
-    uninterrupted(|| write_file(&options.out, &file))?;
+        .map_err(|error| Failure::device(format!("the proof could not be written as JSON: {error}")))?;
+    write_file(&options.out, &file)?;
     let device = target.id().to_owned();
     let done = Done { statement, device, out: options.out.clone(), bytes: file.len(), seconds };
-    output.show(&done, || {
+    shell.output.show(&done, || {
         format!(
             "{} proved on {} in {seconds:.3} s, {} bytes written to {}",
             statement.text(),
@@ -81,32 +88,15 @@ pub(super) fn run(
 /// Proves on a target.
 pub(super) struct Prove<'a> {
     pub(super) target: &'a Target,
-    /// Who is told of the stages of a proof on a device.
-    pub(super) told: Box<dyn Fn(Stage) + Send + Sync>,
+    /// Who is told of the stages of the proof.
+    pub(super) observer: Arc<dyn Observer>,
 }
 
 impl Visitor for Prove<'_> {
     type Output = Result<Proved, Failure>;
 
-    fn visit<A: Air>(self, air: &A, config: PcsConfig) -> Self::Output
-    where
-        FrameworkComponent<A::Eval>: ComponentProver<CudaBackend> + ComponentProver<SimdBackend>,
-    {
-        let plan = airs::plan(air, config);
-        memory::require_to_prove(match self.target {
-            Target::Cpu => plan.host_peak_bytes(),
-            // The memory of an emulated device is the host's.
-            Target::Gpu(device) if device.is_emulated() => plan.column_bytes() + plan.peak_bytes(),
-            Target::Gpu(_) => plan.column_bytes(),
-        })?;
-        let proved = match self.target {
-            Target::Cpu => airs::prove(air, config, Input::<SimdBackend>::new(air, config)),
-            Target::Gpu(device) => Context::new(device).and_then(|context| {
-                context.watch(self.told);
-                plan.check(device)?;
-                context.scope(|| airs::prove(air, config, Input::<CudaBackend>::new(air, config)))?
-            }),
-        };
-        proved.map_err(failure)
+    fn visit<A: Air>(self, air: &A, config: PcsConfig) -> Self::Output {
+        memory::require_to_prove(airs::plan(air, config).host_bytes(self.target))?;
+        Ok(Prover::builder().observer(self.observer).build(self.target)?.prove(air, config)?)
     }
 }

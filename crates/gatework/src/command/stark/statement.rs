@@ -2,17 +2,59 @@
 
 use std::num::NonZeroUsize;
 
-use gatework_stark::CudaBackend;
+use clap::{Args, ValueEnum};
 use gatework_stark::airs::{Air, Plonk, Poseidon2, StateMachine, WideFibonacci};
 use serde::{Deserialize, Serialize};
 use stwo::core::fri::FriConfig;
 use stwo::core::pcs::PcsConfig;
-use stwo::prover::ComponentProver;
-use stwo::prover::backend::simd::SimdBackend;
-use stwo_constraint_framework::FrameworkComponent;
 
-use super::cli::{AirChoice, Security, StatementOptions};
 use crate::command::ending::Failure;
+
+/// The AIRs that the command knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum AirChoice {
+    /// Rows of Fibonacci sequences of squares
+    WideFibonacci,
+    /// A circuit of additions and multiplications with LogUp wires
+    Plonk,
+    /// A machine with two counters, a component each
+    StateMachine,
+    /// Poseidon2 permutations, eight a row
+    Poseidon2,
+}
+
+impl AirChoice {
+    /// As it is typed.
+    fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+}
+
+/// How hard it is to prove something false.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+pub(super) enum Security {
+    /// stwo's default, for tests: 3 queries, 10 bits of work
+    #[serde(rename = "default")]
+    Default,
+    /// 70 queries, 26 bits of work
+    #[serde(rename = "96")]
+    #[value(name = "96")]
+    Bits96,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StatementOptions {
+    /// What to prove
+    #[arg(long, value_enum, default_value = "wide-fibonacci", value_name = "AIR")]
+    pub(super) air: AirChoice,
+    /// Columns of wide-fibonacci, 100 if not given; the other AIRs have a fixed number
+    #[arg(long, value_name = "N")]
+    pub(super) columns: Option<NonZeroUsize>,
+    /// With which security
+    #[arg(long, value_enum, default_value = "default", value_name = "SECURITY")]
+    pub(super) security: Security,
+}
 
 /// Columns of wide-fibonacci where none are asked for.
 const DEFAULT_COLUMNS: usize = 100;
@@ -22,7 +64,7 @@ const DEFAULT_COLUMNS: usize = 100;
 pub(super) struct Statement {
     pub(super) air: AirChoice,
     pub(super) log_rows: u32,
-    /// Columns of wide-fibonacci; the other AIRs have as many as they have.
+    /// Columns of wide-fibonacci; the other AIRs have a fixed number.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(super) columns: Option<usize>,
     pub(super) security: Security,
@@ -32,9 +74,7 @@ pub(super) struct Statement {
 pub(super) trait Visitor {
     type Output;
 
-    fn visit<A: Air>(self, air: &A, config: PcsConfig) -> Self::Output
-    where
-        FrameworkComponent<A::Eval>: ComponentProver<CudaBackend> + ComponentProver<SimdBackend>;
+    fn visit<A: Air>(self, air: &A, config: PcsConfig) -> Self::Output;
 }
 
 impl Statement {
@@ -45,9 +85,9 @@ impl Statement {
             (air, Some(_)) => {
                 let air = air.name();
                 let why = format!(
-                    "--columns is for wide-fibonacci: {air} has as many columns as it has, leave it out"
+                    "--columns is for wide-fibonacci: {air} has a fixed number of columns, leave --columns out"
                 );
-                return Err(Failure::Input(why));
+                return Err(Failure::input(why));
             }
         };
         Ok(Self { air: options.air, log_rows, columns, security: options.security })
@@ -55,7 +95,7 @@ impl Statement {
 
     /// Says what is wrong with it, if anything is: it may come from a file.
     pub(super) fn check(&self) -> Result<(), Failure> {
-        let refuse = |why: String| Err(Failure::Input(why));
+        let refuse = |why: String| Err(Failure::input(why));
         // SimdBackend has sixteen rows a vector, and half of the rows of the machine are those of its second counter.
         let least = if self.air == AirChoice::StateMachine { 5 } else { 4 };
         if !(least..=26).contains(&self.log_rows) {

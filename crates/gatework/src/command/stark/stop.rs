@@ -1,12 +1,13 @@
 //! The engine's own stop of `gatework tour`: a proof, its verification, and a copy that was tampered with.
 
+use std::sync::Arc;
+
 use gatework_gpu::Target;
 use gatework_lab::Outcome;
 use stwo::core::fields::m31::BaseField;
 
-use super::cli::{AirChoice, Security};
 use super::prove::Prove;
-use super::statement::Statement;
+use super::statement::{AirChoice, Security, Statement};
 use super::verify::Verify;
 
 /// What it computes.
@@ -25,7 +26,7 @@ pub(crate) fn visit(target: &Target) -> (String, Outcome) {
     };
     let case = format!("{} on {}", statement.text(), target.id());
     let failed = |why: String| Outcome::Failed { why };
-    let proved = match statement.accept(Prove { target, told: Box::new(|_| ()) }) {
+    let proved = match statement.accept(Prove { target, observer: Arc::new(()) }) {
         Ok(proved) => proved,
         Err(error) => return (case, failed(error.to_string())),
     };

@@ -2,21 +2,24 @@
 
 use std::path::PathBuf;
 
-use gatework_stark::CudaBackend;
+use clap::Args;
 use gatework_stark::airs::{self, Air, Proved, VerifyError};
 use serde::Serialize;
 use stwo::core::pcs::PcsConfig;
-use stwo::prover::ComponentProver;
-use stwo::prover::backend::simd::SimdBackend;
-use stwo_constraint_framework::FrameworkComponent;
 
-use super::cli::VerifyOptions;
 use super::memory;
 use super::prove::ProofFile;
 use super::quiet::quietly;
 use super::statement::{Statement, Visitor};
 use crate::command::ending::{Ending, Failure};
-use crate::command::output::Output;
+use crate::command::shell::Shell;
+
+#[derive(Debug, Args)]
+pub(crate) struct VerifyOptions {
+    /// The file with the proof
+    #[arg(value_name = "FILE")]
+    pub(super) proof: PathBuf,
+}
 
 #[derive(Serialize)]
 struct Document {
@@ -28,9 +31,9 @@ struct Document {
     why: Option<String>,
 }
 
-pub(super) fn run(options: &VerifyOptions, output: &Output) -> Result<Ending, Failure> {
+pub(super) fn run(options: &VerifyOptions, shell: &Shell) -> Result<Ending, Failure> {
     let path = &options.proof;
-    let input = |what: String| Failure::Input(format!("{}: {what}", path.display()));
+    let input = |what: String| Failure::input(format!("{}: {what}", path.display()));
     let bytes = std::fs::read(path).map_err(|error| input(error.to_string()))?;
     let ProofFile { statement, proved } = serde_json::from_slice(&bytes)
         .map_err(|error| input(format!("it is no proof that 'gatework stark prove' wrote: {error}")))?;
@@ -38,7 +41,7 @@ pub(super) fn run(options: &VerifyOptions, output: &Output) -> Result<Ending, Fa
     memory::require_to_verify(statement.accept(Needs))?;
     let why = statement.accept(Verify { proved }).err().map(|error| error.to_string());
     let document = Document { proof: path.clone(), statement, holds: why.is_none(), why };
-    output.show(&document, || match &document.why {
+    shell.output.show(&document, || match &document.why {
         None => format!("the proof of {} holds", statement.text()),
         Some(why) => format!("{}: {why}", statement.text()),
     })?;
@@ -51,10 +54,7 @@ struct Needs;
 impl Visitor for Needs {
     type Output = u64;
 
-    fn visit<A: Air>(self, air: &A, config: PcsConfig) -> u64
-    where
-        FrameworkComponent<A::Eval>: ComponentProver<CudaBackend> + ComponentProver<SimdBackend>,
-    {
+    fn visit<A: Air>(self, air: &A, config: PcsConfig) -> u64 {
         airs::verifying_bytes(air, config)
     }
 }
@@ -67,10 +67,7 @@ pub(super) struct Verify {
 impl Visitor for Verify {
     type Output = Result<(), VerifyError>;
 
-    fn visit<A: Air>(self, air: &A, config: PcsConfig) -> Self::Output
-    where
-        FrameworkComponent<A::Eval>: ComponentProver<CudaBackend> + ComponentProver<SimdBackend>,
-    {
+    fn visit<A: Air>(self, air: &A, config: PcsConfig) -> Self::Output {
         // stwo's verifier panics at some altered proofs; what it says of itself is no use to who has one.
         quietly(|| airs::verify(air, config, self.proved))
     }

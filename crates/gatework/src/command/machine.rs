@@ -1,0 +1,140 @@
+//! What this machine has, and where an engine would run on it.
+
+use gatework_gpu::{DeviceChoice, DeviceListing, Presence, list_devices, presence};
+use serde::Serialize;
+
+const TOOLS: [&str; 4] = ["cuobjdump", "nvdisasm", "ncu", "compute-sanitizer"];
+
+/// Parts of the tool chain and devices, and the device that was asked for.
+pub(crate) struct Machine {
+    pub(crate) choice: DeviceChoice,
+    pub(crate) devices: Vec<DeviceListing>,
+    pub(crate) parts: Vec<Part>,
+}
+
+/// A part of the tool chain.
+#[derive(Serialize)]
+pub(crate) struct Part {
+    pub(crate) name: &'static str,
+    #[serde(flatten)]
+    pub(crate) presence: Presence,
+}
+
+/// Something Gatework does, and where it would run, or why it would not.
+#[derive(Serialize)]
+pub(crate) struct Job {
+    pub(crate) name: &'static str,
+    #[serde(flatten)]
+    pub(crate) presence: Presence,
+}
+
+fn found(what: String) -> Presence {
+    Presence::Found { what }
+}
+
+impl Machine {
+    pub(crate) fn examine(choice: DeviceChoice) -> Self {
+        let named = |name, presence| Part { name, presence };
+        let mut parts = vec![
+            named("CUDA driver", presence::cuda_driver()),
+            named("NVRTC", presence::nvrtc()),
+            named("C++ compiler", presence::cxx()),
+        ];
+        parts.extend(TOOLS.map(|tool| named(tool, presence::tool(tool))));
+        Self { choice, devices: list_devices().unwrap_or_default(), parts }
+    }
+
+    fn part(&self, name: &str) -> Option<&Presence> {
+        self.parts.iter().find(|part| part.name == name).map(|part| &part.presence)
+    }
+
+    /// `what`, if all of these parts are here; else the first that is not.
+    pub(crate) fn with(&self, parts: &[&str], what: &str) -> Presence {
+        let missing = parts.iter().filter_map(|name| self.part(name)).find(|part| !part.is_found());
+        missing.cloned().unwrap_or_else(|| found(what.to_owned()))
+    }
+
+    /// Whether kernels run on the CUDA device of that number.
+    pub(crate) fn cuda(&self, ordinal: usize) -> Presence {
+        match (self.devices.get(ordinal), self.part("CUDA driver")) {
+            (Some(device), _) => {
+                let properties = &device.properties;
+                let compiled =
+                    format!("{} ({}, {})", properties.id, properties.name, properties.architecture);
+                self.with(&["NVRTC"], &compiled)
+            }
+            (None, Some(Presence::Missing { reason })) => Presence::Missing { reason: reason.clone() },
+            (None, _) if self.devices.is_empty() => {
+                Presence::Missing { reason: "the driver reports no device".to_owned() }
+            }
+            (None, _) => Presence::Missing {
+                reason: format!("the driver reports {} device(s), numbered from 0", self.devices.len()),
+            },
+        }
+    }
+
+    /// Where an engine with kernels and with code for the CPU would run; `kernels` and `native` say how.
+    pub(crate) fn engine(&self, kernels: &str, native: &str) -> Presence {
+        let on_cpu = || found(format!("on the CPU, {native}"));
+        let on_device = |ordinal| match self.cuda(ordinal) {
+            Presence::Found { what } => found(format!("on {what}, {kernels}")),
+            missing => missing,
+        };
+        match self.choice {
+            DeviceChoice::Cpu => on_cpu(),
+            DeviceChoice::Auto if self.devices.is_empty() => on_cpu(),
+            DeviceChoice::Auto => on_device(0),
+            DeviceChoice::Cuda(ordinal) => on_device(ordinal),
+            DeviceChoice::Emulated => {
+                self.with(&["C++ compiler"], &format!("on the emulated device, {kernels}"))
+            }
+        }
+    }
+
+    /// Where an engine would run that has code for the CPU alone.
+    pub(crate) fn cpu_only(&self) -> Presence {
+        match self.choice {
+            DeviceChoice::Auto | DeviceChoice::Cpu => found("on the CPU; there are no kernels for it".into()),
+            choice => Presence::Missing {
+                reason: format!("it runs on the CPU only: use --device cpu or auto, not {choice}"),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A machine without a driver, with or without a C++ compiler.
+    fn machine(choice: DeviceChoice, compiler: Presence) -> Machine {
+        let missing = Presence::Missing { reason: "no CUDA device".into() };
+        let parts = vec![
+            Part { name: "CUDA driver", presence: missing },
+            Part { name: "C++ compiler", presence: compiler },
+        ];
+        Machine { choice, devices: Vec::new(), parts }
+    }
+
+    fn said(presence: Presence) -> String {
+        match presence {
+            Presence::Found { what } => what,
+            Presence::Missing { reason } => format!("not: {reason}"),
+        }
+    }
+
+    #[test]
+    fn an_engine_runs_where_the_device_that_was_asked_for_is() {
+        let gcc = || found("g++ 14".into());
+        let engine = |choice, compiler| said(machine(choice, compiler).engine("in FP8", "in f32"));
+        assert_eq!(engine(DeviceChoice::Auto, gcc()), "on the CPU, in f32");
+        assert_eq!(engine(DeviceChoice::Cpu, gcc()), "on the CPU, in f32");
+        assert_eq!(engine(DeviceChoice::Cuda(0), gcc()), "not: no CUDA device");
+        assert_eq!(engine(DeviceChoice::Emulated, gcc()), "on the emulated device, in FP8");
+        let none = Presence::Missing { reason: "no compiler".into() };
+        assert_eq!(engine(DeviceChoice::Emulated, none), "not: no compiler");
+        let alone = |choice| said(machine(choice, gcc()).cpu_only());
+        assert!(alone(DeviceChoice::Auto).starts_with("on the CPU"));
+        assert!(alone(DeviceChoice::Cuda(0)).starts_with("not: it runs on the CPU only"));
+    }
+}

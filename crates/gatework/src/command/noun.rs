@@ -1,0 +1,89 @@
+//! What a noun of the command line is: `gatework <noun> <command>`.
+
+use clap::{ArgMatches, Parser};
+use gatework_gpu::Target;
+use gatework_lab::{Outcome, Workload};
+
+use crate::command::ending::{Ending, Failure};
+use crate::command::machine::{Job, Machine};
+use crate::command::shell::{DeviceUse, Shell};
+
+/// A noun, which is its commands with their options. One folder implements it for each engine, and for the lab.
+pub(crate) trait Noun: Parser {
+    /// What the names of its workloads begin with, up to the slash.
+    const AREA: &'static str;
+
+    /// What the lab may gate of it.
+    fn workloads() -> Vec<Box<dyn Workload>>;
+
+    /// What the command does with `--device`. The shell refuses what would be ignored.
+    fn device_use(&self) -> DeviceUse;
+
+    /// Runs the command.
+    fn run(self, shell: &Shell) -> Result<Ending, Failure>;
+
+    /// What it does, and where on this machine it would: its lines of `gatework doctor`.
+    fn jobs(machine: &Machine) -> Vec<Job>;
+
+    /// Its stops of `gatework tour` beside its workloads: the engine as a program uses it.
+    fn stops(target: &Target) -> Vec<Stop<'_>>;
+}
+
+/// A stop of the tour.
+pub(crate) struct Stop<'a> {
+    pub(crate) name: String,
+    /// What it computes.
+    pub(crate) summary: String,
+    /// Goes there: the case, and what came of it.
+    pub(crate) visit: Box<dyn FnOnce() -> (String, Outcome) + 'a>,
+}
+
+impl<'a> Stop<'a> {
+    pub(crate) fn new(
+        name: impl Into<String>,
+        summary: impl Into<String>,
+        visit: impl FnOnce() -> (String, Outcome) + 'a,
+    ) -> Self {
+        Self { name: name.into(), summary: summary.into(), visit: Box::new(visit) }
+    }
+}
+
+/// A [`Noun`] in a list of nouns.
+pub(crate) struct Entry {
+    pub(crate) area: &'static str,
+    pub(crate) workloads: fn() -> Vec<Box<dyn Workload>>,
+    pub(crate) jobs: fn(&Machine) -> Vec<Job>,
+    pub(crate) stops: fn(&Target) -> Vec<Stop<'_>>,
+    pub(crate) command: fn() -> clap::Command,
+    run: fn(&str, &ArgMatches, &Shell) -> Result<Ending, Failure>,
+}
+
+impl Entry {
+    pub(crate) const fn of<N: Noun>() -> Self {
+        Self {
+            area: N::AREA,
+            workloads: N::workloads,
+            jobs: N::jobs,
+            stops: N::stops,
+            command: N::command,
+            run: run::<N>,
+        }
+    }
+
+    /// As it is typed.
+    pub(crate) fn name(&self) -> String {
+        (self.command)().get_name().to_owned()
+    }
+
+    /// Runs the command that was typed after the noun.
+    pub(crate) fn run(&self, matches: &ArgMatches, shell: &Shell) -> Result<Ending, Failure> {
+        (self.run)(&self.name(), matches, shell)
+    }
+}
+
+fn run<N: Noun>(name: &str, matches: &ArgMatches, shell: &Shell) -> Result<Ending, Failure> {
+    let noun = N::from_arg_matches(matches).map_err(|error| Failure::input(error.to_string()))?;
+    let command = format!("{name} {}", matches.subcommand_name().unwrap_or_default());
+    shell.device.check(command.trim_end(), noun.device_use())?;
+    noun.run(shell)
+}

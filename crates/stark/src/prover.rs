@@ -1,0 +1,102 @@
+//! Proofs on a target: by kernels on a device, by `SimdBackend` on the CPU.
+
+use std::sync::Arc;
+
+use gatework_gpu::{Observer, Target};
+use stwo::core::pcs::PcsConfig;
+use stwo::prover::backend::simd::SimdBackend;
+
+use crate::airs::{self, Air, Input, Proved};
+use crate::{Context, CudaBackend, Result, Tier};
+
+/// Proves [`Air`]s on one target, with the same bytes on each.
+///
+/// ```
+/// use gatework_gpu::Target;
+/// use gatework_stark::{Prover, airs};
+/// use stwo::core::pcs::PcsConfig;
+///
+/// let air = airs::WideFibonacci { log_rows: 5, columns: 8 };
+/// let prover = Prover::builder().build(&Target::open("cpu")?)?;
+/// let proved = prover.prove(&air, PcsConfig::default())?;
+/// assert!(airs::verify(&air, PcsConfig::default(), proved).is_ok());
+/// # Ok::<(), gatework_stark::Error>(())
+/// ```
+pub struct Prover {
+    backend: Backend,
+    observer: Arc<dyn Observer>,
+}
+
+/// Who computes.
+enum Backend {
+    /// stwo's own vectorised backend, on all cores.
+    Simd,
+    /// This crate's kernels.
+    Cuda(Context),
+}
+
+/// What a [`Prover`] is made from.
+pub struct Builder {
+    observer: Arc<dyn Observer>,
+    tier: Option<Tier>,
+}
+
+impl Builder {
+    /// Who is told of the stages of a proof. Default: nobody.
+    pub fn observer(self, observer: Arc<dyn Observer>) -> Self {
+        Self { observer, ..self }
+    }
+
+    /// How constraints are evaluated on a device. Default: generated on CUDA, interpreted on the emulated device.
+    pub fn tier(self, tier: Tier) -> Self {
+        Self { tier: Some(tier), ..self }
+    }
+
+    /// Opens a stream on the device; on the CPU there is nothing to open.
+    pub fn build(self, target: &Target) -> Result<Prover> {
+        let backend = match target {
+            Target::Cpu => Backend::Simd,
+            Target::Gpu(device) => {
+                let context = Context::new(device)?;
+                context.watch(self.observer.clone());
+                if let Some(tier) = self.tier {
+                    context.set_tier(tier);
+                }
+                Backend::Cuda(context)
+            }
+        };
+        Ok(Prover { backend, observer: self.observer })
+    }
+}
+
+impl Prover {
+    /// Starts with nobody who is told of stages.
+    pub fn builder() -> Builder {
+        Builder { observer: Arc::new(()), tier: None }
+    }
+
+    /// Makes the trace of `air` and proves it. What does not fit into a device's memory is refused before anything is
+    /// made.
+    pub fn prove<A: Air>(&self, air: &A, config: PcsConfig) -> Result<Proved> {
+        match &self.backend {
+            Backend::Simd => {
+                let input = {
+                    let _stage = self.observer.stage("trace");
+                    Input::<SimdBackend>::new(air, config)
+                };
+                let _stage = self.observer.stage("proof");
+                airs::prove(air, config, input)
+            }
+            Backend::Cuda(context) => {
+                airs::plan(air, config).check(context.device())?;
+                context.scope(|| {
+                    let input = {
+                        let _stage = self.observer.stage("trace");
+                        Input::<CudaBackend>::new(air, config)
+                    };
+                    airs::prove(air, config, input)
+                })?
+            }
+        }
+    }
+}
