@@ -1,6 +1,7 @@
 //! Whose fault an error is.
 
-/// Whose fault it is that something was not done. The class of an error is the exit code of a command that ends with it.
+/// Whose fault it is that something was not done. The class of an error is the exit code of a command that
+/// ends with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Class {
     /// The work was done, and a gate, a proof or a comparison does not hold.

@@ -12,7 +12,8 @@ impl Classified for Error {
             // What was computed is not what was claimed or planned.
             Self::BoundViolated { .. } | Self::OffPlan { .. } => Class::Verification,
             Self::Randomness(_) => Class::Device,
-            // An address of this machine that is taken or does not exist was given wrongly; any other does not answer.
+            // An address of this machine that is taken or does not exist was given wrongly; any other does
+            // not answer.
             Self::Unreachable { source, .. } => match source.kind() {
                 ErrorKind::AddrInUse
                 | ErrorKind::AddrNotAvailable

@@ -159,7 +159,8 @@ fn doctor_prints_one_json_document() {
     assert!(examination["cache"]["folder"].is_string());
 }
 
-/// The jobs of `doctor` for a device, as (noun, name, whether it runs, what is said of it), on a machine without a card.
+/// The jobs of `doctor` for a device, as (noun, name, whether it runs, what is said of it), on a machine
+/// without a card.
 fn jobs(device: &str) -> Vec<(String, String, bool, String)> {
     let folder = tempfile::tempdir().unwrap();
     let mut command = gatework(folder.path(), &["doctor", "--json", "--device", device]);

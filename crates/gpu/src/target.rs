@@ -12,8 +12,8 @@ pub enum Target {
 }
 
 impl Target {
-    /// Opens a target by name: `auto` (the first CUDA device, else the CPU, with a warning in the log that says why),
-    /// `cpu`, `cuda`, `cuda:N` or `emulated`.
+    /// Opens a target by name: `auto` (the first CUDA device, else the CPU, with a warning in the log that
+    /// says why), `cpu`, `cuda`, `cuda:N` or `emulated`.
     ///
     /// ```
     /// use gatework_gpu::Target;
@@ -28,9 +28,9 @@ impl Target {
         Self::of(name.parse()?, &|line| tracing::warn!("{line}"))
     }
 
-    /// Opens what was chosen. [`DeviceChoice::Auto`] is the first CUDA device; where there is none it is the CPU, and
-    /// `say` is given the line that says why. A card that is there and cannot be opened is an error: whoever has one
-    /// does not mean the CPU.
+    /// Opens what was chosen. [`DeviceChoice::Auto`] is the first CUDA device; where there is none it is the
+    /// CPU, and `say` is given the line that says why. A card that is there and cannot be opened is an error:
+    /// whoever has one does not mean the CPU.
     pub fn of(choice: DeviceChoice, say: &dyn Fn(&str)) -> Result<Self> {
         match choice {
             DeviceChoice::Cpu => Ok(Self::Cpu),

@@ -37,6 +37,6 @@ pub use record::{
     BinaryRecord, CaseRecord, DeviceRecord, EntryRecord, GateRecord, KernelRecord, RECORD_VERSION, Record,
 };
 pub use registry::Registry;
-pub use store::{LineProblem, Reading, Store, Unreadable, read_records, write_file, write_json};
+pub use store::{LineProblem, Reading, Store, Unreadable, read_records, write_file};
 pub use tensor::{Outputs, Tensor};
 pub use workload::{Case, KernelSpec, RunError, Work, Workload};

@@ -88,7 +88,7 @@ fn ends_with_newline(file: &mut File, length: u64) -> io::Result<bool> {
 }
 
 /// Writes a value as JSON, whole or not at all: beside the file first, then in its place.
-pub fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
+pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
     let mut text = serde_json::to_vec_pretty(value)
         .map_err(|error| Error::Unwritable { path: path.to_owned(), reason: error.to_string() })?;
     text.push(b'\n');

@@ -51,7 +51,8 @@ impl Classified for Error {
     fn class(&self) -> Class {
         match self {
             Self::Gpu(error) => error.class(),
-            // A trace that does not satisfy its constraints is no fault of the device, nor is a proof that is too large.
+            // A trace that does not satisfy its constraints is no fault of the device, nor is a proof that is
+            // too large.
             Self::ConstraintsNotSatisfied
             | Self::TooLarge { .. }
             | Self::TwoContexts
@@ -68,11 +69,12 @@ impl From<ProvingError> for Error {
     }
 }
 
-/// What unwinds through stwo's traits, which cannot return an error, up to [`Context::scope`](crate::Context::scope).
+/// What unwinds through stwo's traits, which cannot return an error, up to
+/// [`Context::scope`](crate::Context::scope).
 struct Fault(Error);
 
-/// Leaves a trait's method with an error. Inside of a scope nothing is printed, since the scope returns it; outside nobody
-/// would, and it is a panic like any other.
+/// Leaves a trait's method with an error. Inside of a scope nothing is printed, since the scope returns it;
+/// outside nobody would, and it is a panic like any other.
 pub(crate) fn raise(error: impl Into<Error>) -> ! {
     let error = error.into();
     if CATCHING.get() || Queue::is_in_scope() {
@@ -82,7 +84,8 @@ pub(crate) fn raise(error: impl Into<Error>) -> ! {
 }
 
 thread_local! {
-    /// Whether this thread is inside of `catch`. Threads that work for a context are inside of one that another thread is in.
+    /// Whether this thread is inside of `catch`. Threads that work for a context are inside of one that
+    /// another thread is in.
     static CATCHING: Cell<bool> = const { Cell::new(false) };
 }
 

@@ -33,8 +33,9 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// A proof over trees of columns of these lengths, by their logarithms, in the order in which they are committed to. The
-    /// columns of a tree are on the device when it is committed to, and their values are not kept.
+    /// A proof over trees of columns of these lengths, by their logarithms, in the order in which they are
+    /// committed to. The columns of a tree are on the device when it is committed to, and their values are
+    /// not kept.
     pub fn new(config: PcsConfig, trees: Vec<Vec<u32>>) -> Self {
         Self { config, trees, held: 0, points: 1 }
     }
@@ -84,15 +85,15 @@ impl Plan {
         peak.max(held + self.proving_bytes())
     }
 
-    /// The most that a proof by `SimdBackend` holds of the host's memory at once: the same columns and trees, and up to an
-    /// eighth more for what it computes with.
+    /// The most that a proof by `SimdBackend` holds of the host's memory at once: the same columns and trees,
+    /// and up to an eighth more for what it computes with.
     pub fn host_peak_bytes(&self) -> u64 {
         let peak = self.peak_bytes();
         peak + peak / 8
     }
 
-    /// The most of the host's memory that a proof on `target` holds at once. The trace is made on the host for a device
-    /// too, and the memory of an emulated device is the host's.
+    /// The most of the host's memory that a proof on `target` holds at once. The trace is made on the host
+    /// for a device too, and the memory of an emulated device is the host's.
     pub fn host_bytes(&self, target: &Target) -> u64 {
         match target {
             Target::Cpu => self.host_peak_bytes(),

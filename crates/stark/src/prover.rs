@@ -47,7 +47,8 @@ impl Builder {
         Self { observer, ..self }
     }
 
-    /// How constraints are evaluated on a device. Default: generated on CUDA, interpreted on the emulated device.
+    /// How constraints are evaluated on a device. Default: generated on CUDA, interpreted on the emulated
+    /// device.
     pub fn tier(self, tier: Tier) -> Self {
         Self { tier: Some(tier), ..self }
     }
@@ -75,8 +76,8 @@ impl Prover {
         Builder { observer: Arc::new(()), tier: None }
     }
 
-    /// Makes the trace of `air` and proves it. What does not fit into a device's memory is refused before anything is
-    /// made.
+    /// Makes the trace of `air` and proves it. What does not fit into a device's memory is refused before
+    /// anything is made.
     pub fn prove<A: Air>(&self, air: &A, config: PcsConfig) -> Result<Proved> {
         match &self.backend {
             Backend::Simd => {

@@ -27,7 +27,8 @@ impl Ending {
     }
 }
 
-/// Why a command did not come to its end: whose fault it is, and a sentence. Every engine's error becomes one.
+/// Why a command did not come to its end: whose fault it is, and a sentence. Every engine's error becomes
+/// one.
 #[derive(Debug, thiserror::Error)]
 #[error("{sentence}")]
 pub(crate) struct Failure {

@@ -1,4 +1,5 @@
-//! Files that commands write: tried before the work, whole or not at all, and never cut short by an interrupt.
+//! Files that commands write: tried before the work, whole or not at all, and never cut short by an
+//! interrupt.
 
 use std::path::Path;
 

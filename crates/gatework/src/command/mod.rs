@@ -86,3 +86,19 @@ fn dispatch(
         Wanted::Noun(noun, typed) => noun.run(&typed, &shell),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_workload_is_of_its_nouns_area() {
+        for noun in &NOUNS {
+            let area = format!("{}/", noun.area);
+            for workload in (noun.workloads)() {
+                assert!(workload.name().starts_with(&area), "{} of {}", workload.name(), noun.name());
+            }
+            assert_eq!(NOUNS.iter().filter(|other| other.area == noun.area).count(), 1, "{area}");
+        }
+    }
+}

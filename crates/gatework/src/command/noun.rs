@@ -8,7 +8,8 @@ use crate::command::ending::{Ending, Failure};
 use crate::command::machine::{Job, Machine};
 use crate::command::shell::{DeviceUse, Shell};
 
-/// A noun, which is its commands with their options. One folder implements it for each engine, and for the lab.
+/// A noun, which is its commands with their options. One folder implements it for each engine, and for the
+/// lab.
 pub(crate) trait Noun: Parser {
     /// What the names of its workloads begin with, up to the slash.
     const AREA: &'static str;

@@ -12,7 +12,8 @@ use tracing_subscriber::fmt::MakeWriter;
 /// The environment variable that says what is logged, as `gatework_gpu=debug`.
 const LOG_VARIABLE: &str = "GATEWORK_LOG";
 
-/// One bar for the whole command. It is the [`Observer`] that engines are given: the bar shows the stages that run.
+/// One bar for the whole command. It is the [`Observer`] that engines are given: the bar shows the stages
+/// that run.
 #[derive(Clone)]
 pub(crate) struct Progress {
     bar: ProgressBar,

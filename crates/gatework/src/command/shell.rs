@@ -72,7 +72,8 @@ impl Shell {
         Ok(Target::of(self.device.choice, &|line| self.progress.say(line))?)
     }
 
-    /// The test bed for gates. Kernels have no form that runs on the CPU, so that `auto` without CUDA is an error.
+    /// The test bed for gates. Kernels have no form that runs on the CPU, so that `auto` without CUDA is an
+    /// error.
     pub(crate) fn test_bed(&self) -> Result<TestBed, Failure> {
         match self.device.choice {
             DeviceChoice::Cpu => Ok(TestBed::CompilersOnly {

@@ -64,9 +64,9 @@ pub(crate) fn run(shell: &Shell, nouns: &[Entry]) -> Result<Ending, Failure> {
     Ok(tour.ending())
 }
 
-/// The stops by engine, in the order of the nouns: the workloads of its area, then what the noun itself shows. The
-/// command of a crate that has kernels of its own does not tour the engines that it is not made of, and its own
-/// workloads are a group by the name of their area.
+/// The stops by engine, in the order of the nouns: the workloads of its area, then what the noun itself
+/// shows. The command of a crate that has kernels of its own does not tour the engines that it is not made
+/// of, and its own workloads are a group by the name of their area.
 fn groups<'a>(registry: &'a Registry, nouns: &[Entry], places: &'a Places) -> Vec<Group<'a>> {
     let mut groups: Vec<(&str, Group<'a>)> =
         nouns.iter().map(|noun| (noun.area, Group { engine: noun.name(), stops: Vec::new() })).collect();

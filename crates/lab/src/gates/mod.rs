@@ -132,7 +132,8 @@ impl Gates {
         Self { station: Some(Arc::new(Station::new(options))), ..self }
     }
 
-    /// Sends a workload through the gates. `observer` hears of the workload, of every gate, and in a gate of every case.
+    /// Sends a workload through the gates. `observer` hears of the workload, of every gate, and in a gate of
+    /// every case.
     pub fn gate(&self, workload: &dyn Workload, observer: &dyn Observer) -> Record {
         let _span = tracing::info_span!("gate", workload = workload.name()).entered();
         let _workload = observer.stage(workload.name());

@@ -1,4 +1,5 @@
-//! Where benchmarks are run: one for a whole command, so that its peers and its copy bandwidth are measured once.
+//! Where benchmarks are run: one for a whole command, so that its peers and its copy bandwidth are measured
+//! once.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -58,8 +59,8 @@ impl Station {
         Self { options, peers: Mutex::default(), bandwidth: Mutex::default() }
     }
 
-    /// Runs the benchmarks of one workload. `bench` makes that of a case; none means it has none. `observer` hears of each
-    /// case, and how many pairs of samples it has.
+    /// Runs the benchmarks of one workload. `bench` makes that of a case; none means it has none. `observer`
+    /// hears of each case, and how many pairs of samples it has.
     pub fn measure(
         &self,
         device: &Device,
