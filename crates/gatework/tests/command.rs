@@ -185,7 +185,8 @@ fn doctor_says_for_every_job_where_it_would_run() {
     assert_eq!(said("auto", "attention"), (true, "on the CPU, in f32".into()));
     assert_eq!(said("cpu", "stark"), (true, "on the CPU, by stwo's SimdBackend".into()));
     assert_eq!(said("emulated", "attention"), (true, "on the emulated device, in FP8".into()));
-    assert_eq!(said("emulated", "lab"), (true, "on the emulated device, every gate".into()));
+    let (runs, what) = said("emulated", "lab");
+    assert!(runs && what.starts_with("on the emulated device"), "{what}");
     let (runs, why) = said("auto", "lab");
     assert!(!runs && why.contains("--device emulated"), "{why}");
     let (runs, what) = said("auto", "private");

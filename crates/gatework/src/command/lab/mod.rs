@@ -114,6 +114,10 @@ fn gates(machine: &Machine) -> Presence {
         DeviceChoice::Auto if machine.devices.is_empty() => Presence::Missing {
             reason: "there is no GPU; to check kernels without one, use --device emulated".into(),
         },
-        _ => machine.engine("every gate", "no gate"),
+        DeviceChoice::Auto => machine.cuda(0),
+        DeviceChoice::Cuda(ordinal) => machine.cuda(ordinal),
+        DeviceChoice::Emulated => {
+            machine.with(&["C++ compiler"], "on the emulated device; nothing is timed or profiled there")
+        }
     }
 }
