@@ -14,10 +14,10 @@ use fss_rs::dcf::{BoundState, CmpFn, Dcf as _, DcfImpl};
 use fss_rs::group::Group as _;
 use fss_rs::group::byte::ByteGroup;
 use fss_rs::prg::Aes128MatyasMeyerOseasPrg;
-use gatework_fss::{
-    Activation, Backend, Channel, Circuit, CpuBackend, Dealt, Engine, FixedPoint, Inputs, MemoryChannel,
-    Party, Plan, Randomness, Result, Ring, Softmax, deal, evaluate,
-};
+use gatework_fss::backend::Backend;
+use gatework_fss::executor::{Channel, Circuit, Dealt, Inputs, Limits, MemoryChannel, Plan, deal, evaluate};
+use gatework_fss::gates::{Activation, Rows, Softmax};
+use gatework_fss::{CpuBackend, Evaluator, FixedPoint, Party, Randomness, Result, Ring};
 
 const ROUNDS: usize = 41;
 
@@ -72,8 +72,8 @@ where
     fn new(circuit: C, inputs: [Inputs; 2]) -> Result<Self> {
         let circuits = [circuit];
         let dealt = deal(&mut Randomness::from_os()?, FixedPoint::new(50, 12)?, &circuits)?;
-        let plan = Plan::new(gatework_fss::Limits::default(), &dealt.costs())?;
-        let backend: Arc<dyn Backend> = Arc::new(CpuBackend::new(dealt.streams[0].tree_hash()));
+        let plan = Plan::new(Limits::default(), &dealt.costs())?;
+        let backend: Arc<dyn Backend> = Arc::new(CpuBackend);
         let [zero, one] = MemoryChannel::pair();
         let run = |party: Party, inner: MemoryChannel, inputs: Inputs| {
             let mut channel = Recorder { inner, received: Vec::new() };
@@ -174,10 +174,10 @@ fn main() -> Result<()> {
     single.expect("no pool of threads before this one");
     let full = Ring::new(64)?;
     let compare = Prepared::new(
-        async |engine: &Engine| {
-            let x = engine.input(Party::One, full, COMPARISONS, i64::MIN..=i64::MAX).await?;
-            let sign = engine.signs(&x, &[0])?.remove(0);
-            engine.open(sign).await
+        async |evaluator: &Evaluator| {
+            let x = evaluator.input(Party::One, full, COMPARISONS, i64::MIN..=i64::MAX).await?;
+            let sign = evaluator.signs(&x, &[0])?.remove(0);
+            evaluator.open(sign).await
         },
         [vec![None], vec![Some(words(COMPARISONS, 64, 0))]],
     )?;
@@ -185,25 +185,25 @@ fn main() -> Result<()> {
     let gelu = Activation::gelu(12)?;
     // What a truncation by 12 bits in a ring of 50 leaves is below 2^36.
     let activate = Prepared::new(
-        async |engine: &Engine| {
-            let x = engine.input(Party::One, ring, ACTIVATIONS, -(1 << 36)..=(1 << 36) - 1).await?;
-            engine.open(gelu.apply(engine, &x).await?).await
+        async |evaluator: &Evaluator| {
+            let x = evaluator.input(Party::One, ring, ACTIVATIONS, -(1 << 36)..=(1 << 36) - 1).await?;
+            evaluator.open(gelu.apply(evaluator, &x).await?).await
         },
         [vec![None], vec![Some(words(ACTIVATIONS, 50, 48))]],
     )?;
     let truncate = Prepared::new(
-        async |engine: &Engine| {
-            let x = engine.input(Party::One, ring, COMPARISONS, -(1 << 47)..=(1 << 47) - 1).await?;
-            engine.open(engine.gap_truncate(&x, 12, ring).await?).await
+        async |evaluator: &Evaluator| {
+            let x = evaluator.input(Party::One, ring, COMPARISONS, -(1 << 47)..=(1 << 47) - 1).await?;
+            evaluator.open(evaluator.gap_truncate(&x, 12, ring).await?).await
         },
         [vec![None], vec![Some(words(COMPARISONS, 50, 18))]],
     )?;
     let (rows, width) = (64, 128);
-    let softmax = Softmax::new(gatework_fss::Rows::full(rows, width)?, 12)?;
+    let softmax = Softmax::new(Rows::full(rows, width)?, 12)?;
     let soften = Prepared::new(
-        async |engine: &Engine| {
-            let x = engine.input(Party::One, ring, rows * width, -(1 << 36)..=(1 << 36) - 1).await?;
-            engine.open(softmax.apply(engine, &x, ring).await?).await
+        async |evaluator: &Evaluator| {
+            let x = evaluator.input(Party::One, ring, rows * width, -(1 << 36)..=(1 << 36) - 1).await?;
+            evaluator.open(softmax.apply(evaluator, &x, ring).await?).await
         },
         [vec![None], vec![Some(words(rows * width, 50, 48))]],
     )?;

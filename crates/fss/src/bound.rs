@@ -6,9 +6,8 @@ use crate::ring::Ring;
 /// An interval that is *proved* to hold a value: lo ≤ v ≤ hi as integers, whatever the secrets are.
 ///
 /// A bound comes from what made the value: a table's entries, a declared and checked input, an explicit clamp, sums and
-/// products of bounded values, or the crate's range analysis, which makes one by `Bound::proved` and attaches it by `Engine::claim`.
-/// Outside this crate a bound cannot be made, only taken from a value that has it, so that an unproved hope cannot choose a
-/// truncation.
+/// products of bounded values. What proves one by other means, as a range analysis of a whole network does, makes it with
+/// [`Bound::proved`] and attaches it with [`Evaluator::claim`](crate::Evaluator::claim).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bound {
     lo: i128,
@@ -16,29 +15,30 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// For what the crate itself proves: range analysis, clamps, gates with a known range.
-    pub(crate) fn proved(lo: i128, hi: i128) -> Self {
-        debug_assert!(lo <= hi);
-        Self { lo, hi }
+    /// The interval of two ends, for which the caller vouches: a range analysis, a clamp, a gate with a known range.
+    ///
+    /// A value outside gives a wrong result without a word, except in the clear evaluation, where it is an error.
+    pub fn proved(lo: i128, hi: i128) -> Self {
+        Self { lo: lo.min(hi), hi: hi.max(lo) }
     }
 
     /// A public constant.
-    pub(crate) fn exactly(value: i128) -> Self {
+    pub fn exactly(value: i128) -> Self {
         Self { lo: value, hi: value }
     }
 
     /// A bit.
-    pub(crate) fn bit() -> Self {
+    pub fn bit() -> Self {
         Self { lo: 0, hi: 1 }
     }
 
     /// Every residue, read as unsigned.
-    pub(crate) fn unsigned(ring: Ring) -> Self {
+    pub fn unsigned(ring: Ring) -> Self {
         Self { lo: 0, hi: ring.size() - 1 }
     }
 
     /// Every residue, read as signed.
-    pub(crate) fn signed(ring: Ring) -> Self {
+    pub fn signed(ring: Ring) -> Self {
         Self { lo: -ring.size() / 2, hi: ring.size() / 2 - 1 }
     }
 
@@ -63,46 +63,46 @@ impl Bound {
     }
 
     /// Values of either.
-    pub(crate) fn hull(&self, other: &Self) -> Self {
+    pub fn hull(&self, other: &Self) -> Self {
         Self { lo: self.lo.min(other.lo), hi: self.hi.max(other.hi) }
     }
 
     /// u + v.
-    pub(crate) fn plus(&self, other: &Self) -> Self {
+    pub fn plus(&self, other: &Self) -> Self {
         Self { lo: self.lo.saturating_add(other.lo), hi: self.hi.saturating_add(other.hi) }
     }
 
     /// −v.
-    pub(crate) fn negated(&self) -> Self {
+    pub fn negated(&self) -> Self {
         Self { lo: self.hi.saturating_neg(), hi: self.lo.saturating_neg() }
     }
 
     /// u v.
-    pub(crate) fn times(&self, other: &Self) -> Self {
+    pub fn times(&self, other: &Self) -> Self {
         let products = [self.lo, self.hi].map(|u| [other.lo, other.hi].map(|v| u.saturating_mul(v)));
         let products = products.into_iter().flatten();
         products.map(Self::exactly).reduce(|a, b| a.hull(&b)).unwrap_or(*self)
     }
 
     /// v².
-    pub(crate) fn squared(&self) -> Self {
+    pub fn squared(&self) -> Self {
         let square = self.times(self);
         let least = if self.lo > 0 || self.hi < 0 { square.lo } else { 0 };
         Self { lo: least, hi: square.hi }
     }
 
     /// A sum of `count` such values.
-    pub(crate) fn summed(&self, count: usize) -> Self {
+    pub fn summed(&self, count: usize) -> Self {
         self.times(&Self::exactly(count as i128))
     }
 
     /// ⌊v / 2^shift⌋.
-    pub(crate) fn shifted_right(&self, shift: u32) -> Self {
+    pub fn shifted_right(&self, shift: u32) -> Self {
         Self { lo: self.lo >> shift, hi: self.hi >> shift }
     }
 
     /// Where v or zero lies.
-    pub(crate) fn or_zero(&self) -> Self {
+    pub fn or_zero(&self) -> Self {
         self.hull(&Self::exactly(0))
     }
 
@@ -119,7 +119,7 @@ impl Bound {
     }
 
     /// This bound, if it fits the ring.
-    pub(crate) fn in_ring(self, gate: &'static str, ring: Ring) -> Result<Self> {
+    pub fn in_ring(self, gate: &'static str, ring: Ring) -> Result<Self> {
         if self.fits(ring) {
             return Ok(self);
         }

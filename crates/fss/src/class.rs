@@ -1,8 +1,6 @@
 //! Whose fault an error is.
 
-use std::io::ErrorKind;
-
-use gatework_contract::{Class, Classified};
+use gatework_gpu::{Class, Classified};
 
 use crate::Error;
 
@@ -11,59 +9,22 @@ impl Classified for Error {
         match self {
             // What was computed is not what was claimed or planned.
             Self::BoundViolated { .. } | Self::OffPlan { .. } => Class::Verification,
-            Self::Randomness(_) => Class::Device,
-            // An address of this machine that is taken or does not exist was given wrongly; any other does
-            // not answer.
-            Self::Unreachable { source, .. } => match source.kind() {
-                ErrorKind::AddrInUse
-                | ErrorKind::AddrNotAvailable
-                | ErrorKind::InvalidInput
-                | ErrorKind::PermissionDenied => Class::Input,
-                _ => Class::Peer,
-            },
-            Self::Tls { .. }
-            | Self::Socket { .. }
-            | Self::Timeout { .. }
-            | Self::Oversized { .. }
-            | Self::Peer { .. }
-            | Self::Refused { .. }
-            | Self::Closed
-            | Self::OutOfStep { .. } => Class::Peer,
+            Self::Randomness(_) | Self::NoBackend { .. } => Class::Device,
+            // A channel that the program brought.
+            Self::Closed | Self::OutOfStep { .. } | Self::Outside(_) => Class::Peer,
             Self::RingBits { .. }
             | Self::Unsupported { .. }
             | Self::Shape { .. }
             | Self::NotProved { .. }
-            | Self::Unproved { .. }
             | Self::Key { .. }
             | Self::WrongParty { .. }
             | Self::Format { .. }
             | Self::Input { .. }
-            | Self::File { .. }
-            | Self::KeyFile { .. }
-            | Self::NoKeys { .. }
-            | Self::Reused { .. }
-            | Self::Certificate { .. }
             | Self::Stuck
             | Self::Plan { .. }
             | Self::Suf { .. }
-            | Self::Model { .. } => Class::Input,
+            | Self::Absent
+            | Self::OtherBackend => Class::Input,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_peer_that_fails_is_told_from_an_address_that_is_taken() {
-        let unreachable = |kind: ErrorKind| {
-            Error::Unreachable { address: "localhost:7117".into(), source: kind.into() }.class()
-        };
-        assert_eq!(unreachable(ErrorKind::ConnectionRefused), Class::Peer);
-        assert_eq!(unreachable(ErrorKind::TimedOut), Class::Peer);
-        assert_eq!(unreachable(ErrorKind::AddrInUse), Class::Input);
-        assert_eq!(Error::Closed.class().exit_code(), 3);
-        assert_eq!(Error::NoKeys { tokens: 5 }.class().exit_code(), 2);
     }
 }

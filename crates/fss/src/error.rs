@@ -1,13 +1,9 @@
-//! What can be wrong with a call, a key stream or a peer.
+//! What can be wrong with a circuit, a key stream or a peer.
 
-use std::io;
-use std::path::PathBuf;
-use std::time::Duration;
-
-use crate::key::FixedPoint;
 use crate::party::Party;
+use crate::ring::FixedPoint;
 
-/// The engine's result.
+/// The crate's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why something could not be dealt, evaluated or planned.
@@ -49,19 +45,6 @@ pub enum Error {
         hi: i128,
         /// Where they would have to fit.
         room: String,
-    },
-    /// The range analysis proves nothing for a tensor of a graph, and no clamp of one or more would change that.
-    #[error(
-        "nothing proves that '{tensor}', made from {operands}, stays in a ring of {bits} bits: a wider ring, smaller norms or \
-         clamped operands would"
-    )]
-    Unproved {
-        /// The tensor.
-        tensor: String,
-        /// What it is made from.
-        operands: String,
-        /// The ring's bits.
-        bits: u32,
     },
     /// The clear evaluator met a value outside the bound that was claimed for it.
     #[error("{gate}: element {index} is {value}, outside its bound of {lo} to {hi}")]
@@ -109,92 +92,6 @@ pub enum Error {
         /// What is wrong with it.
         what: String,
     },
-    /// A file that could not be read or written.
-    #[error("cannot {doing} '{}': {source}", path.display())]
-    File {
-        /// Which.
-        path: PathBuf,
-        /// What was tried.
-        doing: &'static str,
-        /// Why it failed.
-        source: io::Error,
-    },
-    /// A key file, or its ledger, that must not be used.
-    #[error("'{}' cannot be used: {what}", path.display())]
-    KeyFile {
-        /// Which.
-        path: PathBuf,
-        /// What is wrong with it.
-        what: String,
-    },
-    /// No key is left for a text of that length.
-    #[error("no unused key is left for a text of {tokens} tokens: have more dealt")]
-    NoKeys {
-        /// Its length.
-        tokens: usize,
-    },
-    /// Keys that were used before.
-    #[error("section {section} of the keys was used already: a key is used once")]
-    Reused {
-        /// Which.
-        section: usize,
-    },
-    /// A certificate or a key of TLS that cannot be read.
-    #[error("'{}' is no identity: {what}", path.display())]
-    Certificate {
-        /// Which file.
-        path: PathBuf,
-        /// What is wrong with it.
-        what: String,
-    },
-    /// An address that does not answer, or cannot be listened on.
-    #[error("'{address}' cannot be reached: {source}")]
-    Unreachable {
-        /// As it was given.
-        address: String,
-        /// Why.
-        source: io::Error,
-    },
-    /// The two sides do not agree on a secure connection.
-    #[error("no secure connection: {what}")]
-    Tls {
-        /// Why.
-        what: String,
-    },
-    /// A connection that broke.
-    #[error("the connection failed: {source}")]
-    Socket {
-        /// Why.
-        source: io::Error,
-    },
-    /// The peer took too long.
-    #[error("the other party did not {doing} within {} s", after.as_secs_f64())]
-    Timeout {
-        /// What it should have done.
-        doing: &'static str,
-        /// How long was waited.
-        after: Duration,
-    },
-    /// A message that is longer than any that belongs here.
-    #[error("the other party announces a message of {length} bytes, at most {most} belong here")]
-    Oversized {
-        /// As it says.
-        length: u64,
-        /// What there may be.
-        most: u64,
-    },
-    /// What the peer says cannot be right.
-    #[error("the other party cannot be talked to: {what}")]
-    Peer {
-        /// Why.
-        what: String,
-    },
-    /// The peer refused, and said why.
-    #[error("the other party refused: {why}")]
-    Refused {
-        /// In its words.
-        why: String,
-    },
     /// The peer is gone.
     #[error("the other party closed the channel")]
     Closed,
@@ -237,13 +134,22 @@ pub enum Error {
         /// What is wrong, as a sentence.
         what: String,
     },
-    /// A checkpoint, a public model, or what belongs to one, that cannot be used.
-    #[error("the model cannot be used: {what}")]
-    Model {
-        /// What is wrong, as a sentence.
-        what: String,
-    },
     /// The operating system gave no randomness.
     #[error("the operating system gives no random numbers: {0}")]
     Randomness(getrandom::Error),
+    /// A gate reads words that its role does not have.
+    #[error("a gate reads words that are not here")]
+    Absent,
+    /// A place for which there is no backend.
+    #[error("function secret sharing does not compute on {target} yet: use the CPU")]
+    NoBackend {
+        /// Where it was wanted.
+        target: String,
+    },
+    /// Words or keys that another backend keeps.
+    #[error("words or keys of another backend cannot be read here")]
+    OtherBackend,
+    /// What a channel, a source of keys or a sink for them failed with, which the program brought.
+    #[error(transparent)]
+    Outside(Box<dyn std::error::Error + Send + Sync>),
 }

@@ -27,14 +27,6 @@ impl Party {
             Self::One => Self::Zero,
         }
     }
-
-    /// `value` for party 0, zero for party 1: how a public constant enters a sum of shares once.
-    pub(crate) fn once(self, value: u64) -> u64 {
-        match self {
-            Self::Zero => value,
-            Self::One => 0,
-        }
-    }
 }
 
 impl fmt::Display for Party {

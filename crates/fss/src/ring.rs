@@ -19,6 +19,9 @@ impl Ring {
     /// Z_2: bits, with XOR as the sum.
     pub const BIT: Self = Self(1);
 
+    /// Z_2^64: whole machine words.
+    pub const WORD: Self = Self(64);
+
     /// The ring of n-bit integers.
     pub fn new(bits: u32) -> Result<Self> {
         match bits {
@@ -59,8 +62,29 @@ impl Ring {
     }
 
     /// 2^n.
-    pub(crate) fn size(self) -> i128 {
+    pub fn size(self) -> i128 {
         1i128 << self.bits()
+    }
+}
+
+/// The number format of a model: n-bit words with f fractional bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FixedPoint {
+    /// Z_2^n.
+    pub ring: Ring,
+    /// f.
+    pub fraction: u32,
+}
+
+impl FixedPoint {
+    /// `bits`-bit words of which `fraction` are behind the point.
+    pub fn new(bits: u32, fraction: u32) -> Result<Self> {
+        let ring = Ring::new(bits)?;
+        if fraction >= bits {
+            let what = format!("{fraction} fractional bits in a ring of {bits}");
+            return Err(Error::Unsupported { gate: "number format", what });
+        }
+        Ok(Self { ring, fraction })
     }
 }
 

@@ -1,22 +1,25 @@
 //! Buffers that are wiped when they go.
 
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
+use std::sync::Arc;
 
 /// A vector whose whole allocation is overwritten before it is freed.
 #[derive(Clone, Default)]
-pub(crate) struct Secret<T: Copy + Default>(Vec<T>);
+pub struct Secret<T: Copy + Default>(Vec<T>);
 
 impl<T: Copy + Default> Secret<T> {
-    pub(crate) fn new(values: Vec<T>) -> Self {
+    /// Values that are wiped when they go.
+    pub fn new(values: Vec<T>) -> Self {
         Self(values)
     }
 
-    pub(crate) fn with_capacity(capacity: usize) -> Self {
+    /// Room for that many values.
+    pub fn with_capacity(capacity: usize) -> Self {
         Self(Vec::with_capacity(capacity))
     }
 
     /// Makes room for `more` values. What a vector leaves behind when it moves is wiped, which [`Vec::reserve`] would not do.
-    pub(crate) fn make_room(&mut self, more: usize) {
+    pub fn make_room(&mut self, more: usize) {
         let needed = self.0.len().saturating_add(more);
         if needed <= self.0.capacity() {
             return;
@@ -27,7 +30,7 @@ impl<T: Copy + Default> Secret<T> {
     }
 
     /// Forgets all values and keeps the allocation.
-    pub(crate) fn wipe(&mut self) {
+    pub fn wipe(&mut self) {
         wipe(&mut self.0);
         self.0.clear();
     }
@@ -64,6 +67,39 @@ impl<T: Copy + Default> DerefMut for Secret<T> {
 impl<T: Copy + Default> FromIterator<T> for Secret<T> {
     fn from_iter<I: IntoIterator<Item = T>>(values: I) -> Self {
         Self(values.into_iter().collect())
+    }
+}
+
+/// A part of some key material, which stays where it is: gates read their correction words from it.
+#[derive(Clone)]
+pub struct SharedBytes {
+    bytes: Arc<Secret<u8>>,
+    range: Range<usize>,
+}
+
+impl SharedBytes {
+    /// All of some key material.
+    pub fn new(bytes: Secret<u8>) -> Self {
+        Self { range: 0..bytes.len(), bytes: Arc::new(bytes) }
+    }
+
+    /// The bytes.
+    pub fn as_slice(&self) -> &[u8] {
+        &self.bytes[self.range.clone()]
+    }
+
+    /// Takes the next `count` bytes, all of which exist.
+    pub fn take_front(&mut self, count: usize) -> Self {
+        let taken = self.part(0, count);
+        self.range.start += count;
+        taken
+    }
+
+    /// `count` bytes from `start` on, all of which exist.
+    pub fn part(&self, start: usize, count: usize) -> Self {
+        let start = self.range.start + start;
+        debug_assert!(start + count <= self.range.end);
+        Self { bytes: self.bytes.clone(), range: start..start + count }
     }
 }
 

@@ -8,11 +8,10 @@ use gatework_lab::{
     Case, Control, ErrorBudget, Inputs as Random, KernelSpec, Outputs, RunError, Work, Workload,
 };
 
-use crate::reference;
-use crate::{
-    Activation, Cost, Engine, FixedPoint, Party, Result, Ring, Rows, Share, Softmax, Table, Wire, estimate,
-    relu, run_clear, run_in_process,
-};
+use crate::executor::{estimate, run_clear, run_in_process};
+use crate::gates::{Activation, Rows, Softmax, relu};
+use crate::table::Table;
+use crate::{Cost, Evaluator, FixedPoint, Party, Result, Ring, Share, Wire, reference};
 
 const FRACTION: u32 = 12;
 
@@ -36,7 +35,7 @@ trait Gate: Send + Sync {
     fn sizes(&self) -> Vec<(u32, usize)>;
     /// Real inputs, and how far from zero their integers may be.
     fn inputs(&self, ring: Ring, len: usize, seed: u64) -> (Vec<i64>, i64);
-    fn apply(&self, engine: &Engine, x: &Wire) -> impl Future<Output = Result<Share>>;
+    fn apply(&self, evaluator: &Evaluator, x: &Wire) -> impl Future<Output = Result<Share>>;
     /// The plainest code that is right.
     fn plain(&self, ring: Ring, x: &[i64]) -> Vec<u64>;
     /// A mistake that this gate invites.
@@ -69,11 +68,11 @@ impl<G: Gate> Job<G> {
         ring: Ring,
         len: usize,
         limit: i64,
-    ) -> impl AsyncFn(&Engine) -> Result<Option<Vec<u64>>> + Sync {
-        async move |engine: &Engine| {
-            let x = engine.input(Party::One, ring, len, -limit..=limit).await?;
-            let opened = engine.open(self.0.apply(engine, &x).await?).await?;
-            engine.reveal(&opened, Party::Zero)
+    ) -> impl AsyncFn(&Evaluator) -> Result<Option<Vec<u64>>> + Sync {
+        async move |evaluator: &Evaluator| {
+            let x = evaluator.input(Party::One, ring, len, -limit..=limit).await?;
+            let opened = evaluator.open(self.0.apply(evaluator, &x).await?).await?;
+            evaluator.reveal(&opened, Party::Zero)
         }
     }
 
@@ -171,8 +170,8 @@ impl Gate for Compare {
         values[..3].copy_from_slice(&[0, -1, limit]);
         (values, limit)
     }
-    async fn apply(&self, engine: &Engine, x: &Wire) -> Result<Share> {
-        Ok(engine.signs(x, &[0])?.remove(0))
+    async fn apply(&self, evaluator: &Evaluator, x: &Wire) -> Result<Share> {
+        Ok(evaluator.signs(x, &[0])?.remove(0))
     }
     fn plain(&self, _: Ring, x: &[i64]) -> Vec<u64> {
         x.iter().map(|&x| u64::from(x < 0)).collect()
@@ -204,11 +203,11 @@ impl Gate for Lut {
         let limit = i64::MAX >> (64 - ring.bits());
         (normal(len, seed, limit as f64 / 2.0 / 4096.0, limit), limit)
     }
-    async fn apply(&self, engine: &Engine, x: &Wire) -> Result<Share> {
+    async fn apply(&self, evaluator: &Evaluator, x: &Wire) -> Result<Share> {
         let bits = x.ring().bits();
         let table = Table::new(bits, Self::value)?;
-        let found = engine.lookup(&x.low_bits(bits)?, &table, Ring::new(50)?).await?;
-        engine.looked_up(&found)
+        let found = evaluator.lookup(&x.low_bits(bits)?, &table, Ring::new(50)?).await?;
+        evaluator.looked_up(&found)
     }
     fn plain(&self, ring: Ring, x: &[i64]) -> Vec<u64> {
         let word = |x: &i64| Self::value(ring.encode((*x).into())) as u64 & ((1 << 50) - 1);
@@ -236,9 +235,9 @@ impl Gate for Trunc {
         let limit = (1 << (ring.bits() - 2)) - 1;
         (normal(len, seed, limit as f64 / 3.0 / 4096.0, limit), limit)
     }
-    async fn apply(&self, engine: &Engine, x: &Wire) -> Result<Share> {
-        let gap = engine.gap_truncate(x, FRACTION, x.ring()).await?;
-        let faithful = engine.faithful_truncate(x, FRACTION, x.ring()).await?;
+    async fn apply(&self, evaluator: &Evaluator, x: &Wire) -> Result<Share> {
+        let gap = evaluator.gap_truncate(x, FRACTION, x.ring()).await?;
+        let faithful = evaluator.faithful_truncate(x, FRACTION, x.ring()).await?;
         Share::concat(&[&gap, &faithful])
     }
     fn plain(&self, ring: Ring, x: &[i64]) -> Vec<u64> {
@@ -265,8 +264,8 @@ impl Gate for Gelu {
         let limit = 1 << 22;
         (normal(len, seed, 3.0, limit), limit)
     }
-    async fn apply(&self, engine: &Engine, x: &Wire) -> Result<Share> {
-        Activation::gelu(FRACTION)?.apply(engine, x).await
+    async fn apply(&self, evaluator: &Evaluator, x: &Wire) -> Result<Share> {
+        Activation::gelu(FRACTION)?.apply(evaluator, x).await
     }
     /// max(x, 0) less the middle of what is missing over a run of 64 neighbours, within ±4.
     fn plain(&self, ring: Ring, x: &[i64]) -> Vec<u64> {
@@ -314,9 +313,9 @@ impl Gate for SoftmaxRows {
         let limit = 1 << 20;
         (normal(len, seed, 2.0, limit), limit)
     }
-    async fn apply(&self, engine: &Engine, x: &Wire) -> Result<Share> {
+    async fn apply(&self, evaluator: &Evaluator, x: &Wire) -> Result<Share> {
         let rows = Rows::full(x.len() / ROW, ROW)?;
-        Softmax::new(rows, FRACTION)?.apply(engine, x, x.ring()).await
+        Softmax::new(rows, FRACTION)?.apply(evaluator, x, x.ring()).await
     }
     fn plain(&self, ring: Ring, x: &[i64]) -> Vec<u64> {
         let row = |row: &[i64]| {
@@ -352,8 +351,8 @@ impl Gate for Relu {
         let limit = 1 << 15;
         (normal(len, seed, 1.0, limit), limit)
     }
-    async fn apply(&self, engine: &Engine, x: &Wire) -> Result<Share> {
-        relu(engine, x).await
+    async fn apply(&self, evaluator: &Evaluator, x: &Wire) -> Result<Share> {
+        relu(evaluator, x).await
     }
     fn plain(&self, ring: Ring, x: &[i64]) -> Vec<u64> {
         encode(ring, x.iter().map(|&x| x.max(0)))

@@ -1,8 +1,9 @@
 //! What gates cost, by formulas that are written out here again, beside what SIGMA's gates cost.
 
-use gatework_fss::{
-    Activation, Cost, Engine, Result, Ring, Wire, WireShape, estimate_gate, packed_bytes, relu,
-};
+use gatework_fss::executor::{WireShape, estimate_gate};
+use gatework_fss::gates::{Activation, relu};
+use gatework_fss::ring::packed_bytes;
+use gatework_fss::{Cost, Evaluator, Result, Ring, Wire};
 
 const LEN: usize = 1000;
 
@@ -11,8 +12,9 @@ fn wire(bits: u32, magnitude_bits: u32) -> WireShape {
     WireShape { ring: Ring::new(bits).unwrap(), len: LEN, range: -limit..=limit }
 }
 
-fn cost<T>(wire: WireShape, gate: impl AsyncFn(&Engine, &Wire) -> Result<T>) -> Cost {
-    estimate_gate(&[wire], async |engine: &Engine, wires: &[Wire]| gate(engine, &wires[0]).await).unwrap()
+fn cost<T>(wire: WireShape, gate: impl AsyncFn(&Evaluator, &Wire) -> Result<T>) -> Cost {
+    estimate_gate(&[wire], async |evaluator: &Evaluator, wires: &[Wire]| gate(evaluator, &wires[0]).await)
+        .unwrap()
 }
 
 /// Half of `words` sharings of `bits` bits, which is what a party stores of them.
@@ -33,8 +35,9 @@ fn tables(bits: u32) -> u64 {
 #[test]
 fn a_gap_truncation_is_a_short_tree_and_two_sharings() {
     let ring = Ring::new(50).unwrap();
-    let cost =
-        cost(wire(50, 47), async |engine, x| engine.open(engine.gap_truncate(x, 12, ring).await?).await);
+    let cost = cost(wire(50, 47), async |evaluator, x| {
+        evaluator.open(evaluator.gap_truncate(x, 12, ring).await?).await
+    });
     let expected = trees(12) + stored(1, 50) + stored(1, 12);
     assert_eq!(cost.key_bytes, [expected; 2]);
     assert_eq!(cost.sent_bits, [LEN as u64 * 51; 2]);
@@ -46,8 +49,9 @@ fn a_gap_truncation_is_a_short_tree_and_two_sharings() {
 #[test]
 fn a_faithful_truncation_is_two_trees() {
     let ring = Ring::new(50).unwrap();
-    let cost =
-        cost(wire(50, 49), async |engine, x| engine.open(engine.faithful_truncate(x, 12, ring).await?).await);
+    let cost = cost(wire(50, 49), async |evaluator, x| {
+        evaluator.open(evaluator.faithful_truncate(x, 12, ring).await?).await
+    });
     let expected = trees(12) + stored(1, 38) + trees(38) + stored(1, 12);
     assert_eq!(cost.key_bytes, [expected; 2]);
     assert_eq!(cost.sent_bits, [LEN as u64 * (1 + 38 + 1 + 50); 2]);
@@ -58,7 +62,8 @@ fn a_faithful_truncation_is_two_trees() {
 #[test]
 fn a_relu_compares_as_many_bits_as_its_bound_has() {
     for (magnitude, bits) in [(36, 37), (20, 21), (12, 13)] {
-        let cost = cost(wire(50, magnitude), async |engine, x| engine.open(relu(engine, x).await?).await);
+        let cost =
+            cost(wire(50, magnitude), async |evaluator, x| evaluator.open(relu(evaluator, x).await?).await);
         assert_eq!(cost.key_bytes, [trees(bits - 1) + stored(2, 50); 2], "{magnitude} bits");
         assert_eq!(cost.rounds, 2);
     }
@@ -67,7 +72,7 @@ fn a_relu_compares_as_many_bits_as_its_bound_has() {
 #[test]
 fn a_gelu_is_one_tree_two_tables_and_six_sharings() {
     let gelu = Activation::gelu(12).unwrap();
-    let cost = cost(wire(50, 36), async |engine, x| engine.open(gelu.apply(engine, x).await?).await);
+    let cost = cost(wire(50, 36), async |evaluator, x| evaluator.open(gelu.apply(evaluator, x).await?).await);
     // x ± 4 has 38 bits, y of them 32; its comparison is a tree of 31.
     let expected = tables(6) + stored(1, 32) + trees(31) + tables(9) + stored(5, 50);
     assert_eq!(cost.key_bytes, [expected; 2]);
@@ -79,9 +84,9 @@ fn a_gelu_is_one_tree_two_tables_and_six_sharings() {
 #[test]
 fn a_lookup_opens_one_word_and_never_its_sign() {
     for bits in [8, 9, 10, 13] {
-        let table = gatework_fss::Table::new(bits, |x| x as i64).unwrap();
+        let table = gatework_fss::table::Table::new(bits, |x| x as i64).unwrap();
         let shape = WireShape { ring: Ring::new(bits).unwrap(), len: LEN, range: 0..=(1 << bits) - 1 };
-        let cost = cost(shape, async |engine, x| engine.lookup(x, &table, Ring::new(50)?).await);
+        let cost = cost(shape, async |evaluator, x| evaluator.lookup(x, &table, Ring::new(50)?).await);
         let keys = if bits <= 9 { tables(bits) } else { trees(bits.into()) };
         assert_eq!(cost.key_bytes, [keys; 2]);
         assert_eq!((cost.sent_bits, cost.rounds), ([LEN as u64 * 50; 2], 1));

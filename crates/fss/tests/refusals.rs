@@ -1,19 +1,21 @@
 //! What gates refuse because they would give a wrong answer in silence.
 
-use gatework_fss::{Activation, Engine, Error, Party, Ring, RmsNorm, Wire, clamp, relu, run_clear};
+use gatework_fss::executor::run_clear;
+use gatework_fss::gates::{Activation, RmsNorm, clamp, relu};
+use gatework_fss::{Error, Evaluator, Party, Ring, Wire};
 
 /// Runs one gate on values of a declared range in clear, which is where two parties would go wrong in silence.
 fn in_clear(
     bits: u32,
     range: std::ops::RangeInclusive<i64>,
-    gate: impl AsyncFn(&Engine, &Wire) -> gatework_fss::Result<gatework_fss::Share>,
+    gate: impl AsyncFn(&Evaluator, &Wire) -> gatework_fss::Result<gatework_fss::Share>,
 ) -> gatework_fss::Result<Option<Vec<u64>>> {
     let ring = Ring::new(bits)?;
     let value = ring.encode((*range.end()).into());
-    let circuit = async |engine: &Engine| {
-        let x = engine.input(Party::One, ring, 1, range.clone()).await?;
-        let y = engine.open(gate(engine, &x).await?).await?;
-        engine.reveal(&y, Party::Zero)
+    let circuit = async |evaluator: &Evaluator| {
+        let x = evaluator.input(Party::One, ring, 1, range.clone()).await?;
+        let y = evaluator.open(gate(evaluator, &x).await?).await?;
+        evaluator.reveal(&y, Party::Zero)
     };
     Ok(run_clear(&circuit, vec![Some(vec![value])])?.output)
 }
@@ -23,7 +25,7 @@ fn signs_of_values_that_are_not_signed_in_their_ring_are_refused() {
     for range in [0..=255, -10..=140] {
         for error in [
             in_clear(8, range.clone(), relu).unwrap_err(),
-            in_clear(8, range.clone(), async |engine, x| clamp(engine, x, -5, 5).await).unwrap_err(),
+            in_clear(8, range.clone(), async |evaluator, x| clamp(evaluator, x, -5, 5).await).unwrap_err(),
         ] {
             assert!(matches!(error, Error::NotProved { .. }), "{range:?}: {error}");
         }
@@ -35,7 +37,7 @@ fn signs_of_values_that_are_not_signed_in_their_ring_are_refused() {
 #[test]
 fn an_activation_needs_room_for_its_limits() {
     let gelu = Activation::gelu(12).unwrap();
-    let apply = async |engine: &Engine, x: &Wire| gelu.apply(engine, x).await;
+    let apply = async |evaluator: &Evaluator, x: &Wire| gelu.apply(evaluator, x).await;
     let error = in_clear(15, -15000..=4096, apply).unwrap_err();
     assert!(error.to_string().contains("at least 16"), "{error}");
     // GELU(1) = 0.8413.

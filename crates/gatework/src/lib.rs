@@ -15,6 +15,7 @@ pub use gatework_attention as attention;
 pub use gatework_fss as fss;
 pub use gatework_gpu as gpu;
 pub use gatework_lab as lab;
+pub use gatework_private as private;
 pub use gatework_stark as stark;
 
 /// The workloads of the runtime and of every engine.

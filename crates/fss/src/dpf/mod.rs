@@ -10,6 +10,7 @@
 //! and within a tile level by level: the correction words of level 0 for all its keys, then those of level 1, so that neighbouring
 //! lanes (or GPU threads) read neighbouring words.
 
+mod corrections;
 mod masked_sum;
 mod table;
 mod threads;
@@ -17,13 +18,13 @@ mod tree;
 #[cfg(target_arch = "x86_64")]
 mod vectors;
 
-use crate::secret::Secret;
-
-use crate::lut::Table;
 use crate::prg::TreeHash;
+use crate::secret::Secret;
+use crate::table::Table;
 
+pub(crate) use corrections::Corrections;
 pub(crate) use table::words_per_table;
-pub(crate) use tree::{Corrections, generate};
+pub(crate) use tree::generate;
 
 /// Domains up to this many bits are shared as truth tables, which are smaller than trees there.
 pub const TABLE_BITS: u32 = 9;
@@ -65,11 +66,6 @@ pub(crate) fn correction_words(domain: u32) -> usize {
 }
 
 impl PointKeys {
-    /// How many keys there are.
-    pub fn count(&self) -> usize {
-        self.count
-    }
-
     /// Bits of the domain.
     pub fn domain(&self) -> u32 {
         self.domain

@@ -1,6 +1,6 @@
 //! Unit vectors of small domains, shared as they are.
 
-use crate::lut::Table;
+use crate::table::Table;
 
 use super::masked_sum::masked_sum;
 

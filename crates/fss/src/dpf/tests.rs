@@ -2,15 +2,15 @@
 
 use proptest::prelude::*;
 
+use crate::prg::{Calls, Cipher, Stream};
+use crate::secret::{Secret, SharedBytes};
+
 use super::*;
-use crate::key::SharedBytes;
-use crate::prg::{Cipher, Stream};
-use crate::secret::Secret;
 
 /// Trees of any domain above a leaf, whether or not a table would be smaller.
 fn trees(hash: &TreeHash, domain: u32, alphas: &[u64], seed: u128) -> [PointKeys; 2] {
     let roots = [0u128, 1].map(|party| {
-        let blocks = Stream::new(seed + party).blocks(alphas.len());
+        let blocks = Stream::new(seed + party, Calls::default()).blocks(alphas.len());
         Secret::new(blocks.into_iter().map(|block| block & !1 | party).collect::<Vec<_>>())
     });
     roots.clone().map(|own| {
@@ -24,7 +24,7 @@ fn trees(hash: &TreeHash, domain: u32, alphas: &[u64], seed: u128) -> [PointKeys
 fn tables(domain: u32, alphas: &[u64]) -> [PointKeys; 2] {
     let width = words_per_table(domain);
     let mut vectors = [Vec::new(), Vec::new()];
-    Stream::new(9).words(alphas.len() * width, 64, &mut vectors[0]);
+    Stream::new(9, Calls::default()).words(alphas.len() * width, 64, &mut vectors[0]);
     vectors[1] = vectors[0].clone();
     for (key, alpha) in alphas.iter().enumerate() {
         vectors[1][key * width + (alpha >> 6) as usize] ^= 1 << (alpha & 63);
@@ -50,7 +50,7 @@ fn check_all(hash: &TreeHash, keys: [PointKeys; 2], alphas: &[u64], domain: u32)
 
 #[test]
 fn trees_match_for_all_points_and_places() {
-    let hash = TreeHash::new(77);
+    let hash = TreeHash::new(77, Calls::default());
     for domain in 8..=10 {
         let alphas: Vec<u64> = (0..1 << domain).collect();
         check_all(&hash, trees(&hash, domain, &alphas, 1), &alphas, domain);
@@ -61,13 +61,13 @@ fn trees_match_for_all_points_and_places() {
 fn tables_match_for_all_points_and_places() {
     for domain in 1..=TABLE_BITS {
         let alphas: Vec<u64> = (0..1 << domain).collect();
-        check_all(&TreeHash::new(0), tables(domain, &alphas), &alphas, domain);
+        check_all(&TreeHash::new(0, Calls::default()), tables(domain, &alphas), &alphas, domain);
     }
 }
 
 #[test]
 fn a_whole_domain_expands_to_one_place() {
-    let hash = TreeHash::new(3);
+    let hash = TreeHash::new(3, Calls::default());
     let alphas = [0, 1, 4095, 2048, 2047, 77];
     let keys = trees(&hash, 12, &alphas, 5);
     for (key, &alpha) in alphas.iter().enumerate() {
@@ -89,11 +89,14 @@ fn a_whole_domain_expands_to_one_place() {
 fn every_cipher_walks_the_same_way() {
     let alphas: Vec<u64> = (0..75u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
     let points: Vec<u64> = (0..225u64).map(|i| i.wrapping_mul(0xd134_2543_de82_ef95)).collect();
-    let portable = TreeHash { cipher: Cipher::portable(8) };
+    let portable = TreeHash { cipher: Cipher::portable(8), calls: Calls::default() };
     let expected = trees(&portable, 64, &alphas, 2).map(|keys| keys.less_than(&portable, &points));
     #[cfg(target_arch = "x86_64")]
     for width in crate::prg::vector::Width::available() {
-        let hash = TreeHash { cipher: Cipher::Vector(crate::prg::vector::RoundKeys::expand(8), width) };
+        let hash = TreeHash {
+            cipher: Cipher::Vector(crate::prg::vector::RoundKeys::expand(8), width),
+            calls: Calls::default(),
+        };
         let found = trees(&hash, 64, &alphas, 2).map(|keys| keys.less_than(&hash, &points));
         assert_eq!(found, expected, "{width:?}");
     }
@@ -113,7 +116,7 @@ proptest! {
         let alphas: Vec<u64> = words.iter().map(|(alpha, _)| alpha & mask).collect();
         let mut points: Vec<u64> = words.iter().map(|(_, point)| point & mask).collect();
         points.extend(alphas.iter().map(|alpha| alpha.wrapping_add_signed(near) & mask));
-        let hash = TreeHash::new(u128::from(alphas[0]));
+        let hash = TreeHash::new(u128::from(alphas[0]), Calls::default());
         let [zero, one] = trees(&hash, domain, &alphas, 11).map(|keys| keys.less_than(&hash, &points));
         for (index, &point) in points.iter().enumerate() {
             let alpha = alphas[index % alphas.len()];
@@ -124,7 +127,7 @@ proptest! {
 
 #[test]
 fn any_number_of_threads_gives_the_same() {
-    let hash = TreeHash::new(5);
+    let hash = TreeHash::new(5, Calls::default());
     let (domain, count) = (12, 5000);
     let alphas: Vec<u64> = (0..count).map(|key| key * 977 % (1 << domain)).collect();
     let points: Vec<u64> = (0..3 * count).map(|at| at * 31 % (1 << domain)).collect();

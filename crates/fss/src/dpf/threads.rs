@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::tree::TILE;
+use super::corrections::TILE;
 
 /// Steps, of about a nanosecond each, below which another thread is not worth its start.
 const WORTH_A_THREAD: u64 = 1 << 16;
@@ -21,31 +21,7 @@ pub(super) fn each<T: Send>(parts: &[Range<usize>], work: impl Fn(Range<usize>) 
     if let [all] = parts {
         return vec![work(all.clone())];
     }
-    let counted = parts.par_iter().map(|keys| count(|| work(keys.clone()))).collect::<Vec<_>>();
-    counted
-        .into_iter()
-        .map(|(found, _blocks)| {
-            #[cfg(test)]
-            crate::prg::counted::add(_blocks as usize);
-            found
-        })
-        .collect()
-}
-
-/// Generator calls are counted for each thread: those of this part are brought to whoever asked for it.
-#[cfg(test)]
-fn count<T>(work: impl FnOnce() -> T) -> (T, u64) {
-    use crate::prg::counted;
-    let before = counted::take();
-    let found = work();
-    let own = counted::take();
-    counted::add(before as usize);
-    (found, own)
-}
-
-#[cfg(not(test))]
-fn count<T>(work: impl FnOnce() -> T) -> (T, u64) {
-    (work(), 0)
+    parts.par_iter().map(|keys| work(keys.clone())).collect()
 }
 
 #[cfg(test)]

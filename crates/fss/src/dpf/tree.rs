@@ -11,74 +11,16 @@
 //! are equal. One hash serves both children, and the control bits of children add up to their parent's, so a walk
 //! yields the parity of everything right of it: each time it turns left, t(parent) ⊕ t(child) is the right sibling's.
 
-use std::ops::Range;
-
-use crate::key::SharedBytes;
-use crate::lut::Table;
 use crate::prg::{Cipher, TreeHash};
 use crate::secret::Secret;
+use crate::table::Table;
 
 use super::LEAF_BITS;
+use super::corrections::{Corrections, TILE, finish, spread};
 use super::masked_sum::masked_sum;
+
 #[cfg(target_arch = "x86_64")]
 use super::vectors;
-
-/// Keys of a tile. Within it words lie level by level, so that lanes side by side read words side by side; tiles follow each
-/// other, so that a walk streams through memory.
-pub(crate) const TILE: usize = 32;
-
-/// Correction words of a batch, the same for both parties, as they lie in the key stream.
-///
-/// A tile of k keys has rows of k words: one row for each level but the last, then the last level's for left leaves, then for
-/// right ones.
-pub(crate) struct Corrections {
-    pub(super) bytes: SharedBytes,
-    count: usize,
-    pub(super) rows: usize,
-}
-
-impl Corrections {
-    /// `bytes` holds the words of `count` keys.
-    pub(crate) fn new(domain: u32, count: usize, bytes: SharedBytes) -> Self {
-        let rows = (domain - LEAF_BITS + 1) as usize;
-        debug_assert_eq!(bytes.as_slice().len(), 16 * rows * count);
-        Self { bytes, count, rows }
-    }
-
-    /// Those of some keys, from the first of a tile on.
-    pub(super) fn part(&self, keys: Range<usize>) -> Self {
-        debug_assert!(keys.start.is_multiple_of(TILE) && keys.end <= self.count);
-        let bytes = self.bytes.part(16 * self.rows * keys.start, 16 * self.rows * keys.len());
-        Self { bytes, count: keys.len(), rows: self.rows }
-    }
-
-    /// Keys of the tile that holds `key`.
-    pub(super) fn tile_keys(&self, key: usize) -> usize {
-        TILE.min(self.count - key / TILE * TILE)
-    }
-
-    /// Where the word of a row and a key lies, in words.
-    pub(super) fn place(&self, row: usize, key: usize) -> usize {
-        key / TILE * TILE * self.rows + row * self.tile_keys(key) + key % TILE
-    }
-
-    pub(super) fn word(&self, row: usize, key: usize) -> u128 {
-        let at = 16 * self.place(row, key);
-        let mut word = [0; 16];
-        word.copy_from_slice(&self.bytes.as_slice()[at..at + 16]);
-        u128::from_le_bytes(word)
-    }
-
-    /// The last level's word for a left or a right leaf.
-    fn leaf_word(&self, side: usize, key: usize) -> u128 {
-        self.word(self.rows - 2 + side, key)
-    }
-}
-
-/// All ones if the bit is one.
-fn spread(bit: u64) -> u128 {
-    u128::from(bit & 1).wrapping_neg()
-}
 
 /// Makes the correction words for `alphas`, given both parties' roots, whose lowest bits are 0 and 1. Also returns
 /// e_0(α), which tells the dealer the sign of e_0 − e_1 there.
@@ -170,17 +112,6 @@ fn unit(alpha: u64) -> u128 {
     (one & !upper) | (one << 64 & upper)
 }
 
-/// Bits above place x of a leaf; if x is left of its sibling, all the others instead, since the sibling's parity is its
-/// parent's control bit and this leaf's parity together.
-fn leaf_mask(point: u64) -> u128 {
-    let above = (u128::MAX << 1) << (point & 127);
-    above ^ !spread(point >> LEAF_BITS)
-}
-
-pub(super) fn finish(leaf: u128, parity: u128, point: u64) -> u64 {
-    (u64::from((leaf & leaf_mask(point)).count_ones()) ^ parity as u64) & 1
-}
-
 pub(super) fn less_than(
     hash: &TreeHash,
     domain: u32,
@@ -196,6 +127,7 @@ pub(super) fn less_than(
         #[cfg(target_arch = "x86_64")]
         Cipher::Vector(keys, width) => {
             let batch = vectors::Batch { domain, roots, corrections };
+            hash.calls.add(points.len() * (domain - LEAF_BITS) as usize);
             vectors::less_than(*width, keys, &batch, points, &mut bits);
         }
         Cipher::Portable(_) => {

@@ -3,10 +3,10 @@
 use std::arch::x86_64::*;
 
 use crate::prg::vector::{RoundKeys, Vector, Width, aes, at_width, sigma, spread_keys};
+use crate::secret::Secret;
 
 use super::LEAF_BITS;
-use super::tree::{Corrections, TILE, finish};
-use crate::secret::Secret;
+use super::corrections::{Corrections, TILE, finish};
 
 pub(super) struct Batch<'a> {
     pub(super) domain: u32,
@@ -18,8 +18,6 @@ pub(super) struct Batch<'a> {
 const MOST: usize = 32;
 
 pub(super) fn less_than(width: Width, keys: &RoundKeys, batch: &Batch<'_>, points: &[u64], bits: &mut [u64]) {
-    #[cfg(test)]
-    crate::prg::counted::add(points.len() * (batch.domain - LEAF_BITS) as usize);
     at_width!(width, walk_all::<4>, (keys: &RoundKeys, batch: &Batch<'_>, points: &[u64], bits: &mut [u64]));
 }
 

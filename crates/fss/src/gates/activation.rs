@@ -1,30 +1,29 @@
 //! ReLU, GELU and SiLU.
 
 use crate::bound::Bound;
-use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::lut::Table;
+use crate::evaluator::{Evaluator, join};
 use crate::reference;
 use crate::ring::Ring;
-use crate::runtime::join;
+use crate::table::Table;
 use crate::tensor::{Share, Wire};
 
 /// MSB(x + c) for each c, on as few bits as the values' bound allows.
 ///
 /// Where x + c might leave the ring the sign is an interval test of all n bits instead.
-fn negatives(engine: &Engine, x: &Wire, shifts: &[i128]) -> Result<Vec<Share>> {
+fn negatives(evaluator: &Evaluator, x: &Wire, shifts: &[i128]) -> Result<Vec<Share>> {
     let shifted = |shift: &i128| x.bound().plus(&Bound::exactly(*shift)).signed_bits();
     let bits = shifts.iter().map(shifted).max().unwrap_or(1).max(2);
     let ring = x.ring();
     if bits <= ring.bits() {
         let narrow = Ring::new(bits)?;
         let words: Vec<u64> = shifts.iter().map(|&shift| narrow.encode(shift)).collect();
-        return engine.signs(&x.narrow(bits)?, &words);
+        return evaluator.signs(&x.narrow(bits)?, &words);
     }
     signed_in("a sign", x)?;
     let ends: Vec<(u64, u64)> =
         shifts.iter().map(|&shift| (1 << (ring.bits() - 1), ring.encode(-shift))).collect();
-    engine.intervals(x, &ends)
+    evaluator.intervals(x, &ends)
 }
 
 /// Refuses values whose residues, read as signed, need not be the values.
@@ -38,12 +37,12 @@ pub(super) fn signed_in(gate: &'static str, x: &Wire) -> Result<()> {
 }
 
 /// max(x, 0) = 1[x ≥ 0] x: one comparison and one selection. Two rounds with the opening of the result.
-pub async fn relu(engine: &Engine, x: &Wire) -> Result<Share> {
-    let negative = negatives(engine, x, &[0])?.remove(0);
-    let positive = engine.open(engine.offset_share(&negative, 1)?).await?;
-    let share = engine.select(&positive, x)?;
+pub async fn relu(evaluator: &Evaluator, x: &Wire) -> Result<Share> {
+    let negative = negatives(evaluator, x, &[0])?.remove(0);
+    let positive = evaluator.open(evaluator.offset_share(&negative, 1)?).await?;
+    let share = evaluator.select(&positive, x)?;
     let bound = x.bound();
-    engine.claim("a ReLU", share, Bound::proved(bound.lo().max(0), bound.hi().max(0)))
+    evaluator.claim("a ReLU", share, Bound::proved(bound.lo().max(0), bound.hi().max(0)))
 }
 
 /// g(x) = max(x, 0) − δ(x), where δ is even, small, and zero outside [−2^e, 2^e).
@@ -109,7 +108,7 @@ impl Activation {
     }
 
     /// g(x) of every element, in the ring of `x`.
-    pub async fn apply(&self, engine: &Engine, x: &Wire) -> Result<Share> {
+    pub async fn apply(&self, evaluator: &Evaluator, x: &Wire) -> Result<Share> {
         let domain = self.table.domain();
         // In fewer bits the limits themselves are no signed numbers.
         if x.ring().bits() <= domain + self.shift {
@@ -124,16 +123,17 @@ impl Activation {
         let sums = [limit, -limit].map(|shift| x.bound().plus(&Bound::exactly(shift)).signed_bits());
         let bits = sums[0].max(sums[1]).max(domain + self.shift).min(x.ring().bits());
         let quotient = Ring::new(bits.saturating_sub(self.shift))?;
-        let y = engine.open(engine.truncate_reduce(&x.narrow(bits)?, self.shift, quotient).await?).await?;
+        let y =
+            evaluator.open(evaluator.truncate_reduce(&x.narrow(bits)?, self.shift, quotient).await?).await?;
         let comparisons = async {
             let limit = limit >> self.shift;
-            let signs = negatives(engine, &y, &[0, limit, -limit])?;
-            let positive = engine.offset_share(&signs[0], 1)?;
+            let signs = negatives(evaluator, &y, &[0, limit, -limit])?;
+            let positive = evaluator.offset_share(&signs[0], 1)?;
             let inside = signs[1].xor(&signs[2])?;
-            join(engine.open(positive), engine.open(inside)).await
+            join(evaluator.open(positive), evaluator.open(inside)).await
         };
-        let delta = async { engine.lookup(&y.low_bits(domain)?, &self.table, x.ring()).await };
+        let delta = async { evaluator.lookup(&y.low_bits(domain)?, &self.table, x.ring()).await };
         let ((positive, inside), delta) = join(comparisons, delta).await?;
-        engine.select(&positive, x)?.minus(&engine.select_looked_up(&inside, &delta)?)
+        evaluator.select(&positive, x)?.minus(&evaluator.select_looked_up(&inside, &delta)?)
     }
 }

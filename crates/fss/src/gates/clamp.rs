@@ -1,9 +1,8 @@
 //! An explicit clamp: the way to a bound where nothing else proves one.
 
 use crate::bound::Bound;
-use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::runtime::join;
+use crate::evaluator::{Evaluator, join};
 use crate::tensor::{Share, Wire};
 
 use super::activation::signed_in;
@@ -12,7 +11,7 @@ use super::activation::signed_in;
 ///
 /// One key of as many bits as the values' bound and the limits take, and two selections; the result's bound is [lo, hi], proved. Two
 /// rounds with its opening.
-pub async fn clamp(engine: &Engine, x: &Wire, lo: i64, hi: i64) -> Result<Share> {
+pub async fn clamp(evaluator: &Evaluator, x: &Wire, lo: i64, hi: i64) -> Result<Share> {
     let ring = x.ring();
     let room = Bound::signed(ring);
     if lo > hi || !room.contains(&Bound::proved(lo.into(), hi.into())) {
@@ -25,12 +24,12 @@ pub async fn clamp(engine: &Engine, x: &Wire, lo: i64, hi: i64) -> Result<Share>
     let narrow = x.narrow(bits)?;
     let (from, to) = (narrow.ring().encode(lo.into()), narrow.ring().encode(hi.into()));
     let least = 1u64 << (bits - 1);
-    let below = engine.intervals(&narrow, &[(least, from), (least, to)])?;
-    let above_lo = engine.open(engine.offset_share(&below[0], 1)?);
-    let above_hi = engine.open(engine.offset_share(&below[1], 1)?);
+    let below = evaluator.intervals(&narrow, &[(least, from), (least, to)])?;
+    let above_lo = evaluator.open(evaluator.offset_share(&below[0], 1)?);
+    let above_hi = evaluator.open(evaluator.offset_share(&below[1], 1)?);
     let (above_lo, above_hi) = join(above_lo, above_hi).await?;
-    let low = engine.select(&above_lo, &engine.offset_in_ring(x, -i128::from(lo))?)?;
-    let high = engine.select(&above_hi, &engine.offset_in_ring(x, -i128::from(hi))?)?;
-    let sum = engine.offset_share(&low.minus_in_ring(&high)?, lo.into())?;
-    engine.claim("a clamp", sum, Bound::proved(lo.into(), hi.into()))
+    let low = evaluator.select(&above_lo, &evaluator.offset_in_ring(x, -i128::from(lo))?)?;
+    let high = evaluator.select(&above_hi, &evaluator.offset_in_ring(x, -i128::from(hi))?)?;
+    let sum = evaluator.offset_share(&low.minus_in_ring(&high)?, lo.into())?;
+    evaluator.claim("a clamp", sum, Bound::proved(lo.into(), hi.into()))
 }

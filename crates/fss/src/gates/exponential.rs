@@ -1,12 +1,11 @@
 //! e^−x for x ≥ 0.
 
 use crate::bound::Bound;
-use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::lut::Table;
+use crate::evaluator::{Evaluator, join};
 use crate::reference;
 use crate::ring::Ring;
-use crate::runtime::join;
+use crate::table::Table;
 use crate::tensor::{Share, Wire};
 
 /// e^−x of not negative x with f fractional bits, zero from x = 16 on.
@@ -56,7 +55,7 @@ impl NegativeExponential {
     }
 
     /// e^−x of every element, in the ring `out`.
-    pub async fn apply(&self, engine: &Engine, x: &Wire, out: Ring) -> Result<Share> {
+    pub async fn apply(&self, evaluator: &Evaluator, x: &Wire, out: Ring) -> Result<Share> {
         const GATE: &str = "an exponential";
         let bound = x.bound();
         if bound.lo() < 0 {
@@ -71,20 +70,21 @@ impl NegativeExponential {
             return Err(Error::NotProved { gate: GATE, lo: bound.lo(), hi: bound.hi(), room });
         }
         let high = async {
-            let index =
-                engine.truncate_reduce(&x.narrow(bits)?, self.split, Ring::new(bits - self.split)?).await?;
-            let index = engine.open(index).await?;
+            let index = evaluator
+                .truncate_reduce(&x.narrow(bits)?, self.split, Ring::new(bits - self.split)?)
+                .await?;
+            let index = evaluator.open(index).await?;
             let inside = async {
                 let shift = index.ring().encode(-(limit >> self.split));
-                engine.open(engine.signs(&index, &[shift])?.remove(0)).await
+                evaluator.open(evaluator.signs(&index, &[shift])?.remove(0)).await
             };
-            join(inside, engine.lookup(&index.low_bits(self.split)?, &self.high, ring)).await
+            join(inside, evaluator.lookup(&index.low_bits(self.split)?, &self.high, ring)).await
         };
-        let low = async { engine.lookup(&x.low_bits(self.split)?, &self.low, ring).await };
+        let low = async { evaluator.lookup(&x.low_bits(self.split)?, &self.low, ring).await };
         let ((inside, high), low) = join(high, low).await?;
-        let product = engine.select_product(&inside, &high, &low)?;
+        let product = evaluator.select_product(&inside, &high, &low)?;
         let shift = self.fraction + 2 * GUARD;
-        let rounded = engine.open(engine.offset_share(&product, 1 << (shift - 1))?).await?;
-        engine.claim(GATE, engine.gap_truncate(&rounded, shift, out).await?, self.bound())
+        let rounded = evaluator.open(evaluator.offset_share(&product, 1 << (shift - 1))?).await?;
+        evaluator.claim(GATE, evaluator.gap_truncate(&rounded, shift, out).await?, self.bound())
     }
 }

@@ -1,11 +1,11 @@
 //! Functions of widely varying arguments, by exponent and mantissa.
 
 use crate::bound::Bound;
-use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::lut::{LARGEST_TABLE_BITS, Table};
+use crate::evaluator::Evaluator;
 use crate::ops::{Lookup, Payload};
 use crate::ring::Ring;
+use crate::table::{LARGEST_TABLE_BITS, Table};
 use crate::tensor::Wire;
 
 /// F(x) of 2^a ≤ x < 2^b, from the position of the leading one and the bits behind it: a table over (exponent, mantissa).
@@ -78,7 +78,7 @@ impl FloatingTable {
     }
 
     /// F(x) of every element, looked up in the ring of `x`.
-    pub async fn apply(&self, engine: &Engine, x: &Wire) -> Result<Lookup> {
+    pub async fn apply(&self, evaluator: &Evaluator, x: &Wire) -> Result<Lookup> {
         const GATE: &str = "a floating table";
         let (ring, bound) = (x.ring(), x.bound());
         if bound.lo() < 1 << self.least || bound.hi() >= 1 << self.most || self.most >= ring.bits() {
@@ -90,17 +90,17 @@ impl FloatingTable {
             words: vec![0, 1 << (self.most - 1 - exponent), u64::from(exponent - self.least)],
         };
         let pieces: Vec<Payload> = (self.least..self.most).map(piece).collect();
-        let constants = engine.piecewise(x, &pieces, ring).await?;
+        let constants = evaluator.piecewise(x, &pieces, ring).await?;
         let leading = Bound::proved(1 << (self.most - 1), (1 << self.most) - 1);
-        let normal = engine.polynomial(&constants, 0, 1, x, leading)?;
+        let normal = evaluator.polynomial(&constants, 0, 1, x, leading)?;
         let exponents = i128::from(self.most - self.least) - 1;
-        let exponent = engine.polynomial(&constants, 2, 0, x, Bound::proved(0, exponents))?;
+        let exponent = evaluator.polynomial(&constants, 2, 0, x, Bound::proved(0, exponents))?;
         let domain = Ring::new(self.table.domain())?;
-        let normal = engine.open(normal).await?;
-        let mantissa = engine.gap_truncate(&normal, self.most - 1 - self.mantissa, domain).await?;
+        let normal = evaluator.open(normal).await?;
+        let mantissa = evaluator.gap_truncate(&normal, self.most - 1 - self.mantissa, domain).await?;
         let exponent = exponent.low_bits(domain.bits())?.times(1 << self.mantissa)?;
-        let index = engine.offset_share(&mantissa.plus(&exponent)?, -(1 << self.mantissa))?;
-        let index = engine.open(index).await?;
-        engine.lookup(&index, &self.table, ring).await
+        let index = evaluator.offset_share(&mantissa.plus(&exponent)?, -(1 << self.mantissa))?;
+        let index = evaluator.open(index).await?;
+        evaluator.lookup(&index, &self.table, ring).await
     }
 }

@@ -1,17 +1,18 @@
 //! Maxima of rows.
 
-use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::evaluator::Evaluator;
+use crate::formula::Places;
 use crate::tensor::Wire;
 
 use super::activation::relu;
-use super::softmax::Rows;
+use super::rows::Rows;
 
 /// The largest element of every row, by a tree of max(a, b) = b + max(a − b, 0).
 ///
 /// ⌈log2 w⌉ levels of two rounds for the longest row of w elements; in each level all pairs of all rows are one batch. Rows may
 /// have different lengths, which are public.
-pub async fn row_maxima(engine: &Engine, x: &Wire, rows: &Rows) -> Result<Wire> {
+pub async fn row_maxima(evaluator: &Evaluator, x: &Wire, rows: &Rows) -> Result<Wire> {
     if rows.elements() != x.len() {
         let what = format!("{x:?} and rows of {} elements together", rows.elements());
         return Err(Error::Shape { gate: "a maximum", what });
@@ -29,11 +30,11 @@ pub async fn row_maxima(engine: &Engine, x: &Wire, rows: &Rows) -> Result<Wire> 
             singles.extend(start + 2 * pairs..start + length);
             start += length;
         }
-        let (first, second) = (left.gather(&firsts)?, left.gather(&seconds)?);
-        let larger = relu(engine, &first.minus(&second)?).await?;
-        let larger = engine.add_wire_in_ring(&larger, &second)?;
-        let larger = engine.open(engine.claim("a maximum", larger, x.bound())?).await?;
-        let all = Wire::concat(&[&larger, &left.gather(&singles)?])?;
+        let (first, second) = (left.gather(&Places::new(firsts)?)?, left.gather(&Places::new(seconds)?)?);
+        let larger = relu(evaluator, &first.minus(&second)?).await?;
+        let larger = evaluator.add_wire_in_ring(&larger, &second)?;
+        let larger = evaluator.open(evaluator.claim("a maximum", larger, x.bound())?).await?;
+        let all = Wire::concat(&[&larger, &left.gather(&Places::new(singles)?)?])?;
         // Row by row again: its pairs' maxima, then the element that had no partner.
         let (mut places, mut pair, mut single) = (Vec::new(), 0, larger.len());
         for length in &mut lengths {
@@ -46,7 +47,7 @@ pub async fn row_maxima(engine: &Engine, x: &Wire, rows: &Rows) -> Result<Wire> 
             }
             *length = length.div_ceil(2);
         }
-        left = all.gather(&places)?;
+        left = all.gather(&Places::new(places)?)?;
     }
     Ok(left)
 }

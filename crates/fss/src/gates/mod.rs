@@ -9,11 +9,9 @@ mod floating;
 mod maximum;
 mod norm;
 mod reciprocal;
+mod rows;
 mod softmax;
 mod tanh;
-
-#[cfg(test)]
-mod tests;
 
 pub use activation::{Activation, relu};
 pub use clamp::clamp;
@@ -22,5 +20,6 @@ pub use floating::FloatingTable;
 pub use maximum::row_maxima;
 pub use norm::{LayerNorm, RmsNorm};
 pub use reciprocal::Reciprocal;
-pub use softmax::{Rows, Softmax};
+pub use rows::Rows;
+pub use softmax::Softmax;
 pub use tanh::Tanh;

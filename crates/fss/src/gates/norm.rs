@@ -1,8 +1,9 @@
 //! LayerNorm and RMSNorm.
 
 use crate::bound::Bound;
-use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::evaluator::Evaluator;
+use crate::formula::View;
 use crate::ops::Weights;
 use crate::tensor::{MaskShare, Share, Wire};
 
@@ -78,14 +79,14 @@ impl RmsNorm {
     }
 
     /// The norm of every row, in the ring of `x`.
-    pub async fn apply(&self, engine: &Engine, x: &Wire, gamma: &Weights) -> Result<Share> {
-        self.apply_within(engine, x, gamma, None).await
+    pub async fn apply(&self, evaluator: &Evaluator, x: &Wire, gamma: &Weights) -> Result<Share> {
+        self.apply_within(evaluator, x, gamma, None).await
     }
 
     /// The same with a tighter proof of the sums of squares than the elements' intervals give, if there is one.
-    pub(crate) async fn apply_within(
+    pub async fn apply_within(
         &self,
-        engine: &Engine,
+        evaluator: &Evaluator,
         x: &Wire,
         gamma: &Weights,
         squares: Option<Bound>,
@@ -94,29 +95,30 @@ impl RmsNorm {
         if gamma.wire().len() != self.width || gamma.wire().ring() != x.ring() {
             return Err(Error::Shape { gate: GATE, what: format!("{x:?} and weights {:?}", gamma.wire()) });
         }
-        let mask = engine.mask_share(x)?;
-        let sums = engine.square_sums(x, &mask, self.width, squares)?;
+        let mask = evaluator.mask_share(x)?;
+        let sums = evaluator.square_sums(x, &mask, self.width, squares)?;
         let bound = sums.bound();
         if bound.lo() < 0 || bound.hi() >= 1 << self.sum_bits {
             let room = format!("sums of squares below 2^{}", self.sum_bits);
             return Err(Error::NotProved { gate: GATE, lo: bound.lo(), hi: bound.hi(), room });
         }
-        let sums = engine.open(engine.offset_share(&sums, self.epsilon)?).await?;
-        let scales = self.table.apply(engine, &sums).await?;
-        let row_of: Vec<usize> = (0..x.len()).map(|index| index / self.width).collect();
+        let sums = evaluator.open(evaluator.offset_share(&sums, self.epsilon)?).await?;
+        let scales = self.table.apply(evaluator, &sums).await?;
         let normal = self.normal_bound(x.bound().magnitude(), self.fraction);
-        let scaled = engine.open(engine.scale_rows(x, &scales, &row_of, Some(normal))?).await?;
-        let scaled = engine.open(engine.truncate(&scaled, self.fraction, x.ring()).await?).await?;
+        let scaled =
+            evaluator.open(evaluator.scale_rows(x, &scales, &View::Each(self.width), Some(normal))?).await?;
+        let scaled = evaluator.open(evaluator.truncate(&scaled, self.fraction, x.ring()).await?).await?;
         let (gammas, gamma_masks) = self.spread(gamma, x.len())?;
-        let scaled_mask = engine.mask_share(&scaled)?;
-        let product = engine.open(engine.product(&scaled, &scaled_mask, &gammas, &gamma_masks)?).await?;
-        engine.truncate(&product, self.fraction, x.ring()).await
+        let scaled_mask = evaluator.mask_share(&scaled)?;
+        let product =
+            evaluator.open(evaluator.product(&scaled, &scaled_mask, &gammas, &gamma_masks)?).await?;
+        evaluator.truncate(&product, self.fraction, x.ring()).await
     }
 
     /// The weights of one row, for every row.
     fn spread(&self, weights: &Weights, len: usize) -> Result<(Wire, MaskShare)> {
-        let places: Vec<usize> = (0..len).map(|index| index % self.width).collect();
-        Ok((weights.wire().gather(&places)?, weights.mask().gather(&places)?))
+        let rows = len / self.width;
+        Ok((weights.wire().repeat_all(rows)?, weights.mask().repeat_all(rows)?))
     }
 }
 
@@ -132,14 +134,20 @@ impl LayerNorm {
     }
 
     /// The norm of every row, in the ring of `x`.
-    pub async fn apply(&self, engine: &Engine, x: &Wire, gamma: &Weights, beta: &Weights) -> Result<Share> {
-        self.apply_within(engine, x, gamma, beta, None).await
+    pub async fn apply(
+        &self,
+        evaluator: &Evaluator,
+        x: &Wire,
+        gamma: &Weights,
+        beta: &Weights,
+    ) -> Result<Share> {
+        self.apply_within(evaluator, x, gamma, beta, None).await
     }
 
     /// As [`RmsNorm::apply_within`].
-    pub(crate) async fn apply_within(
+    pub async fn apply_within(
         &self,
-        engine: &Engine,
+        evaluator: &Evaluator,
         x: &Wire,
         gamma: &Weights,
         beta: &Weights,
@@ -150,10 +158,10 @@ impl LayerNorm {
         let shift = self.norm.fraction + (usize::BITS - (width - 1).leading_zeros());
         let factor = ((1u64 << shift) as f64 / width as f64).round() as i64;
         let sums = x.row_sums(width)?.times(factor)?;
-        let means = engine.open(engine.truncate(&sums, shift, ring).await?).await?;
+        let means = evaluator.open(evaluator.truncate(&sums, shift, ring).await?).await?;
         let centred = x.minus(&means.repeat_each(width)?)?;
-        let normal = self.norm.apply_within(engine, &centred, gamma, squares).await?;
+        let normal = self.norm.apply_within(evaluator, &centred, gamma, squares).await?;
         let (betas, _) = self.norm.spread(beta, x.len())?;
-        engine.add_wire(&normal, &betas)
+        evaluator.add_wire(&normal, &betas)
     }
 }

@@ -1,10 +1,10 @@
 //! 1 / x.
 
-use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::lut::{LARGEST_TABLE_BITS, Table};
+use crate::evaluator::Evaluator;
 use crate::ops::Lookup;
 use crate::ring::Ring;
+use crate::table::{LARGEST_TABLE_BITS, Table};
 use crate::tensor::Wire;
 
 /// 1 / x of 1 ≤ x ≤ `largest`, all with f fractional bits: a table of up to 16 bits of the leading bits of x.
@@ -44,7 +44,7 @@ impl Reciprocal {
     }
 
     /// The reciprocal of every element, looked up in the ring `out`.
-    pub async fn apply(&self, engine: &Engine, x: &Wire, out: Ring) -> Result<Lookup> {
+    pub async fn apply(&self, evaluator: &Evaluator, x: &Wire, out: Ring) -> Result<Lookup> {
         let bound = x.bound();
         let (lo, hi) = (1i128 << self.fraction, i128::from(self.largest) << self.fraction);
         if bound.lo() < lo || bound.hi() > hi {
@@ -56,8 +56,8 @@ impl Reciprocal {
         let index = if self.shift == 0 {
             low
         } else {
-            engine.open(engine.truncate_reduce(&low, self.shift, Ring::new(domain)?).await?).await?
+            evaluator.open(evaluator.truncate_reduce(&low, self.shift, Ring::new(domain)?).await?).await?
         };
-        engine.lookup(&index.low_bits(domain)?, &self.table, out).await
+        evaluator.lookup(&index.low_bits(domain)?, &self.table, out).await
     }
 }

@@ -1,10 +1,10 @@
 //! The hyperbolic tangent.
 
-use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::lut::{LARGEST_TABLE_BITS, Table};
+use crate::evaluator::Evaluator;
 use crate::reference;
 use crate::ring::Ring;
+use crate::table::{LARGEST_TABLE_BITS, Table};
 use crate::tensor::{Share, Wire};
 
 use super::clamp::clamp;
@@ -42,15 +42,15 @@ impl Tanh {
     }
 
     /// tanh of every element, in the ring of `x`.
-    pub async fn apply(&self, engine: &Engine, x: &Wire) -> Result<Share> {
+    pub async fn apply(&self, evaluator: &Evaluator, x: &Wire) -> Result<Share> {
         let domain = self.table.domain();
         if x.ring().bits() < domain {
             let what = format!("in a ring of {} bits: at least {domain} are needed", x.ring().bits());
             return Err(Error::Unsupported { gate: "a hyperbolic tangent", what });
         }
         let limit = 1i64 << (domain - 1);
-        let clamped = engine.open(clamp(engine, x, -limit, limit - 1).await?).await?;
-        let found = engine.lookup(&clamped.low_bits(domain)?, &self.table, x.ring()).await?;
-        engine.looked_up(&found)
+        let clamped = evaluator.open(clamp(evaluator, x, -limit, limit - 1).await?).await?;
+        let found = evaluator.lookup(&clamped.low_bits(domain)?, &self.table, x.ring()).await?;
+        evaluator.looked_up(&found)
     }
 }

@@ -4,9 +4,10 @@
 //! half that the party does not derive, packed to its bits and filled up to a byte; and the correction words of trees, which are the
 //! same for both parties, in tiles. All numbers are little-endian.
 
+mod layout;
 mod material;
 mod stream;
 
-pub(crate) use material::{DealtSection, Material, ReadSection, point_cost, share_cost};
-pub use stream::{FixedPoint, KeyStream};
-pub(crate) use stream::{KeySection, SharedBytes};
+pub(crate) use layout::{point_cost, share_cost, stored, stored_by_zero, table_layout};
+pub use material::{KeySink, Material};
+pub use stream::{KeySection, KeyStream};

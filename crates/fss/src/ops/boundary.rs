@@ -2,23 +2,30 @@
 
 use std::ops::RangeInclusive;
 
+use crate::backend::Words;
 use crate::bound::Bound;
-use crate::engine::{Engine, Role};
 use crate::error::{Error, Result};
+use crate::evaluator::{Evaluator, Request, Role};
 use crate::party::Party;
 use crate::ring::Ring;
-use crate::runtime::Request;
-use crate::tensor::{MaskShare, Wire, Words};
+use crate::secret::Secret;
+use crate::tensor::{MaskShare, Wire};
 
 /// A wire with the shares of its mask, as products need it. The same mask may serve for as long as the values are the
 /// same bits, as a model's weights are.
 #[derive(Clone)]
 pub struct Weights {
-    pub(crate) wire: Wire,
-    pub(crate) mask: MaskShare,
+    wire: Wire,
+    mask: MaskShare,
 }
 
 impl Weights {
+    /// Lengths without words: what an estimate of something that uses them needs.
+    pub fn shape(ring: Ring, len: usize, bound: Bound) -> Self {
+        let words = Words::absent(len);
+        Self { wire: Wire::new(ring, words.clone(), bound), mask: MaskShare::new(ring, words) }
+    }
+
     /// The masked values.
     pub fn wire(&self) -> &Wire {
         &self.wire
@@ -30,7 +37,7 @@ impl Weights {
     }
 }
 
-impl Engine {
+impl Evaluator {
     /// x̂ = x + r of one party's private x, with a mask r that only this party derives. One word from the owner.
     ///
     /// The owner's values are checked against `range`, which becomes their proved bound.
@@ -76,17 +83,15 @@ impl Engine {
         }
         let bound =
             Bound::proved((*range.start()).into(), (*range.end()).into()).in_ring("an input", ring)?;
-        let mask = self.free_for(owner, len, ring);
-        #[cfg(test)]
-        let mask = crate::testing::forced_mask(index).filter(|_| !mask.is_empty()).unwrap_or(mask);
+        let mask = self.fresh_for(owner, len, ring)?;
         let given = self.inputs.borrow_mut().pop_front().flatten();
         let owned = match &self.role {
             Role::Clear => true,
-            Role::Party(party) => party.party == owner,
+            Role::Party(party, _) => *party == owner,
             Role::Dealer(_) | Role::Estimate => false,
         };
-        let words: Words = if owned {
-            let values = given.ok_or_else(|| refused("it was not given".into()))?;
+        let words = if owned {
+            let values = Secret::new(given.ok_or_else(|| refused("it was not given".into()))?);
             if values.len() != len {
                 return Err(refused(format!("it has {} elements, the circuit declares {len}", values.len())));
             }
@@ -94,15 +99,16 @@ impl Engine {
                 return Err(refused(format!("element {place} is not within {range:?}")));
             }
             check(&values).map_err(refused)?;
-            let masks = mask.iter().copied().chain(std::iter::repeat(0));
-            values.iter().zip(masks).map(|(&value, mask)| ring.reduce(value.wrapping_add(mask))).collect()
+            let values = self.host_words(values)?;
+            match &self.role {
+                Role::Party(..) => self.words(len, ring, |w| w.read(&values) + w.read(&mask))?,
+                _ => self.words(len, ring, |w| w.read(&values))?,
+            }
         } else {
-            mask.iter().map(|&mask| ring.reduce(mask)).collect()
+            mask
         };
-        // Not while the message is under way: a model's weights are large.
-        drop(mask);
-        let words = self.exchange(Request { ring, len, words, from: Some(owner) }).await;
-        Ok(Wire::of_words(ring, len, words, bound))
+        let words = self.exchange(Request { ring, words, from: Some(owner) }).await;
+        Ok(Wire::new(ring, words, bound))
     }
 
     /// One party's weights: masked once, usable in any number of products.
@@ -119,20 +125,19 @@ impl Engine {
 
     /// ⟨r⟩, as products with x need it: half a word of key a party and element.
     pub fn mask_share(&self, x: &Wire) -> Result<MaskShare> {
-        let words = self.deal(x.len, x.ring, |index| x.words[index])?;
-        Ok(MaskShare { ring: x.ring, len: x.len, words })
+        Ok(MaskShare::new(x.ring(), self.deal(x.len(), x.ring(), |w| w.read(x.words()))?))
     }
 
     /// x to one party, who alone is given r. Nothing is sent. `None` for all other roles but the clear one.
     pub fn reveal(&self, x: &Wire, to: Party) -> Result<Option<Vec<u64>>> {
-        let mask = self.give(to, x.len, x.ring, |index| x.words[index])?;
-        Ok(match &self.role {
-            Role::Clear => Some(x.words.to_vec()),
-            Role::Party(party) if party.party == to => {
-                let pairs = x.words.iter().zip(mask.iter());
-                Some(pairs.map(|(word, mask)| x.ring.reduce(word.wrapping_sub(*mask))).collect())
+        let mask = self.give(to, x.words(), x.ring())?;
+        let words = match &self.role {
+            Role::Clear => x.words().clone(),
+            Role::Party(party, _) if *party == to => {
+                self.words(x.len(), x.ring(), |w| w.read(x.words()) - w.read(&mask))?
             }
-            _ => None,
-        })
+            _ => return Ok(None),
+        };
+        Ok(Some(words.download()?.to_vec()))
     }
 }

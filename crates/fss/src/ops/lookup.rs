@@ -8,15 +8,17 @@
 //! v̂ = σ T(x) + a        T(x) = σ (v̂ − a)
 //! ```
 
+use crate::backend::Words;
 use crate::bound::Bound;
-use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::lut::Table;
+use crate::evaluator::{Evaluator, Request, Role};
+use crate::formula::View;
+use crate::party::Party;
 use crate::ring::Ring;
-use crate::runtime::Request;
-use crate::tensor::{Share, Wire, Words};
+use crate::table::Table;
+use crate::tensor::{Share, Wire};
 
-use super::bits::{choose, expect_bits};
+use super::bits::expect_bits;
 
 /// Values that were looked up: opened up to a sign that only the dealer knows.
 #[derive(Clone)]
@@ -31,7 +33,7 @@ pub struct Lookup {
 impl Lookup {
     /// Elements.
     pub fn len(&self) -> usize {
-        self.opened.len
+        self.opened.len()
     }
 
     /// Whether there are none.
@@ -45,74 +47,80 @@ impl Lookup {
     }
 }
 
-impl Engine {
+impl Evaluator {
     /// T(x) for x of as many bits as the table has. Key: one point function; no comparison. One word of `out` is opened.
     pub async fn lookup(&self, x: &Wire, table: &Table, out: Ring) -> Result<Lookup> {
         const GATE: &str = "a lookup";
-        if x.ring.bits() != table.domain() {
+        if x.ring().bits() != table.domain() {
             let what = format!("{x:?} and a table of {} bits", table.domain());
             return Err(Error::Shape { gate: GATE, what });
         }
+        let len = x.len();
         let bound = table.bound().in_ring(GATE, out)?;
         let either_sign = bound.hull(&bound.negated()).in_ring(GATE, out)?;
-        let keys = self.points(table.domain(), x.len, |index| x.words[index])?;
-        let sums = self.sums(&keys, table, |index| x.words[index])?;
-        let fresh = self.free(x.len, out);
-        let share: Share = self.compute(
-            GATE,
-            (out, x.len),
-            either_sign,
-            |index| table.value(x.words[index]),
-            |index| fresh[index],
-            |index, party| {
-                let sum = choose(party.index() as u64, sums[index], sums[index].wrapping_neg());
-                fresh[index].wrapping_add(sum)
-            },
-        )?;
-        let words = self.exchange(Request { ring: out, len: x.len, words: share.words, from: None }).await;
-        let signs = keys.signs.iter().map(|&positive| (2 * positive).wrapping_sub(1)).collect();
-        Ok(Lookup { opened: Wire::of_words(out, x.len, words, either_sign), signs: Words::new(signs), bound })
+        let keys = self.points(table.domain(), x)?;
+        let sums = self.unit_sums(&keys, x, table)?;
+        let fresh = self.fresh(len, out)?;
+        let words = match &self.role {
+            Role::Clear => {
+                let index = x.words().download()?;
+                self.public(index.iter().map(|&index| out.reduce(table.value(index))).collect())?
+            }
+            Role::Dealer(_) => fresh,
+            Role::Party(party, _) => self.words(len, out, |w| match party {
+                Party::Zero => w.read(&fresh) + w.read(&sums),
+                Party::One => w.read(&fresh) - w.read(&sums),
+            })?,
+            Role::Estimate => fresh,
+        };
+        let words = self.exchange(Request { ring: out, words, from: None }).await;
+        let signs = keys.signs.derive(len, Ring::WORD, |w| w.read(&keys.signs) * 2 - 1)?;
+        Ok(Lookup { opened: Wire::new(out, words, either_sign), signs, bound })
     }
 
     /// The value itself: v̂ ⟨σ⟩ + u.
     pub fn looked_up(&self, found: &Lookup) -> Result<Share> {
-        let (ring, len) = (found.opened.ring, found.len());
-        let (v, signs) = (&found.opened.words, &found.signs);
-        let fresh = self.free(len, ring);
-        let sign = self.deal(len, ring, |index| signs[index])?;
+        let (ring, len) = (found.opened.ring(), found.len());
+        let (v, signs) = (found.opened.words(), &found.signs);
+        let fresh = &self.fresh(len, ring)?;
+        let sign = &self.deal(len, ring, |w| w.read(signs))?;
         self.compute(
             "a lookup",
             (ring, len),
             found.bound,
-            |index| v[index],
-            |index| fresh[index].wrapping_add(signs[index].wrapping_mul(v[index])),
-            |index, _| fresh[index].wrapping_add(v[index].wrapping_mul(sign[index])),
+            |w| w.read(v),
+            |w| w.read(fresh) + w.read(signs) * w.read(v),
+            |w, _| w.read(fresh) + w.read(v) * w.read(sign),
         )
     }
 
     /// b T(x) for an opened bit b̂ = b ⊕ ρ: v̂ ⟨ρ σ⟩ + u, or v̂ ⟨(1 − ρ) σ⟩ + ⟨u + (2 ρ − 1) σ a⟩.
     pub fn select_looked_up(&self, bit: &Wire, found: &Lookup) -> Result<Share> {
-        let (ring, len) = (found.opened.ring, found.len());
+        let (ring, len) = (found.opened.ring(), found.len());
         expect_bits(bit, len, "a selection")?;
-        let (v, signs, b) = (&found.opened.words, &found.signs, &bit.words);
-        let fresh = self.free(len, ring);
-        let when_zero = |index: usize| b[index].wrapping_mul(signs[index]);
-        let when_one = |index: usize| signs[index].wrapping_sub(when_zero(index));
-        let zero = self.deal(len, ring, when_zero)?;
-        let one = self.deal(len, ring, when_one)?;
-        let other = self.deal(len, ring, |index| {
-            let difference = when_zero(index).wrapping_sub(when_one(index));
-            fresh[index].wrapping_add(difference.wrapping_mul(v[index]))
+        let (v, signs, bit) = (found.opened.words(), &found.signs, bit.words());
+        let fresh = &self.fresh(len, ring)?;
+        let zero = &self.deal(len, ring, |w| w.read(bit) * w.read(signs))?;
+        let one = &self.deal(len, ring, |w| {
+            let [rho, sigma] = w.read_all([bit, signs]);
+            sigma - rho * sigma
+        })?;
+        let other = &self.deal(len, ring, |w| {
+            let [rho, sigma, a, u] = w.read_all([bit, signs, v, fresh]);
+            u + (rho * sigma * 2 - sigma) * a
         })?;
         self.compute(
             "a selection",
             (ring, len),
             found.bound.or_zero(),
-            |index| b[index].wrapping_mul(v[index]),
-            |index| fresh[index].wrapping_add(when_zero(index).wrapping_mul(v[index])),
-            |index, _| {
-                let factor = choose(b[index], zero[index], one[index]);
-                v[index].wrapping_mul(factor).wrapping_add(choose(b[index], fresh[index], other[index]))
+            |w| w.read(bit) * w.read(v),
+            |w| {
+                let [rho, sigma, a, u] = w.read_all([bit, signs, v, fresh]);
+                u + rho * sigma * a
+            },
+            |w, _| {
+                let [b, v, zero, one, u, other] = w.read_all([bit, v, zero, one, fresh, other]);
+                v * b.choose(zero, one) + b.choose(u, other)
             },
         )
     }
@@ -123,40 +131,49 @@ impl Engine {
     pub fn select_product(&self, bit: &Wire, left: &Lookup, right: &Lookup) -> Result<Share> {
         const GATE: &str = "a product of lookups";
         left.opened.same_shape(&right.opened, GATE)?;
-        let (ring, len) = (left.opened.ring, left.len());
+        let (ring, len) = (left.opened.ring(), left.len());
         expect_bits(bit, len, GATE)?;
-        let (v, w, b) = (&left.opened.words, &right.opened.words, &bit.words);
-        let sign_of = |index: usize| left.signs[index].wrapping_mul(right.signs[index]);
-        let kept = |index: usize| b[index].wrapping_mul(sign_of(index));
-        let fresh = self.free(len, ring);
-        let both = |factor: &dyn Fn(usize) -> u64| -> Result<[Words; 2]> {
-            let when_zero = self.deal(len, ring, |index| kept(index).wrapping_mul(factor(index)))?;
-            let all = self.deal(len, ring, |index| sign_of(index).wrapping_mul(factor(index)))?;
+        let (v, w_words, bit) = (left.opened.words(), right.opened.words(), bit.words());
+        let (left_sign, right_sign) = (&left.signs, &right.signs);
+        let fresh = &self.fresh(len, ring)?;
+        // ⟨ρ σ f⟩ and ⟨σ f⟩ for a factor f: 1, or one of the masks.
+        let both = |factor: Option<&Words>| -> Result<[Words; 2]> {
+            let when_zero = self.deal(len, ring, |w| {
+                let [rho, s, t] = w.read_all([bit, left_sign, right_sign]);
+                rho * (s * t) * factor.map_or(w.number(1), |factor| w.read(factor))
+            })?;
+            let all = self.deal(len, ring, |w| {
+                let [s, t] = w.read_all([left_sign, right_sign]);
+                s * t * factor.map_or(w.number(1), |factor| w.read(factor))
+            })?;
             Ok([when_zero, all])
         };
-        let sign = both(&|_| 1)?;
-        let signed_w = both(&|index| w[index])?;
-        let signed_v = both(&|index| v[index])?;
-        let masks = |index: usize| v[index].wrapping_mul(w[index]);
-        let other = self.deal(len, ring, |index| {
+        let sign = &both(None)?;
+        let signed_w = &both(Some(w_words))?;
+        let signed_v = &both(Some(v))?;
+        let other = &self.deal(len, ring, |w| {
             // τ changes from ρ σ to (1 − ρ) σ, and the mask u − τ a b_w must not.
-            let change = sign_of(index).wrapping_sub(kept(index).wrapping_mul(2));
-            fresh[index].wrapping_add(change.wrapping_mul(masks(index)))
+            let [rho, s, t, a, b, u] = w.read_all([bit, left_sign, right_sign, v, w_words, fresh]);
+            let sigma = s * t;
+            u + (sigma - rho * sigma * 2) * (a * b)
         })?;
-        let chosen = |words: &[Words; 2], index: usize| {
-            choose(b[index], words[0][index], words[1][index].wrapping_sub(words[0][index]))
-        };
         self.compute(
             GATE,
             (ring, len),
             left.bound.times(&right.bound).or_zero(),
-            |index| b[index].wrapping_mul(v[index]).wrapping_mul(w[index]),
-            |index| fresh[index].wrapping_sub(kept(index).wrapping_mul(masks(index))),
-            |index, _| {
-                let crossed = (v[index].wrapping_mul(chosen(&signed_w, index)))
-                    .wrapping_add(w[index].wrapping_mul(chosen(&signed_v, index)));
-                let squared = v[index].wrapping_mul(w[index]).wrapping_mul(chosen(&sign, index));
-                squared.wrapping_sub(crossed).wrapping_add(choose(b[index], fresh[index], other[index]))
+            |w| w.read(bit) * w.read(v) * w.read(w_words),
+            |w| {
+                let [rho, s, t, a, b, u] = w.read_all([bit, left_sign, right_sign, v, w_words, fresh]);
+                u - rho * (s * t) * (a * b)
+            },
+            |w, _| {
+                let [b, v, w_word, u, other] = w.read_all([bit, v, w_words, fresh, other]);
+                let [sign, signed_w, signed_v] = [sign, signed_w, signed_v].map(|[when_zero, all]| {
+                    let [when_zero, all] = w.read_all([when_zero, all]);
+                    b.choose(when_zero, all - when_zero)
+                });
+                let crossed = v * signed_w + w_word * signed_v;
+                v * w_word * sign - crossed + b.choose(u, other)
             },
         )
     }
@@ -165,38 +182,31 @@ impl Engine {
     /// words of key a row and one an element.
     ///
     /// `bound` is a tighter proof than the factors' intervals give, if there is one.
-    pub(crate) fn scale_rows(
-        &self,
-        x: &Wire,
-        rows: &Lookup,
-        row_of: &[usize],
-        bound: Option<Bound>,
-    ) -> Result<Share> {
+    pub fn scale_rows(&self, x: &Wire, rows: &Lookup, row_of: &View, bound: Option<Bound>) -> Result<Share> {
         const GATE: &str = "a product with a lookup";
-        let fits = row_of.len() == x.len && row_of.iter().all(|&row| row < rows.len());
-        if !fits || x.ring != rows.opened.ring {
-            let what = format!("{x:?} in {} rows of {} bits", rows.len(), rows.opened.ring.bits());
+        let (ring, len) = (x.ring(), x.len());
+        if row_of.needs(len) > rows.len() || !row_of.covers(len) || ring != rows.opened.ring() {
+            let what = format!("{x:?} in {} rows of {} bits", rows.len(), rows.opened.ring().bits());
             return Err(Error::Shape { gate: GATE, what });
         }
-        let (v, signs, ring) = (&rows.opened.words, &rows.signs, x.ring);
-        let sign = self.deal(rows.len(), ring, |row| signs[row])?;
-        let signed_a = self.deal(rows.len(), ring, |row| signs[row].wrapping_mul(v[row]))?;
-        let signed_r = self.deal(x.len, ring, |index| signs[row_of[index]].wrapping_mul(x.words[index]))?;
-        let fresh = self.free(x.len, ring);
+        let (word, v, signs) = (x.words(), rows.opened.words(), &rows.signs);
+        let sign = &self.deal(rows.len(), ring, |w| w.read(signs))?;
+        let signed_a = &self.deal(rows.len(), ring, |w| w.read(signs) * w.read(v))?;
+        let signed_r = &self.deal(len, ring, |w| w.read_as(signs, row_of.clone()) * w.read(word))?;
+        let fresh = &self.fresh(len, ring)?;
         self.compute(
             GATE,
-            (ring, x.len),
-            bound.unwrap_or_else(|| x.bound.times(&rows.bound)),
-            |index| x.words[index].wrapping_mul(v[row_of[index]]),
-            |index| {
-                let row = row_of[index];
-                fresh[index].wrapping_sub(signs[row].wrapping_mul(v[row]).wrapping_mul(x.words[index]))
+            (ring, len),
+            bound.unwrap_or_else(|| x.bound().times(&rows.bound)),
+            |w| w.read(word) * w.read_as(v, row_of.clone()),
+            |w| {
+                let [sigma, a] = [signs, v].map(|words| w.read_as(words, row_of.clone()));
+                w.read(fresh) - sigma * a * w.read(word)
             },
-            |index, _| {
-                let (row, word) = (row_of[index], x.words[index]);
-                let factor = v[row].wrapping_mul(sign[row]).wrapping_sub(signed_a[row]);
-                let crossed = v[row].wrapping_mul(signed_r[index]);
-                word.wrapping_mul(factor).wrapping_sub(crossed).wrapping_add(fresh[index])
+            |w, _| {
+                let [v, sign, signed_a] = [v, sign, signed_a].map(|words| w.read_as(words, row_of.clone()));
+                let [x, signed_r, u] = w.read_all([word, signed_r, fresh]);
+                x * (v * sign - signed_a) - v * signed_r + u
             },
         )
     }

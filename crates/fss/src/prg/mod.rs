@@ -4,8 +4,12 @@ mod cipher;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod vector;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use crate::error::{Error, Result};
 use crate::secret::Secret;
+
 pub(crate) use cipher::Cipher;
 
 /// Which generator a key stream was made with. A field of its header, so that others can follow.
@@ -18,13 +22,28 @@ pub enum PrgId {
 }
 
 impl PrgId {
-    pub(crate) fn from_code(code: u16) -> Result<Self> {
+    /// The generator of an id in a header.
+    pub fn from_code(code: u16) -> Result<Self> {
         match code {
             1 => Ok(Self::Aes128CircularRobust),
             _ => {
                 Err(Error::Key { what: format!("its generator has the id {code}, which is not known here") })
             }
         }
+    }
+}
+
+/// Calls of the generator, counted where they are made, on whatever thread. Clones count together.
+#[derive(Clone, Default)]
+pub(crate) struct Calls(Arc<AtomicU64>);
+
+impl Calls {
+    pub(crate) fn add(&self, blocks: usize) {
+        self.0.fetch_add(blocks as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
     }
 }
 
@@ -36,20 +55,20 @@ pub(crate) fn sigma(block: u128) -> u128 {
 /// H(x) = AES_k(σ(x)) ⊕ σ(x), circular-correlation robust for a random permutation AES_k: H(x ⊕ Δ) ⊕ b Δ is
 /// pseudorandom for whoever knows k and x but not Δ.
 #[derive(Clone)]
-pub struct TreeHash {
+pub(crate) struct TreeHash {
     pub(crate) cipher: Cipher,
+    pub(crate) calls: Calls,
 }
 
 impl TreeHash {
-    /// The hash under a public key.
-    pub fn new(public_key: u128) -> Self {
-        Self { cipher: Cipher::new(public_key) }
+    /// The hash under a public key, whose calls are counted.
+    pub(crate) fn new(public_key: u128, calls: Calls) -> Self {
+        Self { cipher: Cipher::new(public_key), calls }
     }
 
     /// Hashes every block where it lies.
     pub(crate) fn apply(&self, blocks: &mut [u128]) {
-        #[cfg(test)]
-        counted::add(blocks.len());
+        self.calls.add(blocks.len());
         for block in blocks.iter_mut() {
             *block = sigma(*block);
         }
@@ -61,19 +80,19 @@ impl TreeHash {
 pub(crate) struct Stream {
     cipher: Cipher,
     counter: u128,
+    calls: Calls,
 }
 
 impl Stream {
-    pub(crate) fn new(seed: u128) -> Self {
-        Self { cipher: Cipher::new(seed), counter: 0 }
+    pub(crate) fn new(seed: u128, calls: Calls) -> Self {
+        Self { cipher: Cipher::new(seed), counter: 0, calls }
     }
 
     /// The next `count` blocks.
     pub(crate) fn blocks(&mut self, count: usize) -> Vec<u128> {
         let mut blocks: Vec<u128> = (0..count as u128).map(|index| self.counter + index).collect();
         self.counter += count as u128;
-        #[cfg(test)]
-        counted::add(count);
+        self.calls.add(count);
         self.cipher.encrypt(&mut blocks);
         blocks
     }
@@ -106,25 +125,6 @@ impl Stream {
             held -= bits;
             word
         }));
-    }
-}
-
-/// Counts this thread's generator calls where they are made, for comparison with the cost model.
-#[cfg(test)]
-pub(crate) mod counted {
-    use std::cell::Cell;
-
-    thread_local! {
-        static BLOCKS: Cell<u64> = const { Cell::new(0) };
-    }
-
-    pub(crate) fn add(blocks: usize) {
-        BLOCKS.set(BLOCKS.get() + blocks as u64);
-    }
-
-    /// The count so far, which starts again at zero.
-    pub(crate) fn take() -> u64 {
-        BLOCKS.replace(0)
     }
 }
 
@@ -161,7 +161,7 @@ mod tests {
         let key = 0x0f0e_0d0c_0b0a_0908_0706_0504_0302_0100;
         let inputs: Vec<u128> = (0..77u128).map(|i| i * 0x1234_5678_9abc_def1_0000_0001).collect();
         let mut hashed = inputs.clone();
-        TreeHash::new(key).apply(&mut hashed);
+        TreeHash::new(key, Calls::default()).apply(&mut hashed);
         for (input, hashed) in inputs.into_iter().zip(hashed) {
             let mut block = [sigma(input)];
             Cipher::portable(key).encrypt(&mut block);
@@ -173,8 +173,8 @@ mod tests {
     fn words_of_a_stream_are_its_bits_in_order() {
         for bits in [1, 7, 16, 33, 50, 64] {
             let mut words = Vec::new();
-            Stream::new(5).words(40, bits, &mut words);
-            let blocks = Stream::new(5).blocks(Stream::blocks_for(40, bits) as usize);
+            Stream::new(5, Calls::default()).words(40, bits, &mut words);
+            let blocks = Stream::new(5, Calls::default()).blocks(Stream::blocks_for(40, bits) as usize);
             let bit = |at: usize| (blocks[at / 128] >> (at % 128)) as u64 & 1;
             for (index, &word) in words.iter().enumerate() {
                 let start = index * bits as usize;

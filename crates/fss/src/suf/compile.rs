@@ -11,8 +11,8 @@
 use std::collections::BTreeSet;
 
 use crate::bound::Bound;
-use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::evaluator::{Evaluator, join};
 use crate::ops::Payload;
 use crate::ring::Ring;
 use crate::tensor::{Share, Wire};
@@ -79,38 +79,37 @@ impl Program {
 
     /// Evaluates the function of every element. Three rounds at most before the outputs are opened: the bits and coefficients, then
     /// conjunctions.
-    pub async fn apply(&self, engine: &Engine, x: &Wire) -> Result<SufOutput> {
+    pub async fn apply(&self, evaluator: &Evaluator, x: &Wire) -> Result<SufOutput> {
         if x.ring() != self.ring {
             let what = format!("{x:?} and a function of {} bits", self.ring.bits());
             return Err(Error::Shape { gate: "a compiled function", what });
         }
-        let (words, bools) =
-            crate::runtime::join(self.arithmetic(engine, x), self.booleans(engine, x)).await?;
+        let (words, bools) = join(self.arithmetic(evaluator, x), self.booleans(evaluator, x)).await?;
         Ok(SufOutput { words, bools })
     }
 
-    async fn arithmetic(&self, engine: &Engine, x: &Wire) -> Result<Vec<Share>> {
+    async fn arithmetic(&self, evaluator: &Evaluator, x: &Wire) -> Result<Vec<Share>> {
         if self.degrees.is_empty() {
             return Ok(Vec::new());
         }
-        let pieces = engine.piecewise(x, &self.payloads, self.ring).await?;
+        let pieces = evaluator.piecewise(x, &self.payloads, self.ring).await?;
         let mut first = 0;
         let mut outputs = Vec::new();
         for &degree in &self.degrees {
-            outputs.push(engine.polynomial(&pieces, first, degree, x, Bound::unsigned(self.ring))?);
+            outputs.push(evaluator.polynomial(&pieces, first, degree, x, Bound::unsigned(self.ring))?);
             first += degree + 1;
         }
         Ok(outputs)
     }
 
-    async fn booleans(&self, engine: &Engine, x: &Wire) -> Result<Vec<Share>> {
+    async fn booleans(&self, evaluator: &Evaluator, x: &Wire) -> Result<Vec<Share>> {
         if self.bools.is_empty() {
             return Ok(Vec::new());
         }
         // One test for each term: its intervals of the whole x, and of each number of low bits.
         let terms: Vec<&Term> = self.bools.iter().flat_map(|output| &output.terms).collect();
         let whole: Vec<&Intervals> = terms.iter().map(|term| &term.whole).collect();
-        let wholes = engine.unions(x, &whole)?;
+        let wholes = evaluator.unions(x, &whole)?;
         let mut lows: Vec<Option<Share>> = vec![None; terms.len()];
         let widths: BTreeSet<u32> =
             terms.iter().filter_map(|term| term.low.as_ref().map(|low| low.0)).collect();
@@ -119,15 +118,15 @@ impl Program {
             let places: Vec<usize> = (0..terms.len()).filter(|&place| of_width(&terms[place])).collect();
             let sets: Vec<&Intervals> =
                 places.iter().filter_map(|&place| terms[place].low.as_ref().map(|low| &low.1)).collect();
-            for (place, share) in places.iter().zip(engine.unions(&x.low_bits(width)?, &sets)?) {
+            for (place, share) in places.iter().zip(evaluator.unions(&x.low_bits(width)?, &sets)?) {
                 lows[*place] = Some(share);
             }
         }
-        let products = self.conjunctions(engine, wholes, lows).await?;
+        let products = self.conjunctions(evaluator, wholes, lows).await?;
         let mut products = products.into_iter();
         let mut outputs = Vec::new();
         for output in &self.bools {
-            let mut sum = engine.constant_bits(x.len(), false)?;
+            let mut sum = evaluator.constant_bits(x.len(), false)?;
             for product in products.by_ref().take(output.terms.len()) {
                 sum = sum.xor(&product)?;
             }
@@ -139,7 +138,7 @@ impl Program {
     /// A(x) ∧ B(x mod 2^f) of every term that has both, all of them side by side.
     async fn conjunctions(
         &self,
-        engine: &Engine,
+        evaluator: &Evaluator,
         wholes: Vec<Share>,
         lows: Vec<Option<Share>>,
     ) -> Result<Vec<Share>> {
@@ -153,8 +152,8 @@ impl Program {
         }
         let (left, right): (Vec<&Share>, Vec<&Share>) = mixed.into_iter().unzip();
         let (left, right) = (Share::concat(&left)?, Share::concat(&right)?);
-        let (left, right) = crate::runtime::join(engine.open(left), engine.open(right)).await?;
-        let both = engine.and(&left, &right)?;
+        let (left, right) = join(evaluator.open(left), evaluator.open(right)).await?;
+        let both = evaluator.and(&left, &right)?;
         let mut taken = 0;
         let mut products = Vec::with_capacity(wholes.len());
         for (whole, low) in wholes.into_iter().zip(lows) {
@@ -162,9 +161,8 @@ impl Program {
                 products.push(whole);
                 continue;
             }
-            let places: Vec<usize> = (taken..taken + whole.len()).collect();
+            products.push(both.part(taken, whole.len())?);
             taken += whole.len();
-            products.push(both.gather(&places)?);
         }
         Ok(products)
     }

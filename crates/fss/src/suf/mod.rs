@@ -19,9 +19,6 @@ mod compile;
 mod function;
 mod rewrite;
 
-#[cfg(test)]
-mod tests;
-
 pub use compile::{Program, SufOutput};
 pub use function::{Bool, Function, Piece, Polynomial, Predicate};
 pub use rewrite::{Comparison, Masked, rewrite};

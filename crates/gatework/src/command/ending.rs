@@ -75,16 +75,16 @@ mod tests {
         let no_cuda = || gatework_gpu::Error::NoCuda { reason: "no driver".into() };
         let unknown = gatework_gpu::Error::UnknownTarget { given: "gpu".into() };
         let shape = gatework_attention::Error::Unsupported { what: "head dimension 96".into() };
-        let late = gatework_fss::Error::Timeout { doing: "answer", after: Duration::from_secs(1) };
+        let late = gatework_private::Error::Timeout { doing: "answer", after: Duration::from_secs(1) };
         let address = "localhost:1".to_owned();
         let refused =
-            gatework_fss::Error::Unreachable { address, source: ErrorKind::ConnectionRefused.into() };
+            gatework_private::Error::Unreachable { address, source: ErrorKind::ConnectionRefused.into() };
         let untimed = gatework_lab::Error::NoTiming { device: "emulated".into() };
         let codes: [(Failure, u8); 10] = [
             (gatework_stark::airs::VerifyError::Sums.into(), 1),
             (unknown.into(), 2),
             (shape.into(), 2),
-            (gatework_fss::Error::NoKeys { tokens: 5 }.into(), 2),
+            (gatework_private::Error::NoKeys { tokens: 5 }.into(), 2),
             (no_cuda().into(), 3),
             (gatework_attention::Error::from(no_cuda()).into(), 3),
             (gatework_stark::Error::from(no_cuda()).into(), 3),

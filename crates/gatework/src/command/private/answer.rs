@@ -1,11 +1,12 @@
 //! Results, as a client reads them.
 
-use gatework_fss::graph::Head;
-use gatework_fss::model::PublicModel;
+use gatework_private::graph::Head;
+use gatework_private::model::{PublicModel, normalised};
 use serde::Serialize;
 
-use super::texts::{Text, Texts};
 use crate::command::ending::Failure;
+
+use super::texts::{Text, Texts};
 
 /// Numbers of a vector that are printed.
 const SHOWN: usize = 6;
@@ -123,11 +124,6 @@ pub(super) fn lines(answers: &[Answer]) -> String {
         }
     }
     lines.join("\n")
-}
-
-fn normalised(numbers: Vec<f32>) -> Vec<f32> {
-    let norm = numbers.iter().map(|number| number * number).sum::<f32>().sqrt();
-    numbers.into_iter().map(|number| number / norm.max(f32::MIN_POSITIVE)).collect()
 }
 
 fn largest(numbers: &[f32]) -> usize {

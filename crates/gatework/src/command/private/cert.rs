@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
-use gatework_fss::net::make_test_certificates;
+use gatework_private::net::make_test_certificates;
 use serde::Serialize;
 
-use super::options::CertOptions;
 use crate::command::ending::{Ending, Failure};
 use crate::command::shell::Shell;
+
+use super::options::CertOptions;
 
 #[derive(Serialize)]
 struct Made {

@@ -1,15 +1,16 @@
 //! `gatework private cost`: what a private inference takes, before anybody deals a key.
 
-use gatework_fss::cost::{self, Figures, Link, Report};
-use gatework_fss::graph::{Gate, Model};
-use gatework_fss::range::{Knowledge, StatedNorms, Trust};
+use gatework_private::cost::{self, Figures, Link, Report};
+use gatework_private::graph::{Gate, Model};
+use gatework_private::range::{Knowledge, StatedNorms, Trust};
 use serde::Serialize;
 
-use super::options::{PrivateCostOptions, Profile};
-use super::session_cost;
 use crate::command::ending::{Ending, Failure};
 use crate::command::output::table;
 use crate::command::shell::Shell;
+
+use super::options::{PrivateCostOptions, Profile};
+use super::session_cost;
 
 /// The four figures, as the document has them at its top level and for every gate.
 #[derive(Serialize)]

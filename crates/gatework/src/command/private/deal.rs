@@ -3,16 +3,18 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use gatework_fss::Randomness;
-use gatework_fss::disk::partial_path;
-use gatework_fss::session::{Dealing, deal_files};
+use gatework_fss::{Randomness, backend_on};
+use gatework_gpu::Target;
+use gatework_private::disk::partial_path;
+use gatework_private::roles::deal_files;
 use serde::Serialize;
 
-use super::options::DealOptions;
-use super::public_model;
 use crate::command::ending::{Ending, Failure};
 use crate::command::interrupt::Litter;
 use crate::command::shell::Shell;
+
+use super::options::DealOptions;
+use super::public_model;
 
 #[derive(Serialize)]
 struct Dealt {
@@ -30,13 +32,10 @@ pub(super) fn run(options: &DealOptions, shell: &Shell) -> Result<Ending, Failur
     let tokens = &options.tokens.0;
     let paths: [&Path; 2] = [&options.server_keys, &options.client_keys];
     let _unfinished = paths.map(|path| Litter::new(&partial_path(path)));
-    let jobs = shell.progress.start(tokens.len() + 1);
-    jobs.doing("masks of the weights".into());
+    let jobs = shell.progress.start(1);
+    let backend = backend_on(&Target::Cpu)?;
     let mut randomness = Randomness::from_os()?;
-    deal_files(&mut randomness, &model, tokens, paths, &mut |dealing: Dealing| {
-        jobs.done();
-        jobs.doing(format!("keys, {:.1} MiB a party and text", dealing.bytes as f64 / f64::from(1 << 20)));
-    })?;
+    deal_files(&backend, &mut randomness, &model, tokens, paths, &shell.progress)?;
     drop(jobs);
     let size = |path: &Path| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
     let dealt = Dealt {

@@ -2,14 +2,15 @@
 
 use std::path::PathBuf;
 
-use gatework_fss::graph::Head;
-use gatework_fss::model::{Checkpoint, Options};
+use gatework_private::graph::Head;
+use gatework_private::model::{Checkpoint, Options};
 use serde::Serialize;
 
-use super::options::{DescribeOptions, HeadChoice};
 use crate::command::ending::{Ending, Failure};
 use crate::command::files::write_file;
 use crate::command::shell::Shell;
+
+use super::options::{DescribeOptions, HeadChoice};
 
 #[derive(Serialize)]
 struct Described {

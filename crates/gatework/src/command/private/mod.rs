@@ -6,7 +6,6 @@ mod cost;
 mod deal;
 mod describe;
 mod lengths;
-mod loopback;
 mod model_stop;
 mod options;
 mod run;
@@ -20,17 +19,18 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::Parser;
-use gatework_fss::model::PublicModel;
-use gatework_fss::net::{CertificateFiles, Identity, Timeouts};
 use gatework_fss::workloads;
 use gatework_gpu::Target;
 use gatework_lab::Workload;
+use gatework_private::model::PublicModel;
+use gatework_private::net::{CertificateFiles, Identity, Timeouts};
 
-use self::options::IdentityOptions;
 use crate::command::ending::{Ending, Failure};
 use crate::command::machine::{Job, Machine};
 use crate::command::noun::{Noun, Stop};
 use crate::command::shell::{DeviceUse, Shell};
+
+use self::options::IdentityOptions;
 
 const OVERVIEW: &str = "\
 Three roles, on any three machines:
@@ -114,7 +114,7 @@ fn public_model(path: &Path) -> Result<PublicModel, Failure> {
 }
 
 /// Whose certificate is wanted of a folder.
-type Side = fn(&CertificateFiles) -> gatework_fss::Result<Identity>;
+type Side = fn(&CertificateFiles) -> gatework_private::Result<Identity>;
 
 impl IdentityOptions {
     fn load(&self, side: Side) -> Result<Identity, Failure> {

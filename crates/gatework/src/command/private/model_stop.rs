@@ -1,12 +1,10 @@
 //! A stop of `gatework tour`: a small transformer, with dealer, server and client as in earnest.
 
-use gatework_fss::model::{Checkpoint, Options, Owner};
-use gatework_fss::net::{Timeouts, make_test_certificates};
-use gatework_fss::session::deal_files;
-use gatework_fss::{Error, Randomness, run_clear};
+use gatework_fss::executor::run_clear;
 use gatework_lab::Outcome;
-
-use super::loopback::{NAME, serve_and_ask};
+use gatework_private::Error;
+use gatework_private::model::{Checkpoint, Options, Owner};
+use gatework_private::roles::Loopback;
 
 const CONFIG: &[u8] = include_bytes!("../../../models/small-bert/config.json");
 const WEIGHTS: &[u8] = include_bytes!("../../../models/small-bert/model.safetensors");
@@ -28,29 +26,20 @@ pub(crate) fn visit() -> (String, Outcome) {
 }
 
 /// What is wrong, if anything is.
-fn mistake() -> gatework_fss::Result<Option<String>> {
+fn mistake() -> gatework_private::Result<Option<String>> {
     let checkpoint = Checkpoint::from_bytes(CONFIG, WEIGHTS.to_vec())?;
     let model = checkpoint.public(TEXT.len(), &Options::default())?;
     let owner = Owner::new(&model, checkpoint.weights(&model)?)?;
     let unmade = |source| Error::File { path: std::env::temp_dir(), doing: "make a folder in", source };
     let folder = tempfile::tempdir().map_err(unmade)?;
-    let [server_keys, client_keys] = ["server.keys", "client.keys"].map(|name| folder.path().join(name));
-    let mut randomness = Randomness::from_os()?;
-    deal_files(&mut randomness, &model, &[TEXT.len()], [&server_keys, &client_keys], &mut |_| ())?;
-    let certificates = make_test_certificates(folder.path(), &[NAME.into()])?;
-    let keys = [server_keys.as_path(), client_keys.as_path()];
+    let roles = Loopback::new(&owner, folder.path())?;
+    roles.deal(&[TEXT.len()], &())?;
     let ask = || {
-        serve_and_ask(
-            &owner,
-            &certificates,
-            keys,
-            Timeouts::default(),
-            |mut client| -> gatework_fss::Result<_> {
-                let words = client.infer(&[TEXT.to_vec()])?.remove(0);
-                client.finish()?;
-                Ok(words)
-            },
-        )
+        roles.ask(|mut client| -> gatework_private::Result<_> {
+            let words = client.infer(&[TEXT.to_vec()])?.remove(0);
+            client.finish()?;
+            Ok(words)
+        })
     };
     let once = ask()?;
     let network = model.network(TEXT.len())?;

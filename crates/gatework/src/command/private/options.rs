@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use gatework_fss::range::StatedNorms;
+use gatework_private::range::StatedNorms;
 
 use super::lengths::{self, Lengths};
 
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn the_help_names_every_model() {
-        for model in gatework_fss::graph::Model::ALL {
+        for model in gatework_private::graph::Model::ALL {
             assert!(PRIVATE_COST_EXAMPLES.contains(model.name), "{}", model.name);
         }
     }

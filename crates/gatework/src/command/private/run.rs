@@ -2,26 +2,26 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use gatework_fss::disk::KeyFile;
-use gatework_fss::graph::Head;
-use gatework_fss::model::{Checkpoint, Options, Owner, PublicModel};
-use gatework_fss::net::{CertificateFiles, Link, make_test_certificates};
-use gatework_fss::session::{Client, Rounds, deal_files};
-use gatework_fss::{Party, Randomness, run_clear};
+use gatework_fss::Party;
+use gatework_fss::executor::run_clear;
+use gatework_private::disk::KeyFile;
+use gatework_private::graph::Head;
+use gatework_private::model::{Checkpoint, Options, Owner, PublicModel};
+use gatework_private::net::{CertificateFiles, Link};
+use gatework_private::roles::{Client, Loopback};
 use serde::Serialize;
 
-use super::answer::{self, Answer};
-use super::loopback::{NAME, serve_and_ask};
-use super::options::RunOptions;
-use super::public_model;
-use super::summary::Told;
-use super::texts::Texts;
 use crate::command::ending::{Ending, Failure};
 use crate::command::interrupt::Litter;
 use crate::command::progress::{Jobs, Progress};
 use crate::command::shell::Shell;
+
+use super::answer::{self, Answer};
+use super::options::RunOptions;
+use super::public_model;
+use super::summary::Told;
+use super::texts::Texts;
 
 /// Texts of one request: what both sides hold of each is in memory until all are done.
 const BATCH: usize = 16;
@@ -90,15 +90,16 @@ fn remote(
     let link = Link::connect(address, name, &identity, options.identity.timeouts())?;
     let client = Client::new(model, keys, link)?;
     jobs.done();
-    infer(model, client, texts, options.generate, &jobs)
+    infer(model, client, texts, options.generate, progress, &jobs)
 }
 
 /// Sends all texts in one batch; with `generate`, again with the word that was found, so many times.
-fn infer(
-    model: &PublicModel,
-    client: Client<'_>,
+fn infer<'a>(
+    model: &'a PublicModel,
+    client: Client<'a>,
     texts: &Texts,
     generate: usize,
+    progress: &'a Progress,
     jobs: &Jobs<'_>,
 ) -> Result<Inferred, Failure> {
     let scores_words = matches!(model.head(), Head::NextWord | Head::EveryWord);
@@ -106,18 +107,16 @@ fn infer(
         return Err(Failure::input("--generate needs a model that scores words, as GPT-2 does".into()));
     }
     require_keys(&client, texts, generate)?;
-    let doing = Mutex::new("the masked weights".to_owned());
-    let mut client = client.watched(|rounds: Rounds| {
-        jobs.doing(format!("{}, round {} of {}", unpoisoned(&doing), rounds.over, rounds.all));
-    });
+    let mut client = client.observed(progress);
     client.set_up()?;
     jobs.done();
     let mut running: Vec<Vec<u32>> = texts.texts.iter().map(|text| text.ids.clone()).collect();
     let mut generated = vec![Vec::new(); running.len()];
     let mut words = Vec::new();
     for round in 0..generate.max(1) {
-        *unpoisoned(&doing) =
-            if generate > 0 { format!("word {} of {generate}", round + 1) } else { "inferring".into() };
+        if generate > 0 {
+            jobs.doing(format!("word {} of {generate}", round + 1));
+        }
         words.clear();
         for batch in running.chunks(BATCH) {
             words.extend(client.infer(batch)?);
@@ -156,10 +155,6 @@ fn require_keys(client: &Client<'_>, texts: &Texts, generate: usize) -> Result<(
     Ok(())
 }
 
-fn unpoisoned(words: &Mutex<String>) -> MutexGuard<'_, String> {
-    words.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Deals, serves and runs in one process, over a real connection to itself, with files in a folder that goes away.
 fn local(
     options: &RunOptions,
@@ -171,7 +166,7 @@ fn local(
     let dealt: Vec<usize> =
         (0..options.generate.max(1)).flat_map(|added| lengths().map(move |length| length + added)).collect();
     let longest = dealt.iter().copied().max().unwrap_or(1);
-    let jobs = progress.start(5 + dealt.len() + options.generate.max(1));
+    let jobs = progress.start(4 + options.generate.max(1));
     jobs.doing(format!("reading {}", folder.display()));
     let checkpoint = Checkpoint::load(folder)?;
     jobs.done();
@@ -184,16 +179,10 @@ fn local(
     let place = tempfile::tempdir()
         .map_err(|error| Failure::input(format!("no folder for keys can be made: {error}; set TMPDIR")))?;
     let _unfinished = Litter::new(place.path());
-    let [server_keys, client_keys] = ["server.keys", "client.keys"].map(|name| place.path().join(name));
-    let mut randomness = Randomness::from_os()?;
-    let dealing =
-        deal_files(&mut randomness, &model, &dealt, [&server_keys, &client_keys], &mut |_| jobs.done());
-    dealing?;
-    let certificates = make_test_certificates(place.path(), &[NAME.into()])?;
-    let timeouts = options.identity.timeouts();
-    let inferred = serve_and_ask(&owner, &certificates, [&server_keys, &client_keys], timeouts, |client| {
-        infer(&model, client, texts, options.generate, &jobs)
-    })?;
+    let roles = Loopback::new(&owner, place.path())?.with_timeouts(options.identity.timeouts());
+    roles.deal(&dealt, progress)?;
+    jobs.done();
+    let inferred = roles.ask(|client| infer(&model, client, texts, options.generate, progress, &jobs))?;
     let equal = if options.check { Some(equal_in_clear(&model, &owner, texts, &inferred)?) } else { None };
     Ok((model, inferred, equal))
 }
@@ -204,7 +193,7 @@ fn equal_in_clear(
     texts: &Texts,
     inferred: &Inferred,
 ) -> Result<bool, Failure> {
-    let clear = || -> gatework_fss::Result<bool> {
+    let clear = || -> gatework_private::Result<bool> {
         let whole = model.network(model.longest())?;
         let weights = run_clear(&whole.set_up(), owner.set_up_inputs())?.output;
         for ((text, generated), words) in texts.texts.iter().zip(&inferred.generated).zip(&inferred.words) {

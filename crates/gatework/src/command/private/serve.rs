@@ -5,17 +5,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use gatework_fss::model::{Checkpoint, Owner};
-use gatework_fss::net::{CertificateFiles, Identity, Link, Timeouts, listen};
-use gatework_fss::session::{KeyStore, Server, Summary};
+use gatework_private::model::{Checkpoint, Owner};
+use gatework_private::net::{CertificateFiles, Identity, Link, Timeouts, listen};
+use gatework_private::roles::{KeyStore, Server, Summary};
 use serde::Serialize;
+
+use crate::command::ending::{Ending, Failure};
+use crate::command::progress::Progress;
+use crate::command::shell::Shell;
 
 use super::options::ServeOptions;
 use super::public_model;
 use super::summary::Told;
-use crate::command::ending::{Ending, Failure};
-use crate::command::progress::Progress;
-use crate::command::shell::Shell;
 
 /// Clients at a time: each has the weights in memory under masks of its own.
 const MOST_AT_ONCE: usize = 8;
@@ -123,7 +124,7 @@ impl Host<'_> {
         })
     }
 
-    fn serve_one(&self, socket: TcpStream, unknown: Place<'_>) -> gatework_fss::Result<Summary> {
+    fn serve_one(&self, socket: TcpStream, unknown: Place<'_>) -> gatework_private::Result<Summary> {
         let link = Link::accept(socket, &self.identity, self.timeouts)?;
         drop(unknown);
         match Place::take(&self.served, MOST_AT_ONCE) {
@@ -132,7 +133,7 @@ impl Host<'_> {
         }
     }
 
-    fn told(&self, address: &str, served: gatework_fss::Result<Summary>) -> Outcome {
+    fn told(&self, address: &str, served: gatework_private::Result<Summary>) -> Outcome {
         match served {
             Ok(summary) => {
                 let told = Told::new(summary);

@@ -2,14 +2,15 @@
 
 use std::path::Path;
 
-use gatework_fss::session::{Predicted, predict};
+use gatework_private::roles::{Predicted, predict};
 use serde::Serialize;
 
-use super::options::PrivateCostOptions;
-use super::public_model;
 use crate::command::ending::{Ending, Failure};
 use crate::command::output::table;
 use crate::command::shell::Shell;
+
+use super::options::PrivateCostOptions;
+use super::public_model;
 
 const GIB: f64 = (1u64 << 30) as f64;
 

@@ -1,6 +1,8 @@
-//! The engine's own stop of `gatework tour`: two parties, a dealer, and a function of numbers that one of them keeps secret.
+//! A stop of `gatework tour`: two parties, a dealer, and a function of numbers that one of them keeps secret.
 
-use gatework_fss::{Activation, Engine, FixedPoint, Party, reference, run_clear, run_in_process};
+use gatework_fss::executor::{run_clear, run_in_process};
+use gatework_fss::gates::Activation;
+use gatework_fss::{Evaluator, FixedPoint, Party, reference};
 use gatework_lab::{Inputs, Outcome};
 
 const ELEMENTS: usize = 200;
@@ -27,7 +29,7 @@ pub(crate) fn visit() -> (String, Outcome) {
 }
 
 /// What is wrong with the result, if anything is.
-fn mistake() -> gatework_fss::Result<Option<String>> {
+fn mistake() -> gatework_private::Result<Option<String>> {
     let format = FixedPoint::new(BITS, FRACTION)?;
     let unit = f64::from(1u32 << FRACTION);
     let gelu = Activation::gelu(format.fraction)?;
@@ -38,10 +40,10 @@ fn mistake() -> gatework_fss::Result<Option<String>> {
         .map(|x| ((f64::from(x) * 2.0 * unit) as i64).clamp(-limit, limit))
         .collect();
     let secret: Vec<u64> = numbers.iter().map(|&x| format.ring.encode(x.into())).collect();
-    let circuit = async |engine: &Engine| {
-        let x = engine.input(Party::One, format.ring, ELEMENTS, -limit..=limit).await?;
-        let y = engine.open(gelu.apply(engine, &x).await?).await?;
-        engine.reveal(&y, Party::Zero)
+    let circuit = async |evaluator: &Evaluator| {
+        let x = evaluator.input(Party::One, format.ring, ELEMENTS, -limit..=limit).await?;
+        let y = evaluator.open(gelu.apply(evaluator, &x).await?).await?;
+        evaluator.reveal(&y, Party::Zero)
     };
     let clear = run_clear(&circuit, vec![Some(secret.clone())])?;
     let [zero, one] = run_in_process(format, circuit, [vec![None], vec![Some(secret)]])?;

@@ -1,6 +1,6 @@
 //! What a session took.
 
-use gatework_fss::session::{Counted, Summary};
+use gatework_private::roles::{Counted, Summary};
 use serde::Serialize;
 
 #[derive(Serialize)]

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use tokenizers::Tokenizer;
 
-use super::options::RunOptions;
 use crate::command::ending::Failure;
+
+use super::options::RunOptions;
 
 /// What a tokenizer is called beside its model.
 const TOKENIZER: &str = "tokenizer.json";

@@ -1,0 +1,18 @@
+//! Circuits as tasks that yield on opens, and what carries the opens.
+
+mod alone;
+mod channel;
+mod circuit;
+mod deal;
+mod evaluate;
+mod in_process;
+mod plan;
+
+pub use crate::evaluator::{join, join3};
+pub use alone::{WireShape, estimate, estimate_gate, rehearse, run_clear};
+pub use channel::{Channel, MemoryChannel};
+pub use circuit::{Circuit, Inputs, Local};
+pub use deal::{Dealer, Dealt, deal, deal_on};
+pub use evaluate::{MESSAGE_HEADER, evaluate};
+pub use in_process::{run_in_process, run_in_process_on};
+pub use plan::{Limits, Plan};

@@ -1,0 +1,110 @@
+//! Which jobs run together.
+
+use crate::error::{Error, Result};
+use crate::tally::Cost;
+
+/// What one super-batch may hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Jobs.
+    pub jobs: u64,
+    /// Words opened by its jobs.
+    pub words: u64,
+    /// Key bytes of the larger party and bytes on the wire, together.
+    pub bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { jobs: 1 << 10, words: 1 << 28, bytes: 8 << 30 }
+    }
+}
+
+/// Jobs in super-batches, in order. All opens of a super-batch's phase travel in one message, and while one
+/// super-batch waits for the peer the next is evaluated.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    batches: Vec<Vec<usize>>,
+    costs: Vec<Cost>,
+}
+
+impl Plan {
+    /// Fills super-batches in the order of the jobs. A job that fits into none is an error: nothing is split or dropped.
+    pub fn new(limits: Limits, costs: &[Cost]) -> Result<Self> {
+        let mut batches: Vec<Vec<usize>> = Vec::new();
+        let mut filled = (0u64, 0u64, 0u64);
+        for (job, cost) in costs.iter().enumerate() {
+            let bytes = cost.larger_key_bytes() + cost.traffic_bytes();
+            let needs = [
+                ("jobs", 1, limits.jobs),
+                ("words", cost.opened_words, limits.words),
+                ("bytes", bytes, limits.bytes),
+            ];
+            if let Some(&(unit, needed, limit)) = needs.iter().find(|(_, needed, limit)| needed > limit) {
+                return Err(Error::Plan { job: job.to_string(), unit, needed, limit });
+            }
+            let next = (filled.0 + 1, filled.1 + cost.opened_words, filled.2.saturating_add(bytes));
+            let fits = next.0 <= limits.jobs && next.1 <= limits.words && next.2 <= limits.bytes;
+            match batches.last_mut() {
+                Some(batch) if fits => {
+                    batch.push(job);
+                    filled = next;
+                }
+                _ => {
+                    batches.push(vec![job]);
+                    filled = (1, cost.opened_words, bytes);
+                }
+            }
+        }
+        Ok(Self { batches, costs: costs.to_vec() })
+    }
+
+    /// Jobs of each super-batch.
+    pub fn batches(&self) -> &[Vec<usize>] {
+        &self.batches
+    }
+
+    /// What a job is planned to cost.
+    pub(crate) fn cost(&self, job: usize) -> Option<&Cost> {
+        self.costs.get(job)
+    }
+
+    /// Jobs in all.
+    pub fn jobs(&self) -> usize {
+        self.costs.len()
+    }
+}
+
+/// Fails if a job did not use what was planned for it.
+pub(super) fn on_plan(job: usize, unit: &'static str, found: u64, planned: u64) -> Result<()> {
+    if found == planned { Ok(()) } else { Err(Error::OffPlan { job: job.to_string(), unit, found, planned }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cost(words: u64, bytes: u64) -> Cost {
+        Cost { opened_words: words, key_bytes: [bytes, 0], ..Cost::default() }
+    }
+
+    #[test]
+    fn batches_stay_within_every_limit() {
+        let limits = Limits { jobs: 2, words: 100, bytes: 1000 };
+        let batches = |costs: &[Cost]| Plan::new(limits, costs).unwrap().batches;
+        assert_eq!(batches(&[cost(1, 1), cost(1, 1), cost(1, 1)]), [vec![0, 1], vec![2]]);
+        assert_eq!(batches(&[cost(60, 1), cost(60, 1)]), [vec![0], vec![1]]);
+        assert_eq!(batches(&[cost(1, 600), cost(1, 400), cost(1, 1)]), [vec![0, 1], vec![2]]);
+        assert_eq!(batches(&[]), Vec::<Vec<usize>>::new());
+    }
+
+    #[test]
+    fn what_fits_nowhere_is_refused() {
+        let limits = Limits { jobs: 2, words: 100, bytes: 1000 };
+        for (cost, unit) in [(cost(101, 1), "words"), (cost(1, 1001), "bytes")] {
+            let error = Plan::new(limits, &[cost]).unwrap_err().to_string();
+            assert!(error.contains(unit), "{error}");
+        }
+        assert!(Plan::new(Limits { jobs: 0, ..limits }, &[cost(0, 0)]).is_err());
+    }
+}

@@ -1,0 +1,12 @@
+//! A graph whose ranges are proved, as a circuit.
+
+mod network;
+mod rotation;
+#[cfg(test)]
+pub(crate) mod samples;
+mod set_up;
+#[cfg(test)]
+pub(crate) mod tests;
+
+pub use network::{Inference, Network};
+pub use set_up::{ModelWeights, SetUp};

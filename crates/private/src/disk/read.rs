@@ -1,0 +1,273 @@
+//! Using a key file.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gatework_fss::Party;
+use gatework_fss::key::{KeySection, KeyStream, Material};
+use gatework_fss::secret::{Secret, SharedBytes};
+use zeroize::Zeroizing;
+
+use crate::error::{Error, Result};
+
+use super::{CHUNK, HASH, KeyHeader, Ledger, SEED, chunk_hash, failed, stored_bytes, unusable};
+
+/// A key file and its ledger, locked: no other process uses them.
+pub struct KeyFile {
+    path: Arc<Path>,
+    file: Arc<File>,
+    header: KeyHeader,
+    chunk_key: Arc<Zeroizing<[u8; 32]>>,
+    pub(crate) ledger: Ledger,
+}
+
+impl KeyFile {
+    /// Opens a party's keys. Everything outside is checked: who may read the file, its header, its length and its ledger.
+    pub fn open(path: &Path, party: Party) -> Result<Self> {
+        let file = OpenOptions::new().read(true).write(true).open(path).map_err(failed(path, "open"))?;
+        let metadata = file.metadata().map_err(failed(path, "read"))?;
+        let mode = metadata.permissions().mode() & 0o777;
+        if mode & 0o077 != 0 {
+            return Err(unusable(path, format!("others may read it (mode {mode:o}): make it 600")));
+        }
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(unusable(path, "another process uses it")),
+            Err(TryLockError::Error(error)) => return Err(failed(path, "lock")(error)),
+        }
+        let header = Self::read_header(&file, path)?;
+        if header.party != party {
+            return Err(gatework_fss::Error::WrongParty { found: header.party, expected: party }.into());
+        }
+        if metadata.len() != header.file_bytes() {
+            let (found, expected) = (metadata.len(), header.file_bytes());
+            return Err(unusable(path, format!("it has {found} bytes, its header says {expected}")));
+        }
+        let ledger = Ledger::open(path, &header)?;
+        let chunk_key = Arc::new(header.chunk_key());
+        let keys = Self { path: PathBuf::from(path).into(), file: Arc::new(file), header, chunk_key, ledger };
+        keys.erase_used()?;
+        Ok(keys)
+    }
+
+    /// What a key file is for, without opening it for use.
+    pub fn peek(path: &Path) -> Result<KeyHeader> {
+        Self::read_header(&File::open(path).map_err(failed(path, "open"))?, path)
+    }
+
+    fn read_header(file: &File, path: &Path) -> Result<KeyHeader> {
+        Self::parse_header(file).map_err(|error| match error {
+            Error::Key { what } => unusable(path, what),
+            other => other,
+        })
+    }
+
+    fn parse_header(file: &File) -> Result<KeyHeader> {
+        let short = |error: io::Error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => Error::Key { what: "it is too short for its header".into() },
+            _ => Error::Key { what: format!("its header cannot be read: {error}") },
+        };
+        let mut start = Zeroizing::new(vec![0; KeyHeader::PREFIX]);
+        file.read_exact_at(&mut start, 0).map_err(short)?;
+        let mut bytes = Zeroizing::new(vec![0; KeyHeader::length(&start)?]);
+        file.read_exact_at(&mut bytes, 0).map_err(short)?;
+        KeyHeader::parse(&bytes)
+    }
+
+    /// What it is for.
+    pub fn header(&self) -> &KeyHeader {
+        &self.header
+    }
+
+    /// What of it was used.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// Inferences of that many tokens that are left, by their sections.
+    pub fn unused(&self, tokens: u32) -> impl Iterator<Item = usize> {
+        let sections = self.header.sections.iter().enumerate().skip(1);
+        let fitting =
+            sections.filter(move |(index, section)| section.tokens == tokens && !self.ledger.is_used(*index));
+        fitting.map(|(index, _)| index)
+    }
+
+    /// Takes over what the peer's ledger has as used.
+    pub(crate) fn catch_up(&mut self, peer: &[u8]) -> Result<()> {
+        self.ledger.catch_up(peer)?;
+        self.erase_used()
+    }
+
+    /// Bytes of used sections that are still in the file.
+    #[cfg(test)]
+    pub(crate) fn used_bytes_left(&self) -> io::Result<usize> {
+        let mut left = 0;
+        for (index, section) in self.header.sections.iter().enumerate().skip(1) {
+            if self.ledger.is_used(index) {
+                let mut bytes = vec![0; stored_bytes(section.length) as usize];
+                self.file.read_exact_at(&mut bytes, self.header.offset_of(index))?;
+                left += bytes.iter().filter(|&&byte| byte != 0).count();
+            }
+        }
+        Ok(left)
+    }
+
+    /// Erases what is used and still there: a process that was killed could not.
+    fn erase_used(&self) -> Result<()> {
+        for (index, section) in self.header.sections.iter().enumerate().skip(1) {
+            if self.ledger.is_used(index) {
+                let (start, length) = (self.header.offset_of(index), stored_bytes(section.length));
+                punch(&self.file, start, length).map_err(failed(&self.path, "erase"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The section that masks the weights, which may be read again.
+    pub(crate) fn set_up(&self) -> Result<KeyStream> {
+        self.stream(&[0])
+    }
+
+    /// Sections for one evaluation. From here on they are used, whatever happens: the ledger says so before this returns.
+    pub(crate) fn spend(&mut self, sections: &[usize]) -> Result<KeyStream> {
+        self.ledger.burn(sections)?;
+        self.stream(sections)
+    }
+
+    fn stream(&self, sections: &[usize]) -> Result<KeyStream> {
+        let sections = sections.iter().map(|&section| self.section(section)).collect::<Result<_>>()?;
+        Ok(KeyStream::new(self.header.party, self.header.format, self.header.public_key, sections))
+    }
+
+    fn section(&self, section: usize) -> Result<KeySection> {
+        let length = self.header.sections[section].length;
+        let start = self.header.offset_of(section);
+        let mut material = FileSection {
+            path: self.path.clone(),
+            file: self.file.clone(),
+            chunk_key: self.chunk_key.clone(),
+            section: section as u32,
+            next: start,
+            end: start + stored_bytes(length),
+            left: length + SEED as u64,
+            chunk: 0,
+            bytes: Secret::default(),
+            at: 0,
+            consumed: section > 0,
+        };
+        let seed = material.take(SEED)?;
+        let mut bytes = Zeroizing::new([0; SEED]);
+        bytes.copy_from_slice(seed.as_slice());
+        let (seed, public_key) = (u128::from_le_bytes(*bytes), self.header.public_key);
+        Ok(KeySection::new(seed, public_key, length, Box::new(material)))
+    }
+}
+
+/// A lock lasts until every descriptor of the file is closed, and a process that is just being started may hold one.
+impl Drop for KeyFile {
+    fn drop(&mut self) {
+        if let Err(error) = self.file.unlock() {
+            tracing::warn!("'{}' stays locked: {error}", self.path.display());
+        }
+    }
+}
+
+/// A section that is read chunk by chunk, and punched out of its file behind the reader.
+struct FileSection {
+    path: Arc<Path>,
+    file: Arc<File>,
+    chunk_key: Arc<Zeroizing<[u8; 32]>>,
+    section: u32,
+    /// Where the next chunk begins, and where the section ends.
+    next: u64,
+    end: u64,
+    /// Bytes of seed and material in the chunks that were not read yet.
+    left: u64,
+    chunk: u32,
+    /// The chunk that was read last, and how far it was taken.
+    bytes: Secret<u8>,
+    at: usize,
+    /// Whether reading uses the bytes up.
+    consumed: bool,
+}
+
+impl FileSection {
+    fn read_chunk(&mut self) -> Result<()> {
+        let length = self.left.min(CHUNK as u64) as usize;
+        self.bytes.wipe();
+        self.bytes.make_room(CHUNK.min(length) + HASH);
+        self.bytes.resize(length + HASH, 0);
+        self.file.read_exact_at(&mut self.bytes, self.next).map_err(failed(&self.path, "read"))?;
+        let (bytes, hash) = self.bytes.split_at(length);
+        if chunk_hash(&self.chunk_key, self.section, self.chunk, bytes).as_bytes() != hash {
+            let what = format!("section {} was altered or used up in chunk {}", self.section, self.chunk);
+            return Err(unusable(&self.path, what));
+        }
+        self.bytes.truncate(length);
+        let stored = (length + HASH) as u64;
+        if self.consumed {
+            punch(&self.file, self.next, stored).map_err(failed(&self.path, "erase"))?;
+        }
+        self.next += stored;
+        self.left -= length as u64;
+        (self.chunk, self.at) = (self.chunk + 1, 0);
+        Ok(())
+    }
+}
+
+impl Material for FileSection {
+    fn take(&mut self, count: usize) -> gatework_fss::Result<SharedBytes> {
+        let mut taken = Secret::with_capacity(count);
+        while taken.len() < count {
+            if self.at == self.bytes.len() {
+                self.read_chunk()?;
+            }
+            let end = self.bytes.len().min(self.at + count - taken.len());
+            taken.extend_from_slice(&self.bytes[self.at..end]);
+            self.at = end;
+        }
+        Ok(SharedBytes::new(taken))
+    }
+}
+
+/// What was not read is used up too.
+impl Drop for FileSection {
+    fn drop(&mut self) {
+        if self.consumed
+            && self.next < self.end
+            && let Err(error) = punch(&self.file, self.next, self.end - self.next)
+        {
+            tracing::warn!("used keys are left in '{}': {error}", self.path.display());
+        }
+    }
+}
+
+/// Erases a part of a file: its blocks are given back, or overwritten where the file system cannot do that.
+fn punch(file: &File, start: u64, length: u64) -> io::Result<()> {
+    let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    // SAFETY: the descriptor is open for as long as `file` is, and the call touches no memory of this process.
+    let outcome = unsafe { libc::fallocate(file.as_raw_fd(), mode, start as i64, length as i64) };
+    if outcome == 0 {
+        return Ok(());
+    }
+    let error = io::Error::last_os_error();
+    if error.raw_os_error() != Some(libc::EOPNOTSUPP) {
+        return Err(error);
+    }
+    overwrite(file, start, length)
+}
+
+pub(super) fn overwrite(file: &File, start: u64, length: u64) -> io::Result<()> {
+    let zeros = vec![0; CHUNK];
+    let mut at = start;
+    while at < start + length {
+        let count = (start + length - at).min(CHUNK as u64) as usize;
+        file.write_all_at(&zeros[..count], at)?;
+        at += count as u64;
+    }
+    Ok(())
+}

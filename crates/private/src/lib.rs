@@ -1,0 +1,14 @@
+#![doc = include_str!("../README.md")]
+
+pub mod circuit;
+mod class;
+pub mod cost;
+pub mod disk;
+mod error;
+pub mod graph;
+pub mod model;
+pub mod net;
+pub mod range;
+pub mod roles;
+
+pub use error::{Error, Result};

@@ -1,0 +1,111 @@
+//! The dealer's work: two key files.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use gatework_fss::backend::Backend;
+use gatework_fss::executor::{Circuit, Dealer, rehearse};
+use gatework_fss::{Cost, Party, Randomness};
+use gatework_gpu::Observer;
+use zeroize::Zeroizing;
+
+use crate::disk::{KeyFileWriter, KeyHeader, SectionEntry};
+use crate::error::{Error, Result};
+use crate::model::PublicModel;
+
+/// Deals keys for inferences of the given numbers of tokens, into a file for each party: the server's first.
+///
+/// Masks and keys are computed by `backend`. Whoever runs this learns every mask and must be neither of the two: a server that dealt could read the client's text.
+/// `observer` hears of every section that is done: the weights' masks, and one for each inference.
+pub fn deal_files(
+    backend: &Arc<dyn Backend>,
+    randomness: &mut Randomness,
+    model: &PublicModel,
+    tokens: &[usize],
+    paths: [&Path; 2],
+    observer: &dyn Observer,
+) -> Result<Vec<Cost>> {
+    if paths[0] == paths[1] {
+        return Err(Error::KeyFile {
+            path: paths[0].to_owned(),
+            what: "each party has a file of its own".into(),
+        });
+    }
+    let format = model.format();
+    let whole = model.network(model.longest())?;
+    let rehearsed = rehearse(&whole.set_up())?;
+    let mut costs = vec![rehearsed.cost];
+    let mut lengths: Vec<(usize, Cost)> = Vec::new();
+    for &count in tokens {
+        let known = lengths.iter().find(|(length, _)| *length == count).map(|(_, cost)| *cost);
+        let cost = match known {
+            Some(cost) => cost,
+            None => {
+                let network = model.network(count)?;
+                let cost = rehearse(&network.inference(&rehearsed.output))?.cost;
+                lengths.push((count, cost));
+                cost
+            }
+        };
+        costs.push(cost);
+    }
+    let session = Zeroizing::new(random_bytes(randomness));
+    let pairing = Zeroizing::new(random_bytes(randomness));
+    let mut dealer = Dealer::new(randomness, backend.clone());
+    let header = |party: Party| KeyHeader {
+        party,
+        format,
+        session: *session,
+        model: model.graph_hash(),
+        weights: model.weights_hash(),
+        public_key: dealer.public_key(),
+        pairing: pairing.clone(),
+        sections: [0]
+            .iter()
+            .chain(tokens)
+            .zip(&costs)
+            .map(|(&tokens, cost)| SectionEntry {
+                tokens: tokens as u32,
+                length: cost.key_bytes[party.index()],
+            })
+            .collect(),
+    };
+    let [zero, one] = Party::BOTH.map(header);
+    let mut files = [KeyFileWriter::create(paths[0], zero)?, KeyFileWriter::create(paths[1], one)?];
+    let sections = costs.len() as u64;
+    let stage = observer.stage("dealing");
+    let weights = write_section(&mut dealer, &mut files, &whole.set_up(), &costs[0])?;
+    stage.counted("keys", 1, Some(sections));
+    for (index, (&count, cost)) in tokens.iter().zip(&costs[1..]).enumerate() {
+        let network = model.network(count)?;
+        write_section(&mut dealer, &mut files, &network.inference(&weights), cost)?;
+        stage.counted("keys", index as u64 + 2, Some(sections));
+    }
+    let [zero, one] = files;
+    zero.finish()?;
+    one.finish()?;
+    Ok(costs)
+}
+
+fn write_section<C: Circuit>(
+    dealer: &mut Dealer<'_>,
+    files: &mut [KeyFileWriter; 2],
+    circuit: &C,
+    cost: &Cost,
+) -> Result<C::Output> {
+    let seeds = dealer.seeds();
+    let [zero, one] = files;
+    zero.begin(seeds[0])?;
+    one.begin(seeds[1])?;
+    let local = dealer.section(circuit, cost, seeds, [zero, one])?;
+    zero.end()?;
+    one.end()?;
+    Ok(local.output)
+}
+
+fn random_bytes(randomness: &mut Randomness) -> [u8; 32] {
+    let mut bytes = [0; 32];
+    bytes[..16].copy_from_slice(&randomness.block().to_le_bytes());
+    bytes[16..].copy_from_slice(&randomness.block().to_le_bytes());
+    bytes
+}

@@ -1,0 +1,34 @@
+//! Three roles on three machines: a dealer who hands out key files, a server with a model's weights, a client with a text.
+//!
+//! ```text
+//! client                                          server
+//!   Hello: keys, model, ledger, proof     →
+//!                                         ←   Hello, or a refusal
+//!   SetUp                                 →
+//!                                         ←   Ready
+//!   ...                the weights under their masks                  ...
+//!   Infer: sections                       →
+//!                                         ←   Ready: its ledger says that they are used, and is on disk
+//!   (the client's ledger too)
+//!   ...                          the gates                            ...
+//!   Infer again, or Done                  →
+//! ```
+//!
+//! A proof is a hash under the pairing secret, which only the two key files hold, of the greeting and of a value that only the two ends of
+//! this TLS connection know. Ledgers are compared before anything else: what either of them has as used is used.
+
+mod deal;
+mod loopback;
+mod message;
+mod pair;
+mod parties;
+mod summary;
+#[cfg(test)]
+mod tests;
+mod traffic;
+
+pub use deal::deal_files;
+pub use loopback::Loopback;
+pub use parties::{Client, KeyStore, Server};
+pub use summary::{Counted, Summary};
+pub use traffic::{Predicted, Traffic, predict};

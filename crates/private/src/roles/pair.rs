@@ -1,0 +1,226 @@
+//! What both parties do alike.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use gatework_fss::backend::Backend;
+use gatework_fss::executor::{Channel, Circuit, Inputs, Local, MESSAGE_HEADER, Plan, evaluate, rehearse};
+use gatework_fss::{Cost, KeyStream, Party};
+use gatework_gpu::{Observer, StageGuard};
+
+use crate::circuit::{ModelWeights, Network};
+use crate::disk::KeyFile;
+use crate::error::{Error, Result};
+use crate::model::PublicModel;
+use crate::net::Link;
+
+use super::message::Message;
+use super::summary::{Counted, Summary};
+use super::traffic::{Traffic, WHOLE, plan};
+
+/// A link that tells how far an evaluation is.
+struct Watched<'a> {
+    link: &'a mut Link,
+    stage: StageGuard<'a>,
+    rounds: u64,
+    all: u64,
+}
+
+impl Channel for Watched<'_> {
+    fn send(&mut self, message: Vec<u8>) -> gatework_fss::Result<()> {
+        Ok(self.link.send(message)?)
+    }
+
+    fn receive(&mut self) -> gatework_fss::Result<Vec<u8>> {
+        let message = self.link.receive()?;
+        self.rounds += 1;
+        self.stage.counted("rounds", self.rounds, Some(self.all));
+        Ok(message)
+    }
+}
+
+/// One side of a session whose other side is known.
+pub(super) struct Pair<'a> {
+    model: &'a PublicModel,
+    backend: Arc<dyn Backend>,
+    keys: KeyFile,
+    pub(super) link: Link,
+    whole: Network,
+    set_up: Cost,
+    /// Shapes alone, for plans.
+    shapes: ModelWeights,
+    weights: Option<ModelWeights>,
+    networks: BTreeMap<usize, (Network, Cost)>,
+    summary: Summary,
+    pub(super) observer: &'a dyn Observer,
+}
+
+impl<'a> Pair<'a> {
+    pub(super) fn new(
+        model: &'a PublicModel,
+        backend: Arc<dyn Backend>,
+        keys: KeyFile,
+        link: Link,
+    ) -> Result<Self> {
+        let whole = model.network(model.longest())?;
+        let set_up = rehearse(&whole.set_up())?;
+        let (shapes, set_up) = (set_up.output, set_up.cost);
+        expect(&link, keys.header().party, &[set_up]);
+        let (weights, networks, summary) = (None, BTreeMap::new(), Summary::default());
+        let observer = &();
+        Ok(Self { model, backend, keys, link, whole, set_up, shapes, weights, networks, summary, observer })
+    }
+
+    pub(super) fn model(&self) -> &'a PublicModel {
+        self.model
+    }
+
+    pub(super) fn keys(&self) -> &KeyFile {
+        &self.keys
+    }
+
+    pub(super) fn weight_count(&self) -> usize {
+        self.whole.proved().graph().weights().len()
+    }
+
+    pub(super) fn send(&mut self, message: &Message) -> Result<()> {
+        self.link.send(message.encode())
+    }
+
+    pub(super) fn receive(&mut self) -> Result<Message> {
+        match Message::decode(&self.link.receive()?)? {
+            Message::Refusal(why) => Err(Error::Refused { why }),
+            message => Ok(message),
+        }
+    }
+
+    /// Sends a request and waits for consent.
+    pub(super) fn ask(&mut self, request: &Message) -> Result<()> {
+        self.send(request)?;
+        match self.receive()? {
+            Message::Ready => Ok(()),
+            other => Err(Error::Peer { what: format!("it answered {request} with {other}") }),
+        }
+    }
+
+    /// Gets ready for inferences with these sections, before the other party is told to begin.
+    pub(super) fn prepare(&mut self, sections: &[usize]) -> Result<()> {
+        let early = || Error::Peer { what: "it wants an inference before the weights are there".into() };
+        self.weights.as_ref().ok_or_else(early)?;
+        let mut costs = Vec::with_capacity(sections.len());
+        for &section in sections {
+            let entries = self.keys.header().sections.get(section);
+            let unknown =
+                || Error::Peer { what: format!("it wants section {section}, which is no inference") };
+            let entry = entries.filter(|entry| entry.tokens > 0).ok_or_else(unknown)?;
+            let tokens = entry.tokens as usize;
+            self.network(tokens)?;
+            costs.push(self.networks[&tokens].1);
+        }
+        expect(&self.link, self.keys.header().party, &costs);
+        Ok(())
+    }
+
+    /// Takes keys for an evaluation that was prepared: from here on they are used.
+    pub(super) fn spend(&mut self, sections: &[usize]) -> Result<KeyStream> {
+        self.keys.spend(sections)
+    }
+
+    fn network(&mut self, tokens: usize) -> Result<()> {
+        if !self.networks.contains_key(&tokens) {
+            let network = self.model.network(tokens)?;
+            let cost = rehearse(&network.inference(&self.shapes))?.cost;
+            self.networks.insert(tokens, (network, cost));
+        }
+        Ok(())
+    }
+
+    pub(super) fn set_up(&mut self, inputs: Inputs) -> Result<()> {
+        let keys = self.keys.set_up()?;
+        let circuit = self.whole.set_up();
+        let cost = self.set_up;
+        let plan = Plan::new(WHOLE, &[cost])?;
+        let (mut outputs, counted) = run(
+            &self.backend,
+            &mut self.link,
+            self.observer.stage("masked weights"),
+            keys,
+            &plan,
+            &[cost],
+            vec![(&circuit, inputs)],
+        )?;
+        self.summary.set_up.add(counted);
+        self.weights = outputs.pop().map(|local| local.output);
+        Ok(())
+    }
+
+    /// Evaluates one inference a section. Only the client has results.
+    pub(super) fn infer(
+        &mut self,
+        keys: KeyStream,
+        sections: &[usize],
+        inputs: Vec<Inputs>,
+    ) -> Result<Vec<Option<Vec<u64>>>> {
+        let weights = self.weights.as_ref().ok_or(Error::NoWeights)?;
+        let entries = &self.keys.header().sections;
+        let chosen: Vec<&(Network, Cost)> =
+            sections.iter().map(|&section| &self.networks[&(entries[section].tokens as usize)]).collect();
+        let costs: Vec<Cost> = chosen.iter().map(|(_, cost)| *cost).collect();
+        let circuits: Vec<_> = chosen.iter().map(|(network, _)| network.inference(weights)).collect();
+        let jobs = circuits.iter().zip(inputs).collect();
+        let (plan, stage) = (plan(&costs)?, self.observer.stage("inferring"));
+        let (outputs, counted) = run(&self.backend, &mut self.link, stage, keys, &plan, &costs, jobs)?;
+        self.summary.inference.add(counted);
+        self.summary.inferences += sections.len();
+        Ok(outputs.into_iter().map(|local| local.output).collect())
+    }
+
+    pub(super) fn summary(&self) -> Summary {
+        self.summary
+    }
+}
+
+/// Lets through what the other party will send for jobs of these costs.
+fn expect(link: &Link, party: Party, costs: &[Cost]) {
+    let largest = costs.iter().map(|cost| cost.sent_bytes[party.peer().index()]).sum::<u64>();
+    link.expect(largest + MESSAGE_HEADER as u64);
+}
+
+/// Evaluates with what is counted on the link beside it, which must be what was predicted.
+fn run<C: Circuit>(
+    backend: &Arc<dyn Backend>,
+    link: &mut Link,
+    stage: StageGuard<'_>,
+    keys: KeyStream,
+    plan: &Plan,
+    costs: &[Cost],
+    jobs: Vec<(&C, Inputs)>,
+) -> Result<(Vec<Local<C::Output>>, Counted)> {
+    let party = keys.party();
+    let predicted = Traffic::of(plan, costs);
+    let (start, bytes, frames, times) = (Instant::now(), link.bytes(), link.frames(), link.times());
+    let key_bytes = keys.key_bytes();
+    let mut watched = Watched { link: &mut *link, stage, rounds: 0, all: predicted.frames };
+    let outputs = evaluate(party, keys, backend, &mut watched, plan, jobs)?;
+    drop(watched);
+    let (wall, later) = (start.elapsed(), link.times());
+    let (waiting, sending) = (later.waiting - times.waiting, later.sending - times.sending);
+    let moved = [link.bytes()[0] - bytes[0], link.bytes()[1] - bytes[1]];
+    let by_party = match party {
+        Party::Zero => moved,
+        Party::One => [moved[1], moved[0]],
+    };
+    let traffic = Traffic { frames: link.frames()[0] - frames[0], bytes: by_party };
+    if traffic != predicted {
+        return Err(gatework_fss::Error::OffPlan {
+            job: "all".into(),
+            unit: "bytes in frames",
+            found: by_party.iter().sum(),
+            planned: predicted.bytes.iter().sum(),
+        }
+        .into());
+    }
+    let evaluating = wall.saturating_sub(waiting);
+    Ok((outputs, Counted { traffic, key_bytes, wall, evaluating, waiting, sending }))
+}

@@ -1,0 +1,283 @@
+//! The two parties.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gatework_fss::backend::Backend;
+use gatework_fss::{CpuBackend, Error as FssError, Party};
+use gatework_gpu::Observer;
+
+use crate::disk::KeyFile;
+use crate::error::{Error, Result};
+use crate::model::{Owner, PublicModel};
+use crate::net::Link;
+
+use super::message::{Hello, MOST_SECTIONS, Message};
+use super::pair::Pair;
+use super::summary::Summary;
+
+/// What key files in a folder are called.
+const EXTENSION: &str = "keys";
+
+/// Key files of a server: one, or all of a folder, to which more may be added while it serves.
+pub struct KeyStore {
+    path: PathBuf,
+}
+
+impl KeyStore {
+    /// One key file, or all of party 0's in a folder. There must be one.
+    pub fn open(path: &Path) -> Result<Self> {
+        let store = Self { path: path.to_owned() };
+        if !path.is_dir() {
+            KeyFile::open(path, Party::Zero)?;
+        } else if store.sessions()?.is_empty() {
+            let what = "there is no key file of the server in it (they are called *.keys)".into();
+            return Err(Error::KeyFile { path: path.to_owned(), what });
+        }
+        Ok(store)
+    }
+
+    /// The files, with the sessions that they are for. What is no key file of the server is left out.
+    pub fn sessions(&self) -> Result<Vec<(PathBuf, [u8; 32])>> {
+        let failed = |source| Error::File { path: self.path.clone(), doing: "read", source };
+        let mut candidates = vec![self.path.clone()];
+        if self.path.is_dir() {
+            let entries = fs::read_dir(&self.path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+            candidates = entries.map_err(failed)?.into_iter().map(|entry| entry.path()).collect();
+            candidates.retain(|path| path.extension().is_some_and(|extension| extension == EXTENSION));
+        }
+        let session = |path: PathBuf| match KeyFile::peek(&path) {
+            Ok(header) if header.party == Party::Zero => Some((path, header.session)),
+            Ok(_) => None,
+            Err(error) => {
+                tracing::warn!("left out: {error}");
+                None
+            }
+        };
+        Ok(candidates.into_iter().filter_map(session).collect())
+    }
+
+    fn find(&self, session: &[u8; 32]) -> Result<KeyFile> {
+        let unknown = || Error::Peer { what: "it has keys of another deal than this side".into() };
+        let found = self.sessions()?.into_iter().find(|(_, found)| found == session);
+        KeyFile::open(&found.ok_or_else(unknown)?.0, Party::Zero)
+    }
+}
+
+/// The party with the weights.
+pub struct Server<'a> {
+    owner: &'a Owner,
+    keys: &'a KeyStore,
+    backend: Arc<dyn Backend>,
+}
+
+impl<'a> Server<'a> {
+    /// A server of a model. That it owns the weights, and that they fit the model, is what an [`Owner`] stands for.
+    pub fn new(owner: &'a Owner, keys: &'a KeyStore) -> Self {
+        Self { owner, keys, backend: Arc::new(CpuBackend) }
+    }
+
+    /// The same, computing on another backend than the CPU.
+    pub fn on(self, backend: Arc<dyn Backend>) -> Self {
+        Self { backend, ..self }
+    }
+
+    /// Tells a client that it must come back later.
+    pub fn turn_away(&self, mut link: Link) -> Error {
+        refuse(&mut link, Error::Peer { what: "it is one client too many: it must try again later".into() })
+    }
+
+    /// Serves one client until it has no more wishes.
+    pub fn serve(&self, mut link: Link) -> Result<Summary> {
+        let mut pair = match self.greet(&mut link) {
+            Ok(keys) => Pair::new(self.owner.public(), self.backend.clone(), keys, link)?,
+            Err(error) => return Err(refuse(&mut link, error)),
+        };
+        loop {
+            match pair.receive()? {
+                Message::SetUp => {
+                    pair.send(&Message::Ready)?;
+                    pair.set_up(self.owner.set_up_inputs())?;
+                }
+                Message::Infer(sections) => {
+                    let sections: Vec<usize> = sections.into_iter().map(|section| section as usize).collect();
+                    let keys = match pair.prepare(&sections).and_then(|()| pair.spend(&sections)) {
+                        Ok(keys) => keys,
+                        Err(error) => return Err(refuse(&mut pair.link, error)),
+                    };
+                    pair.send(&Message::Ready)?;
+                    pair.infer(keys, &sections, vec![vec![None]; sections.len()])?;
+                }
+                Message::Done => return Ok(pair.summary()),
+                other => {
+                    let error = Error::Peer { what: format!("it sent {other} where a request belongs") };
+                    return Err(refuse(&mut pair.link, error));
+                }
+            }
+        }
+    }
+
+    fn greet(&self, link: &mut Link) -> Result<KeyFile> {
+        let theirs = expect_hello(link, Party::One)?;
+        let mut keys = self.keys.find(&theirs.session)?;
+        accept(self.owner.public(), &mut keys, link, &theirs)?;
+        let hello = hello(&keys, link);
+        link.send(Message::Hello(hello).encode())?;
+        Ok(keys)
+    }
+}
+
+/// The party with the text.
+pub struct Client<'a> {
+    pair: Pair<'a>,
+    taken: bool,
+}
+
+impl<'a> Client<'a> {
+    /// Greets the server. Both sides have shown that they hold their halves of one deal, and know what of it was used.
+    pub fn new(model: &'a PublicModel, keys: KeyFile, link: Link) -> Result<Self> {
+        Self::on(model, Arc::new(CpuBackend), keys, link)
+    }
+
+    /// The same, computing on another backend than the CPU.
+    pub fn on(
+        model: &'a PublicModel,
+        backend: Arc<dyn Backend>,
+        mut keys: KeyFile,
+        mut link: Link,
+    ) -> Result<Self> {
+        let hello = hello(&keys, &link);
+        link.send(Message::Hello(hello).encode())?;
+        let theirs = expect_hello(&mut link, Party::Zero)?;
+        if let Err(error) = accept(model, &mut keys, &mut link, &theirs) {
+            return Err(refuse(&mut link, error));
+        }
+        Ok(Self { pair: Pair::new(model, backend, keys, link)?, taken: false })
+    }
+
+    #[cfg(test)]
+    pub(super) fn into_pair(self) -> Pair<'a> {
+        self.pair
+    }
+
+    /// The keys.
+    pub fn keys(&self) -> &KeyFile {
+        self.pair.keys()
+    }
+
+    /// Has `observer` told of every round.
+    pub fn observed(mut self, observer: &'a dyn Observer) -> Self {
+        self.pair.observer = observer;
+        self
+    }
+
+    /// Takes the masked weights, if that was not done yet.
+    pub fn set_up(&mut self) -> Result<()> {
+        if self.taken {
+            return Ok(());
+        }
+        self.pair.ask(&Message::SetUp)?;
+        self.pair.set_up(vec![None; self.pair.weight_count()])?;
+        self.taken = true;
+        Ok(())
+    }
+
+    /// Runs texts, as token ids, through the model in one batch, and returns the words of each result, for
+    /// [`PublicModel::decode`]. Uses up a key for each.
+    pub fn infer(&mut self, texts: &[Vec<u32>]) -> Result<Vec<Vec<u64>>> {
+        if !(1..=MOST_SECTIONS).contains(&texts.len()) {
+            let what = format!("{} texts in one batch: there may be 1 to {MOST_SECTIONS}", texts.len());
+            return Err(Error::Unsupported { gate: "a batch", what });
+        }
+        let model = self.pair.model();
+        let mut sections: Vec<usize> = Vec::with_capacity(texts.len());
+        let mut inputs = Vec::with_capacity(texts.len());
+        let mut taken: BTreeMap<usize, usize> = BTreeMap::new();
+        for text in texts {
+            let before = taken.entry(text.len()).or_default();
+            let section = self.pair.keys().unused(text.len() as u32).nth(*before);
+            *before += 1;
+            sections.push(section.ok_or(Error::NoKeys { tokens: text.len() })?);
+            inputs.push(vec![Some(model.encode_tokens(text)?)]);
+        }
+        self.set_up()?;
+        self.pair.prepare(&sections)?;
+        self.pair.ask(&Message::Infer(sections.iter().map(|&section| section as u32).collect()))?;
+        let keys = self.pair.spend(&sections)?;
+        let outputs = self.pair.infer(keys, &sections, inputs)?;
+        let missing = || Error::OutOfStep { what: "the client's result is missing".into() };
+        outputs.into_iter().map(|output| output.ok_or_else(missing)).collect()
+    }
+
+    /// What was done so far.
+    pub fn summary(&self) -> Summary {
+        self.pair.summary()
+    }
+
+    /// Says goodbye.
+    pub fn finish(mut self) -> Result<Summary> {
+        self.pair.send(&Message::Done)?;
+        self.pair.link.flush()?;
+        Ok(self.summary())
+    }
+}
+
+fn hello(keys: &KeyFile, link: &Link) -> Hello {
+    let header = keys.header();
+    let (party, session, model, weights) = (header.party, header.session, header.model, header.weights);
+    let hello = Hello { party, session, model, weights, ledger: keys.ledger.bits(), proof: [0; 32] };
+    let proof = *hello.prove(&header.pairing, link.binding()).as_bytes();
+    Hello { proof, ..hello }
+}
+
+fn expect_hello(link: &mut Link, party: Party) -> Result<Hello> {
+    match Message::decode(&link.receive()?)? {
+        Message::Hello(hello) if hello.party == party => Ok(hello),
+        Message::Hello(hello) => {
+            Err(Error::Peer { what: format!("it is party {}, as this side is", hello.party) })
+        }
+        Message::Refusal(why) => Err(Error::Refused { why }),
+        other => Err(Error::Peer { what: format!("it sent {other} where a greeting belongs") }),
+    }
+}
+
+/// Believes a greeting, or says why not. The ledger is compared last, when it is certain whose it is.
+fn accept(model: &PublicModel, keys: &mut KeyFile, link: &mut Link, theirs: &Hello) -> Result<()> {
+    let header = keys.header();
+    let refused = |what: &str| Err(Error::Peer { what: what.to_owned() });
+    if theirs.session != header.session {
+        return refused("it has keys of another deal than this side");
+    }
+    // In constant time, as `blake3::Hash` compares.
+    if theirs.prove(&header.pairing, link.binding()) != blake3::Hash::from_bytes(theirs.proof) {
+        return refused("it does not hold the other half of these keys");
+    }
+    if (theirs.model, theirs.weights) != (header.model, header.weights) {
+        return refused("its keys are for another model");
+    }
+    if (header.model, header.weights) != (model.graph_hash(), model.weights_hash()) {
+        return Err(Error::Key { what: "it is for another model than the one that is given".into() });
+    }
+    if header.format != model.format() {
+        return Err(FssError::Format { keys: header.format, circuit: model.format() }.into());
+    }
+    keys.catch_up(&theirs.ledger)
+}
+
+/// Tells the other side why, without what is nobody else's business, and waits until it is told.
+fn refuse(link: &mut Link, error: Error) -> Error {
+    let words = match &error {
+        Error::File { .. } | Error::KeyFile { .. } => "its keys cannot be used".to_owned(),
+        other => other.to_string(),
+    };
+    if !matches!(error, Error::Closed | Error::Refused { .. } | Error::Timeout { .. } | Error::Tls { .. }) {
+        // What follows is that the link closes, whether or not the other side still listens.
+        let told = link.send(Message::Refusal(words).encode()).and_then(|()| link.flush());
+        if let Err(failed) = told {
+            tracing::debug!("the refusal was not delivered: {failed}");
+        }
+    }
+    error
+}

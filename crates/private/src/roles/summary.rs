@@ -1,0 +1,46 @@
+//! What was done, and what it took.
+
+use std::time::Duration;
+
+use super::traffic::Traffic;
+
+/// What evaluations took.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// Frames and bytes, as they were counted on the link.
+    pub traffic: Traffic,
+    /// Bytes of keys that were read.
+    pub key_bytes: u64,
+    /// All in all.
+    pub wall: Duration,
+    /// Evaluating gates.
+    pub evaluating: Duration,
+    /// Waiting for the other party.
+    pub waiting: Duration,
+    /// Encrypting and writing, beside the others.
+    pub sending: Duration,
+}
+
+impl Counted {
+    pub(super) fn add(&mut self, other: Self) {
+        *self = Self {
+            traffic: self.traffic.plus(other.traffic),
+            key_bytes: self.key_bytes + other.key_bytes,
+            wall: self.wall + other.wall,
+            evaluating: self.evaluating + other.evaluating,
+            waiting: self.waiting + other.waiting,
+            sending: self.sending + other.sending,
+        };
+    }
+}
+
+/// What a party did in a session.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Inferences.
+    pub inferences: usize,
+    /// Masking and moving the weights.
+    pub set_up: Counted,
+    /// The inferences themselves.
+    pub inference: Counted,
+}
