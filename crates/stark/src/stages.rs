@@ -1,7 +1,10 @@
 //! How long the stages of a proof take.
 
 use std::cell::Cell;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use gatework_gpu::Locked;
 
 use crate::error::OrRaise as _;
 use crate::queue::Queue;
@@ -63,6 +66,57 @@ impl Stage {
     }
 }
 
+/// Who is told of stages.
+type Watcher = Arc<dyn Fn(Stage) + Send + Sync>;
+
+/// Time by stage.
+pub(crate) type Times = Vec<(Stage, Duration)>;
+
+/// What a context knows of the stages of its proofs.
+#[derive(Default)]
+pub(crate) struct Stages {
+    /// Told of every stage that begins.
+    watcher: Locked<Option<Watcher>>,
+    /// Times of stages, where they are kept.
+    times: Locked<Option<Times>>,
+}
+
+impl Stages {
+    pub(crate) fn of(queue: &Queue) -> Arc<Self> {
+        queue.keeps(|_| Self::default())
+    }
+
+    pub(crate) fn watch(&self, watcher: impl Fn(Stage) + Send + Sync + 'static) {
+        *self.watcher.lock() = Some(Arc::new(watcher));
+    }
+
+    pub(crate) fn keep_times(&self) {
+        *self.times.lock() = Some(Times::new());
+    }
+
+    pub(crate) fn take_times(&self) -> Times {
+        self.times.lock().take().unwrap_or_default()
+    }
+
+    fn tell(&self, stage: Stage) {
+        // Not under the lock: who is told may ask for more.
+        let watcher = self.watcher.lock().clone();
+        if let Some(watcher) = watcher {
+            watcher(stage);
+        }
+    }
+
+    fn end(&self, queue: &Queue, stage: Stage, start: Instant) {
+        if self.times.lock().is_none() {
+            return;
+        }
+        queue.stream().synchronize().or_raise();
+        if let Some(times) = &mut *self.times.lock() {
+            times.push((stage, start.elapsed()));
+        }
+    }
+}
+
 thread_local! {
     /// Whether a stage of this thread runs: what it calls belongs to it.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
@@ -80,7 +134,7 @@ impl Queue {
     pub(crate) fn stage(&self, stage: Stage) -> Running {
         let outermost = !INSIDE.replace(true);
         if outermost {
-            self.tell(stage);
+            Stages::of(self).tell(stage);
         }
         let span = tracing::debug_span!("stage", name = stage.name()).entered();
         Running { stage: outermost.then(|| (self.clone(), stage, Instant::now())), _span: span }
@@ -91,12 +145,8 @@ impl Drop for Running {
     fn drop(&mut self) {
         let Some((queue, stage, start)) = self.stage.take() else { return };
         INSIDE.set(false);
-        if queue.times_are_kept() && !std::thread::panicking() {
-            queue.stream().synchronize().or_raise();
-            queue.add_time(stage, start.elapsed());
+        if !std::thread::panicking() {
+            Stages::of(&queue).end(&queue, stage, start);
         }
     }
 }
-
-/// Time by stage.
-pub(crate) type Times = Vec<(Stage, Duration)>;

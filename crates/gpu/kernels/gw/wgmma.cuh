@@ -20,23 +20,15 @@
 #include "gw/emulated.cuh"
 #include "gw/matrix.cuh"
 #include "gw/memory.cuh"
+#include "gw/swizzle.cuh"
 
 namespace gw {
-
-enum Swizzle : u32 { SWIZZLE_NONE = 0, SWIZZLE_128 = 1, SWIZZLE_64 = 2, SWIZZLE_32 = 3 };
 
 // `tile` starts at a multiple of 8 swizzle rows (1024, 512 or 256 bytes; 16 without swizzle).
 // Stepping by 32 bytes in K inside a swizzle row adds 2 to the descriptor.
 GW_DEVICE u64 wgmma_descriptor(const void* tile, Swizzle swizzle, u32 stride_bytes, u32 leading_bytes = 16) {
     return (u64)((shared_address(tile) & 0x3FFFF) >> 4) | (u64)((leading_bytes & 0x3FFFF) >> 4) << 16 |
            (u64)((stride_bytes & 0x3FFFF) >> 4) << 32 | (u64)swizzle << 62;
-}
-// Where byte `offset` of a tile that starts at a multiple of 8 rows really lies.
-GW_DEVICE u32 swizzled(u32 offset, Swizzle swizzle) {
-    return swizzle == SWIZZLE_128  ? offset ^ ((offset >> 7 & 7) << 4)
-           : swizzle == SWIZZLE_64 ? offset ^ ((offset >> 7 & 3) << 4)
-           : swizzle == SWIZZLE_32 ? offset ^ ((offset >> 7 & 1) << 4)
-                                   : offset;
 }
 
 // Wgmma<E4M3, N>: `ss` takes both operands from shared memory, `rs` takes A from registers. With `accumulate` false D

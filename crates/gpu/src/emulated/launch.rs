@@ -14,14 +14,14 @@ use super::barrier::{GridBarrier, NamedBarrier};
 use super::block::{Agent, Block, CallSite, Fiber, SharedMemory, Thread, Wait};
 use super::clocks::{Passage, Slot};
 use super::copy::Flight;
-use super::fault::{Fault, FaultKind, Site};
 use super::memory::Region;
 use super::module::Entry;
 use super::schedule::Schedule;
 use super::shadow::{GlobalShadow, SharedShadow, Stamp};
 use super::warp::Warp;
 use super::wgmma::WgmmaState;
-use crate::Grid;
+use crate::types::Grid;
+use crate::types::{Fault, FaultKind, Site};
 
 /// Stack of one thread.
 const STACK_BYTES: usize = 256 << 10;

@@ -12,7 +12,6 @@ mod clocks;
 pub(crate) mod compiler;
 mod copy;
 mod driver;
-pub(crate) mod fault;
 mod formats;
 mod launch;
 mod memory;

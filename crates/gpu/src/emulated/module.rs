@@ -7,8 +7,7 @@ use std::sync::{Arc, OnceLock};
 use libloading::Library;
 
 use super::abi::{API, Api};
-use super::fault::Site;
-use crate::kernel::{ArgType, Binary, KernelInfo, Parameter, Resources, Scalar};
+use crate::types::{ArgType, Binary, KernelInfo, Parameter, Resources, Scalar, Site};
 use crate::{Error, Result};
 
 /// One kernel of a loaded library.

@@ -4,10 +4,10 @@ use super::abi::{ExchangeOp, Format};
 use super::access::{Place, Touch};
 use super::block::{CallSite, Wait};
 use super::clocks::{Meeting, Slot};
-use super::fault::FaultKind;
 use super::launch::{Launch, Step, Stop};
 use super::shadow::Manner;
 use super::tensor;
+use crate::types::FaultKind;
 
 /// What one lane brings to a meeting of its warp. Pointers are into the lane's own stack, which stays while it waits.
 #[derive(Debug, Clone, Copy)]

@@ -17,7 +17,7 @@ use stwo::prover::poly::circle::{CircleEvaluation, PolyOps as _};
 use stwo::prover::{ComponentProver, DomainEvaluationAccumulator, EvaluationMode, Poly, Trace};
 use stwo_constraint_framework::{FrameworkComponent, FrameworkEval, PREPROCESSED_TRACE_IDX};
 
-use super::cache::Prepared;
+use super::cache::{Prepared, Workshop};
 use super::program::Roots;
 use super::record::record;
 use crate::backend::CudaBackend;
@@ -25,17 +25,6 @@ use crate::column::coordinates;
 use crate::cuda::flat_words;
 use crate::error::OrRaise as _;
 use crate::stages::Stage;
-
-/// How constraints are evaluated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Tier {
-    /// By one kernel that reads them as data: nothing is compiled.
-    Interpreted,
-    /// By kernels that are generated for the AIR and compiled once.
-    Generated,
-    /// By the interpreter while a thread compiles kernels for the AIR, then by those. The results are the same.
-    Adaptive,
-}
 
 /// What constraints are evaluated on.
 pub(crate) struct Inputs {
@@ -116,9 +105,10 @@ impl<E: FrameworkEval + Sync> ComponentProver<CudaBackend> for FrameworkComponen
             log_rows: domain.log_size(),
         };
         let column = |interaction: u32, column: u32| first_of_interaction[interaction as usize] + column;
-        let tier = queue.tier();
+        let workshop = Workshop::of(&queue);
+        let tier = workshop.tier();
         let depends_on = ("constraints", tier, *tape.key().as_bytes(), &first_of_interaction);
-        let prepared = queue.constraints().get(depends_on, || {
+        let prepared = workshop.get(depends_on, || {
             let graph = tape.graph();
             Prepared::new(&queue, tier, &graph, &Roots::constraints(&graph), column)
         });

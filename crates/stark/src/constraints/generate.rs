@@ -8,6 +8,8 @@ use super::graph::{Graph, Id};
 use super::program::{Measure, Program, Root, Roots};
 use super::reroll::Search;
 use super::shape::{Leaves, Pattern, Shapes};
+#[cfg(feature = "lab")]
+use super::tape::Tape;
 use super::text::{self, Place, THREADS, Widths};
 use crate::Result;
 use crate::cuda::flat_words;
@@ -108,11 +110,10 @@ fn places(instances: &[Leaves], leaves: impl Fn(&Leaves) -> &[u32]) -> (Vec<Plac
     ((0..first.len()).map(place).collect(), table.collect())
 }
 
-/// The kernels of wide Fibonacci, for the gates.
+/// Kernels for all constraints of a graph, with no regard to what repeats, for the gates.
 #[cfg(feature = "lab")]
-pub(crate) fn wide_fibonacci_source(columns: usize) -> Vec<Source> {
-    let air = crate::airs::WideFibonacci { log_rows: 4, columns };
-    let graph = super::record::record(&air, Default::default()).graph();
+pub(crate) fn unrolled(tape: &Tape) -> Vec<Source> {
+    let graph = tape.graph();
     let roots = Roots::constraints(&graph);
     let groups = (0..roots.groups()).map(|group| roots.of(group..group + 1));
     once(&graph, groups, &|_, column| column).into_iter().map(|part| part.source).collect()

@@ -11,7 +11,7 @@ use stwo::prover::poly::BitReversedOrder;
 use stwo::prover::poly::circle::CircleEvaluation;
 use stwo_constraint_framework::{FrameworkEval, ORIGINAL_TRACE_IDX, PREPROCESSED_TRACE_IDX};
 
-use super::cache::Prepared;
+use super::cache::{Prepared, Workshop};
 use super::component::{Inputs, Rows};
 use super::graph::Node;
 use super::program::Roots;
@@ -62,9 +62,10 @@ pub fn interaction_trace<E: FrameworkEval>(
         ORIGINAL_TRACE_IDX => own_first + column,
         _ => unreachable!("fractions are made of the trace and preprocessed columns"),
     };
-    let tier = queue.tier();
+    let workshop = Workshop::of(&queue);
+    let tier = workshop.tier();
     let depends_on = ("fractions", tier, *tape.key().as_bytes(), own_first);
-    let prepared = queue.constraints().get(depends_on, || {
+    let prepared = workshop.get(depends_on, || {
         let graph = tape.graph();
         Prepared::new(&queue, tier, &graph, &Roots::fractions(&graph), column)
     });

@@ -22,13 +22,16 @@ mod synthetic;
 mod tape;
 mod text;
 
-pub(crate) use self::cache::Cache;
-pub use self::component::Tier;
+pub use self::cache::Tier;
+pub(crate) use self::cache::Workshop;
 #[cfg(feature = "lab")]
 pub(crate) use self::component::{Rows, denominators};
 #[cfg(feature = "lab")]
-pub(crate) use self::generate::{compile, wide_fibonacci_source};
+pub(crate) use self::generate::{compile, unrolled};
 pub use self::logup::interaction_trace;
+#[cfg(feature = "lab")]
+pub(crate) use self::record::record;
+#[cfg(feature = "lab")]
 pub use self::record::row_operations;
 #[cfg(feature = "lab")]
 pub(crate) use self::text::THREADS;

@@ -1,5 +1,7 @@
 //! How a transform is cut into passes.
 
+use crate::shared::LOWEST;
+
 /// Layers that one launch runs on tiles in shared memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pass {
@@ -9,8 +11,6 @@ pub(crate) struct Pass {
     pub(crate) layers: u32,
 }
 
-/// Layers of the lowest pass of a transform of several, and of the whole of one that is just as long.
-pub(crate) const LOWEST: u32 = 12;
 /// Most layers of every other pass: then 16 neighbours go into a tile together.
 const MOST: u32 = 10;
 /// Layers that a pass on tiles of full size may have.

@@ -12,7 +12,8 @@ use stwo::prover::poly::circle::{CircleEvaluation, PolyOps as _};
 use super::{Run, Size, Task, Timed, copying};
 use crate::airs::HostColumn;
 use crate::cuda::circle_fft::{Direction, transform};
-use crate::cuda::schedule::{LOWEST, PASSES, Pass};
+use crate::cuda::schedule::{PASSES, Pass};
+use crate::shared::LOWEST;
 use crate::{CudaBackend, DeviceColumn, kernels};
 
 #[derive(Clone, Copy)]
