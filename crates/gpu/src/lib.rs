@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod abi;
 mod budget;
 mod buffer;
 mod compile;
@@ -10,6 +11,7 @@ mod emulated;
 mod error;
 mod foreign;
 mod graph;
+mod header;
 mod kernel;
 mod kernels;
 mod locked;
@@ -28,11 +30,12 @@ pub use cuda::tools::{SassReport, disassemble};
 pub use device::{Device, list_devices, presence};
 pub use error::{Error, Result};
 pub use graph::{Graph, GraphKernel};
+pub use header::Header;
 pub use kernel::{Arg, ByValue, IntoArg, Kernel};
 pub use locked::Locked;
 pub use pinned::{Pinned, PinnedMut, PinnedPool, PinnedRef, PinnedStats};
 pub use shared::Code;
-pub use source::{Definition, Header, Module, Source};
+pub use source::{Definition, Module, Source};
 pub use stream::{Event, Stream};
 pub use target::Target;
 pub use types::{

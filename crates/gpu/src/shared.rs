@@ -6,12 +6,13 @@ use std::fmt::Write as _;
 /// Declares constants, structs and enumerations that host code and kernels share.
 ///
 /// The first line names the header and the path that kernels include it by, and, where needed, files that it includes
-/// itself (`after "field.cuh"`) and the namespace that it is in (`in "gw::emulated"`). Then come items:
+/// itself (`after "field.cuh"`) and the namespace that it is in (`in "gw::emulated"`). Then come items, in the order in which
+/// a kernel must see them:
 ///
 /// * `const` becomes a `constexpr` of the same name;
 /// * `struct` becomes a struct of the same fields in the same order; the kernel's compiler checks its size and the place of
 ///   every field. Where the two languages name a type differently, as they do for pointers, `=> "const u32*"` gives the
-///   kernel's;
+///   kernel's, and `=> "const u32* {}[4]"` that of an array;
 /// * `enum` becomes an `enum class` of 32 bits with the same variants, and implements [`Code`];
 /// * `text` names a function `fn(&mut String)` that appends what these do not cover, as a table.
 ///
@@ -24,14 +25,14 @@ use std::fmt::Write as _;
 ///     header HEADER = "combine_shared.cuh";
 ///     /// Elements of a tile.
 ///     const TILE: u32 = 4;
+///     /// What is done to every element.
+///     enum Operation { Add, Multiply }
 ///     /// One launch.
 ///     #[derive(Clone, Copy, Pod, Zeroable)]
 ///     struct Job {
 ///         operation: u32 => "Operation",
 ///         factor: u32,
 ///     }
-///     /// What is done to every element.
-///     enum Operation { Add, Multiply }
 /// }
 ///
 /// let source = Source::new("combine", r#"
@@ -257,9 +258,13 @@ pub fn constant<T: Constant>(text: &mut String, name: &str, value: T) {
     let _ = writeln!(text, "constexpr {} = {};", T::declare(name), value.literal());
 }
 
-/// The declaration of a field: with the kernel's own type, if one is given.
+/// The declaration of a field: with the kernel's own type, if one is given. The name goes where that has `{}`, or after it.
 pub fn field<T: Shared>(name: &str, theirs: &[&str]) -> String {
-    theirs.first().map_or_else(|| T::declare(name), |theirs| format!("{theirs} {name}"))
+    match theirs.first() {
+        None => T::declare(name),
+        Some(theirs) if theirs.contains("{}") => theirs.replace("{}", name),
+        Some(theirs) => format!("{theirs} {name}"),
+    }
 }
 
 /// Appends a struct: its fields with their declarations and places.

@@ -353,3 +353,23 @@ fn stores_that_wgmma_reads_need_a_proxy_fence() {
     let fault = proxy.expect("stores that wgmma reads need a proxy fence");
     assert!(fault.kind == FaultKind::Race && fault.message.contains("fence_async_proxy"), "{fault}");
 }
+
+#[test]
+fn a_code_that_the_runtime_does_not_know_is_a_fault() {
+    let wrong = [
+        ("x[0] = gw::emulated::call::convert((gw::emulated::Conversion)99, 0);", "99 is no Conversion"),
+        ("gw::emulated::call::fence((gw::emulated::FenceKind)6);", "6 is no FenceKind"),
+        ("x[0] = gw::emulated::call::index((gw::emulated::Index)4, 0);", "4 is no Index"),
+    ];
+    for (body, message) in wrong {
+        let fault = plant(body, 1, 1).expect("an unknown code");
+        assert!(fault.kind == FaultKind::Protocol && fault.message.contains(message), "{fault}");
+    }
+}
+
+#[test]
+fn a_kernel_that_stops_itself_says_where() {
+    let fault = plant("if (n > 0) gw::trap();\nx[0] = 1;", 1, 1).expect("the trap");
+    assert_eq!(fault.kind, FaultKind::Trap, "{fault}");
+    assert_eq!(fault.site.map(|site| site.line), Some(4));
+}

@@ -7,8 +7,8 @@ use gatework_gpu::{Device, Stream};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::constraints::{Tier, Workshop};
+use crate::cuda::modules_of_proofs;
 use crate::error::catch;
-use crate::kernels;
 use crate::queue::Queue;
 use crate::stages::Stages;
 use crate::{Error, Result, Stage};
@@ -50,7 +50,7 @@ impl Context {
     pub fn on(stream: Stream) -> Result<Self> {
         // On the emulated device most programs launch a few of them, and each is compiled when it is.
         if !stream.device().is_emulated() {
-            stream.device().prepare(&kernels::of_proofs())?;
+            stream.device().prepare(&modules_of_proofs())?;
         }
         let queue = Queue::new(stream);
         let of_workers = queue.downgrade();

@@ -34,5 +34,6 @@ pub use plan::Plan;
 pub use prove::{DeviceChannel, prove};
 #[cfg(feature = "lab")]
 pub use rates::Rates;
+pub use shared::DigestWords;
 pub use stages::Stage;
 pub use upload::{upload, upload_and_interpolate};

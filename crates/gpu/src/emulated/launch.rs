@@ -9,7 +9,6 @@ use std::sync::Arc;
 use corosensei::stack::{DefaultStack, Stack};
 use corosensei::{Coroutine, CoroutineResult};
 
-use super::abi::Rule;
 use super::barrier::{GridBarrier, NamedBarrier};
 use super::block::{Agent, Block, CallSite, Fiber, SharedMemory, Thread, Wait};
 use super::clocks::{Passage, Slot};
@@ -20,6 +19,7 @@ use super::schedule::Schedule;
 use super::shadow::{GlobalShadow, SharedShadow, Stamp};
 use super::warp::Warp;
 use super::wgmma::WgmmaState;
+use crate::abi::Rule;
 use crate::types::Grid;
 use crate::types::{Fault, FaultKind, Site};
 
@@ -300,6 +300,7 @@ impl Launch {
                 (FaultKind::OutOfBounds, "an index beyond the end of an array of the thread's own")
             }
             Rule::DivisionByZero => (FaultKind::DivisionByZero, "an integer is divided by zero"),
+            Rule::Trap => (FaultKind::Trap, "the kernel was given what it does not know, and stopped itself"),
         };
         Err(self.fault_at(kind, site, message.into()))
     }

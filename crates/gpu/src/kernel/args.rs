@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 
+use crate::abi::Scalar;
 use crate::buffer::{Allocation, Buffer, Slice, SliceMut, View as _};
-use crate::types::{ArgType, Parameter, Scalar};
+use crate::types::{ArgType, Parameter};
 use crate::{Device, Error, Result};
 
 /// Builds the argument list of a launch: buffers and slices by reference, scalars by value.

@@ -1,15 +1,15 @@
 //! Kernel source text with everything it includes.
 
-mod header;
 mod module;
+mod portable;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-pub use header::Header;
 pub(crate) use module::ModuleKey;
 pub use module::{Definition, Module};
 
+use crate::header::Header;
 use crate::types::Architecture;
 use crate::{Error, Result};
 
@@ -125,7 +125,7 @@ impl Source {
                 .filter(|path| stays_inside(path))
                 .and_then(|path| self.includes.get(path))
                 .cloned()
-                .or_else(|| header::portable(&path).map(Cow::Borrowed))
+                .or_else(|| portable::text(&path).map(Cow::Borrowed))
                 .ok_or_else(|| Error::MissingInclude { kernel: self.name.clone(), include: path.clone() })?;
             pending.extend(included(&text));
             found.insert(path, text);

@@ -1,6 +1,7 @@
 //! Modules of kernels, as crates declare them.
 
-use super::{Header, Source, kernels_in};
+use super::{Source, kernels_in};
+use crate::header::Header;
 
 /// Definitions that a module may be compiled with.
 const MOST_DEFINITIONS: usize = 8;

@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::abi::Scalar;
+
 /// What a kernel is compiled for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "String", from = "String")]
@@ -104,24 +106,6 @@ pub struct KernelInfo {
     pub(crate) parameters: Vec<Parameter>,
 }
 
-/// Element types that both sides of a launch can name. The numbers are those of `gw/emulated.cuh`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Scalar {
-    /// A struct, or a 16-bit float that C++ sees as one: compared by size alone.
-    Other = 0,
-    U8 = 1,
-    I8 = 2,
-    U16 = 3,
-    I16 = 4,
-    U32 = 5,
-    I32 = 6,
-    U64 = 7,
-    I64 = 8,
-    F32 = 9,
-    F64 = 10,
-}
-
 impl Scalar {
     pub(crate) fn of<T: 'static>() -> Self {
         let known = [
@@ -137,23 +121,6 @@ impl Scalar {
             (TypeId::of::<f64>(), Self::F64),
         ];
         known.iter().find(|(id, _)| *id == TypeId::of::<T>()).map_or(Self::Other, |(_, scalar)| *scalar)
-    }
-
-    pub(crate) fn from_code(code: u8) -> Self {
-        const ALL: [Scalar; 11] = [
-            Scalar::Other,
-            Scalar::U8,
-            Scalar::I8,
-            Scalar::U16,
-            Scalar::I16,
-            Scalar::U32,
-            Scalar::I32,
-            Scalar::U64,
-            Scalar::I64,
-            Scalar::F32,
-            Scalar::F64,
-        ];
-        ALL.get(code as usize).copied().unwrap_or(Self::Other)
     }
 
     pub(crate) fn accepts(self, given: Scalar) -> bool {

@@ -11,4 +11,4 @@ pub use device::{Clocks, DeviceListing, DeviceProperties, Kind, Presence, Priori
 pub use fault::{Fault, FaultKind, Site};
 pub use grid::Grid;
 pub use kernel::{Architecture, Binary, KernelInfo, Resources};
-pub(crate) use kernel::{ArgType, Compiled, Parameter, Scalar};
+pub(crate) use kernel::{ArgType, Compiled, Parameter};

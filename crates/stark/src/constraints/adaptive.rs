@@ -5,11 +5,12 @@ use std::thread::{Builder, JoinHandle};
 
 use gatework_gpu::{Buffer, Device, Kernel, Locked, Source};
 
-use super::component::{Inputs, Rows};
 use super::generate::{Part, Tables, compile};
+use super::inputs::Inputs;
 use super::interpret::Interpreted;
 use crate::error::OrRaise as _;
 use crate::queue::Queue;
+use crate::shared::Rows;
 use crate::{Error, Result};
 
 /// Constraints that are interpreted while a thread compiles kernels for them.

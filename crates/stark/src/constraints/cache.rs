@@ -7,13 +7,14 @@ use gatework_gpu::{Buffer, Locked};
 use hashbrown::HashMap;
 
 use super::adaptive::Adaptive;
-use super::component::{Inputs, Rows};
 use super::generate::{Generated, parts};
 use super::graph::Graph;
+use super::inputs::Inputs;
 use super::interpret::Interpreted;
 use super::program::Roots;
 use crate::Result;
 use crate::queue::Queue;
+use crate::shared::Rows;
 
 /// How constraints are evaluated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -17,9 +17,10 @@ use stwo_constraint_framework::{FrameworkComponent, TraceLocationAllocator};
 use super::{Run, Size, Task, Timed};
 use crate::airs::{HostColumn, WideFibonacci};
 use crate::column::{coordinates, secure_column, table};
-use crate::constraints::{Rows, THREADS, Workshop, compile, denominators, record, unrolled};
+use crate::constraints::{THREADS, Workshop, compile, denominators, record, unrolled};
 use crate::cuda::flat_words;
 use crate::error::OrRaise as _;
+use crate::shared::Rows;
 use crate::{CudaBackend, DeviceColumn, Tier, kernels, row_operations};
 
 #[derive(Clone, Copy)]

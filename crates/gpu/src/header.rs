@@ -40,30 +40,3 @@ macro_rules! headers {
         )),*]
     };
 }
-
-/// The portable header, which every kernel may include.
-const PORTABLE: &[Header] = &headers![
-    "gw/async_copy.cuh",
-    "gw/atomic.cuh",
-    "gw/bulk.cuh",
-    "gw/convert.cuh",
-    "gw/emulated.cuh",
-    "gw/gw.cuh",
-    "gw/half.cuh",
-    "gw/index.cuh",
-    "gw/integer.cuh",
-    "gw/math.cuh",
-    "gw/matrix.cuh",
-    "gw/mbarrier.cuh",
-    "gw/memory.cuh",
-    "gw/swizzle.cuh",
-    "gw/sync.cuh",
-    "gw/types.cuh",
-    "gw/warp.cuh",
-    "gw/wgmma.cuh",
-];
-
-/// The text of a file of the portable header, by the path it is included by.
-pub(super) fn portable(path: &str) -> Option<&'static str> {
-    PORTABLE.iter().find(|header| header.path == path).map(Header::text)
-}
