@@ -10,9 +10,9 @@ use std::fmt::Write as _;
 /// a kernel must see them:
 ///
 /// * `const` becomes a `constexpr` of the same name;
-/// * `struct` becomes a struct of the same fields in the same order; the kernel's compiler checks its size and the place of
-///   every field. Where the two languages name a type differently, as they do for pointers, `=> "const u32*"` gives the
-///   kernel's, and `=> "const u32* {}[4]"` that of an array;
+/// * `struct` becomes a struct of the same fields in the same order. The kernel's compiler checks its size, and that of the
+///   emulated device the place of every field. Where the two languages name a type differently, as they do for pointers,
+///   `=> "const u32*"` gives the kernel's, and `=> "const u32* {}[4]"` that of an array;
 /// * `enum` becomes an `enum class` of 32 bits with the same variants, and implements [`Code`];
 /// * `text` names a function `fn(&mut String)` that appends what these do not cover, as a table.
 ///
@@ -274,10 +274,13 @@ pub fn structure(text: &mut String, name: &str, bytes: usize, fields: &[(&str, S
         let _ = writeln!(text, "    {declaration};");
     }
     let _ = writeln!(text, "}};\nstatic_assert(sizeof({name}) == {bytes}, \"the size of {name}\");");
+    // NVRTC has no offsetof. Both compilers lay these types out alike.
+    text.push_str("#ifndef GW_CUDA\n");
     for (field, _, place) in fields {
         let check = format!("__builtin_offsetof({name}, {field}) == {place}");
         let _ = writeln!(text, "static_assert({check}, \"the place of {name}::{field}\");");
     }
+    text.push_str("#endif\n");
 }
 
 /// Appends an enumeration.

@@ -1,6 +1,6 @@
 //! The runtime's own kernels on the emulated device, through the public API, against plain Rust.
 
-use gatework_gpu::{Device, Result};
+use gatework_gpu::{Device, Error, Grid, Module, Result, args};
 
 #[test]
 fn fill_and_gather_match_reference_for_every_width() -> Result<()> {
@@ -32,4 +32,27 @@ fn fill_and_gather_match_reference_for_every_width() -> Result<()> {
     round(&stream, |i| i as u128)?;
     round(&stream, |i| [i as u16; 13])?;
     round(&stream, |i| [i as u64; 8])
+}
+
+static WRITES: Module =
+    Module::new("writes", "#include \"gw/gw.cuh\"\nGW_KERNEL(write)(u32* to) { to[0] = VALUE; }", &[]);
+static BROKEN: Module = Module::new("broken", "GW_KERNEL(write)(u32* to) { not C++ }", &[]);
+
+#[test]
+fn modules_are_prepared_together_and_the_first_that_fails_is_named() -> Result<()> {
+    let device = Device::emulated(1)?;
+    let [one, two] = [1u32, 2].map(|value| WRITES.define("VALUE", value));
+    let error = device.prepare(&[one, BROKEN, WRITES, two]).unwrap_err();
+    assert!(matches!(error, Error::Compile { kernel, .. } if kernel == "broken"));
+    device.prepare(&[one, two])?;
+    let stream = device.stream()?;
+    for (module, value) in [(one, 1), (two, 2), (one, 1)] {
+        let mut word = stream.alloc::<u32>(1)?;
+        let kernel = device.kernel_of(&module, "write")?;
+        kernel.launch(&stream, &Grid::new([1; 3], [1; 3]), &args![&mut word])?;
+        assert_eq!(stream.download(&word)?, [value]);
+    }
+    let error = device.kernel_of(&one, "read").unwrap_err();
+    assert!(matches!(error, Error::NoEntry { entry, .. } if entry == "read"));
+    Ok(())
 }

@@ -146,7 +146,7 @@ impl Crate {
 
     fn read_module(&mut self, module: &ItemMod, folder: &Path, parent: &[String]) {
         let name = module.ident.to_string();
-        let path = [parent, &[name.clone()]].concat();
+        let path = [parent, std::slice::from_ref(&name)].concat();
         let inside = folder.join(&name);
         match &module.content {
             Some((_, items)) => self.read_items(items, inside, path),

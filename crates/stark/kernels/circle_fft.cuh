@@ -6,6 +6,7 @@
 // registers and does three layers on them, in one turn or more; between those the tile is exchanged through shared memory. At most
 // 2^(layers - 3) threads a block, tiles in x, columns in y; shared memory for the tile with one word in nine unused, so that strides
 // of eight fall on different banks.
+
 GW_DEVICE u32 padded(u32 i) { return i + (i >> 3); }
 
 // K layers of the tile, from layer `at` on, which is 0 or at least 3.

@@ -120,8 +120,8 @@ impl CpuAttention {
             T::widen(&q[row_at(strides, heads, row / rows, row % rows)..][..dim], query);
             query.iter_mut().for_each(|x| *x *= self.scale);
         }
-        let seen: Vec<usize> =
-            (first..first + lse.len()).map(|row| self.shape.visible(row % rows, self.mask).end).collect();
+        let seen: Vec<_> =
+            (first..first + lse.len()).map(|row| self.shape.visible(row % rows, self.mask)).collect();
         let mut sums = vec![0.0f32; padded * dim];
         instructions.attend(&queries, tiles, &seen, &mut sums, lse);
         O::narrow(&sums[..o.len()], o);

@@ -154,14 +154,9 @@ impl Schedule {
 
     /// Tiles that a head's block of rows sees.
     fn tiles(&self, shape: &Shape, mask: Mask, block: usize) -> u64 {
-        let tiles = shape.keys.div_ceil(KEY_TILE);
-        let seen = match mask {
-            Mask::Full => tiles,
-            Mask::Causal => {
-                ((block + 1) * self.block_rows() + shape.keys).saturating_sub(shape.rows).div_ceil(KEY_TILE)
-            }
-        };
-        seen.min(tiles) as u64
+        let (first, end) = (block * self.block_rows(), (block + 1) * self.block_rows());
+        let seen = shape.visible(first, mask).start..shape.visible(end - 1, mask).end.min(shape.keys);
+        seen.end.div_ceil(KEY_TILE).saturating_sub(seen.start / KEY_TILE) as u64
     }
 }
 

@@ -1,9 +1,11 @@
 #pragma once
 // The kernel's side of the emulated device: a table of functions that the runtime fills in, and the hooks that the
 // compiler's -fsanitize=thread calls before every load and store. No standard library: a kernel compiles in a blink.
-#ifndef GW_CUDA
 
 #include "gw/types.cuh"
+
+#ifndef GW_CUDA
+
 #include "gw/abi.cuh"
 
 // Where a call stands in the source, for messages.

@@ -1,5 +1,7 @@
 //! Modules of kernels, as crates declare them.
 
+use std::hash::{Hash, Hasher};
+
 use super::{Source, kernels_in};
 use crate::header::Header;
 
@@ -72,12 +74,21 @@ impl std::fmt::Display for Definition {
 }
 
 /// What tells a kernel of a module from all others: addresses in the program stand for texts, which never change.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ModuleKey {
     text: (usize, usize),
     headers: usize,
     definitions: [Option<(&'static str, Definition)>; MOST_DEFINITIONS],
     entry: &'static str,
+}
+
+impl Hash for ModuleKey {
+    /// Only what usually differs: this is done for every launch.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.text.0.hash(state);
+        self.entry.hash(state);
+        self.definitions.iter().flatten().for_each(|(_, value)| value.hash(state));
+    }
 }
 
 impl Module {
