@@ -13,7 +13,8 @@ use std::fmt::Write as _;
 /// * `struct` becomes a struct of the same fields in the same order. The kernel's compiler checks its size, and that of the
 ///   emulated device the place of every field. Where the two languages name a type differently, as they do for pointers,
 ///   `=> "const u32*"` gives the kernel's, and `=> "const u32* {}[4]"` that of an array;
-/// * `enum` becomes an `enum class` of 32 bits with the same variants, and implements [`Code`];
+/// * `enum` becomes an `enum class` of 32 bits with the same variants, and implements [`Code`]. In a kernel, `known` tells
+///   whether a value is one of them;
 /// * `text` names a function `fn(&mut String)` that appends what these do not cover, as a table.
 ///
 /// ```
@@ -289,7 +290,9 @@ pub fn enumeration<T: Code>(text: &mut String, name: &str) {
     for variant in T::ALL {
         let _ = writeln!(text, "    {variant:?} = {},", variant.code());
     }
-    let _ = writeln!(text, "}};");
+    let count = T::ALL.len();
+    let _ =
+        writeln!(text, "}};\nGW_DEVICE constexpr bool known({name} code) {{ return (u32)code < {count}; }}");
 }
 
 #[cfg(test)]
@@ -324,6 +327,7 @@ mod tests {
             "static_assert(sizeof(Pair) == 16, \"the size of Pair\");",
             "static_assert(__builtin_offsetof(Pair, right) == 4, \"the place of Pair::right\");",
             "    DeepBlue = 1,",
+            "GW_DEVICE constexpr bool known(Colour code) { return (u32)code < 2; }",
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }

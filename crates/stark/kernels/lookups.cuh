@@ -31,13 +31,13 @@ GW_KERNEL(eq_evaluations)(const QM31* y, u32 n, QM31 v, QM31* to) {
 GW_DEVICE QM31 numerator(LayerKind kind, const u32* numerators, u64 i) {
     if (kind == LayerKind::Singles) return qm31::one();
     if (kind == LayerKind::Multiplicities) return qm31::lift(numerators[i]);
-    if (kind != LayerKind::Fractions) gw::trap();
     return qm31::load(reinterpret_cast<const QM31*>(numerators) + i);
 }
 
 // The next layer: products of neighbours, or sums of neighbouring fractions. One thread an element of the result.
 GW_KERNEL(next_layer)(
     const u32* numerators, const QM31* denominators, QM31* next_numerators, QM31* next_denominators, LayerKind kind, u64 n) {
+    if (!known(kind)) gw::trap();
     const u64 i = gw::global_thread();
     if (i >= n) return;
     const QM31 d0 = qm31::load(denominators + 2 * i), d1 = qm31::load(denominators + 2 * i + 1);
@@ -61,6 +61,7 @@ GW_DEVICE QM31 gate(LayerKind kind, QM31 n0, QM31 n1, QM31 d0, QM31 d1, QM31 lam
 // thread a term; 256 threads a block, 256 bytes of shared memory.
 GW_KERNEL_BOUNDED(gate_sums, 256, 1)(
     const QM31* eq, const u32* numerators, const QM31* denominators, QM31 lambda, LayerKind kind, u64 terms, QM31* partials) {
+    if (!known(kind)) gw::trap();
     QM31* of_warps = gw::shared<QM31>();
     const u32 warps = gw::threads_x() / 32;
     const u64 i = gw::global_thread();
