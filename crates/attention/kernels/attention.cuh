@@ -1,5 +1,5 @@
-#include "gw/gw.cuh"
 #include "gw/wgmma.cuh"
+#include "numbers.cuh"
 
 // o <- softmax(scale q k^T + mask) v for e4m3 q, k, v.
 //
@@ -31,64 +31,36 @@
 // The normaliser is the sum of the codes' values, so that what all codes have in common cancels.
 // Codes leave HEADROOM above the row's maximum; only when a tile outgrows it are the bias and the sums adjusted.
 
-#ifndef STAGES
-#define STAGES 4
-#endif
-#ifndef CONSUMERS
-#define CONSUMERS 2
-#endif
-#ifndef TURNS
-#define TURNS 1
-#endif
-#ifndef CURVE
-#define CURVE 1
-#endif
-// Tiles that the tensor cores add up before f32 does; they share a scale of values.
-#ifndef GROUP
-#define GROUP 4
-#endif
-#define KEYS 128
-#define SWIZZLE (DIM == 64 ? gw::SWIZZLE_64 : gw::SWIZZLE_128)
-#define Q_BYTES (64 * DIM)
-#define K_BYTES (KEYS * DIM)
-#define V_ROWS (DIM + 8)
-#define V_BYTES (V_ROWS * KEYS)
-#define K_AT (CONSUMERS * Q_BYTES)
-#define V_AT (K_AT + STAGES * K_BYTES)
-#define BARRIERS_AT (V_AT + STAGES * V_BYTES)
-#define THREADS (128 * (CONSUMERS + 1))
+// DIM, GROUP (tiles that the tensor cores add up before f32 does; they share a scale of values), OUT_FORMAT, CONSUMERS, STAGES,
+// TURNS and CURVE are the host's (cuda/schedule.rs), and so is SHARED_BYTES, which it launches with.
+
+constexpr Number OUT_NUMBER = (Number)OUT_FORMAT;
+typedef Bits<OUT_NUMBER> Out;
+typedef Block<DIM, CONSUMERS> BlockForm;
+constexpr gw::Swizzle SWIZZLE = HeadDimension<DIM>::swizzle;
+constexpr u32 THREADS = WARPGROUP * (CONSUMERS + 1);
+constexpr u32 V_ROWS = DIM + SUM_ROWS;
+constexpr u32 Q_BYTES = QUERY_TILE * DIM;
+constexpr u32 K_BYTES = KEY_TILE * DIM;
+constexpr u32 V_BYTES = V_ROWS * KEY_TILE;
+// Shared memory: queries, the rings of keys and of values, the barriers.
+constexpr u32 K_AT = CONSUMERS * Q_BYTES;
+constexpr u32 V_AT = K_AT + STAGES * K_BYTES;
+constexpr u32 BARRIERS_AT = V_AT + STAGES * V_BYTES;
+static_assert(BARRIERS_AT + BARRIER_BYTES * (2 + 2 * STAGES) == SHARED_BYTES, "the host's shared memory");
 
 // The code of the row's maximum: 2^4; 448, the largest e4m3, is 38 steps above.
-#define TOP_CODE 88.0f
-#define HEADROOM 36.0f
+constexpr f32 TOP_CODE = 88.0f;
+constexpr f32 HEADROOM = 36.0f;
 // What the bias adds to a code: 128, and 1/2 - 0.686 (or, of a straight line, half of that) in eighths.
-#define BASE (CURVE ? 127.875f : 128.125f)
-#define LIMIT (BASE + TOP_CODE + HEADROOM)
+constexpr f32 BASE = CURVE ? 127.875f : 128.125f;
+constexpr f32 LIMIT = BASE + TOP_CODE + HEADROOM;
 // u = SLOPE (1024 + f) - OFFSET; both are exact in f16.
-#define SLOPE 0.02587890625f
-#define OFFSET 27.296875f
+constexpr f32 SLOPE = 0.02587890625f;
+constexpr f32 OFFSET = 27.296875f;
 // From [128, 256) to [1024, 1152), where the unit in the last place is a whole code, less 1/2: rounding cuts off.
-#define WHOLE 895.5f
-#define MINUS_INFINITY 0xFC00u
-// No item.
-#define NONE 0xFFFFFFFFu
-
-// One launch. Rows and keys are those of one head; strides are in elements of o.
-struct Problem {
-    u32 rows, keys, key_tiles, query_tiles;
-    u32 heads, key_heads;
-    // Query row i sees keys up to i + diagonal; without a mask this is past every key.
-    i32 diagonal;
-    f32 log2_scale;
-    u64 batch_stride, head_stride, row_stride;
-    // Results of each part of the keys lie this far apart.
-    u64 split_stride, split_lse_stride;
-    // Parts of the keys, and tiles of each: a multiple of GROUP.
-    u32 splits, split_tiles;
-    // Entries of the list of items: a multiple of the blocks. As many as blocks: there is no list, and the last rows, which
-    // see the most keys under a causal mask, come first.
-    u32 items;
-};
+constexpr f32 WHOLE = 895.5f;
+constexpr u32 MINUS_INFINITY = 0xFC00;
 
 // What a block works on at a time: rows of one head, and some of its keys.
 struct Item {
@@ -102,20 +74,20 @@ GW_DEVICE Item item_at(u32 number, const Problem& problem) {
     Item item;
     item.split = number % problem.splits;
     item.q_head = rows_number / blocks;
-    item.first_row = (blocks - 1 - rows_number % blocks) * (64 * CONSUMERS);
+    item.first_row = (blocks - 1 - rows_number % blocks) * (QUERY_TILE * CONSUMERS);
     item.batch = (u32)item.q_head / problem.heads;
     item.head = (u32)item.q_head % problem.heads;
     item.k_head = item.batch * problem.key_heads + item.head / (problem.heads / problem.key_heads);
-    const i32 seen = (i32)(item.first_row + 64 * CONSUMERS) + problem.diagonal;
-    const u32 tiles = seen <= 0 ? 0 : gw::lesser((u32)(seen + KEYS - 1) / KEYS, problem.key_tiles);
+    const i32 seen = (i32)(item.first_row + QUERY_TILE * CONSUMERS) + problem.diagonal;
+    const u32 tiles = seen <= 0 ? 0 : gw::lesser((u32)(seen + KEY_TILE - 1) / KEY_TILE, problem.key_tiles);
     item.first_tile = item.split * problem.split_tiles;
     item.tiles = tiles <= item.first_tile ? 0 : gw::lesser(tiles - item.first_tile, problem.split_tiles);
     return item;
 }
 
-// The block's next item from place i of the list on, or NONE.
+// The block's next item from place i of the list on, or NO_ITEM.
 GW_DEVICE u32 item_number(const u32* items, u32 i, const Problem& problem) {
-    if (i >= problem.items) return NONE;
+    if (i >= problem.items) return NO_ITEM;
     return problem.items == gw::blocks_x() ? i : gw::load_readonly(items + i);
 }
 
@@ -164,11 +136,11 @@ GW_DEVICE f32 power_of_eighths(f32 x) { return gw::exp2(0.125f * x); }
 
 // Masks the scores of keys that the thread's rows do not see. `last` is the last visible key of each row, relative to the
 // tile.
-GW_DEVICE void mask(u32 (&scores)[KEYS / 4], const i32 (&last)[2]) {
+GW_DEVICE void mask(u32 (&scores)[KEY_TILE / 4], const i32 (&last)[2]) {
     const i32 column = 2 * (gw::lane() % 4);
     const i32 ends[2] = {last[0] - column, last[1] - column};
     GW_UNROLL
-    for (u32 i = 0; i < KEYS / 4; ++i) {
+    for (u32 i = 0; i < KEY_TILE / 4; ++i) {
         const i32 key = 8 * (i / 2), end = ends[i % 2];
         // The second of the pair goes first: without it the first may still be seen.
         if (key + 1 > end) scores[i] = gw::permute_bytes(scores[i], MINUS_INFINITY, 0x5410);
@@ -194,11 +166,11 @@ GW_DEVICE void adjust(const u32 (&highest)[2], f32 a, Rows& rows, f32 (&correcti
 }
 
 // Scores become the codes of p, each in the low byte of its half.
-GW_DEVICE void encode(u32 (&scores)[KEYS / 4], const Rows& rows, u32 a) {
+GW_DEVICE void encode(u32 (&scores)[KEY_TILE / 4], const Rows& rows, u32 a) {
     const u32 floor = gw::half_splat(128.0f), slope = gw::half_splat(SLOPE), offset = gw::half_splat(-OFFSET);
     const u32 whole = gw::half_splat(WHOLE);
     GW_UNROLL
-    for (u32 i = 0; i < KEYS / 4; ++i) {
+    for (u32 i = 0; i < KEY_TILE / 4; ++i) {
         u32 t = gw::half_maximum(gw::half_fma(scores[i], a, rows.bias[i % 2]), floor);
         if (CURVE) {
             // The six bits below a power of two, as the f16 1024 + f.
@@ -213,15 +185,15 @@ GW_DEVICE void encode(u32 (&scores)[KEYS / 4], const Rows& rows, u32 a) {
 // The codes of tile t in place of its scores. Returns whether some row of the warp outgrew its headroom; `correction` is then
 // what the rows' sums so far must be multiplied with.
 template <bool MASKED>
-GW_DEVICE bool softmax(u32 (&scores)[KEYS / 4], Rows& rows, f32 (&correction)[2], const i32 (&last)[2], f32 a, u32 t) {
+GW_DEVICE bool softmax(u32 (&scores)[KEY_TILE / 4], Rows& rows, f32 (&correction)[2], const i32 (&last)[2], f32 a, u32 t) {
     if (MASKED) {
-        const i32 tile_last[2] = {last[0] - (i32)(t * KEYS), last[1] - (i32)(t * KEYS)};
+        const i32 tile_last[2] = {last[0] - (i32)(t * KEY_TILE), last[1] - (i32)(t * KEY_TILE)};
         mask(scores, tile_last);
     }
     const u32 factor = gw::half_splat(a), limit = gw::half_splat(LIMIT);
     u32 highest[2] = {scores[0], scores[1]};
     GW_UNROLL
-    for (u32 i = 2; i < KEYS / 4; ++i) highest[i % 2] = gw::half_maximum(highest[i % 2], scores[i]);
+    for (u32 i = 2; i < KEY_TILE / 4; ++i) highest[i % 2] = gw::half_maximum(highest[i % 2], scores[i]);
     const u32 top = gw::half_maximum(gw::half_fma(highest[0], factor, rows.bias[0]),
                                      gw::half_fma(highest[1], factor, rows.bias[1]));
     const bool outgrown = gw::any(gw::half_maximum(top, limit) != limit);
@@ -231,24 +203,13 @@ GW_DEVICE bool softmax(u32 (&scores)[KEYS / 4], Rows& rows, f32 (&correction)[2]
 }
 
 // Codes, four to a register, in the order of wgmma's A operand.
-GW_DEVICE void pack(const u32 (&codes)[KEYS / 4], u32 (&p)[KEYS / 32][4]) {
+GW_DEVICE void pack(const u32 (&codes)[KEY_TILE / 4], u32 (&p)[KEY_TILE / 32][4]) {
     GW_UNROLL
-    for (u32 i = 0; i < KEYS / 8; ++i) {
+    for (u32 i = 0; i < KEY_TILE / 8; ++i) {
         const u32 step = i / 4, half = i % 2, quad = i / 2 % 2;
         const u32 word = 8 * step + 4 * quad + half;
         p[step][2 * quad + half] = gw::permute_bytes(codes[word], codes[word + 2], 0x6420);
     }
-}
-
-GW_DEVICE void store_pair(OUT* to, f32 left, f32 right) {
-#if OUT_FORMAT == 0
-    to[0] = left;
-    to[1] = right;
-#elif OUT_FORMAT == 1
-    *reinterpret_cast<u32*>(to) = gw::f32_to_f16x2(left, right);
-#else
-    *reinterpret_cast<u32*>(to) = gw::f32_to_bf16x2(left, right);
-#endif
 }
 
 // One warp's arrival for all its lanes.
@@ -263,7 +224,7 @@ GW_DEVICE void produce(const u8* q, const u8* k, const u8* v, const u32* items, 
     u32 q_phase = 1;
     for (u32 i = gw::block_x();; i += gw::blocks_x()) {
         const u32 number = item_number(items, i, problem);
-        if (number == NONE) break;
+        if (number == NO_ITEM) break;
         const Item item = item_at(number, problem);
         if (item.tiles == 0) continue;
         const u64 first_tile = item.k_head * problem.key_tiles + item.first_tile;
@@ -272,7 +233,7 @@ GW_DEVICE void produce(const u8* q, const u8* k, const u8* v, const u32* items, 
         gw::mbarrier_wait(b.q_empty, q_phase);
         q_phase ^= 1;
         gw::mbarrier_arrive_expect(b.q_full, CONSUMERS * Q_BYTES);
-        gw::bulk_load(gw::shared<u8>(), q + (item.q_head * problem.query_tiles + item.first_row / 64) * Q_BYTES,
+        gw::bulk_load(gw::shared<u8>(), q + (item.q_head * problem.query_tiles + item.first_row / QUERY_TILE) * Q_BYTES,
                       CONSUMERS * Q_BYTES, b.q_full);
         for (u32 t = 0; t <= item.tiles; ++t) {
             const bool has_keys = t < item.tiles, has_values = t > 0;
@@ -300,7 +261,7 @@ struct Consumer {
     i32 last[2];
     Rows rows;
     f32 correction[2];
-    u32 scores[KEYS / 4], p[KEYS / 32][4];
+    u32 scores[KEY_TILE / 4], p[KEY_TILE / 32][4];
     f32 out[V_ROWS / 2], part[V_ROWS / 2];
 };
 
@@ -310,7 +271,7 @@ GW_DEVICE void multiply_scores(Consumer& x) {
     gw::wgmma_fence();
     GW_UNROLL
     for (u32 step = 0; step < DIM / 32; ++step) {
-        gw::WgmmaHalf<KEYS>::ss(x.scores, x.q_operand + 2 * step, k_operand + 2 * step, step > 0);
+        gw::WgmmaHalf<KEY_TILE>::ss(x.scores, x.q_operand + 2 * step, k_operand + 2 * step, step > 0);
     }
     gw::wgmma_commit();
 }
@@ -321,10 +282,10 @@ GW_DEVICE void multiply_values(Consumer& x, u32 t) {
     const bool goes_on = t % GROUP != 0;
     gw::wgmma_settle(x.part);
     GW_UNROLL
-    for (u32 step = 0; step < KEYS / 32; ++step) gw::wgmma_settle(x.p[step]);
+    for (u32 step = 0; step < KEY_TILE / 32; ++step) gw::wgmma_settle(x.p[step]);
     gw::wgmma_fence();
     GW_UNROLL
-    for (u32 step = 0; step < KEYS / 32; ++step) {
+    for (u32 step = 0; step < KEY_TILE / 32; ++step) {
         gw::Wgmma<gw::E4M3, V_ROWS>::rs(x.part, x.p[step], v_operand + 2 * step, goes_on || step > 0);
     }
     gw::wgmma_commit();
@@ -420,16 +381,16 @@ GW_DEVICE void accumulate(Consumer& x, const f32* k_scales, const f32* v_scales,
 GW_DEVICE void attend(Consumer& x, u32 q_phase, f32 q_scale, const f32* k_scales, const f32* v_scales, const Problem& problem,
                       const Item& item) {
     // Keys from here on are relative to the item's first.
-    const i32 end = (i32)problem.keys - 1 - (i32)(item.first_tile * KEYS);
-    const i32 diagonal = problem.diagonal - (i32)(item.first_tile * KEYS);
-    const i32 first_row = (i32)(item.first_row + 64 * x.group), row = first_row + 16 * (gw::warp() % 4) + gw::lane() / 4;
+    const i32 end = (i32)problem.keys - 1 - (i32)(item.first_tile * KEY_TILE);
+    const i32 diagonal = problem.diagonal - (i32)(item.first_tile * KEY_TILE);
+    const i32 first_row = (i32)(item.first_row + QUERY_TILE * x.group), row = first_row + 16 * (gw::warp() % 4) + gw::lane() / 4;
     x.last[0] = gw::lesser(row + diagonal, end);
     x.last[1] = gw::lesser(row + 8 + diagonal, end);
     x.q_scale = 8.0f * problem.log2_scale * q_scale;
     // Tiles of which the warpgroup's rows see anything, and those of which all of them see every key.
-    const i32 seen = gw::lesser(first_row + 63 + diagonal, end) + 1;
-    const u32 tiles = seen <= 0 ? 0 : gw::lesser((u32)(seen + KEYS - 1) / KEYS, item.tiles);
-    const i32 clear = (gw::lesser(first_row + diagonal, end) + 1) / KEYS;
+    const i32 seen = gw::lesser(first_row + (i32)QUERY_TILE - 1 + diagonal, end) + 1;
+    const u32 tiles = seen <= 0 ? 0 : gw::lesser((u32)(seen + KEY_TILE - 1) / KEY_TILE, item.tiles);
+    const i32 clear = (gw::lesser(first_row + diagonal, end) + 1) / (i32)KEY_TILE;
     gw::mbarrier_wait(barriers().q_full, q_phase);
     if (tiles > 0) accumulate(x, k_scales, v_scales, tiles, clear);
     else release(barriers().q_empty);
@@ -443,18 +404,18 @@ GW_DEVICE void attend(Consumer& x, u32 q_phase, f32 q_scale, const f32* k_scales
 }
 
 // o <- the item's sums, normalised, and the log-sum-exp of its scores.
-GW_DEVICE void finish(const Consumer& x, OUT* o, f32* lse, const Problem& problem, u32 first_row) {
-    const u32 row = first_row + 64 * x.group + 16 * (gw::warp() % 4) + gw::lane() / 4;
+GW_DEVICE void finish(const Consumer& x, Out* o, f32* lse, const Problem& problem, u32 first_row) {
+    const u32 row = first_row + QUERY_TILE * x.group + 16 * (gw::warp() % 4) + gw::lane() / 4;
     GW_UNROLL
     for (u32 half = 0; half < 2; ++half) {
         // Column DIM of the product, the sum of p, is with the first lane of each four.
         const f32 sum = gw::shuffle(x.out[DIM / 2 + 2 * half], gw::lane() & ~3u);
         const f32 scale = sum > 0.0f ? 1.0f / sum : 0.0f;
         if (row + 8 * half >= problem.rows) continue;
-        OUT* line = o + (u64)(row + 8 * half) * problem.row_stride + 2 * (gw::lane() % 4);
+        Out* line = o + (u64)(row + 8 * half) * problem.row_stride + 2 * (gw::lane() % 4);
         GW_UNROLL
         for (u32 j = 0; j < DIM / 8; ++j) {
-            store_pair(line + 8 * j, x.out[4 * j + 2 * half] * scale, x.out[4 * j + 2 * half + 1] * scale);
+            store_pair<OUT_NUMBER>(line + 8 * j, x.out[4 * j + 2 * half] * scale, x.out[4 * j + 2 * half + 1] * scale);
         }
         if (gw::lane() % 4 == 0) {
             // log2 of the sum in units of one, the bias undone: codes start at 2^-7.
@@ -465,7 +426,7 @@ GW_DEVICE void finish(const Consumer& x, OUT* o, f32* lse, const Problem& proble
     }
 }
 
-GW_DEVICE void consume(const f32* q_scales, const f32* k_scales, const f32* v_scales, const u32* items, OUT* o, f32* lse,
+GW_DEVICE void consume(const f32* q_scales, const f32* k_scales, const f32* v_scales, const u32* items, Out* o, f32* lse,
                        const Problem& problem) {
     const u32 value_groups = (problem.key_tiles + GROUP - 1) / GROUP;
     Consumer x;
@@ -480,14 +441,14 @@ GW_DEVICE void consume(const f32* q_scales, const f32* k_scales, const f32* v_sc
     if (x.group == CONSUMERS - 1) pass_turn(x.group);
     for (u32 i = gw::block_x();; i += gw::blocks_x()) {
         const u32 number = item_number(items, i, problem);
-        if (number == NONE) break;
+        if (number == NO_ITEM) break;
         const Item item = item_at(number, problem);
         GW_UNROLL
         for (u32 j = 0; j < V_ROWS / 2; ++j) x.out[j] = 0.0f;
         // Low enough that the first tile always sets the bias, and finite, so that no difference is not a number.
         x.rows = {{-60000.0f, -60000.0f}, {gw::half_splat(60000.0f), gw::half_splat(60000.0f)}};
         if (item.tiles > 0) {
-            const u64 q_tile = item.q_head * problem.query_tiles + item.first_row / 64 + x.group;
+            const u64 q_tile = item.q_head * problem.query_tiles + item.first_row / QUERY_TILE + x.group;
             attend(x, q_phase, gw::load_readonly(q_scales + q_tile),
                    k_scales + item.k_head * problem.key_tiles + item.first_tile,
                    v_scales + item.k_head * value_groups + item.first_tile / GROUP, problem, item);
@@ -500,12 +461,9 @@ GW_DEVICE void consume(const f32* q_scales, const f32* k_scales, const f32* v_sc
     if (x.group == 0) take_turn(0);
 }
 
-// Blocks of a multiprocessor: two small ones, so that those of the next launch can get ready.
-#define BLOCKS (CONSUMERS == 1 && DIM == 64 ? 2 : 1)
-
-GW_KERNEL_BOUNDED(attention, THREADS, BLOCKS)
+GW_KERNEL_BOUNDED(attention, THREADS, BlockForm::resident)
 (const u8* q, const u8* k, const u8* v, const f32* q_scales, const f32* k_scales, const f32* v_scales, const u32* items,
- OUT* o, f32* lse, Problem problem) {
+ Out* o, f32* lse, Problem problem) {
     if (gw::thread() == 0) {
         const Barriers b = barriers();
         gw::mbarrier_init(b.q_full, 1);
@@ -521,10 +479,10 @@ GW_KERNEL_BOUNDED(attention, THREADS, BLOCKS)
     gw::admit_next();
 
     if (gw::warp() >= 4 * CONSUMERS) {
-        gw::registers_release<CONSUMERS == 3 ? 32 : 40>();
-        if (gw::thread() == 128 * CONSUMERS) produce(q, k, v, items, problem);
+        gw::registers_release<BlockForm::producer_registers>();
+        if (gw::thread() == WARPGROUP * CONSUMERS) produce(q, k, v, items, problem);
     } else {
-        gw::registers_acquire<CONSUMERS == 3 ? 160 : CONSUMERS == 2 ? 232 : BLOCKS == 2 ? 208 : 248>();
+        gw::registers_acquire<BlockForm::consumer_registers>();
         consume(q_scales, k_scales, v_scales, items, o, lse, problem);
     }
 }

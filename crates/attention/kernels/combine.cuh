@@ -1,29 +1,14 @@
-#include "gw/gw.cuh"
+#include "numbers.cuh"
 
 // o <- sum over parts of w o_part, with w = exp(lse_part) / sum exp(lse_part); lse <- log sum exp(lse_part): attention over all keys
 // from attention over each part of them. A warp a row.
 // Parts: [part, head, row, dim] in f32, and [part, head, row].
 
-#define PER_LANE (DIM / 32)
+constexpr Number OUT_NUMBER = (Number)OUT_FORMAT;
+typedef Bits<OUT_NUMBER> Out;
+constexpr u32 PER_LANE = DIM / 32;
 
-struct Parts {
-    u32 count, rows, heads;
-    u64 batch_stride, head_stride, row_stride;
-    // Rows of all heads.
-    u64 total;
-};
-
-GW_DEVICE void store(OUT* to, f32 value) {
-#if OUT_FORMAT == 0
-    *to = value;
-#elif OUT_FORMAT == 1
-    *to = gw::f32_to_f16(value);
-#else
-    *to = gw::f32_to_bf16(value);
-#endif
-}
-
-GW_KERNEL(combine)(const f32* parts, const f32* parts_lse, OUT* o, f32* lse, Parts p) {
+GW_KERNEL(combine)(const f32* parts, const f32* parts_lse, Out* o, f32* lse, Parts p) {
     gw::await_stream();
     gw::admit_next();
     const u64 index = gw::global_thread() / 32;
@@ -44,8 +29,8 @@ GW_KERNEL(combine)(const f32* parts, const f32* parts_lse, OUT* o, f32* lse, Par
         }
     }
     const u32 head = (u32)(index / p.rows);
-    OUT* to = o + head / p.heads * p.batch_stride + head % p.heads * p.head_stride + index % p.rows * p.row_stride;
+    Out* to = o + head / p.heads * p.batch_stride + head % p.heads * p.head_stride + index % p.rows * p.row_stride;
     GW_UNROLL
-    for (u32 i = 0; i < PER_LANE; ++i) store(to + gw::lane() + 32 * i, sum > 0.0f ? values[i] / sum : 0.0f);
+    for (u32 i = 0; i < PER_LANE; ++i) store<OUT_NUMBER>(to + gw::lane() + 32 * i, sum > 0.0f ? values[i] / sum : 0.0f);
     if (gw::lane() == 0) lse[index] = sum > 0.0f ? top + 0.69314718f * gw::log2(sum) : none;
 }

@@ -1,63 +1,36 @@
-#include "gw/gw.cuh"
+#include "numbers.cuh"
 
 // Tile images of e4m3 codes from f32, f16, bf16 or e4m3 matrices, in the form that attention.cuh reads.
 //
 // A block of 256 threads makes a tile of queries (64 rows) or keys (128), each with a scale of its own: the tile's largest
 // number becomes `limit`. Or it makes transposed tiles of values, of which a group shares a scale. Threads read runs of 16
 // neighbours of a row: what becomes one 16-byte chunk of an image.
-// IN is the element, IN_FORMAT 0, 1, 2, 3 for f32, f16, bf16, e4m3. e4m3 comes with scales, and its codes are only moved by
+// IN_FORMAT is the `Number` that comes in. e4m3 comes with scales, and its codes are only moved by
 // powers of two, which changes none but those that become subnormal.
 // GROUP is the number of tiles of values with one scale.
 
-#define THREADS 256
-#define QUERIES 64
-#define KEYS 128
-#define RUN 16
-#define SUM_ROWS 8
-// e4m3: 1, and the largest value.
-#define ONE 0x38u
-#define LARGEST 448.0f
-#ifndef ROTATE
-#define ROTATE 0
-#endif
-
-// A matrix of heads; strides are in elements.
-struct Matrix {
-    u64 batch_stride, head_stride, row_stride;
-    u32 rows, heads, tiles;
-    f32 limit;
-    // Scales of e4m3 numbers: how far apart those of two heads are, and of two blocks of 128 rows.
-    u32 scales_of_head, scales_of_block;
-};
-
-// The number whose bits are the low ones of `word`.
-GW_DEVICE f32 widen(u32 word) {
-#if IN_FORMAT == 0
-    return gw::bits<f32>(word);
-#elif IN_FORMAT == 1
-    return gw::f16_to_f32((u16)word);
-#elif IN_FORMAT == 2
-    return gw::bf16_to_f32((u16)word);
-#else
-    return gw::f16_to_f32((u16)gw::e4m3x2_to_f16x2((u16)(word & 0xFF)));
-#endif
-}
+constexpr Number IN_NUMBER = (Number)IN_FORMAT;
+typedef Bits<IN_NUMBER> In;
+constexpr u32 THREADS = QUANTISE_THREADS;
+constexpr u32 RUN = 16;
+// e4m3: 1.
+constexpr u32 ONE = 0x38;
 
 // What numbers are multiplied with so that `largest` becomes `limit`, or nearly.
 GW_DEVICE f32 factor_for(f32 largest, f32 limit) {
     if (!(largest > 0.0f)) return 0.0f;
     const f32 factor = limit / largest;
-    return IN_FORMAT == 3 ? gw::bits<f32>(gw::bits<u32>(factor) & 0x7F800000u) : factor;
+    return IN_NUMBER == Number::E4m3 ? gw::bits<f32>(gw::bits<u32>(factor) & 0x7F800000u) : factor;
 }
 
 // The scale that came with numbers of a block of 128 rows.
 GW_DEVICE f32 given_scale(const f32* scales, const Matrix& m, u32 block) {
-    if (IN_FORMAT != 3) return 1.0f;
+    if (IN_NUMBER != Number::E4m3) return 1.0f;
     const u32 head = gw::block_z() * m.heads + gw::block_y();
     return gw::load_readonly(scales + (u64)head * m.scales_of_head + block * m.scales_of_block);
 }
 
-GW_DEVICE const IN* row_of(const IN* x, const Matrix& m, u32 row) {
+GW_DEVICE const In* row_of(const In* x, const Matrix& m, u32 row) {
     return x + gw::block_z() * m.batch_stride + gw::block_y() * m.head_stride + row * m.row_stride;
 }
 
@@ -67,15 +40,15 @@ GW_DEVICE u64 tile_number(const Matrix& m, u32 tile) {
 }
 
 // 16 elements, zeros past the last row. Rows start at multiples of 16 bytes.
-GW_DEVICE void load_run(const IN* x, const Matrix& m, u32 row, u32 column, f32 (&run)[RUN]) {
-    constexpr u32 PER_LOAD = 16 / sizeof(IN);
-    const IN* from = row_of(x, m, row) + column;
+GW_DEVICE void load_run(const In* x, const Matrix& m, u32 row, u32 column, f32 (&run)[RUN]) {
+    constexpr u32 PER_LOAD = 16 / sizeof(In);
+    const In* from = row_of(x, m, row) + column;
     GW_UNROLL
     for (u32 i = 0; i < RUN; i += PER_LOAD) {
         const u32x4 load = row < m.rows ? gw::load_128(from + i) : u32x4{0, 0, 0, 0};
         const u32 words[4] = {load.x, load.y, load.z, load.w};
         GW_UNROLL
-        for (u32 j = 0; j < PER_LOAD; ++j) run[i + j] = widen(words[4 * j / PER_LOAD] >> 8 * sizeof(IN) * (j % (PER_LOAD / 4)));
+        for (u32 j = 0; j < PER_LOAD; ++j) run[i + j] = widen<IN_NUMBER>(words[4 * j / PER_LOAD] >> 8 * sizeof(In) * (j % (PER_LOAD / 4)));
     }
 }
 
@@ -100,7 +73,7 @@ GW_DEVICE void rotate(f32 (&run)[RUN]) {
         for (u32 i = 0; i < RUN; ++i) run[i] = gw::fma(sign, run[i], gw::shuffle_xor(run[i], lanes));
     }
     GW_UNROLL
-    for (u32 i = 0; i < RUN; ++i) run[i] *= DIM == 64 ? 0.125f : 0.08838834765f;
+    for (u32 i = 0; i < RUN; ++i) run[i] *= HeadDimension<DIM>::orthogonal;
 }
 
 GW_DEVICE f32 largest_of(const f32 (&run)[RUN]) {
@@ -130,10 +103,8 @@ GW_DEVICE u32x4 encode(const f32 (&run)[RUN], f32 factor) {
     return {words[0], words[1], words[2], words[3]};
 }
 
-GW_DEVICE u32 swizzled(u32 offset, u32 bits) { return offset ^ (offset >> 7 & bits) << 4; }
-
 template <u32 ROWS>
-GW_DEVICE void quantise_tile(const IN* x, const f32* given, u8* image, f32* scales, const Matrix& m, u32 tile) {
+GW_DEVICE void quantise_tile(const In* x, const f32* given, u8* image, f32* scales, const Matrix& m, u32 tile) {
     constexpr u32 RUNS = ROWS * DIM / RUN / THREADS;
     const u64 number = tile_number(m, tile);
     f32 runs[RUNS][RUN], largest = 0.0f;
@@ -149,10 +120,10 @@ GW_DEVICE void quantise_tile(const IN* x, const f32* given, u8* image, f32* scal
     GW_UNROLL
     for (u32 i = 0; i < RUNS; ++i) {
         const u32 run = gw::thread() + i * THREADS;
-        gw::store_128(image + number * (ROWS * DIM) + swizzled(run * RUN, DIM == 64 ? 3 : 7), encode(runs[i], factor));
+        gw::store_128(image + number * (ROWS * DIM) + gw::swizzled(run * RUN, HeadDimension<DIM>::swizzle), encode(runs[i], factor));
     }
     if (gw::thread() == 0) {
-        scales[number] = factor > 0.0f ? given_scale(given, m, tile * ROWS / KEYS) / factor : 0.0f;
+        scales[number] = factor > 0.0f ? given_scale(given, m, tile * ROWS / KEY_TILE) / factor : 0.0f;
     }
 }
 
@@ -176,7 +147,7 @@ GW_DEVICE void transpose(u32 (&words)[4]) {
 GW_DEVICE void write_transposed(const u32* codes, u8* tile) {
     constexpr u32 WORDS = DIM / 4;
     // 16 keys x 4 numbers a thread. Neighbouring threads have neighbouring chunks of a row of the image.
-    for (u32 patch = gw::thread(); patch < WORDS * (KEYS / 16); patch += THREADS) {
+    for (u32 patch = gw::thread(); patch < WORDS * (KEY_TILE / 16); patch += THREADS) {
         const u32 word = patch / 2 % WORDS, chunk = patch % 2 + 2 * (patch / 2 / WORDS);
         u32 patches[4][4];
         GW_UNROLL
@@ -187,27 +158,27 @@ GW_DEVICE void write_transposed(const u32* codes, u8* tile) {
         }
         GW_UNROLL
         for (u32 j = 0; j < 4; ++j) {
-            const u32 at = (4 * word + j) * KEYS + 16 * chunk;
-            gw::store_128(tile + swizzled(at, 7), {patches[0][j], patches[1][j], patches[2][j], patches[3][j]});
+            const u32 at = (4 * word + j) * KEY_TILE + 16 * chunk;
+            gw::store_128(tile + gw::swizzled(at, gw::SWIZZLE_128), {patches[0][j], patches[1][j], patches[2][j], patches[3][j]});
         }
     }
-    for (u32 chunk = gw::thread(); chunk < SUM_ROWS * KEYS / 16; chunk += THREADS) {
-        const u32 word = chunk < KEYS / 16 ? ONE * 0x01010101u : 0;
-        gw::store_128(tile + swizzled(DIM * KEYS + 16 * chunk, 7), {word, word, word, word});
+    for (u32 chunk = gw::thread(); chunk < SUM_ROWS * KEY_TILE / 16; chunk += THREADS) {
+        const u32 word = chunk < KEY_TILE / 16 ? ONE * 0x01010101u : 0;
+        gw::store_128(tile + gw::swizzled(DIM * KEY_TILE + 16 * chunk, gw::SWIZZLE_128), {word, word, word, word});
     }
 }
 
 // A group of tiles of values.
-// Shared memory: a word a warp, and at byte 64 the tile's codes.
-GW_DEVICE void quantise_values(const IN* v, const f32* given, u8* image, f32* scales, const Matrix& m, u32 group) {
-    constexpr u32 RUNS = KEYS * DIM / RUN / THREADS;
+// Shared memory: a word a warp, and at byte QUANTISE_WORDS_BYTES the tile's codes.
+GW_DEVICE void quantise_values(const In* v, const f32* given, u8* image, f32* scales, const Matrix& m, u32 group) {
+    constexpr u32 RUNS = KEY_TILE * DIM / RUN / THREADS;
     const u32 first = group * GROUP, end = gw::lesser(first + GROUP, m.tiles);
     f32 runs[RUNS][RUN], largest = 0.0f;
     const auto load = [&](u32 tile) {
         GW_UNROLL
         for (u32 i = 0; i < RUNS; ++i) {
             const u32 run = gw::thread() + i * THREADS;
-            load_run(v, m, tile * KEYS + run / (DIM / RUN), run % (DIM / RUN) * RUN, runs[i]);
+            load_run(v, m, tile * KEY_TILE + run / (DIM / RUN), run % (DIM / RUN) * RUN, runs[i]);
         }
     };
     // The largest number, and the group's largest scale, so that codes that came with it stay as they are.
@@ -221,8 +192,8 @@ GW_DEVICE void quantise_values(const IN* v, const f32* given, u8* image, f32* sc
     }
     if (!(common > 0.0f)) common = 1.0f;
     largest = block_largest(largest);
-    const f32 factor = factor_for(largest / common, LARGEST);
-    u8* codes = gw::shared<u8>(64);
+    const f32 factor = factor_for(largest / common, LARGEST_CODE);
+    u8* codes = gw::shared<u8>(QUANTISE_WORDS_BYTES);
     for (u32 tile = first; tile < end; ++tile) {
         // A single tile is still there.
         if (GROUP > 1) load(tile);
@@ -232,7 +203,7 @@ GW_DEVICE void quantise_values(const IN* v, const f32* given, u8* image, f32* sc
             gw::store_128(codes + (gw::thread() + i * THREADS) * RUN, encode(runs[i], moved));
         }
         gw::sync_threads();
-        write_transposed(gw::shared<u32>(64), image + tile_number(m, tile) * ((DIM + SUM_ROWS) * KEYS));
+        write_transposed(gw::shared<u32>(QUANTISE_WORDS_BYTES), image + tile_number(m, tile) * ((DIM + SUM_ROWS) * KEY_TILE));
         if (GROUP > 1) gw::sync_threads();
     }
     if (gw::thread() == 0) {
@@ -244,16 +215,16 @@ GW_DEVICE void quantise_values(const IN* v, const f32* given, u8* image, f32* sc
 // Blocks in x: the tiles of queries, of keys, and the groups of tiles of values. Blocks in y: query heads, of which keys and
 // values have fewer. The three `given` are scales of e4m3 inputs, and of other formats anything.
 GW_KERNEL_BOUNDED(quantise, THREADS, 2)
-(const IN* q, const IN* k, const IN* v, const f32* q_given, const f32* k_given, const f32* v_given, u8* q_image, u8* k_image,
+(const In* q, const In* k, const In* v, const f32* q_given, const f32* k_given, const f32* v_given, u8* q_image, u8* k_image,
  u8* v_image, f32* q_scales, f32* k_scales, f32* v_scales, Matrix queries, Matrix keys, Matrix values) {
     gw::await_stream();
     gw::admit_next();
     if (gw::block_x() < queries.tiles) {
-        quantise_tile<QUERIES>(q, q_given, q_image, q_scales, queries, gw::block_x());
+        quantise_tile<QUERY_TILE>(q, q_given, q_image, q_scales, queries, gw::block_x());
     } else if (gw::block_y() < keys.heads) {
         const u32 tile = gw::block_x() - queries.tiles;
         if (tile < keys.tiles) {
-            quantise_tile<KEYS>(k, k_given, k_image, k_scales, keys, tile);
+            quantise_tile<KEY_TILE>(k, k_given, k_image, k_scales, keys, tile);
         } else {
             quantise_values(v, v_given, v_image, v_scales, values, tile - keys.tiles);
         }

@@ -1,81 +1,108 @@
 //! Attention of tensors in host memory, on the CPU or on a device: the same calls for both.
 
-use std::sync::{Mutex, PoisonError};
+use gatework_gpu::{Device, Locked, Stream, Target};
 
-use gatework_gpu::{Device, Stream, Target};
-
-use crate::cuda::{self, Builder, Workspace};
-use crate::{Element, Result, Shape, cpu};
+use crate::cpu::CpuAttention;
+use crate::cuda::schedule::Schedule;
+use crate::cuda::{DeviceAttention, Rotation, Workspace};
+use crate::form::{Form, Output};
+use crate::shape::{Layout, Mask};
+use crate::{Element, Result, Shape};
 
 /// An attention of one shape on one target, over tensors in host memory.
 ///
-/// In f32 on the CPU, in FP8 on a device. Tensors that are on a device already stay there with [`cuda::Attention`].
+/// In f32 on the CPU, in FP8 on a device. Tensors that are on a device already stay there with a [`DeviceAttention`].
 #[derive(Debug)]
 pub struct Attention {
     shape: Shape,
-    engine: Engine,
+    runner: Runner,
 }
 
 /// What attends.
 #[derive(Debug)]
-enum Engine {
-    Cpu(cpu::Attention),
+enum Runner {
+    Cpu(CpuAttention),
     Device(Box<OnDevice>),
 }
 
 /// An attention on a device, with what all its calls share.
 #[derive(Debug)]
 struct OnDevice {
-    attention: cuda::Attention,
+    attention: DeviceAttention,
     stream: Stream,
     /// One call at a time: a second waits for the first.
-    workspace: Mutex<Workspace>,
+    workspace: Locked<Workspace>,
 }
 
-/// What an attention gives.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Output<O> {
-    /// The output, in the order of the queries.
-    pub o: Vec<O>,
-    /// Log-sum-exp of every query row, `[batch, heads, rows]`, natural logarithm; minus infinity for a row that sees no
-    /// key.
-    pub lse: Vec<f32>,
+/// What an [`Attention`] is made from.
+#[derive(Debug, Clone)]
+pub struct Builder {
+    shape: Shape,
+    mask: Mask,
+    layout: Layout,
+    scale: Option<f32>,
+    rotation: Rotation,
+    schedule: Option<Schedule>,
 }
 
-/// Where [`Builder::build`] can build an attention, and what it then is.
-pub trait Place {
-    /// The attention of this place.
-    type Attention;
-
-    /// Builds it.
-    fn build(&self, builder: Builder) -> Result<Self::Attention>;
-}
-
-impl Place for Target {
-    type Attention = Attention;
-
-    fn build(&self, builder: Builder) -> Result<Attention> {
-        let shape = builder.shape;
-        let engine = match self {
-            Self::Cpu => Engine::Cpu(cpu::Attention::new(builder)?),
-            Self::Gpu(device) => Engine::Device(Box::new(OnDevice::new(builder, device)?)),
-        };
-        Ok(Attention { shape, engine })
+impl Builder {
+    /// Which keys a row sees. Default: all.
+    pub fn mask(self, mask: Mask) -> Self {
+        Self { mask, ..self }
     }
-}
 
-impl Place for Device {
-    type Attention = cuda::Attention;
+    /// The order of dimensions of all four tensors. Default: heads first.
+    pub fn layout(self, layout: Layout) -> Self {
+        Self { layout, ..self }
+    }
 
-    fn build(&self, builder: Builder) -> Result<cuda::Attention> {
-        builder.build_on(self)
+    /// What scores are multiplied with. Default: `1 / sqrt(dim)`.
+    pub fn scale(self, scale: f32) -> Self {
+        Self { scale: Some(scale), ..self }
+    }
+
+    /// Whether a device spreads outliers before it quantises. Default: no. The CPU does not quantise, and a rotation changes
+    /// no product: there it has no effect.
+    pub fn rotation(self, rotation: Rotation) -> Self {
+        Self { rotation, ..self }
+    }
+
+    /// How the kernel is run. Default: what suits the shape and the device. It has no effect on the CPU.
+    pub fn schedule(self, schedule: Schedule) -> Self {
+        Self { schedule: Some(schedule), ..self }
+    }
+
+    /// Checks the combination: an attention of slices in host memory.
+    pub fn build(self, target: &Target) -> Result<Attention> {
+        let shape = self.shape;
+        let runner = match target {
+            Target::Cpu => Runner::Cpu(CpuAttention::new(self.form()?)),
+            Target::Gpu(device) => Runner::Device(Box::new(OnDevice::new(self.build_on(device)?, device)?)),
+        };
+        Ok(Attention { shape, runner })
+    }
+
+    /// Checks the combination: an attention of buffers in the memory of `device`.
+    pub fn build_on(self, device: &Device) -> Result<DeviceAttention> {
+        DeviceAttention::new(device, self.form()?, self.rotation, self.schedule)
+    }
+
+    fn form(&self) -> Result<Form> {
+        Form::new(self.shape, self.mask, self.layout, self.scale)
     }
 }
 
 impl Attention {
     /// Starts with full attention over tensors with heads first.
     pub fn builder(shape: Shape) -> Builder {
-        cuda::Attention::builder(shape)
+        Builder {
+            shape,
+            mask: Mask::default(),
+            layout: Layout::default(),
+            scale: None,
+            rotation: Rotation::default(),
+            schedule: None,
+        }
     }
 
     /// The shape it was built for.
@@ -91,24 +118,23 @@ impl Attention {
     /// The same in a format of one's own, with the log-sum-exp of every row: `forward_to::<f32, _>(&q, &k, &v)`.
     pub fn forward_to<O: Element, T: Element>(&self, q: &[T], k: &[T], v: &[T]) -> Result<Output<O>> {
         self.shape.check_lengths(q.len(), k.len(), v.len())?;
-        match &self.engine {
-            Engine::Cpu(attention) => attention.forward(q, k, v),
-            Engine::Device(device) => device.forward(q, k, v),
+        match &self.runner {
+            Runner::Cpu(attention) => attention.forward(q, k, v),
+            Runner::Device(device) => device.forward(q, k, v),
         }
     }
 }
 
 impl OnDevice {
-    fn new(builder: Builder, device: &Device) -> Result<Self> {
-        let attention = builder.build_on(device)?;
+    fn new(attention: DeviceAttention, device: &Device) -> Result<Self> {
         let stream = device.stream()?;
-        let workspace = Mutex::new(attention.workspace(&stream)?);
+        let workspace = Locked::new(attention.workspace(&stream)?);
         Ok(Self { attention, stream, workspace })
     }
 
     fn forward<O: Element, T: Element>(&self, q: &[T], k: &[T], v: &[T]) -> Result<Output<O>> {
         let stream = &self.stream;
-        let mut workspace = self.workspace.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut workspace = self.workspace.lock();
         let (q, k, v) = (stream.upload(q)?, stream.upload(k)?, stream.upload(v)?);
         let mut o = stream.alloc(self.attention.shape().query_elements())?;
         self.attention.forward(stream, &mut workspace, [&q, &k, &v], &mut o)?;

@@ -6,47 +6,19 @@ use gatework_lab::{
     Bench, Case, Control, ErrorBudget, Inputs, KernelSpec, Outputs, PeerRequest, RunError, Work, Workload,
 };
 
+use crate::Attention;
 use crate::cuda::value_group;
+pub use crate::workloads::case::{case, of_case};
 use crate::workloads::workloads;
-use crate::{Attention, Mask, Shape};
 
 /// What peers call the same on the CPU.
 const CPU_OPERATION: &str = "attention-f32-cpu";
-
-/// The case of a shape and a mask.
-pub fn case(shape: &Shape, mask: Mask) -> Case {
-    let Shape { batch, heads, key_heads, rows, keys, dim } = *shape;
-    let name =
-        format!("{batch}x{heads}x{key_heads}x{rows}x{keys}x{dim}-{}", format!("{mask:?}").to_lowercase());
-    Case::new(name)
-        .with("batch", batch)
-        .with("heads", heads)
-        .with("key_heads", key_heads)
-        .with("queries", rows)
-        .with("keys", keys)
-        .with("head_dim", dim)
-        .with("causal", usize::from(mask == Mask::Causal))
-}
-
-/// The shape and the mask of a case; none if it is no attention.
-pub fn shape(case: &Case) -> Option<(Shape, Mask)> {
-    let size = |name: &str| case.dimensions.get(name).and_then(|&size| usize::try_from(size).ok());
-    let shape = Shape {
-        batch: size("batch")?,
-        heads: size("heads")?,
-        key_heads: size("key_heads")?,
-        rows: size("queries")?,
-        keys: size("keys")?,
-        dim: size("head_dim")?,
-    };
-    Some((shape, if size("causal")? == 1 { Mask::Causal } else { Mask::Full }))
-}
 
 /// Workloads that time these cases on a device, each gated as the engine's own that launches the same kernels, or else as one
 /// of the same head dimension.
 pub fn on_device(cases: &[Case]) -> Vec<Box<dyn Workload>> {
     let engines = workloads();
-    let kernels = |case: &Case| shape(case).map(|(shape, _)| (shape.dim, value_group(shape.keys)));
+    let kernels = |case: &Case| of_case(case).map(|(shape, _)| (shape.dim, value_group(shape.keys)));
     let known: Vec<_> =
         engines.iter().map(|engine| engine.bench_cases(Kind::Cuda).first().and_then(kernels)).collect();
     let engine_of = |case: &Case| {
@@ -64,7 +36,7 @@ pub fn on_device(cases: &[Case]) -> Vec<Box<dyn Workload>> {
 
 /// A case on the CPU, in f32, with random inputs.
 pub fn on_cpu(case: &Case) -> Result<HostBench, RunError> {
-    let (shape, mask) = shape(case).ok_or("the case is no attention")?;
+    let (shape, mask) = of_case(case).ok_or("the case is no attention")?;
     let attention = Attention::builder(shape).mask(mask).build(&Target::Cpu)?;
     let mut inputs = Inputs::new(1);
     let mut normal = |count: usize| inputs.normal(count);
@@ -138,12 +110,13 @@ impl Workload for Chosen {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Mask, Shape};
 
     #[test]
     fn cases_are_those_of_the_workloads() {
         for workload in workloads() {
             for theirs in workload.bench_cases(Kind::Cuda) {
-                let (found, mask) = shape(&theirs).unwrap();
+                let (found, mask) = of_case(&theirs).unwrap();
                 assert_eq!(case(&found, mask), theirs);
             }
         }

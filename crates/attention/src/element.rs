@@ -3,12 +3,12 @@
 use half::slice::HalfFloatSliceExt as _;
 use half::{bf16, f16};
 
+use crate::shared::Number;
+
 /// A format that queries, keys, values and outputs may have.
 pub trait Element: bytemuck::Pod + Send + Sync {
-    /// The number of the format in the kernels: `IN_FORMAT` and `OUT_FORMAT`.
-    const FORMAT: u32;
-    /// The kernels' type with the same bits.
-    const BITS: &'static str;
+    /// The format, as kernels know it.
+    const NUMBER: Number;
 
     /// The value.
     fn to_f32(self) -> f32;
@@ -27,8 +27,7 @@ pub trait Element: bytemuck::Pod + Send + Sync {
 }
 
 impl Element for f32 {
-    const FORMAT: u32 = 0;
-    const BITS: &'static str = "f32";
+    const NUMBER: Number = Number::F32;
 
     fn to_f32(self) -> f32 {
         self
@@ -40,8 +39,7 @@ impl Element for f32 {
 }
 
 impl Element for f16 {
-    const FORMAT: u32 = 1;
-    const BITS: &'static str = "u16";
+    const NUMBER: Number = Number::F16;
 
     fn to_f32(self) -> f32 {
         f16::to_f32(self)
@@ -61,8 +59,7 @@ impl Element for f16 {
 }
 
 impl Element for bf16 {
-    const FORMAT: u32 = 2;
-    const BITS: &'static str = "u16";
+    const NUMBER: Number = Number::Bf16;
 
     fn to_f32(self) -> f32 {
         bf16::to_f32(self)

@@ -5,14 +5,21 @@ mod attention;
 pub mod bench;
 pub mod cpu;
 pub mod cuda;
+mod dimensions;
 mod element;
 mod error;
+mod form;
+mod kernels;
 pub mod reference;
 mod shape;
+mod shared;
 #[cfg(feature = "lab")]
 pub mod workloads;
 
-pub use attention::{Attention, Output, Place};
+pub use attention::{Attention, Builder};
+pub use dimensions::{HEAD_DIMENSIONS, HeadDimension};
 pub use element::Element;
 pub use error::{Error, Result};
+pub use form::Output;
 pub use shape::{Layout, Mask, Shape};
+pub use shared::Number;

@@ -23,14 +23,14 @@ pub fn attention(
             for row in 0..shape.rows {
                 let query =
                     &q[batch * q_strides.batch + head * q_strides.head + row * q_strides.row..][..shape.dim];
-                let seen = shape.last_key(row, mask).map_or(0, |last| last + 1);
-                let scores: Vec<f64> = (0..seen).map(|index| scale * dot(query, &k[key(index)])).collect();
+                let seen = shape.visible(row, mask);
+                let scores: Vec<f64> = seen.clone().map(|index| scale * dot(query, &k[key(index)])).collect();
                 let top = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
                 let weights: Vec<f64> = scores.iter().map(|score| (score - top).exp()).collect();
                 let sum: f64 = weights.iter().sum();
-                lse.push(if seen == 0 { f64::NEG_INFINITY } else { top + sum.ln() });
+                lse.push(if seen.is_empty() { f64::NEG_INFINITY } else { top + sum.ln() });
                 let mut output = vec![0.0; shape.dim];
-                for (index, weight) in weights.iter().enumerate() {
+                for (index, weight) in seen.zip(&weights) {
                     for (o, v) in output.iter_mut().zip(&v[key(index)]) {
                         *o += weight / sum * v;
                     }
@@ -40,6 +40,18 @@ pub fn attention(
         }
     }
     (out, lse)
+}
+
+/// The Frobenius norm of the difference between what was got and what was wanted, relative to that of the latter.
+pub fn relative_error(got: impl IntoIterator<Item = f32>, wanted: &[f64]) -> f64 {
+    let (mut count, mut error, mut norm) = (0, 0.0, 0.0);
+    for (got, wanted) in got.into_iter().zip(wanted) {
+        count += 1;
+        error += (f64::from(got) - wanted).powi(2);
+        norm += wanted * wanted;
+    }
+    assert_eq!(count, wanted.len(), "as many numbers as are wanted");
+    (error / norm.max(1e-30)).sqrt()
 }
 
 fn dot(a: &[f64], b: &[f64]) -> f64 {

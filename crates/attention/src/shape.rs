@@ -1,5 +1,8 @@
 //! What is attended to by what.
 
+use std::ops::Range;
+
+use crate::dimensions::HeadDimension;
 use crate::{Error, Result};
 
 /// Which keys a query row sees.
@@ -75,11 +78,11 @@ impl Shape {
         self.batch * self.key_heads * self.keys * self.dim
     }
 
-    /// The last key that query row `row` sees, if it sees any.
-    pub fn last_key(&self, row: usize, mask: Mask) -> Option<usize> {
+    /// The keys that query row `row` sees.
+    pub fn visible(&self, row: usize, mask: Mask) -> Range<usize> {
         match mask {
-            Mask::Full => Some(self.keys - 1),
-            Mask::Causal => (row + self.keys).checked_sub(self.rows),
+            Mask::Full => 0..self.keys,
+            Mask::Causal => 0..(row + 1 + self.keys).saturating_sub(self.rows),
         }
     }
 
@@ -87,9 +90,7 @@ impl Shape {
     pub fn operations(&self, mask: Mask) -> f64 {
         let pairs = match mask {
             Mask::Full => self.rows as f64 * self.keys as f64,
-            Mask::Causal => {
-                (0..self.rows).map(|row| self.last_key(row, mask).map_or(0.0, |key| key as f64 + 1.0)).sum()
-            }
+            Mask::Causal => (0..self.rows).map(|row| self.visible(row, mask).len() as f64).sum(),
         };
         4.0 * (self.batch * self.heads * self.dim) as f64 * pairs
     }
@@ -109,9 +110,7 @@ impl Shape {
     pub(crate) fn check(&self) -> Result<()> {
         let refuse = |what: String| Err(Error::Unsupported { what });
         let Self { batch, heads, key_heads, rows, keys, dim } = *self;
-        if dim != 64 && dim != 128 {
-            return refuse(format!("head dimension {dim}; 64 and 128 are supported"));
-        }
+        HeadDimension::of(dim)?;
         if [batch, heads, key_heads, rows, keys].contains(&0) {
             return refuse(format!("an empty shape, {self:?}"));
         }

@@ -34,7 +34,7 @@ unsafe fn attend<S: Clone + Send + Sync + 'static>(
         let v = Buffer::<f32>::from_raw(&stream, v, keys, ())?;
         (stream.clone(), [q, k, v], Buffer::<f32>::from_raw(&stream, o, queries, ())?)
     };
-    let attention = Attention::builder(SHAPE).mask(Mask::Causal).build(device)?;
+    let attention = Attention::builder(SHAPE).mask(Mask::Causal).build_on(device)?;
     let mut workspace = attention.workspace(&stream)?;
     attention.forward(&stream, &mut workspace, [&q, &k, &v], &mut o)
 }

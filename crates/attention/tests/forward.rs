@@ -2,8 +2,9 @@
 
 use float8::F8E4M3;
 use gatework_attention::cuda::schedule::Schedule;
-use gatework_attention::cuda::{Attention, Granularity, Quantised, Rotation};
-use gatework_attention::{Element, Layout, Mask, Result, Shape, reference};
+use gatework_attention::cuda::{Granularity, Quantised, Rotation, score_limit, value_group};
+use gatework_attention::reference::{self, relative_error};
+use gatework_attention::{Attention, Element, HEAD_DIMENSIONS, Layout, Mask, Result, Shape};
 use gatework_gpu::Device;
 use gatework_lab::Inputs;
 use half::{bf16, f16};
@@ -44,10 +45,10 @@ impl Case {
     /// Attention in double precision on what the quantiser makes of the inputs: what the kernel is given.
     fn quantised(&self) -> (Vec<f64>, Vec<f64>) {
         let Shape { dim, rows, keys, .. } = self.shape;
-        let limit = (60_000.0 / dim as f32).sqrt();
+        let limit = score_limit(dim);
         let q = quantise(&self.q, rows * dim, 64 * dim, limit);
         let k = quantise(&self.k, keys * dim, 128 * dim, limit);
-        let v = quantise(&self.v, keys * dim, if keys <= 512 { 128 } else { 512 } * dim, 448.0);
+        let v = quantise(&self.v, keys * dim, value_group(keys) * 128 * dim, 448.0);
         reference::attention(&self.shape, self.mask, self.scale(), &q, &k, &v)
     }
 }
@@ -61,15 +62,6 @@ fn quantise(x: &[f32], head: usize, block: usize, limit: f32) -> Vec<f64> {
         values.extend(block.iter().map(|x| f64::from(F8E4M3::from_f32(x * factor).to_f32() * scale)));
     }
     values
-}
-
-fn relative_error(got: impl IntoIterator<Item = f32>, wanted: &[f64]) -> f64 {
-    let (mut error, mut norm) = (0.0, 0.0);
-    for (got, wanted) in got.into_iter().zip(wanted) {
-        error += (f64::from(got) - wanted).powi(2);
-        norm += wanted * wanted;
-    }
-    (error / norm.max(1e-30)).sqrt()
 }
 
 /// `[batch, heads, rows, dim]` in another layout, and in another format.
@@ -99,7 +91,7 @@ fn run<T: Element, O: Element>(
     if let Some(schedule) = schedule {
         builder = builder.schedule(schedule);
     }
-    let attention = builder.build(device)?;
+    let attention = builder.build_on(device)?;
     let mut workspace = attention.workspace(&stream)?;
     let q = stream.upload(&arrange::<T>(&case.q, layout, heads, rows, dim))?;
     let k = stream.upload(&arrange::<T>(&case.k, layout, key_heads, keys, dim))?;
@@ -117,7 +109,7 @@ fn run<T: Element, O: Element>(
 fn shapes() -> Vec<Shape> {
     let shape = |batch, heads, key_heads, rows, keys, dim| Shape { batch, heads, key_heads, rows, keys, dim };
     let mut shapes = Vec::new();
-    for dim in [64, 128] {
+    for dim in HEAD_DIMENSIONS.iter().map(|known| known.dim) {
         shapes.extend([
             shape(1, 1, 1, 1, 1, dim),
             shape(1, 1, 1, 1, 128, dim),
@@ -162,7 +154,7 @@ fn every_shape_and_mask_matches_reference_on_the_emulated_device() -> Result<()>
 #[test]
 fn fidelity_is_that_of_the_codes() -> Result<()> {
     for (mask, limit) in [(Mask::Full, 0.030), (Mask::Causal, 0.025)] {
-        for dim in [64, 128] {
+        for dim in HEAD_DIMENSIONS.iter().map(|known| known.dim) {
             let case = Case::new(Shape::square(1, 2, 512, dim), mask, 5);
             let (got, _) = run::<f32, f32>(&Device::emulated(1)?, &case, Layout::HeadsFirst, None)?;
             let (wanted, _) = case.quantised();
@@ -189,7 +181,7 @@ fn parts_of_the_keys_give_what_all_of_them_give() -> Result<()> {
         let shape = Shape { batch: 1, heads: 2, key_heads: 1, rows: 1100, keys: 1060, dim };
         let case = Case::new(shape, mask, 21);
         let device = Device::emulated(5)?;
-        let whole = Schedule { consumers: 1, ..Schedule::usual(dim) };
+        let whole = Schedule { consumers: 1, ..Schedule::usual(dim)? };
         let (plain, plain_lse) = run::<f16, f32>(&device, &case, layout, Some(whole))?;
         for splits in [2, 3] {
             let schedule = Schedule { splits, ..whole };
@@ -241,7 +233,7 @@ fn codes_with_scales_of_any_granularity_match_reference() -> Result<()> {
             inputs.push((stream.upload(&bits)?, stream.upload(&scales)?));
         }
         let given = |i: usize| Quantised { codes: &inputs[i].0, scales: &inputs[i].1, granularity };
-        let attention = Attention::builder(shape).build(&device)?;
+        let attention = Attention::builder(shape).build_on(&device)?;
         let mut workspace = attention.workspace(&stream)?;
         let mut o = stream.alloc::<f32>(shape.query_elements())?;
         let [q, k, v] = [given(0), given(1), given(2)];
@@ -261,7 +253,7 @@ fn codes_with_scales_of_any_granularity_match_reference() -> Result<()> {
 #[test]
 fn schedules_that_cannot_run_are_refused() -> Result<()> {
     let device = Device::emulated(0)?;
-    let usual = Schedule::usual(128);
+    let usual = Schedule::usual(128)?;
     for (schedule, named) in [
         (Schedule { consumers: 3, ..usual }, "3 consumers"),
         (Schedule { consumers: 0, ..usual }, "0 consumers"),
@@ -271,7 +263,7 @@ fn schedules_that_cannot_run_are_refused() -> Result<()> {
         (Schedule { splits: 3, ..usual }, "3 parts of 1000 keys"),
     ] {
         let shape = Shape { keys: 1000, ..Shape::square(1, 1, 64, 128) };
-        let error = Attention::builder(shape).schedule(schedule).build(&device).unwrap_err();
+        let error = Attention::builder(shape).schedule(schedule).build_on(&device).unwrap_err();
         assert!(error.to_string().contains(named), "{error}");
     }
     Ok(())
@@ -292,7 +284,7 @@ fn layouts_formats_and_schedules_agree() -> Result<()> {
         for (stages, turns, persistent) in
             [(2, true, true), (2, false, true), (3, true, false), (4, false, false)]
         {
-            let schedule = Some(Schedule { consumers, stages, turns, persistent, ..Schedule::usual(64) });
+            let schedule = Some(Schedule { consumers, stages, turns, persistent, ..Schedule::usual(64)? });
             assert_eq!(
                 run::<f32, f32>(&device, &case, Layout::HeadsFirst, schedule)?.0,
                 plain,
@@ -324,7 +316,7 @@ fn rotation_and_blocks_tame_outliers() -> Result<()> {
     let device = Device::emulated(2)?;
     let stream = device.stream()?;
     let rmse = |rotation: Rotation| -> Result<f64> {
-        let attention = Attention::builder(shape).rotation(rotation).build(&device)?;
+        let attention = Attention::builder(shape).rotation(rotation).build_on(&device)?;
         let mut workspace = attention.workspace(&stream)?;
         let mut o = stream.alloc::<f32>(shape.query_elements())?;
         let (q, k, v) = (stream.upload(&case.q)?, stream.upload(&case.k)?, stream.upload(&case.v)?);
@@ -346,14 +338,15 @@ fn rotation_and_blocks_tame_outliers() -> Result<()> {
 #[test]
 fn what_is_not_supported_is_named() {
     let device = Device::emulated(0).unwrap();
-    let told =
-        |shape: Shape| Attention::builder(shape).build(&device).err().map(|error| error.to_string()).unwrap();
+    let told = |shape: Shape| {
+        Attention::builder(shape).build_on(&device).err().map(|error| error.to_string()).unwrap()
+    };
     assert!(told(Shape::square(1, 1, 8, 96)).contains("head dimension 96"));
     assert!(told(Shape::square(1, 1, 0, 64)).contains("empty"));
     let more_keys = Shape { key_heads: 4, ..Shape::square(1, 2, 8, 64) };
     assert!(told(more_keys).contains("2 query heads over 4 key heads"));
     let stream = device.stream().unwrap();
-    let attention = Attention::builder(Shape::square(1, 1, 8, 64)).build(&device).unwrap();
+    let attention = Attention::builder(Shape::square(1, 1, 8, 64)).build_on(&device).unwrap();
     let mut workspace = attention.workspace(&stream).unwrap();
     let (short, right) = (stream.alloc_zeros::<f32>(3).unwrap(), stream.alloc_zeros::<f32>(512).unwrap());
     let error = attention.quantise(&stream, &mut workspace, [&right, &short, &right]).unwrap_err();

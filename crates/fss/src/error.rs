@@ -1,7 +1,6 @@
 //! What can be wrong with a circuit, a key stream or a peer.
 
 use crate::party::Party;
-use crate::ring::FixedPoint;
 
 /// The crate's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -75,12 +74,12 @@ pub enum Error {
         expected: Party,
     },
     /// Keys that were dealt for another number format.
-    #[error("the keys are for {} bits of which {} are fractional, the circuit has {} and {}", keys.ring.bits(), keys.fraction, circuit.ring.bits(), circuit.fraction)]
+    #[error("the keys are for {keys}, the circuit has {circuit}")]
     Format {
         /// The keys'.
-        keys: FixedPoint,
+        keys: String,
         /// The circuit's.
-        circuit: FixedPoint,
+        circuit: String,
     },
     /// An input that was not given, or is not as the circuit declares it.
     #[error("input {index} of {party}: {what}")]

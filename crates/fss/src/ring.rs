@@ -1,5 +1,7 @@
 //! The rings Z_2^n, and words packed to their effective bits.
 
+use std::fmt;
+
 use crate::error::{Error, Result};
 use crate::secret::Secret;
 
@@ -85,6 +87,12 @@ impl FixedPoint {
             return Err(Error::Unsupported { gate: "number format", what });
         }
         Ok(Self { ring, fraction })
+    }
+}
+
+impl fmt::Display for FixedPoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bits of which {} are fractional", self.ring.bits(), self.fraction)
     }
 }
 

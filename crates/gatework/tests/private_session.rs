@@ -209,7 +209,7 @@ fn an_interrupted_deal_leaves_nothing() {
 
 #[test]
 fn gpt2_continues_a_text() {
-    let gpt2 = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fss/tests/fixtures/gpt2");
+    let gpt2 = Path::new(env!("CARGO_MANIFEST_DIR")).join("../private/tests/fixtures/gpt2");
     let expected: Value =
         serde_json::from_slice(&std::fs::read(gpt2.join("expected.json")).unwrap()).unwrap();
     let greedy: Vec<u64> =

@@ -1,13 +1,12 @@
 //! A byte budget: how much of a device this program allows itself.
 
-use std::sync::Mutex;
-
+use crate::locked::Locked;
 use crate::{Error, Result};
 
 /// Bytes a device may hold in buffers, and how many it holds. Asking past it is an error, never an abort.
 #[derive(Debug)]
 pub struct Budget {
-    state: Mutex<State>,
+    state: Locked<State>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -19,7 +18,7 @@ struct State {
 
 impl Budget {
     pub(crate) fn new(limit: u64) -> Self {
-        Self { state: Mutex::new(State { limit, held: 0, peak: 0 }) }
+        Self { state: Locked::new(State { limit, held: 0, peak: 0 }) }
     }
 
     /// The most that may be held.
@@ -71,7 +70,7 @@ impl Budget {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

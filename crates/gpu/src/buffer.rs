@@ -2,12 +2,12 @@
 
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytemuck::Pod;
 
-use crate::driver::Pointer;
-use crate::foreign::Owner;
+use crate::driver::{Owner, Pointer};
+use crate::locked::Locked;
 use crate::stream::Stream;
 use crate::{Device, Error, Result};
 
@@ -18,7 +18,7 @@ pub(crate) struct Allocation {
     pub(crate) pointer: Pointer,
     bytes: u64,
     /// Streams other than `stream` that were given this memory.
-    visitors: Mutex<Vec<Stream>>,
+    visitors: Locked<Vec<Stream>>,
     /// What keeps the memory alive, if it is not the pool's.
     owner: Option<Owner>,
 }
@@ -35,7 +35,7 @@ impl Allocation {
         let allocated = device.driver().allocate(stream.id(), (bytes as usize).max(1));
         match allocated {
             Ok(Some(pointer)) => {
-                let (stream, visitors) = (stream.clone(), Mutex::default());
+                let (stream, visitors) = (stream.clone(), Locked::default());
                 Ok(Arc::new(Self { stream, pointer, bytes, visitors, owner: None }))
             }
             other => {
@@ -57,7 +57,7 @@ impl Allocation {
         if stream.is_same(&self.stream) {
             return;
         }
-        let mut visitors = self.visitors.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut visitors = self.visitors.lock();
         if !visitors.iter().any(|seen| seen.is_same(stream)) {
             visitors.push(stream.clone());
         }
@@ -66,7 +66,7 @@ impl Allocation {
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        let visitors = std::mem::take(self.visitors.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let visitors = std::mem::take(self.visitors.get_mut());
         let free = DeferredFree {
             stream: self.stream.clone(),
             pointer: self.pointer,
@@ -130,7 +130,7 @@ impl<T: Pod> Buffer<T> {
     /// Memory of somebody else's.
     pub(crate) fn lent(stream: &Stream, pointer: Pointer, len: usize, owner: Owner) -> Self {
         let bytes = (len * size_of::<T>()) as u64;
-        let (stream, visitors, owner) = (stream.clone(), Mutex::default(), Some(owner));
+        let (stream, visitors, owner) = (stream.clone(), Locked::default(), Some(owner));
         let allocation = Arc::new(Allocation { stream, pointer, bytes, visitors, owner });
         Self { allocation, len, element: PhantomData }
     }
@@ -270,7 +270,11 @@ pub struct SliceMut<'a, T: Pod> {
     slice: Slice<'a, T>,
 }
 
-impl<T: Pod> SliceMut<'_, T> {
+impl<'a, T: Pod> SliceMut<'a, T> {
+    pub(crate) fn into_slice(self) -> Slice<'a, T> {
+        self.slice
+    }
+
     /// Number of elements.
     pub fn len(&self) -> usize {
         self.slice.len

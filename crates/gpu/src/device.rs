@@ -1,110 +1,21 @@
 //! Devices: what is there, and how to open one.
 
+#[cfg(feature = "testing")]
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use serde::Serialize;
-
+use crate::compile::compile;
 use crate::driver::Driver;
-use crate::kernel::{Architecture, Kernel, Source};
-use crate::stream::{Priority, Stream};
-use crate::{Budget, DeviceChoice, Error, PinnedPool, Result, cuda, emulated};
-
-/// Which of the two devices this is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Kind {
-    /// An NVIDIA GPU through the CUDA driver.
-    Cuda,
-    /// The SIMT emulator: for correctness, not speed.
-    Emulated,
-}
-
-/// What a device is.
-#[derive(Debug, Clone, Serialize)]
-pub struct DeviceProperties {
-    /// Which of the two.
-    pub kind: Kind,
-    /// `cuda:0` or `emulated`: what [`Device::open`] takes.
-    pub id: String,
-    /// The card's name.
-    pub name: String,
-    /// Major and minor compute capability.
-    pub compute_capability: (u32, u32),
-    /// What kernels are compiled for.
-    pub architecture: Architecture,
-    /// Streaming multiprocessors.
-    pub multiprocessors: u32,
-    /// Most dynamic shared memory a block may have, in bytes.
-    pub shared_memory_per_block: u32,
-    /// Shared memory of one multiprocessor, in bytes.
-    pub shared_memory_per_multiprocessor: u32,
-    /// 32-bit registers a block may use.
-    pub registers_per_block: u32,
-    /// Level-2 cache, in bytes.
-    pub l2_bytes: u64,
-    /// Device memory, in bytes.
-    pub memory_bytes: u64,
-    /// Highest SM clock, in MHz, where it can be read.
-    pub max_clock_mhz: Option<u32>,
-    /// Highest memory clock, in MHz, where it can be read.
-    pub max_memory_clock_mhz: Option<u32>,
-    /// Memory bus width in bits, where it can be read.
-    pub memory_bus_bits: Option<u32>,
-    /// CUDA version of the driver, as `13.0`, or the C++ compiler of the emulated device.
-    pub driver: String,
-}
-
-/// Clocks and temperature at one moment.
-#[derive(Debug, Clone, Copy, Serialize, serde::Deserialize)]
-pub struct Clocks {
-    /// SM clock in MHz.
-    pub sm_mhz: u32,
-    /// Memory clock in MHz.
-    pub memory_mhz: u32,
-    /// Degrees Celsius.
-    pub celsius: u32,
-}
-
-/// A CUDA device as the driver lists it.
-#[derive(Debug, Clone, Serialize)]
-pub struct DeviceListing {
-    /// What it is.
-    pub properties: DeviceProperties,
-    /// Ordinals of the devices whose memory it can address directly.
-    pub peers: Vec<usize>,
-}
-
-/// Whether something is on this machine, and where, or why not.
-#[derive(Debug, Clone, Serialize)]
-#[serde(tag = "state", rename_all = "lowercase")]
-pub enum Presence {
-    /// It is there: a version or a path.
-    Found {
-        /// A version or a path.
-        what: String,
-    },
-    /// It is not.
-    Missing {
-        /// Why, as a sentence.
-        reason: String,
-    },
-}
-
-impl Presence {
-    pub(crate) fn of<T: std::fmt::Display>(result: Result<T>) -> Self {
-        match result {
-            Ok(what) => Self::Found { what: what.to_string() },
-            Err(error) => Self::Missing { reason: error.to_string() },
-        }
-    }
-
-    /// Whether it is there.
-    pub fn is_found(&self) -> bool {
-        matches!(self, Self::Found { .. })
-    }
-}
+use crate::kernel::Kernel;
+use crate::locked::Locked;
+use crate::pinned::PinnedPool;
+use crate::source::{Module, ModuleKey, Source};
+use crate::stream::Stream;
+use crate::types::{Clocks, DeviceListing, DeviceProperties, Kind, Priority};
+use crate::{Budget, DeviceChoice, Error, Result, cuda, emulated};
 
 /// All CUDA devices of the machine, with their peer access as the driver reports it.
 pub fn list_devices() -> Result<Vec<DeviceListing>> {
@@ -113,7 +24,8 @@ pub fn list_devices() -> Result<Vec<DeviceListing>> {
 
 /// What of the tool chain this machine has.
 pub mod presence {
-    use super::{Presence, cuda, emulated};
+    use super::{cuda, emulated};
+    use crate::types::Presence;
 
     /// The CUDA driver library.
     pub fn cuda_driver() -> Presence {
@@ -146,10 +58,13 @@ pub(crate) struct DeviceShared {
     pub(crate) driver: Box<dyn Driver>,
     pub(crate) budget: Budget,
     pub(crate) pinned: PinnedPool,
-    /// Kernels by source key and entry, so that asking twice costs a lookup.
-    kernels: Mutex<HashMap<(String, String), Kernel>>,
+    /// Kernels by source key and entry.
+    kernels: Locked<HashMap<(String, String), Kernel>>,
+    /// Kernels of modules, found without their text.
+    resolved: Locked<HashMap<ModuleKey, Kernel>>,
     /// Texts that stand in for others, see [`Device::substitute`].
-    substitutes: Mutex<HashMap<String, String>>,
+    #[cfg(feature = "testing")]
+    substitutes: Locked<HashMap<String, String>>,
 }
 
 /// Pinned host memory a device's own pool may hold.
@@ -187,8 +102,10 @@ impl Device {
             driver,
             budget: Budget::new(limit),
             pinned: PinnedPool::new(shared.clone(), PINNED_LIMIT),
-            kernels: Mutex::default(),
-            substitutes: Mutex::default(),
+            kernels: Locked::default(),
+            resolved: Locked::default(),
+            #[cfg(feature = "testing")]
+            substitutes: Locked::default(),
         });
         Ok(Self { shared })
     }
@@ -228,7 +145,44 @@ impl Device {
         Stream::new(self, priority)
     }
 
-    /// Compiles (or finds in the cache) and loads the kernel that has the source's name.
+    /// The kernel `entry` of a module: compiled (or found in the cache) and loaded the first time, and from then on found
+    /// without a look at the text.
+    pub fn kernel_of(&self, module: &Module, entry: &'static str) -> Result<Kernel> {
+        let key = module.key(entry);
+        if let Some(kernel) = self.shared.resolved.lock().get(&key) {
+            return Ok(kernel.clone());
+        }
+        let kernel = self.kernel_named(&module.source(), entry)?;
+        self.shared.resolved.lock().insert(key, kernel.clone());
+        Ok(kernel)
+    }
+
+    /// Compiles modules (or finds them in the cache) on all cores and loads their kernels, so that no launch waits for it.
+    ///
+    /// All are tried; the error is that of the first in the list that failed. What is ready already costs nothing.
+    pub fn prepare(&self, modules: &[Module]) -> Result<()> {
+        let missing: Vec<&Module> = modules.iter().filter(|module| !self.has_all_of(module)).collect();
+        let prepared = on_all_cores(missing.len(), |index| {
+            let source = missing[index].source();
+            compile(&self.substituted(&source), &self.properties().architecture)
+        });
+        for (module, binary) in missing.iter().zip(prepared) {
+            let binary = binary?;
+            for entry in module.kernels() {
+                let kernel = Kernel::load(self, &binary, entry)?;
+                self.shared.resolved.lock().insert(module.key(entry), kernel);
+            }
+        }
+        Ok(())
+    }
+
+    fn has_all_of(&self, module: &Module) -> bool {
+        let resolved = self.shared.resolved.lock();
+        module.kernels().into_iter().all(|entry| resolved.contains_key(&module.key(entry)))
+    }
+
+    /// Compiles (or finds in the cache) and loads the kernel that has the name of a source made at run time. The text is
+    /// hashed: keep the kernel, or declare a [`Module`].
     pub fn kernel(&self, source: &Source) -> Result<Kernel> {
         self.kernel_named(source, source.name())
     }
@@ -237,28 +191,34 @@ impl Device {
     pub fn kernel_named(&self, source: &Source, entry: &str) -> Result<Kernel> {
         let source = &self.substituted(source);
         let key = (source.key(&self.properties().architecture)?, entry.to_owned());
-        if let Some(kernel) = self.kernels().get(&key) {
+        if let Some(kernel) = self.shared.kernels.lock().get(&key) {
             return Ok(kernel.clone());
         }
-        let kernel = Kernel::load(self, source, entry)?;
-        self.kernels().insert(key, kernel.clone());
+        let kernel = Kernel::load(self, &compile(source, &self.properties().architecture)?, entry)?;
+        self.shared.kernels.lock().insert(key, kernel.clone());
         Ok(kernel)
     }
 
     /// From now on this device compiles `substitute` wherever a source with the text `original` is asked for.
     ///
     /// For mutation tests: the host code around a kernel runs as it is, with a kernel that was broken on purpose.
+    #[cfg(feature = "testing")]
     pub fn substitute(&self, original: &str, substitute: impl Into<String>) {
-        let mut substitutes = self.shared.substitutes.lock().unwrap_or_else(PoisonError::into_inner);
-        substitutes.insert(original.to_owned(), substitute.into());
+        self.shared.substitutes.lock().insert(original.to_owned(), substitute.into());
+        self.shared.resolved.lock().clear();
     }
 
+    #[cfg(feature = "testing")]
     fn substituted<'a>(&self, source: &'a Source) -> Cow<'a, Source> {
-        let substitutes = self.shared.substitutes.lock().unwrap_or_else(PoisonError::into_inner);
-        match substitutes.get(source.text()) {
+        match self.shared.substitutes.lock().get(source.text()) {
             Some(text) => Cow::Owned(source.with_text(text.clone())),
             None => Cow::Borrowed(source),
         }
+    }
+
+    #[cfg(not(feature = "testing"))]
+    fn substituted<'a>(&self, source: &'a Source) -> &'a Source {
+        source
     }
 
     pub(crate) fn driver(&self) -> &dyn Driver {
@@ -276,14 +236,35 @@ impl Device {
         let id = |device: &Device| device.properties().id.clone();
         Err(Error::ForeignDevice { call, left: id(self), right: id(other) })
     }
-
-    fn kernels(&self) -> std::sync::MutexGuard<'_, HashMap<(String, String), Kernel>> {
-        self.shared.kernels.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl std::fmt::Debug for Device {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Device({})", self.properties().id)
     }
+}
+
+/// What `work` gives for each of `0..count`, in that order, with as many threads as there are cores.
+fn on_all_cores<R: Send>(count: usize, work: impl Fn(usize) -> R + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let some = || {
+        let mut done = Vec::new();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            if index >= count {
+                return done;
+            }
+            done.push((index, work(index)));
+        }
+    };
+    let mut done = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..cores.min(count)).map(|_| scope.spawn(some)).collect();
+        let ended = workers
+            .into_iter()
+            .flat_map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        ended.collect::<Vec<_>>()
+    });
+    done.sort_by_key(|(index, _)| *index);
+    done.into_iter().map(|(_, result)| result).collect()
 }

@@ -5,9 +5,8 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::kernel::{Arg, Binary, Grid, KernelInfo};
-use crate::stream::Priority;
-use crate::{DeviceProperties, Result};
+use crate::error::Result;
+use crate::types::{Binary, Clocks, DeviceProperties, Grid, KernelInfo, Priority};
 
 macro_rules! handle {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(
@@ -42,6 +41,12 @@ pub(crate) enum HostMemory {
 /// A kernel loaded on a device. The driver that made it knows what is inside.
 pub(crate) type Function = Arc<dyn Any + Send + Sync>;
 
+/// The bytes of each argument of a launch, in the order of the kernel's parameters.
+pub(crate) type Arguments<'a, 'b> = &'a mut dyn ExactSizeIterator<Item = &'b [u8]>;
+
+/// Whatever keeps a stream or memory of another user of the device alive.
+pub(crate) type Owner = Box<dyn Any + Send + Sync>;
+
 /// What the device has left.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MemoryInfo {
@@ -54,7 +59,7 @@ pub(crate) trait Driver: Send + Sync {
     fn properties(&self) -> &DeviceProperties;
     fn memory(&self) -> Result<MemoryInfo>;
     /// Current clocks in MHz and temperature, where they can be read.
-    fn clocks(&self) -> Option<crate::Clocks>;
+    fn clocks(&self) -> Option<Clocks>;
 
     fn stream_create(&self, priority: Priority) -> Result<StreamId>;
     fn stream_destroy(&self, stream: StreamId);
@@ -118,8 +123,13 @@ pub(crate) trait Driver: Send + Sync {
     /// Loads a compiled kernel and reads what it is.
     fn load(&self, binary: &Binary, entry: &str) -> Result<(Function, KernelInfo)>;
     /// `arguments` have been checked against the kernel's parameters.
-    fn launch(&self, stream: StreamId, function: &Function, grid: &Grid, arguments: &[Arg<'_>])
-    -> Result<()>;
+    fn launch(
+        &self,
+        stream: StreamId,
+        function: &Function,
+        grid: &Grid,
+        arguments: Arguments<'_, '_>,
+    ) -> Result<()>;
 
     fn capture_begin(&self, stream: StreamId) -> Result<()>;
     /// The kernel node that the last launch on `stream` added to the capture.
@@ -135,7 +145,7 @@ pub(crate) trait Driver: Send + Sync {
         node: NodeId,
         function: &Function,
         grid: &Grid,
-        arguments: &[Arg<'_>],
+        arguments: Arguments<'_, '_>,
     ) -> Result<()>;
     fn graph_destroy(&self, graph: GraphId);
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::emulated::fault::Fault;
+use crate::types::Fault;
 
 /// The runtime's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -14,9 +14,6 @@ use bytemuck::Pod;
 use crate::driver::{Pointer, StreamId};
 use crate::{Buffer, Device, Error, Result, Stream};
 
-/// Whatever keeps a lent thing alive.
-pub(crate) type Owner = Box<dyn Any + Send + Sync>;
-
 /// The widest that kernels load at once: what every address they are given must be a multiple of.
 const ALIGNMENT: u64 = 16;
 

@@ -2,12 +2,14 @@
 
 use std::cmp::Reverse;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use crate::buffer::{Allocation, DeferredFree};
 use crate::driver::{Function, GraphId, NodeId};
-use crate::kernel::{Arg, Grid, Kernel};
+use crate::kernel::{Arg, Kernel};
+use crate::locked::Locked;
 use crate::pinned::{DeviceUse, PinnedBlock};
+use crate::types::Grid;
 use crate::{Device, Error, Result, Stream};
 
 /// Memory that a graph's nodes point into, and so must live as long as the graph.
@@ -20,7 +22,7 @@ pub(crate) enum Retained {
 pub(crate) struct Capture {
     device: Device,
     open: AtomicBool,
-    state: Mutex<State>,
+    state: Locked<State>,
 }
 
 #[derive(Default)]
@@ -36,7 +38,7 @@ struct State {
 impl Capture {
     pub(crate) fn new(stream: &Stream) -> Self {
         let state = State { members: vec![stream.clone()], ..State::default() };
-        Self { device: stream.device().clone(), open: AtomicBool::new(true), state: Mutex::new(state) }
+        Self { device: stream.device().clone(), open: AtomicBool::new(true), state: Locked::new(state) }
     }
 
     pub(crate) fn is_open(&self) -> bool {
@@ -119,7 +121,7 @@ impl Capture {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 
@@ -194,7 +196,7 @@ impl Graph {
             found.node,
             &found.function,
             &found.grid,
-            arguments,
+            &mut arguments.iter().map(Arg::bytes),
         )?;
         // Launches before this one noted their stream with the old memory, which is freed only after them.
         found.allocations = arguments.iter().filter_map(Arg::allocation).cloned().collect();

@@ -1,168 +1,24 @@
-//! The runtime's own kernels and the portable header they are written against.
-//!
-//! `fill` and `gather` serve [`Stream`](crate::Stream); the others are the lab's `gpu/*` workloads.
+//! The runtime's own kernels, which serve [`Stream`](crate::Stream).
 
-use crate::kernel::Source;
+use crate::source::Module;
 
-macro_rules! headers {
-    ($($path:literal),* $(,)?) => {
-        /// The text of a file of the portable header, by the path it is included by.
-        pub(crate) fn header(path: &str) -> Option<&'static str> {
-            match path {
-                $($path => Some(include_str!(concat!("../kernels/", $path))),)*
-                _ => None,
-            }
-        }
-
-        /// Every file of the portable header.
-        pub const HEADERS: &[&str] = &[$($path),*];
-    };
-}
-
-headers! {
-    "gw/async_copy.cuh",
-    "gw/atomic.cuh",
-    "gw/bulk.cuh",
-    "gw/convert.cuh",
-    "gw/emulated.cuh",
-    "gw/gw.cuh",
-    "gw/half.cuh",
-    "gw/index.cuh",
-    "gw/integer.cuh",
-    "gw/math.cuh",
-    "gw/matrix.cuh",
-    "gw/mbarrier.cuh",
-    "gw/memory.cuh",
-    "gw/sync.cuh",
-    "gw/types.cuh",
-    "gw/warp.cuh",
-    "gw/wgmma.cuh",
-}
-
-macro_rules! kernel {
-    ($(#[$doc:meta])* $name:ident) => {
-        $(#[$doc])*
-        pub fn $name() -> Source {
-            Source::new(stringify!($name), include_str!(concat!("../kernels/", stringify!($name), ".cuh")))
-        }
-    };
-}
-
-/// Widest element that `Stream::fill` repeats.
+/// Bytes of the widest element that `Stream::fill` repeats.
 pub(crate) const FILL_MAX_BYTES: usize = 64;
 
-/// `x[i] <- pattern` for elements of `bytes` bytes.
-pub fn fill(bytes: usize) -> Source {
-    Source::new("fill", include_str!("../kernels/fill.cuh")).define("ELEMENT_BYTES", bytes)
+crate::modules! {
+    /// `x[i] <- pattern`: `fill(u8* x, Pattern pattern, u64 n)` for elements of `ELEMENT_BYTES` bytes.
+    FILL = "fill";
+    /// `to[i] <- from[indices[i]]`: `gather(const u8* from, const u32* indices, u8* to, u64 from_len, u64 n)` for elements
+    /// of `ELEMENT_BYTES` bytes.
+    GATHER = "gather";
 }
 
-/// `to[i] <- from[indices[i]]` for elements of `bytes` bytes.
-pub fn gather(bytes: usize) -> Source {
-    Source::new("gather", include_str!("../kernels/gather.cuh")).define("ELEMENT_BYTES", bytes)
+/// Elements of `bytes` bytes, filled.
+pub(crate) fn fill(bytes: u32) -> Module {
+    FILL.define("ELEMENT_BYTES", bytes)
 }
 
-kernel! {
-    /// `y <- a x + y`, elementwise: `saxpy(const f32* x, f32* y, f32 a, u64 n)`. One thread four elements.
-    saxpy
-}
-kernel! {
-    /// `out[0] <- sum of x`, in a fixed order: `reduce(const f32* x, f32* partials, u32* ticket, f32* out, u64 n)`.
-    /// One partial a block; `ticket` starts at zero and is left at zero.
-    reduce
-}
-kernel! {
-    /// `out[c][r] <- in[r][c]`: `transpose(const f32* in, f32* out, u32 rows, u32 columns)`.
-    /// Blocks of `TILE / 4 x BLOCK_ROWS` threads (16 x 16), one tile (64) a block, `TILE * (TILE + 1) * 4` bytes of shared memory.
-    transpose
-}
-kernel! {
-    /// `x[i] <- 1664525 x[i] + step`, modulo 2^32: `chain(u32* x, u32 step, u32 n)`. The order of steps shows.
-    chain
-}
-kernel! {
-    /// `c <- a b^T` for e4m3 tile images: `fp8_tile(const u8* a, const u8* b, f32* c, u32 k_tiles)`.
-    /// One block of 256 threads a 64 x 128 tile of `c`, [`FP8_TILE_SHARED_BYTES`] of shared memory.
-    fp8_tile
-}
-
-/// Dynamic shared memory of [`fp8_tile`]: three stages of 24 KiB and six barriers.
-pub const FP8_TILE_SHARED_BYTES: u32 = 3 * (64 + 128) * 128 + 6 * 8;
-
-kernel! {
-    /// Zero-padded tiles in reverse order by `cp.async` of 4, 8 or 16 bytes a thread, in two stages:
-    /// `copy_pipeline_4(const u8* from, u8* out, u64 bytes, u32 tiles)`, `copy_pipeline_8`, `copy_pipeline_16`.
-    /// One block of 128 threads, shared memory for two tiles of 128 elements.
-    copy_pipeline
-}
-kernel! {
-    /// Tiles of 2048 bytes in reverse order by bulk copies: `bulk_ring(const u8* from, u8* out, u32 tiles)`.
-    /// One block of 160 threads, shared memory for four tiles and four barriers.
-    bulk_ring
-}
-kernel! {
-    /// Sums that one half of a block computes and the other stores, handed over by named barriers:
-    /// `barrier_relay(const u32* words, const u64* longs, const u32x4* quads, u32* out, u32 turns)`.
-    /// One block of 128 threads, 512 bytes of shared memory.
-    barrier_relay
-}
-kernel! {
-    /// Values that go round the blocks of a cooperative launch:
-    /// `grid_ring(u32* values, u32* next, u32* arrived, u32 rounds)`.
-    grid_ring
-}
-kernel! {
-    /// Conversions between number formats, elementwise, in three kernels: `convert_f32`, `convert_halves` (f16 and bf16)
-    /// and `convert_bytes` (e4m3 and e5m2), each named for what it converts from.
-    convert_formats
-}
-kernel! {
-    /// Floating-point functions, elementwise: `float_exact(const f32* a, const f32* b, const f32* c, f32* out, u32 n)` and
-    /// `float_approximate(const f32* exponents, const f32* positives, f32* out, u32 n)`.
-    float_words
-}
-kernel! {
-    /// Integer instructions, elementwise: `integer_words(const u32* a, const u32* b, const u32* c, u32* out, u32 n)`, and
-    /// all 65536 byte permutations: `permute_words(const u32* a, const u32* b, u32* out)`.
-    integer_words
-}
-kernel! {
-    /// Atomic operations by every thread on the same 21 cells: `atomic_words(const u32* words, const u64* longs,
-    /// const u64* initial, u64* block_cells, u64* cells, u32* tickets, u32* next_ticket)`. 168 bytes of shared memory.
-    atomic_words
-}
-kernel! {
-    /// Messages from block 0 to block 1 that atomics and fences order: `message_passing(const u32* messages,
-    /// u32* mailbox, u32* sent, u64* taken, u32* relay, u32* out, u32 count)`. Two blocks of 64 threads, a cooperative launch.
-    message_passing
-}
-kernel! {
-    /// Loads and stores of 8 x 8 tiles, one, two and four at a time, as stored and transposed:
-    /// `matrix_tiles(const u32* from, u32* fragments, u32* same, u32* crossed)`. Six blocks of one warp.
-    matrix_tiles
-}
-kernel! {
-    /// `d <- c + A B` by `mma`, in the format that the macro `FORMAT` names:
-    /// `mma_product(const u32* a, const u32* b, const Element* c, Element* d)`. One warp a product of 16 x 8.
-    mma_product
-}
-kernel! {
-    /// What the lanes of a warp tell each other, one result for each call and thread, in two kernels:
-    /// `warp_shuffle(const u32* words, const u64* longs, const f32* floats, const u32* sources, u64* out, u32 mask,
-    /// u32 distance)` and `warp_vote(const u32* words, u64* out, u32 mask)`, with one word of shared memory a thread.
-    warp_exchange
-}
-kernel! {
-    /// `d[0] <- c + A[0] B[0]`, `d[1] <- A[1] B[1]` by the `wgmma` that macros name, for widths of 8, 24, 64, 128, 256:
-    /// `wgmma_product_8(const u8* a, const u8* b, const Element* c, Element* d, Layout a_layout, Layout b_layout)`, ...
-    /// One block of 128 threads; shared memory for the images of A and B.
-    wgmma_product
-}
-kernel! {
-    /// Arithmetic on pairs of f16, elementwise: `half_words(const u32* a, const u32* b, const u32* c, u32* out, u32 n)`.
-    half_words
-}
-kernel! {
-    /// Products of e4m3 tiles of 64 x 32 with f16 accumulators: `half_product(const u8* a, const u8* b, const u8* rows,
-    /// u32* out)`. One block of 128 threads, 4 KiB of shared memory.
-    half_product
+/// Elements of `bytes` bytes, gathered.
+pub(crate) fn gather(bytes: u32) -> Module {
+    GATHER.define("ELEMENT_BYTES", bytes)
 }

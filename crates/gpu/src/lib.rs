@@ -1,9 +1,11 @@
 #![doc = include_str!("../README.md")]
 
+mod abi;
 mod budget;
 mod buffer;
 mod choice;
 mod class;
+mod compile;
 mod cuda;
 mod device;
 mod driver;
@@ -11,25 +13,36 @@ mod emulated;
 mod error;
 mod foreign;
 mod graph;
+mod header;
 mod kernel;
-pub mod kernels;
+mod kernels;
+mod locked;
 mod pinned;
+#[doc(hidden)]
+pub mod shared;
+mod source;
 mod stream;
 mod target;
+mod types;
 
 pub use budget::Budget;
 pub use buffer::{Buffer, Slice, SliceMut, View, ViewMut};
 pub use choice::DeviceChoice;
+pub use compile::{cache_directory, compile};
 pub use cuda::tools::{SassReport, disassemble};
-pub use device::{Clocks, Device, DeviceListing, DeviceProperties, Kind, Presence, list_devices, presence};
-pub use emulated::fault::{Fault, FaultKind, Site};
+pub use device::{Device, list_devices, presence};
 pub use error::{Error, Result};
 pub use gatework_contract::{Class, Classified, Notice, Observer, StageGuard};
 pub use graph::{Graph, GraphKernel};
-pub use kernel::{
-    Architecture, Arg, Binary, ByValue, Grid, IntoArg, Kernel, KernelInfo, Resources, Source,
-    cache_directory, compile,
-};
+pub use header::Header;
+pub use kernel::{Arg, ByValue, IntoArg, Kernel};
+pub use locked::Locked;
 pub use pinned::{Pinned, PinnedMut, PinnedPool, PinnedRef, PinnedStats};
-pub use stream::{Event, Priority, Stream};
+pub use shared::Code;
+pub use source::{Definition, Module, Source};
+pub use stream::{Event, Stream};
 pub use target::Target;
+pub use types::{
+    Architecture, Binary, Clocks, DeviceListing, DeviceProperties, Fault, FaultKind, Grid, KernelInfo, Kind,
+    Presence, Priority, Resources, Site,
+};

@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, Weak};
 
 use bytemuck::Pod;
 use serde::Serialize;
 
 use crate::device::DeviceShared;
 use crate::driver::{Driver, EventId};
+use crate::locked::Locked;
 use crate::{Device, Error, Result, Stream};
 
 /// Smallest block the pool hands out.
@@ -24,7 +25,7 @@ pub struct PinnedPool {
 
 struct PoolShared {
     device: Weak<DeviceShared>,
-    state: Mutex<PoolState>,
+    state: Locked<PoolState>,
 }
 
 #[derive(Default)]
@@ -63,7 +64,7 @@ unsafe impl Sync for HostAddress {}
 
 impl PinnedPool {
     pub(crate) fn new(device: Weak<DeviceShared>, limit: u64) -> Self {
-        let state = Mutex::new(PoolState { limit, ..PoolState::default() });
+        let state = Locked::new(PoolState { limit, ..PoolState::default() });
         Self { shared: Arc::new(PoolShared { device, state }) }
     }
 
@@ -83,7 +84,7 @@ impl PinnedPool {
         // SAFETY: the block is `class >= bytes` long and nobody else has it.
         unsafe { std::ptr::write_bytes(address.0, 0, bytes as usize) };
         let block =
-            PinnedBlock { pool: self.shared.clone(), device, class, address, state: Mutex::default() };
+            PinnedBlock { pool: self.shared.clone(), device, class, address, state: Locked::default() };
         Ok(Pinned { block: Arc::new(block), len, element: PhantomData })
     }
 
@@ -157,7 +158,7 @@ impl Idle {
 
 impl PoolShared {
     fn lock(&self) -> MutexGuard<'_, PoolState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 
@@ -190,7 +191,7 @@ pub(crate) struct PinnedBlock {
     device: Device,
     class: u64,
     address: HostAddress,
-    state: Mutex<BlockState>,
+    state: Locked<BlockState>,
 }
 
 /// Who uses a block. A graph can be launched while the program holds a slice, so slices are counted.
@@ -257,7 +258,7 @@ impl PinnedBlock {
     }
 
     fn lock(&self) -> MutexGuard<'_, BlockState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -1,27 +1,17 @@
 //! Streams order work, events order streams. Nothing uses a default stream.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use bytemuck::Pod;
 
 use crate::buffer::{Allocation, Buffer, View, ViewMut};
-use crate::driver::{EventId, HostMemory, Pointer, StreamId};
-use crate::foreign::Owner;
+use crate::driver::{EventId, HostMemory, Owner, Pointer, StreamId};
 use crate::graph::{Capture, Graph, Retained};
-use crate::kernel::Grid;
+use crate::locked::Locked;
 use crate::pinned::{DeviceUse, Pinned};
+use crate::types::{Grid, Priority};
 use crate::{Device, Error, Result, args, kernels};
-
-/// How urgently the device picks a stream's work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Priority {
-    /// Before normal work.
-    High,
-    /// As usual.
-    #[default]
-    Normal,
-}
 
 /// An in-order queue of copies and launches. Cheap to clone; all clones are one queue.
 #[derive(Clone)]
@@ -32,7 +22,7 @@ pub struct Stream {
 pub(crate) struct StreamShared {
     device: Device,
     id: StreamId,
-    capture: Mutex<Option<Arc<Capture>>>,
+    capture: Locked<Option<Arc<Capture>>>,
     /// What keeps a stream alive that is not ours.
     owner: Option<Owner>,
 }
@@ -48,7 +38,7 @@ impl Drop for StreamShared {
 impl Stream {
     pub(crate) fn new(device: &Device, priority: Priority) -> Result<Self> {
         let id = device.driver().stream_create(priority)?;
-        let shared = StreamShared { device: device.clone(), id, capture: Mutex::default(), owner: None };
+        let shared = StreamShared { device: device.clone(), id, capture: Locked::default(), owner: None };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -56,7 +46,7 @@ impl Stream {
     pub(crate) fn lent(device: &Device, id: StreamId, owner: Owner) -> Self {
         let owner = Some(owner);
         Self {
-            shared: Arc::new(StreamShared { device: device.clone(), id, capture: Mutex::default(), owner }),
+            shared: Arc::new(StreamShared { device: device.clone(), id, capture: Locked::default(), owner }),
         }
     }
 
@@ -185,7 +175,7 @@ impl Stream {
             1 | 2 | 4 => self.device().driver().fill(self.id(), target, pattern, len),
             width => {
                 let words: Vec<u32> = pattern.chunks(4).map(pad_word).collect();
-                let kernel = self.device().kernel(&kernels::fill(width))?;
+                let kernel = self.device().kernel_of(&kernels::fill(width as u32), "fill")?;
                 let mut pattern = [0u32; kernels::FILL_MAX_BYTES / 4];
                 pattern
                     .get_mut(..words.len())
@@ -220,7 +210,7 @@ impl Stream {
         if len == 0 || size_of::<T>() == 0 {
             return Ok(());
         }
-        let kernel = self.device().kernel(&kernels::gather(size_of::<T>()))?;
+        let kernel = self.device().kernel_of(&kernels::gather(size_of::<T>() as u32), "gather")?;
         let (from, indices, mut to) = (from.view(), indices.view(), to.view_mut());
         let from_len = from.len() as u64;
         let grid = Grid::covering(len, 256);
@@ -358,7 +348,7 @@ impl Stream {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Arc<Capture>>> {
-        self.shared.capture.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.capture.lock()
     }
 }
 
@@ -398,13 +388,13 @@ pub struct Event {
 struct EventShared {
     device: Device,
     id: EventId,
-    capture: Mutex<Option<Arc<Capture>>>,
+    capture: Locked<Option<Arc<Capture>>>,
 }
 
 impl Event {
     fn new(device: &Device) -> Result<Self> {
         let id = device.driver().event_create()?;
-        Ok(Self { shared: Arc::new(EventShared { device: device.clone(), id, capture: Mutex::default() }) })
+        Ok(Self { shared: Arc::new(EventShared { device: device.clone(), id, capture: Locked::default() }) })
     }
 
     /// Whether the stream has passed it.
@@ -432,7 +422,7 @@ impl Event {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Arc<Capture>>> {
-        self.shared.capture.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.capture.lock()
     }
 }
 

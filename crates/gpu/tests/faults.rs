@@ -1,9 +1,6 @@
 //! Classic mistakes, planted one at a time: each is a typed fault that names its place, and the process goes on.
 
-mod support;
-
-use gatework_gpu::{ByValue, Device, Error, Fault, FaultKind, Grid, Result, Source, args, kernels};
-use support::fp8;
+use gatework_gpu::{ByValue, Device, Error, Fault, FaultKind, Grid, Result, Source, args};
 
 /// Runs `body` as a kernel `planted(u32* x, u32 n)` over `blocks` x `threads` with 4 KiB of shared memory, under several
 /// schedules, and returns the fault of the first that shows it.
@@ -290,69 +287,6 @@ fn freed_memory_is_recognised() -> Result<()> {
     Ok(())
 }
 
-/// The FP8 tile kernel with one thing changed by hand.
-fn broken_tile(from: &str, to: &str) -> std::result::Result<bool, Box<Fault>> {
-    let source = kernels::fp8_tile();
-    let text = source.text().replacen(from, to, 1);
-    assert_ne!(text, source.text(), "the kernel no longer has '{from}'");
-    let mut right = true;
-    for seed in 0..20 {
-        let (a, b) = (fp8::matrix(seed, 64, 128 * 5), fp8::matrix(seed + 9, 128, 128 * 5));
-        match fp8::run(&Device::emulated(seed).unwrap(), &source.with_text(text.clone()), &a, &b) {
-            Ok(got) => {
-                let close = |(got, wanted): (&f32, &f64)| (f64::from(*got) - wanted).abs() <= 1e-3;
-                right &= got.iter().zip(&fp8::reference(&a, &b)).all(close);
-            }
-            Err(Error::Fault(fault)) => return Err(fault),
-            Err(other) => panic!("not a fault: {other}"),
-        }
-    }
-    Ok(right)
-}
-
-#[test]
-fn tensor_core_classics() {
-    assert!(broken_tile("a b^T", "a b^T.").is_ok_and(|right| right), "a comment changes nothing");
-    let wrong = [
-        (
-            "wrong swizzle",
-            "gw::SWIZZLE_128, 8 * 128);\n        const u64 b",
-            "gw::SWIZZLE_64, 8 * 128);\n        const u64 b",
-        ),
-        (
-            "wrong stride",
-            "stage + A_BYTES, gw::SWIZZLE_128, 8 * 128",
-            "stage + A_BYTES, gw::SWIZZLE_128, 4 * 128",
-        ),
-        ("wrong step", "b_tile + 2 * step", "b_tile + step"),
-        ("unwritten output", "corner[8 * width + 8 * j + 1] = d[4 * j + 3];", ""),
-        ("no accumulation", "b_tile + 2 * step, true", "b_tile + 2 * step, false"),
-    ];
-    for (name, from, to) in wrong {
-        match broken_tile(from, to) {
-            Ok(right) => assert!(!right, "{name} went unseen"),
-            Err(fault) => println!("{name}: {fault}"),
-        }
-    }
-    let early = "gw::wgmma_commit();\n        gw::mbarrier_arrive(empty + s);\n        gw::wgmma_wait<0>();";
-    let released = broken_tile(
-        "gw::wgmma_commit();\n        gw::wgmma_wait<0>();\n        gw::mbarrier_arrive(empty + s);",
-        early,
-    );
-    assert_eq!(released.unwrap_err().kind, FaultKind::Race, "an early buffer release");
-    let parity = broken_tile("(k / STAGES) & 1", "(k / STAGES + 1) & 1");
-    assert!(parity.is_err(), "a wrong parity");
-    let proxy = plant_with(
-        "u32* s = gw::shared<u32>();\nfor (u32 i = gw::thread(); i < 1024; i += 128) s[i] = 0;\ngw::sync_threads();\n\
-         const u64 t = gw::wgmma_descriptor(s, gw::SWIZZLE_32, 256);\nf32 d[4];\ngw::wgmma_fence();\n\
-         gw::Wgmma<gw::E4M3, 8>::ss(d, t, t, false);\ngw::wgmma_commit();\ngw::wgmma_wait<0>();\nx[gw::thread()] = (u32)d[0];",
-        Grid::new([1, 1, 1], [128, 1, 1]).shared(4096),
-        5,
-    );
-    let fault = proxy.expect("stores that wgmma reads need a proxy fence");
-    assert!(fault.kind == FaultKind::Race && fault.message.contains("fence_async_proxy"), "{fault}");
-}
-
 #[test]
 fn asynchronous_copies_must_be_waited_for() {
     let copy = "u32* s = gw::shared<u32>();\ngw::copy_async<16>(s + 4 * gw::thread(), x + 4 * gw::thread());\n\
@@ -405,4 +339,37 @@ fn an_early_launch_that_does_not_wait_for_the_stream() {
     assert!(
         plant_with("x[gw::thread()] = n;", Grid { early: false, blocks: [1, 1, 1], ..early }, 1).is_none()
     );
+}
+
+#[test]
+fn stores_that_wgmma_reads_need_a_proxy_fence() {
+    let proxy = plant_with(
+        "u32* s = gw::shared<u32>();\nfor (u32 i = gw::thread(); i < 1024; i += 128) s[i] = 0;\ngw::sync_threads();\n\
+         const u64 t = gw::wgmma_descriptor(s, gw::SWIZZLE_32, 256);\nf32 d[4];\ngw::wgmma_fence();\n\
+         gw::Wgmma<gw::E4M3, 8>::ss(d, t, t, false);\ngw::wgmma_commit();\ngw::wgmma_wait<0>();\nx[gw::thread()] = (u32)d[0];",
+        Grid::new([1, 1, 1], [128, 1, 1]).shared(4096),
+        5,
+    );
+    let fault = proxy.expect("stores that wgmma reads need a proxy fence");
+    assert!(fault.kind == FaultKind::Race && fault.message.contains("fence_async_proxy"), "{fault}");
+}
+
+#[test]
+fn a_code_that_the_runtime_does_not_know_is_a_fault() {
+    let wrong = [
+        ("x[0] = gw::emulated::call::convert((gw::emulated::Conversion)99, 0);", "99 is no Conversion"),
+        ("gw::emulated::call::fence((gw::emulated::FenceKind)6);", "6 is no FenceKind"),
+        ("x[0] = gw::emulated::call::index((gw::emulated::Index)4, 0);", "4 is no Index"),
+    ];
+    for (body, message) in wrong {
+        let fault = plant(body, 1, 1).expect("an unknown code");
+        assert!(fault.kind == FaultKind::Protocol && fault.message.contains(message), "{fault}");
+    }
+}
+
+#[test]
+fn a_kernel_that_stops_itself_says_where() {
+    let fault = plant("if (n > 0) gw::trap();\nx[0] = 1;", 1, 1).expect("the trap");
+    assert_eq!(fault.kind, FaultKind::Trap, "{fault}");
+    assert_eq!(fault.site.map(|site| site.line), Some(4));
 }

@@ -1,9 +1,11 @@
 //! Streams and memory of another user of the device: used, kept alive, and never destroyed.
 
+mod support;
+
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use gatework_gpu::{Buffer, Class, Classified as _, Device, Error, Grid, Result, Stream, args, kernels};
+use gatework_gpu::{Buffer, Class, Classified as _, Device, Error, Grid, Result, Source, Stream, args};
 
 /// A stream and memory as another library would hold them.
 struct Theirs {
@@ -52,7 +54,7 @@ fn the_owner_is_let_go_of_with_the_last_user() -> Result<()> {
 
     // SAFETY: the shared buffer keeps the memory alive.
     let mut x = unsafe { Buffer::<u32>::from_raw(&stream, memory.as_raw(), 4, memory.clone())? };
-    let chain = device.kernel(&kernels::chain())?;
+    let chain = device.kernel(&Source::new("chain", support::CHAIN))?;
     let grid = Grid::new([1, 1, 1], [64, 1, 1]);
     let graph = stream.capture(|stream| chain.launch(stream, &grid, &args![&mut x, 1u32, 4u32]))?;
     drop(x);

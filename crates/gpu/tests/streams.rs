@@ -2,7 +2,7 @@
 
 mod support;
 
-use gatework_gpu::{Device, Error, Grid, Kernel, Priority, Result, Source, Stream, args, kernels};
+use gatework_gpu::{Device, Error, Grid, Kernel, Priority, Result, Source, Stream, args};
 use support::{numbers, words};
 
 fn emulated(seed: u64) -> (Device, Stream) {
@@ -12,7 +12,7 @@ fn emulated(seed: u64) -> (Device, Stream) {
 }
 
 fn chain(device: &Device) -> Kernel {
-    device.kernel(&kernels::chain()).unwrap()
+    device.kernel(&Source::new("chain", support::CHAIN)).unwrap()
 }
 
 const GRID: Grid = Grid {
@@ -77,7 +77,7 @@ fn slices_copy_between_buffers_and_lengths_must_agree() -> Result<()> {
 #[test]
 fn arguments_are_checked_against_the_kernel() -> Result<()> {
     let (device, stream) = emulated(2);
-    let kernel = device.kernel(&kernels::saxpy())?;
+    let kernel = device.kernel(&Source::new("saxpy", support::SAXPY))?;
     let (x, mut y) = (stream.upload(&numbers(1, 8))?, stream.upload(&numbers(2, 8))?);
     let mut integers = stream.alloc_zeros::<u32>(8)?;
     let told = |arguments: &[gatework_gpu::Arg<'_>]| {

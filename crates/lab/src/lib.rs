@@ -9,6 +9,7 @@ mod figures;
 mod freshness;
 mod gates;
 mod inputs;
+pub mod kernels;
 pub mod measure;
 pub mod mutation;
 pub mod peers;

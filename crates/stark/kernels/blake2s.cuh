@@ -1,7 +1,7 @@
 #pragma once
 // Blake2s-256 without a key, RFC 7693, on words.
 
-#include "field.cuh"
+#include "shared.cuh"
 
 namespace blake2s {
 
@@ -81,7 +81,7 @@ GW_DEVICE void store(u32* pointer, const State& state) {
 }
 
 // The digest of two digests.
-GW_DEVICE State parent(const State& left, const State& right, bool reduced) {
+GW_DEVICE State parent(const State& left, const State& right, DigestWords form) {
     u32 m[16];
     GW_UNROLL
     for (u32 i = 0; i < 8; ++i) {
@@ -90,7 +90,7 @@ GW_DEVICE State parent(const State& left, const State& right, bool reduced) {
     }
     State state = initial();
     compress(state, m, 64, true);
-    if (reduced) reduce(state);
+    if (form == DigestWords::M31) reduce(state);
     return state;
 }
 

@@ -6,6 +6,7 @@
 // circle.cuh for the number of the pair's group. (The transform with the inverse's table is the transpose of the inverse.)
 
 #include "circle.cuh"
+#include "shared.cuh"
 
 // With t, or with -t where `negated`.
 template <bool INVERSE>
@@ -51,11 +52,7 @@ GW_DEVICE void layer_step(u32 (&v)[1 << K], const u32* twiddles) {
     }
 }
 
-// Columns that lie a fixed number of bytes apart, or, where they do not, a table of their addresses.
-struct Columns {
-    u64 first, stride;
-    const u64* table;
-};
+// A column that lies a fixed number of bytes from the first, or, where they do not, is in a table.
 GW_DEVICE u32* column(const Columns& columns, u32 i) {
     return reinterpret_cast<u32*>(columns.stride == ~0ull ? columns.table[i] : columns.first + i * columns.stride);
 }

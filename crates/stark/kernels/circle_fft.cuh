@@ -6,14 +6,6 @@
 // registers and does three layers on them, in one turn or more; between those the tile is exchanged through shared memory. At most
 // 2^(layers - 3) threads a block, tiles in x, columns in y; shared memory for the tile with one word in nine unused, so that strides
 // of eight fall on different banks.
-struct SmallPass {
-    u32 log_table, log_domain;
-    u32 layers;
-    // Value i is read from i & mask, and is zero if that is `limit` or more: so a short source is padded and repeated.
-    u32 mask, limit;
-    // Results are multiplied with half of this, if it is not 0: a power of two.
-    u32 factor;
-};
 
 GW_DEVICE u32 padded(u32 i) { return i + (i >> 3); }
 

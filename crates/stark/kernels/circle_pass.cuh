@@ -7,20 +7,11 @@
 // to four layers on them; between such rounds the tile is exchanged through shared memory, where one word in 33 is unused: then no
 // two lanes fall on one bank. THREADS threads a block, tiles in x, columns in y, 132 bytes of shared memory for 32 values.
 
-constexpr u32 LOWEST = 12;
-constexpr u32 LOG_TILE = LAYERS > 8 && LAYERS < LOWEST ? LAYERS + 4 : 12;
+// LAYERS, LOG_TILE and THREADS are the host's (cuda/schedule.rs).
 constexpr u32 WIDTH = LOG_TILE - LAYERS;
-constexpr u32 THREADS = LOG_TILE == 12 ? 256 : 512;
-constexpr u32 ROUNDS = (LAYERS + 3) / 4;
-
-struct Pass {
-    u32 log_table, log_domain;
-    u32 first;
-    // Value i is read from i & mask: so a short source is repeated.
-    u32 mask;
-    // Results are multiplied with half of this, if it is not 0: a power of two.
-    u32 factor;
-};
+constexpr u32 ROUNDS = (LAYERS + LOG_THREAD_VALUES - 1) / LOG_THREAD_VALUES;
+static_assert(LAYERS != LOWEST || WIDTH == 0, "the lowest pass has tiles of neighbours");
+static_assert(1u << LOG_TILE >= THREADS << LOG_THREAD_VALUES, "every thread has work");
 
 // Layers of a round, and how many come before it.
 GW_DEVICE constexpr u32 round_layers(u32 round) { return LAYERS / ROUNDS + (round < LAYERS % ROUNDS); }
@@ -64,7 +55,7 @@ GW_DEVICE void store_values(u32* to, u32 layer, const u32 (&v)[1 << K]) {
 
 // K layers of the tile, from its layer AT on.
 template <bool INVERSE, u32 AT, u32 K, bool LOADS, bool STORES>
-GW_DEVICE void round(const Pass& pass, const Table& table, const u32* from, u32* to) {
+GW_DEVICE void round(const FullPass& pass, const Table& table, const u32* from, u32* to) {
     static_assert(AT == 0 || AT >= 4, "values of a thread are all of 16 neighbours or one");
     const u32 layer = LAYERS == LOWEST ? AT : pass.first + AT - WIDTH;
     GW_UNROLL
@@ -102,7 +93,7 @@ GW_DEVICE void round(const Pass& pass, const Table& table, const u32* from, u32*
 }
 
 template <bool INVERSE, u32 TURN = 0>
-GW_DEVICE void rounds(const Pass& pass, const Table& table, const u32* from, u32* to) {
+GW_DEVICE void rounds(const FullPass& pass, const Table& table, const u32* from, u32* to) {
     constexpr u32 ROUND = INVERSE ? TURN : ROUNDS - 1 - TURN;
     if (TURN > 0) gw::sync_threads();
     round<INVERSE, WIDTH + layers_before(ROUND), round_layers(ROUND), TURN == 0, TURN == ROUNDS - 1>(pass, table, from, to);
@@ -110,18 +101,18 @@ GW_DEVICE void rounds(const Pass& pass, const Table& table, const u32* from, u32
 }
 
 template <bool INVERSE>
-GW_DEVICE void run_pass(const Columns& sources, const Columns& targets, const u32* words, const Pass& pass) {
+GW_DEVICE void run_pass(const Columns& sources, const Columns& targets, const u32* words, const FullPass& pass) {
     gw::await_stream();
     const Table table = {words, pass.log_table, pass.log_domain};
     rounds<INVERSE>(pass, table, column(sources, gw::block_y()), column(targets, gw::block_y()));
 }
 
 GW_KERNEL_BOUNDED(pass_forward, THREADS, 1024 / THREADS)(
-    Columns sources, Columns targets, const u32* table, Pass pass) {
+    Columns sources, Columns targets, const u32* table, FullPass pass) {
     run_pass<false>(sources, targets, table, pass);
 }
 
 GW_KERNEL_BOUNDED(pass_inverse, THREADS, 1024 / THREADS)(
-    Columns sources, Columns targets, const u32* table, Pass pass) {
+    Columns sources, Columns targets, const u32* table, FullPass pass) {
     run_pass<true>(sources, targets, table, pass);
 }

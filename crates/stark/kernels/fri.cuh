@@ -21,23 +21,17 @@ GW_DEVICE QM31 folded(const Coordinates& from, u64 pair, u32 inverse_doubled, QM
 }
 
 // The leaf of a tree over one column of QM31.
-GW_DEVICE blake2s::State leaf(QM31 value, bool reduced) {
+GW_DEVICE blake2s::State leaf(QM31 value, DigestWords form) {
     const u32 m[16] = {value.a, value.b, value.c, value.d};
     blake2s::State state = blake2s::initial();
     blake2s::compress(state, m, 16, true);
-    if (reduced) blake2s::reduce(state);
+    if (form == DigestWords::M31) blake2s::reduce(state);
     return state;
 }
 
-// Where the leaves of a tree over folded values go, by their address; nowhere if it is 0.
-struct Leaves {
-    u64 address;
-    u32 reduced, unused;
-};
-
 GW_DEVICE void store_folded(const Coordinates& to, u64 row, QM31 value, const Leaves& leaves) {
     qm31::store(to, row, value);
-    if (leaves.address) blake2s::store(reinterpret_cast<u32*>(leaves.address) + 8 * row, leaf(value, leaves.reduced));
+    if (leaves.address) blake2s::store(reinterpret_cast<u32*>(leaves.address) + 8 * row, leaf(value, leaves.words));
 }
 
 // A circle polynomial over 2^log_domain points to one of the line over half as many. Twiddles of domains below eight points
@@ -73,21 +67,14 @@ GW_KERNEL(decompose)(Coordinates from, Coordinates to, QM31 lambda, u64 rows) {
 }
 
 // One thread.
-GW_KERNEL(draw_challenge)(u32* digest, const u32* root, QM31* alpha, u32 reduced) {
-    qm31::store(alpha, mix_and_draw(digest, blake2s::load(root), reduced));
+GW_KERNEL(draw_challenge)(u32* digest, const u32* root, QM31* alpha, DigestWords form) {
+    qm31::store(alpha, mix_and_draw(digest, blake2s::load(root), form));
 }
 
-// A layer of the line: its values, and the place of its tree, in breadth-first order, root first.
-struct LineLayer {
-    Coordinates values;
-    u32* tree;
-    u64 unused;
-};
-
 // The layers of 2^log_first points down to those of 2^(log_last + 1), each hashed, taken into the transcript and folded into the
-// next. They are small: one block, with barriers where launches would be. 512 threads, 16 bytes of shared memory.
-GW_KERNEL_BOUNDED(fold_to_last, 512, 1)(
-    const LineLayer* layers, u32 log_first, u32 log_last, const u32* inverses, u32 log_table, u32* digest, u32 reduced) {
+// next. They are small: one block, with barriers where launches would be. TAIL_THREADS threads, 16 bytes of shared memory.
+GW_KERNEL_BOUNDED(fold_to_last, TAIL_THREADS, 1)(
+    const LineLayer* layers, u32 log_first, u32 log_last, const u32* inverses, u32 log_table, u32* digest, DigestWords form) {
     gw::await_stream();
     QM31* alpha = gw::shared<QM31>();
     const u32 thread = gw::thread_x(), threads = gw::threads_x();
@@ -95,18 +82,18 @@ GW_KERNEL_BOUNDED(fold_to_last, 512, 1)(
         const LineLayer& layer = layers[log_first - log_size];
         const u32 points = 1u << log_size;
         for (u32 row = thread; row < points; row += threads) {
-            blake2s::store(layer.tree + 8 * (points - 1 + row), leaf(qm31::load(layer.values, row), reduced));
+            blake2s::store(layer.tree + 8 * (points - 1 + row), leaf(qm31::load(layer.values, row), form));
         }
         gw::sync_threads();
         for (u32 nodes = points / 2; nodes > 0; nodes /= 2) {
             for (u32 node = thread; node < nodes; node += threads) {
                 const u32* below = layer.tree + 8 * (2 * nodes - 1 + 2 * node);
                 const blake2s::State left = blake2s::load(below), right = blake2s::load(below + 8);
-                blake2s::store(layer.tree + 8 * (nodes - 1 + node), blake2s::parent(left, right, reduced));
+                blake2s::store(layer.tree + 8 * (nodes - 1 + node), blake2s::parent(left, right, form));
             }
             gw::sync_threads();
         }
-        if (thread == 0) qm31::store(alpha, mix_and_draw(digest, blake2s::load(layer.tree), reduced));
+        if (thread == 0) qm31::store(alpha, mix_and_draw(digest, blake2s::load(layer.tree), form));
         gw::sync_threads();
         const u32* twiddles = circle::layer(inverses, log_table, log_size, 0);
         const Coordinates& next = layers[log_first - log_size + 1].values;

@@ -5,7 +5,7 @@
 // too, in the order of the coset, less a shift that makes the whole of it zero.
 
 // Fractions that one inverse serves: 1 / (a b) times b is 1 / a.
-#define FRACTIONS 4u
+constexpr u32 FRACTIONS = 4;
 
 // Fractions into sums, in place of the numerators: numerator k is at coordinates 8 k, its denominator at 8 k + 4. The sums of
 // the last column over the rows of a block go to `partials`. One thread a row; 256 threads a block, 128 bytes of shared memory.
@@ -55,8 +55,6 @@ GW_DEVICE u32 row_in_coset(u32 place, u32 log_rows) {
     const u32 natural = place & 1 ? mask - (place >> 1) : place >> 1;
     return gw::reverse_bits(natural) >> (32 - log_rows);
 }
-
-#define SCAN_ROWS 8
 
 // The sum over the block of what came before each thread, and of all. `shared` has 16 bytes for each warp, and is used once.
 GW_DEVICE QM31 exclusive_sum(QM31 mine, QM31* shared, QM31& all) {

@@ -1,3 +1,4 @@
+#include "shared.cuh"
 #include "sums.cuh"
 
 // Multilinear extensions on the hypercube, and the layers and sums of GKR. Elements lie in bit-reversed order.
@@ -27,23 +28,21 @@ GW_KERNEL(eq_evaluations)(const QM31* y, u32 n, QM31 v, QM31* to) {
     qm31::store(to + i, v);
 }
 
-// What a layer is made of: denominators alone are a product, or fractions over one; numerators are of either field.
-enum Kind : u32 { PRODUCT, FRACTIONS, MULTIPLICITIES, SINGLES };
-
-GW_DEVICE QM31 numerator(u32 kind, const u32* numerators, u64 i) {
-    if (kind == SINGLES) return qm31::one();
-    if (kind == MULTIPLICITIES) return qm31::lift(numerators[i]);
+GW_DEVICE QM31 numerator(LayerKind kind, const u32* numerators, u64 i) {
+    if (kind == LayerKind::Singles) return qm31::one();
+    if (kind == LayerKind::Multiplicities) return qm31::lift(numerators[i]);
     return qm31::load(reinterpret_cast<const QM31*>(numerators) + i);
 }
 
 // The next layer: products of neighbours, or sums of neighbouring fractions. One thread an element of the result.
 GW_KERNEL(next_layer)(
-    const u32* numerators, const QM31* denominators, QM31* next_numerators, QM31* next_denominators, u32 kind, u64 n) {
+    const u32* numerators, const QM31* denominators, QM31* next_numerators, QM31* next_denominators, LayerKind kind, u64 n) {
+    if (!known(kind)) gw::trap();
     const u64 i = gw::global_thread();
     if (i >= n) return;
     const QM31 d0 = qm31::load(denominators + 2 * i), d1 = qm31::load(denominators + 2 * i + 1);
     qm31::store(next_denominators + i, qm31::mul(d0, d1));
-    if (kind == PRODUCT) return;
+    if (kind == LayerKind::Product) return;
     const QM31 n0 = numerator(kind, numerators, 2 * i), n1 = numerator(kind, numerators, 2 * i + 1);
     qm31::store(next_numerators + i, qm31::add(qm31::mul(n0, d1), qm31::mul(n1, d0)));
 }
@@ -52,16 +51,17 @@ GW_KERNEL(next_layer)(
 GW_DEVICE QM31 at_two(QM31 at_zero, QM31 at_one) { return qm31::sub(qm31::add(at_one, at_one), at_zero); }
 
 // n0 d1 + n1 d0 + lambda d0 d1, or the product d0 d1.
-GW_DEVICE QM31 gate(u32 kind, QM31 n0, QM31 n1, QM31 d0, QM31 d1, QM31 lambda) {
+GW_DEVICE QM31 gate(LayerKind kind, QM31 n0, QM31 n1, QM31 d0, QM31 d1, QM31 lambda) {
     const QM31 product = qm31::mul(d0, d1);
-    if (kind == PRODUCT) return product;
+    if (kind == LayerKind::Product) return product;
     return qm31::add(qm31::add(qm31::mul(n0, d1), qm31::mul(n1, d0)), qm31::mul(lambda, product));
 }
 
 // partials[b] and partials[blocks + b] <- the block's part of the sum over i of eq[i] x gate(t, i) at t = 0 and t = 2. One
 // thread a term; 256 threads a block, 256 bytes of shared memory.
 GW_KERNEL_BOUNDED(gate_sums, 256, 1)(
-    const QM31* eq, const u32* numerators, const QM31* denominators, QM31 lambda, u32 kind, u64 terms, QM31* partials) {
+    const QM31* eq, const u32* numerators, const QM31* denominators, QM31 lambda, LayerKind kind, u64 terms, QM31* partials) {
+    if (!known(kind)) gw::trap();
     QM31* of_warps = gw::shared<QM31>();
     const u32 warps = gw::threads_x() / 32;
     const u64 i = gw::global_thread();
@@ -71,7 +71,7 @@ GW_KERNEL_BOUNDED(gate_sums, 256, 1)(
         for (u32 k = 0; k < 4; ++k) {
             const u64 place = 2 * (k < 2 ? i : terms + i) + (k & 1);
             d[k] = qm31::load(denominators + place);
-            n[k] = kind == PRODUCT ? qm31::zero() : numerator(kind, numerators, place);
+            n[k] = kind == LayerKind::Product ? qm31::zero() : numerator(kind, numerators, place);
         }
         const QM31 weight = qm31::load(eq + i);
         at_0 = qm31::mul(weight, gate(kind, n[0], n[1], d[0], d[1], lambda));

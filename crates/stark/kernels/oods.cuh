@@ -1,20 +1,21 @@
+#include "shared.cuh"
 #include "sums.cuh"
 
 // Values of polynomials at a point outside of their domain: dot products of columns with weights.
 
 // basis[i] <- product of the factors whose bit in i is set: the monomial of coefficient i at a point, for the point's factors
-// y, x, 2 x^2 - 1, ... A thread has 2^4 neighbours, or all if they are fewer.
+// y, x, 2 x^2 - 1, ... A thread has 2^LOG_RUN neighbours, or all if they are fewer.
 GW_KERNEL(monomials)(const QM31* factors, u32 log_size, Coordinates basis) {
-    const u32 log_run = gw::lesser(4u, log_size);
+    const u32 log_run = gw::lesser(LOG_RUN, log_size);
     const u32 run = (u32)gw::global_thread();
     if (run >> (log_size - log_run)) return;
-    QM31 values[16];
+    QM31 values[1 << LOG_RUN];
     values[0] = qm31::one();
     for (u32 bit = log_run; bit < log_size; ++bit) {
         if (run >> (bit - log_run) & 1) values[0] = qm31::mul(values[0], qm31::load(factors + bit));
     }
     GW_UNROLL
-    for (u32 bit = 0; bit < 4; ++bit) {
+    for (u32 bit = 0; bit < LOG_RUN; ++bit) {
         if (bit < log_run) {
             const QM31 factor = qm31::load(factors + bit);
             GW_UNROLL
@@ -22,7 +23,7 @@ GW_KERNEL(monomials)(const QM31* factors, u32 log_size, Coordinates basis) {
         }
     }
     GW_UNROLL
-    for (u32 i = 0; i < 16; ++i) {
+    for (u32 i = 0; i < 1u << LOG_RUN; ++i) {
         if (i < 1u << log_run) qm31::store(basis, ((u64)run << log_run) | i, values[i]);
     }
 }
@@ -32,8 +33,6 @@ GW_KERNEL(interleave)(Coordinates from, QM31* to, u64 rows) {
     const u64 row = gw::global_thread();
     if (row < rows) qm31::store(to + row, qm31::load(from, row));
 }
-
-#define DOT_ROWS 8
 
 // A block's rows of a column, as many apart as it has threads; zero past the last.
 GW_DEVICE void load_rows(const u32* column, u64 first, u64 rows, u32 (&values)[DOT_ROWS]) {

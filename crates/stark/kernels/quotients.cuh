@@ -1,4 +1,5 @@
 #include "circle.cuh"
+#include "shared.cuh"
 
 // Quotients of FRI: sums of (c f(p) - a y(p) - b) / line(p) over columns f and the points at which they were sampled.
 
@@ -14,15 +15,6 @@ GW_KERNEL_BOUNDED(numerators, 256, 2)(
     }
     qm31::store(numerators, row, qm31::sub(qm31::total(sum), constant));
 }
-
-// The sums of one sampled point p: its real and imaginary parts over CM31, and what the sums of its columns are.
-struct Sampled {
-    CM31 real_x, real_y, imaginary_x, imaginary_y;
-    QM31 linear;
-    Coordinates numerators;
-    // By how much rows are lifted, in bits.
-    u32 shift, unused;
-};
 
 // quotients <- sum over points of (numerator - linear y(q)) / line(q), where the line goes through the point and its
 // conjugate and q is the row's point: the prefix of the domain of 2^log_domain points whose table is given. Points of domains

@@ -34,6 +34,6 @@ GW_KERNEL_BOUNDED(rate_compressions, 256, 4)(u32* digests, u32 threads, u32 turn
     const u32 thread = (u32)gw::global_thread();
     if (thread >= threads) return;
     blake2s::State state = blake2s::load(digests + 8 * (u64)thread);
-    for (u32 turn = 0; turn < turns; ++turn) state = blake2s::parent(state, state, false);
+    for (u32 turn = 0; turn < turns; ++turn) state = blake2s::parent(state, state, DigestWords::Plain);
     blake2s::store(digests + 8 * (u64)thread, state);
 }

@@ -1,32 +1,7 @@
 #pragma once
 // Rows of a trace on a domain, and what a component's constraints add up to on each.
 
-#include "field.cuh"
-
-// What every kernel of constraints is given.
-struct Component {
-    // Columns of all interactions, as the program numbers them.
-    const u32* const* columns;
-    // Constants of the proof.
-    const QM31* parameters;
-    // The random coefficient of each constraint.
-    const QM31* coefficients;
-    // Inverses of the vanishing polynomial of the trace: one for each run of 2^log_trace rows.
-    const u32* denominators;
-    Coordinates sums;
-    u32 log_trace, log_rows;
-};
-
-// What the instances of a kernel work on, where it goes through several: tables with a part for each.
-struct Instances {
-    const u32* const* columns;
-    const QM31* parameters;
-    const u32* constants;
-    // The first constraint or output of instance 0, and from there to the first of the next.
-    u32 first, stride;
-    u32 count;
-    u32 padding;
-};
+#include "shared.cuh"
 
 // The row that is `offset` rows of the trace ahead, on a domain in bit-reversed order that may be larger than the trace's. In
 // the order of the coset a step of the trace is 2^(log_rows - log_trace) points; a circle domain has the even points of the
@@ -41,7 +16,7 @@ GW_DEVICE u32 row_ahead(u32 row, i32 offset, u32 log_trace, u32 log_rows) {
 }
 
 // Adds a row's sum of constraints, divided by the vanishing polynomial, to the component's.
-GW_DEVICE void add_row(const Component& component, u32 row, QM31 sum) {
+GW_DEVICE void add_row(const Rows& component, u32 row, QM31 sum) {
     const QM31 quotient = qm31::mul_m31(sum, component.denominators[row >> component.log_trace]);
     qm31::store(component.sums, row, qm31::add(qm31::load(component.sums, row), quotient));
 }

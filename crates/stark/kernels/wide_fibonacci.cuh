@@ -2,7 +2,7 @@
 
 // The constraints c - (a^2 + b^2) of neighbouring columns, written by hand: what generated kernels are held against. Squares
 // are used twice, and two columns are kept while the next is loaded. One thread a row.
-GW_KERNEL_BOUNDED(wide_fibonacci, 256, 2)(Component component, u32 columns) {
+GW_KERNEL_BOUNDED(wide_fibonacci, 256, 2)(Rows component, u32 columns) {
     const u32 row = (u32)gw::global_thread();
     if (row >> component.log_rows) return;
     qm31::Sum products = qm31::sum();

@@ -71,7 +71,7 @@ pub struct DeviceColumn<T> {
     len: usize,
     /// Whether the nodes above this layer of a Merkle tree lie before it in the same memory.
     in_tree: bool,
-    /// The only element, where the host knows it: to read it waits for nothing.
+    /// The single element, when the host already knows it: reading needs no synchronisation.
     known: Option<T>,
     element: PhantomData<T>,
 }

@@ -6,9 +6,11 @@ use std::time::Duration;
 use gatework_gpu::{Device, Observer, Stream};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use crate::constraints::Tier;
+use crate::constraints::{Tier, Workshop};
+use crate::cuda::modules_of_proofs;
 use crate::error::catch;
 use crate::queue::Queue;
+use crate::stages::Stages;
 use crate::{Error, Result, Stage};
 
 /// A device, a stream of its own, and a pool of threads that prove on it.
@@ -43,7 +45,13 @@ impl Context {
     }
 
     /// A context whose work is queued on `stream`.
+    ///
+    /// On a card every kernel that a proof may need is compiled now, on all cores, or found in the cache.
     pub fn on(stream: Stream) -> Result<Self> {
+        // On the emulated device most programs launch a few of them, and each is compiled when it is.
+        if !stream.device().is_emulated() {
+            stream.device().prepare(&modules_of_proofs())?;
+        }
         let queue = Queue::new(stream);
         let of_workers = queue.downgrade();
         let pool = ThreadPoolBuilder::new()
@@ -70,12 +78,12 @@ impl Context {
 
     /// How constraints are evaluated from now on. Default: generated on CUDA, interpreted on the emulated device.
     pub fn set_tier(&self, tier: Tier) {
-        self.queue.set_tier(tier);
+        Workshop::of(&self.queue).set_tier(tier);
     }
 
     /// Waits until all kernels are compiled that were begun for [`Tier::Adaptive`].
     pub fn wait_for_kernels(&self) {
-        self.queue.constraints().wait();
+        Workshop::of(&self.queue).wait();
     }
 
     /// Waits until everything queued so far is done.
@@ -85,17 +93,17 @@ impl Context {
 
     /// Tells `observer` of every [`Stage`] of a proof from now on, by its name, on the thread that proves.
     pub fn watch(&self, observer: Arc<dyn Observer>) {
-        self.queue.watch(observer);
+        Stages::of(&self.queue).watch(observer);
     }
 
     /// Keeps the time of each stage of what is proved from now on. The device is waited for at the end of each.
     pub fn keep_times(&self) {
-        self.queue.keep_times();
+        Stages::of(&self.queue).keep_times();
     }
 
     /// Takes the recorded times; recording stops.
     pub fn take_times(&self) -> Vec<(Stage, Duration)> {
-        self.queue.take_times()
+        Stages::of(&self.queue).take_times()
     }
 
     /// Number of allocations made so far.
@@ -105,7 +113,7 @@ impl Context {
 
     /// Makes allocation number `number` of those made from now on fail, as if memory had run out: for tests of what happens
     /// then.
-    #[doc(hidden)]
+    #[cfg(feature = "testing")]
     pub fn refuse_allocation(&self, number: u64) {
         self.queue.refuse_allocation(number);
     }

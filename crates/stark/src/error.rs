@@ -6,8 +6,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use gatework_gpu::{Class, Classified};
 use stwo::prover::ProvingError;
 
-use crate::queue::Queue;
-
 /// The engine's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -77,16 +75,20 @@ struct Fault(Error);
 /// outside nobody would, and it is a panic like any other.
 pub(crate) fn raise(error: impl Into<Error>) -> ! {
     let error = error.into();
-    if CATCHING.get() || Queue::is_in_scope() {
+    if CATCHING.get() {
         resume_unwind(Box::new(Fault(error)))
     }
     panic!("{error} (outside of Context::scope, which would return this as an error)")
 }
 
 thread_local! {
-    /// Whether this thread is inside of `catch`. Threads that work for a context are inside of one that
-    /// another thread is in.
+    /// Whether this thread is inside of `catch`, or works for a scope that another thread is in.
     static CATCHING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Says that this thread does nothing but what scopes ask of it: they catch what it raises.
+pub(crate) fn work_inside_of_a_scope() {
+    CATCHING.set(true);
 }
 
 /// What `body` gives, or the error that it was left with.

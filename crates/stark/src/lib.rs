@@ -7,27 +7,35 @@ mod constraints;
 mod context;
 mod cuda;
 mod error;
+#[cfg(feature = "lab")]
 pub mod floor;
 mod kernels;
 mod plan;
 mod prove;
 mod prover;
 mod queue;
+#[cfg(feature = "lab")]
 mod rates;
+mod shared;
 mod stages;
 mod staging;
+mod upload;
 #[cfg(feature = "lab")]
 pub mod workloads;
 
 pub use backend::CudaBackend;
 pub use column::{DeviceColumn, Element};
-pub use constraints::{Tier, interaction_trace, row_operations};
+#[cfg(feature = "lab")]
+pub use constraints::row_operations;
+pub use constraints::{Tier, interaction_trace};
 pub use context::Context;
 pub use cuda::{DeviceTwiddles, interpolate_kept};
 pub use error::{Error, Result};
 pub use plan::Plan;
 pub use prove::{DeviceChannel, prove};
 pub use prover::{Builder, Prover};
+#[cfg(feature = "lab")]
 pub use rates::Rates;
+pub use shared::DigestWords;
 pub use stages::Stage;
-pub use staging::{upload, upload_and_interpolate};
+pub use upload::{upload, upload_and_interpolate};

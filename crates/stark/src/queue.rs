@@ -1,36 +1,27 @@
-//! The stream of a context, with its kernels: what columns carry and threads of the pool know.
+//! The stream of a context: what columns carry and threads of the pool know.
 
+use std::any::{Any, TypeId};
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use bytemuck::Pod;
-use gatework_gpu::{Arg, Buffer, Grid, Kernel, Notice, Observer, Stream};
+use gatework_gpu::{Arg, Buffer, Grid, Locked, Module, Stream};
 
-use crate::constraints::{Cache, Tier};
-use crate::error::{OrRaise as _, raise};
-use crate::kernels::{self, KernelKey, Module};
-use crate::stages::{Stage, Times};
+use crate::Error;
+use crate::error::{OrRaise as _, raise, work_inside_of_a_scope};
 use crate::staging::Staging;
-use crate::{Error, Result};
 
 thread_local! {
     /// The queue of the context whose pool this thread works for. Weak: a stream is not let go of while its thread ends.
     static CURRENT: RefCell<Weak<Shared>> = const { RefCell::new(Weak::new()) };
 }
 
-/// Longer than a module takes that is in the cache.
-const UNCACHED: Duration = Duration::from_millis(200);
-
 /// Bytes that the stream copies by way of page-locked memory of its own.
 const SMALL: usize = 64 << 10;
 
-/// Who is told of stages.
-pub(crate) type Watcher = Arc<dyn Observer>;
-
-/// A stream, and the kernels that were launched on it. Cheap to clone.
+/// A stream, with what is kept for it. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Queue {
     shared: Arc<Shared>,
@@ -38,19 +29,12 @@ pub(crate) struct Queue {
 
 struct Shared {
     stream: Stream,
-    /// By short names: finding a kernel by its source hashes the whole text, which is too slow for every launch.
-    kernels: RwLock<HashMap<KernelKey, Kernel>>,
-    /// Whether all modules were compiled after the first.
-    compiled: AtomicBool,
     allocations: AtomicU64,
     /// The allocation that fails.
+    #[cfg(feature = "testing")]
     refused: AtomicU64,
-    tier: RwLock<Tier>,
-    constraints: Cache,
-    /// Told of every stage that begins or ends.
-    watcher: RwLock<Option<Watcher>>,
-    /// Times of stages, where they are kept.
-    times: Mutex<Option<Times>>,
+    /// What other rooms of the engine keep for the queue, one value of each type.
+    kept: Locked<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
 }
 
 /// A queue that is there as long as its context or a column is.
@@ -62,24 +46,18 @@ impl WeakQueue {
     /// Makes it the queue of this thread.
     pub(crate) fn make_current(&self) {
         CURRENT.set(self.shared.clone());
+        work_inside_of_a_scope();
     }
 }
 
 impl Queue {
     pub(crate) fn new(stream: Stream) -> Self {
-        let device = stream.device();
-        // The emulated device is for kernels as they are; an AIR's own need a compiler for each.
-        let tier = if device.is_emulated() { Tier::Interpreted } else { Tier::Generated };
         let shared = Shared {
             stream,
-            kernels: RwLock::default(),
-            compiled: AtomicBool::new(false),
             allocations: AtomicU64::new(0),
+            #[cfg(feature = "testing")]
             refused: AtomicU64::new(u64::MAX),
-            tier: RwLock::new(tier),
-            constraints: Cache::default(),
-            watcher: RwLock::default(),
-            times: Mutex::default(),
+            kept: Locked::default(),
         };
         Self { shared: Arc::new(shared) }
     }
@@ -92,11 +70,6 @@ impl Queue {
         Self { shared: shared.expect("CudaBackend is used inside Context::scope, which names the device") }
     }
 
-    /// Whether this thread works for a context: it then does so inside of a scope, which catches faults.
-    pub(crate) fn is_in_scope() -> bool {
-        CURRENT.with_borrow(|shared| !shared.ptr_eq(&Weak::new()))
-    }
-
     pub(crate) fn downgrade(&self) -> WeakQueue {
         WeakQueue { shared: Arc::downgrade(&self.shared) }
     }
@@ -105,48 +78,11 @@ impl Queue {
         &self.shared.stream
     }
 
-    pub(crate) fn tier(&self) -> Tier {
-        *self.shared.tier.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn set_tier(&self, tier: Tier) {
-        *self.shared.tier.write().unwrap_or_else(PoisonError::into_inner) = tier;
-    }
-
-    pub(crate) fn constraints(&self) -> &Cache {
-        &self.shared.constraints
-    }
-
-    pub(crate) fn watch(&self, watcher: Watcher) {
-        *self.shared.watcher.write().unwrap_or_else(PoisonError::into_inner) = Some(watcher);
-    }
-
-    pub(crate) fn tell(&self, notice: Notice<'_>) {
-        if let Some(watcher) = &*self.shared.watcher.read().unwrap_or_else(PoisonError::into_inner) {
-            watcher.hear(notice);
-        }
-    }
-
-    pub(crate) fn keep_times(&self) {
-        *self.times() = Some(Times::new());
-    }
-
-    pub(crate) fn take_times(&self) -> Times {
-        self.times().take().unwrap_or_default()
-    }
-
-    pub(crate) fn times_are_kept(&self) -> bool {
-        self.times().is_some()
-    }
-
-    pub(crate) fn add_time(&self, stage: Stage, time: Duration) {
-        if let Some(times) = &mut *self.times() {
-            times.push((stage, time));
-        }
-    }
-
-    fn times(&self) -> MutexGuard<'_, Option<Times>> {
-        self.shared.times.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The value of type `T` that is kept for this queue; `first` makes it when it is asked for the first time.
+    pub(crate) fn keeps<T: Send + Sync + 'static>(&self, first: impl FnOnce(&Stream) -> T) -> Arc<T> {
+        let mut kept = self.shared.kept.lock();
+        let value = kept.entry(TypeId::of::<T>()).or_insert_with(|| Arc::new(first(self.stream())));
+        value.clone().downcast().unwrap_or_else(|_| unreachable!("it lies under its type"))
     }
 
     /// Refuses memory of another queue: work on this one would not wait for what is queued there. All memory that kernels are
@@ -161,14 +97,16 @@ impl Queue {
         self.shared.allocations.load(Ordering::Relaxed)
     }
 
+    #[cfg(feature = "testing")]
     pub(crate) fn refuse_allocation(&self, number: u64) {
         self.shared.refused.store(self.allocations().saturating_add(number), Ordering::Relaxed);
     }
 
     /// Uninitialised memory.
     pub(crate) fn alloc<T: Pod>(&self, len: usize) -> Buffer<T> {
-        let number = self.shared.allocations.fetch_add(1, Ordering::Relaxed);
-        if number == self.shared.refused.load(Ordering::Relaxed) {
+        let _number = self.shared.allocations.fetch_add(1, Ordering::Relaxed);
+        #[cfg(feature = "testing")]
+        if _number == self.shared.refused.load(Ordering::Relaxed) {
             let budget = self.stream().device().budget();
             let asked = (len * size_of::<T>()) as u64;
             let (held, limit) = (budget.held(), budget.limit());
@@ -191,30 +129,8 @@ impl Queue {
 
     /// Queues kernel `entry` of `module`.
     pub(crate) fn launch(&self, module: &Module, entry: &'static str, grid: &Grid, arguments: &[Arg<'_>]) {
-        self.kernel(module, entry)
-            .and_then(|kernel| Ok(kernel.launch(self.stream(), grid, arguments)?))
-            .or_raise();
-    }
-
-    fn kernel(&self, module: &Module, entry: &'static str) -> Result<Kernel> {
-        let kernels = self.shared.kernels.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(kernel) = kernels.get(&module.key(entry)) {
-            return Ok(kernel.clone());
-        }
-        drop(kernels);
-        let start = Instant::now();
-        let device = self.stream().device();
-        let kernel = device.kernel_named(&module.source(), entry)?;
-        // Where one was not in the cache, none is: the others are compiled at once, on all cores.
-        if start.elapsed() > UNCACHED
-            && !device.is_emulated()
-            && !self.shared.compiled.swap(true, Ordering::Relaxed)
-        {
-            kernels::compile_all(&device.properties().architecture);
-        }
-        let mut kernels = self.shared.kernels.write().unwrap_or_else(PoisonError::into_inner);
-        kernels.insert(module.key(entry), kernel.clone());
-        Ok(kernel)
+        let kernel = self.stream().device().kernel_of(module, entry).or_raise();
+        kernel.launch(self.stream(), grid, arguments).or_raise();
     }
 }
 
@@ -226,16 +142,31 @@ mod tests {
 
     #[test]
     fn entries_of_two_modules_may_have_one_name() {
-        let modules = [
-            Module::new("writes_one", "#include \"gw/gw.cuh\"\nGW_KERNEL(write)(u32* to) { to[0] = 1; }"),
-            Module::new("writes_two", "#include \"gw/gw.cuh\"\nGW_KERNEL(write)(u32* to) { to[0] = 2; }"),
+        static MODULES: [Module; 2] = [
+            Module::new(
+                "writes_one",
+                "#include \"gw/gw.cuh\"\nGW_KERNEL(write)(u32* to) { to[0] = 1; }",
+                &[],
+            ),
+            Module::new(
+                "writes_two",
+                "#include \"gw/gw.cuh\"\nGW_KERNEL(write)(u32* to) { to[0] = 2; }",
+                &[],
+            ),
         ];
         let queue = Queue::new(Device::emulated(1).unwrap().stream().unwrap());
-        let found = modules.map(|module| {
+        let found = MODULES.each_ref().map(|module| {
             let mut word = queue.alloc::<u32>(1);
-            queue.launch(&module, "write", &Grid::new([1; 3], [1; 3]), &args![&mut word]);
+            queue.launch(module, "write", &Grid::new([1; 3], [1; 3]), &args![&mut word]);
             queue.stream().download(&word).unwrap()[0]
         });
         assert_eq!(found, [1, 2]);
+    }
+
+    #[test]
+    fn what_is_kept_is_made_once_for_each_queue() {
+        let queues = [1, 2].map(|seed| Queue::new(Device::emulated(seed).unwrap().stream().unwrap()));
+        let kept = |queue: &Queue, first: u32| *queue.keeps(|_| first);
+        assert_eq!([kept(&queues[0], 3), kept(&queues[0], 4), kept(&queues[1], 5)], [3, 3, 5]);
     }
 }

@@ -1,9 +1,10 @@
 //! How long the stages of a proof take.
 
 use std::cell::Cell;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gatework_gpu::Notice;
+use gatework_gpu::{Locked, Notice, Observer};
 
 use crate::error::OrRaise as _;
 use crate::queue::Queue;
@@ -65,6 +66,54 @@ impl Stage {
     }
 }
 
+/// Time by stage.
+pub(crate) type Times = Vec<(Stage, Duration)>;
+
+/// What a context knows of the stages of its proofs.
+#[derive(Default)]
+pub(crate) struct Stages {
+    /// Told of every stage that begins or ends.
+    observer: Locked<Option<Arc<dyn Observer>>>,
+    /// Times of stages, where they are kept.
+    times: Locked<Option<Times>>,
+}
+
+impl Stages {
+    pub(crate) fn of(queue: &Queue) -> Arc<Self> {
+        queue.keeps(|_| Self::default())
+    }
+
+    pub(crate) fn watch(&self, observer: Arc<dyn Observer>) {
+        *self.observer.lock() = Some(observer);
+    }
+
+    pub(crate) fn keep_times(&self) {
+        *self.times.lock() = Some(Times::new());
+    }
+
+    pub(crate) fn take_times(&self) -> Times {
+        self.times.lock().take().unwrap_or_default()
+    }
+
+    fn tell(&self, notice: Notice<'_>) {
+        // Not under the lock: who is told may ask for more.
+        let observer = self.observer.lock().clone();
+        if let Some(observer) = observer {
+            observer.hear(notice);
+        }
+    }
+
+    fn end(&self, queue: &Queue, stage: Stage, start: Instant) {
+        if self.times.lock().is_none() {
+            return;
+        }
+        queue.stream().synchronize().or_raise();
+        if let Some(times) = &mut *self.times.lock() {
+            times.push((stage, start.elapsed()));
+        }
+    }
+}
+
 thread_local! {
     /// Whether a stage of this thread runs: what it calls belongs to it.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
@@ -82,7 +131,7 @@ impl Queue {
     pub(crate) fn stage(&self, stage: Stage) -> Running {
         let outermost = !INSIDE.replace(true);
         if outermost {
-            self.tell(Notice::Started { stage: stage.name() });
+            Stages::of(self).tell(Notice::Started { stage: stage.name() });
         }
         let span = tracing::debug_span!("stage", name = stage.name()).entered();
         Running { stage: outermost.then(|| (self.clone(), stage, Instant::now())), _span: span }
@@ -93,13 +142,10 @@ impl Drop for Running {
     fn drop(&mut self) {
         let Some((queue, stage, start)) = self.stage.take() else { return };
         INSIDE.set(false);
-        queue.tell(Notice::Ended { stage: stage.name() });
-        if queue.times_are_kept() && !std::thread::panicking() {
-            queue.stream().synchronize().or_raise();
-            queue.add_time(stage, start.elapsed());
+        let stages = Stages::of(&queue);
+        stages.tell(Notice::Ended { stage: stage.name() });
+        if !std::thread::panicking() {
+            stages.end(&queue, stage, start);
         }
     }
 }
-
-/// Time by stage.
-pub(crate) type Times = Vec<(Stage, Duration)>;

@@ -9,16 +9,14 @@ mod vector;
 
 use rayon::prelude::*;
 
-use crate::attention::Output;
-use crate::cuda::Builder;
+use crate::dimensions::MOST_DIM;
+use crate::form::{Form, Output};
 use crate::shape::{Layout, Mask, Shape, Strides};
 use crate::{Element, Result};
 use vector::{GROUP, Instructions};
 
 /// Keys of a tile: their scores with a block of rows stay in the first-level cache.
 const TILE: usize = 64;
-/// Longest row that a shape may have.
-const MOST_DIM: usize = 128;
 /// Up to so many rows, a dot product for each score takes less time than to transpose the keys.
 const FEW: usize = 8;
 /// Query rows of a block, which share what a tile loads.
@@ -26,7 +24,7 @@ const BLOCK: usize = 8 * GROUP;
 
 /// An attention of one shape on the CPU.
 #[derive(Debug, Clone)]
-pub struct Attention {
+pub struct CpuAttention {
     shape: Shape,
     mask: Mask,
     layout: Layout,
@@ -61,12 +59,10 @@ struct Scratch {
     values: Vec<f32>,
 }
 
-impl Attention {
-    /// What the builder describes. A rotation changes no product, and a schedule is a device's: neither matters here.
-    pub(crate) fn new(builder: Builder) -> Result<Self> {
-        let scale = builder.checked_scale()?;
-        let Builder { shape, mask, layout, .. } = builder;
-        Ok(Self { shape, mask, layout, scale })
+impl CpuAttention {
+    pub(crate) fn new(form: Form) -> Self {
+        let Form { shape, mask, layout, scale } = form;
+        Self { shape, mask, layout, scale }
     }
 
     /// `softmax(scale q k^T + mask) v` and the log-sum-exp of every row.
@@ -124,9 +120,8 @@ impl Attention {
             T::widen(&q[row_at(strides, heads, row / rows, row % rows)..][..dim], query);
             query.iter_mut().for_each(|x| *x *= self.scale);
         }
-        let seen: Vec<usize> = (first..first + lse.len())
-            .map(|row| self.shape.last_key(row % rows, self.mask).map_or(0, |last| last + 1))
-            .collect();
+        let seen: Vec<_> =
+            (first..first + lse.len()).map(|row| self.shape.visible(row % rows, self.mask)).collect();
         let mut sums = vec![0.0f32; padded * dim];
         instructions.attend(&queries, tiles, &seen, &mut sums, lse);
         O::narrow(&sums[..o.len()], o);
@@ -212,6 +207,7 @@ impl<'a> Tiles<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::HEAD_DIMENSIONS;
 
     /// Numbers in (-2, 2) with no pattern that a sum over keys would cancel.
     fn noise(count: usize, mut state: u64) -> Vec<f32> {
@@ -226,7 +222,7 @@ mod tests {
     #[test]
     fn every_kind_of_instructions_matches_reference() {
         let wide = |x: &[f32]| x.iter().map(|&x| f64::from(x)).collect::<Vec<_>>();
-        for dim in [64, 128] {
+        for dim in HEAD_DIMENSIONS.iter().map(|known| known.dim) {
             let shape = Shape { batch: 1, heads: 2, key_heads: 1, rows: 53, keys: 131, dim };
             let (queries, keys) = (shape.query_elements(), shape.key_elements());
             let (q, k, v) = (noise(queries, 1), noise(keys, 2), noise(keys, 3));
@@ -234,7 +230,7 @@ mod tests {
             let (wanted, wanted_lse) =
                 crate::reference::attention(&shape, Mask::Causal, scale, &wide(&q), &wide(&k), &wide(&v));
             let attention =
-                Attention { shape, mask: Mask::Causal, layout: Layout::HeadsFirst, scale: scale as f32 };
+                CpuAttention { shape, mask: Mask::Causal, layout: Layout::HeadsFirst, scale: scale as f32 };
             let kinds = Instructions::all_here();
             assert!(kinds.contains(&Instructions::Portable) && kinds.contains(&Instructions::detect()));
             for kind in kinds {

@@ -1,5 +1,7 @@
 //! The inner loops, once for each width of vector registers.
 
+use std::ops::Range;
+
 use super::{Order, TILE, Tiles};
 
 /// Query rows whose sums are in registers at a time.
@@ -47,7 +49,7 @@ impl Instructions {
         self,
         queries: &[f32],
         tiles: &Tiles<'_>,
-        seen: &[usize],
+        seen: &[Range<usize>],
         out: &mut [f32],
         lse: &mut [f32],
     ) {
@@ -65,13 +67,19 @@ impl Instructions {
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
-fn attend_avx512(queries: &[f32], tiles: &Tiles<'_>, seen: &[usize], out: &mut [f32], lse: &mut [f32]) {
+fn attend_avx512(
+    queries: &[f32],
+    tiles: &Tiles<'_>,
+    seen: &[Range<usize>],
+    out: &mut [f32],
+    lse: &mut [f32],
+) {
     attend::<Avx512, 4>(queries, tiles, seen, out, lse);
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
-fn attend_avx2(queries: &[f32], tiles: &Tiles<'_>, seen: &[usize], out: &mut [f32], lse: &mut [f32]) {
+fn attend_avx2(queries: &[f32], tiles: &Tiles<'_>, seen: &[Range<usize>], out: &mut [f32], lse: &mut [f32]) {
     attend::<Avx2, 2>(queries, tiles, seen, out, lse);
 }
 
@@ -80,16 +88,17 @@ fn attend_avx2(queries: &[f32], tiles: &Tiles<'_>, seen: &[usize], out: &mut [f3
 fn attend<V: Vector, const COLUMNS: usize>(
     queries: &[f32],
     tiles: &Tiles<'_>,
-    seen: &[usize],
+    seen: &[Range<usize>],
     out: &mut [f32],
     lse: &mut [f32],
 ) {
     let dim = tiles.dim;
     let mut scores = vec![0.0f32; queries.len() / dim * TILE];
     let mut state = vec![Running { top: f32::NEG_INFINITY, sum: 0.0 }; seen.len()];
-    let most = seen.iter().copied().max().unwrap_or(0);
+    let first = seen.iter().map(|keys| keys.start).min().unwrap_or(0) / TILE;
+    let end = seen.iter().map(|keys| keys.end).max().unwrap_or(0).div_ceil(TILE);
     let mut scratch = tiles.scratch();
-    for tile in 0..most.div_ceil(TILE) {
+    for tile in first..end {
         let (keys, values) = tiles.get(tile, &mut scratch);
         match tiles.of_keys {
             Order::Transposed => {
@@ -103,8 +112,8 @@ fn attend<V: Vector, const COLUMNS: usize>(
         }
         let rows = scores.chunks_exact_mut(TILE).zip(out.chunks_exact_mut(dim));
         for ((scores, out), (state, seen)) in rows.zip(state.iter_mut().zip(seen)) {
-            let visible = seen.saturating_sub(tile * TILE).min(TILE);
-            state.take::<V>(scores, visible, out);
+            let within = |key: usize| key.saturating_sub(tile * TILE).min(TILE);
+            state.take::<V>(scores, within(seen.start)..within(seen.end), out);
         }
         add_product::<V, COLUMNS>(&scores, TILE, values, dim, out);
     }
@@ -125,15 +134,16 @@ struct Running {
 }
 
 impl Running {
-    /// Turns the first `visible` scores of a tile into weights and the others into zeros; brings what the row has added
-    /// up so far to the new maximum.
+    /// Turns the `visible` scores of a tile into weights and the others into zeros; brings what the row has added up so far
+    /// to the new maximum.
     #[inline(always)]
-    fn take<V: Vector>(&mut self, scores: &mut [f32], visible: usize, out: &mut [f32]) {
-        if visible == 0 {
+    fn take<V: Vector>(&mut self, scores: &mut [f32], visible: Range<usize>, out: &mut [f32]) {
+        if visible.is_empty() {
             scores.fill(0.0);
             return;
         }
-        scores[visible..].fill(f32::NEG_INFINITY);
+        scores[..visible.start].fill(f32::NEG_INFINITY);
+        scores[visible.end..].fill(f32::NEG_INFINITY);
         let top = reduce::<V>(scores, V::max).highest().max(self.top);
         if top > self.top {
             let correction = (self.top - top).exp();

@@ -1,54 +1,37 @@
 //! Attention over all keys from attention over parts of them.
 
-use bytemuck::{Pod, Zeroable};
-use gatework_gpu::{Buffer, ByValue, Grid, Source, Stream, args};
+use gatework_gpu::{Buffer, ByValue, Code as _, Grid, Module, Stream, args};
 
-use super::Attention;
-use super::workspace::Parts;
+use super::DeviceAttention;
+use super::workspace::PartsOfKeys;
 use crate::shape::{Shape, Strides};
-use crate::{Element, Result};
+use crate::shared::Parts;
+use crate::{Element, Result, kernels};
 
 /// Threads of a block, of which a warp has a row.
 const THREADS: u32 = 128;
 
-/// `Parts` of combine.cuh.
-#[derive(Debug, Clone, Copy, Pod, Zeroable)]
-#[repr(C)]
-struct PartsShape {
-    count: u32,
-    rows: u32,
-    heads: u32,
-    padding: u32,
-    batch_stride: u64,
-    head_stride: u64,
-    row_stride: u64,
-    total: u64,
-}
-
 /// The kernel for outputs of one format.
-pub fn combine_source<O: Element>(dim: usize) -> Source {
-    Source::new("combine", include_str!("../../kernels/combine.cuh"))
-        .define("DIM", dim)
-        .define("OUT", O::BITS)
-        .define("OUT_FORMAT", O::FORMAT)
+pub(crate) fn combine_module<O: Element>(dim: usize) -> Module {
+    kernels::COMBINE.define("DIM", dim as u32).define("OUT_FORMAT", O::NUMBER.code())
 }
 
-impl Attention {
+impl DeviceAttention {
     pub(super) fn combine<O: Element>(
         &self,
         stream: &Stream,
-        parts: &Parts,
+        parts: &PartsOfKeys,
         o: &mut Buffer<O>,
         lse: &mut Buffer<f32>,
     ) -> Result<()> {
-        let Shape { batch: batches, heads, rows, dim, .. } = self.shape;
-        let Strides { batch, head, row } = self.layout.strides(heads, rows, dim);
+        let Shape { batch: batches, heads, rows, dim, .. } = self.form.shape;
+        let Strides { batch, head, row } = self.form.layout.strides(heads, rows, dim);
         let total = batches * heads * rows;
-        let shape = PartsShape {
+        let shape = Parts {
             count: self.schedule.splits,
             rows: rows as u32,
             heads: heads as u32,
-            padding: 0,
+            unused: 0,
             batch_stride: batch as u64,
             head_stride: head as u64,
             row_stride: row as u64,
@@ -56,7 +39,8 @@ impl Attention {
         };
         let grid = Grid::covering(32 * total, THREADS).early();
         let arguments = args![&parts.outputs, &parts.lse, o, lse, ByValue(&shape)];
-        self.device.kernel(&combine_source::<O>(dim))?.launch(stream, &grid, &arguments)?;
+        let kernel = self.device.kernel_of(&combine_module::<O>(dim), "combine")?;
+        kernel.launch(stream, &grid, &arguments)?;
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! Attention on a device: the quantiser, the kernel, and the memory between them.
 
-mod attention;
+mod attend;
 mod combine;
 mod quantise;
 pub mod schedule;
@@ -8,37 +8,36 @@ mod workspace;
 
 use gatework_gpu::{Buffer, Device, Stream};
 
-pub use self::attention::attention_source;
-pub use self::combine::combine_source;
 #[cfg(feature = "lab")]
-pub(crate) use self::quantise::score_limit;
-pub use self::quantise::{Granularity, Quantised, arrange_source, quantise_source};
+pub(crate) use self::attend::attention_module;
+#[cfg(feature = "lab")]
+pub(crate) use self::combine::combine_module;
+#[cfg(feature = "lab")]
+pub(crate) use self::quantise::quantise_module;
+pub use self::quantise::{Granularity, Quantised, score_limit};
 pub use self::workspace::Workspace;
-use crate::attention::Place;
-use crate::shape::{Layout, Mask, Shape};
-use crate::{Element, Error, Result};
+use crate::form::Form;
+use crate::shape::Shape;
+use crate::{Element, Error, Result, shared};
 use schedule::Schedule;
 
 /// Query rows of a tile.
-const QUERY_TILE: usize = 64;
+const QUERY_TILE: usize = shared::QUERY_TILE as usize;
 /// Keys of a tile.
-pub(crate) const KEY_TILE: usize = 128;
+pub(crate) const KEY_TILE: usize = shared::KEY_TILE as usize;
 /// Most tiles of values with one scale, which the tensor cores also add up before f32 does.
 const LARGEST_GROUP: usize = 4;
 
 /// Tiles of values with one scale: fewer where keys are few, so that the quantiser reads them only once.
-pub(crate) fn value_group(keys: usize) -> usize {
+pub fn value_group(keys: usize) -> usize {
     if keys <= LARGEST_GROUP * KEY_TILE { 1 } else { LARGEST_GROUP }
 }
 
-/// An attention of one shape over buffers on one device.
+/// An attention of one shape over buffers on one device. Made by [`Builder::build_on`](crate::Builder::build_on).
 #[derive(Debug, Clone)]
-pub struct Attention {
+pub struct DeviceAttention {
     device: Device,
-    shape: Shape,
-    mask: Mask,
-    layout: Layout,
-    scale: f32,
+    form: Form,
     rotation: Rotation,
     schedule: Schedule,
 }
@@ -53,93 +52,25 @@ pub enum Rotation {
     Hadamard,
 }
 
-/// What an [`Attention`] is made from.
-#[derive(Debug, Clone)]
-pub struct Builder {
-    pub(crate) shape: Shape,
-    pub(crate) mask: Mask,
-    pub(crate) layout: Layout,
-    scale: Option<f32>,
-    rotation: Rotation,
-    schedule: Option<Schedule>,
-}
-
-impl Builder {
-    /// Which keys a row sees. Default: all.
-    pub fn mask(self, mask: Mask) -> Self {
-        Self { mask, ..self }
-    }
-
-    /// The order of dimensions of all four tensors. Default: heads first.
-    pub fn layout(self, layout: Layout) -> Self {
-        Self { layout, ..self }
-    }
-
-    /// What scores are multiplied with. Default: `1 / sqrt(dim)`.
-    pub fn scale(self, scale: f32) -> Self {
-        Self { scale: Some(scale), ..self }
-    }
-
-    /// Whether to spread outliers. Default: no.
-    pub fn rotation(self, rotation: Rotation) -> Self {
-        Self { rotation, ..self }
-    }
-
-    /// How the kernel is run. Default: what suits the shape and the device.
-    pub fn schedule(self, schedule: Schedule) -> Self {
-        Self { schedule: Some(schedule), ..self }
-    }
-
-    /// Checks the combination. A [`Target`](gatework_gpu::Target) gives an [`Attention`](crate::Attention) of slices in
-    /// host memory, a [`Device`] one of buffers in its own.
-    pub fn build<P: Place>(self, place: &P) -> Result<P::Attention> {
-        place.build(self)
-    }
-
-    /// The scale, once the combination is checked.
-    pub(crate) fn checked_scale(&self) -> Result<f32> {
-        self.shape.check()?;
-        let scale = self.scale.unwrap_or_else(|| 1.0 / (self.shape.dim as f32).sqrt());
-        if !(scale > 0.0 && scale.is_finite()) {
-            return Err(Error::Unsupported {
-                what: format!("scale {scale}; it must be positive and finite"),
-            });
-        }
-        Ok(scale)
-    }
-
-    pub(crate) fn build_on(self, device: &Device) -> Result<Attention> {
-        let scale = self.checked_scale()?;
-        let schedule = self.schedule.unwrap_or_else(|| Schedule::suited(&self.shape, device.properties()));
-        schedule.check(&self.shape, device.properties())?;
-        Ok(Attention {
-            device: device.clone(),
-            shape: self.shape,
-            mask: self.mask,
-            layout: self.layout,
-            scale,
-            rotation: self.rotation,
-            schedule,
-        })
-    }
-}
-
-impl Attention {
-    /// Starts with full attention over tensors with heads first.
-    pub fn builder(shape: Shape) -> Builder {
-        Builder {
-            shape,
-            mask: Mask::default(),
-            layout: Layout::default(),
-            scale: None,
-            rotation: Rotation::default(),
-            schedule: None,
-        }
+impl DeviceAttention {
+    /// Without a schedule, with the one that suits the shape and the device.
+    pub(crate) fn new(
+        device: &Device,
+        form: Form,
+        rotation: Rotation,
+        schedule: Option<Schedule>,
+    ) -> Result<Self> {
+        let schedule = match schedule {
+            Some(schedule) => schedule,
+            None => Schedule::suited(&form.shape, device.properties())?,
+        };
+        schedule.check(&form.shape, device.properties())?;
+        Ok(Self { device: device.clone(), form, rotation, schedule })
     }
 
     /// The shape it was built for.
     pub fn shape(&self) -> &Shape {
-        &self.shape
+        &self.form.shape
     }
 
     /// How the kernel is run.
@@ -178,11 +109,11 @@ impl Attention {
 
     /// Tiles of queries of a head: as many as its blocks have consumers.
     fn query_tiles(&self) -> usize {
-        self.shape.rows.div_ceil(self.schedule.block_rows()) * self.schedule.consumers as usize
+        self.form.shape.rows.div_ceil(self.schedule.block_rows()) * self.schedule.consumers as usize
     }
 
     fn key_tiles(&self) -> usize {
-        self.shape.keys.div_ceil(KEY_TILE)
+        self.form.shape.keys.div_ceil(KEY_TILE)
     }
 }
 

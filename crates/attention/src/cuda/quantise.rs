@@ -1,17 +1,13 @@
 //! The quantiser: tile images from matrices of any format.
 
-use bytemuck::{Pod, Zeroable};
-use gatework_gpu::{Buffer, ByValue, Grid, Source, Stream, args};
+use bytemuck::Pod;
+use gatework_gpu::{Buffer, ByValue, Code as _, Grid, Module, Stream, args};
 
 use super::workspace::Images;
-use super::{Attention, KEY_TILE, Rotation, Workspace, require_length, value_group};
+use super::{DeviceAttention, KEY_TILE, Rotation, Workspace, require_length, value_group};
 use crate::shape::{Shape, Strides};
-use crate::{Element, Result};
-
-/// Threads of a block.
-const THREADS: u32 = 256;
-/// A word for each of its warps.
-const WARP_WORDS_BYTES: u32 = 64;
+use crate::shared::{Matrix, Number, QUANTISE_THREADS, QUANTISE_WORDS_BYTES};
+use crate::{Element, Result, kernels};
 
 /// e4m3 numbers, in the layout of the attention: `codes[i] * scale` of its tensor, head, or block.
 #[derive(Clone, Copy)]
@@ -55,42 +51,23 @@ impl Granularity {
     }
 }
 
-/// `Matrix` of quantise.cuh.
-#[derive(Debug, Clone, Copy, Pod, Zeroable)]
-#[repr(C)]
-struct Matrix {
-    batch_stride: u64,
-    head_stride: u64,
-    row_stride: u64,
-    rows: u32,
-    heads: u32,
-    tiles: u32,
-    limit: f32,
-    scales_of_head: u32,
-    scales_of_block: u32,
-}
-
-/// The quantiser for inputs of one format.
-pub fn quantise_source<T: Element>(shape: &Shape, rotation: Rotation) -> Source {
-    source(T::BITS, T::FORMAT, shape, rotation)
-}
-
-/// The quantiser for inputs that are e4m3 already: it only lays them out.
-pub fn arrange_source(shape: &Shape, rotation: Rotation) -> Source {
-    source("u8", 3, shape, rotation)
-}
-
-fn source(bits: &str, format: u32, shape: &Shape, rotation: Rotation) -> Source {
-    Source::new("quantise", include_str!("../../kernels/quantise.cuh"))
-        .define("DIM", shape.dim)
-        .define("GROUP", value_group(shape.keys))
-        .define("IN", bits)
-        .define("IN_FORMAT", format)
+/// The quantiser for inputs of one format. Those that are e4m3 already it only lays out.
+fn module(number: Number, shape: &Shape, rotation: Rotation) -> Module {
+    kernels::QUANTISE
+        .define("DIM", shape.dim as u32)
+        .define("GROUP", value_group(shape.keys) as u32)
+        .define("IN_FORMAT", number.code())
         .define("ROTATE", u32::from(rotation == Rotation::Hadamard))
 }
 
+/// The quantiser for inputs of one format, for the gates.
+#[cfg(feature = "lab")]
+pub(crate) fn quantise_module<T: Element>(shape: &Shape, rotation: Rotation) -> Module {
+    module(T::NUMBER, shape, rotation)
+}
+
 /// Largest code value of queries and keys: a product of two rows of `dim` such codes never leaves f16.
-pub(crate) fn score_limit(dim: usize) -> f32 {
+pub fn score_limit(dim: usize) -> f32 {
     (60_000.0 / dim as f32).sqrt()
 }
 
@@ -101,7 +78,7 @@ struct Inputs<'a, T: Pod> {
     matrices: [Matrix; 3],
 }
 
-impl Attention {
+impl DeviceAttention {
     /// Quantises into the workspace.
     pub fn quantise<T: Element>(
         &self,
@@ -110,10 +87,10 @@ impl Attention {
         tensors: [&Buffer<T>; 3],
     ) -> Result<()> {
         self.require_inputs(tensors.map(Buffer::len))?;
-        let source = quantise_source::<T>(&self.shape, self.rotation);
+        let module = module(T::NUMBER, &self.form.shape, self.rotation);
         let Workspace { images, no_scales, .. } = workspace;
         let inputs = Inputs { tensors, scales: [&*no_scales; 3], matrices: self.matrices([[0, 0]; 3]) };
-        self.make_images(stream, images, &source, &inputs)
+        self.make_images(stream, images, &module, &inputs)
     }
 
     /// Lays out inputs that are e4m3 already.
@@ -123,7 +100,7 @@ impl Attention {
         workspace: &mut Workspace,
         inputs: [Quantised<'_>; 3],
     ) -> Result<()> {
-        let Shape { batch, heads, key_heads, rows, keys, .. } = self.shape;
+        let Shape { batch, heads, key_heads, rows, keys, .. } = self.form.shape;
         self.require_inputs(inputs.map(|x| x.codes.len()))?;
         let sizes = [(heads, rows), (key_heads, keys), (key_heads, keys)];
         let mut steps = [[0, 0]; 3];
@@ -137,24 +114,24 @@ impl Attention {
             scales: inputs.map(|x| x.scales),
             matrices: self.matrices(steps),
         };
-        let source = arrange_source(&self.shape, self.rotation);
-        self.make_images(stream, &mut workspace.images, &source, &inputs)
+        let module = module(Number::E4m3, &self.form.shape, self.rotation);
+        self.make_images(stream, &mut workspace.images, &module, &inputs)
     }
 
     fn make_images<T: Pod>(
         &self,
         stream: &Stream,
         x: &mut Images,
-        source: &Source,
+        module: &Module,
         inputs: &Inputs<'_, T>,
     ) -> Result<()> {
         let Inputs { tensors: [q, k, v], scales: [q_given, k_given, v_given], matrices } = inputs;
         let [queries, keys, values] = matrices;
-        let groups = self.key_tiles().div_ceil(value_group(self.shape.keys)) as u32;
-        let blocks = [queries.tiles + keys.tiles + groups, queries.heads, self.shape.batch as u32];
-        let shared = WARP_WORDS_BYTES + (KEY_TILE * self.shape.dim) as u32;
-        let grid = Grid::new(blocks, [THREADS, 1, 1]).shared(shared).early();
-        self.device.kernel(source)?.launch(
+        let groups = self.key_tiles().div_ceil(value_group(self.form.shape.keys)) as u32;
+        let blocks = [queries.tiles + keys.tiles + groups, queries.heads, self.form.shape.batch as u32];
+        let shared = QUANTISE_WORDS_BYTES + (KEY_TILE * self.form.shape.dim) as u32;
+        let grid = Grid::new(blocks, [QUANTISE_THREADS, 1, 1]).shared(shared).early();
+        self.device.kernel_of(module, "quantise")?.launch(
             stream,
             &grid,
             &args![
@@ -179,9 +156,9 @@ impl Attention {
     }
 
     fn matrices(&self, steps: [[u32; 2]; 3]) -> [Matrix; 3] {
-        let Shape { heads, key_heads, rows, keys, .. } = self.shape;
+        let Shape { heads, key_heads, rows, keys, .. } = self.form.shape;
         let matrix = |heads, rows, tiles, [scales_of_head, scales_of_block]: [u32; 2]| {
-            let Strides { batch, head, row } = self.layout.strides(heads, rows, self.shape.dim);
+            let Strides { batch, head, row } = self.form.layout.strides(heads, rows, self.form.shape.dim);
             Matrix {
                 batch_stride: batch as u64,
                 head_stride: head as u64,
@@ -189,7 +166,7 @@ impl Attention {
                 rows: rows as u32,
                 heads: heads as u32,
                 tiles: tiles as u32,
-                limit: score_limit(self.shape.dim),
+                limit: score_limit(self.form.shape.dim),
                 scales_of_head,
                 scales_of_block,
             }
@@ -202,8 +179,8 @@ impl Attention {
     }
 
     fn require_inputs(&self, [q, k, v]: [usize; 3]) -> Result<()> {
-        require_length("q", q, self.shape.query_elements())?;
-        require_length("k", k, self.shape.key_elements())?;
-        require_length("v", v, self.shape.key_elements())
+        require_length("q", q, self.form.shape.query_elements())?;
+        require_length("k", k, self.form.shape.key_elements())?;
+        require_length("v", v, self.form.shape.key_elements())
     }
 }

@@ -6,6 +6,8 @@ use std::collections::BinaryHeap;
 use gatework_gpu::DeviceProperties;
 
 use super::{KEY_TILE, LARGEST_GROUP, QUERY_TILE};
+use crate::dimensions::{HeadDimension, Tuned};
+use crate::shared::{self, BARRIER_BYTES, NO_ITEM, SUM_ROWS, WARPGROUP};
 use crate::{Error, Mask, Result, Shape};
 
 /// Knobs of attention.cuh.
@@ -35,74 +37,35 @@ pub enum Exponential {
     Parabola,
 }
 
-/// What was found fastest on an NVIDIA H200, and where that is recorded.
-struct Tuned {
-    dim: usize,
-    schedule: Schedule,
-    /// The record in `results/nvidia-h200.jsonl`.
-    #[expect(dead_code, reason = "it says where the numbers come from")]
-    record: &'static str,
-}
-
-/// Long rows. Few rows take fewer consumers: [`Schedule::suited`].
-const TUNED: [Tuned; 2] = [
-    Tuned {
-        dim: 64,
-        schedule: Schedule {
-            consumers: 3,
-            stages: 4,
-            turns: false,
-            persistent: true,
-            splits: 1,
-            exponential: Exponential::Parabola,
-        },
-        record: "3da12d7496ed",
-    },
-    Tuned {
-        dim: 128,
-        schedule: Schedule {
-            consumers: 2,
-            stages: 3,
-            turns: true,
-            persistent: true,
-            splits: 1,
-            exponential: Exponential::Parabola,
-        },
-        record: "cfea36af5533",
-    },
-];
-
 /// What a block spends on an item besides its tiles, in tiles.
 const ITEM_OVERHEAD: u64 = 2;
 /// Keys that are worth a part of their own: fewer take less time than combining does.
 const PART_TILES: usize = 2 * LARGEST_GROUP;
-/// The place in a list where a block stops.
-const NONE: u32 = u32::MAX;
 
 impl Schedule {
     /// What suits a shape on a device: as many rows a block as still give every multiprocessor work; parts of the keys if
     /// even single warpgroups of rows do not.
-    pub fn suited(shape: &Shape, device: &DeviceProperties) -> Self {
+    pub fn suited(shape: &Shape, device: &DeviceProperties) -> Result<Self> {
         let blocks =
             |consumers: usize| shape.batch * shape.heads * shape.rows.div_ceil(QUERY_TILE * consumers);
         let multiprocessors = device.multiprocessors as usize;
-        let most = Self::most_consumers(shape.dim) as usize;
+        let most = Self::most_consumers(shape.dim)? as usize;
         let consumers = (2..=most).rev().find(|&consumers| blocks(consumers) >= multiprocessors).unwrap_or(1);
         let parts = shape.keys.div_ceil(KEY_TILE * PART_TILES);
         let splits = (multiprocessors / blocks(consumers)).clamp(1, parts);
-        Self { consumers: consumers as u32, splits: splits as u32, ..Self::usual(shape.dim) }
+        Ok(Self { consumers: consumers as u32, splits: splits as u32, ..Self::usual(shape.dim)? })
     }
 
-    /// What suits long rows of a head dimension.
-    pub fn usual(dim: usize) -> Self {
-        let tuned = TUNED.iter().find(|tuned| tuned.dim == dim).unwrap_or(&TUNED[1]);
-        tuned.schedule
+    /// What suits long rows of a head dimension. Few rows take fewer consumers: [`Schedule::suited`].
+    pub fn usual(dim: usize) -> Result<Self> {
+        let Tuned { consumers, stages, turns } = HeadDimension::of(dim)?.tuned;
+        Ok(Self { consumers, stages, turns, persistent: true, splits: 1, exponential: Exponential::Parabola })
     }
 
     /// Whether the kernel can run like this.
     pub(super) fn check(&self, shape: &Shape, device: &DeviceProperties) -> Result<()> {
         let refuse = |what: String| Err(Error::Unsupported { what });
-        let most = Self::most_consumers(shape.dim);
+        let most = Self::most_consumers(shape.dim)?;
         if self.consumers == 0 || self.consumers > most {
             let (consumers, dim) = (self.consumers, shape.dim);
             return refuse(format!(
@@ -123,8 +86,8 @@ impl Schedule {
     }
 
     /// Consumers whose accumulators fit into a multiprocessor's registers.
-    pub fn most_consumers(dim: usize) -> u32 {
-        if dim == 64 { 3 } else { 2 }
+    pub fn most_consumers(dim: usize) -> Result<u32> {
+        Ok(HeadDimension::of(dim)?.most_consumers())
     }
 
     /// Query rows of a block.
@@ -134,15 +97,14 @@ impl Schedule {
 
     /// Threads of a block: its consumers and one warpgroup that copies.
     pub fn threads(&self) -> u32 {
-        128 * (self.consumers + 1)
+        WARPGROUP * (self.consumers + 1)
     }
 
     /// Shared memory of a block: queries, a ring of keys and values, and the barriers.
     pub fn shared_bytes(&self, dim: usize) -> u32 {
-        let stage = 128 * dim + (dim + 8) * 128;
-        (self.consumers as usize * 64 * dim
-            + self.stages as usize * stage
-            + 8 * (2 + 2 * self.stages as usize)) as u32
+        let (dim, Self { consumers, stages, .. }) = (dim as u32, *self);
+        let pair = shared::KEY_TILE * dim + (dim + SUM_ROWS) * shared::KEY_TILE;
+        consumers * shared::QUERY_TILE * dim + stages * pair + BARRIER_BYTES * (2 + 2 * stages)
     }
 
     /// Tiles of each part of the keys: whole groups of values.
@@ -171,7 +133,7 @@ impl Schedule {
         let heads = shape.batch * shape.heads;
         let rows_of_head = items / heads;
         // Half of the cache: the rest is for queries and outputs that pass through.
-        let cached = device.l2_bytes as usize / 2 / (shape.keys * (2 * shape.dim + 8));
+        let cached = device.l2_bytes as usize / 2 / (shape.keys * (2 * shape.dim + SUM_ROWS as usize));
         let group = (cached * (shape.heads / shape.key_heads)).clamp(1, heads);
         let mut lists = vec![Vec::new(); multiprocessors];
         let mut free: BinaryHeap<_> = (0..multiprocessors).map(|block| Reverse((0, block))).collect();
@@ -186,20 +148,15 @@ impl Schedule {
             }
         }
         let longest = lists.iter().map(Vec::len).max().unwrap_or(0);
-        let place = |place: usize| lists.iter().map(move |list| list.get(place).copied().unwrap_or(NONE));
+        let place = |place: usize| lists.iter().map(move |list| list.get(place).copied().unwrap_or(NO_ITEM));
         (0..longest).flat_map(place).collect()
     }
 
     /// Tiles that a head's block of rows sees.
     fn tiles(&self, shape: &Shape, mask: Mask, block: usize) -> u64 {
-        let tiles = shape.keys.div_ceil(KEY_TILE);
-        let seen = match mask {
-            Mask::Full => tiles,
-            Mask::Causal => {
-                ((block + 1) * self.block_rows() + shape.keys).saturating_sub(shape.rows).div_ceil(KEY_TILE)
-            }
-        };
-        seen.min(tiles) as u64
+        let (first, end) = (block * self.block_rows(), (block + 1) * self.block_rows());
+        let seen = shape.visible(first, mask).start..shape.visible(end - 1, mask).end.min(shape.keys);
+        seen.end.div_ceil(KEY_TILE).saturating_sub(seen.start / KEY_TILE) as u64
     }
 }
 
@@ -220,10 +177,10 @@ mod tests {
             (Shape { key_heads: 8, ..Shape::square(1, 64, 4096, 128) }, Mask::Causal),
             (Shape { keys: 1000, ..Shape::square(3, 5, 3001, 128) }, Mask::Causal),
         ] {
-            let schedule = Schedule::usual(shape.dim);
+            let schedule = Schedule::usual(shape.dim).unwrap();
             let lists = schedule.lists(&shape, mask, &device(132));
             assert_eq!(lists.len() % 132, 0);
-            let mut found: Vec<u32> = lists.iter().copied().filter(|&item| item != NONE).collect();
+            let mut found: Vec<u32> = lists.iter().copied().filter(|&item| item != NO_ITEM).collect();
             found.sort_unstable();
             assert!(found.iter().copied().eq(0..schedule.items(&shape) as u32), "{shape:?}");
             let rows_of_head = shape.rows.div_ceil(schedule.block_rows());
@@ -235,7 +192,7 @@ mod tests {
                     .iter()
                     .skip(block)
                     .step_by(132)
-                    .filter(|&&item| item != NONE)
+                    .filter(|&&item| item != NO_ITEM)
                     .map(|&item| cost(item))
                     .sum()
             };
@@ -253,21 +210,28 @@ mod tests {
     #[test]
     fn a_place_after_a_blocks_last_item_has_none() {
         let shape = Shape::square(1, 3, 700, 64);
-        let schedule = Schedule { consumers: 1, ..Schedule::usual(64) };
+        let schedule = Schedule { consumers: 1, ..Schedule::usual(64).unwrap() };
         let lists = schedule.lists(&shape, Mask::Full, &device(2));
         for block in 0..2 {
             let list: Vec<u32> = lists.iter().copied().skip(block).step_by(2).collect();
-            let end = list.iter().position(|&item| item == NONE).unwrap_or(list.len());
-            assert!(list[end..].iter().all(|&item| item == NONE));
+            let end = list.iter().position(|&item| item == NO_ITEM).unwrap_or(list.len());
+            assert!(list[end..].iter().all(|&item| item == NO_ITEM));
         }
     }
 
     #[test]
     fn keys_are_split_where_rows_are_few() {
-        let suited = |shape: Shape| Schedule::suited(&shape, &device(132));
+        let suited = |shape: Shape| Schedule::suited(&shape, &device(132)).unwrap();
         let one_row = Shape { rows: 1, ..Shape::square(1, 16, 16384, 128) };
         assert_eq!(suited(one_row).splits, 8);
         assert_eq!(suited(Shape::square(1, 8, 512, 64)).splits, 1);
-        assert_eq!(suited(Shape::square(4, 16, 4096, 64)), Schedule::usual(64));
+        assert_eq!(suited(Shape::square(4, 16, 4096, 64)), Schedule::usual(64).unwrap());
+    }
+
+    #[test]
+    fn no_schedule_suits_an_unknown_head_dimension() {
+        let shape = Shape::square(1, 1, 64, 96);
+        let known = [Schedule::usual(96), Schedule::suited(&shape, &device(132))];
+        assert!(known.iter().all(Result::is_err) && Schedule::most_consumers(96).is_err());
     }
 }

@@ -2,11 +2,9 @@
 
 use gatework_gpu::{Buffer, Stream};
 
-use super::{Attention, KEY_TILE, QUERY_TILE, value_group};
+use super::{DeviceAttention, KEY_TILE, QUERY_TILE, value_group};
+use crate::shared::SUM_ROWS;
 use crate::{Result, Shape};
-
-/// Rows below the values of a tile, which sum p.
-const SUM_ROWS: usize = 8;
 
 /// Quantised queries, keys and values as tile images, and the row log-sum-exp: all the memory an attention needs besides
 /// its inputs and output.
@@ -19,7 +17,7 @@ pub struct Workspace {
     /// Entries of all lists, or the number of items.
     pub(super) items: usize,
     /// What parts of the keys give, where there are several.
-    pub(super) parts: Option<Parts>,
+    pub(super) parts: Option<PartsOfKeys>,
     /// Stands for scales that inputs have not.
     pub(super) no_scales: Buffer<f32>,
 }
@@ -37,31 +35,31 @@ pub(super) struct Images {
 
 /// Outputs and log-sum-exps of attention over parts of the keys.
 #[derive(Debug)]
-pub(super) struct Parts {
+pub(super) struct PartsOfKeys {
     pub(super) outputs: Buffer<f32>,
     pub(super) lse: Buffer<f32>,
 }
 
 impl Workspace {
-    pub(super) fn new(attention: &Attention, stream: &Stream) -> Result<Self> {
-        let Shape { batch, heads, key_heads, rows, dim, .. } = attention.shape;
+    pub(super) fn new(attention: &DeviceAttention, stream: &Stream) -> Result<Self> {
+        let Shape { batch, heads, key_heads, rows, dim, .. } = attention.form.shape;
         let schedule = attention.schedule;
         let query_tiles = batch * heads * attention.query_tiles();
         let key_tiles = batch * key_heads * attention.key_tiles();
         let value_groups =
-            batch * key_heads * attention.key_tiles().div_ceil(value_group(attention.shape.keys));
-        let lists = schedule.lists(&attention.shape, attention.mask, attention.device.properties());
+            batch * key_heads * attention.key_tiles().div_ceil(value_group(attention.form.shape.keys));
+        let lists = schedule.lists(&attention.form.shape, attention.form.mask, attention.device.properties());
         let splits = schedule.splits as usize;
         let parts = if splits > 1 {
-            let outputs = stream.alloc(splits * attention.shape.query_elements())?;
-            Some(Parts { outputs, lse: stream.alloc(splits * batch * heads * rows)? })
+            let outputs = stream.alloc(splits * attention.form.shape.query_elements())?;
+            Some(PartsOfKeys { outputs, lse: stream.alloc(splits * batch * heads * rows)? })
         } else {
             None
         };
         let images = Images {
             q: stream.alloc(query_tiles * QUERY_TILE * dim)?,
             k: stream.alloc(key_tiles * KEY_TILE * dim)?,
-            v: stream.alloc(key_tiles * KEY_TILE * (dim + SUM_ROWS))?,
+            v: stream.alloc(key_tiles * KEY_TILE * (dim + SUM_ROWS as usize))?,
             q_scales: stream.alloc(query_tiles)?,
             k_scales: stream.alloc(key_tiles)?,
             v_scales: stream.alloc(value_groups)?,
@@ -69,7 +67,7 @@ impl Workspace {
         Ok(Self {
             images,
             lse: stream.alloc(batch * heads * rows)?,
-            items: if lists.is_empty() { schedule.items(&attention.shape) } else { lists.len() },
+            items: if lists.is_empty() { schedule.items(&attention.form.shape) } else { lists.len() },
             lists: if lists.is_empty() { stream.alloc(1)? } else { stream.upload(&lists)? },
             parts,
             no_scales: stream.alloc(1)?,

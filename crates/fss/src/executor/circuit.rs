@@ -23,7 +23,9 @@ pub trait Circuit {
     /// Fails for keys of another number format.
     fn fits(&self, keys: FixedPoint) -> Result<()> {
         match self.format() {
-            Some(circuit) if circuit != keys => Err(Error::Format { keys, circuit }),
+            Some(circuit) if circuit != keys => {
+                Err(Error::Format { keys: keys.to_string(), circuit: circuit.to_string() })
+            }
             _ => Ok(()),
         }
     }

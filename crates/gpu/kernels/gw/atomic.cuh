@@ -56,7 +56,7 @@ GW_DEVICE void store_release(u64* p, u64 v) { asm volatile("st.release.gpu.b64 [
 namespace emulated {
 // `noinline`, so that the return address is the caller's line.
 template <class T>
-__attribute__((noinline)) T atomic(u32 operation, const T* p, T value, T compare = T()) {
+__attribute__((noinline)) T atomic(AtomicOp operation, const T* p, T value, T compare = T()) {
     void* address = const_cast<T*>(p);
     if constexpr (sizeof(T) == 4) {
         return bits<T>((u32)call::atomic(operation, address, 4, bits<u32>(value), bits<u32>(compare), GW_CALLER));
@@ -67,46 +67,46 @@ __attribute__((noinline)) T atomic(u32 operation, const T* p, T value, T compare
 }  // namespace emulated
 
 #define GW_ATOMIC(name, type, operation) \
-    GW_DEVICE type name(type* p, type v) { return emulated::atomic(emulated::operation, p, v); }
-GW_ATOMIC(atomic_add, u32, ATOMIC_ADD)
-GW_ATOMIC(atomic_add, i32, ATOMIC_ADD)
-GW_ATOMIC(atomic_add, u64, ATOMIC_ADD)
-GW_ATOMIC(atomic_add, f32, ATOMIC_ADD_F32)
-GW_ATOMIC(atomic_add, f64, ATOMIC_ADD_F64)
-GW_ATOMIC(atomic_inc, u32, ATOMIC_INC)
-GW_ATOMIC(atomic_min, u32, ATOMIC_MIN_U)
-GW_ATOMIC(atomic_min, i32, ATOMIC_MIN_S)
-GW_ATOMIC(atomic_min, u64, ATOMIC_MIN_U)
-GW_ATOMIC(atomic_max, u32, ATOMIC_MAX_U)
-GW_ATOMIC(atomic_max, i32, ATOMIC_MAX_S)
-GW_ATOMIC(atomic_max, u64, ATOMIC_MAX_U)
-GW_ATOMIC(atomic_and, u32, ATOMIC_AND)
-GW_ATOMIC(atomic_or, u32, ATOMIC_OR)
-GW_ATOMIC(atomic_xor, u32, ATOMIC_XOR)
-GW_ATOMIC(atomic_exchange, u32, ATOMIC_EXCHANGE)
-GW_ATOMIC(atomic_exchange, u64, ATOMIC_EXCHANGE)
+    GW_DEVICE type name(type* p, type v) { return emulated::atomic(emulated::AtomicOp::operation, p, v); }
+GW_ATOMIC(atomic_add, u32, Add)
+GW_ATOMIC(atomic_add, i32, Add)
+GW_ATOMIC(atomic_add, u64, Add)
+GW_ATOMIC(atomic_add, f32, AddF32)
+GW_ATOMIC(atomic_add, f64, AddF64)
+GW_ATOMIC(atomic_inc, u32, Inc)
+GW_ATOMIC(atomic_min, u32, MinU)
+GW_ATOMIC(atomic_min, i32, MinS)
+GW_ATOMIC(atomic_min, u64, MinU)
+GW_ATOMIC(atomic_max, u32, MaxU)
+GW_ATOMIC(atomic_max, i32, MaxS)
+GW_ATOMIC(atomic_max, u64, MaxU)
+GW_ATOMIC(atomic_and, u32, And)
+GW_ATOMIC(atomic_or, u32, Or)
+GW_ATOMIC(atomic_xor, u32, Xor)
+GW_ATOMIC(atomic_exchange, u32, Exchange)
+GW_ATOMIC(atomic_exchange, u64, Exchange)
 #undef GW_ATOMIC
 template <class T>
 GW_DEVICE T atomic_cas(T* p, T expected, T v) {
-    return emulated::atomic(emulated::ATOMIC_CAS, p, v, expected);
+    return emulated::atomic(emulated::AtomicOp::Cas, p, v, expected);
 }
 template <class T>
 GW_DEVICE T load_relaxed(const T* p) {
-    return emulated::atomic(emulated::ATOMIC_LOAD, p, T());
+    return emulated::atomic(emulated::AtomicOp::Load, p, T());
 }
 template <class T>
 GW_DEVICE void store_relaxed(T* p, T v) {
-    emulated::atomic(emulated::ATOMIC_STORE, p, v);
+    emulated::atomic(emulated::AtomicOp::Store, p, v);
 }
 template <class T>
 GW_DEVICE T load_acquire(const T* p) {
     const T v = load_relaxed(p);
-    emulated::call::fence(emulated::FENCE_DEVICE);
+    emulated::call::fence(emulated::FenceKind::Device);
     return v;
 }
 template <class T>
 GW_DEVICE void store_release(T* p, T v) {
-    emulated::call::fence(emulated::FENCE_DEVICE);
+    emulated::call::fence(emulated::FenceKind::Device);
     store_relaxed(p, v);
 }
 #endif

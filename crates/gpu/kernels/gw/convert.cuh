@@ -55,26 +55,26 @@ GW_DEVICE u32 e5m2x2_to_f16x2(u16 x) {
     return r;
 }
 #else
-GW_DEVICE u16 f32_to_f16(f32 x) { return (u16)emulated::call::convert(emulated::F32_TO_F16, bits<u32>(x)); }
-GW_DEVICE f32 f16_to_f32(u16 x) { return bits<f32>(emulated::call::convert(emulated::F16_TO_F32, x)); }
-GW_DEVICE u16 f32_to_bf16(f32 x) { return (u16)emulated::call::convert(emulated::F32_TO_BF16, bits<u32>(x)); }
+GW_DEVICE u16 f32_to_f16(f32 x) { return (u16)emulated::call::convert(emulated::Conversion::F32ToF16, bits<u32>(x)); }
+GW_DEVICE f32 f16_to_f32(u16 x) { return bits<f32>(emulated::call::convert(emulated::Conversion::F16ToF32, x)); }
+GW_DEVICE u16 f32_to_bf16(f32 x) { return (u16)emulated::call::convert(emulated::Conversion::F32ToBf16, bits<u32>(x)); }
 GW_DEVICE f32 bf16_to_f32(u16 x) { return bits<f32>((u32)x << 16); }
 namespace emulated {
 // Both halves of a pair through the same conversion.
-GW_DEVICE u32 convert_pair(u32 kind, u32 low, u32 high, u32 shift) {
+GW_DEVICE u32 convert_pair(Conversion kind, u32 low, u32 high, u32 shift) {
     return call::convert(kind, low) | call::convert(kind, high) << shift;
 }
 }  // namespace emulated
 GW_DEVICE u16 f32_to_e4m3x2(f32 low, f32 high) {
-    return (u16)emulated::convert_pair(emulated::F32_TO_E4M3, bits<u32>(low), bits<u32>(high), 8);
+    return (u16)emulated::convert_pair(emulated::Conversion::F32ToE4m3, bits<u32>(low), bits<u32>(high), 8);
 }
 GW_DEVICE u16 f32_to_e5m2x2(f32 low, f32 high) {
-    return (u16)emulated::convert_pair(emulated::F32_TO_E5M2, bits<u32>(low), bits<u32>(high), 8);
+    return (u16)emulated::convert_pair(emulated::Conversion::F32ToE5m2, bits<u32>(low), bits<u32>(high), 8);
 }
-GW_DEVICE u16 f16x2_to_e4m3x2(u32 x) { return (u16)emulated::convert_pair(emulated::F16_TO_E4M3, x & 0xFFFF, x >> 16, 8); }
-GW_DEVICE u16 f16x2_to_e5m2x2(u32 x) { return (u16)emulated::convert_pair(emulated::F16_TO_E5M2, x & 0xFFFF, x >> 16, 8); }
-GW_DEVICE u32 e4m3x2_to_f16x2(u16 x) { return emulated::convert_pair(emulated::E4M3_TO_F16, x & 0xFF, x >> 8, 16); }
-GW_DEVICE u32 e5m2x2_to_f16x2(u16 x) { return emulated::convert_pair(emulated::E5M2_TO_F16, x & 0xFF, x >> 8, 16); }
+GW_DEVICE u16 f16x2_to_e4m3x2(u32 x) { return (u16)emulated::convert_pair(emulated::Conversion::F16ToE4m3, x & 0xFFFF, x >> 16, 8); }
+GW_DEVICE u16 f16x2_to_e5m2x2(u32 x) { return (u16)emulated::convert_pair(emulated::Conversion::F16ToE5m2, x & 0xFFFF, x >> 16, 8); }
+GW_DEVICE u32 e4m3x2_to_f16x2(u16 x) { return emulated::convert_pair(emulated::Conversion::E4m3ToF16, x & 0xFF, x >> 8, 16); }
+GW_DEVICE u32 e5m2x2_to_f16x2(u16 x) { return emulated::convert_pair(emulated::Conversion::E5m2ToF16, x & 0xFF, x >> 8, 16); }
 #endif
 
 // Four e4m3 in one word, in the order given, lowest byte first.

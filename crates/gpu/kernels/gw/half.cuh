@@ -34,11 +34,11 @@ GW_DEVICE u32 half_maximum(u32 a, u32 b) {
     return r;
 }
 #else
-GW_DEVICE u32 half_add(u32 a, u32 b) { return emulated::call::half_pair(emulated::HALF_ADD, a, b, 0); }
-GW_DEVICE u32 half_multiply(u32 a, u32 b) { return emulated::call::half_pair(emulated::HALF_MULTIPLY, a, b, 0); }
-GW_DEVICE u32 half_fma(u32 a, u32 b, u32 c) { return emulated::call::half_pair(emulated::HALF_FMA, a, b, c); }
-GW_DEVICE u32 half_fma_relu(u32 a, u32 b, u32 c) { return emulated::call::half_pair(emulated::HALF_FMA_RELU, a, b, c); }
-GW_DEVICE u32 half_maximum(u32 a, u32 b) { return emulated::call::half_pair(emulated::HALF_MAXIMUM, a, b, 0); }
+GW_DEVICE u32 half_add(u32 a, u32 b) { return emulated::call::half_pair(emulated::HalfPairOp::Add, a, b, 0); }
+GW_DEVICE u32 half_multiply(u32 a, u32 b) { return emulated::call::half_pair(emulated::HalfPairOp::Multiply, a, b, 0); }
+GW_DEVICE u32 half_fma(u32 a, u32 b, u32 c) { return emulated::call::half_pair(emulated::HalfPairOp::Fma, a, b, c); }
+GW_DEVICE u32 half_fma_relu(u32 a, u32 b, u32 c) { return emulated::call::half_pair(emulated::HalfPairOp::FmaRelu, a, b, c); }
+GW_DEVICE u32 half_maximum(u32 a, u32 b) { return emulated::call::half_pair(emulated::HalfPairOp::Maximum, a, b, 0); }
 #endif
 
 // The same f16 twice.

@@ -19,18 +19,18 @@ GW_DEVICE u32 blocks_x() { return gridDim.x; }
 GW_DEVICE u32 blocks_y() { return gridDim.y; }
 GW_DEVICE u32 blocks_z() { return gridDim.z; }
 #else
-GW_DEVICE u32 thread_x() { return emulated::call::index(0); }
-GW_DEVICE u32 thread_y() { return emulated::call::index(1); }
-GW_DEVICE u32 thread_z() { return emulated::call::index(2); }
-GW_DEVICE u32 block_x() { return emulated::call::index(3); }
-GW_DEVICE u32 block_y() { return emulated::call::index(4); }
-GW_DEVICE u32 block_z() { return emulated::call::index(5); }
-GW_DEVICE u32 threads_x() { return emulated::call::index(6); }
-GW_DEVICE u32 threads_y() { return emulated::call::index(7); }
-GW_DEVICE u32 threads_z() { return emulated::call::index(8); }
-GW_DEVICE u32 blocks_x() { return emulated::call::index(9); }
-GW_DEVICE u32 blocks_y() { return emulated::call::index(10); }
-GW_DEVICE u32 blocks_z() { return emulated::call::index(11); }
+GW_DEVICE u32 thread_x() { return emulated::call::index(emulated::Index::Thread, 0); }
+GW_DEVICE u32 thread_y() { return emulated::call::index(emulated::Index::Thread, 1); }
+GW_DEVICE u32 thread_z() { return emulated::call::index(emulated::Index::Thread, 2); }
+GW_DEVICE u32 block_x() { return emulated::call::index(emulated::Index::Block, 0); }
+GW_DEVICE u32 block_y() { return emulated::call::index(emulated::Index::Block, 1); }
+GW_DEVICE u32 block_z() { return emulated::call::index(emulated::Index::Block, 2); }
+GW_DEVICE u32 threads_x() { return emulated::call::index(emulated::Index::Threads, 0); }
+GW_DEVICE u32 threads_y() { return emulated::call::index(emulated::Index::Threads, 1); }
+GW_DEVICE u32 threads_z() { return emulated::call::index(emulated::Index::Threads, 2); }
+GW_DEVICE u32 blocks_x() { return emulated::call::index(emulated::Index::Blocks, 0); }
+GW_DEVICE u32 blocks_y() { return emulated::call::index(emulated::Index::Blocks, 1); }
+GW_DEVICE u32 blocks_z() { return emulated::call::index(emulated::Index::Blocks, 2); }
 #endif
 
 // The thread's number in its block, x fastest.

@@ -36,10 +36,10 @@ GW_DEVICE void mbarrier_wait(Mbarrier* b, u32 parity) {
 }
 #else
 GW_DEVICE void mbarrier_init(Mbarrier* b, u32 count, GW_SITE) { emulated::call::mbarrier_init(b, count, GW_AT); }
-GW_DEVICE void fence_mbarrier_init() { emulated::call::fence(emulated::FENCE_MBARRIER_INIT); }
-GW_DEVICE void mbarrier_arrive(Mbarrier* b, GW_SITE) { emulated::call::mbarrier_arrive(b, 0, 1, GW_AT); }
+GW_DEVICE void fence_mbarrier_init() { emulated::call::fence(emulated::FenceKind::MbarrierInit); }
+GW_DEVICE void mbarrier_arrive(Mbarrier* b, GW_SITE) { emulated::call::mbarrier_arrive(b, 0, GW_AT); }
 GW_DEVICE void mbarrier_arrive_expect(Mbarrier* b, u32 bytes, GW_SITE) {
-    emulated::call::mbarrier_arrive(b, bytes, 1, GW_AT);
+    emulated::call::mbarrier_arrive(b, bytes, GW_AT);
 }
 GW_DEVICE bool mbarrier_try_wait(Mbarrier* b, u32 parity, GW_SITE) {
     return emulated::call::mbarrier_wait(b, parity, 0, GW_AT) != 0;

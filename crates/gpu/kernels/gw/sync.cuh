@@ -23,6 +23,8 @@ GW_DEVICE void fence_device() { asm volatile("fence.acq_rel.gpu;" ::: "memory");
 GW_DEVICE void fence_system() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 // Ordinary accesses to shared memory before this are ordered with bulk copies and wgmma after it.
 GW_DEVICE void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+// Stops the kernel: it was given what it does not know.
+GW_DEVICE void trap() { asm volatile("trap;"); }
 // Registers: `setmaxnreg`. The kernel needs GW_KERNEL_BOUNDED, and each warpgroup's role one branch of an if.
 template <u32 N>
 GW_DEVICE void registers_release() {
@@ -72,10 +74,11 @@ GW_DEVICE void sync_threads(GW_SITE) { emulated::call::barrier(0, 0, 1, GW_AT); 
 GW_DEVICE void sync_warp(u32 mask = ~0u, GW_SITE) { emulated::call::sync_warp(mask, GW_AT); }
 GW_DEVICE void barrier_sync(u32 id, u32 threads, GW_SITE) { emulated::call::barrier(id, threads, 1, GW_AT); }
 GW_DEVICE void barrier_arrive(u32 id, u32 threads, GW_SITE) { emulated::call::barrier(id, threads, 0, GW_AT); }
-GW_DEVICE void fence_block() { emulated::call::fence(emulated::FENCE_BLOCK); }
-GW_DEVICE void fence_device() { emulated::call::fence(emulated::FENCE_DEVICE); }
-GW_DEVICE void fence_system() { emulated::call::fence(emulated::FENCE_SYSTEM); }
-GW_DEVICE void fence_async_proxy() { emulated::call::fence(emulated::FENCE_ASYNC_PROXY); }
+GW_DEVICE void trap(GW_SITE) { emulated::call::misuse(emulated::Rule::Trap, GW_AT); }
+GW_DEVICE void fence_block() { emulated::call::fence(emulated::FenceKind::Block); }
+GW_DEVICE void fence_device() { emulated::call::fence(emulated::FenceKind::Device); }
+GW_DEVICE void fence_system() { emulated::call::fence(emulated::FenceKind::System); }
+GW_DEVICE void fence_async_proxy() { emulated::call::fence(emulated::FenceKind::AsyncProxy); }
 template <u32 N>
 GW_DEVICE void registers_release() {}
 template <u32 N>

@@ -51,7 +51,7 @@ GW_DEVICE u32 reduce_xor(u32 value, u32 mask = ~0u) { return __reduce_xor_sync(m
 #else
 namespace emulated {
 template <class T>
-GW_DEVICE T exchange(u32 operation, T value, u32 argument, u32 mask, GW_SITE) {
+GW_DEVICE T exchange(ExchangeOp operation, T value, u32 argument, u32 mask, GW_SITE) {
     static_assert(sizeof(T) == 4 || sizeof(T) == 8, "4 or 8 bytes");
     if constexpr (sizeof(T) == 4) return bits<T>((u32)call::exchange(operation, mask, bits<u32>(value), argument, 4, GW_AT));
     else return bits<T>(call::exchange(operation, mask, bits<u64>(value), argument, 8, GW_AT));
@@ -60,43 +60,43 @@ GW_DEVICE T exchange(u32 operation, T value, u32 argument, u32 mask, GW_SITE) {
 
 template <class T>
 GW_DEVICE T shuffle(T value, u32 lane, u32 mask = ~0u, GW_SITE) {
-    return emulated::exchange(emulated::SHUFFLE, value, lane, mask, GW_AT);
+    return emulated::exchange(emulated::ExchangeOp::Shuffle, value, lane, mask, GW_AT);
 }
 template <class T>
 GW_DEVICE T shuffle_xor(T value, u32 lanes, u32 mask = ~0u, GW_SITE) {
-    return emulated::exchange(emulated::SHUFFLE_XOR, value, lanes, mask, GW_AT);
+    return emulated::exchange(emulated::ExchangeOp::ShuffleXor, value, lanes, mask, GW_AT);
 }
 template <class T>
 GW_DEVICE T shuffle_up(T value, u32 lanes, u32 mask = ~0u, GW_SITE) {
-    return emulated::exchange(emulated::SHUFFLE_UP, value, lanes, mask, GW_AT);
+    return emulated::exchange(emulated::ExchangeOp::ShuffleUp, value, lanes, mask, GW_AT);
 }
 template <class T>
 GW_DEVICE T shuffle_down(T value, u32 lanes, u32 mask = ~0u, GW_SITE) {
-    return emulated::exchange(emulated::SHUFFLE_DOWN, value, lanes, mask, GW_AT);
+    return emulated::exchange(emulated::ExchangeOp::ShuffleDown, value, lanes, mask, GW_AT);
 }
 GW_DEVICE u32 ballot(bool predicate, u32 mask = ~0u, GW_SITE) {
-    return emulated::exchange(emulated::BALLOT, (u32)predicate, 0, mask, GW_AT);
+    return emulated::exchange(emulated::ExchangeOp::Ballot, (u32)predicate, 0, mask, GW_AT);
 }
 GW_DEVICE bool any(bool predicate, u32 mask = ~0u, GW_SITE) { return ballot(predicate, mask, GW_AT) != 0; }
 GW_DEVICE bool all(bool predicate, u32 mask = ~0u, GW_SITE) { return ballot(predicate, mask, GW_AT) == mask; }
 GW_DEVICE u32 match_any(u32 value, u32 mask = ~0u, GW_SITE) {
-    return emulated::exchange(emulated::MATCH_ANY, value, 0, mask, GW_AT);
+    return emulated::exchange(emulated::ExchangeOp::MatchAny, value, 0, mask, GW_AT);
 }
 GW_DEVICE u32 match_all(u32 value, u32 mask = ~0u, GW_SITE) {
-    return emulated::exchange(emulated::MATCH_ALL, value, 0, mask, GW_AT);
+    return emulated::exchange(emulated::ExchangeOp::MatchAll, value, 0, mask, GW_AT);
 }
 #define GW_WARP_REDUCE(name, type, operation) \
     GW_DEVICE type name(type value, u32 mask = ~0u, GW_SITE) { \
-        return emulated::exchange(emulated::operation, value, 0, mask, GW_AT); \
+        return emulated::exchange(emulated::ExchangeOp::operation, value, 0, mask, GW_AT); \
     }
-GW_WARP_REDUCE(reduce_add, u32, REDUCE_ADD)
-GW_WARP_REDUCE(reduce_min, u32, REDUCE_MIN_U)
-GW_WARP_REDUCE(reduce_max, u32, REDUCE_MAX_U)
-GW_WARP_REDUCE(reduce_min, i32, REDUCE_MIN_S)
-GW_WARP_REDUCE(reduce_max, i32, REDUCE_MAX_S)
-GW_WARP_REDUCE(reduce_and, u32, REDUCE_AND)
-GW_WARP_REDUCE(reduce_or, u32, REDUCE_OR)
-GW_WARP_REDUCE(reduce_xor, u32, REDUCE_XOR)
+GW_WARP_REDUCE(reduce_add, u32, ReduceAdd)
+GW_WARP_REDUCE(reduce_min, u32, ReduceMinU)
+GW_WARP_REDUCE(reduce_max, u32, ReduceMaxU)
+GW_WARP_REDUCE(reduce_min, i32, ReduceMinS)
+GW_WARP_REDUCE(reduce_max, i32, ReduceMaxS)
+GW_WARP_REDUCE(reduce_and, u32, ReduceAnd)
+GW_WARP_REDUCE(reduce_or, u32, ReduceOr)
+GW_WARP_REDUCE(reduce_xor, u32, ReduceXor)
 #undef GW_WARP_REDUCE
 #endif
 

@@ -20,23 +20,15 @@
 #include "gw/emulated.cuh"
 #include "gw/matrix.cuh"
 #include "gw/memory.cuh"
+#include "gw/swizzle.cuh"
 
 namespace gw {
-
-enum Swizzle : u32 { SWIZZLE_NONE = 0, SWIZZLE_128 = 1, SWIZZLE_64 = 2, SWIZZLE_32 = 3 };
 
 // `tile` starts at a multiple of 8 swizzle rows (1024, 512 or 256 bytes; 16 without swizzle).
 // Stepping by 32 bytes in K inside a swizzle row adds 2 to the descriptor.
 GW_DEVICE u64 wgmma_descriptor(const void* tile, Swizzle swizzle, u32 stride_bytes, u32 leading_bytes = 16) {
     return (u64)((shared_address(tile) & 0x3FFFF) >> 4) | (u64)((leading_bytes & 0x3FFFF) >> 4) << 16 |
            (u64)((stride_bytes & 0x3FFFF) >> 4) << 32 | (u64)swizzle << 62;
-}
-// Where byte `offset` of a tile that starts at a multiple of 8 rows really lies.
-GW_DEVICE u32 swizzled(u32 offset, Swizzle swizzle) {
-    return swizzle == SWIZZLE_128  ? offset ^ ((offset >> 7 & 7) << 4)
-           : swizzle == SWIZZLE_64 ? offset ^ ((offset >> 7 & 3) << 4)
-           : swizzle == SWIZZLE_32 ? offset ^ ((offset >> 7 & 1) << 4)
-                                   : offset;
 }
 
 // Wgmma<E4M3, N>: `ss` takes both operands from shared memory, `rs` takes A from registers. With `accumulate` false D
@@ -264,7 +256,7 @@ GW_WGMMA_HALF(256, 128, "%64", "%65", "%66", "%67", "%68", "%69")
 template <class T, u32 COUNT>
 GW_DEVICE void wgmma_settle(T (&)[COUNT]) {}
 
-GW_DEVICE void wgmma_fence() { emulated::call::fence(emulated::FENCE_WGMMA); }
+GW_DEVICE void wgmma_fence() { emulated::call::fence(emulated::FenceKind::Wgmma); }
 GW_DEVICE void wgmma_commit() { emulated::call::wgmma_commit(); }
 template <u32 PENDING>
 GW_DEVICE void wgmma_wait(GW_SITE) {
@@ -278,13 +270,13 @@ struct Wgmma {
     template <Transpose TA = AS_STORED, Transpose TB = AS_STORED, class D>
     static GW_DEVICE void ss(D (&d)[N / 2], u64 a, u64 b, bool accumulate, GW_SITE) {
         const emulated::WgmmaCall call = {
-            emulated::FormatOf<Format>::code, N, 0, accumulate, TA, TB, 0, a, b, {0, 0, 0, 0}, (u32*)d};
+            emulated::FormatOf<Format>::code, N, 0, accumulate, TA, TB, 0, 0, a, b, {0, 0, 0, 0}, (u32*)d};
         emulated::call::wgmma(&call, GW_AT);
     }
     template <Transpose TB = AS_STORED, class D>
     static GW_DEVICE void rs(D (&d)[N / 2], const u32 (&a)[4], u64 b, bool accumulate, GW_SITE) {
         const emulated::WgmmaCall call = {
-            emulated::FormatOf<Format>::code, N, 1, accumulate, 0, TB, 0, 0, b, {a[0], a[1], a[2], a[3]}, (u32*)d};
+            emulated::FormatOf<Format>::code, N, 1, accumulate, 0, TB, 0, 0, 0, b, {a[0], a[1], a[2], a[3]}, (u32*)d};
         emulated::call::wgmma(&call, GW_AT);
     }
 };
@@ -294,12 +286,12 @@ struct WgmmaHalf {
     static_assert(N % 16 == 0 && N >= 16 && N <= 256, "N is a multiple of 16 up to 256");
 
     static GW_DEVICE void ss(u32 (&d)[N / 4], u64 a, u64 b, bool accumulate, GW_SITE) {
-        const emulated::WgmmaCall call = {emulated::FORMAT_E4M3, N, 0, accumulate, 0, 0, 1, a, b, {0, 0, 0, 0}, d};
+        const emulated::WgmmaCall call = {emulated::Format::E4m3, N, 0, accumulate, 0, 0, 1, 0, a, b, {0, 0, 0, 0}, d};
         emulated::call::wgmma(&call, GW_AT);
     }
     static GW_DEVICE void rs(u32 (&d)[N / 4], const u32 (&a)[4], u64 b, bool accumulate, GW_SITE) {
         const emulated::WgmmaCall call = {
-            emulated::FORMAT_E4M3, N, 1, accumulate, 0, 0, 1, 0, b, {a[0], a[1], a[2], a[3]}, d};
+            emulated::Format::E4m3, N, 1, accumulate, 0, 0, 1, 0, 0, b, {a[0], a[1], a[2], a[3]}, d};
         emulated::call::wgmma(&call, GW_AT);
     }
 };

@@ -7,7 +7,7 @@
 
 use object::{Object as _, ObjectSection as _};
 
-use crate::kernel::Parameter;
+use crate::types::Parameter;
 use crate::{Error, Result};
 
 const SIZED_FORMAT: u8 = 4;

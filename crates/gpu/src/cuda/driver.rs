@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::ptr;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use cudarc::driver::sys::{
@@ -21,10 +21,12 @@ use crate::cuda::pool::Pool;
 use crate::cuda::properties;
 use crate::cuda::staging::{self, Staging};
 use crate::cuda::status::{check, check_release, failure};
-use crate::driver::{Driver, EventId, Function, GraphId, HostMemory, MemoryInfo, NodeId, Pointer, StreamId};
-use crate::kernel::{Arg, Binary, Grid, KernelInfo};
-use crate::stream::Priority;
-use crate::{Clocks, DeviceProperties, Error, Result};
+use crate::driver::{
+    Arguments, Driver, EventId, Function, GraphId, HostMemory, MemoryInfo, NodeId, Pointer, StreamId,
+};
+use crate::locked::Locked;
+use crate::types::{Binary, Clocks, DeviceProperties, Grid, KernelInfo, Priority};
+use crate::{Error, Result};
 
 /// One part in so many of the device's memory is kept for the streams that freed it, at most.
 const KEPT_SHARE: u64 = 4;
@@ -36,13 +38,13 @@ pub(super) struct CudaDriver {
     /// Where small blocks come from.
     small_pool: Pool,
     /// Blocks that streams freed.
-    blocks: Mutex<Blocks>,
+    blocks: Locked<Blocks>,
     /// For the small copies of each of our streams.
-    staging: Mutex<HashMap<StreamId, Arc<Staging>>>,
+    staging: Locked<HashMap<StreamId, Arc<Staging>>>,
     /// Whether the card fetches ordinary host memory itself, after the copy call has returned.
     reads_pageable_memory: bool,
     /// What each executable graph was made from. Its nodes are named by the template's handles, so both live as long.
-    templates: Mutex<HashMap<GraphId, Template>>,
+    templates: Locked<HashMap<GraphId, Template>>,
     /// Looked up at the first question for clocks, which most programs never ask.
     nvml: OnceLock<Option<Nvml>>,
     /// Last: what is above is let go of before it.
@@ -61,12 +63,12 @@ impl CudaDriver {
         Ok(Self {
             pool: Pool::default_of(device)?,
             small_pool: Pool::create(device)?,
-            blocks: Mutex::new(Blocks::new(properties.memory_bytes / KEPT_SHARE)),
-            staging: Mutex::default(),
+            blocks: Locked::new(Blocks::new(properties.memory_bytes / KEPT_SHARE)),
+            staging: Locked::default(),
             reads_pageable_memory: properties::reads_pageable_memory(device)?,
             context,
             properties,
-            templates: Mutex::default(),
+            templates: Locked::default(),
             nvml: OnceLock::new(),
         })
     }
@@ -106,11 +108,11 @@ impl CudaDriver {
     }
 
     fn staging(&self) -> MutexGuard<'_, HashMap<StreamId, Arc<Staging>>> {
-        self.staging.lock().unwrap_or_else(PoisonError::into_inner)
+        self.staging.lock()
     }
 
     fn blocks(&self) -> MutexGuard<'_, Blocks> {
-        self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
+        self.blocks.lock()
     }
 
     /// Gives the blocks that all streams keep back to the pools, and waits until they are there. Those of a stream that is being
@@ -128,7 +130,7 @@ impl CudaDriver {
     }
 
     fn templates(&self) -> MutexGuard<'_, HashMap<GraphId, Template>> {
-        self.templates.lock().unwrap_or_else(PoisonError::into_inner)
+        self.templates.lock()
     }
 }
 
@@ -421,7 +423,7 @@ impl Driver for CudaDriver {
         stream: StreamId,
         function: &Function,
         grid: &Grid,
-        arguments: &[Arg<'_>],
+        arguments: Arguments<'_, '_>,
     ) -> Result<()> {
         self.context.enter()?;
         loaded(function)?.launch(raw_stream(stream), grid, arguments)
@@ -465,7 +467,7 @@ impl Driver for CudaDriver {
         node: NodeId,
         function: &Function,
         grid: &Grid,
-        arguments: &[Arg<'_>],
+        arguments: Arguments<'_, '_>,
     ) -> Result<()> {
         self.context.enter()?;
         loaded(function)?.update_node(graph.0 as _, node.0 as _, grid, arguments)

@@ -1,5 +1,6 @@
 //! Kernels on the device: loading a cubin, and launching or updating what is in it.
 
+use std::cell::RefCell;
 use std::ffi::{CString, c_int, c_void};
 use std::fs;
 use std::ptr;
@@ -15,7 +16,8 @@ use cudarc::driver::sys::{
 use crate::cuda::context::Context;
 use crate::cuda::cubin;
 use crate::cuda::status::{check, check_release, failure};
-use crate::kernel::{Arg, Binary, Grid, KernelInfo, Resources};
+use crate::driver::Arguments;
+use crate::types::{Binary, Grid, KernelInfo, Resources};
 use crate::{Error, Result};
 
 /// A kernel and the module it lives in, which is unloaded with it.
@@ -67,10 +69,9 @@ impl LoadedFunction {
     }
 
     /// Queues a launch.
-    pub(super) fn launch(&self, stream: CUstream, grid: &Grid, arguments: &[Arg<'_>]) -> Result<()> {
+    pub(super) fn launch(&self, stream: CUstream, grid: &Grid, arguments: Arguments<'_, '_>) -> Result<()> {
         self.allow_shared_memory(grid.shared_bytes)?;
         let mut attributes = launch_attributes(grid);
-        let mut parameters = PackedArguments::new(arguments);
         let config = CUlaunchConfig {
             gridDimX: grid.blocks[0],
             gridDimY: grid.blocks[1],
@@ -83,10 +84,11 @@ impl LoadedFunction {
             attrs: attributes.as_mut_ptr(),
             numAttrs: attributes.len() as u32,
         };
-        // SAFETY: the arguments were checked against the kernel's parameters in number and size, and are copied before
-        // the call returns; attributes and configuration live until then.
-        let status =
-            unsafe { sys::cuLaunchKernelEx(&config, self.raw, parameters.as_mut_ptr(), ptr::null_mut()) };
+        let status = with_packed(arguments, |parameters| {
+            // SAFETY: the arguments were checked against the kernel's parameters in number and size, and are copied
+            // before the call returns; attributes and configuration live until then.
+            unsafe { sys::cuLaunchKernelEx(&config, self.raw, parameters.as_mut_ptr(), ptr::null_mut()) }
+        });
         check("cuLaunchKernelEx", status)
     }
 
@@ -96,10 +98,9 @@ impl LoadedFunction {
         graph: CUgraphExec,
         node: CUgraphNode,
         grid: &Grid,
-        arguments: &[Arg<'_>],
+        arguments: Arguments<'_, '_>,
     ) -> Result<()> {
-        let mut parameters = PackedArguments::new(arguments);
-        let node_parameters = CUDA_KERNEL_NODE_PARAMS {
+        let mut node_parameters = CUDA_KERNEL_NODE_PARAMS {
             func: self.raw,
             gridDimX: grid.blocks[0],
             gridDimY: grid.blocks[1],
@@ -108,14 +109,17 @@ impl LoadedFunction {
             blockDimY: grid.threads[1],
             blockDimZ: grid.threads[2],
             sharedMemBytes: grid.shared_bytes,
-            kernelParams: parameters.as_mut_ptr(),
+            kernelParams: ptr::null_mut(),
             extra: ptr::null_mut(),
             kern: ptr::null_mut(),
             ctx: ptr::null_mut(),
         };
-        // SAFETY: the node is one of the graph that `graph` was made from, which is kept alive beside it; the arguments
-        // were checked against the kernel's parameters and are copied before the call returns.
-        let status = unsafe { sys::cuGraphExecKernelNodeSetParams_v2(graph, node, &node_parameters) };
+        let status = with_packed(arguments, |parameters| {
+            node_parameters.kernelParams = parameters.as_mut_ptr();
+            // SAFETY: the node is one of the graph that `graph` was made from, which is kept alive beside it; the
+            // arguments were checked against the kernel's parameters and are copied before the call returns.
+            unsafe { sys::cuGraphExecKernelNodeSetParams_v2(graph, node, &node_parameters) }
+        });
         check("cuGraphExecKernelNodeSetParams", status)
     }
 
@@ -211,51 +215,62 @@ fn launch_attributes(grid: &Grid) -> Vec<CUlaunchAttribute> {
     attributes
 }
 
+thread_local! {
+    /// Room for the arguments of a launch, which the next one uses again.
+    static PACKED: RefCell<PackedArguments> = const { RefCell::new(PackedArguments::new()) };
+}
+
+/// What `launch` gives for pointers to the arguments.
+fn with_packed<R>(arguments: Arguments<'_, '_>, launch: impl FnOnce(&mut [*mut c_void]) -> R) -> R {
+    PACKED.with_borrow_mut(|packed| launch(packed.fill(arguments)))
+}
+
 /// The arguments' bytes, each aligned to 16 bytes, and a pointer to each.
 struct PackedArguments {
-    /// Pointed into by `pointers`; never touched after they were taken.
-    _storage: Vec<u128>,
+    storage: Vec<u128>,
     pointers: Vec<*mut c_void>,
 }
 
 impl PackedArguments {
-    fn new(arguments: &[Arg<'_>]) -> Self {
-        const CELL: usize = size_of::<u128>();
-        let cells = |argument: &Arg<'_>| argument.bytes().len().div_ceil(CELL);
-        let mut storage = vec![0u128; arguments.iter().map(cells).sum()];
-        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut storage);
-        let mut start = 0;
-        let starts: Vec<usize> = arguments
-            .iter()
-            .map(|argument| {
-                let at = start;
-                bytes[at..at + argument.bytes().len()].copy_from_slice(argument.bytes());
-                start += cells(argument) * CELL;
-                at
-            })
-            .collect();
-        let base = storage.as_mut_ptr().cast::<u8>();
-        let pointers = starts.iter().map(|&at| base.wrapping_add(at).cast()).collect();
-        Self { _storage: storage, pointers }
+    const fn new() -> Self {
+        Self { storage: Vec::new(), pointers: Vec::new() }
     }
 
-    fn as_mut_ptr(&mut self) -> *mut *mut c_void {
-        self.pointers.as_mut_ptr()
+    /// Replaces what is there by `arguments`: pointers to each, valid until the next time.
+    fn fill(&mut self, arguments: Arguments<'_, '_>) -> &mut [*mut c_void] {
+        const CELL: usize = size_of::<u128>();
+        self.storage.clear();
+        self.pointers.clear();
+        for bytes in arguments {
+            let first = self.storage.len();
+            self.storage.resize(first + bytes.len().div_ceil(CELL), 0);
+            bytemuck::cast_slice_mut(&mut self.storage[first..])[..bytes.len()].copy_from_slice(bytes);
+            // A place in the storage, until that no longer grows.
+            self.pointers.push(ptr::without_provenance_mut(first));
+        }
+        let base = self.storage.as_mut_ptr();
+        for pointer in &mut self.pointers {
+            *pointer = base.wrapping_add(pointer.addr()).cast();
+        }
+        &mut self.pointers
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ByValue, args};
+    use crate::{Arg, ByValue, args};
 
     #[test]
     fn packed_arguments_are_aligned_and_keep_their_bytes() {
         let odd = [7u8; 19];
         let arguments = args![1.5f32, ByValue(&odd), 0x0123_4567_89ab_cdefu64];
-        let packed = PackedArguments::new(&arguments);
-        assert_eq!(packed.pointers.len(), 3);
-        for (pointer, argument) in packed.pointers.iter().zip(&arguments) {
+        let mut packed = PackedArguments::new();
+        // Once more than needed: what was there before leaves no trace.
+        packed.fill(&mut arguments.iter().map(Arg::bytes));
+        let pointers = packed.fill(&mut arguments.iter().map(Arg::bytes));
+        assert_eq!(pointers.len(), 3);
+        for (pointer, argument) in pointers.iter().zip(&arguments) {
             assert_eq!(*pointer as usize % 16, 0);
             // SAFETY: each pointer is to as many bytes as the argument has, inside the packed storage.
             let bytes = unsafe { std::slice::from_raw_parts(pointer.cast::<u8>(), argument.bytes().len()) };
@@ -265,7 +280,7 @@ mod tests {
 
     #[test]
     fn a_kernel_without_parameters_packs_nothing() {
-        assert!(PackedArguments::new(&[]).pointers.is_empty());
+        assert!(PackedArguments::new().fill(&mut std::iter::empty()).is_empty());
     }
 
     #[test]

@@ -26,7 +26,8 @@ use cudarc::driver::sys::{self, CUdevice, CUresult};
 use crate::cuda::driver::CudaDriver;
 use crate::cuda::status::{check, failure};
 use crate::driver::Driver;
-use crate::{DeviceListing, Error, Result};
+use crate::types::DeviceListing;
+use crate::{Error, Result};
 
 /// CUDA 12.4, as the driver counts: the first with `cuFuncLoad`, which keeps lazy loading out of launches.
 const OLDEST_DRIVER: c_int = 12_040;

@@ -5,7 +5,7 @@ use std::ptr;
 
 use libloading::Library;
 
-use crate::Clocks;
+use crate::types::Clocks;
 
 type Device = *mut c_void;
 type Init = unsafe extern "C" fn() -> c_int;

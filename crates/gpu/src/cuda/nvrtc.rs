@@ -8,7 +8,8 @@ use std::ptr;
 use cudarc::nvrtc::sys::{self, nvrtcProgram, nvrtcResult};
 
 use crate::cuda::{nvrtc_library, ptxas};
-use crate::kernel::{Compiled, Source};
+use crate::source::Source;
+use crate::types::Compiled;
 use crate::{Error, Result};
 
 /// Which NVRTC this machine has, as `NVRTC 13.0`.

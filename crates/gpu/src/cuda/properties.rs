@@ -4,11 +4,10 @@ use std::ffi::{CStr, c_char, c_int};
 
 use cudarc::driver::sys::{self, CUdevice, CUdevice_attribute as Attribute};
 
+use crate::Result;
 use crate::cuda::driver_version;
 use crate::cuda::status::check;
-use crate::device::Kind;
-use crate::kernel::Architecture;
-use crate::{DeviceProperties, Result};
+use crate::types::{Architecture, DeviceProperties, Kind};
 
 /// Compute capabilities whose `a` variant has instructions the plain one lacks: `wgmma`, `setmaxnreg`, `tcgen05`.
 const ACCELERATED: [(u32, u32); 4] = [(9, 0), (10, 0), (10, 3), (12, 0)];

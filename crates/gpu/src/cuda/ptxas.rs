@@ -7,7 +7,7 @@
 //! ptxas info    : Used 31 registers, used 1 barriers, 256 bytes smem
 //! ```
 
-use crate::kernel::Resources;
+use crate::types::Resources;
 
 /// Resources by kernel name, in the order of the log.
 ///

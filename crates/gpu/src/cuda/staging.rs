@@ -3,13 +3,14 @@
 
 use std::ffi::c_void;
 use std::ptr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use cudarc::driver::sys;
 
 use crate::Result;
 use crate::cuda::context::Context;
 use crate::cuda::status::{check, check_release};
+use crate::locked::Locked;
 
 /// Largest copy that goes this way.
 pub(super) const LARGEST: usize = 64 << 10;
@@ -21,14 +22,14 @@ const ALIGNMENT: usize = 64;
 /// Page-locked memory for the small copies of one stream, made at the first.
 #[derive(Default)]
 pub(super) struct Staging {
-    upward: Mutex<Upward>,
-    downward: Mutex<Option<Locked>>,
+    upward: Locked<Upward>,
+    downward: Locked<Option<PageLocked>>,
 }
 
 /// What is on its way to the device.
 #[derive(Default)]
 struct Upward {
-    memory: Option<Locked>,
+    memory: Option<PageLocked>,
     places: Places,
 }
 
@@ -59,15 +60,15 @@ impl Places {
 }
 
 /// Bytes from `cuMemHostAlloc`.
-struct Locked {
+struct PageLocked {
     context: Arc<Context>,
     address: *mut u8,
 }
 
 // SAFETY: the memory belongs to no thread; all access is behind the locks of `Staging`.
-unsafe impl Send for Locked {}
+unsafe impl Send for PageLocked {}
 
-impl Locked {
+impl PageLocked {
     fn new(context: &Arc<Context>, bytes: usize) -> Result<Self> {
         let mut address: *mut c_void = ptr::null_mut();
         // SAFETY: `address` is written by the call.
@@ -77,7 +78,7 @@ impl Locked {
     }
 }
 
-impl Drop for Locked {
+impl Drop for PageLocked {
     fn drop(&mut self) {
         match self.context.enter() {
             // SAFETY: allocated once in `new`, and the owner has waited for the stream's copies.
@@ -114,7 +115,7 @@ impl Staging {
         };
         let memory = match memory {
             Some(memory) => memory.address,
-            None => memory.insert(Locked::new(context, UPWARD)?).address,
+            None => memory.insert(PageLocked::new(context, UPWARD)?).address,
         };
         // SAFETY: the memory has UPWARD bytes, and the place is among them.
         let staged = unsafe { memory.add(place) };
@@ -135,10 +136,10 @@ impl Staging {
         bytes: usize,
         copy: impl FnOnce(*mut u8) -> Result<()>,
     ) -> Result<()> {
-        let mut downward = self.downward.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut downward = self.downward.lock();
         let memory = match &*downward {
             Some(memory) => memory.address,
-            None => downward.insert(Locked::new(context, LARGEST)?).address,
+            None => downward.insert(PageLocked::new(context, LARGEST)?).address,
         };
         copy(memory)?;
         // SAFETY: the target is the caller's promise, and the memory has LARGEST bytes, which only this lock gives access to.
@@ -162,7 +163,7 @@ impl Staging {
     }
 
     fn upward(&self) -> MutexGuard<'_, Upward> {
-        self.upward.lock().unwrap_or_else(PoisonError::into_inner)
+        self.upward.lock()
     }
 }
 

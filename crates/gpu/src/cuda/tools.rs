@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 pub use crate::cuda::sass::SassReport;
-use crate::kernel::{Architecture, Binary};
+use crate::types::{Architecture, Binary};
 use crate::{Error, Result};
 
 /// Finds a program: in the folder that `GATEWORK_CUDA_TOOLS` names, on `PATH`, or in an installed toolkit.
@@ -72,7 +72,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use crate::cuda::nvrtc;
-    use crate::kernel::Source;
+    use crate::source::Source;
 
     /// A binary whose file has those bytes.
     fn cubin(folder: &Path, bytes: &[u8]) -> Binary {

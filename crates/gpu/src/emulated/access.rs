@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 
-use super::abi::{AtomicOp, FenceKind};
 use super::block::Agent;
 use super::clocks::{Clocks, Slot, join_foreign};
-use super::fault::{FaultKind, Site};
 use super::launch::{Flow, Launch, Step, Stop};
 use super::memory::RegionState;
 use super::shadow::{Access, Accessor, Manner, Stamp};
+use crate::abi::{AtomicOp, FenceKind};
+use crate::types::{FaultKind, Site};
 
 /// Where an address points.
 pub(super) enum Place {

@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use super::block::{Agent, CallSite, Wait};
 use super::clocks::{Foreign, Knowledge, Meeting, Slot, join_foreign};
-use super::fault::FaultKind;
 use super::launch::{Flow, Launch, Step, Stop};
+use crate::types::FaultKind;
 
 /// `sync_threads` (number 0) or one of the fifteen named barriers.
 #[derive(Default)]

@@ -9,10 +9,10 @@ use corosensei::{Coroutine, Yielder};
 use super::barrier::{Mbarrier, NamedBarrier};
 use super::clocks::{Knowledge, Passage, Slot};
 use super::copy::CopyGroups;
-use super::fault::Site;
 use super::shadow::SharedShadow;
 use super::warp::Warp;
 use super::wgmma::WgmmaState;
+use crate::types::Site;
 
 /// Where a call stands in the source, as the kernel passes it.
 #[derive(Debug, Clone, Copy)]

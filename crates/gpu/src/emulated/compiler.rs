@@ -6,9 +6,10 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
-use std::sync::Mutex;
 
-use crate::kernel::{Compiled, Source};
+use crate::locked::Locked;
+use crate::source::Source;
+use crate::types::Compiled;
 use crate::{Error, Result};
 
 /// Every load and store is instrumented, and so are array indices and divisors, which would otherwise reach host memory
@@ -68,9 +69,9 @@ pub(crate) fn version() -> Result<String> {
 
 /// Asks the compiler once a process what it is and what it understands.
 fn compiler() -> Result<Compiler> {
-    static KNOWN: Mutex<BTreeMap<String, Compiler>> = Mutex::new(BTreeMap::new());
+    static KNOWN: Locked<BTreeMap<String, Compiler>> = Locked::new(BTreeMap::new());
     let command = command();
-    let mut known = KNOWN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut known = KNOWN.lock();
     if let Some(compiler) = known.get(&command) {
         return Ok(compiler.clone());
     }

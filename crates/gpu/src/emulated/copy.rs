@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use super::access::{Place, Touch};
 use super::block::{Agent, CallSite};
 use super::clocks::Slot;
-use super::fault::FaultKind;
 use super::launch::{Launch, Stop};
 use super::shadow::{Manner, Stamp};
+use crate::types::FaultKind;
 
 /// One copy that has been issued and not carried out.
 #[derive(Debug, Clone, Copy)]

@@ -1,17 +1,19 @@
 //! The emulated device behind the seam that the CUDA driver shares.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use super::memory::Memory;
 use super::module::{self, Entry};
 use super::queue::{HostPointer, KernelLaunch, Op, Queues};
 use super::{compiler, launch};
-use crate::driver::{Driver, EventId, Function, GraphId, HostMemory, MemoryInfo, NodeId, Pointer, StreamId};
-use crate::kernel::{Architecture, Arg, Binary, KernelInfo};
-use crate::stream::Priority;
-use crate::{Clocks, DeviceProperties, Error, Grid, Kind, Result};
+use crate::driver::{
+    Arguments, Driver, EventId, Function, GraphId, HostMemory, MemoryInfo, NodeId, Pointer, StreamId,
+};
+use crate::locked::Locked;
+use crate::types::{Architecture, Binary, Clocks, DeviceProperties, Grid, KernelInfo, Kind, Priority};
+use crate::{Error, Result};
 
 /// Memory the device says it has: enough for tests, not enough to bring the machine down.
 const MEMORY_BYTES: u64 = 4 << 30;
@@ -22,7 +24,7 @@ const PAGE: usize = 4096;
 
 pub(super) struct EmulatedDriver {
     properties: DeviceProperties,
-    queues: Mutex<Queues>,
+    queues: Locked<Queues>,
 }
 
 impl EmulatedDriver {
@@ -44,19 +46,19 @@ impl EmulatedDriver {
             memory_bus_bits: None,
             driver: compiler::name()?,
         };
-        Ok(Self { properties, queues: Mutex::new(Queues::new(Memory::new(MEMORY_BYTES), seed)) })
+        Ok(Self { properties, queues: Locked::new(Queues::new(Memory::new(MEMORY_BYTES), seed)) })
     }
 
     fn queues(&self) -> MutexGuard<'_, Queues> {
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queues.lock()
     }
 }
 
-fn kernel_launch(function: &Function, grid: &Grid, arguments: &[Arg<'_>]) -> Result<KernelLaunch> {
+fn kernel_launch(function: &Function, grid: &Grid, arguments: Arguments<'_, '_>) -> Result<KernelLaunch> {
     let entry: Arc<Entry> = function.clone().downcast().map_err(|_| Error::Graph {
         message: "a kernel of another device was handed to the emulated one".into(),
     })?;
-    let arguments = arguments.iter().map(|argument| argument.bytes().to_vec()).collect();
+    let arguments = arguments.map(<[u8]>::to_vec).collect();
     Ok(KernelLaunch { entry, grid: *grid, arguments })
 }
 
@@ -214,7 +216,7 @@ impl Driver for EmulatedDriver {
         stream: StreamId,
         function: &Function,
         grid: &Grid,
-        arguments: &[Arg<'_>],
+        arguments: Arguments<'_, '_>,
     ) -> Result<()> {
         let launch = kernel_launch(function, grid, arguments)?;
         let refuse = |message: String| Err(Error::Launch { kernel: launch.entry.name.clone(), message });
@@ -266,7 +268,7 @@ impl Driver for EmulatedDriver {
         node: NodeId,
         function: &Function,
         grid: &Grid,
-        arguments: &[Arg<'_>],
+        arguments: Arguments<'_, '_>,
     ) -> Result<()> {
         let launch = kernel_launch(function, grid, arguments)?;
         self.queues().update_graph(graph.0, node.0 as usize, launch);

@@ -9,19 +9,19 @@ use std::sync::Arc;
 use corosensei::stack::{DefaultStack, Stack};
 use corosensei::{Coroutine, CoroutineResult};
 
-use super::abi::Rule;
 use super::barrier::{GridBarrier, NamedBarrier};
 use super::block::{Agent, Block, CallSite, Fiber, SharedMemory, Thread, Wait};
 use super::clocks::{Passage, Slot};
 use super::copy::Flight;
-use super::fault::{Fault, FaultKind, Site};
 use super::memory::Region;
 use super::module::Entry;
 use super::schedule::Schedule;
 use super::shadow::{GlobalShadow, SharedShadow, Stamp};
 use super::warp::Warp;
 use super::wgmma::WgmmaState;
-use crate::Grid;
+use crate::abi::Rule;
+use crate::types::Grid;
+use crate::types::{Fault, FaultKind, Site};
 
 /// Stack of one thread.
 const STACK_BYTES: usize = 256 << 10;
@@ -300,6 +300,7 @@ impl Launch {
                 (FaultKind::OutOfBounds, "an index beyond the end of an array of the thread's own")
             }
             Rule::DivisionByZero => (FaultKind::DivisionByZero, "an integer is divided by zero"),
+            Rule::Trap => (FaultKind::Trap, "the kernel was given what it does not know, and stopped itself"),
         };
         Err(self.fault_at(kind, site, message.into()))
     }

@@ -3,8 +3,11 @@
 //! Device memory is host memory with guards, a stream is a queue that runs when somebody waits, a graph is a recorded
 //! list, and a kernel is a shared library whose threads are fibers. It is an adversary: everything that the rules leave
 //! open (the order of threads and streams, the moment a copy lands) is decided against the kernel, from a seed.
+//!
+//! One launch is one state machine, `launch::Launch`. Its methods lie in the file of their topic, as `impl Launch` in
+//! `access`, `barrier`, `copy`, `warp` and `wgmma`, so that these files know each other; what they keep for a block or a
+//! thread is in `block`. Kernels come in through `functions`, the table of which [`crate::abi`] is the list.
 
-mod abi;
 mod access;
 mod barrier;
 mod block;
@@ -12,8 +15,8 @@ mod clocks;
 pub(crate) mod compiler;
 mod copy;
 mod driver;
-pub(crate) mod fault;
 mod formats;
+mod functions;
 mod launch;
 mod memory;
 mod module;

@@ -6,9 +6,10 @@ use std::sync::{Arc, OnceLock};
 
 use libloading::Library;
 
-use super::abi::{API, Api};
-use super::fault::Site;
-use crate::kernel::{ArgType, Binary, KernelInfo, Parameter, Resources, Scalar};
+use super::functions::{API, Api};
+use crate::abi::{ParameterInfo, Scalar};
+use crate::shared::Code as _;
+use crate::types::{ArgType, Binary, KernelInfo, Parameter, Resources, Site};
 use crate::{Error, Result};
 
 /// One kernel of a loaded library.
@@ -22,32 +23,19 @@ pub(super) struct Entry {
     _library: Library,
 }
 
-/// `Parameter` of gw/emulated.cuh.
-#[derive(Debug, Clone, Copy, Default)]
-#[repr(C)]
-struct RawParameter {
-    bytes: u32,
-    element_bytes: u32,
-    scalar: u8,
-    is_pointer: u8,
-    is_mutable: u8,
-    reserved: u8,
-}
-
-impl From<RawParameter> for Parameter {
-    fn from(raw: RawParameter) -> Self {
-        let scalar = Scalar::from_code(raw.scalar);
-        let type_ = if raw.is_pointer != 0 {
-            ArgType::Pointer {
-                element: scalar,
-                element_bytes: raw.element_bytes as usize,
-                mutable: raw.is_mutable != 0,
-            }
-        } else {
-            ArgType::Value(scalar)
-        };
-        Self { bytes: raw.bytes as usize, type_: Some(type_) }
-    }
+/// A parameter as the kernel's side described it.
+fn parameter(binary: &Binary, info: ParameterInfo) -> Result<Parameter> {
+    let scalar = Scalar::from_code(info.scalar).ok_or_else(|| Error::Load {
+        kernel: binary.name.clone(),
+        reason: format!("{} is no scalar that the runtime knows", info.scalar),
+    })?;
+    let type_ = if info.is_pointer != 0 {
+        let (element_bytes, mutable) = (info.element_bytes as usize, info.is_mutable != 0);
+        ArgType::Pointer { element: scalar, element_bytes, mutable }
+    } else {
+        ArgType::Value(scalar)
+    };
+    Ok(Parameter { bytes: info.bytes as usize, type_: Some(type_) })
 }
 
 /// Threads a block may have at most.
@@ -65,7 +53,7 @@ pub(super) fn load(binary: &Binary, entry: &str) -> Result<(Arc<Entry>, KernelIn
             *library.get(format!("gw_invoke_{entry}").as_bytes()).map_err(missing)?;
         let count: unsafe extern "C" fn() -> u32 =
             *library.get(format!("gw_parameter_count_{entry}").as_bytes()).map_err(missing)?;
-        let describe: unsafe extern "C" fn(*mut RawParameter) =
+        let describe: unsafe extern "C" fn(*mut ParameterInfo) =
             *library.get(format!("gw_describe_{entry}").as_bytes()).map_err(missing)?;
         let bind: unsafe extern "C" fn(*const Api) = *library.get(b"gw_bind").map_err(failed)?;
         let image: unsafe extern "C" fn(*mut u64, *mut u64) = *library.get(b"gw_image").map_err(failed)?;
@@ -74,7 +62,7 @@ pub(super) fn load(binary: &Binary, entry: &str) -> Result<(Arc<Entry>, KernelIn
         bind(&raw const API);
         let (mut begin, mut end) = (0, 0);
         image(&raw mut begin, &raw mut end);
-        let mut parameters = vec![RawParameter::default(); count() as usize];
+        let mut parameters = vec![ParameterInfo::default(); count() as usize];
         describe(parameters.as_mut_ptr());
         (invoke, parameters, begin as usize..end as usize, bound.unwrap_or(MAX_THREADS))
     };
@@ -83,7 +71,7 @@ pub(super) fn load(binary: &Binary, entry: &str) -> Result<(Arc<Entry>, KernelIn
         max_threads: max_threads.min(MAX_THREADS),
         key: binary.key.clone(),
         hash: binary.hash.clone(),
-        parameters: parameters.into_iter().map(Parameter::from).collect(),
+        parameters: parameters.into_iter().map(|info| parameter(binary, info)).collect::<Result<_>>()?,
     };
     let (path, lines) = (binary.path.clone(), OnceLock::new());
     Ok((Arc::new(Entry { name: entry.to_owned(), invoke, image, path, lines, _library: library }), info))

@@ -4,13 +4,14 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::fault::Fault;
 use super::launch::{self, Seeds};
 use super::memory::Memory;
 use super::module::Entry;
 use super::schedule::Schedule;
 use crate::driver::{EventId, Pointer, StreamId};
-use crate::{Error, Grid, Result};
+use crate::types::Fault;
+use crate::types::Grid;
+use crate::{Error, Result};
 
 /// A kernel launch with its arguments.
 #[derive(Clone)]

@@ -1,6 +1,7 @@
 //! Number formats of the tensor cores, fragments, and products with full FP32 (or 32-bit integer) accumulators.
 
-use super::abi::Format;
+use crate::abi::Format;
+
 use super::formats::{bf16_to_f32, e4m3_to_f32, e5m2_to_f32, f16_to_f32, f32_to_f16};
 
 impl Format {

@@ -1,13 +1,13 @@
 //! What the threads of a warp do together: exchanges, matrix loads and stores, small products.
 
-use super::abi::{ExchangeOp, Format};
 use super::access::{Place, Touch};
 use super::block::{CallSite, Wait};
 use super::clocks::{Meeting, Slot};
-use super::fault::FaultKind;
 use super::launch::{Launch, Step, Stop};
 use super::shadow::Manner;
 use super::tensor;
+use crate::abi::{ExchangeOp, Format};
+use crate::types::FaultKind;
 
 /// What one lane brings to a meeting of its warp. Pointers are into the lane's own stack, which stays while it waits.
 #[derive(Debug, Clone, Copy)]

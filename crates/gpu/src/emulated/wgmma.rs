@@ -5,14 +5,14 @@
 
 use std::collections::VecDeque;
 
-use super::abi::{Format, WgmmaCall};
 use super::access::Touch;
 use super::block::{Agent, CallSite, Wait};
 use super::clocks::Slot;
-use super::fault::FaultKind;
 use super::launch::{Flow, Launch, Step, Stop};
 use super::shadow::{Manner, Stamp};
 use super::tensor;
+use crate::abi::{Format, WgmmaCall};
+use crate::types::FaultKind;
 
 /// What accumulators hold while the hardware has them.
 const POISON: u32 = 0xFFFF_FFFF;

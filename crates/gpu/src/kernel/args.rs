@@ -1,13 +1,12 @@
 //! Kernel arguments: made by [`args!`](crate::args), checked against the kernel before a launch.
 
-use std::any::TypeId;
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 use bytemuck::Pod;
 
-use crate::buffer::{Allocation, Buffer, Slice, SliceMut, View};
-use crate::kernel::Parameter;
+use crate::abi::Scalar;
+use crate::buffer::{Allocation, Buffer, Slice, SliceMut, View as _};
+use crate::types::{ArgType, Parameter};
 use crate::{Device, Error, Result};
 
 /// Builds the argument list of a launch: buffers and slices by reference, scalars by value.
@@ -22,108 +21,59 @@ macro_rules! args {
     ($($argument:expr),* $(,)?) => { [$($crate::IntoArg::into_arg($argument)),*] };
 }
 
-/// Element types that both sides of a launch can name. The numbers are those of `gw/emulated.cuh`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Scalar {
-    /// A struct, or a 16-bit float that C++ sees as one: compared by size alone.
-    Other = 0,
-    U8 = 1,
-    I8 = 2,
-    U16 = 3,
-    I16 = 4,
-    U32 = 5,
-    I32 = 6,
-    U64 = 7,
-    I64 = 8,
-    F32 = 9,
-    F64 = 10,
+/// One argument of a launch. It borrows the memory it stands for, so that `args![&x, &mut x]` does not compile.
+pub struct Arg<'a> {
+    bytes: Bytes,
+    type_: ArgType,
+    allocation: Option<&'a Arc<Allocation>>,
 }
 
-impl Scalar {
-    fn of<T: 'static>() -> Self {
-        let known = [
-            (TypeId::of::<u8>(), Self::U8),
-            (TypeId::of::<i8>(), Self::I8),
-            (TypeId::of::<u16>(), Self::U16),
-            (TypeId::of::<i16>(), Self::I16),
-            (TypeId::of::<u32>(), Self::U32),
-            (TypeId::of::<i32>(), Self::I32),
-            (TypeId::of::<u64>(), Self::U64),
-            (TypeId::of::<i64>(), Self::I64),
-            (TypeId::of::<f32>(), Self::F32),
-            (TypeId::of::<f64>(), Self::F64),
-        ];
-        known.iter().find(|(id, _)| *id == TypeId::of::<T>()).map_or(Self::Other, |(_, scalar)| *scalar)
-    }
+/// Bytes of a value that take no allocation: addresses, scalars and small structs.
+const INLINE: usize = 32;
 
-    pub(crate) fn from_code(code: u8) -> Self {
-        const ALL: [Scalar; 11] = [
-            Scalar::Other,
-            Scalar::U8,
-            Scalar::I8,
-            Scalar::U16,
-            Scalar::I16,
-            Scalar::U32,
-            Scalar::I32,
-            Scalar::U64,
-            Scalar::I64,
-            Scalar::F32,
-            Scalar::F64,
-        ];
-        ALL.get(code as usize).copied().unwrap_or(Self::Other)
-    }
+/// The value that a kernel is given.
+enum Bytes {
+    /// The first `len` of them.
+    Inline { bytes: [u8; INLINE], len: u8 },
+    /// More than fit there.
+    Heap(Box<[u8]>),
+}
 
-    fn accepts(self, given: Scalar) -> bool {
-        self == given || self == Self::Other || given == Self::Other
+impl Bytes {
+    fn of(value: &[u8]) -> Self {
+        if value.len() > INLINE {
+            return Self::Heap(value.into());
+        }
+        let mut bytes = [0; INLINE];
+        bytes[..value.len()].copy_from_slice(value);
+        Self::Inline { bytes, len: value.len() as u8 }
     }
 }
 
-/// What an argument or a parameter is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ArgType {
-    Value(Scalar),
-    Pointer { element: Scalar, element_bytes: usize, mutable: bool },
-}
-
-impl std::fmt::Display for ArgType {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let name = |scalar: Scalar| format!("{scalar:?}").to_lowercase();
-        match *self {
-            Self::Value(scalar) => f.write_str(&name(scalar)),
-            Self::Pointer { element, mutable, .. } => {
-                write!(f, "{}{}*", if mutable { "" } else { "const " }, name(element))
-            }
+impl<'a> Arg<'a> {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match &self.bytes {
+            Bytes::Inline { bytes, len } => &bytes[..usize::from(*len)],
+            Bytes::Heap(bytes) => bytes,
         }
     }
-}
 
-/// One argument of a launch.
-pub struct Arg<'a> {
-    bytes: Vec<u8>,
-    type_: ArgType,
-    allocation: Option<Arc<Allocation>>,
-    /// Ties the argument to the borrow it was made from, so that `args![&x, &mut x]` does not compile.
-    borrow: PhantomData<&'a ()>,
-}
-
-impl Arg<'_> {
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.bytes
+    pub(crate) fn allocation(&self) -> Option<&'a Arc<Allocation>> {
+        self.allocation
     }
 
-    pub(crate) fn allocation(&self) -> Option<&Arc<Allocation>> {
-        self.allocation.as_ref()
-    }
-
-    fn pointer<T: Pod>(slice: Slice<'_, T>, mutable: bool) -> Self {
+    fn pointer<T: Pod>(slice: Slice<'a, T>, mutable: bool) -> Self {
         let element_bytes = size_of::<T>();
         Self {
-            bytes: slice.pointer().0.to_le_bytes().to_vec(),
+            bytes: Bytes::of(&slice.pointer().0.to_le_bytes()),
             type_: ArgType::Pointer { element: Scalar::of::<T>(), element_bytes, mutable },
-            allocation: Some(slice.allocation.clone()),
-            borrow: PhantomData,
+            allocation: Some(slice.allocation),
         }
+    }
+
+    fn value<T: Pod>(value: &T) -> Self {
+        let bytes = Bytes::of(bytemuck::bytes_of(value));
+        Self { bytes, type_: ArgType::Value(Scalar::of::<T>()), allocation: None }
     }
 }
 
@@ -141,12 +91,7 @@ pub struct ByValue<'a, T: Pod>(
 
 impl<'a, T: Pod> IntoArg<'a> for ByValue<'_, T> {
     fn into_arg(self) -> Arg<'a> {
-        Arg {
-            bytes: bytemuck::bytes_of(self.0).to_vec(),
-            type_: ArgType::Value(Scalar::of::<T>()),
-            allocation: None,
-            borrow: PhantomData,
-        }
+        Arg::value(self.0)
     }
 }
 
@@ -170,7 +115,7 @@ impl<'a, T: Pod> IntoArg<'a> for Slice<'a, T> {
 
 impl<'a, T: Pod> IntoArg<'a> for SliceMut<'a, T> {
     fn into_arg(self) -> Arg<'a> {
-        Arg::pointer(self.view(), true)
+        Arg::pointer(self.into_slice(), true)
     }
 }
 
@@ -178,7 +123,7 @@ macro_rules! scalar_arguments {
     ($($scalar:ty),*) => {$(
         impl<'a> IntoArg<'a> for $scalar {
             fn into_arg(self) -> Arg<'a> {
-                ByValue(&self).into_arg()
+                Arg::value(&self)
             }
         }
     )*};
@@ -201,11 +146,11 @@ pub(crate) fn check(
         if let Some(allocation) = argument.allocation() {
             device.require_same(allocation.stream.device(), "Kernel::launch")?;
         }
-        if parameter.bytes != argument.bytes.len() {
+        if parameter.bytes != argument.bytes().len() {
             return refuse(format!(
                 "parameter {index} has {} bytes and was given {}",
                 parameter.bytes,
-                argument.bytes.len()
+                argument.bytes().len()
             ));
         }
         let Some(type_) = parameter.type_ else { continue };

@@ -1,112 +1,39 @@
-//! The shape of a launch.
+//! Which grids a device can launch.
 
-use serde::{Deserialize, Serialize};
+use crate::types::{DeviceProperties, Grid, KernelInfo};
+use crate::{Error, Result};
 
-use crate::kernel::KernelInfo;
-use crate::{DeviceProperties, Error, Result};
-
-/// How many blocks of how many threads, with how much shared memory.
-///
-/// ```
-/// use gatework_gpu::Grid;
-/// let grid = Grid::covering(1000, 256);
-/// assert_eq!(grid.blocks, [4, 1, 1]);
-/// let big = Grid::new([8, 8, 1], [256, 1, 1]).shared(100 << 10);
-/// assert_eq!(big.shared_bytes, 102_400);
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Grid {
-    /// Blocks in x, y, z.
-    pub blocks: [u32; 3],
-    /// Threads of a block in x, y, z.
-    pub threads: [u32; 3],
-    /// Dynamic shared memory of a block, in bytes.
-    pub shared_bytes: u32,
-    /// Blocks of a cluster in x, y, z.
-    pub cluster: Option<[u32; 3]>,
-    /// Whether all blocks run at once and may synchronise with each other.
-    pub cooperative: bool,
-    /// Whether it may start before the work before it in the stream is done.
-    #[serde(default)]
-    pub early: bool,
-}
-
-impl Grid {
-    /// `blocks` blocks of `threads` threads.
-    pub fn new(blocks: [u32; 3], threads: [u32; 3]) -> Self {
-        Self { blocks, threads, shared_bytes: 0, cluster: None, cooperative: false, early: false }
+/// Says which limit of the device or of the kernel a grid crosses.
+pub(super) fn check(grid: &Grid, kernel: &str, device: &DeviceProperties, info: &KernelInfo) -> Result<()> {
+    let refuse = |message: String| Err(Error::Launch { kernel: kernel.to_owned(), message });
+    let threads = grid.threads_per_block();
+    if threads == 0 || grid.block_count() == 0 {
+        return refuse(format!("the grid {:?} x {:?} is empty", grid.blocks, grid.threads));
     }
-
-    /// A line of blocks that has at least one thread for each of `items`.
-    pub fn covering(items: usize, threads: u32) -> Self {
-        let blocks = items.div_ceil(threads.max(1) as usize).max(1);
-        // Too many blocks for the device: `check` says so at the launch.
-        Self::new([u32::try_from(blocks).unwrap_or(u32::MAX), 1, 1], [threads, 1, 1])
+    if threads > u64::from(info.max_threads) || grid.threads[2] > 64 {
+        return refuse(format!(
+            "{:?} = {threads} threads a block, {} at most for this kernel (64 in z)",
+            grid.threads, info.max_threads
+        ));
     }
-
-    /// With that much dynamic shared memory a block.
-    pub fn shared(self, bytes: u32) -> Self {
-        Self { shared_bytes: bytes, ..self }
+    if grid.blocks[0] > i32::MAX as u32 || grid.blocks[1] > 65535 || grid.blocks[2] > 65535 {
+        return refuse(format!("{:?} blocks, 2^31-1 x 65535 x 65535 at most", grid.blocks));
     }
-
-    /// In clusters of that many blocks.
-    pub fn cluster(self, blocks: [u32; 3]) -> Self {
-        Self { cluster: Some(blocks), ..self }
+    if grid.shared_bytes.saturating_add(info.resources.shared_bytes) > device.shared_memory_per_block {
+        return refuse(format!(
+            "{} bytes of shared memory a block, {} at most on {}",
+            grid.shared_bytes, device.shared_memory_per_block, device.name
+        ));
     }
-
-    /// With all blocks resident at once, so that they may synchronise.
-    pub fn cooperative(self) -> Self {
-        Self { cooperative: true, ..self }
-    }
-
-    /// Started while the work before it in the stream is still running, so that its start costs no time. The kernel waits for
-    /// that work by `gw::await_stream()`, in every thread and before it touches device memory; the emulated device stops one
-    /// that does not.
-    pub fn early(self) -> Self {
-        Self { early: true, ..self }
-    }
-
-    /// Threads of one block.
-    pub fn threads_per_block(&self) -> u64 {
-        self.threads.iter().map(|&n| u64::from(n)).product()
-    }
-
-    /// Blocks in all.
-    pub fn block_count(&self) -> u64 {
-        self.blocks.iter().map(|&n| u64::from(n)).product()
-    }
-
-    pub(crate) fn check(&self, kernel: &str, device: &DeviceProperties, info: &KernelInfo) -> Result<()> {
-        let refuse = |message: String| Err(Error::Launch { kernel: kernel.to_owned(), message });
-        let threads = self.threads_per_block();
-        if threads == 0 || self.block_count() == 0 {
-            return refuse(format!("the grid {:?} x {:?} is empty", self.blocks, self.threads));
-        }
-        if threads > u64::from(info.max_threads) || self.threads[2] > 64 {
+    if let Some(cluster) = grid.cluster {
+        let size: u64 = cluster.iter().map(|&n| u64::from(n)).product();
+        let divides = cluster.iter().zip(grid.blocks).all(|(&c, b)| c > 0 && b % c == 0);
+        if size == 0 || size > 8 || !divides {
             return refuse(format!(
-                "{:?} = {threads} threads a block, {} at most for this kernel (64 in z)",
-                self.threads, info.max_threads
+                "clusters of {cluster:?} do not divide {:?}, or have over 8 blocks",
+                grid.blocks
             ));
         }
-        if self.blocks[0] > i32::MAX as u32 || self.blocks[1] > 65535 || self.blocks[2] > 65535 {
-            return refuse(format!("{:?} blocks, 2^31-1 x 65535 x 65535 at most", self.blocks));
-        }
-        if self.shared_bytes.saturating_add(info.resources.shared_bytes) > device.shared_memory_per_block {
-            return refuse(format!(
-                "{} bytes of shared memory a block, {} at most on {}",
-                self.shared_bytes, device.shared_memory_per_block, device.name
-            ));
-        }
-        if let Some(cluster) = self.cluster {
-            let size: u64 = cluster.iter().map(|&n| u64::from(n)).product();
-            let divides = cluster.iter().zip(self.blocks).all(|(&c, b)| c > 0 && b % c == 0);
-            if size == 0 || size > 8 || !divides {
-                return refuse(format!(
-                    "clusters of {cluster:?} do not divide {:?}, or have over 8 blocks",
-                    self.blocks
-                ));
-            }
-        }
-        Ok(())
     }
+    Ok(())
 }

@@ -1,6 +1,8 @@
 //! Work that is not timed: it keeps the device busy while the host queues what is, and empties the cache.
 
-use gatework_gpu::{Buffer, Device, Grid, Kernel, Result, Stream, args, kernels};
+use gatework_gpu::{Buffer, Device, Grid, Kernel, Result, Stream, args};
+
+use crate::kernels;
 
 /// Long enough, on the fastest memory there is, to queue a sample behind it: about 0.1 ms at 5 TB/s.
 const BYTES: u64 = 512 << 20;
@@ -30,7 +32,7 @@ impl Shield {
         let len = (bytes(device) / 4) as usize;
         let grid = Grid::new([BLOCKS.min(len.div_ceil(THREADS as usize) as u32), 1, 1], [THREADS, 1, 1]);
         Ok(Self {
-            kernel: device.kernel(&kernels::reduce())?,
+            kernel: device.kernel_of(&kernels::REDUCE, "reduce")?,
             grid: grid.shared(SHARED_BYTES),
             data: stream.alloc_zeros(len)?,
             partials: stream.alloc(BLOCKS as usize)?,

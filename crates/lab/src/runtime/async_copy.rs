@@ -1,7 +1,8 @@
 //! Copies that run beside the threads, and the barriers by which threads and blocks hand data to each other.
 
-use gatework_gpu::{Device, Grid, Kind, args, kernels};
+use gatework_gpu::{Device, Grid, Kind, args};
 
+use crate::kernels;
 use crate::tensor::Tensor;
 use crate::{Case, Control, ErrorBudget, Inputs, KernelSpec, Outputs, RunError, Work, Workload, poisoned};
 
@@ -163,9 +164,20 @@ fn pipeline_bytes(element: usize, tiles: usize) -> usize {
     element * tiles * PIPELINE_THREADS as usize
 }
 
+/// The kernel that copies elements of so many bytes.
+fn pipeline_entry(element: usize) -> &'static str {
+    let [four, eight, sixteen] = PIPELINE_ENTRIES;
+    match element {
+        4 => four,
+        8 => eight,
+        16 => sixteen,
+        other => unreachable!("cp.async copies 4, 8 or 16 bytes, not {other}"),
+    }
+}
+
 fn run_pipeline(device: &Device, input: &[u8], element: usize, tiles: usize) -> Result<Vec<u8>, RunError> {
     let stream = device.stream()?;
-    let kernel = device.kernel_named(&kernels::copy_pipeline(), &format!("copy_pipeline_{element}"))?;
+    let kernel = device.kernel_of(&kernels::COPY_PIPELINE, pipeline_entry(element))?;
     // Memory checkers count a copy's whole element as read, also where it asks for fewer bytes: the buffer has room for
     // one more. The emulated device counts what is really read, and there it has none.
     let mut from =
@@ -180,7 +192,7 @@ fn run_pipeline(device: &Device, input: &[u8], element: usize, tiles: usize) -> 
 
 fn run_ring(device: &Device, input: &[u8], tiles: usize) -> Result<Vec<u8>, RunError> {
     let stream = device.stream()?;
-    let kernel = device.kernel(&kernels::bulk_ring())?;
+    let kernel = device.kernel_of(&kernels::BULK_RING, "bulk_ring")?;
     let from = stream.upload(input)?;
     let mut out = poisoned::<u8>(&stream, input.len())?;
     let grid = Grid::new([1, 1, 1], [RING_THREADS, 1, 1]).shared(RING_SHARED_BYTES);
@@ -222,7 +234,7 @@ impl RelayInputs {
 
 fn run_relay(device: &Device, inputs: &RelayInputs, turns: usize) -> Result<Vec<u32>, RunError> {
     let stream = device.stream()?;
-    let kernel = device.kernel(&kernels::barrier_relay())?;
+    let kernel = device.kernel_of(&kernels::BARRIER_RELAY, "barrier_relay")?;
     let words = stream.upload(&inputs.words)?;
     let longs = stream.upload(&inputs.longs)?;
     let quads = stream.upload(&inputs.quads)?;
@@ -253,7 +265,7 @@ fn run_grid_ring(
     rounds: usize,
 ) -> Result<Vec<u32>, RunError> {
     let stream = device.stream()?;
-    let kernel = device.kernel(&kernels::grid_ring())?;
+    let kernel = device.kernel_of(&kernels::GRID_RING, "grid_ring")?;
     let mut values = stream.upload(values)?;
     let mut next = poisoned::<u32>(&stream, values.len())?;
     let mut arrived = stream.alloc_zeros::<u32>(1)?;
@@ -273,13 +285,16 @@ impl Workload for AsyncCopy {
 
     fn kernels(&self) -> Vec<KernelSpec> {
         vec![
-            KernelSpec::new(kernels::copy_pipeline())
+            KernelSpec::new(kernels::COPY_PIPELINE.source())
                 .entries(PIPELINE_ENTRIES)
                 .require("LDGSTS")
                 .threads(PIPELINE_THREADS),
-            KernelSpec::new(kernels::bulk_ring()).require("UBLKCP").require("SYNCS").threads(RING_THREADS),
-            KernelSpec::new(kernels::barrier_relay()).require("BAR").threads(2 * RELAY_HALF as u32),
-            KernelSpec::new(kernels::grid_ring()).require("ATOMG").threads(GRID_RING_THREADS as u32),
+            KernelSpec::new(kernels::BULK_RING.source())
+                .require("UBLKCP")
+                .require("SYNCS")
+                .threads(RING_THREADS),
+            KernelSpec::new(kernels::BARRIER_RELAY.source()).require("BAR").threads(2 * RELAY_HALF as u32),
+            KernelSpec::new(kernels::GRID_RING.source()).require("ATOMG").threads(GRID_RING_THREADS as u32),
         ]
     }
 

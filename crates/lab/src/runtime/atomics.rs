@@ -1,7 +1,8 @@
 //! Atomic operations whose outcome does not depend on the order of the threads, and messages that atomics order.
 
-use gatework_gpu::{Device, Grid, args, kernels};
+use gatework_gpu::{Device, Grid, args};
 
+use crate::kernels;
 use crate::{Control, Inputs, KernelSpec, Outputs, RunError, Work, poisoned};
 
 /// Threads of a block that changes cells.
@@ -55,7 +56,10 @@ impl Atomics {
     }
 
     pub(super) fn spec() -> KernelSpec {
-        KernelSpec::new(kernels::atomic_words()).require("ATOMS").require("ATOMG").threads(THREADS as u32)
+        KernelSpec::new(kernels::ATOMIC_WORDS.source())
+            .require("ATOMS")
+            .require("ATOMG")
+            .threads(THREADS as u32)
     }
 
     /// The cells after some threads have changed them. Exchanges leave the last word that was put in, which is any: its
@@ -114,7 +118,7 @@ impl Atomics {
 
     pub(super) fn run(&self, device: &Device) -> Result<Outputs, RunError> {
         let stream = device.stream()?;
-        let kernel = device.kernel(&kernels::atomic_words())?;
+        let kernel = device.kernel_of(&kernels::ATOMIC_WORDS, "atomic_words")?;
         let (words, longs) = (stream.upload(&self.words)?, stream.upload(&self.longs)?);
         let initial = stream.upload(&self.initial)?;
         let mut block_cells = poisoned::<u64>(&stream, self.blocks * CELLS)?;
@@ -177,7 +181,7 @@ impl Messages {
     }
 
     pub(super) fn spec() -> KernelSpec {
-        KernelSpec::new(kernels::message_passing()).require("MEMBAR").threads(2 * MESSAGE_WORDS as u32)
+        KernelSpec::new(kernels::MESSAGE_PASSING.source()).require("MEMBAR").threads(2 * MESSAGE_WORDS as u32)
     }
 
     /// What is sent is what should arrive: two warps read it back to front.
@@ -187,7 +191,7 @@ impl Messages {
 
     pub(super) fn run(&self, device: &Device) -> Result<Vec<u32>, RunError> {
         let stream = device.stream()?;
-        let kernel = device.kernel(&kernels::message_passing())?;
+        let kernel = device.kernel_of(&kernels::MESSAGE_PASSING, "message_passing")?;
         let messages = stream.upload(&self.words)?;
         let mut mailbox = poisoned::<u32>(&stream, MESSAGE_WORDS)?;
         let mut sent = stream.alloc_zeros::<u32>(1)?;

@@ -1,9 +1,10 @@
 //! Conversions between number formats, of every code of the small ones and of f32 values in between.
 
-use gatework_gpu::{Device, Grid, Kind, Stream, args, kernels};
+use gatework_gpu::{Device, Grid, Kind, Stream, args};
 use half::{bf16, f16};
 
 use super::rounding::{Rule, SmallFormat};
+use crate::kernels;
 use crate::{Case, Control, ErrorBudget, Inputs, KernelSpec, Outputs, RunError, Work, Workload, poisoned};
 
 const ENTRIES: [&str; 3] = ["convert_f32", "convert_halves", "convert_bytes"];
@@ -153,7 +154,7 @@ fn grid() -> Grid {
 }
 
 fn round_singles(device: &Device, stream: &Stream, singles: &[f32]) -> Result<Outputs, RunError> {
-    let kernel = device.kernel_named(&kernels::convert_formats(), ENTRIES[0])?;
+    let kernel = device.kernel_of(&kernels::CONVERT_FORMATS, ENTRIES[0])?;
     let n = singles.len();
     let from = stream.upload(singles)?;
     let (mut f16s, mut bf16s) = (poisoned::<u32>(stream, n / 2)?, poisoned::<u32>(stream, n / 2)?);
@@ -171,7 +172,7 @@ fn convert_small(device: &Device, stream: &Stream, outputs: Outputs) -> Result<O
     let widen = |pairs: Vec<u16>| pairs.into_iter().map(u32::from).collect::<Vec<_>>();
 
     let pairs = all_pairs();
-    let kernel = device.kernel_named(&kernels::convert_formats(), ENTRIES[1])?;
+    let kernel = device.kernel_of(&kernels::CONVERT_FORMATS, ENTRIES[1])?;
     let from = stream.upload(&pairs)?;
     let (mut f32s, mut bf32s) =
         (poisoned::<f32>(stream, 2 * pairs.len())?, poisoned::<f32>(stream, 2 * pairs.len())?);
@@ -186,7 +187,7 @@ fn convert_small(device: &Device, stream: &Stream, outputs: Outputs) -> Result<O
         .with("bf16 to f32", stream.download(&bf32s)?.into_iter().map(f32::to_bits).collect::<Vec<_>>());
 
     let byte_pairs = all_byte_pairs();
-    let kernel = device.kernel_named(&kernels::convert_formats(), ENTRIES[2])?;
+    let kernel = device.kernel_of(&kernels::CONVERT_FORMATS, ENTRIES[2])?;
     let from = stream.upload(&byte_pairs)?;
     let (mut from_e4m3, mut from_e5m2) =
         (poisoned::<u32>(stream, byte_pairs.len())?, poisoned::<u32>(stream, byte_pairs.len())?);
@@ -206,7 +207,12 @@ impl Workload for Convert {
     }
 
     fn kernels(&self) -> Vec<KernelSpec> {
-        vec![KernelSpec::new(kernels::convert_formats()).entries(ENTRIES).require("F2FP").threads(THREADS)]
+        vec![
+            KernelSpec::new(kernels::CONVERT_FORMATS.source())
+                .entries(ENTRIES)
+                .require("F2FP")
+                .threads(THREADS),
+        ]
     }
 
     fn cases(&self, kind: Kind) -> Vec<Case> {

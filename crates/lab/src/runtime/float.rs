@@ -1,8 +1,9 @@
 //! Floating-point functions: those that round correctly, bit for bit, and the hardware's approximations, within what the
 //! PTX manual promises.
 
-use gatework_gpu::{Device, Grid, Kind, args, kernels};
+use gatework_gpu::{Device, Grid, Kind, args};
 
+use crate::kernels;
 use crate::{Case, Control, ErrorBudget, Inputs, KernelSpec, Outputs, RunError, Work, Workload, poisoned};
 
 const ENTRIES: [&str; 2] = ["float_exact", "float_approximate"];
@@ -104,7 +105,7 @@ impl Exact {
 
     fn run(&self, device: &Device) -> Result<Vec<u32>, RunError> {
         let stream = device.stream()?;
-        let kernel = device.kernel_named(&kernels::float_words(), ENTRIES[0])?;
+        let kernel = device.kernel_of(&kernels::FLOAT_WORDS, ENTRIES[0])?;
         let n = self.a.len();
         let (a, b, c) = (stream.upload(&self.a)?, stream.upload(&self.b)?, stream.upload(&self.c)?);
         let mut out = poisoned::<f32>(&stream, 7 * n)?;
@@ -165,7 +166,7 @@ impl Approximate {
 
     fn run(&self, device: &Device) -> Result<Vec<u32>, RunError> {
         let stream = device.stream()?;
-        let kernel = device.kernel_named(&kernels::float_words(), ENTRIES[1])?;
+        let kernel = device.kernel_of(&kernels::FLOAT_WORDS, ENTRIES[1])?;
         let n = self.exponents.len();
         let (exponents, positives) = (stream.upload(&self.exponents)?, stream.upload(&self.positives)?);
         let mut out = poisoned::<f32>(&stream, 4 * n)?;
@@ -185,7 +186,7 @@ impl Workload for Float {
     }
 
     fn kernels(&self) -> Vec<KernelSpec> {
-        let source = kernels::float_words();
+        let source = kernels::FLOAT_WORDS.source();
         vec![
             KernelSpec::new(source.clone()).entries([ENTRIES[0]]).require("FFMA").threads(THREADS),
             KernelSpec::new(source).entries([ENTRIES[1]]).require("MUFU").threads(THREADS),

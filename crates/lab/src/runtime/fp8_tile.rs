@@ -1,11 +1,11 @@
 //! A product of e4m3 matrices on the tensor cores, fed by bulk copies.
 
 use float8::F8E4M3;
-use gatework_gpu::kernels::FP8_TILE_SHARED_BYTES;
-use gatework_gpu::{Buffer, Device, Grid, Kind, Stream, args, kernels};
+use gatework_gpu::{Buffer, Device, Grid, Kind, Stream, args};
 
 use super::BENCH_SEED;
 use crate::budget::{ErrorBudget, Format, Rounding};
+use crate::kernels::{self, FP8_TILE_SHARED_BYTES};
 use crate::measure::Arithmetic;
 use crate::{
     Bench, Case, Control, Inputs, KernelSpec, Outputs, RunError, Side, Timing, Work, Workload, poisoned,
@@ -73,7 +73,7 @@ impl Images {
         let (m, n) = (case.dimension("m"), case.dimension("n"));
         let k_tiles = (case.dimension("k") / K_TILE) as u32;
         let mut c = stream.alloc::<f32>(m * n)?;
-        let kernel = stream.device().kernel(&kernels::fp8_tile())?;
+        let kernel = stream.device().kernel_of(&kernels::FP8_TILE, "fp8_tile")?;
         let Self { a, b } = self;
         Ok(Side::new(name, move |stream| kernel.launch(stream, &grid(m, n), &args![&a, &b, &mut c, k_tiles])))
     }
@@ -102,7 +102,7 @@ impl Workload for Fp8Tile {
     }
 
     fn kernels(&self) -> Vec<KernelSpec> {
-        vec![KernelSpec::new(kernels::fp8_tile()).require("QGMMA").require("UBLKCP").threads(256)]
+        vec![KernelSpec::new(kernels::FP8_TILE.source()).require("QGMMA").require("UBLKCP").threads(256)]
     }
 
     fn cases(&self, kind: Kind) -> Vec<Case> {
@@ -119,7 +119,7 @@ impl Workload for Fp8Tile {
         let (a, b) = operands(case, seed);
         let (m, n) = (case.dimension("m"), case.dimension("n"));
         let stream = device.stream()?;
-        let kernel = device.kernel(&kernels::fp8_tile())?;
+        let kernel = device.kernel_of(&kernels::FP8_TILE, "fp8_tile")?;
         let (a_images, b_images) = (stream.upload(&a.images(A_ROWS))?, stream.upload(&b.images(B_ROWS))?);
         let mut c = poisoned::<f32>(&stream, m * n)?;
         let grid = grid(m, n);

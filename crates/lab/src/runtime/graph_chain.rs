@@ -1,8 +1,9 @@
 //! 64 launches that depend on each other, one by one and as a graph.
 
-use gatework_gpu::{Buffer, Device, Graph, Grid, Kernel, Kind, Stream, args, kernels};
+use gatework_gpu::{Buffer, Device, Graph, Grid, Kernel, Kind, Stream, args};
 
 use super::BENCH_SEED;
+use crate::kernels;
 use crate::{
     Bench, Case, Control, ErrorBudget, Inputs, KernelSpec, Outputs, RunError, Side, Timing, Work, Workload,
 };
@@ -62,7 +63,12 @@ impl Chain {
     fn new(device: &Device, n: usize) -> gatework_gpu::Result<Self> {
         let stream = device.stream()?;
         let x = stream.alloc(n)?;
-        Ok(Self { stream, kernel: device.kernel(&kernels::chain())?, x, grid: Grid::covering(n, THREADS) })
+        Ok(Self {
+            stream,
+            kernel: device.kernel_of(&kernels::CHAIN, "chain")?,
+            x,
+            grid: Grid::covering(n, THREADS),
+        })
     }
 
     fn launch_all(&mut self, steps: &[u32]) -> gatework_gpu::Result<()> {
@@ -111,7 +117,7 @@ impl Workload for GraphChain {
     }
 
     fn kernels(&self) -> Vec<KernelSpec> {
-        vec![KernelSpec::new(kernels::chain()).require("IMAD").threads(THREADS)]
+        vec![KernelSpec::new(kernels::CHAIN.source()).require("IMAD").threads(THREADS)]
     }
 
     fn cases(&self, kind: Kind) -> Vec<Case> {

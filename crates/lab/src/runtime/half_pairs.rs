@@ -1,9 +1,10 @@
 //! Pairs of f16: their arithmetic, and products that accumulate in them.
 
 use float8::F8E4M3;
-use gatework_gpu::{Device, Grid, Kind, args, kernels};
+use gatework_gpu::{Device, Grid, Kind, args};
 use half::f16;
 
+use crate::kernels;
 use crate::{Case, Control, ErrorBudget, Inputs, KernelSpec, Outputs, RunError, Work, Workload, poisoned};
 
 /// Rows of both matrices of a product, and their columns.
@@ -123,8 +124,8 @@ impl Workload for HalfPairs {
 
     fn kernels(&self) -> Vec<KernelSpec> {
         vec![
-            KernelSpec::new(kernels::half_words()).require("HFMA2").threads(128),
-            KernelSpec::new(kernels::half_product()).require("QGMMA").threads(128),
+            KernelSpec::new(kernels::HALF_WORDS.source()).require("HFMA2").threads(128),
+            KernelSpec::new(kernels::HALF_PRODUCT.source()).require("QGMMA").threads(128),
         ]
     }
 
@@ -141,7 +142,7 @@ impl Workload for HalfPairs {
             let (a, b, rows) = (stream.upload(&a_image)?, stream.upload(&b_image)?, stream.upload(&rows)?);
             let mut out = poisoned::<u32>(&stream, 2 * 128 * WORDS)?;
             let grid = Grid::new([1, 1, 1], [128, 1, 1]).shared(4096);
-            device.kernel(&kernels::half_product())?.launch(
+            device.kernel_of(&kernels::HALF_PRODUCT, "half_product")?.launch(
                 &stream,
                 &grid,
                 &args![&a, &b, &rows, &mut out],
@@ -153,7 +154,7 @@ impl Workload for HalfPairs {
         let (a, b, c) = (stream.upload(&a)?, stream.upload(&b)?, stream.upload(&c)?);
         let mut out = poisoned::<u32>(&stream, 5 * n)?;
         let grid = Grid::new([3, 1, 1], [128, 1, 1]);
-        device.kernel(&kernels::half_words())?.launch(
+        device.kernel_of(&kernels::HALF_WORDS, "half_words")?.launch(
             &stream,
             &grid,
             &args![&a, &b, &c, &mut out, n as u32],

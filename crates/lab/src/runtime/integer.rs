@@ -1,8 +1,9 @@
 //! Integer instructions, atomic operations, and messages between blocks and warps that atomics order.
 
-use gatework_gpu::{Device, Grid, Kind, args, kernels};
+use gatework_gpu::{Device, Grid, Kind, args};
 
 use super::atomics::{Atomics, Messages};
+use crate::kernels;
 use crate::{Case, Control, ErrorBudget, Inputs, KernelSpec, Outputs, RunError, Work, Workload, poisoned};
 
 const THREADS: u32 = 128;
@@ -81,7 +82,7 @@ impl Words {
 
     fn run(&self, device: &Device) -> Result<Vec<u32>, RunError> {
         let stream = device.stream()?;
-        let kernel = device.kernel_named(&kernels::integer_words(), WORDS_ENTRIES[0])?;
+        let kernel = device.kernel_of(&kernels::INTEGER_WORDS, WORDS_ENTRIES[0])?;
         let (a, b, c) = (stream.upload(&self.a)?, stream.upload(&self.b)?, stream.upload(&self.c)?);
         let mut out = poisoned::<u32>(&stream, CALLS * self.a.len())?;
         let grid = Grid::new([WORDS_BLOCKS, 1, 1], [THREADS, 1, 1]);
@@ -128,7 +129,7 @@ impl Permutations {
 
     fn run(&self, device: &Device) -> Result<Vec<u32>, RunError> {
         let stream = device.stream()?;
-        let kernel = device.kernel_named(&kernels::integer_words(), WORDS_ENTRIES[1])?;
+        let kernel = device.kernel_of(&kernels::INTEGER_WORDS, WORDS_ENTRIES[1])?;
         let (a, b) = (stream.upload(&self.a)?, stream.upload(&self.b)?);
         let mut out = poisoned::<u32>(&stream, self.a.len())?;
         kernel.launch(
@@ -150,7 +151,7 @@ impl Workload for Integer {
     }
 
     fn kernels(&self) -> Vec<KernelSpec> {
-        let words = kernels::integer_words();
+        let words = kernels::INTEGER_WORDS.source();
         vec![
             KernelSpec::new(words.clone())
                 .entries([WORDS_ENTRIES[0]])

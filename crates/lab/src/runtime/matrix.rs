@@ -1,8 +1,9 @@
 //! Warp-wide matrix instructions: tiles between shared memory and registers, and small products.
 
-use gatework_gpu::{Device, Grid, Kind, Source, args, kernels};
+use gatework_gpu::{Device, Grid, Kind, Module, args};
 
 use super::number_format::NumberFormat;
+use crate::kernels;
 use crate::tensor::Tensor;
 use crate::{Case, Control, ErrorBudget, Inputs, KernelSpec, Outputs, RunError, Work, Workload, poisoned};
 
@@ -37,11 +38,12 @@ impl Workload for Matrix {
     }
 
     fn kernels(&self) -> Vec<KernelSpec> {
-        let tiles = KernelSpec::new(kernels::matrix_tiles()).require("LDSM").require("STSM").threads(WARP);
+        let tiles =
+            KernelSpec::new(kernels::MATRIX_TILES.source()).require("LDSM").require("STSM").threads(WARP);
         let product = |format: NumberFormat| {
             // Hopper multiplies 8-bit floats of a single warp as 16-bit ones.
             let opcode = if format == NumberFormat::S8 { "IMMA" } else { "HMMA" };
-            KernelSpec::new(product_source(format)).require(opcode).threads(WARP)
+            KernelSpec::new(product_module(format).source()).require(opcode).threads(WARP)
         };
         std::iter::once(tiles).chain(NumberFormat::ALL.map(product)).collect()
     }
@@ -172,7 +174,7 @@ fn moved_tiles(tiles: &[Tile], fragments: impl Fn(&Tile, bool) -> [u32; 32]) -> 
 
 fn run_tiles(device: &Device, tiles: &[Tile]) -> Result<Outputs, RunError> {
     let stream = device.stream()?;
-    let kernel = device.kernel(&kernels::matrix_tiles())?;
+    let kernel = device.kernel_of(&kernels::MATRIX_TILES, "matrix_tiles")?;
     let from = stream.upload(&tiles.iter().flat_map(pack).collect::<Vec<_>>())?;
     let words = MOVES.len() * TILES * 32;
     let mut fragments = poisoned::<u32>(&stream, words)?;
@@ -189,8 +191,8 @@ fn run_tiles(device: &Device, tiles: &[Tile]) -> Result<Outputs, RunError> {
 /// Bytes of K of one product: two instructions of 32.
 const PRODUCT_BYTES: usize = 64;
 
-fn product_source(format: NumberFormat) -> Source {
-    kernels::mma_product().define("FORMAT", format.tag())
+fn product_module(format: NumberFormat) -> Module {
+    kernels::MMA_PRODUCT.define("FORMAT", format.tag())
 }
 
 /// Some products: A (16 x K), B transposed (8 x K) and the start (16 x 8) of each, row-major.
@@ -250,7 +252,7 @@ where
     Tensor: From<Vec<T>>,
 {
     let stream = device.stream()?;
-    let kernel = device.kernel(&product_source(problem.format))?;
+    let kernel = device.kernel_of(&product_module(problem.format), "mma_product")?;
     let upload = |values: &[f32]| {
         let bytes = problem.format.encode(values);
         let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |word, &byte| word << 8 | u32::from(byte));

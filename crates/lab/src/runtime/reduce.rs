@@ -1,9 +1,10 @@
 //! The sum of a vector, in an order that never changes.
 
-use gatework_gpu::{Device, Grid, Kind, args, kernels};
+use gatework_gpu::{Device, Grid, Kind, args};
 
 use super::{BENCH_SEED, PATTERN};
 use crate::budget::{ErrorBudget, Format, Rounding};
+use crate::kernels;
 use crate::measure::Arithmetic;
 use crate::{
     Bench, Case, Control, Inputs, KernelSpec, Outputs, RunError, Side, Timing, Work, Workload, poisoned,
@@ -73,7 +74,7 @@ impl Workload for Reduce {
     }
 
     fn kernels(&self) -> Vec<KernelSpec> {
-        vec![KernelSpec::new(kernels::reduce()).require("FADD").threads(THREADS)]
+        vec![KernelSpec::new(kernels::REDUCE.source()).require("FADD").threads(THREADS)]
     }
 
     fn cases(&self, kind: Kind) -> Vec<Case> {
@@ -92,7 +93,7 @@ impl Workload for Reduce {
     fn run(&self, device: &Device, case: &Case, seed: u64) -> Result<Outputs, RunError> {
         let input = input(case, seed);
         let stream = device.stream()?;
-        let reduce = device.kernel(&kernels::reduce())?;
+        let reduce = device.kernel_of(&kernels::REDUCE, "reduce")?;
         let grid = grid(input.len());
         let x = stream.upload(&input)?;
         let mut partials = poisoned::<f32>(&stream, grid.block_count() as usize)?;
@@ -167,7 +168,7 @@ impl Workload for Reduce {
         let mut partials = stream.alloc::<f32>(grid.block_count() as usize)?;
         let mut ticket = stream.alloc_zeros::<u32>(1)?;
         let mut out = stream.alloc::<f32>(1)?;
-        let reduce = device.kernel(&kernels::reduce())?;
+        let reduce = device.kernel_of(&kernels::REDUCE, "reduce")?;
         stream.synchronize()?;
         let candidate = Side::new("reduce", move |stream| {
             reduce.launch(stream, &grid, &args![&x, &mut partials, &mut ticket, &mut out, n as u64])

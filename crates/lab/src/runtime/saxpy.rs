@@ -1,8 +1,9 @@
 //! `y <- a x + y`.
 
-use gatework_gpu::{Device, Grid, Kind, args, kernels};
+use gatework_gpu::{Device, Grid, Kind, args};
 
 use super::{BENCH_SEED, PATTERN, WORTH_OF_COPY};
+use crate::kernels;
 use crate::measure::Arithmetic;
 use crate::{
     Bench, Case, Control, ErrorBudget, Inputs, KernelSpec, Outputs, RunError, Side, Work, Workload, repeated,
@@ -47,7 +48,7 @@ impl Workload for Saxpy {
     }
 
     fn kernels(&self) -> Vec<KernelSpec> {
-        vec![KernelSpec::new(kernels::saxpy()).require("FMUL").require("FADD").threads(THREADS)]
+        vec![KernelSpec::new(kernels::SAXPY.source()).require("FMUL").require("FADD").threads(THREADS)]
     }
 
     fn cases(&self, kind: Kind) -> Vec<Case> {
@@ -62,7 +63,7 @@ impl Workload for Saxpy {
         let problem = Problem::new(case, seed);
         let n = problem.x.len();
         let stream = device.stream()?;
-        let saxpy = device.kernel(&kernels::saxpy())?;
+        let saxpy = device.kernel_of(&kernels::SAXPY, "saxpy")?;
         let x = stream.upload(&problem.x)?;
         let mut y = stream.upload(&problem.y)?;
         saxpy.launch(&stream, &grid(n), &args![&x, &mut y, problem.a, n as u64])?;
@@ -120,7 +121,7 @@ impl Workload for Saxpy {
         // As many bytes as saxpy moves, half of them read and half of them written.
         let from = repeated(&stream, &inputs.normal(n.min(PATTERN)), 3 * n / 2)?;
         let mut to = stream.alloc::<f32>(3 * n / 2)?;
-        let saxpy = device.kernel(&kernels::saxpy())?;
+        let saxpy = device.kernel_of(&kernels::SAXPY, "saxpy")?;
         let grid = grid(n);
         stream.synchronize()?;
         // A small factor: y stays finite over any number of runs.

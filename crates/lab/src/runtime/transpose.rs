@@ -1,8 +1,9 @@
 //! `out[c][r] <- in[r][c]`.
 
-use gatework_gpu::{Device, Grid, Kind, Source, args, kernels};
+use gatework_gpu::{Device, Grid, Kind, Module, args};
 
 use super::{BENCH_SEED, PATTERN, WORTH_OF_COPY};
+use crate::kernels;
 use crate::tune::{Configuration, Space, Tunable};
 use crate::{
     Bench, Case, Control, ErrorBudget, Inputs, KernelSpec, Outputs, RunError, Side, Timing, Work, Workload,
@@ -41,8 +42,8 @@ impl Tiles {
         Configuration::default().with("TILE", i64::from(side)).with("BLOCK_ROWS", i64::from(block_rows))
     }
 
-    fn source(self) -> Source {
-        kernels::transpose().define("TILE", self.side).define("BLOCK_ROWS", self.block_rows)
+    fn module(self) -> Module {
+        kernels::TRANSPOSE.define("TILE", self.side).define("BLOCK_ROWS", self.block_rows)
     }
 
     fn grid(self, rows: usize, columns: usize) -> Grid {
@@ -92,7 +93,7 @@ impl Workload for Transpose {
     }
 
     fn kernels(&self) -> Vec<KernelSpec> {
-        let spec = KernelSpec::new(self.tiles.source());
+        let spec = KernelSpec::new(self.tiles.module().source());
         vec![spec.require("LDS").require("STS").threads(self.tiles.side / 4 * self.tiles.block_rows)]
     }
 
@@ -109,7 +110,7 @@ impl Workload for Transpose {
     fn run(&self, device: &Device, case: &Case, seed: u64) -> Result<Outputs, RunError> {
         let (rows, columns) = shape(case);
         let stream = device.stream()?;
-        let transpose = device.kernel(&self.tiles.source())?;
+        let transpose = device.kernel_of(&self.tiles.module(), "transpose")?;
         let from = stream.upload(&input(case, seed))?;
         let mut to = poisoned::<f32>(&stream, rows * columns)?;
         let grid = self.tiles.grid(rows, columns);
@@ -169,7 +170,7 @@ impl Workload for Transpose {
         let mut to = stream.alloc::<f32>(len)?;
         let source = repeated(&stream, &inputs.normal(len.min(PATTERN)), len)?;
         let mut copied = stream.alloc::<f32>(len)?;
-        let transpose = device.kernel(&self.tiles.source())?;
+        let transpose = device.kernel_of(&self.tiles.module(), "transpose")?;
         let grid = self.tiles.grid(rows, columns);
         stream.synchronize()?;
         let candidate = Side::new("transpose", move |stream| {

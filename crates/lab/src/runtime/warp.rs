@@ -1,7 +1,8 @@
 //! What the lanes of a warp tell each other, with all of them calling and with some.
 
-use gatework_gpu::{Device, Grid, Kind, args, kernels};
+use gatework_gpu::{Device, Grid, Kind, args};
 
+use crate::kernels;
 use crate::{Case, Control, ErrorBudget, Inputs, KernelSpec, Outputs, RunError, Work, Workload, poisoned};
 
 const ENTRIES: [&str; 2] = ["warp_shuffle", "warp_vote"];
@@ -177,7 +178,7 @@ impl Workload for Warp {
     }
 
     fn kernels(&self) -> Vec<KernelSpec> {
-        let source = kernels::warp_exchange();
+        let source = kernels::WARP_EXCHANGE.source();
         vec![
             KernelSpec::new(source.clone()).entries([ENTRIES[0]]).require("SHFL").threads(THREADS as u32),
             KernelSpec::new(source)
@@ -210,12 +211,12 @@ impl Workload for Warp {
                 let longs = stream.upload(&problem.longs)?;
                 let floats = stream.upload(&problem.floats)?;
                 let sources = stream.upload(&problem.sources)?;
-                let kernel = device.kernel_named(&kernels::warp_exchange(), ENTRIES[0])?;
+                let kernel = device.kernel_of(&kernels::WARP_EXCHANGE, ENTRIES[0])?;
                 let arguments = args![&words, &longs, &floats, &sources, &mut out, mask, distance as u32];
                 kernel.launch(&stream, &grid, &arguments)?;
             }
             Subject::Votes { mask } => {
-                let kernel = device.kernel_named(&kernels::warp_exchange(), ENTRIES[1])?;
+                let kernel = device.kernel_of(&kernels::WARP_EXCHANGE, ENTRIES[1])?;
                 kernel.launch(&stream, &grid, &args![&words, &mut out, mask])?;
             }
         }

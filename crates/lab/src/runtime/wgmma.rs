@@ -1,9 +1,10 @@
 //! Warpgroup products in every format, from shared memory and registers, in every layout of shared memory.
 
-use gatework_gpu::{ByValue, Device, Grid, Kind, Source, args, kernels};
+use gatework_gpu::{ByValue, Device, Grid, Kind, Module, args};
 
 use super::number_format::NumberFormat;
 use super::operand_image::{Contiguous, DEPTH_BYTES, OperandImage, Swizzle};
+use crate::kernels;
 use crate::tensor::Tensor;
 use crate::{Case, Control, ErrorBudget, Inputs, KernelSpec, Outputs, RunError, Work, Workload, poisoned};
 
@@ -45,12 +46,12 @@ impl Instruction {
         NumberFormat::ALL.into_iter().flat_map(of_format).collect()
     }
 
-    fn source(self) -> Source {
-        kernels::wgmma_product()
+    fn module(self) -> Module {
+        kernels::WGMMA_PRODUCT
             .define("FORMAT", self.format.tag())
-            .define("A_IN_REGISTERS", u8::from(self.left == Left::Registers))
-            .define("TRANSPOSE_A", u8::from(self.left == Left::Shared(Contiguous::Rows)))
-            .define("TRANSPOSE_B", u8::from(self.right == Contiguous::Rows))
+            .define("A_IN_REGISTERS", u32::from(self.left == Left::Registers))
+            .define("TRANSPOSE_A", u32::from(self.left == Left::Shared(Contiguous::Rows)))
+            .define("TRANSPOSE_B", u32::from(self.right == Contiguous::Rows))
     }
 
     /// The tensor core's instruction: one for 16-bit floats, one for 8-bit floats, one for integers.
@@ -161,8 +162,11 @@ fn integers(values: &[f32]) -> Vec<i32> {
 }
 
 /// The kernel of a width.
-fn entry(width: usize) -> String {
-    format!("wgmma_product_{width}")
+fn entry(width: usize) -> &'static str {
+    const ENTRIES: [&str; WIDTHS.len()] =
+        ["wgmma_product_8", "wgmma_product_24", "wgmma_product_64", "wgmma_product_128", "wgmma_product_256"];
+    let place = WIDTHS.iter().position(|known| *known == width);
+    ENTRIES[place.unwrap_or_else(|| unreachable!("no kernel multiplies {width} columns"))]
 }
 
 /// Starts the kernel on accumulators of type `T`, and returns both halves.
@@ -184,7 +188,7 @@ where
     let b = OperandImage::new(&format.encode(&problem.b), format.bytes(), right, swizzle);
 
     let stream = device.stream()?;
-    let kernel = device.kernel_named(&problem.instruction.source(), &entry(problem.width))?;
+    let kernel = device.kernel_of(&problem.instruction.module(), entry(problem.width))?;
     let (a_device, b_device) = (stream.upload(&a.bytes)?, stream.upload(&b.bytes)?);
     let c_device = stream.upload(start)?;
     let mut d = poisoned::<T>(&stream, 2 * start.len())?;
@@ -211,8 +215,8 @@ impl Workload for Wgmma {
     fn kernels(&self) -> Vec<KernelSpec> {
         let spec = |instruction: Instruction| {
             let entries = WIDTHS.map(entry);
-            KernelSpec::new(instruction.source())
-                .entries(entries.each_ref().map(String::as_str))
+            KernelSpec::new(instruction.module().source())
+                .entries(entries)
                 .require(instruction.opcode())
                 .threads(THREADS)
         };

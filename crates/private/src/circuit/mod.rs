@@ -7,6 +7,8 @@ pub(crate) mod samples;
 mod set_up;
 #[cfg(test)]
 pub(crate) mod tests;
+mod weights;
 
 pub use network::{Inference, Network};
-pub use set_up::{ModelWeights, SetUp};
+pub use set_up::SetUp;
+pub use weights::ModelWeights;

@@ -12,8 +12,8 @@ use gatework_fss::{Bound, Cost, Evaluator, FixedPoint, Party, Result, Ring, Shar
 use crate::graph::{ActivationKind, Graph, Node, NodeId, NormKind, Op, WeightId, WeightKind};
 use crate::range::{Knowledge, NormRoom, Proved, Room};
 
-use super::ModelWeights;
 use super::rotation::turn;
+use super::weights::ModelWeights;
 
 /// A proved graph, evaluated: party 0 owns the weights, party 1 the input and the result.
 ///

@@ -2,25 +2,16 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::Poll;
 
 use gatework_fss::executor::Circuit;
 use gatework_fss::ops::Weights;
 use gatework_fss::{Bound, Error, Evaluator, FixedPoint, Party, Result};
 
-use crate::graph::{Graph, Part, Weight, WeightId};
+use crate::graph::{Part, Weight, WeightId};
 
-use super::Network;
-
-/// A model's masked weights and the shares of their masks, of whoever has them: a party, the dealer, the clear evaluation.
-///
-/// One set serves any number of inferences, of any length that the model takes, for as long as the weights are the same bits. Clones
-/// share it.
-#[derive(Clone)]
-pub struct ModelWeights {
-    weights: Arc<Vec<Weights>>,
-}
+use super::network::Network;
+use super::weights::ModelWeights;
 
 impl ModelWeights {
     /// Lengths without words: what an estimate of an inference needs.
@@ -30,32 +21,11 @@ impl ModelWeights {
             let reach = i128::from(network.reach(network.graph().weight(WeightId(index)).kind));
             Weights::shape(ring, weight.len(), Bound::proved(-reach, reach))
         };
-        let weights = network.graph().weights().iter().enumerate().map(shape).collect();
-        Self { weights: Arc::new(weights) }
-    }
-
-    /// Fails unless these are weights for that graph.
-    pub(super) fn expect(&self, graph: &Graph) -> Result<()> {
-        let ring = graph.format().ring;
-        let fits = self.weights.len() == graph.weights().len()
-            && self
-                .weights
-                .iter()
-                .zip(graph.weights())
-                .all(|(have, want)| (have.wire().len(), have.wire().ring()) == (want.len(), ring));
-        if fits {
-            return Ok(());
-        }
-        Err(Error::Shape { gate: "a network", what: "its weights are those of another one".into() })
-    }
-
-    pub(super) fn get(&self, id: WeightId) -> Result<&Weights> {
-        let missing = || Error::Shape { gate: "weights", what: format!("weight {} is missing", id.0) };
-        self.weights.get(id.0).ok_or_else(missing)
+        Self::new(network.graph().weights().iter().enumerate().map(shape).collect())
     }
 }
 
-/// Takes all weights from party 0, in the order of [`Graph::weights`]. Those of one part of the model travel in one message.
+/// Takes all weights from party 0, in the order of [`Graph::weights`](crate::graph::Graph::weights). Those of one part of the model travel in one message.
 pub struct SetUp<'a> {
     network: &'a Network,
 }
@@ -87,7 +57,7 @@ impl Circuit for SetUp<'_> {
             taken.extend(together_in_order(futures.collect()).await?);
             rest = after;
         }
-        Ok(ModelWeights { weights: Arc::new(taken) })
+        Ok(ModelWeights::new(taken))
     }
 
     fn format(&self) -> Option<FixedPoint> {

@@ -261,7 +261,11 @@ fn accept(model: &PublicModel, keys: &mut KeyFile, link: &mut Link, theirs: &Hel
         return Err(Error::Key { what: "it is for another model than the one that is given".into() });
     }
     if header.format != model.format() {
-        return Err(FssError::Format { keys: header.format, circuit: model.format() }.into());
+        return Err(FssError::Format {
+            keys: header.format.to_string(),
+            circuit: model.format().to_string(),
+        }
+        .into());
     }
     keys.catch_up(&theirs.ledger)
 }

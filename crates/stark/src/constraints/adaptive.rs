@@ -1,15 +1,16 @@
 //! The interpreter, until generated kernels are there.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::thread::{Builder, JoinHandle};
 
-use gatework_gpu::{Buffer, Device, Kernel, Source};
+use gatework_gpu::{Buffer, Device, Kernel, Locked, Source};
 
-use super::component::{Inputs, Rows};
 use super::generate::{Part, Tables, compile};
+use super::inputs::Inputs;
 use super::interpret::Interpreted;
 use crate::error::OrRaise as _;
 use crate::queue::Queue;
+use crate::shared::Rows;
 use crate::{Error, Result};
 
 /// Constraints that are interpreted while a thread compiles kernels for them.
@@ -19,7 +20,7 @@ pub(crate) struct Adaptive {
     device: Device,
     sources: Vec<Source>,
     kernels: Arc<OnceLock<Result<Vec<Kernel>>>>,
-    compiler: Mutex<Compiler>,
+    compiler: Locked<Compiler>,
 }
 
 enum Compiler {
@@ -38,13 +39,13 @@ impl Adaptive {
             device: queue.stream().device().clone(),
             sources,
             kernels: Arc::new(OnceLock::new()),
-            compiler: Mutex::new(Compiler::NotBegun),
+            compiler: Locked::new(Compiler::NotBegun),
         }
     }
 
     /// Begins to compile, once.
     fn begin(&self) -> Result<()> {
-        let mut compiler = self.compiler.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut compiler = self.compiler.lock();
         if !matches!(*compiler, Compiler::NotBegun) {
             return Ok(());
         }
@@ -79,7 +80,7 @@ impl Adaptive {
 
     /// Waits for the compiler, if it has begun.
     pub(crate) fn wait(&self) {
-        let mut compiler = self.compiler.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut compiler = self.compiler.lock();
         if matches!(*compiler, Compiler::NotBegun) {
             return;
         }
@@ -94,7 +95,7 @@ impl Adaptive {
 impl Drop for Adaptive {
     /// What has been begun is finished: the next process finds it in the cache.
     fn drop(&mut self) {
-        let compiler = self.compiler.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let compiler = self.compiler.get_mut();
         if let Compiler::Begun(thread) = std::mem::replace(compiler, Compiler::Done) {
             // A panic there was printed, and who drops this cannot do anything about it.
             let _ = thread.join();

@@ -1,19 +1,31 @@
 //! What is made once for an AIR and serves every proof of it.
 
 use std::hash::{Hash, Hasher};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use gatework_gpu::Buffer;
+use gatework_gpu::{Buffer, Locked};
 use hashbrown::HashMap;
 
 use super::adaptive::Adaptive;
-use super::component::{Inputs, Rows, Tier};
 use super::generate::{Generated, parts};
 use super::graph::Graph;
+use super::inputs::Inputs;
 use super::interpret::Interpreted;
 use super::program::Roots;
 use crate::Result;
 use crate::queue::Queue;
+use crate::shared::Rows;
+
+/// How constraints are evaluated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Tier {
+    /// By one kernel that reads them as data: nothing is compiled.
+    Interpreted,
+    /// By kernels that are generated for the AIR and compiled once.
+    Generated,
+    /// By the interpreter while a thread compiles kernels for the AIR, then by those. The results are the same.
+    Adaptive,
+}
 
 /// Constraints that are ready to be run.
 pub(crate) enum Prepared {
@@ -54,13 +66,29 @@ impl Prepared {
 /// Of everything that what is prepared depends on.
 type Key = blake3::Hash;
 
-/// What was prepared so far.
-#[derive(Default)]
-pub(crate) struct Cache {
-    prepared: Mutex<HashMap<Key, Arc<Prepared>>>,
+/// How a context has constraints evaluated, and what was prepared for it so far.
+pub(crate) struct Workshop {
+    tier: Locked<Tier>,
+    prepared: Locked<HashMap<Key, Arc<Prepared>>>,
 }
 
-impl Cache {
+impl Workshop {
+    /// That of a queue. The emulated device is for kernels as they are: an AIR's own would need a compiler for each.
+    pub(crate) fn of(queue: &Queue) -> Arc<Self> {
+        queue.keeps(|stream| {
+            let tier = if stream.device().is_emulated() { Tier::Interpreted } else { Tier::Generated };
+            Self { tier: Locked::new(tier), prepared: Locked::default() }
+        })
+    }
+
+    pub(crate) fn tier(&self) -> Tier {
+        *self.tier.lock()
+    }
+
+    pub(crate) fn set_tier(&self, tier: Tier) {
+        *self.tier.lock() = tier;
+    }
+
     /// What `prepare` made for that, once.
     pub(crate) fn get(
         &self,
@@ -70,28 +98,24 @@ impl Cache {
         let mut bytes = Bytes::default();
         depends_on.hash(&mut bytes);
         let key = blake3::hash(&bytes.0);
-        if let Some(found) = self.lock().get(&key) {
+        if let Some(found) = self.prepared.lock().get(&key) {
             return Ok(found.clone());
         }
         // Not under the lock: a compilation uses the pool, whose threads may come here with work of their own.
         let made = Arc::new(prepare()?);
         // Another thread may have been quicker. What is not taken is let go of after the lock.
-        let kept = self.lock().entry(key).or_insert_with(|| made.clone()).clone();
+        let kept = self.prepared.lock().entry(key).or_insert_with(|| made.clone()).clone();
         Ok(kept)
     }
 
     /// Waits for everything that is being compiled.
     pub(crate) fn wait(&self) {
-        let all: Vec<_> = self.lock().values().cloned().collect();
+        let all: Vec<_> = self.prepared.lock().values().cloned().collect();
         for prepared in all {
             if let Prepared::Adaptive(adaptive) = &*prepared {
                 adaptive.wait();
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<Prepared>>> {
-        self.prepared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -2,12 +2,10 @@
 
 use std::borrow::Cow;
 
-use bytemuck::{Pod, Zeroable};
 use itertools::Itertools as _;
 use stwo::core::air::Component;
 use stwo::core::constraints::coset_vanishing;
 use stwo::core::fields::m31::BaseField;
-use stwo::core::fields::qm31::SecureField;
 use stwo::core::pcs::TreeVec;
 use stwo::core::poly::circle::{CanonicCoset, CircleDomain};
 use stwo::core::utils::bit_reverse;
@@ -17,45 +15,16 @@ use stwo::prover::poly::circle::{CircleEvaluation, PolyOps as _};
 use stwo::prover::{ComponentProver, DomainEvaluationAccumulator, EvaluationMode, Poly, Trace};
 use stwo_constraint_framework::{FrameworkComponent, FrameworkEval, PREPROCESSED_TRACE_IDX};
 
-use super::cache::Prepared;
+use super::cache::{Prepared, Workshop};
+use super::inputs::Inputs;
 use super::program::Roots;
 use super::record::record;
 use crate::backend::CudaBackend;
 use crate::column::coordinates;
 use crate::cuda::flat_words;
 use crate::error::OrRaise as _;
+use crate::shared::Rows;
 use crate::stages::Stage;
-
-/// How constraints are evaluated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Tier {
-    /// By one kernel that reads them as data: nothing is compiled.
-    Interpreted,
-    /// By kernels that are generated for the AIR and compiled once.
-    Generated,
-    /// By the interpreter while a thread compiles kernels for the AIR, then by those. The results are the same.
-    Adaptive,
-}
-
-/// What constraints are evaluated on.
-pub(crate) struct Inputs {
-    /// Addresses of columns.
-    pub(crate) columns: Vec<u64>,
-    pub(crate) parameters: Vec<SecureField>,
-}
-
-/// `Component` of `kernels/rows.cuh`.
-#[repr(C)]
-#[derive(Clone, Copy, Pod, Zeroable)]
-pub(crate) struct Rows {
-    pub(crate) columns: u64,
-    pub(crate) parameters: u64,
-    pub(crate) coefficients: u64,
-    pub(crate) denominators: u64,
-    pub(crate) sums: [u64; 4],
-    pub(crate) log_trace: u32,
-    pub(crate) log_rows: u32,
-}
 
 type Evaluation = CircleEvaluation<CudaBackend, BaseField, BitReversedOrder>;
 
@@ -116,9 +85,10 @@ impl<E: FrameworkEval + Sync> ComponentProver<CudaBackend> for FrameworkComponen
             log_rows: domain.log_size(),
         };
         let column = |interaction: u32, column: u32| first_of_interaction[interaction as usize] + column;
-        let tier = queue.tier();
+        let workshop = Workshop::of(&queue);
+        let tier = workshop.tier();
         let depends_on = ("constraints", tier, *tape.key().as_bytes(), &first_of_interaction);
-        let prepared = queue.constraints().get(depends_on, || {
+        let prepared = workshop.get(depends_on, || {
             let graph = tape.graph();
             Prepared::new(&queue, tier, &graph, &Roots::constraints(&graph), column)
         });
@@ -136,11 +106,6 @@ fn first_columns<T>(columns: &TreeVec<Vec<T>>) -> Vec<u32> {
             Some(first)
         })
         .collect()
-}
-
-/// An argument must be some memory, also where there is nothing in it.
-pub(crate) fn or_some_words(words: Vec<u32>) -> Vec<u32> {
-    if words.is_empty() { vec![0; 4] } else { words }
 }
 
 /// By how much larger than the domain of constraints that of the columns is.

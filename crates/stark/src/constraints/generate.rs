@@ -1,18 +1,20 @@
 //! Kernels that are generated for an AIR.
 
-use bytemuck::{Pod, Zeroable};
 use gatework_gpu::{Arg, Buffer, ByValue, Grid, IntoArg, Kernel, Source};
 
-use super::component::{Inputs, Rows, or_some_words};
 use super::graph::{Graph, Id};
+use super::inputs::{Inputs, or_some_words};
 use super::program::{Measure, Program, Root, Roots};
 use super::reroll::Search;
 use super::shape::{Leaves, Pattern, Shapes};
+#[cfg(feature = "lab")]
+use super::tape::Tape;
 use super::text::{self, Place, THREADS, Widths};
 use crate::Result;
 use crate::cuda::flat_words;
 use crate::error::OrRaise as _;
 use crate::queue::Queue;
+use crate::shared::{Instances, Rows};
 
 /// Steps of one kernel: more compile slowly and spill.
 const STEPS_PER_KERNEL: usize = 2000;
@@ -108,11 +110,10 @@ fn places(instances: &[Leaves], leaves: impl Fn(&Leaves) -> &[u32]) -> (Vec<Plac
     ((0..first.len()).map(place).collect(), table.collect())
 }
 
-/// The kernels of wide Fibonacci, for the gates.
+/// Kernels for all constraints of a graph, with no regard to what repeats, for the gates.
 #[cfg(feature = "lab")]
-pub(crate) fn wide_fibonacci_source(columns: usize) -> Vec<Source> {
-    let air = crate::airs::WideFibonacci { log_rows: 4, columns };
-    let graph = super::record::record(&air, Default::default()).graph();
+pub(crate) fn unrolled(tape: &Tape) -> Vec<Source> {
+    let graph = tape.graph();
     let roots = Roots::constraints(&graph);
     let groups = (0..roots.groups()).map(|group| roots.of(group..group + 1));
     once(&graph, groups, &|_, column| column).into_iter().map(|part| part.source).collect()
@@ -156,19 +157,6 @@ pub(crate) struct Tables {
     constants: Buffer<u32>,
 }
 
-/// `Instances` of `kernels/rows.cuh`. While nothing lies on the device: places in the tables, counted in elements.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Pod, Zeroable)]
-struct Instances {
-    columns: u64,
-    parameters: u64,
-    constants: u64,
-    first: u32,
-    stride: u32,
-    count: u32,
-    padding: u32,
-}
-
 impl Tables {
     pub(crate) fn new(queue: &Queue, parts: &[Part]) -> Self {
         let (mut columns, mut parameters, mut constants) = (Vec::new(), Vec::new(), Vec::new());
@@ -181,7 +169,7 @@ impl Tables {
                     first: repeated.first,
                     stride: repeated.stride,
                     count: repeated.count,
-                    padding: 0,
+                    unused: 0,
                 };
                 columns.extend(&repeated.columns);
                 parameters.extend(&repeated.parameters);

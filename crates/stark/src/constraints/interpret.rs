@@ -1,39 +1,14 @@
 //! Programs as instructions for the interpreter kernel.
 
-use gatework_gpu::{Buffer, ByValue, Grid, args};
+use gatework_gpu::{Buffer, ByValue, Code as _, Grid, args};
 
-use super::component::{Inputs, Rows, or_some_words};
 use super::graph::{Graph, Id, Node};
+use super::inputs::{Inputs, or_some_words};
 use super::program::{Program, Root, Roots, Slots, Step};
 use crate::cuda::flat_words;
 use crate::kernels;
 use crate::queue::Queue;
-
-/// Operations, by the numbers of `Operation` in `kernels/interpreter.cuh`.
-#[derive(Debug, Clone, Copy)]
-#[repr(u32)]
-enum Operation {
-    Column,
-    Constant,
-    Add,
-    Sub,
-    Mul,
-    Neg,
-    Inverse,
-    Parameter,
-    Lift,
-    Combine,
-    SecureAdd,
-    SecureSub,
-    SecureMul,
-    SecureNeg,
-    SecureAddBase,
-    SecureMulBase,
-    Constrain,
-    SecureConstrain,
-    Output,
-    SecureOutput,
-}
+use crate::shared::{Instruction, Operation, Rows};
 
 /// Threads of a block, most first: as many as the slots leave room for.
 const BLOCK_SIZES: [u32; 4] = [256, 128, 64, 32];
@@ -42,7 +17,7 @@ const SCRATCH_THREADS: u32 = 132 * 256;
 
 /// A program for the interpreter.
 pub(crate) struct Interpreted {
-    instructions: Buffer<[u32; 4]>,
+    instructions: Buffer<Instruction>,
     slots: u32,
     constrains: bool,
 }
@@ -96,7 +71,7 @@ impl Interpreted {
     }
 }
 
-fn compute(graph: &Graph, slots: &Slots, id: Id, column: &impl Fn(u32, u32) -> u32) -> [u32; 4] {
+fn compute(graph: &Graph, slots: &Slots, id: Id, column: &impl Fn(u32, u32) -> u32) -> Instruction {
     let place = |id: Id| slots.place(id);
     let (operation, a, b) = match *graph.node(id) {
         Node::Column { interaction, column: index, offset } => {
@@ -121,10 +96,10 @@ fn compute(graph: &Graph, slots: &Slots, id: Id, column: &impl Fn(u32, u32) -> u
         Node::SecureAddBase(a, b) => (Operation::SecureAddBase, place(a), place(b)),
         Node::SecureMulBase(a, b) => (Operation::SecureMulBase, place(a), place(b)),
     };
-    [operation as u32 | place(id) << 8, a, b, 0]
+    Instruction { code: operation.code() | place(id) << 8, a, b, unused: 0 }
 }
 
-fn finish(graph: &Graph, slots: &Slots, root: Root, id: Id) -> [u32; 4] {
+fn finish(graph: &Graph, slots: &Slots, root: Root, id: Id) -> Instruction {
     let secure = graph.node(id).is_secure();
     let (operation, number) = match (root, secure) {
         (Root::Constraint(number), false) => (Operation::Constrain, number),
@@ -132,5 +107,5 @@ fn finish(graph: &Graph, slots: &Slots, root: Root, id: Id) -> [u32; 4] {
         (Root::Output(number), false) => (Operation::Output, number),
         (Root::Output(number), true) => (Operation::SecureOutput, number),
     };
-    [operation as u32, number, slots.place(id), 0]
+    Instruction { code: operation.code(), a: number, b: slots.place(id), unused: 0 }
 }

@@ -11,9 +11,9 @@ use stwo::prover::poly::BitReversedOrder;
 use stwo::prover::poly::circle::CircleEvaluation;
 use stwo_constraint_framework::{FrameworkEval, ORIGINAL_TRACE_IDX, PREPROCESSED_TRACE_IDX};
 
-use super::cache::Prepared;
-use super::component::{Inputs, Rows};
+use super::cache::{Prepared, Workshop};
 use super::graph::Node;
+use super::inputs::Inputs;
 use super::program::Roots;
 use super::record::record;
 use super::tape::Tape;
@@ -22,13 +22,12 @@ use crate::column::{DeviceColumn, Element as _, table};
 use crate::cuda::{one_thread_each, words};
 use crate::error::{OrRaise as _, raise};
 use crate::queue::Queue;
+use crate::shared::{Rows, SCAN_ROWS};
 use crate::{Error, kernels};
 
 type Evaluation = CircleEvaluation<CudaBackend, BaseField, BitReversedOrder>;
 
 const THREADS: u32 = 256;
-/// Rows that one thread of a scan adds up, as in `kernels/logup.cuh`.
-const SCAN_ROWS: usize = 8;
 
 /// The interaction trace of a component and what its fractions sum up to, for challenges that `eval` already holds.
 ///
@@ -62,9 +61,10 @@ pub fn interaction_trace<E: FrameworkEval>(
         ORIGINAL_TRACE_IDX => own_first + column,
         _ => unreachable!("fractions are made of the trace and preprocessed columns"),
     };
-    let tier = queue.tier();
+    let workshop = Workshop::of(&queue);
+    let tier = workshop.tier();
     let depends_on = ("fractions", tier, *tape.key().as_bytes(), own_first);
-    let prepared = queue.constraints().get(depends_on, || {
+    let prepared = workshop.get(depends_on, || {
         let graph = tape.graph();
         Prepared::new(&queue, tier, &graph, &Roots::fractions(&graph), column)
     });
@@ -128,7 +128,7 @@ fn sum_over_rows(
 ) {
     let shift = words(claimed_sum / BaseField::from_u32_unchecked(1 << log_size));
     let rows = coordinates[0].len();
-    let blocks = one_thread_each(rows.div_ceil(SCAN_ROWS)).shared(THREADS / 32 * 16);
+    let blocks = one_thread_each(rows.div_ceil(SCAN_ROWS as usize)).shared(THREADS / 32 * 16);
     let mut block_sums = queue.alloc::<[u32; 4]>(blocks.blocks[0] as usize);
     let column: [u64; 4] = std::array::from_fn(|coordinate| coordinates[coordinate].address(queue));
     let arguments = args![ByValue(&column), ByValue(&shift), log_size, &mut block_sums];

@@ -1,16 +1,29 @@
 //! Constraints of any AIR, from its `FrameworkEval` to kernels.
 //!
-//! `record` evaluates the AIR once, on symbols, onto a `tape`, whose key finds what `cache` has of an earlier proof. Else the tape
-//! becomes a `graph`, in which what is computed twice is one; `program` puts that into an order with few live values;
-//! `interpret` runs it as it is, and `generate` compiles it, as CUDA C++ by `text`. What repeats is compiled once: `shape` tells
-//! whether two parts of a graph are the same on other columns, `reroll` where to cut. `adaptive` interprets until
-//! kernels are there. `component` and `logup` are who ask for it.
+//! ```text
+//!  FrameworkEval
+//!       |  record      evaluates it once, on symbols
+//!       v
+//!     tape ---- its key ----> cache   what an earlier proof prepared is found again
+//!       |                                   |
+//!       v                                   |
+//!     graph     what is computed twice is one node
+//!       |                                   |
+//!       |-- program   steps in an order with few live values
+//!       |      |-- interpret                instructions for one kernel that reads them as data
+//!       |      |-- generate, by text        kernels of the AIR's own, as CUDA C++
+//!       |             |-- shape, reroll     what repeats on other columns is compiled once
+//!       |      |-- adaptive                 the interpreter until the kernels are there
+//!       v                                   v
+//!   component (quotients of constraints) and logup (interaction traces) launch what is prepared on their inputs
+//! ```
 
 mod adaptive;
 mod cache;
 mod component;
 mod generate;
 mod graph;
+mod inputs;
 mod interpret;
 mod logup;
 mod program;
@@ -22,13 +35,16 @@ mod synthetic;
 mod tape;
 mod text;
 
-pub(crate) use self::cache::Cache;
-pub use self::component::Tier;
+pub use self::cache::Tier;
+pub(crate) use self::cache::Workshop;
 #[cfg(feature = "lab")]
-pub(crate) use self::component::{Rows, denominators};
+pub(crate) use self::component::denominators;
 #[cfg(feature = "lab")]
-pub(crate) use self::generate::{compile, wide_fibonacci_source};
+pub(crate) use self::generate::{compile, unrolled};
 pub use self::logup::interaction_trace;
+#[cfg(feature = "lab")]
+pub(crate) use self::record::record;
+#[cfg(feature = "lab")]
 pub use self::record::row_operations;
 #[cfg(feature = "lab")]
 pub(crate) use self::text::THREADS;

@@ -36,6 +36,7 @@ pub(crate) fn record<E: FrameworkEval>(eval: &E, claimed_sum: SecureField) -> Ta
 }
 
 /// Integer operations that all constraints of `eval` take on one row, at least: for floors.
+#[cfg(feature = "lab")]
 pub fn row_operations<E: FrameworkEval>(eval: &E) -> u64 {
     let graph = record(eval, SecureField::zero()).graph();
     let node = |node: &Node| match node {

@@ -66,7 +66,7 @@ pub(crate) fn once(graph: &Graph, program: &Program, column: &impl Fn(u32, u32) 
     let mut text = format!(
         "#include \"rows.cuh\"\n\n\
          // Some of the {what}, on every row. One thread a row.\n\
-         GW_KERNEL_BOUNDED({name}, {THREADS}, 1)(Component component{outputs}) {{\n    \
+         GW_KERNEL_BOUNDED({name}, {THREADS}, 1)(Rows component{outputs}) {{\n    \
          const u32 row = (u32)gw::global_thread();\n    \
          if (row >> component.log_rows) return;\n"
     );
@@ -125,7 +125,7 @@ pub(crate) fn repeated(pattern: &Pattern, widths: &Widths) -> Source {
     let mut text = format!(
         "#include \"rows.cuh\"\n\n\
          // Some of the {what} that repeat on other columns, on every row. One thread a row.\n\
-         GW_KERNEL_BOUNDED({name}, {THREADS}, 1)(Component component{outputs}, Instances instances) {{\n    \
+         GW_KERNEL_BOUNDED({name}, {THREADS}, 1)(Rows component{outputs}, Instances instances) {{\n    \
          const u32 row = (u32)gw::global_thread();\n    \
          if (row >> component.log_rows) return;\n"
     );

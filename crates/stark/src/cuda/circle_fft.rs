@@ -11,6 +11,7 @@ use super::twiddles::DeviceTwiddles;
 use crate::column::DeviceColumn;
 use crate::kernels;
 use crate::queue::Queue;
+use crate::shared::{Columns, FullPass, SmallPass};
 
 /// Which transform.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,8 +54,8 @@ pub(crate) fn transform<'a>(
     let targets: Vec<u64> = targets.into_iter().map(addresses_of(size)).collect();
     assert_eq!(sources.len(), targets.len(), "every column is transformed into one");
     // In place, one table serves as both.
-    let sources = (sources != targets).then(|| Columns::new(queue, &sources));
-    let targets = Columns::new(queue, &targets);
+    let sources = (sources != targets).then(|| ColumnTable::new(queue, &sources));
+    let targets = ColumnTable::new(queue, &targets);
     let batch = Batch { queue, direction, domain, twiddles, sources, targets, source_len };
     match domain.log_size() {
         0 => unreachable!("a circle domain has two points at least"),
@@ -63,8 +64,8 @@ pub(crate) fn transform<'a>(
     }
 }
 
-/// Where columns are: as `Columns` of `kernels/butterfly.cuh` has it.
-struct Columns {
+/// Where columns are, with the table of their addresses where one is needed.
+struct ColumnTable {
     first: u64,
     /// Bytes from one to the next, all ones where that differs.
     stride: u64,
@@ -73,7 +74,7 @@ struct Columns {
     count: usize,
 }
 
-impl Columns {
+impl ColumnTable {
     /// Columns that were allocated together need no table.
     fn new(queue: &Queue, addresses: &[u64]) -> Self {
         let count = addresses.len();
@@ -87,10 +88,13 @@ impl Columns {
     }
 
     /// From the column with that number on, as kernels take them.
-    fn from(&self, index: usize) -> [u64; 3] {
+    fn starting_at(&self, index: usize) -> Columns {
+        let Self { first, stride, .. } = *self;
         match &self.table {
-            Some(table) => [0, self.stride, table.slice(index..).as_raw()],
-            None => [self.first.wrapping_add(self.stride.wrapping_mul(index as u64)), self.stride, 0],
+            Some(table) => Columns { first: 0, stride, table: table.slice(index..).as_raw() },
+            None => {
+                Columns { first: first.wrapping_add(stride.wrapping_mul(index as u64)), stride, table: 0 }
+            }
         }
     }
 }
@@ -101,13 +105,13 @@ struct Batch<'a> {
     domain: CircleDomain,
     twiddles: &'a DeviceTwiddles,
     /// None where they are the targets.
-    sources: Option<Columns>,
-    targets: Columns,
+    sources: Option<ColumnTable>,
+    targets: ColumnTable,
     source_len: usize,
 }
 
 impl Batch<'_> {
-    fn sources(&self) -> &Columns {
+    fn sources(&self) -> &ColumnTable {
         self.sources.as_ref().unwrap_or(&self.targets)
     }
 
@@ -143,28 +147,29 @@ impl Batch<'_> {
         }
     }
 
-    fn launch(&self, log_size: u32, pass: &Pass, sources: &Columns, mask: u32, factor: u32) {
+    fn launch(&self, log_size: u32, pass: &Pass, sources: &ColumnTable, mask: u32, factor: u32) {
         let inverse = self.direction == Direction::Inverse;
         let (log_tile, first) = (pass.log_tile(), pass.first);
         let (log_table, log_domain) = (self.twiddles.log_table(), self.twiddles.log_domain(log_size));
         for start in (0..self.columns()).step_by(COLUMNS_PER_LAUNCH) {
             let end = self.columns().min(start + COLUMNS_PER_LAUNCH);
-            let (sources, targets) = (sources.from(start), self.targets.from(start));
+            let (sources, targets) = (sources.starting_at(start), self.targets.starting_at(start));
             let blocks = [1u32 << (log_size - log_tile), (end - start) as u32, 1];
             let table = self.twiddles.table(self.queue);
             if pass.is_full() {
                 // Nothing is exchanged in a single round.
                 let words = if pass.layers > 4 { 33u32 << (log_tile - 5) } else { 0 };
                 let grid = Grid::new(blocks, [pass.threads(), 1, 1]).shared(4 * words).early();
-                let pass_values = [log_table, log_domain, first, mask, factor];
-                let arguments = args![ByValue(&sources), ByValue(&targets), table, ByValue(&pass_values)];
+                let values = FullPass { log_table, log_domain, first, mask, factor };
+                let arguments = args![ByValue(&sources), ByValue(&targets), table, ByValue(&values)];
                 let entry = if inverse { "pass_inverse" } else { "pass_forward" };
-                self.queue.launch(&kernels::circle_pass(pass.layers), entry, &grid, &arguments);
+                self.queue.launch(&pass.module(), entry, &grid, &arguments);
             } else {
                 let grid = Grid::new(blocks, [pass.threads(), 1, 1]).shared(4 * (9 << log_tile) / 8).early();
                 // Such a pass is the only one.
-                let pass_values = [log_table, log_domain, pass.layers, mask, self.source_len as u32, factor];
-                let arguments = args![ByValue(&sources), ByValue(&targets), table, ByValue(&pass_values)];
+                let (layers, limit) = (pass.layers, self.source_len as u32);
+                let values = SmallPass { log_table, log_domain, layers, mask, limit, factor };
+                let arguments = args![ByValue(&sources), ByValue(&targets), table, ByValue(&values)];
                 let entry = if inverse { "fft_inverse" } else { "fft_forward" };
                 self.queue.launch(&kernels::CIRCLE_FFT, entry, &grid, &arguments);
             }
@@ -183,8 +188,8 @@ impl Batch<'_> {
         let columns = self.columns();
         let (log_size, source_len) = (self.domain.log_size(), self.source_len as u32);
         let arguments = args![
-            ByValue(&self.sources().from(0)),
-            ByValue(&self.targets.from(0)),
+            ByValue(&self.sources().starting_at(0)),
+            ByValue(&self.targets.starting_at(0)),
             columns as u32,
             log_size,
             source_len,
@@ -227,7 +232,7 @@ mod tests {
                     domain,
                     twiddles: table,
                     sources: None,
-                    targets: Columns::new(&queue, &[column.address(&queue)]),
+                    targets: ColumnTable::new(&queue, &[column.address(&queue)]),
                     source_len: 1 << LOG_SIZE,
                 };
                 match passes {

@@ -1,6 +1,5 @@
 //! `FriOps`: folds.
 
-use bytemuck::{Pod, Zeroable};
 use gatework_gpu::{Buffer, ByValue, Grid, args};
 use stwo::core::circle::Coset;
 use stwo::core::fields::m31::BaseField;
@@ -19,6 +18,7 @@ use crate::backend::CudaBackend;
 use crate::column::{Element as _, coordinates, secure_column};
 use crate::error::OrRaise as _;
 use crate::kernels;
+use crate::shared::Leaves;
 
 /// Blocks that a sum over a column is cut into.
 const SUM_BLOCKS: u32 = 264;
@@ -72,17 +72,6 @@ impl FriOps for CudaBackend {
 
 /// A challenge in device memory.
 pub(crate) type Challenge = Buffer<[u32; 4]>;
-
-/// Where a fold also puts the leaves of a tree over what it folds to: `Leaves` of `kernels/fri.cuh`.
-#[repr(C)]
-#[derive(Clone, Copy, Default, Pod, Zeroable)]
-pub(crate) struct Leaves {
-    /// Nowhere if it is 0.
-    pub(crate) address: u64,
-    /// Whether words of digests are reduced.
-    pub(crate) reduced: u32,
-    pub(crate) unused: u32,
-}
 
 /// Folds a circle polynomial into one of the line.
 pub(crate) fn fold_circle_by(

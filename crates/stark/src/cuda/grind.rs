@@ -1,6 +1,6 @@
 //! `GrindOps`: proof of work, with the nonce that `SimdBackend` finds.
 
-use gatework_gpu::{ByValue, args};
+use gatework_gpu::{ByValue, Code as _, args};
 use stwo::core::channel::Blake2sChannelGeneric;
 use stwo::core::proof_of_work::GrindOps;
 use stwo::core::vcs::blake2_hash::Blake2sHasherGeneric;
@@ -10,10 +10,9 @@ use crate::backend::CudaBackend;
 use crate::error::{OrRaise as _, raise};
 use crate::kernels;
 use crate::queue::Queue;
+use crate::shared::{DigestWords, NONCE_LOW_BITS};
 use crate::{Error, column::Element as _};
 
-/// Low bits of a nonce that are tried before its high word moves on.
-const LOW_BITS: u32 = 20;
 /// Fewest and most tries of one launch.
 const LOG_LEAST_TRIES: u32 = 8;
 const LOG_MOST_TRIES: u32 = 24;
@@ -27,7 +26,7 @@ impl<const IS_M31_OUTPUT: bool> GrindOps<Blake2sChannelGeneric<IS_M31_OUTPUT>> f
             })
         }
         let prefix = prefix(channel, pow_bits);
-        search(&Queue::current(), prefix, pow_bits, IS_M31_OUTPUT, 0)
+        search(&Queue::current(), prefix, pow_bits, DigestWords::of(IS_M31_OUTPUT), 0)
     }
 }
 
@@ -47,13 +46,13 @@ fn prefix<const IS_M31_OUTPUT: bool>(
 }
 
 /// The nonce of the first try from `start` on.
-fn search(queue: &Queue, prefix: [u32; 8], pow_bits: u32, reduced: bool, start: u64) -> u64 {
+fn search(queue: &Queue, prefix: [u32; 8], pow_bits: u32, words: DigestWords, start: u64) -> u64 {
     // Twice what is expected, so that most searches end with the first launch.
     let tries = 1u64 << (pow_bits + 1).clamp(LOG_LEAST_TRIES, LOG_MOST_TRIES);
     let mut found = queue.upload(&[u64::MAX]);
     for first in (start..).step_by(tries as usize) {
         let grid = one_thread_each(tries as usize);
-        let arguments = args![ByValue(&prefix), first, tries, pow_bits, u32::from(reduced), &mut found];
+        let arguments = args![ByValue(&prefix), first, tries, pow_bits, words.code(), &mut found];
         queue.launch(&kernels::GRIND, "grind", &grid, &arguments);
         let attempt = queue.stream().download(&found).or_raise()[0];
         if attempt != u64::MAX {
@@ -65,7 +64,7 @@ fn search(queue: &Queue, prefix: [u32; 8], pow_bits: u32, reduced: bool, start: 
 
 /// The nonce of a try.
 fn nonce(attempt: u64) -> u64 {
-    (attempt >> LOW_BITS << 32) | (attempt & ((1 << LOW_BITS) - 1))
+    (attempt >> NONCE_LOW_BITS << 32) | (attempt & ((1 << NONCE_LOW_BITS) - 1))
 }
 
 #[cfg(test)]
@@ -83,8 +82,8 @@ mod tests {
             let mut channel = Blake2sChannel::default();
             channel.mix_u64(turn);
             let (bits, start) = (9, (1 << 20) - 40);
-            let found =
-                context.scope(|| search(&Queue::current(), prefix(&channel, bits), bits, false, start));
+            let found = context
+                .scope(|| search(&Queue::current(), prefix(&channel, bits), bits, DigestWords::Plain, start));
             let host = (start..).map(nonce).find(|&nonce| channel.verify_pow_nonce(bits, nonce));
             assert_eq!(Some(found.unwrap()), host);
         }

@@ -1,6 +1,6 @@
 //! `MleOps` and `GkrOps`: multilinear extensions and the layers of GKR.
 
-use gatework_gpu::{ByValue, Grid, Slice, args};
+use gatework_gpu::{ByValue, Code as _, Grid, Slice, args};
 use stwo::core::fields::m31::BaseField;
 use stwo::core::fields::qm31::SecureField;
 use stwo::prover::backend::Column as _;
@@ -17,16 +17,15 @@ use crate::column::{DeviceColumn, Element as _};
 use crate::error::OrRaise as _;
 use crate::kernels;
 use crate::queue::Queue;
+use crate::shared::LayerKind;
 
-/// What a layer is made of, by the numbers of `Kind` in `kernels/lookups.cuh`.
+/// What a layer is made of.
 struct Gates<'a> {
-    kind: u32,
+    kind: LayerKind,
     /// Any memory where there are none.
     numerators: Slice<'a, u32>,
     denominators: &'a DeviceColumn<SecureField>,
 }
-
-const PRODUCT: u32 = 0;
 
 impl<'a> Gates<'a> {
     fn of(layer: &'a Layer<CudaBackend>) -> Self {
@@ -38,18 +37,26 @@ impl<'a> Gates<'a> {
         };
         assert!(lens[0] == lens[1], "{} numerators have {} denominators", lens[0], lens[1]);
         match layer {
-            Layer::GrandProduct(values) => {
-                Self { kind: PRODUCT, numerators: values.words(values.queue()), denominators: values }
-            }
-            Layer::LogUpGeneric { numerators, denominators } => {
-                Self { kind: 1, numerators: numerators.words(denominators.queue()), denominators }
-            }
-            Layer::LogUpMultiplicities { numerators, denominators } => {
-                Self { kind: 2, numerators: numerators.words(denominators.queue()), denominators }
-            }
-            Layer::LogUpSingles { denominators } => {
-                Self { kind: 3, numerators: denominators.words(denominators.queue()), denominators }
-            }
+            Layer::GrandProduct(values) => Self {
+                kind: LayerKind::Product,
+                numerators: values.words(values.queue()),
+                denominators: values,
+            },
+            Layer::LogUpGeneric { numerators, denominators } => Self {
+                kind: LayerKind::Fractions,
+                numerators: numerators.words(denominators.queue()),
+                denominators,
+            },
+            Layer::LogUpMultiplicities { numerators, denominators } => Self {
+                kind: LayerKind::Multiplicities,
+                numerators: numerators.words(denominators.queue()),
+                denominators,
+            },
+            Layer::LogUpSingles { denominators } => Self {
+                kind: LayerKind::Singles,
+                numerators: denominators.words(denominators.queue()),
+                denominators,
+            },
         }
     }
 }
@@ -107,13 +114,15 @@ impl GkrOps for CudaBackend {
             denominators.quads(queue),
             next_numerators.quads_mut(),
             next.quads_mut(),
-            kind,
+            kind.code(),
             half as u64
         ];
         queue.launch(&kernels::LOOKUPS, "next_layer", &one_thread_each(half), &arguments);
         match kind {
-            PRODUCT => Layer::GrandProduct(Mle::new(next)),
-            _ => Layer::LogUpGeneric { numerators: Mle::new(next_numerators), denominators: Mle::new(next) },
+            LayerKind::Product => Layer::GrandProduct(Mle::new(next)),
+            LayerKind::Fractions | LayerKind::Multiplicities | LayerKind::Singles => {
+                Layer::LogUpGeneric { numerators: Mle::new(next_numerators), denominators: Mle::new(next) }
+            }
         }
     }
 
@@ -137,7 +146,7 @@ impl GkrOps for CudaBackend {
             numerators,
             denominators.quads(queue),
             ByValue(&words(oracle.lambda)),
-            kind,
+            kind.code(),
             terms as u64,
             &mut partials
         ];

@@ -1,6 +1,6 @@
 //! `MerkleOpsLifted` and `PackLeavesOps`: Blake2s trees.
 
-use gatework_gpu::{ByValue, Grid, args};
+use gatework_gpu::{ByValue, Code as _, Grid, args};
 use itertools::Itertools as _;
 use stwo::core::fields::m31::BaseField;
 use stwo::core::fields::qm31::SECURE_EXTENSION_DEGREE;
@@ -19,10 +19,11 @@ use crate::backend::CudaBackend;
 use crate::column::{DeviceColumn, table};
 use crate::kernels;
 use crate::queue::Queue;
+use crate::shared::{self, DigestWords, FewColumns, LeafColumn};
 use crate::stages::Stage;
 
 /// Columns that go into one block of the hash.
-const BLOCK_COLUMNS: usize = 16;
+const BLOCK_COLUMNS: usize = shared::BLOCK_COLUMNS as usize;
 /// Layers of one launch on a large tree: above them, warps would be partly idle.
 const LAYERS_PER_LAUNCH: u32 = 4;
 /// Children that one block hashes to their last common ancestor.
@@ -48,8 +49,8 @@ impl<const IS_M31_OUTPUT: bool> MerkleOpsLifted<Blake2sMerkleHasherGeneric<IS_M3
         let leaves = 1usize << lifting_log_size;
         let tree = DeviceColumn::<Blake2sHash>::new(&queue, 2 * leaves - 1);
         let mut layer = tree.part(leaves - 1, leaves);
-        hash_leaves(&queue, columns, lifting_log_size, &mut layer, IS_M31_OUTPUT);
-        hash_layers(&queue, tree, lifting_log_size, IS_M31_OUTPUT);
+        hash_leaves(&queue, columns, lifting_log_size, &mut layer, DigestWords::of(IS_M31_OUTPUT));
+        hash_layers(&queue, tree, lifting_log_size, DigestWords::of(IS_M31_OUTPUT));
         layer.mark_as_tree();
         layer
     }
@@ -61,8 +62,12 @@ impl<const IS_M31_OUTPUT: bool> MerkleOpsLifted<Blake2sMerkleHasherGeneric<IS_M3
         let (queue, nodes) = (layer.queue(), layer.len() / 2);
         assert!(layer.len() == 2 * nodes && nodes > 0, "{} nodes have no layer above", layer.len());
         let mut parents = DeviceColumn::<Blake2sHash>::new(queue, nodes);
-        let arguments =
-            args![layer.words(queue), parents.words_mut(), nodes as u32, u32::from(IS_M31_OUTPUT)];
+        let arguments = args![
+            layer.words(queue),
+            parents.words_mut(),
+            nodes as u32,
+            DigestWords::of(IS_M31_OUTPUT).code()
+        ];
         queue.launch(&kernels::MERKLE, "merkle_parents", &one_thread_each(nodes), &arguments);
         parents
     }
@@ -86,15 +91,18 @@ fn hash_leaves(
     columns: &[&DeviceColumn<BaseField>],
     log_leaves: u32,
     leaves: &mut DeviceColumn<Blake2sHash>,
-    reduced: bool,
+    form: DigestWords,
 ) {
     if columns.len() <= BLOCK_COLUMNS && columns.iter().all(|column| column.len() == leaves.len()) {
-        return hash_rows(queue, columns, leaves, reduced);
+        return hash_rows(queue, columns, leaves, form);
     }
     let log_sizes = columns.iter().map(|column| column.len().ilog2()).collect_vec();
-    let entries =
-        columns.iter().zip(&log_sizes).map(|(column, &log_size)| [column.address(queue), log_size.into()]);
-    let entries = queue.upload(&entries.collect::<Vec<[u64; 2]>>());
+    let entries = columns.iter().zip(&log_sizes).map(|(column, &log_size)| LeafColumn {
+        values: column.address(queue),
+        log_size,
+        unused: 0,
+    });
+    let entries = queue.upload(&entries.collect_vec());
     let blocks = columns.len().div_ceil(BLOCK_COLUMNS);
     // The rows that a block needs are those of its last column, the longest.
     let log_rows = |block: usize| {
@@ -123,7 +131,7 @@ fn hash_leaves(
                 initial,
                 log_initial,
                 digests,
-                u32::from(reduced)
+                form.code()
             ];
             queue.launch(&kernels::MERKLE, "merkle_leaves", &one_thread_each(1 << rows).early(), &arguments);
         }
@@ -136,22 +144,22 @@ fn hash_rows(
     queue: &Queue,
     columns: &[&DeviceColumn<BaseField>],
     leaves: &mut DeviceColumn<Blake2sHash>,
-    reduced: bool,
+    form: DigestWords,
 ) {
     // Of addresses that stand for no column nothing is read.
-    let addresses: [u64; BLOCK_COLUMNS] =
-        std::array::from_fn(|index| columns.get(index).map_or(0, |column| column.address(queue)));
+    let at = std::array::from_fn(|index| columns.get(index).map_or(0, |column| column.address(queue)));
+    let addresses = FewColumns { at };
     let rows = leaves.len();
     let (count, log_rows) = (columns.len() as u32, rows.ilog2());
-    let arguments = args![ByValue(&addresses), count, log_rows, leaves.words_mut(), u32::from(reduced)];
+    let arguments = args![ByValue(&addresses), count, log_rows, leaves.words_mut(), form.code()];
     queue.launch(&kernels::MERKLE, "merkle_rows", &one_thread_each(rows).early(), &arguments);
 }
 
 /// Computes all layers above the leaves of a tree in breadth-first order.
-fn hash_layers(queue: &Queue, mut tree: DeviceColumn<Blake2sHash>, log_leaves: u32, reduced: bool) {
-    let log_children = hash_lower_layers(queue, &mut tree, log_leaves, reduced);
+fn hash_layers(queue: &Queue, mut tree: DeviceColumn<Blake2sHash>, log_leaves: u32, form: DigestWords) {
+    let log_children = hash_lower_layers(queue, &mut tree, log_leaves, form);
     if log_children > 0 {
-        launch_layers(queue, &mut tree, log_children, log_children, reduced);
+        launch_layers(queue, &mut tree, log_children, log_children, form);
     }
 }
 
@@ -160,14 +168,14 @@ fn hash_lower_layers(
     queue: &Queue,
     tree: &mut DeviceColumn<Blake2sHash>,
     log_leaves: u32,
-    reduced: bool,
+    form: DigestWords,
 ) -> u32 {
     let mut log_children = log_leaves;
     while log_children > LOG_BLOCK_CHILDREN {
         // One launch less for small trees, where launches are what takes time.
         let above = log_children - LOG_BLOCK_CHILDREN;
         let layers = if above <= LOG_BLOCK_CHILDREN { above } else { LAYERS_PER_LAUNCH };
-        launch_layers(queue, tree, log_children, layers, reduced);
+        launch_layers(queue, tree, log_children, layers, form);
         log_children -= layers;
     }
     log_children
@@ -178,12 +186,12 @@ fn launch_layers(
     tree: &mut DeviceColumn<Blake2sHash>,
     log_children: u32,
     layers: u32,
-    reduced: bool,
+    form: DigestWords,
 ) {
     let parents = 1u32 << (log_children - 1);
     let threads = parents.min(THREADS);
     let grid = Grid::new([parents / threads, 1, 1], [threads, 1, 1]).shared(32 * threads);
-    let arguments = args![tree.words_mut(), log_children, layers, u32::from(reduced)];
+    let arguments = args![tree.words_mut(), log_children, layers, form.code()];
     queue.launch(&kernels::MERKLE, "merkle_layers", &grid.early(), &arguments);
 }
 
@@ -219,9 +227,9 @@ impl SecureTree {
         &self,
         queue: &Queue,
         values: &SecureColumnByCoords<CudaBackend>,
-        reduced: bool,
+        form: DigestWords,
     ) {
-        hash_rows(queue, &values.columns.each_ref(), &mut self.leaves(), reduced);
+        hash_rows(queue, &values.columns.each_ref(), &mut self.leaves(), form);
     }
 
     /// Hashes the layers above the leaves, takes the root into `digest` and draws `alpha`.
@@ -230,13 +238,13 @@ impl SecureTree {
         queue: &Queue,
         digest: &mut DeviceColumn<Blake2sHash>,
         alpha: &mut Challenge,
-        reduced: bool,
+        form: DigestWords,
     ) {
-        let log_children = hash_lower_layers(queue, &mut self.nodes, self.log_leaves, reduced);
+        let log_children = hash_lower_layers(queue, &mut self.nodes, self.log_leaves, form);
         let threads = 1u32 << (log_children - 1);
         let grid = Grid::new([1; 3], [threads, 1, 1]).shared(32 * threads);
         let (nodes, digest) = (self.nodes.words_mut(), digest.words_mut());
-        let arguments = args![nodes, log_children, digest, alpha, u32::from(reduced)];
+        let arguments = args![nodes, log_children, digest, alpha, form.code()];
         queue.launch(&kernels::MERKLE, "finish_tree", &grid.early(), &arguments);
     }
 

@@ -13,12 +13,15 @@ mod quotients;
 pub(crate) mod schedule;
 mod twiddles;
 
-use gatework_gpu::Grid;
+use gatework_gpu::{Grid, Module};
 use stwo::core::fields::qm31::SecureField;
 
 pub(crate) use self::columns::{Runs, gather};
 pub use self::poly::interpolate_kept;
 pub use self::twiddles::DeviceTwiddles;
+use crate::kernels;
+use crate::shared::LOWEST;
+use schedule::Pass;
 
 /// Threads of a block where nothing asks for another number.
 const THREADS: u32 = 256;
@@ -36,4 +39,51 @@ pub(crate) fn words(value: SecureField) -> [u32; 4] {
 /// Words of elements, one after the other.
 pub(crate) fn flat_words(values: &[SecureField]) -> Vec<u32> {
     values.iter().copied().flat_map(words).collect()
+}
+
+/// What every proof may need: of the transform's passes the one that all long transforms have.
+pub(crate) fn modules_of_proofs() -> [Module; 13] {
+    [
+        kernels::ACCUMULATION,
+        kernels::CIRCLE_FFT,
+        Pass::full(LOWEST).module(),
+        kernels::COLUMNS,
+        kernels::FRI,
+        kernels::GRIND,
+        kernels::INTERPRETER,
+        kernels::LOGUP,
+        kernels::LOOKUPS,
+        kernels::MERKLE,
+        kernels::OODS,
+        kernels::QUOTIENTS,
+        kernels::TWIDDLES,
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use gatework_gpu::{Architecture, compile, presence};
+
+    use super::schedule::PASSES;
+    use super::*;
+
+    /// Without NVRTC, which needs no GPU, only the emulated device's compiler is asked.
+    #[test]
+    fn every_module_compiles_and_none_spills() {
+        let passes = PASSES.map(|layers| Pass::full(layers).module());
+        let modules = || modules_of_proofs().into_iter().chain(passes).map(|module| module.source());
+        for source in modules() {
+            compile(&source, &Architecture::Emulated).unwrap();
+        }
+        if !presence::nvrtc().is_found() {
+            eprintln!("NVRTC was not found: nothing was compiled for sm_90a");
+            return;
+        }
+        for source in modules() {
+            let binary = compile(&source, &Architecture::Sm("sm_90a".into())).unwrap();
+            for (kernel, resources) in &binary.resources {
+                assert_eq!(resources.spill_stores + resources.spill_loads, 0, "{kernel}");
+            }
+        }
+    }
 }

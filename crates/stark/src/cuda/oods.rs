@@ -16,11 +16,8 @@ use crate::column::{DeviceColumn, Element as _, coordinates, secure_column, tabl
 use crate::error::OrRaise as _;
 use crate::kernels;
 use crate::queue::Queue;
+use crate::shared::{DOT_ROWS, LOG_RUN};
 
-/// Neighbouring monomials that one thread computes.
-const LOG_RUN: u32 = 4;
-/// Rows that one thread multiplies with weights: as in `kernels/oods.cuh`.
-const DOT_ROWS: usize = 8;
 /// Columns that a block does it for, fewer where there would be few blocks.
 const DOT_COLUMNS: usize = 32;
 /// Blocks that fill a large GPU.
@@ -73,7 +70,7 @@ pub(crate) fn dot_products<'a>(
     if count == 0 {
         return Vec::new();
     }
-    let blocks = rows.div_ceil(DOT_ROWS * THREADS as usize);
+    let blocks = rows.div_ceil((DOT_ROWS * THREADS) as usize);
     let mut partials = queue.alloc::<[u32; 4]>(count * blocks);
     let group = (count * blocks).div_ceil(DOT_BLOCKS).clamp(1, DOT_COLUMNS);
     let grid = Grid::new([blocks as u32, count.div_ceil(group) as u32, 1], [THREADS, 1, 1])

@@ -1,6 +1,5 @@
 //! `QuotientOps`: the quotients that FRI is run on.
 
-use bytemuck::{Pod, Zeroable};
 use gatework_gpu::{ByValue, args};
 use itertools::Itertools as _;
 use stwo::core::circle::CirclePoint;
@@ -23,20 +22,7 @@ use crate::backend::CudaBackend;
 use crate::column::{coordinates, secure_column, table};
 use crate::kernels;
 use crate::queue::Queue;
-
-/// `Sampled` of `kernels/quotients.cuh`.
-#[repr(C)]
-#[derive(Clone, Copy, Pod, Zeroable)]
-struct Sampled {
-    real_x: [u32; 2],
-    real_y: [u32; 2],
-    imaginary_x: [u32; 2],
-    imaginary_y: [u32; 2],
-    linear: [u32; 4],
-    numerators: [u64; 4],
-    shift: u32,
-    unused: u32,
-}
+use crate::shared::Sampled;
 
 impl QuotientOps for CudaBackend {
     fn accumulate_numerators(

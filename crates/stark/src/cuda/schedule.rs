@@ -1,5 +1,10 @@
 //! How a transform is cut into passes.
 
+use gatework_gpu::Module;
+
+use crate::kernels;
+use crate::shared::LOWEST;
+
 /// Layers that one launch runs on tiles in shared memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pass {
@@ -9,8 +14,6 @@ pub(crate) struct Pass {
     pub(crate) layers: u32,
 }
 
-/// Layers of the lowest pass of a transform of several, and of the whole of one that is just as long.
-pub(crate) const LOWEST: u32 = 12;
 /// Most layers of every other pass: then 16 neighbours go into a tile together.
 const MOST: u32 = 10;
 /// Layers that a pass on tiles of full size may have.
@@ -23,7 +26,20 @@ impl Pass {
         self.first > 0 || self.layers == LOWEST
     }
 
-    /// Threads of a block: as in `kernels/circle_pass.cuh`, or eight values each in `kernels/circle_fft.cuh`.
+    /// Passes of as many layers on tiles of full size.
+    pub(crate) fn module(&self) -> Module {
+        kernels::CIRCLE_PASS
+            .define("LAYERS", self.layers)
+            .define("LOG_TILE", self.log_tile())
+            .define("THREADS", self.threads())
+    }
+
+    /// The pass on tiles of full size that has so many layers, wherever it begins.
+    pub(crate) fn full(layers: u32) -> Self {
+        Self { first: if layers == LOWEST { 0 } else { LOWEST }, layers }
+    }
+
+    /// Threads of a block, with eight values each on tiles that are smaller.
     pub(crate) fn threads(&self) -> u32 {
         match self.log_tile() {
             log_tile if !self.is_full() => 1 << (log_tile - 3),
@@ -32,7 +48,7 @@ impl Pass {
         }
     }
 
-    /// Values of a tile: as in `kernels/circle_pass.cuh`.
+    /// Values of a tile, as a logarithm.
     pub(crate) fn log_tile(&self) -> u32 {
         match (self.first, self.layers) {
             (0, layers) => layers,

@@ -1,5 +1,6 @@
 //! FRI: commitments to folds, then openings at queries.
 
+use gatework_gpu::Code as _;
 use itertools::Itertools as _;
 use num_traits::Zero as _;
 use stwo::core::channel::{Channel as _, MerkleChannel};
@@ -10,32 +11,22 @@ use stwo::core::queries::{Queries, draw_queries};
 use stwo::core::vcs::blake2_hash::Blake2sHash;
 use stwo::core::vcs_lifted::merkle_hasher::MerkleHasherLifted;
 use stwo::core::vcs_lifted::verifier::LOG_PACKED_LEAF_SIZE;
-use stwo::prover::backend::{BackendForChannel, Column as _, CpuBackend};
+use stwo::prover::backend::{BackendForChannel, CpuBackend};
 use stwo::prover::line::LineEvaluation;
 use stwo::prover::poly::BitReversedOrder;
 use stwo::prover::poly::circle::SecureEvaluation;
 use stwo::prover::poly::twiddles::TwiddleTree;
 use stwo::prover::secure_column::SecureColumnByCoords;
-use stwo::prover::vcs_lifted::prover::MerkleProverLifted;
 
+use super::layer::Layer;
 use super::openings::{Hashes, Openings, Read, Values};
 use super::tail::{LOG_TAIL, fold_to_last};
 use super::transcript::{DeviceChannel, Transcript};
 use crate::backend::CudaBackend;
-use crate::cuda::fri::{Leaves, fold_circle_by, fold_line_by, fold_line_once};
+use crate::cuda::fri::{fold_circle_by, fold_line_by, fold_line_once};
 use crate::cuda::merkle::SecureTree;
 use crate::error::{Error, raise};
-
-/// A committed layer: what is folded next, and by how much.
-pub(super) struct Layer<MC: MerkleChannel>
-where
-    CudaBackend: BackendForChannel<MC>,
-{
-    pub(super) tree: MerkleProverLifted<CudaBackend, MC::H>,
-    /// Whether a leaf has four values.
-    pub(super) packed: bool,
-    pub(super) fold_step: u32,
-}
+use crate::shared::Leaves;
 
 /// All layers of a commitment.
 pub(super) struct Layers<MC: MerkleChannel>
@@ -46,23 +37,6 @@ where
     first: Layer<MC>,
     inner: Vec<(LineEvaluation<CudaBackend>, Layer<MC>)>,
     last: LinePoly,
-}
-
-impl<MC: MerkleChannel> Layer<MC>
-where
-    CudaBackend: BackendForChannel<MC>,
-{
-    fn new(values: &SecureColumnByCoords<CudaBackend>, fold_step: u32) -> Self {
-        let log_size = values.columns[0].len().ilog2();
-        let packed = log_size >= LOG_PACKED_LEAF_SIZE && fold_step > 1;
-        let log_rows_per_leaf = if packed { LOG_PACKED_LEAF_SIZE } else { 0 };
-        let tree = MerkleProverLifted::commit(
-            values.columns.iter().collect(),
-            log_size - log_rows_per_leaf,
-            log_rows_per_leaf,
-        );
-        Self { tree, packed, fold_step }
-    }
 }
 
 impl<MC: DeviceChannel> Layers<MC>
@@ -140,18 +114,18 @@ where
     CudaBackend: BackendForChannel<MC>,
     MC::H: MerkleHasherLifted<Hash = Blake2sHash>,
 {
-    let (queue, reduced) = (transcript.queue().clone(), transcript.reduced());
+    let (queue, form) = (transcript.queue().clone(), transcript.form());
     // The tree over what is folded to, unless that is left to the end or is the last.
     let next_tree = |log_size: u32| {
         let tree = (log_size > LOG_TAIL.max(log_last)).then(|| SecureTree::new(&queue, log_size));
         let address = tree.as_ref().map_or(0, |tree| tree.leaves_address(&queue));
-        (tree, Leaves { address, reduced: u32::from(reduced), unused: 0 })
+        (tree, Leaves { address, words: form.code(), unused: 0 })
     };
     let layer = |tree: SecureTree| Layer { tree: tree.into_prover(), packed: false, fold_step: 1 };
 
     let mut log_size = quotients.domain.log_size();
     let mut tree = SecureTree::new(&queue, log_size);
-    tree.hash_leaves(&queue, &quotients.values, reduced);
+    tree.hash_leaves(&queue, &quotients.values, form);
     let mut alpha = transcript.draw_by(&mut tree);
     let first = layer(tree);
     log_size -= 1;

@@ -5,6 +5,7 @@
 //! byte for byte.
 
 mod fri;
+mod layer;
 mod openings;
 mod samples;
 mod tail;

@@ -1,6 +1,6 @@
 //! The small layers of FRI, in one launch.
 
-use gatework_gpu::{Grid, args};
+use gatework_gpu::{Code as _, Grid, args};
 use stwo::core::channel::MerkleChannel;
 use stwo::core::vcs::blake2_hash::Blake2sHash;
 use stwo::core::vcs_lifted::merkle_hasher::MerkleHasherLifted;
@@ -8,17 +8,16 @@ use stwo::prover::backend::BackendForChannel;
 use stwo::prover::line::LineEvaluation;
 use stwo::prover::poly::twiddles::TwiddleTree;
 
-use super::fri::Layer;
+use super::layer::Layer;
 use super::transcript::Transcript;
 use crate::backend::CudaBackend;
 use crate::column::{coordinates, secure_column};
 use crate::cuda::merkle::SecureTree;
 use crate::kernels;
+use crate::shared::{LineLayer, TAIL_THREADS};
 
 /// The largest layer that one block folds faster than launches for each step would.
 pub(super) const LOG_TAIL: u32 = 10;
-
-const THREADS: u32 = 512;
 
 /// A layer with its tree.
 type Committed<MC> = (LineEvaluation<CudaBackend>, Layer<MC>);
@@ -44,17 +43,18 @@ where
         trees.push(SecureTree::new(&queue, log_size));
     }
     let tree_address = |index: usize| trees.get(index).map_or(0, |tree| tree.nodes().address(&queue));
-    let layers = values.iter().enumerate().map(|(index, layer)| {
-        let [a, b, c, d] = coordinates(&queue, &layer.values);
-        [a, b, c, d, tree_address(index), 0]
+    let layers = values.iter().enumerate().map(|(index, layer)| LineLayer {
+        values: coordinates(&queue, &layer.values),
+        tree: tree_address(index),
+        unused: 0,
     });
-    let layers = queue.upload(&layers.collect::<Vec<[u64; 6]>>());
+    let layers = queue.upload(&layers.collect::<Vec<_>>());
     let inverses = &twiddles.itwiddles;
     let log_table = inverses.log_table_for(values[0].domain().coset());
-    let reduced = u32::from(transcript.reduced());
+    let form = transcript.form().code();
     let (table, digest) = (inverses.table(&queue), transcript.digest_mut());
-    let arguments = args![&layers, log_first, log_last, table, log_table, digest.words_mut(), reduced];
-    let grid = Grid::new([1, 1, 1], [THREADS, 1, 1]).shared(16).early();
+    let arguments = args![&layers, log_first, log_last, table, log_table, digest.words_mut(), form];
+    let grid = Grid::new([1, 1, 1], [TAIL_THREADS, 1, 1]).shared(16).early();
     queue.launch(&kernels::FRI, "fold_to_last", &grid, &arguments);
 
     let Some(last) = values.pop() else { unreachable!("the first is there") };

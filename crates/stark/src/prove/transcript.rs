@@ -1,6 +1,6 @@
 //! The transcript on the device, while FRI is committed to: no challenge waits for the host.
 
-use gatework_gpu::{Grid, args};
+use gatework_gpu::{Code as _, Grid, args};
 use stwo::core::channel::MerkleChannel;
 use stwo::core::fields::qm31::SecureField;
 use stwo::core::vcs::blake2_hash::Blake2sHash;
@@ -15,11 +15,12 @@ use crate::cuda::merkle::SecureTree;
 use crate::cuda::{Runs, gather};
 use crate::kernels;
 use crate::queue::Queue;
+use crate::shared::DigestWords;
 
 /// Channels whose transcript a device can continue: those of Blake2s.
 pub trait DeviceChannel: MerkleChannel {
-    /// Whether words of digests are reduced modulo the prime.
-    const REDUCED: bool;
+    /// What the words of its digests are.
+    const WORDS: DigestWords;
 
     /// The channel's digest.
     fn digest(channel: &Self::C) -> Blake2sHash;
@@ -29,7 +30,7 @@ pub trait DeviceChannel: MerkleChannel {
 }
 
 impl<const IS_M31_OUTPUT: bool> DeviceChannel for Blake2sMerkleChannelGeneric<IS_M31_OUTPUT> {
-    const REDUCED: bool = IS_M31_OUTPUT;
+    const WORDS: DigestWords = DigestWords::of(IS_M31_OUTPUT);
 
     fn digest(channel: &Self::C) -> Blake2sHash {
         channel.digest()
@@ -44,7 +45,7 @@ impl<const IS_M31_OUTPUT: bool> DeviceChannel for Blake2sMerkleChannelGeneric<IS
 pub(super) struct Transcript {
     queue: Queue,
     digest: DeviceColumn<Blake2sHash>,
-    reduced: bool,
+    form: DigestWords,
 }
 
 impl Transcript {
@@ -52,14 +53,13 @@ impl Transcript {
     pub(super) fn of<MC: DeviceChannel>(queue: &Queue, channel: &MC::C) -> Self {
         let mut words = Vec::new();
         MC::digest(channel).write(&mut words);
-        Self { queue: queue.clone(), digest: DeviceColumn::from_words(queue, &words), reduced: MC::REDUCED }
+        Self { queue: queue.clone(), digest: DeviceColumn::from_words(queue, &words), form: MC::WORDS }
     }
 
     /// Takes a root in and draws a challenge.
     pub(super) fn draw(&mut self, root: &DeviceColumn<Blake2sHash>) -> Challenge {
         let mut alpha = self.queue.alloc::<[u32; 4]>(1);
-        let arguments =
-            args![self.digest.words_mut(), root.words(&self.queue), &mut alpha, u32::from(self.reduced)];
+        let arguments = args![self.digest.words_mut(), root.words(&self.queue), &mut alpha, self.form.code()];
         self.queue.launch(&kernels::FRI, "draw_challenge", &Grid::new([1; 3], [1; 3]), &arguments);
         alpha
     }
@@ -67,7 +67,7 @@ impl Transcript {
     /// Hashes a tree above its leaves, takes its root in and draws a challenge.
     pub(super) fn draw_by(&mut self, tree: &mut SecureTree) -> Challenge {
         let mut alpha = self.queue.alloc::<[u32; 4]>(1);
-        tree.finish(&self.queue, &mut self.digest, &mut alpha, self.reduced);
+        tree.finish(&self.queue, &mut self.digest, &mut alpha, self.form);
         alpha
     }
 
@@ -75,9 +75,9 @@ impl Transcript {
         &self.queue
     }
 
-    /// Whether words of digests are reduced.
-    pub(super) fn reduced(&self) -> bool {
-        self.reduced
+    /// What the words of digests are.
+    pub(super) fn form(&self) -> DigestWords {
+        self.form
     }
 
     /// The digest, to go on from.

@@ -1,6 +1,6 @@
 //! `stark/constraints`: a generated kernel for wide Fibonacci, against one that was written by hand.
 
-use gatework_gpu::{Buffer, ByValue, Grid, Kernel, args};
+use gatework_gpu::{Buffer, ByValue, Grid, Kernel, Source, args};
 use gatework_lab::{KernelSpec, Work};
 use stwo::core::fields::m31::BaseField;
 use stwo::core::fields::qm31::SecureField;
@@ -17,9 +17,10 @@ use stwo_constraint_framework::{FrameworkComponent, TraceLocationAllocator};
 use super::{Run, Size, Task, Timed};
 use crate::airs::{HostColumn, WideFibonacci};
 use crate::column::{coordinates, secure_column, table};
-use crate::constraints::{Rows, THREADS, compile, denominators, wide_fibonacci_source};
+use crate::constraints::{THREADS, Workshop, compile, denominators, record, unrolled};
 use crate::cuda::flat_words;
 use crate::error::OrRaise as _;
+use crate::shared::Rows;
 use crate::{CudaBackend, DeviceColumn, Tier, kernels, row_operations};
 
 #[derive(Clone, Copy)]
@@ -31,6 +32,11 @@ const ALPHA: SecureField = SecureField::from_u32_unchecked(3, 1, 4, 1);
 fn component(log_evaluation: u32, columns: usize) -> FrameworkComponent<WideFibonacci> {
     let air = WideFibonacci { log_rows: log_evaluation - 1, columns };
     FrameworkComponent::new(&mut TraceLocationAllocator::default(), air, SecureField::default())
+}
+
+/// The kernels that are generated for so many columns.
+fn generated_sources(columns: usize) -> Vec<Source> {
+    unrolled(&record(&WideFibonacci { log_rows: 4, columns }, SecureField::default()))
 }
 
 /// Adds the component's quotients on columns up, on any backend.
@@ -65,7 +71,7 @@ fn words(sums: &SecureColumnByCoords<CpuBackend>) -> Vec<u32> {
 fn candidate(columns: Vec<DeviceColumn<BaseField>>) -> Run {
     let prepared = OnColumns::new(columns);
     let queue = prepared.columns[0].queue();
-    let kernels = compile(queue, &wide_fibonacci_source(prepared.columns.len())).or_raise();
+    let kernels = compile(queue, &generated_sources(prepared.columns.len())).or_raise();
     Box::new(move || prepared.launch_generated(&kernels))
 }
 
@@ -84,8 +90,7 @@ impl Task for Constraints {
     }
 
     fn kernels(&self) -> Vec<KernelSpec> {
-        let generated =
-            wide_fibonacci_source(100).into_iter().map(|source| KernelSpec::new(source).threads(128));
+        let generated = generated_sources(100).into_iter().map(|source| KernelSpec::new(source).threads(128));
         let by_hand = KernelSpec::new(kernels::WIDE_FIBONACCI.source()).threads(256);
         generated.chain([by_hand]).collect()
     }
@@ -93,10 +98,11 @@ impl Task for Constraints {
     fn on_device(&self, columns: &[HostColumn]) -> Vec<u32> {
         let columns = polynomials::<CudaBackend>(columns, |values| DeviceColumn::upload(values));
         let queue = columns[0].evals.values.queue();
-        let tier = queue.tier();
-        queue.set_tier(Tier::Generated);
+        let workshop = Workshop::of(queue);
+        let tier = workshop.tier();
+        workshop.set_tier(Tier::Generated);
         let sums = quotients(&columns);
-        queue.set_tier(tier);
+        workshop.set_tier(tier);
         words(&sums.to_cpu())
     }
 
@@ -206,7 +212,7 @@ mod tests {
         assert_eq!(sums(OnColumns::launch_by_hand), Constraints.on_host(&columns));
         let generated = |prepared: &OnColumns| {
             let queue = prepared.columns[0].queue();
-            prepared.launch_generated(&compile(queue, &wide_fibonacci_source(9)).or_raise());
+            prepared.launch_generated(&compile(queue, &generated_sources(9)).or_raise());
         };
         assert_eq!(sums(generated), Constraints.on_host(&columns));
     }

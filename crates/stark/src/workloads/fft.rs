@@ -12,7 +12,7 @@ use stwo::prover::poly::circle::{CircleEvaluation, PolyOps as _};
 use super::{Run, Size, Task, Timed, copying};
 use crate::airs::HostColumn;
 use crate::cuda::circle_fft::{Direction, transform};
-use crate::cuda::schedule::{LOWEST, PASSES, Pass};
+use crate::cuda::schedule::{PASSES, Pass};
 use crate::{CudaBackend, DeviceColumn, kernels};
 
 #[derive(Clone, Copy)]
@@ -49,8 +49,8 @@ impl Task for Fft {
     fn kernels(&self) -> Vec<KernelSpec> {
         let small = KernelSpec::new(kernels::CIRCLE_FFT.source()).threads(256);
         let pass = |layers| {
-            let threads = Pass { first: if layers == LOWEST { 0 } else { LOWEST }, layers }.threads();
-            let spec = KernelSpec::new(kernels::circle_pass(layers).source()).threads(threads);
+            let pass = Pass::full(layers);
+            let spec = KernelSpec::new(pass.module().source()).threads(pass.threads());
             spec.entries(["pass_forward", "pass_inverse"])
         };
         let passes = PASSES.map(pass);

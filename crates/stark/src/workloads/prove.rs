@@ -1,6 +1,6 @@
 //! `stark/prove`: whole proofs of wide Fibonacci, against `SimdBackend`.
 
-use gatework_gpu::{Device, Kind, Stream};
+use gatework_gpu::{Device, Kind, Module, Stream};
 use gatework_lab::{
     Bench, Case, Control, ErrorBudget, KernelSpec, Outputs, RunError, Side, Timing, Work, Workload,
 };
@@ -48,7 +48,7 @@ impl Workload for Prove {
     }
 
     fn kernels(&self) -> Vec<KernelSpec> {
-        let spec = |module: &kernels::Module, entries: &[&str]| KernelSpec {
+        let spec = |module: &Module, entries: &[&str]| KernelSpec {
             entries: entries.iter().map(|&entry| entry.to_owned()).collect(),
             ..KernelSpec::new(module.source()).threads(256)
         };

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use comfy_table::ColumnConstraint;
-use gatework_attention::bench::shape as shape_of;
+use gatework_attention::bench::of_case as shape_of;
 use gatework_attention::{Mask, Shape};
 use gatework_lab::measure::{BenchRecord, HostRecord, PeerRecord};
 use gatework_lab::quantity::{rate, time};

@@ -42,6 +42,8 @@ pub enum FaultKind {
     DivisionByZero,
     /// Calls nested deeper than a thread's stack.
     StackOverflow,
+    /// The kernel stopped itself: it was given what it does not know.
+    Trap,
 }
 
 /// A kernel that the emulated device stopped. The process goes on; the stream's later work was not run.

@@ -1,4 +1,4 @@
-//! The table of functions that kernels call, in the order of `GW_API` in gw/emulated.cuh, and their arguments.
+//! The functions that kernels call, and the table of them.
 
 use std::ffi::{c_char, c_void};
 
@@ -8,47 +8,9 @@ use super::formats;
 use super::launch::{Flow, step, with};
 use super::shadow::Manner;
 use super::warp::Offer;
-
-/// An enum of C++ by its numbers; an unknown number becomes the last variant.
-macro_rules! numbered {
-    ($($(#[$doc:meta])* $name:ident { $($variant:ident),* $(,)? })*) => {$(
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub(super) enum $name { $($variant),* }
-
-        impl $name {
-            const ALL: &[Self] = &[$(Self::$variant),*];
-
-            pub(super) fn from_code(code: u32) -> Self {
-                Self::ALL[(code as usize).min(Self::ALL.len() - 1)]
-            }
-        }
-    )*};
-}
-
-numbered! {
-    /// What a warp exchanges.
-    ExchangeOp {
-        Shuffle, ShuffleUp, ShuffleDown, ShuffleXor, Ballot, MatchAny, MatchAll, ReduceAdd, ReduceMinU, ReduceMaxU,
-        ReduceMinS, ReduceMaxS, ReduceAnd, ReduceOr, ReduceXor,
-    }
-    /// What a fence orders.
-    FenceKind { Block, Device, System, AsyncProxy, MbarrierInit, Wgmma }
-    /// What an atomic does.
-    AtomicOp {
-        Load, Store, Exchange, Cas, Add, MinU, MaxU, MinS, MaxS, And, Or, Xor, AddF32, AddF64, Inc,
-    }
-    /// Between which formats a conversion goes.
-    Conversion {
-        F32ToF16, F16ToF32, F32ToBf16, Bf16ToF32, F32ToE4m3, F32ToE5m2, E4m3ToF16, E5m2ToF16, F16ToE4m3, F16ToE5m2,
-    }
-    /// A rule of the language that the compiler's own checks found broken.
-    Rule { ArrayBounds, DivisionByZero }
-    /// What is done to two pairs, or three, of f16.
-    HalfPairOp { Add, Multiply, Fma, FmaRelu, Maximum }
-    /// A format of the tensor cores.
-    Format { F16, Bf16, E4m3, E5m2, S8 }
-}
+use crate::abi::{AtomicOp, Conversion, Format, HalfPairOp, Index, WgmmaCall, functions};
+use crate::shared::Code;
+use crate::types::FaultKind;
 
 impl AtomicOp {
     pub(super) fn reads(self) -> bool {
@@ -120,31 +82,15 @@ impl HalfPairOp {
     }
 }
 
-/// `WgmmaCall` of gw/emulated.cuh.
-#[derive(Debug, Clone, Copy)]
-#[repr(C)]
-pub(super) struct WgmmaCall {
-    format: u32,
-    pub(super) n: u32,
-    pub(super) a_in_registers: u32,
-    pub(super) accumulate: u32,
-    pub(super) transpose_a: u32,
-    pub(super) transpose_b: u32,
-    pub(super) half_accumulators: u32,
-    pub(super) a_descriptor: u64,
-    pub(super) b_descriptor: u64,
-    pub(super) a: [u32; 4],
-    pub(super) accumulators: *mut u32,
-}
-
 impl WgmmaCall {
     /// 32-bit registers that hold a lane's accumulators.
     pub(super) fn registers(&self) -> usize {
         if self.half_accumulators != 0 { self.n as usize / 4 } else { self.n as usize / 2 }
     }
 
+    /// The format, whose code was checked when the call came.
     pub(super) fn format(&self) -> Format {
-        Format::from_code(self.format)
+        Format::from_code(self.format).unwrap_or_else(|| unreachable!("wgmma checks the code"))
     }
 
     /// Whether two lanes issue the same instruction; registers are each lane's own.
@@ -160,92 +106,42 @@ impl WgmmaCall {
     }
 }
 
-/// `Api` of gw/emulated.cuh.
-#[repr(C)]
-pub(super) struct Api {
-    index: extern "C" fn(u32) -> u32,
-    shared: extern "C" fn() -> *mut u8,
-    access: extern "C" fn(*const c_void, u64, u32, *const c_void),
-    enter: extern "C" fn(*const c_void),
-    leave: extern "C" fn(),
-    misuse: extern "C" fn(u32, *const c_char, u32),
-    barrier: extern "C" fn(u32, u32, u32, *const c_char, u32),
-    sync_warp: extern "C" fn(u32, *const c_char, u32),
-    sync_grid: extern "C" fn(*const c_char, u32),
-    exchange: extern "C" fn(u32, u32, u64, u32, u32, *const c_char, u32) -> u64,
-    fence: extern "C" fn(u32),
-    atomic: extern "C" fn(u32, *mut c_void, u32, u64, u64, *const c_void) -> u64,
-    mbarrier_init: extern "C" fn(*mut c_void, u32, *const c_char, u32),
-    mbarrier_arrive: extern "C" fn(*mut c_void, u32, u32, *const c_char, u32),
-    mbarrier_wait: extern "C" fn(*mut c_void, u32, u32, *const c_char, u32) -> u32,
-    copy_async: extern "C" fn(*mut c_void, *const c_void, u32, u32, *const c_char, u32),
-    copy_async_commit: extern "C" fn(),
-    copy_async_wait: extern "C" fn(u32),
-    bulk_load: extern "C" fn(*mut c_void, *const c_void, u32, *mut c_void, *const c_char, u32),
-    bulk_store: extern "C" fn(*mut c_void, *const c_void, u32, *const c_char, u32),
-    bulk_commit: extern "C" fn(),
-    bulk_wait: extern "C" fn(u32, u32),
-    load_matrix: extern "C" fn(*mut u32, *const c_void, u32, u32, *const c_char, u32),
-    store_matrix: extern "C" fn(*mut c_void, *const u32, u32, u32, *const c_char, u32),
-    mma: extern "C" fn(u32, *mut u32, *const u32, *const u32, *const u32, *const c_char, u32),
-    wgmma: extern "C" fn(*const WgmmaCall, *const c_char, u32),
-    wgmma_commit: extern "C" fn(),
-    wgmma_wait: extern "C" fn(u32, *const c_char, u32),
-    convert: extern "C" fn(u32, u32) -> u32,
-    half_pair: extern "C" fn(u32, u32, u32, u32) -> u32,
-    shared_address: extern "C" fn(*const c_void) -> u32,
-    await_stream: extern "C" fn(),
-    pause: extern "C" fn(),
-    clock: extern "C" fn() -> u64,
+macro_rules! table {
+    ($($name:ident($($argument:ident: $type:ty $(=> $theirs:literal)?),*) $(-> $result:ty)?;)*) => {
+        /// The table as kernels know it.
+        #[repr(C)]
+        pub(super) struct Api {
+            $($name: extern "C" fn($($type),*) $(-> $result)?,)*
+        }
+
+        /// The one table; every kernel library is bound to it.
+        pub(super) static API: Api = Api { $($name),* };
+    };
+}
+functions!(table);
+
+/// The variant of a code that a kernel gave. One that the runtime does not know is a fault, and does not return.
+fn known<T: Code>(code: u32) -> T {
+    T::from_code(code).unwrap_or_else(|| {
+        step(|launch| {
+            let name = std::any::type_name::<T>().rsplit("::").next().unwrap_or_default();
+            let message = format!("{code} is no {name} that the runtime knows");
+            Err(launch.fault(FaultKind::Protocol, None, None, message))
+        });
+        unreachable!("a thread that faulted never runs again")
+    })
 }
 
-/// The one table; every kernel library is bound to it.
-pub(super) static API: Api = Api {
-    index,
-    shared,
-    access,
-    enter,
-    leave,
-    misuse,
-    barrier,
-    sync_warp,
-    sync_grid,
-    exchange,
-    fence,
-    atomic,
-    mbarrier_init,
-    mbarrier_arrive,
-    mbarrier_wait,
-    copy_async,
-    copy_async_commit,
-    copy_async_wait,
-    bulk_load,
-    bulk_store,
-    bulk_commit,
-    bulk_wait,
-    load_matrix,
-    store_matrix,
-    mma,
-    wgmma,
-    wgmma_commit,
-    wgmma_wait,
-    convert,
-    half_pair,
-    shared_address,
-    await_stream,
-    pause,
-    clock,
-};
-
-extern "C" fn index(which: u32) -> u32 {
+extern "C" fn index(which: u32, axis: u32) -> u32 {
+    let which = known(which);
     with(|launch| {
-        let axis = which as usize % 3;
-        match which / 3 {
-            0 => launch.thread().index[axis],
-            1 => launch.block().index[axis],
-            2 => launch.grid.threads[axis],
-            _ => launch.grid.blocks[axis],
-        }
+        let of = match which {
+            Index::Thread => launch.thread().index,
+            Index::Block => launch.block().index,
+            Index::Threads => launch.grid.threads,
+            Index::Blocks => launch.grid.blocks,
+        };
+        of[axis as usize]
     })
 }
 
@@ -277,7 +173,8 @@ extern "C" fn leave() {
 }
 
 extern "C" fn misuse(rule: u32, file: *const c_char, line: u32) {
-    step(|launch| launch.misuse(Rule::from_code(rule), CallSite { file, line }));
+    let rule = known(rule);
+    step(|launch| launch.misuse(rule, CallSite { file, line }));
 }
 
 extern "C" fn barrier(id: u32, threads: u32, wait: u32, file: *const c_char, line: u32) {
@@ -301,13 +198,14 @@ extern "C" fn exchange(
     file: *const c_char,
     line: u32,
 ) -> u64 {
-    let offer = Offer::Exchange { op: ExchangeOp::from_code(op), value, argument, wide: width == 8 };
+    let offer = Offer::Exchange { op: known(op), value, argument, wide: width == 8 };
     step(|launch| launch.meet(mask, offer, CallSite { file, line }));
     with(|launch| launch.thread().result)
 }
 
 extern "C" fn fence(kind: u32) {
-    with(|launch| launch.fence(FenceKind::from_code(kind)));
+    let kind = known(kind);
+    with(|launch| launch.fence(kind));
 }
 
 extern "C" fn atomic(
@@ -318,7 +216,7 @@ extern "C" fn atomic(
     compare: u64,
     pc: *const c_void,
 ) -> u64 {
-    let op = AtomicOp::from_code(op);
+    let op = known::<AtomicOp>(op);
     step(|launch| {
         let touch = Touch {
             address: address as usize,
@@ -339,13 +237,7 @@ extern "C" fn mbarrier_init(barrier: *mut c_void, count: u32, file: *const c_cha
     step(|launch| launch.mbarrier_init(barrier as usize, count, CallSite { file, line }).map(|()| Flow::Go));
 }
 
-extern "C" fn mbarrier_arrive(
-    barrier: *mut c_void,
-    expect: u32,
-    _arrive: u32,
-    file: *const c_char,
-    line: u32,
-) {
+extern "C" fn mbarrier_arrive(barrier: *mut c_void, expect: u32, file: *const c_char, line: u32) {
     step(|launch| {
         launch.mbarrier_arrive(barrier as usize, expect, CallSite { file, line }).map(|()| Flow::Go)
     });
@@ -448,13 +340,14 @@ extern "C" fn mma(
     file: *const c_char,
     line: u32,
 ) {
-    let offer = Offer::Mma { format: Format::from_code(format), d, a, b, c };
+    let offer = Offer::Mma { format: known(format), d, a, b, c };
     step(|launch| launch.meet(u32::MAX, offer, CallSite { file, line }));
 }
 
 extern "C" fn wgmma(call: *const WgmmaCall, file: *const c_char, line: u32) {
     // SAFETY: the kernel passes a pointer to a call on its own stack.
     let call = unsafe { &*call };
+    known::<Format>(call.format);
     step(|launch| launch.wgmma(call, CallSite { file, line }).map(|()| Flow::Go));
 }
 
@@ -476,11 +369,11 @@ extern "C" fn wgmma_wait(pending: u32, file: *const c_char, line: u32) {
 }
 
 extern "C" fn convert(kind: u32, value: u32) -> u32 {
-    Conversion::from_code(kind).apply(value)
+    known::<Conversion>(kind).apply(value)
 }
 
 extern "C" fn half_pair(op: u32, a: u32, b: u32, c: u32) -> u32 {
-    let op = HalfPairOp::from_code(op);
+    let op = known::<HalfPairOp>(op);
     let [low, high] =
         [0, 16].map(|at| u32::from(op.apply((a >> at) as u16, (b >> at) as u16, (c >> at) as u16)));
     low | high << 16

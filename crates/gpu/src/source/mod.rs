@@ -1,10 +1,17 @@
 //! Kernel source text with everything it includes.
 
+mod module;
+mod portable;
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use crate::kernel::Architecture;
-use crate::{Error, Result, kernels};
+pub(crate) use module::ModuleKey;
+pub use module::{Definition, Module};
+
+use crate::header::Header;
+use crate::types::Architecture;
+use crate::{Error, Result};
 
 /// CUDA C++ text, written against the portable header `gw/gw.cuh`.
 ///
@@ -45,6 +52,11 @@ impl Source {
     pub fn include(mut self, path: impl Into<String>, text: impl Into<Cow<'static, str>>) -> Self {
         self.includes.insert(path.into(), text.into());
         self
+    }
+
+    /// Provides files for `#include`.
+    pub fn include_all(self, headers: &[Header]) -> Self {
+        headers.iter().fold(self, |source, header| source.include(header.path(), header.text()))
     }
 
     /// Defines a macro.
@@ -89,19 +101,10 @@ impl Source {
         &self.options
     }
 
-    /// Names defined with `GW_KERNEL` in the text.
-    pub(crate) fn entries(&self) -> Vec<String> {
-        let mut entries = vec![self.name.clone()];
-        for marker in ["GW_KERNEL(", "GW_KERNEL_BOUNDED("] {
-            for (at, _) in self.text.match_indices(marker) {
-                let rest = &self.text[at + marker.len()..];
-                let name: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-                if !name.is_empty() && !entries.contains(&name) {
-                    entries.push(name);
-                }
-            }
-        }
-        entries.retain(|name| self.defines_kernel(name));
+    /// Names defined with `GW_KERNEL` in the text: the source's own first, if it is one of them.
+    pub(crate) fn entries(&self) -> Vec<&str> {
+        let mut entries = kernels_in(&self.text);
+        entries.sort_by_key(|entry| *entry != self.name);
         entries
     }
 
@@ -122,7 +125,7 @@ impl Source {
                 .filter(|path| stays_inside(path))
                 .and_then(|path| self.includes.get(path))
                 .cloned()
-                .or_else(|| kernels::header(&path).map(Cow::Borrowed))
+                .or_else(|| portable::text(&path).map(Cow::Borrowed))
                 .ok_or_else(|| Error::MissingInclude { kernel: self.name.clone(), include: path.clone() })?;
             pending.extend(included(&text));
             found.insert(path, text);
@@ -149,14 +152,22 @@ impl Source {
             field(option.as_bytes());
         }
     }
+}
 
-    fn defines_kernel(&self, name: &str) -> bool {
-        ["GW_KERNEL(", "GW_KERNEL_BOUNDED("].iter().any(|marker| {
-            self.text
-                .match_indices(&format!("{marker}{name}"))
-                .any(|(at, found)| self.text[at + found.len()..].starts_with([')', ',', ' ']))
-        })
+/// Names defined with `GW_KERNEL` in a text, each once.
+fn kernels_in(text: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    for marker in ["GW_KERNEL(", "GW_KERNEL_BOUNDED("] {
+        for (at, _) in text.match_indices(marker) {
+            let rest = &text[at + marker.len()..];
+            let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+            let name = &rest[..end];
+            if !name.is_empty() && rest[end..].starts_with([')', ',', ' ']) && !found.contains(&name) {
+                found.push(name);
+            }
+        }
     }
+    found
 }
 
 /// Whether a path names a file below the folder that a compiler is given, and nothing else of the machine.

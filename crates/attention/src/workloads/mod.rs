@@ -1,6 +1,8 @@
 //! What the lab may gate and time: `attention/*`.
 
-use gatework_gpu::{Buffer, Device, Kind, Stream};
+pub mod case;
+
+use gatework_gpu::{Buffer, Device, Kind, Module, Stream};
 use gatework_lab::measure::Arithmetic;
 use gatework_lab::tune::{Configuration, Layer, Space, Tunable, Value};
 use gatework_lab::{
@@ -9,13 +11,15 @@ use gatework_lab::{
 };
 use half::f16;
 
-use crate::bench::{self, case};
 use crate::cuda::schedule::{Exponential, Schedule};
 use crate::cuda::{
-    Attention, KEY_TILE, Rotation, Workspace, attention_source, combine_source, quantise_source, value_group,
+    DeviceAttention, KEY_TILE, Rotation, Workspace, attention_module, combine_module, quantise_module,
+    score_limit, value_group,
 };
 use crate::shape::{Mask, Shape};
-use crate::{Element, reference};
+use crate::shared::{LARGEST_CODE, QUANTISE_THREADS, QUERY_TILE};
+use crate::{Attention, Element, HeadDimension, reference};
+use case::{case, of_case};
 
 /// All of them.
 pub fn workloads() -> Vec<Box<dyn Workload>> {
@@ -68,7 +72,7 @@ struct Operands {
 
 /// Tensors of a case on the device, and what works on them.
 struct Bound {
-    attention: Attention,
+    attention: DeviceAttention,
     workspace: Workspace,
     inputs: [Buffer<f16>; 3],
     output: Buffer<f16>,
@@ -84,7 +88,7 @@ fn mask(case: &Case) -> Mask {
 }
 
 fn parts(case: &Case) -> (Shape, Mask) {
-    match bench::shape(case) {
+    match of_case(case) {
         Some(parts) => parts,
         None => panic!("case '{}' is no attention", case.name),
     }
@@ -110,10 +114,10 @@ impl Operands {
     fn attend(&self, case: &Case) -> Vec<f64> {
         let shape = shape(case);
         let Shape { dim, rows, keys, .. } = shape;
-        let limit = crate::cuda::score_limit(dim);
-        let q = quantised(&self.q, rows * dim, 64 * dim, limit);
+        let limit = score_limit(dim);
+        let q = quantised(&self.q, rows * dim, QUERY_TILE as usize * dim, limit);
         let k = quantised(&self.k, keys * dim, KEY_TILE * dim, limit);
-        let v = quantised(&self.v, keys * dim, value_group(keys) * KEY_TILE * dim, 448.0);
+        let v = quantised(&self.v, keys * dim, value_group(keys) * KEY_TILE * dim, LARGEST_CODE);
         reference::attention(&shape, mask(case), 1.0 / (dim as f64).sqrt(), &q, &k, &v).0
     }
 }
@@ -131,32 +135,32 @@ fn quantised(x: &[f16], head: usize, block: usize, limit: f32) -> Vec<f64> {
 }
 
 impl Job {
-    fn attention(&self, device: &Device, case: &Case) -> crate::Result<Attention> {
+    fn attention(&self, device: &Device, case: &Case) -> crate::Result<DeviceAttention> {
         let builder = Attention::builder(shape(case)).mask(mask(case));
         match self.schedule {
-            Some(schedule) => builder.schedule(schedule).build(device),
+            Some(schedule) => builder.schedule(schedule).build_on(device),
             None if case.dimensions.contains_key(WHOLE) => {
-                let suited = Schedule::suited(&shape(case), device.properties());
-                builder.schedule(Schedule { splits: 1, ..suited }).build(device)
+                let suited = Schedule::suited(&shape(case), device.properties())?;
+                builder.schedule(Schedule { splits: 1, ..suited }).build_on(device)
             }
-            None => builder.build(device),
+            None => builder.build_on(device),
         }
     }
 }
 
 impl Bound {
-    fn new(stream: &Stream, attention: Attention, inputs: [Buffer<f16>; 3]) -> Result<Self, RunError> {
+    fn new(stream: &Stream, attention: DeviceAttention, inputs: [Buffer<f16>; 3]) -> Result<Self, RunError> {
         let output = poisoned(stream, attention.shape().query_elements())?;
         Ok(Self { workspace: attention.workspace(stream)?, inputs, output, attention })
     }
 
-    fn upload(stream: &Stream, attention: Attention, case: &Case, seed: u64) -> Result<Self, RunError> {
+    fn upload(stream: &Stream, attention: DeviceAttention, case: &Case, seed: u64) -> Result<Self, RunError> {
         let Operands { q, k, v } = Operands::new(case, seed);
         Self::new(stream, attention, [stream.upload(&q)?, stream.upload(&k)?, stream.upload(&v)?])
     }
 
     /// Random tensors of any size, from a pattern that is longer than a tile and no multiple of a row.
-    fn random(stream: &Stream, attention: Attention) -> Result<Self, RunError> {
+    fn random(stream: &Stream, attention: DeviceAttention) -> Result<Self, RunError> {
         let shape = *attention.shape();
         let mut inputs = Inputs::new(1);
         let mut normal = |count: usize| -> Result<Buffer<f16>, RunError> {
@@ -183,6 +187,16 @@ impl Job {
     fn new(name: &str, summary: &str, shapes: Vec<Shape>) -> Self {
         let summary = format!("softmax(q k^T) v from f16 by e4m3: {summary}");
         Self { name: name.into(), summary, shapes, schedule: None }
+    }
+
+    /// What the engine knows of the head dimension, which all shapes have.
+    fn dimension(&self) -> &'static HeadDimension {
+        HeadDimension::of(self.shapes[0].dim).unwrap_or_else(|error| panic!("{}: {error}", self.name))
+    }
+
+    /// How the kernel is run on long rows.
+    fn usual(&self) -> Schedule {
+        Schedule::usual(self.shapes[0].dim).unwrap_or_else(|error| panic!("{}: {error}", self.name))
     }
 
     /// The same kind of problem, small enough for the plain oracle.
@@ -231,26 +245,28 @@ impl Workload for Job {
 
     fn kernels(&self) -> Vec<KernelSpec> {
         let shape = &self.shapes[0];
-        let dim = shape.dim;
-        let spec = |source, schedule: Schedule| {
-            let spec = KernelSpec::new(source).threads(schedule.threads());
+        let (dim, usual) = (shape.dim, self.usual());
+        let spec = |module: Module, schedule: Schedule| {
+            let spec = KernelSpec::new(module.source()).threads(schedule.threads());
             spec.require("QGMMA").require("UBLKCP")
         };
         let schedules: Vec<Schedule> = match self.schedule {
             Some(schedule) => vec![schedule],
-            None => (1..=Schedule::most_consumers(dim))
-                .map(|consumers| Schedule { consumers, ..Schedule::usual(dim) })
+            None => (1..=self.dimension().most_consumers())
+                .map(|consumers| Schedule { consumers, ..usual })
                 .collect(),
         };
         let mut kernels: Vec<KernelSpec> = schedules
             .into_iter()
-            .map(|schedule| spec(attention_source::<f16>(shape, schedule), schedule))
+            .map(|schedule| spec(attention_module::<f16>(shape, schedule), schedule))
             .collect();
-        kernels.push(KernelSpec::new(quantise_source::<f16>(shape, Rotation::None)).threads(256));
+        kernels.push(
+            KernelSpec::new(quantise_module::<f16>(shape, Rotation::None).source()).threads(QUANTISE_THREADS),
+        );
         if self.shapes.iter().any(|shape| shape.rows < 64) {
-            let schedule = Schedule { consumers: 1, ..Schedule::usual(dim) };
-            kernels.push(spec(attention_source::<f32>(shape, schedule), schedule));
-            kernels.push(KernelSpec::new(combine_source::<f16>(dim)).threads(128));
+            let schedule = Schedule { consumers: 1, ..usual };
+            kernels.push(spec(attention_module::<f32>(shape, schedule), schedule));
+            kernels.push(KernelSpec::new(combine_module::<f16>(dim).source()).threads(128));
         }
         kernels
     }
@@ -361,7 +377,7 @@ impl Tunable for Job {
     /// is there to be refused by the correctness gate: it is fast.
     fn space(&self) -> Space {
         let dim = self.shapes[0].dim;
-        let most = i64::from(Schedule::most_consumers(dim));
+        let most = i64::from(self.dimension().most_consumers());
         let groups = self.shapes.iter().map(|shape| shape.keys.div_ceil(512)).min().unwrap_or(1) as i64;
         let blocks = vec![Value::from("persistent"), Value::from("one each")];
         Space::new()
@@ -387,7 +403,7 @@ impl Tunable for Job {
     }
 
     fn default_configuration(&self) -> Configuration {
-        let usual = self.schedule.unwrap_or_else(|| Schedule::usual(self.shapes[0].dim));
+        let usual = self.schedule.unwrap_or_else(|| self.usual());
         Configuration::default()
             .with("EXPONENTIAL", if usual.exponential == Exponential::Line { "line" } else { "parabola" })
             .with("ISSUE", if usual.turns { "in turn" } else { "at will" })

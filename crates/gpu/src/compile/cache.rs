@@ -10,7 +10,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
-use crate::kernel::{Architecture, Binary, Compiled, Resources, Source};
+use crate::source::Source;
+use crate::types::{Architecture, Binary, Compiled, Resources};
 use crate::{Error, Result};
 
 /// What stands beside a cached binary. A binary without a matching one is compiled anew.

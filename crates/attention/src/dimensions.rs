@@ -1,0 +1,127 @@
+//! Head dimensions: all that host code and kernels need to know of one, in one table.
+
+use crate::{Error, Result};
+
+/// A head dimension that the engine computes.
+#[derive(Debug)]
+pub struct HeadDimension {
+    /// Numbers of a row.
+    pub dim: usize,
+    /// How rows of query and key tiles are swizzled in shared memory: a name of `gw/swizzle.cuh`.
+    pub(crate) swizzle: &'static str,
+    /// `1 / sqrt(dim)`, which keeps a Hadamard transform orthogonal.
+    pub(crate) orthogonal: f32,
+    /// Blocks of the attention kernel with one consumer, with two, and so on: as many as have room for their accumulators.
+    pub(crate) blocks: &'static [Block],
+    /// What was found fastest for long rows on an NVIDIA H200.
+    pub(crate) tuned: Tuned,
+}
+
+/// What a block of the attention kernel takes.
+#[derive(Debug)]
+pub(crate) struct Block {
+    /// Blocks that a multiprocessor has room for: two small ones, so that those of the next launch can get ready.
+    pub(crate) resident: u32,
+    /// Registers of a thread of the warpgroup that copies.
+    pub(crate) producer_registers: u32,
+    /// Registers of a thread of the others.
+    pub(crate) consumer_registers: u32,
+}
+
+/// Knobs of a schedule that were searched for.
+#[derive(Debug)]
+pub(crate) struct Tuned {
+    pub(crate) consumers: u32,
+    pub(crate) stages: u32,
+    pub(crate) turns: bool,
+}
+
+/// Every head dimension. `tuned` is from the records 3da12d7496ed and cfea36af5533 of `results/nvidia-h200.jsonl`.
+pub const HEAD_DIMENSIONS: &[HeadDimension] = &[
+    HeadDimension {
+        dim: 64,
+        swizzle: "SWIZZLE_64",
+        orthogonal: 0.125,
+        blocks: &[
+            Block { resident: 2, producer_registers: 40, consumer_registers: 208 },
+            Block { resident: 1, producer_registers: 40, consumer_registers: 232 },
+            Block { resident: 1, producer_registers: 32, consumer_registers: 160 },
+        ],
+        tuned: Tuned { consumers: 3, stages: 4, turns: false },
+    },
+    HeadDimension {
+        dim: 128,
+        swizzle: "SWIZZLE_128",
+        orthogonal: 0.088_388_346,
+        blocks: &[
+            Block { resident: 1, producer_registers: 40, consumer_registers: 248 },
+            Block { resident: 1, producer_registers: 40, consumer_registers: 232 },
+        ],
+        tuned: Tuned { consumers: 2, stages: 3, turns: true },
+    },
+];
+
+/// The longest row of any shape.
+pub(crate) const MOST_DIM: usize = HEAD_DIMENSIONS[HEAD_DIMENSIONS.len() - 1].dim;
+
+impl HeadDimension {
+    /// The table's row for `dim`, or an error that says which there are.
+    pub fn of(dim: usize) -> Result<&'static Self> {
+        HEAD_DIMENSIONS.iter().find(|known| known.dim == dim).ok_or_else(|| {
+            let known: Vec<String> = HEAD_DIMENSIONS.iter().map(|known| known.dim.to_string()).collect();
+            let what = format!("head dimension {dim}; {} are supported", known.join(" and "));
+            Error::Unsupported { what }
+        })
+    }
+
+    /// Consumers whose accumulators fit into a multiprocessor's registers.
+    pub fn most_consumers(&self) -> u32 {
+        self.blocks.len() as u32
+    }
+}
+
+/// Appends the table to a header: a dimension, or a number of consumers, that is not in it does not compile.
+pub(crate) fn declare(text: &mut String) {
+    use std::fmt::Write as _;
+    text.push_str("template <u32> struct HeadDimension;\ntemplate <u32, u32> struct Block;\n");
+    for HeadDimension { dim, swizzle, orthogonal, blocks, .. } in HEAD_DIMENSIONS {
+        let _ = writeln!(
+            text,
+            "template <> struct HeadDimension<{dim}> {{\n    static constexpr gw::Swizzle swizzle = gw::{swizzle};\n    \
+             static constexpr f32 orthogonal = {orthogonal:?}f;\n}};"
+        );
+        for (index, Block { resident, producer_registers, consumer_registers }) in blocks.iter().enumerate() {
+            let consumers = index + 1;
+            let _ = writeln!(
+                text,
+                "template <> struct Block<{dim}, {consumers}> {{\n    static constexpr u32 resident = {resident}, \
+                 producer_registers = {producer_registers}, consumer_registers = {consumer_registers};\n}};"
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_sorted_and_consistent() {
+        assert!(HEAD_DIMENSIONS.is_sorted_by_key(|known| known.dim));
+        for known in HEAD_DIMENSIONS {
+            assert!((known.orthogonal - 1.0 / (known.dim as f32).sqrt()).abs() < 1e-8, "{}", known.dim);
+            assert!((1..=known.most_consumers()).contains(&known.tuned.consumers));
+            for (index, block) in known.blocks.iter().enumerate() {
+                let consumers = index as u32 + 1;
+                let registers = 128 * (block.producer_registers + consumers * block.consumer_registers);
+                assert!(block.resident * registers <= 65536, "{} {consumers}", known.dim);
+            }
+        }
+    }
+
+    #[test]
+    fn an_unknown_dimension_is_an_error_that_names_the_known() {
+        let error = HeadDimension::of(96).unwrap_err();
+        assert_eq!(error.to_string(), "unsupported attention: head dimension 96; 64 and 128 are supported");
+    }
+}

@@ -1,0 +1,21 @@
+//! The engine's kernels.
+
+use gatework_gpu::Header;
+
+use crate::shared::SHARED;
+
+/// Files that kernels include.
+static HEADERS: [Header; 2] = {
+    let [numbers] = gatework_gpu::headers!["numbers.cuh"];
+    [numbers, SHARED]
+};
+
+gatework_gpu::modules! {
+    headers HEADERS;
+    /// Attention over tile images.
+    pub(crate) ATTENTION = "attention";
+    /// Attention over all keys from attention over parts of them.
+    pub(crate) COMBINE = "combine";
+    /// Tile images from matrices of any format.
+    pub(crate) QUANTISE = "quantise";
+}

@@ -1,0 +1,103 @@
+//! What host code and kernels share.
+
+use bytemuck::{Pod, Zeroable};
+
+use crate::dimensions;
+
+gatework_gpu::shared! {
+    /// Included by every kernel of the engine.
+    pub(crate) header SHARED = "shared.cuh" after "gw/swizzle.cuh";
+
+    /// Query rows of a tile.
+    pub(crate) const QUERY_TILE: u32 = 64;
+    /// Keys of a tile.
+    pub(crate) const KEY_TILE: u32 = 128;
+    /// Rows below the values of a tile: one of ones, which sums p, and zeros to the next multiple of eight.
+    pub(crate) const SUM_ROWS: u32 = 8;
+    /// Threads of a warpgroup.
+    pub(crate) const WARPGROUP: u32 = 128;
+    /// Bytes of an mbarrier.
+    pub(crate) const BARRIER_BYTES: u32 = 8;
+    /// The place in a list of items where a block stops.
+    pub(crate) const NO_ITEM: u32 = u32::MAX;
+
+    /// Threads of a block of the quantiser.
+    pub(crate) const QUANTISE_THREADS: u32 = 256;
+    /// Shared memory before a tile of the quantiser: a word for each of its warps.
+    pub(crate) const QUANTISE_WORDS_BYTES: u32 = 64;
+    /// The largest e4m3.
+    pub(crate) const LARGEST_CODE: f32 = 448.0;
+
+    /// Formats of numbers that come in and go out.
+    pub enum Number {
+        /// 32 bits.
+        F32,
+        /// 16 bits, five of them an exponent.
+        F16,
+        /// The upper half of 32 bits.
+        Bf16,
+        /// 8 bits, with scales beside: inputs alone.
+        E4m3,
+    }
+
+    /// One launch of the attention kernel. Rows and keys are those of one head; strides are in elements of the output.
+    #[derive(Debug, Clone, Copy, Pod, Zeroable)]
+    pub(crate) struct Problem {
+        pub(crate) rows: u32,
+        pub(crate) keys: u32,
+        pub(crate) key_tiles: u32,
+        pub(crate) query_tiles: u32,
+        pub(crate) heads: u32,
+        pub(crate) key_heads: u32,
+        /// Query row i sees keys up to i + diagonal; without a mask this is past every key.
+        pub(crate) diagonal: i32,
+        pub(crate) log2_scale: f32,
+        pub(crate) batch_stride: u64,
+        pub(crate) head_stride: u64,
+        pub(crate) row_stride: u64,
+        /// Results of each part of the keys lie this far apart.
+        pub(crate) split_stride: u64,
+        pub(crate) split_lse_stride: u64,
+        /// Parts of the keys.
+        pub(crate) splits: u32,
+        /// Tiles of each part: a multiple of the tiles of values with one scale.
+        pub(crate) split_tiles: u32,
+        /// Entries of the list of items: a multiple of the blocks. As many as blocks: there is no list, and the last rows,
+        /// which see the most keys under a causal mask, come first.
+        pub(crate) items: u32,
+        pub(crate) unused: u32,
+    }
+
+    /// A matrix of heads for the quantiser; strides are in elements.
+    #[derive(Debug, Clone, Copy, Pod, Zeroable)]
+    pub(crate) struct Matrix {
+        pub(crate) batch_stride: u64,
+        pub(crate) head_stride: u64,
+        pub(crate) row_stride: u64,
+        pub(crate) rows: u32,
+        pub(crate) heads: u32,
+        pub(crate) tiles: u32,
+        /// What the largest number of a tile becomes.
+        pub(crate) limit: f32,
+        /// Scales of e4m3 numbers: how far apart those of two heads are.
+        pub(crate) scales_of_head: u32,
+        /// And those of two blocks of as many rows as a tile has keys.
+        pub(crate) scales_of_block: u32,
+    }
+
+    /// What parts of the keys gave, for the kernel that combines them.
+    #[derive(Debug, Clone, Copy, Pod, Zeroable)]
+    pub(crate) struct Parts {
+        pub(crate) count: u32,
+        pub(crate) rows: u32,
+        pub(crate) heads: u32,
+        pub(crate) unused: u32,
+        pub(crate) batch_stride: u64,
+        pub(crate) head_stride: u64,
+        pub(crate) row_stride: u64,
+        /// Rows of all heads.
+        pub(crate) total: u64,
+    }
+
+    text dimensions::declare;
+}

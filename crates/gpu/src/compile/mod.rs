@@ -1,0 +1,27 @@
+//! Source text to a binary: by NVRTC or by the machine's C++ compiler, or from the cache on disk.
+
+mod cache;
+
+pub use cache::cache_directory;
+
+use crate::source::Source;
+use crate::types::{Architecture, Binary};
+use crate::{Result, cuda, emulated};
+
+/// Compiles a source, or finds it in the cache. For an `sm_…` this needs NVRTC and no GPU.
+pub fn compile(source: &Source, architecture: &Architecture) -> Result<Binary> {
+    let _span = tracing::debug_span!("compile", kernel = source.name(), %architecture).entered();
+    let includes = source.resolve()?;
+    match architecture {
+        Architecture::Sm(name) => {
+            cache::find_or_build(source, &includes, architecture, &cuda::nvrtc::identity()?, |_| {
+                cuda::nvrtc::compile(source, &includes, name)
+            })
+        }
+        Architecture::Emulated => {
+            cache::find_or_build(source, &includes, architecture, &emulated::compiler::version()?, |folder| {
+                emulated::compiler::compile(source, &includes, folder)
+            })
+        }
+    }
+}

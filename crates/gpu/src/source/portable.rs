@@ -1,0 +1,32 @@
+//! The portable header.
+
+use crate::abi::ABI;
+use crate::header::Header;
+use crate::headers;
+
+/// The portable header, which every kernel may include.
+const FILES: &[Header] = &headers![
+    "gw/async_copy.cuh",
+    "gw/atomic.cuh",
+    "gw/bulk.cuh",
+    "gw/convert.cuh",
+    "gw/emulated.cuh",
+    "gw/gw.cuh",
+    "gw/half.cuh",
+    "gw/index.cuh",
+    "gw/integer.cuh",
+    "gw/math.cuh",
+    "gw/matrix.cuh",
+    "gw/mbarrier.cuh",
+    "gw/memory.cuh",
+    "gw/swizzle.cuh",
+    "gw/sync.cuh",
+    "gw/types.cuh",
+    "gw/warp.cuh",
+    "gw/wgmma.cuh",
+];
+
+/// The text of a file of the portable header, by the path it is included by.
+pub(super) fn text(path: &str) -> Option<&'static str> {
+    FILES.iter().chain([&ABI]).find(|header| header.path() == path).map(Header::text)
+}

@@ -1,0 +1,148 @@
+//! What a compiled kernel is, as every device tells it.
+
+use std::any::TypeId;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::abi::Scalar;
+
+/// What a kernel is compiled for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(into = "String", from = "String")]
+pub enum Architecture {
+    /// An NVIDIA architecture by the compiler's name, as `sm_90a`; compiled by NVRTC, with no GPU needed.
+    Sm(String),
+    /// The emulated device; compiled by the machine's C++ compiler.
+    Emulated,
+}
+
+impl From<Architecture> for String {
+    fn from(architecture: Architecture) -> Self {
+        architecture.to_string()
+    }
+}
+
+impl From<String> for Architecture {
+    fn from(name: String) -> Self {
+        if name == "emulated" { Self::Emulated } else { Self::Sm(name) }
+    }
+}
+
+impl std::fmt::Display for Architecture {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Sm(name) => f.write_str(name),
+            Self::Emulated => f.write_str("emulated"),
+        }
+    }
+}
+
+/// What one kernel takes of a multiprocessor, as the assembler reported it. All zero on the emulated device.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resources {
+    /// 32-bit registers a thread.
+    pub registers: u32,
+    /// Static shared memory, in bytes.
+    pub shared_bytes: u32,
+    /// Stack frame a thread, in bytes.
+    pub stack_bytes: u32,
+    /// Bytes stored to local memory because registers ran out.
+    pub spill_stores: u32,
+    /// Bytes loaded back.
+    pub spill_loads: u32,
+}
+
+/// A compiled kernel source: a cubin, or a shared library for the emulated device.
+#[derive(Debug, Clone)]
+pub struct Binary {
+    /// The source's name.
+    pub name: String,
+    /// What it was compiled for.
+    pub architecture: Architecture,
+    /// BLAKE3 of everything that went in.
+    pub key: String,
+    /// BLAKE3 of what came out.
+    pub hash: String,
+    /// Where it lies.
+    pub path: PathBuf,
+    /// Everything the compiler said, warnings too.
+    pub log: String,
+    /// Resources by kernel name; empty for the emulated device.
+    pub resources: Vec<(String, Resources)>,
+    /// Whether it came from the cache.
+    pub cached: bool,
+    /// Holds the folder it lies in where the cache cannot be written: that is removed with the last copy of this.
+    pub folder: Option<Arc<dyn std::any::Any + Send + Sync>>,
+}
+
+/// What a compiler hands to the cache.
+pub(crate) struct Compiled {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) log: String,
+    pub(crate) resources: Vec<(String, Resources)>,
+}
+
+/// One parameter of a kernel as the device knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Parameter {
+    pub(crate) bytes: usize,
+    /// Known to the emulated build only.
+    pub(crate) type_: Option<ArgType>,
+}
+
+/// What a loaded kernel is.
+#[derive(Debug, Clone)]
+pub struct KernelInfo {
+    /// Registers, shared memory, stack and spills.
+    pub resources: Resources,
+    /// Most threads a block of it may have.
+    pub max_threads: u32,
+    /// BLAKE3 of everything that went into the binary.
+    pub key: String,
+    /// BLAKE3 of the binary.
+    pub hash: String,
+    pub(crate) parameters: Vec<Parameter>,
+}
+
+impl Scalar {
+    pub(crate) fn of<T: 'static>() -> Self {
+        let known = [
+            (TypeId::of::<u8>(), Self::U8),
+            (TypeId::of::<i8>(), Self::I8),
+            (TypeId::of::<u16>(), Self::U16),
+            (TypeId::of::<i16>(), Self::I16),
+            (TypeId::of::<u32>(), Self::U32),
+            (TypeId::of::<i32>(), Self::I32),
+            (TypeId::of::<u64>(), Self::U64),
+            (TypeId::of::<i64>(), Self::I64),
+            (TypeId::of::<f32>(), Self::F32),
+            (TypeId::of::<f64>(), Self::F64),
+        ];
+        known.iter().find(|(id, _)| *id == TypeId::of::<T>()).map_or(Self::Other, |(_, scalar)| *scalar)
+    }
+
+    pub(crate) fn accepts(self, given: Scalar) -> bool {
+        self == given || self == Self::Other || given == Self::Other
+    }
+}
+
+/// What an argument or a parameter is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ArgType {
+    Value(Scalar),
+    Pointer { element: Scalar, element_bytes: usize, mutable: bool },
+}
+
+impl std::fmt::Display for ArgType {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let name = |scalar: Scalar| format!("{scalar:?}").to_lowercase();
+        match *self {
+            Self::Value(scalar) => f.write_str(&name(scalar)),
+            Self::Pointer { element, mutable, .. } => {
+                write!(f, "{}{}*", if mutable { "" } else { "const " }, name(element))
+            }
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! Plain data of the runtime: what devices, kernels and launches are, without handles of any driver.
+//!
+//! The seam ([`crate::driver`]) and both devices speak in these types alone, and know nothing of who owns what above them.
+
+mod device;
+mod fault;
+mod grid;
+mod kernel;
+
+pub use device::{Clocks, DeviceListing, DeviceProperties, Kind, Presence, Priority};
+pub use fault::{Fault, FaultKind, Site};
+pub use grid::Grid;
+pub use kernel::{Architecture, Binary, KernelInfo, Resources};
+pub(crate) use kernel::{ArgType, Compiled, Parameter};
