@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use gatework_gpu::Stream;
 use serde::{Deserialize, Serialize};
 
-use crate::measure::Arithmetic;
+use crate::case::{Case, RunError, Work};
+use crate::roofline::Arithmetic;
 use crate::stats::Expectation;
-use crate::workload::{Case, RunError, Work};
 
 /// Queues one run on a stream. Its inputs lie on the device already.
 pub type Queue = Box<dyn FnMut(&Stream) -> Result<(), RunError>>;

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::measure::BenchRecord;
-use crate::record::Record;
+use crate::record::{BenchRecord, Record};
 use crate::stats::{BETWEEN_RUNS, CONFIDENCE, Interval, Verdict, ratio_of_medians};
 
 /// What is compared.

@@ -2,6 +2,7 @@
 
 mod bench;
 mod budget;
+mod case;
 mod comparison;
 mod control;
 mod error;
@@ -11,13 +12,16 @@ mod gates;
 mod inputs;
 pub mod measure;
 pub mod mutation;
+mod outcome;
 pub mod peers;
 pub mod profile;
 pub mod quantity;
 mod record;
 mod registry;
 pub mod report;
+mod roofline;
 pub mod runtime;
+mod space;
 pub mod stats;
 mod store;
 mod tensor;
@@ -26,17 +30,19 @@ mod workload;
 
 pub use bench::{Bench, Cache, PeerRequest, Prepare, Queue, Rate, Side, Timing};
 pub use budget::{Bounds, Deviation, ErrorBudget, Format, Judgement, Rounding};
+pub use case::{Case, RunError, Work};
 pub use comparison::{Basis, CaseComparison, Comparison, compare};
 pub use control::Control;
 pub use error::{Error, Result};
 pub use figures::{DocumentProblem, check_document};
 pub use freshness::{Freshness, freshness, standing};
-pub use gates::{Checked, Gate, Gates, Outcome, TestBed, check_case};
+pub use gates::{Checked, Gates, TestBed, check_case};
 pub use inputs::{Inputs, poisoned, repeated};
+pub use outcome::{Gate, Outcome};
 pub use record::{
     BinaryRecord, CaseRecord, DeviceRecord, EntryRecord, GateRecord, KernelRecord, RECORD_VERSION, Record,
 };
 pub use registry::Registry;
 pub use store::{LineProblem, Reading, Store, Unreadable, read_records, write_file};
 pub use tensor::{Outputs, Tensor};
-pub use workload::{Case, KernelSpec, RunError, Work, Workload};
+pub use workload::{KernelSpec, Workload};

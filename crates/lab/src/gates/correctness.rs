@@ -9,10 +9,10 @@ use gatework_gpu::{Device, Error, Observer};
 use super::{Outcome, TestBed};
 use crate::Workload;
 use crate::budget::{Deviation, ErrorBudget};
+use crate::case::{Case, runtime_error};
 use crate::control::Control;
 use crate::record::CaseRecord;
 use crate::tensor::Outputs;
-use crate::workload::{Case, runtime_error};
 
 /// What checking one case with one seed showed.
 #[derive(Debug, Clone)]

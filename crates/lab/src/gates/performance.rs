@@ -5,9 +5,10 @@ use gatework_gpu::{Error, Observer};
 use super::correctness::guarded;
 use super::{Outcome, TestBed};
 use crate::Workload;
-use crate::measure::{BenchRecord, PerformanceRecord, Station};
+use crate::case::{RunError, runtime_error};
+use crate::measure::Station;
+use crate::record::{BenchRecord, PerformanceRecord};
 use crate::stats::{Fulfilment, Interval};
-use crate::workload::{RunError, runtime_error};
 
 pub(super) fn run(
     workload: &dyn Workload,
@@ -104,9 +105,9 @@ mod tests {
 
     use super::*;
     use crate::bench::{Cache, Timing};
+    use crate::case::Work;
     use crate::measure::{CopyBandwidth, RateRecord, SideRecord};
     use crate::stats::{CONFIDENCE, Expectation, Stop, Verdict, WITHIN_RUN, paired_ratio};
-    use crate::workload::Work;
 
     /// Samples within 0.3 %, in an order of their own for each `period`.
     fn side(nanoseconds: f64, period: i32) -> SideRecord {

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use gatework_gpu::Observer;
 use serde::{Deserialize, Serialize};
 
-use super::record::PeerRecord;
 use super::station::Station;
 use super::turns::{self, PeerTurn};
 use crate::bench::PeerRequest;
+use crate::case::{Case, RunError, Work};
+use crate::record::PeerRecord;
 use crate::stats::{Samples, Summary};
-use crate::workload::{Case, RunError, Work};
 
 /// Fewest samples, however long they take: fewer have no median worth the name.
 const LEAST_SAMPLES: usize = 5;

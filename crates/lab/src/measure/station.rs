@@ -8,16 +8,16 @@ use gatework_gpu::{Device, Observer, StageGuard, Stream};
 
 use super::bandwidth;
 use super::clocks::{throttling, under_load};
-use super::record::{BenchRecord, CopyBandwidth, PerformanceRecord, RateRecord, SideRecord};
-use super::roofline::Roofline;
 use super::rounds::{self, BLOCK, Pairs, Subject, Which};
 use super::shield::Shield;
 use super::timer::{Lead, Timer};
 use super::turns::{self, PeerSlot, PeerTurn};
 use crate::bench::{Bench, Rate, Timing};
+use crate::case::{Case, RunError};
 use crate::peers::PeerCommand;
+use crate::record::{BenchRecord, CopyBandwidth, PerformanceRecord, RateRecord, SideRecord};
+use crate::roofline::Roofline;
 use crate::stats::{CONFIDENCE, Samples, StopRule, Verdict, WITHIN_RUN, paired_ratio};
-use crate::workload::{Case, RunError};
 
 /// How benchmarks are run.
 #[derive(Debug, Clone)]

@@ -6,7 +6,7 @@ use gatework_gpu::{Error, Graph, Stream};
 
 use super::shield::Shield;
 use crate::bench::{Cache, Prepare, Queue, Side, Timing};
-use crate::workload::RunError;
+use crate::case::RunError;
 
 type Result<T> = std::result::Result<T, RunError>;
 

@@ -6,12 +6,11 @@ use super::subject::{GATES, Subject, device_of};
 use super::svg::escaped;
 use super::{charts, distribution, roofline};
 use crate::freshness::Freshness;
-use crate::gates::Outcome;
-use crate::measure::{BenchRecord, PeerRecord, PerformanceRecord};
+use crate::outcome::Outcome;
 use crate::quantity::{rate, ratio, time};
-use crate::record::Record;
+use crate::record::tuning::{Conclusion, HeldOut};
+use crate::record::{BenchRecord, PeerRecord, PerformanceRecord, Record, TuningRecord};
 use crate::stats::{Fulfilment, Verdict};
-use crate::tune::{Conclusion, HeldOut, TuningRecord};
 
 /// Which gates each workload passed.
 pub(super) fn gates(subjects: &[Subject<'_>], freshness: &dyn Fn(&Record) -> Freshness) -> String {

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use gatework_gpu::Clocks;
 use serde::{Deserialize, Serialize};
 
-use super::roofline::Roofline;
 use crate::bench::{Cache, Timing};
+use crate::case::Work;
+use crate::roofline::Roofline;
 use crate::stats::{Expectation, Fulfilment, Interval, Samples, Stop, Summary, Verdict};
-use crate::workload::Work;
 
 /// Every timing of one gating, with the state of the machine around it.
 #[derive(Debug, Clone, Serialize, Deserialize)]

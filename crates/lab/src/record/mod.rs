@@ -1,5 +1,8 @@
 //! A record: everything one gating of one workload showed, in one JSON line.
 
+mod performance;
+pub(crate) mod tuning;
+
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
@@ -7,12 +10,13 @@ use gatework_gpu::{Architecture, Clocks, Device, Resources};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+pub use performance::{BenchRecord, CopyBandwidth, PeerRecord, PerformanceRecord, RateRecord, SideRecord};
+pub use tuning::TuningRecord;
+
 use crate::budget::{Deviation, ErrorBudget};
-use crate::gates::{Gate, Outcome};
-use crate::measure::PerformanceRecord;
+use crate::case::Work;
+use crate::outcome::{Gate, Outcome};
 use crate::profile::{ProfileError, ProfileRecord};
-use crate::tune::TuningRecord;
-use crate::workload::Work;
 
 /// The version of the format that this program writes. It reads this and older ones.
 pub const RECORD_VERSION: u32 = 2;
