@@ -35,6 +35,12 @@ pub(super) fn run(specs: &[KernelSpec], architectures: &[Architecture]) -> Compi
 }
 
 impl Compilation {
+    /// Nothing was compiled, for a reason that holds for every architecture.
+    pub(super) fn refused(architectures: &[Architecture], outcome: &Outcome) -> Self {
+        let gates = architectures.iter().map(|target| said(target, outcome.clone())).collect();
+        Self { gates, ..Self::default() }
+    }
+
     fn build_all(&mut self, specs: &[KernelSpec], architecture: &Architecture) -> Outcome {
         if specs.is_empty() {
             return Outcome::not_run("the workload has no kernels");

@@ -15,6 +15,8 @@ use serde_json::Map;
 pub use bed::TestBed;
 pub use correctness::{Checked, check_case};
 
+use correctness::guarded;
+
 use crate::Workload;
 use crate::measure::{PerformanceOptions, Station};
 use crate::outcome::{Gate, Outcome};
@@ -60,8 +62,14 @@ impl Gates {
             Findings { device: self.bed.device().map(DeviceRecord::of), ..Findings::default() };
 
         let stage = observer.stage(Gate::Compile.name());
-        let specs = workload.kernels();
-        let compilation = compile::run(&specs, &self.bed.architectures());
+        let (specs, unlisted) = match guarded("listing the kernels", || workload.kernels()) {
+            Ok(specs) => (specs, None),
+            Err(stop) => (Vec::new(), Some(Outcome::from(stop))),
+        };
+        let compilation = match unlisted {
+            None => compile::run(&specs, &self.bed.architectures()),
+            Some(outcome) => compile::Compilation::refused(&self.bed.architectures(), &outcome),
+        };
         findings.gates.extend(compilation.gates);
         findings.kernels = compilation.kernels;
 

@@ -23,7 +23,10 @@ pub(super) fn run(
         }
         TestBed::Device(device) => device,
     };
-    let cases = workload.bench_cases(device.properties().kind);
+    let cases = match guarded("listing the benchmarks", || workload.bench_cases(device.properties().kind)) {
+        Ok(cases) => cases,
+        Err(stop) => return (stop.into(), None),
+    };
     if cases.is_empty() {
         return (Outcome::not_run("the workload has no benchmark for this device"), None);
     }
