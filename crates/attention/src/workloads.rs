@@ -1,11 +1,15 @@
 //! What the lab may gate and time: `attention/*`.
 
+use std::cell::RefCell;
+use std::ops::Range;
+use std::rc::Rc;
+
 use gatework_gpu::{Buffer, Device, Kind, Stream};
 use gatework_lab::measure::Arithmetic;
 use gatework_lab::tune::{Configuration, Layer, Space, Tunable, Value};
 use gatework_lab::{
-    Bench, Bounds, Case, Control, ErrorBudget, Inputs, KernelSpec, Outputs, RunError, Side, Timing, Work,
-    Workload, poisoned, repeated,
+    Bench, Bounds, Case, Control, ErrorBudget, Evidence, Inputs, KernelSpec, Outputs, RunError, Side, Timing,
+    Work, Workload, poisoned, repeated,
 };
 use half::f16;
 
@@ -108,13 +112,16 @@ impl Operands {
 
     /// Attention in double precision on what the quantiser makes of these: what the kernel is given.
     fn attend(&self, case: &Case) -> Vec<f64> {
-        let shape = shape(case);
-        let Shape { dim, rows, keys, .. } = shape;
+        self.attend_to(&shape(case), mask(case))
+    }
+
+    fn attend_to(&self, shape: &Shape, mask: Mask) -> Vec<f64> {
+        let Shape { dim, rows, keys, .. } = *shape;
         let limit = crate::cuda::score_limit(dim);
         let q = quantised(&self.q, rows * dim, 64 * dim, limit);
         let k = quantised(&self.k, keys * dim, KEY_TILE * dim, limit);
         let v = quantised(&self.v, keys * dim, value_group(keys) * KEY_TILE * dim, 448.0);
-        reference::attention(&shape, mask(case), 1.0 / (dim as f64).sqrt(), &q, &k, &v).0
+        reference::attention(shape, mask, 1.0 / (dim as f64).sqrt(), &q, &k, &v).0
     }
 }
 
@@ -155,17 +162,13 @@ impl Bound {
         Self::new(stream, attention, [stream.upload(&q)?, stream.upload(&k)?, stream.upload(&v)?])
     }
 
-    /// Random tensors of any size, from a pattern that is longer than a tile and no multiple of a row.
+    /// Random tensors of any size, from patterns that are longer than a tile and no multiple of a row.
     fn random(stream: &Stream, attention: Attention) -> Result<Self, RunError> {
         let shape = *attention.shape();
-        let mut inputs = Inputs::new(1);
-        let mut normal = |count: usize| -> Result<Buffer<f16>, RunError> {
-            let pattern: Vec<f16> =
-                inputs.normal(PATTERN.min(count)).into_iter().map(f16::from_f32).collect();
-            Ok(repeated(stream, &pattern, count)?)
-        };
+        let [q, k, v] = patterns(&shape);
         let (queries, keys) = (shape.query_elements(), shape.key_elements());
-        let inputs = [normal(queries)?, normal(keys)?, normal(keys)?];
+        let inputs =
+            [repeated(stream, &q, queries)?, repeated(stream, &k, keys)?, repeated(stream, &v, keys)?];
         Self::new(stream, attention, inputs)
     }
 
@@ -177,6 +180,45 @@ impl Bound {
     fn attend(&mut self, stream: &Stream) -> crate::Result<()> {
         self.attention.attend(stream, &mut self.workspace, &mut self.output)
     }
+}
+
+/// What queries, keys and values of a benchmark repeat.
+fn patterns(shape: &Shape) -> [Vec<f16>; 3] {
+    let mut inputs = Inputs::new(1);
+    let elements = [shape.query_elements(), shape.key_elements(), shape.key_elements()];
+    elements.map(|count| inputs.normal(PATTERN.min(count)).into_iter().map(f16::from_f32).collect())
+}
+
+/// The last tile of query rows of the last head: under a mask they see the most keys, and they are few enough for the
+/// plain oracle at any length.
+fn evidence(budget: ErrorBudget, case: &Case, job: Rc<RefCell<Bound>>) -> Evidence {
+    let (shape, mask, spoiled) = (shape(case), mask(case), job.clone());
+    let rows = shape.rows - (shape.rows - 1) / 64 * 64;
+    let seen = shape.query_elements() - rows * shape.dim..shape.query_elements();
+    let (place, mut expected) = (seen.clone(), None);
+    Evidence::new(
+        budget,
+        move |stream| Ok(stream.fill(&mut spoiled.borrow_mut().output, f16::NAN)?),
+        move |stream| {
+            let output = stream.download(&job.borrow().output.slice(seen.clone()))?;
+            let output: Vec<f32> = output.into_iter().map(Element::to_f32).collect();
+            Ok(Outputs::new().with("o", output))
+        },
+        move |_| {
+            let o = expected.get_or_insert_with(|| {
+                let [q, k, v] = patterns(&shape);
+                let part = |pattern: &[f16], range: Range<usize>| -> Vec<f16> {
+                    range.map(|index| pattern[index % pattern.len()]).collect()
+                };
+                let head = shape.key_elements() - shape.keys * shape.dim..shape.key_elements();
+                let last = Shape { batch: 1, heads: 1, key_heads: 1, rows, ..shape };
+                let operands =
+                    Operands { q: part(&q, place.clone()), k: part(&k, head.clone()), v: part(&v, head) };
+                operands.attend_to(&last, mask)
+            });
+            Ok(Outputs::new().with("o", o.clone()))
+        },
+    )
 }
 
 impl Job {
@@ -337,15 +379,23 @@ impl Workload for Job {
         let stream = device.stream()?;
         let mut job = Bound::random(&stream, self.attention(device, case)?)?;
         job.quantise(&stream)?;
+        let job = Rc::new(RefCell::new(job));
+        let evidence = evidence(self.budget(case), case, job.clone());
         let mut whole = Bound::random(&stream, self.attention(device, case)?)?;
         stream.synchronize()?;
-        let candidate = Side::new("kernel", move |stream| job.attend(stream));
+        let candidate = Side::new("kernel", move |stream| job.borrow_mut().attend(stream));
         let baseline = Side::new("quantiser and kernel", move |stream| {
             whole.quantise(stream).and_then(|()| whole.attend(stream))
         });
         let bench = Bench::new(self.work(case), candidate, baseline)
             .timing(Timing::Graph { repeats: repeats(&shape(case)) })
             .arithmetic(Arithmetic::TensorFp8)
+            .shown_by(evidence)
+            // The baseline has the kernel in it: it shows what the quantiser costs, and no promise can be made of it.
+            .expect_recorded(
+                1.10,
+                "the same kernel on the same card, with a tenth for its power and its clocks",
+            )
             .peer("attention-f16", case)
             .peer("attention-fp8", case);
         Ok(Some(bench))

@@ -28,7 +28,7 @@ pub use gatework_contract::{Class, Classified, Notice, Observer, StageGuard};
 pub use graph::{Graph, GraphKernel};
 pub use kernel::{
     Architecture, Arg, Binary, ByValue, Grid, IntoArg, Kernel, KernelInfo, Resources, Source,
-    cache_directory, compile,
+    cache_directory, compile, compile_options,
 };
 pub use pinned::{Pinned, PinnedMut, PinnedPool, PinnedRef, PinnedStats};
 pub use stream::{Event, Priority, Stream};

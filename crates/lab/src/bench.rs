@@ -6,6 +6,7 @@ use gatework_gpu::Stream;
 use serde::{Deserialize, Serialize};
 
 use crate::case::{Case, RunError, Work};
+use crate::evidence::Evidence;
 use crate::roofline::Arithmetic;
 use crate::stats::Expectation;
 
@@ -120,6 +121,8 @@ pub struct Bench {
     pub(crate) expectation: Option<Expectation>,
     pub(crate) rates: Vec<Rate>,
     pub(crate) peers: Vec<PeerRequest>,
+    pub(crate) evidence: Option<Evidence>,
+    pub(crate) recorded: Option<Expectation>,
 }
 
 impl Bench {
@@ -135,6 +138,8 @@ impl Bench {
             expectation: None,
             rates: Vec::new(),
             peers: Vec::new(),
+            evidence: None,
+            recorded: None,
         }
     }
 
@@ -156,6 +161,17 @@ impl Bench {
     /// With the promise that the candidate takes at most `at_most` times the baseline's time.
     pub fn expect_at_most(self, at_most: f64, why: impl Into<String>) -> Self {
         Self { expectation: Some(Expectation { at_most, why: why.into() }), ..self }
+    }
+
+    /// With the promise that the candidate takes at most `at_most` times its fastest recorded time on a device of the same
+    /// name. For a candidate that nothing but itself could be the baseline of.
+    pub fn expect_recorded(self, at_most: f64, why: impl Into<String>) -> Self {
+        Self { recorded: Some(Expectation { at_most, why: why.into() }), ..self }
+    }
+
+    /// With what shows that the candidate did its work. The performance gate refuses a benchmark without.
+    pub fn shown_by(self, evidence: Evidence) -> Self {
+        Self { evidence: Some(evidence), ..self }
     }
 
     /// With a promise about counts; `counts` returns how often it happened so far, and how often it could have.
@@ -180,9 +196,9 @@ impl Bench {
         self.candidate
     }
 
-    /// The same benchmark with another baseline and no promise about it.
+    /// The same benchmark with another baseline and no promise about time.
     pub fn against(self, baseline: Side) -> Self {
-        Self { baseline, expectation: None, ..self }
+        Self { baseline, expectation: None, recorded: None, ..self }
     }
 }
 

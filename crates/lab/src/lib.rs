@@ -6,6 +6,7 @@ mod case;
 mod comparison;
 mod control;
 mod error;
+mod evidence;
 mod figures;
 mod freshness;
 mod gates;
@@ -34,13 +35,15 @@ pub use case::{Case, RunError, Work};
 pub use comparison::{Basis, CaseComparison, Comparison, compare};
 pub use control::Control;
 pub use error::{Error, Result};
+pub use evidence::{END, Evidence, ends, read_ends};
 pub use figures::{DocumentProblem, check_document};
 pub use freshness::{Freshness, freshness, standing};
 pub use gates::{Checked, Gates, TestBed, check_case};
 pub use inputs::{Inputs, poisoned, repeated};
 pub use outcome::{Gate, Outcome};
 pub use record::{
-    BinaryRecord, CaseRecord, DeviceRecord, EntryRecord, GateRecord, KernelRecord, RECORD_VERSION, Record,
+    BinaryRecord, CaseRecord, DeviceRecord, EntryRecord, GateRecord, KernelRecord, Occupancy, RECORD_VERSION,
+    Record, Revision,
 };
 pub use registry::Registry;
 pub use store::{LineProblem, Reading, Store, Unreadable, read_records, write_file};

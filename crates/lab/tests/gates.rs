@@ -129,6 +129,8 @@ fn a_right_workload_passes_and_its_record_says_on_what() {
     assert_eq!(record.kernels[0].source_hash, Twice::right().source().hash().unwrap());
     let cases: Vec<_> = record.cases.iter().map(|case| (case.name.as_str(), case.seeds.as_slice())).collect();
     assert_eq!(cases, [("n1", [0, 1, 2].as_slice()), ("n65", &[0, 1, 2])]);
+    let emulated = &record.kernels[0].binaries[0];
+    assert!(emulated.options.iter().any(|option| option.starts_with("-f")), "{:?}", emulated.options);
     assert_eq!(record.cases[0].errors["out"].mismatches, 0);
     assert_eq!(record.cases[0].controls, ["one element off", "zeros"]);
 }

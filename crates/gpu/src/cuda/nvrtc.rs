@@ -57,7 +57,7 @@ pub(crate) fn compile(
 /// `--ptxas-options=-v` is what writes the resources into the log; line numbers cost nothing and serve the profiler.
 const FIXED_OPTIONS: [&str; 4] = ["--std=c++17", "--ptxas-options=-v", "--generate-line-info", "-DGW_CUDA=1"];
 
-fn options(source: &Source, architecture: &str) -> Vec<String> {
+pub(crate) fn options(source: &Source, architecture: &str) -> Vec<String> {
     let mut options = vec![format!("--gpu-architecture={architecture}")];
     options.extend(FIXED_OPTIONS.map(str::to_owned));
     options.extend(source.defines().iter().map(|(name, value)| format!("-D{name}={value}")));

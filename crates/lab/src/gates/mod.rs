@@ -21,7 +21,8 @@ use crate::Workload;
 use crate::measure::{PerformanceOptions, Station};
 use crate::outcome::{Gate, Outcome};
 use crate::record::{
-    CaseRecord, DeviceRecord, GateRecord, KernelRecord, PerformanceRecord, RECORD_VERSION, Record, timestamp,
+    CaseRecord, DeviceRecord, GateRecord, KernelRecord, PerformanceRecord, RECORD_VERSION, Record, Revision,
+    timestamp,
 };
 
 /// All gates, for one test bed and one set of seeds.
@@ -164,6 +165,7 @@ impl Findings {
             verdict: self.verdict(),
             time: timestamp(),
             gatework: env!("CARGO_PKG_VERSION").to_owned(),
+            revision: Revision::current(),
             device: self.device,
             gates: self.gates,
             kernels: self.kernels,

@@ -1,6 +1,8 @@
 //! A record: everything one gating of one workload showed, in one JSON line.
 
+mod occupancy;
 mod performance;
+mod revision;
 pub(crate) mod tuning;
 
 use std::collections::BTreeMap;
@@ -10,7 +12,12 @@ use gatework_gpu::{Architecture, Clocks, Device, Resources};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub use performance::{BenchRecord, CopyBandwidth, PeerRecord, PerformanceRecord, RateRecord, SideRecord};
+pub use occupancy::Occupancy;
+pub(crate) use occupancy::{REGISTER_UNIT, REGISTERS};
+pub use performance::{
+    BenchRecord, CopyBandwidth, PeerRecord, PerformanceRecord, RateRecord, RecordedPromise, SideRecord,
+};
+pub use revision::Revision;
 pub use tuning::TuningRecord;
 
 use crate::budget::{Deviation, ErrorBudget};
@@ -37,6 +44,9 @@ pub struct Record {
     pub time: String,
     /// The version of Gatework that made it.
     pub gatework: String,
+    /// The revision of the code; none in records of before, and where it cannot be told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<Revision>,
     /// What it ran on; none if nothing but the compilers took part.
     pub device: Option<DeviceRecord>,
     /// The gates in the order they ran, one line for each target.
@@ -135,6 +145,9 @@ pub struct BinaryRecord {
     pub key: String,
     /// BLAKE3 of what came out: equal hashes are the same program.
     pub hash: String,
+    /// What the compiler was told; empty in records of before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<String>,
     /// Its kernels; none are known for the emulated device.
     pub entries: Vec<EntryRecord>,
 }
@@ -147,6 +160,9 @@ pub struct EntryRecord {
     /// What the assembler reported.
     #[serde(flatten)]
     pub resources: Resources,
+    /// How much of a multiprocessor its threads fill, where the size of its blocks is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub occupancy: Option<Occupancy>,
     /// How often each SASS opcode occurs, if the binary was disassembled.
     pub sass: Option<BTreeMap<String, u32>>,
 }

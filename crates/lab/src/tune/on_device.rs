@@ -69,7 +69,7 @@ impl<'a> DeviceEvaluator<'a> {
             let other = opponent.bench(&self.device, case)?;
             Ok(bench.zip(other).map(|(bench, other)| bench.against(other.into_candidate())))
         };
-        let measured = station.measure(&self.device, cases, &bench, &());
+        let measured = station.measure(candidate.name(), &self.device, cases, &bench, &());
         let record = measured.map_err(|error: RunError| rejected(Gate::Performance, error))?;
         if record.cases.is_empty() {
             return Err(rejected(Gate::Performance, "the workload has no benchmark for these cases"));
