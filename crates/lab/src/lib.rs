@@ -25,6 +25,9 @@ pub mod runtime;
 mod space;
 pub mod stats;
 mod store;
+#[cfg(feature = "suite")]
+mod suite;
+mod tables;
 mod tensor;
 pub mod tune;
 mod workload;
@@ -42,10 +45,13 @@ pub use gates::{Checked, Gates, TestBed, check_case};
 pub use inputs::{Inputs, poisoned, repeated};
 pub use outcome::{Gate, Outcome};
 pub use record::{
-    BinaryRecord, CaseRecord, DeviceRecord, EntryRecord, GateRecord, KernelRecord, Occupancy, RECORD_VERSION,
-    Record, Revision,
+    BinaryRecord, CaseRecord, DeviceRecord, EntryRecord, GateRecord, KernelRecord, MeasuredRecord, Occupancy,
+    RECORD_VERSION, Record, Revision,
 };
 pub use registry::Registry;
 pub use store::{LineProblem, Reading, Store, Unreadable, read_records, write_file};
+#[cfg(feature = "suite")]
+pub use suite::{Excused, Suite, suite};
+pub use tables::write_tables;
 pub use tensor::{Outputs, Tensor};
 pub use workload::{KernelSpec, Workload};

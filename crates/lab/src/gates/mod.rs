@@ -171,6 +171,7 @@ impl Findings {
             kernels: self.kernels,
             cases: self.cases,
             performance: self.performance,
+            measured: None,
             profile: None,
             tuning: None,
             other: Map::new(),

@@ -58,6 +58,9 @@ pub struct Record {
     /// What the performance gate measured, since version 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub performance: Option<PerformanceRecord>,
+    /// Figures of a command that times whole jobs and not workloads, since revisions are recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured: Option<MeasuredRecord>,
     /// What the profiler saw, since version 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<ProfileRecord>,
@@ -67,6 +70,15 @@ pub struct Record {
     /// Fields that a later Gatework wrote. They are kept as they are.
     #[serde(flatten)]
     pub other: Map<String, Value>,
+}
+
+/// Figures of whole jobs, as the command that took them prints them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MeasuredRecord {
+    /// The command, with how often it ran and on what.
+    pub origin: String,
+    /// A figure by name, row by row; a name says its unit, as `median_ms`.
+    pub rows: Vec<Map<String, Value>>,
 }
 
 /// The device of a record.
@@ -187,6 +199,27 @@ pub struct CaseRecord {
 }
 
 impl Record {
+    /// A record of figures that `origin` measured: `area/name` says what they are of.
+    pub fn of_figures(name: &str, device: Option<DeviceRecord>, measured: MeasuredRecord) -> Self {
+        Self {
+            version: RECORD_VERSION,
+            workload: name.to_owned(),
+            verdict: Outcome::Passed,
+            time: timestamp(),
+            gatework: env!("CARGO_PKG_VERSION").to_owned(),
+            revision: Revision::current(),
+            device,
+            gates: Vec::new(),
+            kernels: Vec::new(),
+            cases: Vec::new(),
+            performance: None,
+            measured: Some(measured),
+            profile: None,
+            tuning: None,
+            other: Map::new(),
+        }
+    }
+
     /// Twelve digits that name this record in documents: they follow from the workload, the time, the device and the
     /// sources.
     pub fn id(&self) -> String {

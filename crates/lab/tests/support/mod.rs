@@ -77,6 +77,7 @@ pub fn record(workload: &str) -> Record {
             controls: vec!["zeros".into()],
         }],
         performance: None,
+        measured: None,
         profile: None,
         tuning: None,
         other: Map::new(),
