@@ -12,6 +12,7 @@ use gatework_lab::{
     Work, Workload, poisoned, repeated,
 };
 use half::f16;
+use rayon::prelude::*;
 
 use crate::bench::{self, case};
 use crate::cuda::schedule::{Exponential, Schedule};
@@ -121,7 +122,51 @@ impl Operands {
         let q = quantised(&self.q, rows * dim, 64 * dim, limit);
         let k = quantised(&self.k, keys * dim, KEY_TILE * dim, limit);
         let v = quantised(&self.v, keys * dim, value_group(keys) * KEY_TILE * dim, 448.0);
-        reference::attention(shape, mask, 1.0 / (dim as f64).sqrt(), &q, &k, &v).0
+        let parts: Vec<Part> = parts_of(shape, mask);
+        let attended = parts.into_par_iter().map(|part| part.attend(shape, mask, &q, &k, &v));
+        attended.collect::<Vec<Vec<f64>>>().concat()
+    }
+}
+
+/// Some rows of one head: what one core attends, with the arithmetic of the whole.
+struct Part {
+    batch: usize,
+    head: usize,
+    rows: Range<usize>,
+}
+
+/// Rows that one core attends at a time: few, because the longest sums have few rows.
+const PART_ROWS: usize = 1;
+
+/// The parts of a shape, in the order of their rows.
+fn parts_of(shape: &Shape, mask: Mask) -> Vec<Part> {
+    // Under a mask a part sees the keys up to those of its last row; where rows see no key at all, a head stays whole.
+    let is_split = mask == Mask::Full || shape.rows <= shape.keys;
+    let step = if is_split { PART_ROWS } else { shape.rows };
+    let mut parts = Vec::new();
+    for (batch, head) in (0..shape.batch).flat_map(|batch| (0..shape.heads).map(move |head| (batch, head))) {
+        let starts = (0..shape.rows).step_by(step);
+        parts.extend(starts.map(|start| Part { batch, head, rows: start..(start + step).min(shape.rows) }));
+    }
+    parts
+}
+
+impl Part {
+    fn attend(&self, shape: &Shape, mask: Mask, q: &[f64], k: &[f64], v: &[f64]) -> Vec<f64> {
+        let Shape { heads, key_heads, rows, keys, dim, .. } = *shape;
+        let unseen = if mask == Mask::Causal { rows - self.rows.end } else { 0 };
+        let part = Shape {
+            batch: 1,
+            heads: 1,
+            key_heads: 1,
+            rows: self.rows.len(),
+            keys: keys - unseen.min(keys),
+            dim,
+        };
+        let query = ((self.batch * heads + self.head) * rows + self.rows.start) * dim;
+        let key = (self.batch * key_heads + self.head / (heads / key_heads)) * keys * dim;
+        let (q, seen) = (&q[query..query + part.rows * dim], key..key + part.keys * dim);
+        reference::attention(&part, mask, 1.0 / (dim as f64).sqrt(), q, &k[seen.clone()], &v[seen]).0
     }
 }
 
@@ -487,4 +532,27 @@ fn schedule(found: &Configuration) -> Schedule {
 /// Runs in a graph: enough that the gaps between its ends do not count.
 fn repeats(shape: &Shape) -> u32 {
     (2e11 / shape.operations(Mask::Full)).clamp(1.0, 20.0) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oracle_on_all_cores_is_the_oracle() {
+        for (rows, keys) in [(40, 40), (33, 70), (70, 33), (1, 100)] {
+            for mask in [Mask::Full, Mask::Causal] {
+                let shape = Shape { batch: 2, heads: 4, key_heads: 2, rows, keys, dim: 64 };
+                let mut inputs = Inputs::new(3);
+                let mut normal =
+                    |count: usize| -> Vec<f64> { inputs.normal(count).into_iter().map(f64::from).collect() };
+                let (q, k) = (normal(shape.query_elements()), normal(shape.key_elements()));
+                let v = normal(shape.key_elements());
+                let whole = reference::attention(&shape, mask, 1.0 / 8.0, &q, &k, &v).0;
+                let parts = parts_of(&shape, mask).into_iter();
+                let parts: Vec<f64> = parts.flat_map(|part| part.attend(&shape, mask, &q, &k, &v)).collect();
+                assert_eq!(parts, whole, "{rows} over {keys}, {mask:?}");
+            }
+        }
+    }
 }

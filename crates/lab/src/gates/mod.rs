@@ -4,6 +4,7 @@ mod bed;
 mod compile;
 mod correctness;
 mod performance;
+mod prepare;
 mod resources;
 
 use std::ops::Range;
@@ -52,6 +53,12 @@ impl Gates {
     /// With the performance gate, after the others and only for what passed them.
     pub fn performance(self, options: PerformanceOptions) -> Self {
         Self { station: Some(Arc::new(Station::new(options))), ..self }
+    }
+
+    /// Compiles the kernels of many workloads on all cores, so that no gate waits for a compiler. What does not compile
+    /// fails its own gate, later.
+    pub fn prepare(&self, workloads: &[&dyn Workload]) {
+        prepare::compile_all(&prepare::sources(workloads, &self.bed.architectures()));
     }
 
     /// Sends a workload through the gates. `observer` hears of the workload, of every gate, and in a gate of
