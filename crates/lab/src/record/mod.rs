@@ -6,7 +6,9 @@ mod revision;
 pub(crate) mod tuning;
 
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 use std::time::SystemTime;
+use std::{fs, thread};
 
 use gatework_gpu::{Architecture, Clocks, Device, Resources};
 use serde::{Deserialize, Serialize};
@@ -92,7 +94,7 @@ pub struct DeviceRecord {
     pub architecture: Architecture,
     /// Streaming multiprocessors.
     pub multiprocessors: u32,
-    /// Device memory, in bytes.
+    /// Device memory, in bytes; 0 for a CPU, which has none of its own.
     pub memory_bytes: u64,
     /// The driver's CUDA version, or the emulated device's compiler.
     pub driver: String,
@@ -112,6 +114,25 @@ impl DeviceRecord {
             memory_bytes: properties.memory_bytes,
             driver: properties.driver.clone(),
             clocks: device.clocks(),
+        }
+    }
+
+    /// The CPU of this machine, as what jobs without a GPU are measured on: its model, its cores, its system.
+    pub fn of_host() -> Self {
+        let model = fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| {
+            let line = text.lines().find(|line| line.starts_with("model name"))?;
+            Some(line.split_once(':')?.1.trim().to_owned())
+        });
+        let arch = std::env::consts::ARCH;
+        Self {
+            id: "cpu".to_owned(),
+            name: model.unwrap_or_else(|| format!("CPU {arch}")),
+            // Architectures go by their compiler's name, and so does this one.
+            architecture: Architecture::Sm(arch.to_owned()),
+            multiprocessors: thread::available_parallelism().map_or(1, NonZeroUsize::get) as u32,
+            memory_bytes: 0,
+            driver: std::env::consts::OS.to_owned(),
+            clocks: None,
         }
     }
 

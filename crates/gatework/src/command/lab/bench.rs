@@ -70,7 +70,7 @@ pub(super) fn run(options: &BenchOptions, shell: &Shell) -> Result<Ending, Failu
 }
 
 /// The times that are recorded already, which some promises are made against; none if there is no folder yet.
-pub(crate) fn recorded(folder: &Path, shell: &Shell) -> Result<RecordedTimes, Failure> {
+pub(super) fn recorded(folder: &Path, shell: &Shell) -> Result<RecordedTimes, Failure> {
     if !folder.exists() {
         return Ok(RecordedTimes::default());
     }

@@ -9,6 +9,7 @@ use gatework_lab::measure::PerformanceOptions;
 use gatework_lab::{Gate, Gates, Outcome, Record, Registry, Workload, peers};
 use serde::Serialize;
 
+use super::bench::recorded;
 use crate::command::ending::{Ending, Failure};
 use crate::command::output::{Reasons, table, word};
 use crate::command::recorder::Recorder;
@@ -68,7 +69,11 @@ pub(super) fn run(options: &GateOptions, shell: &Shell) -> Result<Ending, Failur
     let seeds = options.first_seed..options.first_seed.saturating_add(options.seeds.get());
     let mut gates = Gates::new(shell.test_bed()?).seeds(seeds);
     if options.performance {
-        gates = gates.performance(PerformanceOptions { peers: peers::installed(), ..Default::default() });
+        gates = gates.performance(PerformanceOptions {
+            peers: peers::installed(),
+            recorded: recorded(&options.results, shell)?,
+            ..Default::default()
+        });
     }
     let mut recorder = Recorder::open((!options.no_record).then_some(options.results.as_path()))?;
 
