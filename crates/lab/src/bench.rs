@@ -191,6 +191,18 @@ impl Bench {
         self
     }
 
+    /// Runs the candidate once on spoiled outputs; an error says what is wrong with what it left, or that nothing shows it.
+    pub fn try_out(mut self, stream: &Stream) -> Result<(), RunError> {
+        let Some(evidence) = &mut self.evidence else {
+            return Err("nothing shows what the candidate computed".into());
+        };
+        // Once before, because a first run may set up what is spoiled.
+        self.candidate.run(stream)?;
+        evidence.spoil(stream)?;
+        self.candidate.run(stream)?;
+        evidence.refusal(stream, 1)?.map_or(Ok(()), |why| Err(why.into()))
+    }
+
     /// The candidate alone, for a profiler, or to be held against another.
     pub fn into_candidate(self) -> Side {
         self.candidate

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! For each workload there is a test of every case on the emulated device (`gpu/saxpy::n31`), one that takes it through
-//! the gates (`gpu/saxpy::gates`), and one of what its kernels take of a GPU (`gpu/saxpy::resources`).
+//! the gates (`gpu/saxpy::gates`), one of what its benchmarks' candidates compute (`gpu/saxpy::bench`), and one of what
+//! its kernels take of a GPU (`gpu/saxpy::resources`).
 //! [`Suite::mutants`] adds the hunt for mutants. What cannot run here is shown as
 //! ignored, with the reason, and never as passed.
 
@@ -105,6 +106,8 @@ impl Suite {
             }
             let gated = workload.clone();
             trials.push(Trial::ignorable_test(format!("{name}::gates"), move || gate(gated.as_ref())));
+            let timed = workload.clone();
+            trials.push(Trial::ignorable_test(format!("{name}::bench"), move || try_out(timed.as_ref())));
             let built = workload.clone();
             trials
                 .push(Trial::ignorable_test(format!("{name}::resources"), move || resources(built.as_ref())));
@@ -152,6 +155,26 @@ fn gate(workload: &dyn Workload) -> Result<Completion, Failed> {
         Ok(device) => completion(Gates::new(device).seeds(0..1).gate(workload, &()).verdict),
         Err(missing) => Ok(Completion::ignored_with(missing)),
     }
+}
+
+/// The candidate of every benchmark computes what its evidence says; how fast is asked of a card.
+fn try_out(workload: &dyn Workload) -> Result<Completion, Failed> {
+    let cases = workload.bench_cases(Kind::Emulated);
+    if cases.is_empty() {
+        return Ok(Completion::ignored_with("the workload has no benchmark for the emulated device"));
+    }
+    let device = match Device::open("emulated") {
+        Ok(device) => device,
+        Err(missing) => return Ok(Completion::ignored_with(missing)),
+    };
+    for case in &cases {
+        let tried = workload.bench(&device, case).and_then(|bench| match bench {
+            Some(bench) => bench.try_out(&device.stream()?),
+            None => Ok(()),
+        });
+        tried.map_err(|error| format!("case '{}': {error}", case.name))?;
+    }
+    Ok(Completion::Completed)
 }
 
 /// What the kernels take of a GPU, which needs its compiler and no GPU.

@@ -249,3 +249,22 @@ fn copying(columns: Vec<DeviceColumn<BaseField>>) -> Box<dyn Run> {
     let [from, mut to] = [0, 0].map(|_| DeviceColumn::<BaseField>::new(&queue, words));
     Box::new(Unseen(move || queue.stream().copy(&from.words(&queue), &mut to.words_mut()).or_raise()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_timed_shows_what_it_computed() {
+        let device = Device::emulated(0).unwrap();
+        for workload in workloads() {
+            let case = case(6, 9);
+            if workload.bench_cases(Kind::Cuda).is_empty() {
+                continue;
+            }
+            let bench = workload.bench(&device, &case).unwrap().expect("it is timed");
+            let tried = bench.try_out(&device.stream().unwrap());
+            assert!(tried.is_ok(), "{}: {:?}", workload.name(), tried);
+        }
+    }
+}
