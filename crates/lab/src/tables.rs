@@ -41,10 +41,13 @@ pub fn write_tables(
     let sources = Sources { records, is_stale, folder };
     let mut written = String::new();
     let mut lines = text.lines().enumerate();
+    let mut in_code = false;
     while let Some((index, line)) = lines.next() {
+        in_code ^= line.trim_start().starts_with("```");
         written += line;
         written.push('\n');
-        let Some(query) = line.trim().strip_prefix(BEGIN) else { continue };
+        // A marker in code shows how one looks.
+        let Some(query) = line.trim().strip_prefix(BEGIN).filter(|_| !in_code) else { continue };
         let problem = |what: String| DocumentProblem { line: index + 1, what };
         let query = query.trim_end().trim_end_matches("-->").trim();
         let table = sources.table(query).map_err(problem)?;
@@ -252,6 +255,12 @@ mod tests {
         assert!(written.starts_with("Above.\n") && written.ends_with("<!-- end -->\nBelow.\n"), "{written}");
         assert!(!written.contains("old"));
         assert_eq!(write_tables(&written, &records, "../results", &|_| false).unwrap(), written);
+    }
+
+    #[test]
+    fn a_marker_in_code_is_left_alone() {
+        let shown = format!("```text\n{DOCUMENT}```\n");
+        assert_eq!(write_tables(&shown, &[], "results", &|_| false).unwrap(), shown);
     }
 
     #[test]
