@@ -125,6 +125,17 @@ impl Device {
         self.driver().clocks()
     }
 
+    /// Waits for every stream of the device, those of other users of its context too.
+    pub fn synchronize(&self) -> Result<()> {
+        self.driver().synchronize()
+    }
+
+    /// Gives back what of the level-2 cache is set aside for data that persists, and sets none aside until somebody asks
+    /// for it again: what an earlier run left there would make the next one look faster than it is.
+    pub fn disable_persisting_cache(&self) -> Result<()> {
+        self.driver().disable_persisting_cache()
+    }
+
     /// The byte budget of all buffers on this device.
     pub fn budget(&self) -> &Budget {
         &self.shared.budget

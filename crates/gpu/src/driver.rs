@@ -61,6 +61,11 @@ pub(crate) trait Driver: Send + Sync {
     /// Current clocks in MHz and temperature, where they can be read.
     fn clocks(&self) -> Option<Clocks>;
 
+    /// Waits for every stream of the device, those of other users of its context too.
+    fn synchronize(&self) -> Result<()>;
+    /// Gives back what of the level-2 cache is set aside for data that persists, and sets none aside any more.
+    fn disable_persisting_cache(&self) -> Result<()>;
+
     fn stream_create(&self, priority: Priority) -> Result<StreamId>;
     fn stream_destroy(&self, stream: StreamId);
     /// Whether a handle from elsewhere is a stream of this device, as far as that can be told.

@@ -138,6 +138,13 @@ pub struct GraphKernel {
     pub(crate) allocations: Vec<Arc<Allocation>>,
 }
 
+impl GraphKernel {
+    /// The kernel that was launched.
+    pub fn kernel(&self) -> &Kernel {
+        &self.kernel
+    }
+}
+
 impl std::fmt::Debug for GraphKernel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {:?}", self.name, self.grid)

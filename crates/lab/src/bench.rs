@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use gatework_gpu::Stream;
 use serde::{Deserialize, Serialize};
 
-use crate::measure::Arithmetic;
+use crate::case::{Case, RunError, Work};
+use crate::evidence::Evidence;
+use crate::roofline::Arithmetic;
 use crate::stats::Expectation;
-use crate::workload::{Case, RunError, Work};
 
 /// Queues one run on a stream. Its inputs lie on the device already.
 pub type Queue = Box<dyn FnMut(&Stream) -> Result<(), RunError>>;
@@ -120,6 +121,8 @@ pub struct Bench {
     pub(crate) expectation: Option<Expectation>,
     pub(crate) rates: Vec<Rate>,
     pub(crate) peers: Vec<PeerRequest>,
+    pub(crate) evidence: Option<Evidence>,
+    pub(crate) recorded: Option<Expectation>,
 }
 
 impl Bench {
@@ -135,6 +138,8 @@ impl Bench {
             expectation: None,
             rates: Vec::new(),
             peers: Vec::new(),
+            evidence: None,
+            recorded: None,
         }
     }
 
@@ -158,6 +163,17 @@ impl Bench {
         Self { expectation: Some(Expectation { at_most, why: why.into() }), ..self }
     }
 
+    /// With the promise that the candidate takes at most `at_most` times its fastest recorded time on a device of the same
+    /// name. For a candidate that nothing but itself could be the baseline of.
+    pub fn expect_recorded(self, at_most: f64, why: impl Into<String>) -> Self {
+        Self { recorded: Some(Expectation { at_most, why: why.into() }), ..self }
+    }
+
+    /// With what shows that the candidate did its work. The performance gate refuses a benchmark without.
+    pub fn shown_by(self, evidence: Evidence) -> Self {
+        Self { evidence: Some(evidence), ..self }
+    }
+
     /// With a promise about counts; `counts` returns how often it happened so far, and how often it could have.
     pub fn expect_rate(
         mut self,
@@ -175,14 +191,26 @@ impl Bench {
         self
     }
 
+    /// Runs the candidate once on spoiled outputs; an error says what is wrong with what it left, or that nothing shows it.
+    pub fn try_out(mut self, stream: &Stream) -> Result<(), RunError> {
+        let Some(evidence) = &mut self.evidence else {
+            return Err("nothing shows what the candidate computed".into());
+        };
+        // Once before, because a first run may set up what is spoiled.
+        self.candidate.run(stream)?;
+        evidence.spoil(stream)?;
+        self.candidate.run(stream)?;
+        evidence.refusal(stream, 1)?.map_or(Ok(()), |why| Err(why.into()))
+    }
+
     /// The candidate alone, for a profiler, or to be held against another.
     pub fn into_candidate(self) -> Side {
         self.candidate
     }
 
-    /// The same benchmark with another baseline and no promise about it.
+    /// The same benchmark with another baseline and no promise about time.
     pub fn against(self, baseline: Side) -> Self {
-        Self { baseline, expectation: None, ..self }
+        Self { baseline, expectation: None, recorded: None, ..self }
     }
 }
 

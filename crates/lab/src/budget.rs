@@ -84,6 +84,9 @@ const TYPICAL: f64 = 4.0;
 /// Standard deviations that the largest of many errors may lie out: one in 10^15 by chance.
 const EXTREME: f64 = 8.0;
 
+/// Relative size of a change that shows in every floating-point format, ten of which are less than the number itself.
+const SMALLEST_STEP: f64 = 1.0 / 64.0;
+
 impl ErrorBudget {
     /// Bounds for results that are rounded to nearest on their way.
     ///
@@ -109,6 +112,24 @@ impl ErrorBudget {
             max_abs: EXTREME * deviation,
             mean_bias: TYPICAL * deviation / (rounding.outputs.max(1) as f64).sqrt(),
         })
+    }
+
+    /// The largest error that one element of a tensor may have: nothing at all where the same bits are asked for, in
+    /// which case one unit (or the smallest change that shows) stands for it.
+    pub(crate) fn largest_error(&self, reference: &Tensor) -> f64 {
+        match self {
+            Self::Bounded(bounds) if reference.is_float() => bounds.max_abs,
+            _ if reference.is_float() => {
+                let middle = reference.number(reference.len() / 2);
+                middle.abs().max(f64::from(f32::MIN_POSITIVE)) * SMALLEST_STEP
+            }
+            _ => 1.0,
+        }
+    }
+
+    /// Whether two sets of outputs have the same names, types and lengths.
+    pub(crate) fn same_shape(outputs: &Outputs, reference: &Outputs) -> bool {
+        shape_mismatch(outputs, reference).is_none()
     }
 
     /// Compares outputs with their reference.

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::measure::BenchRecord;
-use crate::record::Record;
+use crate::record::{BenchRecord, Record};
 use crate::stats::{BETWEEN_RUNS, CONFIDENCE, Interval, Verdict, ratio_of_medians};
 
 /// What is compared.
@@ -24,8 +23,10 @@ pub enum Basis {
 pub struct Comparison {
     /// What both sides have.
     pub cases: Vec<CaseComparison>,
-    /// What one side lacks, or what cannot be compared, each as a sentence.
+    /// What only the second side has, or what cannot be compared, each as a sentence.
     pub left_out: Vec<String>,
+    /// Benchmarks of the first side that the second has not: what is no longer measured may have become anything.
+    pub vanished: Vec<String>,
 }
 
 /// One case of one workload.
@@ -50,6 +51,11 @@ impl Comparison {
     pub fn has_slower(&self) -> bool {
         self.cases.iter().any(|case| case.verdict == Verdict::Slower)
     }
+
+    /// Whether nothing became slower and nothing vanished.
+    pub fn is_sound(&self) -> bool {
+        !self.has_slower() && self.vanished.is_empty()
+    }
 }
 
 /// Compares the newest benchmarks of `second` with the newest of `first`.
@@ -65,7 +71,7 @@ pub fn compare(first: &[Record], second: &[Record]) -> Comparison {
         }
     }
     for key in first.keys().filter(|key| counterpart(&second, key).is_none()) {
-        comparison.left_out.push(format!("{key} is in the first only"));
+        comparison.vanished.push(format!("{key} is in the first only"));
     }
     comparison
 }

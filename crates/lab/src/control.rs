@@ -1,5 +1,6 @@
 //! Negative controls: wrong outputs that a sound gate refuses.
 
+use crate::budget::ErrorBudget;
 use crate::tensor::Outputs;
 
 /// A named wrong output. If the correctness gate accepts it, the gate is blind.
@@ -61,6 +62,38 @@ impl Control {
                 tensor.swap(left, right);
             }
         })
+    }
+
+    /// The controls that the lab adds to a workload's own, for `budget`: zeros, everything half as large again, an element
+    /// that is off by ten times its bound, and two elements exchanged that differ by more than it.
+    ///
+    /// What a reference cannot be altered to is left out: zeros stay zeros, and equal elements can change places.
+    pub(crate) fn of_the_lab(reference: &Outputs, budget: &ErrorBudget) -> Vec<Self> {
+        let mut controls = vec![
+            Self::altered("the lab's zeros", reference, |outputs| {
+                outputs.iter_mut().for_each(|(_, tensor)| tensor.bytes_mut().fill(0));
+            }),
+            Self::altered("the lab's half as large again", reference, |outputs| {
+                outputs.iter_mut().for_each(|(_, tensor)| tensor.enlarge());
+            }),
+        ];
+        for (name, tensor) in reference.iter().filter(|(_, tensor)| !tensor.is_empty()) {
+            let bound = budget.largest_error(tensor);
+            let middle = tensor.len() / 2;
+            let off = |outputs: &mut Outputs| {
+                outputs.tensor_mut(name).into_iter().for_each(|tensor| tensor.shift(middle, 10.0 * bound));
+            };
+            controls.push(Self::altered("the lab's ten bounds off", reference, off));
+            let differs = |index: &usize| (tensor.number(*index) - tensor.number(0)).abs() > bound;
+            if let Some(other) = (1..tensor.len()).find(differs) {
+                let exchange = |outputs: &mut Outputs| {
+                    outputs.tensor_mut(name).into_iter().for_each(|tensor| tensor.swap(0, other));
+                };
+                controls.push(Self::altered("the lab's exchange", reference, exchange));
+            }
+        }
+        controls.retain(|control| control.outputs != *reference);
+        controls
     }
 
     fn altered(name: &str, reference: &Outputs, alter: impl FnOnce(&mut Outputs)) -> Self {

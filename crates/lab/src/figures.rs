@@ -1,6 +1,6 @@
 //! Figures in documents: every one names the record it comes from.
 //!
-//! A figure is a number with a unit in a table. Its row, or a line that begins with `Records:` right below the table,
+//! A figure is a number with a unit in a table, or a cell of a table that is nothing but a number. Its row, or a line that begins with `Records:` right below the table,
 //! links to the record as `results/<file>.jsonl#<id>`. A table of something else than measurements says so in a line
 //! above it: `<!-- not measured: … -->`.
 
@@ -84,7 +84,8 @@ impl Table {
     fn unnamed_figures(&self, lines: &[String]) -> Vec<DocumentProblem> {
         let unnamed = |index: usize| {
             let row = &lines[index];
-            let figure = figure(row).filter(|_| references(row).next().is_none())?;
+            let figure =
+                figure(row).or_else(|| bare_number(row)).filter(|_| references(row).next().is_none())?;
             Some(DocumentProblem { line: index + 1, what: format!("the figure '{figure}' names no record") })
         };
         (self.from..self.to).filter_map(unnamed).collect()
@@ -126,6 +127,14 @@ fn figure(row: &str) -> Option<&str> {
         rest = &rest[end..];
     }
     None
+}
+
+/// A cell that is a number and nothing else: what it counts stands in the header, and it is as much of a figure.
+fn bare_number(row: &str) -> Option<&str> {
+    row.split('|').map(str::trim).find(|cell| {
+        cell.contains(|c: char| c.is_ascii_digit())
+            && cell.chars().all(|c| c.is_ascii_digit() || ".,".contains(c))
+    })
 }
 
 /// The length of a space and a unit at the beginning of `text`.
@@ -191,6 +200,13 @@ mod tests {
         ];
         assert_eq!(problems(&rows.join("\n")), [""; 0]);
         assert_eq!(problems("```\n| a | 12 ms |\n```\n"), [""; 0]);
+    }
+
+    #[test]
+    fn a_table_does_not_escape_by_leaving_its_units_out() {
+        let rows = "| rows | ours, ms |\n|---|---|\n| 2^14 | 1.19 |\n";
+        assert_eq!(problems(rows), ["3: the figure '1.19' names no record"]);
+        assert_eq!(problems(&format!("<!-- not measured: exit codes -->\n{rows}")), [""; 0]);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use gatework_gpu::{Device, Kind};
 
 use crate::Workload;
-use crate::workload::Case;
+use crate::case::Case;
 
 /// Calls that order threads, memory or copies, and how each is altered besides being dropped.
 const SYNCHRONISING: &[(&str, &[Alteration])] = &[

@@ -107,6 +107,27 @@ impl Tensor {
         }
     }
 
+    /// Makes every element half as large again; integers wrap.
+    pub(crate) fn enlarge(&mut self) {
+        match self {
+            Self::F64(elements) => elements.iter_mut().for_each(|x| *x *= 1.5),
+            Self::F32(elements) => elements.iter_mut().for_each(|x| *x *= 1.5),
+            Self::F16(elements) => elements.iter_mut().for_each(|x| *x = f16::from_f64(1.5 * x.to_f64())),
+            Self::Bf16(elements) => elements.iter_mut().for_each(|x| *x = bf16::from_f64(1.5 * x.to_f64())),
+            Self::U64(elements) => elements.iter_mut().for_each(|x| *x = x.wrapping_add(*x / 2)),
+            Self::I64(elements) => elements.iter_mut().for_each(|x| *x = x.wrapping_add(*x / 2)),
+            Self::U32(elements) => elements.iter_mut().for_each(|x| *x = x.wrapping_add(*x / 2)),
+            Self::I32(elements) => elements.iter_mut().for_each(|x| *x = x.wrapping_add(*x / 2)),
+            Self::U8(elements) => elements.iter_mut().for_each(|x| *x = x.wrapping_add(*x / 2)),
+            Self::I8(elements) => elements.iter_mut().for_each(|x| *x = x.wrapping_add(*x / 2)),
+        }
+    }
+
+    /// Whether every element is a number: no NaN and no infinity.
+    pub(crate) fn is_finite(&self) -> bool {
+        !self.is_float() || (0..self.len()).all(|index| self.number(index).is_finite())
+    }
+
     /// Exchanges two elements.
     pub(crate) fn swap(&mut self, left: usize, right: usize) {
         let width = self.element_bytes();
@@ -153,6 +174,26 @@ impl Outputs {
     /// All of them, to change.
     pub fn iter_mut(&mut self) -> impl ExactSizeIterator<Item = (&str, &mut Tensor)> {
         self.tensors.iter_mut().map(|(name, tensor)| (name.as_str(), tensor))
+    }
+
+    /// The tensor called `name`, to change.
+    pub(crate) fn tensor_mut(&mut self, name: &str) -> Option<&mut Tensor> {
+        self.tensors.iter_mut().find(|(found, _)| found == name).map(|(_, tensor)| tensor)
+    }
+
+    /// Whether every element of every output is a number.
+    pub(crate) fn is_finite(&self) -> bool {
+        self.iter().all(|(_, tensor)| tensor.is_finite())
+    }
+
+    /// What is empty, as a sentence: the outputs as a whole, or one of them. Nothing was computed then, and nothing is
+    /// always equal to its reference.
+    pub(crate) fn emptiness(&self) -> Option<String> {
+        if self.tensors.is_empty() {
+            return Some("there is no output at all".to_owned());
+        }
+        let empty = self.iter().find(|(_, tensor)| tensor.is_empty());
+        empty.map(|(name, _)| format!("output '{name}' has no element"))
     }
 
     /// The first place where two sets of outputs are not the same bits.

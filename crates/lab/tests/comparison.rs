@@ -45,6 +45,21 @@ fn the_newest_record_counts() {
 }
 
 #[test]
+fn a_benchmark_that_vanished_is_no_sound_comparison() {
+    let first = [benched("gpu/saxpy", H200, 500e3, 550e3, 1), benched("gpu/reduce", H200, 500e3, 550e3, 2)];
+    let whole = compare(
+        &first,
+        &[benched("gpu/saxpy", H200, 500e3, 550e3, 3), benched("gpu/reduce", H200, 500e3, 550e3, 4)],
+    );
+    assert!(whole.is_sound());
+    // Dropping the slow benchmark is no way to pass.
+    let dropped = compare(&first, &[benched("gpu/saxpy", H200, 500e3, 550e3, 5)]);
+    assert!(!dropped.has_slower() && !dropped.is_sound(), "{dropped:?}");
+    // One that is new is no regression.
+    assert!(compare(&first[..1], &first).is_sound());
+}
+
+#[test]
 fn what_one_side_lacks_and_what_changed_shape_is_said() {
     let first = [benched("gpu/saxpy", H200, 500e3, 550e3, 1), benched("gpu/reduce", H200, 500e3, 550e3, 2)];
     let mut other_size = benched("gpu/saxpy", H200, 500e3, 550e3, 3);
@@ -52,7 +67,7 @@ fn what_one_side_lacks_and_what_changed_shape_is_said() {
     bench.dimensions.insert("n".into(), 1 << 20);
     let comparison = compare(&first, &[other_size]);
     assert!(comparison.cases.is_empty());
-    let said = comparison.left_out.join("\n");
+    let said = [comparison.left_out.join("\n"), comparison.vanished.join("\n")].join("\n");
     assert!(
         said.contains("gpu/saxpy n134217728 on NVIDIA H200 cannot be compared: its sizes were"),
         "{said}"

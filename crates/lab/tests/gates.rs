@@ -23,6 +23,9 @@ struct Twice {
     budget: ErrorBudget,
     controls: fn(&Outputs) -> Vec<Control>,
     run: fn(&Twice, &Device, &Case, u64) -> Result<Outputs, RunError>,
+    reference: fn(Vec<f32>) -> Outputs,
+    /// Whether asking for the kernels or for the cases panics.
+    panics: [bool; 2],
 }
 
 impl Twice {
@@ -32,6 +35,8 @@ impl Twice {
             budget: ErrorBudget::Exact,
             controls: |reference| vec![Control::zeros(reference), Control::one_off(reference, "out", 0, 1.0)],
             run: Self::launch,
+            reference: |input| Outputs::new().with("out", input),
+            panics: [false; 2],
         }
     }
 
@@ -69,10 +74,12 @@ impl Workload for Twice {
     }
 
     fn kernels(&self) -> Vec<KernelSpec> {
+        assert!(!self.panics[0], "no list of kernels");
         vec![KernelSpec::new(self.source())]
     }
 
     fn cases(&self, _: Kind) -> Vec<Case> {
+        assert!(!self.panics[1], "no list of cases");
         [1, 65].map(|n| Case::new(format!("n{n}")).with("n", n)).to_vec()
     }
 
@@ -81,7 +88,7 @@ impl Workload for Twice {
     }
 
     fn reference(&self, case: &Case, seed: u64) -> Outputs {
-        Outputs::new().with("out", Self::input(case, seed).iter().map(|x| 2.0 * x).collect::<Vec<f32>>())
+        (self.reference)(Self::input(case, seed).iter().map(|x| 2.0 * x).collect())
     }
 
     fn budget(&self, _: &Case) -> ErrorBudget {
@@ -122,6 +129,8 @@ fn a_right_workload_passes_and_its_record_says_on_what() {
     assert_eq!(record.kernels[0].source_hash, Twice::right().source().hash().unwrap());
     let cases: Vec<_> = record.cases.iter().map(|case| (case.name.as_str(), case.seeds.as_slice())).collect();
     assert_eq!(cases, [("n1", [0, 1, 2].as_slice()), ("n65", &[0, 1, 2])]);
+    let emulated = &record.kernels[0].binaries[0];
+    assert!(emulated.options.iter().any(|option| option.starts_with("-f")), "{:?}", emulated.options);
     assert_eq!(record.cases[0].errors["out"].mismatches, 0);
     assert_eq!(record.cases[0].controls, ["one element off", "zeros"]);
 }
@@ -155,6 +164,52 @@ fn a_blind_tolerance_is_refused_by_its_controls() {
 fn a_workload_without_controls_is_refused() {
     let why = failure(&Twice { controls: |_| Vec::new(), ..Twice::right() });
     assert!(why.contains("refused: the workload has no negative control"), "{why}");
+}
+
+/// A budget that lets every element be out by `max_abs`, whatever the others say.
+fn generous(max_abs: f64) -> ErrorBudget {
+    ErrorBudget::Bounded(Bounds { relative_frobenius: 0.9, max_abs, mean_bias: 10.0 })
+}
+
+#[test]
+fn controls_that_any_budget_refuses_do_not_hide_a_blind_one() {
+    let nan = |reference: &Outputs| vec![Control::unwritten_tail(reference, 1)];
+    let why = failure(&Twice { controls: nan, ..Twice::right() });
+    assert!(why.contains("no negative control is finite and of the reference's shape"), "{why}");
+    let longer = |_: &Outputs| vec![Control::new("longer", Outputs::new().with("out", vec![1.0f32; 100]))];
+    let why = failure(&Twice { controls: longer, ..Twice::right() });
+    assert!(why.contains("no negative control is finite and of the reference's shape"), "{why}");
+}
+
+#[test]
+fn the_lab_adds_controls_of_its_own() {
+    // Its one control is so wrong that a budget which accepts half as much again refuses it.
+    let far = |reference: &Outputs| vec![Control::biased(reference, 100.0)];
+    let why = failure(&Twice { controls: far, budget: generous(3.9), ..Twice::right() });
+    assert!(why.contains("the gate is blind") && why.contains("the lab's half as large again"), "{why}");
+    // An unbounded element, as long as the sum of all is near.
+    let why = failure(&Twice { controls: far, budget: generous(f64::INFINITY), ..Twice::right() });
+    assert!(why.contains("the gate is blind"), "{why}");
+}
+
+#[test]
+fn an_output_of_nothing_fails() {
+    let none = |_: &Twice, _: &Device, _: &Case, _: u64| Ok(Outputs::new());
+    let why = failure(&Twice { run: none, reference: |_| Outputs::new(), ..Twice::right() });
+    assert!(why.contains("the reference says nothing: there is no output at all"), "{why}");
+    let empty = |_: &Twice, _: &Device, _: &Case, _: u64| Ok(Outputs::new().with("out", Vec::<f32>::new()));
+    let nothing = |_: Vec<f32>| Outputs::new().with("out", Vec::<f32>::new());
+    let why = failure(&Twice { run: empty, reference: nothing, ..Twice::right() });
+    assert!(why.contains("output 'out' has no element"), "{why}");
+}
+
+#[test]
+fn lists_that_panic_fail_their_workload_alone() {
+    let record = gate(&Twice { panics: [true, false], ..Twice::right() });
+    let Outcome::Failed { why } = record.verdict else { panic!("{}", record.verdict) };
+    assert!(why.contains("listing the kernels panicked: no list of kernels"), "{why}");
+    let why = failure(&Twice { panics: [false, true], ..Twice::right() });
+    assert!(why.contains("listing the cases panicked: no list of cases"), "{why}");
 }
 
 #[test]

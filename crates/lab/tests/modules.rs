@@ -39,12 +39,6 @@ const CYCLES: &[Cycle] = &[
         members: &["access", "barrier", "block", "copy", "functions", "launch", "module", "warp", "wgmma"],
         reason: "One state machine, `Launch`, with its methods in the file of their topic.",
     },
-    Cycle {
-        krate: "lab",
-        of: "",
-        members: &["bench", "gates", "measure", "peers", "record", "store", "tune", "workload"],
-        reason: "To go: records name gates and benchmarks name measurements.",
-    },
 ];
 
 #[derive(Default)]

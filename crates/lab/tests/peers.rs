@@ -119,7 +119,8 @@ fn recorded(peers: Vec<PeerCommand>) -> Vec<PeerRecord> {
     let saxpy = workloads.iter().find(|workload| workload.name() == "gpu/saxpy").unwrap();
     let options = PerformanceOptions { samples: 100, longest: Duration::ZERO, peers, ..Default::default() };
     let cases = saxpy.bench_cases(Kind::Emulated);
-    let measured = Station::new(options).measure(&device, &cases, &|case| saxpy.bench(&device, case), &());
+    let measured =
+        Station::new(options).measure(saxpy.name(), &device, &cases, &|case| saxpy.bench(&device, case), &());
     measured.unwrap().cases.remove(0).peers
 }
 

@@ -52,6 +52,24 @@ fn a_truncated_line_is_reported_and_the_next_record_is_not_swallowed() {
 }
 
 #[test]
+fn a_record_of_before_reads_without_revision_options_and_occupancy() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut value = serde_json::to_value(record("gpu/saxpy")).unwrap();
+    let text = value.to_string();
+    assert!(!text.contains("revision") && !text.contains("options") && !text.contains("occupancy"), "{text}");
+    fs::write(folder.path().join("old.jsonl"), format!("{text}\n")).unwrap();
+    value["revision"] = serde_json::json!({ "commit": "0123456789abcdef", "dirty": true });
+    value["kernels"][0]["binaries"][0]["options"] = serde_json::json!(["-DN=3"]);
+    fs::write(folder.path().join("old.jsonl"), format!("{text}\n{value}\n")).unwrap();
+    let reading = read_records(folder.path()).unwrap();
+    let [old, new] = reading.records.as_slice() else { panic!("{:?}", reading.problems) };
+    assert_eq!((old.revision.as_ref(), old.kernels[0].binaries[0].options.len()), (None, 0));
+    assert!(new.revision.as_ref().unwrap().dirty);
+    assert_eq!(new.kernels[0].binaries[0].options, ["-DN=3"]);
+    assert_eq!(old.id(), new.id(), "an id does not follow from what was added");
+}
+
+#[test]
 fn lines_that_are_no_records_are_named_and_skipped() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path()).unwrap();

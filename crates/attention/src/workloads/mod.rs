@@ -2,14 +2,19 @@
 
 pub mod case;
 
+use std::cell::RefCell;
+use std::ops::Range;
+use std::rc::Rc;
+
 use gatework_gpu::{Buffer, Device, Kind, Module, Stream};
 use gatework_lab::measure::Arithmetic;
 use gatework_lab::tune::{Configuration, Layer, Space, Tunable, Value};
 use gatework_lab::{
-    Bench, Bounds, Case, Control, ErrorBudget, Inputs, KernelSpec, Outputs, RunError, Side, Timing, Work,
-    Workload, poisoned, repeated,
+    Bench, Bounds, Case, Control, ErrorBudget, Evidence, Inputs, KernelSpec, Outputs, RunError, Side, Timing,
+    Work, Workload, poisoned, repeated,
 };
 use half::f16;
+use rayon::prelude::*;
 
 use crate::cuda::schedule::{Exponential, Schedule};
 use crate::cuda::{
@@ -112,13 +117,60 @@ impl Operands {
 
     /// Attention in double precision on what the quantiser makes of these: what the kernel is given.
     fn attend(&self, case: &Case) -> Vec<f64> {
-        let shape = shape(case);
-        let Shape { dim, rows, keys, .. } = shape;
+        self.attend_to(&shape(case), mask(case))
+    }
+
+    fn attend_to(&self, shape: &Shape, mask: Mask) -> Vec<f64> {
+        let Shape { dim, rows, keys, .. } = *shape;
         let limit = score_limit(dim);
         let q = quantised(&self.q, rows * dim, QUERY_TILE as usize * dim, limit);
         let k = quantised(&self.k, keys * dim, KEY_TILE * dim, limit);
         let v = quantised(&self.v, keys * dim, value_group(keys) * KEY_TILE * dim, LARGEST_CODE);
-        reference::attention(&shape, mask(case), 1.0 / (dim as f64).sqrt(), &q, &k, &v).0
+        let parts: Vec<Part> = parts_of(shape, mask);
+        let attended = parts.into_par_iter().map(|part| part.attend(shape, mask, &q, &k, &v));
+        attended.collect::<Vec<Vec<f64>>>().concat()
+    }
+}
+
+/// Some rows of one head: what one core attends, with the arithmetic of the whole.
+struct Part {
+    batch: usize,
+    head: usize,
+    rows: Range<usize>,
+}
+
+/// Rows that one core attends at a time: few, because the longest sums have few rows.
+const PART_ROWS: usize = 1;
+
+/// The parts of a shape, in the order of their rows.
+fn parts_of(shape: &Shape, mask: Mask) -> Vec<Part> {
+    // Under a mask a part sees the keys up to those of its last row; where rows see no key at all, a head stays whole.
+    let is_split = mask == Mask::Full || shape.rows <= shape.keys;
+    let step = if is_split { PART_ROWS } else { shape.rows };
+    let mut parts = Vec::new();
+    for (batch, head) in (0..shape.batch).flat_map(|batch| (0..shape.heads).map(move |head| (batch, head))) {
+        let starts = (0..shape.rows).step_by(step);
+        parts.extend(starts.map(|start| Part { batch, head, rows: start..(start + step).min(shape.rows) }));
+    }
+    parts
+}
+
+impl Part {
+    fn attend(&self, shape: &Shape, mask: Mask, q: &[f64], k: &[f64], v: &[f64]) -> Vec<f64> {
+        let Shape { heads, key_heads, rows, keys, dim, .. } = *shape;
+        let unseen = if mask == Mask::Causal { rows - self.rows.end } else { 0 };
+        let part = Shape {
+            batch: 1,
+            heads: 1,
+            key_heads: 1,
+            rows: self.rows.len(),
+            keys: keys - unseen.min(keys),
+            dim,
+        };
+        let query = ((self.batch * heads + self.head) * rows + self.rows.start) * dim;
+        let key = (self.batch * key_heads + self.head / (heads / key_heads)) * keys * dim;
+        let (q, seen) = (&q[query..query + part.rows * dim], key..key + part.keys * dim);
+        reference::attention(&part, mask, 1.0 / (dim as f64).sqrt(), q, &k[seen.clone()], &v[seen]).0
     }
 }
 
@@ -159,17 +211,13 @@ impl Bound {
         Self::new(stream, attention, [stream.upload(&q)?, stream.upload(&k)?, stream.upload(&v)?])
     }
 
-    /// Random tensors of any size, from a pattern that is longer than a tile and no multiple of a row.
+    /// Random tensors of any size, from patterns that are longer than a tile and no multiple of a row.
     fn random(stream: &Stream, attention: DeviceAttention) -> Result<Self, RunError> {
         let shape = *attention.shape();
-        let mut inputs = Inputs::new(1);
-        let mut normal = |count: usize| -> Result<Buffer<f16>, RunError> {
-            let pattern: Vec<f16> =
-                inputs.normal(PATTERN.min(count)).into_iter().map(f16::from_f32).collect();
-            Ok(repeated(stream, &pattern, count)?)
-        };
+        let [q, k, v] = patterns(&shape);
         let (queries, keys) = (shape.query_elements(), shape.key_elements());
-        let inputs = [normal(queries)?, normal(keys)?, normal(keys)?];
+        let inputs =
+            [repeated(stream, &q, queries)?, repeated(stream, &k, keys)?, repeated(stream, &v, keys)?];
         Self::new(stream, attention, inputs)
     }
 
@@ -181,6 +229,46 @@ impl Bound {
     fn attend(&mut self, stream: &Stream) -> crate::Result<()> {
         self.attention.attend(stream, &mut self.workspace, &mut self.output)
     }
+}
+
+/// What queries, keys and values of a benchmark repeat.
+fn patterns(shape: &Shape) -> [Vec<f16>; 3] {
+    let mut inputs = Inputs::new(1);
+    let elements = [shape.query_elements(), shape.key_elements(), shape.key_elements()];
+    elements.map(|count| inputs.normal(PATTERN.min(count)).into_iter().map(f16::from_f32).collect())
+}
+
+/// The last tile of query rows of the last head: under a mask they see the most keys, and they are few enough for the
+/// plain oracle at any length.
+fn evidence(workload: &Job, case: &Case, job: Rc<RefCell<Bound>>) -> Evidence {
+    let (shape, mask, spoiled) = (shape(case), mask(case), job.clone());
+    let rows = shape.rows - (shape.rows - 1) / 64 * 64;
+    let seen = shape.query_elements() - rows * shape.dim..shape.query_elements();
+    let (place, mut expected) = (seen.clone(), None);
+    let last = Shape { batch: 1, heads: 1, key_heads: 1, rows, ..shape };
+    Evidence::new(
+        // What these rows may be out by, which see nearly all keys: under a mask the others see few.
+        workload.budget(&case::case(&last, mask)),
+        move |stream| Ok(stream.fill(&mut spoiled.borrow_mut().output, f16::NAN)?),
+        move |stream| {
+            let output = stream.download(&job.borrow().output.slice(seen.clone()))?;
+            let output: Vec<f32> = output.into_iter().map(Element::to_f32).collect();
+            Ok(Outputs::new().with("o", output))
+        },
+        move |_| {
+            let o = expected.get_or_insert_with(|| {
+                let [q, k, v] = patterns(&shape);
+                let part = |pattern: &[f16], range: Range<usize>| -> Vec<f16> {
+                    range.map(|index| pattern[index % pattern.len()]).collect()
+                };
+                let head = shape.key_elements() - shape.keys * shape.dim..shape.key_elements();
+                let operands =
+                    Operands { q: part(&q, place.clone()), k: part(&k, head.clone()), v: part(&v, head) };
+                operands.attend_to(&last, mask)
+            });
+            Ok(Outputs::new().with("o", o.clone()))
+        },
+    )
 }
 
 impl Job {
@@ -353,15 +441,23 @@ impl Workload for Job {
         let stream = device.stream()?;
         let mut job = Bound::random(&stream, self.attention(device, case)?)?;
         job.quantise(&stream)?;
+        let job = Rc::new(RefCell::new(job));
+        let evidence = evidence(self, case, job.clone());
         let mut whole = Bound::random(&stream, self.attention(device, case)?)?;
         stream.synchronize()?;
-        let candidate = Side::new("kernel", move |stream| job.attend(stream));
+        let candidate = Side::new("kernel", move |stream| job.borrow_mut().attend(stream));
         let baseline = Side::new("quantiser and kernel", move |stream| {
             whole.quantise(stream).and_then(|()| whole.attend(stream))
         });
         let bench = Bench::new(self.work(case), candidate, baseline)
             .timing(Timing::Graph { repeats: repeats(&shape(case)) })
             .arithmetic(Arithmetic::TensorFp8)
+            .shown_by(evidence)
+            // The baseline has the kernel in it: it shows what the quantiser costs, and no promise can be made of it.
+            .expect_recorded(
+                1.10,
+                "the same kernel on the same card, with a tenth for its power and its clocks",
+            )
             .peer("attention-f16", case)
             .peer("attention-fp8", case);
         Ok(Some(bench))
@@ -453,4 +549,27 @@ fn schedule(found: &Configuration) -> Schedule {
 /// Runs in a graph: enough that the gaps between its ends do not count.
 fn repeats(shape: &Shape) -> u32 {
     (2e11 / shape.operations(Mask::Full)).clamp(1.0, 20.0) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oracle_on_all_cores_is_the_oracle() {
+        for (rows, keys) in [(40, 40), (33, 70), (70, 33), (1, 100)] {
+            for mask in [Mask::Full, Mask::Causal] {
+                let shape = Shape { batch: 2, heads: 4, key_heads: 2, rows, keys, dim: 64 };
+                let mut inputs = Inputs::new(3);
+                let mut normal =
+                    |count: usize| -> Vec<f64> { inputs.normal(count).into_iter().map(f64::from).collect() };
+                let (q, k) = (normal(shape.query_elements()), normal(shape.key_elements()));
+                let v = normal(shape.key_elements());
+                let whole = reference::attention(&shape, mask, 1.0 / 8.0, &q, &k, &v).0;
+                let parts = parts_of(&shape, mask).into_iter();
+                let parts: Vec<f64> = parts.flat_map(|part| part.attend(&shape, mask, &q, &k, &v)).collect();
+                assert_eq!(parts, whole, "{rows} over {keys}, {mask:?}");
+            }
+        }
+    }
 }

@@ -41,6 +41,8 @@ impl Recorder {
         progress: &Progress,
     ) -> Vec<Record> {
         let jobs = progress.start(workloads.len());
+        jobs.doing("compiling the kernels of all workloads".to_owned());
+        gates.prepare(&workloads);
         let mut records = Vec::new();
         for workload in workloads {
             let record = gates.gate(workload, progress);

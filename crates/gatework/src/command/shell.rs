@@ -1,7 +1,10 @@
 //! What every command is given, and what `--device` means to it.
 
+use std::path::Path;
+
 use gatework_gpu::{Device, DeviceChoice, Error, Target};
-use gatework_lab::{Registry, TestBed};
+use gatework_lab::measure::RecordedTimes;
+use gatework_lab::{Registry, TestBed, read_records};
 
 use crate::command::ending::Failure;
 use crate::command::output::Output;
@@ -86,6 +89,16 @@ impl Shell {
                 opened => Ok(opened?.into()),
             },
         }
+    }
+
+    /// The times that are recorded already, which some promises are made against; none if there is no folder yet.
+    pub(crate) fn recorded_times(&self, folder: &Path) -> Result<RecordedTimes, Failure> {
+        if !folder.exists() {
+            return Ok(RecordedTimes::default());
+        }
+        let reading = read_records(folder)?;
+        self.warn_of(&reading.problems);
+        Ok(RecordedTimes::of(&reading.records))
     }
 
     /// Says what could not be read of a file of records.

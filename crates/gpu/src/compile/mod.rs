@@ -25,3 +25,15 @@ pub fn compile(source: &Source, architecture: &Architecture) -> Result<Binary> {
         }
     }
 }
+
+/// The options that [`compile`] gives to the compiler for a source, definitions included. Fails where the machine
+/// has no such compiler.
+pub fn compile_options(source: &Source, architecture: &Architecture) -> Result<Vec<String>> {
+    match architecture {
+        Architecture::Sm(name) => Ok(cuda::nvrtc::options(source, name)),
+        Architecture::Emulated => {
+            let defines = source.defines().iter().map(|(name, value)| format!("-D{name}={value}"));
+            Ok(emulated::compiler::flags()?.into_iter().chain(defines).collect())
+        }
+    }
+}

@@ -52,6 +52,27 @@ impl Context {
         }
     }
 
+    /// Waits for all work of the context.
+    pub(super) fn synchronize(&self) -> Result<()> {
+        self.enter()?;
+        // SAFETY: the context is current.
+        check("cuCtxSynchronize", unsafe { sys::cuCtxSynchronize() })
+    }
+
+    /// Returns persisting lines of the level-2 cache to normal, and sets aside none for later ones.
+    pub(super) fn disable_persisting_cache(&self) -> Result<()> {
+        self.enter()?;
+        let limit = sys::CUlimit::CU_LIMIT_PERSISTING_L2_CACHE_SIZE;
+        // SAFETY: the context is current.
+        match unsafe { sys::cuCtxSetLimit(limit, 0) } {
+            // A card without such a part of its cache has nothing to disable.
+            CUresult::CUDA_ERROR_UNSUPPORTED_LIMIT => return Ok(()),
+            status => check("cuCtxSetLimit", status)?,
+        }
+        // SAFETY: as above.
+        check("cuCtxResetPersistingL2Cache", unsafe { sys::cuCtxResetPersistingL2Cache() })
+    }
+
     fn is_current(&self) -> Result<bool> {
         let mut current = ptr::null_mut();
         // SAFETY: `current` is written by the call.

@@ -153,6 +153,14 @@ impl Driver for CudaDriver {
         self.nvml.get_or_init(find).as_ref()?.clocks()
     }
 
+    fn synchronize(&self) -> Result<()> {
+        self.context.synchronize()
+    }
+
+    fn disable_persisting_cache(&self) -> Result<()> {
+        self.context.disable_persisting_cache()
+    }
+
     fn stream_create(&self, priority: Priority) -> Result<StreamId> {
         self.context.enter()?;
         let (mut least, mut greatest) = (0, 0);

@@ -150,11 +150,8 @@ mod tests {
     }
 
     #[test]
+    #[ignore = "needs a machine without a CUDA driver"]
     fn a_machine_without_a_driver_gets_a_sentence_and_no_panic() {
-        if library_is_present() {
-            eprintln!("skipped: this machine has a CUDA driver library");
-            return;
-        }
         let errors = [open(0).err(), list_devices().err(), driver_version().err()];
         for error in errors {
             let error = error.expect("there is no driver");

@@ -61,6 +61,11 @@ pub(crate) fn name() -> Result<String> {
     Ok(compiler()?.name)
 }
 
+/// The flags that every kernel is compiled with.
+pub(crate) fn flags() -> Result<Vec<String>> {
+    Ok(compiler()?.flags.into_iter().map(str::to_owned).collect())
+}
+
 /// The name, and below it the flags in use: part of the cache key.
 pub(crate) fn version() -> Result<String> {
     let compiler = compiler()?;

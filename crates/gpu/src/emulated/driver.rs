@@ -76,6 +76,15 @@ impl Driver for EmulatedDriver {
         None
     }
 
+    fn synchronize(&self) -> Result<()> {
+        self.queues().synchronize_all()
+    }
+
+    /// There is no cache to set anything aside in.
+    fn disable_persisting_cache(&self) -> Result<()> {
+        Ok(())
+    }
+
     fn stream_create(&self, _priority: Priority) -> Result<StreamId> {
         Ok(self.queues().create_stream())
     }

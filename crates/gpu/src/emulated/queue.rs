@@ -222,6 +222,13 @@ impl Queues {
         failed.map_or(Ok(()), Err)
     }
 
+    /// Runs until every stream is empty, and reports the first failure.
+    pub(super) fn synchronize_all(&mut self) -> Result<()> {
+        let mut streams: Vec<StreamId> = self.streams.keys().copied().collect();
+        streams.sort_unstable_by_key(|id| id.0);
+        streams.into_iter().try_for_each(|stream| self.synchronize(stream))
+    }
+
     fn drain(&mut self, stream: StreamId) -> Result<()> {
         while self.streams.get(&stream).is_some_and(|state| !state.queue.is_empty()) {
             self.run_one()?;

@@ -1,9 +1,9 @@
 //! Every kernel compiles, for every architecture whose compiler is here.
 
-use gatework_gpu::{Architecture, Binary, Error, compile};
+use gatework_gpu::{Architecture, Binary, Error, Resources, compile, compile_options};
 
 use super::{Gate, Outcome};
-use crate::record::{BinaryRecord, EntryRecord, GateRecord, KernelRecord};
+use crate::record::{BinaryRecord, EntryRecord, GateRecord, KernelRecord, Occupancy};
 use crate::workload::KernelSpec;
 
 /// What the compilers made of a workload's kernels.
@@ -35,6 +35,12 @@ pub(super) fn run(specs: &[KernelSpec], architectures: &[Architecture]) -> Compi
 }
 
 impl Compilation {
+    /// Nothing was compiled, for a reason that holds for every architecture.
+    pub(super) fn refused(architectures: &[Architecture], outcome: &Outcome) -> Self {
+        let gates = architectures.iter().map(|target| said(target, outcome.clone())).collect();
+        Self { gates, ..Self::default() }
+    }
+
     fn build_all(&mut self, specs: &[KernelSpec], architecture: &Architecture) -> Outcome {
         if specs.is_empty() {
             return Outcome::not_run("the workload has no kernels");
@@ -42,7 +48,7 @@ impl Compilation {
         for (index, spec) in specs.iter().enumerate() {
             match compile(&spec.source, architecture).and_then(|binary| with_entries(spec, binary)) {
                 Ok(binary) => {
-                    self.kernels[index].binaries.push(record(&binary));
+                    self.kernels[index].binaries.push(record(spec, &binary));
                     self.binaries.push((index, binary));
                 }
                 Err(error @ (Error::NoNvrtc { .. } | Error::NoCompiler { .. })) => {
@@ -74,16 +80,19 @@ fn with_entries(spec: &KernelSpec, binary: Binary) -> gatework_gpu::Result<Binar
     }
 }
 
-fn record(binary: &Binary) -> BinaryRecord {
-    let entry = |(name, resources): &(String, _)| EntryRecord {
+fn record(spec: &KernelSpec, binary: &Binary) -> BinaryRecord {
+    let entry = |(name, resources): &(String, Resources)| EntryRecord {
         name: name.clone(),
         resources: *resources,
+        occupancy: spec.threads.and_then(|threads| Occupancy::of(resources, threads)),
         sass: None,
     };
     BinaryRecord {
         architecture: binary.architecture.clone(),
         key: binary.key.clone(),
         hash: binary.hash.clone(),
+        // The compiler was there a moment ago.
+        options: compile_options(&spec.source, &binary.architecture).unwrap_or_default(),
         entries: binary.resources.iter().map(entry).collect(),
     }
 }

@@ -9,10 +9,10 @@ use gatework_gpu::{Device, Error, Observer};
 use super::{Outcome, TestBed};
 use crate::Workload;
 use crate::budget::{Deviation, ErrorBudget};
+use crate::case::{Case, runtime_error};
 use crate::control::Control;
 use crate::record::CaseRecord;
 use crate::tensor::Outputs;
-use crate::workload::{Case, runtime_error};
 
 /// What checking one case with one seed showed.
 #[derive(Debug, Clone)]
@@ -35,8 +35,11 @@ pub(super) fn run(
         TestBed::Device(device) => device,
         TestBed::CompilersOnly { why } => return (Outcome::not_run(why), Vec::new()),
     };
-    let cases = workload.cases(device.properties().kind);
     let mut records = Vec::new();
+    let cases = match guarded("listing the cases", || workload.cases(device.properties().kind)) {
+        Ok(cases) => cases,
+        Err(stop) => return (stop.into(), records),
+    };
     if cases.is_empty() {
         return (Outcome::failed("refused: the workload has no case for this device"), records);
     }
@@ -128,8 +131,11 @@ impl From<Stop> for Outcome {
 
 impl Checked {
     fn fill(&mut self, workload: &dyn Workload, device: &Device, case: &Case, seed: u64) -> Result<(), Stop> {
-        let budget = workload.budget(case);
+        let budget = guarded("the budget", || workload.budget(case))?;
         let reference = guarded("the reference", || workload.reference(case, seed))?;
+        if let Some(why) = reference.emptiness() {
+            return Err(Stop::Failed(format!("the reference says nothing: {why}")));
+        }
         if let Some(why) = budget.judge(&reference, &reference).refused {
             return Err(Stop::Failed(format!("the reference does not pass its own budget: {why}")));
         }
@@ -160,7 +166,15 @@ fn refused_controls(
         let why = "refused: the workload has no negative control, so nothing shows that this gate can fail";
         return Err(Stop::Failed(why.to_owned()));
     }
-    for control in &controls {
+    // A control of NaNs, or of another shape, is refused by any budget: it shows nothing of how far this one reaches.
+    let plausible = |control: &Control| {
+        control.outputs.is_finite() && ErrorBudget::same_shape(&control.outputs, reference)
+    };
+    if !controls.iter().any(plausible) {
+        let why = "refused: no negative control is finite and of the reference's shape";
+        return Err(Stop::Failed(why.to_owned()));
+    }
+    for control in controls.iter().chain(&Control::of_the_lab(reference, budget)) {
         let name = &control.name;
         if control.outputs == *reference {
             return Err(Stop::Failed(format!(

@@ -4,104 +4,27 @@ mod bed;
 mod compile;
 mod correctness;
 mod performance;
+mod prepare;
 mod resources;
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use gatework_gpu::Observer;
-use serde::{Deserialize, Serialize};
 use serde_json::Map;
 
 pub use bed::TestBed;
 pub use correctness::{Checked, check_case};
 
+use correctness::guarded;
+
 use crate::Workload;
-use crate::measure::{PerformanceOptions, PerformanceRecord, Station};
-use crate::record::{CaseRecord, DeviceRecord, GateRecord, KernelRecord, RECORD_VERSION, Record, timestamp};
-
-/// A gate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Gate {
-    /// Every kernel compiles.
-    Compile,
-    /// No spills, no stack, registers within the limit, the required instructions and none of the forbidden.
-    Resources,
-    /// Equal to the reference, repeatable, and every negative control refused.
-    Correctness,
-    /// As fast as promised, against a baseline in the same process.
-    Performance,
-    /// One launch under a profiler, and what bounds it.
-    Profile,
-}
-
-impl Gate {
-    /// Its name, in records and progress bars.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Compile => "compile",
-            Self::Resources => "resources",
-            Self::Correctness => "correctness",
-            Self::Performance => "performance",
-            Self::Profile => "profile",
-        }
-    }
-}
-
-impl std::fmt::Display for Gate {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// What a gate, or all of them together, said. What did not run has not passed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "outcome", rename_all = "kebab-case")]
-pub enum Outcome {
-    /// It ran, and all was well.
-    Passed,
-    /// It ran, and something was not.
-    Failed {
-        /// What, as a sentence.
-        why: String,
-    },
-    /// It could not run here.
-    NotRun {
-        /// Why not, as a sentence.
-        why: String,
-    },
-}
-
-impl Outcome {
-    pub(crate) fn failed(why: impl std::fmt::Display) -> Self {
-        Self::Failed { why: why.to_string() }
-    }
-
-    pub(crate) fn not_run(why: impl std::fmt::Display) -> Self {
-        Self::NotRun { why: why.to_string() }
-    }
-
-    /// Whether it ran and all was well.
-    pub fn is_passed(&self) -> bool {
-        *self == Self::Passed
-    }
-
-    /// Whether it ran and something was not.
-    pub fn is_failed(&self) -> bool {
-        matches!(self, Self::Failed { .. })
-    }
-}
-
-impl std::fmt::Display for Outcome {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Passed => f.write_str("passed"),
-            Self::Failed { why } => write!(f, "failed: {why}"),
-            Self::NotRun { why } => write!(f, "not run: {why}"),
-        }
-    }
-}
+use crate::measure::{PerformanceOptions, Station};
+use crate::outcome::{Gate, Outcome};
+use crate::record::{
+    CaseRecord, DeviceRecord, GateRecord, KernelRecord, PerformanceRecord, RECORD_VERSION, Record, Revision,
+    timestamp,
+};
 
 /// All gates, for one test bed and one set of seeds.
 #[derive(Debug, Clone)]
@@ -132,6 +55,12 @@ impl Gates {
         Self { station: Some(Arc::new(Station::new(options))), ..self }
     }
 
+    /// Compiles the kernels of many workloads on all cores, so that no gate waits for a compiler. What does not compile
+    /// fails its own gate, later.
+    pub fn prepare(&self, workloads: &[&dyn Workload]) {
+        prepare::compile_all(&prepare::sources(workloads, &self.bed.architectures()));
+    }
+
     /// Sends a workload through the gates. `observer` hears of the workload, of every gate, and in a gate of
     /// every case.
     pub fn gate(&self, workload: &dyn Workload, observer: &dyn Observer) -> Record {
@@ -141,8 +70,14 @@ impl Gates {
             Findings { device: self.bed.device().map(DeviceRecord::of), ..Findings::default() };
 
         let stage = observer.stage(Gate::Compile.name());
-        let specs = workload.kernels();
-        let compilation = compile::run(&specs, &self.bed.architectures());
+        let (specs, unlisted) = match guarded("listing the kernels", || workload.kernels()) {
+            Ok(specs) => (specs, None),
+            Err(stop) => (Vec::new(), Some(Outcome::from(stop))),
+        };
+        let compilation = match unlisted {
+            None => compile::run(&specs, &self.bed.architectures()),
+            Some(outcome) => compile::Compilation::refused(&self.bed.architectures(), &outcome),
+        };
         findings.gates.extend(compilation.gates);
         findings.kernels = compilation.kernels;
 
@@ -237,11 +172,13 @@ impl Findings {
             verdict: self.verdict(),
             time: timestamp(),
             gatework: env!("CARGO_PKG_VERSION").to_owned(),
+            revision: Revision::current(),
             device: self.device,
             gates: self.gates,
             kernels: self.kernels,
             cases: self.cases,
             performance: self.performance,
+            measured: None,
             profile: None,
             tuning: None,
             other: Map::new(),

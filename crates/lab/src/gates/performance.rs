@@ -5,9 +5,10 @@ use gatework_gpu::{Error, Observer};
 use super::correctness::guarded;
 use super::{Outcome, TestBed};
 use crate::Workload;
-use crate::measure::{BenchRecord, PerformanceRecord, Station};
+use crate::case::{RunError, runtime_error};
+use crate::measure::Station;
+use crate::record::{BenchRecord, PerformanceRecord, RecordedPromise};
 use crate::stats::{Fulfilment, Interval};
-use crate::workload::{RunError, runtime_error};
 
 pub(super) fn run(
     workload: &dyn Workload,
@@ -22,12 +23,15 @@ pub(super) fn run(
         }
         TestBed::Device(device) => device,
     };
-    let cases = workload.bench_cases(device.properties().kind);
+    let cases = match guarded("listing the benchmarks", || workload.bench_cases(device.properties().kind)) {
+        Ok(cases) => cases,
+        Err(stop) => return (stop.into(), None),
+    };
     if cases.is_empty() {
         return (Outcome::not_run("the workload has no benchmark for this device"), None);
     }
     let measured = guarded("the benchmark", || {
-        station.measure(device, &cases, &|case| workload.bench(device, case), observer)
+        station.measure(workload.name(), device, &cases, &|case| workload.bench(device, case), observer)
     });
     match measured {
         Ok(Ok(record)) => (judge(&record), Some(record)),
@@ -49,7 +53,8 @@ pub(super) fn judge(record: &PerformanceRecord) -> Outcome {
     if record.cases.is_empty() {
         return Outcome::not_run("the workload has no benchmark for this device");
     }
-    let broken: Vec<String> = record.cases.iter().flat_map(broken_promises).collect();
+    let hollow = record.cases.iter().filter_map(hollow);
+    let broken: Vec<String> = hollow.chain(record.cases.iter().flat_map(broken_promises)).collect();
     if !broken.is_empty() {
         let throttled =
             record.throttled.as_ref().map_or_else(String::new, |why| format!(" (throttled: {why})"));
@@ -71,6 +76,17 @@ fn broken_promises(bench: &BenchRecord) -> Vec<String> {
             promise.why
         ));
     }
+    if let Some(RecordedPromise { record: Some(id), expectation, ratio, fulfilment: Fulfilment::Missed }) =
+        &bench.recorded
+    {
+        broken.push(format!(
+            "case '{}': SLOWER than recorded: {} of record {id}, at most {:.3} was promised ({})",
+            bench.case,
+            share(*ratio),
+            expectation.at_most,
+            expectation.why
+        ));
+    }
     for rate in bench.rates.iter().filter(|rate| !rate.is_met()) {
         let share =
             rate.share.map_or_else(|| "none counted".to_owned(), |share| format!("{:.1} %", 100.0 * share));
@@ -80,7 +96,39 @@ fn broken_promises(bench: &BenchRecord) -> Vec<String> {
     broken
 }
 
+/// Why a benchmark proves nothing, however fast it is.
+fn hollow(bench: &BenchRecord) -> Option<String> {
+    let case = &bench.case;
+    if bench.recorded.is_none() {
+        if bench.expectation.is_none() {
+            return Some(format!("case '{case}': refused: the benchmark promises nothing"));
+        }
+        if bench.contains_itself {
+            let why = "its baseline contains the kernel itself, so that its promise cannot be broken";
+            return Some(format!("case '{case}': refused: {why}"));
+        }
+    }
+    let why = "nothing shows that what was timed computed the result";
+    (!bench.rechecked).then(|| format!("case '{case}': refused: {why}"))
+}
+
 fn undecided_promise(bench: &BenchRecord) -> Option<String> {
+    match &bench.recorded {
+        Some(RecordedPromise { record: None, .. }) => {
+            return Some(format!(
+                "case '{}': no time is recorded for this device yet: this run is the first",
+                bench.case
+            ));
+        }
+        Some(RecordedPromise { record: Some(id), fulfilment: Fulfilment::Undecided, ratio, .. }) => {
+            return Some(format!(
+                "case '{}': AMBIGUOUS: {} of record {id}; take more samples",
+                bench.case,
+                share(*ratio)
+            ));
+        }
+        _ => (),
+    }
     let promise = bench.expectation.as_ref().filter(|_| bench.fulfilment == Some(Fulfilment::Undecided))?;
     Some(format!(
         "case '{}': AMBIGUOUS: {} of '{}', at most {:.3} was promised; take more samples",
@@ -104,9 +152,9 @@ mod tests {
 
     use super::*;
     use crate::bench::{Cache, Timing};
+    use crate::case::Work;
     use crate::measure::{CopyBandwidth, RateRecord, SideRecord};
     use crate::stats::{CONFIDENCE, Expectation, Stop, Verdict, WITHIN_RUN, paired_ratio};
-    use crate::workload::Work;
 
     /// Samples within 0.3 %, in an order of their own for each `period`.
     fn side(nanoseconds: f64, period: i32) -> SideRecord {
@@ -131,6 +179,9 @@ mod tests {
             verdict: Verdict::of(ratio, WITHIN_RUN),
             fulfilment: Some(expectation.judge(ratio)),
             expectation: Some(expectation),
+            recorded: None,
+            contains_itself: false,
+            rechecked: true,
             candidate,
             baseline,
             ratio,
@@ -164,6 +215,44 @@ mod tests {
             panic!("{}", judge(&record(1.0, 1.0)))
         };
         assert!(why.contains("AMBIGUOUS") && why.contains("take more samples"), "{why}");
+    }
+
+    #[test]
+    fn a_benchmark_that_proves_nothing_is_refused() {
+        let refused = |change: fn(&mut BenchRecord)| {
+            let mut record = record(1.0, 1.05);
+            change(&mut record.cases[0]);
+            match judge(&record) {
+                Outcome::Failed { why } => why,
+                other => panic!("{other}"),
+            }
+        };
+        assert!(refused(|bench| bench.expectation = None).contains("promises nothing"));
+        assert!(refused(|bench| bench.contains_itself = true).contains("contains the kernel itself"));
+        assert!(refused(|bench| bench.rechecked = false).contains("nothing shows"));
+    }
+
+    #[test]
+    fn a_time_that_was_recorded_is_a_promise() {
+        let recorded = |fulfilment, id: Option<&str>| {
+            let mut record = record(1.0, 1.05);
+            record.cases[0].contains_itself = true;
+            record.cases[0].recorded = Some(RecordedPromise {
+                record: id.map(str::to_owned),
+                expectation: Expectation { at_most: 1.1, why: "the same card".into() },
+                ratio: record.cases[0].ratio,
+                fulfilment,
+            });
+            judge(&record)
+        };
+        assert_eq!(recorded(Fulfilment::Met, Some("0123456789ab")), Outcome::Passed);
+        let missed = recorded(Fulfilment::Missed, Some("0123456789ab"));
+        assert!(missed.is_failed() && missed.to_string().contains("of record 0123456789ab"), "{missed}");
+        let first = recorded(Fulfilment::Undecided, None);
+        assert!(
+            matches!(&first, Outcome::NotRun { why } if why.contains("this run is the first")),
+            "{first}"
+        );
     }
 
     #[test]

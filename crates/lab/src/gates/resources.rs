@@ -4,12 +4,8 @@ use gatework_gpu::{Architecture, Binary, Error, Resources, SassReport, disassemb
 
 use super::Outcome;
 use crate::record::KernelRecord;
+use crate::record::{REGISTER_UNIT, REGISTERS};
 use crate::workload::KernelSpec;
-
-/// 32-bit registers of one multiprocessor, on every architecture since 2012.
-const REGISTERS_PER_MULTIPROCESSOR: u32 = 65536;
-/// Registers are handed out to a warp in units of 256, which is 8 a thread.
-const REGISTER_UNIT: u32 = 8;
 
 /// Whether the compiler of `architecture` reports registers and instructions.
 pub(super) fn has_figures(architecture: &Architecture) -> bool {
@@ -70,10 +66,10 @@ fn excess(spec: &KernelSpec, used: &Resources) -> Option<String> {
         return Some(format!("takes {registers} registers a thread, {limit} allowed"));
     }
     let held = |threads: u32| registers.next_multiple_of(REGISTER_UNIT) * threads;
-    let threads = spec.threads.filter(|&threads| held(threads) > REGISTERS_PER_MULTIPROCESSOR)?;
+    let threads = spec.threads.filter(|&threads| held(threads) > REGISTERS)?;
     Some(format!(
         "cannot be launched: {registers} registers for each of {threads} threads are more than the \
-         {REGISTERS_PER_MULTIPROCESSOR} of a multiprocessor"
+         {REGISTERS} of a multiprocessor"
     ))
 }
 

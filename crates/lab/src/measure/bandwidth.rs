@@ -2,13 +2,13 @@
 
 use gatework_gpu::{Device, Stream};
 
-use super::record::CopyBandwidth;
 use super::shield::Shield;
 use super::timer::{Lead, Timer};
 use crate::bench::{Side, Timing};
+use crate::case::RunError;
 use crate::inputs::{Inputs, repeated};
+use crate::record::CopyBandwidth;
 use crate::stats::median;
-use crate::workload::RunError;
 
 /// Bytes copied, as long as a quarter of the memory has room for both ends.
 const BYTES: u64 = 1 << 30;

@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 
 use gatework_gpu::Observer;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
-use super::record::PeerRecord;
 use super::station::Station;
 use super::turns::{self, PeerTurn};
 use crate::bench::PeerRequest;
+use crate::case::{Case, RunError, Work};
+use crate::record::{DeviceRecord, MeasuredRecord, PeerRecord, Record};
 use crate::stats::{Samples, Summary};
-use crate::workload::{Case, RunError, Work};
 
 /// Fewest samples, however long they take: fewer have no median worth the name.
 const LEAST_SAMPLES: usize = 5;
@@ -64,6 +65,33 @@ pub struct HostRecord {
     pub peers: Vec<PeerRecord>,
 }
 
+impl HostRecord {
+    /// The figures of one row of a record: the sizes of the case, and times and rates with their units.
+    pub fn row(&self) -> Map<String, Value> {
+        let mut row = Map::new();
+        row.insert("case".to_owned(), self.case.clone().into());
+        row.insert("name".to_owned(), self.name.clone().into());
+        row.extend(self.dimensions.iter().map(|(name, &size)| (name.clone(), size.into())));
+        let seconds = self.summary.median_ns * 1e-9;
+        row.insert("samples".to_owned(), self.summary.samples.into());
+        row.insert("median_ms".to_owned(), (1e3 * seconds).into());
+        row.insert("operations_per_second".to_owned(), (self.work.operations as f64 / seconds).into());
+        row.insert("bytes_per_second".to_owned(), (self.work.bytes as f64 / seconds).into());
+        for peer in &self.peers {
+            if let PeerRecord::Measured { operation, summary, .. } = peer {
+                row.insert(format!("{operation}_ms"), (1e-6 * summary.median_ns).into());
+            }
+        }
+        row
+    }
+
+    /// The record of jobs on this machine's CPU, which `origin` timed.
+    pub fn record(name: &str, origin: impl Into<String>, jobs: &[Self]) -> Record {
+        let measured = MeasuredRecord { origin: origin.into(), rows: jobs.iter().map(Self::row).collect() };
+        Record::of_figures(name, Some(DeviceRecord::of_host()), measured)
+    }
+}
+
 impl Station {
     /// Times a job on the CPU: at least five samples, then until the time or the number of samples is reached.
     pub fn measure_on_host(
@@ -111,5 +139,35 @@ impl Station {
         let peers = others.into_iter().map(|turn| turn.record(&samples)).collect();
         let (case, dimensions) = (case.name.clone(), case.dimensions.clone());
         Ok(HostRecord { case, dimensions, work, name, summary, samples_ns: samples, peers })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::PerformanceOptions;
+
+    #[test]
+    fn a_job_on_the_cpu_leaves_a_record_of_the_machine() {
+        let options = PerformanceOptions { samples: 5, longest: Duration::ZERO, ..Default::default() };
+        let bench = HostBench {
+            name: "sleep".into(),
+            work: Work { operations: 10, bytes: 20 },
+            run: Box::new(|| {
+                thread::sleep(Duration::from_millis(1));
+                Ok(())
+            }),
+            peers: Vec::new(),
+        };
+        let case = Case::new("short").with("n", 3);
+        let job = Station::new(options).measure_on_host(&case, bench, &()).unwrap();
+        let record = HostRecord::record("test/sleep", "a test", &[job]);
+        let row = &record.measured.as_ref().unwrap().rows[0];
+        assert_eq!((row["case"].as_str(), row["n"].as_u64()), (Some("short"), Some(3)));
+        assert!(row["median_ms"].as_f64().unwrap() >= 1.0);
+        assert_eq!(record.device.as_ref().unwrap().id, "cpu");
+        assert!(!record.slug().is_empty() && record.slug() != "no-device");
+        let back: Record = serde_json::from_str(&serde_json::to_string(&record).unwrap()).unwrap();
+        assert_eq!(back.measured, record.measured);
     }
 }

@@ -3,15 +3,17 @@
 mod bandwidth;
 mod clocks;
 mod host;
-mod record;
-mod roofline;
+mod recorded;
 mod rounds;
 mod shield;
 mod station;
 mod timer;
 mod turns;
 
+pub use crate::record::{
+    BenchRecord, CopyBandwidth, PeerRecord, PerformanceRecord, RateRecord, RecordedPromise, SideRecord,
+};
+pub use crate::roofline::{Arithmetic, Bound, Roofline};
 pub use host::{HostBench, HostRecord};
-pub use record::{BenchRecord, CopyBandwidth, PeerRecord, PerformanceRecord, RateRecord, SideRecord};
-pub use roofline::{Arithmetic, Bound, Roofline};
+pub use recorded::RecordedTimes;
 pub use station::{PerformanceOptions, Station};

@@ -2,22 +2,26 @@
 //! once.
 
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use gatework_gpu::{Device, Observer, StageGuard, Stream};
+use rand::{RngExt as _, SeedableRng as _};
+use rand_chacha::ChaCha8Rng;
 
 use super::bandwidth;
 use super::clocks::{throttling, under_load};
-use super::record::{BenchRecord, CopyBandwidth, PerformanceRecord, RateRecord, SideRecord};
-use super::roofline::Roofline;
+use super::recorded::RecordedTimes;
 use super::rounds::{self, BLOCK, Pairs, Subject, Which};
 use super::shield::Shield;
 use super::timer::{Lead, Timer};
 use super::turns::{self, PeerSlot, PeerTurn};
 use crate::bench::{Bench, Rate, Timing};
+use crate::case::{Case, RunError};
+use crate::evidence::Evidence;
 use crate::peers::PeerCommand;
-use crate::stats::{CONFIDENCE, Samples, StopRule, Verdict, WITHIN_RUN, paired_ratio};
-use crate::workload::{Case, RunError};
+use crate::record::{BenchRecord, CopyBandwidth, PerformanceRecord, RateRecord, SideRecord};
+use crate::roofline::Roofline;
+use crate::stats::{CONFIDENCE, LEAST_PAIRS, Samples, StopRule, Verdict, WITHIN_RUN, paired_ratio};
 
 /// How benchmarks are run.
 #[derive(Debug, Clone)]
@@ -30,11 +34,19 @@ pub struct PerformanceOptions {
     pub seed: u64,
     /// The programs that are measured beside.
     pub peers: Vec<PeerCommand>,
+    /// Times of earlier records, for promises against them.
+    pub recorded: RecordedTimes,
 }
 
 impl Default for PerformanceOptions {
     fn default() -> Self {
-        Self { samples: 400, longest: Duration::from_secs(20), seed: 0, peers: Vec::new() }
+        Self {
+            samples: 400,
+            longest: Duration::from_secs(20),
+            seed: 0,
+            peers: Vec::new(),
+            recorded: RecordedTimes::default(),
+        }
     }
 }
 
@@ -63,12 +75,14 @@ impl Station {
     /// hears of each case, and how many pairs of samples it has.
     pub fn measure(
         &self,
+        workload: &str,
         device: &Device,
         cases: &[Case],
         bench: &dyn Fn(&Case) -> Result<Option<Bench>, RunError>,
         observer: &dyn Observer,
     ) -> Result<PerformanceRecord, RunError> {
         let stream = &device.stream()?;
+        device.disable_persisting_cache()?;
         let mut shield = Shield::new(device, stream)?;
         let copy_bandwidth = self.copy_bandwidth(device, stream, &mut shield)?;
         let clocks_before = under_load(device, stream, &mut shield)?;
@@ -77,7 +91,7 @@ impl Station {
         for case in cases {
             let stage = observer.stage(&case.name);
             if let Some(bench) = bench(case)? {
-                records.push(self.run(&mut setup, case, bench, &stage)?);
+                records.push(self.run(&mut setup, workload, case, bench, &stage)?);
             }
         }
         let clocks_after = under_load(device, stream, &mut setup.shield)?;
@@ -101,12 +115,14 @@ impl Station {
     fn run(
         &self,
         setup: &mut Setup<'_>,
+        workload: &str,
         case: &Case,
         bench: Bench,
         stage: &StageGuard<'_>,
     ) -> Result<BenchRecord, RunError> {
         let Setup { device, stream, shield, copy_bandwidth } = setup;
-        let Bench { work, candidate, baseline, timing, cache, arithmetic, expectation, rates, peers } = bench;
+        let Bench { work, candidate, baseline, timing, cache, arithmetic, .. } = bench;
+        let Bench { expectation, recorded, rates, peers, evidence, .. } = bench;
         let lead = Lead::of(timing, cache, work.bytes, device.properties().l2_bytes);
         let names = [candidate.name.clone(), baseline.name.clone()];
         let mut slots = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -119,9 +135,13 @@ impl Station {
             counters: rates.into_iter().map(Counter::new).collect(),
             peers: slots.iter_mut().flat_map(|slot| PeerTurn::each(slot, &peers)).collect(),
             stage,
+            witness: evidence.map(Witness::new),
         };
+        let contains_itself = contains(&subject.baseline, &subject.candidate);
         let rule = StopRule::new(self.options.samples, self.options.longest);
         let pairs = rounds::sample(&mut subject, &rule, expectation.as_ref(), self.options.seed)?;
+        let rechecked = subject.witness.is_some();
+        subject.recheck()?;
         let rates = subject.counters.iter().map(Counter::record).collect();
         let peers = subject.peers.into_iter().map(|turn| turn.record(&pairs.candidate)).collect();
 
@@ -130,6 +150,10 @@ impl Station {
         let [candidate_name, baseline_name] = names;
         let candidate = side(candidate_name, candidate)?;
         let median_ns = candidate.summary.median_ns;
+        let recorded = recorded.map(|promise| {
+            let place = (workload, case.name.as_str(), device.properties().name.as_str());
+            self.options.recorded.judge(place, promise, candidate.samples_ns.values())
+        });
         let peak = arithmetic.and_then(|arithmetic| arithmetic.peak(device.properties()));
         let roofline = match timing {
             Timing::Wall => None,
@@ -149,6 +173,9 @@ impl Station {
             verdict: Verdict::of(ratio, WITHIN_RUN),
             fulfilment: expectation.as_ref().map(|expectation| expectation.judge(ratio)),
             expectation,
+            recorded,
+            contains_itself,
+            rechecked,
             roofline,
             bytes_per_second: 1e9 * work.bytes as f64 / median_ns,
             operations_per_second: 1e9 * work.operations as f64 / median_ns,
@@ -161,6 +188,15 @@ impl Station {
 impl std::fmt::Debug for Station {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Station").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+/// Whether all that the candidate launches is also launched by the baseline, as far as graphs tell: it can then never
+/// be the slower of the two, and a promise about it is worth nothing.
+fn contains(baseline: &Timer, candidate: &Timer) -> bool {
+    match (baseline.kernels(), candidate.kernels()) {
+        (Some(baseline), Some(candidate)) => !candidate.is_empty() && candidate.is_subset(&baseline),
+        _ => false,
     }
 }
 
@@ -178,25 +214,77 @@ struct DeviceSubject<'a> {
     counters: Vec<Counter>,
     peers: Vec<PeerTurn<'a>>,
     stage: &'a StageGuard<'a>,
+    witness: Option<Witness>,
+}
+
+/// Evidence, and the sample at which it is taken.
+struct Witness {
+    evidence: Evidence,
+    /// Samples of the candidate after the warm-up.
+    taken: u64,
+    /// Known to nobody before: a candidate that only works when it is looked at must work always.
+    looks_at: u64,
+    warm: bool,
+}
+
+impl Witness {
+    fn new(evidence: Evidence) -> Self {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let looks_at = ChaCha8Rng::seed_from_u64(now.as_nanos() as u64).random_range(0..LEAST_PAIRS as u64);
+        Self { evidence, taken: 0, looks_at, warm: false }
+    }
+
+    /// Whether the next sample is the one that is looked at.
+    fn looks(&mut self) -> bool {
+        let looks = self.warm && self.taken == self.looks_at;
+        self.taken += u64::from(self.warm);
+        looks
+    }
+}
+
+impl DeviceSubject<'_> {
+    /// One sample of the candidate on spoiled outputs, which must then be right.
+    fn seen_sample(&mut self) -> Result<f64, RunError> {
+        let Some(witness) = &mut self.witness else { return self.candidate.sample(self.stream, self.shield) };
+        witness.evidence.spoil(self.stream)?;
+        let sample = self.candidate.sample(self.stream, self.shield)?;
+        match witness.evidence.refusal(self.stream, self.candidate.runs_of_sample())? {
+            Some(why) => Err(why.into()),
+            None => Ok(sample),
+        }
+    }
+
+    /// Looks once more after the last sample.
+    fn recheck(&mut self) -> Result<(), RunError> {
+        if self.witness.is_some() {
+            self.seen_sample()?;
+        }
+        Ok(())
+    }
 }
 
 impl Subject for DeviceSubject<'_> {
     type Error = RunError;
 
     fn sample(&mut self, which: Which) -> Result<f64, RunError> {
-        let timer = match which {
-            Which::Baseline => &mut self.baseline,
-            Which::Candidate => &mut self.candidate,
-        };
-        timer.sample(self.stream, self.shield)
+        match which {
+            Which::Baseline => self.baseline.sample(self.stream, self.shield),
+            Which::Candidate if self.witness.as_mut().is_some_and(Witness::looks) => self.seen_sample(),
+            Which::Candidate => self.candidate.sample(self.stream, self.shield),
+        }
     }
 
     fn warmed_up(&mut self) {
+        if let Some(witness) = &mut self.witness {
+            witness.warm = true;
+        }
         self.counters.iter_mut().for_each(Counter::start);
     }
 
     fn between_blocks(&mut self, pairs: usize) -> Result<(), RunError> {
         self.stage.counted("pairs", pairs as u64, None);
+        // A run may have set aside a part of the cache for itself.
+        self.stream.device().disable_persisting_cache()?;
         self.peers.iter_mut().for_each(|peer| peer.take(BLOCK));
         Ok(())
     }

@@ -1,12 +1,13 @@
 //! Times one side of a benchmark.
 
-use std::time::Instant;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
-use gatework_gpu::{Error, Graph, Stream};
+use gatework_gpu::{Error, Graph, GraphKernel, Stream};
 
 use super::shield::Shield;
 use crate::bench::{Cache, Prepare, Queue, Side, Timing};
-use crate::workload::RunError;
+use crate::case::RunError;
 
 type Result<T> = std::result::Result<T, RunError>;
 
@@ -91,6 +92,22 @@ impl Timer {
         }
     }
 
+    /// The kernels of a side that is timed as a graph, by binary and name; none where a side is queued anew.
+    pub(super) fn kernels(&self) -> Option<BTreeSet<(String, String)>> {
+        let Body::Graph(graph) = &self.body else { return None };
+        let identity = |node: &GraphKernel| (node.kernel().info().hash.clone(), node.name.clone());
+        Some(graph.kernels().iter().map(identity).collect())
+    }
+
+    /// Runs of one sample, those before the timed part included.
+    pub(super) fn runs_of_sample(&self) -> u32 {
+        match (&self.body, self.lead) {
+            (Body::Graph(_), Lead::ShieldAndRun) => 2 * self.timing.runs(),
+            (Body::Queue(_), Lead::ShieldAndRun) => 1 + self.timing.runs(),
+            _ => self.timing.runs(),
+        }
+    }
+
     fn device_time(&mut self, stream: &Stream) -> Result<f64> {
         let start = stream.record()?;
         match (&self.body, self.timing) {
@@ -101,7 +118,8 @@ impl Timer {
         }
         let end = stream.record()?;
         end.synchronize()?;
-        Ok(end.since(&start)?.as_secs_f64() * 1e9 / f64::from(self.timing.runs()))
+        let elsewhere = left_elsewhere(stream)?;
+        Ok((end.since(&start)? + elsewhere).as_secs_f64() * 1e9 / f64::from(self.timing.runs()))
     }
 
     fn host_time(&mut self, stream: &Stream) -> Result<f64> {
@@ -109,7 +127,8 @@ impl Timer {
         let start = Instant::now();
         self.queue(stream)?;
         stream.synchronize()?;
-        Ok(start.elapsed().as_secs_f64() * 1e9)
+        let elapsed = start.elapsed();
+        Ok((elapsed + left_elsewhere(stream)?).as_secs_f64() * 1e9)
     }
 
     /// Queues the graph, or one run.
@@ -119,6 +138,16 @@ impl Timer {
             Body::Queue(queue) => queue(stream),
         }
     }
+}
+
+/// A wait for an idle device takes less.
+const IDLE: Duration = Duration::from_micros(100);
+
+/// The time that other streams of the device still work after this one is done: what a run queues there is part of it.
+fn left_elsewhere(stream: &Stream) -> Result<Duration> {
+    let done = Instant::now();
+    stream.device().synchronize()?;
+    Ok(Some(done.elapsed()).filter(|rest| *rest > IDLE).unwrap_or_default())
 }
 
 #[cfg(test)]

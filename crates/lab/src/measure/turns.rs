@@ -1,8 +1,8 @@
 //! Peers that are measured between the samples of a benchmark.
 
-use super::record::PeerRecord;
 use crate::bench::PeerRequest;
 use crate::peers::{NotMeasured, PeerCommand, PeerSession};
+use crate::record::PeerRecord;
 use crate::stats::{CONFIDENCE, Samples, Verdict, WITHIN_RUN, paired_ratio};
 
 /// A peer that was started, or why it was not.

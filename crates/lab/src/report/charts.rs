@@ -1,10 +1,11 @@
 //! The roofline, the distances to the floor, the course of a search, and a profile.
 
 use super::svg::{Anchor, Drawing, Scale, WIDTH};
-use crate::measure::{BenchRecord, Bound};
 use crate::profile::LaunchProfile;
 use crate::quantity::rate;
-use crate::tune::{TrialOutcome, TuningRecord};
+use crate::record::tuning::TrialOutcome;
+use crate::record::{BenchRecord, TuningRecord};
+use crate::roofline::Bound;
 
 const LEFT: f64 = 10.0;
 const RIGHT: f64 = WIDTH - 14.0;

@@ -1,8 +1,8 @@
 //! The samples of one benchmark: every one a dot, with median, p90 and p99.
 
 use super::svg::{Anchor, Drawing, Scale, WIDTH};
-use crate::measure::{BenchRecord, PeerRecord};
 use crate::quantity::time;
+use crate::record::{BenchRecord, PeerRecord};
 use crate::stats::{Samples, Summary, quantile};
 
 const ROW: f64 = 56.0;

@@ -1,7 +1,7 @@
 //! The roofline: operations a second over operations a byte, under the roof of memory and arithmetic.
 
 use super::svg::{Anchor, Drawing, Scale, WIDTH};
-use crate::measure::BenchRecord;
+use crate::record::BenchRecord;
 
 const LEFT: f64 = 46.0;
 const RIGHT: f64 = WIDTH - 14.0;

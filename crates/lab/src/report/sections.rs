@@ -6,12 +6,11 @@ use super::subject::{GATES, Subject, device_of};
 use super::svg::escaped;
 use super::{charts, distribution, roofline};
 use crate::freshness::Freshness;
-use crate::gates::Outcome;
-use crate::measure::{BenchRecord, PeerRecord, PerformanceRecord};
+use crate::outcome::Outcome;
 use crate::quantity::{rate, ratio, time};
-use crate::record::Record;
+use crate::record::tuning::{Conclusion, HeldOut};
+use crate::record::{BenchRecord, PeerRecord, PerformanceRecord, Record, TuningRecord};
 use crate::stats::{Fulfilment, Verdict};
-use crate::tune::{Conclusion, HeldOut, TuningRecord};
 
 /// Which gates each workload passed.
 pub(super) fn gates(subjects: &[Subject<'_>], freshness: &dyn Fn(&Record) -> Freshness) -> String {
@@ -210,7 +209,7 @@ pub(super) fn tuning(subjects: &[Subject<'_>]) -> String {
         notes.extend(tuning.elite.iter().enumerate().map(|(place, member)| {
             let digits: String = member.identity.as_deref().unwrap_or("").chars().take(8).collect();
             let configuration = escaped(&member.configuration.to_string());
-            format!("{}. {configuration}: {:.4} <code>{digits}</code>", place + 1, member.ratio)
+            format!("{}. {configuration}: {:.4} <code>{}</code>", place + 1, member.ratio, escaped(&digits))
         }));
         let heading = format!("{} on {}, {} trials", record.workload, device_of(record), tuning.trials.len());
         figures += &figure(&heading, &notes, &charts::search(tuning).unwrap_or_default());
@@ -287,7 +286,7 @@ fn verdict_chip(verdict: Verdict) -> String {
 }
 
 fn chip(class: &str, text: &str) -> String {
-    format!(r#"<span class="chip {class}">{text}</span>"#)
+    format!(r#"<span class="chip {class}">{}</span>"#, escaped(text))
 }
 
 fn cell(label: &str, content: &str) -> String {

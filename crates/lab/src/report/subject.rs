@@ -1,10 +1,8 @@
 //! What the report speaks of: a workload on a device, and the newest record of each of its parts.
 
-use crate::gates::{Gate, Outcome};
-use crate::measure::{BenchRecord, PerformanceRecord};
+use crate::outcome::{Gate, Outcome};
 use crate::profile::ProfileRecord;
-use crate::record::{GateRecord, Record};
-use crate::tune::TuningRecord;
+use crate::record::{BenchRecord, GateRecord, PerformanceRecord, Record, TuningRecord};
 
 /// The gates in their order.
 pub(super) const GATES: [Gate; 5] =

@@ -1,11 +1,15 @@
 //! 64 launches that depend on each other, one by one and as a graph.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use gatework_gpu::{Buffer, Device, Graph, Grid, Kernel, Kind, Stream, args};
 
 use super::BENCH_SEED;
 use crate::kernels;
 use crate::{
-    Bench, Case, Control, ErrorBudget, Inputs, KernelSpec, Outputs, RunError, Side, Timing, Work, Workload,
+    Bench, Case, Control, ErrorBudget, Evidence, Inputs, KernelSpec, Outputs, RunError, Side, Timing, Work,
+    Workload,
 };
 
 const STEPS: usize = 64;
@@ -107,6 +111,21 @@ impl Chain {
     }
 }
 
+/// The chain from where the problem starts, as often as it ran.
+fn evidence(problem: Problem, chain: Chain) -> Evidence {
+    let (start, chain) = (problem.x.clone(), Rc::new(RefCell::new(chain)));
+    let seen = chain.clone();
+    Evidence::new(
+        ErrorBudget::Exact,
+        move |stream| Ok(stream.copy_from_host(&start, &mut chain.borrow_mut().x)?),
+        move |stream| Ok(Outputs::new().with("x", stream.download(&seen.borrow().x)?)),
+        move |runs| {
+            let steps = problem.steps.repeat(runs as usize);
+            Ok(Outputs::new().with("x", problem.after(&steps)))
+        },
+    )
+}
+
 impl Workload for GraphChain {
     fn name(&self) -> &str {
         "gpu/graph-chain"
@@ -186,9 +205,10 @@ impl Workload for GraphChain {
         }
         let graph = captured.capture(&problem.steps)?;
         let candidate = Side::new("one graph", move |stream| graph.launch(stream));
+        let evidence = evidence(Problem::new(case, BENCH_SEED), captured);
         let steps = problem.steps;
         let baseline = Side::new("64 single launches", move |stream| chain.launch_all_on(stream, &steps));
-        let bench = Bench::new(self.work(case), candidate, baseline).timing(Timing::Wall);
+        let bench = Bench::new(self.work(case), candidate, baseline).timing(Timing::Wall).shown_by(evidence);
         Ok(Some(bench.expect_at_most(0.40, "a graph is launched once, not 64 times")))
     }
 }

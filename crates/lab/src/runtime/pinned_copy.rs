@@ -1,6 +1,6 @@
 //! Pool to device and back over two streams, ordered by events alone.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -8,8 +8,8 @@ use gatework_gpu::{Device, Kind, Pinned, Stream};
 
 use super::BENCH_SEED;
 use crate::{
-    Bench, Case, Control, ErrorBudget, Inputs, KernelSpec, Outputs, RunError, Side, Timing, Work, Workload,
-    poisoned,
+    Bench, Case, Control, ErrorBudget, Evidence, Inputs, KernelSpec, Outputs, RunError, Side, Timing, Work,
+    Workload, poisoned,
 };
 
 /// Trips that are in flight at once.
@@ -146,10 +146,11 @@ impl Workload for PinnedCopy {
         let bytes = input(case, BENCH_SEED);
         // One way up and one down.
         let work = Work { operations: 0, bytes: 2 * bytes.len() as u64 };
-        let candidate = pinned_side(device, &bytes)?;
+        let (candidate, evidence) = pinned_side(device, &bytes)?;
         let baseline = pageable_side(device, bytes)?;
         let bench = Bench::new(work, candidate, baseline).timing(Timing::Wall);
-        let bench = bench.expect_at_most(0.5, "pageable copies go through a staging buffer");
+        let bench =
+            bench.shown_by(evidence).expect_at_most(0.5, "pageable copies go through a staging buffer");
         let pool = device.pinned().clone();
         Ok(Some(bench.expect_rate("pool hits", 0.80, move || {
             let stats = pool.stats();
@@ -159,17 +160,23 @@ impl Workload for PinnedCopy {
 }
 
 /// Up and down through blocks of the pool, which are given back and taken anew before every run.
-fn pinned_side(device: &Device, bytes: &[u8]) -> Result<Side, RunError> {
+fn pinned_side(device: &Device, bytes: &[u8]) -> Result<(Side, Evidence), RunError> {
     let stream = device.stream()?;
     let mut buffer = stream.alloc::<u8>(bytes.len())?;
     stream.synchronize()?;
     let ends: Rc<RefCell<Option<[Pinned<u8>; 2]>>> = Rc::default();
+    let spoils = Rc::new(Cell::new(false));
+    let evidence = evidence(bytes.to_vec(), ends.clone(), spoils.clone());
     let (pool, bytes, taken) = (device.pinned().clone(), bytes.to_vec(), ends.clone());
     let prepare = move || -> gatework_gpu::Result<()> {
         taken.take();
         let mut outward = pool.take(bytes.len())?;
         outward.write()?.copy_from_slice(&bytes);
-        taken.replace(Some([outward, pool.take(bytes.len())?]));
+        let mut back = pool.take(bytes.len())?;
+        if spoils.take() {
+            back.write()?.copy_from_slice(&bytes.iter().map(|byte| !byte).collect::<Vec<u8>>());
+        }
+        taken.replace(Some([outward, back]));
         Ok(())
     };
     let copies =
@@ -180,7 +187,23 @@ fn pinned_side(device: &Device, bytes: &[u8]) -> Result<Side, RunError> {
             }
             None => Ok(()),
         });
-    Ok(copies.prepared_by(prepare))
+    Ok((copies.prepared_by(prepare), evidence))
+}
+
+/// What came back is what was sent. Blocks are taken anew before every run, so that the next one is spoiled then.
+fn evidence(bytes: Vec<u8>, ends: Rc<RefCell<Option<[Pinned<u8>; 2]>>>, spoils: Rc<Cell<bool>>) -> Evidence {
+    Evidence::new(
+        ErrorBudget::Exact,
+        move |_| {
+            spoils.set(true);
+            Ok(())
+        },
+        move |_| match ends.borrow_mut().as_mut() {
+            Some([_, back]) => Ok(Outputs::new().with("bytes", back.read()?.to_vec())),
+            None => Ok(Outputs::new()),
+        },
+        move |_| Ok(Outputs::new().with("bytes", bytes.clone())),
+    )
 }
 
 /// Up and down from ordinary memory.

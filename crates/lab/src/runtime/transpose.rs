@@ -1,13 +1,16 @@
 //! `out[c][r] <- in[r][c]`.
 
-use gatework_gpu::{Device, Grid, Kind, Module, args};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use gatework_gpu::{Buffer, Device, Grid, Kind, Module, args};
 
 use super::{BENCH_SEED, PATTERN, WORTH_OF_COPY};
 use crate::kernels;
 use crate::tune::{Configuration, Space, Tunable};
 use crate::{
-    Bench, Case, Control, ErrorBudget, Inputs, KernelSpec, Outputs, RunError, Side, Timing, Work, Workload,
-    poisoned, repeated,
+    Bench, Case, Control, ErrorBudget, Evidence, Inputs, KernelSpec, Outputs, RunError, Side, Timing, Work,
+    Workload, ends, poisoned, read_ends, repeated,
 };
 
 /// `gpu/transpose`.
@@ -81,6 +84,21 @@ fn with_stale_tile(input: &[f32], rows: usize, columns: usize, side: usize) -> V
         }
     }
     output
+}
+
+/// The first and the last elements of the transpose of a pattern that repeats.
+fn evidence(pattern: Vec<f32>, (rows, columns): (usize, usize), to: Rc<RefCell<Buffer<f32>>>) -> Evidence {
+    let seen = to.clone();
+    Evidence::new(
+        ErrorBudget::Exact,
+        move |stream| Ok(stream.fill(&mut *to.borrow_mut(), f32::NAN)?),
+        move |stream| Ok(Outputs::new().with("out", read_ends(stream, &seen.borrow())?)),
+        move |_| {
+            let from = |index: usize| index % rows * columns + index / rows;
+            let out = ends(rows * columns).map(|index| pattern[from(index) % pattern.len()]);
+            Ok(Outputs::new().with("out", out.collect::<Vec<f32>>()))
+        },
+    )
 }
 
 impl Workload for Transpose {
@@ -166,19 +184,22 @@ impl Workload for Transpose {
         let len = rows * columns;
         let stream = device.stream()?;
         let mut inputs = Inputs::new(BENCH_SEED);
-        let from = repeated(&stream, &inputs.normal(len.min(PATTERN)), len)?;
-        let mut to = stream.alloc::<f32>(len)?;
+        let pattern = inputs.normal(len.min(PATTERN));
+        let from = repeated(&stream, &pattern, len)?;
+        let to = Rc::new(RefCell::new(stream.alloc::<f32>(len)?));
         let source = repeated(&stream, &inputs.normal(len.min(PATTERN)), len)?;
         let mut copied = stream.alloc::<f32>(len)?;
         let transpose = device.kernel_of(&self.tiles.module(), "transpose")?;
         let grid = self.tiles.grid(rows, columns);
         stream.synchronize()?;
+        let evidence = evidence(pattern, (rows, columns), to.clone());
         let candidate = Side::new("transpose", move |stream| {
-            transpose.launch(stream, &grid, &args![&from, &mut to, rows as u32, columns as u32])
+            let to = &mut *to.borrow_mut();
+            transpose.launch(stream, &grid, &args![&from, to, rows as u32, columns as u32])
         });
         let baseline = Side::new("device-to-device copy", move |stream| stream.copy(&source, &mut copied));
-        let bench =
-            Bench::new(self.work(case), candidate, baseline).timing(Timing::Graph { repeats: 1 }).cold();
+        let bench = Bench::new(self.work(case), candidate, baseline).timing(Timing::Graph { repeats: 1 });
+        let bench = bench.cold().shown_by(evidence);
         Ok(Some(
             bench.expect_at_most(1.0 / WORTH_OF_COPY, "85 % of the copy's bandwidth").peer("transpose", case),
         ))

@@ -14,5 +14,6 @@ mod verdict;
 
 pub use interval::{CONFIDENCE, Interval, median_interval, paired_ratio, ratio_of_medians};
 pub use samples::{Samples, Summary, median, quantile};
+pub(crate) use stopping::LEAST_PAIRS;
 pub use stopping::{Stop, StopRule};
 pub use verdict::{BETWEEN_RUNS, Expectation, Fulfilment, Verdict, WITHIN_RUN};

@@ -9,7 +9,7 @@ use super::samples::Samples;
 use super::verdict::{Expectation, Fulfilment, Verdict, WITHIN_RUN};
 
 /// Fewest pairs, whatever the rule.
-const LEAST_PAIRS: usize = 100;
+pub(crate) const LEAST_PAIRS: usize = 100;
 /// Half-width of the interval at which more samples would change nothing.
 const NARROW: f64 = 0.005;
 

@@ -4,13 +4,16 @@ use std::time::Duration;
 
 use gatework_gpu::{Device, compile};
 
-use super::Tunable;
-use super::evaluation::{Evaluator, HeldOut, Rejection, Score};
-use super::space::{Configuration, Space};
-use crate::gates::{Gate, Gates, Outcome, check_case};
-use crate::measure::{BenchRecord, PerformanceOptions, Station};
+use super::evaluation::Evaluator;
+use crate::case::{Case, RunError};
+use crate::gates::{Gates, check_case};
+use crate::measure::{PerformanceOptions, Station};
+use crate::outcome::{Gate, Outcome};
+use crate::record::BenchRecord;
+use crate::record::tuning::{HeldOut, Rejection, Score};
+use crate::space::{Configuration, Space};
 use crate::stats::Interval;
-use crate::workload::{Case, RunError, Workload};
+use crate::workload::{Tunable, Workload};
 use crate::{Error, Result};
 
 /// Pairs that a configuration is timed with. The winner is judged with as many as a benchmark takes.
@@ -66,7 +69,7 @@ impl<'a> DeviceEvaluator<'a> {
             let other = opponent.bench(&self.device, case)?;
             Ok(bench.zip(other).map(|(bench, other)| bench.against(other.into_candidate())))
         };
-        let measured = station.measure(&self.device, cases, &bench, &());
+        let measured = station.measure(candidate.name(), &self.device, cases, &bench, &());
         let record = measured.map_err(|error: RunError| rejected(Gate::Performance, error))?;
         if record.cases.is_empty() {
             return Err(rejected(Gate::Performance, "the workload has no benchmark for these cases"));

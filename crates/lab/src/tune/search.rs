@@ -2,20 +2,9 @@
 
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
-use serde::{Deserialize, Serialize};
 
-use super::evaluation::Trial;
-use super::space::{Configuration, Knob, Layer, Space};
-
-/// How the space is searched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Strategy {
-    /// Breed from the best.
-    Evolution,
-    /// Try everything.
-    Exhaustive,
-}
+use crate::record::tuning::{Strategy, Trial};
+use crate::space::{Configuration, Knob, Layer, Space};
 
 /// Trials between two choices of the elite.
 const GENERATION: usize = 8;

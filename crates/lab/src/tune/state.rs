@@ -5,9 +5,9 @@ use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
 
-use super::evaluation::Trial;
-use super::search::{Search, Strategy};
-use super::space::{Configuration, Knob};
+use super::search::Search;
+use crate::record::tuning::{Strategy, Trial};
+use crate::space::{Configuration, Knob};
 use crate::store::write_json;
 use crate::{Error, Result};
 

@@ -2,13 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
-
-use super::evaluation::{Evaluator, HeldOut, Rejection, Trial};
-use super::search::{Search, Strategy};
-use super::space::{Configuration, Knob};
+use super::evaluation::{Evaluator, try_out};
+use super::search::Search;
 use super::state::TuningState;
 use crate::Result;
+use crate::record::tuning::{Conclusion, EliteMember, Rejection, Trial, TuneStop, TuningRecord};
+use crate::space::Configuration;
 use crate::stats::Verdict;
 
 /// When a search ends, whatever it has found.
@@ -18,83 +17,6 @@ pub struct Limits {
     pub evaluations: Option<usize>,
     /// Time of this run.
     pub time: Option<Duration>,
-}
-
-/// Why a search ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum TuneStop {
-    /// As many trials as were allowed.
-    Evaluations,
-    /// As long as was allowed.
-    Time,
-    /// There is nothing left to try.
-    Exhausted,
-}
-
-/// One of the best.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct EliteMember {
-    /// The configuration.
-    pub configuration: Configuration,
-    /// What tells its program from others.
-    pub identity: Option<String>,
-    /// Other configurations that are the same program.
-    pub also: Vec<Configuration>,
-    /// Its time over the baseline's, on the training cases.
-    pub ratio: f64,
-}
-
-/// What the search comes to.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "conclusion", rename_all = "kebab-case")]
-pub enum Conclusion {
-    /// On what it never saw, the winner is faster somewhere and slower nowhere.
-    WinnerBeatsDefault {
-        /// By held-out case.
-        held_out: Vec<HeldOut>,
-    },
-    /// It is not: the default stays.
-    DefaultStays {
-        /// Why.
-        why: String,
-        /// By held-out case, if it came to that.
-        held_out: Vec<HeldOut>,
-    },
-}
-
-/// A search, from its space to its end.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct TuningRecord {
-    /// The knobs.
-    pub knobs: Vec<Knob>,
-    /// The constraints, by name.
-    pub constraints: Vec<String>,
-    /// How it was searched.
-    pub strategy: Strategy,
-    /// From which seed.
-    pub seed: u64,
-    /// The configuration it started from.
-    pub default: Configuration,
-    /// Everything that was tried, in order.
-    pub trials: Vec<Trial>,
-    /// The best, best first.
-    pub elite: Vec<EliteMember>,
-    /// Why it ended.
-    pub stopped: TuneStop,
-    /// What it comes to.
-    #[serde(flatten)]
-    pub conclusion: Conclusion,
-}
-
-impl TuningRecord {
-    /// The configuration to use: the winner if it beat the default, else the default.
-    pub fn best(&self) -> &Configuration {
-        match (&self.conclusion, self.elite.first()) {
-            (Conclusion::WinnerBeatsDefault { .. }, Some(winner)) => &winner.configuration,
-            _ => &self.default,
-        }
-    }
 }
 
 /// Searches until the limits or the end of the space. `after_trial` gets the state after every trial, to keep it.
@@ -114,7 +36,7 @@ pub fn tune(
             break TuneStop::Time;
         }
         let Some(configuration) = search.propose(&state.trials) else { break TuneStop::Exhausted };
-        let trial = Trial::of(configuration, evaluator, &state.trials);
+        let trial = try_out(configuration, evaluator, &state.trials);
         state.trials.push(trial);
         after_trial(state)?;
     };

@@ -39,6 +39,7 @@ pub fn device(name: &str) -> DeviceRecord {
 pub fn record(workload: &str) -> Record {
     let entry = EntryRecord {
         name: "saxpy".into(),
+        occupancy: None,
         resources: Resources { registers: 12, ..Resources::default() },
         sass: Some(BTreeMap::from([("FFMA".to_owned(), 1)])),
     };
@@ -48,6 +49,7 @@ pub fn record(workload: &str) -> Record {
         verdict: Outcome::Passed,
         time: "2026-01-02T03:04:05Z".into(),
         gatework: "0.1.0".into(),
+        revision: None,
         device: Some(device("NVIDIA H200")),
         gates: vec![GateRecord {
             gate: Gate::Resources,
@@ -61,6 +63,7 @@ pub fn record(workload: &str) -> Record {
                 architecture: Architecture::Sm("sm_90a".into()),
                 key: "cd".repeat(32),
                 hash: "ef".repeat(32),
+                options: Vec::new(),
                 entries: vec![entry],
             }],
         }],
@@ -74,6 +77,7 @@ pub fn record(workload: &str) -> Record {
             controls: vec!["zeros".into()],
         }],
         performance: None,
+        measured: None,
         profile: None,
         tuning: None,
         other: Map::new(),
@@ -111,6 +115,9 @@ pub fn bench(case: &str, baseline: f64, candidate: f64, seed: u64) -> BenchRecor
         stopped: Stop::Decided,
         ratio,
         verdict: Verdict::of(ratio, WITHIN_RUN),
+        recorded: None,
+        contains_itself: false,
+        rechecked: true,
         fulfilment: Some(expectation.judge(ratio)),
         expectation: Some(expectation),
         roofline: Some(Roofline {

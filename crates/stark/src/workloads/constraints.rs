@@ -2,7 +2,7 @@
 
 use gatework_gpu::{Buffer, ByValue, Grid, Kernel, Source, args};
 use gatework_lab::{KernelSpec, Work};
-use stwo::core::fields::m31::BaseField;
+use stwo::core::fields::m31::{BaseField, P};
 use stwo::core::fields::qm31::SecureField;
 use stwo::core::pcs::TreeVec;
 use stwo::core::poly::circle::CanonicCoset;
@@ -14,7 +14,7 @@ use stwo::prover::{
 };
 use stwo_constraint_framework::{FrameworkComponent, TraceLocationAllocator};
 
-use super::{Run, Size, Task, Timed};
+use super::{Run, Size, Task, Timed, Unseen};
 use crate::airs::{HostColumn, WideFibonacci};
 use crate::column::{coordinates, secure_column, table};
 use crate::constraints::{THREADS, Workshop, compile, denominators, record, unrolled};
@@ -68,16 +68,42 @@ fn words(sums: &SecureColumnByCoords<CpuBackend>) -> Vec<u32> {
 }
 
 /// The generated kernel alone, as the one written by hand is timed alone.
-fn candidate(columns: Vec<DeviceColumn<BaseField>>) -> Run {
-    let prepared = OnColumns::new(columns);
-    let queue = prepared.columns[0].queue();
-    let kernels = compile(queue, &generated_sources(prepared.columns.len())).or_raise();
-    Box::new(move || prepared.launch_generated(&kernels))
+fn candidate(columns: Vec<DeviceColumn<BaseField>>) -> Box<dyn Run> {
+    let on_columns = OnColumns::new(columns);
+    let queue = on_columns.columns[0].queue();
+    let kernels = compile(queue, &generated_sources(on_columns.columns.len())).or_raise();
+    Box::new(Generated { on_columns, kernels })
 }
 
-fn baseline(columns: Vec<DeviceColumn<BaseField>>) -> Run {
+fn baseline(columns: Vec<DeviceColumn<BaseField>>) -> Box<dyn Run> {
     let prepared = OnColumns::new(columns);
-    Box::new(move || prepared.launch_by_hand())
+    Box::new(Unseen(move || prepared.launch_by_hand()))
+}
+
+/// Generated kernels and what they add to.
+struct Generated {
+    on_columns: OnColumns,
+    kernels: Vec<Kernel>,
+}
+
+impl Run for Generated {
+    fn run(&mut self) {
+        self.on_columns.launch_generated(&self.kernels);
+    }
+
+    fn spoil(&mut self) {
+        self.on_columns.clear();
+    }
+
+    fn words(&mut self) -> Vec<u32> {
+        words(&self.on_columns.sums.to_cpu())
+    }
+}
+
+/// The quotients, added up as often as the kernel ran.
+fn expected(columns: &[HostColumn], runs: u32) -> Vec<u32> {
+    let once = Constraints.on_host(columns);
+    once.into_iter().map(|word| (u64::from(word) * u64::from(runs) % u64::from(P)) as u32).collect()
 }
 
 impl Task for Constraints {
@@ -126,6 +152,7 @@ impl Task for Constraints {
         Some(Timed {
             candidate,
             baseline,
+            expected,
             baseline_name: "a kernel written by hand",
             at_most: 1.15,
             why: "generated code is what one would write, with a table of columns",
@@ -149,16 +176,23 @@ impl OnColumns {
         let mut powers = CudaBackend::generate_secure_powers(ALPHA, columns.len() - 2);
         powers.reverse();
         let sums = secure_column(queue, rows);
-        for mut coordinate in sums.columns.each_ref().map(|column| column.part(0, rows)) {
-            queue.stream().fill(&mut coordinate.words_mut(), 0).or_raise();
-        }
         let domain = CanonicCoset::new(log_rows).circle_domain();
-        Self {
+        let prepared = Self {
             addresses: table(queue, &columns),
             coefficients: queue.upload(&flat_words(&powers)),
             denominators: queue.upload(&denominators(log_rows - 1, domain)),
             sums,
             columns,
+        };
+        prepared.clear();
+        prepared
+    }
+
+    /// Sums start from zero.
+    fn clear(&self) {
+        let rows = self.columns[0].len();
+        for mut coordinate in self.sums.columns.each_ref().map(|column| column.part(0, rows)) {
+            self.columns[0].queue().stream().fill(&mut coordinate.words_mut(), 0).or_raise();
         }
     }
 

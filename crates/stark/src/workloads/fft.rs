@@ -3,9 +3,9 @@
 use gatework_lab::{KernelSpec, Work};
 use itertools::Itertools as _;
 use stwo::core::fields::m31::BaseField;
-use stwo::core::poly::circle::CanonicCoset;
+use stwo::core::poly::circle::{CanonicCoset, CircleDomain};
 use stwo::prover::backend::Column as _;
-use stwo::prover::backend::cpu::CpuCircleEvaluation;
+use stwo::prover::backend::cpu::{CpuCircleEvaluation, CpuCirclePoly};
 use stwo::prover::poly::BitReversedOrder;
 use stwo::prover::poly::circle::{CircleEvaluation, PolyOps as _};
 
@@ -13,7 +13,9 @@ use super::{Run, Size, Task, Timed, copying};
 use crate::airs::HostColumn;
 use crate::cuda::circle_fft::{Direction, transform};
 use crate::cuda::schedule::{PASSES, Pass};
-use crate::{CudaBackend, DeviceColumn, kernels};
+use crate::error::OrRaise as _;
+use crate::queue::Queue;
+use crate::{CudaBackend, DeviceColumn, DeviceTwiddles, kernels};
 
 #[derive(Clone, Copy)]
 pub(super) struct Fft;
@@ -22,7 +24,7 @@ fn words(column: impl IntoIterator<Item = BaseField>) -> impl Iterator<Item = u3
     column.into_iter().map(|value| value.0)
 }
 
-fn candidate(columns: Vec<DeviceColumn<BaseField>>) -> Run {
+fn candidate(columns: Vec<DeviceColumn<BaseField>>) -> Box<dyn Run> {
     let log_rows = columns[0].len().ilog2();
     let wide = CanonicCoset::new(log_rows + 1).circle_domain();
     let domain = CanonicCoset::new(log_rows).circle_domain();
@@ -30,11 +32,55 @@ fn candidate(columns: Vec<DeviceColumn<BaseField>>) -> Run {
     let (inverses, twiddles) = (twiddles.itwiddles, twiddles.twiddles);
     let queue = columns[0].queue().clone();
     let targets = DeviceColumn::batch(&queue, columns.iter().map(|_| wide.size()));
-    Box::new(move || {
+    let start = columns[columns.len() - 1].to_cpu();
+    Box::new(Transforms { queue, domain, wide, inverses, twiddles, columns, targets, start })
+}
+
+/// Columns that are interpolated where they lie, again and again, and evaluated on twice the points.
+struct Transforms {
+    queue: Queue,
+    domain: CircleDomain,
+    wide: CircleDomain,
+    inverses: DeviceTwiddles,
+    twiddles: DeviceTwiddles,
+    columns: Vec<DeviceColumn<BaseField>>,
+    targets: Vec<DeviceColumn<BaseField>>,
+    /// The last column as it was.
+    start: HostColumn,
+}
+
+impl Run for Transforms {
+    fn run(&mut self) {
+        let Self { queue, domain, wide, inverses, twiddles, columns, targets, .. } = &*self;
         let rows = domain.size();
-        transform(&queue, Direction::Inverse, domain, &inverses, &columns, rows, &columns);
-        transform(&queue, Direction::Forward, wide, &twiddles, &columns, rows, &targets);
-    })
+        transform(queue, Direction::Inverse, *domain, inverses, columns, rows, columns);
+        transform(queue, Direction::Forward, *wide, twiddles, columns, rows, targets);
+    }
+
+    fn spoil(&mut self) {
+        let last = self.columns.len() - 1;
+        let start = DeviceColumn::<BaseField>::upload(&self.start);
+        let mut column = self.columns[last].part(0, self.start.len());
+        self.queue.stream().copy(&start.words(&self.queue), &mut column.words_mut()).or_raise();
+        let mut target = self.targets[last].part(0, self.wide.size());
+        self.queue.stream().fill(&mut target.words_mut(), 0).or_raise();
+    }
+
+    fn words(&mut self) -> Vec<u32> {
+        words(self.targets[self.targets.len() - 1].to_cpu()).collect()
+    }
+}
+
+/// The last column, interpolated as often as it was and evaluated.
+fn expected(columns: &[HostColumn], runs: u32) -> Vec<u32> {
+    let log_rows = columns[0].len().ilog2();
+    let domain = CanonicCoset::new(log_rows).circle_domain();
+    let mut values = columns[columns.len() - 1].clone();
+    for _ in 0..runs {
+        values = CpuCircleEvaluation::<_, BitReversedOrder>::new(domain, values).interpolate().coeffs;
+    }
+    let wide = CanonicCoset::new(log_rows + 1).circle_domain();
+    words(CpuCirclePoly::new(values).evaluate(wide).values).collect()
 }
 
 impl Task for Fft {
@@ -115,6 +161,7 @@ impl Task for Fft {
         Some(Timed {
             candidate,
             baseline: copying,
+            expected,
             baseline_name: "device-to-device copy",
             at_most: 16.0,
             why: "three times the layers at eight operations a butterfly, at half the integer rate",

@@ -8,10 +8,13 @@ mod prove;
 mod rates;
 mod sums;
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use gatework_gpu::{Device, Kind, Stream};
 use gatework_lab::measure::Arithmetic;
 use gatework_lab::{
-    Bench, Case, Control, ErrorBudget, Inputs, KernelSpec, Outputs, RunError, Side, Work, Workload,
+    Bench, Case, Control, ErrorBudget, Evidence, Inputs, KernelSpec, Outputs, RunError, Side, Work, Workload,
 };
 use stwo::core::fields::m31::{BaseField, P};
 
@@ -65,14 +68,37 @@ trait Task: Send + Sync + Copy + 'static {
     }
 }
 
-/// One run, inside of a scope.
-type Run = Box<dyn FnMut() + Send>;
+/// What runs again and again, inside of a scope.
+trait Run: Send {
+    fn run(&mut self);
+    /// Makes sure that nothing of an earlier run is taken for a result.
+    fn spoil(&mut self);
+    /// What the last run left, or a part of it.
+    fn words(&mut self) -> Vec<u32>;
+}
+
+/// A baseline: nobody looks at what it leaves.
+struct Unseen<F>(F);
+
+impl<F: FnMut() + Send> Run for Unseen<F> {
+    fn run(&mut self) {
+        (self.0)();
+    }
+
+    fn spoil(&mut self) {}
+
+    fn words(&mut self) -> Vec<u32> {
+        Vec::new()
+    }
+}
 
 /// What is timed, on columns of the device, and what it is held against. Both are made inside of a scope.
 #[derive(Clone, Copy)]
 struct Timed {
-    candidate: fn(Vec<DeviceColumn<BaseField>>) -> Run,
-    baseline: fn(Vec<DeviceColumn<BaseField>>) -> Run,
+    candidate: fn(Vec<DeviceColumn<BaseField>>) -> Box<dyn Run>,
+    baseline: fn(Vec<DeviceColumn<BaseField>>) -> Box<dyn Run>,
+    /// What the candidate leaves after so many runs on these columns.
+    expected: fn(&[HostColumn], u32) -> Vec<u32>,
     baseline_name: &'static str,
     /// How many times the baseline's time the candidate may take, and why.
     at_most: f64,
@@ -98,23 +124,47 @@ fn columns(Size { log_rows, columns }: Size, seed: u64) -> Vec<HostColumn> {
     (0..columns).map(|_| column()).collect()
 }
 
+/// What a side of a benchmark runs, with the context it was made in.
+type Made = Rc<RefCell<Option<(Context, Box<dyn Run>)>>>;
+
 /// A side of a benchmark, in a context on the stream that it is given.
 fn side(
     name: &str,
     columns: Vec<HostColumn>,
-    make: impl Fn(Vec<DeviceColumn<BaseField>>) -> Run + Send + Sync + 'static,
+    make: fn(Vec<DeviceColumn<BaseField>>) -> Box<dyn Run>,
+    made: Made,
 ) -> Side {
-    let mut made: Option<(Context, Run)> = None;
     Side::new(name, move |stream: &Stream| {
+        let mut made = made.borrow_mut();
         if made.is_none() {
             let context = Context::on(stream.clone())?;
             let upload = || columns.iter().map(|column| DeviceColumn::upload(column)).collect();
             let run = context.scope(|| make(upload()))?;
-            made = Some((context, run));
+            *made = Some((context, run));
         }
-        let Some((context, run)) = &mut made else { unreachable!("it was just made") };
-        context.scope(run)
+        let Some((context, run)) = &mut *made else { unreachable!("it was just made") };
+        context.scope(|| run.run())
     })
+}
+
+/// The words that the candidate leaves are those of the plain code.
+fn evidence(columns: Vec<HostColumn>, expected: fn(&[HostColumn], u32) -> Vec<u32>, made: Made) -> Evidence {
+    let seen = made.clone();
+    Evidence::new(
+        ErrorBudget::Exact,
+        move |_| match &mut *made.borrow_mut() {
+            Some((context, run)) => Ok(context.scope(|| run.spoil())?),
+            None => Ok(()),
+        },
+        move |_| {
+            let words = match &mut *seen.borrow_mut() {
+                Some((context, run)) => context.scope(|| run.words())?,
+                None => Vec::new(),
+            };
+            Ok(Outputs::new().with("words", words))
+        },
+        move |runs| Ok(Outputs::new().with("words", expected(&columns, runs))),
+    )
 }
 
 impl<T: Task> Workload for Job<T> {
@@ -183,17 +233,38 @@ impl<T: Task> Workload for Job<T> {
     fn bench(&self, _: &Device, case: &Case) -> Result<Option<Bench>, RunError> {
         let Some(timed) = self.0.timed() else { return Ok(None) };
         let columns = columns(size(case), 1);
-        let candidate = side(self.0.name(), columns.clone(), timed.candidate);
-        let baseline = side(timed.baseline_name, columns, timed.baseline);
+        let made = Made::default();
+        let evidence = evidence(columns.clone(), timed.expected, made.clone());
+        let candidate = side(self.0.name(), columns.clone(), timed.candidate, made);
+        let baseline = side(timed.baseline_name, columns, timed.baseline, Made::default());
         let bench = Bench::new(self.work(case), candidate, baseline).expect_at_most(timed.at_most, timed.why);
-        Ok(Some(bench.arithmetic(Arithmetic::Integer32)))
+        Ok(Some(bench.arithmetic(Arithmetic::Integer32).shown_by(evidence)))
     }
 }
 
 /// Copies as much memory as the columns have, at once: the least that reading and writing them takes.
-fn copying(columns: Vec<DeviceColumn<BaseField>>) -> Run {
+fn copying(columns: Vec<DeviceColumn<BaseField>>) -> Box<dyn Run> {
     let queue = columns[0].queue().clone();
     let words = columns.iter().map(|column| column.words(&queue).len()).sum();
     let [from, mut to] = [0, 0].map(|_| DeviceColumn::<BaseField>::new(&queue, words));
-    Box::new(move || queue.stream().copy(&from.words(&queue), &mut to.words_mut()).or_raise())
+    Box::new(Unseen(move || queue.stream().copy(&from.words(&queue), &mut to.words_mut()).or_raise()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_timed_shows_what_it_computed() {
+        let device = Device::emulated(0).unwrap();
+        for workload in workloads() {
+            let case = case(6, 9);
+            if workload.bench_cases(Kind::Cuda).is_empty() {
+                continue;
+            }
+            let bench = workload.bench(&device, &case).unwrap().expect("it is timed");
+            let tried = bench.try_out(&device.stream().unwrap());
+            assert!(tried.is_ok(), "{}: {:?}", workload.name(), tried);
+        }
+    }
 }

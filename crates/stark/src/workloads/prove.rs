@@ -1,8 +1,11 @@
 //! `stark/prove`: whole proofs of wide Fibonacci, against `SimdBackend`.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use gatework_gpu::{Device, Kind, Module, Stream};
 use gatework_lab::{
-    Bench, Case, Control, ErrorBudget, KernelSpec, Outputs, RunError, Side, Timing, Work, Workload,
+    Bench, Case, Control, ErrorBudget, Evidence, KernelSpec, Outputs, RunError, Side, Timing, Work, Workload,
 };
 use stwo::core::fri::FriConfig;
 use stwo::core::pcs::PcsConfig;
@@ -36,6 +39,24 @@ fn air(case: &Case) -> WideFibonacci {
 
 fn bytes(proved: &Proved) -> Vec<u8> {
     serde_json::to_vec(proved).unwrap_or_default()
+}
+
+/// The last proof is `SimdBackend`'s, byte for byte.
+fn evidence(case: &Case, last: Rc<RefCell<Option<Proved>>>) -> Evidence {
+    let (seen, case) = (last.clone(), case.clone());
+    let mut expected: Option<Outputs> = None;
+    Evidence::new(
+        ErrorBudget::Exact,
+        move |_| {
+            last.take();
+            Ok(())
+        },
+        move |_| {
+            let proof = seen.borrow().as_ref().map(bytes).unwrap_or_default();
+            Ok(Outputs::new().with("proof", proof))
+        },
+        move |_| Ok(expected.get_or_insert_with(|| Prove.reference(&case, 0)).clone()),
+    )
 }
 
 impl Workload for Prove {
@@ -128,16 +149,20 @@ impl Workload for Prove {
         let traces = air.traces();
         let context = Context::new(device)?;
         let input = context.scope(|| Input::<CudaBackend>::of(Vec::new(), &traces, CONFIG))?;
+        let last: Rc<RefCell<Option<Proved>>> = Rc::default();
+        let evidence = evidence(case, last.clone());
         let candidate = Side::new("stark/prove", move |_: &Stream| {
-            let prove = || airs::prove(&air, CONFIG, input.clone()).map(drop);
-            context.scope(prove).and_then(|proved| proved)
+            let prove = || airs::prove(&air, CONFIG, input.clone());
+            let proved = context.scope(prove).and_then(|proved| proved)?;
+            last.replace(Some(proved));
+            Ok::<(), crate::Error>(())
         });
         let input = Input::<SimdBackend>::of(Vec::new(), &traces, CONFIG);
         let baseline = Side::new("SimdBackend on all cores", move |_: &Stream| {
             airs::prove(&air, CONFIG, input.clone()).map(drop)
         });
         let why = "the device has tens of times the memory bandwidth and integer units of a server";
-        let bench = Bench::new(self.work(case), candidate, baseline).timing(Timing::Wall);
+        let bench = Bench::new(self.work(case), candidate, baseline).timing(Timing::Wall).shown_by(evidence);
         Ok(Some(bench.expect_at_most(0.2, why)))
     }
 }

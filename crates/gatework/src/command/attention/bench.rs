@@ -7,9 +7,9 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use gatework_attention::{Mask, Shape, bench};
 use gatework_gpu::{Device, Target};
-use gatework_lab::measure::{PerformanceOptions, Station};
+use gatework_lab::measure::{HostRecord, PerformanceOptions, Station};
 use gatework_lab::peers::{self, PeerCommand};
-use gatework_lab::{Case, Freshness, Gates, Outcome, Record, Workload, freshness, read_records};
+use gatework_lab::{Case, Freshness, Gates, Outcome, Record, Store, Workload, freshness, read_records};
 use serde::Serialize;
 
 use super::figures::{Measured, as_chart, as_table, sources};
@@ -156,11 +156,7 @@ fn chosen_peers(options: &BenchOptions, installed: Vec<PeerCommand>) -> Vec<Peer
 }
 
 fn on_cpu(options: &BenchOptions, progress: &Progress) -> Result<Benched, Failure> {
-    if options.results.is_some() {
-        return Err(Failure::input(
-            "--results is for records of a device, and there are none of the CPU: leave it out, or use --json".into(),
-        ));
-    }
+    let store = options.results.as_ref().map(Store::open).transpose()?;
     let cases = cases(options, shapes::for_cpu);
     let station = Station::new(PerformanceOptions {
         samples: options.samples,
@@ -169,21 +165,25 @@ fn on_cpu(options: &BenchOptions, progress: &Progress) -> Result<Benched, Failur
         ..PerformanceOptions::default()
     });
     let jobs = progress.start(cases.len());
-    let mut measured = Vec::new();
+    let (mut measured, mut records) = (Vec::new(), Vec::new());
     for case in &cases {
         let failed = |error: gatework_lab::RunError| Failure::device(format!("{}: {error}", case.name));
         let bench = bench::on_cpu(case).map_err(failed)?;
         let record = station.measure_on_host(case, bench, progress).map_err(failed)?;
         measured.extend(Measured::of_host(&record));
+        records.push(record);
         jobs.done();
     }
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let notes = vec![format!(
         "Medians of host time on {threads} cores, in f32; operations count keys that are seen."
     )];
+    let origin = format!("gatework attention bench in f32 on {threads} cores");
+    let record = |store: Store| store.append(&HostRecord::record("attention/bench-cpu", origin, &records));
+    let recorded_in = store.map(record).transpose()?;
     let device = "the CPU".to_owned();
     let (remarks, ending) = (Vec::new(), Ending::Done);
-    Ok(Benched { device, measured, remarks, recorded_in: None, plot: None, notes, ending })
+    Ok(Benched { device, measured, remarks, recorded_in, plot: None, notes, ending })
 }
 
 fn on_device(device: &Device, options: &BenchOptions, progress: &Progress) -> Result<Benched, Failure> {

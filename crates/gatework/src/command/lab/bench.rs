@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use gatework_gpu::Kind;
-use gatework_lab::measure::{BenchRecord, PeerRecord, PerformanceOptions};
+use gatework_lab::measure::{BenchRecord, PeerRecord, PerformanceOptions, RecordedPromise};
 use gatework_lab::stats::Fulfilment;
 use gatework_lab::{Gate, Gates, Outcome, Record, Registry, Workload, peers};
 use serde::Serialize;
@@ -58,6 +58,7 @@ pub(super) fn run(options: &BenchOptions, shell: &Shell) -> Result<Ending, Failu
     let gates = Gates::new(shell.test_bed()?).seeds(0..1).performance(PerformanceOptions {
         samples: options.samples,
         peers: if options.no_peers { Vec::new() } else { peers::installed() },
+        recorded: shell.recorded_times(&options.results)?,
         ..PerformanceOptions::default()
     });
     let mut recorder = Recorder::open((!options.no_record).then_some(options.results.as_path()))?;
@@ -160,6 +161,17 @@ impl Benched {
     }
 }
 
+/// What became of a promise against a recorded time.
+fn recorded_promise(promise: &RecordedPromise) -> String {
+    let at_most = promise.expectation.at_most;
+    match (&promise.record, promise.fulfilment) {
+        (None, _) => "the first on this device".to_owned(),
+        (Some(id), Fulfilment::Met) => format!("met (at most {at_most:.3} of {id})"),
+        (Some(id), Fulfilment::Missed) => format!("missed (at most {at_most:.3} of {id})"),
+        (Some(id), Fulfilment::Undecided) => format!("undecided (at most {at_most:.3} of {id})"),
+    }
+}
+
 fn row(workload: &str, bench: &BenchRecord) -> [String; 9] {
     let promise = match (&bench.expectation, bench.fulfilment) {
         (Some(promise), Some(kept)) => {
@@ -170,7 +182,7 @@ fn row(workload: &str, bench: &BenchRecord) -> [String; 9] {
             };
             format!("{word} (at most {:.3})", promise.at_most)
         }
-        _ => "none".to_owned(),
+        _ => bench.recorded.as_ref().map_or_else(|| "none".to_owned(), recorded_promise),
     };
     let floor =
         bench.roofline.map_or_else(|| "none".to_owned(), |floor| format!("{:.2}", floor.ratio_to_floor));

@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
 use gatework_lab::{
     DocumentProblem, Freshness, Record, Registry, check_document, freshness, read_records, standing,
@@ -10,6 +9,7 @@ use gatework_lab::{
 use serde::Serialize;
 
 use super::records::RecordsOptions;
+use super::table::{documents, read, tables_of};
 use crate::command::ending::{Ending, Failure};
 use crate::command::output::table;
 use crate::command::shell::Shell;
@@ -43,12 +43,13 @@ pub(super) fn run(options: &RecordsOptions, shell: &Shell) -> Result<Ending, Fai
         standing(&records).into_iter().filter_map(|record| Stale::of(record, registry)).collect();
     let documents = documents(Path::new("."))?
         .into_iter()
-        .map(|path| Document::check(path, &|id| refusal(id, &records, registry)))
+        .map(|path| Document::check(path, options, &records, registry))
         .collect::<Result<Vec<_>, _>>()?;
     let check = Check { records: records.len(), stale, documents };
     shell.output.show(&check, || check.text())?;
     let unnamed = check.documents.iter().any(|document| !document.problems.is_empty());
-    Ok(if check.stale.is_empty() && !unnamed { Ending::Done } else { Ending::GateFailed })
+    let too_old = !check.stale.is_empty() && !options.allow_stale;
+    Ok(if !too_old && !unnamed { Ending::Done } else { Ending::GateFailed })
 }
 
 /// The records of a folder; none if there is no folder yet.
@@ -83,33 +84,37 @@ fn staleness(record: &Record, registry: &Registry) -> Option<String> {
 }
 
 /// What is wrong with the record of an id that a document names.
-fn refusal(id: &str, records: &[Record], registry: &Registry) -> Option<String> {
+fn refusal(id: &str, options: &RecordsOptions, records: &[Record], registry: &Registry) -> Option<String> {
     match records.iter().find(|record| record.id() == id) {
         None => Some("there is no such record".to_owned()),
+        Some(_) if options.allow_stale => None,
         Some(record) => staleness(record, registry).map(|why| format!("that is stale: {why}")),
     }
 }
 
-/// The documents of a repository whose figures are checked, those that are there.
-fn documents(root: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let mut paths = vec![root.join("README.md"), root.join("ARCHITECTURE.md")];
-    match fs::read_dir(root.join("crates")) {
-        Ok(crates) => paths.extend(crates.filter_map(Result::ok).map(|entry| entry.path().join("README.md"))),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(Failure::input(format!("the folder crates cannot be read: {error}"))),
-    }
-    paths.retain(|path| path.is_file());
-    paths.sort();
-    Ok(paths)
-}
-
 impl Document {
-    fn check(path: PathBuf, refusal: &dyn Fn(&str) -> Option<String>) -> Result<Self, Failure> {
-        let text = fs::read_to_string(&path)
-            .map_err(|error| Failure::input(format!("{} cannot be read: {error}", path.display())))?;
-        let problems = check_document(&text, refusal);
+    fn check(
+        path: PathBuf,
+        options: &RecordsOptions,
+        records: &[Record],
+        registry: &Registry,
+    ) -> Result<Self, Failure> {
+        let text = read(&path)?;
+        let mut problems = check_document(&text, &|id| refusal(id, options, records, registry));
+        match tables_of(&path, &text, &options.results, records, registry) {
+            Ok(fresh) => problems.extend(first_difference(&text, &fresh)),
+            Err(problem) => problems.push(problem),
+        }
+        problems.sort_by_key(|problem| problem.line);
         Ok(Self { path: path.strip_prefix(".").map(Path::to_owned).unwrap_or(path), problems })
     }
+}
+
+/// The first line of a document that is not as its records say.
+fn first_difference(text: &str, fresh: &str) -> Option<DocumentProblem> {
+    let line = text.lines().zip(fresh.lines()).position(|(now, then)| now != then);
+    let what = "the table is not as its records say: write it with 'gatework lab table'".to_owned();
+    (text != fresh).then(|| DocumentProblem { line: line.map_or(1, |line| line + 1), what })
 }
 
 impl Check {

@@ -15,7 +15,7 @@ Examples:
   gatework lab compare before/ after/
   gatework lab compare results/nvidia-h200.jsonl new.jsonl --json
 
-The exit code is 1 if anything became SLOWER. Records of different devices are compared by their ratios to the baseline.";
+The exit code is 1 if anything became SLOWER or is no longer measured. Records of different devices are compared by their ratios to the baseline.";
 
 /// What to compare.
 #[derive(Debug, Args)]
@@ -35,7 +35,7 @@ pub(super) fn run(options: &CompareOptions, shell: &Shell) -> Result<Ending, Fai
         let why = "the two have no benchmark in common: make both with 'gatework lab bench'";
         return Err(Failure::input(why.to_owned()));
     }
-    Ok(if comparison.has_slower() { Ending::GateFailed } else { Ending::Done })
+    Ok(if comparison.is_sound() { Ending::Done } else { Ending::GateFailed })
 }
 
 fn read(path: &Path, shell: &Shell) -> Result<Vec<Record>, Failure> {
@@ -60,5 +60,7 @@ fn text(comparison: &Comparison) -> String {
     } else {
         ""
     };
-    format!("{rows}\n\n{note}{}", comparison.left_out.join("\n"))
+    let vanished = comparison.vanished.iter().map(|what| format!("VANISHED: {what}"));
+    let said: Vec<String> = vanished.chain(comparison.left_out.iter().cloned()).collect();
+    format!("{rows}\n\n{note}{}", said.join("\n"))
 }

@@ -68,7 +68,11 @@ pub(super) fn run(options: &GateOptions, shell: &Shell) -> Result<Ending, Failur
     let seeds = options.first_seed..options.first_seed.saturating_add(options.seeds.get());
     let mut gates = Gates::new(shell.test_bed()?).seeds(seeds);
     if options.performance {
-        gates = gates.performance(PerformanceOptions { peers: peers::installed(), ..Default::default() });
+        gates = gates.performance(PerformanceOptions {
+            peers: peers::installed(),
+            recorded: shell.recorded_times(&options.results)?,
+            ..Default::default()
+        });
     }
     let mut recorder = Recorder::open((!options.no_record).then_some(options.results.as_path()))?;
 

@@ -8,6 +8,7 @@ mod list;
 mod profile;
 mod records;
 mod report;
+mod table;
 mod tune;
 
 use clap::Parser;
@@ -48,6 +49,9 @@ pub(crate) enum Lab {
         after_help = "Examples:\n  gatework lab report\n  gatework lab report --results my/results --out mine.html"
     )]
     Report(report::ReportOptions),
+    /// Write the tables of documents from records
+    #[command(after_help = table::EXAMPLES)]
+    Table(table::TableOptions),
     /// Show the records of earlier gatings
     #[command(
         after_help = "Examples:\n  gatework lab records\n  gatework lab records --results my/results --json\n  gatework lab records --check"
@@ -65,7 +69,9 @@ impl Noun for Lab {
     fn device_use(&self) -> DeviceUse {
         match self {
             Self::Gate(_) | Self::Bench(_) | Self::Tune(_) | Self::Profile(_) => DeviceUse::RunsThere,
-            Self::List | Self::Compare(_) | Self::Report(_) | Self::Records(_) => DeviceUse::None,
+            Self::List | Self::Compare(_) | Self::Report(_) | Self::Table(_) | Self::Records(_) => {
+                DeviceUse::None
+            }
         }
     }
 
@@ -78,6 +84,7 @@ impl Noun for Lab {
             Self::Profile(options) => profile::run(&options, shell),
             Self::Compare(options) => compare::run(&options, shell),
             Self::Report(options) => report::run(&options, shell),
+            Self::Table(options) => table::run(&options, shell),
             Self::Records(options) if options.check => check::run(&options, shell),
             Self::Records(options) => records::run(&options, shell),
         }

@@ -1,14 +1,17 @@
 //! `gatework stark bench`: proofs on a device and by `SimdBackend`, in one run.
 
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use gatework_gpu::Device;
+use gatework_lab::{DeviceRecord, MeasuredRecord, Record, Store};
 use gatework_stark::airs::{self, Air, HostColumn, Input, Proved};
 use gatework_stark::floor::{Machine, Shape};
 use gatework_stark::{Context, CudaBackend, Rates, Stage, Tier, row_operations, upload_and_interpolate};
 use serde::Serialize;
+use serde_json::Value;
 use stwo::core::channel::Blake2sChannel;
 use stwo::core::fields::qm31::SecureField;
 use stwo::core::pcs::PcsConfig;
@@ -61,6 +64,9 @@ pub(crate) struct BenchOptions {
     /// Proofs by SimdBackend at each size; the fastest counts
     #[arg(long, default_value = "3", value_name = "N")]
     pub(super) simd_repeats: NonZeroUsize,
+    /// Append a record to this folder
+    #[arg(long, value_name = "DIR")]
+    pub(super) results: Option<PathBuf>,
     /// How constraints are evaluated on the device
     #[arg(long, value_enum, default_value = "auto", value_name = "TIER")]
     pub(super) tier: TierChoice,
@@ -151,6 +157,7 @@ pub(super) fn run(options: &BenchOptions, shell: &Shell) -> Result<Ending, Failu
         jobs.done();
     }
     drop(jobs);
+    let of_device = device.map(DeviceRecord::of);
     let device = match device {
         Some(device) => format!("{} ({})", device.properties().id, device.properties().name),
         None => "cpu".to_owned(),
@@ -162,6 +169,11 @@ pub(super) fn run(options: &BenchOptions, shell: &Shell) -> Result<Ending, Failu
         compressions: rates.compressions,
     });
     let document = Document { device, threads, rates, sizes };
+    if let Some(folder) = &options.results {
+        let record = Record::of_figures(RECORD_NAME, of_device, document.measured(options)?);
+        let file = Store::open(folder)?.append(&record)?;
+        shell.progress.say(&format!("recorded in {} as {}", file.display(), record.id()));
+    }
     shell.output.show(&document, || document.text())?;
     let holds = |size: &Size| size.verified && size.on_device.as_ref().is_none_or(|run| run.same_bytes);
     Ok(if document.sizes.iter().all(holds) { Ending::Done } else { Ending::GateFailed })
@@ -365,7 +377,42 @@ fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
+/// What the records of this command are of.
+const RECORD_NAME: &str = "stark/bench";
+
 impl Document {
+    /// Every proof as a row, and every stage of it as one.
+    fn measured(&self, options: &BenchOptions) -> Result<MeasuredRecord, Failure> {
+        let unwritable =
+            |error: serde_json::Error| Failure::device(format!("figures that JSON cannot hold: {error}"));
+        let mut rows = Vec::new();
+        for size in &self.sizes {
+            let Value::Object(mut proof) = serde_json::to_value(size).map_err(unwritable)? else { continue };
+            let stages = proof.remove("stages");
+            let of_statement = ["air", "log_rows", "columns", "security"];
+            let statement: Vec<(String, Value)> = of_statement
+                .iter()
+                .filter_map(|&key| Some((key.to_owned(), proof.get(key)?.clone())))
+                .collect();
+            let grind = |stage: &&Value| stage["stage"] == Stage::Grind.name();
+            let stages = stages.as_ref().and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+            if let Some(stage) = stages.iter().find(grind) {
+                proof.insert("grind_ms".to_owned(), stage["ms"].clone());
+            }
+            proof.insert("kind".to_owned(), "proof".into());
+            rows.push(proof);
+            for stage in stages.iter().filter_map(Value::as_object) {
+                let kind = [("kind".to_owned(), Value::from("stage"))];
+                rows.push(kind.into_iter().chain(statement.clone()).chain(stage.clone()).collect());
+            }
+        }
+        let origin = format!(
+            "gatework stark bench, {} proofs on the device and {} by SimdBackend on {} threads",
+            options.repeats, options.simd_repeats, self.threads
+        );
+        Ok(MeasuredRecord { origin, rows })
+    }
+
     fn text(&self) -> String {
         let mut rows =
             table(["statement", "SimdBackend ms", "device ms", "p90", "times faster", "same bytes"]);

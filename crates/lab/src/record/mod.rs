@@ -1,18 +1,31 @@
 //! A record: everything one gating of one workload showed, in one JSON line.
 
+mod occupancy;
+mod performance;
+mod revision;
+pub(crate) mod tuning;
+
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 use std::time::SystemTime;
+use std::{fs, thread};
 
 use gatework_gpu::{Architecture, Clocks, Device, Resources};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+pub use occupancy::Occupancy;
+pub(crate) use occupancy::{REGISTER_UNIT, REGISTERS};
+pub use performance::{
+    BenchRecord, CopyBandwidth, PeerRecord, PerformanceRecord, RateRecord, RecordedPromise, SideRecord,
+};
+pub use revision::Revision;
+pub use tuning::TuningRecord;
+
 use crate::budget::{Deviation, ErrorBudget};
-use crate::gates::{Gate, Outcome};
-use crate::measure::PerformanceRecord;
+use crate::case::Work;
+use crate::outcome::{Gate, Outcome};
 use crate::profile::{ProfileError, ProfileRecord};
-use crate::tune::TuningRecord;
-use crate::workload::Work;
 
 /// The version of the format that this program writes. It reads this and older ones.
 pub const RECORD_VERSION: u32 = 2;
@@ -33,6 +46,9 @@ pub struct Record {
     pub time: String,
     /// The version of Gatework that made it.
     pub gatework: String,
+    /// The revision of the code; none in records of before, and where it cannot be told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<Revision>,
     /// What it ran on; none if nothing but the compilers took part.
     pub device: Option<DeviceRecord>,
     /// The gates in the order they ran, one line for each target.
@@ -44,6 +60,9 @@ pub struct Record {
     /// What the performance gate measured, since version 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub performance: Option<PerformanceRecord>,
+    /// Figures of a command that times whole jobs and not workloads, since revisions are recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured: Option<MeasuredRecord>,
     /// What the profiler saw, since version 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<ProfileRecord>,
@@ -53,6 +72,15 @@ pub struct Record {
     /// Fields that a later Gatework wrote. They are kept as they are.
     #[serde(flatten)]
     pub other: Map<String, Value>,
+}
+
+/// Figures of whole jobs, as the command that took them prints them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MeasuredRecord {
+    /// The command, with how often it ran and on what.
+    pub origin: String,
+    /// A figure by name, row by row; a name says its unit, as `median_ms`.
+    pub rows: Vec<Map<String, Value>>,
 }
 
 /// The device of a record.
@@ -66,7 +94,7 @@ pub struct DeviceRecord {
     pub architecture: Architecture,
     /// Streaming multiprocessors.
     pub multiprocessors: u32,
-    /// Device memory, in bytes.
+    /// Device memory, in bytes; 0 for a CPU, which has none of its own.
     pub memory_bytes: u64,
     /// The driver's CUDA version, or the emulated device's compiler.
     pub driver: String,
@@ -86,6 +114,25 @@ impl DeviceRecord {
             memory_bytes: properties.memory_bytes,
             driver: properties.driver.clone(),
             clocks: device.clocks(),
+        }
+    }
+
+    /// The CPU of this machine, as what jobs without a GPU are measured on: its model, its cores, its system.
+    pub fn of_host() -> Self {
+        let model = fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| {
+            let line = text.lines().find(|line| line.starts_with("model name"))?;
+            Some(line.split_once(':')?.1.trim().to_owned())
+        });
+        let arch = std::env::consts::ARCH;
+        Self {
+            id: "cpu".to_owned(),
+            name: model.unwrap_or_else(|| format!("CPU {arch}")),
+            // Architectures go by their compiler's name, and so does this one.
+            architecture: Architecture::Sm(arch.to_owned()),
+            multiprocessors: thread::available_parallelism().map_or(1, NonZeroUsize::get) as u32,
+            memory_bytes: 0,
+            driver: std::env::consts::OS.to_owned(),
+            clocks: None,
         }
     }
 
@@ -131,6 +178,9 @@ pub struct BinaryRecord {
     pub key: String,
     /// BLAKE3 of what came out: equal hashes are the same program.
     pub hash: String,
+    /// What the compiler was told; empty in records of before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<String>,
     /// Its kernels; none are known for the emulated device.
     pub entries: Vec<EntryRecord>,
 }
@@ -143,6 +193,9 @@ pub struct EntryRecord {
     /// What the assembler reported.
     #[serde(flatten)]
     pub resources: Resources,
+    /// How much of a multiprocessor its threads fill, where the size of its blocks is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub occupancy: Option<Occupancy>,
     /// How often each SASS opcode occurs, if the binary was disassembled.
     pub sass: Option<BTreeMap<String, u32>>,
 }
@@ -167,6 +220,27 @@ pub struct CaseRecord {
 }
 
 impl Record {
+    /// A record of figures that `origin` measured: `area/name` says what they are of.
+    pub fn of_figures(name: &str, device: Option<DeviceRecord>, measured: MeasuredRecord) -> Self {
+        Self {
+            version: RECORD_VERSION,
+            workload: name.to_owned(),
+            verdict: Outcome::Passed,
+            time: timestamp(),
+            gatework: env!("CARGO_PKG_VERSION").to_owned(),
+            revision: Revision::current(),
+            device,
+            gates: Vec::new(),
+            kernels: Vec::new(),
+            cases: Vec::new(),
+            performance: None,
+            measured: Some(measured),
+            profile: None,
+            tuning: None,
+            other: Map::new(),
+        }
+    }
+
     /// Twelve digits that name this record in documents: they follow from the workload, the time, the device and the
     /// sources.
     pub fn id(&self) -> String {

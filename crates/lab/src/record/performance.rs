@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use gatework_gpu::Clocks;
 use serde::{Deserialize, Serialize};
 
-use super::roofline::Roofline;
 use crate::bench::{Cache, Timing};
+use crate::case::Work;
+use crate::roofline::Roofline;
 use crate::stats::{Expectation, Fulfilment, Interval, Samples, Stop, Summary, Verdict};
-use crate::workload::Work;
 
 /// Every timing of one gating, with the state of the machine around it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -65,6 +65,15 @@ pub struct BenchRecord {
     pub expectation: Option<Expectation>,
     /// Whether the promise was kept.
     pub fulfilment: Option<Fulfilment>,
+    /// What was promised against the fastest recorded time, and what became of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recorded: Option<RecordedPromise>,
+    /// Whether the baseline launches everything that the candidate does.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub contains_itself: bool,
+    /// Whether the output of timed runs was spoiled, read again and found right. Records of before have no word on it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rechecked: bool,
     /// The distance from the least time the machine allows; none for host time.
     pub roofline: Option<Roofline>,
     /// Work over the candidate's median, in bytes a second.
@@ -88,6 +97,19 @@ pub struct SideRecord {
     pub summary: Summary,
     /// All of them, in the order they were taken; the n-th of both sides are a pair.
     pub samples_ns: Samples,
+}
+
+/// A promise against a time of an earlier record.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RecordedPromise {
+    /// The record of the fastest time; none if the device has no record yet, and this is the first.
+    pub record: Option<String>,
+    /// How many times that time was promised at most, and why.
+    pub expectation: Expectation,
+    /// Candidate over record.
+    pub ratio: Option<Interval>,
+    /// Whether the promise was kept.
+    pub fulfilment: Fulfilment,
 }
 
 /// What became of a promise about counts.

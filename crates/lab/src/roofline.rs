@@ -3,7 +3,7 @@
 use gatework_gpu::DeviceProperties;
 use serde::{Deserialize, Serialize};
 
-use crate::workload::Work;
+use crate::case::Work;
 
 /// Which units do the operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,0 +1,23 @@
+//! The engine's workloads through the lab's suite, on the emulated device.
+
+use std::process::ExitCode;
+
+use gatework_attention::workloads::workloads;
+use gatework_lab::{Excused, suite};
+
+const EXCUSED: &[Excused] = &[Excused {
+    workload: "attention/mission-1",
+    mutant: "gw::barrier_sync(1 + group, 256) -> dropped",
+    why: "without turns the result is the same; only its time is not",
+}];
+
+fn main() -> ExitCode {
+    let all = workloads();
+    let mission = all.iter().find(|workload| workload.name() == "attention/mission-1");
+    let tunable = mission.and_then(|workload| workload.tunable()).expect("the mission can be tuned");
+    // Two consumers that take turns, in blocks that have several items.
+    let busy =
+        tunable.default_configuration().with("CONSUMERS", 2).with("STAGES", 2).with("ISSUE", "in turn");
+    let busy = tunable.configured(&busy);
+    suite(workloads()).controls(5).mutants_of(vec![busy], 30, EXCUSED).run()
+}

@@ -1,0 +1,67 @@
+//! The kernels of many workloads, compiled before the first gate.
+
+use std::collections::BTreeSet;
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use gatework_gpu::{Architecture, Source, compile};
+
+use super::correctness::guarded;
+use crate::workload::Workload;
+
+/// Compiles sources into the cache on all cores. What does not compile is left to its gate, which says why.
+pub(super) fn compile_all(sources: &[(Source, Architecture)]) {
+    let next = AtomicUsize::new(0);
+    let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    thread::scope(|scope| {
+        for _ in 0..cores.min(sources.len()) {
+            scope.spawn(|| {
+                while let Some((source, architecture)) = sources.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if let Err(error) = compile(source, architecture) {
+                        tracing::debug!("{} is left to its gate: {error}", source.name());
+                    }
+                }
+            });
+        }
+    });
+}
+
+/// The sources of all workloads for all architectures, each once. A workload whose list panics has none here.
+pub(super) fn sources(
+    workloads: &[&dyn Workload],
+    architectures: &[Architecture],
+) -> Vec<(Source, Architecture)> {
+    let mut seen = BTreeSet::new();
+    let mut found = Vec::new();
+    for workload in workloads {
+        let specs = guarded("listing the kernels", || workload.kernels()).unwrap_or_default();
+        for source in specs.into_iter().map(|spec| spec.source) {
+            if source.hash().is_ok_and(|hash| seen.insert(hash)) {
+                let each = architectures.iter().map(|architecture| (source.clone(), architecture.clone()));
+                found.extend(each);
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime;
+
+    #[test]
+    fn every_source_is_prepared_once_and_found_again() {
+        let workloads = runtime::workloads();
+        let workloads: Vec<&dyn Workload> = workloads.iter().map(AsRef::as_ref).collect();
+        let doubled: Vec<&dyn Workload> = workloads.iter().chain(&workloads).copied().collect();
+        let sources = sources(&doubled, &[Architecture::Emulated]);
+        let names: BTreeSet<String> = sources.iter().filter_map(|(source, _)| source.hash().ok()).collect();
+        assert_eq!(names.len(), sources.len());
+        compile_all(&sources);
+        for (source, architecture) in &sources {
+            assert!(compile(source, architecture).unwrap().cached, "{}", source.name());
+        }
+    }
+}
