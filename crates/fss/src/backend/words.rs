@@ -45,7 +45,7 @@ impl Words {
     }
 
     /// Where they are kept, which must be somewhere.
-    pub(crate) fn expect(&self) -> Result<&Handle> {
+    pub(crate) fn present(&self) -> Result<&Handle> {
         self.handle().ok_or(Error::Absent)
     }
 

@@ -71,7 +71,7 @@ impl Evaluator {
         match &self.role {
             Role::Dealer(keys) => {
                 let values = self.words(len, ring, value)?;
-                keys.borrow_mut().share(values.expect()?, len, ring)?;
+                keys.borrow_mut().share(values.present()?, len, ring)?;
                 Ok(values)
             }
             Role::Party(_, keys) => Ok(self.kept(len, keys.borrow_mut().shares(len, ring)?)),
@@ -86,7 +86,7 @@ impl Evaluator {
         self.count_keys(|party| (if party == owner { bytes } else { 0 }, 0));
         match &self.role {
             Role::Dealer(keys) => {
-                keys.borrow_mut().give(owner, words.expect()?, len, ring)?;
+                keys.borrow_mut().give(owner, words.present()?, len, ring)?;
                 Ok(words.clone())
             }
             Role::Party(party, keys) if *party == owner => {
@@ -103,7 +103,7 @@ impl Evaluator {
         let mut points = Points { domain, count: len, resident: None, signs: Words::absent(len) };
         match &self.role {
             Role::Dealer(keys) => {
-                points.signs = self.kept(len, keys.borrow_mut().points(domain, x.words().expect()?, len)?);
+                points.signs = self.kept(len, keys.borrow_mut().points(domain, x.words().present()?, len)?);
             }
             Role::Party(_, keys) => points.resident = Some(keys.borrow_mut().points(domain, len)?),
             Role::Clear | Role::Estimate => {}
@@ -117,7 +117,7 @@ impl Evaluator {
         self.count_keys(|_| (0, len as u64 * dpf::walk_blocks(keys.domain)));
         match &keys.resident {
             Some(resident) => {
-                Ok(self.kept(len, self.backend.less_than(resident, x.words().expect()?, shifts)?))
+                Ok(self.kept(len, self.backend.less_than(resident, x.words().present()?, shifts)?))
             }
             None => Ok(Words::absent(len)),
         }
@@ -128,7 +128,7 @@ impl Evaluator {
         self.count_keys(|_| (0, keys.count as u64 * dpf::expand_blocks(keys.domain)));
         match &keys.resident {
             Some(resident) => {
-                Ok(self.kept(keys.count, self.backend.lookup(resident, x.words().expect()?, table)?))
+                Ok(self.kept(keys.count, self.backend.lookup(resident, x.words().present()?, table)?))
             }
             None => Ok(Words::absent(keys.count)),
         }
@@ -142,7 +142,7 @@ impl Evaluator {
         pairs: &[[&Words; 2]],
         start: Option<Words>,
     ) -> Result<Words> {
-        let handle = |words: &'_ Words| words.expect().cloned();
+        let handle = |words: &'_ Words| words.present().cloned();
         let pairs = pairs.iter().map(|[a, b]| Ok([handle(a)?, handle(b)?])).collect::<Result<Vec<_>>>()?;
         let pairs: Vec<[&Handle; 2]> = pairs.iter().map(|[a, b]| [a, b]).collect();
         let start = start.map(|start| start.into_handle().ok_or(crate::error::Error::Absent)).transpose()?;
