@@ -219,7 +219,9 @@ impl Deviation {
         let same_type = output.type_name() == expected.type_name();
         let (mut squares, mut reference_squares, mut sum) = (0.0, 0.0, 0.0);
         let (mut max_abs, mut mismatches, mut worst_index) = (0.0, 0, None);
-        for index in 0..expected.len() {
+        // Integers whose bytes agree have no error, and nothing is relative to their size if none has one.
+        let known = same_type && !expected.is_float() && output.bytes() == expected.bytes();
+        for index in 0..if known { 0 } else { expected.len() } {
             let (value, wanted) = (output.number(index), expected.number(index));
             let error = value - wanted;
             let same =

@@ -1,5 +1,7 @@
 //! Negative controls: wrong outputs that a sound gate refuses.
 
+use std::iter;
+
 use crate::budget::ErrorBudget;
 use crate::tensor::Outputs;
 
@@ -68,32 +70,43 @@ impl Control {
     /// that is off by ten times its bound, and two elements exchanged that differ by more than it.
     ///
     /// What a reference cannot be altered to is left out: zeros stay zeros, and equal elements can change places.
-    pub(crate) fn of_the_lab(reference: &Outputs, budget: &ErrorBudget) -> Vec<Self> {
-        let mut controls = vec![
+    /// One at a time, since each is as large as the reference.
+    pub(crate) fn of_the_lab<'a>(
+        reference: &'a Outputs,
+        budget: &'a ErrorBudget,
+    ) -> impl Iterator<Item = Self> + 'a {
+        let zeros = || {
             Self::altered("the lab's zeros", reference, |outputs| {
                 outputs.iter_mut().for_each(|(_, tensor)| tensor.bytes_mut().fill(0));
-            }),
+            })
+        };
+        let larger = || {
             Self::altered("the lab's half as large again", reference, |outputs| {
                 outputs.iter_mut().for_each(|(_, tensor)| tensor.enlarge());
-            }),
-        ];
-        for (name, tensor) in reference.iter().filter(|(_, tensor)| !tensor.is_empty()) {
+            })
+        };
+        let whole = iter::once_with(zeros).chain(iter::once_with(larger));
+        let tensors = reference.iter().filter(|(_, tensor)| !tensor.is_empty());
+        let of_each = tensors.flat_map(move |(name, tensor)| {
             let bound = budget.largest_error(tensor);
-            let middle = tensor.len() / 2;
-            let off = |outputs: &mut Outputs| {
-                outputs.tensor_mut(name).into_iter().for_each(|tensor| tensor.shift(middle, 10.0 * bound));
+            let off = move || {
+                Self::altered("the lab's ten bounds off", reference, |outputs| {
+                    let middle = tensor.len() / 2;
+                    outputs
+                        .tensor_mut(name)
+                        .into_iter()
+                        .for_each(|tensor| tensor.shift(middle, 10.0 * bound));
+                })
             };
-            controls.push(Self::altered("the lab's ten bounds off", reference, off));
-            let differs = |index: &usize| (tensor.number(*index) - tensor.number(0)).abs() > bound;
-            if let Some(other) = (1..tensor.len()).find(differs) {
-                let exchange = |outputs: &mut Outputs| {
+            let differs = move |index: &usize| (tensor.number(*index) - tensor.number(0)).abs() > bound;
+            let exchange = move |other: usize| {
+                Self::altered("the lab's exchange", reference, |outputs| {
                     outputs.tensor_mut(name).into_iter().for_each(|tensor| tensor.swap(0, other));
-                };
-                controls.push(Self::altered("the lab's exchange", reference, exchange));
-            }
-        }
-        controls.retain(|control| control.outputs != *reference);
-        controls
+                })
+            };
+            iter::once_with(off).chain((1..tensor.len()).find(differs).map(exchange))
+        });
+        whole.chain(of_each).filter(move |control| control.outputs != *reference)
     }
 
     fn altered(name: &str, reference: &Outputs, alter: impl FnOnce(&mut Outputs)) -> Self {

@@ -1,10 +1,15 @@
 //! Equal to the reference within its budget, the same bits twice, and every negative control refused.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::num::NonZero;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError, mpsc};
+use std::thread;
 
-use gatework_gpu::{Device, Error, Observer};
+use gatework_gpu::{Device, Error, Notice, Observer};
 
 use super::{Outcome, TestBed};
 use crate::Workload;
@@ -35,36 +40,81 @@ pub(super) fn run(
         TestBed::Device(device) => device,
         TestBed::CompilersOnly { why } => return (Outcome::not_run(why), Vec::new()),
     };
-    let mut records = Vec::new();
     let cases = match guarded("listing the cases", || workload.cases(device.properties().kind)) {
         Ok(cases) => cases,
-        Err(stop) => return (stop.into(), records),
+        Err(stop) => return (stop.into(), Vec::new()),
     };
     if cases.is_empty() {
-        return (Outcome::failed("refused: the workload has no case for this device"), records);
+        return (Outcome::failed("refused: the workload has no case for this device"), Vec::new());
     }
+    let mut records = Vec::new();
     for case in &cases {
-        let mut record = match guarded("the budget", || unchecked(workload, case)) {
-            Ok(record) => record,
+        match guarded("the budget", || unchecked(workload, case)) {
+            Ok(record) => records.push(record),
             Err(stop) => return (stop.into(), records),
-        };
-        let mut outcome = Outcome::Passed;
-        let stage = observer.stage(&case.name);
-        for (done, seed) in (0..).zip(seeds.clone()) {
-            stage.counted("seeds", done, Some(seeds.end - seeds.start));
-            let name = format!("seed {seed}");
-            let _stage = observer.stage(&name);
-            outcome = record.take(seed, check_case(workload, device, case, seed));
-            if !outcome.is_passed() {
-                break;
-            }
-        }
-        records.push(record);
-        if !outcome.is_passed() {
-            return (outcome, records);
         }
     }
-    (Outcome::Passed, records)
+    let checks: Vec<(usize, u64)> =
+        (0..cases.len()).flat_map(|case| seeds.clone().map(move |seed| (case, seed))).collect();
+    let card = Mutex::new(());
+    let turn = if device.is_emulated() { None } else { Some(&card) };
+    let check = |&(case, seed): &(usize, u64)| check(workload, device, turn, &cases[case], seed);
+    let checked = until_failure(&checks, check, |checked| checked.outcome.is_passed(), observer);
+
+    let mut outcome = Outcome::Passed;
+    let mut reached = 0;
+    for (&(case, seed), checked) in checks.iter().zip(checked) {
+        reached = case + 1;
+        outcome = records[case].take(seed, checked);
+    }
+    records.truncate(reached);
+    (outcome, records)
+}
+
+/// Does `items` in their order on all cores, up to the first that is not `good`. All that come before that one are done,
+/// whichever core was faster, so that the answer does not depend on the machine.
+///
+/// Threads of its own: one that waits for the card must not be a thread that a reference needs for its own work.
+fn until_failure<I: Sync, T: Send>(
+    items: &[I],
+    work: impl Fn(&I) -> T + Sync,
+    good: impl Fn(&T) -> bool + Sync,
+    observer: &dyn Observer,
+) -> Vec<T> {
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    let (next, bad) = (AtomicUsize::new(0), AtomicUsize::new(usize::MAX));
+    let (sender, receiver) = mpsc::channel();
+    let count = |done| {
+        observer.hear(Notice::Counted { what: "checks", done, of: Some(items.len() as u64) });
+    };
+    let mut done: Vec<Option<T>> = items.iter().map(|_| None).collect();
+    thread::scope(|scope| {
+        for _ in 0..cores.min(items.len()) {
+            let (sender, next, bad, work, good) = (sender.clone(), &next, &bad, &work, &good);
+            scope.spawn(move || {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    if index >= items.len() || index > bad.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    let result = work(&items[index]);
+                    if !good(&result) {
+                        bad.fetch_min(index, Ordering::Relaxed);
+                    }
+                    // Nobody listens only if the gate itself has panicked.
+                    let _ = sender.send((index, result));
+                }
+            });
+        }
+        drop(sender);
+        count(0);
+        for (so_far, (index, result)) in (1..).zip(receiver) {
+            done[index] = Some(result);
+            count(so_far);
+        }
+    });
+    let last = bad.into_inner();
+    done.into_iter().take(last.saturating_add(1)).map_while(|result| result).collect()
 }
 
 fn unchecked(workload: &dyn Workload, case: &Case) -> CaseRecord {
@@ -98,8 +148,20 @@ impl CaseRecord {
 
 /// Checks one case of a workload with one seed, as the correctness gate does.
 pub fn check_case(workload: &dyn Workload, device: &Device, case: &Case, seed: u64) -> Checked {
+    check(workload, device, None, case, seed)
+}
+
+/// References, inputs of controls and judgements are made beside each other; with a `turn`, runs take theirs on the card,
+/// whose pools and memory a workload may then count on having for itself.
+fn check(
+    workload: &dyn Workload,
+    device: &Device,
+    turn: Option<&Mutex<()>>,
+    case: &Case,
+    seed: u64,
+) -> Checked {
     let mut checked = Checked { outcome: Outcome::Passed, deviations: Vec::new(), controls: Vec::new() };
-    if let Err(stop) = checked.fill(workload, device, case, seed) {
+    if let Err(stop) = checked.fill(workload, device, turn, case, seed) {
         checked.outcome = stop.at(case, seed).into();
     }
     checked
@@ -130,7 +192,14 @@ impl From<Stop> for Outcome {
 }
 
 impl Checked {
-    fn fill(&mut self, workload: &dyn Workload, device: &Device, case: &Case, seed: u64) -> Result<(), Stop> {
+    fn fill(
+        &mut self,
+        workload: &dyn Workload,
+        device: &Device,
+        turn: Option<&Mutex<()>>,
+        case: &Case,
+        seed: u64,
+    ) -> Result<(), Stop> {
         let budget = guarded("the budget", || workload.budget(case))?;
         let reference = guarded("the reference", || workload.reference(case, seed))?;
         if let Some(why) = reference.emptiness() {
@@ -143,13 +212,17 @@ impl Checked {
         // Before the device runs: the verdict of a gate that cannot see is worth nothing.
         self.controls = refused_controls(&budget, &reference, controls)?;
 
-        let first = run_once(workload, device, case, seed, seed.wrapping_mul(2))?;
+        let run = |schedule| {
+            let _turn = turn.map(|turn| turn.lock().unwrap_or_else(PoisonError::into_inner));
+            run_once(workload, device, case, seed, schedule)
+        };
+        let first = run(seed.wrapping_mul(2))?;
         let judgement = budget.judge(&first, &reference);
         self.deviations = judgement.deviations;
         if let Some(why) = judgement.refused {
             return Err(Stop::Failed(why));
         }
-        let second = run_once(workload, device, case, seed, seed.wrapping_mul(2) | 1)?;
+        let second = run(seed.wrapping_mul(2) | 1)?;
         match first.first_difference(&second) {
             Some(difference) => Err(Stop::Failed(format!("two runs differ: {difference}"))),
             None => Ok(()),
@@ -174,7 +247,8 @@ fn refused_controls(
         let why = "refused: no negative control is finite and of the reference's shape";
         return Err(Stop::Failed(why.to_owned()));
     }
-    for control in controls.iter().chain(&Control::of_the_lab(reference, budget)) {
+    let own = controls.iter().map(Cow::Borrowed);
+    for control in own.chain(Control::of_the_lab(reference, budget).map(Cow::Owned)) {
         let name = &control.name;
         if control.outputs == *reference {
             return Err(Stop::Failed(format!(
@@ -213,4 +287,27 @@ pub(super) fn guarded<T>(what: &str, code: impl FnOnce() -> T) -> Result<T, Stop
             panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
         Stop::Failed(format!("{what} panicked: {}", text.unwrap_or("without a message")))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// The later of two failures is found first, and what comes before the earlier one takes longest.
+    #[test]
+    fn the_first_failure_in_order_is_the_answer_on_any_number_of_cores() {
+        let items: Vec<u64> = (0..40).collect();
+        for _ in 0..5 {
+            let work = |&item: &u64| {
+                thread::sleep(Duration::from_millis(if item < 5 { 8 - item } else { 0 }));
+                item
+            };
+            let done = until_failure(&items, work, |&item| item != 4 && item != 6, &());
+            assert_eq!(done, [0, 1, 2, 3, 4]);
+        }
+        assert_eq!(until_failure(&items, |&item| item, |_| true, &()), items);
+        assert!(until_failure(&[] as &[u64], |&item| item, |_| true, &()).is_empty());
+    }
 }
