@@ -3,6 +3,7 @@
 mod bed;
 mod compile;
 mod correctness;
+mod listings;
 mod performance;
 mod prepare;
 mod resources;
@@ -17,6 +18,7 @@ pub use bed::TestBed;
 pub use correctness::{Checked, check_case};
 
 use correctness::guarded;
+use listings::Listings;
 
 use crate::Workload;
 use crate::measure::{PerformanceOptions, Station};
@@ -33,6 +35,7 @@ pub struct Gates {
     seeds: Range<u64>,
     /// Where performance is measured, if it is asked for.
     station: Option<Arc<Station>>,
+    listings: Arc<Listings>,
 }
 
 /// Seeds unless told otherwise.
@@ -41,7 +44,7 @@ const DEFAULT_SEEDS: Range<u64> = 0..3;
 impl Gates {
     /// The gates on `bed`, with three seeds.
     pub fn new(bed: impl Into<TestBed>) -> Self {
-        Self { bed: bed.into(), seeds: DEFAULT_SEEDS, station: None }
+        Self { bed: bed.into(), seeds: DEFAULT_SEEDS, station: None, listings: Arc::default() }
     }
 
     /// With other seeds. At least one runs.
@@ -55,10 +58,10 @@ impl Gates {
         Self { station: Some(Arc::new(Station::new(options))), ..self }
     }
 
-    /// Compiles the kernels of many workloads on all cores, so that no gate waits for a compiler. What does not compile
-    /// fails its own gate, later.
+    /// Compiles the kernels of many workloads and lists their instructions on all cores, so that no gate waits for
+    /// either. What does not compile fails its own gate, later.
     pub fn prepare(&self, workloads: &[&dyn Workload]) {
-        prepare::compile_all(&prepare::sources(workloads, &self.bed.architectures()));
+        prepare::compile_all(&prepare::sources(workloads, &self.bed.architectures()), &self.listings);
     }
 
     /// Sends a workload through the gates. `observer` hears of the workload, of every gate, and in a gate of
@@ -87,7 +90,13 @@ impl Gates {
             self.bed.architectures().iter().filter(|architecture| resources::has_figures(architecture))
         {
             let outcome = findings.unless_stopped(|findings| {
-                resources::run(&specs, architecture, &compilation.binaries, &mut findings.kernels)
+                resources::run(
+                    &specs,
+                    architecture,
+                    &compilation.binaries,
+                    &self.listings,
+                    &mut findings.kernels,
+                )
             });
             findings.push(Gate::Resources, architecture, outcome);
         }

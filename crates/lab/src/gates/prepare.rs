@@ -5,20 +5,26 @@ use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use gatework_gpu::{Architecture, Source, compile};
+use gatework_gpu::{Architecture, Binary, Source, compile};
 
 use super::correctness::guarded;
+use super::listings::Listings;
+use super::resources::has_figures;
 use crate::workload::Workload;
 
 /// Compiles sources into the cache on all cores. What does not compile is left to its gate, which says why.
-pub(super) fn compile_all(sources: &[(Source, Architecture)]) {
+pub(super) fn compile_all(sources: &[(Source, Architecture)], listings: &Listings) {
     let next = AtomicUsize::new(0);
     let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     thread::scope(|scope| {
         for _ in 0..cores.min(sources.len()) {
             scope.spawn(|| {
                 while let Some((source, architecture)) = sources.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if let Err(error) = compile(source, architecture) {
+                    let listed = |binary: Binary| match has_figures(architecture) {
+                        true => listings.of(&binary).map(drop),
+                        false => Ok(()),
+                    };
+                    if let Err(error) = compile(source, architecture).and_then(listed) {
                         tracing::debug!("{} is left to its gate: {error}", source.name());
                     }
                 }
@@ -59,7 +65,7 @@ mod tests {
         let sources = sources(&doubled, &[Architecture::Emulated]);
         let names: BTreeSet<String> = sources.iter().filter_map(|(source, _)| source.hash().ok()).collect();
         assert_eq!(names.len(), sources.len());
-        compile_all(&sources);
+        compile_all(&sources, &Listings::default());
         for (source, architecture) in &sources {
             assert!(compile(source, architecture).unwrap().cached, "{}", source.name());
         }

@@ -1,8 +1,9 @@
 //! What a kernel takes of the machine, from the assembler's figures and from its instructions.
 
-use gatework_gpu::{Architecture, Binary, Error, Resources, SassReport, disassemble};
+use gatework_gpu::{Architecture, Binary, Error, Resources, SassReport};
 
 use super::Outcome;
+use super::listings::Listings;
 use crate::record::KernelRecord;
 use crate::record::{REGISTER_UNIT, REGISTERS};
 use crate::workload::KernelSpec;
@@ -17,6 +18,7 @@ pub(super) fn run(
     specs: &[KernelSpec],
     architecture: &Architecture,
     binaries: &[(usize, Binary)],
+    listings: &Listings,
     kernels: &mut [KernelRecord],
 ) -> Outcome {
     let built = || binaries.iter().filter(|(_, binary)| binary.architecture == *architecture);
@@ -32,7 +34,7 @@ pub(super) fn run(
         }
     }
     for (index, binary) in built() {
-        let report = match disassemble(binary) {
+        let report = match listings.of(binary) {
             Ok(report) => report,
             Err(error @ Error::NoTool { .. }) => {
                 return Outcome::not_run(format!(
