@@ -23,13 +23,13 @@ pub enum Freshness {
     Unknown,
 }
 
-/// Compares the sources of a record's kernels with those of the registry's workload of that name.
+/// Compares the sources of a record's kernels with those of the registry's workload of that name, or for figures of a
+/// whole job with those of all workloads.
 ///
-/// Host code leaves no hash in a record: a workload without kernels is always current.
+/// Host code leaves no hash in a record: what has no kernels is always current.
 pub fn freshness(record: &Record, registry: &Registry) -> Freshness {
     let Ok(workload) = registry.get(&record.workload) else {
-        // Figures of a whole job name no kernel: their revision says what code they are of.
-        return if record.measured.is_some() { Freshness::Current } else { Freshness::Unknown };
+        return if record.measured.is_some() { of_job(record, registry) } else { Freshness::Unknown };
     };
     let stale = match (&record.tuning, workload.tunable()) {
         (None, _) => difference(record, workload),
@@ -60,6 +60,18 @@ pub fn standing(records: &[Record]) -> Vec<&Record> {
     standing
 }
 
+/// Figures of a whole job, which no workload is called after, are of kernels that some workloads gate.
+fn of_job(record: &Record, registry: &Registry) -> Freshness {
+    let specs = registry.iter().flat_map(Workload::kernels);
+    let known: BTreeSet<String> = specs.filter_map(|spec| spec.source.hash().ok()).collect();
+    match record.kernels.iter().find(|kernel| !known.contains(&kernel.source_hash)) {
+        Some(kernel) => {
+            Freshness::Stale { why: format!("the source of kernel '{}' has changed", kernel.source) }
+        }
+        None => Freshness::Current,
+    }
+}
+
 fn difference(record: &Record, workload: &dyn Workload) -> Option<String> {
     let specs = workload.kernels();
     if specs.len() != record.kernels.len() {
@@ -78,7 +90,23 @@ mod tests {
     use gatework_gpu::Device;
 
     use super::*;
+    use crate::record::MeasuredRecord;
     use crate::{Gates, runtime};
+
+    #[test]
+    fn figures_of_a_job_are_current_until_one_of_its_kernels_changes() {
+        let mut registry = Registry::new();
+        registry.add_all(runtime::workloads()).unwrap();
+        let measured = MeasuredRecord { origin: "a test".into(), rows: Vec::new() };
+        let record = Record::of_figures("gpu/job", None, measured);
+        assert_eq!(freshness(&record, &registry), Freshness::Current);
+        let sources =
+            ["gpu/saxpy", "gpu/reduce"].map(|name| registry.get(name).unwrap().kernels().remove(0).source);
+        let mut record = record.of_kernels(&sources).unwrap();
+        assert_eq!(freshness(&record, &registry), Freshness::Current);
+        record.kernels[1].source_hash = "00".repeat(32);
+        assert!(matches!(freshness(&record, &registry), Freshness::Stale { why } if why.contains("'reduce")));
+    }
 
     #[test]
     fn a_record_is_current_until_its_source_changes() {

@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::figures::DocumentProblem;
 use crate::quantity::{rate, time};
@@ -79,17 +79,17 @@ impl<'a> Sources<'a> {
     }
 
     /// The newest record of each workload and device that one of the names matches, by name and then by workload.
-    fn newest(&self, name: &str, has: fn(&Record) -> bool) -> Result<Vec<&'a Record>, String> {
+    fn newest(&self, name: &str, has: impl Fn(&'a Record) -> bool) -> Result<Vec<&'a Record>, String> {
         let matches = |record: &&Record| match name.split_once('*') {
             Some((before, after)) => record.workload.starts_with(before) && record.workload.ends_with(after),
             None => record.workload == name,
         };
         let mut found: BTreeMap<(&str, String), &Record> = BTreeMap::new();
-        for record in self.records.iter().filter(matches).filter(|record| has(record)) {
+        for record in self.records.iter().filter(matches).filter(|&record| has(record)) {
             found.insert((&record.workload, record.slug()), record);
         }
         if found.is_empty() {
-            Err(format!("no record is called '{name}'"))
+            Err(format!("no record called '{name}' has what the table asks for"))
         } else {
             Ok(found.into_values().collect())
         }
@@ -176,15 +176,19 @@ impl<'a> Sources<'a> {
         let wanted = conditions.iter().map(|condition| condition.split_once('=').ok_or(*condition));
         let wanted =
             wanted.collect::<Result<Vec<_>, _>>().map_err(|word| format!("'{word}' is no KEY=VALUE"))?;
-        for record in self.newest(name, |record| record.measured.is_some())? {
-            for row in record.measured.iter().flat_map(|measured| &measured.rows) {
-                let said = |key: &str| row.get(key).map(shown).unwrap_or_default();
-                if wanted.iter().all(|(key, value)| said(key) == *value) {
-                    rows.push(columns.iter().map(|column| said(column)).chain([self.link(record)]).collect());
-                }
+        let said = |row: &Map<String, Value>, key: &str| row.get(key).map(shown).unwrap_or_default();
+        let is_wanted =
+            |row: &&Map<String, Value>| wanted.iter().all(|(key, value)| said(row, key) == *value);
+        let of = |record: &'a Record| record.measured.iter().flat_map(|measured| &measured.rows);
+        // A job is run with other options too: the newest record that has such rows, not the newest of the name.
+        for record in self.newest(name, |record| of(record).any(|row| is_wanted(&row)))? {
+            for row in of(record).filter(is_wanted) {
+                rows.push(
+                    columns.iter().map(|column| said(row, column)).chain([self.link(record)]).collect(),
+                );
             }
         }
-        if rows.len() == 1 { Err("no row of its records is as the table asks".to_owned()) } else { Ok(rows) }
+        Ok(rows)
     }
 }
 

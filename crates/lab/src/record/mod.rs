@@ -10,7 +10,7 @@ use std::num::NonZeroUsize;
 use std::time::SystemTime;
 use std::{fs, thread};
 
-use gatework_gpu::{Architecture, Clocks, Device, Resources};
+use gatework_gpu::{Architecture, Clocks, Device, Resources, Source};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -239,6 +239,17 @@ impl Record {
             tuning: None,
             other: Map::new(),
         }
+    }
+
+    /// With the kernels that its figures are of: it is stale once one of them changes.
+    pub fn of_kernels(mut self, sources: &[Source]) -> gatework_gpu::Result<Self> {
+        for source in sources {
+            let (source, source_hash) = (source.name().to_owned(), source.hash()?);
+            if self.kernels.iter().all(|kernel| kernel.source_hash != source_hash) {
+                self.kernels.push(KernelRecord { source, source_hash, binaries: Vec::new() });
+            }
+        }
+        Ok(self)
     }
 
     /// Twelve digits that name this record in documents: they follow from the workload, the time, the device and the

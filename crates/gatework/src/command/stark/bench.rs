@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use gatework_gpu::Device;
+use gatework_gpu::{Device, Source};
 use gatework_lab::{DeviceRecord, MeasuredRecord, Record, Store};
 use gatework_stark::airs::{self, Air, HostColumn, Input, Proved};
 use gatework_stark::floor::{Machine, Shape};
+use gatework_stark::workloads::workloads;
 use gatework_stark::{Context, CudaBackend, Rates, Stage, Tier, row_operations, upload_and_interpolate};
 use serde::Serialize;
 use serde_json::Value;
@@ -170,7 +171,10 @@ pub(super) fn run(options: &BenchOptions, shell: &Shell) -> Result<Ending, Failu
     });
     let document = Document { device, threads, rates, sizes };
     if let Some(folder) = &options.results {
+        let kernels: Vec<Source> =
+            workloads().iter().flat_map(|workload| workload.kernels()).map(|kernel| kernel.source).collect();
         let record = Record::of_figures(RECORD_NAME, of_device, document.measured(options)?);
+        let record = record.of_kernels(&kernels)?;
         let file = Store::open(folder)?.append(&record)?;
         shell.progress.say(&format!("recorded in {} as {}", file.display(), record.id()));
     }
