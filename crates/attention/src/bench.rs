@@ -43,15 +43,13 @@ pub fn on_cpu(case: &Case) -> Result<HostBench, RunError> {
     let (q, k) = (normal(shape.query_elements()), normal(shape.key_elements()));
     let v = normal(shape.key_elements());
     let elements = 2 * shape.query_elements() + 2 * shape.key_elements();
-    Ok(HostBench {
-        name: "f32".into(),
-        work: Work { operations: shape.operations(mask) as u64, bytes: 4 * elements as u64 },
-        run: Box::new(move || {
-            std::hint::black_box(attention.forward(&q, &k, &v)?);
-            Ok(())
-        }),
-        peers: vec![PeerRequest { operation: CPU_OPERATION.into(), shape: case.dimensions.clone() }],
-    })
+    let work = Work { operations: shape.operations(mask) as u64, bytes: 4 * elements as u64 };
+    let bench = HostBench::new("f32", work, move || {
+        std::hint::black_box(attention.forward(&q, &k, &v)?);
+        Ok(())
+    });
+    let peer = PeerRequest { operation: CPU_OPERATION.into(), shape: case.dimensions.clone() };
+    Ok(bench.peers(vec![peer]))
 }
 
 /// A workload of the engine, timed on other shapes.

@@ -1,14 +1,15 @@
 //! One core, one party: how fast comparisons and activations are evaluated, and how fast they are dealt.
 //!
-//! `cargo bench -p gatework-fss`. A party's evaluation is timed whole: reading and deriving its keys, walking, looking up, packing and
+//! `cargo bench -p gatework-fss [-- JOB… --results DIR]`. A party's evaluation is timed whole: reading and deriving its keys, walking, looking up, packing and
 //! opening, for every round. The peer's messages are recorded beforehand and played back, so that nothing is waited for.
-//! Candidates are timed in turns, and medians are printed with the fastest and the slowest run.
+//! Printed are the median, the fastest run and the 90th percentile, an operation each.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::hint::black_box;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
 
 use fss_rs::dcf::{BoundState, CmpFn, Dcf as _, DcfImpl};
 use fss_rs::group::Group as _;
@@ -18,8 +19,8 @@ use gatework_fss::backend::Backend;
 use gatework_fss::executor::{Channel, Circuit, Dealt, Inputs, Limits, MemoryChannel, Plan, deal, evaluate};
 use gatework_fss::gates::{Activation, Rows, Softmax};
 use gatework_fss::{CpuBackend, Evaluator, FixedPoint, Party, Randomness, Result, Ring};
-
-const ROUNDS: usize = 41;
+use gatework_lab::measure::{HostBench, HostRecord, PerformanceOptions, Station};
+use gatework_lab::{Case, RunError, Store, Work};
 
 /// A channel that keeps what it received.
 struct Recorder {
@@ -65,11 +66,11 @@ struct Prepared<C: Circuit> {
 
 const TIMED: Party = Party::Zero;
 
-impl<C: Circuit<Output: Send> + Sync> Prepared<C>
+impl<C: Circuit<Output: Send> + Sync + 'static> Prepared<C>
 where
     C::Output: Sync,
 {
-    fn new(circuit: C, inputs: [Inputs; 2]) -> Result<Self> {
+    fn new(circuit: C, inputs: [Inputs; 2]) -> Result<Rc<Self>> {
         let circuits = [circuit];
         let dealt = deal(&mut Randomness::from_os()?, FixedPoint::new(50, 12)?, &circuits)?;
         let plan = Plan::new(Limits::default(), &dealt.costs())?;
@@ -89,38 +90,40 @@ where
             Ok::<_, gatework_fss::Error>(messages)
         })?;
         let [inputs, _] = inputs;
-        Ok(Self { circuits, dealt, plan, backend, inputs, messages })
+        Ok(Rc::new(Self { circuits, dealt, plan, backend, inputs, messages }))
     }
 
-    fn evaluate(&self) -> Result<Duration> {
-        let mut channel = Playback(self.messages.clone().into());
-        let jobs = vec![(&self.circuits[0], self.inputs.clone())];
-        let keys = self.dealt.streams[TIMED.index()].insecure_copy_for_measurements()?;
-        let start = Instant::now();
-        black_box(evaluate(TIMED, keys, &self.backend, &mut channel, &self.plan, jobs)?);
-        Ok(start.elapsed())
+    /// One party's evaluation, from its keys and the peer's messages; both are copied before each run.
+    fn evaluation(self: &Rc<Self>, name: &str, count: usize) -> HostBench {
+        let (prepared, ready) = (self.clone(), Rc::new(RefCell::new(None)));
+        let (timed, next) = (self.clone(), ready.clone());
+        let bench = HostBench::new(name, operations(count), move || {
+            let (keys, mut channel, inputs) = ready.take().ok_or("nothing was prepared")?;
+            let jobs = vec![(&timed.circuits[0], inputs)];
+            black_box(evaluate(TIMED, keys, &timed.backend, &mut channel, &timed.plan, jobs)?);
+            Ok(())
+        });
+        bench.prepared_by(move || {
+            let keys = prepared.dealt.streams[TIMED.index()].insecure_copy_for_measurements()?;
+            let channel = Playback(prepared.messages.clone().into());
+            next.replace(Some((keys, channel, prepared.inputs.clone())));
+            Ok(())
+        })
     }
 
-    fn deal(&self) -> Result<Duration> {
-        let mut randomness = Randomness::from_os()?;
-        let start = Instant::now();
-        black_box(deal(&mut randomness, FixedPoint::new(50, 12)?, &self.circuits)?);
-        Ok(start.elapsed())
+    /// The dealer's work, for both parties.
+    fn dealing(self: &Rc<Self>, name: &str, count: usize) -> HostBench {
+        let prepared = self.clone();
+        HostBench::new(name, operations(count), move || {
+            let mut randomness = Randomness::from_os()?;
+            black_box(deal(&mut randomness, FixedPoint::new(50, 12)?, &prepared.circuits)?);
+            Ok(())
+        })
     }
 }
 
-/// Median, least and most of some runs, each of `count` operations.
-fn summary(mut runs: Vec<Duration>, count: usize) -> (f64, String) {
-    runs.sort();
-    let each = |run: Duration| run.as_secs_f64() * 1e9 / count as f64;
-    let median = each(runs[runs.len() / 2]);
-    let text = format!(
-        "{median:9.1} ns  ({:.1} to {:.1})  {:8.3} M/s",
-        each(runs[0]),
-        each(runs[runs.len() - 1]),
-        1e3 / median
-    );
-    (median, text)
+fn operations(count: usize) -> Work {
+    Work { operations: count as u64, bytes: 0 }
 }
 
 /// `count` 64-bit comparisons by the DCF of `fss-rs`, each with a key of its own.
@@ -148,14 +151,15 @@ impl PeerComparison {
         Self { dcf, keys, points }
     }
 
-    fn evaluate(&self) -> Duration {
-        let start = Instant::now();
-        for (key, point) in self.keys.iter().zip(&self.points) {
-            let mut output = ByteGroup::zero();
-            self.dcf.eval(false, key, &[point], &mut [&mut output]);
-            black_box(&output);
-        }
-        start.elapsed()
+    fn evaluation(self, name: &str) -> HostBench {
+        HostBench::new(name, operations(self.keys.len()), move || {
+            for (key, point) in self.keys.iter().zip(&self.points) {
+                let mut output = ByteGroup::zero();
+                self.dcf.eval(false, key, &[point], &mut [&mut output]);
+                black_box(&output);
+            }
+            Ok(())
+        })
     }
 }
 
@@ -165,7 +169,7 @@ fn words(count: usize, bits: u32, shift: u32) -> Vec<u64> {
     (0..count as u64).map(|i| ring.encode(value(i).into())).collect()
 }
 
-fn main() -> Result<()> {
+fn main() -> std::result::Result<(), RunError> {
     const COMPARISONS: usize = 1 << 11;
     const ACTIVATIONS: usize = 1 << 12;
     const PEER_COMPARISONS: usize = 1 << 11;
@@ -174,7 +178,7 @@ fn main() -> Result<()> {
     single.expect("no pool of threads before this one");
     let full = Ring::new(64)?;
     let compare = Prepared::new(
-        async |evaluator: &Evaluator| {
+        async move |evaluator: &Evaluator| {
             let x = evaluator.input(Party::One, full, COMPARISONS, i64::MIN..=i64::MAX).await?;
             let sign = evaluator.signs(&x, &[0])?.remove(0);
             evaluator.open(sign).await
@@ -185,14 +189,14 @@ fn main() -> Result<()> {
     let gelu = Activation::gelu(12)?;
     // What a truncation by 12 bits in a ring of 50 leaves is below 2^36.
     let activate = Prepared::new(
-        async |evaluator: &Evaluator| {
+        async move |evaluator: &Evaluator| {
             let x = evaluator.input(Party::One, ring, ACTIVATIONS, -(1 << 36)..=(1 << 36) - 1).await?;
             evaluator.open(gelu.apply(evaluator, &x).await?).await
         },
         [vec![None], vec![Some(words(ACTIVATIONS, 50, 48))]],
     )?;
     let truncate = Prepared::new(
-        async |evaluator: &Evaluator| {
+        async move |evaluator: &Evaluator| {
             let x = evaluator.input(Party::One, ring, COMPARISONS, -(1 << 47)..=(1 << 47) - 1).await?;
             evaluator.open(evaluator.gap_truncate(&x, 12, ring).await?).await
         },
@@ -201,67 +205,61 @@ fn main() -> Result<()> {
     let (rows, width) = (64, 128);
     let softmax = Softmax::new(Rows::full(rows, width)?, 12)?;
     let soften = Prepared::new(
-        async |evaluator: &Evaluator| {
+        async move |evaluator: &Evaluator| {
             let x = evaluator.input(Party::One, ring, rows * width, -(1 << 36)..=(1 << 36) - 1).await?;
             evaluator.open(softmax.apply(evaluator, &x, ring).await?).await
         },
         [vec![None], vec![Some(words(rows * width, 50, 48))]],
     )?;
     let peer = PeerComparison::new(PEER_COMPARISONS);
-
-    let candidates: Vec<Candidate<'_>> = vec![
-        Candidate::new(COMPARE, COMPARISONS, || compare.evaluate()),
-        Candidate::new(PEER_COMPARE, PEER_COMPARISONS, || Ok(peer.evaluate())),
-        Candidate::new("GELU at 50 bits, all stages of one party", ACTIVATIONS, || activate.evaluate()),
-        Candidate::new("gap truncation at 50 bits, one party", COMPARISONS, || truncate.evaluate()),
-        Candidate::new("softmax of 128 at 50 bits, an element", rows * width, || soften.evaluate()),
-        Candidate::new("64-bit comparison, dealt to both", COMPARISONS, || compare.deal()),
-        Candidate::new("GELU at 50 bits, dealt to both", ACTIVATIONS, || activate.deal()),
-    ];
-    report(candidates)
+    run(vec![
+        ("compare", compare.evaluation("64-bit comparison, evaluated by one party", COMPARISONS)),
+        ("compare-fss-rs", peer.evaluation("64-bit DCF of fss-rs 0.6.0, evaluated")),
+        ("gelu", activate.evaluation("GELU at 50 bits, all stages of one party", ACTIVATIONS)),
+        ("truncate", truncate.evaluation("gap truncation at 50 bits, one party", COMPARISONS)),
+        ("softmax", soften.evaluation("softmax of 128 at 50 bits, an element", rows * width)),
+        ("compare-dealt", compare.dealing("64-bit comparison, dealt to both", COMPARISONS)),
+        ("gelu-dealt", activate.dealing("GELU at 50 bits, dealt to both", ACTIVATIONS)),
+    ])
 }
 
-/// Something to time: `count` operations a run.
-struct Candidate<'a> {
-    name: &'static str,
-    count: usize,
-    run: Box<dyn Fn() -> Result<Duration> + 'a>,
-    runs: Vec<Duration>,
-}
-
-impl<'a> Candidate<'a> {
-    fn new(name: &'static str, count: usize, run: impl Fn() -> Result<Duration> + 'a) -> Self {
-        Self { name, count, run: Box::new(run), runs: Vec::new() }
-    }
-}
-
-const COMPARE: &str = "64-bit comparison, evaluated by one party";
-const PEER_COMPARE: &str = "64-bit DCF of fss-rs 0.6.0, evaluated";
-
-/// Times the candidates whose names contain an argument of the command, or all of them, in turns.
-fn report(mut candidates: Vec<Candidate<'_>>) -> Result<()> {
-    let wanted: Vec<String> =
-        std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
-    candidates
-        .retain(|candidate| wanted.is_empty() || wanted.iter().any(|part| candidate.name.contains(part)));
-    // The first rounds warm caches and clocks.
-    for round in 0..ROUNDS + 2 {
-        for candidate in &mut candidates {
-            let run = (candidate.run)()?;
-            if round >= 2 {
-                candidate.runs.push(run);
-            }
+/// Times the jobs that the command names, or all of them, and appends a record to the folder after `--results`.
+fn run(jobs: Vec<(&str, HostBench)>) -> std::result::Result<(), RunError> {
+    let mut arguments = std::env::args().skip(1).filter(|argument| argument != "--bench");
+    let (mut wanted, mut results) = (Vec::new(), None);
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--results" => results = Some(arguments.next().ok_or("--results needs a folder")?),
+            name => wanted.push(name.to_owned()),
         }
     }
-    let mut medians = Vec::new();
-    for Candidate { name, count, runs, .. } in candidates {
-        let (median, text) = summary(runs, count);
-        println!("{name:<44}{text}");
-        medians.push((name, median));
+    let names: Vec<&str> = jobs.iter().map(|(name, _)| *name).collect();
+    if let Some(unknown) = wanted.iter().find(|name| !names.contains(&name.as_str())) {
+        return Err(format!("there is no job called '{unknown}': {}", names.join(", ")).into());
     }
-    let median = |wanted| medians.iter().find(|(name, _)| *name == wanted).map(|(_, median)| median);
-    if let (Some(ours), Some(theirs)) = (median(COMPARE), median(PEER_COMPARE)) {
-        println!("fss-rs over ours, 64-bit comparison         {:9.1}", theirs / ours);
+    let station = Station::new(PerformanceOptions { samples: 400, ..PerformanceOptions::default() });
+    let mut timed = Vec::new();
+    for (name, job) in jobs {
+        if !wanted.is_empty() && !wanted.iter().any(|wanted| wanted == name) {
+            continue;
+        }
+        let record = station.measure_on_host(&Case::new(name), job, &())?;
+        let each = |ns: f64| ns / record.work.operations as f64;
+        println!(
+            "{:<44}{:9.1} ns  ({:.1} to {:.1})  {:8.3} M/s",
+            record.name,
+            each(record.summary.median_ns),
+            each(record.summary.minimum_ns),
+            each(record.summary.p90_ns),
+            1e3 / each(record.summary.median_ns)
+        );
+        timed.push(record);
+    }
+    if let Some(folder) = results {
+        let record =
+            HostRecord::record("fss/cpu", "cargo bench -p gatework-fss, one core, one party", &timed);
+        let file = Store::open(&folder)?.append(&record)?;
+        println!("recorded in {} as {}", file.display(), record.id());
     }
     Ok(())
 }

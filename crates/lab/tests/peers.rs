@@ -146,16 +146,12 @@ fn a_job_on_the_cpu_takes_turns_with_peers() {
         peers: vec![answering(r#"echo '{"samples_ns":[5e6]}'"#), peer("exit 3")],
         ..PerformanceOptions::default()
     };
-    let bench = HostBench {
-        name: "a nap".into(),
-        work: Work { operations: 10, bytes: 0 },
+    let bench = HostBench::new("a nap", Work { operations: 10, bytes: 0 }, || {
         // Longer than a turn, so that a turn is one sample.
-        run: Box::new(|| {
-            std::thread::sleep(Duration::from_millis(60));
-            Ok(())
-        }),
-        peers: vec![PeerRequest { operation: "saxpy".into(), shape: BTreeMap::new() }],
-    };
+        std::thread::sleep(Duration::from_millis(60));
+        Ok(())
+    });
+    let bench = bench.peers(vec![PeerRequest { operation: "saxpy".into(), shape: BTreeMap::new() }]);
     let heard = Mutex::new(Vec::new());
     let observer = |notice: Notice<'_>| {
         if let Notice::Counted { what: "samples", done, .. } = notice {
@@ -181,9 +177,7 @@ fn a_job_on_the_cpu_takes_turns_with_peers() {
 
 #[test]
 fn a_job_on_the_cpu_that_fails_is_an_error() {
-    let run = Box::new(|| Err("no memory".into()));
-    let work = Work { operations: 1, bytes: 0 };
-    let bench = HostBench { name: "none".into(), work, run, peers: Vec::new() };
+    let bench = HostBench::new("none", Work { operations: 1, bytes: 0 }, || Err("no memory".into()));
     let station = Station::new(PerformanceOptions::default());
     assert_eq!(station.measure_on_host(&Case::new("n1"), bench, &()).unwrap_err().to_string(), "no memory");
 }

@@ -1,8 +1,8 @@
 //! The four roles in which a circuit runs.
 
 mod join;
+mod keys;
 mod mailbox;
-mod material;
 mod role;
 
 use std::cell::{Cell, RefCell};

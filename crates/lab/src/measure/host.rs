@@ -28,16 +28,38 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Most samples of a turn.
 const MOST_OF_TURN: f64 = 100.0;
 
+/// One step of a job: its run, or what makes the next one possible.
+type Step = Box<dyn FnMut() -> Result<(), RunError>>;
+
 /// A job on the CPU, its inputs in memory.
 pub struct HostBench {
-    /// What it is, in a few words.
-    pub name: String,
-    /// What one run must do.
-    pub work: Work,
-    /// One run.
-    pub run: Box<dyn FnMut() -> Result<(), RunError>>,
-    /// The same operation for peers.
-    pub peers: Vec<PeerRequest>,
+    name: String,
+    work: Work,
+    prepare: Step,
+    run: Step,
+    peers: Vec<PeerRequest>,
+}
+
+impl HostBench {
+    /// A job called `name`, of which one `run` must do `work`.
+    pub fn new(
+        name: impl Into<String>,
+        work: Work,
+        run: impl FnMut() -> Result<(), RunError> + 'static,
+    ) -> Self {
+        let (prepare, run) = (Box::new(|| Ok(())), Box::new(run));
+        Self { name: name.into(), work, prepare, run, peers: Vec::new() }
+    }
+
+    /// With something that is done before every run and is not timed.
+    pub fn prepared_by(self, prepare: impl FnMut() -> Result<(), RunError> + 'static) -> Self {
+        Self { prepare: Box::new(prepare), ..self }
+    }
+
+    /// With peers that do the same in turn.
+    pub fn peers(self, peers: Vec<PeerRequest>) -> Self {
+        Self { peers, ..self }
+    }
 }
 
 impl std::fmt::Debug for HostBench {
@@ -101,12 +123,13 @@ impl Station {
         observer: &dyn Observer,
     ) -> Result<HostRecord, RunError> {
         let stage = observer.stage(&case.name);
-        let HostBench { name, work, mut run, peers } = bench;
+        let HostBench { name, work, mut prepare, mut run, peers } = bench;
         let mut slots = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
         turns::start(&mut slots, &self.options.peers, &peers);
         let mut others: Vec<PeerTurn<'_>> =
             slots.iter_mut().filter_map(|slot| PeerTurn::each(slot, &peers)).collect();
         let mut sample = || -> Result<Duration, RunError> {
+            prepare()?;
             let start = Instant::now();
             run()?;
             Ok(start.elapsed())
@@ -150,21 +173,21 @@ mod tests {
     #[test]
     fn a_job_on_the_cpu_leaves_a_record_of_the_machine() {
         let options = PerformanceOptions { samples: 5, longest: Duration::ZERO, ..Default::default() };
-        let bench = HostBench {
-            name: "sleep".into(),
-            work: Work { operations: 10, bytes: 20 },
-            run: Box::new(|| {
-                thread::sleep(Duration::from_millis(1));
+        let sleep = |milliseconds| {
+            move || {
+                thread::sleep(Duration::from_millis(milliseconds));
                 Ok(())
-            }),
-            peers: Vec::new(),
+            }
         };
+        let bench =
+            HostBench::new("sleep", Work { operations: 10, bytes: 20 }, sleep(1)).prepared_by(sleep(40));
         let case = Case::new("short").with("n", 3);
         let job = Station::new(options).measure_on_host(&case, bench, &()).unwrap();
         let record = HostRecord::record("test/sleep", "a test", &[job]);
         let row = &record.measured.as_ref().unwrap().rows[0];
         assert_eq!((row["case"].as_str(), row["n"].as_u64()), (Some("short"), Some(3)));
-        assert!(row["median_ms"].as_f64().unwrap() >= 1.0);
+        // What prepares a run is not timed.
+        assert!((1.0..40.0).contains(&row["median_ms"].as_f64().unwrap()));
         assert_eq!(record.device.as_ref().unwrap().id, "cpu");
         assert!(!record.slug().is_empty() && record.slug() != "no-device");
         let back: Record = serde_json::from_str(&serde_json::to_string(&record).unwrap()).unwrap();

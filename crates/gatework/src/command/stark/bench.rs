@@ -73,10 +73,46 @@ pub(crate) struct BenchOptions {
     pub(super) tier: TierChoice,
 }
 
+/// The vector instructions of `SimdBackend`, which chooses them when it is compiled and not when it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+struct Vectors {
+    compiled_for: &'static str,
+    /// The best that the machine has, if that is better: the comparison is then unfair to `SimdBackend`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unused: Option<&'static str>,
+}
+
+impl Vectors {
+    fn of_this_machine() -> Self {
+        let compiled_for = if cfg!(target_feature = "avx512f") {
+            "AVX-512"
+        } else if cfg!(target_feature = "avx2") {
+            "AVX2"
+        } else if cfg!(target_feature = "neon") {
+            "NEON"
+        } else {
+            "portable vectors"
+        };
+        #[cfg(target_arch = "x86_64")]
+        let best = if std::arch::is_x86_feature_detected!("avx512f") {
+            Some("AVX-512")
+        } else if std::arch::is_x86_feature_detected!("avx2") {
+            Some("AVX2")
+        } else {
+            None
+        };
+        #[cfg(not(target_arch = "x86_64"))]
+        let best: Option<&str> = None;
+        Self { compiled_for, unused: best.filter(|&best| best != compiled_for) }
+    }
+}
+
 #[derive(Serialize)]
 struct Document {
     device: String,
     threads: usize,
+    /// What SimdBackend was compiled for, and what this machine has beyond it.
+    simd: Vectors,
     /// What the floors in the stages' tables are made of, where there is a GPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     rates: Option<MeasuredRates>,
@@ -169,7 +205,7 @@ pub(super) fn run(options: &BenchOptions, shell: &Shell) -> Result<Ending, Failu
         butterflies: rates.butterflies,
         compressions: rates.compressions,
     });
-    let document = Document { device, threads, rates, sizes };
+    let document = Document { device, threads, simd: Vectors::of_this_machine(), rates, sizes };
     if let Some(folder) = &options.results {
         let kernels: Vec<Source> =
             workloads().iter().flat_map(|workload| workload.kernels()).map(|kernel| kernel.source).collect();
@@ -411,8 +447,8 @@ impl Document {
             }
         }
         let origin = format!(
-            "gatework stark bench, {} proofs on the device and {} by SimdBackend on {} threads",
-            options.repeats, options.simd_repeats, self.threads
+            "gatework stark bench, {} proofs on the device and {} by SimdBackend ({}) on {} threads",
+            options.repeats, options.simd_repeats, self.simd.compiled_for, self.threads
         );
         Ok(MeasuredRecord { origin, rows })
     }
@@ -432,8 +468,16 @@ impl Document {
             };
             rows.add_row([size.statement.text(), format!("{:.1}", size.simd_ms), device, p90, ratio, same]);
         }
-        let mut text =
-            format!("{rows}\n\nSimdBackend on {} threads; device: {}\n", self.threads, self.device);
+        let mut text = format!(
+            "{rows}\n\nSimdBackend ({}) on {} threads; device: {}\n",
+            self.simd.compiled_for, self.threads, self.device
+        );
+        if let Some(unused) = self.simd.unused {
+            text.push_str(&format!(
+                "This program was compiled without {unused}, which this machine has: SimdBackend is slower than it could \
+                 be.\nBuild with RUSTFLAGS='-C target-cpu=native' to see it at its best.\n"
+            ));
+        }
         if let Some(rates) = &self.rates {
             text.push_str(&format!(
                 "Alone it copies {:.2} TB/s, reads and writes together, and does {:.2} T butterflies and {:.1} G compressions a second.\n",
