@@ -15,10 +15,16 @@ const LARGEST_WIDTH: usize = 1 << 30;
 /// x γ / √(Σ x² / d + ε) over rows of d, with secret γ.
 ///
 /// Sums of squares, [`FloatingTable`], a product with it, a truncation; then the product with γ and its truncation.
+///
+/// A row's deviation may be as large as the ring allows, and its reciprocal small: the table keeps it with g bits more than
+/// numbers have, which the truncation of the product takes away again. They are as many as make it at least one for the largest
+/// deviation, whose reciprocal is then as exact as the table's index allows.
 #[derive(Debug, Clone)]
 pub struct RmsNorm {
     width: usize,
     fraction: u32,
+    /// g: bits of the reciprocal deviation below those of numbers.
+    guard: u32,
     /// d ε with 2 f fractional bits, at least one.
     epsilon: i128,
     /// log2 below which a row's sum of squares is proved to be.
@@ -51,19 +57,21 @@ impl RmsNorm {
         }
         let epsilon = i128::from(epsilon);
         let least = 127 - epsilon.leading_zeros();
-        // 2^f / √(u / (d 2^2f)) for u with 2 f fractional bits.
+        let guard = guard_bits(width, fraction, sum_bits);
+        // 2^(f+g) / √(u / (d 2^2f)) for u with 2 f fractional bits.
         let (unit, width_root) = ((1u64 << fraction) as f64, (width as f64).sqrt());
+        let guarded = (1u64 << (fraction + guard)) as f64;
         let table = FloatingTable::known(
             "norm",
-            [width as u64, fraction.into()],
+            [width as u64, u64::from(guard) << 32 | u64::from(fraction)],
             [least, sum_bits.saturating_add(1)],
-            |u| unit * width_root * unit / u.sqrt(),
+            |u| guarded * width_root * unit / u.sqrt(),
         )?;
         if table.mantissa_bits() == 0 {
             let what = format!("sums of squares below 2^{sum_bits}: its table would have no mantissa");
             return Err(Error::Unsupported { gate: "a normalisation", what });
         }
-        Ok(Self { width, fraction, epsilon, sum_bits, table })
+        Ok(Self { width, fraction, guard, epsilon, sum_bits, table })
     }
 
     /// Where results before γ lie: |x| / √(Σ x² / d) ≤ √d, and what the table adds.
@@ -104,10 +112,11 @@ impl RmsNorm {
         }
         let sums = evaluator.open(evaluator.offset_share(&sums, self.epsilon)?).await?;
         let scales = self.table.apply(evaluator, &sums).await?;
-        let normal = self.normal_bound(x.bound().magnitude(), self.fraction);
+        let shift = self.fraction + self.guard;
+        let normal = self.normal_bound(x.bound().magnitude(), shift);
         let scaled =
             evaluator.open(evaluator.scale_rows(x, &scales, &View::Each(self.width), Some(normal))?).await?;
-        let scaled = evaluator.open(evaluator.truncate(&scaled, self.fraction, x.ring()).await?).await?;
+        let scaled = evaluator.open(evaluator.truncate(&scaled, shift, x.ring()).await?).await?;
         let (gammas, gamma_masks) = self.spread(gamma, x.len())?;
         let scaled_mask = evaluator.mask_share(&scaled)?;
         let product =
@@ -120,6 +129,15 @@ impl RmsNorm {
         let rows = len / self.width;
         Ok((weights.wire().repeat_all(rows)?, weights.mask().repeat_all(rows)?))
     }
+}
+
+/// ⌊log2 σ⌋ of the largest deviation σ that sums of squares below 2^`sum_bits` allow, or fewer, so that a product
+/// |x| 2^(f+g) / σ ≤ √d 2^(2f+g) stays below 2^`sum_bits`, as the squares do.
+fn guard_bits(width: usize, fraction: u32, sum_bits: u32) -> u32 {
+    let root = usize::BITS - width.leading_zeros();
+    // Twice each logarithm, since roots have halves of them.
+    let largest_deviation = sum_bits.saturating_sub(root + 2 * fraction) / 2;
+    largest_deviation.min(sum_bits.saturating_sub(root.div_ceil(2) + 2 * fraction + 1))
 }
 
 impl LayerNorm {

@@ -368,6 +368,53 @@ fn norms_match_clear_and_the_real_functions() {
     assert!(worst.iter().all(|&worst| worst < 8.0), "{worst:?}");
 }
 
+/// Pre-norm models have rows of deviations in the hundreds: their reciprocals must be as exact as those of small ones.
+#[test]
+fn norms_of_rows_of_any_deviation_are_as_exact() {
+    let width = 64usize;
+    let deviations = [1.0, 3.0, 11.0, 32.0, 100.0, 204.0, 290.0, 511.0, 1000.0];
+    // A ring in which the squares of the largest have room.
+    let (ring, sum_bits) = (Ring::new(60).unwrap(), 58);
+    let shape = |column: usize| ((column * 37 % 64) as f64 - 31.5) / 18.47;
+    let values: Vec<i64> = deviations
+        .iter()
+        .flat_map(|sigma| (0..width).map(move |column| (sigma * shape(column) * UNIT).round() as i64))
+        .collect();
+    let (layer, rms) = (
+        LayerNorm::new(width, FRACTION, 1e-5, sum_bits).unwrap(),
+        RmsNorm::new(width, FRACTION, 1e-5, sum_bits).unwrap(),
+    );
+    let len = values.len();
+    let circuit = async |evaluator: &Evaluator| {
+        let x = evaluator.input(Party::One, ring, len, -(1 << 23)..=1 << 23).await?;
+        let gain = evaluator.weights(Party::Zero, ring, width, -8192..=8192).await?;
+        let shift = evaluator.weights(Party::Zero, ring, width, -8192..=8192).await?;
+        let layer = async { evaluator.open(layer.apply(evaluator, &x, &gain, &shift).await?).await };
+        let rms = async { evaluator.open(rms.apply(evaluator, &x, &gain).await?).await };
+        let (layer, rms) = join(layer, rms).await?;
+        evaluator.reveal(&Wire::concat(&[&layer, &rms])?, Party::One)
+    };
+    let given = [
+        (Party::One, encode(ring, &values)),
+        (Party::Zero, encode(ring, &vec![1 << FRACTION; width])),
+        (Party::Zero, encode(ring, &vec![0; width])),
+    ];
+    let found = check(circuit, &given, None, 10).output;
+    for (norm, found) in found.chunks(len).enumerate() {
+        for ((sigma, x), found) in deviations.iter().zip(values.chunks(width)).zip(found.chunks(width)) {
+            let mean = if norm == 0 { x.iter().sum::<i64>() as f64 / width as f64 } else { 0.0 };
+            let root = (x.iter().map(|&x| (x as f64 - mean).powi(2)).sum::<f64>() / width as f64).sqrt();
+            let exact: Vec<f64> = x.iter().map(|&x| (x as f64 - mean) / root).collect();
+            let error = |(exact, &found): (&f64, &u64)| (ring.signed(found) as f64 / UNIT - exact).abs();
+            let worst = exact.iter().zip(found).map(error).fold(0.0, f64::max);
+            let largest = exact.iter().fold(0.0f64, |largest, x| largest.max(x.abs()));
+            println!("norm {norm}, deviation {sigma}: off by {:.1e} of its largest", worst / largest);
+            // Four units of rounding, and half a step of the table's index.
+            assert!(worst < 4.0 / UNIT + largest * 2f64.powi(-10), "norm {norm}, deviation {sigma}: {worst}");
+        }
+    }
+}
+
 #[test]
 fn maxima_match_for_every_length() {
     let ring = Ring::new(20).unwrap();
