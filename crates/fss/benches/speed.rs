@@ -73,7 +73,7 @@ where
     fn new(circuit: C, inputs: [Inputs; 2]) -> Result<Rc<Self>> {
         let circuits = [circuit];
         let dealt = deal(&mut Randomness::from_os()?, FixedPoint::new(50, 12)?, &circuits)?;
-        let plan = Plan::new(Limits::default(), &dealt.costs())?;
+        let plan = Plan::new(Limits::default(), &dealt.costs());
         let backend: Arc<dyn Backend> = Arc::new(CpuBackend);
         let [zero, one] = MemoryChannel::pair();
         let run = |party: Party, inner: MemoryChannel, inputs: Inputs| {

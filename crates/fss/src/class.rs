@@ -21,7 +21,6 @@ impl Classified for Error {
             | Self::Format { .. }
             | Self::Input { .. }
             | Self::Stuck
-            | Self::Plan { .. }
             | Self::Suf { .. }
             | Self::Absent
             | Self::OtherBackend => Class::Input,

@@ -103,18 +103,6 @@ pub enum Error {
     /// A task waits, and nothing that was opened could wake it.
     #[error("a task waits although nothing is being opened")]
     Stuck,
-    /// Work that does not fit into the limits of a super-batch.
-    #[error("job '{job}' needs {needed} {unit}, a super-batch may have {limit}")]
-    Plan {
-        /// The job.
-        job: String,
-        /// `words`, `bytes` or `jobs`.
-        unit: &'static str,
-        /// What it needs.
-        needed: u64,
-        /// What there is.
-        limit: u64,
-    },
     /// What was written, sent or hashed is not what the cost model said.
     #[error("job '{job}' used {found} {unit}, its plan says {planned}")]
     OffPlan {

@@ -109,7 +109,7 @@ type Outcome = Result<Vec<Local<Option<Vec<u64>>>>>;
 /// Runs both parties; party 1's channel may alter a message.
 fn both(jobs: &[Job], limits: Limits, alter: Option<Alteration>) -> ([Outcome; 2], Vec<Event>) {
     let dealt = dealt(jobs);
-    let plan = Plan::new(limits, &dealt.costs()).unwrap();
+    let plan = Plan::new(limits, &dealt.costs());
     let [zero, one] = MemoryChannel::pair().map(Watched::new);
     let events = zero.events.clone();
     let outcomes = thread::scope(|scope| {
@@ -190,7 +190,7 @@ fn messages_that_do_not_belong_are_refused() {
 fn a_peer_that_goes_away_is_an_error() {
     let jobs = [Job::new(5)];
     let dealt = dealt(&jobs);
-    let plan = Plan::new(Limits::default(), &dealt.costs()).unwrap();
+    let plan = Plan::new(Limits::default(), &dealt.costs());
     let [mut zero, one] = MemoryChannel::pair();
     drop(one);
     let outcome = party(Party::Zero, &dealt.streams[0], &mut zero, &plan, &jobs);
@@ -201,7 +201,7 @@ fn a_peer_that_goes_away_is_an_error() {
 fn keys_of_the_other_party_or_of_another_circuit_are_refused() {
     let jobs = [Job::new(5)];
     let dealt = dealt(&jobs);
-    let plan = Plan::new(Limits::default(), &dealt.costs()).unwrap();
+    let plan = Plan::new(Limits::default(), &dealt.costs());
     let refused = |keys: &KeyStream, jobs: &[Job]| {
         let [mut zero, _] = MemoryChannel::pair();
         party(Party::Zero, keys, &mut zero, &plan, jobs).err()
@@ -212,8 +212,7 @@ fn keys_of_the_other_party_or_of_another_circuit_are_refused() {
     assert!(matches!(refused(&dealt.streams[0], &two), Some(Error::OffPlan { unit: "jobs", .. })));
     // A larger circuit runs out of key.
     let larger = [Job::new(500)];
-    let larger_plan =
-        Plan::new(Limits::default(), &[gatework_fss::executor::estimate(&larger[0]).unwrap()]).unwrap();
+    let larger_plan = Plan::new(Limits::default(), &[gatework_fss::executor::estimate(&larger[0]).unwrap()]);
     for outcome in outcomes(&dealt, &larger_plan, &larger) {
         assert!(matches!(outcome, Err(Error::Key { .. } | Error::Closed)));
     }
@@ -225,7 +224,7 @@ fn keys_of_two_deals_are_refused() {
     let (Dealt { streams: [zero, _], outputs }, Dealt { streams: [_, one], .. }) =
         (dealt(&jobs), dealt(&jobs));
     // Of one circuit, so that everything but the deal fits: lengths, costs and the plan.
-    let plan = Plan::new(Limits::default(), &dealt(&jobs).costs()).unwrap();
+    let plan = Plan::new(Limits::default(), &dealt(&jobs).costs());
     for outcome in outcomes(&Dealt { streams: [zero, one], outputs }, &plan, &jobs) {
         let error = outcome.expect_err("streams of two deals");
         assert!(matches!(error, Error::OutOfStep { .. }), "{error}");
@@ -239,7 +238,7 @@ fn a_plan_of_another_cost_fails_closed() {
     let dealt = dealt(&jobs);
     let mut cost = dealt.costs()[0];
     cost.key_bytes[0] += 1;
-    let plan = Plan::new(Limits::default(), &[cost]).unwrap();
+    let plan = Plan::new(Limits::default(), &[cost]);
     let [zero, one] = outcomes(&dealt, &plan, &jobs);
     assert!(matches!(zero, Err(Error::OffPlan { unit: "key bytes", .. })));
     assert!(one.is_ok());
@@ -283,7 +282,7 @@ fn run_both<C: Circuit<Output: Send> + Sync>(
 where
     C::Output: Sync,
 {
-    let plan = Plan::new(Limits::default(), &dealt.costs()).unwrap();
+    let plan = Plan::new(Limits::default(), &dealt.costs());
     let [zero, one] = MemoryChannel::pair();
     let [zero_inputs, one_inputs] = inputs;
     let run = |who: Party, mut channel: MemoryChannel, inputs: Inputs| {

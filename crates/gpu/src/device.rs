@@ -1,6 +1,5 @@
 //! Devices: what is there, and how to open one.
 
-#[cfg(feature = "testing")]
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
@@ -228,8 +227,8 @@ impl Device {
     }
 
     #[cfg(not(feature = "testing"))]
-    fn substituted<'a>(&self, source: &'a Source) -> &'a Source {
-        source
+    fn substituted<'a>(&self, source: &'a Source) -> Cow<'a, Source> {
+        Cow::Borrowed(source)
     }
 
     pub(crate) fn driver(&self) -> &dyn Driver {

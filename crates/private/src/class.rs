@@ -10,13 +10,11 @@ impl Classified for Error {
     fn class(&self) -> Class {
         match self {
             Self::Fss(error) => error.class(),
-            // An address of this machine that is taken or does not exist was given wrongly; any other does
-            // not answer.
+            // An address that does not exist was given wrongly; any other does not answer.
             Self::Unreachable { source, .. } => match source.kind() {
-                ErrorKind::AddrInUse
-                | ErrorKind::AddrNotAvailable
-                | ErrorKind::InvalidInput
-                | ErrorKind::PermissionDenied => Class::Input,
+                ErrorKind::AddrNotAvailable | ErrorKind::InvalidInput | ErrorKind::PermissionDenied => {
+                    Class::Input
+                }
                 _ => Class::Peer,
             },
             Self::Tls { .. }
@@ -25,12 +23,14 @@ impl Classified for Error {
             | Self::Oversized { .. }
             | Self::Peer { .. }
             | Self::Refused { .. }
+            | Self::Busy
             | Self::Closed
             | Self::OutOfStep { .. } => Class::Peer,
             Self::Unsupported { .. }
             | Self::Unproved { .. }
             | Self::Key { .. }
             | Self::File { .. }
+            | Self::Listen { .. }
             | Self::KeyFile { .. }
             | Self::NoKeys { .. }
             | Self::Reused { .. }
@@ -53,7 +53,8 @@ mod tests {
         };
         assert_eq!(unreachable(ErrorKind::ConnectionRefused), Class::Peer);
         assert_eq!(unreachable(ErrorKind::TimedOut), Class::Peer);
-        assert_eq!(unreachable(ErrorKind::AddrInUse), Class::Input);
+        let taken = Error::Listen { address: "localhost:7117".into(), source: ErrorKind::AddrInUse.into() };
+        assert_eq!(taken.class(), Class::Input);
         assert_eq!(Error::Closed.class().exit_code(), 3);
         assert_eq!(Error::NoKeys { tokens: 5 }.class().exit_code(), 2);
     }

@@ -65,7 +65,15 @@ pub enum Error {
         /// What is wrong with it.
         what: String,
     },
-    /// An address that does not answer, or cannot be listened on.
+    /// An address of this machine that cannot be listened on.
+    #[error("cannot listen on '{address}': {source}")]
+    Listen {
+        /// As it was given.
+        address: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// An address that does not answer.
     #[error("'{address}' cannot be reached: {source}")]
     Unreachable {
         /// As it was given.
@@ -107,6 +115,9 @@ pub enum Error {
         /// Why.
         what: String,
     },
+    /// A client more than are served at once.
+    #[error("as many clients as it can serve are there already: try again later")]
+    Busy,
     /// The peer refused, and said why.
     #[error("the other party refused: {why}")]
     Refused {

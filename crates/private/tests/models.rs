@@ -188,7 +188,7 @@ where
     let started = Instant::now();
     let dealt = deal(&mut Randomness::from_os().unwrap(), public.format(), dealer).unwrap();
     let (deal_s, started) = (started.elapsed().as_secs_f64(), Instant::now());
-    let plan = Plan::new(Limits::default(), &dealt.costs()).unwrap();
+    let plan = Plan::new(Limits::default(), &dealt.costs());
     let streams = &dealt.streams;
     let run = |party: Party, mut channel: MemoryChannel, inputs: Vec<Inputs>| -> Vec<C::Output> {
         let keys = streams[party.index()].insecure_copy_for_measurements().unwrap();

@@ -32,7 +32,7 @@ where
 {
     let circuits = [circuit];
     let dealt = deal(&mut Randomness::from_os()?, format, &circuits)?;
-    let plan = Plan::new(Limits::default(), &dealt.costs())?;
+    let plan = Plan::new(Limits::default(), &dealt.costs());
     let run = |keys: KeyStream, backend: Arc<dyn Backend>, mut channel: MemoryChannel, inputs: Inputs| {
         let jobs = vec![(&circuits[0], inputs)];
         let outputs = evaluate(keys.party(), keys, &backend, &mut channel, &plan, jobs)?;

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::tally::Cost;
 
-/// What one super-batch may hold.
+/// What jobs of one super-batch may come to, together. A job that is larger runs alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Jobs.
@@ -29,21 +29,14 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Fills super-batches in the order of the jobs. A job that fits into none is an error: nothing is split or dropped.
-    pub fn new(limits: Limits, costs: &[Cost]) -> Result<Self> {
+    /// Fills super-batches in the order of the jobs. A job that no other fits beside has one of its own, however large it is.
+    pub fn new(limits: Limits, costs: &[Cost]) -> Self {
         let mut batches: Vec<Vec<usize>> = Vec::new();
         let mut filled = (0u64, 0u64, 0u64);
         for (job, cost) in costs.iter().enumerate() {
             let bytes = cost.larger_key_bytes() + cost.traffic_bytes();
-            let needs = [
-                ("jobs", 1, limits.jobs),
-                ("words", cost.opened_words, limits.words),
-                ("bytes", bytes, limits.bytes),
-            ];
-            if let Some(&(unit, needed, limit)) = needs.iter().find(|(_, needed, limit)| needed > limit) {
-                return Err(Error::Plan { job: job.to_string(), unit, needed, limit });
-            }
-            let next = (filled.0 + 1, filled.1 + cost.opened_words, filled.2.saturating_add(bytes));
+            let words = filled.1.saturating_add(cost.opened_words);
+            let next = (filled.0 + 1, words, filled.2.saturating_add(bytes));
             let fits = next.0 <= limits.jobs && next.1 <= limits.words && next.2 <= limits.bytes;
             match batches.last_mut() {
                 Some(batch) if fits => {
@@ -56,7 +49,7 @@ impl Plan {
                 }
             }
         }
-        Ok(Self { batches, costs: costs.to_vec() })
+        Self { batches, costs: costs.to_vec() }
     }
 
     /// Jobs of each super-batch.
@@ -91,7 +84,7 @@ mod tests {
     #[test]
     fn batches_stay_within_every_limit() {
         let limits = Limits { jobs: 2, words: 100, bytes: 1000 };
-        let batches = |costs: &[Cost]| Plan::new(limits, costs).unwrap().batches;
+        let batches = |costs: &[Cost]| Plan::new(limits, costs).batches;
         assert_eq!(batches(&[cost(1, 1), cost(1, 1), cost(1, 1)]), [vec![0, 1], vec![2]]);
         assert_eq!(batches(&[cost(60, 1), cost(60, 1)]), [vec![0], vec![1]]);
         assert_eq!(batches(&[cost(1, 600), cost(1, 400), cost(1, 1)]), [vec![0, 1], vec![2]]);
@@ -99,12 +92,12 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_nowhere_is_refused() {
+    fn what_is_larger_than_every_limit_runs_alone() {
         let limits = Limits { jobs: 2, words: 100, bytes: 1000 };
-        for (cost, unit) in [(cost(101, 1), "words"), (cost(1, 1001), "bytes")] {
-            let error = Plan::new(limits, &[cost]).unwrap_err().to_string();
-            assert!(error.contains(unit), "{error}");
-        }
-        assert!(Plan::new(Limits { jobs: 0, ..limits }, &[cost(0, 0)]).is_err());
+        let costs =
+            [cost(1, 1), cost(101, 1), cost(1, 1001), cost(1, 1), cost(1, 1), cost(u64::MAX, u64::MAX)];
+        let plan = Plan::new(limits, &costs);
+        assert_eq!(plan.batches, [vec![0], vec![1], vec![2], vec![3, 4], vec![5]]);
+        assert_eq!(Plan::new(Limits { jobs: 0, ..limits }, &costs[..2]).batches, [vec![0], vec![1]]);
     }
 }

@@ -136,6 +136,7 @@ impl RmsNorm {
 fn guard_bits(width: usize, fraction: u32, sum_bits: u32) -> u32 {
     let root = usize::BITS - width.leading_zeros();
     // Twice each logarithm, since roots have halves of them.
+    let sum_bits = sum_bits.min(u64::BITS);
     let largest_deviation = sum_bits.saturating_sub(root + 2 * fraction) / 2;
     largest_deviation.min(sum_bits.saturating_sub(root.div_ceil(2) + 2 * fraction + 1))
 }

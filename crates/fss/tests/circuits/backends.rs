@@ -99,7 +99,7 @@ fn a_dealer_on_another_backend_deals_the_same_keys() {
     // Party 0's keys of one deal and party 1's of the other work together only if they are the same.
     let [zero_keys, _] = ours.streams;
     let [_, one_keys] = theirs.streams;
-    let plan = Plan::new(Limits::default(), &[estimate(&everything).unwrap()]).unwrap();
+    let plan = Plan::new(Limits::default(), &[estimate(&everything).unwrap()]);
     let [zero_inputs, one_inputs] = inputs();
     let [mut zero, mut one] = MemoryChannel::pair();
     let output = thread::scope(|scope| {
@@ -121,7 +121,7 @@ fn super_batches_of_a_late_backend_stay_in_step() {
     let circuits = [everything, everything, everything];
     let backend: Arc<dyn Backend> = Arc::new(Opaque::new());
     let dealt = deal_on(&cpu(), &mut Randomness::from_os().unwrap(), format(), &circuits).unwrap();
-    let plan = Plan::new(Limits { jobs: 1, ..Limits::default() }, &dealt.costs()).unwrap();
+    let plan = Plan::new(Limits { jobs: 1, ..Limits::default() }, &dealt.costs());
     assert_eq!(plan.batches().len(), 3);
     let [zero_keys, one_keys] = dealt.streams;
     let [mut zero, mut one] = MemoryChannel::pair();
@@ -156,7 +156,7 @@ fn a_failure_lets_go_of_everything() {
     let backend: Arc<dyn Backend> = opaque.clone();
     let circuits = [everything];
     let dealt = deal_on(&cpu(), &mut Randomness::from_os().unwrap(), format(), &circuits).unwrap();
-    let plan = Plan::new(Limits::default(), &dealt.costs()).unwrap();
+    let plan = Plan::new(Limits::default(), &dealt.costs());
     let [zero_keys, _] = dealt.streams;
     let [zero_inputs, _] = inputs();
     let jobs = vec![(&circuits[0], zero_inputs)];

@@ -153,7 +153,7 @@ impl Layer {
     /// Runs both parties over a channel. The runtime ends with an error if a party reads, sends or derives anything that was
     /// not planned. Returns what each learned and the bytes that both sent.
     fn evaluate(&self, given: &[Given]) -> ([Option<Vec<u64>>; 2], u64) {
-        let plan = Plan::new(Limits::default(), &self.dealt.costs()).unwrap();
+        let plan = Plan::new(Limits::default(), &self.dealt.costs());
         let run = |party: Party, mut channel: MemoryChannel| {
             let keys = self.dealt.streams[party.index()].insecure_copy_for_measurements().unwrap();
             let backend: Arc<dyn Backend> = Arc::new(CpuBackend);

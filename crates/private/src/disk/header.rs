@@ -85,7 +85,7 @@ impl KeyHeader {
     }
 
     /// Where a section begins.
-    pub(super) fn offset_of(&self, section: usize) -> u64 {
+    pub(crate) fn offset_of(&self, section: usize) -> u64 {
         let before = self.sections[..section].iter().map(|section| stored_bytes(section.length));
         bytes_of(self.sections.len()) as u64 + before.sum::<u64>()
     }

@@ -116,10 +116,23 @@ impl KeyFile {
         Ok(left)
     }
 
+    /// Fails if what is used next could not be marked as used.
+    pub(crate) fn prove_writable(&self) -> Result<()> {
+        self.ledger.prove_writable()
+    }
+
+    /// Whether no inference is left: then the masks of the weights are of no use either.
+    fn is_exhausted(&self) -> bool {
+        let sections = self.header.sections.len();
+        sections > 1 && (1..sections).all(|section| self.ledger.is_used(section))
+    }
+
     /// Erases what is used and still there: a process that was killed could not.
     fn erase_used(&self) -> Result<()> {
-        for (index, section) in self.header.sections.iter().enumerate().skip(1) {
-            if self.ledger.is_used(index) {
+        let exhausted = self.is_exhausted();
+        for (index, section) in self.header.sections.iter().enumerate() {
+            let of_no_use = if index == 0 { exhausted } else { self.ledger.is_used(index) };
+            if of_no_use {
                 let (start, length) = (self.header.offset_of(index), stored_bytes(section.length));
                 punch(&self.file, start, length).map_err(failed(&self.path, "erase"))?;
             }
@@ -170,6 +183,11 @@ impl KeyFile {
 /// A lock lasts until every descriptor of the file is closed, and a process that is just being started may hold one.
 impl Drop for KeyFile {
     fn drop(&mut self) {
+        if self.is_exhausted()
+            && let Err(error) = self.erase_used()
+        {
+            tracing::warn!("used keys are left: {error}");
+        }
         if let Err(error) = self.file.unlock() {
             tracing::warn!("'{}' stays locked: {error}", self.path.display());
         }

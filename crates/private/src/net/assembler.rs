@@ -2,8 +2,8 @@
 
 use crate::error::{Error, Result};
 
-/// Bytes of the length in front of a message.
-pub(crate) const LENGTH: usize = 4;
+/// Bytes of the length in front of a message: the masked weights of a large model are more than four of them could say.
+pub(crate) const LENGTH: usize = 8;
 
 /// Bytes of a frame that has nothing in it: the transcript's hash.
 pub(crate) const LEAST: usize = 16;
@@ -30,12 +30,12 @@ impl Assembler {
     /// is an error.
     pub(crate) fn next(&mut self, most: u64) -> Result<Option<Vec<u8>>> {
         let Some(length) = self.bytes[self.start..].first_chunk::<LENGTH>() else { return Ok(None) };
-        let length = u32::from_le_bytes(*length);
-        if (length as usize) < LEAST {
+        let length = u64::from_le_bytes(*length);
+        if length < LEAST as u64 {
             return Err(Error::OutOfStep { what: "a frame is too short for its transcript".into() });
         }
-        if u64::from(length) > most {
-            return Err(Error::Oversized { length: length.into(), most });
+        if length > most {
+            return Err(Error::Oversized { length, most });
         }
         let body = self.start + LENGTH..self.start + LENGTH + length as usize;
         let Some(frame) = self.bytes.get(body.clone()) else { return Ok(None) };
@@ -54,7 +54,7 @@ mod tests {
         let frames: [&[u8]; 3] = [&[1; LEAST], b"hello, this is a frame", &[7; 300]];
         let stream: Vec<u8> = frames
             .iter()
-            .flat_map(|frame| [&(frame.len() as u32).to_le_bytes()[..], frame].concat())
+            .flat_map(|frame| [&(frame.len() as u64).to_le_bytes()[..], frame].concat())
             .collect();
         for piece in [1, 2, 3, 7, 100, stream.len()] {
             let mut assembler = Assembler::default();
@@ -72,12 +72,12 @@ mod tests {
     #[test]
     fn what_is_announced_is_not_allocated() {
         let mut assembler = Assembler::default();
-        assembler.room(4).copy_from_slice(&u32::MAX.to_le_bytes());
-        assert!(assembler.next(u32::MAX.into()).unwrap().is_none());
+        assembler.room(8).copy_from_slice(&(1u64 << 40).to_le_bytes());
+        assert!(assembler.next(1 << 40).unwrap().is_none());
         assert!(assembler.bytes.capacity() < 100);
         assert!(matches!(assembler.next(1000), Err(Error::Oversized { .. })));
         let mut assembler = Assembler::default();
-        assembler.room(4).fill(0);
+        assembler.room(8).fill(0);
         assert!(matches!(assembler.next(1000), Err(Error::OutOfStep { .. })));
     }
 }

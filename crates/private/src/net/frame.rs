@@ -55,7 +55,7 @@ pub struct Link {
     binding: [u8; 32],
     sent: Transcript,
     received: Transcript,
-    timeout: Duration,
+    timeouts: Timeouts,
     waiting: Duration,
     bytes: [u64; 2],
     frames: [u64; 2],
@@ -79,7 +79,7 @@ impl Link {
             binding,
             sent,
             received,
-            timeout: timeouts.message,
+            timeouts,
             waiting: Duration::ZERO,
             bytes: [0; 2],
             frames: [0; 2],
@@ -111,7 +111,7 @@ impl Link {
 
     /// Waits until all that was sent is on its way.
     pub(crate) fn flush(&self) -> Result<()> {
-        self.pump.flush(self.timeout)
+        self.pump.flush(self.timeouts.message)
     }
 
     #[cfg(test)]
@@ -138,8 +138,7 @@ impl Link {
 impl Link {
     /// Sends a message, without waiting for the peer.
     pub fn send(&mut self, message: Vec<u8>) -> Result<()> {
-        let length = u32::try_from(message.len() + TRANSCRIPT)
-            .map_err(|_| Error::Oversized { length: message.len() as u64, most: u32::MAX.into() })?;
+        let length = (message.len() + TRANSCRIPT) as u64;
         let mut frame = Secret::with_capacity(LENGTH + message.len() + TRANSCRIPT);
         frame.extend_from_slice(&length.to_le_bytes());
         frame.extend_from_slice(&message);
@@ -153,8 +152,17 @@ impl Link {
 
     /// Waits for the next message.
     pub fn receive(&mut self) -> Result<Vec<u8>> {
+        self.receive_within(self.timeouts.message)
+    }
+
+    /// Waits for the first message, which has nothing to wait for: whoever connects knows who it is.
+    pub(crate) fn receive_greeting(&mut self) -> Result<Vec<u8>> {
+        self.receive_within(self.timeouts.connect)
+    }
+
+    fn receive_within(&mut self, timeout: Duration) -> Result<Vec<u8>> {
         let start = Instant::now();
-        let came = self.pump.receive(self.timeout);
+        let came = self.pump.receive(timeout);
         self.waiting += start.elapsed();
         let mut message = came?;
         self.bytes[1] += (LENGTH + message.len()) as u64;

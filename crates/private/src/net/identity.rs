@@ -19,7 +19,7 @@ use rustls::{ClientConfig, RootCertStore, ServerConfig, version};
 use crate::error::{Error, Result};
 
 /// What both sides must speak above TLS.
-const PROTOCOL: &[u8] = b"gatework-fss/1";
+pub(super) const PROTOCOL: &[u8] = b"gatework-fss/2";
 
 pub(super) fn tls(error: impl std::fmt::Display) -> Error {
     Error::Tls { what: error.to_string() }

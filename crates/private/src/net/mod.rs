@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! bytes
-//!     4   n, the length of the message
+//!     8   n, the length of the message
 //!     n   the message
 //!    16   the first half of the transcript's hash
 //! ```
@@ -31,7 +31,7 @@ use crate::error::{Error, Result};
 /// How long the other side may take.
 #[derive(Debug, Clone, Copy)]
 pub struct Timeouts {
-    /// To accept a connection and agree on its keys.
+    /// To accept a connection, to agree on its keys, and then to say who it is.
     pub connect: Duration,
     /// For a message, from when it is waited for to its last byte.
     pub message: Duration,
@@ -79,7 +79,8 @@ fn dial(address: &str, timeout: Duration) -> Result<TcpStream> {
 
 /// A socket that listens, and its address.
 pub fn listen(address: &str) -> Result<(TcpListener, SocketAddr)> {
-    let listener = TcpListener::bind(address).map_err(unreachable(address))?;
-    let bound = listener.local_addr().map_err(unreachable(address))?;
+    let failed = |source| Error::Listen { address: address.to_owned(), source };
+    let listener = TcpListener::bind(address).map_err(failed)?;
+    let bound = listener.local_addr().map_err(failed)?;
     Ok((listener, bound))
 }

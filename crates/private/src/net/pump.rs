@@ -20,6 +20,7 @@ use crate::error::{Error, Result};
 
 use super::Timeouts;
 use super::assembler::Assembler;
+use super::identity::PROTOCOL;
 
 const SOCKET: Token = Token(0);
 const WAKER: Token = Token(1);
@@ -81,7 +82,7 @@ impl Pump {
         let pump = Self { outgoing: Some(outgoing), incoming, waker, shared, thread: Some(thread) };
         match agreement.recv_timeout(timeouts.connect) {
             Ok(binding) => Ok((pump, binding)),
-            Err(RecvTimeoutError::Timeout) => Err(timed_out("agree on keys", timeouts.connect)),
+            Err(RecvTimeoutError::Timeout) => Err(timed_out("complete the TLS handshake", timeouts.connect)),
             // The thread has ended, and says why.
             Err(RecvTimeoutError::Disconnected) => {
                 Err(pump.receive(timeouts.connect).err().unwrap_or(Error::Closed))
@@ -261,6 +262,11 @@ impl Mover {
             if !self.connection.is_handshaking()
                 && let Some(agreed) = agreed.take()
             {
+                // A side that offers no protocol at all is not refused by TLS itself.
+                if self.connection.alpn_protocol() != Some(PROTOCOL) {
+                    let what = "the other side does not speak this version of the protocol".into();
+                    return Err(Error::Tls { what });
+                }
                 let binding = self.connection.export_keying_material([0; 32], EXPORT_LABEL, None);
                 let _ = agreed.send(binding.map_err(super::identity::tls)?);
             }

@@ -49,6 +49,28 @@ fn raw(address: &str, files: &CertificateFiles) -> StreamOwned<ClientConnection,
 }
 
 #[test]
+fn a_client_that_names_no_protocol_or_another_is_refused() {
+    let (_folder, files) = certificates();
+    for protocols in [vec![], vec![b"gatework-fss/1".to_vec()]] {
+        let refused = with_server(
+            &files,
+            SHORT,
+            |link| link.err().map(|error| error.to_string()),
+            |address| {
+                let mut config = (*files.client().unwrap().client().unwrap()).clone();
+                config.alpn_protocols = protocols;
+                let connection =
+                    ClientConnection::new(config.into(), "localhost".try_into().unwrap()).unwrap();
+                let mut stream = StreamOwned::new(connection, TcpStream::connect(address).unwrap());
+                // Whether this side notices first does not matter.
+                let _ = stream.write_all(b"hello").and_then(|()| stream.flush());
+            },
+        );
+        assert!(refused.as_ref().is_some_and(|why| why.contains("secure connection")), "{refused:?}");
+    }
+}
+
+#[test]
 fn messages_arrive_in_order_over_one_binding() {
     let (_folder, files) = certificates();
     let lengths = [0, 1, 1000, 60_000];
@@ -164,7 +186,7 @@ fn a_peer_that_stalls_or_drips_runs_out_of_time() {
             |link| link.unwrap().receive().err().unwrap(),
             |address| {
                 let mut peer = raw(address, &files);
-                for byte in 1000u32.to_le_bytes().into_iter().chain(std::iter::repeat(7)).take(40) {
+                for byte in 1000u64.to_le_bytes().into_iter().chain(std::iter::repeat(7)).take(40) {
                     if peer.write_all(&[byte]).and_then(|()| peer.flush()).is_err() {
                         break;
                     }
@@ -183,7 +205,7 @@ fn a_peer_that_stalls_or_drips_runs_out_of_time() {
 #[test]
 fn lengths_that_belong_to_nothing_are_refused_at_once() {
     let (_folder, files) = certificates();
-    let announce = |length: u32| {
+    let announce = |length: u64| {
         with_server(
             &files,
             Timeouts::default(),
@@ -196,7 +218,7 @@ fn lengths_that_belong_to_nothing_are_refused_at_once() {
             },
         )
     };
-    assert!(matches!(announce(u32::MAX), Error::Oversized { .. }));
+    assert!(matches!(announce(u64::MAX), Error::Oversized { .. }));
     assert!(matches!(announce(70_000), Error::Oversized { .. }));
     assert!(matches!(announce(3), Error::OutOfStep { .. }), "too short for a transcript");
     assert!(matches!(announce(40), Error::OutOfStep { .. }), "of another transcript");
@@ -219,7 +241,7 @@ fn a_peer_that_goes_is_noticed_before_the_timeout() {
         |link| link.and_then(|mut link| link.receive()).err().unwrap(),
         |address| {
             let mut peer = raw(address, &files);
-            peer.write_all(&100u32.to_le_bytes()).unwrap();
+            peer.write_all(&100u64.to_le_bytes()).unwrap();
             // The socket closes without a word of TLS, in the middle of a frame.
         },
     );
@@ -269,7 +291,7 @@ fn a_flood_of_frames_is_not_taken_in() {
                 let mut peer = raw(address, &files);
                 peer.sock.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
                 let frame: &[u8] =
-                    if empty { &[0; 4] } else { &[&16u32.to_le_bytes()[..], &[7; 16]].concat() };
+                    if empty { &[0; 8] } else { &[&16u64.to_le_bytes()[..], &[7; 16]].concat() };
                 let flood = frame.repeat(1 << 14);
                 let mut sent = 0;
                 while sent < 64 << 20 && peer.write_all(&flood).is_ok() {

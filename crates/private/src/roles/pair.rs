@@ -17,7 +17,7 @@ use crate::net::Link;
 
 use super::message::Message;
 use super::summary::{Counted, Summary};
-use super::traffic::{Traffic, WHOLE, plan};
+use super::traffic::{Traffic, plan};
 
 /// A link that tells how far an evaluation is.
 struct Watched<'a> {
@@ -119,7 +119,8 @@ impl<'a> Pair<'a> {
             costs.push(self.networks[&tokens].1);
         }
         expect(&self.link, self.keys.header().party, &costs);
-        Ok(())
+        // A full disk or a folder that cannot be written to is found here, before either side has used a key.
+        self.keys.prove_writable()
     }
 
     /// Takes keys for an evaluation that was prepared: from here on they are used.
@@ -140,7 +141,7 @@ impl<'a> Pair<'a> {
         let keys = self.keys.set_up()?;
         let circuit = self.whole.set_up();
         let cost = self.set_up;
-        let plan = Plan::new(WHOLE, &[cost])?;
+        let plan = plan(&[cost]);
         let (mut outputs, counted) = run(
             &self.backend,
             &mut self.link,
@@ -169,7 +170,7 @@ impl<'a> Pair<'a> {
         let costs: Vec<Cost> = chosen.iter().map(|(_, cost)| *cost).collect();
         let circuits: Vec<_> = chosen.iter().map(|(network, _)| network.inference(weights)).collect();
         let jobs = circuits.iter().zip(inputs).collect();
-        let (plan, stage) = (plan(&costs)?, self.observer.stage("inferring"));
+        let (plan, stage) = (plan(&costs), self.observer.stage("inferring"));
         let (outputs, counted) = run(&self.backend, &mut self.link, stage, keys, &plan, &costs, jobs)?;
         self.summary.inference.add(counted);
         self.summary.inferences += sections.len();

@@ -84,22 +84,52 @@ impl<'a> Server<'a> {
         Self { backend, ..self }
     }
 
-    /// Tells a client that it must come back later.
-    pub fn turn_away(&self, mut link: Link) -> Error {
-        refuse(&mut link, Error::Peer { what: "it is one client too many: it must try again later".into() })
+    /// Serves one client until it has no more wishes.
+    pub fn serve(&self, link: Link) -> Result<Summary> {
+        self.greet(link)?.serve()
     }
 
-    /// Serves one client until it has no more wishes.
-    pub fn serve(&self, mut link: Link) -> Result<Summary> {
-        let mut pair = match self.greet(&mut link) {
-            Ok(keys) => Pair::new(self.owner.public(), self.backend.clone(), keys, link)?,
-            Err(error) => return Err(refuse(&mut link, error)),
-        };
+    /// Takes a client's greeting, which must come soon, and answers it: from here on it is known whose keys it has.
+    pub fn greet(&self, mut link: Link) -> Result<Greeted<'_>> {
+        match self.exchange_greetings(&mut link) {
+            Ok(keys) => {
+                let pair = Pair::new(self.owner.public(), self.backend.clone(), keys, link)?;
+                Ok(Greeted { owner: self.owner, pair })
+            }
+            Err(error) => Err(refuse(&mut link, error)),
+        }
+    }
+
+    fn exchange_greetings(&self, link: &mut Link) -> Result<KeyFile> {
+        let theirs = expect_hello(link, Party::One)?;
+        let mut keys = self.keys.find(&theirs.session)?;
+        accept(self.owner.public(), &mut keys, link, &theirs)?;
+        let hello = hello(&keys, link);
+        link.send(Message::Hello(hello).encode())?;
+        Ok(keys)
+    }
+}
+
+/// A client whose greeting was answered.
+pub struct Greeted<'a> {
+    owner: &'a Owner,
+    pair: Pair<'a>,
+}
+
+impl Greeted<'_> {
+    /// Tells the client that it must come back later.
+    pub fn turn_away(mut self) -> Error {
+        refuse(&mut self.pair.link, Error::Busy)
+    }
+
+    /// Serves it until it has no more wishes.
+    pub fn serve(self) -> Result<Summary> {
+        let Self { owner, mut pair } = self;
         loop {
             match pair.receive()? {
                 Message::SetUp => {
                     pair.send(&Message::Ready)?;
-                    pair.set_up(self.owner.set_up_inputs())?;
+                    pair.set_up(owner.set_up_inputs())?;
                 }
                 Message::Infer(sections) => {
                     let sections: Vec<usize> = sections.into_iter().map(|section| section as usize).collect();
@@ -117,15 +147,6 @@ impl<'a> Server<'a> {
                 }
             }
         }
-    }
-
-    fn greet(&self, link: &mut Link) -> Result<KeyFile> {
-        let theirs = expect_hello(link, Party::One)?;
-        let mut keys = self.keys.find(&theirs.session)?;
-        accept(self.owner.public(), &mut keys, link, &theirs)?;
-        let hello = hello(&keys, link);
-        link.send(Message::Hello(hello).encode())?;
-        Ok(keys)
     }
 }
 
@@ -233,7 +254,7 @@ fn hello(keys: &KeyFile, link: &Link) -> Hello {
 }
 
 fn expect_hello(link: &mut Link, party: Party) -> Result<Hello> {
-    match Message::decode(&link.receive()?)? {
+    match Message::decode(&link.receive_greeting()?)? {
         Message::Hello(hello) if hello.party == party => Ok(hello),
         Message::Hello(hello) => {
             Err(Error::Peer { what: format!("it is party {}, as this side is", hello.party) })
@@ -273,7 +294,10 @@ fn accept(model: &PublicModel, keys: &mut KeyFile, link: &mut Link, theirs: &Hel
 /// Tells the other side why, without what is nobody else's business, and waits until it is told.
 fn refuse(link: &mut Link, error: Error) -> Error {
     let words = match &error {
-        Error::File { .. } | Error::KeyFile { .. } => "its keys cannot be used".to_owned(),
+        Error::File { .. } | Error::KeyFile { .. } => {
+            "its key file cannot be used: another session has it, it is damaged, or its disk is full; its own log says which"
+                .to_owned()
+        }
         other => other.to_string(),
     };
     if !matches!(error, Error::Closed | Error::Refused { .. } | Error::Timeout { .. } | Error::Tls { .. }) {

@@ -68,17 +68,14 @@ pub fn predict(model: &PublicModel, tokens: &[usize]) -> Result<[Predicted; 2]> 
             None => rehearse(&model.network(count)?.inference(&set_up.output))?.cost,
         });
     }
-    let alone = Plan::new(WHOLE, &[set_up.cost])?;
-    Ok([Predicted::of(&alone, &[set_up.cost]), Predicted::of(&plan(&costs)?, &costs)])
+    let set_up = [set_up.cost];
+    Ok([Predicted::of(&plan(&set_up), &set_up), Predicted::of(&plan(&costs), &costs)])
 }
-
-/// The set-up is one job, however large.
-pub(super) const WHOLE: Limits = Limits { jobs: 1, words: u64::MAX, bytes: u64::MAX };
 
 /// How inferences of one request are put together: in two super-batches, so that one is evaluated while the other is on its way.
 ///
 /// Both parties must come to the same plan.
-pub(super) fn plan(costs: &[Cost]) -> Result<Plan> {
+pub(super) fn plan(costs: &[Cost]) -> Plan {
     let jobs = (costs.len() as u64).div_ceil(2).max(1);
-    Ok(Plan::new(Limits { jobs, ..Limits::default() }, costs)?)
+    Plan::new(Limits { jobs, ..Limits::default() }, costs)
 }

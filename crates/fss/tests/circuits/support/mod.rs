@@ -117,7 +117,7 @@ where
     let randomness = &mut Randomness::insecure_from_seed_for_tests(seed);
     let Dealt { streams: [zero_keys, one_keys], held } = deal(randomness, dealing.clone(), format, &circuit);
     let fresh_masks = dealing.fresh_masks();
-    let plan = Plan::new(Limits::default(), &[cost]).unwrap();
+    let plan = Plan::new(Limits::default(), &[cost]);
     let [zero, one] = MemoryChannel::pair();
     let run = |keys: KeyStream, inner: MemoryChannel| {
         let party = keys.party();

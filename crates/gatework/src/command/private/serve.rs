@@ -125,11 +125,11 @@ impl Host<'_> {
     }
 
     fn serve_one(&self, socket: TcpStream, unknown: Place<'_>) -> gatework_private::Result<Summary> {
-        let link = Link::accept(socket, &self.identity, self.timeouts)?;
+        let client = self.server.greet(Link::accept(socket, &self.identity, self.timeouts)?)?;
         drop(unknown);
         match Place::take(&self.served, MOST_AT_ONCE) {
-            Some(_place) => self.server.serve(link),
-            None => Err(self.server.turn_away(link)),
+            Some(_place) => client.serve(),
+            None => Err(client.turn_away()),
         }
     }
 

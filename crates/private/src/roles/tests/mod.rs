@@ -395,6 +395,58 @@ fn a_peer_that_stalls_between_requests_runs_out_of_time() {
 }
 
 #[test]
+fn a_peer_that_never_says_who_it_is_is_not_waited_for() {
+    let scene = Scene::deal(&[4]);
+    let timeouts = Timeouts { connect: Duration::from_millis(500), message: Duration::from_secs(600) };
+    let start = std::time::Instant::now();
+    let (server, ()) = session(&scene, &MODEL.1, timeouts, |link| {
+        let _silent = link.unwrap();
+        thread::sleep(3 * timeouts.connect);
+    });
+    assert!(matches!(server, Err(Error::Timeout { .. })), "{server:?}");
+    assert!(start.elapsed() < Duration::from_secs(60));
+}
+
+#[test]
+fn a_side_that_cannot_mark_its_keys_burns_nothing_of_the_other() {
+    for broken in [Party::Zero, Party::One] {
+        let scene = Scene::deal(&[4, 4]);
+        let path = if broken == Party::Zero { &scene.server } else { &scene.client };
+        // The new ledger cannot be written where a folder has its name.
+        let next = PathBuf::from(format!("{}.ledger.next", path.display()));
+        fs::create_dir(&next).unwrap();
+        let (server, client) = ask(&scene, &[TEXT.to_vec()]);
+        assert!(server.is_err() && client.is_err(), "{server:?}");
+        assert_eq!(used(&scene.server, Party::Zero), [false; 3], "{broken:?} is broken");
+        assert_eq!(used(&scene.client, Party::One), [false; 3], "{broken:?} is broken");
+        fs::remove_dir(&next).unwrap();
+        let (_, client) = ask(&scene, &[TEXT.to_vec()]);
+        assert_eq!(client.unwrap().0, [in_clear(&TEXT)]);
+    }
+}
+
+#[test]
+fn the_masks_of_the_weights_go_with_the_last_key() {
+    let scene = Scene::deal(&[4, 4]);
+    let left = |path: &PathBuf, party: Party| {
+        let keys = KeyFile::open(path, party).unwrap();
+        let bytes = fs::read(path).unwrap();
+        let section = keys.header().offset_of(0) as usize..keys.header().offset_of(1) as usize;
+        bytes[section].iter().filter(|&&byte| byte != 0).count()
+    };
+    for (round, gone) in [(1, false), (2, true)] {
+        let (server, client) = ask(&scene, &[TEXT.to_vec()]);
+        assert_eq!(client.unwrap().0, [in_clear(&TEXT)]);
+        server.unwrap();
+        for (path, party) in [(&scene.server, Party::Zero), (&scene.client, Party::One)] {
+            assert_eq!(left(path, party) == 0, gone, "{party:?} after {round}");
+        }
+    }
+    let (_, client) = ask(&scene, &[TEXT.to_vec()]);
+    assert!(matches!(client, Err(Error::NoKeys { tokens: 4 })));
+}
+
+#[test]
 fn what_was_predicted_is_what_was_sent() {
     let texts: Vec<Vec<u32>> = vec![vec![1; 4], vec![2; 4], vec![3; 2]];
     let tokens: Vec<usize> = texts.iter().map(Vec::len).collect();
