@@ -134,6 +134,41 @@ fn gpt2_scores_and_continues_as_transformers_does() {
     assert_eq!(sequence, greedy);
 }
 
+/// What `private check` holds fixed point against is what Hugging Face computes, up to its single precision.
+#[test]
+fn double_precision_is_what_transformers_computes() {
+    let expected = |name| expected(name);
+    let exact = |name: &str, head: Option<Head>, ids: &[u32]| {
+        let checkpoint = Checkpoint::load(&fixture(name)).unwrap();
+        let longest = if name == "bert" { 128 } else { 64 };
+        let public = checkpoint.public(longest, &Options { head, ..Options::default() }).unwrap();
+        let exact = checkpoint.exact_weights(&public).unwrap().evaluate(&public, ids).unwrap();
+        assert_eq!(exact.clamped, []);
+        (exact.numbers, public.output_shape(ids.len()).1)
+    };
+    let (bert, gpt2) = (expected("bert"), expected("gpt2"));
+    for row in 0..3 {
+        let seen = ids(&bert["attention_mask"][row]).iter().filter(|&&mask| mask == 1).count();
+        let ids = &ids(&bert["input_ids"][row])[..seen];
+        let off = furthest(&exact("bert", None, ids).0, &reals(&bert["logits"][row]));
+        let (states, width) = exact("bert", Some(Head::Tokens), ids);
+        let hidden = furthest(&states[..width], &reals(&bert["last_hidden_cls"][row])[..width]);
+        assert!(off < 1e-5 && hidden < 1e-5, "{off:e}, {hidden:e}");
+        let (mean, _) = exact("bert", Some(Head::Mean), ids);
+        let sums: Vec<f64> =
+            (0..width).map(|column| states.iter().skip(column).step_by(width).sum()).collect();
+        let means: Vec<f64> = sums.into_iter().map(|sum: f64| sum / seen as f64).collect();
+        assert!(furthest(&mean, &means) < 1e-12);
+    }
+    for row in 0..2 {
+        let given = ids(&gpt2["input_ids"][row]);
+        let (scores, words) = exact("gpt2", Some(Head::EveryWord), &given);
+        let off = furthest(&scores[scores.len() - words..], &reals(&gpt2["logits_last"][row]));
+        assert!(off < 1e-5, "{off:e}");
+        assert!(furthest(&exact("gpt2", None, &given).0, &scores[scores.len() - words..]) < 1e-12);
+    }
+}
+
 /// What a network gives to both parties, with weights and inference in one circuit.
 fn in_process(model: &Opened, ids: &[u32]) -> Vec<u64> {
     let network = model.public.network(ids.len()).unwrap();

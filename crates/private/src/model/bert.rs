@@ -3,7 +3,8 @@
 use crate::error::Result;
 use crate::graph::{Graph, Head, Model};
 
-use super::quantised::{QuantisedWeights, Quantiser, transposed};
+use super::exact::ExactWeights;
+use super::quantised::{Keeps, QuantisedWeights, Quantiser, transposed};
 use super::refused;
 use super::tensors::Tensors;
 
@@ -20,8 +21,13 @@ pub(super) fn head(tensors: &Tensors<'_>) -> Result<Head> {
     }
 }
 
-pub(super) fn weights(tensors: &Tensors<'_>, model: &Model, graph: &Graph) -> Result<QuantisedWeights> {
-    let mut reader = Reader { tensors, quantiser: Quantiser::new(graph) };
+pub(super) fn weights(
+    tensors: &Tensors<'_>,
+    model: &Model,
+    graph: &Graph,
+    keeps: Keeps,
+) -> Result<(QuantisedWeights, ExactWeights)> {
+    let mut reader = Reader { tensors, quantiser: Quantiser::new(graph, keeps) };
     let Model { width, inner, .. } = *model;
     let table = tensors.entries("embeddings.word_embeddings.weight", &[model.vocabulary, width])?;
     reader.quantiser.push("word embeddings", &table, 1.0)?;

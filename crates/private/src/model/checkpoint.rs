@@ -9,8 +9,9 @@ use crate::graph::{Family, Graph, Head, Model};
 use crate::range::{Facts, Proved, Truncation, Trust, Unproved};
 
 use super::config::Config;
+use super::exact::ExactWeights;
 use super::public::PublicModel;
-use super::quantised::QuantisedWeights;
+use super::quantised::{Keeps, QuantisedWeights};
 use super::tensors::Tensors;
 use super::{bert, gpt2, refused};
 
@@ -70,11 +71,15 @@ impl Checkpoint {
         }
     }
 
-    fn quantised(&self, model: &Model, graph: &Graph) -> Result<QuantisedWeights> {
+    fn read(&self, model: &Model, graph: &Graph, keeps: Keeps) -> Result<(QuantisedWeights, ExactWeights)> {
         match model.family {
-            Family::Bert => bert::weights(&self.tensors()?, model, graph),
-            Family::Gpt | Family::Llama => gpt2::weights(&self.tensors()?, model, graph),
+            Family::Bert => bert::weights(&self.tensors()?, model, graph, keeps),
+            Family::Gpt | Family::Llama => gpt2::weights(&self.tensors()?, model, graph, keeps),
         }
+    }
+
+    fn quantised(&self, model: &Model, graph: &Graph) -> Result<QuantisedWeights> {
+        Ok(self.read(model, graph, Keeps::Integers)?.0)
     }
 
     /// What dealer and client may know of it, for sequences of up to `longest` tokens.
@@ -99,6 +104,12 @@ impl Checkpoint {
     pub fn weights(&self, public: &PublicModel) -> Result<QuantisedWeights> {
         let model = self.config.model(public.longest(), public.head(), public.format().ring.bits())?;
         self.quantised(&model, &model.graph(public.longest())?)
+    }
+
+    /// The weights as they are, for the model that was made public: to see what fixed point makes of them.
+    pub fn exact_weights(&self, public: &PublicModel) -> Result<ExactWeights> {
+        let model = self.config.model(public.longest(), public.head(), public.format().ring.bits())?;
+        Ok(self.read(&model, &model.graph(public.longest())?, Keeps::Exact)?.1)
     }
 }
 

@@ -3,14 +3,20 @@
 use crate::error::Result;
 use crate::graph::{Graph, Model};
 
-use super::quantised::{QuantisedWeights, Quantiser};
+use super::exact::ExactWeights;
+use super::quantised::{Keeps, QuantisedWeights, Quantiser};
 use super::refused;
 use super::tensors::Tensors;
 
 pub(super) const PREFIX: &str = "transformer.";
 
-pub(super) fn weights(tensors: &Tensors<'_>, model: &Model, graph: &Graph) -> Result<QuantisedWeights> {
-    let mut reader = Reader { tensors, quantiser: Quantiser::new(graph) };
+pub(super) fn weights(
+    tensors: &Tensors<'_>,
+    model: &Model,
+    graph: &Graph,
+    keeps: Keeps,
+) -> Result<(QuantisedWeights, ExactWeights)> {
+    let mut reader = Reader { tensors, quantiser: Quantiser::new(graph, keeps) };
     let Model { width, inner, .. } = *model;
     reader.quantiser.push("wte.weight", &tensors.entries("wte.weight", &[model.vocabulary, width])?, 1.0)?;
     let shape = tensors.shape("wpe.weight").unwrap_or_default();

@@ -28,6 +28,7 @@ mod bert;
 mod checkpoint;
 mod client;
 mod config;
+mod exact;
 mod gpt2;
 mod owner;
 mod public;
@@ -36,6 +37,7 @@ mod tensors;
 
 pub use checkpoint::{Checkpoint, Options};
 pub use client::normalised;
+pub use exact::{Exact, ExactWeights};
 pub use owner::Owner;
 pub use public::PublicModel;
 pub use quantised::QuantisedWeights;

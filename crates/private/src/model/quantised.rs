@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::graph::{Graph, Weight, WeightKind};
 use crate::range::{Facts, Knowledge};
 
+use super::exact::ExactWeights;
 use super::refused;
 
 /// All weights of a model as integers, in the order of [`Graph::weights`]: f fractional bits, 2 f for a bias.
@@ -48,17 +49,34 @@ impl QuantisedWeights {
     }
 }
 
+/// What is kept of tensors beside their integers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Keeps {
+    /// Nothing.
+    Integers,
+    /// The numbers as the checkpoint has them, too.
+    Exact,
+}
+
 /// Rounds tensors, one after the other as a graph names them.
 pub(super) struct Quantiser<'a> {
     fraction: u32,
     expected: std::slice::Iter<'a, Weight>,
     tensors: Vec<Secret<i32>>,
+    /// The same before they are rounded.
+    exact: Vec<Vec<f64>>,
+    keeps_exact: bool,
 }
 
 impl<'a> Quantiser<'a> {
-    pub(super) fn new(graph: &'a Graph) -> Self {
-        let tensors = Vec::with_capacity(graph.weights().len());
-        Self { fraction: graph.format().fraction, expected: graph.weights().iter(), tensors }
+    pub(super) fn new(graph: &'a Graph, keeps: Keeps) -> Self {
+        Self {
+            fraction: graph.format().fraction,
+            expected: graph.weights().iter(),
+            tensors: Vec::with_capacity(graph.weights().len()),
+            exact: Vec::new(),
+            keeps_exact: keeps == Keeps::Exact,
+        }
     }
 
     /// The next weight of the graph, row by row, times `scale`.
@@ -84,13 +102,16 @@ impl<'a> Quantiser<'a> {
             tensor.push(rounded as i32);
         }
         self.tensors.push(tensor);
+        if self.keeps_exact {
+            self.exact.push(entries.iter().map(|&entry| f64::from(entry) * scale).collect());
+        }
         Ok(())
     }
 
-    /// All weights, if none is missing.
-    pub(super) fn finish(mut self) -> Result<QuantisedWeights> {
+    /// All weights, if none is missing, and as they were if they were kept.
+    pub(super) fn finish(mut self) -> Result<(QuantisedWeights, ExactWeights)> {
         match self.expected.next() {
-            None => Ok(QuantisedWeights { tensors: self.tensors }),
+            None => Ok((QuantisedWeights { tensors: self.tensors }, ExactWeights::new(self.exact))),
             Some(weight) => Err(refused(format!("the graph's '{}' is not in the checkpoint", weight.name))),
         }
     }

@@ -2,6 +2,7 @@
 
 mod answer;
 mod cert;
+mod check;
 mod cost;
 mod deal;
 mod describe;
@@ -57,6 +58,9 @@ pub(crate) enum Private {
     /// Run texts through a server's model without showing them to it
     #[command(after_help = options::RUN_EXAMPLES)]
     Run(options::RunOptions),
+    /// Compare a model in fixed point with the checkpoint in double precision (the server does this, before it describes one)
+    #[command(after_help = options::CHECK_EXAMPLES)]
+    Check(options::CheckOptions),
     /// Make certificates for a first try
     #[command(
         after_help = "Examples:\n  gatework private cert --out certificates\n  gatework private cert --out certificates --name models.example.org"
@@ -77,7 +81,7 @@ impl Noun for Private {
     fn device_use(&self) -> DeviceUse {
         match self {
             Self::Describe(_) | Self::Deal(_) | Self::Serve(_) | Self::Run(_) => DeviceUse::CpuOnly,
-            Self::Cert(_) | Self::Cost(_) => DeviceUse::None,
+            Self::Check(_) | Self::Cert(_) | Self::Cost(_) => DeviceUse::None,
         }
     }
 
@@ -87,6 +91,7 @@ impl Noun for Private {
             Self::Deal(options) => deal::run(&options, shell),
             Self::Serve(options) => serve::run(&options, shell),
             Self::Run(options) => run::run(&options, shell),
+            Self::Check(options) => check::run(&options, shell),
             Self::Cert(options) => cert::run(&options, shell),
             Self::Cost(options) => cost::run(&options, shell),
         }

@@ -121,6 +121,53 @@ pub(crate) struct ServeOptions {
     pub(crate) identity: IdentityOptions,
 }
 
+/// Texts, in the order of the options.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct TextOptions {
+    /// A text; may be given several times
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) text: Vec<String>,
+    /// A file with one text a line
+    #[arg(long, value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    /// A text as token ids, as 101,7592,102; may be given several times
+    #[arg(long, value_name = "IDS", value_parser = lengths::ids)]
+    pub(crate) ids: Vec<lengths::Ids>,
+    /// The model's tokenizer.json; the one beside the model, if it is not said
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tokenizer: Option<PathBuf>,
+}
+
+pub(super) const CHECK_EXAMPLES: &str = "\
+Examples:
+  gatework private check --model all-MiniLM-L6-v2 --text 'Where is my parcel?'
+  gatework private check --model gpt2 --file texts.txt --at-most 0.05 --json
+  gatework private check --model sst2 --labelled validation.tsv
+
+Nothing is private here: one process evaluates the checkpoint in double precision, and the circuit of a private inference in clear.
+A line of --labelled is the number of a class, a tab and a text. The exit code is 1 if a number is off by more than --at-most.";
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckOptions {
+    /// The folder with config.json and model.safetensors
+    #[arg(long, value_name = "DIR")]
+    pub(crate) model: PathBuf,
+    #[command(flatten)]
+    pub(crate) texts: TextOptions,
+    /// A file with a class and a text a line, for the accuracy of both
+    #[arg(long, value_name = "FILE")]
+    pub(crate) labelled: Option<PathBuf>,
+    /// How far a number may be off
+    #[arg(long, value_name = "DIFFERENCE")]
+    pub(crate) at_most: Option<f64>,
+    /// What the client gets; what the model was trained for, if it is not said
+    #[arg(long, value_enum, value_name = "HEAD")]
+    pub(crate) head: Option<HeadChoice>,
+    /// Bits of the ring; the narrowest that is proved, if it is not said
+    #[arg(long, value_name = "BITS", value_parser = clap::value_parser!(u32).range(32..=64))]
+    pub(crate) bits: Option<u32>,
+}
+
 pub(super) const RUN_EXAMPLES: &str = "\
 Examples:
   gatework private run --local --model all-MiniLM-L6-v2 --text 'Where is my parcel?' --check
@@ -154,18 +201,8 @@ pub(crate) struct RunOptions {
     /// The name in the server's certificate; the host's, if it is not said
     #[arg(long, value_name = "NAME", requires = "connect")]
     pub(crate) server_name: Option<String>,
-    /// A text; may be given several times
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) text: Vec<String>,
-    /// A file with one text a line
-    #[arg(long, value_name = "FILE")]
-    pub(crate) file: Option<PathBuf>,
-    /// A text as token ids, as 101,7592,102; may be given several times
-    #[arg(long, value_name = "IDS", value_parser = lengths::ids)]
-    pub(crate) ids: Vec<lengths::Ids>,
-    /// The model's tokenizer.json; the one beside the model, if it is not said
-    #[arg(long, value_name = "FILE")]
-    pub(crate) tokenizer: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) texts: TextOptions,
     /// Words to add, one inference each, with a model that scores words
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub(crate) generate: usize,

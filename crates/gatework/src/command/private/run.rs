@@ -43,7 +43,7 @@ struct Inferred {
 }
 
 pub(super) fn run(options: &RunOptions, shell: &Shell) -> Result<Ending, Failure> {
-    let texts = Texts::read(options)?;
+    let texts = Texts::read(&options.texts, options.model.as_deref(), options.public.as_deref())?;
     let (model, inferred, equal_in_clear) = match &options.model {
         Some(folder) => local(options, folder, &texts, &shell.progress)?,
         None => {

@@ -6,7 +6,7 @@ use tokenizers::Tokenizer;
 
 use crate::command::ending::Failure;
 
-use super::options::RunOptions;
+use super::options::TextOptions;
 
 /// What a tokenizer is called beside its model.
 const TOKENIZER: &str = "tokenizer.json";
@@ -24,14 +24,19 @@ pub(super) struct Texts {
 }
 
 impl Texts {
-    pub(super) fn read(options: &RunOptions) -> Result<Self, Failure> {
+    /// The tokenizer is that of the options, or the one in the model's folder, or the one beside its public part.
+    pub(super) fn read(
+        options: &TextOptions,
+        model: Option<&Path>,
+        public: Option<&Path>,
+    ) -> Result<Self, Failure> {
         let mut words = options.text.clone();
         if let Some(path) = &options.file {
             let refused = |error| Failure::input(format!("--file {}: {error}", path.display()));
             let file = std::fs::read_to_string(path).map_err(refused)?;
             words.extend(file.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned));
         }
-        let found = tokenizer_path(options);
+        let found = tokenizer_path(options, model, public);
         let tokenizer = match &found {
             Some(path) if !words.is_empty() || path.exists() => Some(load(path)?),
             None if !words.is_empty() => {
@@ -62,9 +67,9 @@ impl Texts {
     }
 }
 
-fn tokenizer_path(options: &RunOptions) -> Option<PathBuf> {
-    let beside_public = || Some(options.public.as_ref()?.parent()?.join(TOKENIZER));
-    let in_model = || Some(options.model.as_ref()?.join(TOKENIZER));
+fn tokenizer_path(options: &TextOptions, model: Option<&Path>, public: Option<&Path>) -> Option<PathBuf> {
+    let beside_public = || Some(public?.parent()?.join(TOKENIZER));
+    let in_model = || Some(model?.join(TOKENIZER));
     options.tokenizer.clone().or_else(in_model).or_else(|| beside_public().filter(|path| path.exists()))
 }
 
