@@ -231,6 +231,24 @@ fn gpt2_continues_a_text() {
 }
 
 #[test]
+fn fixed_point_is_checked_against_the_checkpoint() {
+    let bert = Path::new(env!("CARGO_MANIFEST_DIR")).join("../private/tests/fixtures/bert");
+    let model = bert.display().to_string();
+    let document = json(&["check", "--model", &model, "--ids", "3,17,5,23", "--ids", "9"]);
+    let texts = document["texts"].as_array().unwrap();
+    assert_eq!(texts.len(), 2);
+    for text in texts {
+        let chosen = text["chosen"].as_array().unwrap();
+        assert!(chosen[0] == chosen[1] && text["cosine"].as_f64().unwrap() > 0.999, "{text}");
+    }
+    let difference = document["largest_difference"].as_f64().unwrap();
+    assert!(difference > 0.0 && difference < 0.05, "{difference}");
+    assert_eq!(document["clamps_that_bite"], Value::Array(Vec::new()));
+    let narrow = gatework(&["check", "--model", &model, "--ids", "3,17", "--at-most", "1e-9"]);
+    assert_eq!(narrow.status.code(), FAILED);
+}
+
+#[test]
 fn mistakes_are_sentences() {
     let scene = Scene::new();
     scene.deal("alice", "5");
