@@ -11,7 +11,7 @@ use gatework_fss::executor::{
 use gatework_fss::{Cost, CpuBackend, Party, Randomness};
 use gatework_private::circuit::{ModelWeights, Network};
 use gatework_private::graph::Head;
-use gatework_private::model::{Checkpoint, Options, Owner, PublicModel};
+use gatework_private::model::{Checkpoint, Options, Owner, PublicModel, Tokens};
 use half::{bf16, f16};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
 use serde_json::Value;
@@ -142,7 +142,7 @@ fn double_precision_is_what_transformers_computes() {
         let checkpoint = Checkpoint::load(&fixture(name)).unwrap();
         let longest = if name == "bert" { 128 } else { 64 };
         let public = checkpoint.public(longest, &Options { head, ..Options::default() }).unwrap();
-        let exact = checkpoint.exact_weights(&public).unwrap().evaluate(&public, ids).unwrap();
+        let exact = checkpoint.exact_weights(&public).unwrap().evaluate(&public, &ids.into()).unwrap();
         assert_eq!(exact.clamped, []);
         (exact.numbers, public.output_shape(ids.len()).1)
     };
@@ -167,6 +167,32 @@ fn double_precision_is_what_transformers_computes() {
         assert!(off < 1e-5, "{off:e}");
         assert!(furthest(&exact("gpt2", None, &given).0, &scores[scores.len() - words..]) < 1e-12);
     }
+}
+
+/// Pairs of sentences: a token's type is as secret as the token, and counts as the checkpoint says.
+#[test]
+fn types_of_tokens_count_as_in_the_checkpoint() {
+    let checkpoint = Checkpoint::load(&fixture("bert")).unwrap();
+    let bert = Opened::fixture("bert", 16, None);
+    let exact = checkpoint.exact_weights(&bert.public).unwrap();
+    let ids = vec![3, 17, 5, 23, 8, 40, 9];
+    let of = |types: [u32; 7]| Tokens::typed(ids.clone(), types.to_vec()).unwrap();
+    let (one, pair) = (of([0; 7]), of([0, 0, 0, 1, 1, 1, 1]));
+    assert_eq!(one, ids.clone().into());
+    let fixed = |text: &Tokens| {
+        let network = bert.public.network(7).unwrap();
+        let given = vec![Some(bert.public.encode(text).unwrap())];
+        let words = run_clear(&network.inference(&bert.in_clear), given).unwrap().output.unwrap();
+        bert.public.decode(7, &words).unwrap().into_iter().map(f64::from).collect::<Vec<_>>()
+    };
+    for text in [&one, &pair] {
+        let off = furthest(&fixed(text), &exact.evaluate(&bert.public, text).unwrap().numbers);
+        assert!(off < 0.05, "{off}");
+    }
+    assert!(furthest(&fixed(&one), &fixed(&pair)) > 0.05, "the types change nothing");
+    assert!(bert.public.encode(&of([2; 7])).is_err() && Tokens::typed(vec![1], vec![]).is_err());
+    let gpt2 = Opened::fixture("gpt2", 8, None);
+    assert!(gpt2.public.encode(&of([0; 7])).is_ok() && gpt2.public.encode(&pair).is_err());
 }
 
 /// What a network gives to both parties, with weights and inference in one circuit.
@@ -395,7 +421,8 @@ fn choices_for_the_longest_sequence_hold_for_shorter_ones() {
 #[test]
 fn clients_are_told_what_is_wrong_with_their_tokens() {
     let public = Opened::fixture("bert", 6, None).public;
-    assert_eq!(public.encode_tokens(&[3, 0]).unwrap().iter().sum::<u64>(), 2);
+    // A word and a type each.
+    assert_eq!(public.encode_tokens(&[3, 0]).unwrap().iter().sum::<u64>(), 4);
     for (ids, what) in [(vec![], "0 tokens"), (vec![1; 7], "7 tokens"), (vec![5, 1024], "token 1024")] {
         let error = public.encode_tokens(&ids).unwrap_err().to_string();
         assert!(error.contains(what), "{error}");
@@ -404,9 +431,14 @@ fn clients_are_told_what_is_wrong_with_their_tokens() {
     assert!(public.next_token(&[0; 1024]).is_err());
     let network = public.network(2).unwrap();
     let weights = Opened::fixture("bert", 6, None).in_clear;
-    let two_in_a_row = (0..2048).map(|index| u64::from(index == 3 || index == 4)).collect();
-    let error = run_clear(&network.inference(&weights), vec![Some(two_in_a_row)]).unwrap_err().to_string();
-    assert!(error.contains("one-hot"), "{error}");
+    let right = public.encode_tokens(&[3, 0]).unwrap();
+    // Two words, no word, two types, no type.
+    for (place, bit) in [(4, 1), (3, 0), (1025, 1), (1024, 0)] {
+        let mut wrong = right.clone();
+        wrong[place] = bit;
+        let error = run_clear(&network.inference(&weights), vec![Some(wrong)]).unwrap_err().to_string();
+        assert!(error.contains("row 0 is not one-hot"), "{error}");
+    }
 }
 
 fn cosine(a: &[f64], b: &[f64]) -> f64 {

@@ -51,19 +51,33 @@ impl Evaluator {
         self.input_checked(owner, ring, len, range, |_| Ok(())).await
     }
 
-    /// `rows` rows of `width` bits, exactly one of which is set: a row of a table each, in a product with it.
+    /// `rows` rows of bits in groups, exactly one of each of which is set: one row of each part of a table, in a product with it.
     ///
     /// The owner's rows are checked; the other party has to trust that, as it does that inputs are in range.
-    pub async fn one_hot_input(&self, owner: Party, ring: Ring, rows: usize, width: usize) -> Result<Wire> {
-        let len = rows.checked_mul(width).filter(|_| width > 0);
-        let what = || format!("{rows} rows of {width}");
-        let len = len.ok_or_else(|| Error::Shape { gate: "a one-hot input", what: what() })?;
-        let one_hot = |values: &[u64]| {
+    pub async fn one_hot_input(
+        &self,
+        owner: Party,
+        ring: Ring,
+        rows: usize,
+        groups: &[usize],
+    ) -> Result<Wire> {
+        let width = groups.iter().try_fold(0usize, |sum, &width| sum.checked_add(width));
+        let len = width.and_then(|width| rows.checked_mul(width)).filter(|_| !groups.contains(&0));
+        let what = || format!("{rows} rows of {groups:?}");
+        let shape = || Error::Shape { gate: "a one-hot input", what: what() };
+        let (Some(width @ 1..), Some(len)) = (width, len) else { return Err(shape()) };
+        let is_one_hot = |row: &[u64]| {
+            let mut rest = row;
             // Every element is zero or one by the range.
-            match values.chunks(width).position(|row| row.iter().sum::<u64>() != 1) {
-                None => Ok(()),
-                Some(row) => Err(format!("row {row} is not one-hot")),
-            }
+            groups.iter().all(|&width| {
+                let (group, after) = rest.split_at(width);
+                rest = after;
+                group.iter().sum::<u64>() == 1
+            })
+        };
+        let one_hot = |values: &[u64]| match values.chunks(width).position(|row| !is_one_hot(row)) {
+            None => Ok(()),
+            Some(row) => Err(format!("row {row} is not one-hot")),
         };
         self.input_checked(owner, ring, len, 0..=1, one_hot).await
     }

@@ -201,7 +201,7 @@ impl Step<'_> {
             Op::Input { magnitude } => {
                 evaluator.input(Party::One, ring, self.node.len(), -magnitude..=*magnitude).await
             }
-            Op::Embed { table, positions } => self.embed(*table, *positions).await,
+            Op::Embed { table, positions, types } => self.embed(*table, *positions, *types).await,
             Op::Linear { weights } => self.linear(&operands[0], weights).await,
             Op::Tied { table } => self.tied(&operands[0], *table).await,
             Op::Scores { heads, attention } => {
@@ -261,14 +261,16 @@ impl Step<'_> {
         }
     }
 
-    async fn embed(&self, table: WeightId, positions: Option<WeightId>) -> Result<Wire> {
+    async fn embed(&self, table: WeightId, positions: Option<WeightId>, types: usize) -> Result<Wire> {
         let (evaluator, weight) = (self.evaluator, self.network.graph().weight(table));
         let (rows, inner, columns) = (self.node.segments[0].rows, weight.rows, weight.columns);
-        let tokens = evaluator.one_hot_input(Party::One, self.network.ring(), rows, inner).await?;
+        let groups = [inner - types, types];
+        let groups = if types > 0 { &groups[..] } else { &groups[..1] };
+        let tokens = evaluator.one_hot_input(Party::One, self.network.ring(), rows, groups).await?;
         let mask = evaluator.mask_share(&tokens)?;
         let table = self.weight(table)?;
-        // A one-hot row picks one entry of each column.
-        let reach = i128::from(self.network.reach(WeightKind::Table));
+        // Each group of a row picks one entry of each column.
+        let reach = groups.len() as i128 * i128::from(self.network.reach(WeightKind::Table));
         let shape = MatmulShape { batch: 1, rows, inner, columns };
         let entry = Bound::proved(-reach, reach);
         let mut share = evaluator.matmul_within(&tokens, &mask, table.wire(), table.mask(), shape, entry)?;

@@ -32,6 +32,7 @@ pub(crate) fn small(family: Family, bits: u32) -> Model {
         width: 16,
         inner: 24,
         vocabulary: 11,
+        types: if family == Family::Bert { 2 } else { 0 },
         context: 16,
         head: if family == Family::Bert { Head::Classes(2) } else { Head::NextWord },
         epsilon: 1e-5,
@@ -115,11 +116,14 @@ pub(crate) fn client(graph: &Graph, style: Style, seed: u64) -> Vec<i64> {
             };
             (0..node.len()).map(of).collect()
         }
-        Op::Embed { table, .. } => {
-            let words = graph.weight(*table).rows;
+        Op::Embed { table, types, .. } => {
+            let rows = graph.weight(*table).rows;
+            let words = rows - types;
             let token = |row: usize| (row * 7 + seed as usize) % words;
+            let kind = |row: usize| words + (row * 5 + seed as usize) % types.max(&1);
+            let is_hot = |row: usize, place: usize| place == token(row) || place == kind(row);
             (0..graph.tokens())
-                .flat_map(|row| (0..words).map(move |word| i64::from(word == token(row))))
+                .flat_map(|row| (0..rows).map(move |place| i64::from(is_hot(row, place))))
                 .collect()
         }
         other => panic!("a graph begins with its input, not with {other:?}"),

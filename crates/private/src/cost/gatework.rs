@@ -107,8 +107,8 @@ fn likeness(network: &Network, part: &Range<usize>) -> Vec<Likeness> {
     let of = |index: usize| {
         let node = &graph.nodes()[index];
         let op = match &node.op {
-            Op::Embed { table, positions } => {
-                Op::Embed { table: relative(*table), positions: positions.map(relative) }
+            Op::Embed { table, positions, types } => {
+                Op::Embed { table: relative(*table), positions: positions.map(relative), types: *types }
             }
             Op::Linear { weights } => {
                 let pairs = weights.iter().map(|(matrix, bias)| (relative(*matrix), bias.map(relative)));

@@ -127,11 +127,19 @@ impl GraphBuilder {
         Ok(self.push("input", Op::Input { magnitude }, vec![], vec![shape], self.f()))
     }
 
-    /// Tokens looked up in a table, with the rows of a second table of `places` rows added, if there is one.
+    /// Tokens looked up in a table of words and `types` types, each a row; with the rows of a second table of `places` rows
+    /// added, if there is one.
     ///
     /// The second table may have more rows than there are tokens, so that one set of weights serves every length.
-    pub fn embed(&mut self, vocabulary: usize, width: usize, places: Option<usize>) -> Result<NodeId> {
+    pub fn embed(
+        &mut self,
+        vocabulary: usize,
+        types: usize,
+        width: usize,
+        places: Option<usize>,
+    ) -> Result<NodeId> {
         expect_columns(vocabulary)?;
+        expect_columns(vocabulary.saturating_add(types))?;
         expect_columns(width)?;
         let tokens = self.graph.tokens;
         if let Some(places) = places.filter(|places| !(tokens..=MOST_TOKENS).contains(places)) {
@@ -139,10 +147,10 @@ impl GraphBuilder {
                 "{places} places for {tokens} tokens: there are up to {MOST_TOKENS}"
             )));
         }
-        let table = self.weight("table", WeightKind::Table, vocabulary, width);
+        let table = self.weight("table", WeightKind::Table, vocabulary + types, width);
         let positions = places.map(|places| self.weight("positions", WeightKind::Table, places, width));
         let shape = Shape { rows: tokens, columns: width };
-        Ok(self.push("rows", Op::Embed { table, positions }, vec![], vec![shape], self.f()))
+        Ok(self.push("rows", Op::Embed { table, positions, types }, vec![], vec![shape], self.f()))
     }
 
     /// x W + b, truncated: a segment for each of `outputs`, which are names and columns.
@@ -168,8 +176,8 @@ impl GraphBuilder {
     /// x Tᵀ, truncated, with the table that the graph begins with.
     pub fn tied(&mut self, x: NodeId, name: &str) -> Result<NodeId> {
         let Shape { rows, columns } = self.activation(x)?;
-        let Some(Op::Embed { table, .. }) = self.graph.nodes.first().map(|node| &node.op) else {
-            return Err(refused("there is no table to tie to".into()));
+        let Some(Op::Embed { table, types: 0, .. }) = self.graph.nodes.first().map(|node| &node.op) else {
+            return Err(refused("there is no table of words alone to tie to".into()));
         };
         let (table, weight) = (*table, self.graph.weight(*table));
         if weight.columns != columns {

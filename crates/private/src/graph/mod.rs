@@ -134,10 +134,12 @@ pub enum Op {
     },
     /// The client's tokens, one-hot, times a table; and a row of a second table for each position.
     Embed {
-        /// Vocabulary × width.
+        /// Vocabulary and types × width.
         table: WeightId,
         /// Places × width; there may be more places than tokens, of which the first are used.
         positions: Option<WeightId>,
+        /// Rows of the table behind the words, one of which is added to every token's: its type. None if there are 0.
+        types: usize,
     },
     /// x W + b for each weight: one segment each. 2 f fractional bits.
     Linear {

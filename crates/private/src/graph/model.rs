@@ -53,6 +53,8 @@ pub struct Model {
     pub inner: usize,
     /// Words.
     pub vocabulary: usize,
+    /// Types of tokens: which sentence of a pair one belongs to. 0 if the model has none.
+    pub types: usize,
     /// The longest sequence. A table of places has that many rows, whatever the sequence.
     pub context: usize,
     /// What is behind the layers.
@@ -67,6 +69,8 @@ pub struct Model {
 pub(crate) const FRACTION: u32 = 12;
 /// The narrowest ring that holds a product of two numbers of that many fractional bits.
 const LEAST_MODEL_BITS: u32 = 2 * FRACTION + 2;
+/// Most types of tokens.
+const MOST_TYPES: usize = 1 << 8;
 /// The deepest model.
 const MOST_LAYERS: usize = 1 << 12;
 
@@ -77,11 +81,11 @@ const fn model(
     [vocabulary, context]: [usize; 2],
     bits: u32,
 ) -> Model {
-    let (head, epsilon) = match family {
-        Family::Bert => (Head::Classes(2), 1e-12),
-        Family::Gpt | Family::Llama => (Head::NextWord, 1e-5),
+    let (head, epsilon, types) = match family {
+        Family::Bert => (Head::Classes(2), 1e-12, 2),
+        Family::Gpt | Family::Llama => (Head::NextWord, 1e-5, 0),
     };
-    Model { name, family, layers, heads, width, inner, vocabulary, context, head, epsilon, bits }
+    Model { name, family, layers, heads, width, inner, vocabulary, types, context, head, epsilon, bits }
 }
 
 impl Model {
@@ -126,6 +130,7 @@ impl Model {
             && self.width.is_multiple_of(self.heads)
             && (1..=MOST_COLUMNS).contains(&classes)
             && self.context <= MOST_TOKENS
+            && self.types <= MOST_TYPES
             && (LEAST_MODEL_BITS..=64).contains(&self.bits);
         if !sensible {
             return Err(Error::Unsupported { gate: "model", what: format!("{self:?}") });
@@ -145,7 +150,7 @@ impl Model {
         self.check(tokens)?;
         let mut graph = GraphBuilder::new(self.format()?, tokens)?;
         let places = (self.family != Family::Llama).then_some(self.context);
-        let mut x = graph.embed(self.vocabulary, self.width, places)?;
+        let mut x = graph.embed(self.vocabulary, self.types, self.width, places)?;
         if self.family == Family::Bert {
             x = graph.normalise(x, NormKind::Layer, self.epsilon, "norm")?;
         }

@@ -29,8 +29,9 @@ pub(super) fn weights(
 ) -> Result<(QuantisedWeights, ExactWeights)> {
     let mut reader = Reader { tensors, quantiser: Quantiser::new(graph, keeps) };
     let Model { width, inner, .. } = *model;
-    let table = tensors.entries("embeddings.word_embeddings.weight", &[model.vocabulary, width])?;
-    reader.quantiser.push("word embeddings", &table, 1.0)?;
+    let mut table = tensors.entries("embeddings.word_embeddings.weight", &[model.vocabulary, width])?;
+    table.extend(tensors.entries("embeddings.token_type_embeddings.weight", &[model.types, width])?);
+    reader.quantiser.push("embeddings of words and token types", &table, 1.0)?;
     reader.quantiser.push("positions", &places(tensors, model)?, 1.0)?;
     reader.norm("embeddings.LayerNorm", width)?;
     let scale = 1.0 / ((width / model.heads) as f64).sqrt();
@@ -52,22 +53,17 @@ pub(super) fn weights(
     reader.quantiser.finish()
 }
 
-/// Rows of places, each with the row of token type 0, the only one that is used.
+/// Rows of as many places as the longest sequence has.
 fn places(tensors: &Tensors<'_>, model: &Model) -> Result<Vec<f32>> {
-    let shape = |name: &str| {
-        let shape =
-            tensors.shape(name).ok_or_else(|| refused(format!("model.safetensors has no '{name}'")))?;
-        let [rows, _] = shape[..] else { return Err(refused(format!("'{name}' is {shape:?}"))) };
-        Ok(rows)
-    };
-    let (places, types) =
-        ("embeddings.position_embeddings.weight", "embeddings.token_type_embeddings.weight");
-    let rows = tensors.entries(places, &[shape(places)?, model.width])?;
-    let kinds = tensors.entries(types, &[shape(types)?, model.width])?;
-    let (Some(rows), Some(kind)) = (rows.get(..model.context * model.width), kinds.get(..model.width)) else {
-        return Err(refused(format!("there are fewer than {} places, or no token types", model.context)));
-    };
-    Ok(rows.chunks(model.width).flat_map(|row| row.iter().zip(kind).map(|(a, b)| a + b)).collect())
+    const NAME: &str = "embeddings.position_embeddings.weight";
+    let shape = tensors.shape(NAME).ok_or_else(|| refused(format!("model.safetensors has no '{NAME}'")))?;
+    let [rows, _] = shape[..] else { return Err(refused(format!("'{NAME}' is {shape:?}"))) };
+    let mut places = tensors.entries(NAME, &[rows, model.width])?;
+    if rows < model.context {
+        return Err(refused(format!("there are fewer than {} places", model.context)));
+    }
+    places.truncate(model.context * model.width);
+    Ok(places)
 }
 
 struct Reader<'a> {

@@ -6,17 +6,70 @@ use crate::graph::Head;
 use super::public::PublicModel;
 use super::refused;
 
-impl PublicModel {
-    /// Tokens as the input of an inference: a row each, one-hot.
-    pub fn encode_tokens(&self, ids: &[u32]) -> Result<Vec<u64>> {
-        let (words, longest) = (self.model().vocabulary, self.longest());
-        if !(1..=longest).contains(&ids.len()) {
-            return Err(refused(format!("{} tokens: the model takes 1 to {longest}", ids.len())));
+/// A text as a model reads it: its tokens, and of each which sentence of a pair it belongs to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tokens {
+    ids: Vec<u32>,
+    types: Vec<u32>,
+}
+
+impl Tokens {
+    /// Tokens with a type each, as a tokenizer gives them for a pair of sentences.
+    pub fn typed(ids: Vec<u32>, types: Vec<u32>) -> Result<Self> {
+        if ids.len() != types.len() {
+            return Err(refused(format!("{} tokens with {} types", ids.len(), types.len())));
         }
-        let mut rows = vec![0; ids.len() * words];
-        for (row, &id) in rows.chunks_mut(words).zip(ids) {
-            let place = row.get_mut(id as usize);
+        Ok(Self { ids, types })
+    }
+
+    /// The tokens.
+    pub fn ids(&self) -> &[u32] {
+        &self.ids
+    }
+
+    /// Their types.
+    pub fn types(&self) -> &[u32] {
+        &self.types
+    }
+}
+
+/// One sentence: every token is of type 0.
+impl From<Vec<u32>> for Tokens {
+    fn from(ids: Vec<u32>) -> Self {
+        let types = vec![0; ids.len()];
+        Self { ids, types }
+    }
+}
+
+impl From<&[u32]> for Tokens {
+    fn from(ids: &[u32]) -> Self {
+        ids.to_vec().into()
+    }
+}
+
+impl PublicModel {
+    /// The tokens of one sentence as the input of an inference, as [`PublicModel::encode`] gives it.
+    pub fn encode_tokens(&self, ids: &[u32]) -> Result<Vec<u64>> {
+        self.encode(&ids.into())
+    }
+
+    /// A text as the input of an inference: a row for each token, one-hot, with its type behind it in models that have types.
+    pub fn encode(&self, text: &Tokens) -> Result<Vec<u64>> {
+        let (words, types, longest) = (self.model().vocabulary, self.model().types, self.longest());
+        let count = text.ids.len();
+        if !(1..=longest).contains(&count) {
+            return Err(refused(format!("{count} tokens: the model takes 1 to {longest}")));
+        }
+        let mut rows = vec![0; count * (words + types)];
+        for ((row, &id), &kind) in rows.chunks_mut(words + types).zip(&text.ids).zip(&text.types) {
+            let (of_words, of_types) = row.split_at_mut(words);
+            let place = of_words.get_mut(id as usize);
             *place.ok_or_else(|| refused(format!("token {id} is not one of the {words} words")))? = 1;
+            match of_types.get_mut(kind as usize) {
+                Some(place) => *place = 1,
+                None if types == 0 && kind == 0 => {}
+                None => return Err(refused(format!("a token of type {kind}: the model has {types} types"))),
+            }
         }
         Ok(rows)
     }

@@ -27,6 +27,7 @@ pub(super) struct Config {
     width: usize,
     inner: usize,
     vocabulary: usize,
+    types: usize,
     context: usize,
     epsilon: f64,
 }
@@ -68,6 +69,7 @@ impl Config {
             width: self.width,
             inner: self.inner,
             vocabulary: self.vocabulary,
+            types: self.types,
             context: self.context,
             head,
             epsilon: self.epsilon,
@@ -91,6 +93,7 @@ struct BertConfig {
     num_attention_heads: usize,
     intermediate_size: usize,
     vocab_size: usize,
+    type_vocab_size: usize,
     max_position_embeddings: usize,
     layer_norm_eps: f64,
     hidden_act: String,
@@ -107,6 +110,7 @@ impl Default for BertConfig {
             num_attention_heads: 12,
             intermediate_size: 3072,
             vocab_size: 30522,
+            type_vocab_size: 2,
             max_position_embeddings: 512,
             layer_norm_eps: 1e-12,
             hidden_act: "gelu".into(),
@@ -139,6 +143,7 @@ impl BertConfig {
             width: self.hidden_size,
             inner: self.intermediate_size,
             vocabulary: self.vocab_size,
+            types: self.type_vocab_size,
             context: self.max_position_embeddings,
             epsilon: self.layer_norm_eps,
         })
@@ -203,6 +208,7 @@ impl Gpt2Config {
             width: self.n_embd,
             inner: inner.ok_or_else(|| refused(format!("config.json: n_embd is {}", self.n_embd)))?,
             vocabulary: self.vocab_size,
+            types: 0,
             context: self.n_positions,
             epsilon: self.layer_norm_epsilon,
         })

@@ -5,6 +5,7 @@ use gatework_fss::reference;
 use crate::error::{Error, Result};
 use crate::graph::{ActivationKind, Graph, Mask, Node, NormKind, Op, Shape, WeightId};
 
+use super::client::Tokens;
 use super::public::PublicModel;
 use super::refused;
 
@@ -28,10 +29,10 @@ impl ExactWeights {
     }
 
     /// Evaluates the public model of these weights for a text. Clamps are not applied: the checkpoint has none.
-    pub fn evaluate(&self, public: &PublicModel, ids: &[u32]) -> Result<Exact> {
+    pub fn evaluate(&self, public: &PublicModel, text: &Tokens) -> Result<Exact> {
         // Checks the number of tokens and every one of them.
-        public.encode_tokens(ids)?;
-        let network = public.network(ids.len())?;
+        public.encode(text)?;
+        let network = public.network(text.ids().len())?;
         let graph = network.proved().graph();
         let mut values: Vec<Vec<f64>> = Vec::with_capacity(graph.nodes().len());
         let mut clamped = Vec::new();
@@ -44,11 +45,11 @@ impl ExactWeights {
                     clamped.push((node.name.clone(), largest, limit));
                 }
             }
-            values.push(Step { weights: self, graph, node, ids }.evaluate(&inputs)?);
+            values.push(Step { weights: self, graph, node, text }.evaluate(&inputs)?);
         }
         let mut numbers = values.pop().ok_or_else(|| refused("the graph is empty"))?;
         if public.head() == crate::graph::Head::Mean {
-            numbers.iter_mut().for_each(|number| *number /= ids.len() as f64);
+            numbers.iter_mut().for_each(|number| *number /= text.ids().len() as f64);
         }
         Ok(Exact { numbers, clamped })
     }
@@ -63,7 +64,7 @@ struct Step<'a> {
     weights: &'a ExactWeights,
     graph: &'a Graph,
     node: &'a Node,
-    ids: &'a [u32],
+    text: &'a Tokens,
 }
 
 impl Step<'_> {
@@ -74,7 +75,7 @@ impl Step<'_> {
                 let what = "a graph whose input is activations, not tokens".to_owned();
                 return Err(Error::Unsupported { gate: "evaluation in double precision", what });
             }
-            Op::Embed { table, positions } => self.embed(*table, *positions),
+            Op::Embed { table, positions, types } => self.embed(*table, *positions, *types),
             Op::Linear { weights } => {
                 let segments = weights.iter().zip(&self.node.segments);
                 segments.flat_map(|(&(matrix, bias), shape)| self.linear(x, matrix, bias, *shape)).collect()
@@ -126,14 +127,20 @@ impl Step<'_> {
         })
     }
 
-    fn embed(&self, table: WeightId, positions: Option<WeightId>) -> Vec<f64> {
-        let width = self.graph.weight(table).columns;
-        let entry = |row: usize, id: u32, column: usize| {
-            let place = positions.map_or(0.0, |positions| self.weights.get(positions)[row * width + column]);
-            self.weights.get(table)[id as usize * width + column] + place
-        };
-        let tokens = self.ids.iter().enumerate();
-        tokens.flat_map(|(row, &id)| (0..width).map(move |column| entry(row, id, column))).collect()
+    fn embed(&self, table: WeightId, positions: Option<WeightId>, types: usize) -> Vec<f64> {
+        let (width, words) = (self.graph.weight(table).columns, self.graph.weight(table).rows - types);
+        let row_of = |id: WeightId, row: usize| &self.weights.get(id)[row * width..(row + 1) * width];
+        let mut rows = Vec::with_capacity(self.node.len());
+        for (place, (&id, &kind)) in self.text.ids().iter().zip(self.text.types()).enumerate() {
+            let start = rows.len();
+            rows.extend_from_slice(row_of(table, id as usize));
+            let kind = (types > 0).then(|| row_of(table, words + kind as usize));
+            let added = kind.into_iter().chain(positions.map(|positions| row_of(positions, place)));
+            for row in added {
+                rows[start..].iter_mut().zip(row).for_each(|(sum, entry)| *sum += entry);
+            }
+        }
+        rows
     }
 
     fn linear(&self, x: &[f64], matrix: WeightId, bias: Option<WeightId>, shape: Shape) -> Vec<f64> {

@@ -36,7 +36,7 @@ mod quantised;
 mod tensors;
 
 pub use checkpoint::{Checkpoint, Options};
-pub use client::normalised;
+pub use client::{Tokens, normalised};
 pub use exact::{Exact, ExactWeights};
 pub use owner::Owner;
 pub use public::PublicModel;

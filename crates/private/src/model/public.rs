@@ -14,7 +14,7 @@ use super::refused;
 /// As errors call it.
 const NAME: &str = "the model";
 /// The document's version.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Limits of what is read from outside, far above any model that is evaluated: nothing is allocated before they are checked.
 const MOST_LAYERS: usize = 512;
 const MOST_WEIGHTS: u128 = 1 << 33;
@@ -47,6 +47,7 @@ struct Description {
     width: usize,
     inner: usize,
     vocabulary: usize,
+    types: usize,
     longest: usize,
     epsilon: f64,
     bits: u32,
@@ -171,6 +172,7 @@ impl TryFrom<Description> for PublicModel {
             width: given.width,
             inner: given.inner,
             vocabulary: given.vocabulary,
+            types: given.types,
             context: given.longest,
             head: given.head,
             epsilon: given.epsilon,
@@ -188,8 +190,20 @@ impl TryFrom<Description> for PublicModel {
 
 impl From<PublicModel> for Description {
     fn from(public: PublicModel) -> Self {
-        let Model { family, head, layers, heads, width, inner, vocabulary, context, epsilon, bits, .. } =
-            public.model;
+        let Model {
+            family,
+            head,
+            layers,
+            heads,
+            width,
+            inner,
+            vocabulary,
+            types,
+            context,
+            epsilon,
+            bits,
+            ..
+        } = public.model;
         let letter = |room: &Room| match room {
             Room::Narrow => 'n',
             Room::Gap => 'g',
@@ -204,6 +218,7 @@ impl From<PublicModel> for Description {
             width,
             inner,
             vocabulary,
+            types,
             longest: context,
             epsilon,
             bits,

@@ -90,12 +90,16 @@ impl Rules<'_> {
                 let peak = Upper::integer(i128::from(*magnitude)).times(Upper::power(-(f as i32)));
                 vec![Span { peak, norm: Upper::exactly(f64::INFINITY) }]
             }
-            Op::Embed { table, positions } => {
+            Op::Embed { table, positions, types } => {
                 let rows = |id: &WeightId| {
                     let facts = self.weights[id];
                     Span { peak: facts.entry, norm: facts.row_norm }
                 };
-                let table = rows(table);
+                let mut table = rows(table);
+                if *types > 0 {
+                    // A word's row and a type's.
+                    table = table.plus(table);
+                }
                 vec![positions.as_ref().map_or(table, |positions| table.plus(rows(positions)))]
             }
             Op::Linear { weights } => weights.iter().map(|pair| self.linear(x, pair)).collect(),

@@ -11,7 +11,7 @@ use gatework_gpu::Observer;
 
 use crate::disk::KeyFile;
 use crate::error::{Error, Result};
-use crate::model::{Owner, PublicModel};
+use crate::model::{Owner, PublicModel, Tokens};
 use crate::net::Link;
 
 use super::message::{Hello, MOST_SECTIONS, Message};
@@ -205,9 +205,9 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    /// Runs texts, as token ids, through the model in one batch, and returns the words of each result, for
+    /// Runs texts, as token ids or [`Tokens`], through the model in one batch, and returns the words of each result, for
     /// [`PublicModel::decode`]. Uses up a key for each.
-    pub fn infer(&mut self, texts: &[Vec<u32>]) -> Result<Vec<Vec<u64>>> {
+    pub fn infer<T: Clone + Into<Tokens>>(&mut self, texts: &[T]) -> Result<Vec<Vec<u64>>> {
         if !(1..=MOST_SECTIONS).contains(&texts.len()) {
             let what = format!("{} texts in one batch: there may be 1 to {MOST_SECTIONS}", texts.len());
             return Err(Error::Unsupported { gate: "a batch", what });
@@ -216,12 +216,13 @@ impl<'a> Client<'a> {
         let mut sections: Vec<usize> = Vec::with_capacity(texts.len());
         let mut inputs = Vec::with_capacity(texts.len());
         let mut taken: BTreeMap<usize, usize> = BTreeMap::new();
-        for text in texts {
-            let before = taken.entry(text.len()).or_default();
-            let section = self.pair.keys().unused(text.len() as u32).nth(*before);
+        for text in texts.iter().cloned().map(T::into) {
+            let tokens = text.ids().len();
+            let before = taken.entry(tokens).or_default();
+            let section = self.pair.keys().unused(tokens as u32).nth(*before);
             *before += 1;
-            sections.push(section.ok_or(Error::NoKeys { tokens: text.len() })?);
-            inputs.push(vec![Some(model.encode_tokens(text)?)]);
+            sections.push(section.ok_or(Error::NoKeys { tokens })?);
+            inputs.push(vec![Some(model.encode(&text)?)]);
         }
         self.set_up()?;
         self.pair.prepare(&sections)?;

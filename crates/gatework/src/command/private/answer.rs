@@ -54,9 +54,9 @@ impl Answer {
         generated: Vec<u32>,
         words: &[u64],
     ) -> Result<Self, Failure> {
-        let tokens = [&text.ids[..], &generated[..generated.len().saturating_sub(1)]].concat();
-        let numbers = model.decode(tokens.len(), words)?;
-        let (_, columns) = model.output_shape(tokens.len());
+        let tokens = text.len() + generated.len().saturating_sub(1);
+        let numbers = model.decode(tokens, words)?;
+        let (_, columns) = model.output_shape(tokens);
         let rows = || numbers.chunks(columns).map(<[f32]>::to_vec).collect();
         let result = match model.head() {
             Head::Mean => Finding::Embedding { embedding: normalised(numbers) },
@@ -69,7 +69,7 @@ impl Answer {
                 scores: rows(),
             },
         };
-        Ok(Self { text: text.words.clone(), tokens: text.ids.clone(), result })
+        Ok(Self { text: text.words.clone(), tokens: text.tokens.ids().to_vec(), result })
     }
 
     /// For a sentence embedding, its vector.

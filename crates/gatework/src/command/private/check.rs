@@ -62,7 +62,7 @@ struct Accuracy {
 
 pub(super) fn run(options: &CheckOptions, shell: &Shell) -> Result<Ending, Failure> {
     let (texts, labels) = read(options)?;
-    let longest = texts.texts.iter().map(|text| text.ids.len()).max().unwrap_or(1);
+    let longest = texts.texts.iter().map(Text::len).max().unwrap_or(1);
     let jobs = shell.progress.start(2 + texts.texts.len());
     jobs.doing(format!("reading {}", options.model.display()));
     let checkpoint = Checkpoint::load(&options.model)?;
@@ -80,7 +80,7 @@ pub(super) fn run(options: &CheckOptions, shell: &Shell) -> Result<Ending, Failu
     jobs.done();
     let (mut checked, mut bites) = (Vec::new(), BTreeMap::new());
     for text in &texts.texts {
-        jobs.doing(format!("a text of {} tokens", text.ids.len()));
+        jobs.doing(format!("a text of {} tokens", text.len()));
         checked.push(model.check(text, &mut bites)?);
         jobs.done();
     }
@@ -149,15 +149,14 @@ impl<'a> Both<'a> {
     }
 
     fn check(&self, text: &Text, bites: &mut BTreeMap<String, Bite>) -> Result<Checked, Failure> {
-        let given = vec![Some(self.public.encode_tokens(&text.ids)?)];
-        let network = self.public.network(text.ids.len())?;
+        let given = vec![Some(self.public.encode(&text.tokens)?)];
+        let network = self.public.network(text.len())?;
         let words =
             run_clear(&network.inference(&self.fixed), given).map_err(gatework_private::Error::from)?;
         let words =
             words.output.ok_or_else(|| Failure::device("the clear evaluation gave nothing".into()))?;
-        let fixed: Vec<f64> =
-            self.public.decode(text.ids.len(), &words)?.into_iter().map(f64::from).collect();
-        let exact = self.exact.evaluate(self.public, &text.ids)?;
+        let fixed: Vec<f64> = self.public.decode(text.len(), &words)?.into_iter().map(f64::from).collect();
+        let exact = self.exact.evaluate(self.public, &text.tokens)?;
         for (tensor, largest, limit) in exact.clamped {
             let bite = bites.entry(tensor.clone()).or_insert(Bite { tensor, largest, limit });
             bite.largest = bite.largest.max(largest);
@@ -172,7 +171,7 @@ impl Checked {
         let difference = exact.iter().zip(fixed).map(|(x, y)| (x - y).abs()).fold(0.0, f64::max);
         let largest = exact.iter().fold(0.0f64, |largest, x| largest.max(x.abs()));
         let product: f64 = exact.iter().zip(fixed).map(|(x, y)| x * y).sum();
-        let columns = public.output_shape(text.ids.len()).1;
+        let columns = public.output_shape(text.len()).1;
         let choice = |x: &[f64]| {
             let last = &x[x.len() - columns..];
             (0..columns).max_by(|&a, &b| last[a].total_cmp(&last[b]).then(b.cmp(&a))).unwrap_or(0)
@@ -180,7 +179,7 @@ impl Checked {
         let chooses = matches!(public.head(), Head::Classes(_) | Head::NextWord | Head::EveryWord);
         Self {
             text: text.words.clone(),
-            tokens: text.ids.len(),
+            tokens: text.len(),
             largest_difference: difference,
             relative_difference: if largest == 0.0 { difference } else { difference / largest },
             cosine: product / (size(exact) * size(fixed)),

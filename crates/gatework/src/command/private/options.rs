@@ -124,7 +124,7 @@ pub(crate) struct ServeOptions {
 /// Texts, in the order of the options.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct TextOptions {
-    /// A text; may be given several times
+    /// A text, or a pair of sentences with a tab between them; may be given several times
     #[arg(long, value_name = "TEXT")]
     pub(crate) text: Vec<String>,
     /// A file with one text a line
@@ -145,7 +145,7 @@ Examples:
   gatework private check --model sst2 --labelled validation.tsv
 
 Nothing is private here: one process evaluates the checkpoint in double precision, and the circuit of a private inference in clear.
-A line of --labelled is the number of a class, a tab and a text. The exit code is 1 if a number is off by more than --at-most.";
+A line of --labelled is the number of a class, a tab and a text, or two with a tab between them. The exit code is 1 if a number is off by more than --at-most.";
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckOptions {

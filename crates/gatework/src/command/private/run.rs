@@ -7,7 +7,7 @@ use gatework_fss::Party;
 use gatework_fss::executor::run_clear;
 use gatework_private::disk::KeyFile;
 use gatework_private::graph::Head;
-use gatework_private::model::{Checkpoint, Options, Owner, PublicModel};
+use gatework_private::model::{Checkpoint, Options, Owner, PublicModel, Tokens};
 use gatework_private::net::{CertificateFiles, Link};
 use gatework_private::roles::{Client, Loopback};
 use serde::Serialize;
@@ -21,7 +21,7 @@ use super::answer::{self, Answer};
 use super::options::RunOptions;
 use super::public_model;
 use super::summary::Told;
-use super::texts::Texts;
+use super::texts::{Text, Texts};
 
 /// Texts of one request: what both sides hold of each is in memory until all are done.
 const BATCH: usize = 16;
@@ -110,7 +110,7 @@ fn infer<'a>(
     let mut client = client.observed(progress);
     client.set_up()?;
     jobs.done();
-    let mut running: Vec<Vec<u32>> = texts.texts.iter().map(|text| text.ids.clone()).collect();
+    let mut running: Vec<Tokens> = texts.texts.iter().map(|text| text.tokens.clone()).collect();
     let mut generated = vec![Vec::new(); running.len()];
     let mut words = Vec::new();
     for round in 0..generate.max(1) {
@@ -121,11 +121,12 @@ fn infer<'a>(
         for batch in running.chunks(BATCH) {
             words.extend(client.infer(batch)?);
         }
-        for ((tokens, words), generated) in running.iter_mut().zip(&words).zip(&mut generated) {
+        for (((running, text), words), generated) in
+            running.iter_mut().zip(&texts.texts).zip(&words).zip(&mut generated)
+        {
             if generate > 0 {
-                let next = model.next_token(words)?;
-                tokens.push(next);
-                generated.push(next);
+                generated.push(model.next_token(words)?);
+                *running = text.followed_by(generated)?;
             }
         }
         jobs.done();
@@ -142,7 +143,7 @@ fn infer<'a>(
 fn require_keys(client: &Client<'_>, texts: &Texts, generate: usize) -> Result<(), Failure> {
     let mut needed: BTreeMap<usize, usize> = BTreeMap::new();
     for text in &texts.texts {
-        (0..generate.max(1)).for_each(|added| *needed.entry(text.ids.len() + added).or_default() += 1);
+        (0..generate.max(1)).for_each(|added| *needed.entry(text.len() + added).or_default() += 1);
     }
     for (tokens, count) in needed {
         let left = client.keys().unused(tokens as u32).count();
@@ -162,7 +163,7 @@ fn local(
     texts: &Texts,
     progress: &Progress,
 ) -> Result<(PublicModel, Inferred, Option<bool>), Failure> {
-    let lengths = || texts.texts.iter().map(|text| text.ids.len());
+    let lengths = || texts.texts.iter().map(Text::len);
     let dealt: Vec<usize> =
         (0..options.generate.max(1)).flat_map(|added| lengths().map(move |length| length + added)).collect();
     let longest = dealt.iter().copied().max().unwrap_or(1);
@@ -193,18 +194,21 @@ fn equal_in_clear(
     texts: &Texts,
     inferred: &Inferred,
 ) -> Result<bool, Failure> {
-    let clear = || -> gatework_private::Result<bool> {
+    let clear = || -> Result<bool, Failure> {
         let whole = model.network(model.longest())?;
-        let weights = run_clear(&whole.set_up(), owner.set_up_inputs())?.output;
+        let weights =
+            run_clear(&whole.set_up(), owner.set_up_inputs()).map_err(gatework_private::Error::from)?.output;
         for ((text, generated), words) in texts.texts.iter().zip(&inferred.generated).zip(&inferred.words) {
-            let tokens = [&text.ids[..], &generated[..generated.len().saturating_sub(1)]].concat();
-            let network = model.network(tokens.len())?;
-            let given = vec![Some(model.encode_tokens(&tokens)?)];
-            if run_clear(&network.inference(&weights), given)?.output.as_ref() != Some(words) {
+            let tokens = text.followed_by(&generated[..generated.len().saturating_sub(1)])?;
+            let network = model.network(tokens.ids().len())?;
+            let given = vec![Some(model.encode(&tokens)?)];
+            let found =
+                run_clear(&network.inference(&weights), given).map_err(gatework_private::Error::from)?;
+            if found.output.as_ref() != Some(words) {
                 return Ok(false);
             }
         }
         Ok(true)
     };
-    clear().map_err(Failure::from)
+    clear()
 }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use gatework_private::model::Tokens;
 use tokenizers::Tokenizer;
 
 use crate::command::ending::Failure;
@@ -14,7 +15,20 @@ const TOKENIZER: &str = "tokenizer.json";
 /// A text as it was given, and what the model reads.
 pub(super) struct Text {
     pub(super) words: Option<String>,
-    pub(super) ids: Vec<u32>,
+    pub(super) tokens: Tokens,
+}
+
+impl Text {
+    pub(super) fn len(&self) -> usize {
+        self.tokens.ids().len()
+    }
+
+    /// The text with tokens added, which are of the last one's type.
+    pub(super) fn followed_by(&self, added: &[u32]) -> Result<Tokens, Failure> {
+        let last = self.tokens.types().last().copied().unwrap_or(0);
+        let types = self.tokens.types().iter().copied().chain(added.iter().map(|_| last));
+        Ok(Tokens::typed([self.tokens.ids(), added].concat(), types.collect())?)
+    }
 }
 
 /// Texts of the options, in order: --text, --file, --ids.
@@ -47,14 +61,18 @@ impl Texts {
         let mut texts = Vec::new();
         for words in words {
             let Some(tokenizer) = &tokenizer else { continue };
-            let encoding = tokenizer.encode(words.as_str(), true);
+            let encoding = match words.split_once('\t') {
+                Some((first, second)) => tokenizer.encode((first, second), true),
+                None => tokenizer.encode(words.as_str(), true),
+            };
             let encoding = encoding.map_err(|error| Failure::input(format!("'{words}': {error}")))?;
             // Padding that the tokenizer adds is not part of the text.
-            let real = encoding.get_ids().iter().zip(encoding.get_attention_mask());
-            let ids = real.filter(|(_, mask)| **mask == 1).map(|(id, _)| *id).collect();
-            texts.push(Text { words: Some(words), ids });
+            let typed = encoding.get_ids().iter().zip(encoding.get_type_ids());
+            let real = typed.zip(encoding.get_attention_mask()).filter(|(_, mask)| **mask == 1);
+            let (ids, types) = real.map(|((id, kind), _)| (*id, *kind)).unzip();
+            texts.push(Text { words: Some(words), tokens: Tokens::typed(ids, types)? });
         }
-        texts.extend(options.ids.iter().map(|ids| Text { words: None, ids: ids.0.clone() }));
+        texts.extend(options.ids.iter().map(|ids| Text { words: None, tokens: ids.0.clone().into() }));
         if texts.is_empty() {
             return Err(Failure::input("there is no text: give --text, --file or --ids".into()));
         }
