@@ -1,0 +1,84 @@
+//! The streams of a backend: one that computes, one that brings words and keys from the host.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytemuck::Pod;
+use gatework_gpu::{Arg, Buffer, Device, Grid, Module, Stream};
+
+use crate::error::Result;
+
+/// Work that is launched on a device, in order. Clones are one queue.
+#[derive(Clone)]
+pub(super) struct Queue {
+    stream: Stream,
+    uploads: Stream,
+    number: u64,
+}
+
+impl Queue {
+    pub(super) fn new(device: &Device) -> Result<Self> {
+        static QUEUES: AtomicU64 = AtomicU64::new(0);
+        let number = QUEUES.fetch_add(1, Ordering::Relaxed);
+        Ok(Self { stream: device.stream()?, uploads: device.stream()?, number })
+    }
+
+    /// Where kernels run.
+    pub(super) fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// Which of this process's queues it is.
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub(super) fn device(&self) -> &Device {
+        self.stream.device()
+    }
+
+    /// Uninitialised memory.
+    pub(super) fn alloc<T: Pod>(&self, len: usize) -> Result<Buffer<T>> {
+        Ok(self.stream.alloc(len)?)
+    }
+
+    /// A copy of something public, by way of page-locked memory, so that nothing waits for what was queued before.
+    pub(super) fn upload<T: Pod>(&self, host: &[T]) -> Result<Buffer<T>> {
+        let mut buffer = self.alloc(host.len())?;
+        if host.is_empty() {
+            return Ok(buffer);
+        }
+        let mut staged = self.device().pinned().take::<T>(host.len())?;
+        staged.write()?.copy_from_slice(host);
+        self.stream.copy_from_pinned(&staged, &mut buffer)?;
+        Ok(buffer)
+    }
+
+    /// A copy of something secret. Waits for the copy, though not for what computes, and wipes the page-locked memory behind it.
+    pub(super) fn upload_secret<T: Pod + Default>(&self, host: &[T]) -> Result<Buffer<T>> {
+        let mut buffer = self.alloc(host.len())?;
+        if host.is_empty() {
+            return Ok(buffer);
+        }
+        let mut arriving = self.uploads.alloc(host.len())?;
+        let mut staged = self.device().pinned().take::<T>(host.len())?;
+        staged.write()?.copy_from_slice(host);
+        let copied = self.uploads.copy_from_pinned(&staged, &mut arriving);
+        staged.write()?.fill(T::default());
+        copied?;
+        self.stream.wait(&self.uploads.record()?)?;
+        self.stream.copy(&arriving, &mut buffer)?;
+        Ok(buffer)
+    }
+
+    /// Queues kernel `entry` of `module`.
+    pub(super) fn launch(
+        &self,
+        module: &Module,
+        entry: &'static str,
+        grid: &Grid,
+        arguments: &[Arg<'_>],
+    ) -> Result<()> {
+        let kernel = self.device().kernel_of(module, entry)?;
+        Ok(kernel.launch(&self.stream, grid, arguments)?)
+    }
+}

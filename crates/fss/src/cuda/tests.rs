@@ -1,0 +1,320 @@
+//! Every call of the backend on the emulated device, equal to the CPU's bit for bit.
+
+use std::sync::Arc;
+
+use gatework_gpu::{ByValue, Device, Grid, args};
+
+use super::kernels;
+use super::prg::Generator;
+use super::queue::Queue;
+use super::shared::PRG_THREADS;
+use super::*;
+use crate::prg::Cipher;
+use crate::secret::SharedBytes;
+use crate::{CpuBackend, Error};
+
+const FORMS: [AesForm; 3] = [AesForm::Table { copies: 32 }, AesForm::Table { copies: 1 }, AesForm::BitPlanes];
+
+fn device() -> Device {
+    Device::emulated(11).unwrap()
+}
+
+fn backends() -> [Arc<dyn Backend>; 2] {
+    backends_with(AesForm::Table { copies: 1 })
+}
+
+/// The CPU and the device, with a form of AES, and so few bytes of keys at once that most arrays lie in several chunks.
+fn backends_with(aes: AesForm) -> [Arc<dyn Backend>; 2] {
+    let device = device();
+    let schedule = Schedule { aes, key_chunk: 1000, leaves_each: 16, ..Schedule::of(&device) };
+    [Arc::new(CpuBackend), Arc::new(CudaBackend::with(&device, schedule).unwrap())]
+}
+
+fn spread(len: usize, bits: u32, seed: u64) -> Vec<u64> {
+    let word = |i: u64| {
+        let x = (i + 1)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .wrapping_add(seed.wrapping_mul(0xd134_2543_de82_ef95));
+        (x ^ x >> 31).wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ x >> 17
+    };
+    (0..len as u64).map(|i| word(i) & (u64::MAX >> (64 - bits))).collect()
+}
+
+fn upload(backend: &Arc<dyn Backend>, words: &[u64]) -> Handle {
+    backend.upload(Secret::new(words.to_vec())).unwrap()
+}
+
+fn download(backend: &Arc<dyn Backend>, words: &Handle) -> Vec<u64> {
+    backend.download(words).unwrap().to_vec()
+}
+
+/// What both backends give, which must be the same.
+fn same(
+    what: &str,
+    backends: &[Arc<dyn Backend>; 2],
+    give: impl Fn(&Arc<dyn Backend>) -> Handle,
+) -> Vec<u64> {
+    let [host, device] = backends.each_ref().map(|backend| download(backend, &give(backend)));
+    assert_eq!(device, host, "{what}");
+    host
+}
+
+fn encrypted(form: AesForm, key: u128, blocks: &[u128]) -> Vec<u128> {
+    let queue = Queue::new(&device()).unwrap();
+    let generator = Generator::new(&queue, form).unwrap();
+    let mut words = queue.upload::<u64>(bytemuck::cast_slice(blocks)).unwrap();
+    let grid = Grid::covering(blocks.len().div_ceil(2), PRG_THREADS).shared(form.shared_bytes());
+    let keys = generator.keys(key);
+    let (times, count) = (1u32, blocks.len() as u64);
+    let arguments = args![&generator.table, ByValue(&keys), times, count, &mut words];
+    queue.launch(&form.module(&kernels::PRG), "encrypt", &grid, &arguments).unwrap();
+    bytemuck::cast_slice(&queue.stream().download(&words).unwrap()).to_vec()
+}
+
+fn block(hex: &str) -> u128 {
+    u128::from_be_bytes(u128::from_str_radix(hex, 16).unwrap().to_le_bytes())
+}
+
+#[test]
+fn fips_197_vectors() {
+    // Appendix B, appendix C.1, and a vector of NIST SP 800-38A F.1.1.
+    let vectors = [
+        (
+            "2b7e151628aed2a6abf7158809cf4f3c",
+            "3243f6a8885a308d313198a2e0370734",
+            "3925841d02dc09fbdc118597196a0b32",
+        ),
+        (
+            "000102030405060708090a0b0c0d0e0f",
+            "00112233445566778899aabbccddeeff",
+            "69c4e0d86a7b0430d8cdb78070b4c55a",
+        ),
+        (
+            "2b7e151628aed2a6abf7158809cf4f3c",
+            "6bc1bee22e409f96e93d7e117393172a",
+            "3ad77bb40d7a3660a89ecaf32466ef97",
+        ),
+    ];
+    for form in FORMS {
+        for (key, plain, expected) in vectors {
+            let found = encrypted(form, block(key), &[block(plain); 3]);
+            assert_eq!(found, [block(expected); 3], "{form:?}");
+        }
+    }
+}
+
+#[test]
+fn random_blocks_match_cpu() {
+    let words = spread(2 * 301, 64, 5);
+    let blocks: Vec<u128> = bytemuck::cast_slice::<u64, [u64; 2]>(&words)
+        .iter()
+        .map(|[lo, hi]| u128::from(*lo) | u128::from(*hi) << 64)
+        .collect();
+    for form in FORMS {
+        for key in [0, 42, u128::MAX, blocks[7]] {
+            let mut expected = blocks.clone();
+            Cipher::portable(key).encrypt(&mut expected);
+            assert_eq!(encrypted(form, key, &blocks), expected, "{form:?} under {key:x}");
+        }
+    }
+}
+
+/// A section of every kind of material, as a dealer on `backend` writes it; also the dealer's own words.
+fn deal(backend: &Arc<dyn Backend>, domain: u32, len: usize, bits: u32) -> (Vec<Vec<u64>>, [Secret<u8>; 2]) {
+    let ring = Ring::new(bits).unwrap();
+    let mut keys = backend.dealer_keys([3, 5], 77).unwrap();
+    let mut bytes = [Secret::default(), Secret::default()];
+    let mut seen = vec![keys.derived(len, ring).unwrap()];
+    seen.push(keys.derived_by(Party::One, len, ring).unwrap());
+    let values = upload(backend, &spread(len, bits, 1));
+    keys.share(&values, len, ring).unwrap();
+    let [zero, one] = &mut bytes;
+    let first = keys.write(&mut [zero, one]).unwrap();
+    keys.give(Party::Zero, &values, len, ring).unwrap();
+    seen.push(keys.points(domain, &upload(backend, &spread(len, 64, 2)), len).unwrap());
+    keys.share(&values, len, ring).unwrap();
+    let [zero, one] = &mut bytes;
+    let second = keys.write(&mut [zero, one]).unwrap();
+    assert_eq!(
+        [first[0] + second[0], first[1] + second[1]],
+        bytes.each_ref().map(|bytes| bytes.len() as u64)
+    );
+    (seen.iter().map(|handle| download(backend, handle)).collect(), bytes)
+}
+
+/// Everything that a party reads, and evaluates, of such a section.
+fn read(
+    backend: &Arc<dyn Backend>,
+    party: Party,
+    bytes: &Secret<u8>,
+    (domain, len, bits): (u32, usize, u32),
+) -> (Vec<Vec<u64>>, u64) {
+    let ring = Ring::new(bits).unwrap();
+    let material = Box::new(SharedBytes::new(bytes.clone()));
+    let section = KeySection::new([3, 5][party.index()], 77, bytes.len() as u64, material);
+    let mut keys = backend.party_keys(party, section).unwrap();
+    let mut seen = vec![keys.derived(len, ring).unwrap()];
+    if party == Party::One {
+        seen.push(keys.derived_alone(len, ring).unwrap());
+    }
+    seen.push(keys.shares(len, ring).unwrap());
+    if party == Party::Zero {
+        seen.push(keys.given(len, ring).unwrap());
+    }
+    let points = keys.points(domain, len).unwrap();
+    seen.push(keys.shares(len, ring).unwrap());
+    assert_eq!((keys.left(), keys.used()), (0, bytes.len() as u64));
+    let x = upload(backend, &spread(len, domain, 9));
+    for shifts in [1usize, 2, 3, 18] {
+        seen.push(backend.less_than(&points, &x, &spread(shifts, 64, 4)).unwrap());
+    }
+    if domain <= 16 {
+        let table = Table::new(domain, |x| x as i64 * 977 - 5).unwrap();
+        seen.push(backend.lookup(&points, &x, &table).unwrap());
+    }
+    (seen.iter().map(|handle| download(backend, handle)).collect(), keys.calls())
+}
+
+fn material_matches_cpu(aes: AesForm, cases: &[(u32, usize, u32)]) {
+    let [host, device] = backends_with(aes);
+    for &case in cases {
+        let (domain, len, bits) = case;
+        let (words, bytes) = deal(&host, domain, len, bits);
+        let (found_words, found_bytes) = deal(&device, domain, len, bits);
+        assert_eq!(found_words, words, "the dealer's words, {case:?}");
+        for party in Party::BOTH {
+            let bytes = &bytes[party.index()];
+            assert!(**bytes == *found_bytes[party.index()], "what {party} is dealt, {case:?}");
+            assert_eq!(
+                read(&device, party, bytes, case),
+                read(&host, party, bytes, case),
+                "{party}, {case:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn keys_and_point_functions_match_cpu() {
+    let tables = [(1, 3, 1), (5, 33, 64), (6, 1, 7), (7, 20, 50), (9, 21, 37)];
+    let trees = [(10, 1, 33), (10, 40, 8), (11, 7, 63), (13, 5, 50), (16, 2, 50)];
+    let walks = [(37, 65, 37), (50, 31, 50), (63, 34, 16), (64, 33, 64)];
+    material_matches_cpu(AesForm::Table { copies: 1 }, &[&tables[..], &trees, &walks].concat());
+}
+
+#[test]
+fn every_form_of_the_cipher_gives_the_same_keys() {
+    for form in [AesForm::Table { copies: 32 }, AesForm::BitPlanes] {
+        material_matches_cpu(form, &[(8, 3, 9), (12, 3, 50), (33, 3, 50)]);
+    }
+}
+
+#[test]
+fn derived_words_match_cpu_at_every_width() {
+    let backends = backends();
+    for bits in 1..=64 {
+        let (ring, len) = (Ring::new(bits).unwrap(), 129 + 37 * bits as usize % 300);
+        same(&format!("{bits} bits"), &backends, |backend| {
+            let section = KeySection::new(8, 9, 0, Box::new(SharedBytes::new(Secret::default())));
+            let mut keys = backend.party_keys(Party::Zero, section).unwrap();
+            keys.derived(5, Ring::BIT).unwrap();
+            keys.derived(len, ring).unwrap()
+        });
+    }
+}
+
+#[test]
+fn sums_match_cpu() {
+    let backends = backends();
+    let ring = Ring::new(50).unwrap();
+    let words = spread(6 * 77, 50, 3);
+    let ragged = [1usize, 100, 0, 33, 7, 321];
+    for sums in [Sums::Rows(1), Sums::Rows(6), Sums::Rows(77), Sums::Ragged(&ragged), Sums::Columns(77)] {
+        let found = same(&format!("{sums:?}"), &backends, |backend| {
+            backend.sums(&upload(backend, &words), sums, ring).unwrap()
+        });
+        let total = |words: &[u64]| ring.reduce(words.iter().fold(0, |sum, word| sum.wrapping_add(*word)));
+        assert_eq!(total(&found), total(&words));
+    }
+}
+
+#[test]
+fn parts_follow_each_other() {
+    let backends = backends();
+    let (a, b) = (spread(3, 64, 1), spread(40, 64, 2));
+    let found = same("concat", &backends, |backend| {
+        let parts = [&a, &b, &Vec::new(), &a].map(|words| upload(backend, words));
+        backend.concat(&parts.each_ref()).unwrap()
+    });
+    assert_eq!(found, [&a[..], &b, &a].concat());
+}
+
+#[test]
+fn products_match_cpu() {
+    let backends = backends();
+    for (batch, rows, inner, columns) in [(1, 1, 1, 1), (2, 5, 7, 3), (3, 65, 17, 66), (1, 9, 130, 70)] {
+        let shape = MatmulShape { batch, rows, inner, columns };
+        let [a, b] = [1, 2].map(|seed| spread(batch * rows * inner, 64, seed));
+        let [c, d] = [3, 4].map(|seed| spread(batch * inner * columns, 50, seed));
+        let start = spread(shape.product(), 64, 5);
+        for layout in [Layout::Plain, Layout::Transposed] {
+            same(&format!("{shape:?}, {layout:?}"), &backends, |backend| {
+                let [a, b, c, d] = [&a, &b, &c, &d].map(|words| upload(backend, words));
+                let start = upload(backend, &start);
+                let shared = start.clone();
+                let sums = backend.products(shape, layout, &[[&a, &c], [&b, &d]], Some(start)).unwrap();
+                let twice = backend.products(shape, layout, &[[&a, &d]], Some(sums)).unwrap();
+                let fresh = backend.products(shape, layout, &[[&a, &c]], None).unwrap();
+                let none = backend.products(shape, layout, &[], None).unwrap();
+                backend.concat(&[&twice, &fresh, &none, &shared]).unwrap()
+            });
+        }
+    }
+}
+
+#[test]
+fn messages_match_cpu() {
+    let backends = backends();
+    let sizes: Vec<(usize, u32)> =
+        (1..=64).map(|bits| (1 + (bits as usize * 29) % 97, bits)).chain([(0, 5), (300, 1)]).collect();
+    let own: Vec<Vec<u64>> = sizes.iter().map(|&(len, bits)| spread(len, bits, 7)).collect();
+    let parts = |backend: &Arc<dyn Backend>, open: bool| -> Vec<Part> {
+        let part = |(index, (words, &(len, bits))): (usize, (&Vec<u64>, &(usize, u32)))| Part {
+            words: (!open || index % 3 != 0 || index % 4 == 1).then(|| upload(backend, words)),
+            len,
+            ring: Ring::new(bits).unwrap(),
+            in_message: !open || index % 4 != 1,
+        };
+        own.iter().zip(&sizes).enumerate().map(part).collect()
+    };
+    let messages = backends.each_ref().map(|backend| {
+        let message = backend.pack(b"a header", &parts(backend, false)).unwrap();
+        message.take().unwrap()
+    });
+    assert!(messages[0] == messages[1]);
+    same("what is opened", &backends, |backend| {
+        let opened = backend.open(parts(backend, true), &messages[0][8..]).unwrap();
+        backend.concat(&opened.iter().collect::<Vec<_>>()).unwrap()
+    });
+    assert!(backends[1].open(parts(&backends[1], true), &[0; 3]).is_err());
+}
+
+#[test]
+fn a_section_that_ends_early_is_an_error() {
+    let [_, device] = backends();
+    let bytes = SharedBytes::new(Secret::new(vec![1; 100]));
+    let mut keys = device.party_keys(Party::Zero, KeySection::new(1, 2, 100, Box::new(bytes))).unwrap();
+    let error = keys.given(101, Ring::new(8).unwrap()).err().unwrap();
+    assert!(error.to_string().contains("its section has 100 left"), "{error}");
+    assert!(keys.given(100, Ring::new(8).unwrap()).is_ok());
+}
+
+#[test]
+fn handles_of_another_queue_are_refused() {
+    let device = device();
+    let [one, other] = [(), ()].map(|()| CudaBackend::new(&device).unwrap());
+    let words = one.upload(Secret::new(vec![1, 2])).unwrap();
+    assert!(matches!(other.download(&words), Err(Error::OtherBackend)));
+    let host = CpuBackend.upload(Secret::new(vec![1])).unwrap();
+    assert!(matches!(one.download(&host), Err(Error::OtherBackend)));
+}
