@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gatework_gpu::{ByValue, Device, Grid, args};
+use gatework_gpu::{Architecture, ByValue, Device, Grid, args, compile, presence};
 
 use super::kernels;
 use super::prg::Generator;
@@ -73,6 +73,33 @@ fn encrypted(form: AesForm, key: u128, blocks: &[u128]) -> Vec<u128> {
 
 fn block(hex: &str) -> u128 {
     u128::from_be_bytes(u128::from_str_radix(hex, 16).unwrap().to_le_bytes())
+}
+
+/// Every module in every form that it can have.
+fn modules() -> Vec<gatework_gpu::Module> {
+    let plain = [kernels::ARITHMETIC, kernels::GEMM, kernels::PACKING, kernels::SUMS];
+    let ciphers = [kernels::COMPARE, kernels::GENERATE, kernels::LOOKUP, kernels::PRG];
+    let forms = FORMS.iter().flat_map(|form| ciphers.iter().map(|module| form.module(module)));
+    plain.into_iter().chain(forms).collect()
+}
+
+/// Without NVRTC, which needs no GPU, only the emulated device's compiler is asked.
+#[test]
+fn every_module_compiles_and_none_spills() {
+    for module in modules() {
+        compile(&module.source(), &Architecture::Emulated).unwrap();
+    }
+    if !presence::nvrtc().is_found() {
+        eprintln!("NVRTC was not found: nothing was compiled for sm_90a");
+        return;
+    }
+    for module in modules() {
+        let binary = compile(&module.source(), &Architecture::Sm("sm_90a".into())).unwrap();
+        for (kernel, resources) in &binary.resources {
+            assert_eq!(resources.spill_stores + resources.spill_loads, 0, "{kernel}");
+            assert_eq!(resources.stack_bytes, 0, "{kernel}");
+        }
+    }
 }
 
 #[test]
