@@ -6,10 +6,10 @@
 #include "gw/gw.cuh"
 #include "shared.cuh"
 
-// sums[b][r][c] <- (sums[b][r][c], or 0) + Σ_k left[b][r][k] right[b][k][c]; `transposed` if the right factor lies as
+// sums[b][r][c] <- ((sums[b][r][c], or 0) + Σ_k left[b][r][k] right[b][k][c]) & mask; `transposed` if the right factor lies as
 // columns x inner. Tiles of GEMM_TILE x GEMM_TILE a block of threads, which has 16 x 16, 4 x 4 sums each; rows in y, batch in z.
 GW_KERNEL_BOUNDED(multiply_words, 256, 1)(
-    const u64* left, const u64* right, u32 rows, u32 inner, u32 columns, u32 transposed, u32 accumulate, u64* sums) {
+    const u64* left, const u64* right, u32 rows, u32 inner, u32 columns, u32 transposed, u64 mask, u32 accumulate, u64* sums) {
     // Both tiles lie inner index by inner index.
     u64* const left_tile = gw::shared<u64>();
     u64* const right_tile = left_tile + GEMM_DEPTH * (GEMM_TILE + 1);
@@ -56,7 +56,7 @@ GW_KERNEL_BOUNDED(multiply_words, 256, 1)(
             const u32 row = first_row + y + 16 * i, column = first_column + x + 16 * j;
             if (row >= rows || column >= columns) continue;
             u64* const to = sums + (u64)row * columns + column;
-            *to = (accumulate ? *to : 0) + sum[i][j];
+            *to = ((accumulate ? *to : 0) + sum[i][j]) & mask;
         }
     }
 }

@@ -1,14 +1,16 @@
-//! Products of matrices.
+//! Products of matrices: word by word, or in limbs of 8 bits on integer tensor cores.
 
-use gatework_gpu::{Grid, args};
+use gatework_gpu::{Buffer, Grid, View as _, args};
 
 use crate::backend::{Layout, MatmulShape};
 use crate::error::{Error, Result};
+use crate::ring::Ring;
 
 use super::kernels;
 use super::queue::Queue;
-use super::shared::{GEMM_DEPTH, GEMM_TILE};
-use super::words::DeviceWords;
+use super::schedule::ProductForm;
+use super::shared::{GEMM_DEPTH, GEMM_TILE, LIMB_DEPTH, LIMB_THREADS, LIMB_TILE};
+use super::words::{DeviceWords, LimbPlanes, TensorWords};
 
 /// Whether a kernel adds to what is there.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -19,33 +21,138 @@ pub(super) enum Start {
     Sums,
 }
 
-/// sums ← (0 or sums) + a b modulo 2^64, for every matrix of a batch.
+/// Most inner indices of one launch in limbs: 8 limbs times as many products of at most 2^14 stay below 2^31.
+const MOST_INNER: u32 = 8192;
+
+/// A product, with sides that kernels can count.
+#[derive(Clone, Copy)]
+struct Sizes {
+    batch: u32,
+    rows: u32,
+    inner: u32,
+    columns: u32,
+}
+
+impl Sizes {
+    fn of(shape: MatmulShape) -> Result<Self> {
+        let wide = |size: usize| {
+            let what = || format!("a side of {size}: a device takes sides below 2^31");
+            let size = i32::try_from(size).map(|size| size as u32);
+            size.map_err(|_| Error::Unsupported { gate: "a matrix product", what: what() })
+        };
+        let MatmulShape { batch, rows, inner, columns } = shape;
+        Ok(Self { batch: wide(batch)?, rows: wide(rows)?, inner: wide(inner)?, columns: wide(columns)? })
+    }
+}
+
+/// sums ← ((0 or sums) + a b) in the ring, for every matrix of a batch.
+#[allow(clippy::too_many_arguments)]
 pub(super) fn accumulate(
     queue: &Queue,
+    form: ProductForm,
     shape: MatmulShape,
     layout: Layout,
-    a: &DeviceWords,
-    b: &DeviceWords,
+    ring: Ring,
+    [a, b]: [&TensorWords; 2],
     start: Start,
     sums: &mut DeviceWords,
 ) -> Result<()> {
-    let wide = |size: usize| {
-        let what = || format!("a side of {size}: a device takes sides below 2^31");
-        i32::try_from(size)
-            .map(|size| size as u32)
-            .map_err(|_| Error::Unsupported { gate: "a matrix product", what: what() })
-    };
-    let (rows, inner, columns) = (wide(shape.rows)?, wide(shape.inner)?, wide(shape.columns)?);
     if sums.is_empty() {
         return Ok(());
     }
+    let sizes = Sizes::of(shape)?;
+    let in_limbs = match form {
+        ProductForm::Words => false,
+        ProductForm::Limbs => true,
+        ProductForm::LimbsFrom(side) => shape.rows.min(shape.inner).min(shape.columns) >= side,
+    };
+    match in_limbs {
+        true => by_limbs(queue, sizes, layout, ring, [a, b], start, sums),
+        false => by_words(queue, sizes, layout, ring, [&a.words, &b.words], start, sums),
+    }
+}
+
+fn by_words(
+    queue: &Queue,
+    sizes: Sizes,
+    layout: Layout,
+    ring: Ring,
+    [a, b]: [&DeviceWords; 2],
+    start: Start,
+    sums: &mut DeviceWords,
+) -> Result<()> {
+    let Sizes { batch, rows, inner, columns } = sizes;
     let transposed = u32::from(layout == Layout::Transposed);
-    let blocks = [columns.div_ceil(GEMM_TILE), rows.div_ceil(GEMM_TILE), wide(shape.batch)?];
+    let blocks = [columns.div_ceil(GEMM_TILE), rows.div_ceil(GEMM_TILE), batch];
     let shared = 2 * GEMM_DEPTH * (GEMM_TILE + 1) * size_of::<u64>() as u32;
+    let accumulate = u32::from(start == Start::Sums);
     queue.launch(
         &kernels::GEMM,
         "multiply_words",
         &Grid::new(blocks, [256, 1, 1]).shared(shared),
-        &args![a, b, rows, inner, columns, transposed, u32::from(start == Start::Sums), sums],
+        &args![a, b, rows, inner, columns, transposed, ring.mask(), accumulate, sums],
     )
+}
+
+fn by_limbs(
+    queue: &Queue,
+    sizes: Sizes,
+    layout: Layout,
+    ring: Ring,
+    [a, b]: [&TensorWords; 2],
+    mut start: Start,
+    sums: &mut DeviceWords,
+) -> Result<()> {
+    let Sizes { batch, rows, inner, columns } = sizes;
+    let limbs = ring.bits().div_ceil(8);
+    let by_inner = layout == Layout::Plain;
+    let left = split(queue, &a.words, LimbPlanes { limbs, batch, rows, inner, by_inner: false })?;
+    // The right factor may be a model's weights, which every inference multiplies with.
+    let right = LimbPlanes { limbs, batch, rows: columns, inner, by_inner };
+    let right = b.planes(right, |planes| split(queue, &b.words, planes))?;
+    let padded = inner.next_multiple_of(LIMB_DEPTH);
+    // With 8 limbs the sums of 64 columns would not fit the registers.
+    let tile_columns = if limbs == 8 { LIMB_TILE / 2 } else { LIMB_TILE };
+    // Two stages of two tiles, whose rows are 16 bytes longer than their digits.
+    let shared = 2 * limbs * (LIMB_TILE + tile_columns) * (LIMB_DEPTH + 16);
+    let grid =
+        Grid::new([columns.div_ceil(tile_columns), rows.div_ceil(LIMB_TILE), batch], [LIMB_THREADS, 1, 1]);
+    for first in (0..padded).step_by(MOST_INNER as usize) {
+        let end = padded.min(first + MOST_INNER);
+        queue.launch(
+            &kernels::LIMBS.define("LIMBS", limbs),
+            "multiply_limbs",
+            &grid.shared(shared),
+            &args![
+                left.view().as_bytes(),
+                right.view().as_bytes(),
+                rows,
+                columns,
+                padded,
+                first,
+                end,
+                ring.mask(),
+                u32::from(start == Start::Sums),
+                &mut *sums
+            ],
+        )?;
+        start = Start::Sums;
+    }
+    Ok(())
+}
+
+/// Digits of words, plane by plane, four in a word.
+fn split(queue: &Queue, words: &DeviceWords, planes: LimbPlanes) -> Result<Buffer<u32>> {
+    let LimbPlanes { limbs, batch, rows, inner, by_inner } = planes;
+    let padded = inner.next_multiple_of(LIMB_DEPTH);
+    let groups = rows as usize * padded as usize / 4;
+    let mut digits = queue.alloc(batch as usize * limbs as usize * groups)?;
+    let line = Grid::covering(groups, 256);
+    queue.launch(
+        &kernels::LIMBS.define("LIMBS", limbs),
+        "split_words",
+        &Grid::new([line.blocks[0], batch, 1], line.threads),
+        &args![words, rows, inner, padded, u32::from(by_inner), &mut digits],
+    )?;
+    Ok(digits)
 }

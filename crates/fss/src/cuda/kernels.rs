@@ -20,6 +20,8 @@ gatework_gpu::modules! {
     pub(super) GEMM = "gemm";
     /// The dealer's keys of point functions.
     pub(super) GENERATE = "generate";
+    /// Products of matrices in limbs of 8 bits.
+    pub(super) LIMBS = "limbs";
     /// Sums of tables under unit vectors.
     pub(super) LOOKUP = "lookup";
     /// Words to their effective bits and back.

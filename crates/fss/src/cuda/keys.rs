@@ -20,7 +20,7 @@ use super::prg::{DeviceStream, Generator};
 use super::queue::Queue;
 use super::shared::RoundKeys;
 use super::sums::sums;
-use super::words::{DeviceWords, keep, words};
+use super::words::{DeviceWords, keep, keep_words, words};
 
 /// What the dealer writes.
 pub(super) struct DealtSection {
@@ -88,12 +88,12 @@ impl DealerKeys for DealtSection {
             let words = both.slice_mut(party * len..(party + 1) * len);
             stream.words(&self.queue, &self.generator, ring.bits(), words)?;
         }
-        Ok(keep(&self.queue, sums(&self.queue, &both, Sums::Columns(len), ring)?))
+        Ok(keep_words(&self.queue, sums(&self.queue, &both, Sums::Columns(len), ring)?))
     }
 
     fn derived_by(&mut self, party: Party, len: usize, ring: Ring) -> Result<Handle> {
         let words = self.derive(party, len, ring.bits())?;
-        Ok(keep(&self.queue, words))
+        Ok(keep_words(&self.queue, words))
     }
 
     fn share(&mut self, values: &Handle, len: usize, ring: Ring) -> Result<()> {
@@ -121,7 +121,7 @@ impl DealerKeys for DealtSection {
             true => self.tables(domain, places)?,
             false => self.trees(domain, places)?,
         };
-        Ok(keep(&queue, signs))
+        Ok(keep_words(&queue, signs))
     }
 
     fn write(&mut self, sinks: &mut [&mut dyn KeySink; 2]) -> Result<[u64; 2]> {
@@ -196,7 +196,7 @@ impl PartyKeys for ReadSection {
     fn derived(&mut self, len: usize, ring: Ring) -> Result<Handle> {
         let mut words = self.queue.alloc(len)?;
         self.stream.words(&self.queue, &self.generator, ring.bits(), words.slice_mut(..))?;
-        Ok(keep(&self.queue, words))
+        Ok(keep_words(&self.queue, words))
     }
 
     fn derived_alone(&mut self, len: usize, ring: Ring) -> Result<Handle> {
@@ -205,13 +205,13 @@ impl PartyKeys for ReadSection {
 
     fn shares(&mut self, len: usize, ring: Ring) -> Result<Handle> {
         let words = self.share_words(len, ring.bits())?;
-        Ok(keep(&self.queue, words))
+        Ok(keep_words(&self.queue, words))
     }
 
     fn given(&mut self, len: usize, ring: Ring) -> Result<Handle> {
         let mut words = self.queue.alloc(len)?;
         self.given_into(&mut words, 0..len, ring.bits())?;
-        Ok(keep(&self.queue, words))
+        Ok(keep_words(&self.queue, words))
     }
 
     fn points(&mut self, domain: u32, len: usize) -> Result<Handle> {

@@ -40,8 +40,8 @@ use keys::{DealtSection, ReadSection};
 use points::DevicePoints;
 use prg::Generator;
 use queue::Queue;
-pub use schedule::{AesForm, FormulaTier, Schedule};
-use words::{Copies, keep, kept, words, words_to_change};
+pub use schedule::{AesForm, FormulaTier, ProductForm, Schedule};
+use words::{Copies, TensorWords, keep_words, kept, words, words_to_change};
 
 /// A device: words are its buffers, and a call has queued its work when it returns.
 pub struct CudaBackend {
@@ -83,7 +83,7 @@ impl Backend for CudaBackend {
     }
 
     fn upload(&self, words: Secret<u64>) -> Result<Handle> {
-        Ok(keep(&self.queue, self.queue.upload_secret(&words)?))
+        Ok(keep_words(&self.queue, self.queue.upload_secret(&words)?))
     }
 
     fn download(&self, handle: &Handle) -> Result<Secret<u64>> {
@@ -91,11 +91,11 @@ impl Backend for CudaBackend {
     }
 
     fn compute(&self, formula: &Formula, operands: &[Operand], len: usize) -> Result<Handle> {
-        Ok(keep(&self.queue, self.formulas.compute(&self.queue, formula, operands, len)?))
+        Ok(keep_words(&self.queue, self.formulas.compute(&self.queue, formula, operands, len)?))
     }
 
     fn sums(&self, handle: &Handle, sums: Sums<'_>, ring: Ring) -> Result<Handle> {
-        Ok(keep(&self.queue, sums::sums(&self.queue, words(&self.queue, handle)?, sums, ring)?))
+        Ok(keep_words(&self.queue, sums::sums(&self.queue, words(&self.queue, handle)?, sums, ring)?))
     }
 
     fn concat(&self, parts: &[&Handle]) -> Result<Handle> {
@@ -106,13 +106,14 @@ impl Backend for CudaBackend {
             self.queue.stream().copy(part, &mut all.slice_mut(first..first + part.len()))?;
             first += part.len();
         }
-        Ok(keep(&self.queue, all))
+        Ok(keep_words(&self.queue, all))
     }
 
     fn products(
         &self,
         shape: MatmulShape,
         layout: Layout,
+        ring: Ring,
         pairs: &[[&Handle; 2]],
         start: Option<Handle>,
     ) -> Result<Handle> {
@@ -121,25 +122,34 @@ impl Backend for CudaBackend {
             Some(start) => (words_to_change(&self.queue, start)?, Start::Sums),
         };
         for [a, b] in pairs {
-            let (a, b) = (words(&self.queue, a)?, words(&self.queue, b)?);
-            gemm::accumulate(&self.queue, shape, layout, a, b, started, &mut sums)?;
+            let (form, factor) = (self.schedule.products, |words| kept::<TensorWords>(&self.queue, words));
+            gemm::accumulate(
+                &self.queue,
+                form,
+                shape,
+                layout,
+                ring,
+                [factor(a)?, factor(b)?],
+                started,
+                &mut sums,
+            )?;
             started = Start::Sums;
         }
         if started == Start::Zero {
             self.queue.stream().fill(&mut sums, 0)?;
         }
-        Ok(keep(&self.queue, sums))
+        Ok(keep_words(&self.queue, sums))
     }
 
     fn less_than(&self, keys: &Handle, x: &Handle, shifts: &[u64]) -> Result<Handle> {
         let (keys, x) = (kept::<DevicePoints>(&self.queue, keys)?, words(&self.queue, x)?);
-        Ok(keep(&self.queue, keys.less_than(&self.queue, &self.generator, x, shifts)?))
+        Ok(keep_words(&self.queue, keys.less_than(&self.queue, &self.generator, x, shifts)?))
     }
 
     fn lookup(&self, keys: &Handle, x: &Handle, table: &Table) -> Result<Handle> {
         let (keys, x) = (kept::<DevicePoints>(&self.queue, keys)?, words(&self.queue, x)?);
         let sums = keys.lookup(&self.queue, &self.generator, &self.schedule, &self.tables, x, table)?;
-        Ok(keep(&self.queue, sums))
+        Ok(keep_words(&self.queue, sums))
     }
 
     fn pack(&self, header: &[u8], parts: &[Part]) -> Result<Box<dyn Download>> {

@@ -10,7 +10,7 @@ use crate::ring::packed_bytes;
 use super::kernels;
 use super::queue::Queue;
 use super::shared::{MOST_PARTS, OpenPart, OpenParts, PACKING_THREADS, PackPart, PackParts};
-use super::words::{DeviceWords, keep, words};
+use super::words::{DeviceWords, keep_words, words};
 
 /// Words to pack, less others.
 pub(super) struct Packed<'a> {
@@ -111,7 +111,7 @@ pub(super) fn open(queue: &Queue, parts: Vec<Part>, bytes: &[u8]) -> Result<Vec<
     drop(opened);
     let mut sums = sums.into_iter();
     let handle = |part: Part| match part.in_message {
-        true => sums.next().map(|sums| keep(queue, sums)).ok_or(Error::Absent),
+        true => sums.next().map(|sums| keep_words(queue, sums)).ok_or(Error::Absent),
         false => part.words.ok_or(Error::Absent),
     };
     parts.into_iter().map(handle).collect()

@@ -26,6 +26,17 @@ pub enum FormulaTier {
     Adaptive,
 }
 
+/// How products of matrices are computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProductForm {
+    /// Word by word.
+    Words,
+    /// In limbs of 8 bits, on integer tensor cores.
+    Limbs,
+    /// In limbs where all sides are at least this long, word by word elsewhere.
+    LimbsFrom(usize),
+}
+
 /// The choices of one backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Schedule {
@@ -33,6 +44,8 @@ pub struct Schedule {
     pub aes: AesForm,
     /// How formulas run.
     pub formulas: FormulaTier,
+    /// How products of matrices are computed.
+    pub products: ProductForm,
     /// Bytes of key material that are uploaded at once.
     pub key_chunk: usize,
     /// Leaves that a block of threads expands together, where trees have fewer.
@@ -45,6 +58,7 @@ impl Schedule {
         let card = Self {
             aes: AesForm::Table { copies: 32 },
             formulas: FormulaTier::Adaptive,
+            products: ProductForm::LimbsFrom(16),
             key_chunk: 16 << 20,
             leaves_each: 256,
         };
@@ -54,6 +68,7 @@ impl Schedule {
         Self {
             aes: AesForm::Table { copies: 1 },
             formulas: FormulaTier::Interpreted,
+            products: ProductForm::Words,
             key_chunk: 64 << 10,
             ..card
         }

@@ -42,6 +42,13 @@ gatework_gpu::shared! {
     /// Inner indices of a tile that are in shared memory at once.
     pub(super) const GEMM_DEPTH: u32 = 16;
 
+    /// Rows and columns of a tile of a product by limbs.
+    pub(super) const LIMB_TILE: u32 = 64;
+    /// Threads of a block that has such a tile.
+    pub(super) const LIMB_THREADS: u32 = 256;
+    /// Inner indices of one step of it.
+    pub(super) const LIMB_DEPTH: u32 = 32;
+
     /// Round keys of AES-128, round by round: four words, or eight bit planes of the key of both blocks.
     #[derive(Clone, Copy, Pod, Zeroable)]
     pub(super) struct RoundKeys {

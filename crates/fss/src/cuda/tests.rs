@@ -55,7 +55,8 @@ fn same(
     give: impl Fn(&Arc<dyn Backend>) -> Handle,
 ) -> Vec<u64> {
     let [host, device] = backends.each_ref().map(|backend| download(backend, &give(backend)));
-    assert_eq!(device, host, "{what}");
+    let different = host.iter().zip(&device).position(|(host, device)| host != device);
+    assert_eq!((host.len(), different), (device.len(), None), "{what}: the first word that differs");
     host
 }
 
@@ -78,9 +79,10 @@ fn block(hex: &str) -> u128 {
 /// Every module in every form that it can have.
 fn modules() -> Vec<gatework_gpu::Module> {
     let plain = [kernels::ARITHMETIC, kernels::GEMM, kernels::PACKING, kernels::SUMS];
+    let limbs = (1..=8u32).map(|limbs| kernels::LIMBS.define("LIMBS", limbs));
     let ciphers = [kernels::COMPARE, kernels::GENERATE, kernels::LOOKUP, kernels::PRG];
     let forms = FORMS.iter().flat_map(|form| ciphers.iter().map(|module| form.module(module)));
-    plain.into_iter().chain(forms).collect()
+    plain.into_iter().chain(limbs).chain(forms).collect()
 }
 
 /// Without NVRTC, which needs no GPU, only the emulated device's compiler is asked.
@@ -278,21 +280,36 @@ fn parts_follow_each_other() {
 
 #[test]
 fn products_match_cpu() {
-    let backends = backends();
-    for (batch, rows, inner, columns) in [(1, 1, 1, 1), (2, 5, 7, 3), (3, 65, 17, 66), (1, 9, 130, 70)] {
+    products_on(&backends(), &[50, 64]);
+}
+
+#[test]
+fn products_in_limbs_match_cpu() {
+    let device = device();
+    let schedule = Schedule { products: ProductForm::Limbs, ..Schedule::of(&device) };
+    let device: Arc<dyn Backend> = Arc::new(CudaBackend::with(&device, schedule).unwrap());
+    products_on(&[Arc::new(CpuBackend), device], &[1, 9, 50, 64]);
+}
+
+fn products_on(backends: &[Arc<dyn Backend>; 2], rings: &[u32]) {
+    for ((batch, rows, inner, columns), bits) in [(1, 1, 1, 1), (2, 5, 37, 3), (1, 65, 17, 66)]
+        .into_iter()
+        .flat_map(|sizes| rings.iter().map(move |&bits| (sizes, bits)))
+    {
+        let ring = Ring::new(bits).unwrap();
         let shape = MatmulShape { batch, rows, inner, columns };
         let [a, b] = [1, 2].map(|seed| spread(batch * rows * inner, 64, seed));
         let [c, d] = [3, 4].map(|seed| spread(batch * inner * columns, 50, seed));
         let start = spread(shape.product(), 64, 5);
         for layout in [Layout::Plain, Layout::Transposed] {
-            same(&format!("{shape:?}, {layout:?}"), &backends, |backend| {
+            same(&format!("{shape:?}, {layout:?}, {ring:?}"), backends, |backend| {
                 let [a, b, c, d] = [&a, &b, &c, &d].map(|words| upload(backend, words));
                 let start = upload(backend, &start);
                 let shared = start.clone();
-                let sums = backend.products(shape, layout, &[[&a, &c], [&b, &d]], Some(start)).unwrap();
-                let twice = backend.products(shape, layout, &[[&a, &d]], Some(sums)).unwrap();
-                let fresh = backend.products(shape, layout, &[[&a, &c]], None).unwrap();
-                let none = backend.products(shape, layout, &[], None).unwrap();
+                let sums = backend.products(shape, layout, ring, &[[&a, &c], [&b, &d]], Some(start)).unwrap();
+                let twice = backend.products(shape, layout, ring, &[[&a, &d]], Some(sums)).unwrap();
+                let fresh = backend.products(shape, layout, ring, &[[&a, &c]], None).unwrap();
+                let none = backend.products(shape, layout, ring, &[], None).unwrap();
                 backend.concat(&[&twice, &fresh, &none, &shared]).unwrap()
             });
         }
