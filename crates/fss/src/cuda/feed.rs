@@ -94,7 +94,7 @@ impl KeyFeed {
         if let State::NotBegun(_) = self.state
             && let State::NotBegun(section) = std::mem::replace(&mut self.state, State::Ended)
         {
-            self.state = begin(queue.device().stream()?, section, self.chunk_bytes)?;
+            self.state = begin(queue.clone(), section, self.chunk_bytes)?;
         }
         let State::Running { chunks, .. } = &self.state else { return Err(ended()) };
         let chunk = chunks.recv().map_err(|_| ended())??;
@@ -107,11 +107,12 @@ fn ended() -> Error {
     Error::Key { what: "the thread that uploads its bytes has ended".into() }
 }
 
-fn begin(stream: Stream, section: KeySection, chunk_bytes: usize) -> Result<State> {
+fn begin(queue: Queue, section: KeySection, chunk_bytes: usize) -> Result<State> {
+    let stream = queue.device().stream()?;
     let (sender, chunks) = sync_channel(AHEAD);
     let thread = Builder::new()
         .name("fss-keys".into())
-        .spawn(move || upload_all(&stream, section, chunk_bytes, &sender))
+        .spawn(move || upload_all(&queue, &stream, section, chunk_bytes, &sender))
         .map_err(|error| Error::Key {
             what: format!("no thread can be started that uploads it ({error})"),
         })?;
@@ -120,6 +121,7 @@ fn begin(stream: Stream, section: KeySection, chunk_bytes: usize) -> Result<Stat
 
 /// Uploads a section until its end, the first error, or the end of whoever reads it.
 fn upload_all(
+    queue: &Queue,
     stream: &Stream,
     mut section: KeySection,
     chunk_bytes: usize,
@@ -133,7 +135,7 @@ fn upload_all(
             break;
         }
         left -= count as u64;
-        let chunk = upload(stream, &mut section, count, &mut staging[turn]);
+        let chunk = upload(queue, stream, &mut section, count, &mut staging[turn]);
         let failed = chunk.is_err();
         if chunks.send(chunk).is_err() || failed {
             break;
@@ -148,6 +150,7 @@ fn upload_all(
 }
 
 fn upload(
+    queue: &Queue,
     stream: &Stream,
     section: &mut KeySection,
     count: usize,
@@ -169,7 +172,7 @@ fn upload(
     let shares = staged.par_chunks_mut(SHARE).zip(material.as_slice().par_chunks(SHARE));
     shares.for_each(|(to, from)| to.copy_from_slice(from));
     drop(staged);
-    let mut bytes = stream.alloc(count)?;
+    let mut bytes = queue.alloc_on(stream, count)?;
     stream.copy_from_pinned(pinned, &mut bytes)?;
     Ok(Chunk { bytes, arrived: stream.record()? })
 }

@@ -13,13 +13,29 @@ pub(super) struct Queue {
     stream: Stream,
     uploads: Stream,
     number: u64,
+    #[cfg(test)]
+    pub(super) refusal: std::sync::Arc<Refusal>,
+}
+
+/// An allocation that fails, for tests: the one of that number, counted from here on.
+#[cfg(test)]
+#[derive(Default)]
+pub(super) struct Refusal {
+    pub(super) allocations: AtomicU64,
+    pub(super) refused: AtomicU64,
 }
 
 impl Queue {
     pub(super) fn new(device: &Device) -> Result<Self> {
         static QUEUES: AtomicU64 = AtomicU64::new(0);
         let number = QUEUES.fetch_add(1, Ordering::Relaxed);
-        Ok(Self { stream: device.stream()?, uploads: device.stream()?, number })
+        Ok(Self {
+            stream: device.stream()?,
+            uploads: device.stream()?,
+            number,
+            #[cfg(test)]
+            refusal: std::sync::Arc::default(),
+        })
     }
 
     /// Where kernels run.
@@ -38,7 +54,21 @@ impl Queue {
 
     /// Uninitialised memory.
     pub(super) fn alloc<T: Pod>(&self, len: usize) -> Result<Buffer<T>> {
-        Ok(self.stream.alloc(len)?)
+        self.alloc_on(&self.stream, len)
+    }
+
+    /// The same in the order of another stream.
+    pub(super) fn alloc_on<T: Pod>(&self, stream: &Stream, len: usize) -> Result<Buffer<T>> {
+        #[cfg(test)]
+        {
+            let number = self.refusal.allocations.fetch_add(1, Ordering::SeqCst) + 1;
+            if number == self.refusal.refused.load(Ordering::SeqCst) {
+                let (asked, budget) = ((len * size_of::<T>()) as u64, self.device().budget());
+                let (held, limit) = (budget.held(), budget.limit());
+                return Err(gatework_gpu::Error::OutOfMemory { asked, held, free: 0, limit }.into());
+            }
+        }
+        Ok(stream.alloc(len)?)
     }
 
     /// A copy of something public, by way of page-locked memory, so that nothing waits for what was queued before.
@@ -59,7 +89,7 @@ impl Queue {
         if host.is_empty() {
             return Ok(buffer);
         }
-        let mut arriving = self.uploads.alloc(host.len())?;
+        let mut arriving = self.alloc_on(&self.uploads, host.len())?;
         let mut staged = self.device().pinned().take::<T>(host.len())?;
         staged.write()?.copy_from_slice(host);
         let copied = self.uploads.copy_from_pinned(&staged, &mut arriving);

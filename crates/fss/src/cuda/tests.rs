@@ -1,6 +1,7 @@
 //! Every call of the backend on the emulated device, equal to the CPU's bit for bit.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use gatework_gpu::{Architecture, ByValue, Device, Grid, args, compile, presence};
 
@@ -9,9 +10,11 @@ use super::prg::Generator;
 use super::queue::Queue;
 use super::shared::PRG_THREADS;
 use super::*;
+use crate::executor::run_in_process_on;
+use crate::gates::Activation;
 use crate::prg::Cipher;
 use crate::secret::SharedBytes;
-use crate::{CpuBackend, Error};
+use crate::{CpuBackend, Error, Evaluator, FixedPoint};
 
 const FORMS: [AesForm; 3] = [AesForm::Table { copies: 32 }, AesForm::Table { copies: 1 }, AesForm::BitPlanes];
 
@@ -361,4 +364,50 @@ fn handles_of_another_queue_are_refused() {
     assert!(matches!(other.download(&words), Err(Error::OtherBackend)));
     let host = CpuBackend.upload(Secret::new(vec![1])).unwrap();
     assert!(matches!(one.download(&host), Err(Error::OtherBackend)));
+}
+
+/// A truncation, a table, a comparison and a product of matrices.
+async fn some_gates(evaluator: &Evaluator) -> Result<Option<Vec<u64>>> {
+    let ring = Ring::new(50)?;
+    let x = evaluator.input(Party::One, ring, 6, -20_000..=20_000).await?;
+    let matrix = evaluator.weights(Party::Zero, ring, 6, -100..=100).await?;
+    let gelu = evaluator.open(Activation::gelu(12)?.apply(evaluator, &x).await?).await?;
+    let mask = evaluator.mask_share(&gelu)?;
+    let shape = MatmulShape { batch: 1, rows: 2, inner: 3, columns: 2 };
+    let product = evaluator.matmul(&gelu, &mask, matrix.wire(), matrix.mask(), shape)?;
+    let product = evaluator.open(product).await?;
+    evaluator.reveal(&product, Party::One)
+}
+
+#[test]
+fn every_allocation_that_fails_is_an_error_and_the_next_run_works() {
+    let (device, format) = (device(), FixedPoint::new(50, 12).unwrap());
+    let cuda = Arc::new(CudaBackend::new(&device).unwrap());
+    let held = device.budget().held();
+    let refusal = cuda.queue.refusal.clone();
+    let run = |refused: u64| {
+        refusal.allocations.store(0, Ordering::SeqCst);
+        refusal.refused.store(refused, Ordering::SeqCst);
+        let backends: [Arc<dyn Backend>; 2] = [cuda.clone(), Arc::new(CpuBackend)];
+        let inputs =
+            [vec![None, Some(vec![1, 2, 3, 4, 5, 6])], vec![Some(vec![7, 80, 900, 10, 11, 12]), None]];
+        run_in_process_on(backends, format, some_gates, inputs).map(|[_, one]| one.output)
+    };
+    let expected = run(0).unwrap();
+    let allocations = refusal.allocations.load(Ordering::SeqCst);
+    // What is kept between runs, programs of formulas and tables, is not allocated again.
+    run(0).unwrap();
+    let again = refusal.allocations.load(Ordering::SeqCst);
+    assert!(again > 50 && again < allocations, "{again} of {allocations} allocations");
+    for refused in 1..=again {
+        match run(refused) {
+            Err(Error::Device(gatework_gpu::Error::OutOfMemory { .. })) => {}
+            Err(other) => panic!("allocation {refused}: {other}"),
+            Ok(_) => panic!("allocation {refused} was not missed"),
+        }
+    }
+    assert_eq!(run(0).unwrap(), expected);
+    drop(cuda);
+    assert!(device.budget().held() <= held);
+    assert_eq!(device.budget().held(), 0);
 }
