@@ -149,7 +149,7 @@ struct Cipher {
     }
 };
 
-// All threads of the block call this before any of them encrypts.
+// All threads of the block call this, and then wait for each other, before any of them encrypts.
 GW_DEVICE Cipher prepare(const RoundKeys& keys, const u32*) { return {keys}; }
 
 #else
@@ -202,11 +202,11 @@ struct Cipher {
     }
 };
 
-// Copies the table into the block's shared memory. All threads of the block call this before any of them encrypts.
+// Copies the table into the block's shared memory. All threads of the block call this, and then wait for each other, before any of
+// them encrypts.
 GW_DEVICE Cipher prepare(const RoundKeys& keys, const u32* table) {
     u32* copies = gw::shared<u32>();
     for (u32 i = gw::thread_x(); i < 256 * AES_COPIES; i += gw::threads_x()) copies[i] = table[i / AES_COPIES];
-    gw::sync_threads();
     return {keys, copies + gw::thread_x() % AES_COPIES};
 }
 

@@ -21,6 +21,7 @@ GW_KERNEL_BOUNDED(compare_trees, COMPARE_THREADS, 1)(
     const u32* table, RoundKeys keys, const u64* roots, const u64* corrections, const u64* x, Shifts shifts, u32 domain,
     u64 count, u64* bits) {
     const aes::Cipher cipher = aes::prepare(keys, table);
+    gw::sync_threads();
     const u64 first = 2 * gw::global_thread(), paths = count * shifts.count;
     if (first >= paths) return;
     const bool both = first + 1 < paths;

@@ -19,6 +19,7 @@ GW_KERNEL_BOUNDED(generate_trees, GENERATE_THREADS, 1)(
     const u32* table, RoundKeys keys, const u64* roots_zero, const u64* roots_one, const u64* alphas, u32 domain, u64 count,
     u64* corrections, u64* signs) {
     const aes::Cipher cipher = aes::prepare(keys, table);
+    gw::sync_threads();
     const u64 key = gw::global_thread();
     if (key >= count) return;
     const u64 alpha = alphas[key] & (~0ull >> (64 - domain));

@@ -135,7 +135,6 @@ GW_KERNEL_BOUNDED(multiply_limbs, LIMB_THREADS, 1)(
         }
         gw::sync_threads();
     }
-    gw::copy_async_wait<0>();
     GW_UNROLL
     for (u32 n = 0; n < FRAGMENTS; ++n) {
         GW_UNROLL

@@ -1,6 +1,6 @@
-// AES-128 in counter mode under a secret seed: words and roots that a party derives instead of storing them.
+// AES-128 in counter mode under a secret seed: words that a party derives instead of storing them.
 //
-// A block costs one cipher call and 16 bytes of stores; words of n bits cost n/128 calls and 8 bytes of stores each.
+// Words of n bits cost n/128 cipher calls and 8 bytes of stores each: bound by the cipher.
 
 #include "aes.cuh"
 
@@ -11,6 +11,7 @@
 GW_KERNEL_BOUNDED(derive_words, PRG_THREADS, 1)(
     const u32* table, RoundKeys keys, u64 counter, u32 bits, u32 runs, u64 count, u64* words) {
     const aes::Cipher cipher = aes::prepare(keys, table);
+    gw::sync_threads();
     u64* stream = gw::shared<u64>(aes::SHARED_BYTES);
     const u64 first = (u64)gw::block_x() * runs * RUN_WORDS;
     const u32 here = (u32)(count - first < runs * RUN_WORDS ? count - first : runs * RUN_WORDS);
@@ -30,28 +31,4 @@ GW_KERNEL_BOUNDED(derive_words, PRG_THREADS, 1)(
         if (shift + bits > 64) word |= stream[place + 1] << (64 - shift);
         words[first + i] = word & mask;
     }
-}
-
-// blocks[i] <- AES_k(counter + i) with `lowest` as its lowest bit: roots of a party's trees. One thread two blocks.
-GW_KERNEL_BOUNDED(derive_roots, PRG_THREADS, 1)(
-    const u32* table, RoundKeys keys, u64 counter, u32 lowest, u64 count, u64* blocks) {
-    const aes::Cipher cipher = aes::prepare(keys, table);
-    const u64 at = 2 * gw::global_thread();
-    if (at >= count) return;
-    Block pair[2] = {{counter + at, 0}, {counter + at + 1, 0}};
-    cipher.encrypt(pair);
-    for (u32 i = 0; i < 2; ++i) pair[i].lo = (pair[i].lo & ~1ull) | lowest;
-    store_block(blocks, at, pair[0]);
-    if (at + 1 < count) store_block(blocks, at + 1, pair[1]);
-}
-
-// blocks[i] <- AES_k(blocks[i]), `times` times over. One thread two blocks.
-GW_KERNEL_BOUNDED(encrypt, PRG_THREADS, 1)(const u32* table, RoundKeys keys, u32 times, u64 count, u64* blocks) {
-    const aes::Cipher cipher = aes::prepare(keys, table);
-    const u64 at = 2 * gw::global_thread();
-    if (at >= count) return;
-    Block pair[2] = {load_block(blocks, at), load_block(blocks, at + 1 < count ? at + 1 : at)};
-    for (u32 i = 0; i < times; ++i) cipher.encrypt(pair);
-    store_block(blocks, at, pair[0]);
-    if (at + 1 < count) store_block(blocks, at + 1, pair[1]);
 }

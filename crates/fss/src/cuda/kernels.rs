@@ -28,8 +28,17 @@ gatework_gpu::modules! {
     pub(super) PACKING = "packing";
     /// The generator in counter mode.
     pub(super) PRG = "prg";
+    /// Roots of trees.
+    pub(super) ROOTS = "roots";
     /// Sums of rows and columns.
     pub(super) SUMS = "sums";
+}
+
+#[cfg(feature = "lab")]
+gatework_gpu::modules! {
+    headers HEADERS;
+    /// What comparisons are held against.
+    pub(super) PUBLISHED = "published";
 }
 
 /// A source made at run time, which may include the engine's headers.

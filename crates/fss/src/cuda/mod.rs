@@ -13,9 +13,13 @@ mod keys;
 mod packing;
 mod points;
 mod prg;
+#[cfg(feature = "lab")]
+mod published;
 mod queue;
 mod schedule;
 mod shared;
+#[cfg(feature = "lab")]
+pub(crate) mod specs;
 mod sums;
 #[cfg(test)]
 mod tests;
@@ -23,7 +27,7 @@ mod words;
 
 use std::sync::Arc;
 
-use gatework_gpu::Device;
+use gatework_gpu::{Device, Stream};
 
 use crate::backend::{Backend, DealerKeys, Download, Handle, Layout, MatmulShape, Part, PartyKeys, Sums};
 use crate::error::Result;
@@ -39,6 +43,8 @@ use gemm::Start;
 use keys::{DealtSection, ReadSection};
 use points::DevicePoints;
 use prg::Generator;
+#[cfg(feature = "lab")]
+pub(crate) use published::Published;
 use queue::Queue;
 pub use schedule::{AesForm, FormulaTier, ProductForm, Schedule};
 use words::{Copies, TensorWords, keep_words, kept, words, words_to_change};
@@ -60,7 +66,15 @@ impl CudaBackend {
 
     /// The same with choices of one's own.
     pub fn with(device: &Device, schedule: Schedule) -> Result<Self> {
-        let queue = Queue::new(device)?;
+        Self::queued(Queue::new(device)?, schedule)
+    }
+
+    /// The same, with kernels on a stream that others may use too.
+    pub fn on(stream: Stream, schedule: Schedule) -> Result<Self> {
+        Self::queued(Queue::on(stream)?, schedule)
+    }
+
+    fn queued(queue: Queue, schedule: Schedule) -> Result<Self> {
         let generator = Arc::new(Generator::new(&queue, schedule.aes)?);
         let formulas = Formulas::new(&queue, schedule.formulas);
         Ok(Self { queue, schedule, generator, formulas, tables: Copies::new() })

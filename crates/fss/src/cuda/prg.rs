@@ -157,7 +157,7 @@ impl DeviceStream {
         let lowest = party.index() as u32;
         let grid = Grid::covering(count.div_ceil(2), PRG_THREADS).shared(generator.form.shared_bytes());
         queue.launch(
-            &generator.form.module(&kernels::PRG),
+            &generator.form.module(&kernels::ROOTS),
             "derive_roots",
             &grid,
             &args![&generator.table, ByValue(&self.keys), counter, lowest, count as u64, &mut roots],

@@ -27,11 +27,16 @@ pub(super) struct Refusal {
 
 impl Queue {
     pub(super) fn new(device: &Device) -> Result<Self> {
+        Self::on(device.stream()?)
+    }
+
+    /// A queue whose kernels run on a stream that others may use too.
+    pub(super) fn on(stream: Stream) -> Result<Self> {
         static QUEUES: AtomicU64 = AtomicU64::new(0);
         let number = QUEUES.fetch_add(1, Ordering::Relaxed);
         Ok(Self {
-            stream: device.stream()?,
-            uploads: device.stream()?,
+            uploads: stream.device().stream()?,
+            stream,
             number,
             #[cfg(test)]
             refusal: std::sync::Arc::default(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use gatework_gpu::{Architecture, ByValue, Device, Grid, args, compile, presence};
+use gatework_gpu::{Architecture, ByValue, Device, Grid, Source, args, compile, presence};
 
 use super::kernels;
 use super::prg::Generator;
@@ -63,15 +63,35 @@ fn same(
     host
 }
 
+/// blocks[i] <- AES_k(blocks[i]). One thread two blocks.
+const ENCRYPT: &str = r#"
+#include "aes.cuh"
+GW_KERNEL(encrypt)(const u32* table, RoundKeys keys, u64 count, u64* blocks) {
+    const aes::Cipher cipher = aes::prepare(keys, table);
+    gw::sync_threads();
+    const u64 at = 2 * gw::global_thread();
+    if (at >= count) return;
+    Block pair[2] = {load_block(blocks, at), load_block(blocks, at + 1 < count ? at + 1 : at)};
+    cipher.encrypt(pair);
+    store_block(blocks, at, pair[0]);
+    if (at + 1 < count) store_block(blocks, at + 1, pair[1]);
+}
+"#;
+
 fn encrypted(form: AesForm, key: u128, blocks: &[u128]) -> Vec<u128> {
     let queue = Queue::new(&device()).unwrap();
     let generator = Generator::new(&queue, form).unwrap();
     let mut words = queue.upload::<u64>(bytemuck::cast_slice(blocks)).unwrap();
     let grid = Grid::covering(blocks.len().div_ceil(2), PRG_THREADS).shared(form.shared_bytes());
     let keys = generator.keys(key);
-    let (times, count) = (1u32, blocks.len() as u64);
-    let arguments = args![&generator.table, ByValue(&keys), times, count, &mut words];
-    queue.launch(&form.module(&kernels::PRG), "encrypt", &grid, &arguments).unwrap();
+    let arguments = args![&generator.table, ByValue(&keys), blocks.len() as u64, &mut words];
+    // The definitions are those of a module in this form.
+    let definitions = match form {
+        AesForm::Table { copies } => format!("#define AES_BITSLICED 0\n#define AES_COPIES {copies}\n"),
+        AesForm::BitPlanes => "#define AES_BITSLICED 1\n".to_owned(),
+    };
+    let source = kernels::with_headers(Source::new("encrypt", definitions + ENCRYPT));
+    queue.device().kernel(&source).unwrap().launch(queue.stream(), &grid, &arguments).unwrap();
     bytemuck::cast_slice(&queue.stream().download(&words).unwrap()).to_vec()
 }
 
@@ -83,7 +103,7 @@ fn block(hex: &str) -> u128 {
 fn modules() -> Vec<gatework_gpu::Module> {
     let plain = [kernels::ARITHMETIC, kernels::GEMM, kernels::PACKING, kernels::SUMS];
     let limbs = (1..=8u32).map(|limbs| kernels::LIMBS.define("LIMBS", limbs));
-    let ciphers = [kernels::COMPARE, kernels::GENERATE, kernels::LOOKUP, kernels::PRG];
+    let ciphers = [kernels::COMPARE, kernels::GENERATE, kernels::LOOKUP, kernels::PRG, kernels::ROOTS];
     let forms = FORMS.iter().flat_map(|form| ciphers.iter().map(|module| form.module(module)));
     plain.into_iter().chain(limbs).chain(forms).collect()
 }
