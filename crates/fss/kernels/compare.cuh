@@ -17,7 +17,7 @@ GW_DEVICE Block leaf_mask(u64 point) {
 }
 
 // bits[s count + key] for every shift s of a batch of `count` trees. One thread walks down two paths.
-GW_KERNEL_BOUNDED(compare_trees, COMPARE_THREADS, 1)(
+GW_KERNEL_BOUNDED(compare_trees, COMPARE_THREADS, 3)(
     const u32* table, RoundKeys keys, const u64* roots, const u64* corrections, const u64* x, Shifts shifts, u32 domain,
     u64 count, u64* bits) {
     const aes::Cipher cipher = aes::prepare(keys, table);

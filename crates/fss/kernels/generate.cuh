@@ -15,7 +15,7 @@ GW_DEVICE Block unit(u64 alpha) {
 // place. One thread a key.
 //
 //   CW = H(s_0) ⊕ H(s_1) ⊕ ¬α_i Δ        CW_x = H(..) ⊕ H(..) ⊕ [x is on the path] e_α
-GW_KERNEL_BOUNDED(generate_trees, GENERATE_THREADS, 1)(
+GW_KERNEL_BOUNDED(generate_trees, GENERATE_THREADS, 3)(
     const u32* table, RoundKeys keys, const u64* roots_zero, const u64* roots_one, const u64* alphas, u32 domain, u64 count,
     u64* corrections, u64* signs) {
     const aes::Cipher cipher = aes::prepare(keys, table);
@@ -40,7 +40,7 @@ GW_KERNEL_BOUNDED(generate_trees, GENERATE_THREADS, 1)(
         store_block(corrections, places.row(level), word);
     }
     u32 sign = 0;
-    GW_UNROLL
+    GW_UNROLL_BY(1)
     for (u32 side = 0; side < 2; ++side) {
         Block leaf[2] = {{(seed[0].lo & ~1ull) | side, seed[0].hi}, {(seed[1].lo & ~1ull) | side, seed[1].hi}};
         hash(cipher, leaf);

@@ -30,6 +30,14 @@ pub(super) struct Formulas {
     places: Copies<u32>,
 }
 
+/// What a formula reads.
+struct Read {
+    table: Operands,
+    kinds: Vec<ViewKind>,
+    /// Copies live until the launch is queued; what frees them is queued behind it.
+    _places: Vec<Arc<Buffer<u32>>>,
+}
+
 /// A formula as a program of the interpreter.
 struct Interpreted {
     program: Buffer<Instruction>,
@@ -70,16 +78,16 @@ impl Formulas {
         }
         let n =
             u32::try_from(len).map_err(|_| unsupported(format!("{len} words are too many for a device")))?;
-        // Copies of places live until the launch is queued; what frees them is queued behind it.
-        let (table, kinds, _places) = self.operands(queue, operands)?;
+        let read = self.operands(queue, operands)?;
+        let (table, kinds) = (&read.table, &read.kinds);
         let kernel = match self.tier {
             FormulaTier::Interpreted => None,
-            FormulaTier::Generated => Some(self.generated.now(formula, &kinds)?),
-            FormulaTier::Adaptive => self.generated.if_there(formula, &kinds)?,
+            FormulaTier::Generated => Some(self.generated.now(formula, kinds)?),
+            FormulaTier::Adaptive => self.generated.if_there(formula, kinds)?,
         };
         if let Some(kernel) = kernel {
             let grid = Grid::covering(len, ARITHMETIC_THREADS);
-            kernel.launch(queue.stream(), &grid, &args![ByValue(&table), n, &mut to])?;
+            kernel.launch(queue.stream(), &grid, &args![ByValue(table), n, &mut to])?;
             return Ok(to);
         }
         let interpreted = self.interpreted(queue, formula)?;
@@ -94,18 +102,13 @@ impl Formulas {
             &kernels::ARITHMETIC,
             "interpret",
             &grid,
-            &args![program, length, ByValue(&table), n, &mut to],
+            &args![program, length, ByValue(table), n, &mut to],
         )?;
         Ok(to)
     }
 
     /// What a formula reads, as kernels take it.
-    #[allow(clippy::type_complexity)]
-    fn operands(
-        &self,
-        queue: &Queue,
-        operands: &[formula::Operand],
-    ) -> Result<(Operands, Vec<ViewKind>, Vec<Arc<Buffer<u32>>>)> {
+    fn operands(&self, queue: &Queue, operands: &[formula::Operand]) -> Result<Read> {
         let most = MOST_OPERANDS as usize;
         if operands.len() > most {
             return Err(unsupported(format!("it reads {} tensors, a kernel takes {most}", operands.len())));
@@ -131,7 +134,7 @@ impl Formulas {
             *place = Operand { words, places: address, number, view: kind.code() };
             kinds.push(kind);
         }
-        Ok((table, kinds, kept))
+        Ok(Read { table, kinds, _places: kept })
     }
 
     fn interpreted(&self, queue: &Queue, formula: &Formula) -> Result<Arc<Interpreted>> {

@@ -24,35 +24,43 @@ pub(super) enum Start {
 /// Most inner indices of one launch in limbs: 8 limbs times as many products of at most 2^14 stay below 2^31.
 const MOST_INNER: u32 = 8192;
 
-/// A product, with sides that kernels can count.
+/// A product in a ring, with sides that kernels can count.
 #[derive(Clone, Copy)]
-struct Sizes {
+pub(super) struct Product {
     batch: u32,
     rows: u32,
     inner: u32,
     columns: u32,
+    layout: Layout,
+    ring: Ring,
 }
 
-impl Sizes {
-    fn of(shape: MatmulShape) -> Result<Self> {
+impl Product {
+    pub(super) fn new(shape: MatmulShape, layout: Layout, ring: Ring) -> Result<Self> {
         let wide = |size: usize| {
             let what = || format!("a side of {size}: a device takes sides below 2^31");
             let size = i32::try_from(size).map(|size| size as u32);
             size.map_err(|_| Error::Unsupported { gate: "a matrix product", what: what() })
         };
         let MatmulShape { batch, rows, inner, columns } = shape;
-        Ok(Self { batch: wide(batch)?, rows: wide(rows)?, inner: wide(inner)?, columns: wide(columns)? })
+        let (batch, rows, inner, columns) = (wide(batch)?, wide(rows)?, wide(inner)?, wide(columns)?);
+        Ok(Self { batch, rows, inner, columns, layout, ring })
+    }
+
+    fn in_limbs(&self, form: ProductForm) -> bool {
+        match form {
+            ProductForm::Words => false,
+            ProductForm::Limbs => true,
+            ProductForm::LimbsFrom(side) => self.rows.min(self.inner).min(self.columns) as usize >= side,
+        }
     }
 }
 
 /// sums ← ((0 or sums) + a b) in the ring, for every matrix of a batch.
-#[allow(clippy::too_many_arguments)]
 pub(super) fn accumulate(
     queue: &Queue,
     form: ProductForm,
-    shape: MatmulShape,
-    layout: Layout,
-    ring: Ring,
+    product: Product,
     [a, b]: [&TensorWords; 2],
     start: Start,
     sums: &mut DeviceWords,
@@ -60,28 +68,20 @@ pub(super) fn accumulate(
     if sums.is_empty() {
         return Ok(());
     }
-    let sizes = Sizes::of(shape)?;
-    let in_limbs = match form {
-        ProductForm::Words => false,
-        ProductForm::Limbs => true,
-        ProductForm::LimbsFrom(side) => shape.rows.min(shape.inner).min(shape.columns) >= side,
-    };
-    match in_limbs {
-        true => by_limbs(queue, sizes, layout, ring, [a, b], start, sums),
-        false => by_words(queue, sizes, layout, ring, [&a.words, &b.words], start, sums),
+    if product.in_limbs(form) {
+        return by_limbs(queue, product, [a, b], start, sums);
     }
+    by_words(queue, product, [&a.words, &b.words], start, sums)
 }
 
 fn by_words(
     queue: &Queue,
-    sizes: Sizes,
-    layout: Layout,
-    ring: Ring,
+    product: Product,
     [a, b]: [&DeviceWords; 2],
     start: Start,
     sums: &mut DeviceWords,
 ) -> Result<()> {
-    let Sizes { batch, rows, inner, columns } = sizes;
+    let Product { batch, rows, inner, columns, layout, ring } = product;
     let transposed = u32::from(layout == Layout::Transposed);
     let blocks = [columns.div_ceil(GEMM_TILE), rows.div_ceil(GEMM_TILE), batch];
     let shared = 2 * GEMM_DEPTH * (GEMM_TILE + 1) * size_of::<u64>() as u32;
@@ -96,14 +96,12 @@ fn by_words(
 
 fn by_limbs(
     queue: &Queue,
-    sizes: Sizes,
-    layout: Layout,
-    ring: Ring,
+    product: Product,
     [a, b]: [&TensorWords; 2],
     mut start: Start,
     sums: &mut DeviceWords,
 ) -> Result<()> {
-    let Sizes { batch, rows, inner, columns } = sizes;
+    let Product { batch, rows, inner, columns, layout, ring } = product;
     let limbs = ring.bits().div_ceil(8);
     let by_inner = layout == Layout::Plain;
     let left = split(queue, &a.words, LimbPlanes { limbs, batch, rows, inner, by_inner: false })?;

@@ -39,7 +39,7 @@ use crate::secret::Secret;
 use crate::table::Table;
 
 use arithmetic::Formulas;
-use gemm::Start;
+use gemm::{Product, Start};
 use keys::{DealtSection, ReadSection};
 use points::DevicePoints;
 use prg::Generator;
@@ -47,7 +47,7 @@ use prg::Generator;
 pub(crate) use published::Published;
 use queue::Queue;
 pub use schedule::{AesForm, FormulaTier, ProductForm, Schedule};
-use words::{Copies, TensorWords, keep_words, kept, words, words_to_change};
+use words::{Copies, keep_words, kept, words, words_to_change};
 
 /// A device: words are its buffers, and a call has queued its work when it returns.
 pub struct CudaBackend {
@@ -135,18 +135,10 @@ impl Backend for CudaBackend {
             None => (self.queue.alloc(shape.product())?, Start::Zero),
             Some(start) => (words_to_change(&self.queue, start)?, Start::Sums),
         };
+        let (form, product) = (self.schedule.products, Product::new(shape, layout, ring)?);
         for [a, b] in pairs {
-            let (form, factor) = (self.schedule.products, |words| kept::<TensorWords>(&self.queue, words));
-            gemm::accumulate(
-                &self.queue,
-                form,
-                shape,
-                layout,
-                ring,
-                [factor(a)?, factor(b)?],
-                started,
-                &mut sums,
-            )?;
+            let factors = [kept(&self.queue, a)?, kept(&self.queue, b)?];
+            gemm::accumulate(&self.queue, form, product, factors, started, &mut sums)?;
             started = Start::Sums;
         }
         if started == Start::Zero {

@@ -97,9 +97,9 @@ pub(super) fn open(queue: &Queue, parts: Vec<Part>, bytes: &[u8]) -> Result<Vec<
     if needed > bytes.len() {
         return Err(Error::Absent);
     }
-    let mut filled = vec![0u64; needed.div_ceil(8)];
-    bytemuck::cast_slice_mut(&mut filled)[..needed].copy_from_slice(&bytes[..needed]);
-    let packed = queue.upload(&filled)?;
+    let packed = queue.upload_with(needed.div_ceil(8), |words: &mut [u64]| {
+        bytemuck::cast_slice_mut(words)[..needed].copy_from_slice(&bytes[..needed]);
+    })?;
     let sums = in_message().map(|part| queue.alloc::<u64>(part.len)).collect::<Result<Vec<_>>>()?;
     let opened = in_message().zip(&sums).map(|(part, sums)| {
         let own = part.words.as_ref().map(|own| words(queue, own)).transpose()?;

@@ -13,6 +13,9 @@ use super::queue::Queue;
 use super::schedule::AesForm;
 use super::shared::{PRG_THREADS, RUN_WORDS, RoundKeys};
 
+/// Threads of a multiprocessor that work at once.
+const RESIDENT_THREADS: u32 = 2048;
+
 /// The generator of a device: its streams start from a form of AES and that form's table.
 pub(super) struct Generator {
     pub(super) form: AesForm,
@@ -23,6 +26,17 @@ pub(super) struct Generator {
 impl Generator {
     pub(super) fn new(queue: &Queue, form: AesForm) -> Result<Self> {
         Ok(Self { form, table: queue.upload(&round_table())? })
+    }
+
+    /// A block of threads for each of so many tiles, or as many as are resident at once: what each has to prepare, it prepares for
+    /// all of its tiles. `more` is the shared memory beside the cipher's.
+    fn resident(&self, queue: &Queue, tiles: u64, threads: u32, more: u32) -> Grid {
+        let properties = queue.device().properties();
+        let bytes = self.form.shared_bytes() + more;
+        let by_memory = properties.shared_memory_per_block / bytes.max(1);
+        let each = by_memory.clamp(1, RESIDENT_THREADS / threads);
+        let blocks = tiles.clamp(1, u64::from(properties.multiprocessors * each));
+        Grid::new([blocks as u32, 1, 1], [threads, 1, 1]).shared(bytes)
     }
 
     /// Round keys of a key, in this form.
@@ -46,7 +60,7 @@ impl Generator {
 
 /// Times x modulo x^8 + x^4 + x^3 + x + 1.
 const fn double(x: u8) -> u8 {
-    x << 1 ^ (x >> 7) * 0x1b
+    (x << 1) ^ ((x >> 7) * 0x1b)
 }
 
 /// The product in GF(2^8), in constant time.
@@ -131,11 +145,10 @@ impl DeviceStream {
         if count == 0 {
             return Ok(());
         }
-        // Two blocks of the stream a thread.
+        // Two blocks of the stream a thread, tile after tile.
         let runs = (2 * PRG_THREADS).div_ceil(bits).min((count as u64).div_ceil(RUN_WORDS.into()) as u32);
-        let grid = Grid::covering(count, runs * RUN_WORDS);
-        let grid = Grid::new(grid.blocks, [PRG_THREADS, 1, 1])
-            .shared(generator.form.shared_bytes() + 16 * runs * bits);
+        let tiles = (count as u64).div_ceil(u64::from(runs * RUN_WORDS));
+        let grid = generator.resident(queue, tiles, PRG_THREADS, 16 * runs * bits);
         queue.launch(
             &generator.form.module(&kernels::PRG),
             "derive_words",
@@ -155,7 +168,8 @@ impl DeviceStream {
         let counter = self.take(count as u64);
         let mut roots = queue.alloc(2 * count)?;
         let lowest = party.index() as u32;
-        let grid = Grid::covering(count.div_ceil(2), PRG_THREADS).shared(generator.form.shared_bytes());
+        let tiles = (count as u64).div_ceil(u64::from(2 * PRG_THREADS));
+        let grid = generator.resident(queue, tiles, PRG_THREADS, 0);
         queue.launch(
             &generator.form.module(&kernels::ROOTS),
             "derive_roots",

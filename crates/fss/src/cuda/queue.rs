@@ -78,12 +78,17 @@ impl Queue {
 
     /// A copy of something public, by way of page-locked memory, so that nothing waits for what was queued before.
     pub(super) fn upload<T: Pod>(&self, host: &[T]) -> Result<Buffer<T>> {
-        let mut buffer = self.alloc(host.len())?;
-        if host.is_empty() {
+        self.upload_with(host.len(), |staged| staged.copy_from_slice(host))
+    }
+
+    /// The same of what `write` puts into page-locked memory, which is zero before.
+    pub(super) fn upload_with<T: Pod>(&self, len: usize, write: impl FnOnce(&mut [T])) -> Result<Buffer<T>> {
+        let mut buffer = self.alloc(len)?;
+        if len == 0 {
             return Ok(buffer);
         }
-        let mut staged = self.device().pinned().take::<T>(host.len())?;
-        staged.write()?.copy_from_slice(host);
+        let mut staged = self.device().pinned().take::<T>(len)?;
+        write(&mut staged.write()?);
         self.stream.copy_from_pinned(&staged, &mut buffer)?;
         Ok(buffer)
     }

@@ -40,7 +40,7 @@ impl Given {
         // Neighbours of the places too.
         let near = points.iter_mut().zip(&places).enumerate().filter(|(index, _)| index % 4 == 0);
         near.for_each(|(index, (point, place))| {
-            *point = place.wrapping_add(index as u64 / 4 % 3).wrapping_sub(1)
+            *point = place.wrapping_add(index as u64 / 4 % 3).wrapping_sub(1);
         });
         points.iter_mut().for_each(|point| *point &= u64::MAX >> (64 - domain));
         Self { domain, places, points, shifts: random_words(case.dimension("shifts"), 64, seed + 2) }

@@ -9,6 +9,7 @@ use crate::{Evaluator, Result, Ring, Share, Wire, reference};
 
 use super::{FRACTION, Gate, encode, normal};
 
+#[derive(Clone, Copy)]
 pub(super) struct Sign;
 
 impl Gate for Sign {
@@ -39,6 +40,7 @@ impl Gate for Sign {
     }
 }
 
+#[derive(Clone, Copy)]
 pub(super) struct Lut;
 
 impl Lut {
@@ -60,6 +62,9 @@ impl Gate for Lut {
     fn sizes(&self) -> Vec<(u32, usize)> {
         vec![(9, 300), (12, 21)]
     }
+    fn timed(&self) -> Vec<(u32, usize)> {
+        vec![(9, 128 * 3072), (12, 128 * 128)]
+    }
     fn inputs(&self, ring: Ring, len: usize, seed: u64) -> (Vec<i64>, i64) {
         let limit = i64::MAX >> (64 - ring.bits());
         (normal(len, seed, limit as f64 / 2.0 / 4096.0, limit), limit)
@@ -80,6 +85,7 @@ impl Gate for Lut {
     }
 }
 
+#[derive(Clone, Copy)]
 pub(super) struct Trunc;
 
 impl Gate for Trunc {
@@ -91,6 +97,9 @@ impl Gate for Trunc {
     }
     fn sizes(&self) -> Vec<(u32, usize)> {
         vec![(37, 50), (50, 101)]
+    }
+    fn timed(&self) -> Vec<(u32, usize)> {
+        vec![(50, 128 * 768)]
     }
     fn inputs(&self, ring: Ring, len: usize, seed: u64) -> (Vec<i64>, i64) {
         let limit = (1 << (ring.bits() - 2)) - 1;
@@ -109,6 +118,7 @@ impl Gate for Trunc {
     }
 }
 
+#[derive(Clone, Copy)]
 pub(super) struct Gelu;
 
 impl Gate for Gelu {
@@ -120,6 +130,9 @@ impl Gate for Gelu {
     }
     fn sizes(&self) -> Vec<(u32, usize)> {
         vec![(37, 30), (50, 101)]
+    }
+    fn timed(&self) -> Vec<(u32, usize)> {
+        vec![(50, 128 * 3072)]
     }
     fn inputs(&self, _: Ring, len: usize, seed: u64) -> (Vec<i64>, i64) {
         let limit = 1 << 22;
@@ -147,6 +160,7 @@ impl Gate for Gelu {
     }
 }
 
+#[derive(Clone, Copy)]
 pub(super) struct SoftmaxRows;
 
 /// Elements of a row.
@@ -169,6 +183,9 @@ impl Gate for SoftmaxRows {
     }
     fn sizes(&self) -> Vec<(u32, usize)> {
         vec![(37, 2 * ROW), (50, 3 * ROW)]
+    }
+    fn timed(&self) -> Vec<(u32, usize)> {
+        vec![(50, 12 * 128 * 128)]
     }
     fn inputs(&self, _: Ring, len: usize, seed: u64) -> (Vec<i64>, i64) {
         let limit = 1 << 20;
@@ -196,6 +213,7 @@ impl Gate for SoftmaxRows {
     }
 }
 
+#[derive(Clone, Copy)]
 pub(super) struct Relu;
 
 impl Gate for Relu {

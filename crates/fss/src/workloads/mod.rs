@@ -7,6 +7,7 @@
 mod compare;
 mod deal;
 mod gates;
+mod parties;
 mod prg;
 mod primitive;
 mod ring_gemm;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 
 use gatework_gpu::{Device, Kind};
 use gatework_lab::{
-    Case, Control, ErrorBudget, Inputs as Random, KernelSpec, Outputs, RunError, Work, Workload,
+    Bench, Case, Control, ErrorBudget, Inputs as Random, KernelSpec, Outputs, RunError, Work, Workload,
 };
 
 use crate::backend::Backend;
@@ -45,11 +46,15 @@ pub fn workloads() -> Vec<Box<dyn Workload>> {
 }
 
 /// A gate of one input, its plain counterpart, and its own ways to be wrong.
-trait Gate: Send + Sync {
+trait Gate: Send + Sync + Copy + 'static {
     fn name(&self) -> &str;
     fn summary(&self) -> &str;
     /// Bits of the ring, and elements.
     fn sizes(&self) -> Vec<(u32, usize)>;
+    /// The same of cases that are timed on a card.
+    fn timed(&self) -> Vec<(u32, usize)> {
+        Vec::new()
+    }
     /// Real inputs, and how far from zero their integers may be.
     fn inputs(&self, ring: Ring, len: usize, seed: u64) -> (Vec<i64>, i64);
     fn apply(&self, evaluator: &Evaluator, x: &Wire) -> impl Future<Output = Result<Share>>;
@@ -71,6 +76,28 @@ fn normal(len: usize, seed: u64, deviation: f64, limit: i64) -> Vec<i64> {
     Random::new(seed).normal(len).into_iter().map(number).collect()
 }
 
+fn case((bits, len): (u32, usize)) -> Case {
+    Case::new(format!("{len}x{bits}")).with("bits", bits as usize).with("elements", len)
+}
+
+/// A circuit of one gate: party 1's numbers go in, party 0 learns what comes out.
+fn circuit<G: Gate>(
+    gate: &G,
+    ring: Ring,
+    len: usize,
+    limit: i64,
+) -> impl AsyncFn(&Evaluator) -> Result<Option<Vec<u64>>> + Sync {
+    async move |evaluator: &Evaluator| {
+        let x = evaluator.input(Party::One, ring, len, -limit..=limit).await?;
+        let opened = evaluator.open(gate.apply(evaluator, &x).await?).await?;
+        evaluator.reveal(&opened, Party::Zero)
+    }
+}
+
+fn format_of(ring: Ring) -> Result<FixedPoint> {
+    FixedPoint::new(ring.bits(), FRACTION.min(ring.bits() - 1))
+}
+
 fn encode(ring: Ring, values: impl IntoIterator<Item = i64>) -> Vec<u64> {
     values.into_iter().map(|value| ring.encode(value.into())).collect()
 }
@@ -84,26 +111,13 @@ impl<G: Gate> Job<G> {
         (Self::ring(case).ok(), case.dimension("elements"))
     }
 
-    fn circuit(
-        &self,
-        ring: Ring,
-        len: usize,
-        limit: i64,
-    ) -> impl AsyncFn(&Evaluator) -> Result<Option<Vec<u64>>> + Sync {
-        async move |evaluator: &Evaluator| {
-            let x = evaluator.input(Party::One, ring, len, -limit..=limit).await?;
-            let opened = evaluator.open(self.0.apply(evaluator, &x).await?).await?;
-            evaluator.reveal(&opened, Party::Zero)
-        }
-    }
-
     fn cost(&self, case: &Case) -> Cost {
         let (ring, len) = Self::sizes_of(case);
-        let circuit = |ring| {
+        let of_ring = |ring| {
             let (_, limit) = self.0.inputs(ring, len, 0);
-            estimate(&self.circuit(ring, len, limit)).ok()
+            estimate(&circuit(&self.0, ring, len, limit)).ok()
         };
-        ring.and_then(circuit).unwrap_or_default()
+        ring.and_then(of_ring).unwrap_or_default()
     }
 }
 
@@ -121,18 +135,27 @@ impl<G: Gate> Workload for Job<G> {
     }
 
     fn cases(&self, _: Kind) -> Vec<Case> {
-        let case = |(bits, len): (u32, usize)| {
-            Case::new(format!("{len}x{bits}")).with("bits", bits as usize).with("elements", len)
-        };
         self.0.sizes().into_iter().map(case).collect()
+    }
+
+    fn bench_cases(&self, kind: Kind) -> Vec<Case> {
+        match kind {
+            Kind::Emulated => self.cases(kind).into_iter().take(self.0.timed().len().min(1)).collect(),
+            Kind::Cuda => self.0.timed().into_iter().map(case).collect(),
+        }
+    }
+
+    fn bench(&self, _: &Device, case: &Case) -> std::result::Result<Option<Bench>, RunError> {
+        let (ring, len) = (Self::ring(case)?, case.dimension("elements"));
+        Ok(Some(parties::bench(self.0, ring, len, self.work(case))))
     }
 
     fn run(&self, device: &Device, case: &Case, seed: u64) -> std::result::Result<Outputs, RunError> {
         let (ring, len) = (Self::ring(case)?, case.dimension("elements"));
         let (values, limit) = self.0.inputs(ring, len, seed);
-        let circuit = self.circuit(ring, len, limit);
+        let circuit = circuit(&self.0, ring, len, limit);
         let words = encode(ring, values);
-        let format = FixedPoint::new(ring.bits(), FRACTION.min(ring.bits() - 1))?;
+        let format = format_of(ring)?;
         let clear = run_clear(&circuit, vec![Some(words.clone())])?;
         let backend = || CudaBackend::new(device).map(|backend| Arc::new(backend) as Arc<dyn Backend>);
         let backends = [backend()?, backend()?];
