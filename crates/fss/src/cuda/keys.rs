@@ -11,7 +11,6 @@ use crate::key::{KeySection, KeySink, stored, stored_by_zero, table_layout};
 use crate::party::Party;
 use crate::prg::Calls;
 use crate::ring::{Ring, packed_bytes};
-use crate::secret::Secret;
 
 use super::feed::KeyFeed;
 use super::packing::{Arriving, Opened, Packed, pack, unpack};
@@ -127,8 +126,7 @@ impl DealerKeys for DealtSection {
     fn write(&mut self, sinks: &mut [&mut dyn KeySink; 2]) -> Result<[u64; 2]> {
         let mut written = [0; 2];
         for (parties, arriving) in self.outgoing.drain(..) {
-            let mut bytes = Secret::with_capacity(arriving.len());
-            arriving.append_to(&mut bytes)?;
+            let bytes = arriving.take_secret()?;
             for party in Party::BOTH.map(Party::index).into_iter().filter(|&party| parties[party]) {
                 sinks[party].write(&bytes)?;
                 written[party] += bytes.len() as u64;

@@ -6,6 +6,7 @@ use gatework_gpu::{Buffer, ByValue, Event, Grid, Pinned, Slice, View as _, args}
 use crate::backend::{Download, Handle, Part};
 use crate::error::{Error, Result};
 use crate::ring::packed_bytes;
+use crate::secret::Secret;
 
 use super::kernels;
 use super::queue::Queue;
@@ -132,22 +133,23 @@ impl Arriving {
         Ok(Self { bytes: pinned, arrived: queue.stream().record()? })
     }
 
-    /// How many there are.
-    pub(super) fn len(&self) -> usize {
-        self.bytes.len()
-    }
-
     fn ready(&self) -> bool {
         // What cannot be asked is said by whoever waits.
         self.arrived.is_complete().unwrap_or(true)
     }
 
-    /// Waits for the bytes. The page-locked memory is wiped behind them.
-    pub(super) fn append_to(mut self, to: &mut Vec<u8>) -> Result<()> {
-        let mut bytes = self.bytes.write()?;
-        to.extend_from_slice(&bytes);
-        bytes.fill(0);
+    /// Waits for the bytes, which the other party is to see.
+    fn append_to(&self, to: &mut Vec<u8>) -> Result<()> {
+        to.extend_from_slice(&self.bytes.read()?);
         Ok(())
+    }
+
+    /// Waits for the bytes, which are secret: the page-locked memory is wiped behind them.
+    pub(super) fn take_secret(mut self) -> Result<Secret<u8>> {
+        let mut bytes = self.bytes.write()?;
+        let secret = Secret::new(bytes.to_vec());
+        bytes.fill(0);
+        Ok(secret)
     }
 }
 

@@ -105,7 +105,10 @@ fn modules() -> Vec<gatework_gpu::Module> {
     let limbs = (1..=8u32).map(|limbs| kernels::LIMBS.define("LIMBS", limbs));
     let ciphers = [kernels::COMPARE, kernels::GENERATE, kernels::LOOKUP, kernels::PRG, kernels::ROOTS];
     let forms = FORMS.iter().flat_map(|form| ciphers.iter().map(|module| form.module(module)));
-    plain.into_iter().chain(limbs).chain(forms).collect()
+    let modules = plain.into_iter().chain(limbs).chain(forms);
+    #[cfg(feature = "lab")]
+    let modules = modules.chain([FORMS[0].module(&kernels::PUBLISHED)]);
+    modules.collect()
 }
 
 /// Without NVRTC, which needs no GPU, only the emulated device's compiler is asked.
@@ -430,4 +433,26 @@ fn every_allocation_that_fails_is_an_error_and_the_next_run_works() {
     drop(cuda);
     assert!(device.budget().held() <= held);
     assert_eq!(device.budget().held(), 0);
+}
+
+/// Sessions share a backend, as those of a server do.
+#[test]
+fn sessions_side_by_side_give_the_same_and_leave_nothing_behind() {
+    let (device, format) = (device(), FixedPoint::new(50, 12).unwrap());
+    let [zero, one] = [(), ()].map(|()| Arc::new(CudaBackend::new(&device).unwrap()) as Arc<dyn Backend>);
+    let words = || [vec![None, Some(vec![1, 2, 3, 4, 5, 6])], vec![Some(vec![7, 80, 900, 10, 11, 12]), None]];
+    let run = || {
+        let ran = run_in_process_on([zero.clone(), one.clone()], format, some_gates, words());
+        ran.map(|[_, one]| one.output).unwrap()
+    };
+    let expected = run();
+    device.synchronize().unwrap();
+    let held = device.budget().held();
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| (0..8).for_each(|_| assert_eq!(run(), expected)));
+        }
+    });
+    device.synchronize().unwrap();
+    assert_eq!(device.budget().held(), held, "what is kept between runs does not grow");
 }

@@ -103,5 +103,8 @@ pub(super) fn bench<G: Gate>(gate: G, ring: Ring, len: usize, work: Work) -> Ben
         },
         move |_| Ok(Outputs::new().with("y", gate.plain(ring, &gate.inputs(ring, len, SEED).0))),
     );
-    Bench::new(work, candidate, baseline).timing(Timing::Wall).shown_by(evidence)
+    Bench::new(work, candidate, baseline)
+        .timing(Timing::Wall)
+        .expect_at_most(1.0, "a card is no slower than the cores beside it, keys and messages with it")
+        .shown_by(evidence)
 }
