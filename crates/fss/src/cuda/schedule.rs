@@ -56,7 +56,7 @@ impl Schedule {
     /// The choices for a device. The emulated one has no banks, and its compiler would be asked for every formula.
     pub fn of(device: &Device) -> Self {
         let card = Self {
-            aes: AesForm::Table { copies: 32 },
+            aes: AesForm::OF_A_CARD,
             formulas: FormulaTier::Adaptive,
             products: ProductForm::LimbsFrom(16),
             key_chunk: 16 << 20,
@@ -76,6 +76,9 @@ impl Schedule {
 }
 
 impl AesForm {
+    /// What a card runs where nothing else is asked for: a copy for every bank.
+    pub const OF_A_CARD: Self = Self::Table { copies: 32 };
+
     /// A module whose kernels use AES, in this form.
     pub(super) fn module(self, module: &Module) -> Module {
         match self {

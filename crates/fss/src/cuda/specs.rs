@@ -6,9 +6,6 @@ use gatework_lab::KernelSpec;
 use super::kernels;
 use super::schedule::AesForm;
 
-/// The form of the cipher that a card runs.
-const FORM: AesForm = AesForm::Table { copies: 32 };
-
 /// The kernels of one module that are launched, by their names.
 fn spec<const N: usize>(module: Module, threads: u32, entries: [&str; N]) -> KernelSpec {
     KernelSpec::new(module.source()).entries(entries).threads(threads)
@@ -23,21 +20,21 @@ pub(crate) fn arithmetic() -> Vec<KernelSpec> {
     ]
 }
 
-/// Lookups.
+/// Lookups, as a card runs them.
 pub(crate) fn lookup() -> Vec<KernelSpec> {
-    vec![spec(FORM.module(&kernels::LOOKUP), 128, ["lookup_trees", "lookup_tables"])]
+    vec![spec(AesForm::OF_A_CARD.module(&kernels::LOOKUP), 128, ["lookup_trees", "lookup_tables"])]
 }
 
 /// Words that a party derives.
-pub(crate) fn prg() -> Vec<KernelSpec> {
-    vec![spec(FORM.module(&kernels::PRG), 256, ["derive_words"])]
+pub(crate) fn prg(form: AesForm) -> Vec<KernelSpec> {
+    vec![spec(form.module(&kernels::PRG), 256, ["derive_words"])]
 }
 
 /// Comparisons.
-pub(crate) fn compare() -> Vec<KernelSpec> {
+pub(crate) fn compare(form: AesForm) -> Vec<KernelSpec> {
     vec![
-        spec(FORM.module(&kernels::COMPARE), 256, ["compare_trees", "compare_tables"]),
-        spec(FORM.module(&kernels::ROOTS), 256, ["derive_roots"]),
+        spec(form.module(&kernels::COMPARE), 256, ["compare_trees", "compare_tables"]),
+        spec(form.module(&kernels::ROOTS), 256, ["derive_roots"]),
     ]
 }
 
@@ -53,10 +50,10 @@ pub(crate) fn products_in_words() -> Vec<KernelSpec> {
 }
 
 /// Keys as the dealer makes them.
-pub(crate) fn deal() -> Vec<KernelSpec> {
+pub(crate) fn deal(form: AesForm) -> Vec<KernelSpec> {
     let entries = ["generate_trees", "generate_tables", "table_signs"];
     vec![
-        spec(FORM.module(&kernels::GENERATE), 256, entries),
-        spec(FORM.module(&kernels::ROOTS), 256, ["derive_roots"]),
+        spec(form.module(&kernels::GENERATE), 256, entries),
+        spec(form.module(&kernels::ROOTS), 256, ["derive_roots"]),
     ]
 }

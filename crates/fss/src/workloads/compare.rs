@@ -2,19 +2,22 @@
 
 use std::sync::Arc;
 
-use gatework_gpu::{Kind, Stream};
+use gatework_gpu::{Device, Kind, Stream};
 use gatework_lab::{Case, KernelSpec, Work};
 
 use super::primitive::{BENCH_SEED, Primitive, Repeated, Run, random_words};
 use crate::backend::{Backend, Handle};
-use crate::cuda::{Published, specs};
+use crate::cuda::{AesForm, Published, Schedule, specs};
 use crate::dpf;
 use crate::key::KeySection;
 use crate::secret::{Secret, SharedBytes};
 use crate::{CpuBackend, Error, Party, Result};
 
-#[derive(Clone, Copy)]
-pub(super) struct Compare;
+#[derive(Clone, Copy, Default)]
+pub(super) struct Compare {
+    /// Another form of AES than the device's own.
+    form: Option<AesForm>,
+}
 
 const SEEDS: [u128; 2] = [3, 5];
 const PUBLIC_KEY: u128 = 77;
@@ -104,7 +107,7 @@ impl Primitive for Compare {
     }
 
     fn kernels(&self) -> Vec<KernelSpec> {
-        specs::compare()
+        specs::compare(self.form.unwrap_or(AesForm::OF_A_CARD))
     }
 
     fn summary(&self) -> &'static str {
@@ -175,5 +178,14 @@ impl Primitive for Compare {
             1.0 / 3.0,
             "no key schedule, and a population count",
         )
+    }
+
+    fn in_form(&self, form: AesForm) -> Option<Self> {
+        Some(Self { form: Some(form) })
+    }
+
+    fn schedule(&self, device: &Device) -> Schedule {
+        let usual = Schedule::of(device);
+        Schedule { aes: self.form.unwrap_or(usual.aes), ..usual }
     }
 }

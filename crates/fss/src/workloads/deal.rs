@@ -2,18 +2,21 @@
 
 use std::sync::Arc;
 
-use gatework_gpu::{Kind, Stream};
+use gatework_gpu::{Device, Kind, Stream};
 use gatework_lab::{Case, KernelSpec, Timing, Work};
 
 use super::primitive::{BENCH_SEED, Primitive, Repeated, Run, random_words};
 use crate::backend::{Backend, Handle};
-use crate::cuda::specs;
+use crate::cuda::{AesForm, Schedule, specs};
 use crate::dpf;
 use crate::secret::Secret;
 use crate::{CpuBackend, Party, Result, Ring};
 
-#[derive(Clone, Copy)]
-pub(super) struct Deal;
+#[derive(Clone, Copy, Default)]
+pub(super) struct Deal {
+    /// Another form of AES than the device's own.
+    form: Option<AesForm>,
+}
 
 fn case(bits: usize, elements: usize) -> Case {
     Case::new(format!("{elements}x{bits}")).with("bits", bits).with("elements", elements)
@@ -65,7 +68,7 @@ impl Primitive for Deal {
     }
 
     fn kernels(&self) -> Vec<KernelSpec> {
-        specs::deal()
+        specs::deal(self.form.unwrap_or(AesForm::OF_A_CARD))
     }
 
     fn summary(&self) -> &'static str {
@@ -133,5 +136,14 @@ impl Primitive for Deal {
 
     fn timing(&self) -> Timing {
         Timing::Wall
+    }
+
+    fn in_form(&self, form: AesForm) -> Option<Self> {
+        Some(Self { form: Some(form) })
+    }
+
+    fn schedule(&self, device: &Device) -> Schedule {
+        let usual = Schedule::of(device);
+        Schedule { aes: self.form.unwrap_or(usual.aes), ..usual }
     }
 }

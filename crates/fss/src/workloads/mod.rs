@@ -31,11 +31,11 @@ const FRACTION: u32 = 12;
 /// All of them.
 pub fn workloads() -> Vec<Box<dyn Workload>> {
     vec![
-        Box::new(Alone(prg::Prg)),
-        Box::new(Alone(compare::Compare)),
+        Box::new(Alone(prg::Prg::default())),
+        Box::new(Alone(compare::Compare::default())),
         Box::new(Alone(ring_gemm::RingGemm::IN_LIMBS)),
         Box::new(Alone(ring_gemm::RingGemm::IN_WORDS)),
-        Box::new(Alone(deal::Deal)),
+        Box::new(Alone(deal::Deal::default())),
         Box::new(Job(gates::Sign)),
         Box::new(Job(gates::Lut)),
         Box::new(Job(gates::Trunc)),

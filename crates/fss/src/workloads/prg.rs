@@ -2,19 +2,22 @@
 
 use std::sync::Arc;
 
-use gatework_gpu::{Kind, Stream};
+use gatework_gpu::{Device, Kind, Stream};
 use gatework_lab::{Case, KernelSpec, Work};
 
 use super::primitive::{BENCH_SEED, Primitive, Repeated, Run};
 use crate::backend::{Backend, Handle};
-use crate::cuda::specs;
+use crate::cuda::{AesForm, Schedule, specs};
 use crate::key::KeySection;
 use crate::prg::{Cipher, Stream as Derived};
 use crate::secret::{Secret, SharedBytes};
 use crate::{Party, Result, Ring};
 
-#[derive(Clone, Copy)]
-pub(super) struct Prg;
+#[derive(Clone, Copy, Default)]
+pub(super) struct Prg {
+    /// Another form of AES than the device's own.
+    form: Option<AesForm>,
+}
 
 fn case(bits: usize, words: usize) -> Case {
     Case::new(format!("{words}x{bits}")).with("bits", bits).with("words", words)
@@ -74,7 +77,7 @@ impl Primitive for Prg {
     }
 
     fn kernels(&self) -> Vec<KernelSpec> {
-        specs::prg()
+        specs::prg(self.form.unwrap_or(AesForm::OF_A_CARD))
     }
 
     fn summary(&self) -> &'static str {
@@ -128,5 +131,14 @@ impl Primitive for Prg {
             8.5,
             "15 G blocks a second, where a copy moves 16 bytes 125 G times a second",
         )
+    }
+
+    fn in_form(&self, form: AesForm) -> Option<Self> {
+        Some(Self { form: Some(form) })
+    }
+
+    fn schedule(&self, device: &Device) -> Schedule {
+        let usual = Schedule::of(device);
+        Schedule { aes: self.form.unwrap_or(usual.aes), ..usual }
     }
 }

@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use gatework_gpu::{Device, Kind, Stream};
 use gatework_lab::measure::Arithmetic;
+use gatework_lab::tune::{Configuration, Space, Tunable};
 use gatework_lab::{
     Bench, Case, Control, ErrorBudget, Evidence, KernelSpec, Outputs, RunError, Side, Timing, Work, Workload,
 };
 
 use crate::Result;
 use crate::backend::Backend;
-use crate::cuda::{CudaBackend, Schedule};
+use crate::cuda::{AesForm, CudaBackend, Schedule};
 
 /// Words that a seed decides.
 pub(super) fn random_words(len: usize, bits: u32, seed: u64) -> Vec<u64> {
@@ -59,6 +60,10 @@ pub(super) trait Primitive: Send + Sync + Copy + 'static {
     /// The backend's choices.
     fn schedule(&self, device: &Device) -> Schedule {
         Schedule::of(device)
+    }
+    /// The same with a form of AES, if it uses AES.
+    fn in_form(&self, _: AesForm) -> Option<Self> {
+        None
     }
     /// How it is timed.
     fn timing(&self) -> Timing {
@@ -116,6 +121,10 @@ impl<P: Primitive> Workload for Alone<P> {
         self.0.work(case)
     }
 
+    fn tunable(&self) -> Option<&dyn Tunable> {
+        self.0.in_form(AesForm::OF_A_CARD).is_some().then_some(self)
+    }
+
     fn bench_cases(&self, kind: Kind) -> Vec<Case> {
         match kind {
             Kind::Emulated => self.0.cases(kind).into_iter().take(1).collect(),
@@ -170,5 +179,66 @@ impl<P: Primitive> Workload for Alone<P> {
     }
 }
 
+/// The form of AES that a configuration names.
+fn form(configuration: &Configuration) -> AesForm {
+    if configuration.choice("AES") == "planes" {
+        return AesForm::BitPlanes;
+    }
+    AesForm::Table { copies: configuration.integer("COPIES") as u32 }
+}
+
+impl<P: Primitive> Tunable for Alone<P> {
+    fn space(&self) -> Space {
+        Space::new()
+            .macro_choice("AES", ["table", "planes"])
+            .micro("COPIES", [1, 4, 8, 16, 32])
+            .constraint("planes have no copies", |found| {
+                found.choice("AES") == "table" || found.integer("COPIES") == 32
+            })
+    }
+
+    fn default_configuration(&self) -> Configuration {
+        Configuration::default().with("AES", "table").with("COPIES", 32)
+    }
+
+    fn configured(&self, configuration: &Configuration) -> Box<dyn Workload> {
+        Box::new(Self(self.0.in_form(form(configuration)).unwrap_or(self.0)))
+    }
+
+    fn training_cases(&self, kind: Kind) -> Vec<Case> {
+        self.bench_cases(kind).into_iter().take(1).collect()
+    }
+
+    fn held_out_cases(&self, kind: Kind) -> Vec<Case> {
+        match kind {
+            Kind::Emulated => self.0.cases(kind).into_iter().skip(1).take(1).collect(),
+            Kind::Cuda => self.0.cases(kind).into_iter().rev().take(1).collect(),
+        }
+    }
+}
+
 /// The seed of what is timed.
 pub(super) const BENCH_SEED: u64 = 1;
+
+#[cfg(test)]
+mod tests {
+    use super::super::prg::Prg;
+    use super::*;
+
+    #[test]
+    fn every_form_of_the_cipher_passes() {
+        let workload = Alone(Prg::default());
+        let tunable = workload.tunable().unwrap();
+        let configurations: Vec<Configuration> = tunable.space().configurations().collect();
+        assert_eq!(configurations.len(), 6);
+        assert!(configurations.contains(&tunable.default_configuration()));
+        for configuration in configurations {
+            let configured = tunable.configured(&configuration);
+            for case in workload.cases(Kind::Emulated).iter().take(2) {
+                let found = configured.run(&Device::emulated(1).unwrap(), case, 3).unwrap();
+                let judged = configured.budget(case).judge(&found, &configured.reference(case, 3));
+                assert_eq!(judged.refused, None, "{configuration}");
+            }
+        }
+    }
+}

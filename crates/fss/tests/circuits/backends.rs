@@ -176,6 +176,25 @@ fn super_batches_stay_in_step(backend: Arc<dyn Backend>) {
     assert!(outputs.into_iter().all(|local| local.output.as_ref() == Some(&expected)));
 }
 
+/// A budget that is too small, by a little and by much.
+#[test]
+fn a_device_without_room_is_an_error_and_the_next_run_works() {
+    let (device, emulated) = emulated();
+    let run = || run_in_process_on([emulated.clone(), cpu()], format(), everything, inputs());
+    let expected = run().unwrap()[1].output.clone();
+    let (peak, usual) = (device.budget().peak(), device.budget().limit());
+    for part in 1..=6 {
+        device.budget().set_limit(peak * part / 7);
+        let error = run().err().unwrap();
+        let out_of_memory = matches!(error, Error::Device(gatework_gpu::Error::OutOfMemory { .. }));
+        assert!(out_of_memory, "{part} sevenths of {peak} bytes: {error}");
+    }
+    device.budget().set_limit(usual);
+    assert_eq!(run().unwrap()[1].output, expected);
+    drop(emulated);
+    assert_eq!(device.budget().held(), 0, "everything was let go of");
+}
+
 /// A peer that says nothing.
 struct Silent;
 
