@@ -5,12 +5,12 @@
 // Two forms, chosen by AES_BITSLICED:
 //
 // * Tables. One round of a column is four lookups in T[x] = (2 S(x), S(x), S(x), 3 S(x)), turned by whole bytes, and the last
-//   round takes S(x) from the second byte of the same table: 160 loads of shared memory and about 400 integer instructions a
-//   block. The table lies AES_COPIES times side by side, entry by entry, so that with 32 copies every lane has a bank of its
+//   round takes S(x) from the second byte of the same table: 160 loads of shared memory a block, and about 530 other
+//   instructions as compiled for sm_90a. The table lies AES_COPIES times side by side, entry by entry, so that with 32 copies every lane has a bank of its
 //   own. Which entry is read depends on secrets.
 // * Bit planes. Eight words hold the 32 bytes of both blocks, bit i of every byte in word i; the S-box is the circuit of Boyar
-//   and Peralta, 113 gates. About 1800 instructions for two blocks, none of which loads, so time does not depend on
-//   secrets.
+//   and Peralta, 113 gates. About 2800 instructions for two blocks as compiled for sm_90a, none of which loads at a place
+//   that depends on a secret.
 
 #include "gw/gw.cuh"
 #include "shared.cuh"
