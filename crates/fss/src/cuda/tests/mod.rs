@@ -1,7 +1,8 @@
 //! Every call of the backend on the emulated device, equal to the CPU's bit for bit.
 
+mod memory;
+
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use gatework_gpu::{Architecture, ByValue, Device, Grid, Source, args, compile, presence};
 
@@ -10,11 +11,10 @@ use super::prg::Generator;
 use super::queue::Queue;
 use super::shared::PRG_THREADS;
 use super::*;
-use crate::executor::run_in_process_on;
-use crate::gates::Activation;
+use crate::key::Material;
 use crate::prg::Cipher;
 use crate::secret::SharedBytes;
-use crate::{CpuBackend, Error, Evaluator, FixedPoint};
+use crate::{CpuBackend, Error};
 
 const FORMS: [AesForm; 3] = [AesForm::Table { copies: 32 }, AesForm::Table { copies: 1 }, AesForm::BitPlanes];
 
@@ -379,6 +379,65 @@ fn a_section_that_ends_early_is_an_error() {
     assert!(keys.given(100, Ring::new(8).unwrap()).is_ok());
 }
 
+/// Material that is there up to a place, and damaged behind it.
+struct Damaged {
+    sound: usize,
+}
+
+impl Material for Damaged {
+    fn take(&mut self, count: usize) -> Result<SharedBytes> {
+        self.sound =
+            self.sound.checked_sub(count).ok_or_else(|| Error::Key { what: "it is damaged".into() })?;
+        Ok(SharedBytes::new(Secret::new(vec![7; count])))
+    }
+}
+
+#[test]
+fn damaged_material_is_an_error_where_it_is_read_and_not_before() {
+    let [_, device] = backends();
+    let section = || KeySection::new(1, 2, 9000, Box::new(Damaged { sound: 2500 }));
+    let bytes = Ring::new(8).unwrap();
+    let mut keys = device.party_keys(Party::Zero, section()).unwrap();
+    assert_eq!(download(&device, &keys.given(2000, bytes).unwrap()), [7; 2000]);
+    // Chunks of 1000 bytes: the third is not whole.
+    let error = keys.given(1, bytes).err().unwrap();
+    assert!(error.to_string().contains("it is damaged"), "{error}");
+    assert!(keys.given(1, bytes).is_err());
+    // One that is let go of while its bytes are on their way.
+    let mut keys = device.party_keys(Party::Zero, section()).unwrap();
+    keys.given(1, bytes).unwrap();
+}
+
+/// The baseline of comparisons computes AES, with a key for every block.
+#[cfg(feature = "lab")]
+#[test]
+fn the_published_form_is_aes_too() {
+    let queue = Queue::new(&device()).unwrap();
+    let form = AesForm::Table { copies: 1 };
+    let generator = Generator::new(&queue, form).unwrap();
+    let kernel = r#"
+        GW_KERNEL(rekeyed)(const u32* table, const u64* keys, u64* blocks) {
+            const u64 at = gw::global_thread();
+            store_block(blocks, at, encrypt_under(table, load_block(keys, at), load_block(blocks, at)));
+        }
+    "#;
+    let published = kernels::PUBLISHED.source();
+    let text = format!("#define AES_BITSLICED 0\n#define AES_COPIES 1\n{}{kernel}", published.text());
+    let words = spread(2 * 32, 64, 8);
+    let (keys, mut blocks) = (queue.upload(&words).unwrap(), queue.upload(&spread(2 * 32, 64, 9)).unwrap());
+    let source = kernels::with_headers(Source::new("rekeyed", text));
+    let launched = queue.device().kernel_named(&source, "rekeyed").unwrap();
+    let arguments = args![&generator.table, &keys, &mut blocks];
+    launched.launch(queue.stream(), &Grid::new([1; 3], [32, 1, 1]), &arguments).unwrap();
+    let block = |words: &[u64], at: usize| u128::from(words[2 * at]) | u128::from(words[2 * at + 1]) << 64;
+    let (found, inputs) = (queue.stream().download(&blocks).unwrap(), spread(2 * 32, 64, 9));
+    for at in 0..32 {
+        let mut expected = [block(&inputs, at)];
+        Cipher::portable(block(&words, at)).encrypt(&mut expected);
+        assert_eq!(block(&found, at), expected[0], "block {at}");
+    }
+}
+
 #[test]
 fn handles_of_another_queue_are_refused() {
     let device = device();
@@ -387,72 +446,4 @@ fn handles_of_another_queue_are_refused() {
     assert!(matches!(other.download(&words), Err(Error::OtherBackend)));
     let host = CpuBackend.upload(Secret::new(vec![1])).unwrap();
     assert!(matches!(one.download(&host), Err(Error::OtherBackend)));
-}
-
-/// A truncation, a table, a comparison and a product of matrices.
-async fn some_gates(evaluator: &Evaluator) -> Result<Option<Vec<u64>>> {
-    let ring = Ring::new(50)?;
-    let x = evaluator.input(Party::One, ring, 6, -20_000..=20_000).await?;
-    let matrix = evaluator.weights(Party::Zero, ring, 6, -100..=100).await?;
-    let gelu = evaluator.open(Activation::gelu(12)?.apply(evaluator, &x).await?).await?;
-    let mask = evaluator.mask_share(&gelu)?;
-    let shape = MatmulShape { batch: 1, rows: 2, inner: 3, columns: 2 };
-    let product = evaluator.matmul(&gelu, &mask, matrix.wire(), matrix.mask(), shape)?;
-    let product = evaluator.open(product).await?;
-    evaluator.reveal(&product, Party::One)
-}
-
-#[test]
-fn every_allocation_that_fails_is_an_error_and_the_next_run_works() {
-    let (device, format) = (device(), FixedPoint::new(50, 12).unwrap());
-    let cuda = Arc::new(CudaBackend::new(&device).unwrap());
-    let held = device.budget().held();
-    let refusal = cuda.queue.refusal.clone();
-    let run = |refused: u64| {
-        refusal.allocations.store(0, Ordering::SeqCst);
-        refusal.refused.store(refused, Ordering::SeqCst);
-        let backends: [Arc<dyn Backend>; 2] = [cuda.clone(), Arc::new(CpuBackend)];
-        let inputs =
-            [vec![None, Some(vec![1, 2, 3, 4, 5, 6])], vec![Some(vec![7, 80, 900, 10, 11, 12]), None]];
-        run_in_process_on(backends, format, some_gates, inputs).map(|[_, one]| one.output)
-    };
-    let expected = run(0).unwrap();
-    let allocations = refusal.allocations.load(Ordering::SeqCst);
-    // What is kept between runs, programs of formulas and tables, is not allocated again.
-    run(0).unwrap();
-    let again = refusal.allocations.load(Ordering::SeqCst);
-    assert!(again > 50 && again < allocations, "{again} of {allocations} allocations");
-    for refused in 1..=again {
-        match run(refused) {
-            Err(Error::Device(gatework_gpu::Error::OutOfMemory { .. })) => {}
-            Err(other) => panic!("allocation {refused}: {other}"),
-            Ok(_) => panic!("allocation {refused} was not missed"),
-        }
-    }
-    assert_eq!(run(0).unwrap(), expected);
-    drop(cuda);
-    assert!(device.budget().held() <= held);
-    assert_eq!(device.budget().held(), 0);
-}
-
-/// Sessions share a backend, as those of a server do.
-#[test]
-fn sessions_side_by_side_give_the_same_and_leave_nothing_behind() {
-    let (device, format) = (device(), FixedPoint::new(50, 12).unwrap());
-    let [zero, one] = [(), ()].map(|()| Arc::new(CudaBackend::new(&device).unwrap()) as Arc<dyn Backend>);
-    let words = || [vec![None, Some(vec![1, 2, 3, 4, 5, 6])], vec![Some(vec![7, 80, 900, 10, 11, 12]), None]];
-    let run = || {
-        let ran = run_in_process_on([zero.clone(), one.clone()], format, some_gates, words());
-        ran.map(|[_, one]| one.output).unwrap()
-    };
-    let expected = run();
-    device.synchronize().unwrap();
-    let held = device.budget().held();
-    std::thread::scope(|scope| {
-        for _ in 0..3 {
-            scope.spawn(|| (0..8).for_each(|_| assert_eq!(run(), expected)));
-        }
-    });
-    device.synchronize().unwrap();
-    assert_eq!(device.budget().held(), held, "what is kept between runs does not grow");
 }
