@@ -86,17 +86,19 @@ struct Planes {
 typedef Planes<LIMB_TILE> Left;
 typedef Planes<COLUMNS> Right;
 
-// sums[b][r][c] <- ((sums[b][r][c], or 0) + Σ_k left[b][r][k] right[b][c][k]) & mask, for inner indices `start` to `end`.
+// sums[s][b][r][c] <- ((sums[s][b][r][c], or 0) + Σ_k left[b][r][k] right[b][c][k]) & mask, for the `each` inner indices k of
+// slice s.
 //
 // A block of eight warps has a tile of LIMB_TILE x COLUMNS sums; each warp 16 rows and half of the columns, in LIMBS fragments
-// for every 16 x 8 of them. Tiles of digits are copied one step ahead. Rows in y, batch in z.
+// for every 16 x 8 of them. Tiles of digits are copied one step ahead. Rows in y, batch and slices in z.
 GW_KERNEL_BOUNDED(multiply_limbs, LIMB_THREADS, 1)(
-    const u8* left, const u8* right, u32 rows, u32 columns, u32 padded, u32 start, u32 end, u64 mask, u32 accumulate,
-    u64* sums) {
+    const u8* left, const u8* right, u32 rows, u32 columns, u32 padded, u32 each, u64 mask, u32 accumulate, u64* sums) {
     u8* const tiles = gw::shared<u8>();
     const u32 first_row = gw::block_y() * LIMB_TILE, first_column = gw::block_x() * COLUMNS;
-    const Left a{left + (u64)gw::block_z() * LIMBS * rows * padded, rows, padded};
-    const Right b{right + (u64)gw::block_z() * LIMBS * columns * padded, columns, padded};
+    const u32 slices = (padded + each - 1) / each, slice = gw::block_z() % slices, batch = gw::block_z() / slices;
+    const u32 start = slice * each, end = gw::lesser(start + each, padded);
+    const Left a{left + (u64)batch * LIMBS * rows * padded, rows, padded};
+    const Right b{right + (u64)batch * LIMBS * columns * padded, columns, padded};
     const u32 warp_row = gw::warp() % 4 * 16, warp_column = gw::warp() / 4 * 8 * FRAGMENTS;
     const u32 g = gw::lane() / 4, t = gw::lane() % 4;
     i32 sum[FRAGMENTS][LIMBS][4] = {};
@@ -145,7 +147,7 @@ GW_KERNEL_BOUNDED(multiply_limbs, LIMB_THREADS, 1)(
             u64 word = 0;
             GW_UNROLL
             for (u32 s = 0; s < LIMBS; ++s) word += (u64)(i64)sum[n][s][d] << (8 * s);
-            u64* const to = sums + ((u64)gw::block_z() * rows + row) * columns + column;
+            u64* const to = sums + ((u64)(slice * (gw::blocks_z() / slices) + batch) * rows + row) * columns + column;
             *to = ((accumulate ? *to : 0) + word) & mask;
         }
     }

@@ -1,8 +1,8 @@
 //! Products of matrices: word by word, or in limbs of 8 bits on integer tensor cores.
 
-use gatework_gpu::{Buffer, Grid, View as _, args};
+use gatework_gpu::{Buffer, Grid, SliceMut, View as _, args};
 
-use crate::backend::{Layout, MatmulShape};
+use crate::backend::{Layout, MatmulShape, Sums};
 use crate::error::{Error, Result};
 use crate::ring::Ring;
 
@@ -10,6 +10,7 @@ use super::kernels;
 use super::queue::Queue;
 use super::schedule::ProductForm;
 use super::shared::{GEMM_DEPTH, GEMM_TILE, LIMB_DEPTH, LIMB_THREADS, LIMB_TILE};
+use super::sums::sums as add_up;
 use super::words::{DeviceWords, LimbPlanes, TensorWords};
 
 /// Whether a kernel adds to what is there.
@@ -21,8 +22,10 @@ pub(super) enum Start {
     Sums,
 }
 
-/// Most inner indices of one launch in limbs: 8 limbs times as many products of at most 2^14 stay below 2^31.
+/// Most inner indices of a slice in limbs: 8 limbs times as many products of at most 2^14 stay below 2^31.
 const MOST_INNER: u32 = 8192;
+/// Fewest, where a product is sliced only to be spread over the device.
+const LEAST_INNER: u32 = 4 * LIMB_DEPTH;
 
 /// A product in a ring, with sides that kernels can count.
 #[derive(Clone, Copy)]
@@ -98,7 +101,7 @@ fn by_limbs(
     queue: &Queue,
     product: Product,
     [a, b]: [&TensorWords; 2],
-    mut start: Start,
+    start: Start,
     sums: &mut DeviceWords,
 ) -> Result<()> {
     let Product { batch, rows, inner, columns, layout, ring } = product;
@@ -113,30 +116,39 @@ fn by_limbs(
     let tile_columns = if limbs == 8 { LIMB_TILE / 2 } else { LIMB_TILE };
     // Two stages of two tiles, whose rows are 16 bytes longer than their digits.
     let shared = 2 * limbs * (LIMB_TILE + tile_columns) * (LIMB_DEPTH + 16);
-    let grid =
-        Grid::new([columns.div_ceil(tile_columns), rows.div_ceil(LIMB_TILE), batch], [LIMB_THREADS, 1, 1]);
-    for first in (0..padded).step_by(MOST_INNER as usize) {
-        let end = padded.min(first + MOST_INNER);
+    let tiles = [columns.div_ceil(tile_columns), rows.div_ceil(LIMB_TILE)];
+    let each = slice_length(queue, u64::from(tiles[0]) * u64::from(tiles[1]) * u64::from(batch), padded);
+    let slices = padded.div_ceil(each);
+    let grid = Grid::new([tiles[0], tiles[1], batch * slices], [LIMB_THREADS, 1, 1]).shared(shared);
+    let launch = |accumulate: Start, sums: SliceMut<'_, u64>| {
+        let accumulate = u32::from(accumulate == Start::Sums);
+        let (left, right) = (left.view().as_bytes(), right.view().as_bytes());
         queue.launch(
             &kernels::LIMBS.define("LIMBS", limbs),
             "multiply_limbs",
-            &grid.shared(shared),
-            &args![
-                left.view().as_bytes(),
-                right.view().as_bytes(),
-                rows,
-                columns,
-                padded,
-                first,
-                end,
-                ring.mask(),
-                u32::from(start == Start::Sums),
-                &mut *sums
-            ],
-        )?;
-        start = Start::Sums;
+            &grid,
+            &args![left, right, rows, columns, padded, each, ring.mask(), accumulate, sums],
+        )
+    };
+    if slices == 1 {
+        return launch(start, sums.slice_mut(..));
     }
+    // Sums of every slice one after the other, and what they are added to: the sums of their columns are the product.
+    let (len, started) = (sums.len(), usize::from(start == Start::Sums));
+    let mut partial = queue.alloc::<u64>((slices as usize + started) * len)?;
+    launch(Start::Zero, partial.slice_mut(..slices as usize * len))?;
+    if start == Start::Sums {
+        queue.stream().copy(&*sums, &mut partial.slice_mut(slices as usize * len..))?;
+    }
+    *sums = add_up(queue, &partial, Sums::Columns(len), ring)?;
     Ok(())
+}
+
+/// Inner indices of a slice: as few as it takes to give every multiprocessor a tile, though several steps at least.
+fn slice_length(queue: &Queue, tiles: u64, padded: u32) -> u32 {
+    let multiprocessors = u64::from(queue.device().properties().multiprocessors);
+    let wanted = (multiprocessors / tiles).clamp(1, u64::from(padded / LEAST_INNER).max(1)) as u32;
+    padded.div_ceil(wanted).next_multiple_of(LIMB_DEPTH).min(MOST_INNER)
 }
 
 /// Digits of words, plane by plane, four in a word.
