@@ -9,7 +9,8 @@ impl Classified for Error {
         match self {
             // What was computed is not what was claimed or planned.
             Self::BoundViolated { .. } | Self::OffPlan { .. } => Class::Verification,
-            Self::Randomness(_) | Self::NoBackend { .. } => Class::Device,
+            Self::Randomness(_) => Class::Device,
+            Self::Device(error) => error.class(),
             // A channel that the program brought.
             Self::Closed | Self::OutOfStep { .. } | Self::Outside(_) => Class::Peer,
             Self::RingBits { .. }

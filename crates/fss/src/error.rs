@@ -127,12 +127,9 @@ pub enum Error {
     /// A gate reads words that its role does not have.
     #[error("a gate reads words that are not here")]
     Absent,
-    /// A place for which there is no backend.
-    #[error("function secret sharing does not compute on {target} yet: use the CPU")]
-    NoBackend {
-        /// Where it was wanted.
-        target: String,
-    },
+    /// A device failed, or has no room.
+    #[error(transparent)]
+    Device(#[from] gatework_gpu::Error),
     /// Words or keys that another backend keeps.
     #[error("words or keys of another backend cannot be read here")]
     OtherBackend,

@@ -4,6 +4,7 @@ pub mod backend;
 mod bound;
 mod class;
 mod cpu;
+pub mod cuda;
 mod dpf;
 mod error;
 mod evaluator;
@@ -29,6 +30,7 @@ pub mod workloads;
 
 pub use bound::{Bound, GapProof};
 pub use cpu::CpuBackend;
+pub use cuda::CudaBackend;
 pub use error::{Error, Result};
 pub use evaluator::Evaluator;
 pub use key::KeyStream;

@@ -75,6 +75,11 @@ impl Table {
         self.bound
     }
 
+    /// The words as they lie, all windows in them.
+    pub(crate) fn reversed(&self) -> &Arc<[u64]> {
+        &self.reversed
+    }
+
     /// T(x), T(x − 1), .. around the table once.
     pub(crate) fn window(&self, x: u64) -> &[u64] {
         let size = 1usize << self.domain;

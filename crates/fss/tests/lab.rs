@@ -6,5 +6,5 @@ use gatework_fss::workloads::workloads;
 use gatework_lab::suite;
 
 fn main() -> ExitCode {
-    suite(workloads()).controls(4).run()
+    suite(workloads()).controls(4).mutants(17, &[]).run()
 }

@@ -191,8 +191,8 @@ fn doctor_says_for_every_job_where_it_would_run() {
     assert!(!runs && why.contains("--device emulated"), "{why}");
     let (runs, what) = said("auto", "private");
     assert!(runs && what.starts_with("on the CPU"), "{what}");
-    let (runs, why) = said("cuda", "private");
-    assert!(!runs && why.contains("runs on the CPU only"), "{why}");
+    assert_eq!(said("emulated", "private"), (true, "on the emulated device, by kernels".into()));
+    assert!(!said("cuda", "private").0, "there is no card");
     assert!(!said("cuda", "stark").0, "there is no card");
     assert!(jobs("auto").iter().any(|(noun, name, ..)| noun == "lab" && name == "resource gate"));
 }
@@ -206,11 +206,11 @@ fn a_device_that_a_command_would_ignore_is_refused() {
         stderr(&output)
     };
     for device in ["cuda", "cuda:1", "emulated"] {
-        let deal = ["private", "deal", "--public", "p.json", "--tokens", "5", "--server-keys", "s"];
-        let said = refused(&[&deal[..], &["--client-keys", "c", "--device", device]].concat());
+        let describe = ["private", "describe", "--model", "m", "--out", "p.json", "--longest", "5"];
+        let said = refused(&[&describe[..], &["--device", device]].concat());
         let asks = if device == "cuda" { "cuda:0" } else { device };
         let wanted = format!(
-            "'gatework private deal' runs on the CPU only, and --device asks for {asks}: use cpu or auto"
+            "'gatework private describe' runs on the CPU only, and --device asks for {asks}: use cpu or auto"
         );
         assert!(said.contains(&wanted), "{said}");
     }
@@ -222,8 +222,8 @@ fn a_device_that_a_command_would_ignore_is_refused() {
         gatework(folder.path(), arguments).env("GATEWORK_DEVICE", "cuda").output().unwrap()
     };
     assert_eq!(from_environment(&["lab", "list"]).status.code(), DONE);
-    let local = ["private", "run", "--local", "--model", "m", "--ids", "1"];
-    let output = from_environment(&local);
+    let describe = ["private", "describe", "--model", "m", "--out", "p.json", "--longest", "5"];
+    let output = from_environment(&describe);
     assert_eq!(output.status.code(), BAD_INPUT, "{output:?}");
     assert!(
         stderr(&output).contains("the environment variable GATEWORK_DEVICE asks for cuda:0"),

@@ -6,9 +6,10 @@ use std::time::Instant;
 
 use gatework_fss::backend::Backend;
 use gatework_fss::executor::{
-    Circuit, Inputs, Limits, MemoryChannel, Plan, deal, estimate, evaluate, run_clear, run_in_process,
+    Circuit, Inputs, Limits, MemoryChannel, Plan, deal, estimate, evaluate, run_clear, run_in_process_on,
 };
-use gatework_fss::{Cost, CpuBackend, Party, Randomness};
+use gatework_fss::{Cost, CpuBackend, Party, Randomness, backend_on};
+use gatework_gpu::{Device, Target};
 use gatework_private::circuit::{ModelWeights, Network};
 use gatework_private::graph::Head;
 use gatework_private::model::{Checkpoint, Options, Owner, PublicModel, Tokens};
@@ -197,12 +198,18 @@ fn types_of_tokens_count_as_in_the_checkpoint() {
 
 /// What a network gives to both parties, with weights and inference in one circuit.
 fn in_process(model: &Opened, ids: &[u32]) -> Vec<u64> {
+    let host: Arc<dyn Backend> = Arc::new(CpuBackend);
+    in_process_on([host.clone(), host], model, ids)
+}
+
+/// The same, with each party on a backend of its own.
+fn in_process_on(backends: [Arc<dyn Backend>; 2], model: &Opened, ids: &[u32]) -> Vec<u64> {
     let network = model.public.network(ids.len()).unwrap();
     let mut inputs: [Inputs; 2] = [model.owner.set_up_inputs(), Vec::new()];
     inputs[1].resize(inputs[0].len(), None);
     inputs[0].push(None);
     inputs[1].push(Some(model.public.encode_tokens(ids).unwrap()));
-    let [zero, one] = run_in_process(model.public.format(), network, inputs).unwrap();
+    let [zero, one] = run_in_process_on(backends, model.public.format(), network, inputs).unwrap();
     assert_eq!(zero.output, None, "the owner learns nothing");
     one.output.unwrap()
 }
@@ -225,6 +232,24 @@ fn two_parties_compute_what_is_computed_in_clear() {
     let clamped = Opened::new(&fixture("bert"), 8, Options { bits: Some(38), head: None });
     assert!(clamped.public.clamps() > 0);
     assert_eq!(in_process(&clamped, &[5, 900, 31]), clamped.words(&[5, 900, 31]));
+}
+
+#[test]
+fn whole_models_on_the_emulated_device_give_what_is_computed_in_clear() {
+    let device = Device::emulated(2).unwrap();
+    let on = |target: &Target| backend_on(target).unwrap();
+    let (cpu, gpu) = (Target::Cpu, Target::Gpu(device.clone()));
+    for (name, ids, targets) in [
+        ("bert", &[5, 900, 31][..], [&gpu, &cpu]),
+        ("gpt2", &[17, 4], [&cpu, &gpu]),
+        ("bert", &[6], [&gpu, &gpu]),
+    ] {
+        let model = Opened::fixture(name, 4, None);
+        let started = Instant::now();
+        assert_eq!(in_process_on(targets.map(on), &model, ids), model.words(ids), "{name} {ids:?}");
+        println!("{name}, {} tokens, {targets:?}: {:.1} s", ids.len(), started.elapsed().as_secs_f64());
+    }
+    assert_eq!(device.budget().held(), 0, "everything was let go of");
 }
 
 /// What both parties of one circuit gave, with keys dealt for it.

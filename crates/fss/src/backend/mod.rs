@@ -175,11 +175,12 @@ pub trait Backend: Send + Sync {
     /// Words one after the other.
     fn concat(&self, parts: &[&Handle]) -> Result<Handle>;
 
-    /// start + Σ a b over pairs of matrices, modulo 2^64.
+    /// start + Σ a b over pairs of matrices, in a ring. Of the factors only the residues count, whatever is above them.
     fn products(
         &self,
         shape: MatmulShape,
         layout: Layout,
+        ring: Ring,
         pairs: &[[&Handle; 2]],
         start: Option<Handle>,
     ) -> Result<Handle>;

@@ -80,6 +80,7 @@ impl Backend for CpuBackend {
         &self,
         shape: MatmulShape,
         layout: Layout,
+        ring: Ring,
         pairs: &[[&Handle; 2]],
         start: Option<Handle>,
     ) -> Result<Handle> {
@@ -90,6 +91,9 @@ impl Backend for CpuBackend {
         };
         for [a, b] in pairs {
             gemm::accumulate_batch(shape, layout, words(a)?, words(b)?, &mut sums);
+        }
+        if ring != Ring::WORD {
+            sums.iter_mut().for_each(|sum| *sum = ring.reduce(*sum));
         }
         Ok(Handle::new(sums))
     }

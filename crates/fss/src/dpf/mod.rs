@@ -22,7 +22,7 @@ use crate::prg::TreeHash;
 use crate::secret::Secret;
 use crate::table::Table;
 
-pub(crate) use corrections::Corrections;
+pub(crate) use corrections::{Corrections, TILE};
 pub(crate) use table::words_per_table;
 pub(crate) use tree::generate;
 

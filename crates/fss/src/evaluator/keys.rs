@@ -134,11 +134,12 @@ impl Evaluator {
         }
     }
 
-    /// Σ a b over pairs of matrices, added to `start`; only the number of words where there are none.
+    /// Σ a b over pairs of matrices, added to `start`, in a ring; only the number of words where there are none.
     pub(crate) fn matrix_products(
         &self,
         shape: crate::backend::MatmulShape,
         layout: crate::backend::Layout,
+        ring: Ring,
         pairs: &[[&Words; 2]],
         start: Option<Words>,
     ) -> Result<Words> {
@@ -146,6 +147,6 @@ impl Evaluator {
         let pairs = pairs.iter().map(|[a, b]| Ok([handle(a)?, handle(b)?])).collect::<Result<Vec<_>>>()?;
         let pairs: Vec<[&Handle; 2]> = pairs.iter().map(|[a, b]| [a, b]).collect();
         let start = start.map(|start| start.into_handle().ok_or(crate::error::Error::Absent)).transpose()?;
-        Ok(self.kept(shape.product(), self.backend.products(shape, layout, &pairs, start)?))
+        Ok(self.kept(shape.product(), self.backend.products(shape, layout, ring, &pairs, start)?))
     }
 }

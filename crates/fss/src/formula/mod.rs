@@ -8,6 +8,7 @@ mod tape;
 mod view;
 
 pub use tape::{Source, Tape, Word};
+pub(crate) use view::NOWHERE;
 pub use view::{Places, View};
 
 use crate::handle::Handle;

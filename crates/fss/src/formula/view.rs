@@ -62,7 +62,7 @@ pub struct Places {
 }
 
 /// A place that is nowhere: what is read there is zero.
-const NOWHERE: u32 = u32::MAX;
+pub(crate) const NOWHERE: u32 = u32::MAX;
 
 impl Places {
     /// These places, each of which is below 2^32 − 1.
@@ -105,6 +105,11 @@ impl Places {
     /// One more than the largest place.
     pub fn end(&self) -> usize {
         self.end
+    }
+
+    /// The places as they are kept, nowhere as [`NOWHERE`].
+    pub(crate) fn shared(&self) -> &Arc<[u32]> {
+        &self.places
     }
 
     /// Whether a place is nowhere.

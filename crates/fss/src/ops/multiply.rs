@@ -150,14 +150,20 @@ impl Evaluator {
         let (x, w) = (x.words(), w.words());
         // In clear X W, for the dealer U − R_x R_w, for a party its share.
         let words = &match &self.role {
-            Role::Clear => self.matrix_products(shape, layout, &[[x, w]], None)?,
+            Role::Clear => self.matrix_products(shape, layout, ring, &[[x, w]], None)?,
             Role::Dealer(_) => {
                 let negated = self.words(x.len(), Ring::WORD, |tape| -tape.read(x))?;
-                self.matrix_products(shape, layout, &[[&negated, w]], Some(fresh))?
+                self.matrix_products(shape, layout, ring, &[[&negated, w]], Some(fresh))?
             }
             Role::Party(party, _) => {
                 let [first, second] = self.left_factors(*party, x, x_mask.words())?;
-                self.matrix_products(shape, layout, &[[&first, w], [&second, w_mask.words()]], Some(fresh))?
+                self.matrix_products(
+                    shape,
+                    layout,
+                    ring,
+                    &[[&first, w], [&second, w_mask.words()]],
+                    Some(fresh),
+                )?
             }
             Role::Estimate => fresh,
         };

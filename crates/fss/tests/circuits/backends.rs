@@ -1,4 +1,5 @@
-//! A second backend, behind opaque handles and with nothing done when a call returns: the same bits, for every pair of backends.
+//! Other backends: one behind opaque handles with nothing done when a call returns, and the emulated device. The same bits, for every
+//! pair of backends.
 
 use std::sync::Arc;
 use std::thread;
@@ -10,7 +11,10 @@ use gatework_fss::executor::{
 };
 use gatework_fss::gates::{Activation, LayerNorm, Rows, Softmax, Tanh};
 use gatework_fss::ops::Payload;
-use gatework_fss::{Bound, CpuBackend, Error, Evaluator, FixedPoint, Party, Randomness, Result, Ring, Wire};
+use gatework_fss::{
+    Bound, CpuBackend, Error, Evaluator, FixedPoint, Party, Randomness, Result, Ring, Wire, backend_on,
+};
+use gatework_gpu::{Device, Target};
 
 use crate::support::opaque::Opaque;
 
@@ -87,11 +91,38 @@ fn every_pair_of_backends_gives_the_clear_result() {
     assert_eq!(opaque.kept(), 0, "everything was let go of");
 }
 
+fn emulated() -> (Device, Arc<dyn Backend>) {
+    let device = Device::emulated(5).unwrap();
+    let backend = backend_on(&Target::Gpu(device.clone())).unwrap();
+    (device, backend)
+}
+
+#[test]
+fn every_pair_with_the_emulated_device_gives_the_clear_result() {
+    let expected = in_clear();
+    let (device, emulated) = emulated();
+    let another = backend_on(&Target::Gpu(device.clone())).unwrap();
+    for backends in [[cpu(), emulated.clone()], [emulated.clone(), cpu()], [emulated, another]] {
+        let [zero, one] = run_in_process_on(backends, format(), everything, inputs()).unwrap();
+        assert_eq!(one.output.as_ref(), Some(&expected));
+        assert_eq!(zero.output, None);
+    }
+    assert_eq!(device.budget().held(), 0, "everything was let go of");
+}
+
 #[test]
 fn a_dealer_on_another_backend_deals_the_same_keys() {
-    let opaque: Arc<dyn Backend> = Arc::new(Opaque::new());
+    deals_the_same_keys(Arc::new(Opaque::new()));
+}
+
+#[test]
+fn a_dealer_on_the_emulated_device_deals_the_same_keys() {
+    deals_the_same_keys(emulated().1);
+}
+
+fn deals_the_same_keys(other: Arc<dyn Backend>) {
     let circuits = [everything];
-    let dealt = [cpu(), opaque].map(|backend| {
+    let dealt = [cpu(), other].map(|backend| {
         let mut randomness = Randomness::insecure_from_seed_for_tests(4);
         deal_on(&backend, &mut randomness, format(), &circuits).unwrap()
     });
@@ -118,8 +149,16 @@ fn a_dealer_on_another_backend_deals_the_same_keys() {
 /// Several super-batches, whose messages leave late.
 #[test]
 fn super_batches_of_a_late_backend_stay_in_step() {
+    super_batches_stay_in_step(Arc::new(Opaque::new()));
+}
+
+#[test]
+fn super_batches_on_the_emulated_device_stay_in_step() {
+    super_batches_stay_in_step(emulated().1);
+}
+
+fn super_batches_stay_in_step(backend: Arc<dyn Backend>) {
     let circuits = [everything, everything, everything];
-    let backend: Arc<dyn Backend> = Arc::new(Opaque::new());
     let dealt = deal_on(&cpu(), &mut Randomness::from_os().unwrap(), format(), &circuits).unwrap();
     let plan = Plan::new(Limits { jobs: 1, ..Limits::default() }, &dealt.costs());
     assert_eq!(plan.batches().len(), 3);
@@ -135,6 +174,25 @@ fn super_batches_of_a_late_backend_stay_in_step() {
     });
     let expected = in_clear();
     assert!(outputs.into_iter().all(|local| local.output.as_ref() == Some(&expected)));
+}
+
+/// A budget that is too small, by a little and by much.
+#[test]
+fn a_device_without_room_is_an_error_and_the_next_run_works() {
+    let (device, emulated) = emulated();
+    let run = || run_in_process_on([emulated.clone(), cpu()], format(), everything, inputs());
+    let expected = run().unwrap()[1].output.clone();
+    let (peak, usual) = (device.budget().peak(), device.budget().limit());
+    for part in 1..=6 {
+        device.budget().set_limit(peak * part / 7);
+        let error = run().err().unwrap();
+        let out_of_memory = matches!(error, Error::Device(gatework_gpu::Error::OutOfMemory { .. }));
+        assert!(out_of_memory, "{part} sevenths of {peak} bytes: {error}");
+    }
+    device.budget().set_limit(usual);
+    assert_eq!(run().unwrap()[1].output, expected);
+    drop(emulated);
+    assert_eq!(device.budget().held(), 0, "everything was let go of");
 }
 
 /// A peer that says nothing.
@@ -153,7 +211,14 @@ impl Channel for Silent {
 #[test]
 fn a_failure_lets_go_of_everything() {
     let opaque = Arc::new(Opaque::new());
-    let backend: Arc<dyn Backend> = opaque.clone();
+    ends_with_a_silent_peer(opaque.clone());
+    assert_eq!(opaque.kept(), 0);
+    let (device, emulated) = emulated();
+    ends_with_a_silent_peer(emulated);
+    assert_eq!(device.budget().held(), 0);
+}
+
+fn ends_with_a_silent_peer(backend: Arc<dyn Backend>) {
     let circuits = [everything];
     let dealt = deal_on(&cpu(), &mut Randomness::from_os().unwrap(), format(), &circuits).unwrap();
     let plan = Plan::new(Limits::default(), &dealt.costs());
@@ -162,7 +227,6 @@ fn a_failure_lets_go_of_everything() {
     let jobs = vec![(&circuits[0], zero_inputs)];
     let ended = evaluate(Party::Zero, zero_keys, &backend, &mut Silent, &plan, jobs);
     assert!(matches!(ended, Err(Error::Closed)));
-    assert_eq!(opaque.kept(), 0);
 }
 
 #[test]

@@ -3,16 +3,18 @@
 pub mod opaque;
 mod tampered;
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock, Mutex};
 use std::thread;
 
 use gatework_fss::backend::Backend;
 use gatework_fss::executor::{
-    Channel, Circuit, Dealer, Inputs, Limits, MemoryChannel, Plan, estimate, evaluate, run_clear,
+    Channel, Circuit, Dealer, Inputs, Limits, MemoryChannel, Plan, deal_on, estimate, evaluate, run_clear,
 };
 use gatework_fss::key::{KeySection, KeyStream};
 use gatework_fss::secret::{Secret, SharedBytes};
-use gatework_fss::{Cost, FixedPoint, Party, Randomness, Result};
+use gatework_fss::{Cost, CpuBackend, FixedPoint, Party, Randomness, Result, backend_on};
+use gatework_gpu::{Device, Target};
 use tampered::Tampered;
 
 pub use tampered::{Missing, OpenedWords};
@@ -153,9 +155,56 @@ where
         panic!("element {place}: two parties give {}, in clear it is {}", output[place], expected[place]);
     }
     assert_eq!(output.len(), expected.len());
+    check_on_the_emulated_device(&circuit, given, &expected, cost);
     assert_eq!(zero.2.len(), one.2.len());
     assert!(zero.2.iter().zip(&one.2).all(|(zero, one)| zero.words == one.words), "both open the same");
     Seen { output, cost, keys: held, sent: [zero.1, one.1], opened: [zero.2, one.2], fresh_masks }
+}
+
+/// Circuits of each test that also run on the emulated device: it is slow, and they are alike.
+const ON_A_DEVICE: usize = 2;
+/// Generator calls and opened words of the largest that do.
+const LARGEST_ON_A_DEVICE: u64 = 20_000;
+
+/// One of the two parties, in turns, and the dealer of the other turn on the emulated device: the same output.
+fn check_on_the_emulated_device<C>(circuit: &C, given: &[Given], expected: &[u64], cost: Cost)
+where
+    C: Circuit<Output = Option<Vec<u64>>> + Sync,
+{
+    static DEVICE: LazyLock<Device> = LazyLock::new(|| Device::emulated(9).unwrap());
+    static RUN: Mutex<BTreeMap<String, usize>> = Mutex::new(BTreeMap::new());
+    let turn = {
+        let mut run = RUN.lock().unwrap();
+        let turns = run.entry(thread::current().name().unwrap_or_default().to_owned()).or_default();
+        *turns += 1;
+        *turns - 1
+    };
+    if turn >= ON_A_DEVICE || cost.prg_blocks[0] + cost.opened_words > LARGEST_ON_A_DEVICE {
+        return;
+    }
+    let device = || backend_on(&Target::Gpu(DEVICE.clone())).unwrap();
+    let host = || -> Arc<dyn Backend> { Arc::new(CpuBackend) };
+    let (dealing, backends) = match turn % 2 {
+        0 => (host(), [device(), host()]),
+        _ => (device(), [host(), device()]),
+    };
+    let format = circuit.format().unwrap_or(FixedPoint::new(50, 12).unwrap());
+    let circuits = std::slice::from_ref(circuit);
+    let dealt = deal_on(&dealing, &mut Randomness::from_os().unwrap(), format, circuits).unwrap();
+    let plan = Plan::new(Limits::default(), &[cost]);
+    let run = |keys: KeyStream, backend: &Arc<dyn Backend>, mut channel: MemoryChannel| {
+        let party = keys.party();
+        let inputs = given.iter().map(|(owner, words)| (*owner == party).then(|| words.clone())).collect();
+        evaluate(party, keys, backend, &mut channel, &plan, vec![(circuit, inputs)]).unwrap().remove(0).output
+    };
+    let [zero, one] = MemoryChannel::pair();
+    let [zero_keys, one_keys] = dealt.streams;
+    let [zero_backend, one_backend] = &backends;
+    let [zero, one] = thread::scope(|scope| {
+        let one = scope.spawn(|| run(one_keys, one_backend, one));
+        [run(zero_keys, zero_backend, zero), one.join().unwrap()]
+    });
+    assert!(zero.or(one).unwrap() == expected, "the emulated device gives something else, turn {turn}");
 }
 
 /// All pairs of a value and a mask of `bits` bits.

@@ -183,6 +183,7 @@ impl Backend for Opaque {
         &self,
         shape: MatmulShape,
         layout: Layout,
+        ring: Ring,
         pairs: &[[&Handle; 2]],
         start: Option<Handle>,
     ) -> Result<Handle> {
@@ -194,7 +195,7 @@ impl Backend for Opaque {
             let found = found.collect::<Result<Vec<_>>>()?;
             let first = start_number.map(|start| get(slab, start)).transpose()?;
             let pairs: Vec<[&Handle; 2]> = found.iter().map(|[a, b]| [a, b]).collect();
-            let product = CpuBackend.products(shape, layout, &pairs, first);
+            let product = CpuBackend.products(shape, layout, ring, &pairs, first);
             drop(start);
             product
         })

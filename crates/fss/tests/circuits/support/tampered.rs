@@ -130,10 +130,11 @@ impl Backend for Tampered {
         &self,
         shape: MatmulShape,
         layout: Layout,
+        ring: Ring,
         pairs: &[[&Handle; 2]],
         start: Option<Handle>,
     ) -> Result<Handle> {
-        CpuBackend.products(shape, layout, pairs, start)
+        CpuBackend.products(shape, layout, ring, pairs, start)
     }
 
     fn less_than(&self, keys: &Handle, x: &Handle, shifts: &[u64]) -> Result<Handle> {

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use gatework_fss::{Randomness, backend_on};
-use gatework_gpu::Target;
 use gatework_private::disk::partial_path;
 use gatework_private::roles::deal_files;
 use serde::Serialize;
@@ -33,7 +32,7 @@ pub(super) fn run(options: &DealOptions, shell: &Shell) -> Result<Ending, Failur
     let paths: [&Path; 2] = [&options.server_keys, &options.client_keys];
     let _unfinished = paths.map(|path| Litter::new(&partial_path(path)));
     let jobs = shell.progress.start(1);
-    let backend = backend_on(&Target::Cpu)?;
+    let backend = backend_on(&shell.target()?)?;
     let mut randomness = Randomness::from_os()?;
     deal_files(&backend, &mut randomness, &model, tokens, paths, &shell.progress)?;
     drop(jobs);

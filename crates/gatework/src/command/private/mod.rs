@@ -80,8 +80,9 @@ impl Noun for Private {
 
     fn device_use(&self) -> DeviceUse {
         match self {
-            Self::Describe(_) | Self::Deal(_) | Self::Serve(_) | Self::Run(_) => DeviceUse::CpuOnly,
-            Self::Check(_) | Self::Cert(_) | Self::Cost(_) => DeviceUse::None,
+            Self::Deal(_) | Self::Serve(_) | Self::Run(_) => DeviceUse::RunsThere,
+            Self::Describe(_) | Self::Check(_) => DeviceUse::CpuOnly,
+            Self::Cert(_) | Self::Cost(_) => DeviceUse::None,
         }
     }
 
@@ -98,14 +99,13 @@ impl Noun for Private {
     }
 
     fn jobs(machine: &Machine) -> Vec<Job> {
-        vec![Job { name: "private", presence: machine.cpu_only() }]
+        vec![Job { name: "private", presence: machine.engine("by kernels", "by vector instructions") }]
     }
 
-    /// Two parties on the CPU, whatever the target.
-    fn stops(_: &Target) -> Vec<Stop<'_>> {
+    fn stops(target: &Target) -> Vec<Stop<'_>> {
         vec![
-            Stop::new("private", stop::SUMMARY, stop::visit),
-            Stop::new("private/model", model_stop::SUMMARY, model_stop::visit),
+            Stop::new("private", stop::SUMMARY, || stop::visit(target)),
+            Stop::new("private/model", model_stop::SUMMARY, || model_stop::visit(target)),
         ]
     }
 }

@@ -1,6 +1,8 @@
 //! A stop of `gatework tour`: a small transformer, with dealer, server and client as in earnest.
 
+use gatework_fss::backend_on;
 use gatework_fss::executor::run_clear;
+use gatework_gpu::Target;
 use gatework_lab::Outcome;
 use gatework_private::Error;
 use gatework_private::model::{Checkpoint, Options, Owner};
@@ -14,10 +16,10 @@ const TEXT: [u32; 5] = [3, 14, 15, 9, 26];
 pub(crate) const SUMMARY: &str =
     "a BERT between a server and a client over TLS, from dealt keys that work once";
 
-/// The case, and what came of it.
-pub(crate) fn visit() -> (String, Outcome) {
-    let case = format!("{} tokens, 2 layers, on the CPU", TEXT.len());
-    let outcome = match mistake() {
+/// The case, and what came of it on a target.
+pub(crate) fn visit(target: &Target) -> (String, Outcome) {
+    let case = format!("{} tokens, 2 layers, on {}", TEXT.len(), target.id());
+    let outcome = match mistake(target) {
         Ok(None) => Outcome::Passed,
         Ok(Some(why)) => Outcome::Failed { why },
         Err(error) => Outcome::Failed { why: error.to_string() },
@@ -26,13 +28,13 @@ pub(crate) fn visit() -> (String, Outcome) {
 }
 
 /// What is wrong, if anything is.
-fn mistake() -> gatework_private::Result<Option<String>> {
+fn mistake(target: &Target) -> gatework_private::Result<Option<String>> {
     let checkpoint = Checkpoint::from_bytes(CONFIG, WEIGHTS.to_vec())?;
     let model = checkpoint.public(TEXT.len(), &Options::default())?;
     let owner = Owner::new(&model, checkpoint.weights(&model)?)?;
     let unmade = |source| Error::File { path: std::env::temp_dir(), doing: "make a folder in", source };
     let folder = tempfile::tempdir().map_err(unmade)?;
-    let roles = Loopback::new(&owner, folder.path())?;
+    let roles = Loopback::new(&owner, folder.path())?.on([backend_on(target)?, backend_on(target)?]);
     roles.deal(&[TEXT.len()], &())?;
     let ask = || {
         roles.ask(|mut client| -> gatework_private::Result<_> {
@@ -61,6 +63,6 @@ mod tests {
 
     #[test]
     fn dealer_server_and_client_pass() {
-        assert_eq!(visit().1, Outcome::Passed);
+        assert_eq!(visit(&Target::Cpu).1, Outcome::Passed);
     }
 }

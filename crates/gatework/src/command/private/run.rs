@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use gatework_fss::Party;
 use gatework_fss::executor::run_clear;
+use gatework_fss::{Party, backend_on};
 use gatework_private::disk::KeyFile;
 use gatework_private::graph::Head;
 use gatework_private::model::{Checkpoint, Options, Owner, PublicModel, Tokens};
@@ -45,10 +45,10 @@ struct Inferred {
 pub(super) fn run(options: &RunOptions, shell: &Shell) -> Result<Ending, Failure> {
     let texts = Texts::read(&options.texts, options.model.as_deref(), options.public.as_deref())?;
     let (model, inferred, equal_in_clear) = match &options.model {
-        Some(folder) => local(options, folder, &texts, &shell.progress)?,
+        Some(folder) => local(options, folder, &texts, shell)?,
         None => {
             let model = public_model(required(&options.public)?)?;
-            let inferred = remote(options, &model, &texts, &shell.progress)?;
+            let inferred = remote(options, &model, &texts, shell)?;
             (model, inferred, None)
         }
     };
@@ -77,8 +77,10 @@ fn remote(
     options: &RunOptions,
     model: &PublicModel,
     texts: &Texts,
-    progress: &Progress,
+    shell: &Shell,
 ) -> Result<Inferred, Failure> {
+    let progress = &shell.progress;
+    let backend = backend_on(&shell.target()?)?;
     let identity = options.identity.load(CertificateFiles::client)?;
     let address = required(&options.connect)?;
     let no_port = || Failure::input(format!("--connect {address}: it has no port; write {address}:7117"));
@@ -88,7 +90,7 @@ fn remote(
     let jobs = progress.start(2 + options.generate.max(1));
     jobs.doing(format!("connecting to {address}"));
     let link = Link::connect(address, name, &identity, options.identity.timeouts())?;
-    let client = Client::new(model, keys, link)?;
+    let client = Client::on(model, backend, keys, link)?;
     jobs.done();
     infer(model, client, texts, options.generate, progress, &jobs)
 }
@@ -161,8 +163,11 @@ fn local(
     options: &RunOptions,
     folder: &Path,
     texts: &Texts,
-    progress: &Progress,
+    shell: &Shell,
 ) -> Result<(PublicModel, Inferred, Option<bool>), Failure> {
+    let (progress, target) = (&shell.progress, shell.target()?);
+    // Each party has a queue of its own.
+    let backends = [backend_on(&target)?, backend_on(&target)?];
     let lengths = || texts.texts.iter().map(Text::len);
     let dealt: Vec<usize> =
         (0..options.generate.max(1)).flat_map(|added| lengths().map(move |length| length + added)).collect();
@@ -180,7 +185,7 @@ fn local(
     let place = tempfile::tempdir()
         .map_err(|error| Failure::input(format!("no folder for keys can be made: {error}; set TMPDIR")))?;
     let _unfinished = Litter::new(place.path());
-    let roles = Loopback::new(&owner, place.path())?.with_timeouts(options.identity.timeouts());
+    let roles = Loopback::new(&owner, place.path())?.on(backends).with_timeouts(options.identity.timeouts());
     roles.deal(&dealt, progress)?;
     jobs.done();
     let inferred = roles.ask(|client| infer(&model, client, texts, options.generate, progress, &jobs))?;

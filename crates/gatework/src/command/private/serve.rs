@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use gatework_fss::backend_on;
 use gatework_private::model::{Checkpoint, Owner};
 use gatework_private::net::{CertificateFiles, Identity, Link, Timeouts, listen};
 use gatework_private::roles::{KeyStore, Server, Summary};
@@ -42,6 +43,7 @@ pub(super) fn run(options: &ServeOptions, shell: &Shell) -> Result<Ending, Failu
     let model = public_model(&options.public)?;
     let identity = options.identity.load(CertificateFiles::server)?;
     let keys = KeyStore::open(&options.keys)?;
+    let backend = backend_on(&shell.target()?)?;
     let jobs = progress.start(2);
     jobs.doing(format!("reading {}", options.model.display()));
     let checkpoint = Checkpoint::load(&options.model)?;
@@ -55,7 +57,7 @@ pub(super) fn run(options: &ServeOptions, shell: &Shell) -> Result<Ending, Failu
     let deals = keys.sessions()?.len();
     progress.say(&format!("listening on {address}, with keys of {deals} deals"));
     let host = Host {
-        server: Server::new(&owner, &keys),
+        server: Server::new(&owner, &keys).on(backend),
         identity,
         timeouts: options.identity.timeouts(),
         progress,

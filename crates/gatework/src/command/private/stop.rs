@@ -1,8 +1,9 @@
 //! A stop of `gatework tour`: two parties, a dealer, and a function of numbers that one of them keeps secret.
 
-use gatework_fss::executor::{run_clear, run_in_process};
+use gatework_fss::executor::{run_clear, run_in_process_on};
 use gatework_fss::gates::Activation;
-use gatework_fss::{Evaluator, FixedPoint, Party, reference};
+use gatework_fss::{Evaluator, FixedPoint, Party, backend_on, reference};
+use gatework_gpu::Target;
 use gatework_lab::{Inputs, Outcome};
 
 const ELEMENTS: usize = 200;
@@ -17,10 +18,10 @@ const ALLOWED: f64 = 16.0;
 pub(crate) const SUMMARY: &str =
     "GELU of secret numbers by two parties, bit for bit what one computes in clear";
 
-/// The case, and what came of it.
-pub(crate) fn visit() -> (String, Outcome) {
-    let case = format!("{ELEMENTS} of {BITS} bits on the CPU");
-    let outcome = match mistake() {
+/// The case, and what came of it on a target.
+pub(crate) fn visit(target: &Target) -> (String, Outcome) {
+    let case = format!("{ELEMENTS} of {BITS} bits on {}", target.id());
+    let outcome = match mistake(target) {
         Ok(None) => Outcome::Passed,
         Ok(Some(why)) => Outcome::Failed { why },
         Err(error) => Outcome::Failed { why: error.to_string() },
@@ -29,7 +30,7 @@ pub(crate) fn visit() -> (String, Outcome) {
 }
 
 /// What is wrong with the result, if anything is.
-fn mistake() -> gatework_private::Result<Option<String>> {
+fn mistake(target: &Target) -> gatework_private::Result<Option<String>> {
     let format = FixedPoint::new(BITS, FRACTION)?;
     let unit = f64::from(1u32 << FRACTION);
     let gelu = Activation::gelu(format.fraction)?;
@@ -46,7 +47,8 @@ fn mistake() -> gatework_private::Result<Option<String>> {
         evaluator.reveal(&y, Party::Zero)
     };
     let clear = run_clear(&circuit, vec![Some(secret.clone())])?;
-    let [zero, one] = run_in_process(format, circuit, [vec![None], vec![Some(secret)]])?;
+    let backends = [backend_on(target)?, backend_on(target)?];
+    let [zero, one] = run_in_process_on(backends, format, circuit, [vec![None], vec![Some(secret)]])?;
     if zero.output != clear.output {
         return Ok(Some("the parties' result is not what the clear evaluation gives".into()));
     }
@@ -70,6 +72,8 @@ mod tests {
 
     #[test]
     fn two_parties_pass() {
-        assert_eq!(visit(), (format!("{ELEMENTS} of 50 bits on the CPU"), Outcome::Passed));
+        assert_eq!(visit(&Target::Cpu), (format!("{ELEMENTS} of 50 bits on cpu"), Outcome::Passed));
+        let emulated = Target::open("emulated").unwrap();
+        assert_eq!(visit(&emulated), (format!("{ELEMENTS} of 50 bits on emulated"), Outcome::Passed));
     }
 }

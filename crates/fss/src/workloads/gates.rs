@@ -1,167 +1,26 @@
-//! What the lab may gate: `fss/*`, two parties in one process against plain code.
-//!
-//! They have no kernels: the CPU is the only backend so far. Keys are dealt from the operating system's randomness, so that two runs
-//! of a case share nothing but their answer.
+//! Gates of one input, each with the plainest code for it.
 
-use gatework_gpu::{Device, Kind};
-use gatework_lab::{
-    Case, Control, ErrorBudget, Inputs as Random, KernelSpec, Outputs, RunError, Work, Workload,
-};
+use gatework_lab::KernelSpec;
 
-use crate::executor::{estimate, run_clear, run_in_process};
+use crate::cuda::specs;
 use crate::gates::{Activation, Rows, Softmax, relu};
 use crate::table::Table;
-use crate::{Cost, Evaluator, FixedPoint, Party, Result, Ring, Share, Wire, reference};
+use crate::{Evaluator, Result, Ring, Share, Wire, reference};
 
-const FRACTION: u32 = 12;
+use super::{FRACTION, Gate, encode, normal};
 
-/// All of them.
-pub fn workloads() -> Vec<Box<dyn Workload>> {
-    vec![
-        Box::new(Job(Compare)),
-        Box::new(Job(Lut)),
-        Box::new(Job(Trunc)),
-        Box::new(Job(Gelu)),
-        Box::new(Job(SoftmaxRows)),
-        Box::new(Job(Relu)),
-    ]
-}
+#[derive(Clone, Copy)]
+pub(super) struct Sign;
 
-/// A gate of one input, its plain counterpart, and its own ways to be wrong.
-trait Gate: Send + Sync {
-    fn name(&self) -> &str;
-    fn summary(&self) -> &str;
-    /// Bits of the ring, and elements.
-    fn sizes(&self) -> Vec<(u32, usize)>;
-    /// Real inputs, and how far from zero their integers may be.
-    fn inputs(&self, ring: Ring, len: usize, seed: u64) -> (Vec<i64>, i64);
-    fn apply(&self, evaluator: &Evaluator, x: &Wire) -> impl Future<Output = Result<Share>>;
-    /// The plainest code that is right.
-    fn plain(&self, ring: Ring, x: &[i64]) -> Vec<u64>;
-    /// A mistake that this gate invites.
-    fn mistaken(&self, ring: Ring, x: &[i64], right: &[u64]) -> (&'static str, Vec<u64>);
-}
-
-struct Job<G>(G);
-
-/// Normally distributed fixed-point numbers.
-fn normal(len: usize, seed: u64, deviation: f64, limit: i64) -> Vec<i64> {
-    let number = |x: f32| ((f64::from(x) * deviation * 4096.0).round() as i64).clamp(-limit, limit);
-    Random::new(seed).normal(len).into_iter().map(number).collect()
-}
-
-fn encode(ring: Ring, values: impl IntoIterator<Item = i64>) -> Vec<u64> {
-    values.into_iter().map(|value| ring.encode(value.into())).collect()
-}
-
-impl<G: Gate> Job<G> {
-    fn ring(case: &Case) -> std::result::Result<Ring, crate::Error> {
-        Ring::new(case.dimension("bits") as u32)
-    }
-
-    fn sizes_of(case: &Case) -> (Option<Ring>, usize) {
-        (Self::ring(case).ok(), case.dimension("elements"))
-    }
-
-    fn circuit(
-        &self,
-        ring: Ring,
-        len: usize,
-        limit: i64,
-    ) -> impl AsyncFn(&Evaluator) -> Result<Option<Vec<u64>>> + Sync {
-        async move |evaluator: &Evaluator| {
-            let x = evaluator.input(Party::One, ring, len, -limit..=limit).await?;
-            let opened = evaluator.open(self.0.apply(evaluator, &x).await?).await?;
-            evaluator.reveal(&opened, Party::Zero)
-        }
-    }
-
-    fn cost(&self, case: &Case) -> Cost {
-        let (ring, len) = Self::sizes_of(case);
-        let circuit = |ring| {
-            let (_, limit) = self.0.inputs(ring, len, 0);
-            estimate(&self.circuit(ring, len, limit)).ok()
-        };
-        ring.and_then(circuit).unwrap_or_default()
-    }
-}
-
-impl<G: Gate> Workload for Job<G> {
+impl Gate for Sign {
     fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn summary(&self) -> &str {
-        self.0.summary()
-    }
-
-    fn kernels(&self) -> Vec<KernelSpec> {
-        Vec::new()
-    }
-
-    fn cases(&self, _: Kind) -> Vec<Case> {
-        let case = |(bits, len): (u32, usize)| {
-            Case::new(format!("{len}x{bits}")).with("bits", bits as usize).with("elements", len)
-        };
-        self.0.sizes().into_iter().map(case).collect()
-    }
-
-    fn run(&self, _: &Device, case: &Case, seed: u64) -> std::result::Result<Outputs, RunError> {
-        let (ring, len) = (Self::ring(case)?, case.dimension("elements"));
-        let (values, limit) = self.0.inputs(ring, len, seed);
-        let circuit = self.circuit(ring, len, limit);
-        let words = encode(ring, values);
-        let format = FixedPoint::new(ring.bits(), FRACTION.min(ring.bits() - 1))?;
-        let clear = run_clear(&circuit, vec![Some(words.clone())])?;
-        let [zero, _] = run_in_process(format, &circuit, [vec![None], vec![Some(words)]])?;
-        if zero.output != clear.output || zero.cost != clear.cost {
-            return Err("two parties do not give what the clear evaluator gives, or at another cost".into());
-        }
-        Ok(Outputs::new().with("y", zero.output.unwrap_or_default()))
-    }
-
-    fn reference(&self, case: &Case, seed: u64) -> Outputs {
-        let (ring, len) = Self::sizes_of(case);
-        let words = ring.map(|ring| self.0.plain(ring, &self.0.inputs(ring, len, seed).0));
-        Outputs::new().with("y", words.unwrap_or_default())
-    }
-
-    fn budget(&self, _: &Case) -> ErrorBudget {
-        ErrorBudget::Exact
-    }
-
-    fn controls(&self, case: &Case, seed: u64, reference: &Outputs) -> Vec<Control> {
-        let (ring, len) = Self::sizes_of(case);
-        let mut controls = vec![
-            Control::zeros(reference),
-            Control::unwritten_tail(reference, 1),
-            Control::one_off(reference, "y", len / 2, 1.0),
-        ];
-        if let Some(ring) = ring {
-            let values = self.0.inputs(ring, len, seed).0;
-            let (name, words) = self.0.mistaken(ring, &values, &self.0.plain(ring, &values));
-            controls.push(Control::new(name, Outputs::new().with("y", words)));
-        }
-        controls
-    }
-
-    fn work(&self, case: &Case) -> Work {
-        let cost = self.cost(case);
-        Work { operations: cost.prg_blocks[0], bytes: cost.larger_key_bytes() + cost.traffic_bytes() }
-    }
-}
-
-struct Compare;
-
-impl Gate for Compare {
-    fn name(&self) -> &str {
-        "fss/compare"
+        "fss/sign"
     }
     fn summary(&self) -> &str {
         "1[x < 0] of masked x: one point function, one walk"
     }
     fn sizes(&self) -> Vec<(u32, usize)> {
-        vec![(10, 257), (37, 100), (64, 1000)]
+        vec![(10, 257), (37, 100), (64, 67)]
     }
     fn inputs(&self, ring: Ring, len: usize, seed: u64) -> (Vec<i64>, i64) {
         let limit = i64::MAX >> (64 - ring.bits());
@@ -181,7 +40,8 @@ impl Gate for Compare {
     }
 }
 
-struct Lut;
+#[derive(Clone, Copy)]
+pub(super) struct Lut;
 
 impl Lut {
     fn value(index: u64) -> i64 {
@@ -196,8 +56,14 @@ impl Gate for Lut {
     fn summary(&self) -> &str {
         "T[x] of the low bits of masked x: whole domains of 9 and 12 bits"
     }
+    fn kernels(&self) -> Vec<KernelSpec> {
+        specs::arithmetic().into_iter().chain(specs::lookup()).collect()
+    }
     fn sizes(&self) -> Vec<(u32, usize)> {
-        vec![(9, 300), (12, 200)]
+        vec![(9, 300), (12, 21)]
+    }
+    fn timed(&self) -> Vec<(u32, usize)> {
+        vec![(9, 128 * 3072), (12, 128 * 128)]
     }
     fn inputs(&self, ring: Ring, len: usize, seed: u64) -> (Vec<i64>, i64) {
         let limit = i64::MAX >> (64 - ring.bits());
@@ -219,7 +85,8 @@ impl Gate for Lut {
     }
 }
 
-struct Trunc;
+#[derive(Clone, Copy)]
+pub(super) struct Trunc;
 
 impl Gate for Trunc {
     fn name(&self) -> &str {
@@ -229,7 +96,10 @@ impl Gate for Trunc {
         "floor(x / 2^12): with a gap where it is proved, faithful elsewhere, both here"
     }
     fn sizes(&self) -> Vec<(u32, usize)> {
-        vec![(37, 200), (50, 500)]
+        vec![(37, 50), (50, 101)]
+    }
+    fn timed(&self) -> Vec<(u32, usize)> {
+        vec![(50, 128 * 768)]
     }
     fn inputs(&self, ring: Ring, len: usize, seed: u64) -> (Vec<i64>, i64) {
         let limit = (1 << (ring.bits() - 2)) - 1;
@@ -248,7 +118,8 @@ impl Gate for Trunc {
     }
 }
 
-struct Gelu;
+#[derive(Clone, Copy)]
+pub(super) struct Gelu;
 
 impl Gate for Gelu {
     fn name(&self) -> &str {
@@ -258,7 +129,10 @@ impl Gate for Gelu {
         "GELU by one comparison key, one short truncation and one table"
     }
     fn sizes(&self) -> Vec<(u32, usize)> {
-        vec![(37, 100), (50, 1000)]
+        vec![(37, 30), (50, 101)]
+    }
+    fn timed(&self) -> Vec<(u32, usize)> {
+        vec![(50, 128 * 3072)]
     }
     fn inputs(&self, _: Ring, len: usize, seed: u64) -> (Vec<i64>, i64) {
         let limit = 1 << 22;
@@ -286,7 +160,8 @@ impl Gate for Gelu {
     }
 }
 
-struct SoftmaxRows;
+#[derive(Clone, Copy)]
+pub(super) struct SoftmaxRows;
 
 /// Elements of a row.
 const ROW: usize = 16;
@@ -307,7 +182,10 @@ impl Gate for SoftmaxRows {
         "softmax of rows of 16: maxima, exponentials, reciprocals, products"
     }
     fn sizes(&self) -> Vec<(u32, usize)> {
-        vec![(37, 4 * ROW), (50, 16 * ROW)]
+        vec![(37, 2 * ROW), (50, 3 * ROW)]
+    }
+    fn timed(&self) -> Vec<(u32, usize)> {
+        vec![(50, 12 * 128 * 128)]
     }
     fn inputs(&self, _: Ring, len: usize, seed: u64) -> (Vec<i64>, i64) {
         let limit = 1 << 20;
@@ -335,7 +213,8 @@ impl Gate for SoftmaxRows {
     }
 }
 
-struct Relu;
+#[derive(Clone, Copy)]
+pub(super) struct Relu;
 
 impl Gate for Relu {
     fn name(&self) -> &str {
@@ -345,7 +224,7 @@ impl Gate for Relu {
         "max(x, 0): a comparison of as many bits as the bound leaves, and a selection"
     }
     fn sizes(&self) -> Vec<(u32, usize)> {
-        vec![(50, 500)]
+        vec![(50, 101)]
     }
     fn inputs(&self, _: Ring, len: usize, seed: u64) -> (Vec<i64>, i64) {
         let limit = 1 << 15;

@@ -1,0 +1,180 @@
+//! Kernels that are generated for formulas, and the thread that compiles them.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{Builder, JoinHandle};
+
+use gatework_gpu::{Device, Kernel, Locked, Source};
+
+use crate::error::{Error, Result};
+use crate::formula::{Formula, Step};
+
+use super::kernels::with_headers;
+use super::shared::ViewKind;
+
+/// A formula, and how it reads its operands.
+type Key = (Formula, Vec<u32>);
+
+/// What became of a kernel that was asked for.
+#[derive(Clone)]
+enum Compiled {
+    Asked,
+    There(Kernel),
+    /// Whoever needs it next compiles it again, and has the error.
+    Failed,
+}
+
+type Known = Arc<Locked<HashMap<Key, Compiled>>>;
+
+/// Kernels of one device.
+pub(super) struct Generated {
+    device: Device,
+    known: Known,
+    compiler: Locked<Option<Compiler>>,
+}
+
+struct Compiler {
+    jobs: Sender<(Key, Source)>,
+    /// Set when nobody needs what is still to be compiled.
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Generated {
+    pub(super) fn new(device: &Device) -> Self {
+        Self { device: device.clone(), known: Known::default(), compiler: Locked::default() }
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.known.lock().values().filter(|compiled| matches!(compiled, Compiled::There(_))).count()
+    }
+
+    /// The kernel of a formula, compiled here if it must be.
+    pub(super) fn now(&self, formula: &Formula, kinds: &[ViewKind]) -> Result<Kernel> {
+        let key = key(formula, kinds);
+        if let Some(Compiled::There(kernel)) = self.known.lock().get(&key) {
+            return Ok(kernel.clone());
+        }
+        let kernel = self.device.kernel(&source(formula, kinds))?;
+        self.known.lock().insert(key, Compiled::There(kernel.clone()));
+        Ok(kernel)
+    }
+
+    /// The kernel of a formula if it is there; if it was never asked for, a thread begins to compile it.
+    pub(super) fn if_there(&self, formula: &Formula, kinds: &[ViewKind]) -> Result<Option<Kernel>> {
+        let key = key(formula, kinds);
+        let found = self.known.lock().get(&key).cloned();
+        match found {
+            Some(Compiled::There(kernel)) => Ok(Some(kernel)),
+            Some(Compiled::Asked) => Ok(None),
+            Some(Compiled::Failed) => self.now(formula, kinds).map(Some),
+            None => {
+                self.known.lock().insert(key.clone(), Compiled::Asked);
+                self.ask(key, source(formula, kinds))?;
+                Ok(None)
+            }
+        }
+    }
+
+    fn ask(&self, key: Key, source: Source) -> Result<()> {
+        let mut compiler = self.compiler.lock();
+        let running = match &mut *compiler {
+            Some(running) => running,
+            none => none.insert(begin(self.device.clone(), self.known.clone())?),
+        };
+        // The thread takes jobs until the sender goes.
+        let _ = running.jobs.send((key, source));
+        Ok(())
+    }
+
+    /// Waits for everything that was asked for.
+    pub(super) fn wait(&self) {
+        if let Some(Compiler { jobs, thread, .. }) = self.compiler.lock().take() {
+            drop(jobs);
+            if let Err(panic) = thread.join() {
+                std::panic::resume_unwind(panic);
+            }
+        }
+    }
+}
+
+impl Drop for Generated {
+    fn drop(&mut self) {
+        if let Some(Compiler { jobs, stop, thread }) = self.compiler.get_mut().take() {
+            stop.store(true, Ordering::Relaxed);
+            drop(jobs);
+            // A panic there was printed, and who drops this cannot do anything about it.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn begin(device: Device, known: Known) -> Result<Compiler> {
+    let (jobs, queue): (Sender<_>, Receiver<(Key, Source)>) = channel();
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopped = stop.clone();
+    // One after the other: the other cores are the circuit's.
+    let work = move || {
+        for (key, source) in queue {
+            if stopped.load(Ordering::Relaxed) {
+                return;
+            }
+            let compiled = device.kernel(&source).map_or(Compiled::Failed, Compiled::There);
+            known.lock().insert(key, compiled);
+        }
+    };
+    let thread =
+        Builder::new().name("fss-compiler".into()).spawn(work).map_err(|error| Error::Unsupported {
+            gate: "a formula",
+            what: format!("no thread can be started that compiles it ({error})"),
+        })?;
+    Ok(Compiler { jobs, stop, thread })
+}
+
+fn key(formula: &Formula, kinds: &[ViewKind]) -> Key {
+    (formula.clone(), kinds.iter().map(|&kind| kind as u32).collect())
+}
+
+/// The kernel of a formula: to[i] is its last step over word i of its operands. One thread a word; every operand is read once
+/// and every result written once, so memory bounds it.
+fn source(formula: &Formula, kinds: &[ViewKind]) -> Source {
+    let steps = formula.steps();
+    let mut text = String::from(
+        "#include \"operands.cuh\"\n\n\
+         GW_KERNEL_BOUNDED(formula, ARITHMETIC_THREADS, 1)(Operands operands, u32 n, u64* to) {\n    \
+             const u64 at = gw::global_thread();\n    \
+             if (at >= n) return;\n    \
+             const u32 i = (u32)at;\n",
+    );
+    for (number, step) in steps.iter().enumerate() {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "    const u64 s{number} = ");
+        let _ = match *step {
+            Step::Operand(operand) => {
+                let reader = match kinds.get(operand as usize) {
+                    Some(ViewKind::From) => "from",
+                    Some(ViewKind::Each) => "each",
+                    Some(ViewKind::Cycle) => "cycle",
+                    Some(ViewKind::Places) => "places",
+                    Some(ViewKind::Whole) | None => "whole",
+                };
+                writeln!(text, "operands::{reader}(operands.at[{operand}], i);")
+            }
+            Step::Constant(word) => writeln!(text, "{word}ull;"),
+            Step::Add(a, b) => writeln!(text, "s{a} + s{b};"),
+            Step::Subtract(a, b) => writeln!(text, "s{a} - s{b};"),
+            Step::Multiply(a, b) => writeln!(text, "s{a} * s{b};"),
+            Step::Xor(a, b) => writeln!(text, "s{a} ^ s{b};"),
+            Step::And(a, b) => writeln!(text, "s{a} & s{b};"),
+            Step::ShiftLeft(a, by) => writeln!(text, "s{a} << {by};"),
+            Step::ShiftRight(a, by) => writeln!(text, "s{a} >> {by};"),
+            Step::Below(a, b) => writeln!(text, "s{a} < s{b};"),
+        };
+    }
+    let _ = writeln!(text, "    to[i] = s{};\n}}", steps.len().saturating_sub(1));
+    with_headers(Source::new("formula", text))
+}

@@ -1,0 +1,173 @@
+//! Words packed to their effective bits, and what becomes of the peer's.
+
+use bytemuck::Zeroable as _;
+use gatework_gpu::{Buffer, ByValue, Event, Grid, Pinned, Slice, View as _, args};
+
+use crate::backend::{Download, Handle, Part};
+use crate::error::{Error, Result};
+use crate::ring::packed_bytes;
+use crate::secret::Secret;
+
+use super::kernels;
+use super::queue::Queue;
+use super::shared::{MOST_PARTS, OpenPart, OpenParts, PACKING_THREADS, PackPart, PackParts};
+use super::words::{DeviceWords, keep_words, words};
+
+/// Words to pack, less others.
+pub(super) struct Packed<'a> {
+    pub(super) words: Slice<'a, u64>,
+    pub(super) minus: Option<Slice<'a, u64>>,
+    pub(super) bits: u32,
+}
+
+/// The bytes of all parts, each from a byte on.
+pub(super) fn pack(queue: &Queue, parts: &[Packed<'_>]) -> Result<Buffer<u8>> {
+    let bytes = |part: &Packed<'_>| packed_bytes(part.words.len(), part.bits);
+    let mut packed = queue.alloc::<u8>(parts.iter().map(bytes).sum())?;
+    let mut first = 0;
+    for some in parts.chunks(MOST_PARTS as usize) {
+        let (mut table, mut most) = (PackParts::zeroed(), 0);
+        for (place, part) in table.at.iter_mut().zip(some) {
+            *place = PackPart {
+                words: part.words.as_raw(),
+                minus: part.minus.map_or(0, |minus| minus.as_raw()),
+                len: part.words.len() as u64,
+                first: first as u64,
+                bits: part.bits,
+                unused: 0,
+            };
+            first += bytes(part);
+            most = most.max(bytes(part));
+        }
+        let line = Grid::covering(most.div_ceil(8), PACKING_THREADS);
+        let grid = Grid::new([line.blocks[0], some.len() as u32, 1], line.threads);
+        queue.launch(&kernels::PACKING, "pack", &grid, &args![ByValue(&table), &mut packed])?;
+    }
+    Ok(packed)
+}
+
+/// Packed words of one ring, and what they are added to.
+pub(super) struct Opened<'a> {
+    pub(super) own: Option<&'a DeviceWords>,
+    pub(super) sums: Slice<'a, u64>,
+    pub(super) bits: u32,
+}
+
+/// Unpacks bytes, which lie in whole words, into sums that nothing else is queued for.
+///
+/// # Safety
+/// Nobody else writes the sums, or reads them but in the order of this queue.
+pub(super) unsafe fn unpack(queue: &Queue, parts: &[Opened<'_>], packed: &Buffer<u64>) -> Result<()> {
+    let mut first = 0;
+    for some in parts.chunks(MOST_PARTS as usize) {
+        let (mut table, mut most) = (OpenParts::zeroed(), 0);
+        for (place, part) in table.at.iter_mut().zip(some) {
+            let len = part.sums.len();
+            *place = OpenPart {
+                own: part.own.map_or(0, |own| own.view().as_raw()),
+                sums: part.sums.as_raw(),
+                len: len as u64,
+                first: first as u64,
+                bits: part.bits,
+                unused: 0,
+            };
+            first += packed_bytes(len, part.bits);
+            most = most.max(len);
+        }
+        let line = Grid::covering(most, PACKING_THREADS);
+        let grid = Grid::new([line.blocks[0], some.len() as u32, 1], line.threads);
+        queue.launch(&kernels::PACKING, "open", &grid, &args![ByValue(&table), packed])?;
+    }
+    Ok(())
+}
+
+/// The message of some parts, on its way.
+pub(super) fn message(queue: &Queue, header: &[u8], parts: &[Part]) -> Result<Box<dyn Download>> {
+    let parts = parts.iter().map(|part| {
+        let words = words(queue, part.words.as_ref().ok_or(Error::Absent)?)?.view();
+        Ok(Packed { words: words.slice(..part.len), minus: None, bits: part.ring.bits() })
+    });
+    let packed = pack(queue, &parts.collect::<Result<Vec<_>>>()?)?;
+    Ok(Box::new(Message { header: header.to_vec(), body: Arriving::new(queue, packed.view())? }))
+}
+
+/// What parts become when the peer's packed words are added.
+pub(super) fn open(queue: &Queue, parts: Vec<Part>, bytes: &[u8]) -> Result<Vec<Handle>> {
+    let in_message = || parts.iter().filter(|part| part.in_message);
+    let needed: usize = in_message().map(|part| packed_bytes(part.len, part.ring.bits())).sum();
+    if needed > bytes.len() {
+        return Err(Error::Absent);
+    }
+    let packed = queue.upload_with(needed.div_ceil(8), |words: &mut [u64]| {
+        bytemuck::cast_slice_mut(words)[..needed].copy_from_slice(&bytes[..needed]);
+    })?;
+    let sums = in_message().map(|part| queue.alloc::<u64>(part.len)).collect::<Result<Vec<_>>>()?;
+    let opened = in_message().zip(&sums).map(|(part, sums)| {
+        let own = part.words.as_ref().map(|own| words(queue, own)).transpose()?;
+        Ok(Opened { own, sums: sums.view(), bits: part.ring.bits() })
+    });
+    let opened = opened.collect::<Result<Vec<_>>>()?;
+    // SAFETY: the sums were allocated here, and nobody else has them.
+    unsafe { unpack(queue, &opened, &packed)? };
+    drop(opened);
+    let mut sums = sums.into_iter();
+    let handle = |part: Part| match part.in_message {
+        true => sums.next().map(|sums| keep_words(queue, sums)).ok_or(Error::Absent),
+        false => part.words.ok_or(Error::Absent),
+    };
+    parts.into_iter().map(handle).collect()
+}
+
+/// Bytes on their way from the device.
+pub(super) struct Arriving {
+    bytes: Pinned<u8>,
+    arrived: Event,
+}
+
+impl Arriving {
+    pub(super) fn new(queue: &Queue, bytes: Slice<'_, u8>) -> Result<Self> {
+        let mut pinned = queue.device().pinned().take(bytes.len())?;
+        if !bytes.is_empty() {
+            queue.stream().copy_to_pinned(&bytes, &mut pinned)?;
+        }
+        Ok(Self { bytes: pinned, arrived: queue.stream().record()? })
+    }
+
+    fn ready(&self) -> bool {
+        // What cannot be asked is said by whoever waits.
+        self.arrived.is_complete().unwrap_or(true)
+    }
+
+    /// Waits for the bytes, which the other party is to see.
+    fn append_to(&self, to: &mut Vec<u8>) -> Result<()> {
+        to.extend_from_slice(&self.bytes.read()?);
+        Ok(())
+    }
+
+    /// Waits for the bytes, which are secret: the page-locked memory is wiped behind them.
+    pub(super) fn take_secret(mut self) -> Result<Secret<u8>> {
+        let mut bytes = self.bytes.write()?;
+        let secret = Secret::new(bytes.to_vec());
+        bytes.fill(0);
+        Ok(secret)
+    }
+}
+
+/// A message whose bytes are there when its event is.
+struct Message {
+    header: Vec<u8>,
+    body: Arriving,
+}
+
+impl Download for Message {
+    fn ready(&self) -> bool {
+        self.body.ready()
+    }
+
+    fn take(self: Box<Self>) -> Result<Vec<u8>> {
+        let Self { header: mut message, body } = *self;
+        message.reserve_exact(body.bytes.len());
+        body.append_to(&mut message)?;
+        Ok(message)
+    }
+}

@@ -1,0 +1,124 @@
+//! The streams of a backend: one that computes, one that brings words and keys from the host.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytemuck::Pod;
+use gatework_gpu::{Arg, Buffer, Device, Grid, Module, Stream};
+
+use crate::error::Result;
+
+/// Work that is launched on a device, in order. Clones are one queue.
+#[derive(Clone)]
+pub(super) struct Queue {
+    stream: Stream,
+    uploads: Stream,
+    number: u64,
+    #[cfg(test)]
+    pub(super) refusal: std::sync::Arc<Refusal>,
+}
+
+/// An allocation that fails, for tests: the one of that number, counted from here on.
+#[cfg(test)]
+#[derive(Default)]
+pub(super) struct Refusal {
+    pub(super) allocations: AtomicU64,
+    pub(super) refused: AtomicU64,
+}
+
+impl Queue {
+    pub(super) fn new(device: &Device) -> Result<Self> {
+        Self::on(device.stream()?)
+    }
+
+    /// A queue whose kernels run on a stream that others may use too.
+    pub(super) fn on(stream: Stream) -> Result<Self> {
+        static QUEUES: AtomicU64 = AtomicU64::new(0);
+        let number = QUEUES.fetch_add(1, Ordering::Relaxed);
+        Ok(Self {
+            uploads: stream.device().stream()?,
+            stream,
+            number,
+            #[cfg(test)]
+            refusal: std::sync::Arc::default(),
+        })
+    }
+
+    /// Where kernels run.
+    pub(super) fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// Which of this process's queues it is.
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub(super) fn device(&self) -> &Device {
+        self.stream.device()
+    }
+
+    /// Uninitialised memory.
+    pub(super) fn alloc<T: Pod>(&self, len: usize) -> Result<Buffer<T>> {
+        self.alloc_on(&self.stream, len)
+    }
+
+    /// The same in the order of another stream.
+    pub(super) fn alloc_on<T: Pod>(&self, stream: &Stream, len: usize) -> Result<Buffer<T>> {
+        #[cfg(test)]
+        {
+            let number = self.refusal.allocations.fetch_add(1, Ordering::SeqCst) + 1;
+            if number == self.refusal.refused.load(Ordering::SeqCst) {
+                let (asked, budget) = ((len * size_of::<T>()) as u64, self.device().budget());
+                let (held, limit) = (budget.held(), budget.limit());
+                return Err(gatework_gpu::Error::OutOfMemory { asked, held, free: 0, limit }.into());
+            }
+        }
+        Ok(stream.alloc(len)?)
+    }
+
+    /// A copy of something public, by way of page-locked memory, so that nothing waits for what was queued before.
+    pub(super) fn upload<T: Pod>(&self, host: &[T]) -> Result<Buffer<T>> {
+        self.upload_with(host.len(), |staged| staged.copy_from_slice(host))
+    }
+
+    /// The same of what `write` puts into page-locked memory, which is zero before.
+    pub(super) fn upload_with<T: Pod>(&self, len: usize, write: impl FnOnce(&mut [T])) -> Result<Buffer<T>> {
+        let mut buffer = self.alloc(len)?;
+        if len == 0 {
+            return Ok(buffer);
+        }
+        let mut staged = self.device().pinned().take::<T>(len)?;
+        write(&mut staged.write()?);
+        self.stream.copy_from_pinned(&staged, &mut buffer)?;
+        Ok(buffer)
+    }
+
+    /// A copy of something secret. Waits for the copy, though not for what computes, and wipes the page-locked memory behind it.
+    pub(super) fn upload_secret<T: Pod + Default>(&self, host: &[T]) -> Result<Buffer<T>> {
+        let mut buffer = self.alloc(host.len())?;
+        if host.is_empty() {
+            return Ok(buffer);
+        }
+        let mut arriving = self.alloc_on(&self.uploads, host.len())?;
+        let mut staged = self.device().pinned().take::<T>(host.len())?;
+        staged.write()?.copy_from_slice(host);
+        let copied = self.uploads.copy_from_pinned(&staged, &mut arriving);
+        staged.write()?.fill(T::default());
+        copied?;
+        self.stream.wait(&self.uploads.record()?)?;
+        self.stream.copy(&arriving, &mut buffer)?;
+        Ok(buffer)
+    }
+
+    /// Queues kernel `entry` of `module`.
+    pub(super) fn launch(
+        &self,
+        module: &Module,
+        entry: &'static str,
+        grid: &Grid,
+        arguments: &[Arg<'_>],
+    ) -> Result<()> {
+        let kernel = self.device().kernel_of(module, entry)?;
+        Ok(kernel.launch(&self.stream, grid, arguments)?)
+    }
+}

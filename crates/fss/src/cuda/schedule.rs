@@ -1,0 +1,97 @@
+//! Which form of a kernel runs where, and how work is cut: every choice of the backend that could have been another.
+
+use gatework_gpu::{Device, Module};
+
+/// How AES is computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AesForm {
+    /// Lookups in a table of 1 KiB in shared memory, which lies there in so many copies: 1 to 32, a power of two. Which entries
+    /// are read depends on secrets.
+    Table {
+        /// Copies, side by side.
+        copies: u32,
+    },
+    /// A circuit over bit planes of two blocks: constant time.
+    BitPlanes,
+}
+
+/// How element-wise formulas run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FormulaTier {
+    /// By one kernel that reads them as data: nothing is compiled.
+    Interpreted,
+    /// By a kernel of their own, which the first call of a formula compiles.
+    Generated,
+    /// By the interpreter while a thread compiles a kernel, then by that. The results are the same.
+    Adaptive,
+}
+
+/// How products of matrices are computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProductForm {
+    /// Word by word.
+    Words,
+    /// In limbs of 8 bits, on integer tensor cores.
+    Limbs,
+    /// In limbs where all sides are at least this long, word by word elsewhere.
+    LimbsFrom(usize),
+}
+
+/// The choices of one backend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Schedule {
+    /// How AES is computed.
+    pub aes: AesForm,
+    /// How formulas run.
+    pub formulas: FormulaTier,
+    /// How products of matrices are computed.
+    pub products: ProductForm,
+    /// Bytes of key material that are uploaded at once.
+    pub key_chunk: usize,
+    /// Leaves that a block of threads expands together, where trees have fewer.
+    pub leaves_each: u32,
+}
+
+impl Schedule {
+    /// The choices for a device. The emulated one has no banks, and its compiler would be asked for every formula.
+    pub fn of(device: &Device) -> Self {
+        let card = Self {
+            aes: AesForm::OF_A_CARD,
+            formulas: FormulaTier::Adaptive,
+            products: ProductForm::LimbsFrom(16),
+            key_chunk: 16 << 20,
+            leaves_each: 256,
+        };
+        if !device.is_emulated() {
+            return card;
+        }
+        Self {
+            aes: AesForm::Table { copies: 1 },
+            formulas: FormulaTier::Interpreted,
+            products: ProductForm::Words,
+            key_chunk: 64 << 10,
+            ..card
+        }
+    }
+}
+
+impl AesForm {
+    /// What a card runs where nothing else is asked for: a copy for every bank.
+    pub const OF_A_CARD: Self = Self::Table { copies: 32 };
+
+    /// A module whose kernels use AES, in this form.
+    pub(super) fn module(self, module: &Module) -> Module {
+        match self {
+            Self::Table { copies } => module.define("AES_BITSLICED", 0u32).define("AES_COPIES", copies),
+            Self::BitPlanes => module.define("AES_BITSLICED", 1u32),
+        }
+    }
+
+    /// Shared memory that the form takes in a block of threads.
+    pub(super) fn shared_bytes(self) -> u32 {
+        match self {
+            Self::Table { copies } => 1024 * copies,
+            Self::BitPlanes => 0,
+        }
+    }
+}
