@@ -30,12 +30,13 @@ struct Document {
     accuracy: Option<Accuracy>,
 }
 
+/// What fixed point made of one text.
 #[derive(Serialize)]
-struct Checked {
+pub(super) struct Checked {
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<String>,
     tokens: usize,
-    largest_difference: f64,
+    pub(super) largest_difference: f64,
     relative_difference: f64,
     /// Between the two results as vectors.
     cosine: f64,
@@ -44,8 +45,9 @@ struct Checked {
     chosen: Option<[usize; 2]>,
 }
 
+/// A clamp that cuts something off.
 #[derive(Serialize)]
-struct Bite {
+pub(super) struct Bite {
     tensor: String,
     largest: f64,
     limit: f64,
@@ -132,15 +134,24 @@ fn wrong(path: &Path, line: usize) -> Failure {
     ))
 }
 
+impl Bite {
+    pub(super) fn line(&self) -> String {
+        let Self { tensor, largest, limit } = self;
+        format!(
+            "\na clamp bites: '{tensor}' comes to {largest:.3}, and is cut off at {limit:.3}: the result is not the checkpoint's"
+        )
+    }
+}
+
 /// A model in fixed point, and as it is.
-struct Both<'a> {
+pub(super) struct Both<'a> {
     public: &'a PublicModel,
     fixed: ModelWeights,
     exact: ExactWeights,
 }
 
 impl<'a> Both<'a> {
-    fn new(checkpoint: &Checkpoint, public: &'a PublicModel) -> Result<Self, Failure> {
+    pub(super) fn new(checkpoint: &Checkpoint, public: &'a PublicModel) -> Result<Self, Failure> {
         let owner = Owner::new(public, checkpoint.weights(public)?)?;
         let whole = public.network(public.longest())?;
         let fixed =
@@ -148,7 +159,8 @@ impl<'a> Both<'a> {
         Ok(Self { public, fixed: fixed.output, exact: checkpoint.exact_weights(public)? })
     }
 
-    fn check(&self, text: &Text, bites: &mut BTreeMap<String, Bite>) -> Result<Checked, Failure> {
+    /// Evaluates a text both ways, and adds the clamps that cut something off to `bites`.
+    pub(super) fn check(&self, text: &Text, bites: &mut BTreeMap<String, Bite>) -> Result<Checked, Failure> {
         let given = vec![Some(self.public.encode(&text.tokens)?)];
         let network = self.public.network(text.len())?;
         let words =
@@ -222,11 +234,7 @@ impl Document {
              largest number of the same result.",
             self.ring_bits, self.largest_difference, self.relative_difference
         );
-        for Bite { tensor, largest, limit } in &self.clamps_that_bite {
-            text.push_str(&format!(
-                "\nA clamp bites: '{tensor}' comes to {largest:.3}, and is cut off at {limit:.3}. The result is not the checkpoint's."
-            ));
-        }
+        self.clamps_that_bite.iter().for_each(|bite| text.push_str(&bite.line()));
         if let Some(Accuracy { texts, checkpoint, fixed_point, agreement }) = &self.accuracy {
             text.push_str(&format!(
                 "\n{texts} labelled texts: {:.2} % right by the checkpoint, {:.2} % in fixed point; both say the same of {:.2} %.",

@@ -18,6 +18,7 @@ use crate::command::progress::{Jobs, Progress};
 use crate::command::shell::Shell;
 
 use super::answer::{self, Answer};
+use super::check::{Bite, Both};
 use super::options::RunOptions;
 use super::public_model;
 use super::summary::Told;
@@ -30,9 +31,30 @@ const BATCH: usize = 16;
 struct Document {
     results: Vec<Answer>,
     summary: Told,
-    /// Whether the clear evaluation gives the same, bit for bit, where that was asked.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    equal_in_clear: Option<bool>,
+    #[serde(flatten)]
+    check: Option<Check>,
+}
+
+/// What a result was held against, where that was asked.
+#[derive(Serialize)]
+struct Check {
+    /// Whether the clear evaluation gives the same, bit for bit.
+    equal_in_clear: bool,
+    /// How far the model in fixed point is from the checkpoint in double precision, for the texts as they were given.
+    largest_difference: f64,
+    clamps_that_bite: Vec<Bite>,
+}
+
+impl Check {
+    fn lines(&self) -> String {
+        let equal = if self.equal_in_clear { "the same, bit for bit" } else { "something else" };
+        let mut lines = format!(
+            "\nthe clear evaluation gives {equal}\nthe checkpoint in double precision is off by {:.2e} at most",
+            self.largest_difference
+        );
+        self.clamps_that_bite.iter().for_each(|bite| lines.push_str(&bite.line()));
+        lines
+    }
 }
 
 /// What came of the texts: the words of each result, and the tokens that were added to each text.
@@ -44,7 +66,7 @@ struct Inferred {
 
 pub(super) fn run(options: &RunOptions, shell: &Shell) -> Result<Ending, Failure> {
     let texts = Texts::read(&options.texts, options.model.as_deref(), options.public.as_deref())?;
-    let (model, inferred, equal_in_clear) = match &options.model {
+    let (model, inferred, check) = match &options.model {
         Some(folder) => local(options, folder, &texts, shell)?,
         None => {
             let model = public_model(required(&options.public)?)?;
@@ -56,16 +78,13 @@ pub(super) fn run(options: &RunOptions, shell: &Shell) -> Result<Ending, Failure
     for ((text, words), generated) in texts.texts.iter().zip(&inferred.words).zip(inferred.generated) {
         results.push(Answer::new(&model, &texts, text, generated, words)?);
     }
-    let document = Document { results, summary: inferred.told, equal_in_clear };
+    let document = Document { results, summary: inferred.told, check };
     shell.output.show(&document, || {
-        let check = match document.equal_in_clear {
-            Some(true) => "\nthe clear evaluation gives the same, bit for bit",
-            Some(false) => "\nthe clear evaluation gives something else",
-            None => "",
-        };
+        let check = document.check.as_ref().map(Check::lines).unwrap_or_default();
         format!("{}\n\n{}{check}", answer::lines(&document.results), document.summary.lines())
     })?;
-    Ok(if equal_in_clear == Some(false) { Ending::GateFailed } else { Ending::Done })
+    let holds = document.check.is_none_or(|check| check.equal_in_clear);
+    Ok(if holds { Ending::Done } else { Ending::GateFailed })
 }
 
 /// What clap has made sure of.
@@ -164,7 +183,7 @@ fn local(
     folder: &Path,
     texts: &Texts,
     shell: &Shell,
-) -> Result<(PublicModel, Inferred, Option<bool>), Failure> {
+) -> Result<(PublicModel, Inferred, Option<Check>), Failure> {
     let (progress, target) = (&shell.progress, shell.target()?);
     // Each party has a queue of its own.
     let backends = [backend_on(&target)?, backend_on(&target)?];
@@ -179,7 +198,7 @@ fn local(
     jobs.doing("measuring the weights".into());
     let model = checkpoint.public(longest, &Options::default())?;
     let owner = Owner::new(&model, checkpoint.weights(&model)?)?;
-    drop(checkpoint);
+    let checkpoint = options.check.then_some(checkpoint);
     jobs.done();
     jobs.doing("dealing".into());
     let place = tempfile::tempdir()
@@ -189,8 +208,30 @@ fn local(
     roles.deal(&dealt, progress)?;
     jobs.done();
     let inferred = roles.ask(|client| infer(&model, client, texts, options.generate, progress, &jobs))?;
-    let equal = if options.check { Some(equal_in_clear(&model, &owner, texts, &inferred)?) } else { None };
-    Ok((model, inferred, equal))
+    let check = match checkpoint {
+        Some(checkpoint) => Some(check(&checkpoint, &model, &owner, texts, &inferred)?),
+        None => None,
+    };
+    Ok((model, inferred, check))
+}
+
+fn check(
+    checkpoint: &Checkpoint,
+    model: &PublicModel,
+    owner: &Owner,
+    texts: &Texts,
+    inferred: &Inferred,
+) -> Result<Check, Failure> {
+    let (both, mut bites) = (Both::new(checkpoint, model)?, BTreeMap::new());
+    let mut largest_difference = 0.0f64;
+    for text in &texts.texts {
+        largest_difference = largest_difference.max(both.check(text, &mut bites)?.largest_difference);
+    }
+    Ok(Check {
+        equal_in_clear: equal_in_clear(model, owner, texts, inferred)?,
+        largest_difference,
+        clamps_that_bite: bites.into_values().collect(),
+    })
 }
 
 fn equal_in_clear(
