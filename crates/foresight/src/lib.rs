@@ -9,7 +9,10 @@ mod native;
 pub mod network;
 pub mod optimiser;
 pub mod random;
+pub mod state;
 mod trainee;
+
+pub mod world;
 
 pub use error::{Error, Result};
 pub use ledger::{Entry, Ledger, Phase};
