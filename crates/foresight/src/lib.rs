@@ -1,16 +1,21 @@
 #![doc = include_str!("../README.md")]
 
 pub mod checkpoint;
+pub mod config;
 pub mod data;
 pub mod dense;
+pub mod engine;
 mod error;
 mod ledger;
+pub mod log;
 mod native;
 pub mod network;
 pub mod optimiser;
 pub mod random;
+pub mod run;
 pub mod state;
 mod trainee;
+mod trainer;
 
 pub mod world;
 
@@ -18,3 +23,4 @@ pub use error::{Error, Result};
 pub use ledger::{Entry, Ledger, Phase};
 pub use native::{Native, NativeOptions, NativeSnapshot};
 pub use trainee::{Evaluation, Group, Statistics, Step, Taken, Trainee, Which};
+pub use trainer::{Saved, Trainer};

@@ -296,7 +296,7 @@ mod tests {
     use crate::optimiser::{Decay, Schedule};
 
     fn digits_trainee(seed: u64) -> Native {
-        let splits = Arc::new(digits(1).unwrap());
+        let splits = Arc::new(digits(200, 1).unwrap());
         let architecture = Architecture::mlp([1, 8, 8], &[32], 10).unwrap();
         let optimiser = OptimiserOptions::default();
         Native::new(NativeOptions { architecture, optimiser, average_decay: 0.98, batch: 64, seed }, splits)

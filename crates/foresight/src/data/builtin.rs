@@ -19,14 +19,14 @@ pub fn xor(count: usize, seed: u64) -> Result<Examples> {
     Examples::new([1, 1, 2], 2, inputs, labels)
 }
 
-/// The 1797 digits of 8 by 8 that ship with this crate, of which 200 probe and 397 validate.
-pub fn digits(seed: u64) -> Result<Splits> {
+/// The 1797 digits of 8 by 8 that ship with this crate, of which `probe` are held back and 397 validate.
+pub fn digits(probe: usize, seed: u64) -> Result<Splits> {
     let images = include_bytes!("../../data/digits-images.idx3");
     let labels = include_bytes!("../../data/digits-labels.idx1");
     let ([rows, columns], grey) = read_images("digits", images)?;
     let inputs = grey.iter().map(|&grey| f32::from(grey) / 8.0 - 1.0).collect();
     let all = Examples::new([1, rows, columns], 10, inputs, read_labels("digits", labels)?)?;
-    Splits::hold_back(&all, 200, 397, seed)
+    Splits::hold_back(&all, probe, 397, seed)
 }
 
 #[cfg(test)]
@@ -35,7 +35,7 @@ mod tests {
 
     #[test]
     fn the_digits_are_all_there() {
-        let splits = digits(1).unwrap();
+        let splits = digits(200, 1).unwrap();
         assert_eq!([splits.train.count(), splits.probe.count(), splits.validation.count()], [1200, 200, 397]);
         assert_eq!((splits.train.shape(), splits.classes()), ([1, 8, 8], 10));
         let mut seen = [0; 10];

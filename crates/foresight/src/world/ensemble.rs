@@ -14,6 +14,7 @@ use crate::state::FEATURES;
 
 /// Sizes and constants of an ensemble.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct WorldOptions {
     /// Models.
     pub members: usize,
@@ -78,6 +79,10 @@ pub struct Ensemble {
     minds: Vec<Mind>,
 }
 
+/// The states of all members.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Posture(Vec<(Vec<f32>, Vec<f32>, [f32; ACTION])>);
+
 /// A distribution of the change of the logarithm of the loss.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Imagined {
@@ -135,6 +140,18 @@ impl Ensemble {
         self.minds.iter().map(|mind| mind.parameters.len()).sum()
     }
 
+    /// What the members make of the run so far.
+    pub fn posture(&self) -> Posture {
+        Posture(self.minds.iter().map(|mind| (mind.h.clone(), mind.z.clone(), mind.action)).collect())
+    }
+
+    /// Goes back to what the members made of the run.
+    pub fn resume(&mut self, posture: &Posture) {
+        for (mind, (h, z, action)) in self.minds.iter_mut().zip(&posture.0) {
+            (mind.h, mind.z, mind.action) = (h.clone(), z.clone(), *action);
+        }
+    }
+
     /// Begins a new run: what was learnt stays, what was seen of the run before goes.
     pub fn forget_run(&mut self) {
         for mind in &mut self.minds {
@@ -155,6 +172,11 @@ impl Ensemble {
             mind.z = draw(&q, self.options.classes, &mut Draw::Mean);
             mind.action = tick.action;
         }
+    }
+
+    /// Says that another action is in effect since the last tick.
+    pub fn change_action(&mut self, action: [f32; ACTION]) {
+        self.minds.iter_mut().for_each(|mind| mind.action = action);
     }
 
     /// The distribution of the loss from here on, one tick an action.

@@ -1,0 +1,279 @@
+//! A whole run: steps, evaluations, logs, checkpoints.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use gatework_contract::Observer;
+use serde::{Deserialize, Serialize};
+
+use crate::checkpoint::{Kept, RunFolder};
+use crate::config::{Config, Prepared};
+use crate::engine::{Counts, Event};
+use crate::error::{Error, Result};
+use crate::ledger::Ledger;
+use crate::log::{Logs, Offsets, Row};
+use crate::native::{Native, NativeSnapshot};
+use crate::trainee::{Evaluation, Trainee as _, Which};
+use crate::trainer::{Saved, Trainer};
+
+/// How a run did at a step.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Evaluated {
+    /// Steps that were done.
+    pub step: u64,
+    /// Of the weights, on the validation examples.
+    pub trained: Evaluation,
+    /// Of their average, on the same.
+    pub averaged: Evaluation,
+    /// The loss of their average on the probe.
+    pub probe: f64,
+    /// Seconds of training so far.
+    pub seconds: f64,
+    /// Full-backward equivalents so far.
+    pub equivalents: f64,
+}
+
+/// What a run came to.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Summary {
+    /// Steps.
+    pub steps: u64,
+    /// Every evaluation, the last at the end.
+    pub evaluations: Vec<Evaluated>,
+    /// What it cost, by phase.
+    pub ledger: Ledger,
+    /// What the engine did.
+    pub counts: Counts,
+    /// Whether it ended before its last step, by patience or by the engine.
+    pub ended_early: bool,
+}
+
+impl Summary {
+    /// The last evaluation.
+    pub fn last(&self) -> Option<&Evaluated> {
+        self.evaluations.last()
+    }
+}
+
+/// What is told of a run while it runs.
+pub trait Listener {
+    /// An evaluation.
+    fn evaluated(&mut self, _: &Evaluated) {}
+    /// Something that happened at a step.
+    fn happened(&mut self, _step: u64, _: &Event) {}
+    /// A checkpoint that cannot be used.
+    fn refused(&mut self, _: &Error) {}
+}
+
+impl Listener for () {}
+
+/// What a checkpoint holds.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Checkpoint {
+    trainer: Saved<NativeSnapshot, Vec<f32>>,
+    evaluations: Vec<Evaluated>,
+    /// Losses on the probe and steps of the best evaluations, the best first.
+    best: Vec<(f64, u64)>,
+    logs: Offsets,
+}
+
+/// A run and where it is kept.
+pub struct Run<'a> {
+    config: &'a Config,
+    trainer: Trainer<Native>,
+    folder: Option<&'a RunFolder>,
+    logs: Option<Logs>,
+    evaluations: Vec<Evaluated>,
+    best: Vec<(f64, u64)>,
+}
+
+impl<'a> Run<'a> {
+    /// A run at step 0. With a folder it leaves its configuration, logs and checkpoints there.
+    pub fn start(config: &'a Config, prepared: &Prepared, folder: Option<&'a RunFolder>) -> Result<Self> {
+        let trainee = prepared.trainee(config)?;
+        let engine = prepared.engine(config, &trainee)?;
+        let trainer = Trainer::new(trainee, engine, config.schedule());
+        let mut logs = None;
+        if let Some(folder) = folder {
+            if let Some(step) = folder.steps()?.first() {
+                let what = format!(
+                    "{} holds a run at step {step}: resume it, or name another folder",
+                    folder.path().display()
+                );
+                return Err(Error::shape(what));
+            }
+            let path = folder.path().join(CONFIG);
+            std::fs::write(&path, config.text()?).map_err(Error::writing(&path))?;
+            logs = Some(Logs::open(folder.path(), Offsets::default())?);
+        }
+        Ok(Self { config, trainer, folder, logs, evaluations: Vec::new(), best: Vec::new() })
+    }
+
+    /// A run where its newest usable checkpoint left it.
+    pub fn resume(
+        config: &'a Config,
+        prepared: &Prepared,
+        folder: &'a RunFolder,
+        listener: &mut dyn Listener,
+    ) -> Result<Self> {
+        let trainee = prepared.trainee(config)?;
+        let engine = prepared.engine(config, &trainee)?;
+        let mut trainer = Trainer::new(trainee, engine, config.schedule());
+        let found = folder.newest::<Checkpoint>(&trainer.fingerprint(), |error| listener.refused(error))?;
+        let Some((_, checkpoint)) = found else {
+            let (count, folder) = (folder.steps()?.len(), folder.path().to_owned());
+            let what = format!("it has {count} checkpoints, and none that can be used");
+            return Err(Error::NothingToResume { folder, what });
+        };
+        trainer.restore(checkpoint.trainer)?;
+        let logs = Some(Logs::open(folder.path(), checkpoint.logs)?);
+        let (evaluations, best) = (checkpoint.evaluations, checkpoint.best);
+        Ok(Self { config, trainer, folder: Some(folder), logs, evaluations, best })
+    }
+
+    /// The trainer.
+    pub fn trainer(&self) -> &Trainer<Native> {
+        &self.trainer
+    }
+
+    /// Trains to the end. When `interrupted` becomes true the run is saved, and this returns [`Error::Interrupted`].
+    pub fn finish(
+        &mut self,
+        observer: &dyn Observer,
+        interrupted: &AtomicBool,
+        listener: &mut dyn Listener,
+    ) -> Result<Summary> {
+        let stage = observer.stage("training");
+        let mut ended = false;
+        while !self.trainer.is_finished() && !ended {
+            if interrupted.load(Ordering::Relaxed) {
+                self.save()?;
+                return Err(Error::Interrupted { step: self.trainer.step() });
+            }
+            let report = self.trainer.advance()?;
+            for event in &report.events {
+                listener.happened(self.trainer.step(), event);
+                if let Some(logs) = &mut self.logs {
+                    logs.write_json(&Happened { step: self.trainer.step(), event })?;
+                }
+            }
+            let Some(step) = report.step else { continue };
+            let done = step + 1;
+            stage.counted("steps", done, Some(self.config.steps));
+            let mut row = Row { step: done, phase: report.phase.name(), ..self.row() };
+            (row.loss, row.rate) = (Some(report.loss), Some(report.rate));
+            if done.is_multiple_of(self.config.run.evaluate_every) && done < self.config.steps {
+                let evaluated = self.evaluate()?;
+                row = row_of(row, &evaluated);
+                listener.evaluated(&evaluated);
+                ended = self.has_lost_patience();
+            }
+            if done.is_multiple_of(self.config.run.log_every) || row.validation.is_some() {
+                self.log(&row)?;
+            }
+            if done.is_multiple_of(self.config.run.checkpoint_every) {
+                self.save()?;
+            }
+        }
+        self.conclude(listener)
+    }
+
+    /// The last evaluation and the last checkpoint. A run that was resumed at its end has both already.
+    fn conclude(&mut self, listener: &mut dyn Listener) -> Result<Summary> {
+        let step = self.trainer.step();
+        if self.evaluations.last().is_none_or(|last| last.step != step) {
+            let evaluated = self.evaluate()?;
+            listener.evaluated(&evaluated);
+            let row = row_of(Row { step, phase: "end", ..self.row() }, &evaluated);
+            self.log(&row)?;
+        }
+        self.save()?;
+        Ok(Summary {
+            steps: step,
+            evaluations: self.evaluations.clone(),
+            ledger: *self.trainer.ledger(),
+            counts: self.trainer.counts(),
+            ended_early: step < self.config.steps,
+        })
+    }
+
+    fn row(&self) -> Row {
+        let total = self.trainer.ledger().total();
+        Row { seconds: total.seconds, equivalents: total.equivalents, ..Row::default() }
+    }
+
+    fn log(&mut self, row: &Row) -> Result<()> {
+        self.logs.as_mut().map_or(Ok(()), |logs| logs.write(row))
+    }
+
+    fn evaluate(&mut self) -> Result<Evaluated> {
+        let trainee = self.trainer.trainee();
+        let total = self.trainer.ledger().total();
+        let evaluated = Evaluated {
+            step: self.trainer.step(),
+            trained: trainee.evaluate(Which::Trained)?,
+            averaged: trainee.evaluate(Which::Averaged)?,
+            probe: trainee.probe_loss(Which::Averaged)?,
+            seconds: total.seconds,
+            equivalents: total.equivalents,
+        };
+        self.evaluations.push(evaluated);
+        Ok(evaluated)
+    }
+
+    fn has_lost_patience(&self) -> bool {
+        let patience = self.config.run.patience as usize;
+        let lowest = self.evaluations.iter().enumerate().min_by(|a, b| a.1.probe.total_cmp(&b.1.probe));
+        patience > 0 && lowest.is_some_and(|(place, _)| self.evaluations.len() - 1 - place >= patience)
+    }
+
+    /// Writes a checkpoint of the run as it is.
+    fn save(&mut self) -> Result<()> {
+        let (Some(folder), Some(logs)) = (self.folder, &mut self.logs) else { return Ok(()) };
+        let offsets = logs.sync()?;
+        let step = self.trainer.step();
+        if let Some(last) = self.evaluations.last().filter(|last| last.step == step) {
+            self.best.retain(|(_, kept)| *kept != step);
+            self.best.push((last.probe, step));
+            self.best.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+            self.best.truncate(self.config.run.keep_best);
+        }
+        let steps: Vec<u64> = self.best.iter().map(|(_, step)| *step).collect();
+        let checkpoint = Checkpoint {
+            trainer: self.trainer.save(),
+            evaluations: self.evaluations.clone(),
+            best: self.best.clone(),
+            logs: offsets,
+        };
+        let kept = Kept { newest: self.config.run.keep_newest, best: &steps };
+        folder.save(step, &self.trainer.fingerprint(), &checkpoint, kept)
+    }
+}
+
+/// The name of a run's configuration in its folder.
+pub const CONFIG: &str = "config.toml";
+
+/// The configuration that a run folder was started with.
+pub fn configuration_of(folder: &std::path::Path) -> Result<Config> {
+    let path = folder.join(CONFIG);
+    if !path.exists() {
+        let what = format!("there is no {CONFIG} in it; 'gatework train run --out' makes run folders");
+        return Err(Error::NothingToResume { folder: folder.to_owned(), what });
+    }
+    Config::default().with_file(&path)
+}
+
+#[derive(Serialize)]
+struct Happened<'a> {
+    step: u64,
+    #[serde(flatten)]
+    event: &'a Event,
+}
+
+fn row_of(row: Row, evaluated: &Evaluated) -> Row {
+    Row {
+        validation: Some(evaluated.trained.loss),
+        averaged: Some(evaluated.averaged.loss),
+        accuracy: Some(evaluated.averaged.accuracy),
+        ..row
+    }
+}
