@@ -103,6 +103,10 @@ impl Error {
         Self::Shape { what: what.into() }
     }
 
+    pub(crate) fn curve(what: impl Into<String>) -> Self {
+        Self::Curve { what: what.into() }
+    }
+
     pub(crate) fn checkpoint(path: &Path, what: impl Into<String>) -> Self {
         Self::Checkpoint { path: path.to_owned(), what: what.into() }
     }

@@ -2,10 +2,12 @@
 
 pub mod checkpoint;
 pub mod config;
+mod conformal;
 pub mod data;
 pub mod dense;
 pub mod engine;
 mod error;
+pub mod forecast;
 mod ledger;
 pub mod log;
 mod native;

@@ -36,7 +36,7 @@ fn main() {
 fn config(engine: bool) -> Config {
     let text = format!(
         "steps = 400\n[model]\nhidden = [24, 16]\n[engine]\nenabled = {engine}\n[engine.options]\nwarmup_steps = 32\n\
-         decide_every = 16\nmax_predict_steps = 24\nlearn_every = 32\n[world]\nmembers = 2\nhidden = 12\ncategories = 3\n\
+         decide_every = 16\nexplore_every = 1\nconfidence_threshold = 0\nmax_predict_steps = 24\nlearn_every = 32\n[world]\nmembers = 2\nhidden = 12\ncategories = 3\n\
          classes = 3\n[run]\ncheckpoint_every = 7\nevaluate_every = 100"
     );
     Config::preset("digits").unwrap().with_text("test", &text).unwrap()
@@ -64,7 +64,13 @@ fn prepare(folder: &Path, config: &Config) {
 fn undisturbed(config: &Config) -> State {
     let prepared = Prepared::of(config, |_| ()).unwrap();
     let mut run = Run::start(config, &prepared, None).unwrap();
-    run.finish(&(), &AtomicBool::new(false), &mut ()).unwrap();
+    let summary = run.finish(&(), &AtomicBool::new(false), &mut ()).unwrap();
+    let acted = summary.counts.freezes.iter().chain(&summary.counts.jumps).sum::<u64>();
+    assert!(
+        acted > 3 || !config.engine.enabled,
+        "the engine must have something to save: {:?}",
+        summary.counts
+    );
     run.trainer().save()
 }
 

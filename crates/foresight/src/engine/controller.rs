@@ -37,14 +37,21 @@ pub struct Choice {
     pub candidates: Vec<Candidate>,
 }
 
-/// Chooses by [`Candidate::worth`]. A tie goes to the one that comes first, which is full steps.
-pub(super) fn choose(full: Candidate, others: Vec<Candidate>, penalty: f64, threshold: f64) -> Choice {
-    let mut chosen = full;
-    for &other in others.iter().filter(|other| other.confidence >= threshold) {
-        if other.worth(penalty) > chosen.worth(penalty) {
-            chosen = other;
-        }
-    }
+/// Chooses by [`Candidate::worth`]. A tie goes to the one that comes first, which is full steps. To explore is to leave
+/// full steps out where something else is sure enough.
+pub(super) fn choose(
+    full: Candidate,
+    others: Vec<Candidate>,
+    penalty: f64,
+    threshold: f64,
+    explore: bool,
+) -> Choice {
+    let sure = others.iter().filter(|other| other.confidence >= threshold);
+    let all = std::iter::once(&full).filter(|_| !explore).chain(sure);
+    let best = all
+        .copied()
+        .reduce(|best, other| if other.worth(penalty) > best.worth(penalty) { other } else { best });
+    let chosen = best.unwrap_or(full);
     let candidates = std::iter::once(full).chain(others).collect();
     Choice { chosen, candidates }
 }
@@ -62,14 +69,17 @@ mod tests {
         let full = candidate(Action::Full, 0.1, 48.0, 1.0);
         let freeze =
             |drop, confidence| candidate(Action::Freeze { groups: 1, steps: 48 }, drop, 30.0, confidence);
-        let chosen = |other| choose(full, vec![other], 0.1, 0.5).chosen.action;
+        let chosen = |other| choose(full, vec![other], 0.1, 0.5, false).chosen.action;
         assert_eq!(chosen(freeze(0.09, 0.9)), Action::Freeze { groups: 1, steps: 48 });
         assert_eq!(chosen(freeze(0.09, 0.4)), Action::Full);
         assert_eq!(chosen(freeze(0.05, 0.9)), Action::Full);
         assert_eq!(chosen(candidate(Action::Full, 0.1, 48.0, 1.0)), Action::Full);
+        let explored = |other| choose(full, vec![other], 0.1, 0.5, true).chosen.action;
+        assert_eq!(explored(freeze(0.05, 0.9)), Action::Freeze { groups: 1, steps: 48 });
+        assert_eq!(explored(freeze(0.05, 0.4)), Action::Full);
         // Nothing falls any more: what costs less.
         let (full, cheap) = (Candidate { drop: -0.1, deviation: 0.0, ..full }, freeze(-0.1, 0.9));
         let cheap = Candidate { deviation: 0.0, ..cheap };
-        assert_eq!(choose(full, vec![cheap], 0.1, 0.5).chosen, cheap);
+        assert_eq!(choose(full, vec![cheap], 0.1, 0.5, false).chosen, cheap);
     }
 }

@@ -39,6 +39,9 @@ pub struct EngineOptions {
     pub correction_steps: u64,
     /// Steps between two decisions.
     pub decide_every: u64,
+    /// Every so many decisions the best action beside full steps is tried although it is not worth most, so that the
+    /// corrector learns what it does; 0 for never.
+    pub explore_every: u64,
     /// What a deviation of the predicted ln loss weighs against a drop of it.
     pub uncertainty_penalty: f64,
     /// Steps of a tick of the world model.
@@ -72,6 +75,7 @@ impl Default for EngineOptions {
             max_predict_steps: 64,
             correction_steps: 8,
             decide_every: 32,
+            explore_every: 0,
             uncertainty_penalty: 0.1,
             tick: 8,
             learn_every: 64,

@@ -6,7 +6,7 @@
 /// The cyclic redundancy check with Castagnoli's polynomial, as `x86` and `iSCSI` have it.
 pub fn crc32c(bytes: &[u8]) -> u32 {
     const TABLE: [u32; 256] = table();
-    !bytes.iter().fold(!0, |crc: u32, &byte| crc >> 8 ^ TABLE[usize::from(crc as u8 ^ byte)])
+    !bytes.iter().fold(!0, |crc: u32, &byte| (crc >> 8) ^ TABLE[usize::from(crc as u8 ^ byte)])
 }
 
 const fn table() -> [u32; 256] {
@@ -16,7 +16,7 @@ const fn table() -> [u32; 256] {
         let mut crc = byte as u32;
         let mut bit = 0;
         while bit < 8 {
-            crc = crc >> 1 ^ (crc & 1) * 0x82f6_3b78;
+            crc = (crc >> 1) ^ ((crc & 1) * 0x82f6_3b78);
             bit += 1;
         }
         table[byte] = crc;

@@ -173,8 +173,8 @@ fn every_feature_of_a_band_reacts_to_its_sums_alone() {
 
 #[test]
 fn a_frozen_band_keeps_what_it_had() {
-    let mut scene = Scene::default();
-    scene.last = |statistics| statistics.groups[0] = Sums::default();
+    let last = |statistics: &mut Statistics| statistics.groups[0] = Sums::default();
+    let mut scene = Scene { last, ..Scene::default() };
     let frozen = scene.features();
     scene.losses.pop();
     scene.last = |_| ();

@@ -70,7 +70,7 @@ impl Replay {
                     episodes.push(episode);
                 }
                 Ok(_) => {
-                    refused(&Error::checkpoint(&path, format!("its ticks have not {FEATURES} features")))
+                    refused(&Error::checkpoint(&path, format!("its ticks have not {FEATURES} features")));
                 }
                 Err(error) => refused(&error),
             }

@@ -171,13 +171,13 @@ mod tests {
                 v[i] += by;
                 v
             };
-            for i in 0..6 {
+            for (i, &found) in dx.iter().enumerate() {
                 let [a, b] = [step, -step].map(|by| value(&parameters, &shifted(&x, i, by), &h));
-                close(dx[i], (a - b) / f64::from(2.0 * step));
+                close(found, (a - b) / f64::from(2.0 * step));
             }
-            for i in 0..8 {
+            for (i, &found) in dh.iter().enumerate() {
                 let [a, b] = [step, -step].map(|by| value(&parameters, &x, &shifted(&h, i, by)));
-                close(dh[i], (a - b) / f64::from(2.0 * step));
+                close(found, (a - b) / f64::from(2.0 * step));
             }
         }
     }

@@ -1,11 +1,14 @@
 //! The state machine.
 
+mod decision;
+mod verdict;
+
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::action::{Action, InEffect};
-use super::controller::{Candidate, Choice, choose};
+use super::action::Action;
+use super::controller::Choice;
 use super::corrector::{Basis, Corrector};
 use super::monitor::{Alarm, Monitor};
 use super::options::EngineOptions;
@@ -13,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::ledger::{Ledger, Phase};
 use crate::optimiser::Schedule;
 use crate::state::{FEATURES, Normaliser, Observation, StateTracker};
-use crate::trainee::{Statistics, Step, Trainee, Which};
+use crate::trainee::{Statistics, Step, Trainee};
 use crate::world::{Ensemble, Episode, Posture, Replay, Tick, WorldOptions};
 
 /// Something that happened beside steps.
@@ -367,22 +370,6 @@ impl<T: Trainee> Engine<T> {
         }
     }
 
-    fn in_effect(&self, trainee: &T, action: Action, frozen: usize) -> InEffect {
-        let rate = |ahead: u64| self.schedule.rate(self.step() + ahead) / self.schedule.peak;
-        InEffect {
-            action,
-            cost: trainee.cost(frozen, 1.0),
-            lost: self.lost(frozen),
-            rates: [rate(0), rate(self.options.tick)],
-        }
-    }
-
-    /// The part of the loss's first-order drop, `Σ |g| |u|`, that frozen groups would have made.
-    fn lost(&self, frozen: usize) -> f64 {
-        let all: f64 = self.state.pull.iter().sum();
-        if all > 0.0 { self.state.pull[..frozen].iter().sum::<f64>() / all } else { 1.0 }
-    }
-
     /// Snapshots to average over and to go back to.
     fn keep(&mut self, trainee: &T) {
         if let Some(pending) = self.state.pending.take() {
@@ -460,218 +447,6 @@ impl<T: Trainee> Engine<T> {
             return Ok(());
         }
         self.thought += thinking.elapsed();
-        Ok(())
-    }
-
-    /// Compares all actions over the horizon.
-    fn decide(&mut self, trainee: &T) -> Choice {
-        for corrector in [&mut self.state.freezes, &mut self.state.jumps] {
-            corrector.recover();
-        }
-        let left = self.schedule.steps - self.step();
-        let horizon = self.options.horizon.min(left);
-        let [drop, deviation] = self.full_drop(trainee, horizon);
-        let steps = |corrector: &Corrector| {
-            let most = self.options.max_predict_steps as f64 * corrector.trust();
-            (most.round() as u64).clamp(self.options.tick, self.options.max_predict_steps).min(left)
-        };
-        let confidence = |corrector: &Corrector| corrector.trust() / (1.0 + deviation);
-        let full = Candidate { action: Action::Full, drop, deviation, cost: horizon as f64, confidence: 1.0 };
-        let mut others = Vec::new();
-        if self.options.actions.stop && left > horizon {
-            let [rest, deviation] = self.full_drop(trainee, left);
-            if rest + 2.0 * deviation < self.options.stop_below {
-                others.push(Candidate {
-                    action: Action::Stop,
-                    drop,
-                    deviation: 0.0,
-                    cost: 1e-3,
-                    confidence: 1.0,
-                });
-            }
-        }
-        if self.options.actions.freeze {
-            for groups in 1..trainee.groups().len() {
-                let steps = steps(&self.state.freezes);
-                let share = horizon as f64 / steps as f64;
-                let lost = self.lost(groups);
-                let bias = self.state.freezes.bias(&self.basis(lost, drop, horizon));
-                others.push(Candidate {
-                    action: Action::Freeze { groups, steps },
-                    drop: (1.0 - lost) * drop + bias,
-                    deviation,
-                    cost: horizon as f64 * trainee.cost(groups, 1.0) + 2.0 * trainee.probe_cost() * share,
-                    confidence: confidence(&self.state.freezes),
-                });
-            }
-        }
-        if self.options.actions.jump && self.state.recent.len() == self.options.snapshots {
-            others.push(Candidate {
-                action: Action::Jump { span: self.options.snapshots },
-                drop: drop + self.state.jump_gain,
-                deviation,
-                cost: horizon as f64 + 2.0 * trainee.probe_cost(),
-                confidence: confidence(&self.state.jumps),
-            });
-        }
-        choose(full, others, self.options.uncertainty_penalty, self.options.confidence_threshold)
-    }
-
-    /// Mean and deviation of the drop of ln loss over so many full steps: by the world model, or by the slope of the last
-    /// 64 losses while it has not learnt enough.
-    fn full_drop(&self, trainee: &T, steps: u64) -> [f64; 2] {
-        if self.state.ensemble.updates() < TAUGHT {
-            return [-self.state.last[7] * steps as f64, self.state.last[9]];
-        }
-        let ticks = steps.div_ceil(self.options.tick).min(25);
-        let action = self.in_effect(trainee, Action::Full, 0).encode();
-        let imagined = self.state.ensemble.imagine(&vec![action; ticks as usize]);
-        let [mean, deviation] =
-            [&imagined.means, &imagined.deviations].map(|values| values.last().copied().unwrap_or(0.0));
-        let scale = steps as f64 / (ticks * self.options.tick) as f64;
-        [-mean * scale, deviation * scale.sqrt()]
-    }
-
-    fn basis(&self, lost: f64, drop: f64, steps: u64) -> Basis {
-        let rate = self.schedule.rate(self.step()) / self.schedule.peak;
-        [1.0, lost, rate, steps as f64 / self.options.max_predict_steps as f64, drop]
-    }
-
-    /// Notes everything as it is, and probes.
-    fn begin(
-        &mut self,
-        trainee: &mut T,
-        choice: Choice,
-        ledger: &mut Ledger,
-        events: &mut Vec<Event>,
-    ) -> Result<()> {
-        let action = choice.chosen.action;
-        events.push(Event::Chosen { choice });
-        let (left, basis, predicted) = match action {
-            Action::Freeze { groups, steps } => {
-                let lost = self.lost(groups);
-                let [drop, _] = self.full_drop(trainee, steps);
-                let basis = self.basis(lost, drop, steps);
-                (steps, basis, (1.0 - lost) * drop + self.state.freezes.bias(&basis))
-            }
-            Action::Jump { .. } => (0, self.basis(0.0, 0.0, 0), self.state.jump_gain),
-            Action::Stop | Action::Full => {
-                self.state.stopped = action == Action::Stop;
-                events.push(Event::Stopped);
-                return Ok(());
-            }
-        };
-        let probe = self.probe(trainee, ledger, Phase::Correct)?;
-        let frozen = if let Action::Freeze { groups, .. } = action { groups } else { 0 };
-        let back = Harbour { snapshot: trainee.snapshot(), view: self.view() };
-        let encoded = self.in_effect(trainee, action, frozen).encode();
-        self.state.ensemble.change_action(encoded);
-        if let Some(tick) = self.state.episode.ticks.last_mut() {
-            tick.action = encoded;
-        }
-        self.state.venture = Some(Venture { action, left, probe, predicted, basis, back });
-        self.state.phase = Phase::Predict;
-        Ok(())
-    }
-
-    fn probe(&mut self, trainee: &T, ledger: &mut Ledger, phase: Phase) -> Result<f64> {
-        let probe = trainee.probe_loss(Which::Trained)?;
-        ledger.of_mut(phase).equivalents += trainee.probe_cost();
-        self.state.probe = Some(probe);
-        Ok(probe)
-    }
-
-    fn predict(
-        &mut self,
-        trainee: &mut T,
-        ledger: &mut Ledger,
-        events: &mut Vec<Event>,
-    ) -> Result<Option<(u64, f64, f64)>> {
-        let Some(action) = self.state.venture.as_ref().map(|venture| venture.action) else {
-            self.state.phase = Phase::Full;
-            return Ok(None);
-        };
-        if let Action::Freeze { groups, .. } = action {
-            let taken = self.train(trainee, groups, ledger, events)?;
-            if let Some(venture) = self.state.venture.as_mut().filter(|_| taken.is_some()) {
-                venture.left -= 1;
-                if venture.left == 0 {
-                    self.state.phase = Phase::Correct;
-                }
-            }
-            return Ok(taken);
-        }
-        let factor = 1.0 / self.state.recent.len() as f32;
-        let terms: Vec<(f32, &T::Weights)> =
-            self.state.recent.iter().map(|weights| (factor, weights)).collect();
-        trainee.combine(&terms)?;
-        self.state.phase = Phase::Correct;
-        Ok(None)
-    }
-
-    /// Probes, and accepts or rejects.
-    fn judge(&mut self, trainee: &mut T, ledger: &mut Ledger, events: &mut Vec<Event>) -> Result<()> {
-        let after = self.probe(trainee, ledger, Phase::Correct)?;
-        let Some(venture) = self.state.venture.as_ref() else { return Ok(()) };
-        let (action, before, predicted, basis) =
-            (venture.action, venture.probe, venture.predicted, venture.basis);
-        let found = before.max(1e-30).ln() - after.max(1e-30).ln();
-        let accepted = match action {
-            Action::Freeze { .. } => found >= predicted - self.state.freezes.band(FIRST_BAND).max(FIRST_BAND),
-            // An average is better at once, or it is not.
-            _ => found > 0.0,
-        };
-        if !(accepted && after.is_finite()) {
-            return self.reject(trainee, after, events);
-        }
-        let (corrector, count) = self.teach(action);
-        corrector.learn(&basis, predicted, found, true);
-        *count += 1;
-        if matches!(action, Action::Jump { .. }) {
-            self.state.jump_gain = 0.7 * self.state.jump_gain + 0.3 * found;
-        }
-        events.push(Event::Accepted { action, probes: [before, after] });
-        self.state.venture = None;
-        self.state.correcting = self.options.correction_steps;
-        self.state.phase = if self.options.correction_steps == 0 { Phase::Full } else { Phase::Correct };
-        Ok(())
-    }
-
-    fn teach(&mut self, action: Action) -> (&mut Corrector, &mut u64) {
-        let counts = &mut self.state.counts;
-        match action {
-            Action::Freeze { .. } => (&mut self.state.freezes, &mut counts.freezes[0]),
-            _ => (&mut self.state.jumps, &mut counts.jumps[0]),
-        }
-    }
-
-    /// Restores weights, optimiser, data order and what was seen, exactly; the corrector alone remembers.
-    fn reject(&mut self, trainee: &mut T, after: f64, events: &mut Vec<Event>) -> Result<()> {
-        let Some(venture) = self.state.venture.take() else { return Ok(()) };
-        trainee.restore(&venture.back.snapshot)?;
-        self.go_back_to(&venture.back.view);
-        let encoded = self.in_effect(trainee, Action::Full, 0).encode();
-        self.state.ensemble.change_action(encoded);
-        if let Some(tick) = self.state.episode.ticks.last_mut() {
-            tick.action = encoded;
-        }
-        // A loss that is no number falls short by as much as anything can.
-        let found =
-            if after.is_finite() { venture.probe.max(1e-30).ln() - after.max(1e-30).ln() } else { -1.0 };
-        match venture.action {
-            Action::Freeze { .. } => {
-                self.state.freezes.learn(&venture.basis, venture.predicted, found, false);
-                self.state.counts.freezes[1] += 1;
-            }
-            _ => {
-                self.state.jumps.learn(&venture.basis, venture.predicted, found, false);
-                self.state.counts.jumps[1] += 1;
-                self.state.jump_gain *= 0.7;
-            }
-        }
-        self.state.phase = Phase::Full;
-        self.state.probe = Some(venture.probe);
-        events.push(Event::Rejected { action: venture.action, probes: [venture.probe, after] });
         Ok(())
     }
 }
