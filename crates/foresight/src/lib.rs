@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 pub mod checkpoint;
+pub mod compare;
 pub mod config;
 mod conformal;
 pub mod data;
@@ -16,6 +17,7 @@ pub mod optimiser;
 pub mod random;
 pub mod run;
 pub mod state;
+pub mod sweep;
 mod trainee;
 mod trainer;
 

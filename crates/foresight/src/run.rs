@@ -9,6 +9,7 @@ use crate::checkpoint::{Kept, RunFolder};
 use crate::config::{Config, Prepared};
 use crate::engine::{Counts, Event};
 use crate::error::{Error, Result};
+use crate::forecast::Curve;
 use crate::ledger::Ledger;
 use crate::log::{Logs, Offsets, Row};
 use crate::native::{Native, NativeSnapshot};
@@ -73,6 +74,8 @@ struct Checkpoint {
     evaluations: Vec<Evaluated>,
     /// Losses on the probe and steps of the best evaluations, the best first.
     best: Vec<(f64, u64)>,
+    /// The training loss of every step.
+    losses: Vec<f32>,
     logs: Offsets,
 }
 
@@ -84,6 +87,7 @@ pub struct Run<'a> {
     logs: Option<Logs>,
     evaluations: Vec<Evaluated>,
     best: Vec<(f64, u64)>,
+    losses: Vec<f32>,
 }
 
 impl<'a> Run<'a> {
@@ -105,7 +109,15 @@ impl<'a> Run<'a> {
             std::fs::write(&path, config.text()?).map_err(Error::writing(&path))?;
             logs = Some(Logs::open(folder.path(), Offsets::default())?);
         }
-        Ok(Self { config, trainer, folder, logs, evaluations: Vec::new(), best: Vec::new() })
+        Ok(Self {
+            config,
+            trainer,
+            folder,
+            logs,
+            evaluations: Vec::new(),
+            best: Vec::new(),
+            losses: Vec::new(),
+        })
     }
 
     /// A run where its newest usable checkpoint left it.
@@ -126,8 +138,19 @@ impl<'a> Run<'a> {
         };
         trainer.restore(checkpoint.trainer)?;
         let logs = Some(Logs::open(folder.path(), checkpoint.logs)?);
-        let (evaluations, best) = (checkpoint.evaluations, checkpoint.best);
-        Ok(Self { config, trainer, folder: Some(folder), logs, evaluations, best })
+        let (evaluations, best, losses) = (checkpoint.evaluations, checkpoint.best, checkpoint.losses);
+        Ok(Self { config, trainer, folder: Some(folder), logs, evaluations, best, losses })
+    }
+
+    /// Its loss curve so far, with the rates of its schedule.
+    pub fn curve(&self) -> Result<Curve> {
+        let schedule = self.config.schedule();
+        let losses = self.losses.iter().enumerate();
+        Curve::new(
+            losses.map(|(step, &loss)| {
+                (step as f64, f64::from(loss).max(1e-12), Some(schedule.rate(step as u64)))
+            }),
+        )
     }
 
     /// The trainer.
@@ -142,9 +165,24 @@ impl<'a> Run<'a> {
         interrupted: &AtomicBool,
         listener: &mut dyn Listener,
     ) -> Result<Summary> {
+        self.train_to(u64::MAX, observer, interrupted, listener)?;
+        self.conclude(listener)
+    }
+
+    /// Trains to a step, or to the end if that comes first, and says whether it did. The run is saved there.
+    pub fn train_to(
+        &mut self,
+        limit: u64,
+        observer: &dyn Observer,
+        interrupted: &AtomicBool,
+        listener: &mut dyn Listener,
+    ) -> Result<bool> {
         let stage = observer.stage("training");
-        let mut ended = false;
-        while !self.trainer.is_finished() && !ended {
+        while !self.trainer.is_finished() && !self.has_lost_patience() {
+            if self.trainer.step() >= limit {
+                self.save()?;
+                return Ok(false);
+            }
             if interrupted.load(Ordering::Relaxed) {
                 self.save()?;
                 return Err(Error::Interrupted { step: self.trainer.step() });
@@ -158,6 +196,11 @@ impl<'a> Run<'a> {
             }
             let Some(step) = report.step else { continue };
             let done = step + 1;
+            if self.losses.len() as u64 > step {
+                // An action was undone, or the run went back.
+                self.losses.truncate(step as usize);
+            }
+            self.losses.push(report.loss as f32);
             stage.counted("steps", done, Some(self.config.steps));
             let mut row = Row { step: done, phase: report.phase.name(), ..self.row() };
             (row.loss, row.rate) = (Some(report.loss), Some(report.rate));
@@ -165,7 +208,6 @@ impl<'a> Run<'a> {
                 let evaluated = self.evaluate()?;
                 row = row_of(row, &evaluated);
                 listener.evaluated(&evaluated);
-                ended = self.has_lost_patience();
             }
             if done.is_multiple_of(self.config.run.log_every) || row.validation.is_some() {
                 self.log(&row)?;
@@ -174,7 +216,7 @@ impl<'a> Run<'a> {
                 self.save()?;
             }
         }
-        self.conclude(listener)
+        Ok(true)
     }
 
     /// The last evaluation and the last checkpoint. A run that was resumed at its end has both already.
@@ -242,6 +284,7 @@ impl<'a> Run<'a> {
             trainer: self.trainer.save(),
             evaluations: self.evaluations.clone(),
             best: self.best.clone(),
+            losses: self.losses.clone(),
             logs: offsets,
         };
         let kept = Kept { newest: self.config.run.keep_newest, best: &steps };

@@ -114,9 +114,8 @@ fn normal_equations<const N: usize>(columns: &[[f64; N]], y: &[f64], used: &[usi
         for row in 0..n {
             if row != i {
                 let factor = matrix[row][i] / scale;
-                for column in i..=n {
-                    matrix[row][column] -= factor * matrix[i][column];
-                }
+                let pivot = matrix[i].clone();
+                matrix[row].iter_mut().zip(pivot).for_each(|(here, pivot)| *here -= factor * pivot);
             }
         }
     }
