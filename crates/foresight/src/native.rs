@@ -10,14 +10,16 @@ use crate::dense::squares;
 use crate::error::{Error, Result};
 use crate::network::{Architecture, Parameters, Pass, Tally};
 use crate::optimiser::{Average, Optimiser, OptimiserOptions};
-use crate::trainee::{Evaluation, Group, Statistics, Step, Taken, Trainee, Which, forward_cost};
+use crate::trainee::{
+    Evaluation, Group, Statistics, Step, Taken, Trainee, Which, example_work, forward_cost,
+};
 
 /// Most shards of a batch. The number follows from the batch alone, so that results do not depend on threads.
 const MOST_SHARDS: usize = 8;
 /// Examples that are worth a shard.
 const SHARD: usize = 16;
-/// Examples of a shard of an evaluation.
-const EVALUATION_SHARD: usize = 250;
+/// Examples of a shard of an evaluation: few, so that their activations stay in the cache.
+const EVALUATION_SHARD: usize = 32;
 
 /// What a native trainee is made of.
 #[derive(Debug, Clone)]
@@ -282,6 +284,10 @@ impl Trainee for Native {
             self.weights.iter_mut().zip(*weights).for_each(|(sum, w)| *sum += factor * w);
         }
         Ok(())
+    }
+
+    fn step_work(&self) -> f64 {
+        example_work(&self.groups, 0) * self.order.batch() as f64
     }
 
     fn probe_cost(&self) -> f64 {

@@ -120,15 +120,18 @@ pub trait Trainee {
     /// the input of the first trained layer needs none. So with `f_l` of layer `l` and `k` frozen layers a step is
     /// `Σ_l f_l + Σ_{l ≥ k} f_l + Σ_{l > k} f_l`, over the same with `k = 0`, times the share of the batch.
     fn cost(&self, frozen: usize, share: f64) -> f64 {
-        step_work(self.groups(), frozen) / step_work(self.groups(), 0) * share
+        example_work(self.groups(), frozen) / example_work(self.groups(), 0) * share
     }
+
+    /// Multiply-adds of a full step of a whole batch.
+    fn step_work(&self) -> f64;
 
     /// What a probe costs in the same unit.
     fn probe_cost(&self) -> f64;
 }
 
 /// Multiply-adds of one example's step with `frozen` groups.
-fn step_work(groups: &[Group], frozen: usize) -> f64 {
+pub(crate) fn example_work(groups: &[Group], frozen: usize) -> f64 {
     let work =
         |from: usize| -> f64 { groups.iter().skip(from).map(|group| group.multiply_adds as f64).sum() };
     work(0) + work(frozen) + work(frozen + 1)
@@ -137,5 +140,5 @@ fn step_work(groups: &[Group], frozen: usize) -> f64 {
 /// What a forward pass of `examples` costs in full steps of `batch`.
 pub(crate) fn forward_cost(groups: &[Group], examples: usize, batch: usize) -> f64 {
     let forward: f64 = groups.iter().map(|group| group.multiply_adds as f64).sum();
-    forward * examples as f64 / (step_work(groups, 0) * batch as f64)
+    forward * examples as f64 / (example_work(groups, 0) * batch as f64)
 }

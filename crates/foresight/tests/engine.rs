@@ -93,6 +93,10 @@ impl Trainee for Tampered {
         self.inner.combine(terms)
     }
 
+    fn step_work(&self) -> f64 {
+        self.inner.step_work()
+    }
+
     fn probe_cost(&self) -> f64 {
         self.inner.probe_cost()
     }
@@ -100,7 +104,7 @@ impl Trainee for Tampered {
 
 fn config(actions: &str) -> Config {
     let text = format!(
-        "steps = 320\n[model]\nhidden = [24, 16]\n[engine.options]\nwarmup_steps = 48\ndecide_every = 16\nexplore_every = 1\n\
+        "steps = 320\n[model]\nhidden = [24, 16]\n[engine.options]\nwarmup_steps = 48\ndecide_every = 16\nexplore_every = 1\npredictor_share = 1\n\
          max_predict_steps = 24\nsnapshot_every = 4\nsafe_every = 20\nactions = {actions}\n[world]\nmembers = 2\n\
          hidden = 12\ncategories = 3\nclasses = 3"
     );

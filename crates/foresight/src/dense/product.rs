@@ -142,16 +142,17 @@ fn block<V: Vector, const ROWS: usize, const COLUMNS: usize>(
     width: usize,
 ) {
     let mut sums = [[V::splat(0.0); COLUMNS]; ROWS];
-    for p in 0..k {
-        let b = &b[p * stride..][..COLUMNS * LANES];
+    let mut at: [usize; ROWS] = std::array::from_fn(|row| (first + row) * a.row);
+    // The last row of `b` may end with its panel.
+    for b in b.chunks(stride).take(k) {
+        let b = &b[..COLUMNS * LANES];
         let columns: [V; COLUMNS] = std::array::from_fn(|j| V::load(&b[j * LANES..]));
-        for (row, sums) in sums.iter_mut().enumerate() {
-            let at = (first + row) * a.row + p * a.column;
-            debug_assert!(at < a.numbers.len());
+        for row in 0..ROWS {
             // SAFETY: `add_product` checked that the last row and column lie within, and both strides only grow.
-            let factor = V::splat(unsafe { *a.numbers.get_unchecked(at) });
-            for (sum, column) in sums.iter_mut().zip(columns) {
-                *sum = factor.mul_add(column, *sum);
+            let factor = V::splat(unsafe { *a.numbers.get_unchecked(at[row]) });
+            at[row] = at[row].wrapping_add(a.column);
+            for j in 0..COLUMNS {
+                sums[row][j] = factor.mul_add(columns[j], sums[row][j]);
             }
         }
     }
@@ -200,10 +201,10 @@ fn dots<V: Vector, const ROWS: usize, const COLUMNS: usize>(
     let whole = k - k % LANES;
     for p in (0..whole).step_by(LANES) {
         let columns: [V; COLUMNS] = std::array::from_fn(|j| V::load(&b[j * k + p..]));
-        for (row, sums) in sums.iter_mut().enumerate() {
+        for row in 0..ROWS {
             let factor = V::load(&a[row * k + p..]);
-            for (sum, column) in sums.iter_mut().zip(columns) {
-                *sum = factor.mul_add(column, *sum);
+            for j in 0..COLUMNS {
+                sums[row][j] = factor.mul_add(columns[j], sums[row][j]);
             }
         }
     }

@@ -46,8 +46,11 @@ pub struct EngineOptions {
     pub uncertainty_penalty: f64,
     /// Steps of a tick of the world model.
     pub tick: u64,
-    /// Steps between two updates of the world model; 0 for never.
+    /// Fewest steps between two updates of the world model; 0 for no updates.
     pub learn_every: u64,
+    /// The most that these updates may cost, in counted multiply-adds over those of training. For a network that is smaller
+    /// than the world model they are rare, or never come.
+    pub predictor_share: f64,
     /// Steps between two snapshots of weights to average over.
     pub snapshot_every: u64,
     /// Snapshots that are averaged over.
@@ -79,6 +82,7 @@ impl Default for EngineOptions {
             uncertainty_penalty: 0.1,
             tick: 8,
             learn_every: 64,
+            predictor_share: 0.01,
             snapshot_every: 16,
             snapshots: 6,
             safe_every: 50,
@@ -95,29 +99,31 @@ impl EngineOptions {
     /// Refuses what would never do anything, or never end.
     pub fn check(&self) -> Result<()> {
         let positive = [
-            ("engine.horizon", self.horizon),
-            ("engine.max_predict_steps", self.max_predict_steps),
-            ("engine.decide_every", self.decide_every),
-            ("engine.tick", self.tick),
-            ("engine.snapshot_every", self.snapshot_every),
-            ("engine.safe_every", self.safe_every),
+            ("engine.options.horizon", self.horizon),
+            ("engine.options.max_predict_steps", self.max_predict_steps),
+            ("engine.options.decide_every", self.decide_every),
+            ("engine.options.tick", self.tick),
+            ("engine.options.snapshot_every", self.snapshot_every),
+            ("engine.options.safe_every", self.safe_every),
         ];
         if let Some((key, _)) = positive.iter().find(|(_, value)| *value == 0) {
             return Err(Error::config(format!("'{key}' is 0: it is a number of steps, from 1")));
         }
         if !self.decide_every.is_multiple_of(self.tick) {
             return Err(Error::config(format!(
-                "'engine.decide_every' is {} and must be a multiple of 'engine.tick', which is {}",
+                "'engine.options.decide_every' is {} and must be a multiple of 'engine.options.tick', which is {}",
                 self.decide_every, self.tick
             )));
         }
-        let parts =
-            [("engine.confidence_threshold", self.confidence_threshold), ("engine.caution", self.caution)];
+        let parts = [
+            ("engine.options.confidence_threshold", self.confidence_threshold),
+            ("engine.options.caution", self.caution),
+        ];
         if let Some((key, value)) = parts.iter().find(|(_, value)| !(0.0..=1.0).contains(value)) {
             return Err(Error::config(format!("'{key}' is {value}: it is a part, from 0 to 1")));
         }
         if self.snapshots < 2 {
-            return Err(Error::config("'engine.snapshots' is below 2: an average needs two"));
+            return Err(Error::config("'engine.options.snapshots' is below 2: an average needs two"));
         }
         Ok(())
     }

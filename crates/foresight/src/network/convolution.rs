@@ -27,6 +27,12 @@ impl Convolution {
         self.depth() * self.places().iter().product::<usize>()
     }
 
+    /// Examples whose gradients are added up in one product: with few places a product of one is mostly the sums of lanes
+    /// at its end.
+    pub(super) fn together(&self) -> usize {
+        256usize.div_ceil(self.places().iter().product()).min(8)
+    }
+
     /// Calls `visit(pixel, column, width)` for every run of pixels that lies in one row of the image and of `columns`.
     fn runs(&self, mut visit: impl FnMut(usize, usize, usize)) {
         let [channels, rows, width] = self.shape;
@@ -68,19 +74,33 @@ impl Convolution {
         add_product([self.filters, places, depth], Strided::rows(matrix, depth), columns, out);
     }
 
-    /// `dW += dOut columns(image)ᵀ`, `db += Σ dOut`.
+    /// `dW += Σ dOut columns(image)ᵀ`, `db += Σ dOut` over examples, whose columns lie beside each other in each row.
     pub(super) fn gradient(
         &self,
-        image: &[f32],
-        delta: &[f32],
-        columns: &mut [f32],
+        images: &[f32],
+        deltas: &[f32],
+        [columns, beside]: &mut [Vec<f32>; 2],
         matrix: &mut [f32],
         bias: &mut [f32],
     ) {
-        self.unfold(image, columns);
-        let places = self.places().iter().product();
-        add_product_transposed([self.filters, self.depth(), places], delta, columns, matrix);
-        for (delta, bias) in delta.chunks_exact(places).zip(bias) {
+        let places: usize = self.places().iter().product();
+        let count = deltas.len() / (places * self.filters);
+        let wide = count * places;
+        columns.resize(self.depth() * wide, 0.0);
+        beside.resize(self.filters * wide, 0.0);
+        let size = self.shape.iter().product();
+        let examples = images.chunks_exact(size).zip(deltas.chunks_exact(places * self.filters));
+        for (example, (image, delta)) in examples.enumerate() {
+            self.runs(|pixel, column, width| {
+                let at = column / places * wide + example * places + column % places;
+                columns[at..at + width].copy_from_slice(&image[pixel..pixel + width]);
+            });
+            for (filter, delta) in delta.chunks_exact(places).enumerate() {
+                beside[filter * wide + example * places..][..places].copy_from_slice(delta);
+            }
+        }
+        add_product_transposed([self.filters, self.depth(), wide], beside, columns, matrix);
+        for (delta, bias) in beside.chunks_exact(wide).zip(bias) {
             *bias += delta.iter().sum::<f32>();
         }
     }

@@ -44,6 +44,8 @@ pub struct Pass {
     delta: Vec<f32>,
     next_delta: Vec<f32>,
     columns: Vec<f32>,
+    /// Columns and deltas of several examples.
+    side_by_side: [Vec<f32>; 2],
 }
 
 impl Pass {
@@ -67,6 +69,7 @@ impl Pass {
             delta: vec![0.0; widest],
             next_delta: vec![0.0; widest],
             columns: vec![0.0; columns],
+            side_by_side: Default::default(),
             layers,
         }
     }
@@ -189,12 +192,16 @@ impl Pass {
                     if let (Some(convolution), Some(group)) = (convolution(&layer), group) {
                         let columns = &mut self.columns[..convolution.columns()];
                         let (matrix, bias) = gradient[group.range()].split_at_mut(group.matrix.len());
-                        let examples = input.chunks_exact(inputs).zip(delta.chunks_exact(outputs));
-                        for ((image, delta), next) in examples.zip(next.chunks_exact_mut(inputs)) {
-                            convolution.gradient(image, delta, columns, matrix, bias);
-                            if place > first {
-                                convolution.backward(&weights[group.matrix.clone()], delta, columns, next);
-                            }
+                        let together = convolution.together();
+                        let images = input.chunks(together * inputs);
+                        for (images, delta) in images.zip(delta.chunks(together * outputs)) {
+                            convolution.gradient(images, delta, &mut self.side_by_side, matrix, bias);
+                        }
+                        if place > first {
+                            let matrix = &weights[group.matrix.clone()];
+                            let examples = delta.chunks_exact(outputs).zip(next.chunks_exact_mut(inputs));
+                            examples
+                                .for_each(|(delta, next)| convolution.backward(matrix, delta, columns, next));
                         }
                     }
                 }
@@ -211,7 +218,7 @@ fn convolution(layer: &Layer) -> Option<Convolution> {
     }
 }
 
-/// The largest of each 2 × 2 and its place in the example; the first of equals. A number that is none passes on.
+/// The largest of each 2 × 2 and its place in the example; the first of equals.
 fn maxima([channels, rows, columns]: [usize; 3], input: &[f32], output: &mut [f32], chosen: &mut [u32]) {
     let (size, [down, across]) = (channels * rows * columns, [rows / 2, columns / 2]);
     let outputs = channels * down * across;
@@ -223,13 +230,14 @@ fn maxima([channels, rows, columns]: [usize; 3], input: &[f32], output: &mut [f3
                 let top = (channel * rows + 2 * y) * columns;
                 for x in 0..across {
                     let first = top + 2 * x;
-                    let mut best = first;
+                    let (mut best, mut value) = (first, input[first]);
                     for other in [first + 1, first + columns, first + columns + 1] {
-                        if input[other] > input[best] || input[other].is_nan() {
-                            best = other;
-                        }
+                        // Two selections and no branch: which is largest is not to be guessed.
+                        let larger = input[other] > value;
+                        best = if larger { other } else { best };
+                        value = if larger { input[other] } else { value };
                     }
-                    output[at] = input[best];
+                    output[at] = value;
                     chosen[at] = best as u32;
                     at += 1;
                 }

@@ -135,9 +135,10 @@ impl Ensemble {
         self.minds.iter().map(|mind| 3 * mind.parameters.len() * size_of::<f32>()).sum()
     }
 
-    /// Multiply-adds of one imagined tick of all members.
-    pub fn multiply_adds(&self) -> usize {
-        self.minds.iter().map(|mind| mind.parameters.len()).sum()
+    /// Multiply-adds of an update: forward and twice that backward, for every parameter, window and tick.
+    pub fn update_work(&self) -> f64 {
+        let parameters: usize = self.minds.iter().map(|mind| mind.parameters.len()).sum();
+        3.0 * (parameters * self.options.window * self.options.batch) as f64
     }
 
     /// What the members make of the run so far.

@@ -149,6 +149,8 @@ pub struct Engine<T: Trainee> {
     options: EngineOptions,
     schedule: Schedule,
     replay: Replay,
+    /// Steps between two updates of the world model, if there are any.
+    learn_every: Option<u64>,
     state: EngineState<T::Snapshot, T::Weights>,
     /// Time of the predictor in this tick.
     thought: Duration,
@@ -158,6 +160,12 @@ pub struct Engine<T: Trainee> {
 const FIRST_BAND: f64 = 0.03;
 /// Updates after which the world model is asked.
 const TAUGHT: u64 = 4;
+
+/// The least number of steps, from `learn_every` on, after which an update is no more than its share.
+fn learn_every(options: &EngineOptions, update: f64, step: f64) -> Option<u64> {
+    let least = update / (options.predictor_share * step);
+    (options.learn_every > 0 && least.is_finite()).then(|| options.learn_every.max(least.ceil() as u64))
+}
 
 impl<T: Trainee> Engine<T> {
     /// The engine of a run that begins with `trainee` as it is.
@@ -171,6 +179,7 @@ impl<T: Trainee> Engine<T> {
     ) -> Result<Self> {
         options.check()?;
         let ensemble = Ensemble::new(world, seed)?;
+        let learn_every = learn_every(&options, ensemble.update_work(), trainee.step_work());
         let view = View {
             step: 0,
             tracker: StateTracker::default(),
@@ -200,7 +209,7 @@ impl<T: Trainee> Engine<T> {
             counts: Counts::default(),
             view,
         };
-        Ok(Self { options, schedule, replay, state, thought: Duration::ZERO })
+        Ok(Self { options, schedule, replay, learn_every, state, thought: Duration::ZERO })
     }
 
     /// Everything that decides what it does next.
@@ -426,7 +435,7 @@ impl<T: Trainee> Engine<T> {
     fn after_full(&mut self, trainee: &mut T, ledger: &mut Ledger, events: &mut Vec<Event>) -> Result<()> {
         let step = self.step();
         let thinking = Instant::now();
-        if self.options.learn_every > 0 && step.is_multiple_of(self.options.learn_every) {
+        if self.learn_every.is_some_and(|every| step.is_multiple_of(every)) {
             let mut episodes: Vec<&Episode> = self.replay.episodes.iter().collect();
             episodes.push(&self.state.episode);
             self.state.ensemble.update(&episodes);
