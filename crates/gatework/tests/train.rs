@@ -65,7 +65,7 @@ fn ctrl_c_saves_and_ends_with_130_and_the_run_goes_on() {
     let whole = run(folder.path(), &[&["run", "--json", "--out", "whole"][..], &settings].concat());
     assert_eq!(whole.status.code(), Some(0), "{whole:?}");
     let arguments = [&["run", "--out", "cut"][..], &settings].concat();
-    let mut child =
+    let child =
         command(folder.path(), &arguments).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let started = Instant::now();
     while !folder.path().join("cut/step-0000000100.checkpoint").exists() {
