@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn three_arms_are_trained_and_the_short_one_costs_what_the_engine_does() {
         let text = "steps = 120\n[model]\nhidden = [16, 16]\n[engine.options]\nwarmup_steps = 16\ndecide_every = 8\n\
-                    explore_every = 1\nconfidence_threshold = 0\n[world]\nmembers = 2\nhidden = 8\ncategories = 2\nclasses = 2";
+                    explore_every = 1\nrisk = 10\nconfidence_threshold = 0\n[world]\nmembers = 2\nhidden = 8\ncategories = 2\nclasses = 2";
         let config = Config::preset("digits").unwrap().with_text("test", text).unwrap();
         let prepared = Prepared::of(&config, |_| ()).unwrap();
         let options = CompareOptions { seeds: vec![1, 2], factors: vec![0.1, 1.0], tuning_seeds: vec![9] };

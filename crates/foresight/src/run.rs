@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::{Kept, RunFolder};
 use crate::config::{Config, Prepared};
-use crate::engine::{Counts, Event};
+use crate::engine::{Counts, Engine, Event};
 use crate::error::{Error, Result};
 use crate::forecast::Curve;
 use crate::ledger::Ledger;
@@ -208,6 +208,10 @@ impl<'a> Run<'a> {
                 let evaluated = self.evaluate()?;
                 row = row_of(row, &evaluated);
                 listener.evaluated(&evaluated);
+                if let Some([mean, deviation]) = self.trainer.engine().and_then(Engine::end) {
+                    let end = DirectForecast { step: done, ln_final_probe_loss: mean, deviation };
+                    self.logs.as_mut().map_or(Ok(()), |logs| logs.write_json(&end))?;
+                }
             }
             if done.is_multiple_of(self.config.run.log_every) || row.validation.is_some() {
                 self.log(&row)?;
@@ -229,6 +233,7 @@ impl<'a> Run<'a> {
             self.log(&row)?;
         }
         self.save()?;
+        self.remember()?;
         Ok(Summary {
             steps: step,
             evaluations: self.evaluations.clone(),
@@ -236,6 +241,18 @@ impl<'a> Run<'a> {
             counts: self.trainer.counts(),
             ended_early: step < self.config.steps,
         })
+    }
+
+    /// Leaves what the world model saw in the replay folder, under a name that follows from the configuration: a run that is
+    /// repeated takes its own place.
+    fn remember(&self) -> Result<()> {
+        let folder = &self.config.engine.replay;
+        let (Some(engine), false) = (self.trainer.engine(), folder.as_os_str().is_empty()) else {
+            return Ok(());
+        };
+        let Some(last) = self.evaluations.last() else { return Ok(()) };
+        let name = blake3::hash(self.config.text()?.as_bytes()).to_hex();
+        engine.episode(last.probe).save(folder, &name[..16])
     }
 
     fn row(&self) -> Row {
@@ -305,6 +322,14 @@ pub fn configuration_of(folder: &std::path::Path) -> Result<Config> {
     Config::default().with_file(&path)
 }
 
+/// What the direct head says of the end, which is not calibrated.
+#[derive(Serialize)]
+struct DirectForecast {
+    step: u64,
+    ln_final_probe_loss: f64,
+    deviation: f64,
+}
+
 #[derive(Serialize)]
 struct Happened<'a> {
     step: u64,
@@ -318,5 +343,41 @@ fn row_of(row: Row, evaluated: &Evaluated) -> Row {
         averaged: Some(evaluated.averaged.loss),
         accuracy: Some(evaluated.averaged.accuracy),
         ..row
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::Replay;
+
+    #[test]
+    fn a_finished_run_is_remembered_and_the_next_one_foresees_its_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let replay = folder.path().join("replay");
+        let text = format!(
+            "steps = 240\n[engine]\nreplay = {:?}\n[engine.options]\npredictor_share = 1\nlearn_every = 8\n\
+             [world]\nmembers = 2\nhidden = 12\ncategories = 2\nclasses = 3\n[run]\nevaluate_every = 60",
+            replay.display().to_string()
+        );
+        let go_on = AtomicBool::new(false);
+        for seed in 1..=3 {
+            let config = Config::preset("digits").unwrap().with_text("test", &text).unwrap();
+            let config = Config { seed, ..config };
+            let prepared = Prepared::of(&config, |error| panic!("{error}")).unwrap();
+            assert_eq!(prepared.replay.episodes.len() as u64, seed - 1);
+            let home = RunFolder::open(&folder.path().join(seed.to_string())).unwrap();
+            Run::start(&config, &prepared, Some(&home)).unwrap().finish(&(), &go_on, &mut ()).unwrap();
+            let log = std::fs::read_to_string(home.path().join("log.jsonl")).unwrap();
+            // The first run knows of no end.
+            assert_eq!(log.contains("ln_final_probe_loss"), seed > 1);
+        }
+        let episodes = Replay::read(&replay, |error| panic!("{error}")).unwrap().episodes;
+        assert_eq!(episodes.len(), 3);
+        assert!(
+            episodes
+                .iter()
+                .all(|episode| episode.ticks.len() >= 28 && episode.end.is_some_and(|end| end < 0.0))
+        );
     }
 }

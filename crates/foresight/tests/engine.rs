@@ -104,7 +104,7 @@ impl Trainee for Tampered {
 
 fn config(actions: &str) -> Config {
     let text = format!(
-        "steps = 320\n[model]\nhidden = [24, 16]\n[engine.options]\nwarmup_steps = 48\ndecide_every = 16\nexplore_every = 1\npredictor_share = 1\n\
+        "steps = 320\n[model]\nhidden = [24, 16]\n[engine.options]\nwarmup_steps = 48\ndecide_every = 16\nexplore_every = 1\nrisk = 100\npredictor_share = 1\n\
          max_predict_steps = 24\nsnapshot_every = 4\nsafe_every = 20\nactions = {actions}\n[world]\nmembers = 2\n\
          hidden = 12\ncategories = 3\nclasses = 3"
     );
@@ -231,18 +231,18 @@ fn without_actions_the_weights_are_those_of_the_plain_loop() {
 
 #[test]
 fn an_accepted_jump_is_to_the_mean_of_recent_weights() {
-    let (mut trainee, mut engine) = start(&config(JUMP), |asked| Some((-0.1 * asked as f64).exp()), |_| None);
+    let (mut trainee, mut engine) = start(&config(JUMP), |asked| Some((-0.9 * asked as f64).exp()), |_| None);
     let mut jumped = 0;
     let mut seen: Vec<Vec<f32>> = Vec::new();
     while !engine.is_finished() {
         let report = engine.tick(&mut trainee, &mut Ledger::default()).unwrap();
-        if report.phase == Phase::Predict {
+        if report.phase == Phase::Predict && report.step.is_none() {
             let mean: Vec<f32> = (0..seen[0].len())
                 .map(|i| seen[seen.len() - 6..].iter().fold(0.0, |sum, weights| sum + 1.0 / 6.0 * weights[i]))
                 .collect();
             assert_eq!(trainee.weights(), mean);
             jumped += 1;
-        } else if report.step.is_some_and(|step| (step + 1) % 4 == 0) {
+        } else if report.phase != Phase::Predict && report.step.is_some_and(|step| (step + 1) % 4 == 0) {
             seen.push(trainee.weights());
         }
     }
@@ -319,4 +319,18 @@ fn a_fault_during_an_action_rejects_it_exactly() {
         place(|event| matches!(event, Event::RolledBack { .. })).expect("full steps hit it again");
     assert!(rejected < rolled_back);
     assert!(trainee.weights().iter().all(|w| w.is_finite()));
+}
+
+#[test]
+fn a_run_whose_actions_all_fail_costs_no_more_than_its_risk() {
+    let config = config(FREEZE).with_setting("engine.options.risk=0.05").unwrap();
+    let (mut trainee, mut engine) =
+        start(&config, |asked| Some(if asked % 2 == 0 { 1.0 } else { 50.0 }), |_| None);
+    let mut ledger = Ledger::default();
+    while !engine.is_finished() {
+        engine.tick(&mut trainee, &mut ledger).unwrap();
+    }
+    let cost = ledger.total().equivalents;
+    assert!(engine.counts().freezes[1] > 0 && cost > 320.0, "{cost} {:?}", engine.counts());
+    assert!(cost <= 320.0 * 1.05 / (1.0 - 0.05) + 1e-9, "{cost}");
 }

@@ -25,9 +25,10 @@ pub(super) fn check_keys(name: &str, known: &Table, given: &Table) -> Result<()>
             continue;
         }
         let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
-        // A key that is right in the wrong section is nearer than one that is misspelt.
+        // A key that is right in the wrong section is nearer than one that is misspelt; of two such, the nearer section.
         let likeness = |candidate: &String| {
-            strsim::jaro_winkler(candidate, &path).max(strsim::jaro_winkler(&last(candidate), &last(&path)))
+            let whole = strsim::jaro_winkler(candidate, &path);
+            whole.max(strsim::jaro_winkler(&last(candidate), &last(&path))) + 0.01 * whole
         };
         let nearest = valid.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
         let meant = nearest.map_or_else(String::new, |nearest| format!("; did you mean '{nearest}'?"));

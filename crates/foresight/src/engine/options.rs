@@ -42,6 +42,10 @@ pub struct EngineOptions {
     /// Every so many decisions the best action beside full steps is tried although it is not worth most, so that the
     /// corrector learns what it does; 0 for never.
     pub explore_every: u64,
+    /// What may be lost on rejected actions, over what was spent: an action is begun only if its whole cost fits into this
+    /// part of the full-backward equivalents so far, plus what accepted actions saved, less what was lost. So a run costs at
+    /// most this much more than the plain loop.
+    pub risk: f64,
     /// What a deviation of the predicted ln loss weighs against a drop of it.
     pub uncertainty_penalty: f64,
     /// Steps of a tick of the world model.
@@ -79,6 +83,7 @@ impl Default for EngineOptions {
             correction_steps: 8,
             decide_every: 32,
             explore_every: 0,
+            risk: 0.02,
             uncertainty_penalty: 0.1,
             tick: 8,
             learn_every: 64,
@@ -121,6 +126,12 @@ impl EngineOptions {
         ];
         if let Some((key, value)) = parts.iter().find(|(_, value)| !(0.0..=1.0).contains(value)) {
             return Err(Error::config(format!("'{key}' is {value}: it is a part, from 0 to 1")));
+        }
+        if !(self.risk >= 0.0) {
+            return Err(Error::config(format!(
+                "'engine.options.risk' is {}: it is a part, from 0",
+                self.risk
+            )));
         }
         if self.snapshots < 2 {
             return Err(Error::config("'engine.options.snapshots' is below 2: an average needs two"));

@@ -50,9 +50,15 @@ impl<T: Trainee> Engine<T> {
                 });
             }
         }
+        let probes = 2.0 * trainee.probe_cost();
+        let room = self.room() - probes;
         if self.options.actions.freeze {
             for groups in 1..trainee.groups().len() {
-                let steps = steps(&self.state.freezes);
+                let affordable = (room / trainee.cost(groups, 1.0)).max(0.0) as u64;
+                let steps = steps(&self.state.freezes).min(affordable);
+                if steps < self.options.tick.min(left) {
+                    continue;
+                }
                 let share = horizon as f64 / steps as f64;
                 let lost = self.lost(groups);
                 let bias = self.state.freezes.bias(&self.basis(lost, drop, horizon));
@@ -60,17 +66,19 @@ impl<T: Trainee> Engine<T> {
                     action: Action::Freeze { groups, steps },
                     drop: (1.0 - lost) * drop + bias,
                     deviation,
-                    cost: horizon as f64 * trainee.cost(groups, 1.0) + 2.0 * trainee.probe_cost() * share,
+                    cost: horizon as f64 * trainee.cost(groups, 1.0) + probes * share,
                     confidence: confidence(&self.state.freezes),
                 });
             }
         }
-        if self.options.actions.jump && self.state.recent.len() == self.options.snapshots {
+        let after = self.options.correction_steps;
+        let ready = self.state.recent.len() == self.options.snapshots && after < left;
+        if self.options.actions.jump && ready && room >= after as f64 {
             others.push(Candidate {
                 action: Action::Jump { span: self.options.snapshots },
                 drop: drop + self.state.jump_gain,
                 deviation,
-                cost: horizon as f64 + 2.0 * trainee.probe_cost(),
+                cost: horizon as f64 + probes,
                 confidence: confidence(&self.state.jumps),
             });
         }
@@ -78,6 +86,12 @@ impl<T: Trainee> Engine<T> {
         let every = self.options.explore_every;
         let explore = every > 0 && decision.is_multiple_of(every);
         choose(full, others, self.options.uncertainty_penalty, self.options.confidence_threshold, explore)
+    }
+
+    /// What an action may cost: see [`EngineOptions::risk`](crate::engine::EngineOptions::risk).
+    fn room(&self) -> f64 {
+        let purse = &self.state.purse;
+        self.options.risk * purse.spent + purse.saved - purse.lost
     }
 
     /// Mean and deviation of the drop of ln loss over so many full steps: by the world model, or by the slope of the last

@@ -110,7 +110,19 @@ struct Venture<S> {
     probe: f64,
     predicted: f64,
     basis: Basis,
+    /// Whether a jump has been made: steps follow it before it is judged.
+    jumped: bool,
+    /// Full-backward equivalents that it has cost so far.
+    cost: f64,
     back: Harbour<S>,
+}
+
+/// Full-backward equivalents: all, those that accepted actions saved, those that were lost on actions.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+struct Purse {
+    spent: f64,
+    saved: f64,
+    lost: f64,
 }
 
 /// A lowered learning rate.
@@ -141,6 +153,7 @@ pub struct EngineState<S, W> {
     venture: Option<Venture<S>>,
     correcting: u64,
     caution: Caution,
+    purse: Purse,
     counts: Counts,
 }
 
@@ -206,6 +219,7 @@ impl<T: Trainee> Engine<T> {
             venture: None,
             correcting: 0,
             caution: Caution { factor: 1.0, left: 0 },
+            purse: Purse::default(),
             counts: Counts::default(),
             view,
         };
@@ -306,8 +320,10 @@ impl<T: Trainee> Engine<T> {
         let rate = self.schedule.rate(step) * self.state.caution.factor;
         let taken = trainee.step(&Step { rate, frozen, share: 1.0, measure: true })?;
         let entry = ledger.of_mut(self.state.phase);
+        let cost = trainee.cost(frozen, 1.0);
         entry.steps += 1;
-        entry.equivalents += trainee.cost(frozen, 1.0);
+        entry.equivalents += cost;
+        self.pay(cost);
         let statistics =
             taken.statistics.ok_or_else(|| Error::shape("the trainee gave no statistics for a step"))?;
         let gradient = statistics.groups.iter().map(|sums| sums.gradient).sum::<f64>().sqrt();
@@ -330,6 +346,13 @@ impl<T: Trainee> Engine<T> {
         self.thought += thinking.elapsed();
         self.keep(trainee);
         Ok(Some((step, taken.loss, rate)))
+    }
+
+    fn pay(&mut self, cost: f64) {
+        self.state.purse.spent += cost;
+        if let Some(venture) = &mut self.state.venture {
+            venture.cost += cost;
+        }
     }
 
     /// Features, and a tick of the world model where one is due.

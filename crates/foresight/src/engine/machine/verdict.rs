@@ -26,7 +26,12 @@ impl<T: Trainee> Engine<T> {
                 let basis = self.basis(lost, drop, steps);
                 (steps, basis, (1.0 - lost) * drop + self.state.freezes.bias(&basis))
             }
-            Action::Jump { .. } => (0, self.basis(0.0, 0.0, 0), self.state.jump_gain),
+            Action::Jump { .. } => {
+                // It must be ahead of full steps after a while: an average that the next steps lose again is worth nothing.
+                let steps = self.options.correction_steps;
+                let [drop, _] = self.full_drop(trainee, steps);
+                (steps, self.basis(0.0, drop, steps), drop.max(0.0))
+            }
             Action::Stop | Action::Full => {
                 self.state.stopped = action == Action::Stop;
                 events.push(Event::Stopped);
@@ -34,6 +39,7 @@ impl<T: Trainee> Engine<T> {
             }
         };
         let probe = self.probe(trainee, ledger, Phase::Correct)?;
+        let cost = trainee.probe_cost();
         let frozen = if let Action::Freeze { groups, .. } = action { groups } else { 0 };
         let back = Harbour { snapshot: trainee.snapshot(), view: self.view() };
         let encoded = self.in_effect(trainee, action, frozen).encode();
@@ -41,7 +47,8 @@ impl<T: Trainee> Engine<T> {
         if let Some(tick) = self.state.episode.ticks.last_mut() {
             tick.action = encoded;
         }
-        self.state.venture = Some(Venture { action, left, probe, predicted, basis, back });
+        self.state.venture =
+            Some(Venture { action, left, probe, predicted, basis, jumped: false, cost, back });
         self.state.phase = Phase::Predict;
         Ok(())
     }
@@ -49,6 +56,7 @@ impl<T: Trainee> Engine<T> {
     pub(super) fn probe(&mut self, trainee: &T, ledger: &mut Ledger, phase: Phase) -> Result<f64> {
         let probe = trainee.probe_loss(Which::Trained)?;
         ledger.of_mut(phase).equivalents += trainee.probe_cost();
+        self.pay(trainee.probe_cost());
         self.state.probe = Some(probe);
         Ok(probe)
     }
@@ -59,26 +67,29 @@ impl<T: Trainee> Engine<T> {
         ledger: &mut Ledger,
         events: &mut Vec<Event>,
     ) -> Result<Option<(u64, f64, f64)>> {
-        let Some(action) = self.state.venture.as_ref().map(|venture| venture.action) else {
+        let Some(venture) = self.state.venture.as_mut() else {
             self.state.phase = Phase::Full;
             return Ok(None);
         };
-        if let Action::Freeze { groups, .. } = action {
-            let taken = self.train(trainee, groups, ledger, events)?;
-            if let Some(venture) = self.state.venture.as_mut().filter(|_| taken.is_some()) {
-                venture.left -= 1;
-                if venture.left == 0 {
-                    self.state.phase = Phase::Correct;
-                }
-            }
-            return Ok(taken);
+        let frozen = match venture.action {
+            Action::Freeze { groups, .. } => groups,
+            _ => 0,
+        };
+        let jumps = matches!(venture.action, Action::Jump { .. }) && !venture.jumped;
+        if jumps {
+            venture.jumped = true;
+            let factor = 1.0 / self.state.recent.len() as f32;
+            let recent = self.state.recent.iter();
+            trainee.combine(&recent.map(|weights| (factor, weights)).collect::<Vec<_>>())?;
         }
-        let factor = 1.0 / self.state.recent.len() as f32;
-        let terms: Vec<(f32, &T::Weights)> =
-            self.state.recent.iter().map(|weights| (factor, weights)).collect();
-        trainee.combine(&terms)?;
-        self.state.phase = Phase::Correct;
-        Ok(None)
+        let taken = if jumps { None } else { self.train(trainee, frozen, ledger, events)? };
+        if let Some(venture) = &mut self.state.venture {
+            venture.left -= u64::from(taken.is_some());
+            if venture.left == 0 {
+                self.state.phase = Phase::Correct;
+            }
+        }
+        Ok(taken)
     }
 
     /// Probes, and accepts or rejects.
@@ -95,8 +106,7 @@ impl<T: Trainee> Engine<T> {
         let found = before.max(1e-30).ln() - after.max(1e-30).ln();
         let accepted = match action {
             Action::Freeze { .. } => found >= predicted - self.state.freezes.band(FIRST_BAND).max(FIRST_BAND),
-            // An average is better at once, or it is not.
-            _ => found > 0.0,
+            _ => found > predicted,
         };
         if !(accepted && after.is_finite()) {
             return self.reject(trainee, after, events);
@@ -104,8 +114,15 @@ impl<T: Trainee> Engine<T> {
         let (corrector, count) = self.teach(action);
         corrector.learn(&basis, predicted, found, true);
         *count += 1;
-        if matches!(action, Action::Jump { .. }) {
-            self.state.jump_gain = 0.7 * self.state.jump_gain + 0.3 * found;
+        let cost = self.state.venture.as_ref().map_or(0.0, |venture| venture.cost);
+        let purse = &mut self.state.purse;
+        match action {
+            Action::Freeze { steps, .. } if steps as f64 >= cost => purse.saved += steps as f64 - cost,
+            Action::Freeze { steps, .. } => purse.lost += cost - steps as f64,
+            _ => {
+                purse.lost += 2.0 * trainee.probe_cost();
+                self.state.jump_gain = 0.7 * self.state.jump_gain + 0.3 * (found - predicted);
+            }
         }
         events.push(Event::Accepted { action, probes: [before, after] });
         self.state.venture = None;
@@ -125,6 +142,7 @@ impl<T: Trainee> Engine<T> {
     /// Restores weights, optimiser, data order and what was seen, exactly; the corrector alone remembers.
     pub(super) fn reject(&mut self, trainee: &mut T, after: f64, events: &mut Vec<Event>) -> Result<()> {
         let Some(venture) = self.state.venture.take() else { return Ok(()) };
+        self.state.purse.lost += venture.cost;
         trainee.restore(&venture.back.snapshot)?;
         self.go_back_to(&venture.back.view);
         let encoded = self.in_effect(trainee, Action::Full, 0).encode();
