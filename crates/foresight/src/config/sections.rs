@@ -227,6 +227,7 @@ impl Config {
             "mnist" => {
                 config.data.kind = DataKind::Mnist;
                 config.data.probe = 500;
+                config.optimiser.learning_rate = 8e-3;
                 (config.steps, config.batch) = (1500, 128);
                 config.model = ModelSection { kind: ModelKind::Cnn, hidden: vec![64], ..config.model };
                 config.run = RunSection { evaluate_every: 250, checkpoint_every: 250, ..config.run };

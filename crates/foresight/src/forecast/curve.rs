@@ -78,6 +78,11 @@ impl Curve {
         self.rates.as_deref()
     }
 
+    /// The same curve with its rates forgotten: where those to come are not known, those that were mislead.
+    pub fn without_rates(self) -> Self {
+        Self { rates: None, ..self }
+    }
+
     /// The last step.
     pub fn last_step(&self) -> f64 {
         self.steps.last().copied().unwrap_or(0.0)

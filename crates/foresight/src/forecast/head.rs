@@ -20,8 +20,6 @@ const PARAMETERS: usize = (INPUTS + 1) * HIDDEN + (HIDDEN + 1) * 2;
 const MEMBERS: usize = 5;
 /// Parts of a run that it learns to forecast from.
 const PARTS: [f64; 5] = [0.1, 0.15, 0.2, 0.3, 0.5];
-/// Fewest runs to learn from: a third of them only calibrates.
-const LEAST: usize = 30;
 const ROUNDS: usize = 600;
 const RATE: f64 = 0.01;
 const DECAY: f64 = 2e-3;
@@ -111,12 +109,16 @@ fn examples(runs: &[Curve]) -> Vec<Example> {
 }
 
 impl DirectHead {
+    /// Fewest runs to learn from: a third of them only calibrates.
+    pub const LEAST: usize = 30;
+
     /// Learns from runs that went to their end, two thirds of them; the rest calibrates.
     pub fn learn(runs: &[Curve], seed: u64) -> Result<Self> {
-        if runs.len() < LEAST {
+        if runs.len() < Self::LEAST {
             return Err(Error::curve(format!(
-                "{} runs are too few to learn from: {LEAST} are needed",
-                runs.len()
+                "{} runs are too few to learn from: {} are needed",
+                runs.len(),
+                Self::LEAST
             )));
         }
         let mut all = examples(runs);
