@@ -69,6 +69,8 @@ impl fmt::Display for Alarm {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Monitor {
     seen: u64,
+    /// The average of ln loss once the run had settled.
+    start: f64,
     level: f64,
     variance: f64,
     gradient: f64,
@@ -81,6 +83,7 @@ pub struct Monitor {
 
 /// Steps before deviations mean anything.
 const SETTLED: u64 = 20;
+const UNUSUAL: f64 = 5.0;
 const SPIKE: f64 = 8.0;
 /// A spike is at least three times the average, however quiet the run was.
 const LEAST_SPIKE: f64 = 1.098_612_288_668_109_8;
@@ -92,6 +95,7 @@ impl Monitor {
     pub fn new(patience: u64) -> Self {
         Self {
             seen: 0,
+            start: f64::INFINITY,
             level: 0.0,
             variance: 0.0,
             gradient: 0.0,
@@ -111,11 +115,13 @@ impl Monitor {
         let length = gradient.map(|gradient| gradient.max(1e-30).ln());
         if self.seen >= SETTLED {
             let above = level - self.level;
-            // Losses next to zero jump by factors and mean nothing by it.
-            if above > 10f64.ln() && loss > 0.1 {
+            let deviations = above / self.variance.sqrt().max(1e-3);
+            // Losses next to zero jump by factors and mean nothing by it: a factor counts if the run is usually quieter than
+            // that, or worse off than it began.
+            let unusual = deviations > UNUSUAL || level > self.start;
+            if above > 10f64.ln() && unusual && loss > 0.1 {
                 return Some(Alarm::TenFold { ratio: above.exp() });
             }
-            let deviations = above / self.variance.sqrt().max(1e-3);
             if deviations > SPIKE && above > LEAST_SPIKE && loss > 0.5 {
                 return Some(Alarm::Spike { deviations });
             }
@@ -130,6 +136,9 @@ impl Monitor {
         let rest = level - self.level;
         self.level += weight * rest;
         self.variance += weight * (rest * (level - self.level) - self.variance);
+        if self.seen == SETTLED {
+            self.start = self.level;
+        }
         if let Some(length) = length {
             self.gradient += weight * (length - self.gradient);
             self.vanishing = if length.exp() < VANISHED { self.vanishing + 1 } else { 0 };
@@ -176,6 +185,18 @@ mod tests {
         let mut monitor = settled();
         let alarms: Vec<_> = (0..150).filter_map(|_| monitor.look(1.1, Some(1e-12))).collect();
         assert_eq!(alarms, [Alarm::Vanishing]);
+    }
+
+    #[test]
+    fn a_noisy_run_may_jump_and_may_not_go_back_to_where_it_began() {
+        let mut monitor = Monitor::new(0);
+        for i in 0..200 {
+            // From 0.7 down to 0.01, and every fifth batch holds an outlier.
+            let fallen = 0.7f64 * (-0.1 * f64::from(i)).exp().max(0.015);
+            let loss = if i % 5 == 4 && i > 40 { 0.15 } else { fallen };
+            assert_eq!(monitor.look(loss, None), None, "{i}");
+        }
+        assert!(matches!(monitor.look(1.4, None), Some(Alarm::TenFold { .. })));
     }
 
     #[test]
