@@ -127,7 +127,7 @@ impl EngineOptions {
         if let Some((key, value)) = parts.iter().find(|(_, value)| !(0.0..=1.0).contains(value)) {
             return Err(Error::config(format!("'{key}' is {value}: it is a part, from 0 to 1")));
         }
-        if !(self.risk >= 0.0) {
+        if self.risk.is_nan() || self.risk < 0.0 {
             return Err(Error::config(format!(
                 "'engine.options.risk' is {}: it is a part, from 0",
                 self.risk

@@ -124,7 +124,7 @@ impl DirectHead {
         let mut all = examples(runs);
         let mut random = Random::new(seed, "direct head");
         let order = random.permutation(runs.len());
-        let calibrates = |run: usize| order[run] as usize % 3 == 0;
+        let calibrates = |run: usize| order[run].is_multiple_of(3);
         let taught = || all.iter().filter(|example| !calibrates(example.run));
         let count = taught().count().max(1) as f64;
         let mut centre = vec![0.0; INPUTS];
