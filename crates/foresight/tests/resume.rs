@@ -35,7 +35,7 @@ fn main() {
 
 fn config(engine: bool) -> Config {
     let text = format!(
-        "steps = 400\n[model]\nhidden = [24, 16]\n[engine]\nenabled = {engine}\n[engine.options]\nwarmup_steps = 32\n\
+        "steps = 1000\n[model]\nhidden = [24, 16]\n[engine]\nenabled = {engine}\n[engine.options]\nwarmup_steps = 32\n\
          decide_every = 16\nexplore_every = 1\nrisk = 10\npredictor_share = 1\nconfidence_threshold = 0\nmax_predict_steps = 24\nlearn_every = 32\n[world]\nmembers = 2\nhidden = 12\ncategories = 3\n\
          classes = 3\n[run]\ncheckpoint_every = 7\nevaluate_every = 100"
     );
