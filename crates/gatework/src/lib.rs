@@ -12,6 +12,7 @@
 pub mod command;
 
 pub use gatework_attention as attention;
+pub use gatework_foresight as foresight;
 pub use gatework_fss as fss;
 pub use gatework_gpu as gpu;
 pub use gatework_lab as lab;

@@ -300,7 +300,11 @@ fn the_tour_passes_on_the_emulated_device() {
     assert!(!stops.is_empty() && stops.iter().all(|stop| stop["outcome"] == "passed"), "{tour}");
     let mut engines: Vec<_> = stops.iter().map(|stop| stop["engine"].as_str().unwrap()).collect();
     engines.dedup();
-    assert_eq!(engines, ["lab", "attention", "private", "stark"], "each engine's stops are together");
+    assert_eq!(
+        engines,
+        ["lab", "attention", "private", "stark", "train"],
+        "each engine's stops are together"
+    );
 }
 
 #[test]
@@ -313,19 +317,20 @@ fn a_tour_without_a_device_visits_the_engines_on_the_cpu() {
         assert_eq!(output.status.code(), DONE, "{output:?}");
         let tour = json(&output);
         for stop in tour["stops"].as_array().unwrap() {
-            let wanted = if ["attention", "private", "private/model", "stark"]
-                .iter()
-                .any(|engine| stop["name"] == *engine)
-            {
-                "passed"
-            } else {
-                "not-run"
-            };
+            let wanted =
+                if ["attention", "private", "private/model", "stark", "train/resume", "train/forecast"]
+                    .iter()
+                    .any(|engine| stop["name"] == *engine)
+                {
+                    "passed"
+                } else {
+                    "not-run"
+                };
             assert_eq!(stop["outcome"], wanted, "{stop}");
         }
         let passed =
             tour["stops"].as_array().unwrap().iter().filter(|stop| stop["outcome"] == "passed").count();
-        assert_eq!(passed, 4, "{tour}");
+        assert_eq!(passed, 6, "{tour}");
     }
 }
 

@@ -17,6 +17,7 @@ mod samples;
 mod shell;
 mod stark;
 mod tour;
+mod train;
 
 use std::ffi::OsString;
 
@@ -31,11 +32,12 @@ use self::progress::Progress;
 use self::shell::Shell;
 
 /// The nouns of the command line, one line each. The folder of that name says everything else.
-const NOUNS: [Entry; 4] = [
+const NOUNS: [Entry; 5] = [
     Entry::of::<lab::Lab>(),
     Entry::of::<attention::Attention>(),
     Entry::of::<private::Private>(),
     Entry::of::<stark::Stark>(),
+    Entry::of::<train::Train>(),
 ];
 
 /// The workloads of every noun.

@@ -81,10 +81,14 @@ fn groups<'a>(registry: &'a Registry, nouns: &[Entry], places: &'a Places) -> Ve
             }
         }
     }
+    let present = |noun: &Entry, groups: &[(&str, Group<'a>)]| {
+        groups.iter().any(|(area, group)| *area == noun.area && !group.stops.is_empty())
+    };
+    // An engine without kernels has no workload to be known by: it is toured where all the others are.
+    let whole = nouns.iter().all(|noun| (noun.workloads)().is_empty() || present(noun, &groups));
     for noun in nouns {
-        if let Some((_, group)) =
-            groups.iter_mut().find(|(area, group)| *area == noun.area && !group.stops.is_empty())
-        {
+        let toured = if (noun.workloads)().is_empty() { whole } else { present(noun, &groups) };
+        if let Some((_, group)) = groups.iter_mut().find(|(area, _)| toured && *area == noun.area) {
             group.stops.extend((noun.stops)(&places.engines));
         }
     }
@@ -221,7 +225,7 @@ mod tests {
         let all = registry(crate::workloads());
         let groups = groups(&all, &NOUNS, &places);
         let engines: Vec<&str> = groups.iter().map(|group| group.engine.as_str()).collect();
-        assert_eq!(engines, ["lab", "attention", "private", "stark"]);
+        assert_eq!(engines, ["lab", "attention", "private", "stark", "train"]);
         let last = |group: &Group<'_>| group.stops.last().map(|stop| stop.name.clone()).unwrap();
         assert_eq!(last(&groups[2]), "private/model");
         assert!(groups[1].stops.iter().all(|stop| stop.name.starts_with("attention")));

@@ -1,0 +1,143 @@
+//! How long things take: `cargo bench -p gatework-foresight`.
+//!
+//! Operations come first, so that a time can be judged: a step of the MNIST network is three times its forward pass less the
+//! gradient of the image, two operations a multiply-add. No data is needed: images are noise.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use gatework_foresight::config::{Config, Prepared};
+use gatework_foresight::data::{Examples, Splits};
+use gatework_foresight::forecast::{Curve, forecast};
+use gatework_foresight::network::{Architecture, Layer};
+use gatework_foresight::optimiser::OptimiserOptions;
+use gatework_foresight::random::Random;
+use gatework_foresight::run::Run;
+use gatework_foresight::state::FEATURES;
+use gatework_foresight::world::{ACTION, Ensemble, Tick, WorldOptions};
+use gatework_foresight::{Native, NativeOptions, Step, Trainee, Which};
+
+/// The median of several timings, in milliseconds.
+fn median(times: usize, mut work: impl FnMut()) -> f64 {
+    work();
+    let mut found: Vec<f64> = (0..times)
+        .map(|_| {
+            let started = Instant::now();
+            work();
+            started.elapsed().as_secs_f64() * 1e3
+        })
+        .collect();
+    found.sort_by(f64::total_cmp);
+    found[times / 2]
+}
+
+fn noise(count: usize, random: &mut Random) -> Examples {
+    let inputs = (0..count * 784).map(|_| random.normal() as f32).collect();
+    Examples::new([1, 28, 28], 10, inputs, (0..count).map(|i| (i % 10) as u16).collect()).expect("noise")
+}
+
+fn main() {
+    steps();
+    overhead();
+    world();
+    curves();
+}
+
+fn steps() {
+    let architecture = Architecture::cnn([1, 28, 28], &[8, 16], 5, &[64], 10).expect("the preset");
+    let layers: Vec<f64> =
+        architecture.layers().iter().map(|layer: &Layer| layer.multiply_adds() as f64).collect();
+    let (all, first) = (layers.iter().sum::<f64>(), layers[0]);
+    let operations = 128.0 * 2.0 * (3.0 * all - first);
+    let mut random = Random::new(1, "bench");
+    let splits = Splits {
+        train: noise(2048, &mut random),
+        probe: noise(500, &mut random),
+        validation: noise(1000, &mut random),
+    };
+    let optimiser = OptimiserOptions::default();
+    let options = NativeOptions { architecture, optimiser, average_decay: 0.99, batch: 128, seed: 1 };
+    let mut trainee = Native::new(options, Arc::new(splits)).expect("the preset");
+    let rate = |milliseconds: f64| operations / milliseconds / 1e6;
+    let plain = median(60, || drop(trainee.step(&Step::full(1e-4))));
+    println!(
+        "MNIST step, batch 128: {:.1} Mop, {plain:.2} ms, {:.1} Gop/s on {} threads",
+        operations / 1e6,
+        rate(plain),
+        rayon::current_num_threads()
+    );
+    let measured = median(60, || drop(trainee.step(&Step { measure: true, ..Step::full(1e-4) })));
+    println!("the same with statistics: {measured:.2} ms, {:.3} of it", measured / plain);
+    for frozen in 1..4 {
+        let time = median(60, || drop(trainee.step(&Step { frozen, ..Step::full(1e-4) })));
+        println!(
+            "with {frozen} frozen: {time:.2} ms, {:.3} of a full step; counted {:.3}",
+            time / plain,
+            trainee.cost(frozen, 1.0)
+        );
+    }
+    let probe = median(20, || drop(trainee.probe_loss(Which::Trained)));
+    println!(
+        "probe of 500: {probe:.2} ms, {:.2} of a step; counted {:.2}",
+        probe / plain,
+        trainee.probe_cost()
+    );
+}
+
+/// The engine with no action to take, beside the plain loop: interleaved, so that both see the same machine.
+fn overhead() {
+    let text = "steps = 300\nbatch = 128\n[model]\nkind = \"cnn\"\nfilters = [8, 16]\nkernel = 3\nhidden = [64]\n\
+                [engine.options]\nactions = { freeze = false, jump = false, stop = false }\n\
+                [run]\nevaluate_every = 1000000\ncheckpoint_every = 1000000";
+    let engine = Config::preset("digits").and_then(|config| config.with_text("bench", text));
+    let engine = match engine {
+        Ok(config) => Config {
+            model: gatework_foresight::config::ModelSection { filters: vec![16], ..config.model.clone() },
+            ..config
+        },
+        Err(error) => return println!("{error}"),
+    };
+    let mut plain = engine.clone();
+    plain.engine.enabled = false;
+    let prepared = Prepared::of(&engine, |_| ()).expect("digits");
+    let seconds = |config: &Config| {
+        let mut run = Run::start(config, &prepared, None).expect("a run");
+        let summary = run.finish(&(), &std::sync::atomic::AtomicBool::new(false), &mut ()).expect("a run");
+        summary.ledger.total().seconds
+    };
+    let mut ratios: Vec<f64> = (0..7).map(|_| seconds(&engine) / seconds(&plain)).collect();
+    ratios.sort_by(f64::total_cmp);
+    println!(
+        "digits, a small CNN of batch 128: the engine without actions over the plain loop: {:.3}",
+        ratios[3]
+    );
+}
+
+fn world() {
+    for hidden in [64, 256] {
+        let options = WorldOptions { hidden, ..WorldOptions::default() };
+        let mut ensemble = Ensemble::new(options, 1).expect("an ensemble");
+        let tick = Tick { features: vec![0.1; FEATURES], action: [0.5; ACTION], level: 0.0 };
+        let actions = vec![[0.5; ACTION]; 50];
+        let rollout = median(20, || drop(ensemble.imagine(&actions)));
+        let observe = median(20, || ensemble.observe(&tick));
+        let end = median(20, || {
+            std::hint::black_box(ensemble.end());
+        });
+        println!(
+            "world model, hidden {hidden}, 5 members: rollout of 50 ticks {rollout:.2} ms, look {observe:.3} ms, direct \
+             head {end:.3} ms"
+        );
+    }
+}
+
+fn curves() {
+    let mut random = Random::new(1, "curve");
+    let curve = Curve::new((0..20_000).map(|t| {
+        let t = f64::from(t);
+        (t, (0.3 + 2.0 * (t + 1.0).powf(-0.4)) * (0.1 * random.normal()).exp(), Some(1e-3))
+    }))
+    .expect("a curve");
+    let time = median(10, || drop(forecast(&curve, 1e5, &[], &[])));
+    println!("forecast of a curve of 20,000 points, four formulas with bands: {time:.1} ms");
+}

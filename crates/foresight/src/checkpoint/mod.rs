@@ -1,0 +1,7 @@
+//! Checkpoints on disk: whole or not there, checked when they are read, and never two writers.
+
+mod file;
+mod folder;
+
+pub use file::{VERSION, read, write};
+pub use folder::{Kept, RunFolder};

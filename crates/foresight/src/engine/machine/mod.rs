@@ -1,0 +1,484 @@
+//! The state machine.
+
+mod decision;
+mod verdict;
+
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::action::Action;
+use super::controller::Choice;
+use super::corrector::{Basis, Corrector};
+use super::monitor::{Alarm, Monitor};
+use super::options::EngineOptions;
+use crate::error::{Error, Result};
+use crate::ledger::{Ledger, Phase};
+use crate::optimiser::Schedule;
+use crate::state::{FEATURES, Normaliser, Observation, StateTracker};
+use crate::trainee::{Statistics, Step, Trainee};
+use crate::world::{Ensemble, Episode, Posture, Replay, Tick, WorldOptions};
+
+/// Something that happened beside steps.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "event")]
+pub enum Event {
+    /// An action was chosen.
+    Chosen {
+        /// What from.
+        choice: Choice,
+    },
+    /// It kept its promise.
+    Accepted {
+        /// The action.
+        action: Action,
+        /// Probe losses before and after.
+        probes: [f64; 2],
+    },
+    /// It did not, and everything is as it was.
+    Rejected {
+        /// The action.
+        action: Action,
+        /// Probe losses before and after.
+        probes: [f64; 2],
+    },
+    /// The run diverged and went back.
+    RolledBack {
+        /// The step it went back to.
+        to: u64,
+        /// Why.
+        alarm: Alarm,
+    },
+    /// Something looks wrong, and nothing was done about it.
+    Warned {
+        /// What.
+        alarm: Alarm,
+    },
+    /// Nothing is left to gain.
+    Stopped,
+}
+
+/// What one tick of the engine did.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Report {
+    /// Its phase.
+    pub phase: Phase,
+    /// The step that was taken, from 0, if one was.
+    pub step: Option<u64>,
+    /// Its training loss.
+    pub loss: f64,
+    /// Its rate.
+    pub rate: f64,
+    /// What else happened.
+    pub events: Vec<Event>,
+}
+
+/// How often what happened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Accepted and rejected freezes.
+    pub freezes: [u64; 2],
+    /// Accepted and rejected jumps.
+    pub jumps: [u64; 2],
+    /// Times the run went back because it diverged.
+    pub rollbacks: u32,
+}
+
+/// What the engine knows of the run, which goes back with it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct View {
+    step: u64,
+    tracker: StateTracker,
+    normaliser: Normaliser,
+    monitor: Monitor,
+    posture: Posture,
+    ticks: usize,
+}
+
+/// A state to go back to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Harbour<S> {
+    snapshot: S,
+    view: View,
+}
+
+/// An action that is being tried.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Venture<S> {
+    action: Action,
+    left: u64,
+    probe: f64,
+    predicted: f64,
+    basis: Basis,
+    /// Whether a jump has been made: steps follow it before it is judged.
+    jumped: bool,
+    /// Full-backward equivalents that it has cost so far.
+    cost: f64,
+    back: Harbour<S>,
+}
+
+/// Full-backward equivalents: all, those that accepted actions saved, those that were lost on actions.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+struct Purse {
+    spent: f64,
+    saved: f64,
+    lost: f64,
+}
+
+/// A lowered learning rate.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+struct Caution {
+    factor: f64,
+    left: u64,
+}
+
+/// Everything that decides what the engine does next.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EngineState<S, W> {
+    phase: Phase,
+    stopped: bool,
+    view: View,
+    last: Vec<f64>,
+    pull: Vec<f64>,
+    probe: Option<f64>,
+    ensemble: Ensemble,
+    episode: Episode,
+    expected: Option<[f64; 2]>,
+    freezes: Corrector,
+    jumps: Corrector,
+    jump_gain: f64,
+    recent: Vec<W>,
+    safe: Harbour<S>,
+    pending: Option<Harbour<S>>,
+    venture: Option<Venture<S>>,
+    correcting: u64,
+    caution: Caution,
+    purse: Purse,
+    counts: Counts,
+}
+
+/// The engine of one run.
+pub struct Engine<T: Trainee> {
+    options: EngineOptions,
+    schedule: Schedule,
+    replay: Replay,
+    /// Steps between two updates of the world model, if there are any.
+    learn_every: Option<u64>,
+    state: EngineState<T::Snapshot, T::Weights>,
+    /// Time of the predictor in this tick.
+    thought: Duration,
+}
+
+/// How far a drop may fall short of its prediction before there are verdicts to learn that from.
+const FIRST_BAND: f64 = 0.03;
+/// Updates after which the world model is asked.
+const TAUGHT: u64 = 4;
+
+/// The least number of steps, from `learn_every` on, after which an update is no more than its share.
+fn learn_every(options: &EngineOptions, update: f64, step: f64) -> Option<u64> {
+    let least = update / (options.predictor_share * step);
+    (options.learn_every > 0 && least.is_finite()).then(|| options.learn_every.max(least.ceil() as u64))
+}
+
+impl<T: Trainee> Engine<T> {
+    /// The engine of a run that begins with `trainee` as it is.
+    pub fn new(
+        options: EngineOptions,
+        world: WorldOptions,
+        schedule: Schedule,
+        replay: Replay,
+        seed: u64,
+        trainee: &T,
+    ) -> Result<Self> {
+        options.check()?;
+        let ensemble = Ensemble::new(world, seed)?;
+        let learn_every = learn_every(&options, ensemble.update_work(), trainee.step_work());
+        let view = View {
+            step: 0,
+            tracker: StateTracker::default(),
+            normaliser: Normaliser::default(),
+            monitor: Monitor::new((schedule.steps / 4).max(200)),
+            posture: ensemble.posture(),
+            ticks: 0,
+        };
+        let state = EngineState {
+            phase: Phase::Warmup,
+            stopped: false,
+            last: vec![0.0; FEATURES],
+            pull: vec![0.0; trainee.groups().len()],
+            probe: None,
+            ensemble,
+            episode: Episode::default(),
+            expected: None,
+            freezes: Corrector::default(),
+            jumps: Corrector::default(),
+            jump_gain: 0.02,
+            recent: Vec::new(),
+            safe: Harbour { snapshot: trainee.snapshot(), view: view.clone() },
+            pending: None,
+            venture: None,
+            correcting: 0,
+            caution: Caution { factor: 1.0, left: 0 },
+            purse: Purse::default(),
+            counts: Counts::default(),
+            view,
+        };
+        Ok(Self { options, schedule, replay, learn_every, state, thought: Duration::ZERO })
+    }
+
+    /// Everything that decides what it does next.
+    pub fn state(&self) -> &EngineState<T::Snapshot, T::Weights> {
+        &self.state
+    }
+
+    /// Goes on from a saved state.
+    pub fn restore(&mut self, state: EngineState<T::Snapshot, T::Weights>) {
+        self.state = state;
+    }
+
+    /// Steps that are done.
+    pub fn step(&self) -> u64 {
+        self.state.view.step
+    }
+
+    /// The phase that comes next.
+    pub fn phase(&self) -> Phase {
+        self.state.phase
+    }
+
+    /// How often what happened.
+    pub fn counts(&self) -> Counts {
+        self.state.counts
+    }
+
+    /// Whether all steps are done, or nothing is left to gain.
+    pub fn is_finished(&self) -> bool {
+        self.state.stopped || (self.step() >= self.schedule.steps && self.state.venture.is_none())
+    }
+
+    /// The run as the world model saw it, with the end that it came to.
+    pub fn episode(&self, probe: f64) -> Episode {
+        Episode { end: Some(probe.max(1e-30).ln() as f32), ..self.state.episode.clone() }
+    }
+
+    /// Mean and deviation of the logarithm of the final loss by the direct head, once the world model has learnt from
+    /// runs that are over.
+    pub fn end(&self) -> Option<[f64; 2]> {
+        let known = self.replay.episodes.iter().any(|episode| episode.end.is_some());
+        let level = self.state.view.tracker.smooth_loss()?.max(1e-30).ln();
+        (known && self.state.ensemble.updates() >= TAUGHT).then(|| {
+            let [mean, deviation] = self.state.ensemble.end();
+            [level + mean, deviation]
+        })
+    }
+
+    /// Takes one step, or begins, judges or ends an action.
+    pub fn tick(&mut self, trainee: &mut T, ledger: &mut Ledger) -> Result<Report> {
+        let started = Instant::now();
+        let phase = self.state.phase;
+        let mut events = Vec::new();
+        let taken = match phase {
+            Phase::Warmup | Phase::Full => {
+                let taken = self.train(trainee, 0, ledger, &mut events)?;
+                if taken.is_some() {
+                    self.after_full(trainee, ledger, &mut events)?;
+                }
+                taken
+            }
+            Phase::Predict => self.predict(trainee, ledger, &mut events)?,
+            Phase::Correct if self.state.venture.is_some() => {
+                self.judge(trainee, ledger, &mut events)?;
+                None
+            }
+            Phase::Correct => {
+                let taken = self.train(trainee, 0, ledger, &mut events)?;
+                if taken.is_some() {
+                    self.state.correcting = self.state.correcting.saturating_sub(1);
+                    if self.state.correcting == 0 {
+                        self.state.phase = Phase::Full;
+                    }
+                }
+                taken
+            }
+        };
+        let entry = ledger.of_mut(phase);
+        entry.seconds += started.elapsed().as_secs_f64();
+        entry.predictor_seconds += std::mem::take(&mut self.thought).as_secs_f64();
+        let (step, loss, rate) = taken.map_or((None, f64::NAN, 0.0), |(s, loss, rate)| (Some(s), loss, rate));
+        Ok(Report { phase, step, loss, rate, events })
+    }
+
+    /// One training step, and all that is learnt from it. None where it diverged and was taken back.
+    fn train(
+        &mut self,
+        trainee: &mut T,
+        frozen: usize,
+        ledger: &mut Ledger,
+        events: &mut Vec<Event>,
+    ) -> Result<Option<(u64, f64, f64)>> {
+        let step = self.state.view.step;
+        let rate = self.schedule.rate(step) * self.state.caution.factor;
+        let taken = trainee.step(&Step { rate, frozen, share: 1.0, measure: true })?;
+        let entry = ledger.of_mut(self.state.phase);
+        let cost = trainee.cost(frozen, 1.0);
+        entry.steps += 1;
+        entry.equivalents += cost;
+        self.pay(cost);
+        let statistics =
+            taken.statistics.ok_or_else(|| Error::shape("the trainee gave no statistics for a step"))?;
+        let gradient = statistics.groups.iter().map(|sums| sums.gradient).sum::<f64>().sqrt();
+        match self.state.view.monitor.look(taken.loss, Some(gradient)) {
+            Some(alarm) if alarm.is_emergency() => {
+                self.recover(trainee, alarm, events)?;
+                return Ok(None);
+            }
+            Some(alarm) => events.push(Event::Warned { alarm }),
+            None => {}
+        }
+        self.state.view.step = step + 1;
+        let caution = &mut self.state.caution;
+        caution.left = caution.left.saturating_sub(1);
+        if caution.left == 0 {
+            caution.factor = 1.0;
+        }
+        let thinking = Instant::now();
+        self.observe(trainee, frozen, taken.loss, rate, &statistics, events);
+        self.thought += thinking.elapsed();
+        self.keep(trainee);
+        Ok(Some((step, taken.loss, rate)))
+    }
+
+    fn pay(&mut self, cost: f64) {
+        self.state.purse.spent += cost;
+        if let Some(venture) = &mut self.state.venture {
+            venture.cost += cost;
+        }
+    }
+
+    /// Features, and a tick of the world model where one is due.
+    fn observe(
+        &mut self,
+        trainee: &T,
+        frozen: usize,
+        loss: f64,
+        rate: f64,
+        statistics: &Statistics,
+        events: &mut Vec<Event>,
+    ) {
+        for (pull, sums) in self.state.pull.iter_mut().zip(&statistics.groups) {
+            if sums.parameters > 0.0 {
+                *pull += 0.1 * ((sums.gradient * sums.update).sqrt() - *pull);
+            }
+        }
+        let probe = self.state.probe;
+        let view = &mut self.state.view;
+        let step = view.step - 1;
+        let seen = Observation { step, loss, statistics, probe, schedule: &self.schedule, rate };
+        let features = view.tracker.observe(&seen);
+        let normalised = view.normaliser.take(&features);
+        self.state.last = features.to_vec();
+        if !self.step().is_multiple_of(self.options.tick) {
+            return;
+        }
+        let level = features[1];
+        if let Some([mean, deviation]) = self.state.expected.take() {
+            let deviations = (level - mean) / deviation.max(0.02);
+            if deviations > 6.0 {
+                events.push(Event::Warned { alarm: Alarm::OffForecast { deviations } });
+            }
+        }
+        let action = match &self.state.venture {
+            Some(venture) => venture.action,
+            None => Action::Full,
+        };
+        let action = self.in_effect(trainee, action, frozen).encode();
+        let tick = Tick { features: normalised.to_vec(), action, level: level as f32 };
+        self.state.ensemble.observe(&tick);
+        self.state.episode.ticks.push(tick);
+        self.state.view.ticks = self.state.episode.ticks.len();
+        if self.state.ensemble.updates() >= TAUGHT {
+            let next = self.state.ensemble.imagine(&[action]);
+            self.state.expected = Some([level + next.means[0], next.deviations[0]]);
+        }
+    }
+
+    /// Snapshots to average over and to go back to.
+    fn keep(&mut self, trainee: &T) {
+        if let Some(pending) = self.state.pending.take() {
+            // The step after it was sound: so are its weights.
+            self.state.safe = pending;
+        }
+        if self.state.venture.is_none() && self.step().is_multiple_of(self.options.safe_every) {
+            self.state.pending = Some(Harbour { snapshot: trainee.snapshot(), view: self.view() });
+        }
+        let due = self.step().is_multiple_of(self.options.snapshot_every);
+        if self.options.actions.jump && due && self.state.venture.is_none() {
+            if self.state.recent.len() == self.options.snapshots {
+                self.state.recent.remove(0);
+            }
+            self.state.recent.push(trainee.weights());
+        }
+    }
+
+    fn view(&self) -> View {
+        View { posture: self.state.ensemble.posture(), ..self.state.view.clone() }
+    }
+
+    fn go_back_to(&mut self, view: &View) {
+        self.state.view = view.clone();
+        self.state.ensemble.resume(&view.posture);
+        self.state.episode.ticks.truncate(view.ticks);
+        self.state.expected = None;
+    }
+
+    /// Goes back to where all was well. What was seen since is not seen again, so that a bad batch is passed.
+    fn recover(&mut self, trainee: &mut T, alarm: Alarm, events: &mut Vec<Event>) -> Result<()> {
+        if self.state.venture.is_some() {
+            // The action goes, and full steps will show whether it was at fault.
+            return self.reject(trainee, f64::NAN, events);
+        }
+        let counts = &mut self.state.counts;
+        counts.rollbacks += 1;
+        if counts.rollbacks > self.options.most_rollbacks {
+            return Err(Error::Diverged { times: counts.rollbacks, last: alarm.to_string() });
+        }
+        trainee.roll_back(&self.state.safe.snapshot)?;
+        let view = self.state.safe.view.clone();
+        self.go_back_to(&view);
+        self.state.pending = None;
+        self.state.recent.clear();
+        self.state.caution.factor *= self.options.caution;
+        self.state.caution.left = self.options.caution_steps;
+        self.state.correcting = 0;
+        self.state.phase = if view.step < self.options.warmup_steps { Phase::Warmup } else { Phase::Full };
+        events.push(Event::RolledBack { to: view.step, alarm });
+        Ok(())
+    }
+
+    fn after_full(&mut self, trainee: &mut T, ledger: &mut Ledger, events: &mut Vec<Event>) -> Result<()> {
+        let step = self.step();
+        let thinking = Instant::now();
+        if self.learn_every.is_some_and(|every| step.is_multiple_of(every)) {
+            let mut episodes: Vec<&Episode> = self.replay.episodes.iter().collect();
+            episodes.push(&self.state.episode);
+            self.state.ensemble.update(&episodes);
+        }
+        if self.state.phase == Phase::Warmup {
+            if step >= self.options.warmup_steps {
+                self.state.phase = Phase::Full;
+            }
+        } else if step.is_multiple_of(self.options.decide_every)
+            && step < self.schedule.steps
+            && self.state.caution.left == 0
+        {
+            let choice = self.decide(trainee);
+            self.thought += thinking.elapsed();
+            if choice.chosen.action != Action::Full {
+                self.begin(trainee, choice, ledger, events)?;
+            }
+            return Ok(());
+        }
+        self.thought += thinking.elapsed();
+        Ok(())
+    }
+}

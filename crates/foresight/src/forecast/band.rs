@@ -1,0 +1,147 @@
+//! Bands that hold as often as they say.
+
+use serde::Serialize;
+
+use super::baselines::{Method, predict};
+use super::curve::Curve;
+use crate::conformal::conformal;
+use crate::error::{Error, Result};
+
+/// A forecast of the loss at a step, with a band of 90 %.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Banded {
+    /// The formula.
+    pub method: Method,
+    /// The loss that it expects.
+    pub expected: f64,
+    /// The band, where there is enough to calibrate it by.
+    pub band: Option<[f64; 2]>,
+    /// Scores that it was calibrated by.
+    pub scores: usize,
+}
+
+/// How far off forecasts of each formula were: `|ln expected − ln found|`.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Calibration {
+    scores: [Vec<f64>; 4],
+}
+
+const LEVEL: f64 = 0.9;
+/// The part of a curve's end that counts as its final loss.
+const END: f64 = 0.05;
+
+impl Calibration {
+    /// From whole runs, each forecast from the same part of its steps. With runs like the one that is forecast, the bands hold
+    /// in nine of ten cases (split conformal prediction). Curves that are too short are left out.
+    pub fn by_runs(runs: &[Curve], part: f64) -> Self {
+        let mut calibration = Self::default();
+        for run in runs {
+            let Ok(seen) = run.until(part * run.last_step()) else { continue };
+            calibration.take(&seen, run.last_step(), run, run.end(END));
+        }
+        calibration
+    }
+
+    /// From the curve itself: parts of it are forecast from parts of those, as far ahead in proportion as is asked for.
+    /// Scores of one curve resemble each other, so that bands are right only as far as its past is like its future.
+    pub fn by_itself(curve: &Curve, at: f64) -> Self {
+        let mut calibration = Self::default();
+        let ratio = (at / curve.last_step().max(1e-9)).max(1.05);
+        for place in 1..=24 {
+            let end = curve.last_step() * (0.4 + 0.6 * f64::from(place) / 24.0);
+            let (Ok(whole), Ok(seen)) = (curve.until(end), curve.until(end / ratio)) else { continue };
+            calibration.take(&seen, end, &whole, whole.end(END));
+        }
+        calibration
+    }
+
+    fn take(&mut self, seen: &Curve, at: f64, whole: &Curve, found: f64) {
+        let ahead = rates_ahead(whole, seen.last_step());
+        for (method, scores) in Method::ALL.into_iter().zip(&mut self.scores) {
+            scores.push((predict(method, seen, at, &ahead).ln() - found.ln()).abs());
+        }
+    }
+
+    /// A method's forecast with its band.
+    pub fn band(&self, method: Method, expected: f64) -> Banded {
+        let scores = &self.scores[method as usize];
+        let width = conformal(scores, LEVEL);
+        let band = width.map(|width| [expected * (-width).exp(), expected * width.exp()]);
+        Banded { method, expected, band, scores: scores.len() }
+    }
+
+    /// The mean score of a method.
+    pub fn error(&self, method: Method) -> Option<f64> {
+        let scores = &self.scores[method as usize];
+        (!scores.is_empty()).then(|| scores.iter().sum::<f64>() / scores.len() as f64)
+    }
+}
+
+fn rates_ahead(whole: &Curve, from: f64) -> Vec<(f64, f64)> {
+    let rates = whole.rates().unwrap_or_default();
+    whole.steps().iter().copied().zip(rates.iter().copied()).filter(|(step, _)| *step > from).collect()
+}
+
+/// All four forecasts of the loss at step `at`, with bands by `runs` that went to their end, or by the curve itself where
+/// there are none. `ahead` are the rates to come, where they are known.
+pub fn forecast(curve: &Curve, at: f64, ahead: &[(f64, f64)], runs: &[Curve]) -> Result<Vec<Banded>> {
+    if !(at.is_finite() && at > curve.last_step()) {
+        return Err(Error::curve(format!(
+            "it goes to step {} and step {at} is asked for: ask for a later one",
+            curve.last_step()
+        )));
+    }
+    let calibration = if runs.is_empty() {
+        Calibration::by_itself(curve, at)
+    } else {
+        Calibration::by_runs(runs, curve.last_step() / at)
+    };
+    Ok(Method::ALL.map(|method| calibration.band(method, predict(method, curve, at, ahead))).to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    fn run(seed: u64, steps: u32) -> Curve {
+        let mut random = Random::new(seed, "runs");
+        let (a, b, c) = (0.1 + random.uniform(), 1.0 + random.uniform(), 0.2 + 0.4 * random.uniform());
+        Curve::new((0..steps).map(|t| {
+            let t = f64::from(t);
+            (t, (a + b * (t + 1.0).powf(-c)) * (0.1 * random.normal()).exp(), None)
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn bands_by_runs_cover_nine_of_ten() {
+        let runs: Vec<Curve> = (0..60).map(|seed| run(seed, 300)).collect();
+        let mut covered = [0; 4];
+        for seed in 100..200 {
+            let whole = run(seed, 300);
+            let seen = whole.until(60.0).unwrap();
+            for (count, banded) in covered.iter_mut().zip(forecast(&seen, 299.0, &[], &runs).unwrap()) {
+                let [low, high] = banded.band.unwrap();
+                *count += u32::from((low..=high).contains(&whole.end(END)));
+            }
+        }
+        assert!(covered.iter().all(|count| (80..=99).contains(count)), "{covered:?}");
+    }
+
+    #[test]
+    fn the_power_law_beats_the_last_value_where_it_holds() {
+        let runs: Vec<Curve> = (0..40).map(|seed| run(seed, 300)).collect();
+        let calibration = Calibration::by_runs(&runs, 0.2);
+        let error = |method| calibration.error(method).unwrap();
+        assert!(error(Method::PowerLaw) < 0.7 * error(Method::LastValue));
+    }
+
+    #[test]
+    fn a_curve_calibrates_itself_and_the_past_is_not_forecast() {
+        let curve = run(3, 200);
+        let found = forecast(&curve, 400.0, &[], &[]).unwrap();
+        assert!(found.iter().all(|banded| banded.scores >= 9 && banded.band.is_some()), "{found:?}");
+        assert!(forecast(&curve, 100.0, &[], &[]).unwrap_err().to_string().contains("later"));
+    }
+}

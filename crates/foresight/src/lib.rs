@@ -1,0 +1,30 @@
+#![doc = include_str!("../README.md")]
+
+pub mod checkpoint;
+pub mod compare;
+pub mod config;
+mod conformal;
+pub mod data;
+pub mod dense;
+pub mod engine;
+mod error;
+pub mod forecast;
+mod ledger;
+pub mod log;
+mod native;
+pub mod network;
+pub mod optimiser;
+pub mod random;
+pub mod run;
+pub mod state;
+pub mod sweep;
+mod trainee;
+mod trainer;
+
+pub mod world;
+
+pub use error::{Error, Result};
+pub use ledger::{Entry, Ledger, Phase};
+pub use native::{Native, NativeOptions, NativeSnapshot};
+pub use trainee::{Evaluation, Group, Statistics, Step, Taken, Trainee, Which};
+pub use trainer::{Saved, Trainer};

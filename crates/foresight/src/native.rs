@@ -1,0 +1,410 @@
+//! The trainee of this crate: perceptrons and convolutional networks on the CPU.
+
+use std::sync::Arc;
+
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use crate::data::{Examples, Order, Place, Splits};
+use crate::dense::squares;
+use crate::error::{Error, Result};
+use crate::network::{Architecture, Parameters, Pass, Tally};
+use crate::optimiser::{Average, Optimiser, OptimiserOptions};
+use crate::trainee::{
+    Evaluation, Group, Statistics, Step, Taken, Trainee, Which, example_work, forward_cost,
+};
+
+/// Most shards of a batch. The number follows from the batch alone, so that results do not depend on threads.
+const MOST_SHARDS: usize = 8;
+/// Examples that are worth a shard.
+const SHARD: usize = 16;
+/// Examples of a shard of an evaluation: few, so that their activations stay in the cache.
+const EVALUATION_SHARD: usize = 32;
+
+/// What a native trainee is made of.
+#[derive(Debug, Clone)]
+pub struct NativeOptions {
+    /// The network.
+    pub architecture: Architecture,
+    /// Constants of its optimiser.
+    pub optimiser: OptimiserOptions,
+    /// Decay of the average of weights.
+    pub average_decay: f32,
+    /// Examples of a step.
+    pub batch: usize,
+    /// Of initial weights and of the data order.
+    pub seed: u64,
+}
+
+/// A network that learns on the CPU. A batch is cut into shards that run on rayon's threads, each with memory of its own;
+/// their gradients are added up in the order of the shards.
+pub struct Native {
+    options: NativeOptions,
+    splits: Arc<Splits>,
+    parameters: Vec<Parameters>,
+    groups: Vec<Group>,
+    weights: Vec<f32>,
+    average: Average,
+    optimiser: Optimiser,
+    order: Order,
+    shards: Vec<Shard>,
+}
+
+/// Memory of a shard.
+struct Shard {
+    pass: Pass,
+    gradient: Vec<f32>,
+    tally: Tally,
+}
+
+/// All that decides what a [`Native`] does next.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NativeSnapshot {
+    architecture: Architecture,
+    weights: Vec<f32>,
+    average: Average,
+    optimiser: Optimiser,
+    place: Place,
+}
+
+impl NativeSnapshot {
+    /// The weights that are trained.
+    pub fn weights(&self) -> &[f32] {
+        &self.weights
+    }
+}
+
+impl Native {
+    /// A network with initial weights.
+    pub fn new(options: NativeOptions, splits: Arc<Splits>) -> Result<Self> {
+        let architecture = &options.architecture;
+        for examples in [&splits.train, &splits.probe, &splits.validation] {
+            if examples.size() != architecture.inputs() || examples.classes() != architecture.classes() {
+                return Err(Error::shape(format!(
+                    "the network takes {} numbers and knows {} classes, the data has {} and {}",
+                    architecture.inputs(),
+                    architecture.classes(),
+                    examples.size(),
+                    examples.classes()
+                )));
+            }
+        }
+        let order = Order::new(splits.train.count(), options.batch, options.seed)?;
+        let weights = architecture.initial(options.seed);
+        let parameters = architecture.parameters();
+        let groups = parameters.iter().enumerate().map(|(place, group)| Group {
+            name: format!("{} {}", architecture.layers()[group.layer].name(), place + 1),
+            parameters: group.range().len(),
+            multiply_adds: architecture.layers()[group.layer].multiply_adds(),
+        });
+        let count = (options.batch / SHARD).clamp(2, MOST_SHARDS).min(options.batch);
+        let capacity = options.batch.div_ceil(count);
+        let shard = || Shard {
+            pass: Pass::new(architecture, capacity),
+            gradient: vec![0.0; weights.len()],
+            tally: Tally::default(),
+        };
+        Ok(Self {
+            groups: groups.collect(),
+            average: Average::new(options.average_decay, &weights),
+            optimiser: Optimiser::new(options.optimiser, weights.len()),
+            shards: (0..count).map(|_| shard()).collect(),
+            parameters,
+            weights,
+            order,
+            splits,
+            options,
+        })
+    }
+
+    /// Bytes of weights, average, optimiser and of passes, as they are allocated.
+    pub fn bytes(&self) -> [usize; 3] {
+        let number = size_of::<f32>();
+        let passes = self.shards.iter().map(|shard| shard.pass.bytes() + shard.gradient.len() * number).sum();
+        [2 * self.weights.len() * number, self.optimiser.bytes(), passes]
+    }
+
+    /// Computes the gradient of the mean loss of `batch`, in the first shard's memory, and returns that loss and the
+    /// squared lengths of the shards' mean gradients with their sizes.
+    fn gradient(&mut self, batch: &[u32], frozen: usize) -> (f64, Vec<(f64, usize)>) {
+        let from = self.parameters.get(frozen).map_or(self.weights.len(), |group| group.matrix.start);
+        let (weights, train) = (&self.weights, &self.splits.train);
+        let used = self.shards.len().min(batch.len());
+        let part = |index: usize| index * batch.len() / used..(index + 1) * batch.len() / used;
+        self.shards[..used].par_iter_mut().enumerate().for_each(|(index, shard)| {
+            shard.gradient[from..].fill(0.0);
+            shard.tally = shard.pass.forward(weights, train, &batch[part(index)]);
+            shard.pass.backward(weights, frozen, &mut shard.gradient);
+        });
+        let tally = self.shards[..used].iter().fold(Tally::default(), |all, shard| all + shard.tally);
+        let lengths = self.shards[..used]
+            .iter()
+            .enumerate()
+            .map(|(index, shard)| {
+                let size = part(index).len();
+                (squares(&shard.gradient[from..]) / (size as f64).powi(2), size)
+            })
+            .collect();
+        let scale = 1.0 / tally.examples as f32;
+        let (first, others) = self.shards.split_at_mut(1);
+        for shard in &others[..used - 1] {
+            first[0].gradient[from..]
+                .iter_mut()
+                .zip(&shard.gradient[from..])
+                .for_each(|(g, more)| *g += more);
+        }
+        first[0].gradient[from..].iter_mut().for_each(|g| *g *= scale);
+        (tally.loss / tally.examples as f64, lengths)
+    }
+
+    fn judge(&self, which: Which, examples: &Examples) -> Evaluation {
+        let weights = match which {
+            Which::Trained => &self.weights,
+            Which::Averaged => self.average.weights(),
+        };
+        let indices: Vec<u32> = (0..examples.count() as u32).collect();
+        let tallies: Vec<Tally> = indices
+            .par_chunks(EVALUATION_SHARD)
+            .map_init(
+                || Pass::new(&self.options.architecture, EVALUATION_SHARD),
+                |pass, shard| pass.forward(weights, examples, shard),
+            )
+            .collect();
+        let tally = tallies.into_iter().fold(Tally::default(), |all, tally| all + tally);
+        Evaluation {
+            loss: tally.loss / tally.examples as f64,
+            accuracy: tally.correct as f64 / tally.examples as f64,
+        }
+    }
+
+    /// The network's answers of `which` weights are judged on the training examples of these numbers.
+    pub fn training_loss(&self, which: Which, examples: usize) -> Result<f64> {
+        let count = examples.min(self.splits.train.count()) as u32;
+        Ok(self.judge(which, &self.splits.train.select(&(0..count).collect::<Vec<_>>())?).loss)
+    }
+}
+
+/// `tr Σ / |G|²` from mean gradients of shards. With `E|g_b|² = |G|² + tr Σ / b`, the shards' and the whole batch's squared
+/// lengths are two equations in the two unknowns.
+fn noise_scale(shards: &[(f64, usize)], whole: f64) -> f64 {
+    let batch: usize = shards.iter().map(|(_, size)| size).sum();
+    let small = batch as f64 / shards.len() as f64;
+    let mean = shards.iter().map(|(length, _)| length).sum::<f64>() / shards.len() as f64;
+    let (batch, small_inverse) = (batch as f64, 1.0 / small);
+    let trace = (mean - whole) / (small_inverse - 1.0 / batch);
+    let signal = (whole * batch - mean * small) / (batch - small);
+    (trace / signal.max(0.0)).max(0.0)
+}
+
+impl Trainee for Native {
+    type Snapshot = NativeSnapshot;
+    type Weights = Vec<f32>;
+
+    fn fingerprint(&self) -> String {
+        self.options.architecture.text()
+    }
+
+    fn groups(&self) -> &[Group] {
+        &self.groups
+    }
+
+    fn step(&mut self, step: &Step) -> Result<Taken> {
+        let batch = self.order.next_batch().to_vec();
+        let used = ((step.share * batch.len() as f64).round() as usize).clamp(1, batch.len());
+        let (loss, shards) = self.gradient(&batch[..used], step.frozen);
+        let gradient = &mut self.shards[0].gradient;
+        let sums = self.optimiser.step(
+            &self.parameters,
+            &mut self.weights,
+            gradient,
+            step.rate as f32,
+            step.frozen,
+            step.measure,
+        );
+        self.average.take(&self.weights);
+        let statistics = step.measure.then(|| {
+            let whole = sums.iter().map(|sums| sums.gradient).sum();
+            Statistics { groups: sums, noise_scale: noise_scale(&shards, whole) }
+        });
+        Ok(Taken { loss, statistics })
+    }
+
+    fn probe_loss(&self, which: Which) -> Result<f64> {
+        Ok(self.judge(which, &self.splits.probe).loss)
+    }
+
+    fn evaluate(&self, which: Which) -> Result<Evaluation> {
+        Ok(self.judge(which, &self.splits.validation))
+    }
+
+    fn snapshot(&self) -> NativeSnapshot {
+        NativeSnapshot {
+            architecture: self.options.architecture.clone(),
+            weights: self.weights.clone(),
+            average: self.average.clone(),
+            optimiser: self.optimiser.clone(),
+            place: self.order.place(),
+        }
+    }
+
+    fn restore(&mut self, snapshot: &NativeSnapshot) -> Result<()> {
+        self.roll_back(snapshot)?;
+        self.order.go_to(snapshot.place);
+        Ok(())
+    }
+
+    fn roll_back(&mut self, snapshot: &NativeSnapshot) -> Result<()> {
+        if snapshot.architecture != self.options.architecture {
+            return Err(Error::shape(format!(
+                "the snapshot is of the network '{}', this one is '{}'",
+                snapshot.architecture.text(),
+                self.fingerprint()
+            )));
+        }
+        self.weights.copy_from_slice(&snapshot.weights);
+        self.average = snapshot.average.clone();
+        self.optimiser = snapshot.optimiser.clone();
+        Ok(())
+    }
+
+    fn weights(&self) -> Vec<f32> {
+        self.weights.clone()
+    }
+
+    fn combine(&mut self, terms: &[(f32, &Vec<f32>)]) -> Result<()> {
+        if let Some((_, wrong)) = terms.iter().find(|(_, weights)| weights.len() != self.weights.len()) {
+            return Err(Error::shape(format!(
+                "weights of {} numbers do not fit a network of {}",
+                wrong.len(),
+                self.weights.len()
+            )));
+        }
+        self.weights.fill(0.0);
+        for (factor, weights) in terms {
+            self.weights.iter_mut().zip(*weights).for_each(|(sum, w)| *sum += factor * w);
+        }
+        Ok(())
+    }
+
+    fn step_work(&self) -> f64 {
+        example_work(&self.groups, 0) * self.order.batch() as f64
+    }
+
+    fn probe_cost(&self) -> f64 {
+        forward_cost(&self.groups, self.splits.probe.count(), self.order.batch())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::{digits, xor};
+    use crate::optimiser::{Decay, Schedule};
+
+    fn digits_trainee(seed: u64) -> Native {
+        let splits = Arc::new(digits(200, 1).unwrap());
+        let architecture = Architecture::mlp([1, 8, 8], &[32], 10).unwrap();
+        let optimiser = OptimiserOptions::default();
+        Native::new(NativeOptions { architecture, optimiser, average_decay: 0.98, batch: 64, seed }, splits)
+            .unwrap()
+    }
+
+    #[test]
+    fn digits_are_learnt() {
+        let mut trainee = digits_trainee(1);
+        let schedule =
+            Schedule { peak: 4e-3, warmup: 20, decay: Decay::Linear, decay_share: 0.2, steps: 400 };
+        for step in 0..400 {
+            trainee.step(&Step::full(schedule.rate(step))).unwrap();
+        }
+        for which in [Which::Trained, Which::Averaged] {
+            let evaluation = trainee.evaluate(which).unwrap();
+            assert!(evaluation.accuracy > 0.95 && evaluation.loss < 0.2, "{which:?} {evaluation:?}");
+        }
+    }
+
+    #[test]
+    fn xor_is_learnt_and_not_by_a_linear_model() {
+        let splits = Arc::new(Splits::hold_back(&xor(600, 1).unwrap(), 100, 200, 1).unwrap());
+        let mut accuracies = Vec::new();
+        for hidden in [&[16][..], &[]] {
+            let architecture = Architecture::mlp([1, 1, 2], hidden, 2).unwrap();
+            let optimiser = OptimiserOptions::default();
+            let options = NativeOptions { architecture, optimiser, average_decay: 0.9, batch: 32, seed: 1 };
+            let mut trainee = Native::new(options, Arc::clone(&splits)).unwrap();
+            (0..300).for_each(|_| drop(trainee.step(&Step::full(1e-2)).unwrap()));
+            accuracies.push(trainee.evaluate(Which::Trained).unwrap().accuracy);
+        }
+        assert!(accuracies[0] > 0.95 && accuracies[1] < 0.75, "{accuracies:?}");
+    }
+
+    #[test]
+    fn weights_do_not_depend_on_the_number_of_threads() {
+        let run = |threads: usize| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| {
+                let mut trainee = digits_trainee(3);
+                let step = Step { measure: true, ..Step::full(3e-3) };
+                let losses: Vec<f64> = (0..30).map(|_| trainee.step(&step).unwrap().loss).collect();
+                (losses, trainee.snapshot(), trainee.probe_loss(Which::Averaged).unwrap().to_bits())
+            })
+        };
+        let one = run(1);
+        assert_eq!(one, run(2));
+        assert_eq!(one, run(5));
+    }
+
+    #[test]
+    fn a_restored_snapshot_goes_on_bit_for_bit_and_a_rollback_sees_other_batches() {
+        let mut trainee = digits_trainee(4);
+        (0..25).for_each(|_| drop(trainee.step(&Step::full(3e-3)).unwrap()));
+        let saved = trainee.snapshot();
+        let losses: Vec<f64> = (0..25).map(|_| trainee.step(&Step::full(3e-3)).unwrap().loss).collect();
+        let end = trainee.snapshot();
+        let bytes = postcard::to_stdvec(&saved).unwrap();
+        let read: NativeSnapshot = postcard::from_bytes(&bytes).unwrap();
+        let mut other = digits_trainee(4);
+        other.restore(&read).unwrap();
+        let again: Vec<f64> = (0..25).map(|_| other.step(&Step::full(3e-3)).unwrap().loss).collect();
+        assert_eq!((losses.clone(), end), (again, other.snapshot()));
+        trainee.roll_back(&saved).unwrap();
+        assert_eq!(trainee.weights(), saved.weights);
+        let on: Vec<f64> = (0..25).map(|_| trainee.step(&Step::full(3e-3)).unwrap().loss).collect();
+        assert_ne!(losses, on);
+    }
+
+    #[test]
+    fn a_frozen_prefix_keeps_its_weights_and_costs_less() {
+        let mut trainee = digits_trainee(5);
+        trainee.step(&Step::full(3e-3)).unwrap();
+        let before = trainee.weights();
+        let sums =
+            trainee.step(&Step { frozen: 1, measure: true, ..Step::full(3e-3) }).unwrap().statistics.unwrap();
+        let first = trainee.groups()[0].parameters;
+        assert_eq!(trainee.weights()[..first], before[..first]);
+        assert_ne!(trainee.weights()[first..], before[first..]);
+        assert!(sums.groups[0].gradient == 0.0 && sums.groups[1].gradient > 0.0);
+        // 64 x 32 and 32 x 10: (2048 + 320) + 320 over (2048 + 320) · 2 + 320.
+        assert!((trainee.cost(1, 1.0) - 2688.0 / 5056.0).abs() < 1e-12);
+        assert_eq!([trainee.cost(0, 1.0), trainee.cost(0, 0.5)], [1.0, 0.5]);
+    }
+
+    #[test]
+    fn a_combination_is_of_weights_and_a_wrong_one_is_refused() {
+        let mut trainee = digits_trainee(6);
+        let first = trainee.weights();
+        trainee.step(&Step::full(1e-2)).unwrap();
+        let second = trainee.weights();
+        trainee.combine(&[(0.25, &first), (0.75, &second)]).unwrap();
+        let wanted = 0.0 + 0.25 * first[7] + 0.75 * second[7];
+        assert_eq!(trainee.weights()[7], wanted);
+        assert!(trainee.combine(&[(1.0, &vec![0.0; 3])]).unwrap_err().to_string().contains("do not fit"));
+    }
+
+    #[test]
+    fn the_noise_scale_is_that_of_known_gradients() {
+        // |G|² = 4 and tr Σ = 8 at shards of 16 of a batch of 64.
+        let shards = [(4.0 + 8.0 / 16.0, 16); 4];
+        assert!((noise_scale(&shards, 4.0 + 8.0 / 64.0) - 2.0).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,47 @@
+//! The exponential moving average of weights.
+
+use serde::{Deserialize, Serialize};
+
+/// `a_t = d_t a_{t−1} + (1 − d_t) w_t` with `d_t = min(decay, t / (t + 10))`: early on the average is of what there is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Average {
+    decay: f32,
+    steps: u64,
+    weights: Vec<f32>,
+}
+
+impl Average {
+    /// Begins at `weights`.
+    pub fn new(decay: f32, weights: &[f32]) -> Self {
+        Self { decay, steps: 0, weights: weights.to_vec() }
+    }
+
+    /// Takes in the weights after a step.
+    pub fn take(&mut self, weights: &[f32]) {
+        self.steps += 1;
+        let t = self.steps as f32;
+        let keep = self.decay.min(t / (t + 10.0));
+        for (average, w) in self.weights.iter_mut().zip(weights) {
+            *average = keep * *average + (1.0 - keep) * w;
+        }
+    }
+
+    /// The average.
+    pub fn weights(&self) -> &[f32] {
+        &self.weights
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_average_of_a_constant_is_it_and_it_lags_behind_a_step() {
+        let mut average = super::Average::new(0.9, &[1.0]);
+        average.take(&[1.0]);
+        assert!((average.weights()[0] - 1.0).abs() < 1e-6);
+        (0..200).for_each(|_| average.take(&[3.0]));
+        assert!((average.weights()[0] - 3.0).abs() < 1e-4);
+        average.take(&[13.0]);
+        assert!((average.weights()[0] - 4.0).abs() < 1e-3, "{:?}", average.weights());
+    }
+}

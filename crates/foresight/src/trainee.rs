@@ -1,0 +1,144 @@
+//! What the engine needs of something that learns.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::error::Result;
+use crate::optimiser::Sums;
+
+/// Parameters that are frozen, measured and counted together: a layer, as a rule. A *prefix* is the first so many groups
+/// from the input on, where a backward pass can end early.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Group {
+    /// Its name, as logs have it.
+    pub name: String,
+    /// Parameters in it.
+    pub parameters: usize,
+    /// Multiply-adds of a forward pass of one example.
+    pub multiply_adds: u64,
+}
+
+/// A step that is asked for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Step {
+    /// The learning rate.
+    pub rate: f64,
+    /// Groups, from the first on, that keep their weights and their moments.
+    pub frozen: usize,
+    /// The part of the batch that is used, from above 0 to 1. The data order moves on by a whole batch.
+    pub share: f64,
+    /// Whether statistics are wanted.
+    pub measure: bool,
+}
+
+impl Step {
+    /// A full step without statistics.
+    pub fn full(rate: f64) -> Self {
+        Self { rate, frozen: 0, share: 1.0, measure: false }
+    }
+}
+
+/// What a step did.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Taken {
+    /// The mean training loss of the batch, before the step.
+    pub loss: f64,
+    /// What was asked for.
+    pub statistics: Option<Statistics>,
+}
+
+/// Statistics of a step.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Statistics {
+    /// Of every group.
+    pub groups: Vec<Sums>,
+    /// The simple gradient noise scale `tr Σ / |G|²` in examples (McCandlish et al. 2018), from the gradients of shards
+    /// of the batch; not finite where they disagree completely.
+    pub noise_scale: f64,
+}
+
+/// Which weights are judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Which {
+    /// The weights that are trained.
+    Trained,
+    /// Their exponential moving average.
+    Averaged,
+}
+
+/// How a network does on examples that nobody trained on.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Evaluation {
+    /// The mean loss.
+    pub loss: f64,
+    /// The part of examples whose class was right.
+    pub accuracy: f64,
+}
+
+/// Something that learns by steps: weights, an optimiser, an order of data.
+///
+/// Given the same calls it does the same, bit for bit; everything that decides what it does next is in its snapshot.
+pub trait Trainee {
+    /// All that decides what it does next: weights, average, optimiser, data order, random state.
+    type Snapshot: Clone + Serialize + DeserializeOwned;
+    /// Weights alone.
+    type Weights: Clone + Serialize + DeserializeOwned;
+
+    /// What a snapshot must agree in to be restored, in words.
+    fn fingerprint(&self) -> String;
+
+    /// Its groups, from the input on.
+    fn groups(&self) -> &[Group];
+
+    /// Takes a step.
+    fn step(&mut self, step: &Step) -> Result<Taken>;
+
+    /// The mean loss of weights on the examples that are held back for the engine.
+    fn probe_loss(&self, which: Which) -> Result<f64>;
+
+    /// How weights do on the examples that the run is judged by.
+    fn evaluate(&self, which: Which) -> Result<Evaluation>;
+
+    /// Everything as it is.
+    fn snapshot(&self) -> Self::Snapshot;
+
+    /// Everything as it was.
+    fn restore(&mut self, snapshot: &Self::Snapshot) -> Result<()>;
+
+    /// Everything as it was, except that the data order stays where it is: what came in between is not seen again.
+    fn roll_back(&mut self, snapshot: &Self::Snapshot) -> Result<()>;
+
+    /// The weights as they are.
+    fn weights(&self) -> Self::Weights;
+
+    /// Replaces the weights by `Σ c_i w_i`; optimiser, average and data order stay.
+    fn combine(&mut self, terms: &[(f32, &Self::Weights)]) -> Result<()>;
+
+    /// What a step costs, in full-backward equivalents: a full step of a whole batch is 1.
+    ///
+    /// A layer's forward pass, the gradient of its matrix and the gradient of its input are the same multiply-adds each;
+    /// the input of the first trained layer needs none. So with `f_l` of layer `l` and `k` frozen layers a step is
+    /// `Σ_l f_l + Σ_{l ≥ k} f_l + Σ_{l > k} f_l`, over the same with `k = 0`, times the share of the batch.
+    fn cost(&self, frozen: usize, share: f64) -> f64 {
+        example_work(self.groups(), frozen) / example_work(self.groups(), 0) * share
+    }
+
+    /// Multiply-adds of a full step of a whole batch.
+    fn step_work(&self) -> f64;
+
+    /// What a probe costs in the same unit.
+    fn probe_cost(&self) -> f64;
+}
+
+/// Multiply-adds of one example's step with `frozen` groups.
+pub(crate) fn example_work(groups: &[Group], frozen: usize) -> f64 {
+    let work =
+        |from: usize| -> f64 { groups.iter().skip(from).map(|group| group.multiply_adds as f64).sum() };
+    work(0) + work(frozen) + work(frozen + 1)
+}
+
+/// What a forward pass of `examples` costs in full steps of `batch`.
+pub(crate) fn forward_cost(groups: &[Group], examples: usize, batch: usize) -> f64 {
+    let forward: f64 = groups.iter().map(|group| group.multiply_adds as f64).sum();
+    forward * examples as f64 / (example_work(groups, 0) * batch as f64)
+}

@@ -1,0 +1,425 @@
+//! Several models that have not seen the same: where they agree, they know.
+
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use super::episode::{ACTION, Episode, Tick};
+use super::gru::Reset;
+use super::member::{Draw, Losses, Member, Sizes, Slice, Weights, beside, draw, softmax};
+use super::rollout::{Path, RolloutMetrics};
+use crate::dense::squares;
+use crate::error::{Error, Result};
+use crate::random::Random;
+use crate::state::FEATURES;
+
+/// Sizes and constants of an ensemble.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct WorldOptions {
+    /// Models.
+    pub members: usize,
+    /// Numbers of the deterministic state.
+    pub hidden: usize,
+    /// Categories of the stochastic state.
+    pub categories: usize,
+    /// Classes of each category.
+    pub classes: usize,
+    /// Where the reset gate stands.
+    pub reset: Reset,
+    /// The learning rate.
+    pub rate: f64,
+    /// Ticks of a training window.
+    pub window: usize,
+    /// Windows of an update.
+    pub batch: usize,
+    /// The part of windows that a member sees at all.
+    pub bootstrap: f64,
+    /// Weight of the divergence.
+    pub divergence: f64,
+    /// The part of that weight that trains the prior; the rest trains the posterior.
+    pub balance: f64,
+}
+
+impl Default for WorldOptions {
+    fn default() -> Self {
+        Self {
+            members: 5,
+            hidden: 64,
+            categories: 8,
+            classes: 8,
+            reset: Reset::After,
+            rate: 2e-3,
+            window: 12,
+            batch: 4,
+            bootstrap: 0.8,
+            divergence: 0.1,
+            balance: 0.8,
+        }
+    }
+}
+
+/// A member's parameters with the moments of its optimiser, and what it makes of the run so far.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Mind {
+    parameters: Vec<f32>,
+    first: Vec<f32>,
+    second: Vec<f32>,
+    random: Random,
+    h: Vec<f32>,
+    z: Vec<f32>,
+    action: [f32; ACTION],
+}
+
+/// The ensemble. Everything about it is in its serialised form.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ensemble {
+    options: WorldOptions,
+    updates: u64,
+    random: Random,
+    minds: Vec<Mind>,
+}
+
+/// The states of all members.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Posture(Vec<(Vec<f32>, Vec<f32>, [f32; ACTION])>);
+
+/// A distribution of the change of the logarithm of the loss.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Imagined {
+    /// Its mean after every tick.
+    pub means: Vec<f64>,
+    /// Its deviation after every tick.
+    pub deviations: Vec<f64>,
+    /// The part of the variance at the end that members disagree by (epistemic); the rest is noise (aleatoric).
+    pub disagreement: f64,
+    /// What it looks like.
+    pub metrics: RolloutMetrics,
+}
+
+const CLIP: f64 = 5.0;
+
+impl Ensemble {
+    /// Members with initial parameters of their own.
+    pub fn new(options: WorldOptions, seed: u64) -> Result<Self> {
+        let sizes = [options.members, options.hidden, options.categories, options.window, options.batch];
+        if sizes.contains(&0) || options.classes < 2 || options.window < 2 {
+            return Err(Error::config(
+                "'world.members', 'hidden', 'categories' and 'batch' start at 1, 'classes' and 'window' at 2",
+            ));
+        }
+        let random = Random::new(seed, "world model");
+        let mut ensemble = Self { options, updates: 0, random, minds: Vec::new() };
+        let member = ensemble.member();
+        for index in 0..options.members {
+            let mut random = ensemble.random.fork(index as u64);
+            let parameters = member.initial(&mut random);
+            let (first, second) = (vec![0.0; parameters.len()], vec![0.0; parameters.len()]);
+            let (h, z) = (vec![0.0; options.hidden], vec![0.0; member.stochastic()]);
+            ensemble.minds.push(Mind { parameters, first, second, random, h, z, action: [0.0; ACTION] });
+        }
+        Ok(ensemble)
+    }
+
+    fn member(&self) -> Member {
+        let WorldOptions { hidden, categories, classes, reset, .. } = self.options;
+        Member::new(Sizes { hidden, categories, classes, reset })
+    }
+
+    /// Updates so far.
+    pub fn updates(&self) -> u64 {
+        self.updates
+    }
+
+    /// Bytes of parameters and moments.
+    pub fn bytes(&self) -> usize {
+        self.minds.iter().map(|mind| 3 * mind.parameters.len() * size_of::<f32>()).sum()
+    }
+
+    /// Multiply-adds of an update: forward and twice that backward, for every parameter, window and tick.
+    pub fn update_work(&self) -> f64 {
+        let parameters: usize = self.minds.iter().map(|mind| mind.parameters.len()).sum();
+        3.0 * (parameters * self.options.window * self.options.batch) as f64
+    }
+
+    /// What the members make of the run so far.
+    pub fn posture(&self) -> Posture {
+        Posture(self.minds.iter().map(|mind| (mind.h.clone(), mind.z.clone(), mind.action)).collect())
+    }
+
+    /// Goes back to what the members made of the run.
+    pub fn resume(&mut self, posture: &Posture) {
+        for (mind, (h, z, action)) in self.minds.iter_mut().zip(&posture.0) {
+            (mind.h, mind.z, mind.action) = (h.clone(), z.clone(), *action);
+        }
+    }
+
+    /// Begins a new run: what was learnt stays, what was seen of the run before goes.
+    pub fn forget_run(&mut self) {
+        for mind in &mut self.minds {
+            mind.h.fill(0.0);
+            mind.z.fill(0.0);
+            mind.action = [0.0; ACTION];
+        }
+    }
+
+    /// Looks at a tick of the run: the states of all members follow it by their posteriors.
+    pub fn observe(&mut self, tick: &Tick) {
+        let member = self.member();
+        for mind in &mut self.minds {
+            let given = [&mind.z[..], &mind.action].concat();
+            (mind.h, _) = member.gru.forward(&mind.parameters, &given, &mind.h);
+            let seen = beside(&mind.h, self.options.hidden, &tick.features, FEATURES);
+            let q = softmax(&member.posterior.forward(&mind.parameters, &seen), self.options.classes);
+            mind.z = draw(&q, self.options.classes, &mut Draw::Mean);
+            mind.action = tick.action;
+        }
+    }
+
+    /// Says that another action is in effect since the last tick.
+    pub fn change_action(&mut self, action: [f32; ACTION]) {
+        self.minds.iter_mut().for_each(|mind| mind.action = action);
+    }
+
+    /// The distribution of the loss from here on, one tick an action.
+    pub fn imagine(&self, actions: &[[f32; ACTION]]) -> Imagined {
+        let member = self.member();
+        let paths: Vec<Path> = self
+            .minds
+            .iter()
+            .map(|mind| member.imagine(&mind.parameters, mind.h.clone(), mind.z.clone(), actions))
+            .collect();
+        let mixed: Vec<[f64; 3]> =
+            (0..actions.len()).map(|tick| mixture(paths.iter().map(|path| path.changes[tick]))).collect();
+        Imagined {
+            means: mixed.iter().map(|mixed| mixed[0]).collect(),
+            deviations: mixed.iter().map(|mixed| (mixed[1] + mixed[2]).sqrt()).collect(),
+            disagreement: mixed.last().map_or(0.0, |mixed| mixed[1] / (mixed[1] + mixed[2]).max(1e-300)),
+            metrics: RolloutMetrics::of(&paths),
+        }
+    }
+
+    /// The direct head: mean and deviation of ln(end / now), from the states as they are.
+    pub fn end(&self) -> [f64; 2] {
+        let member = self.member();
+        let [mean, between, within] = mixture(self.minds.iter().map(|mind| {
+            let output = member.end.forward(&mind.parameters, &[&mind.h[..], &mind.z].concat());
+            [f64::from(output[0]), f64::from(super::member::bounded(output[1]).exp())]
+        }));
+        [mean, (between + within).sqrt()]
+    }
+
+    /// One update of every member on windows of these episodes; nothing if none is long enough.
+    pub fn update(&mut self, episodes: &[&Episode]) -> Option<Losses> {
+        let window = self.options.window;
+        let long: Vec<(usize, &Episode)> = episodes
+            .iter()
+            .copied()
+            .enumerate()
+            .filter(|(_, episode)| episode.ticks.len() >= window)
+            .collect();
+        let starts: usize = long.iter().map(|(_, episode)| episode.ticks.len() + 1 - window).sum();
+        if starts == 0 {
+            return None;
+        }
+        self.updates += 1;
+        let (member, options, updates) = (self.member(), self.options, self.updates);
+        let mask = self.random.clone();
+        let losses: Vec<Losses> = self
+            .minds
+            .par_iter_mut()
+            .enumerate()
+            .map(|(index, mind)| {
+                let chosen = mind.choose(&long, starts, index as u64, &mask, options);
+                mind.learn(&member, &slices(&chosen), updates, options)
+            })
+            .collect();
+        let mean = |part: fn(&Losses) -> f64| losses.iter().map(part).sum::<f64>() / losses.len() as f64;
+        Some(Losses {
+            features: mean(|losses| losses.features),
+            change: mean(|losses| losses.change),
+            end: mean(|losses| losses.end),
+            divergence: mean(|losses| losses.divergence),
+        })
+    }
+}
+
+/// A window of an episode and the level at its end.
+type Window<'a> = (&'a [Tick], Option<f32>);
+
+impl Mind {
+    /// Windows that this member's mask lets it see. A window is seen or not for good, by member and place.
+    fn choose<'a>(
+        &mut self,
+        long: &[(usize, &'a Episode)],
+        starts: usize,
+        index: u64,
+        mask: &Random,
+        options: WorldOptions,
+    ) -> Vec<Window<'a>> {
+        let mut chosen = Vec::with_capacity(options.batch);
+        // With an unlucky mask there may be nothing to see: what was drawn last is then seen after all.
+        for attempt in 0..16 * options.batch {
+            let mut start = self.random.below(starts);
+            for (place, episode) in long {
+                let here = episode.ticks.len() + 1 - options.window;
+                if start < here {
+                    let key = (*place as u64) << 40 ^ (start / options.window) as u64;
+                    let seen = mask.fork(index).fork(key).uniform() < options.bootstrap;
+                    if seen || attempt + options.batch >= 16 * options.batch {
+                        chosen.push((&episode.ticks[start..start + options.window], episode.end));
+                    }
+                    break;
+                }
+                start -= here;
+            }
+            if chosen.len() == options.batch {
+                break;
+            }
+        }
+        chosen
+    }
+
+    /// One step of Adam on the windows.
+    fn learn(&mut self, member: &Member, slices: &[Slice], updates: u64, options: WorldOptions) -> Losses {
+        let mut gradient = vec![0.0; self.parameters.len()];
+        let weights = Weights {
+            prior: (options.divergence * options.balance) as f32,
+            posterior: (options.divergence * (1.0 - options.balance)) as f32,
+        };
+        let how = &mut Draw::Sample(&mut self.random);
+        let losses = member.learn(&self.parameters, slices, weights, how, &mut gradient);
+        let length = squares(&gradient).sqrt();
+        if !length.is_finite() {
+            // A window that no number describes: it teaches nothing.
+            return losses;
+        }
+        let clip = (CLIP / length.max(CLIP)) as f32;
+        let (beta1, beta2) = (0.9f32, 0.999f32);
+        let correct = |beta: f32| (1.0 - f64::from(beta).powf(updates as f64)) as f32;
+        let (first_scale, second_scale) = (1.0 / correct(beta1), 1.0 / correct(beta2));
+        let moments = self.first.iter_mut().zip(&mut self.second);
+        for ((w, g), (m, v)) in self.parameters.iter_mut().zip(&gradient).zip(moments) {
+            let g = clip * g;
+            *m = beta1 * *m + (1.0 - beta1) * g;
+            *v = beta2 * *v + (1.0 - beta2) * g * g;
+            *w -= options.rate as f32 * (*m * first_scale) / ((*v * second_scale).sqrt() + 1e-8);
+        }
+        losses
+    }
+}
+
+/// Windows as slices, one a tick.
+fn slices(windows: &[Window<'_>]) -> Vec<Slice> {
+    let ticks = windows.first().map_or(0, |(ticks, _)| ticks.len());
+    (0..ticks)
+        .map(|at| Slice {
+            x: windows.iter().flat_map(|(ticks, _)| ticks[at].features.clone()).collect(),
+            a: windows.iter().flat_map(|(ticks, _)| ticks[at].action).collect(),
+            change: windows
+                .iter()
+                .map(|(ticks, _)| at.checked_sub(1).map(|before| ticks[at].level - ticks[before].level))
+                .collect(),
+            end: windows.iter().map(|(ticks, end)| end.map(|end| end - ticks[at].level)).collect(),
+        })
+        .collect()
+}
+
+/// The mean of normal distributions with these means and variances, how their means vary, and their mean variance.
+fn mixture(parts: impl Iterator<Item = [f64; 2]>) -> [f64; 3] {
+    let parts: Vec<[f64; 2]> = parts.collect();
+    let count = parts.len() as f64;
+    let mean = parts.iter().map(|part| part[0]).sum::<f64>() / count;
+    let between = parts.iter().map(|part| (part[0] - mean).powi(2)).sum::<f64>() / count;
+    [mean, between, parts.iter().map(|part| part[1]).sum::<f64>() / count]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options() -> WorldOptions {
+        WorldOptions {
+            members: 3,
+            hidden: 16,
+            categories: 4,
+            classes: 4,
+            window: 8,
+            ..WorldOptions::default()
+        }
+    }
+
+    /// A made-up run: the loss falls by 0.2 a tick under action 0, and by 0.05 under action 1.
+    fn episode(seed: u64, ticks: usize) -> Episode {
+        let mut random = Random::new(seed, "episode");
+        let mut level = 1.0f32;
+        let mut episode = Episode::default();
+        for _ in 0..ticks {
+            let slow = random.below(2) == 1;
+            let mut features = vec![0.0; FEATURES];
+            features.iter_mut().for_each(|x| *x = 0.3 * random.normal() as f32);
+            features[0] = level;
+            let mut action = [0.0; ACTION];
+            action[usize::from(slow)] = 1.0;
+            episode.ticks.push(Tick { features, action, level });
+            level -= if slow { 0.05 } else { 0.2 } + 0.01 * random.normal() as f32;
+        }
+        episode.end = Some(level);
+        episode
+    }
+
+    fn taught() -> (Ensemble, Vec<Losses>) {
+        let episodes: Vec<Episode> = (0..6).map(|seed| episode(seed, 20)).collect();
+        let seen: Vec<&Episode> = episodes.iter().collect();
+        let mut ensemble = Ensemble::new(options(), 1).unwrap();
+        let losses = (0..300).map(|_| ensemble.update(&seen).unwrap()).collect();
+        for tick in &episode(99, 10).ticks {
+            ensemble.observe(tick);
+        }
+        (ensemble, losses)
+    }
+
+    #[test]
+    fn it_learns_what_actions_do() {
+        let (ensemble, losses) = taught();
+        let mean = |part: &[Losses]| part.iter().map(|l| l.change).sum::<f64>() / part.len() as f64;
+        assert!(
+            mean(&losses[280..]) < mean(&losses[..20]) - 1.0,
+            "{:?}",
+            (mean(&losses[..20]), mean(&losses[280..]))
+        );
+        let action = |which: usize| {
+            let mut action = [0.0; ACTION];
+            action[which] = 1.0;
+            ensemble.imagine(&[action; 3])
+        };
+        let (fast, slow) = (action(0), action(1));
+        assert!((fast.means[2] + 0.6).abs() < 0.2 && (slow.means[2] + 0.15).abs() < 0.2, "{fast:?} {slow:?}");
+        assert!(fast.means[2] < slow.means[2] - 0.2);
+        assert!(fast.deviations.windows(2).all(|pair| pair[0] < pair[1]), "further is less certain");
+        assert_eq!(fast.metrics.step_deltas.len(), 3);
+        assert!(fast.metrics.entropies.iter().all(|e| (0.0..=4f64.ln() + 1e-6).contains(e)));
+    }
+
+    #[test]
+    fn it_repeats_bit_for_bit_after_being_saved() {
+        let (mut ensemble, _) = taught();
+        let saved = postcard::to_stdvec(&ensemble).unwrap();
+        let mut other: Ensemble = postcard::from_bytes(&saved).unwrap();
+        let more = episode(7, 30);
+        for ensemble in [&mut ensemble, &mut other] {
+            ensemble.update(&[&more]).unwrap();
+            ensemble.observe(&more.ticks[0]);
+        }
+        assert_eq!(ensemble, other);
+        assert_eq!(ensemble.end().map(f64::to_bits), other.end().map(f64::to_bits));
+    }
+
+    #[test]
+    fn members_differ_and_nothing_is_learnt_from_too_little() {
+        let mut ensemble = Ensemble::new(options(), 1).unwrap();
+        assert_eq!(ensemble.update(&[&episode(1, 5)]), None);
+        assert_ne!(ensemble.minds[0].parameters, ensemble.minds[1].parameters);
+        assert!(ensemble.imagine(&[[0.0; ACTION]]).disagreement > 0.0);
+        assert!(Ensemble::new(WorldOptions { members: 0, ..options() }, 1).is_err());
+    }
+}

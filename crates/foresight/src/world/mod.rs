@@ -1,0 +1,17 @@
+//! The world model: an ensemble of recurrent state-space models of a training run.
+//!
+//! It sees a run in *ticks* of a few steps. Between two ticks an action is in effect; what the model learns is how the
+//! logarithm of the loss changes over a tick under each of them.
+
+mod ensemble;
+mod episode;
+mod gru;
+mod linear;
+mod member;
+mod rollout;
+
+pub use ensemble::{Ensemble, Imagined, Posture, WorldOptions};
+pub use episode::{ACTION, Episode, Replay, Tick};
+pub use gru::Reset;
+pub use member::Losses;
+pub use rollout::RolloutMetrics;

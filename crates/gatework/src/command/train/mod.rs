@@ -1,0 +1,81 @@
+//! `gatework train`.
+
+mod compare;
+mod fetch;
+mod forecast;
+mod listen;
+mod options;
+mod resume;
+mod run;
+mod stop;
+mod sweep;
+
+use clap::Parser;
+use gatework_gpu::Target;
+use gatework_lab::Workload;
+
+use crate::command::ending::{Ending, Failure};
+use crate::command::machine::{Job, Machine};
+use crate::command::noun::{Noun, Stop};
+use crate::command::shell::{DeviceUse, Shell};
+
+/// Train small networks: exact resume, checked shortcuts, forecasts of the loss
+#[derive(Debug, Parser)]
+#[command(name = "train")]
+pub(crate) enum Train {
+    /// Train a network, with the engine or plain
+    #[command(after_help = run::EXAMPLES)]
+    Run(run::RunOptions),
+    /// Go on with a run that was killed or interrupted, bit for bit
+    #[command(after_help = resume::EXAMPLES)]
+    Resume(resume::ResumeOptions),
+    /// Train with the engine and with tuned plain loops, and compare them over seeds
+    #[command(after_help = compare::EXAMPLES)]
+    Compare(compare::CompareOptions),
+    /// Say where a loss curve will end, ours or not
+    #[command(after_help = forecast::EXAMPLES)]
+    Forecast(forecast::ForecastOptions),
+    /// Train many configurations, and stop those whose forecast says that they will not win
+    #[command(after_help = sweep::EXAMPLES)]
+    Sweep(sweep::SweepOptions),
+    /// Fetch a data set, check it and unpack it
+    #[command(after_help = fetch::EXAMPLES)]
+    Fetch(fetch::FetchOptions),
+}
+
+impl Noun for Train {
+    const AREA: &'static str = "foresight";
+
+    fn workloads() -> Vec<Box<dyn Workload>> {
+        Vec::new()
+    }
+
+    fn device_use(&self) -> DeviceUse {
+        match self {
+            Self::Run(_) | Self::Resume(_) | Self::Compare(_) | Self::Sweep(_) => DeviceUse::CpuOnly,
+            Self::Forecast(_) | Self::Fetch(_) => DeviceUse::None,
+        }
+    }
+
+    fn run(self, shell: &Shell) -> Result<Ending, Failure> {
+        match self {
+            Self::Run(options) => run::run(&options, shell),
+            Self::Resume(options) => resume::run(&options, shell),
+            Self::Compare(options) => compare::run(&options, shell),
+            Self::Forecast(options) => forecast::run(&options, shell),
+            Self::Sweep(options) => sweep::run(&options, shell),
+            Self::Fetch(options) => fetch::run(&options, shell),
+        }
+    }
+
+    fn jobs(machine: &Machine) -> Vec<Job> {
+        vec![Job { name: "train", presence: machine.cpu_only() }]
+    }
+
+    fn stops(_: &Target) -> Vec<Stop<'_>> {
+        vec![
+            Stop::new("train/resume", stop::RESUME, stop::resume),
+            Stop::new("train/forecast", stop::FORECAST, stop::forecast),
+        ]
+    }
+}

@@ -1,0 +1,57 @@
+//! Options that say what is trained.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use gatework_foresight::Error;
+use gatework_foresight::config::{Config, Prepared};
+
+use crate::command::ending::Failure;
+use crate::command::shell::Shell;
+
+#[derive(Debug, Args)]
+pub(super) struct ConfigOptions {
+    /// What to begin with: xor, digits or mnist
+    #[arg(long, value_name = "NAME", default_value = "digits")]
+    preset: String,
+    /// A TOML file over the preset
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// One key over both, as optimiser.learning_rate=0.01; may be given again
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// The folder of the data's files
+    #[arg(long, value_name = "FOLDER")]
+    data: Option<PathBuf>,
+}
+
+impl ConfigOptions {
+    pub(super) fn config(&self) -> Result<Config, Failure> {
+        let mut config = Config::preset(&self.preset)?;
+        if let Some(path) = &self.config {
+            config = config.with_file(path)?;
+        }
+        for setting in &self.set {
+            config = config.with_setting(setting)?;
+        }
+        if let Some(folder) = &self.data {
+            config.data.folder.clone_from(folder);
+        }
+        Ok(config)
+    }
+}
+
+/// Reads the data, and says what could not be used of finished runs.
+pub(super) fn prepare(config: &Config, shell: &Shell) -> Result<Prepared, Failure> {
+    let warn = |error: &Error| shell.progress.say(&format!("warning: {error}"));
+    Ok(Prepared::of(config, warn)?)
+}
+
+/// Bytes for people.
+pub(super) fn bytes(count: usize) -> String {
+    match count {
+        0..10_000 => format!("{count} B"),
+        10_000..10_000_000 => format!("{:.1} kB", count as f64 / 1e3),
+        _ => format!("{:.1} MB", count as f64 / 1e6),
+    }
+}

@@ -1,0 +1,114 @@
+//! `gatework train sweep`: many configurations.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use gatework_foresight::config::Config;
+use gatework_foresight::sweep::{Sweep, SweepOptions as Rungs, sweep};
+
+use super::options::{ConfigOptions, prepare};
+use crate::command::ending::{Ending, Failure};
+use crate::command::interrupt::gracefully;
+use crate::command::output::table;
+use crate::command::shell::Shell;
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  gatework train sweep --preset digits --vary optimiser.learning_rate=1e-3,4e-3,1e-2 --vary batch=32,64 --out runs/sweep
+
+All combinations are trained to --rungs of their steps; those whose forecast band lies above the best one's are stopped, the
+others go on from their checkpoints. Sweeping again into the same folder goes on where it was interrupted.";
+
+/// More combinations than anybody means.
+const MOST: usize = 4096;
+
+#[derive(Debug, Args)]
+pub(crate) struct SweepOptions {
+    #[command(flatten)]
+    config: ConfigOptions,
+    /// A key and the values that it takes; may be given again
+    #[arg(long, value_name = "KEY=V,V,...", required = true)]
+    vary: Vec<String>,
+    /// The folder of all runs
+    #[arg(long, value_name = "FOLDER")]
+    out: PathBuf,
+    /// Parts of a run after which runs are compared
+    #[arg(long, value_name = "P,P,...", value_delimiter = ',', default_value = "0.2,0.4,0.7")]
+    rungs: Vec<f64>,
+}
+
+pub(super) fn run(options: &SweepOptions, shell: &Shell) -> Result<Ending, Failure> {
+    let base = options.config.config()?;
+    let configurations = combinations(&base, &options.vary)?;
+    let prepared = prepare(&base, shell)?;
+    let rungs = Rungs { rungs: options.rungs.clone(), ..Rungs::default() };
+    let jobs = shell.progress.start(1);
+    let interrupt = gracefully();
+    let found = sweep(&configurations, &prepared, &options.out, &rungs, &shell.progress, interrupt.flag())?;
+    drop(jobs);
+    shell.output.show(&found, || text(&found))?;
+    Ok(Ending::Done)
+}
+
+/// Every combination of the values, each with what was set.
+fn combinations(base: &Config, vary: &[String]) -> Result<Vec<(Vec<String>, Config)>, Failure> {
+    let mut found = vec![(Vec::new(), base.clone())];
+    for varied in vary {
+        let Some((key, values)) = varied.split_once('=') else {
+            return Err(Failure::input(format!("--vary {varied}: write KEY=VALUE,VALUE, as batch=32,64")));
+        };
+        if found.len() * values.split(',').count() > MOST {
+            return Err(Failure::input(format!(
+                "--vary makes more than {MOST} configurations: vary less at once"
+            )));
+        }
+        let mut next = Vec::new();
+        for (settings, config) in &found {
+            for value in values.split(',') {
+                let setting = format!("{}={}", key.trim(), value.trim());
+                let config = config.with_setting(&setting)?;
+                next.push(([&settings[..], &[setting]].concat(), config));
+            }
+        }
+        found = next;
+    }
+    Ok(found)
+}
+
+fn text(sweep: &Sweep) -> String {
+    let mut rows =
+        table(["configuration", "steps", "equivalents", "forecast training loss", "probe loss", ""]);
+    for (place, entrant) in sweep.entrants.iter().enumerate() {
+        let forecast = match entrant.forecast {
+            Some((expected, Some([low, high]))) => format!("{expected:.4} ({low:.4} to {high:.4})"),
+            Some((expected, None)) => format!("{expected:.4}"),
+            None => "none".to_owned(),
+        };
+        let probe = entrant.summary.as_ref().and_then(|summary| summary.last());
+        rows.add_row([
+            entrant.settings.join(" "),
+            entrant.steps.to_string(),
+            format!("{:.0}", entrant.equivalents),
+            forecast,
+            probe.map_or_else(|| "stopped".to_owned(), |last| format!("{:.4}", last.probe)),
+            if sweep.winner == Some(place) { "best".to_owned() } else { String::new() },
+        ]);
+    }
+    format!("{rows}\n\n{:.2} of the compute of training all to the end", sweep.compute)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_combinations_are_made_and_a_wrong_key_is_named() {
+        let base = Config::default();
+        let found = combinations(&base, &["batch=16,32".into(), "steps=10,20,30".into()]).unwrap();
+        assert_eq!(found.len(), 6);
+        assert_eq!((found[5].1.batch, found[5].1.steps), (32, 30));
+        let said = combinations(&base, &["bach=16,32".into()]).unwrap_err().to_string();
+        assert!(said.contains("'batch'"), "{said}");
+        assert!(combinations(&base, &["batch".into()]).is_err());
+    }
+}

@@ -1,0 +1,133 @@
+//! `gatework train` as a user types it.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+fn command(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gatework"));
+    command.current_dir(folder).env_remove("GATEWORK_DEVICE").arg("train").args(arguments);
+    command
+}
+
+fn run(folder: &Path, arguments: &[&str]) -> Output {
+    command(folder, arguments).output().unwrap()
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn a_run_leaves_logs_and_checkpoints_and_is_not_written_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["run", "--preset", "xor", "--set", "steps=150", "--out", "runs/a", "--json"];
+    let output = run(folder.path(), &arguments);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let summary = json(&output);
+    assert!(summary["evaluations"][1]["averaged"]["accuracy"].as_f64().unwrap() > 0.9, "{summary}");
+    for name in [
+        "config.toml",
+        "log.jsonl",
+        "log.csv",
+        "events.out.tfevents.0.gatework",
+        "step-0000000150.checkpoint",
+    ] {
+        assert!(folder.path().join("runs/a").join(name).exists(), "{name}");
+    }
+    let again = run(folder.path(), &arguments);
+    assert_eq!(again.status.code(), Some(2));
+    assert!(said(&again).contains("resume it, or name another folder"), "{}", said(&again));
+    let forecast = run(folder.path(), &["forecast", "runs/a/log.jsonl", "--at", "600", "--json"]);
+    assert_eq!(json(&forecast)["forecasts"].as_array().unwrap().len(), 4, "{forecast:?}");
+}
+
+#[test]
+#[cfg(unix)]
+fn ctrl_c_saves_and_ends_with_130_and_the_run_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = [
+        "--preset",
+        "digits",
+        "--set",
+        "steps=1500",
+        "--set",
+        "batch=256",
+        "--set",
+        "run.checkpoint_every=100",
+    ];
+    let whole = run(folder.path(), &[&["run", "--json", "--out", "whole"][..], &settings].concat());
+    assert_eq!(whole.status.code(), Some(0), "{whole:?}");
+    let arguments = [&["run", "--out", "cut"][..], &settings].concat();
+    let child =
+        command(folder.path(), &arguments).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let started = Instant::now();
+    while !folder.path().join("cut/step-0000000100.checkpoint").exists() {
+        assert!(started.elapsed() < Duration::from_secs(60), "the run does not get on");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(130), "{ended:?}");
+    assert!(said(&ended).contains("the run is saved and can be resumed"), "{}", said(&ended));
+    let resumed = run(folder.path(), &["resume", "cut", "--json"]);
+    assert_eq!(resumed.status.code(), Some(0), "{resumed:?}");
+    let end = |output: &Output| {
+        let document = json(output);
+        let evaluations = document["evaluations"].as_array().unwrap();
+        evaluations.last().unwrap()["trained"].clone()
+    };
+    assert_eq!(end(&whole), end(&resumed));
+}
+
+#[test]
+fn mistakes_are_named_with_the_way_out() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("short.csv"), "loss\n1\n2\n3\n").unwrap();
+    std::fs::write(folder.path().join("bad.toml"), "[optimiser]\nlearning_rat = 1\n").unwrap();
+    std::fs::write(folder.path().join("other.tgz"), "no package").unwrap();
+    let cases: [(&[&str], &str); 9] = [
+        (&["run", "--preset", "imagenet"], "there are xor, digits, mnist"),
+        (&["run", "--config", "bad.toml"], "did you mean 'optimiser.learning_rate'?"),
+        (&["run", "--config", "none.toml"], "none.toml cannot be read"),
+        (&["run", "--set", "batch=5000"], "a batch of 5000 cannot be drawn from 1200 examples"),
+        (&["run", "--preset", "mnist", "--data", "nowhere"], "gatework train fetch mnist"),
+        (&["resume", "nowhere"], "there is no config.toml in it"),
+        (&["forecast", "short.csv", "--at", "10"], "it has 3 points"),
+        (&["fetch", "mnist", "--into", "data", "--from", "other.tgz"], "nothing was unpacked"),
+        (&["run", "--device", "emulated"], "runs on the CPU only"),
+    ];
+    for (arguments, wanted) in cases {
+        let output = run(folder.path(), arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
+        assert!(said(&output).contains(wanted), "{arguments:?}: {}", said(&output));
+    }
+    assert!(!folder.path().join("data").exists());
+}
+
+#[test]
+fn a_sweep_names_its_winner() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = run(
+        folder.path(),
+        &[
+            "sweep",
+            "--set",
+            "steps=120",
+            "--vary",
+            "optimiser.learning_rate=1e-7,4e-3",
+            "--out",
+            "sweep",
+            "--json",
+        ],
+    );
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(json(&output)["winner"], 1);
+}
