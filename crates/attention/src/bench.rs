@@ -107,6 +107,10 @@ impl Workload for Chosen {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use gatework_lab::measure::{PerformanceOptions, Station};
+
     use super::*;
     use crate::{Mask, Shape};
 
@@ -146,10 +150,13 @@ mod tests {
     #[test]
     fn the_cpu_runs_what_the_case_says() {
         let shape = Shape { keys: 50, ..Shape::square(1, 2, 30, 64) };
-        let mut bench = on_cpu(&case(&shape, Mask::Causal)).unwrap();
-        (bench.run)().unwrap();
-        assert_eq!(bench.work.operations, shape.operations(Mask::Causal) as u64);
-        assert_eq!(bench.peers[0].shape["keys"], 50);
+        let case = case(&shape, Mask::Causal);
+        let options = PerformanceOptions { samples: 5, longest: Duration::ZERO, ..Default::default() };
+        let bench = on_cpu(&case).unwrap();
+        assert_eq!(bench.requests()[0].shape["keys"], 50);
+        let record = Station::new(options).measure_on_host(&case, bench, &()).unwrap();
+        assert_eq!(record.work.operations, shape.operations(Mask::Causal) as u64);
+        assert!(record.summary.samples >= 5 && record.dimensions["keys"] == 50);
         assert!(on_cpu(&Case::new("none")).is_err());
     }
 }

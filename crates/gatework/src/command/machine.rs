@@ -90,6 +90,16 @@ impl Machine {
             }
         }
     }
+
+    /// Where an engine would run that has code for the CPU alone.
+    pub(crate) fn cpu_only(&self) -> Presence {
+        match self.choice {
+            DeviceChoice::Auto | DeviceChoice::Cpu => found("on the CPU; there are no kernels for it".into()),
+            choice => Presence::Missing {
+                reason: format!("it runs on the CPU only: use --device cpu or auto, not {choice}"),
+            },
+        }
+    }
 }
 
 #[cfg(test)]
@@ -123,5 +133,8 @@ mod tests {
         assert_eq!(engine(DeviceChoice::Emulated, gcc()), "on the emulated device, in FP8");
         let none = Presence::Missing { reason: "no compiler".into() };
         assert_eq!(engine(DeviceChoice::Emulated, none), "not: no compiler");
+        let alone = |choice| said(machine(choice, gcc()).cpu_only());
+        assert!(alone(DeviceChoice::Auto).starts_with("on the CPU"));
+        assert!(alone(DeviceChoice::Cuda(0)).starts_with("not: it runs on the CPU only"));
     }
 }

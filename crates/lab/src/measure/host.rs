@@ -60,6 +60,11 @@ impl HostBench {
     pub fn peers(self, peers: Vec<PeerRequest>) -> Self {
         Self { peers, ..self }
     }
+
+    /// What peers are asked for.
+    pub fn requests(&self) -> &[PeerRequest] {
+        &self.peers
+    }
 }
 
 impl std::fmt::Debug for HostBench {
