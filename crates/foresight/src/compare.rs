@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::config::{Config, Prepared};
 use crate::error::{Error, Result};
-use crate::run::{Run, Summary};
+use crate::run::{Run, Summary, comparable};
 
 /// What is compared, and how carefully.
 #[derive(Debug, Clone, PartialEq)]
@@ -146,7 +146,10 @@ impl Bench<'_> {
                 ));
             }
             // A rate that diverges comes to no number, which is more than any.
-            let best = tried.iter().min_by(|a, b| a.1.total_cmp(&b.1)).map_or(base, |best| best.0);
+            let best = tried
+                .iter()
+                .min_by(|a, b| comparable(a.1).total_cmp(&comparable(b.1)))
+                .map_or(base, |best| best.0);
             config.optimiser.learning_rate = best;
         }
         self.run(name, config, tried)

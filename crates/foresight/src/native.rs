@@ -132,7 +132,8 @@ impl Native {
         let used = self.shards.len().min(batch.len());
         let part = |index: usize| index * batch.len() / used..(index + 1) * batch.len() / used;
         self.shards[..used].par_iter_mut().enumerate().for_each(|(index, shard)| {
-            shard.gradient[from..].fill(0.0);
+            // What is frozen has no gradient, and none of an earlier step: clipping looks at the whole.
+            shard.gradient.fill(0.0);
             shard.tally = shard.pass.forward(weights, train, &batch[part(index)]);
             shard.pass.backward(weights, frozen, &mut shard.gradient);
         });

@@ -105,8 +105,18 @@ impl<'a> Run<'a> {
                 );
                 return Err(Error::shape(what));
             }
-            let path = folder.path().join(CONFIG);
-            std::fs::write(&path, config.text()?).map_err(Error::writing(&path))?;
+            let (path, text) = (folder.path().join(CONFIG), config.text()?);
+            match std::fs::read_to_string(&path) {
+                Ok(found) if found != text => {
+                    let what = format!(
+                        "{} is there and says something else: name another folder, or remove it",
+                        path.display()
+                    );
+                    return Err(Error::shape(what));
+                }
+                Ok(_) => {}
+                Err(_) => std::fs::write(&path, text).map_err(Error::writing(&path))?,
+            }
             logs = Some(Logs::open(folder.path(), Offsets::default())?);
         }
         Ok(Self {
@@ -130,10 +140,15 @@ impl<'a> Run<'a> {
         let trainee = prepared.trainee(config)?;
         let engine = prepared.engine(config, &trainee)?;
         let mut trainer = Trainer::new(trainee, engine, config.schedule());
-        let found = folder.newest::<Checkpoint>(&trainer.fingerprint(), |error| listener.refused(error))?;
+        let mut newest_refused = None;
+        let found = folder.newest::<Checkpoint>(&fingerprint(&trainer, config)?, |error| {
+            newest_refused.get_or_insert_with(|| error.to_string());
+            listener.refused(error);
+        })?;
         let Some((_, checkpoint)) = found else {
             let (count, folder) = (folder.steps()?.len(), folder.path().to_owned());
-            let what = format!("it has {count} checkpoints, and none that can be used");
+            let why = newest_refused.map_or_else(String::new, |why| format!(": {why}"));
+            let what = format!("it has {count} checkpoints, and none that can be used{why}");
             return Err(Error::NothingToResume { folder, what });
         };
         trainer.restore(checkpoint.trainer)?;
@@ -146,11 +161,12 @@ impl<'a> Run<'a> {
     pub fn curve(&self) -> Result<Curve> {
         let schedule = self.config.schedule();
         let losses = self.losses.iter().enumerate();
-        Curve::new(
-            losses.map(|(step, &loss)| {
-                (step as f64, f64::from(loss).max(1e-12), Some(schedule.rate(step as u64)))
-            }),
-        )
+        Curve::new(losses.map(|(step, &loss)| {
+            // A loss that is no number stays one, which is then no curve.
+            let loss = f64::from(loss);
+            let loss = if loss < LEAST_LOSS { LEAST_LOSS } else { loss };
+            (step as f64, loss, Some(schedule.rate(step as u64)))
+        }))
     }
 
     /// The trainer.
@@ -281,7 +297,11 @@ impl<'a> Run<'a> {
 
     fn has_lost_patience(&self) -> bool {
         let patience = self.config.run.patience as usize;
-        let lowest = self.evaluations.iter().enumerate().min_by(|a, b| a.1.probe.total_cmp(&b.1.probe));
+        let lowest = self
+            .evaluations
+            .iter()
+            .enumerate()
+            .min_by(|a, b| comparable(a.1.probe).total_cmp(&comparable(b.1.probe)));
         patience > 0 && lowest.is_some_and(|(place, _)| self.evaluations.len() - 1 - place >= patience)
     }
 
@@ -292,7 +312,7 @@ impl<'a> Run<'a> {
         let step = self.trainer.step();
         if let Some(last) = self.evaluations.last().filter(|last| last.step == step) {
             self.best.retain(|(_, kept)| *kept != step);
-            self.best.push((last.probe, step));
+            self.best.push((comparable(last.probe), step));
             self.best.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
             self.best.truncate(self.config.run.keep_best);
         }
@@ -305,8 +325,23 @@ impl<'a> Run<'a> {
             logs: offsets,
         };
         let kept = Kept { newest: self.config.run.keep_newest, best: &steps };
-        folder.save(step, &self.trainer.fingerprint(), &checkpoint, kept)
+        folder.save(step, &fingerprint(&self.trainer, self.config)?, &checkpoint, kept)
     }
+}
+
+/// What a curve has where a loss is zero: its logarithm is taken.
+const LEAST_LOSS: f64 = 1e-12;
+
+/// A loss for comparisons, in which what is no number is more than any, whatever its sign.
+pub(crate) fn comparable(loss: f64) -> f64 {
+    if loss.is_finite() { loss } else { f64::INFINITY }
+}
+
+/// What a checkpoint must agree in, in words: the network, and everything in the configuration that decides its weights.
+fn fingerprint(trainer: &Trainer<Native>, config: &Config) -> Result<String> {
+    let deciding = Config { run: Default::default(), ..config.clone() };
+    let hash = blake3::hash(deciding.text()?.as_bytes()).to_hex();
+    Ok(format!("{}, configuration {}", trainer.fingerprint(), &hash[..12]))
 }
 
 /// The name of a run's configuration in its folder.

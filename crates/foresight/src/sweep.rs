@@ -92,13 +92,20 @@ pub fn sweep(
             } else {
                 Run::resume(config, prepared, &home, &mut ())?
             };
-            match rung {
+            let trained = match rung {
                 Some(rung) => {
                     let to = (rung * config.steps as f64) as u64;
-                    run.train_to(to, observer, interrupted, &mut ())?;
+                    let trained = run.train_to(to, observer, interrupted, &mut ()).map(|_| None);
                     entrants[place].forecast = expect(&run, config);
+                    trained
                 }
-                None => entrants[place].summary = Some(run.finish(observer, interrupted, &mut ())?),
+                None => run.finish(observer, interrupted, &mut ()).map(Some),
+            };
+            match trained {
+                Ok(summary) => entrants[place].summary = summary,
+                // One that cannot be trained is out, and the others go on.
+                Err(Error::Diverged { .. }) => entrants[place].forecast = None,
+                Err(error) => return Err(error),
             }
             entrants[place].steps = run.trainer().step();
             entrants[place].equivalents = run.trainer().ledger().total().equivalents;
@@ -153,6 +160,27 @@ fn survivors(entrants: &[Entrant], alive: &[usize], least: usize) -> Vec<usize> 
 mod tests {
     use super::*;
 
+    /// A rate at which losses become no numbers never wins, and does not end the sweep; with the engine or without it.
+    #[test]
+    fn a_rate_that_diverges_is_stopped() {
+        for enabled in [false, true] {
+            let text = format!("steps = 120\n[engine]\nenabled = {enabled}");
+            let base = Config::preset("digits").unwrap().with_text("test", &text).unwrap();
+            let settings = ["1e30", "3e-3", "2e-3"].map(|rate| format!("optimiser.learning_rate={rate}"));
+            let configurations: Vec<(Vec<String>, Config)> = settings
+                .into_iter()
+                .map(|setting| (vec![setting.clone()], base.with_setting(&setting).unwrap()))
+                .collect();
+            let prepared = Prepared::of(&base, |_| ()).unwrap();
+            let folder = tempfile::tempdir().unwrap();
+            let (options, interrupted) = (SweepOptions::default(), AtomicBool::new(false));
+            let found =
+                sweep(&configurations, &prepared, folder.path(), &options, &(), &interrupted).unwrap();
+            assert!(matches!(found.winner, Some(1 | 2)), "{enabled}: {:?}", found.winner);
+            assert!(found.entrants[0].summary.is_none(), "{enabled}: it was trained to its end");
+        }
+    }
+
     #[test]
     fn a_hopeless_rate_is_stopped_and_a_good_one_wins() {
         let base = Config::preset("digits")
@@ -177,6 +205,11 @@ mod tests {
         for hopeless in [0, 3] {
             assert!(sweep.entrants[hopeless].summary.is_none() && sweep.entrants[hopeless].steps < 200);
         }
+        // Other rates in the same folder are another sweep.
+        let mut others = configurations.clone();
+        others[1].1 = base.with_setting("optimiser.learning_rate=5e-3").unwrap();
+        let error = super::sweep(&others, &prepared, folder.path(), &options, &(), &interrupted).unwrap_err();
+        assert!(error.to_string().contains("configuration"), "{error}");
         // What survived is what training it without a break gives.
         let winner = sweep.winner.unwrap();
         let mut whole = Run::start(&configurations[winner].1, &prepared, None).unwrap();

@@ -66,10 +66,12 @@ impl RunFolder {
         Ok(steps)
     }
 
-    /// Writes the checkpoint of a step, and then removes those that need not stay.
+    /// Writes the checkpoint of a step, and then removes those that need not stay: among them those of later steps, which were
+    /// undone, or could not be read.
     pub fn save(&self, step: u64, fingerprint: &str, payload: &impl Serialize, kept: Kept<'_>) -> Result<()> {
         write(&self.checkpoint(step), fingerprint, payload)?;
-        for old in self.steps()?.into_iter().skip(kept.newest.max(1)) {
+        let (later, earlier): (Vec<u64>, Vec<u64>) = self.steps()?.into_iter().partition(|&old| old > step);
+        for old in earlier.into_iter().skip(kept.newest.max(1)).chain(later) {
             if !kept.best.contains(&old) {
                 let path = self.checkpoint(old);
                 fs::remove_file(&path).map_err(Error::writing(&path))?;
@@ -97,6 +99,18 @@ impl RunFolder {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_checkpoint_that_was_just_written_stays_after_a_rollback_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunFolder::open(folder.path()).unwrap();
+        for step in [10u64, 20, 30] {
+            run.save(step, "net", &step, Kept { newest: 2, best: &[10] }).unwrap();
+        }
+        run.save(15, "net", &15u64, Kept { newest: 2, best: &[10] }).unwrap();
+        assert_eq!(run.steps().unwrap(), [15, 10]);
+        assert_eq!(run.newest::<u64>("net", |_| ()).unwrap(), Some((15, 15)));
+    }
 
     #[test]
     fn a_broken_checkpoint_is_refused_and_the_one_before_it_used() {

@@ -128,8 +128,12 @@ impl Formulas {
                     (ViewKind::Places, 0)
                 }
             };
-            // A word that repeats longer than any result is the first one throughout.
-            let number = u32::try_from(number).unwrap_or(u32::MAX);
+            let number = match u32::try_from(number) {
+                Ok(number) => number,
+                // A word that repeats longer than any result is the first one throughout.
+                Err(_) if matches!(kind, ViewKind::Each | ViewKind::Cycle) => u32::MAX,
+                Err(_) => return Err(unsupported(format!("it reads from word {number} on, 2^32 at most"))),
+            };
             let words = words(queue, &operand.words)?.view().as_raw();
             *place = Operand { words, places: address, number, view: kind.code() };
             kinds.push(kind);

@@ -11,7 +11,7 @@ use super::queue::Queue;
 use super::schedule::ProductForm;
 use super::shared::{GEMM_DEPTH, GEMM_TILE, LIMB_DEPTH, LIMB_THREADS, LIMB_TILE};
 use super::sums::sums as add_up;
-use super::words::{DeviceWords, LimbPlanes, TensorWords};
+use super::words::{DeviceWords, LimbPlanes, TensorWords, expect_words};
 
 /// Whether a kernel adds to what is there.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -68,10 +68,15 @@ pub(super) fn accumulate(
     start: Start,
     sums: &mut DeviceWords,
 ) -> Result<()> {
+    let sides = [product.batch, product.rows, product.inner, product.columns].map(|side| side as usize);
+    let [batch, rows, inner, columns] = sides;
+    for (words, one) in [(&a.words, rows * inner), (&b.words, inner * columns), (&*sums, rows * columns)] {
+        expect_words("a matrix product", words, batch * one)?;
+    }
     if sums.is_empty() {
         return Ok(());
     }
-    if product.in_limbs(form) {
+    if inner > 0 && product.in_limbs(form) {
         return by_limbs(queue, product, [a, b], start, sums);
     }
     by_words(queue, product, [&a.words, &b.words], start, sums)

@@ -86,8 +86,11 @@ impl Generated {
             Some(running) => running,
             none => none.insert(begin(self.device.clone(), self.known.clone())?),
         };
-        // The thread takes jobs until the sender goes.
-        let _ = running.jobs.send((key, source));
+        // The thread takes jobs until the sender goes; if it ended before, it panicked, and the next call compiles by itself.
+        if let Err(refused) = running.jobs.send((key, source)) {
+            self.known.lock().insert(refused.0.0, Compiled::Failed);
+            *compiler = None;
+        }
         Ok(())
     }
 

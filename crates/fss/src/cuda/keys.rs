@@ -79,6 +79,17 @@ impl DealtSection {
     }
 }
 
+/// What was not written, because something failed before, is key material all the same.
+impl Drop for DealtSection {
+    fn drop(&mut self) {
+        for (_, arriving) in self.outgoing.drain(..) {
+            if let Err(error) = arriving.take_secret() {
+                tracing::warn!("key material may be left in page-locked memory: {error}");
+            }
+        }
+    }
+}
+
 impl DealerKeys for DealtSection {
     fn derived(&mut self, len: usize, ring: Ring) -> Result<Handle> {
         // Party 0's words, then party 1's: their sums are those of columns.

@@ -11,7 +11,7 @@ use crate::secret::Secret;
 use super::kernels;
 use super::queue::Queue;
 use super::shared::{MOST_PARTS, OpenPart, OpenParts, PACKING_THREADS, PackPart, PackParts};
-use super::words::{DeviceWords, keep_words, words};
+use super::words::{DeviceWords, expect_words, keep_words, words};
 
 /// Words to pack, less others.
 pub(super) struct Packed<'a> {
@@ -104,6 +104,7 @@ pub(super) fn open(queue: &Queue, parts: Vec<Part>, bytes: &[u8]) -> Result<Vec<
     let sums = in_message().map(|part| queue.alloc::<u64>(part.len)).collect::<Result<Vec<_>>>()?;
     let opened = in_message().zip(&sums).map(|(part, sums)| {
         let own = part.words.as_ref().map(|own| words(queue, own)).transpose()?;
+        own.map_or(Ok(()), |own| expect_words("an opening", own, part.len))?;
         Ok(Opened { own, sums: sums.view(), bits: part.ring.bits() })
     });
     let opened = opened.collect::<Result<Vec<_>>>()?;

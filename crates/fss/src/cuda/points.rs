@@ -13,7 +13,7 @@ use super::prg::Generator;
 use super::queue::Queue;
 use super::schedule::Schedule;
 use super::shared::{COMPARE_THREADS, GENERATE_THREADS, LOOKUP_THREADS, MOST_SHIFTS, RoundKeys, Shifts};
-use super::words::{Copies, DeviceWords};
+use super::words::{Copies, DeviceWords, expect_words};
 
 /// One party's keys of `count` point functions over the same domain.
 pub(super) struct DevicePoints {
@@ -41,6 +41,7 @@ impl DevicePoints {
         x: &DeviceWords,
         shifts: &[u64],
     ) -> Result<DeviceWords> {
+        expect_words("a comparison", x, self.count)?;
         let mut bits = queue.alloc(shifts.len() * self.count)?;
         self.calls.add(shifts.len() * self.count * dpf::walk_blocks(self.domain) as usize);
         if bits.is_empty() {
@@ -91,6 +92,7 @@ impl DevicePoints {
         x: &DeviceWords,
         table: &Table,
     ) -> Result<DeviceWords> {
+        expect_words("a lookup", x, self.count)?;
         let mut sums = queue.alloc(self.count)?;
         self.calls.add(self.count * dpf::expand_blocks(self.domain) as usize);
         if self.count == 0 {

@@ -9,7 +9,7 @@ use crate::ring::Ring;
 use super::kernels;
 use super::queue::Queue;
 use super::shared::SUMS_THREADS;
-use super::words::DeviceWords;
+use super::words::{DeviceWords, expect_words};
 
 pub(super) fn sums(queue: &Queue, words: &DeviceWords, sums: Sums<'_>, ring: Ring) -> Result<DeviceWords> {
     let count = sums.count(words.len());
@@ -31,6 +31,7 @@ pub(super) fn sums(queue: &Queue, words: &DeviceWords, sums: Sums<'_>, ring: Rin
     // Where rows have one width, their ends are not read.
     let (width, ends) = match sums {
         Sums::Ragged(lengths) => {
+            expect_words("sums of rows", words, lengths.iter().sum())?;
             let end = |end: &mut u64, length: &usize| {
                 *end += *length as u64;
                 Some(*end)

@@ -82,6 +82,14 @@ impl TensorWords {
 }
 
 /// A handle of words that this queue makes.
+/// Fails unless a tensor is as long as a kernel will read it: a kernel has no other way to know.
+pub(super) fn expect_words(gate: &'static str, words: &DeviceWords, expected: usize) -> Result<()> {
+    if words.len() == expected {
+        return Ok(());
+    }
+    Err(Error::Shape { gate, what: format!("{} words where {expected} are read", words.len()) })
+}
+
 pub(super) fn keep_words(queue: &Queue, words: DeviceWords) -> Handle {
     keep(queue, TensorWords { words, planes: OnceLock::new() })
 }

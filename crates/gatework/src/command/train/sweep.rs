@@ -57,6 +57,11 @@ fn combinations(base: &Config, vary: &[String]) -> Result<Vec<(Vec<String>, Conf
         let Some((key, values)) = varied.split_once('=') else {
             return Err(Failure::input(format!("--vary {varied}: write KEY=VALUE,VALUE, as batch=32,64")));
         };
+        if ["data.", "engine.replay"].iter().any(|start| key.trim().starts_with(start)) {
+            return Err(Failure::input(format!(
+                "--vary {key}: all configurations of a sweep learn from the same data; run a sweep for each"
+            )));
+        }
         if found.len() * values.split(',').count() > MOST {
             return Err(Failure::input(format!(
                 "--vary makes more than {MOST} configurations: vary less at once"
