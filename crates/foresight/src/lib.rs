@@ -16,6 +16,7 @@ pub mod network;
 pub mod optimiser;
 pub mod random;
 pub mod run;
+pub mod sampling;
 pub mod state;
 pub mod sweep;
 mod trainee;

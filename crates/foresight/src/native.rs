@@ -10,6 +10,8 @@ use crate::dense::squares;
 use crate::error::{Error, Result};
 use crate::network::{Architecture, Parameters, Pass, Tally};
 use crate::optimiser::{Average, Optimiser, OptimiserOptions};
+use crate::random::Random;
+use crate::sampling::{Kept, choose};
 use crate::trainee::{
     Evaluation, Group, Statistics, Step, Taken, Trainee, Which, example_work, forward_cost,
 };
@@ -124,9 +126,29 @@ impl Native {
         [2 * self.weights.len() * number, self.optimiser.bytes(), passes]
     }
 
-    /// Computes the gradient of the mean loss of `batch`, in the first shard's memory, and returns that loss and the
-    /// squared lengths of the shards' mean gradients with their sizes.
-    fn gradient(&mut self, batch: &[u32], frozen: usize) -> (f64, Vec<(f64, usize)>) {
+    /// Leaves the examples for the backward pass that are worth one. Returns which part of all they are.
+    fn sample(&mut self, used: usize, times: f64) -> f64 {
+        if times <= 0.0 {
+            return 1.0;
+        }
+        let lengths: Vec<f32> = self.shards[..used].iter().flat_map(|shard| shard.pass.lengths()).collect();
+        // One stream for each step, so that nothing has to be remembered of it.
+        let mut random = Random::new(self.options.seed, "sampling").fork(self.optimiser.steps());
+        let Some(kept) = choose(&lengths, times, &mut random) else { return 1.0 };
+        let (mut start, mut rest) = (0, kept.as_slice());
+        for shard in &mut self.shards[..used] {
+            let end = start + shard.tally.examples;
+            let (own, after) = rest.split_at(rest.partition_point(|kept| kept.place < end));
+            let own: Vec<Kept> = own.iter().map(|kept| Kept { place: kept.place - start, ..*kept }).collect();
+            shard.pass.keep(&own);
+            (start, rest) = (end, after);
+        }
+        kept.len() as f64 / lengths.len() as f64
+    }
+
+    /// Computes the gradient of the mean loss of `batch`, in the first shard's memory, and returns that loss, the
+    /// squared lengths of the shards' mean gradients with their sizes, and the part of the batch that they are of.
+    fn gradient(&mut self, batch: &[u32], frozen: usize, sampled: f64) -> (f64, Vec<(f64, usize)>, f64) {
         let from = self.parameters.get(frozen).map_or(self.weights.len(), |group| group.matrix.start);
         let (weights, train) = (&self.weights, &self.splits.train);
         let used = self.shards.len().min(batch.len());
@@ -135,8 +157,12 @@ impl Native {
             // What is frozen has no gradient, and none of an earlier step: clipping looks at the whole.
             shard.gradient.fill(0.0);
             shard.tally = shard.pass.forward(weights, train, &batch[part(index)]);
-            shard.pass.backward(weights, frozen, &mut shard.gradient);
         });
+        let kept = self.sample(used, sampled);
+        let weights = &self.weights;
+        self.shards[..used]
+            .par_iter_mut()
+            .for_each(|shard| shard.pass.backward(weights, frozen, &mut shard.gradient));
         let tally = self.shards[..used].iter().fold(Tally::default(), |all, shard| all + shard.tally);
         let lengths = self.shards[..used]
             .iter()
@@ -155,7 +181,7 @@ impl Native {
                 .for_each(|(g, more)| *g += more);
         }
         first[0].gradient[from..].iter_mut().for_each(|g| *g *= scale);
-        (tally.loss / tally.examples as f64, lengths)
+        (tally.loss / tally.examples as f64, lengths, kept)
     }
 
     fn judge(&self, which: Which, examples: &Examples) -> Evaluation {
@@ -212,7 +238,7 @@ impl Trainee for Native {
     fn step(&mut self, step: &Step) -> Result<Taken> {
         let batch = self.order.next_batch().to_vec();
         let used = ((step.share * batch.len() as f64).round() as usize).clamp(1, batch.len());
-        let (loss, shards) = self.gradient(&batch[..used], step.frozen);
+        let (loss, shards, kept) = self.gradient(&batch[..used], step.frozen, step.sampled);
         let gradient = &mut self.shards[0].gradient;
         let sums = self.optimiser.step(
             &self.parameters,
@@ -227,7 +253,7 @@ impl Trainee for Native {
             let whole = sums.iter().map(|sums| sums.gradient).sum();
             Statistics { groups: sums, noise_scale: noise_scale(&shards, whole) }
         });
-        Ok(Taken { loss, statistics })
+        Ok(Taken { loss, kept, statistics })
     }
 
     fn probe_loss(&self, which: Which) -> Result<f64> {

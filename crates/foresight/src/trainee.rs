@@ -27,6 +27,8 @@ pub struct Step {
     pub frozen: usize,
     /// The part of the batch that is used, from above 0 to 1. The data order moves on by a whole batch.
     pub share: f64,
+    /// How many times the number of examples that count a backward pass is of: see [`crate::sampling`]. 0 for all of them.
+    pub sampled: f64,
     /// Whether statistics are wanted.
     pub measure: bool,
 }
@@ -34,7 +36,7 @@ pub struct Step {
 impl Step {
     /// A full step without statistics.
     pub fn full(rate: f64) -> Self {
-        Self { rate, frozen: 0, share: 1.0, measure: false }
+        Self { rate, frozen: 0, share: 1.0, sampled: 0.0, measure: false }
     }
 }
 
@@ -43,6 +45,8 @@ impl Step {
 pub struct Taken {
     /// The mean training loss of the batch, before the step.
     pub loss: f64,
+    /// The part of its examples that the backward pass was of.
+    pub kept: f64,
     /// What was asked for.
     pub statistics: Option<Statistics>,
 }
@@ -121,6 +125,13 @@ pub trait Trainee {
     /// `Σ_l f_l + Σ_{l ≥ k} f_l + Σ_{l > k} f_l`, over the same with `k = 0`, times the share of the batch.
     fn cost(&self, frozen: usize, share: f64) -> f64 {
         example_work(self.groups(), frozen) / example_work(self.groups(), 0) * share
+    }
+
+    /// The same where the backward pass is of a part of the examples alone.
+    fn cost_of(&self, frozen: usize, share: f64, kept: f64) -> f64 {
+        let forward = self.groups().iter().map(|group| group.multiply_adds as f64).sum::<f64>();
+        let forward = forward / example_work(self.groups(), 0) * share;
+        forward + kept * (self.cost(frozen, share) - forward)
     }
 
     /// Multiply-adds of a full step of a whole batch.

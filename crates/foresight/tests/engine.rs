@@ -217,7 +217,7 @@ fn a_rejected_action_leaves_no_trace_bit_for_bit() {
 
 #[test]
 fn without_actions_the_weights_are_those_of_the_plain_loop() {
-    let config = config(NOTHING);
+    let config = config(NOTHING).with_setting("engine.options.sampled=0").unwrap();
     let (mut trainee, mut engine) = start(&config, |_| None, |_| None);
     while !engine.is_finished() {
         engine.tick(&mut trainee, &mut Ledger::default()).unwrap();
@@ -321,9 +321,31 @@ fn a_fault_during_an_action_rejects_it_exactly() {
     assert!(trainee.weights().iter().all(|w| w.is_finite()));
 }
 
+/// Backward passes over samples cost less, are counted as what they are, and train as well.
+#[test]
+fn samples_of_batches_train_for_less() {
+    let train = |times: f64| {
+        let config = config(NOTHING).with_setting(&format!("engine.options.sampled={times}")).unwrap();
+        let (mut trainee, mut engine) = start(&config, |_| None, |_| None);
+        let mut ledger = Ledger::default();
+        while !engine.is_finished() {
+            engine.tick(&mut trainee, &mut ledger).unwrap();
+        }
+        (ledger.total().equivalents, trainee.evaluate(Which::Averaged).unwrap().loss)
+    };
+    let ((whole, loss), (sampled, sampled_loss)) = (train(0.0), train(3.0));
+    assert_eq!(whole, 320.0);
+    assert!(sampled < 0.97 * whole, "{sampled}");
+    assert!((sampled_loss / loss).ln().abs() < 0.1, "{sampled_loss} for {loss}");
+    assert_eq!(train(3.0), (sampled, sampled_loss));
+}
+
 #[test]
 fn a_run_whose_actions_all_fail_costs_no_more_than_its_risk() {
-    let config = config(FREEZE).with_setting("engine.options.risk=0.05").unwrap();
+    let config = config(FREEZE)
+        .with_setting("engine.options.risk=0.05")
+        .and_then(|config| config.with_setting("engine.options.sampled=0"))
+        .unwrap();
     let (mut trainee, mut engine) =
         start(&config, |asked| Some(if asked % 2 == 0 { 1.0 } else { 50.0 }), |_| None);
     let mut ledger = Ledger::default();

@@ -26,6 +26,9 @@ impl Default for Allowed {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct EngineOptions {
+    /// How many times the number of examples that count the backward pass of a step is of, chosen by
+    /// [`sampling`](crate::sampling); 0 for all examples.
+    pub sampled: f64,
     /// Full steps before anything is predicted.
     pub warmup_steps: u64,
     /// An action is taken only with at least this confidence, from 0 to 1: trust in its kind over one plus the
@@ -76,6 +79,7 @@ pub struct EngineOptions {
 impl Default for EngineOptions {
     fn default() -> Self {
         Self {
+            sampled: 3.0,
             warmup_steps: 100,
             confidence_threshold: 0.3,
             horizon: 48,

@@ -6,6 +6,7 @@ use super::architecture::{Architecture, Layer, Parameters};
 use super::convolution::Convolution;
 use crate::data::Examples;
 use crate::dense::{Strided, add_product, add_product_transposed};
+use crate::sampling::Kept;
 
 /// What a forward pass found, summed over examples.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -147,11 +148,41 @@ impl Pass {
         tally
     }
 
+    /// The length of `softmax − label` of every example of the last forward pass.
+    pub fn lengths(&self) -> impl Iterator<Item = f32> + '_ {
+        let classes = self.layers.last().map_or(1, Layer::outputs);
+        let rows = self.delta[..self.examples * classes].chunks_exact(classes);
+        rows.map(|row| row.iter().map(|delta| delta * delta).sum::<f32>().sqrt())
+    }
+
+    /// Leaves these examples for the backward pass, in ascending order of their places, each with its weight.
+    pub fn keep(&mut self, kept: &[Kept]) {
+        let classes = self.layers.last().map_or(1, Layer::outputs);
+        for (to, &Kept { place: from, weight }) in kept.iter().enumerate() {
+            for (place, values) in self.values.iter_mut().enumerate() {
+                let width = self.layers.get(place).map_or(classes, Layer::inputs);
+                values.copy_within(from * width..(from + 1) * width, to * width);
+            }
+            for (layer, chosen) in self.layers.iter().zip(&mut self.chosen) {
+                if !chosen.is_empty() {
+                    let width = layer.outputs();
+                    chosen.copy_within(from * width..(from + 1) * width, to * width);
+                }
+            }
+            self.delta.copy_within(from * classes..(from + 1) * classes, to * classes);
+            self.delta[to * classes..(to + 1) * classes].iter_mut().for_each(|delta| *delta *= weight);
+        }
+        self.examples = kept.len();
+    }
+
     /// Adds the gradient of the sum of losses to `gradient`, for all layers with parameters from number `frozen` on.
     /// The backward pass ends where nothing before it is wanted.
     pub fn backward(&mut self, weights: &[f32], frozen: usize, gradient: &mut [f32]) {
         let wanted = &self.parameters[frozen.min(self.parameters.len())..];
         let Some(first) = wanted.first().map(|group| group.layer) else { return };
+        if self.examples == 0 {
+            return;
+        }
         let mut groups = wanted.iter().rev();
         for place in (first..self.layers.len()).rev() {
             let layer = self.layers[place];
@@ -256,6 +287,40 @@ mod tests {
         let size: usize = shape.iter().product();
         let inputs = (0..6 * size).map(|_| random.normal() as f32).collect();
         Examples::new(shape, classes, inputs, (0..6).map(|i| (i % classes) as u16).collect()).unwrap()
+    }
+
+    /// What is kept has the gradient that it would have alone, times its weight.
+    #[test]
+    fn kept_examples_have_their_own_gradient() {
+        for architecture in [
+            Architecture::mlp([1, 12, 12], &[12, 7], 3).unwrap(),
+            Architecture::cnn([1, 12, 12], &[3, 4], 3, &[5], 3).unwrap(),
+        ] {
+            let (examples, weights) = (examples([1, 12, 12], 3), architecture.initial(1));
+            let mut pass = Pass::new(&architecture, 6);
+            let mut of = |indices: &[u32], kept: Option<&[Kept]>| {
+                let mut gradient = vec![0.0; weights.len()];
+                pass.forward(&weights, &examples, indices);
+                assert_eq!(pass.lengths().count(), indices.len());
+                if let Some(kept) = kept {
+                    pass.keep(kept);
+                }
+                pass.backward(&weights, 0, &mut gradient);
+                gradient
+            };
+            let kept = |places: &[usize]| -> Vec<Kept> {
+                places.iter().map(|&place| Kept { place, weight: 1.0 }).collect()
+            };
+            let all = [0, 1, 2, 3, 4, 5];
+            assert_eq!(of(&all, Some(&kept(&[0, 1, 2, 3, 4, 5]))), of(&all, None));
+            assert_eq!(of(&all, Some(&kept(&[1, 4, 5]))), of(&[1, 4, 5], None));
+            assert!(of(&all, Some(&[])).iter().all(|&g| g == 0.0));
+            let doubled = of(&all, Some(&[Kept { place: 3, weight: 2.0 }]));
+            let single = of(&[3], None);
+            assert!(
+                doubled.iter().zip(&single).all(|(two, one)| (two - 2.0 * one).abs() <= 1e-6 * one.abs())
+            );
+        }
     }
 
     /// Central differences in double steps; the loss is piecewise smooth, so a few parameters may sit on an edge.

@@ -104,6 +104,11 @@ impl Optimiser {
         Self { options, steps: 0, first: zeros(), second: zeros(), last: zeros() }
     }
 
+    /// Steps that were taken.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
     /// Bytes that it holds.
     pub fn bytes(&self) -> usize {
         3 * self.first.len() * size_of::<f32>()

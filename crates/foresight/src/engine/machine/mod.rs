@@ -318,9 +318,10 @@ impl<T: Trainee> Engine<T> {
     ) -> Result<Option<(u64, f64, f64)>> {
         let step = self.state.view.step;
         let rate = self.schedule.rate(step) * self.state.caution.factor;
-        let taken = trainee.step(&Step { rate, frozen, share: 1.0, measure: true })?;
+        let sampled = self.options.sampled;
+        let taken = trainee.step(&Step { rate, frozen, share: 1.0, sampled, measure: true })?;
         let entry = ledger.of_mut(self.state.phase);
-        let cost = trainee.cost(frozen, 1.0);
+        let cost = trainee.cost_of(frozen, 1.0, taken.kept);
         entry.steps += 1;
         entry.equivalents += cost;
         self.pay(cost);
