@@ -3,6 +3,12 @@
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 
+use rayon::iter::{IndexedParallelIterator as _, ParallelIterator as _};
+use rayon::slice::{ParallelSlice as _, ParallelSliceMut as _};
+
+/// Values that one core appends.
+const SHARE: usize = 1 << 20;
+
 /// A vector whose whole allocation is overwritten before it is freed.
 #[derive(Clone, Default)]
 pub struct Secret<T: Copy + Default>(Vec<T>);
@@ -27,6 +33,23 @@ impl<T: Copy + Default> Secret<T> {
         let mut larger = Vec::with_capacity(needed.max(2 * self.0.capacity()));
         larger.extend_from_slice(&self.0);
         wipe(&mut std::mem::replace(&mut self.0, larger));
+    }
+
+    /// Appends values, many of them on all cores: the pages of a large buffer are made when they are written first.
+    pub fn append(&mut self, values: &[T])
+    where
+        T: Send + Sync,
+    {
+        self.make_room(values.len());
+        if values.len() <= SHARE {
+            return self.0.extend_from_slice(values);
+        }
+        let room = self.0.spare_capacity_mut()[..values.len()].par_chunks_mut(SHARE);
+        room.zip(values.par_chunks(SHARE)).for_each(|(to, from)| {
+            to.iter_mut().zip(from).for_each(|(to, from)| _ = to.write(*from));
+        });
+        // SAFETY: there is room for as many, and each was written above.
+        unsafe { self.0.set_len(self.0.len() + values.len()) };
     }
 
     /// Forgets all values and keeps the allocation.

@@ -70,6 +70,14 @@ impl PinnedPool {
 
     /// A zeroed block for `len` elements.
     pub fn take<T: Pod>(&self, len: usize) -> Result<Pinned<T>> {
+        let pinned = self.take_as_is(len)?;
+        // SAFETY: the block is as long and nobody else has it.
+        unsafe { std::ptr::write_bytes(pinned.address(), 0, len * size_of::<T>()) };
+        Ok(pinned)
+    }
+
+    /// A block for `len` elements, in which there is what its last user left, or zeros: for whoever overwrites all of it.
+    pub fn take_as_is<T: Pod>(&self, len: usize) -> Result<Pinned<T>> {
         let device = Device { shared: self.shared.device.upgrade().ok_or_else(closed)? };
         let overflow = || Error::Length {
             call: "PinnedPool::take",
@@ -81,8 +89,6 @@ impl PinnedPool {
         let bytes = len.checked_mul(size_of::<T>()).ok_or_else(overflow)? as u64;
         let class = bytes.max(SMALLEST_CLASS).checked_next_power_of_two().ok_or_else(overflow)?;
         let address = self.block(&device, class, bytes)?;
-        // SAFETY: the block is `class >= bytes` long and nobody else has it.
-        unsafe { std::ptr::write_bytes(address.0, 0, bytes as usize) };
         let block =
             PinnedBlock { pool: self.shared.clone(), device, class, address, state: Locked::default() };
         Ok(Pinned { block: Arc::new(block), len, element: PhantomData })

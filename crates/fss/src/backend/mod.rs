@@ -121,6 +121,12 @@ pub trait PartyKeys: Send {
     /// The next keys of `len` point functions over domains of `domain` bits.
     fn points(&mut self, domain: u32, len: usize) -> Result<Handle>;
 
+    /// Brings the material near, as far as there is room, so that reading it waits for no file. Whoever asks for nothing of it before
+    /// loses nothing by that.
+    fn settle(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     /// Bytes of key material read so far.
     fn used(&self) -> u64;
 

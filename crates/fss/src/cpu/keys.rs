@@ -229,6 +229,13 @@ impl PartyKeys for ReadSection {
         Ok(Handle::new(HostPoints { points, hash: self.hash.clone() }))
     }
 
+    fn settle(&mut self) -> Result<()> {
+        match self.used {
+            0 => self.section.settle(),
+            _ => Ok(()),
+        }
+    }
+
     fn used(&self) -> u64 {
         self.used
     }

@@ -1,25 +1,20 @@
 //! Key material on its way to the device, ahead of the gates that ask for it.
 //!
-//! A thread takes a section's bytes in the order of their use, stages them in two page-locked buffers in turns, and queues their
-//! copies on a stream of their own. Chunks wait on the device until a gate asks for their bytes; so many are on their way that
-//! one is copied while another is read, and no more, whatever the size of a section.
+//! Two threads a section. One reads its bytes, in the order of their use, into page-locked blocks; the other queues their copies on a
+//! stream of their own. Each is ahead of the next by as many bytes as the schedule says, whatever the size of a section. A block that was
+//! copied is read into again, and wiped at the end.
 
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::{Builder, JoinHandle};
 
-use gatework_gpu::{Buffer, Event, Pinned, Stream};
-use rayon::iter::{IndexedParallelIterator as _, ParallelIterator as _};
-use rayon::slice::{ParallelSlice as _, ParallelSliceMut as _};
+use gatework_gpu::{Buffer, Event, Stream};
 
 use crate::error::{Error, Result};
 use crate::key::KeySection;
 
-use super::queue::Queue;
-
-/// Chunks that wait on the device.
-const AHEAD: usize = 2;
-/// Bytes that one thread stages.
-const SHARE: usize = 1 << 20;
+use super::queue::{Queue, Room};
+use super::schedule::KeyAhead;
+use super::staging::SecretBlock;
 
 /// Bytes on the device, from when their event is.
 struct Chunk {
@@ -29,28 +24,38 @@ struct Chunk {
 
 /// The material of one section.
 pub(super) struct KeyFeed {
-    state: State,
-    chunk_bytes: usize,
+    ahead: KeyAhead,
     length: u64,
     used: u64,
+    state: State,
     /// The chunk that is being read, and the bytes of it that were.
     current: Option<(Chunk, usize)>,
+    /// Of page-locked memory, if all of it is to be there.
+    room: Option<Room>,
 }
 
 enum State {
     /// Nobody has asked yet.
     NotBegun(KeySection),
-    Running {
-        chunks: Receiver<Result<Chunk>>,
-        thread: JoinHandle<()>,
-    },
+    /// It is read, and copied as far as somebody asks for it.
+    Reading(Reader),
+    Copying(Reader, Receiver<Result<Chunk>>, JoinHandle<()>),
     Ended,
 }
 
+/// The thread that reads, and its blocks.
+struct Reader {
+    blocks: Option<Receiver<Result<SecretBlock>>>,
+    back: Option<Sender<SecretBlock>>,
+    thread: JoinHandle<()>,
+    /// Said once all that may wait in page-locked memory is there.
+    full: Receiver<()>,
+}
+
 impl KeyFeed {
-    pub(super) fn new(section: KeySection, chunk_bytes: usize) -> Self {
+    pub(super) fn new(section: KeySection, ahead: KeyAhead) -> Self {
         let length = section.length();
-        Self { state: State::NotBegun(section), chunk_bytes, length, used: 0, current: None }
+        Self { ahead, length, used: 0, state: State::NotBegun(section), current: None, room: None }
     }
 
     /// Bytes that were asked for.
@@ -61,6 +66,20 @@ impl KeyFeed {
     /// Bytes that were not.
     pub(super) fn left(&self) -> u64 {
         self.length - self.used
+    }
+
+    /// Reads all of the section, or as much as there is page-locked memory for, and waits for that.
+    pub(super) fn settle(&mut self, queue: &Queue) -> Result<()> {
+        if let State::NotBegun(_) = self.state {
+            self.ahead.staged = u64::MAX;
+            self.room = Some(queue.make_room(self.length));
+        }
+        self.read(queue)?;
+        if let State::Reading(reader) = &self.state {
+            // Where the thread has ended, the first who takes from it hears why.
+            let _ = reader.full.recv();
+        }
+        Ok(())
     }
 
     /// The next `count` bytes, from the start of a buffer of whole words.
@@ -91,15 +110,38 @@ impl KeyFeed {
 
     /// The next chunk, in whose order the queue goes on.
     fn next_chunk(&mut self, queue: &Queue) -> Result<Chunk> {
-        if let State::NotBegun(_) = self.state
-            && let State::NotBegun(section) = std::mem::replace(&mut self.state, State::Ended)
-        {
-            self.state = begin(queue.clone(), section, self.chunk_bytes)?;
-        }
-        let State::Running { chunks, .. } = &self.state else { return Err(ended()) };
+        self.copy(queue)?;
+        let State::Copying(_, chunks, _) = &self.state else { return Err(ended()) };
         let chunk = chunks.recv().map_err(|_| ended())??;
         queue.stream().wait(&chunk.arrived)?;
         Ok(chunk)
+    }
+
+    /// Begins to read, if that was not done yet.
+    pub(super) fn read(&mut self, queue: &Queue) -> Result<()> {
+        self.state = match std::mem::replace(&mut self.state, State::Ended) {
+            State::NotBegun(section) => State::Reading(Reader::start(queue, section, self.ahead)?),
+            begun => begun,
+        };
+        Ok(())
+    }
+
+    /// Begins to copy, if that was not done yet.
+    fn copy(&mut self, queue: &Queue) -> Result<()> {
+        self.read(queue)?;
+        self.state = match std::mem::replace(&mut self.state, State::Ended) {
+            State::Reading(mut reader) => {
+                let (Some(blocks), Some(back)) = (reader.blocks.take(), reader.back.take()) else {
+                    return Err(ended());
+                };
+                let (sender, chunks) = sync_channel(self.ahead.chunks(self.ahead.copied));
+                let (queue, stream) = (queue.clone(), queue.device().stream()?);
+                let copy = move || copy_all(&queue, &stream, &blocks, &back, &sender);
+                State::Copying(reader, chunks, spawn(copy)?)
+            }
+            begun => begun,
+        };
+        Ok(())
     }
 }
 
@@ -107,82 +149,131 @@ fn ended() -> Error {
     Error::Key { what: "the thread that uploads its bytes has ended".into() }
 }
 
-fn begin(queue: Queue, section: KeySection, chunk_bytes: usize) -> Result<State> {
-    let stream = queue.device().stream()?;
-    let (sender, chunks) = sync_channel(AHEAD);
-    let thread = Builder::new()
-        .name("fss-keys".into())
-        .spawn(move || upload_all(&queue, &stream, section, chunk_bytes, &sender))
-        .map_err(|error| Error::Key {
-            what: format!("no thread can be started that uploads it ({error})"),
-        })?;
-    Ok(State::Running { chunks, thread })
+fn spawn(work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
+    let failed = |error| Error::Key { what: format!("no thread can be started that uploads it ({error})") };
+    Builder::new().name("fss-keys".into()).spawn(work).map_err(failed)
 }
 
-/// Uploads a section until its end, the first error, or the end of whoever reads it.
-fn upload_all(
+impl Reader {
+    fn start(queue: &Queue, section: KeySection, ahead: KeyAhead) -> Result<Self> {
+        let (queue, waiting) = (queue.clone(), ahead.chunks(ahead.staged.min(section.length())));
+        let (sender, blocks) = sync_channel(waiting);
+        let ((back, returned), (said, full)) = (channel(), sync_channel(1));
+        let thread = spawn(move || {
+            let most = waiting as u64 * ahead.chunk as u64;
+            let mut reading =
+                Reading { queue, section, chunk: ahead.chunk, most, returned, said: Some(said) };
+            reading.all(&sender);
+            drop(sender);
+            // Whoever copies gives blocks back as it goes, until it ends.
+            reading.returned.iter().for_each(drop);
+        })?;
+        Ok(Self { blocks: Some(blocks), back: Some(back), thread, full })
+    }
+}
+
+struct Reading {
+    queue: Queue,
+    section: KeySection,
+    chunk: usize,
+    /// Bytes that may be in page-locked memory.
+    most: u64,
+    returned: Receiver<SecretBlock>,
+    said: Option<SyncSender<()>>,
+}
+
+impl Reading {
+    /// Reads a section until its end, the first error, or the end of whoever copies it.
+    fn all(&mut self, blocks: &SyncSender<Result<SecretBlock>>) {
+        let (mut left, mut held) = (self.section.length(), 0);
+        while left > 0 {
+            let count = left.min(self.chunk as u64) as usize;
+            let block = self.block(count, &mut held).and_then(|mut block| {
+                block.fill_with(&self.section.take(count)?)?;
+                Ok(block)
+            });
+            left -= count as u64;
+            if left == 0 || held >= self.most {
+                self.say_full();
+            }
+            let failed = block.is_err();
+            if blocks.send(block).is_err() || failed {
+                break;
+            }
+        }
+        self.say_full();
+    }
+
+    fn say_full(&mut self) {
+        if let Some(said) = self.said.take() {
+            // Nobody may be waiting.
+            let _ = said.send(());
+        }
+    }
+
+    /// A block that was given back, or a new one while there is room. Where memory is short, those that are under way must do.
+    fn block(&mut self, count: usize, held: &mut u64) -> Result<SecretBlock> {
+        if let Some(block) = self.returned.try_recv().ok().filter(|block| block.len() == count) {
+            return Ok(block);
+        }
+        if *held < self.most {
+            match SecretBlock::take(&self.queue, count) {
+                Err(Error::Device(gatework_gpu::Error::OutOfPinnedMemory { .. })) if *held > 0 => {}
+                taken => {
+                    *held += count as u64;
+                    return taken;
+                }
+            }
+        }
+        self.say_full();
+        match self.returned.recv() {
+            Ok(block) if block.len() == count => Ok(block),
+            // The last chunk is shorter than the others.
+            Ok(_) => SecretBlock::take(&self.queue, count),
+            Err(_) => Err(ended()),
+        }
+    }
+}
+
+/// Copies blocks as they come, until the last, the first error, or the end of whoever reads chunks.
+fn copy_all(
     queue: &Queue,
     stream: &Stream,
-    mut section: KeySection,
-    chunk_bytes: usize,
+    blocks: &Receiver<Result<SecretBlock>>,
+    back: &Sender<SecretBlock>,
     chunks: &SyncSender<Result<Chunk>>,
 ) {
-    let mut staging: [Option<Pinned<u8>>; 2] = [None, None];
-    let mut left = section.length();
-    for turn in (0..staging.len()).cycle() {
-        let count = left.min(chunk_bytes as u64) as usize;
-        if count == 0 {
-            break;
-        }
-        left -= count as u64;
-        let chunk = upload(queue, stream, &mut section, count, &mut staging[turn]);
+    for block in blocks {
+        let chunk = block.and_then(|block| {
+            let mut bytes = queue.alloc_on(stream, block.len())?;
+            block.copy_to(stream, &mut bytes)?;
+            let arrived = stream.record()?;
+            // The reader may have ended; the block is wiped here then.
+            let _ = back.send(block);
+            Ok(Chunk { bytes, arrived })
+        });
         let failed = chunk.is_err();
         if chunks.send(chunk).is_err() || failed {
-            break;
+            return;
         }
     }
-    // Key material must not stay behind in memory that others are given.
-    for pinned in staging.iter_mut().flatten() {
-        if let Ok(mut bytes) = pinned.write() {
-            bytes.fill(0);
-        }
-    }
-}
-
-fn upload(
-    queue: &Queue,
-    stream: &Stream,
-    section: &mut KeySection,
-    count: usize,
-    staging: &mut Option<Pinned<u8>>,
-) -> Result<Chunk> {
-    let material = section.take(count)?;
-    if let Some(pinned) = staging
-        && pinned.len() != count
-    {
-        pinned.write()?.fill(0);
-        *staging = None;
-    }
-    let pinned = match staging {
-        Some(pinned) => pinned,
-        None => staging.insert(stream.device().pinned().take(count)?),
-    };
-    // Waits for the copy before the last.
-    let mut staged = pinned.write()?;
-    let shares = staged.par_chunks_mut(SHARE).zip(material.as_slice().par_chunks(SHARE));
-    shares.for_each(|(to, from)| to.copy_from_slice(from));
-    drop(staged);
-    let mut bytes = queue.alloc_on(stream, count)?;
-    stream.copy_from_pinned(pinned, &mut bytes)?;
-    Ok(Chunk { bytes, arrived: stream.record()? })
 }
 
 impl Drop for KeyFeed {
-    /// The thread ends before the section's owner goes on.
+    /// The threads end before the section's owner goes on.
     fn drop(&mut self) {
-        if let State::Running { chunks, thread } = std::mem::replace(&mut self.state, State::Ended) {
-            drop(chunks);
-            // A panic there was printed, and who drops this cannot do anything about it.
+        let (reader, copying) = match std::mem::replace(&mut self.state, State::Ended) {
+            State::Copying(reader, chunks, thread) => {
+                drop(chunks);
+                (Some(reader), Some(thread))
+            }
+            State::Reading(reader) => (Some(reader), None),
+            State::NotBegun(_) | State::Ended => (None, None),
+        };
+        // A panic there was printed, and who drops this cannot do anything about it.
+        let _ = copying.map(JoinHandle::join);
+        if let Some(Reader { blocks, back, thread, .. }) = reader {
+            drop((blocks, back));
             let _ = thread.join();
         }
     }

@@ -13,10 +13,12 @@ use crate::prg::Calls;
 use crate::ring::{Ring, packed_bytes};
 
 use super::feed::KeyFeed;
-use super::packing::{Arriving, Opened, Packed, pack, unpack};
+use super::outgoing::{self, Material, Outgoing};
+use super::packing::{Opened, Packed, pack, unpack};
 use super::points::{DevicePoints, Form, generate_tables, generate_trees};
 use super::prg::{DeviceStream, Generator};
 use super::queue::Queue;
+use super::schedule::KeyAhead;
 use super::shared::RoundKeys;
 use super::sums::sums;
 use super::words::{DeviceWords, keep, keep_words, words};
@@ -27,8 +29,8 @@ pub(super) struct DealtSection {
     generator: Arc<Generator>,
     streams: [DeviceStream; 2],
     hash: RoundKeys,
-    /// What has not been taken to where it belongs yet, with the parties that get it.
-    outgoing: Vec<([bool; 2], Arriving)>,
+    /// What has not been taken to where it belongs yet.
+    outgoing: Vec<Outgoing>,
 }
 
 impl DealtSection {
@@ -41,9 +43,8 @@ impl DealtSection {
 
     /// Queues the copy of bytes that a party alone gets.
     fn store(&mut self, party: Party, part: Packed<'_>) -> Result<()> {
-        let bytes = pack(&self.queue, &[part])?;
-        let parties = Party::BOTH.map(|other| other == party);
-        self.outgoing.push((parties, Arriving::new(&self.queue, bytes.view())?));
+        let bytes = Material::Packed(pack(&self.queue, &[part])?);
+        self.outgoing.push(Outgoing { parties: Party::BOTH.map(|other| other == party), bytes });
         Ok(())
     }
 
@@ -62,7 +63,7 @@ impl DealtSection {
         let roots = [&zero, &one];
         let (corrections, signs) =
             generate_trees(&self.queue, &self.generator, &self.hash, domain, roots, places)?;
-        self.outgoing.push(([true; 2], Arriving::new(&self.queue, corrections.view().as_bytes())?));
+        self.outgoing.push(Outgoing { parties: [true; 2], bytes: Material::Words(corrections) });
         Ok(signs)
     }
 
@@ -76,17 +77,6 @@ impl DealtSection {
         self.store(Party::Zero, Packed { words: zero.slice(..half), minus: None, bits })?;
         self.store(Party::One, Packed { words: one.view(), minus: None, bits })?;
         Ok(signs)
-    }
-}
-
-/// What was not written, because something failed before, is key material all the same.
-impl Drop for DealtSection {
-    fn drop(&mut self) {
-        for (_, arriving) in self.outgoing.drain(..) {
-            if let Err(error) = arriving.take_secret() {
-                tracing::warn!("key material may be left in page-locked memory: {error}");
-            }
-        }
     }
 }
 
@@ -135,15 +125,7 @@ impl DealerKeys for DealtSection {
     }
 
     fn write(&mut self, sinks: &mut [&mut dyn KeySink; 2]) -> Result<[u64; 2]> {
-        let mut written = [0; 2];
-        for (parties, arriving) in self.outgoing.drain(..) {
-            let bytes = arriving.take_secret()?;
-            for party in Party::BOTH.map(Party::index).into_iter().filter(|&party| parties[party]) {
-                sinks[party].write(&bytes)?;
-                written[party] += bytes.len() as u64;
-            }
-        }
-        Ok(written)
+        outgoing::write(&self.queue, std::mem::take(&mut self.outgoing), sinks)
     }
 }
 
@@ -165,12 +147,12 @@ impl ReadSection {
         generator: Arc<Generator>,
         party: Party,
         section: KeySection,
-        key_chunk: usize,
-    ) -> Self {
+        ahead: KeyAhead,
+    ) -> Result<Self> {
         let calls = Calls::default();
         let stream = DeviceStream::new(&generator, section.seed(), calls.clone());
         let hash = generator.keys(section.public_key());
-        Self { party, queue, generator, stream, hash, calls, feed: KeyFeed::new(section, key_chunk) }
+        Ok(Self { party, queue, generator, stream, hash, calls, feed: KeyFeed::new(section, ahead) })
     }
 
     /// Packed words from the section, into a part of a buffer that was made for them.
@@ -234,6 +216,10 @@ impl PartyKeys for ReadSection {
         };
         let points = DevicePoints { domain, count: len, form, hash: self.hash, calls: self.calls.clone() };
         Ok(keep(&self.queue, points))
+    }
+
+    fn settle(&mut self) -> Result<()> {
+        self.feed.settle(&self.queue)
     }
 
     fn used(&self) -> u64 {

@@ -10,6 +10,7 @@ mod gemm;
 mod generated;
 mod kernels;
 mod keys;
+mod outgoing;
 mod packing;
 mod points;
 mod prg;
@@ -20,6 +21,7 @@ mod schedule;
 mod shared;
 #[cfg(feature = "lab")]
 pub(crate) mod specs;
+mod staging;
 mod sums;
 #[cfg(test)]
 mod tests;
@@ -46,7 +48,7 @@ use prg::Generator;
 #[cfg(feature = "lab")]
 pub(crate) use published::Published;
 use queue::Queue;
-pub use schedule::{AesForm, FormulaTier, ProductForm, Schedule};
+pub use schedule::{AesForm, FormulaTier, KeyAhead, ProductForm, Schedule};
 use words::{Copies, keep_words, kept, words, words_to_change};
 
 /// A device: words are its buffers, and a call has queued its work when it returns.
@@ -168,7 +170,7 @@ impl Backend for CudaBackend {
 
     fn party_keys(&self, party: Party, section: KeySection) -> Result<Box<dyn PartyKeys>> {
         let (queue, generator) = (self.queue.clone(), self.generator.clone());
-        Ok(Box::new(ReadSection::new(queue, generator, party, section, self.schedule.key_chunk)))
+        Ok(Box::new(ReadSection::new(queue, generator, party, section, self.schedule.keys)?))
     }
 
     fn dealer_keys(&self, seeds: [u128; 2], public_key: u128) -> Result<Box<dyn DealerKeys>> {

@@ -6,7 +6,6 @@ use gatework_gpu::{Buffer, ByValue, Event, Grid, Pinned, Slice, View as _, args}
 use crate::backend::{Download, Handle, Part};
 use crate::error::{Error, Result};
 use crate::ring::packed_bytes;
-use crate::secret::Secret;
 
 use super::kernels;
 use super::queue::Queue;
@@ -99,7 +98,9 @@ pub(super) fn open(queue: &Queue, parts: Vec<Part>, bytes: &[u8]) -> Result<Vec<
         return Err(Error::Absent);
     }
     let packed = queue.upload_with(needed.div_ceil(8), |words: &mut [u64]| {
-        bytemuck::cast_slice_mut(words)[..needed].copy_from_slice(&bytes[..needed]);
+        let staged: &mut [u8] = bytemuck::cast_slice_mut(words);
+        staged[..needed].copy_from_slice(&bytes[..needed]);
+        staged[needed..].fill(0);
     })?;
     let sums = in_message().map(|part| queue.alloc::<u64>(part.len)).collect::<Result<Vec<_>>>()?;
     let opened = in_message().zip(&sums).map(|(part, sums)| {
@@ -120,14 +121,14 @@ pub(super) fn open(queue: &Queue, parts: Vec<Part>, bytes: &[u8]) -> Result<Vec<
 }
 
 /// Bytes on their way from the device.
-pub(super) struct Arriving {
+struct Arriving {
     bytes: Pinned<u8>,
     arrived: Event,
 }
 
 impl Arriving {
-    pub(super) fn new(queue: &Queue, bytes: Slice<'_, u8>) -> Result<Self> {
-        let mut pinned = queue.device().pinned().take(bytes.len())?;
+    fn new(queue: &Queue, bytes: Slice<'_, u8>) -> Result<Self> {
+        let mut pinned = queue.device().pinned().take_as_is(bytes.len())?;
         if !bytes.is_empty() {
             queue.stream().copy_to_pinned(&bytes, &mut pinned)?;
         }
@@ -143,14 +144,6 @@ impl Arriving {
     fn append_to(&self, to: &mut Vec<u8>) -> Result<()> {
         to.extend_from_slice(&self.bytes.read()?);
         Ok(())
-    }
-
-    /// Waits for the bytes, which are secret: the page-locked memory is wiped behind them.
-    pub(super) fn take_secret(mut self) -> Result<Secret<u8>> {
-        let mut bytes = self.bytes.write()?;
-        let secret = Secret::new(bytes.to_vec());
-        bytes.fill(0);
-        Ok(secret)
     }
 }
 

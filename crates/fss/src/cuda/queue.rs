@@ -1,5 +1,6 @@
 //! The streams of a backend: one that computes, one that brings words and keys from the host.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytemuck::Pod;
@@ -13,8 +14,10 @@ pub(super) struct Queue {
     stream: Stream,
     uploads: Stream,
     number: u64,
+    /// Bytes of page-locked memory beyond what the pool grants by itself.
+    room: Arc<AtomicU64>,
     #[cfg(test)]
-    pub(super) refusal: std::sync::Arc<Refusal>,
+    pub(super) refusal: Arc<Refusal>,
 }
 
 /// An allocation that fails, for tests: the one of that number, counted from here on.
@@ -23,6 +26,21 @@ pub(super) struct Queue {
 pub(super) struct Refusal {
     pub(super) allocations: AtomicU64,
     pub(super) refused: AtomicU64,
+}
+
+/// Page-locked memory for all but keys that are brought near as a whole.
+const PINNED_AT_LEAST: u64 = 4 << 30;
+
+/// Page-locked memory that was promised to somebody.
+pub(super) struct Room {
+    all: Arc<AtomicU64>,
+    bytes: u64,
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.bytes, Ordering::SeqCst);
+    }
 }
 
 impl Queue {
@@ -38,8 +56,9 @@ impl Queue {
             uploads: stream.device().stream()?,
             stream,
             number,
+            room: Arc::default(),
             #[cfg(test)]
-            refusal: std::sync::Arc::default(),
+            refusal: Arc::default(),
         })
     }
 
@@ -55,6 +74,15 @@ impl Queue {
 
     pub(super) fn device(&self) -> &Device {
         self.stream.device()
+    }
+
+    /// Lets the pool of page-locked memory grow by so many bytes, while the room is there. The pool keeps what it has locked for whoever
+    /// comes next: locking pages takes longer than filling them.
+    pub(super) fn make_room(&self, bytes: u64) -> Room {
+        let (all, pool) = (self.room.fetch_add(bytes, Ordering::SeqCst) + bytes, self.device().pinned());
+        let limit = pool.stats().limit;
+        pool.set_limit(limit.max(PINNED_AT_LEAST + all));
+        Room { all: self.room.clone(), bytes }
     }
 
     /// Uninitialised memory.
@@ -81,13 +109,13 @@ impl Queue {
         self.upload_with(host.len(), |staged| staged.copy_from_slice(host))
     }
 
-    /// The same of what `write` puts into page-locked memory, which is zero before.
+    /// The same of what `write` puts into page-locked memory, all of which it must set.
     pub(super) fn upload_with<T: Pod>(&self, len: usize, write: impl FnOnce(&mut [T])) -> Result<Buffer<T>> {
         let mut buffer = self.alloc(len)?;
         if len == 0 {
             return Ok(buffer);
         }
-        let mut staged = self.device().pinned().take::<T>(len)?;
+        let mut staged = self.device().pinned().take_as_is::<T>(len)?;
         write(&mut staged.write()?);
         self.stream.copy_from_pinned(&staged, &mut buffer)?;
         Ok(buffer)

@@ -37,6 +37,24 @@ pub enum ProductForm {
     LimbsFrom(usize),
 }
 
+/// How far key material is ahead of the gates that ask for it, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyAhead {
+    /// What is copied at once.
+    pub chunk: usize,
+    /// What waits in page-locked memory.
+    pub staged: u64,
+    /// What waits on the device.
+    pub copied: u64,
+}
+
+impl KeyAhead {
+    /// Chunks of so many bytes, at least one.
+    pub(super) fn chunks(&self, bytes: u64) -> usize {
+        bytes.div_ceil(self.chunk as u64).max(1) as usize
+    }
+}
+
 /// The choices of one backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Schedule {
@@ -46,8 +64,8 @@ pub struct Schedule {
     pub formulas: FormulaTier,
     /// How products of matrices are computed.
     pub products: ProductForm,
-    /// Bytes of key material that are uploaded at once.
-    pub key_chunk: usize,
+    /// How far key material is ahead of the gates that ask for it.
+    pub keys: KeyAhead,
     /// Leaves that a block of threads expands together, where trees have fewer.
     pub leaves_each: u32,
 }
@@ -59,7 +77,8 @@ impl Schedule {
             aes: AesForm::OF_A_CARD,
             formulas: FormulaTier::Adaptive,
             products: ProductForm::LimbsFrom(16),
-            key_chunk: 16 << 20,
+            // A message's copy may have to wait for the chunk that is being copied: 70 µs.
+            keys: KeyAhead { chunk: 4 << 20, staged: 1 << 30, copied: 1 << 30 },
             leaves_each: 256,
         };
         if !device.is_emulated() {
@@ -69,7 +88,7 @@ impl Schedule {
             aes: AesForm::Table { copies: 1 },
             formulas: FormulaTier::Interpreted,
             products: ProductForm::Words,
-            key_chunk: 64 << 10,
+            keys: KeyAhead { chunk: 64 << 10, staged: 256 << 10, copied: 128 << 10 },
             ..card
         }
     }

@@ -12,11 +12,10 @@ use crate::error::{Error, Result};
 use crate::evaluator::{Evaluator, Request, Role};
 use crate::key::KeyStream;
 use crate::party::Party;
-use crate::prg::Cipher;
 use crate::ring::packed_bytes;
 
 use super::plan::on_plan;
-use super::{Channel, Circuit, Inputs, Local, Plan};
+use super::{Channel, Circuit, Inputs, Local, OpenKeys, Plan};
 
 struct Task<'a, T> {
     job: usize,
@@ -43,13 +42,6 @@ struct Batch<'a, T> {
 /// Bytes in front of a message: super-batch, phase, and the number of words under the tag of the deal.
 pub const MESSAGE_HEADER: usize = 16;
 
-/// What both streams of a deal have in common and no other deal has: a constant under its public key, which is fresh for each.
-fn deal_tag(keys: &KeyStream) -> u64 {
-    let mut block = [0];
-    Cipher::new(keys.public_key()).encrypt(&mut block);
-    block[0] as u64
-}
-
 /// The tag is mixed into the number of words, which the receiver knows, so that it costs no byte.
 fn message_header(tag: u64, batch: usize, phase: u32, words: usize) -> [u8; MESSAGE_HEADER] {
     let mut header = [0; MESSAGE_HEADER];
@@ -75,13 +67,24 @@ pub fn evaluate<C: Circuit>(
     if keys.party() != party {
         return Err(Error::WrongParty { found: keys.party(), expected: party });
     }
+    evaluate_with(OpenKeys::new(keys, backend)?, channel, plan, jobs)
+}
+
+/// The same, with keys that the backend has begun to read.
+pub fn evaluate_with<C: Circuit>(
+    keys: OpenKeys,
+    channel: &mut dyn Channel,
+    plan: &Plan,
+    jobs: Vec<(&C, Inputs)>,
+) -> Result<Vec<Local<C::Output>>> {
     on_plan(0, "jobs", jobs.len() as u64, plan.jobs() as u64)?;
-    on_plan(0, "sections", keys.sections() as u64, plan.jobs() as u64)?;
-    let (tag, format) = (deal_tag(&keys), keys.format());
+    on_plan(0, "sections", keys.sections.len() as u64, plan.jobs() as u64)?;
+    let OpenKeys { party, format, backend, sections, tag, .. } = keys;
+    let backend = &backend;
     let mut tasks = Vec::with_capacity(jobs.len());
-    for (job, ((circuit, inputs), section)) in jobs.into_iter().zip(keys.into_sections()).enumerate() {
+    for (job, ((circuit, inputs), section)) in jobs.into_iter().zip(sections).enumerate() {
         circuit.fits(format)?;
-        let role = Role::Party(party, RefCell::new(backend.party_keys(party, section)?));
+        let role = Role::Party(party, RefCell::new(section));
         let evaluator = Rc::new(Evaluator::new(role, backend.clone(), inputs));
         let own = evaluator.clone();
         let future = Box::pin(async move { circuit.run(&own).await });

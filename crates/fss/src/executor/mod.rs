@@ -6,6 +6,7 @@ mod circuit;
 mod deal;
 mod evaluate;
 mod in_process;
+mod open_keys;
 mod plan;
 
 pub use crate::evaluator::{join, join3};
@@ -13,6 +14,7 @@ pub use alone::{WireShape, estimate, estimate_gate, rehearse, run_clear};
 pub use channel::{Channel, MemoryChannel};
 pub use circuit::{Circuit, Inputs, Local};
 pub use deal::{Dealer, Dealt, deal, deal_on};
-pub use evaluate::{MESSAGE_HEADER, evaluate};
+pub use evaluate::{MESSAGE_HEADER, evaluate, evaluate_with};
 pub use in_process::{run_in_process, run_in_process_on};
+pub use open_keys::OpenKeys;
 pub use plan::{Limits, Plan};

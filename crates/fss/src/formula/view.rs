@@ -1,6 +1,9 @@
 //! Which word of an operand belongs to which word of a result.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
+
+use gatework_gpu::Locked;
 
 use crate::error::{Error, Result};
 
@@ -64,6 +67,16 @@ pub struct Places {
 /// A place that is nowhere: what is read there is zero.
 pub(crate) const NOWHERE: u32 = u32::MAX;
 
+/// Places that are kept together, at most: of 4 bytes each.
+const MOST_KEPT: usize = 1 << 26;
+
+/// What [`Places::of_shape`] made, and how many places those are.
+#[derive(Default)]
+struct Kept {
+    places: HashMap<(&'static str, Vec<usize>), Places>,
+    words: usize,
+}
+
 impl Places {
     /// These places, each of which is below 2^32 − 1.
     pub fn new(places: impl IntoIterator<Item = usize>) -> Result<Self> {
@@ -84,6 +97,26 @@ impl Places {
         };
         let places = places.into_iter().map(place).collect::<Result<Vec<u32>>>()?;
         Ok(Self { places: places.into(), end, nowhere })
+    }
+
+    /// Places that follow from a shape and from what they are for: made once and kept, since every layer of a model asks for the same.
+    pub fn of_shape(
+        what: &'static str,
+        shape: &[usize],
+        make: impl FnOnce() -> Result<Self>,
+    ) -> Result<Self> {
+        static KEPT: LazyLock<Locked<Kept>> = LazyLock::new(Locked::default);
+        if let Some(found) = KEPT.lock().places.get(&(what, shape.to_vec())) {
+            return Ok(found.clone());
+        }
+        let made = make()?;
+        let mut kept = KEPT.lock();
+        if kept.words + made.len() > MOST_KEPT {
+            *kept = Kept::default();
+        }
+        kept.words += made.len();
+        kept.places.insert((what, shape.to_vec()), made.clone());
+        Ok(made)
     }
 
     /// How many there are.

@@ -45,24 +45,35 @@ impl Rows {
 
     /// The row of each element.
     pub fn row_of(&self) -> Result<Places> {
-        let rows = self.lengths.iter().enumerate();
-        Places::new(rows.flat_map(|(row, &length)| std::iter::repeat_n(row, length)))
+        Places::of_shape("rows of elements", &self.lengths, || {
+            let rows = self.lengths.iter().enumerate();
+            Places::new(rows.flat_map(|(row, &length)| std::iter::repeat_n(row, length)))
+        })
     }
 
     /// Where these rows' elements are in a matrix of rows of `width`.
     pub fn places_in(&self, width: usize) -> Result<Places> {
-        let rows = self.lengths.iter().enumerate();
-        Places::new(rows.flat_map(|(row, &length)| row * width..row * width + length))
+        Places::of_shape("elements in a matrix", &self.and(width), || {
+            let rows = self.lengths.iter().enumerate();
+            Places::new(rows.flat_map(|(row, &length)| row * width..row * width + length))
+        })
     }
 
     /// The element that is at each place of a matrix of rows of `width`: nowhere behind the end of its row.
     pub fn elements_of(&self, width: usize) -> Result<Places> {
-        let mut start = 0;
-        let rows = self.lengths.iter().flat_map(|&length| {
-            let first = start;
-            start += length;
-            (0..width).map(move |column| (column < length).then_some(first + column))
-        });
-        Places::of(rows)
+        Places::of_shape("a matrix of elements", &self.and(width), || {
+            let mut start = 0;
+            let rows = self.lengths.iter().flat_map(|&length| {
+                let first = start;
+                start += length;
+                (0..width).map(move |column| (column < length).then_some(first + column))
+            });
+            Places::of(rows)
+        })
+    }
+
+    /// The shape of these rows in a matrix of rows of `width`.
+    fn and(&self, width: usize) -> Vec<usize> {
+        [&self.lengths[..], &[width]].concat()
     }
 }

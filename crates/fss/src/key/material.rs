@@ -10,7 +10,7 @@ pub trait Material: Send + Sync {
 }
 
 /// Where one party's key material goes while it is dealt.
-pub trait KeySink {
+pub trait KeySink: Send {
     /// Appends key material, which is secret.
     fn write(&mut self, bytes: &[u8]) -> Result<()>;
 }
@@ -18,8 +18,7 @@ pub trait KeySink {
 /// A buffer that has room for all of it: one that grew would leave secrets behind.
 impl KeySink for Secret<u8> {
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.make_room(bytes.len());
-        self.extend_from_slice(bytes);
+        self.append(bytes);
         Ok(())
     }
 }

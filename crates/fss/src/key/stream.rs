@@ -36,6 +36,13 @@ impl KeySection {
         self.length
     }
 
+    /// Reads all of the material into memory, before any of it is taken.
+    pub(crate) fn settle(&mut self) -> Result<()> {
+        let all = self.material.take(self.length as usize)?;
+        self.material = Box::new(all);
+        Ok(())
+    }
+
     /// The next `count` bytes of material, all of which exist.
     pub fn take(&mut self, count: usize) -> Result<SharedBytes> {
         self.material.take(count)

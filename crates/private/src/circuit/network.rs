@@ -349,7 +349,10 @@ impl Step<'_> {
             let (row, column) = (index / width, index % width);
             (column / head * tokens + row) * head + column % head
         };
-        evaluator.open(share.gather(&Places::new((0..tokens * width).map(back))?)?).await
+        let places = Places::of_shape("heads side by side", &[tokens, width, heads], || {
+            Places::new((0..tokens * width).map(back))
+        })?;
+        evaluator.open(share.gather(&places)?).await
     }
 
     /// Local: the angles are public, and a public multiple of a masked value is one under the multiple of its mask.
@@ -371,7 +374,10 @@ impl Step<'_> {
         let (turns, words) = (|| (0..len).map(turn_of), x.words());
         let cosines = &self.evaluator.public(turns().map(|(cosine, _, _)| cosine as u64).collect())?;
         let sines = &self.evaluator.public(turns().map(|(_, sine, _)| sine as u64).collect())?;
-        let others = View::Places(Places::new(turns().map(|(_, _, other)| other))?);
+        let places = Places::of_shape("halves of rotated heads", &[tokens, columns, heads, len], || {
+            Places::new(turns().map(|(_, _, other)| other))
+        })?;
+        let others = View::Places(places);
         self.evaluator.compute_linear("a rotation", (x.ring(), len), self.room(), |w| {
             let [x, cosine, sine] = w.read_all([words, cosines, sines]);
             x * cosine + w.read_as(words, others.clone()) * sine
@@ -419,7 +425,9 @@ fn by_head(tokens: usize, width: usize, heads: usize) -> Result<Places> {
     let of_head = |index: usize| {
         (0..tokens).flat_map(move |row| (0..head).map(move |k| row * width + index * head + k))
     };
-    Places::new((0..heads).flat_map(of_head))
+    Places::of_shape("heads one after the other", &[tokens, width, heads], || {
+        Places::new((0..heads).flat_map(of_head))
+    })
 }
 
 /// The same with each head transposed.
@@ -428,5 +436,7 @@ fn transposed(tokens: usize, width: usize, heads: usize) -> Result<Places> {
     let of_head = |index: usize| {
         (0..head).flat_map(move |k| (0..tokens).map(move |row| row * width + index * head + k))
     };
-    Places::new((0..heads).flat_map(of_head))
+    Places::of_shape("transposed heads", &[tokens, width, heads], || {
+        Places::new((0..heads).flat_map(of_head))
+    })
 }

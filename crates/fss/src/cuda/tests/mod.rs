@@ -29,7 +29,12 @@ fn backends() -> [Arc<dyn Backend>; 2] {
 /// The CPU and the device, with a form of AES, and so few bytes of keys at once that most arrays lie in several chunks.
 fn backends_with(aes: AesForm) -> [Arc<dyn Backend>; 2] {
     let device = device();
-    let schedule = Schedule { aes, key_chunk: 1000, leaves_each: 16, ..Schedule::of(&device) };
+    let schedule = Schedule {
+        aes,
+        keys: KeyAhead { chunk: 1000, staged: 3000, copied: 2000 },
+        leaves_each: 16,
+        ..Schedule::of(&device)
+    };
     [Arc::new(CpuBackend), Arc::new(CudaBackend::with(&device, schedule).unwrap())]
 }
 
@@ -404,6 +409,11 @@ fn damaged_material_is_an_error_where_it_is_read_and_not_before() {
     let error = keys.given(1, bytes).err().unwrap();
     assert!(error.to_string().contains("it is damaged"), "{error}");
     assert!(keys.given(1, bytes).is_err());
+    // Nor is it said where it is brought near.
+    let mut keys = device.party_keys(Party::Zero, section()).unwrap();
+    keys.settle().unwrap();
+    assert_eq!(download(&device, &keys.given(2000, bytes).unwrap()), [7; 2000]);
+    assert!(keys.given(1, bytes).err().unwrap().to_string().contains("it is damaged"));
     // One that is let go of while its bytes are on their way.
     let mut keys = device.party_keys(Party::Zero, section()).unwrap();
     keys.given(1, bytes).unwrap();
@@ -447,4 +457,37 @@ fn handles_of_another_queue_are_refused() {
     assert!(matches!(other.download(&words), Err(Error::OtherBackend)));
     let host = CpuBackend.upload(Secret::new(vec![1])).unwrap();
     assert!(matches!(one.download(&host), Err(Error::OtherBackend)));
+}
+
+/// Counts what is left to read, from outside.
+struct Counted(Arc<std::sync::atomic::AtomicUsize>);
+
+impl Material for Counted {
+    fn take(&mut self, count: usize) -> Result<SharedBytes> {
+        self.0.fetch_add(count, std::sync::atomic::Ordering::SeqCst);
+        Ok(SharedBytes::new(Secret::new(vec![5; count])))
+    }
+}
+
+#[test]
+fn keys_that_are_brought_near_are_read_before_anybody_asks() {
+    let bytes = Ring::new(8).unwrap();
+    for backend in backends() {
+        let read = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let section = || KeySection::new(1, 2, 12_345, Box::new(Counted(read.clone())));
+        let mut keys = backend.party_keys(Party::Zero, section()).unwrap();
+        assert_eq!(read.load(std::sync::atomic::Ordering::SeqCst), 0);
+        keys.settle().unwrap();
+        assert_eq!(read.load(std::sync::atomic::Ordering::SeqCst), 12_345);
+        // Twice is once, and in the middle it is too late.
+        keys.settle().unwrap();
+        for count in [1, 999, 11_345] {
+            assert_eq!(download(&backend, &keys.given(count, bytes).unwrap()), vec![5; count]);
+            keys.settle().unwrap();
+        }
+        assert_eq!((keys.used(), keys.left()), (12_345, 0));
+        assert!(keys.given(1, bytes).is_err());
+        // Let go of before anybody asks.
+        backend.party_keys(Party::One, section()).unwrap().settle().unwrap();
+    }
 }

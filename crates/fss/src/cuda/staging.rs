@@ -1,0 +1,59 @@
+//! Page-locked memory that holds secrets for a while.
+
+use gatework_gpu::{Pinned, PinnedRef, Slice, Stream, View as _, ViewMut};
+use rayon::iter::{IndexedParallelIterator as _, ParallelIterator as _};
+use rayon::slice::{ParallelSlice as _, ParallelSliceMut as _};
+
+use crate::error::Result;
+use crate::secret::SharedBytes;
+
+use super::queue::Queue;
+
+/// Bytes that one thread copies or wipes.
+pub(crate) const SHARE: usize = 1 << 20;
+
+/// Bytes that are wiped when they go, after the last copy that was queued for them.
+pub(super) struct SecretBlock(Pinned<u8>);
+
+impl SecretBlock {
+    /// Memory with anything in it.
+    pub(super) fn take(queue: &Queue, count: usize) -> Result<Self> {
+        Ok(Self(queue.device().pinned().take_as_is(count)?))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Copies as many bytes from memory that may be paged.
+    pub(super) fn fill_with(&mut self, bytes: &SharedBytes) -> Result<()> {
+        let mut staged = self.0.write()?;
+        let shares = staged.par_chunks_mut(SHARE).zip(bytes.as_slice().par_chunks(SHARE));
+        shares.for_each(|(to, from)| to.copy_from_slice(from));
+        Ok(())
+    }
+
+    /// Queues a copy to the device.
+    pub(super) fn copy_to(&self, stream: &Stream, device: &mut impl ViewMut<u8>) -> Result<()> {
+        Ok(stream.copy_from_pinned(&self.0, device)?)
+    }
+
+    /// Queues a copy from the device.
+    pub(super) fn copy_from(&mut self, stream: &Stream, device: Slice<'_, u8>) -> Result<()> {
+        Ok(stream.copy_to_pinned(&device.view(), &mut self.0)?)
+    }
+
+    /// Waits for the last copy.
+    pub(super) fn read(&self) -> Result<PinnedRef<'_, u8>> {
+        Ok(self.0.read()?)
+    }
+}
+
+impl Drop for SecretBlock {
+    fn drop(&mut self) {
+        match self.0.write() {
+            Ok(mut bytes) => bytes.par_chunks_mut(SHARE).for_each(|share| share.fill(0)),
+            Err(error) => tracing::warn!("secrets may be left in page-locked memory: {error}"),
+        }
+    }
+}
