@@ -166,6 +166,11 @@ pub trait Backend: Send + Sync {
     /// Where it computes, in words.
     fn name(&self) -> String;
 
+    /// Waits for what is made ready beside the work, such as kernels that are being compiled, so that what follows runs as fast as it can.
+    fn settle(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Takes words from the host.
     fn upload(&self, words: Secret<u64>) -> Result<Handle>;
 

@@ -290,7 +290,7 @@ mod tests {
         let (host, backend): (Arc<dyn Backend>, Arc<dyn Backend>) = (Arc::new(CpuBackend), cuda.clone());
         let expected = evaluate(&host, 100, 20, 5);
         assert_eq!(evaluate(&backend, 100, 20, 5), expected);
-        cuda.wait_for_kernels();
+        cuda.settle().unwrap();
         assert_eq!(evaluate(&backend, 100, 20, 5), expected);
         assert_eq!(cuda.generated_kernels(), 1);
     }

@@ -1,11 +1,11 @@
-//! Kernels that are generated for formulas, and the thread that compiles them.
+//! Kernels that are generated for formulas, and the threads that compile them.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::{Builder, JoinHandle};
+use std::thread::{Builder, JoinHandle, available_parallelism};
 
 use gatework_gpu::{Device, Kernel, Locked, Source};
 
@@ -40,7 +40,7 @@ struct Compiler {
     jobs: Sender<(Key, Source)>,
     /// Set when nobody needs what is still to be compiled.
     stop: Arc<AtomicBool>,
-    thread: JoinHandle<()>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl Generated {
@@ -86,7 +86,7 @@ impl Generated {
             Some(running) => running,
             none => none.insert(begin(self.device.clone(), self.known.clone())?),
         };
-        // The thread takes jobs until the sender goes; if it ended before, it panicked, and the next call compiles by itself.
+        // Threads take jobs until the sender goes; if all ended before, they panicked, and the next call compiles by itself.
         if let Err(refused) = running.jobs.send((key, source)) {
             self.known.lock().insert(refused.0.0, Compiled::Failed);
             *compiler = None;
@@ -96,8 +96,9 @@ impl Generated {
 
     /// Waits for everything that was asked for.
     pub(super) fn wait(&self) {
-        if let Some(Compiler { jobs, thread, .. }) = self.compiler.lock().take() {
-            drop(jobs);
+        let Some(Compiler { jobs, threads, .. }) = self.compiler.lock().take() else { return };
+        drop(jobs);
+        for thread in threads {
             if let Err(panic) = thread.join() {
                 std::panic::resume_unwind(panic);
             }
@@ -107,36 +108,41 @@ impl Generated {
 
 impl Drop for Generated {
     fn drop(&mut self) {
-        if let Some(Compiler { jobs, stop, thread }) = self.compiler.get_mut().take() {
+        if let Some(Compiler { jobs, stop, threads }) = self.compiler.get_mut().take() {
             stop.store(true, Ordering::Relaxed);
             drop(jobs);
             // A panic there was printed, and who drops this cannot do anything about it.
-            let _ = thread.join();
+            threads.into_iter().for_each(|thread| _ = thread.join());
         }
     }
 }
 
 fn begin(device: Device, known: Known) -> Result<Compiler> {
     let (jobs, queue): (Sender<_>, Receiver<(Key, Source)>) = channel();
-    let stop = Arc::new(AtomicBool::new(false));
-    let stopped = stop.clone();
-    // One after the other: the other cores are the circuit's.
-    let work = move || {
-        for (key, source) in queue {
-            if stopped.load(Ordering::Relaxed) {
-                return;
+    let (queue, stop) = (Arc::new(Locked::new(queue)), Arc::new(AtomicBool::new(false)));
+    let work = || {
+        let (device, known, queue, stopped) = (device.clone(), known.clone(), queue.clone(), stop.clone());
+        move || {
+            // The lock is held while one of them waits for a job, and not while it compiles.
+            let next = || queue.lock().recv().ok().filter(|_| !stopped.load(Ordering::Relaxed));
+            while let Some((key, source)) = next() {
+                let compiled = device.kernel(&source).map_or(Compiled::Failed, Compiled::There);
+                known.lock().insert(key, compiled);
             }
-            let compiled = device.kernel(&source).map_or(Compiled::Failed, Compiled::There);
-            known.lock().insert(key, compiled);
         }
     };
-    let thread =
-        Builder::new().name("fss-compiler".into()).spawn(work).map_err(|error| Error::Unsupported {
-            gate: "a formula",
-            what: format!("no thread can be started that compiles it ({error})"),
-        })?;
-    Ok(Compiler { jobs, stop, thread })
+    // The other cores are the circuit's.
+    let count = available_parallelism().map_or(1, |cores| (cores.get() / 2).clamp(1, MOST_COMPILERS));
+    let threads = (0..count).map(|_| Builder::new().name("fss-compiler".into()).spawn(work()));
+    let threads = threads.collect::<std::io::Result<Vec<_>>>().map_err(|error| Error::Unsupported {
+        gate: "a formula",
+        what: format!("no thread can be started that compiles it ({error})"),
+    })?;
+    Ok(Compiler { jobs, stop, threads })
 }
+
+/// Most threads that compile.
+const MOST_COMPILERS: usize = 8;
 
 fn key(formula: &Formula, kinds: &[ViewKind]) -> Key {
     (formula.clone(), kinds.iter().map(|&kind| kind as u32).collect())

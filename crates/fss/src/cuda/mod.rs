@@ -82,11 +82,6 @@ impl CudaBackend {
         Ok(Self { queue, schedule, generator, formulas, tables: Copies::new() })
     }
 
-    /// Waits for kernels of formulas that are being compiled, so that what follows is not interpreted.
-    pub fn wait_for_kernels(&self) {
-        self.formulas.wait();
-    }
-
     /// Formulas that have a kernel of their own.
     pub fn generated_kernels(&self) -> usize {
         self.formulas.generated_kernels()
@@ -96,6 +91,11 @@ impl CudaBackend {
 impl Backend for CudaBackend {
     fn name(&self) -> String {
         self.queue.device().properties().id.clone()
+    }
+
+    fn settle(&self) -> Result<()> {
+        self.formulas.wait();
+        Ok(())
     }
 
     fn upload(&self, words: Secret<u64>) -> Result<Handle> {
