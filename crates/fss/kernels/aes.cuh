@@ -2,12 +2,15 @@
 // AES-128 of two blocks at a time, under round keys that the host has expanded. A block is the little-endian number of its
 // 16 bytes, so its low word holds the first column, row 0 lowest.
 //
-// Two forms, chosen by AES_BITSLICED:
+// Three forms, chosen by AES_BITSLICED and AES_PAIRS:
 //
 // * Tables. One round of a column is four lookups in T[x] = (2 S(x), S(x), S(x), 3 S(x)), turned by whole bytes, and the last
 //   round takes S(x) from the second byte of the same table: 160 loads of shared memory a block, and about 530 other
 //   instructions as compiled for sm_90a. The table lies AES_COPIES times side by side, entry by entry, so that with 32 copies every lane has a bank of its
 //   own. Which entry is read depends on secrets.
+// * Pairs of tables. T[x] and T[x] turned by two bytes, 32 times each, in 256 bytes an entry: a byte of the state and the lane's place
+//   make an address by one permutation of bytes, and two of the four turns of a column are in the table. 8 other instructions a column
+//   instead of 13, and 64 KiB: for blocks of threads that have much to do.
 // * Bit planes. Eight words hold the 32 bytes of both blocks, bit i of every byte in word i; the S-box is the circuit of Boyar
 //   and Peralta, 113 gates. About 2800 instructions for two blocks as compiled for sm_90a, none of which loads at a place
 //   that depends on a secret.
@@ -154,10 +157,46 @@ GW_DEVICE Cipher prepare(const RoundKeys& keys, const u32*) { return {keys}; }
 
 #else
 
+#if AES_PAIRS
+
+constexpr u32 SHARED_BYTES = 256 * 256;
+
+struct Tables {
+    // Of the block, and the lane's bytes in an entry.
+    const u8* table;
+    u32 lane;
+
+    // T of byte ROW of a column; turned by two bytes with a second half.
+    template <u32 ROW, u32 HALF>
+    GW_DEVICE u32 entry(u32 column) const {
+        return *(const u32*)(table + gw::permute_bytes(column, lane, 0x5504 | ROW << 4) + 128 * HALF);
+    }
+    // One column of the next state, from the columns that its rows come from.
+    GW_DEVICE u32 column(u32 a, u32 b, u32 c, u32 d) const {
+        const u32 odd = entry<1, 0>(b) ^ entry<3, 1>(d);
+        return entry<0, 0>(a) ^ entry<2, 1>(c) ^ gw::permute_bytes(odd, odd, 0x2103);
+    }
+    GW_DEVICE u32 last_column(u32 a, u32 b, u32 c, u32 d) const {
+        const u32 low = gw::permute_bytes(entry<0, 0>(a), entry<1, 0>(b), 0x0051);
+        const u32 high = gw::permute_bytes(entry<2, 0>(c), entry<3, 0>(d), 0x0051);
+        return gw::permute_bytes(low, high, 0x5410);
+    }
+};
+
+GW_DEVICE Tables prepare_tables(const u32* table) {
+    u32* words = gw::shared<u32>();
+    for (u32 i = gw::thread_x(); i < 256 * 64; i += gw::threads_x()) {
+        const u32 entry = table[i / 64];
+        words[i] = i % 64 < 32 ? entry : gw::funnel_left(entry, entry, 16);
+    }
+    return {(const u8*)words, 4 * (gw::thread_x() % 32)};
+}
+
+#else
+
 constexpr u32 SHARED_BYTES = 256 * AES_COPIES * 4;
 
-struct Cipher {
-    const RoundKeys& keys;
+struct Tables {
     // The thread's own copy.
     const u32* table;
 
@@ -172,6 +211,19 @@ struct Cipher {
     GW_DEVICE u32 last_column(u32 a, u32 b, u32 c, u32 d) const {
         return substituted(a) | substituted(b >> 8) << 8 | substituted(c >> 16) << 16 | substituted(d >> 24) << 24;
     }
+};
+
+GW_DEVICE Tables prepare_tables(const u32* table) {
+    u32* copies = gw::shared<u32>();
+    for (u32 i = gw::thread_x(); i < 256 * AES_COPIES; i += gw::threads_x()) copies[i] = table[i / AES_COPIES];
+    return {copies + gw::thread_x() % AES_COPIES};
+}
+
+#endif
+
+struct Cipher {
+    const RoundKeys& keys;
+    Tables tables;
 
     GW_DEVICE void encrypt(Block (&blocks)[2]) const {
         u32 s[2][4];
@@ -187,28 +239,27 @@ struct Cipher {
             GW_UNROLL
             for (u32 i = 0; i < 2; ++i) {
                 const u32 a = s[i][0], b = s[i][1], c = s[i][2], d = s[i][3];
-                s[i][0] = column(a, b, c, d) ^ keys.words[round][0];
-                s[i][1] = column(b, c, d, a) ^ keys.words[round][1];
-                s[i][2] = column(c, d, a, b) ^ keys.words[round][2];
-                s[i][3] = column(d, a, b, c) ^ keys.words[round][3];
+                s[i][0] = tables.column(a, b, c, d) ^ keys.words[round][0];
+                s[i][1] = tables.column(b, c, d, a) ^ keys.words[round][1];
+                s[i][2] = tables.column(c, d, a, b) ^ keys.words[round][2];
+                s[i][3] = tables.column(d, a, b, c) ^ keys.words[round][3];
             }
         }
         GW_UNROLL
         for (u32 i = 0; i < 2; ++i) {
             const u32 a = s[i][0], b = s[i][1], c = s[i][2], d = s[i][3];
-            blocks[i].lo = (last_column(a, b, c, d) ^ keys.words[10][0]) | (u64)(last_column(b, c, d, a) ^ keys.words[10][1]) << 32;
-            blocks[i].hi = (last_column(c, d, a, b) ^ keys.words[10][2]) | (u64)(last_column(d, a, b, c) ^ keys.words[10][3]) << 32;
+            const u32 last[4] = {
+                tables.last_column(a, b, c, d), tables.last_column(b, c, d, a), tables.last_column(c, d, a, b),
+                tables.last_column(d, a, b, c)};
+            blocks[i].lo = (last[0] ^ keys.words[10][0]) | (u64)(last[1] ^ keys.words[10][1]) << 32;
+            blocks[i].hi = (last[2] ^ keys.words[10][2]) | (u64)(last[3] ^ keys.words[10][3]) << 32;
         }
     }
 };
 
-// Copies the table into the block's shared memory. All threads of the block call this, and then wait for each other, before any of
+// Copies the tables into the block's shared memory. All threads of the block call this, and then wait for each other, before any of
 // them encrypts.
-GW_DEVICE Cipher prepare(const RoundKeys& keys, const u32* table) {
-    u32* copies = gw::shared<u32>();
-    for (u32 i = gw::thread_x(); i < 256 * AES_COPIES; i += gw::threads_x()) copies[i] = table[i / AES_COPIES];
-    return {keys, copies + gw::thread_x() % AES_COPIES};
-}
+GW_DEVICE Cipher prepare(const RoundKeys& keys, const u32* table) { return {keys, prepare_tables(table)}; }
 
 #endif
 

@@ -98,11 +98,12 @@ impl DevicePoints {
         if self.count == 0 {
             return Ok(sums);
         }
+        let form = generator.form.for_short_work();
         let values = tables.of(queue, table.reversed())?;
         let (domain, count) = (self.domain, self.count as u64);
         match &self.form {
             Form::Table(vectors) => queue.launch(
-                &generator.form.module(&kernels::LOOKUP),
+                &form.module(&kernels::LOOKUP),
                 "lookup_tables",
                 &Grid::covering(32 * self.count, LOOKUP_THREADS),
                 &args![vectors, x, &*values, domain, count, &mut sums],
@@ -111,10 +112,10 @@ impl DevicePoints {
                 let leaves = 1u32 << (domain - LEAF_BITS);
                 let keys_each = (schedule.leaves_each / leaves).clamp(1, self.count.min(1 << 16) as u32);
                 // Two arrays of blocks of 16 bytes.
-                let shared = generator.form.shared_bytes() + 32 * keys_each * leaves;
+                let shared = form.shared_bytes() + 32 * keys_each * leaves;
                 let blocks = Grid::covering(self.count, keys_each).blocks;
                 queue.launch(
-                    &generator.form.module(&kernels::LOOKUP),
+                    &form.module(&kernels::LOOKUP),
                     "lookup_trees",
                     &Grid::new(blocks, [LOOKUP_THREADS, 1, 1]).shared(shared),
                     &args![

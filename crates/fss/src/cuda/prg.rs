@@ -46,7 +46,7 @@ impl Generator {
         for (round, block) in rounds.iter().enumerate() {
             let columns = [0, 32, 64, 96].map(|shift| (block >> shift) as u32);
             match self.form {
-                AesForm::Table { .. } => keys.words[round][..4].copy_from_slice(&columns),
+                AesForm::Table { .. } | AesForm::Pairs => keys.words[round][..4].copy_from_slice(&columns),
                 AesForm::BitPlanes => {
                     let [a, b, c, d] = columns;
                     keys.words[round] = bit_planes([a, a, b, b, c, c, d, d]);

@@ -11,6 +11,8 @@ pub enum AesForm {
         /// Copies, side by side.
         copies: u32,
     },
+    /// Lookups in two tables of 1 KiB, 32 copies of each; where a block of threads has little to do, in one.
+    Pairs,
     /// A circuit over bit planes of two blocks: constant time.
     BitPlanes,
 }
@@ -96,12 +98,23 @@ impl Schedule {
 
 impl AesForm {
     /// What a card runs where nothing else is asked for: a copy for every bank.
-    pub const OF_A_CARD: Self = Self::Table { copies: 32 };
+    pub const OF_A_CARD: Self = Self::Pairs;
+
+    /// The form for blocks of threads that have so little to do that copies of tables count.
+    pub(super) fn for_short_work(self) -> Self {
+        match self {
+            Self::Pairs => Self::Table { copies: 32 },
+            other => other,
+        }
+    }
 
     /// A module whose kernels use AES, in this form.
     pub(super) fn module(self, module: &Module) -> Module {
         match self {
-            Self::Table { copies } => module.define("AES_BITSLICED", 0u32).define("AES_COPIES", copies),
+            Self::Table { copies } => {
+                module.define("AES_BITSLICED", 0u32).define("AES_PAIRS", 0u32).define("AES_COPIES", copies)
+            }
+            Self::Pairs => module.define("AES_BITSLICED", 0u32).define("AES_PAIRS", 1u32),
             Self::BitPlanes => module.define("AES_BITSLICED", 1u32),
         }
     }
@@ -110,6 +123,7 @@ impl AesForm {
     pub(super) fn shared_bytes(self) -> u32 {
         match self {
             Self::Table { copies } => 1024 * copies,
+            Self::Pairs => 64 << 10,
             Self::BitPlanes => 0,
         }
     }

@@ -22,7 +22,8 @@ pub(crate) fn arithmetic() -> Vec<KernelSpec> {
 
 /// Lookups, as a card runs them.
 pub(crate) fn lookup() -> Vec<KernelSpec> {
-    vec![spec(AesForm::OF_A_CARD.module(&kernels::LOOKUP), 128, ["lookup_trees", "lookup_tables"])]
+    let form = AesForm::OF_A_CARD.for_short_work();
+    vec![spec(form.module(&kernels::LOOKUP), 128, ["lookup_trees", "lookup_tables"])]
 }
 
 /// Words that a party derives.

@@ -181,24 +181,25 @@ impl<P: Primitive> Workload for Alone<P> {
 
 /// The form of AES that a configuration names.
 fn form(configuration: &Configuration) -> AesForm {
-    if configuration.choice("AES") == "planes" {
-        return AesForm::BitPlanes;
+    match configuration.choice("AES") {
+        "planes" => AesForm::BitPlanes,
+        "pairs" => AesForm::Pairs,
+        _ => AesForm::Table { copies: configuration.integer("COPIES") as u32 },
     }
-    AesForm::Table { copies: configuration.integer("COPIES") as u32 }
 }
 
 impl<P: Primitive> Tunable for Alone<P> {
     fn space(&self) -> Space {
         Space::new()
-            .macro_choice("AES", ["table", "planes"])
+            .macro_choice("AES", ["table", "pairs", "planes"])
             .micro("COPIES", [1, 4, 8, 16, 32])
-            .constraint("planes have no copies", |found| {
+            .constraint("pairs and planes have no choice of copies", |found| {
                 found.choice("AES") == "table" || found.integer("COPIES") == 32
             })
     }
 
     fn default_configuration(&self) -> Configuration {
-        Configuration::default().with("AES", "table").with("COPIES", 32)
+        Configuration::default().with("AES", "pairs").with("COPIES", 32)
     }
 
     fn configured(&self, configuration: &Configuration) -> Box<dyn Workload> {

@@ -16,7 +16,8 @@ use crate::prg::Cipher;
 use crate::secret::SharedBytes;
 use crate::{CpuBackend, Error};
 
-const FORMS: [AesForm; 3] = [AesForm::Table { copies: 32 }, AesForm::Table { copies: 1 }, AesForm::BitPlanes];
+const FORMS: [AesForm; 4] =
+    [AesForm::Table { copies: 32 }, AesForm::Table { copies: 1 }, AesForm::Pairs, AesForm::BitPlanes];
 
 fn device() -> Device {
     Device::emulated(11).unwrap()
@@ -92,7 +93,10 @@ fn encrypted(form: AesForm, key: u128, blocks: &[u128]) -> Vec<u128> {
     let arguments = args![&generator.table, ByValue(&keys), blocks.len() as u64, &mut words];
     // The definitions are those of a module in this form.
     let definitions = match form {
-        AesForm::Table { copies } => format!("#define AES_BITSLICED 0\n#define AES_COPIES {copies}\n"),
+        AesForm::Table { copies } => {
+            format!("#define AES_BITSLICED 0\n#define AES_PAIRS 0\n#define AES_COPIES {copies}\n")
+        }
+        AesForm::Pairs => "#define AES_BITSLICED 0\n#define AES_PAIRS 1\n".to_owned(),
         AesForm::BitPlanes => "#define AES_BITSLICED 1\n".to_owned(),
     };
     let source = kernels::with_headers(Source::new("encrypt", definitions + ENCRYPT));
@@ -264,7 +268,7 @@ fn keys_and_point_functions_match_cpu() {
 
 #[test]
 fn every_form_of_the_cipher_gives_the_same_keys() {
-    for form in [AesForm::Table { copies: 32 }, AesForm::BitPlanes] {
+    for form in [AesForm::Table { copies: 32 }, AesForm::Pairs, AesForm::BitPlanes] {
         material_matches_cpu(form, &[(8, 3, 9), (12, 3, 50), (33, 3, 50)]);
     }
 }
@@ -433,7 +437,10 @@ fn the_published_form_is_aes_too() {
         }
     "#;
     let published = kernels::PUBLISHED.source();
-    let text = format!("#define AES_BITSLICED 0\n#define AES_COPIES 1\n{}{kernel}", published.text());
+    let text = format!(
+        "#define AES_BITSLICED 0\n#define AES_PAIRS 0\n#define AES_COPIES 1\n{}{kernel}",
+        published.text()
+    );
     let words = spread(2 * 32, 64, 8);
     let (keys, mut blocks) = (queue.upload(&words).unwrap(), queue.upload(&spread(2 * 32, 64, 9)).unwrap());
     let source = kernels::with_headers(Source::new("rekeyed", text));
