@@ -33,6 +33,7 @@ impl Classified for Error {
             | Self::Listen { .. }
             | Self::KeyFile { .. }
             | Self::NoKeys { .. }
+            | Self::NoRoom { .. }
             | Self::Reused { .. }
             | Self::Certificate { .. }
             | Self::NoOperand { .. }

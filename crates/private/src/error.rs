@@ -51,6 +51,16 @@ pub enum Error {
         /// Its length.
         tokens: usize,
     },
+    /// More than this machine has room for.
+    #[error("{what} need {needed} bytes of memory, and {available} are available")]
+    NoRoom {
+        /// What does not fit, in the plural.
+        what: &'static str,
+        /// Bytes that it needs.
+        needed: u64,
+        /// Bytes that there are.
+        available: u64,
+    },
     /// Keys that were used before.
     #[error("section {section} of the keys was used already: a key is used once")]
     Reused {

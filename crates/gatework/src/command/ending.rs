@@ -52,6 +52,11 @@ impl Failure {
         Self::input(format!("the results could not be written to standard output: {error}"))
     }
 
+    /// The same with another sentence behind it.
+    pub(crate) fn beside(self, more: &str) -> Self {
+        Self { sentence: format!("{}\n{more}", self.sentence), ..self }
+    }
+
     pub(crate) fn code(&self) -> u8 {
         self.class.exit_code()
     }

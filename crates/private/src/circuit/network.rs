@@ -9,7 +9,7 @@ use gatework_fss::gates::{Activation, LayerNorm, RmsNorm, Rows, Softmax, Tanh, c
 use gatework_fss::ops::Weights;
 use gatework_fss::{Bound, Cost, Evaluator, FixedPoint, Party, Result, Ring, Share, Tensor, Wire};
 
-use crate::graph::{ActivationKind, Graph, Node, NodeId, NormKind, Op, WeightId, WeightKind};
+use crate::graph::{ActivationKind, Graph, Node, NodeId, NormKind, Op, Part, WeightId, WeightKind};
 use crate::range::{Knowledge, NormRoom, Proved, Room};
 
 use super::rotation::turn;
@@ -31,6 +31,14 @@ pub struct Network {
 pub struct Inference<'a> {
     network: &'a Network,
     weights: &'a ModelWeights,
+    begins: Option<&'a (dyn Fn(Part) + Sync)>,
+}
+
+impl<'a> Inference<'a> {
+    /// Has `begins` called with every part of the model that begins.
+    pub fn telling(self, begins: &'a (dyn Fn(Part) + Sync)) -> Self {
+        Self { begins: Some(begins), ..self }
+    }
 }
 
 impl Circuit for Network {
@@ -51,7 +59,16 @@ impl Circuit for Inference<'_> {
 
     async fn run(&self, evaluator: &Evaluator) -> Result<Self::Output> {
         self.weights.expect(self.network.graph())?;
-        self.network.observed(evaluator, self.weights, &mut |_, _, _| ()).await
+        let nodes = self.network.graph().nodes();
+        let begin = |part: Part| self.begins.iter().for_each(|begins| begins(part));
+        if let Some(first) = nodes.first() {
+            begin(first.part);
+        }
+        let mut observe = |node: NodeId, _: &Wire, _| match nodes.get(node.0 + 1) {
+            Some(next) if next.part != nodes[node.0].part => begin(next.part),
+            _ => {}
+        };
+        self.network.observed(evaluator, self.weights, &mut observe).await
     }
 
     fn format(&self) -> Option<FixedPoint> {
@@ -67,7 +84,7 @@ impl Network {
 
     /// One inference with weights from [`Network::set_up`] of this network, or of one of another length of the same model.
     pub fn inference<'a>(&'a self, weights: &'a ModelWeights) -> Inference<'a> {
-        Inference { network: self, weights }
+        Inference { network: self, weights, begins: None }
     }
 
     /// What is proved of it.

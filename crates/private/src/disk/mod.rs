@@ -27,6 +27,7 @@
 //! of the file, seed included.
 
 mod header;
+mod hold;
 mod ledger;
 mod read;
 #[cfg(test)]
@@ -34,6 +35,7 @@ mod tests;
 mod write;
 
 pub use header::{KeyHeader, SectionEntry};
+pub(crate) use hold::{HeldBytes, Wiping};
 pub use ledger::Ledger;
 pub use read::KeyFile;
 pub(crate) use write::KeyFileWriter;

@@ -14,14 +14,15 @@ use zeroize::Zeroizing;
 
 use crate::error::{Error, Result};
 
+use super::hold::altered;
 use super::{CHUNK, HASH, KeyHeader, Ledger, SEED, chunk_hash, failed, stored_bytes, unusable};
 
 /// A key file and its ledger, locked: no other process uses them.
 pub struct KeyFile {
-    path: Arc<Path>,
-    file: Arc<File>,
+    pub(super) path: Arc<Path>,
+    pub(super) file: Arc<File>,
     header: KeyHeader,
-    chunk_key: Arc<Zeroizing<[u8; 32]>>,
+    pub(super) chunk_key: Arc<Zeroizing<[u8; 32]>>,
     pub(crate) ledger: Ledger,
 }
 
@@ -222,8 +223,7 @@ impl FileSection {
         self.file.read_exact_at(&mut self.bytes, self.next).map_err(failed(&self.path, "read"))?;
         let (bytes, hash) = self.bytes.split_at(length);
         if chunk_hash(&self.chunk_key, self.section, self.chunk, bytes).as_bytes() != hash {
-            let what = format!("section {} was altered or used up in chunk {}", self.section, self.chunk);
-            return Err(unusable(&self.path, what));
+            return Err(altered(&self.path, self.section, self.chunk));
         }
         self.bytes.truncate(length);
         let stored = (length + HASH) as u64;
@@ -265,7 +265,7 @@ impl Drop for FileSection {
 }
 
 /// Erases a part of a file: its blocks are given back, or overwritten where the file system cannot do that.
-fn punch(file: &File, start: u64, length: u64) -> io::Result<()> {
+pub(super) fn punch(file: &File, start: u64, length: u64) -> io::Result<()> {
     let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
     // SAFETY: the descriptor is open for as long as `file` is, and the call touches no memory of this process.
     let outcome = unsafe { libc::fallocate(file.as_raw_fd(), mode, start as i64, length as i64) };

@@ -92,6 +92,31 @@ fn a_file_reads_back_once() {
 }
 
 #[test]
+fn held_sections_are_whole_and_gone_from_the_file() {
+    let (_folder, path) = fresh();
+    let mut keys = KeyFile::open(&path, Party::One).unwrap();
+    let (stream, held) = keys.hold(&[2, 1]).unwrap();
+    for (mut section, number) in stream.into_sections().into_iter().zip([2, 1]) {
+        assert_eq!(section.seed(), number as u128 + 100);
+        let length = section.length() as usize;
+        assert_eq!(section.take(length).unwrap().as_slice(), material(number));
+    }
+    drop(held.wipe());
+    assert_eq!(keys.used_bytes_left().unwrap(), 0);
+    assert!(matches!(keys.hold(&[1]), Err(Error::Reused { section: 1 })));
+    assert!(matches!(keys.hold(&[0]), Err(Error::Reused { section: 0 })), "the masks of the weights");
+    drop(keys);
+    let mut bytes = fs::read(&path).unwrap();
+    let last = bytes.len() - 40;
+    bytes[last] ^= 1;
+    fs::write(&path, bytes).unwrap();
+    let mut keys = KeyFile::open(&path, Party::One).unwrap();
+    let refused = keys.hold(&[3]).err().unwrap().to_string();
+    assert!(refused.contains("section 3 was altered"), "{refused}");
+    assert_eq!(keys.used_bytes_left().unwrap(), 0, "what cannot be read is used up too");
+}
+
+#[test]
 fn used_keys_are_no_longer_in_the_file() {
     let (_folder, path) = fresh();
     let blocks = fs::metadata(&path).unwrap().blocks();

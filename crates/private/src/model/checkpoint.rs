@@ -89,15 +89,8 @@ impl Checkpoint {
     pub fn public(&self, longest: usize, options: &Options) -> Result<PublicModel> {
         let head = options.head.map_or_else(|| self.head(), Ok)?;
         let widest = self.config.model(longest, head, *RINGS.end())?;
-        let graph = widest.graph(longest)?;
-        let weights = self.quantised(&widest, &graph)?;
-        let facts = weights.facts(&graph)?;
-        let proved = match options.bits {
-            Some(bits) => prove(&Model { bits, ..widest }, &facts, Unproved::Clamp)?,
-            None => narrowest(&widest, &facts)?,
-        };
-        let model = Model { bits: proved.graph().format().ring.bits(), ..widest };
-        PublicModel::new(&model, proved.choices(), weights.hash())
+        let weights = self.quantised(&widest, &widest.graph(longest)?)?;
+        publish(&widest, &weights, options.bits)
     }
 
     /// The weights as integers, for the model that was made public.
@@ -111,6 +104,17 @@ impl Checkpoint {
         let model = self.config.model(public.longest(), public.head(), public.format().ring.bits())?;
         Ok(self.read(&model, &model.graph(public.longest())?, Keeps::Exact)?.1)
     }
+}
+
+/// What is public of a model with these weights, whose context is the longest sequence, in the ring that was chosen or in the narrowest.
+pub(super) fn publish(widest: &Model, weights: &QuantisedWeights, bits: Option<u32>) -> Result<PublicModel> {
+    let facts = weights.facts(&widest.graph(widest.context)?)?;
+    let proved = match bits {
+        Some(bits) => prove(&Model { bits, ..*widest }, &facts, Unproved::Clamp)?,
+        None => narrowest(widest, &facts)?,
+    };
+    let model = Model { bits: proved.graph().format().ring.bits(), ..*widest };
+    PublicModel::new(&model, proved.choices(), weights.hash())
 }
 
 fn prove(model: &Model, facts: &Facts, unproved: Unproved) -> Result<Proved> {

@@ -33,6 +33,7 @@ mod gpt2;
 mod owner;
 mod public;
 mod quantised;
+mod random;
 mod tensors;
 
 pub use checkpoint::{Checkpoint, Options};
@@ -41,6 +42,7 @@ pub use exact::{Exact, ExactWeights};
 pub use owner::Owner;
 pub use public::PublicModel;
 pub use quantised::QuantisedWeights;
+pub use random::RandomModel;
 
 use crate::error::Error;
 

@@ -128,6 +128,11 @@ impl PublicModel {
         &self.model
     }
 
+    /// Its words: token ids are below that.
+    pub fn vocabulary(&self) -> usize {
+        self.model.vocabulary
+    }
+
     /// How its layers are made.
     pub fn family(&self) -> Family {
         self.model.family

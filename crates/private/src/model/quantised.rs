@@ -16,6 +16,10 @@ pub struct QuantisedWeights {
 }
 
 impl QuantisedWeights {
+    pub(super) fn new(tensors: Vec<Secret<i32>>) -> Self {
+        Self { tensors }
+    }
+
     /// BLAKE3 of all integers, each tensor after its length.
     pub fn hash(&self) -> [u8; 32] {
         let mut hasher = blake3::Hasher::new_derive_key("gatework-fss 2026 quantised weights");

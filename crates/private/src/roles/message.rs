@@ -7,7 +7,7 @@ use gatework_fss::Party;
 use crate::error::{Error, Result};
 
 /// The version of everything on the wire.
-pub(super) const VERSION: u16 = 1;
+pub(super) const VERSION: u16 = 2;
 /// Longest refusal, in bytes.
 const MOST_WORDS: usize = 1 << 10;
 /// Most sections of one request.
@@ -57,10 +57,14 @@ pub(crate) enum Message {
     SetUp,
     /// The client wants inferences with these sections.
     Infer(Vec<u32>),
-    /// The server is about to evaluate.
+    /// The server is about to evaluate, or holds the keys.
     Ready,
     /// The client wants nothing more.
     Done,
+    /// The client wants the server to hold the keys of these sections in memory.
+    Hold(Vec<u32>),
+    /// The client wants inferences with the keys that are held, and begins itself.
+    Begin,
 }
 
 impl fmt::Display for Message {
@@ -72,6 +76,8 @@ impl fmt::Display for Message {
             Self::Infer(_) => "a request for inferences",
             Self::Ready => "its consent",
             Self::Done => "its farewell",
+            Self::Hold(_) => "a request to hold keys",
+            Self::Begin => "a request to begin",
         })
     }
 }
@@ -85,6 +91,8 @@ impl Message {
             Self::Infer(_) => 4,
             Self::Ready => 5,
             Self::Done => 6,
+            Self::Hold(_) => 7,
+            Self::Begin => 8,
         }
     }
 
@@ -99,10 +107,10 @@ impl Message {
                 let end = (0..=why.len().min(MOST_WORDS)).rev().find(|&end| why.is_char_boundary(end));
                 bytes.extend_from_slice(&why.as_bytes()[..end.unwrap_or(0)]);
             }
-            Self::Infer(sections) => {
+            Self::Infer(sections) | Self::Hold(sections) => {
                 sections.iter().for_each(|section| bytes.extend_from_slice(&section.to_le_bytes()));
             }
-            Self::SetUp | Self::Ready | Self::Done => {}
+            Self::SetUp | Self::Ready | Self::Done | Self::Begin => {}
         }
         bytes
     }
@@ -133,18 +141,11 @@ impl Message {
                 Self::Refusal(String::from_utf8_lossy(words).chars().filter(|c| !c.is_control()).collect())
             }
             3 => Self::SetUp,
-            4 => {
-                if rest.0.len() > 4 * MOST_SECTIONS || !rest.0.len().is_multiple_of(4) {
-                    return Err(garbled(format!("a request of {} bytes", rest.0.len())));
-                }
-                let mut sections = Vec::with_capacity(rest.0.len() / 4);
-                while !rest.0.is_empty() {
-                    sections.push(u32::from_le_bytes(rest.array()?));
-                }
-                Self::Infer(sections)
-            }
+            4 => Self::Infer(rest.sections()?),
             5 => Self::Ready,
             6 => Self::Done,
+            7 => Self::Hold(rest.sections()?),
+            8 => Self::Begin,
             other => return Err(garbled(format!("a message of kind {other}"))),
         };
         if rest.0.is_empty() { Ok(message) } else { Err(garbled(format!("{message} with more behind it"))) }
@@ -164,6 +165,15 @@ impl<'a> Rest<'a> {
             self.0.split_at_checked(count).ok_or_else(|| garbled("a message that is cut short".into()))?;
         self.0 = rest;
         Ok(taken)
+    }
+
+    /// All that is left, as numbers of sections.
+    fn sections(&mut self) -> Result<Vec<u32>> {
+        let bytes = self.0.len();
+        if bytes > 4 * MOST_SECTIONS || !bytes.is_multiple_of(4) {
+            return Err(garbled(format!("a request of {bytes} bytes")));
+        }
+        (0..bytes / 4).map(|_| Ok(u32::from_le_bytes(self.array()?))).collect()
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
@@ -188,7 +198,8 @@ mod tests {
         };
         let refusal = Message::Refusal("the ledger says no".into());
         let others = [Message::SetUp, Message::Infer(vec![1, 7]), Message::Ready, Message::Done];
-        [Message::Hello(hello), refusal].into_iter().chain(others).collect()
+        let held = [Message::Hold(vec![2, 3]), Message::Begin];
+        [Message::Hello(hello), refusal].into_iter().chain(others).chain(held).collect()
     }
 
     #[test]
@@ -204,7 +215,8 @@ mod tests {
             let whole = message.encode();
             assert!(Message::decode(&[&whole[..], &[0]].concat()).is_err(), "{message}");
             // A shorter list of sections is a request too.
-            let cuts = (0..whole.len()).filter(|cut| !matches!(message, Message::Infer(_)) || cut % 4 != 1);
+            let cuts = (0..whole.len())
+                .filter(|cut| !matches!(message, Message::Infer(_) | Message::Hold(_)) || cut % 4 != 1);
             for cut in cuts {
                 assert!(Message::decode(&whole[..cut]).is_err(), "{message} of {cut} bytes");
             }

@@ -14,6 +14,9 @@
 //!   Infer again, or Done                  →
 //! ```
 //!
+//! A client that wants an answer as soon as it has a text sends Hold instead of Infer, before it has one: both sides read the keys of
+//! these sections into memory, and Begin starts the gates.
+//!
 //! A proof is a hash under the pairing secret, which only the two key files hold, of the greeting and of a value that only the two ends of
 //! this TLS connection know. Ledgers are compared before anything else: what either of them has as used is used.
 
@@ -22,6 +25,7 @@ mod loopback;
 mod message;
 mod pair;
 mod parties;
+mod parts;
 mod summary;
 #[cfg(test)]
 mod tests;
@@ -29,6 +33,6 @@ mod traffic;
 
 pub use deal::deal_files;
 pub use loopback::Loopback;
-pub use parties::{Client, KeyStore, Server};
+pub use parties::{Client, KeyStore, Prepared, Server};
 pub use summary::{Counted, Summary};
 pub use traffic::{Predicted, Traffic, predict};

@@ -10,12 +10,13 @@ use gatework_fss::{Cost, KeyStream, Party};
 use gatework_gpu::{Observer, StageGuard};
 
 use crate::circuit::{ModelWeights, Network};
-use crate::disk::KeyFile;
+use crate::disk::{HeldBytes, KeyFile, Wiping};
 use crate::error::{Error, Result};
 use crate::model::PublicModel;
 use crate::net::Link;
 
 use super::message::Message;
+use super::parts::Parts;
 use super::summary::{Counted, Summary};
 use super::traffic::{Traffic, plan};
 
@@ -53,6 +54,8 @@ pub(super) struct Pair<'a> {
     weights: Option<ModelWeights>,
     networks: BTreeMap<usize, (Network, Cost)>,
     summary: Summary,
+    /// Keys of an earlier inference, which take a while to go.
+    wiping: Option<Wiping>,
     pub(super) observer: &'a dyn Observer,
 }
 
@@ -67,9 +70,20 @@ impl<'a> Pair<'a> {
         let set_up = rehearse(&whole.set_up())?;
         let (shapes, set_up) = (set_up.output, set_up.cost);
         expect(&link, keys.header().party, &[set_up]);
-        let (weights, networks, summary) = (None, BTreeMap::new(), Summary::default());
-        let observer = &();
-        Ok(Self { model, backend, keys, link, whole, set_up, shapes, weights, networks, summary, observer })
+        Ok(Self {
+            model,
+            backend,
+            keys,
+            link,
+            whole,
+            set_up,
+            shapes,
+            weights: None,
+            networks: BTreeMap::new(),
+            summary: Summary::default(),
+            wiping: None,
+            observer: &(),
+        })
     }
 
     pub(super) fn model(&self) -> &'a PublicModel {
@@ -128,6 +142,30 @@ impl<'a> Pair<'a> {
         self.keys.spend(sections)
     }
 
+    /// Gets ready for inferences whose keys are held in memory.
+    pub(super) fn prepare_to_hold(&mut self, sections: &[usize]) -> Result<()> {
+        // Memory that is being wiped is about to be free.
+        self.wiping = None;
+        self.prepare(sections)?;
+        self.keys.require_room(sections)
+    }
+
+    /// Takes keys for an evaluation that was prepared into memory: from here on they are used.
+    pub(super) fn hold(&mut self, sections: Vec<usize>) -> Result<Held> {
+        let stage = self.observer.stage("reading keys");
+        let (keys, bytes) = self.keys.hold(&sections)?;
+        drop(stage);
+        Ok(Held { keys, bytes, sections })
+    }
+
+    /// Evaluates with keys that are held.
+    pub(super) fn infer_with(&mut self, held: Held, inputs: Vec<Inputs>) -> Result<Vec<Option<Vec<u64>>>> {
+        let Held { keys, bytes, sections } = held;
+        let outputs = self.infer(keys, &sections, inputs);
+        self.wiping = Some(bytes.wipe());
+        outputs
+    }
+
     fn network(&mut self, tokens: usize) -> Result<()> {
         if !self.networks.contains_key(&tokens) {
             let network = self.model.network(tokens)?;
@@ -168,9 +206,15 @@ impl<'a> Pair<'a> {
         let chosen: Vec<&(Network, Cost)> =
             sections.iter().map(|&section| &self.networks[&(entries[section].tokens as usize)]).collect();
         let costs: Vec<Cost> = chosen.iter().map(|(_, cost)| *cost).collect();
-        let circuits: Vec<_> = chosen.iter().map(|(network, _)| network.inference(weights)).collect();
-        let jobs = circuits.iter().zip(inputs).collect();
         let (plan, stage) = (plan(&costs), self.observer.stage("inferring"));
+        // All texts of a batch go through the parts in step; the first tells of them.
+        let parts = Parts::new(self.observer);
+        let begins = |part| parts.begin(part);
+        let mut circuits: Vec<_> = chosen.iter().map(|(network, _)| network.inference(weights)).collect();
+        if let Some((network, _)) = chosen.first() {
+            circuits[0] = network.inference(weights).telling(&begins);
+        }
+        let jobs = circuits.iter().zip(inputs).collect();
         let (outputs, counted) = run(&self.backend, &mut self.link, stage, keys, &plan, &costs, jobs)?;
         self.summary.inference.add(counted);
         self.summary.inferences += sections.len();
@@ -179,6 +223,20 @@ impl<'a> Pair<'a> {
 
     pub(super) fn summary(&self) -> Summary {
         self.summary
+    }
+}
+
+/// Keys that are held in memory for an evaluation.
+pub(super) struct Held {
+    keys: KeyStream,
+    bytes: HeldBytes,
+    sections: Vec<usize>,
+}
+
+impl Held {
+    /// Texts that they are for.
+    pub(super) fn texts(&self) -> usize {
+        self.sections.len()
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gatework_fss::backend::Backend;
+use gatework_fss::executor::Inputs;
 use gatework_fss::{CpuBackend, Error as FssError, Party};
 use gatework_gpu::Observer;
 
@@ -15,7 +16,7 @@ use crate::model::{Owner, PublicModel, Tokens};
 use crate::net::Link;
 
 use super::message::{Hello, MOST_SECTIONS, Message};
-use super::pair::Pair;
+use super::pair::{Held, Pair};
 use super::summary::Summary;
 
 /// What key files in a folder are called.
@@ -125,20 +126,39 @@ impl Greeted<'_> {
     /// Serves it until it has no more wishes.
     pub fn serve(self) -> Result<Summary> {
         let Self { owner, mut pair } = self;
+        let mut held: Option<Held> = None;
         loop {
-            match pair.receive()? {
+            let request = pair.receive()?;
+            let held_before = held.take();
+            match request {
                 Message::SetUp => {
                     pair.send(&Message::Ready)?;
                     pair.set_up(owner.set_up_inputs())?;
                 }
                 Message::Infer(sections) => {
-                    let sections: Vec<usize> = sections.into_iter().map(|section| section as usize).collect();
+                    let sections = indices(sections);
                     let keys = match pair.prepare(&sections).and_then(|()| pair.spend(&sections)) {
                         Ok(keys) => keys,
                         Err(error) => return Err(refuse(&mut pair.link, error)),
                     };
                     pair.send(&Message::Ready)?;
                     pair.infer(keys, &sections, vec![vec![None]; sections.len()])?;
+                }
+                Message::Hold(sections) => {
+                    let sections = indices(sections);
+                    held = match pair.prepare_to_hold(&sections).and_then(|()| pair.hold(sections)) {
+                        Ok(keys) => Some(keys),
+                        Err(error) => return Err(refuse(&mut pair.link, error)),
+                    };
+                    pair.send(&Message::Ready)?;
+                }
+                Message::Begin => {
+                    let Some(keys) = held_before else {
+                        let error = Error::Peer { what: "it wants to begin, and no keys are held".into() };
+                        return Err(refuse(&mut pair.link, error));
+                    };
+                    let inputs = vec![vec![None]; keys.texts()];
+                    pair.infer_with(keys, inputs)?;
                 }
                 Message::Done => return Ok(pair.summary()),
                 other => {
@@ -208,29 +228,46 @@ impl<'a> Client<'a> {
     /// Runs texts, as token ids or [`Tokens`], through the model in one batch, and returns the words of each result, for
     /// [`PublicModel::decode`]. Uses up a key for each.
     pub fn infer<T: Clone + Into<Tokens>>(&mut self, texts: &[T]) -> Result<Vec<Vec<u64>>> {
-        if !(1..=MOST_SECTIONS).contains(&texts.len()) {
-            let what = format!("{} texts in one batch: there may be 1 to {MOST_SECTIONS}", texts.len());
-            return Err(Error::Unsupported { gate: "a batch", what });
-        }
-        let model = self.pair.model();
-        let mut sections: Vec<usize> = Vec::with_capacity(texts.len());
-        let mut inputs = Vec::with_capacity(texts.len());
-        let mut taken: BTreeMap<usize, usize> = BTreeMap::new();
-        for text in texts.iter().cloned().map(T::into) {
-            let tokens = text.ids().len();
-            let before = taken.entry(tokens).or_default();
-            let section = self.pair.keys().unused(tokens as u32).nth(*before);
-            *before += 1;
-            sections.push(section.ok_or(Error::NoKeys { tokens })?);
-            inputs.push(vec![Some(model.encode(&text)?)]);
-        }
+        let texts: Vec<Tokens> = texts.iter().cloned().map(T::into).collect();
+        let lengths: Vec<usize> = texts.iter().map(|text| text.ids().len()).collect();
+        let sections = self.sections(&lengths)?;
+        let inputs = self.inputs(&texts)?;
         self.set_up()?;
         self.pair.prepare(&sections)?;
-        self.pair.ask(&Message::Infer(sections.iter().map(|&section| section as u32).collect()))?;
+        self.pair.ask(&Message::Infer(numbers(&sections)))?;
         let keys = self.pair.spend(&sections)?;
-        let outputs = self.pair.infer(keys, &sections, inputs)?;
-        let missing = || Error::OutOfStep { what: "the client's result is missing".into() };
-        outputs.into_iter().map(|output| output.ok_or_else(missing)).collect()
+        results(self.pair.infer(keys, &sections, inputs)?)
+    }
+
+    /// Takes keys for texts of so many tokens into the memory of both sides, so that an answer only takes the gates. The keys are
+    /// used from here on, whether or not the texts follow.
+    pub fn prepare(&mut self, tokens: &[usize]) -> Result<Prepared<'_, 'a>> {
+        let sections = self.sections(tokens)?;
+        self.set_up()?;
+        self.pair.prepare_to_hold(&sections)?;
+        self.pair.ask(&Message::Hold(numbers(&sections)))?;
+        let held = self.pair.hold(sections)?;
+        Ok(Prepared { held, tokens: tokens.to_vec(), client: self })
+    }
+
+    /// Unused keys for texts of so many tokens, one after the other.
+    fn sections(&self, tokens: &[usize]) -> Result<Vec<usize>> {
+        if !(1..=MOST_SECTIONS).contains(&tokens.len()) {
+            let what = format!("{} texts in one batch: there may be 1 to {MOST_SECTIONS}", tokens.len());
+            return Err(Error::Unsupported { gate: "a batch", what });
+        }
+        let mut taken: BTreeMap<usize, usize> = BTreeMap::new();
+        let section = |&tokens: &usize| {
+            let before = taken.entry(tokens).or_default();
+            *before += 1;
+            self.pair.keys().unused(tokens as u32).nth(*before - 1).ok_or(Error::NoKeys { tokens })
+        };
+        tokens.iter().map(section).collect()
+    }
+
+    fn inputs(&self, texts: &[Tokens]) -> Result<Vec<Inputs>> {
+        let model = self.pair.model();
+        texts.iter().map(|text| Ok(vec![Some(model.encode(text)?)])).collect()
     }
 
     /// What was done so far.
@@ -244,6 +281,44 @@ impl<'a> Client<'a> {
         self.pair.link.flush()?;
         Ok(self.summary())
     }
+}
+
+/// Keys in memory on both sides, for texts that are yet to come.
+pub struct Prepared<'b, 'a> {
+    client: &'b mut Client<'a>,
+    held: Held,
+    tokens: Vec<usize>,
+}
+
+impl Prepared<'_, '_> {
+    /// Runs texts of the lengths that were prepared for through the model, as [`Client::infer`] does.
+    pub fn infer<T: Clone + Into<Tokens>>(self, texts: &[T]) -> Result<Vec<Vec<u64>>> {
+        let Self { client, held, tokens } = self;
+        let texts: Vec<Tokens> = texts.iter().cloned().map(T::into).collect();
+        if texts.len() != tokens.len()
+            || texts.iter().zip(&tokens).any(|(text, &tokens)| text.ids().len() != tokens)
+        {
+            let what = format!("keys are held for texts of {tokens:?} tokens, others are given");
+            return Err(Error::Unsupported { gate: "a batch", what });
+        }
+        let inputs = client.inputs(&texts)?;
+        client.pair.send(&Message::Begin)?;
+        results(client.pair.infer_with(held, inputs)?)
+    }
+}
+
+/// As they are written in a message.
+fn numbers(sections: &[usize]) -> Vec<u32> {
+    sections.iter().map(|&section| section as u32).collect()
+}
+
+fn indices(sections: Vec<u32>) -> Vec<usize> {
+    sections.into_iter().map(|section| section as usize).collect()
+}
+
+fn results(outputs: Vec<Option<Vec<u64>>>) -> Result<Vec<Vec<u64>>> {
+    let missing = || Error::OutOfStep { what: "the client's result is missing".into() };
+    outputs.into_iter().map(|output| output.ok_or_else(missing)).collect()
 }
 
 fn hello(keys: &KeyFile, link: &Link) -> Hello {

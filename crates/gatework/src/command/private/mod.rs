@@ -1,6 +1,7 @@
 //! `gatework private`: two parties, keys from a dealer, numbers that neither sees.
 
 mod answer;
+mod bench;
 mod cert;
 mod check;
 mod cost;
@@ -15,6 +16,7 @@ mod session_cost;
 mod stop;
 mod summary;
 mod texts;
+mod weights;
 
 use std::path::Path;
 use std::time::Duration;
@@ -58,6 +60,9 @@ pub(crate) enum Private {
     /// Run texts through a server's model without showing them to it
     #[command(after_help = options::RUN_EXAMPLES)]
     Run(options::RunOptions),
+    /// Measure inferences between two processes on this machine
+    #[command(after_help = bench::EXAMPLES)]
+    Bench(bench::BenchOptions),
     /// Compare a model in fixed point with the checkpoint in double precision (the server does this, before it describes one)
     #[command(after_help = options::CHECK_EXAMPLES)]
     Check(options::CheckOptions),
@@ -80,7 +85,7 @@ impl Noun for Private {
 
     fn device_use(&self) -> DeviceUse {
         match self {
-            Self::Deal(_) | Self::Serve(_) | Self::Run(_) => DeviceUse::RunsThere,
+            Self::Deal(_) | Self::Serve(_) | Self::Run(_) | Self::Bench(_) => DeviceUse::RunsThere,
             Self::Describe(_) | Self::Check(_) => DeviceUse::CpuOnly,
             Self::Cert(_) | Self::Cost(_) => DeviceUse::None,
         }
@@ -92,6 +97,7 @@ impl Noun for Private {
             Self::Deal(options) => deal::run(&options, shell),
             Self::Serve(options) => serve::run(&options, shell),
             Self::Run(options) => run::run(&options, shell),
+            Self::Bench(options) => bench::run(&options, shell),
             Self::Check(options) => check::run(&options, shell),
             Self::Cert(options) => cert::run(&options, shell),
             Self::Cost(options) => cost::run(&options, shell),

@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 use gatework_private::range::StatedNorms;
 
 use super::lengths::{self, Lengths};
+use super::weights::WeightOptions;
 
 pub(super) const DESCRIBE_EXAMPLES: &str = "\
 Examples:
@@ -102,9 +103,8 @@ Serves until it is interrupted. A folder holds one *.keys file for each client."
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeOptions {
-    /// The folder with config.json and model.safetensors
-    #[arg(long, value_name = "DIR")]
-    pub(crate) model: PathBuf,
+    #[command(flatten)]
+    pub(crate) weights: WeightOptions,
     /// The model, as `private describe` wrote it
     #[arg(long, value_name = "FILE")]
     pub(crate) public: PathBuf,

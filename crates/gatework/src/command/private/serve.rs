@@ -6,7 +6,8 @@ use std::thread;
 use std::time::Duration;
 
 use gatework_fss::backend_on;
-use gatework_private::model::{Checkpoint, Owner};
+use gatework_gpu::Target;
+use gatework_private::model::Owner;
 use gatework_private::net::{CertificateFiles, Identity, Link, Timeouts, listen};
 use gatework_private::roles::{KeyStore, Server, Summary};
 use serde::Serialize;
@@ -28,6 +29,8 @@ const AFTER_AN_ERROR: Duration = Duration::from_millis(100);
 
 #[derive(Serialize)]
 struct Served {
+    /// Where it computed.
+    device: String,
     clients: Vec<Outcome>,
 }
 
@@ -43,12 +46,11 @@ pub(super) fn run(options: &ServeOptions, shell: &Shell) -> Result<Ending, Failu
     let model = public_model(&options.public)?;
     let identity = options.identity.load(CertificateFiles::server)?;
     let keys = KeyStore::open(&options.keys)?;
-    let backend = backend_on(&shell.target()?)?;
+    let target = shell.target()?;
+    let backend = backend_on(&target)?;
     let jobs = progress.start(2);
-    jobs.doing(format!("reading {}", options.model.display()));
-    let checkpoint = Checkpoint::load(&options.model)?;
-    let weights = checkpoint.weights(&model)?;
-    drop(checkpoint);
+    jobs.doing(format!("reading {}", options.weights.name()));
+    let weights = options.weights.read()?.quantised(&model)?;
     jobs.done();
     jobs.doing("checking that the weights fit what is public".into());
     let owner = Owner::new(&model, weights)?;
@@ -61,10 +63,11 @@ pub(super) fn run(options: &ServeOptions, shell: &Shell) -> Result<Ending, Failu
         identity,
         timeouts: options.identity.timeouts(),
         progress,
+        target: &target,
         unknown: AtomicUsize::new(0),
         served: AtomicUsize::new(0),
     };
-    let served = Served { clients: host.serve(&listener, options.clients) };
+    let served = Served { device: target.id().to_owned(), clients: host.serve(&listener, options.clients) };
     shell.output.show(&served, || format!("{} clients", served.clients.len()))?;
     let failed = served.clients.iter().any(|outcome| matches!(outcome, Outcome::Failed { .. }));
     Ok(if failed { Ending::GateFailed } else { Ending::Done })
@@ -75,6 +78,7 @@ struct Host<'a> {
     identity: Identity,
     timeouts: Timeouts,
     progress: &'a Progress,
+    target: &'a Target,
     unknown: AtomicUsize,
     served: AtomicUsize,
 }
@@ -138,7 +142,7 @@ impl Host<'_> {
     fn told(&self, address: &str, served: gatework_private::Result<Summary>) -> Outcome {
         match served {
             Ok(summary) => {
-                let told = Told::new(summary);
+                let told = Told::new(summary).with_device_of(self.target);
                 self.progress.say(&format!("{address}: served\n{}", told.lines()));
                 Outcome::Served(Box::new(told))
             }

@@ -1,5 +1,6 @@
 //! What a session took.
 
+use gatework_gpu::Target;
 use gatework_private::roles::{Counted, Summary};
 use serde::Serialize;
 
@@ -11,6 +12,9 @@ pub(super) struct Told {
     /// The most memory that the process had, in GiB, where the system tells.
     #[serde(skip_serializing_if = "Option::is_none")]
     peak_memory_gib: Option<f64>,
+    /// The most device memory that the process had.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    peak_device_bytes: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -49,7 +53,13 @@ impl Told {
             set_up: summary.set_up.into(),
             inference: summary.inference.into(),
             peak_memory_gib: peak_memory(),
+            peak_device_bytes: None,
         }
+    }
+
+    /// With what was used of a device, if it is one.
+    pub(super) fn with_device_of(self, target: &Target) -> Self {
+        Self { peak_device_bytes: target.device().map(|device| device.budget().peak()), ..self }
     }
 
     /// A line for each part.

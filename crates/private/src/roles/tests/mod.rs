@@ -213,6 +213,34 @@ fn several_requests_share_one_set_up() {
 }
 
 #[test]
+fn keys_that_are_held_give_the_same() {
+    let scene = Scene::deal(&[4, 2, 4, 4]);
+    let stages = Mutex::new(Vec::new());
+    let observer = |notice: Notice<'_>| {
+        if let Notice::Started { stage } = notice {
+            stages.lock().unwrap().push(stage.to_owned());
+        }
+    };
+    let (server, results) = session(&scene, &MODEL.1, TIMEOUTS, |link| {
+        let mut client = Client::new(&MODEL.0, scene.keys()?, link?)?.observed(&observer);
+        let results = client.prepare(&[4, 2])?.infer(&[TEXT.to_vec(), vec![1, 2]])?;
+        let others = client.prepare(&[4])?.infer(&[vec![1, 2]]).err().unwrap();
+        assert!(others.to_string().contains("keys are held for texts of [4] tokens"), "{others}");
+        // What was held for nothing is used, and the session goes on.
+        let last = client.infer(&[TEXT.to_vec()])?;
+        client.finish()?;
+        Ok::<_, Error>([results, last].concat())
+    });
+    assert_eq!(results.unwrap(), [in_clear(&TEXT), in_clear(&[1, 2]), in_clear(&TEXT)]);
+    assert_eq!(server.unwrap().inferences, 3);
+    assert_eq!(used(&scene.server, Party::Zero), [false, true, true, true, true]);
+    assert_eq!(used(&scene.client, Party::One), [false, true, true, true, true]);
+    let inference = ["inferring", "embedding", "layer 1", "head"];
+    let expected = [&["masked weights", "reading keys"], &inference[..], &["reading keys"], &inference[..]];
+    assert_eq!(*stages.lock().unwrap(), expected.concat());
+}
+
+#[test]
 fn texts_that_the_model_cannot_read_use_no_key() {
     let scene = Scene::deal(&[2]);
     for text in [vec![1, small::VOCABULARY as u32], vec![], vec![1; LONGEST + 1]] {
@@ -248,17 +276,21 @@ fn greeted<'a>(scene: &Scene, link: Result<Link>) -> pair::Pair<'a> {
 fn a_client_that_wants_used_or_unknown_keys_is_refused() {
     let scene = Scene::deal(&[4, 4]);
     ask(&scene, &[TEXT.to_vec()]).1.unwrap();
-    for (sections, why_not) in [
+    let requests: [fn(Vec<u32>) -> Message; 2] = [Message::Infer, Message::Hold];
+    let cases = [
         (vec![1], "used once"),
         (vec![2, 2], "used once"),
         (vec![9], "no inference"),
         (vec![0], "no inference"),
-    ] {
+    ];
+    for (request, (sections, why_not)) in
+        requests.iter().flat_map(|request| cases.iter().map(move |case| (request, case)))
+    {
         let (server, refused) = session(&scene, &MODEL.1, TIMEOUTS, |link| {
             let mut pair = greeted(&scene, link);
             pair.ask(&Message::SetUp).unwrap();
             pair.set_up(vec![None; pair.weight_count()]).unwrap();
-            pair.ask(&Message::Infer(sections.clone())).err().unwrap()
+            pair.ask(&request(sections.clone())).err().unwrap()
         });
         assert!(server.unwrap_err().to_string().contains(why_not), "{sections:?}");
         assert!(matches!(&refused, Error::Refused { why } if why.contains(why_not)), "{refused}");
@@ -269,7 +301,7 @@ fn a_client_that_wants_used_or_unknown_keys_is_refused() {
 #[test]
 fn requests_out_of_turn_are_refused() {
     let scene = Scene::deal(&[4]);
-    for message in [Message::Ready, Message::Refusal("no".into())] {
+    for message in [Message::Ready, Message::Refusal("no".into()), Message::Begin] {
         let (server, _) = session(&scene, &MODEL.1, TIMEOUTS, |link| {
             let mut pair = greeted(&scene, link);
             pair.send(&message).unwrap();

@@ -1,0 +1,355 @@
+//! `gatework private bench`: an inference between two processes, from token ids to the result.
+
+mod document;
+mod server;
+mod timeline;
+
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueEnum};
+use gatework_fss::backend::Backend;
+use gatework_fss::executor::run_clear;
+use gatework_fss::{Party, Randomness, backend_on, workloads};
+use gatework_gpu::{DeviceChoice, Source, Target};
+use gatework_lab::{DeviceRecord, Record, Store};
+use gatework_private::disk::KeyFile;
+use gatework_private::model::{Owner, PublicModel};
+use gatework_private::net::{CertificateFiles, Link, Timeouts, make_test_certificates};
+use gatework_private::roles::{Client, Summary, deal_files};
+use tempfile::TempDir;
+
+use crate::command::ending::{Ending, Failure};
+use crate::command::files::write_file;
+use crate::command::interrupt::Litter;
+use crate::command::shell::Shell;
+
+use self::document::{Document, Session};
+use self::server::ServerProcess;
+use self::timeline::{PartTime, Timeline};
+use super::weights::WeightOptions;
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  gatework private bench --shape bert-base --tokens 128 --device cuda --folder /dev/shm
+  gatework private bench --shape gpt2 --keys files --repeats 5 --json
+  gatework private bench --shape bert-tiny --tokens 16 --device cpu
+  gatework private bench --model all-MiniLM-L6-v2 --tokens 16 --batch 32 --device cuda --server-device cpu
+
+Shapes: bert-tiny, bert-base, bert-large, gpt2, gpt-neo-1.3b, bert-toy, gpt2-toy. Their weights are drawn from --seed.
+Timed is everything from token ids in the client's memory to the result there. The server is a process of its own, the two talk by
+TLS on this machine, and both are warm: kernels are compiled and the masked weights are there. With --keys memory both have the keys
+in memory when the clock starts; with --keys files they are read, verified, marked as used and erased meanwhile.
+Keys lie in --folder, those of --per-deal requests at a time: gigabytes each, so that a folder in memory pays.
+The exit code is 1 if a result differs from the clear evaluation in any bit.";
+
+/// Where keys are when the clock starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum KeyPlace {
+    /// In both parties' memory, read and verified
+    Memory,
+    /// In their files
+    Files,
+}
+
+impl KeyPlace {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Files => "files",
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchOptions {
+    #[command(flatten)]
+    weights: WeightOptions,
+    /// Tokens of a text
+    #[arg(long, default_value = "128", value_name = "N")]
+    tokens: NonZeroUsize,
+    /// Texts of a request
+    #[arg(long, default_value = "1", value_name = "N")]
+    batch: NonZeroUsize,
+    /// Requests that are timed
+    #[arg(long, default_value = "10", value_name = "N")]
+    repeats: NonZeroUsize,
+    /// Requests before those
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    warm_up: usize,
+    /// Where keys are when the clock starts
+    #[arg(long, value_enum, default_value = "memory", value_name = "PLACE")]
+    keys: KeyPlace,
+    /// Requests whose keys are dealt together; each deal is a session, which takes the masked weights anew
+    #[arg(long, default_value = "1", value_name = "N")]
+    per_deal: NonZeroUsize,
+    /// Where keys lie until they are used; a temporary folder, if it is not said
+    #[arg(long, value_name = "DIR")]
+    folder: Option<PathBuf>,
+    /// Where the server computes; where the client does, if it is not said
+    #[arg(long, value_name = "DEVICE")]
+    server_device: Option<DeviceChoice>,
+    /// Seconds that either side may take for a message
+    #[arg(long, default_value_t = 600, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    timeout: u64,
+    /// Append a record to this folder
+    #[arg(long, value_name = "DIR")]
+    results: Option<PathBuf>,
+}
+
+impl BenchOptions {
+    /// Requests of each session: those that warm up have one of their own.
+    fn sessions(&self) -> Vec<usize> {
+        let split = |requests: usize| {
+            let most = self.per_deal.get();
+            (0..requests.div_ceil(most)).map(move |session| most.min(requests - session * most))
+        };
+        split(self.warm_up).chain(split(self.repeats.get())).collect()
+    }
+
+    fn warm_up_sessions(&self) -> usize {
+        self.warm_up.div_ceil(self.per_deal.get())
+    }
+}
+
+/// What the records of this command are of.
+const RECORD_NAME: &str = "private/bench";
+/// The name in the server's certificate.
+const SERVER_NAME: &str = "localhost";
+
+pub(super) fn run(options: &BenchOptions, shell: &Shell) -> Result<Ending, Failure> {
+    let target = shell.target()?;
+    let bench = Bench::new(options, shell, &target)?;
+    let (sessions, served) = bench.measure()?;
+    let document = Document::new(options, &bench.public, &target, sessions, &served)?;
+    if let Some(folder) = &options.results {
+        let kernels: Vec<Source> = workloads::workloads()
+            .iter()
+            .flat_map(|workload| workload.kernels())
+            .map(|kernel| kernel.source)
+            .collect();
+        let record =
+            Record::of_figures(RECORD_NAME, target.device().map(DeviceRecord::of), document.measured()?);
+        let record = record.of_kernels(&kernels)?;
+        let file = Store::open(folder)?.append(&record)?;
+        shell.progress.say(&format!("recorded in {} as {}", file.display(), record.id()));
+    }
+    shell.output.show(&document, || document.text())?;
+    Ok(if document.equal_in_clear { Ending::Done } else { Ending::GateFailed })
+}
+
+/// Everything that is there before the first request.
+struct Bench<'a> {
+    options: &'a BenchOptions,
+    shell: &'a Shell,
+    public: PublicModel,
+    texts: Vec<Vec<u32>>,
+    /// What the texts give in clear.
+    expected: Vec<Vec<u64>>,
+    certificates: CertificateFiles,
+    dealer: Arc<dyn Backend>,
+    client: Arc<dyn Backend>,
+    device: Option<gatework_gpu::Device>,
+    folder: TempDir,
+    _litter: Litter,
+}
+
+impl<'a> Bench<'a> {
+    fn new(options: &'a BenchOptions, shell: &'a Shell, target: &Target) -> Result<Self, Failure> {
+        let (tokens, progress) = (options.tokens.get(), &shell.progress);
+        let jobs = progress.start(3);
+        jobs.doing("measuring the weights".into());
+        let weights = options.weights.read()?;
+        let public = weights.public(tokens)?;
+        jobs.done();
+        let texts = texts(&public, tokens, options.batch.get());
+        let owner = Owner::new(&public, weights.quantised(&public)?)?;
+        drop(weights);
+        jobs.done();
+        jobs.doing("evaluating in clear".into());
+        let expected = in_clear(&public, &owner, &texts)?;
+        drop(jobs);
+        let folder = temporary_folder(options.folder.as_deref())?;
+        let litter = Litter::new(folder.path());
+        let certificates = make_test_certificates(folder.path(), &[SERVER_NAME.into()])?;
+        write_file(&public_file(folder.path()), public.to_json()?.as_bytes())?;
+        Ok(Self {
+            options,
+            shell,
+            public,
+            texts,
+            expected,
+            certificates,
+            dealer: backend_on(target)?,
+            client: backend_on(target)?,
+            device: target.device().cloned(),
+            folder,
+            _litter: litter,
+        })
+    }
+
+    /// All sessions, each with keys of its own, and what the server says of them.
+    fn measure(&self) -> Result<(Vec<Session>, serde_json::Value), Failure> {
+        let sessions = self.options.sessions();
+        let jobs = self.shell.progress.start(2 * sessions.len());
+        let mut server: Option<ServerProcess> = None;
+        let mut measured = Vec::with_capacity(sessions.len());
+        for (index, &requests) in sessions.iter().enumerate() {
+            jobs.doing(format!("dealing for session {} of {}", index + 1, sessions.len()));
+            let [server_keys, client_keys] = self.key_files(index);
+            let start = Instant::now();
+            let lengths = vec![self.options.tokens.get(); requests * self.texts.len()];
+            let paths = [server_keys.as_path(), client_keys.as_path()];
+            let mut randomness = Randomness::from_os()?;
+            deal_files(&self.dealer, &mut randomness, &self.public, &lengths, paths, &self.shell.progress)?;
+            let dealing = start.elapsed();
+            jobs.done();
+            // A server wants a key file when it starts.
+            let server = match &mut server {
+                Some(server) => server,
+                none => none.insert(self.start_server(sessions.len())?),
+            };
+            jobs.doing(format!("inferring in session {} of {}", index + 1, sessions.len()));
+            let session = self.session(server.address(), &client_keys, requests);
+            measured.push(session.map_err(|failure| server.blamed(failure))?.dealt_in(dealing));
+            remove(&paths)?;
+            jobs.done();
+        }
+        let served = server.map_or(Ok(serde_json::Value::Null), ServerProcess::finish)?;
+        Ok((measured, served))
+    }
+
+    /// The files of a session: the server finds its own in a folder.
+    fn key_files(&self, index: usize) -> [PathBuf; 2] {
+        let folder = self.folder.path();
+        [folder.join(format!("server-{index}.keys")), folder.join(format!("client-{index}"))]
+    }
+
+    fn start_server(&self, clients: usize) -> Result<ServerProcess, Failure> {
+        let folder = self.folder.path();
+        let device = self.options.server_device.unwrap_or(self.shell.device.choice);
+        let mut arguments: Vec<String> =
+            ["--device", &device.to_string(), "--json", "private", "serve"].map(str::to_owned).into();
+        arguments.extend(self.options.weights.arguments());
+        let paths = [("--public", public_file(folder)), ("--keys", folder.to_owned())];
+        let paths = paths.into_iter().chain([("--certificates", folder.to_owned())]);
+        arguments.extend(paths.flat_map(|(option, path)| [option.to_owned(), path.display().to_string()]));
+        let (clients, timeout) = (clients.to_string(), self.options.timeout.to_string());
+        let rest = ["--listen", "127.0.0.1:0", "--clients", &clients, "--timeout", &timeout];
+        arguments.extend(rest.map(str::to_owned));
+        ServerProcess::start(&arguments, &self.shell.progress)
+    }
+
+    /// A client's session: the masked weights, then its requests.
+    fn session(&self, address: &str, keys: &Path, requests: usize) -> Result<Session, Failure> {
+        let message = Duration::from_secs(self.options.timeout);
+        let timeouts = Timeouts { message, ..Timeouts::default() };
+        let link = Link::connect(address, SERVER_NAME, &self.certificates.client()?, timeouts)?;
+        let keys = KeyFile::open(keys, Party::One)?;
+        let timeline = Timeline::default();
+        let mut client = Client::on(&self.public, self.client.clone(), keys, link)?.observed(&timeline);
+        let start = Instant::now();
+        client.set_up()?;
+        let mut session = Session::new(start.elapsed());
+        for _ in 0..requests {
+            let before = client.summary();
+            timeline.clear();
+            if let Some(device) = &self.device {
+                device.budget().reset_peak();
+            }
+            let (words, time) = self.request(&mut client)?;
+            let parts = timeline.parts();
+            let device_peak = self.device.as_ref().map(|device| device.budget().peak());
+            let equal = words == self.expected;
+            session.add(Request { time, before, after: client.summary(), parts, device_peak, equal });
+        }
+        client.finish()?;
+        Ok(session)
+    }
+
+    /// One request, and how long its answer took.
+    fn request(&self, client: &mut Client<'_>) -> Result<(Vec<Vec<u64>>, Duration), Failure> {
+        match self.options.keys {
+            KeyPlace::Memory => {
+                let prepared = client.prepare(&vec![self.options.tokens.get(); self.texts.len()])?;
+                let start = Instant::now();
+                let words = prepared.infer(&self.texts)?;
+                Ok((words, start.elapsed()))
+            }
+            KeyPlace::Files => {
+                let start = Instant::now();
+                let words = client.infer(&self.texts)?;
+                Ok((words, start.elapsed()))
+            }
+        }
+    }
+}
+
+/// What was seen of a request.
+struct Request {
+    time: Duration,
+    before: Summary,
+    after: Summary,
+    parts: Vec<PartTime>,
+    device_peak: Option<u64>,
+    equal: bool,
+}
+
+fn public_file(folder: &Path) -> PathBuf {
+    folder.join("public.json")
+}
+
+fn temporary_folder(parent: Option<&Path>) -> Result<TempDir, Failure> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix("gatework-bench-");
+    let made = match parent {
+        Some(parent) => builder.tempdir_in(parent),
+        None => builder.tempdir(),
+    };
+    made.map_err(|error| {
+        Failure::input(format!("no folder for keys can be made: {error}; choose one by --folder"))
+    })
+}
+
+/// Used keys make room for the next ones.
+fn remove(paths: &[&Path]) -> Result<(), Failure> {
+    for path in paths {
+        std::fs::remove_file(path)
+            .map_err(|error| Failure::input(format!("cannot remove '{}': {error}", path.display())))?;
+    }
+    Ok(())
+}
+
+/// Texts of different words.
+fn texts(public: &PublicModel, tokens: usize, count: usize) -> Vec<Vec<u32>> {
+    let words = public.vocabulary();
+    let token = |place: usize| ((place * 7919 + 11) % words) as u32;
+    (0..count).map(|text| (0..tokens).map(|place| token(text * tokens + place)).collect()).collect()
+}
+
+fn in_clear(public: &PublicModel, owner: &Owner, texts: &[Vec<u32>]) -> Result<Vec<Vec<u64>>, Failure> {
+    let clear = || -> gatework_private::Result<Vec<Vec<u64>>> {
+        let weights = run_clear(&public.network(public.longest())?.set_up(), owner.set_up_inputs())?.output;
+        let evaluate = |text: &Vec<u32>| {
+            let network = public.network(text.len())?;
+            let found = run_clear(&network.inference(&weights), vec![Some(public.encode_tokens(text)?)])?;
+            Ok(found.output.unwrap_or_default())
+        };
+        texts.iter().map(evaluate).collect()
+    };
+    Ok(clear()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_help_names_every_shape() {
+        for shape in gatework_private::model::RandomModel::shapes() {
+            assert!(EXAMPLES.contains(shape), "{shape}");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! `gatework private bench`, from outside.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn bench(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gatework"));
+    command.args(["private", "bench"]).args(arguments).env_remove("GATEWORK_DEVICE");
+    command.output().unwrap()
+}
+
+fn json(arguments: &[&str]) -> Value {
+    let output = bench(&[arguments, &["--json"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn two_processes_are_measured_and_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let keys = folder.path().join("keys");
+    let results = folder.path().join("results");
+    std::fs::create_dir(&keys).unwrap();
+    let [folder, results] = [&keys, &results].map(|path| path.display().to_string());
+    let shape =
+        ["--shape", "bert-toy", "--tokens", "5", "--repeats", "3", "--per-deal", "2", "--device", "cpu"];
+    let held = json(&[&shape[..], &["--folder", &folder, "--results", &results]].concat());
+    assert_eq!((&held["equal_in_clear"], &held["keys"]), (&true.into(), &"memory".into()));
+    assert_eq!(held["online_ms"].as_array().unwrap().len(), 3);
+    assert_eq!(held["warm_up_ms"].as_array().unwrap().len(), 1);
+    let parts: Vec<&str> =
+        held["parts"].as_array().unwrap().iter().map(|part| part["part"].as_str().unwrap()).collect();
+    assert_eq!(parts, ["embedding", "layer 1", "layer 2", "head"]);
+    for figure in ["median_ms", "worst_ms", "rounds", "server_sent_bytes", "client_sent_bytes", "set_up_ms"] {
+        assert!(held[figure].as_f64().unwrap() > 0.0, "{figure}: {held}");
+    }
+    for (party, share) in [("client", "evaluate_ms"), ("server", "evaluate_ms"), ("server", "wait_ms")] {
+        assert!(held[party][share].as_f64().unwrap() > 0.0, "{party}: {held}");
+    }
+    assert_eq!(std::fs::read_dir(&keys).unwrap().count(), 0, "no key is left");
+    let files = std::fs::read_dir(&results).unwrap().map(|entry| entry.unwrap().path());
+    let records: String = files.map(|file| std::fs::read_to_string(file).unwrap()).collect();
+    let record: Value = serde_json::from_str(records.lines().next().unwrap()).unwrap();
+    assert_eq!(record["workload"], "private/bench");
+    assert_eq!(record["measured"]["rows"].as_array().unwrap().len(), 1 + parts.len());
+    // What is read from files is as much, and takes as many rounds.
+    let from_files = json(&[&shape[..], &["--keys", "files"]].concat());
+    for figure in ["rounds", "server_key_bytes", "client_key_bytes", "server_sent_bytes", "client_sent_bytes"]
+    {
+        assert_eq!(from_files[figure], held[figure], "{figure}");
+    }
+}
+
+#[test]
+fn a_pair_may_be_mixed() {
+    let shape = ["--shape", "gpt2-toy", "--tokens", "3", "--repeats", "1", "--warm-up", "0", "--batch", "2"];
+    let mixed = json(&[&shape[..], &["--device", "cpu", "--server-device", "emulated"]].concat());
+    assert_eq!(
+        (&mixed["equal_in_clear"], &mixed["client_device"], &mixed["server_device"]),
+        (&true.into(), &"cpu".into(), &"emulated".into())
+    );
+    assert!(mixed["server_device_peak_bytes"].as_u64().unwrap() > 0);
+    assert!(mixed.get("client_device_peak_bytes").is_none());
+}
+
+#[test]
+fn what_cannot_be_measured_is_refused() {
+    let cases: [(&[&str], &str); 4] = [
+        (&["--shape", "llama2-7b"], "there is no shape 'llama2-7b'"),
+        (&["--shape", "bert-toy", "--tokens", "65"], "bert-toy takes 1 to 64"),
+        (&["--shape", "bert-toy", "--tokens", "4", "--folder", "nowhere/at/all"], "choose one by --folder"),
+        (&["--tokens", "4"], "--model"),
+    ];
+    for (arguments, words) in cases {
+        let output = bench(&[arguments, &["--device", "cpu"]].concat());
+        let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {complaint}");
+        assert!(complaint.contains(words) && output.stdout.is_empty(), "{arguments:?}: {complaint}");
+    }
+}
