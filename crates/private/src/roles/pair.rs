@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use gatework_fss::backend::Backend;
-use gatework_fss::executor::{Channel, Circuit, Inputs, Local, MESSAGE_HEADER, Plan, evaluate, rehearse};
+use gatework_fss::executor::{
+    Channel, Circuit, Inputs, Local, MESSAGE_HEADER, OpenKeys, Plan, evaluate_with, rehearse,
+};
 use gatework_fss::{Cost, KeyStream, Party};
 use gatework_gpu::{Observer, StageGuard};
 
@@ -147,6 +149,7 @@ impl<'a> Pair<'a> {
         // Memory that is being wiped is about to be free.
         self.wiping = None;
         self.prepare(sections)?;
+        self.backend.settle()?;
         self.keys.require_room(sections)
     }
 
@@ -154,6 +157,8 @@ impl<'a> Pair<'a> {
     pub(super) fn hold(&mut self, sections: Vec<usize>) -> Result<Held> {
         let stage = self.observer.stage("reading keys");
         let (keys, bytes) = self.keys.hold(&sections)?;
+        let mut keys = OpenKeys::new(keys, &self.backend)?;
+        keys.settle()?;
         drop(stage);
         Ok(Held { keys, bytes, sections })
     }
@@ -161,7 +166,7 @@ impl<'a> Pair<'a> {
     /// Evaluates with keys that are held.
     pub(super) fn infer_with(&mut self, held: Held, inputs: Vec<Inputs>) -> Result<Vec<Option<Vec<u64>>>> {
         let Held { keys, bytes, sections } = held;
-        let outputs = self.infer(keys, &sections, inputs);
+        let outputs = self.infer_opened(keys, &sections, inputs);
         self.wiping = Some(bytes.wipe());
         outputs
     }
@@ -181,10 +186,9 @@ impl<'a> Pair<'a> {
         let cost = self.set_up;
         let plan = plan(&[cost]);
         let (mut outputs, counted) = run(
-            &self.backend,
             &mut self.link,
             self.observer.stage("masked weights"),
-            keys,
+            OpenKeys::new(keys, &self.backend)?,
             &plan,
             &[cost],
             vec![(&circuit, inputs)],
@@ -198,6 +202,16 @@ impl<'a> Pair<'a> {
     pub(super) fn infer(
         &mut self,
         keys: KeyStream,
+        sections: &[usize],
+        inputs: Vec<Inputs>,
+    ) -> Result<Vec<Option<Vec<u64>>>> {
+        let keys = OpenKeys::new(keys, &self.backend)?;
+        self.infer_opened(keys, sections, inputs)
+    }
+
+    fn infer_opened(
+        &mut self,
+        keys: OpenKeys,
         sections: &[usize],
         inputs: Vec<Inputs>,
     ) -> Result<Vec<Option<Vec<u64>>>> {
@@ -215,7 +229,7 @@ impl<'a> Pair<'a> {
             circuits[0] = network.inference(weights).telling(&begins);
         }
         let jobs = circuits.iter().zip(inputs).collect();
-        let (outputs, counted) = run(&self.backend, &mut self.link, stage, keys, &plan, &costs, jobs)?;
+        let (outputs, counted) = run(&mut self.link, stage, keys, &plan, &costs, jobs)?;
         self.summary.inference.add(counted);
         self.summary.inferences += sections.len();
         Ok(outputs.into_iter().map(|local| local.output).collect())
@@ -228,7 +242,7 @@ impl<'a> Pair<'a> {
 
 /// Keys that are held in memory for an evaluation.
 pub(super) struct Held {
-    keys: KeyStream,
+    keys: OpenKeys,
     bytes: HeldBytes,
     sections: Vec<usize>,
 }
@@ -248,10 +262,9 @@ fn expect(link: &Link, party: Party, costs: &[Cost]) {
 
 /// Evaluates with what is counted on the link beside it, which must be what was predicted.
 fn run<C: Circuit>(
-    backend: &Arc<dyn Backend>,
     link: &mut Link,
     stage: StageGuard<'_>,
-    keys: KeyStream,
+    keys: OpenKeys,
     plan: &Plan,
     costs: &[Cost],
     jobs: Vec<(&C, Inputs)>,
@@ -261,7 +274,7 @@ fn run<C: Circuit>(
     let (start, bytes, frames, times) = (Instant::now(), link.bytes(), link.frames(), link.times());
     let key_bytes = keys.key_bytes();
     let mut watched = Watched { link: &mut *link, stage, rounds: 0, all: predicted.frames };
-    let outputs = evaluate(party, keys, backend, &mut watched, plan, jobs)?;
+    let outputs = evaluate_with(keys, &mut watched, plan, jobs)?;
     drop(watched);
     let (wall, later) = (start.elapsed(), link.times());
     let (waiting, sending) = (later.waiting - times.waiting, later.sending - times.sending);
