@@ -64,7 +64,7 @@ impl DevicePoints {
                 Form::Tree { roots, corrections } => queue.launch(
                     &generator.form.module(&kernels::COMPARE),
                     "compare_trees",
-                    &Grid::covering(paths.div_ceil(2), COMPARE_THREADS).shared(generator.form.shared_bytes()),
+                    &generator.spread(queue, paths.div_ceil(2), COMPARE_THREADS),
                     &args![
                         &generator.table,
                         ByValue(&self.hash),
@@ -150,7 +150,7 @@ pub(super) fn generate_trees(
     let mut corrections = queue.alloc(2 * dpf::correction_words(domain) * count)?;
     let mut signs = queue.alloc(count)?;
     if count > 0 {
-        let grid = Grid::covering(count, GENERATE_THREADS).shared(generator.form.shared_bytes());
+        let grid = generator.spread(queue, count, GENERATE_THREADS);
         queue.launch(
             &generator.form.module(&kernels::GENERATE),
             "generate_trees",

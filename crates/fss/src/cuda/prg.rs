@@ -15,6 +15,10 @@ use super::shared::{PRG_THREADS, RUN_WORDS, RoundKeys};
 
 /// Threads of a multiprocessor that work at once.
 const RESIDENT_THREADS: u32 = 2048;
+/// Most blocks of a multiprocessor among which work is spread.
+const MOST_SPREAD: u32 = 8;
+/// Threads of a block, at least: each has tables of its own to copy.
+const LEAST_THREADS: usize = 64;
 
 /// The generator of a device: its streams start from a form of AES and that form's table.
 pub(super) struct Generator {
@@ -37,6 +41,18 @@ impl Generator {
         let each = by_memory.clamp(1, RESIDENT_THREADS / threads);
         let blocks = tiles.clamp(1, u64::from(properties.multiprocessors * each));
         Grid::new([blocks as u32, 1, 1], [threads, 1, 1]).shared(bytes)
+    }
+
+    /// Blocks of threads for so many threads in all, `most` each at most: smaller ones where that spreads the work over more
+    /// multiprocessors.
+    pub(super) fn spread(&self, queue: &Queue, threads: usize, most: u32) -> Grid {
+        let properties = queue.device().properties();
+        let bytes = self.form.shared_bytes();
+        let resident =
+            properties.shared_memory_per_block / bytes.max(properties.shared_memory_per_block / MOST_SPREAD);
+        let each = threads.div_ceil((properties.multiprocessors * resident.max(1)) as usize);
+        let each = each.next_multiple_of(32).clamp(LEAST_THREADS, most as usize);
+        Grid::covering(threads, each as u32).shared(bytes)
     }
 
     /// Round keys of a key, in this form.

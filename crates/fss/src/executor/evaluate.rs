@@ -15,7 +15,8 @@ use crate::party::Party;
 use crate::ring::packed_bytes;
 
 use super::plan::on_plan;
-use super::{Channel, Circuit, Inputs, Local, OpenKeys, Plan};
+use super::stages::timed;
+use super::{Channel, Circuit, Inputs, Local, OpenKeys, Plan, Stages};
 
 struct Task<'a, T> {
     job: usize,
@@ -67,7 +68,15 @@ pub fn evaluate<C: Circuit>(
     if keys.party() != party {
         return Err(Error::WrongParty { found: keys.party(), expected: party });
     }
-    evaluate_with(OpenKeys::new(keys, backend)?, channel, plan, jobs)
+    Ok(evaluate_with(OpenKeys::new(keys, backend)?, channel, plan, jobs)?.outputs)
+}
+
+/// What an evaluation gave, and where its time went.
+pub struct Evaluated<T> {
+    /// What each circuit gave this party.
+    pub outputs: Vec<Local<T>>,
+    /// Time by stage.
+    pub stages: Stages,
 }
 
 /// The same, with keys that the backend has begun to read.
@@ -76,7 +85,7 @@ pub fn evaluate_with<C: Circuit>(
     channel: &mut dyn Channel,
     plan: &Plan,
     jobs: Vec<(&C, Inputs)>,
-) -> Result<Vec<Local<C::Output>>> {
+) -> Result<Evaluated<C::Output>> {
     on_plan(0, "jobs", jobs.len() as u64, plan.jobs() as u64)?;
     on_plan(0, "sections", keys.sections.len() as u64, plan.jobs() as u64)?;
     let OpenKeys { party, format, backend, sections, tag, .. } = keys;
@@ -98,7 +107,7 @@ pub fn evaluate_with<C: Circuit>(
         outgoing: None,
     });
     let mut batches: Vec<Batch<'_, C::Output>> = batches.collect();
-    let mut peer = Peer { party, backend, channel };
+    let mut peer = Peer { party, backend, channel, stages: Stages::default() };
     let mut live: Vec<usize> = Vec::new();
     for batch in &mut batches {
         if batch.advance(&mut peer)? {
@@ -121,7 +130,8 @@ pub fn evaluate_with<C: Circuit>(
         live = still;
     }
     let tasks = batches.into_iter().flat_map(|batch| batch.tasks);
-    tasks.map(|task| task.finish(party, plan)).collect()
+    let outputs = tasks.map(|task| task.finish(party, plan)).collect::<Result<_>>()?;
+    Ok(Evaluated { outputs, stages: peer.stages })
 }
 
 /// Who a party is, where it computes and whom it talks to.
@@ -129,6 +139,7 @@ struct Peer<'a> {
     party: Party,
     backend: &'a Arc<dyn Backend>,
     channel: &'a mut dyn Channel,
+    stages: Stages,
 }
 
 impl<T> Batch<'_, T> {
@@ -139,7 +150,8 @@ impl<T> Batch<'_, T> {
         let (mut parts, mut words) = (Vec::new(), 0);
         let mut waiting = false;
         for task in self.tasks.iter_mut().filter(|task| task.output.is_none()) {
-            if let Poll::Ready(output) = task.future.as_mut().poll(&mut context) {
+            let polled = timed(&mut peer.stages.gates, || task.future.as_mut().poll(&mut context));
+            if let Poll::Ready(output) = polled {
                 task.output = Some(output?);
                 continue;
             }
@@ -158,7 +170,7 @@ impl<T> Batch<'_, T> {
         }
         if waiting {
             let header = message_header(self.tag, self.index, self.phase, words);
-            let packed = peer.backend.pack(&header, &parts)?;
+            let packed = timed(&mut peer.stages.gates, || peer.backend.pack(&header, &parts))?;
             let ready = packed.ready();
             self.outgoing = Some(packed);
             // What is there need not wait for the other super-batches.
@@ -172,7 +184,10 @@ impl<T> Batch<'_, T> {
     /// Sends the message that was started, if it has not left yet.
     fn send(&mut self, peer: &mut Peer<'_>) -> Result<()> {
         match self.outgoing.take() {
-            Some(packed) => peer.channel.send(packed.take()?),
+            Some(packed) => {
+                let message = timed(&mut peer.stages.messages, || packed.take())?;
+                timed(&mut peer.stages.sending, || peer.channel.send(message))
+            }
             None => Ok(()),
         }
     }
@@ -181,13 +196,15 @@ impl<T> Batch<'_, T> {
     fn receive(&mut self, peer: &mut Peer<'_>) -> Result<()> {
         let message = {
             let _span = tracing::debug_span!("wait", batch = self.index, phase = self.phase).entered();
-            peer.channel.receive()?
+            timed(&mut peer.stages.waiting, || peer.channel.receive())?
         };
         let sender = peer.party.peer();
         self.expect_message(&message, sender)?;
         let requests = self.tasks.iter().flat_map(|task| &task.requests);
         let parts = requests.map(|request| request.part(request.sent_by(sender))).collect();
-        let mut opened = peer.backend.open(parts, &message[MESSAGE_HEADER..])?.into_iter();
+        let opened =
+            timed(&mut peer.stages.opening, || peer.backend.open(parts, &message[MESSAGE_HEADER..]))?;
+        let mut opened = opened.into_iter();
         for task in &mut self.tasks {
             let requests = std::mem::take(&mut task.requests);
             if requests.is_empty() {

@@ -8,13 +8,15 @@ mod evaluate;
 mod in_process;
 mod open_keys;
 mod plan;
+mod stages;
 
 pub use crate::evaluator::{join, join3};
 pub use alone::{WireShape, estimate, estimate_gate, rehearse, run_clear};
 pub use channel::{Channel, MemoryChannel};
 pub use circuit::{Circuit, Inputs, Local};
 pub use deal::{Dealer, Dealt, deal, deal_on};
-pub use evaluate::{MESSAGE_HEADER, evaluate, evaluate_with};
+pub use evaluate::{Evaluated, MESSAGE_HEADER, evaluate, evaluate_with};
 pub use in_process::{run_in_process, run_in_process_on};
 pub use open_keys::OpenKeys;
 pub use plan::{Limits, Plan};
+pub use stages::Stages;

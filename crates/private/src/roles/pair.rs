@@ -274,7 +274,7 @@ fn run<C: Circuit>(
     let (start, bytes, frames, times) = (Instant::now(), link.bytes(), link.frames(), link.times());
     let key_bytes = keys.key_bytes();
     let mut watched = Watched { link: &mut *link, stage, rounds: 0, all: predicted.frames };
-    let outputs = evaluate_with(keys, &mut watched, plan, jobs)?;
+    let evaluated = evaluate_with(keys, &mut watched, plan, jobs)?;
     drop(watched);
     let (wall, later) = (start.elapsed(), link.times());
     let (waiting, sending) = (later.waiting - times.waiting, later.sending - times.sending);
@@ -294,5 +294,6 @@ fn run<C: Circuit>(
         .into());
     }
     let evaluating = wall.saturating_sub(waiting);
-    Ok((outputs, Counted { traffic, key_bytes, wall, evaluating, waiting, sending }))
+    let stages = evaluated.stages;
+    Ok((evaluated.outputs, Counted { traffic, key_bytes, wall, evaluating, waiting, sending, stages }))
 }

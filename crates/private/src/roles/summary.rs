@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use gatework_fss::executor::Stages;
+
 use super::traffic::Traffic;
 
 /// What evaluations took.
@@ -17,6 +19,8 @@ pub struct Counted {
     pub evaluating: Duration,
     /// Waiting for the other party.
     pub waiting: Duration,
+    /// Where the time of the evaluating thread went.
+    pub stages: Stages,
     /// Encrypting and writing, beside the others.
     pub sending: Duration,
 }
@@ -29,6 +33,7 @@ impl Counted {
             wall: self.wall + other.wall,
             evaluating: self.evaluating + other.evaluating,
             waiting: self.waiting + other.waiting,
+            stages: self.stages.plus(other.stages),
             sending: self.sending + other.sending,
         };
     }

@@ -1,5 +1,6 @@
 //! What a session took.
 
+use gatework_fss::executor::Stages;
 use gatework_gpu::Target;
 use gatework_private::roles::{Counted, Summary};
 use serde::Serialize;
@@ -24,10 +25,38 @@ struct Part {
     wait_seconds: f64,
     /// Beside the others, on a thread of its own.
     send_seconds: f64,
+    stages: StageSeconds,
     rounds: u64,
     server_sent_bytes: u64,
     client_sent_bytes: u64,
     key_bytes: u64,
+}
+
+/// Where the time of the thread that evaluates went.
+#[derive(Serialize)]
+struct StageSeconds {
+    /// Gates: computing them, or queueing them on a device.
+    gates: f64,
+    /// Until messages were computed and on the host.
+    messages: f64,
+    /// Handing them to the connection.
+    sending: f64,
+    /// For the other party's.
+    waiting: f64,
+    /// Opening those, or queueing that.
+    opening: f64,
+}
+
+impl From<Stages> for StageSeconds {
+    fn from(stages: Stages) -> Self {
+        Self {
+            gates: stages.gates.as_secs_f64(),
+            messages: stages.messages.as_secs_f64(),
+            sending: stages.sending.as_secs_f64(),
+            waiting: stages.waiting.as_secs_f64(),
+            opening: stages.opening.as_secs_f64(),
+        }
+    }
 }
 
 impl From<Counted> for Part {
@@ -38,6 +67,7 @@ impl From<Counted> for Part {
             evaluate_seconds: counted.evaluating.as_secs_f64(),
             wait_seconds: counted.waiting.as_secs_f64(),
             send_seconds: counted.sending.as_secs_f64(),
+            stages: counted.stages.into(),
             rounds: counted.traffic.frames,
             server_sent_bytes,
             client_sent_bytes,

@@ -41,6 +41,11 @@ impl Session {
 struct Shares {
     evaluate_ms: f64,
     wait_ms: f64,
+    /// Queueing or computing gates, until messages are on the host, handing them over, opening what came.
+    gates_ms: f64,
+    messages_ms: f64,
+    hand_over_ms: f64,
+    opening_ms: f64,
     /// Beside the others, on threads of the link.
     send_ms: f64,
 }
@@ -138,6 +143,10 @@ impl Document {
             client: Shares {
                 evaluate_ms: share(|counted| counted.evaluating),
                 wait_ms: share(|counted| counted.waiting),
+                gates_ms: share(|counted| counted.stages.gates),
+                messages_ms: share(|counted| counted.stages.messages),
+                hand_over_ms: share(|counted| counted.stages.sending),
+                opening_ms: share(|counted| counted.stages.opening),
                 send_ms: share(|counted| counted.sending),
             },
             server: server.shares(options.batch.get()),
@@ -211,8 +220,14 @@ impl Document {
         );
         for (party, shares) in [("client", &self.client), ("server", &self.server)] {
             text.push_str(&format!(
-                "{party}: evaluating {:.1} ms, waiting {:.1} ms; sending {:.1} ms beside\n",
-                shares.evaluate_ms, shares.wait_ms, shares.send_ms
+                "{party}: evaluating {:.1} ms (gates {:.1}, messages {:.1}, handing over {:.1}, opening {:.1}), waiting {:.1} ms; sending {:.1} ms beside\n",
+                shares.evaluate_ms,
+                shares.gates_ms,
+                shares.messages_ms,
+                shares.hand_over_ms,
+                shares.opening_ms,
+                shares.wait_ms,
+                shares.send_ms
             ));
         }
         text.push_str(&format!(
@@ -251,7 +266,8 @@ impl Served<'_> {
     fn of_request(&self, name: &str, batch: usize) -> f64 {
         let each = |client: &Value| {
             let requests = client["inferences"].as_f64()? / batch as f64;
-            Some(client["inference"][name].as_f64()? / requests)
+            let part = &client["inference"];
+            Some(part[name].as_f64().or_else(|| part["stages"][name].as_f64())? / requests)
         };
         median(self.clients.iter().filter_map(each).collect())
     }
@@ -261,6 +277,10 @@ impl Served<'_> {
         Shares {
             evaluate_ms: ms("evaluate_seconds"),
             wait_ms: ms("wait_seconds"),
+            gates_ms: ms("gates"),
+            messages_ms: ms("messages"),
+            hand_over_ms: ms("sending"),
+            opening_ms: ms("opening"),
             send_ms: ms("send_seconds"),
         }
     }
