@@ -18,7 +18,7 @@ use fss_rs::prg::Aes128MatyasMeyerOseasPrg;
 use gatework_fss::backend::Backend;
 use gatework_fss::executor::{Channel, Circuit, Dealt, Inputs, Limits, MemoryChannel, Plan, deal, evaluate};
 use gatework_fss::gates::{Activation, Rows, Softmax};
-use gatework_fss::{CpuBackend, Evaluator, FixedPoint, Party, Randomness, Result, Ring};
+use gatework_fss::{CpuBackend, Evaluator, FixedPoint, Message, Party, Randomness, Result, Ring};
 use gatework_lab::measure::{HostBench, HostRecord, PerformanceOptions, Station};
 use gatework_lab::{Case, RunError, Store, Work};
 
@@ -29,7 +29,7 @@ struct Recorder {
 }
 
 impl Channel for Recorder {
-    fn send(&mut self, message: Vec<u8>) -> Result<()> {
+    fn send(&mut self, message: Message) -> Result<()> {
         self.inner.send(message)
     }
 
@@ -44,8 +44,8 @@ impl Channel for Recorder {
 struct Playback(VecDeque<Vec<u8>>);
 
 impl Channel for Playback {
-    fn send(&mut self, message: Vec<u8>) -> Result<()> {
-        black_box(message);
+    fn send(&mut self, message: Message) -> Result<()> {
+        black_box(&message[..]);
         Ok(())
     }
 

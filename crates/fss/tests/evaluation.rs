@@ -9,7 +9,9 @@ use gatework_fss::executor::{
 };
 use gatework_fss::gates::Activation;
 use gatework_fss::ops::Weights;
-use gatework_fss::{CpuBackend, Error, Evaluator, FixedPoint, KeyStream, Party, Randomness, Result, Ring};
+use gatework_fss::{
+    CpuBackend, Error, Evaluator, FixedPoint, KeyStream, Message, Party, Randomness, Result, Ring,
+};
 
 const RING_BITS: u32 = 40;
 
@@ -86,7 +88,8 @@ impl Watched {
 }
 
 impl Channel for Watched {
-    fn send(&mut self, mut message: Vec<u8>) -> Result<()> {
+    fn send(&mut self, message: Message) -> Result<()> {
+        let mut message = message.into_vec();
         if let Some((number, alter)) = self.alter
             && number == self.sent
         {
@@ -94,7 +97,7 @@ impl Channel for Watched {
         }
         self.sent += 1;
         self.events.lock().unwrap().push(Event::Sent);
-        self.inner.send(message)
+        self.inner.send(message.into())
     }
 
     fn receive(&mut self) -> Result<Vec<u8>> {

@@ -37,7 +37,7 @@ pub use graph::{Graph, GraphKernel};
 pub use header::Header;
 pub use kernel::{Arg, ByValue, IntoArg, Kernel};
 pub use locked::Locked;
-pub use pinned::{Pinned, PinnedMut, PinnedPool, PinnedRef, PinnedStats};
+pub use pinned::{Pinned, PinnedMut, PinnedPool, PinnedRead, PinnedRef, PinnedStats};
 pub use shared::Code;
 pub use source::{Definition, Module, Source};
 pub use stream::{Event, Stream};

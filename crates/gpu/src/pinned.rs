@@ -306,6 +306,12 @@ impl<T: Pod> Pinned<T> {
         Ok(PinnedMut { pinned: self })
     }
 
+    /// Waits for the last queued copy. From then on the elements are there to be read, by anybody and for as long as they are kept.
+    pub fn into_read(self) -> Result<PinnedRead<T>> {
+        self.block.borrow(|state| state.readers += 1)?;
+        Ok(PinnedRead { pinned: self })
+    }
+
     pub(crate) fn device(&self) -> &Device {
         &self.block.device
     }
@@ -335,6 +341,24 @@ impl<T: Pod> Deref for PinnedRef<'_, T> {
 }
 
 impl<T: Pod> Drop for PinnedRef<'_, T> {
+    fn drop(&mut self) {
+        self.pinned.block.lock().readers -= 1;
+    }
+}
+
+/// A [`Pinned`] that is only read from now on. While it lives, no graph that writes it can be launched.
+pub struct PinnedRead<T: Pod> {
+    pinned: Pinned<T>,
+}
+
+impl<T: Pod> AsRef<[T]> for PinnedRead<T> {
+    fn as_ref(&self) -> &[T] {
+        // SAFETY: as for `PinnedRef`; nobody can queue a copy into it, since nobody else has the `Pinned`.
+        unsafe { std::slice::from_raw_parts(self.pinned.address().cast(), self.pinned.len) }
+    }
+}
+
+impl<T: Pod> Drop for PinnedRead<T> {
     fn drop(&mut self) {
         self.pinned.block.lock().readers -= 1;
     }

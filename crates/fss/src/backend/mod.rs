@@ -12,6 +12,7 @@ mod words;
 use crate::error::Result;
 use crate::formula::{Formula, Operand};
 use crate::key::{KeySection, KeySink};
+use crate::message::Message;
 use crate::party::Party;
 use crate::ring::Ring;
 use crate::secret::Secret;
@@ -101,7 +102,7 @@ pub trait Download: Send {
     fn ready(&self) -> bool;
 
     /// Waits for the bytes.
-    fn take(self: Box<Self>) -> Result<Vec<u8>>;
+    fn take(self: Box<Self>) -> Result<Message>;
 }
 
 /// A party's key material of one section, in the order in which it was dealt.

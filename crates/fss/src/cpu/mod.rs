@@ -10,6 +10,7 @@ use crate::backend::{Backend, DealerKeys, Download, Handle, Layout, MatmulShape,
 use crate::error::{Error, Result};
 use crate::formula::{Formula, Operand};
 use crate::key::KeySection;
+use crate::message::Message;
 use crate::party::Party;
 use crate::ring::{Ring, pack_into, packed_bytes, unpack};
 use crate::secret::Secret;
@@ -163,7 +164,7 @@ impl Download for Packed {
         true
     }
 
-    fn take(self: Box<Self>) -> Result<Vec<u8>> {
-        Ok(self.0)
+    fn take(self: Box<Self>) -> Result<Message> {
+        Ok(self.0.into())
     }
 }

@@ -189,7 +189,7 @@ impl Reading {
         while left > 0 {
             let count = left.min(self.chunk as u64) as usize;
             let block = self.block(count, &mut held).and_then(|mut block| {
-                block.fill_with(&self.section.take(count)?)?;
+                block.fill_with(self.section.take(count)?.as_slice())?;
                 Ok(block)
             });
             left -= count as u64;

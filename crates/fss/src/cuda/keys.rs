@@ -43,7 +43,7 @@ impl DealtSection {
 
     /// Queues the copy of bytes that a party alone gets.
     fn store(&mut self, party: Party, part: Packed<'_>) -> Result<()> {
-        let bytes = Material::Packed(pack(&self.queue, &[part])?);
+        let bytes = Material::Packed(pack(&self.queue, 0, &[part])?);
         self.outgoing.push(Outgoing { parties: Party::BOTH.map(|other| other == party), bytes });
         Ok(())
     }

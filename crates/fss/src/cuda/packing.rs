@@ -5,11 +5,13 @@ use gatework_gpu::{Buffer, ByValue, Event, Grid, Pinned, Slice, View as _, args}
 
 use crate::backend::{Download, Handle, Part};
 use crate::error::{Error, Result};
+use crate::message::Message;
 use crate::ring::packed_bytes;
 
 use super::kernels;
 use super::queue::Queue;
 use super::shared::{MOST_PARTS, OpenPart, OpenParts, PACKING_THREADS, PackPart, PackParts};
+use super::staging::copy_on_all_cores;
 use super::words::{DeviceWords, expect_words, keep_words, words};
 
 /// Words to pack, less others.
@@ -19,11 +21,11 @@ pub(super) struct Packed<'a> {
     pub(super) bits: u32,
 }
 
-/// The bytes of all parts, each from a byte on.
-pub(super) fn pack(queue: &Queue, parts: &[Packed<'_>]) -> Result<Buffer<u8>> {
+/// The bytes of all parts, each from a byte on, behind room for so many bytes of a header.
+pub(super) fn pack(queue: &Queue, header: usize, parts: &[Packed<'_>]) -> Result<Buffer<u8>> {
     let bytes = |part: &Packed<'_>| packed_bytes(part.words.len(), part.bits);
-    let mut packed = queue.alloc::<u8>(parts.iter().map(bytes).sum())?;
-    let mut first = 0;
+    let mut packed = queue.alloc::<u8>(header + parts.iter().map(bytes).sum::<usize>())?;
+    let mut first = header;
     for some in parts.chunks(MOST_PARTS as usize) {
         let (mut table, mut most) = (PackParts::zeroed(), 0);
         for (place, part) in table.at.iter_mut().zip(some) {
@@ -86,8 +88,13 @@ pub(super) fn message(queue: &Queue, header: &[u8], parts: &[Part]) -> Result<Bo
         let words = words(queue, part.words.as_ref().ok_or(Error::Absent)?)?.view();
         Ok(Packed { words: words.slice(..part.len), minus: None, bits: part.ring.bits() })
     });
-    let packed = pack(queue, &parts.collect::<Result<Vec<_>>>()?)?;
-    Ok(Box::new(Message { header: header.to_vec(), body: Arriving::new(queue, packed.view())? }))
+    let parts = parts.collect::<Result<Vec<_>>>()?;
+    // The header is put there when the bytes have arrived.
+    let packed = pack(queue, header.len(), &parts)?;
+    let mut bytes = queue.device().pinned().take_as_is(packed.len())?;
+    queue.stream().copy_to_pinned(&packed, &mut bytes)?;
+    let arrived = queue.stream().record()?;
+    Ok(Box::new(Arriving { header: header.to_vec(), bytes, arrived }))
 }
 
 /// What parts become when the peer's packed words are added.
@@ -99,7 +106,7 @@ pub(super) fn open(queue: &Queue, parts: Vec<Part>, bytes: &[u8]) -> Result<Vec<
     }
     let packed = queue.upload_with(needed.div_ceil(8), |words: &mut [u64]| {
         let staged: &mut [u8] = bytemuck::cast_slice_mut(words);
-        staged[..needed].copy_from_slice(&bytes[..needed]);
+        copy_on_all_cores(&mut staged[..needed], &bytes[..needed]);
         staged[needed..].fill(0);
     })?;
     let sums = in_message().map(|part| queue.alloc::<u64>(part.len)).collect::<Result<Vec<_>>>()?;
@@ -120,48 +127,22 @@ pub(super) fn open(queue: &Queue, parts: Vec<Part>, bytes: &[u8]) -> Result<Vec<
     parts.into_iter().map(handle).collect()
 }
 
-/// Bytes on their way from the device.
+/// A message on its way from the device, there when its event is.
 struct Arriving {
+    header: Vec<u8>,
     bytes: Pinned<u8>,
     arrived: Event,
 }
 
-impl Arriving {
-    fn new(queue: &Queue, bytes: Slice<'_, u8>) -> Result<Self> {
-        let mut pinned = queue.device().pinned().take_as_is(bytes.len())?;
-        if !bytes.is_empty() {
-            queue.stream().copy_to_pinned(&bytes, &mut pinned)?;
-        }
-        Ok(Self { bytes: pinned, arrived: queue.stream().record()? })
-    }
-
+impl Download for Arriving {
     fn ready(&self) -> bool {
         // What cannot be asked is said by whoever waits.
         self.arrived.is_complete().unwrap_or(true)
     }
 
-    /// Waits for the bytes, which the other party is to see.
-    fn append_to(&self, to: &mut Vec<u8>) -> Result<()> {
-        to.extend_from_slice(&self.bytes.read()?);
-        Ok(())
-    }
-}
-
-/// A message whose bytes are there when its event is.
-struct Message {
-    header: Vec<u8>,
-    body: Arriving,
-}
-
-impl Download for Message {
-    fn ready(&self) -> bool {
-        self.body.ready()
-    }
-
-    fn take(self: Box<Self>) -> Result<Vec<u8>> {
-        let Self { header: mut message, body } = *self;
-        message.reserve_exact(body.bytes.len());
-        body.append_to(&mut message)?;
-        Ok(message)
+    fn take(self: Box<Self>) -> Result<Message> {
+        let Self { header, mut bytes, .. } = *self;
+        bytes.write()?[..header.len()].copy_from_slice(&header);
+        Ok(Message::of(bytes.into_read()?))
     }
 }

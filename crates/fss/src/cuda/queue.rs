@@ -1,4 +1,4 @@
-//! The streams of a backend: one that computes, one that brings words and keys from the host.
+//! The stream of a backend, on which its kernels run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,11 +8,12 @@ use gatework_gpu::{Arg, Buffer, Device, Grid, Module, Stream};
 
 use crate::error::Result;
 
+use super::staging::SecretBlock;
+
 /// Work that is launched on a device, in order. Clones are one queue.
 #[derive(Clone)]
 pub(super) struct Queue {
     stream: Stream,
-    uploads: Stream,
     number: u64,
     /// Bytes of page-locked memory beyond what the pool grants by itself.
     room: Arc<AtomicU64>,
@@ -53,7 +54,6 @@ impl Queue {
         static QUEUES: AtomicU64 = AtomicU64::new(0);
         let number = QUEUES.fetch_add(1, Ordering::Relaxed);
         Ok(Self {
-            uploads: stream.device().stream()?,
             stream,
             number,
             room: Arc::default(),
@@ -121,20 +121,18 @@ impl Queue {
         Ok(buffer)
     }
 
-    /// A copy of something secret. Waits for the copy, though not for what computes, and wipes the page-locked memory behind it.
-    pub(super) fn upload_secret<T: Pod + Default>(&self, host: &[T]) -> Result<Buffer<T>> {
+    /// A copy of something secret. The page-locked memory behind it is wiped once it is copied, and nobody waits for that.
+    pub(super) fn upload_secret<T: Pod>(&self, host: &[T]) -> Result<Buffer<T>> {
         let mut buffer = self.alloc(host.len())?;
         if host.is_empty() {
             return Ok(buffer);
         }
-        let mut arriving = self.alloc_on(&self.uploads, host.len())?;
-        let mut staged = self.device().pinned().take::<T>(host.len())?;
-        staged.write()?.copy_from_slice(host);
-        let copied = self.uploads.copy_from_pinned(&staged, &mut arriving);
-        staged.write()?.fill(T::default());
+        let bytes: &[u8] = bytemuck::cast_slice(host);
+        let mut block = SecretBlock::take(self, bytes.len())?;
+        block.fill_with(bytes)?;
+        let copied = block.copy_to(&self.stream, &mut buffer.slice_mut(..).as_bytes_mut());
+        rayon::spawn(move || drop(block));
         copied?;
-        self.stream.wait(&self.uploads.record()?)?;
-        self.stream.copy(&arriving, &mut buffer)?;
         Ok(buffer)
     }
 

@@ -5,12 +5,20 @@ use rayon::iter::{IndexedParallelIterator as _, ParallelIterator as _};
 use rayon::slice::{ParallelSlice as _, ParallelSliceMut as _};
 
 use crate::error::Result;
-use crate::secret::SharedBytes;
 
 use super::queue::Queue;
 
 /// Bytes that one thread copies or wipes.
-pub(crate) const SHARE: usize = 1 << 20;
+const SHARE: usize = 512 << 10;
+
+/// Copies as many bytes, many of them on all cores.
+pub(super) fn copy_on_all_cores(to: &mut [u8], from: &[u8]) {
+    if to.len() <= SHARE {
+        return to.copy_from_slice(from);
+    }
+    let shares = to.par_chunks_mut(SHARE).zip(from.par_chunks(SHARE));
+    shares.for_each(|(to, from)| to.copy_from_slice(from));
+}
 
 /// Bytes that are wiped when they go, after the last copy that was queued for them.
 pub(super) struct SecretBlock(Pinned<u8>);
@@ -26,10 +34,8 @@ impl SecretBlock {
     }
 
     /// Copies as many bytes from memory that may be paged.
-    pub(super) fn fill_with(&mut self, bytes: &SharedBytes) -> Result<()> {
-        let mut staged = self.0.write()?;
-        let shares = staged.par_chunks_mut(SHARE).zip(bytes.as_slice().par_chunks(SHARE));
-        shares.for_each(|(to, from)| to.copy_from_slice(from));
+    pub(super) fn fill_with(&mut self, bytes: &[u8]) -> Result<()> {
+        copy_on_all_cores(&mut self.0.write()?, bytes);
         Ok(())
     }
 

@@ -3,11 +3,12 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use crate::error::{Error, Result};
+use crate::message::Message;
 
 /// Ordered, reliable messages to one peer. Sending does not wait for the peer.
 pub trait Channel: Send {
     /// Sends a message.
-    fn send(&mut self, message: Vec<u8>) -> Result<()>;
+    fn send(&mut self, message: Message) -> Result<()>;
 
     /// Waits for the next message.
     fn receive(&mut self) -> Result<Vec<u8>>;
@@ -15,8 +16,8 @@ pub trait Channel: Send {
 
 /// A channel between two threads.
 pub struct MemoryChannel {
-    to: Sender<Vec<u8>>,
-    from: Receiver<Vec<u8>>,
+    to: Sender<Message>,
+    from: Receiver<Message>,
 }
 
 impl MemoryChannel {
@@ -29,11 +30,11 @@ impl MemoryChannel {
 }
 
 impl Channel for MemoryChannel {
-    fn send(&mut self, message: Vec<u8>) -> Result<()> {
+    fn send(&mut self, message: Message) -> Result<()> {
         self.to.send(message).map_err(|_| Error::Closed)
     }
 
     fn receive(&mut self) -> Result<Vec<u8>> {
-        self.from.recv().map_err(|_| Error::Closed)
+        self.from.recv().map(Message::into_vec).map_err(|_| Error::Closed)
     }
 }

@@ -12,7 +12,8 @@ use gatework_fss::executor::{
 use gatework_fss::gates::{Activation, LayerNorm, Rows, Softmax, Tanh};
 use gatework_fss::ops::Payload;
 use gatework_fss::{
-    Bound, CpuBackend, Error, Evaluator, FixedPoint, Party, Randomness, Result, Ring, Wire, backend_on,
+    Bound, CpuBackend, Error, Evaluator, FixedPoint, Message, Party, Randomness, Result, Ring, Wire,
+    backend_on,
 };
 use gatework_gpu::{Device, Target};
 
@@ -199,7 +200,7 @@ fn a_device_without_room_is_an_error_and_the_next_run_works() {
 struct Silent;
 
 impl Channel for Silent {
-    fn send(&mut self, _: Vec<u8>) -> Result<()> {
+    fn send(&mut self, _: Message) -> Result<()> {
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Blocks of device memory that a stream has freed and may have again without the driver: its calls cost more than small kernels,
 //! and large blocks are put together anew from pieces where others were taken between.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use crate::driver::{Pointer, StreamId};
 
@@ -14,12 +14,16 @@ const SMALL: usize = 4 << 20;
 pub(super) struct Blocks {
     /// Most bytes that are kept in all.
     most: u64,
-    /// With their sizes, the one that was freed first before the others.
-    idle: HashMap<StreamId, Vec<(usize, Pointer)>>,
+    idle: HashMap<StreamId, Idle>,
     /// Sizes of those that are lent.
     lent: HashMap<Pointer, usize>,
     idle_bytes: u64,
+    /// Blocks that were kept so far.
+    kept: u64,
 }
+
+/// Blocks of one stream by size, those of a size in the order in which they were freed, with their numbers in it.
+type Idle = HashMap<usize, VecDeque<(u64, Pointer)>>;
 
 /// Whether a block comes from the pool for small ones: kept ones would keep the memory between them from being had in one piece.
 pub(super) fn is_small(size: usize) -> bool {
@@ -34,19 +38,17 @@ pub(super) fn rounded(bytes: usize) -> usize {
 impl Blocks {
     /// None yet, and never more than so many bytes.
     pub(super) fn new(most: u64) -> Self {
-        Self { most, idle: HashMap::new(), lent: HashMap::new(), idle_bytes: 0 }
+        Self { most, idle: HashMap::new(), lent: HashMap::new(), idle_bytes: 0, kept: 0 }
     }
 
     /// From now on keeps blocks of this stream, whose end will be told. (Nobody tells of the end of somebody else's stream.)
     pub(super) fn open(&mut self, stream: StreamId) {
-        self.idle.insert(stream, Vec::new());
+        self.idle.insert(stream, Idle::new());
     }
 
     /// A block of that rounded size.
     pub(super) fn take(&mut self, stream: StreamId, size: usize) -> Option<Pointer> {
-        let of_stream = self.idle.get_mut(&stream)?;
-        let latest = of_stream.iter().rposition(|&(of_block, _)| of_block == size)?;
-        let (_, pointer) = of_stream.remove(latest);
+        let (_, pointer) = self.idle.get_mut(&stream)?.get_mut(&size)?.pop_back()?;
         self.idle_bytes -= size as u64;
         self.lent.insert(pointer, size);
         Some(pointer)
@@ -62,11 +64,13 @@ impl Blocks {
     pub(super) fn put(&mut self, stream: StreamId, pointer: Pointer) -> Vec<Pointer> {
         let size = self.lent.remove(&pointer);
         let (Some(size), Some(of_stream)) = (size, self.idle.get_mut(&stream)) else { return vec![pointer] };
-        of_stream.push((size, pointer));
+        self.kept += 1;
+        of_stream.entry(size).or_default().push_back((self.kept, pointer));
         self.idle_bytes += size as u64;
         let mut freed = Vec::new();
-        while self.idle_bytes > self.most && !of_stream.is_empty() {
-            let (size, pointer) = of_stream.remove(0);
+        while self.idle_bytes > self.most
+            && let Some((size, pointer)) = idle_longest(of_stream)
+        {
             self.idle_bytes -= size as u64;
             freed.push(pointer);
         }
@@ -83,19 +87,28 @@ impl Blocks {
     /// All blocks that are kept of this stream.
     pub(super) fn drain(&mut self, stream: StreamId) -> Vec<Pointer> {
         let of_stream = self.idle.get_mut(&stream).map(std::mem::take).unwrap_or_default();
-        self.idle_bytes -= of_stream.iter().map(|&(size, _)| size as u64).sum::<u64>();
-        of_stream.into_iter().map(|(_, pointer)| pointer).collect()
+        self.idle_bytes -= of_stream.iter().map(|(&size, blocks)| (size * blocks.len()) as u64).sum::<u64>();
+        of_stream.into_values().flatten().map(|(_, pointer)| pointer).collect()
     }
 
     /// Streams that have blocks.
     pub(super) fn streams(&self) -> Vec<StreamId> {
-        self.idle.iter().filter(|(_, blocks)| !blocks.is_empty()).map(|(&stream, _)| stream).collect()
+        let some = |blocks: &Idle| blocks.values().any(|of_size| !of_size.is_empty());
+        self.idle.iter().filter(|(_, blocks)| some(blocks)).map(|(&stream, _)| stream).collect()
     }
 
     /// Bytes that are lent to nobody.
     pub(super) fn idle_bytes(&self) -> u64 {
         self.idle_bytes
     }
+}
+
+/// Takes the block that was freed before all others.
+fn idle_longest(of_stream: &mut Idle) -> Option<(usize, Pointer)> {
+    let first = |(&size, blocks): (&usize, &VecDeque<(u64, Pointer)>)| Some((blocks.front()?.0, size));
+    let (_, size) = of_stream.iter().filter_map(first).min()?;
+    let (_, pointer) = of_stream.get_mut(&size)?.pop_front()?;
+    Some((size, pointer))
 }
 
 #[cfg(test)]

@@ -181,8 +181,8 @@ impl Link {
 }
 
 impl Channel for Link {
-    fn send(&mut self, message: Vec<u8>) -> gatework_fss::Result<()> {
-        Ok(Link::send(self, message)?)
+    fn send(&mut self, message: gatework_fss::Message) -> gatework_fss::Result<()> {
+        Ok(Link::send(self, message.into_vec())?)
     }
 
     fn receive(&mut self) -> gatework_fss::Result<Vec<u8>> {

@@ -31,8 +31,8 @@ struct Watched<'a> {
 }
 
 impl Channel for Watched<'_> {
-    fn send(&mut self, message: Vec<u8>) -> gatework_fss::Result<()> {
-        Ok(self.link.send(message)?)
+    fn send(&mut self, message: gatework_fss::Message) -> gatework_fss::Result<()> {
+        Channel::send(self.link, message)
     }
 
     fn receive(&mut self) -> gatework_fss::Result<Vec<u8>> {

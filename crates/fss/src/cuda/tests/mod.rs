@@ -371,7 +371,7 @@ fn messages_match_cpu() {
         let message = backend.pack(b"a header", &parts(backend, false)).unwrap();
         message.take().unwrap()
     });
-    assert!(messages[0] == messages[1]);
+    assert!(messages[0][..] == messages[1][..]);
     same("what is opened", &backends, |backend| {
         let opened = backend.open(parts(backend, true), &messages[0][8..]).unwrap();
         backend.concat(&opened.iter().collect::<Vec<_>>()).unwrap()

@@ -13,7 +13,7 @@ use gatework_fss::executor::{
 };
 use gatework_fss::key::{KeySection, KeyStream};
 use gatework_fss::secret::{Secret, SharedBytes};
-use gatework_fss::{Cost, CpuBackend, FixedPoint, Party, Randomness, Result, backend_on};
+use gatework_fss::{Cost, CpuBackend, FixedPoint, Message, Party, Randomness, Result, backend_on};
 use gatework_gpu::{Device, Target};
 use tampered::Tampered;
 
@@ -43,8 +43,8 @@ struct Tap {
 }
 
 impl Channel for Tap {
-    fn send(&mut self, message: Vec<u8>) -> Result<()> {
-        self.sent.push(message.clone());
+    fn send(&mut self, message: Message) -> Result<()> {
+        self.sent.push(message.to_vec());
         self.inner.send(message)
     }
 

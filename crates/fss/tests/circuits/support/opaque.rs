@@ -14,7 +14,7 @@ use gatework_fss::formula::{Formula, Operand};
 use gatework_fss::key::{KeySection, KeySink};
 use gatework_fss::secret::Secret;
 use gatework_fss::table::Table;
-use gatework_fss::{CpuBackend, Error, Party, Result, Ring};
+use gatework_fss::{CpuBackend, Error, Message, Party, Result, Ring};
 
 /// What the thread keeps: what each number names, or why it could not be made.
 type Slab = HashMap<u64, Result<Handle, String>>;
@@ -243,14 +243,14 @@ fn resolved(slab: &Slab, parts: Vec<Part>) -> Result<Vec<Part>> {
 }
 
 /// A message that is never there before somebody waits for it.
-struct Packed(Receiver<Result<Vec<u8>>>);
+struct Packed(Receiver<Result<Message>>);
 
 impl Download for Packed {
     fn ready(&self) -> bool {
         false
     }
 
-    fn take(self: Box<Self>) -> Result<Vec<u8>> {
+    fn take(self: Box<Self>) -> Result<Message> {
         self.0.recv().map_err(failed)?
     }
 }
