@@ -3,11 +3,11 @@
 //! Both forms take the same operands and give the same words. What a formula was prepared into is kept under the formula itself, as
 //! gates record the same ones for every tensor.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytemuck::Zeroable as _;
 use gatework_gpu::{Buffer, ByValue, Code as _, Grid, Locked, View as _, args};
+use hashbrown::HashMap;
 
 use crate::error::{Error, Result};
 use crate::formula::{self, Formula, Step, View};

@@ -1,6 +1,5 @@
 //! Kernels that are generated for formulas, and the threads that compile them.
 
-use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,6 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle, available_parallelism};
 
 use gatework_gpu::{Device, Kernel, Locked, Source};
+use hashbrown::HashMap;
 
 use crate::error::{Error, Result};
 use crate::formula::{Formula, Step};
@@ -16,7 +16,7 @@ use super::kernels::with_headers;
 use super::shared::ViewKind;
 
 /// A formula, and how it reads its operands.
-type Key = (Formula, Vec<u32>);
+type Key = (Formula, Vec<ViewKind>);
 
 /// What became of a kernel that was asked for.
 #[derive(Clone)]
@@ -27,7 +27,8 @@ enum Compiled {
     Failed,
 }
 
-type Known = Arc<Locked<HashMap<Key, Compiled>>>;
+/// By formula, and then by how it reads: mostly in one way.
+type Known = Arc<Locked<HashMap<Formula, Vec<(Vec<ViewKind>, Compiled)>>>>;
 
 /// Kernels of one device.
 pub(super) struct Generated {
@@ -50,30 +51,29 @@ impl Generated {
 
     /// How many there are.
     pub(super) fn count(&self) -> usize {
-        self.known.lock().values().filter(|compiled| matches!(compiled, Compiled::There(_))).count()
+        let there = |(_, compiled): &&(Vec<ViewKind>, Compiled)| matches!(compiled, Compiled::There(_));
+        self.known.lock().values().flatten().filter(there).count()
     }
 
     /// The kernel of a formula, compiled here if it must be.
     pub(super) fn now(&self, formula: &Formula, kinds: &[ViewKind]) -> Result<Kernel> {
-        let key = key(formula, kinds);
-        if let Some(Compiled::There(kernel)) = self.known.lock().get(&key) {
-            return Ok(kernel.clone());
+        if let Some(Compiled::There(kernel)) = find(&self.known, formula, kinds) {
+            return Ok(kernel);
         }
         let kernel = self.device.kernel(&source(formula, kinds))?;
-        self.known.lock().insert(key, Compiled::There(kernel.clone()));
+        note(&self.known, (formula.clone(), kinds.to_vec()), Compiled::There(kernel.clone()));
         Ok(kernel)
     }
 
     /// The kernel of a formula if it is there; if it was never asked for, a thread begins to compile it.
     pub(super) fn if_there(&self, formula: &Formula, kinds: &[ViewKind]) -> Result<Option<Kernel>> {
-        let key = key(formula, kinds);
-        let found = self.known.lock().get(&key).cloned();
-        match found {
+        match find(&self.known, formula, kinds) {
             Some(Compiled::There(kernel)) => Ok(Some(kernel)),
             Some(Compiled::Asked) => Ok(None),
             Some(Compiled::Failed) => self.now(formula, kinds).map(Some),
             None => {
-                self.known.lock().insert(key.clone(), Compiled::Asked);
+                let key = (formula.clone(), kinds.to_vec());
+                note(&self.known, key.clone(), Compiled::Asked);
                 self.ask(key, source(formula, kinds))?;
                 Ok(None)
             }
@@ -88,7 +88,7 @@ impl Generated {
         };
         // Threads take jobs until the sender goes; if all ended before, they panicked, and the next call compiles by itself.
         if let Err(refused) = running.jobs.send((key, source)) {
-            self.known.lock().insert(refused.0.0, Compiled::Failed);
+            note(&self.known, refused.0.0, Compiled::Failed);
             *compiler = None;
         }
         Ok(())
@@ -127,7 +127,7 @@ fn begin(device: Device, known: Known) -> Result<Compiler> {
             let next = || queue.lock().recv().ok().filter(|_| !stopped.load(Ordering::Relaxed));
             while let Some((key, source)) = next() {
                 let compiled = device.kernel(&source).map_or(Compiled::Failed, Compiled::There);
-                known.lock().insert(key, compiled);
+                note(&known, key, compiled);
             }
         }
     };
@@ -144,8 +144,18 @@ fn begin(device: Device, known: Known) -> Result<Compiler> {
 /// Most threads that compile.
 const MOST_COMPILERS: usize = 8;
 
-fn key(formula: &Formula, kinds: &[ViewKind]) -> Key {
-    (formula.clone(), kinds.iter().map(|&kind| kind as u32).collect())
+fn find(known: &Known, formula: &Formula, kinds: &[ViewKind]) -> Option<Compiled> {
+    let known = known.lock();
+    known.get(formula)?.iter().find(|(read, _)| read == kinds).map(|(_, compiled)| compiled.clone())
+}
+
+fn note(known: &Known, (formula, kinds): Key, compiled: Compiled) {
+    let mut known = known.lock();
+    let ways = known.entry(formula).or_default();
+    match ways.iter_mut().find(|(read, _)| *read == kinds) {
+        Some(way) => way.1 = compiled,
+        None => ways.push((kinds, compiled)),
+    }
 }
 
 /// The kernel of a formula: to[i] is its last step over word i of its operands. One thread a word; every operand is read once

@@ -1,8 +1,9 @@
 //! Recording.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::ops::{Add, BitAnd, BitXor, Mul, Neg, Shl, Shr, Sub};
+
+use hashbrown::HashMap;
 
 use crate::handle::Handle;
 use crate::party::Party;
