@@ -13,12 +13,14 @@
 pub(crate) mod assembler;
 mod frame;
 mod identity;
+mod measure;
 mod pump;
 #[cfg(test)]
 pub(crate) mod tests;
 
 pub use frame::{FRAME_OVERHEAD, Link, LinkTimes};
 pub use identity::{CertificateFiles, Identity, make_test_certificates};
+pub use measure::{LinkEnd, LinkFigures, measure_link};
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs as _};

@@ -1,6 +1,7 @@
 //! `gatework private bench`: an inference between two processes, from token ids to the result.
 
 mod document;
+mod link;
 mod server;
 mod timeline;
 
@@ -36,6 +37,7 @@ Examples:
   gatework private bench --shape bert-base --tokens 128 --device cuda --folder /dev/shm
   gatework private bench --shape gpt2 --keys files --repeats 5 --json
   gatework private bench --shape bert-tiny --tokens 16 --device cpu
+  gatework private bench --link
   gatework private bench --model all-MiniLM-L6-v2 --tokens 16 --batch 32 --device cuda --server-device cpu
 
 Shapes: bert-tiny, bert-base, bert-large, gpt2, gpt-neo-1.3b, bert-toy, gpt2-toy. Their weights are drawn from --seed.
@@ -94,6 +96,12 @@ pub(crate) struct BenchOptions {
     /// Seconds that either side may take for a message
     #[arg(long, default_value_t = 600, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     timeout: u64,
+    /// Measure the link between two processes, too; without a model, only that
+    #[arg(long)]
+    link: bool,
+    /// Be the other end of a link that is measured, with certificates of this folder
+    #[arg(long, value_name = "DIR", hide = true)]
+    link_peer: Option<PathBuf>,
     /// Append a record to this folder
     #[arg(long, value_name = "DIR")]
     results: Option<PathBuf>,
@@ -120,10 +128,17 @@ const RECORD_NAME: &str = "private/bench";
 const SERVER_NAME: &str = "localhost";
 
 pub(super) fn run(options: &BenchOptions, shell: &Shell) -> Result<Ending, Failure> {
+    if let Some(folder) = &options.link_peer {
+        return link::answer(folder, shell);
+    }
+    if options.link && !options.weights.are_named() {
+        return link::run(options.folder.as_deref(), shell);
+    }
     let target = shell.target()?;
+    let link = options.link.then(|| link::measure(options.folder.as_deref(), shell)).transpose()?;
     let bench = Bench::new(options, shell, &target)?;
     let (sessions, served) = bench.measure()?;
-    let document = Document::new(options, &bench.public, &target, sessions, &served)?;
+    let document = Document::new(options, &bench.public, &target, link, sessions, &served)?;
     if let Some(folder) = &options.results {
         let kernels: Vec<Source> = workloads::workloads()
             .iter()
