@@ -52,18 +52,26 @@ pub fn measure_link(link: &mut Link, end: LinkEnd) -> Result<LinkFigures> {
             link.send(message)
         }
     })?);
-    let mut exchange = |bytes: usize| {
-        link.send(vec![2; bytes])?;
-        link.receive().map(drop)
-    };
-    let middle = median(repeat(WARM_UP / 10, MIDDLE_TRIPS, || exchange(MIDDLE))?);
-    let long = median(repeat(FIRST_EXCHANGES, EXCHANGES, || exchange(LONG))?);
+    let middle = exchanges(link, MIDDLE, WARM_UP / 10, MIDDLE_TRIPS)?;
+    let long = exchanges(link, LONG, FIRST_EXCHANGES, EXCHANGES)?;
     link.flush()?;
     Ok(LinkFigures {
         short_round_trip: short,
         middle_exchange: middle,
         bytes_a_second: LONG as f64 / long.as_secs_f64(),
     })
+}
+
+/// The median time until both have sent so many bytes, and have received as many. What came is sent back: making new messages is not
+/// the link's work.
+fn exchanges(link: &mut Link, bytes: usize, before: usize, count: usize) -> Result<Duration> {
+    let mut message = vec![2; bytes];
+    let times = repeat(before, count, || {
+        link.send(std::mem::take(&mut message))?;
+        message = link.receive()?;
+        Ok(())
+    })?;
+    Ok(median(times))
 }
 
 fn repeat(before: usize, count: usize, mut once: impl FnMut() -> Result<()>) -> Result<Vec<Duration>> {
