@@ -53,6 +53,14 @@ fn two_processes_are_measured_and_recorded() {
 }
 
 #[test]
+fn a_link_is_measured_on_its_own() {
+    let link = json(&["--link"]);
+    for figure in ["round_trip_1kib_us", "exchange_512kib_us", "both_ways_gb_s"] {
+        assert!(link[figure].as_f64().unwrap() > 0.0, "{figure}: {link}");
+    }
+}
+
+#[test]
 fn a_pair_may_be_mixed() {
     let shape = ["--shape", "gpt2-toy", "--tokens", "3", "--repeats", "1", "--warm-up", "0", "--batch", "2"];
     let mixed = json(&[&shape[..], &["--device", "cpu", "--server-device", "emulated"]].concat());

@@ -163,6 +163,19 @@ fn a_key_works_once() {
 }
 
 #[test]
+fn a_scan_of_ports_is_no_client() {
+    let scene = Scene::new();
+    scene.deal("alice", "5");
+    let (server, address) = scene.serve(1);
+    for _ in 0..3 {
+        drop(std::net::TcpStream::connect(&address).unwrap());
+    }
+    assert_eq!(scene.run("alice", &address, &["--ids", IDS]).status.code(), DONE);
+    let (code, served) = ended(server);
+    assert_eq!((code, served["clients"].as_array().unwrap().len()), (DONE, 1));
+}
+
+#[test]
 fn a_peer_that_leaves_ends_with_3() {
     let scene = Scene::new();
     scene.deal("alice", "5");

@@ -1,60 +1,52 @@
-//! Messages with a transcript.
+//! Messages over one connection, or over several.
 
-use std::net::TcpStream;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use gatework_fss::executor::Channel;
-use gatework_fss::secret::Secret;
-use rustls::Connection;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 
-use super::Timeouts;
-use super::assembler::{LEAST, LENGTH};
-use super::pump::Pump;
+use super::connection::{Connection, Role, Shared};
+use super::handshake::Agreed;
+use super::inbox::{Inbox, Resume, STRIPED, part_of};
+use super::lane::LaneKey;
+use super::outgoing::Parcel;
+use super::parcel::HEAD;
+use super::transcript::HASH;
+use super::{Timeouts, timed_out};
 
-/// Bytes of the transcript's hash in a frame.
-const TRANSCRIPT: usize = LEAST;
 /// Bytes of a frame beside its message.
-pub const FRAME_OVERHEAD: u64 = (LENGTH + TRANSCRIPT) as u64;
+pub const FRAME_OVERHEAD: u64 = (HEAD + HASH) as u64;
 /// The longest message before anything is known of the peer.
 const LARGEST_GREETING: u64 = 1 << 16;
+/// Messages from this many bytes on go on the lanes: below, waking their threads takes longer than it saves.
+const LEAST_STRIPED: usize = 1 << 16;
+/// How long a caller looks for a message before it sleeps: waking up takes longer than most messages need.
+const SPIN: Duration = Duration::from_micros(100);
+/// Cores from which on one of them may look for messages and do nothing else.
+const SPINNING_CORES: usize = 4;
 
-/// One direction's messages so far.
-struct Transcript([u8; 32]);
-
-impl Transcript {
-    fn new(binding: &[u8; 32], direction: &str) -> Self {
-        let mut hasher = blake3::Hasher::new_derive_key("gatework-fss transcript");
-        hasher.update(binding).update(direction.as_bytes());
-        Self(*hasher.finalize().as_bytes())
-    }
-
-    /// The hash behind the next message.
-    fn next(&mut self, message: &[u8]) -> [u8; TRANSCRIPT] {
-        let mut hasher = blake3::Hasher::new_keyed(&self.0);
-        self.0 = *hasher.update(message).finalize().as_bytes();
-        let mut half = [0; TRANSCRIPT];
-        half.copy_from_slice(&self.0[..TRANSCRIPT]);
-        half
-    }
-}
+static SPINS: LazyLock<bool> =
+    LazyLock::new(|| thread::available_parallelism().is_ok_and(|cores| cores.get() >= SPINNING_CORES));
 
 /// Where the time of a link went.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LinkTimes {
     /// Waiting for the other side.
     pub waiting: Duration,
-    /// Encrypting and writing, while the caller went on.
+    /// Encrypting and writing on all connections, mostly while the caller went on.
     pub sending: Duration,
 }
 
-/// A connection to the other party.
+/// A connection to the other party, or several that are used as one.
 pub struct Link {
-    pump: Pump,
+    main: Connection,
+    lanes: Vec<Connection>,
+    shared: Arc<Shared>,
     binding: [u8; 32],
-    sent: Transcript,
-    received: Transcript,
     timeouts: Timeouts,
     waiting: Duration,
     bytes: [u64; 2],
@@ -66,19 +58,26 @@ pub struct Link {
 type Watch = Box<dyn FnMut(&Link) + Send>;
 
 impl Link {
-    pub(super) fn over(connection: Connection, socket: TcpStream, timeouts: Timeouts) -> Result<Self> {
-        let mut directions = ["to the server", "to the client"];
-        if let Connection::Server(_) = connection {
-            directions.reverse();
-        }
-        let largest = LARGEST_GREETING + TRANSCRIPT as u64;
-        let (pump, binding) = Pump::start(connection, socket, largest, timeouts)?;
-        let [sent, received] = directions.map(|direction| Transcript::new(&binding, direction));
+    /// A link over a connection, and over lanes that have shown that they belong to it, in their order.
+    pub(super) fn over(main: Agreed, lanes: Vec<Agreed>, timeouts: Timeouts) -> Result<Self> {
+        let shared = Arc::new(Shared {
+            inbox: Inbox::new(LARGEST_GREETING + HASH as u64),
+            unsent: AtomicU64::new(0),
+            writing: AtomicU64::new(0),
+        });
+        let (binding, count) = (main.binding, lanes.len());
+        let key = LaneKey::new(&binding);
+        let main = Connection::start(main, &binding, Role::Main { lanes: count }, &shared)?;
+        let start = |(lane, agreed): (usize, Agreed)| {
+            let binding = key.binding(lane, &agreed.binding);
+            Connection::start(agreed, &binding, Role::Lane { lane, lanes: count }, &shared)
+        };
+        let lanes = lanes.into_iter().enumerate().map(start).collect::<Result<_>>()?;
         Ok(Self {
-            pump,
+            main,
+            lanes,
+            shared,
             binding,
-            sent,
-            received,
             timeouts,
             waiting: Duration::ZERO,
             bytes: [0; 2],
@@ -88,8 +87,9 @@ impl Link {
     }
 
     /// Has `watch` called after every frame that is sent or received.
-    pub fn watched(self, watch: impl FnMut(&Self) + Send + 'static) -> Self {
-        Self { watch: Some(Box::new(watch)), ..self }
+    pub fn watched(mut self, watch: impl FnMut(&Self) + Send + 'static) -> Self {
+        self.watch = Some(Box::new(watch));
+        self
     }
 
     fn tell_watch(&mut self) {
@@ -99,6 +99,11 @@ impl Link {
         }
     }
 
+    /// Connections beside the first.
+    pub fn lanes(&self) -> usize {
+        self.lanes.len()
+    }
+
     /// What only the two ends of this connection know.
     pub(crate) fn binding(&self) -> &[u8; 32] {
         &self.binding
@@ -106,25 +111,58 @@ impl Link {
 
     /// Lets messages of that many bytes through, too. What is about to be asked for may come at once, so this is said before.
     pub(crate) fn expect(&self, bytes: u64) {
-        self.pump.expect(bytes + TRANSCRIPT as u64);
+        self.shared.inbox.expect(bytes + HASH as u64);
     }
 
     /// Waits until all that was sent is on its way.
     pub(crate) fn flush(&self) -> Result<()> {
-        self.pump.flush(self.timeouts.message)
+        let deadline = Instant::now() + self.timeouts.message;
+        while self.shared.unsent.load(Ordering::Relaxed) > 0 {
+            if self.connections().any(Connection::has_ended) {
+                return Err(self.shared.inbox.failure());
+            }
+            if Instant::now() > deadline {
+                return Err(timed_out("take a message", self.timeouts.message));
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    fn connections(&self) -> impl Iterator<Item = &Connection> {
+        std::iter::once(&self.main).chain(&self.lanes)
     }
 
     #[cfg(test)]
     pub(super) fn waiting_bytes(&self) -> u64 {
-        self.pump.waiting_bytes()
+        self.shared.inbox.waiting_bytes()
+    }
+
+    #[cfg(test)]
+    pub(super) fn post_to_lane(&self, lane: usize, parcel: Parcel) {
+        self.shared.unsent.fetch_add(parcel.bytes(), Ordering::Relaxed);
+        self.lanes[lane].post(parcel).unwrap();
+    }
+
+    /// Announces a message of that head, whether or not it comes.
+    #[cfg(test)]
+    pub(super) fn announce(&self, head: u64) {
+        let parcel = Parcel { head: head | STRIPED, message: Arc::default(), range: 0..0 };
+        self.hand_over(&self.main, parcel, Connection::send).unwrap();
+    }
+
+    #[cfg(test)]
+    pub(super) fn lose_lane(&mut self, lane: usize) {
+        drop(self.lanes.remove(lane));
     }
 
     /// Where the time went so far.
     pub fn times(&self) -> LinkTimes {
-        LinkTimes { waiting: self.waiting, sending: self.pump.writing() }
+        let sending = Duration::from_nanos(self.shared.writing.load(Ordering::Relaxed));
+        LinkTimes { waiting: self.waiting, sending }
     }
 
-    /// Bytes sent and received in frames so far. What TLS adds is not counted.
+    /// Bytes sent and received in frames so far. What TLS and lanes add is not counted.
     pub fn bytes(&self) -> [u64; 2] {
         self.bytes
     }
@@ -138,16 +176,39 @@ impl Link {
 impl Link {
     /// Sends a message, without waiting for the peer.
     pub fn send(&mut self, message: Vec<u8>) -> Result<()> {
-        let length = (message.len() + TRANSCRIPT) as u64;
-        let mut frame = Secret::with_capacity(LENGTH + message.len() + TRANSCRIPT);
-        frame.extend_from_slice(&length.to_le_bytes());
-        frame.extend_from_slice(&message);
-        frame.extend_from_slice(&self.sent.next(&message));
-        self.bytes[0] += frame.len() as u64;
+        self.bytes[0] += message.len() as u64 + FRAME_OVERHEAD;
         self.frames[0] += 1;
-        self.pump.send(frame)?;
+        if self.main.has_ended() {
+            return Err(self.shared.inbox.failure());
+        }
+        let (head, bytes) = ((message.len() + HASH) as u64, message.len());
+        let message = Arc::new(message);
+        if self.lanes.is_empty() || bytes < LEAST_STRIPED {
+            self.hand_over(&self.main, Parcel { head, message, range: 0..bytes }, Connection::send)?;
+        } else {
+            for (lane, connection) in self.lanes.iter().enumerate() {
+                let range = part_of(bytes, self.lanes.len(), lane);
+                let part = Parcel { head, message: message.clone(), range };
+                self.hand_over(connection, part, Connection::post)?;
+            }
+            let announcement = Parcel { head: head | STRIPED, message, range: 0..0 };
+            self.hand_over(&self.main, announcement, Connection::send)?;
+        }
         self.tell_watch();
         Ok(())
+    }
+
+    fn hand_over(
+        &self,
+        connection: &Connection,
+        parcel: Parcel,
+        how: fn(&Connection, Parcel) -> Result<()>,
+    ) -> Result<()> {
+        if connection.has_ended() {
+            return Err(self.shared.inbox.failure());
+        }
+        self.shared.unsent.fetch_add(parcel.bytes(), Ordering::Relaxed);
+        how(connection, parcel)
     }
 
     /// Waits for the next message.
@@ -162,21 +223,38 @@ impl Link {
 
     fn receive_within(&mut self, timeout: Duration) -> Result<Vec<u8>> {
         let start = Instant::now();
-        let came = self.pump.receive(timeout);
+        let came = self.wait(start, timeout);
         self.waiting += start.elapsed();
-        let mut message = came?;
-        self.bytes[1] += (LENGTH + message.len()) as u64;
+        let message = came?;
+        self.bytes[1] += message.len() as u64 + FRAME_OVERHEAD;
         self.frames[1] += 1;
-        let Some(length) = message.len().checked_sub(TRANSCRIPT) else {
-            return Err(Error::OutOfStep { what: "a frame is too short for its transcript".into() });
-        };
-        let hash = message.split_off(length);
-        if self.received.next(&message) != hash[..] {
-            let what = "the transcript differs: a message was lost, repeated or altered".into();
-            return Err(Error::OutOfStep { what });
-        }
         self.tell_watch();
         Ok(message)
+    }
+
+    fn wait(&self, start: Instant, timeout: Duration) -> Result<Vec<u8>> {
+        let inbox = &self.shared.inbox;
+        let mut came = inbox.take()?;
+        while came.is_none() && *SPINS && start.elapsed() < SPIN {
+            self.main.poll();
+            came = inbox.take()?;
+            std::hint::spin_loop();
+        }
+        if came.is_none() {
+            came = inbox.take_before(start + timeout)?;
+        }
+        let (message, resume) = came.ok_or_else(|| timed_out("send a message", timeout))?;
+        if resume == Resume::Everybody {
+            self.connections().try_for_each(Connection::wake)?;
+        }
+        Ok(message)
+    }
+}
+
+/// All say farewell at once: one after the other would take as many times as long.
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.connections().for_each(Connection::leave);
     }
 }
 

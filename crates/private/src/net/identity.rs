@@ -14,12 +14,13 @@ use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
-use rustls::{ClientConfig, RootCertStore, ServerConfig, version};
+use rustls::{CipherSuite, ClientConfig, RootCertStore, ServerConfig, version};
 
 use crate::error::{Error, Result};
 
-/// What both sides must speak above TLS.
-pub(super) const PROTOCOL: &[u8] = b"gatework-fss/2";
+/// What both sides must speak above TLS: on the first connection of a link, and on the others.
+pub(super) const PROTOCOL: &[u8] = b"gatework-fss/3";
+pub(super) const LANE_PROTOCOL: &[u8] = b"gatework-fss/3 lane";
 
 pub(super) fn tls(error: impl std::fmt::Display) -> Error {
     Error::Tls { what: error.to_string() }
@@ -60,17 +61,20 @@ impl Identity {
         })
     }
 
+    /// AES-128 first, as everywhere else: it is quicker than AES-256, and no bit of security is above 128 here.
     fn provider() -> Arc<CryptoProvider> {
-        Arc::new(ring::default_provider())
+        let mut provider = ring::default_provider();
+        provider.cipher_suites.sort_by_key(|suite| suite.suite() != CipherSuite::TLS13_AES_128_GCM_SHA256);
+        Arc::new(provider)
     }
 
-    pub(super) fn client(&self) -> Result<Arc<ClientConfig>> {
+    pub(super) fn client(&self, protocol: &[u8]) -> Result<Arc<ClientConfig>> {
         let config = ClientConfig::builder_with_provider(Self::provider());
         let config = config.with_protocol_versions(&[&version::TLS13]).map_err(tls)?;
         let config = config.with_root_certificates(self.authority.clone());
         let mut config =
             config.with_client_auth_cert(self.chain.clone(), self.key.clone_key()).map_err(tls)?;
-        config.alpn_protocols = vec![PROTOCOL.to_vec()];
+        config.alpn_protocols = vec![protocol.to_vec()];
         config.resumption = rustls::client::Resumption::disabled();
         Ok(Arc::new(config))
     }
@@ -81,7 +85,7 @@ impl Identity {
         let config = config.with_protocol_versions(&[&version::TLS13]).map_err(tls)?;
         let config = config.with_client_cert_verifier(clients.build().map_err(tls)?);
         let mut config = config.with_single_cert(self.chain.clone(), self.key.clone_key()).map_err(tls)?;
-        config.alpn_protocols = vec![PROTOCOL.to_vec()];
+        config.alpn_protocols = vec![PROTOCOL.to_vec(), LANE_PROTOCOL.to_vec()];
         config.send_tls13_tickets = 0;
         Ok(Arc::new(config))
     }

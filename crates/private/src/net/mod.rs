@@ -2,23 +2,38 @@
 //!
 //! ```text
 //! bytes
-//!     8   n, the length of the message
+//!     8   n + 16
 //!     n   the message
 //!    16   the first half of the transcript's hash
 //! ```
 //!
-//! Each direction has a transcript: a chain of BLAKE3 hashes over all messages so far, which begins with a value that only the two ends of
-//! this TLS connection know. Messages that were lost, repeated or exchanged are noticed at the first frame behind them.
+//! Each direction of a connection has a transcript: a chain of BLAKE3 hashes over all that was sent on it so far, which begins with a
+//! value that only the two ends of this TLS connection know. Messages that were lost, repeated or exchanged are noticed, and nothing is
+//! handed over before its hash is right.
+//!
+//! One connection is as fast as one core encrypts, decrypts and hashes. So a link has more of them, its lanes, if both ends want it: a
+//! long message is cut into one part for each lane, and the main connection only announces it.
 
-pub(crate) mod assembler;
+mod connection;
 mod frame;
+mod handshake;
 mod identity;
-mod pump;
+mod inbox;
+mod lane;
+mod measure;
+mod outgoing;
+pub(crate) mod parcel;
+mod reception;
+mod spare;
 #[cfg(test)]
 pub(crate) mod tests;
+mod transcript;
 
 pub use frame::{FRAME_OVERHEAD, Link, LinkTimes};
 pub use identity::{CertificateFiles, Identity, make_test_certificates};
+pub use lane::{LANES, MOST_LANES};
+pub use measure::{LinkEnd, LinkFigures, measure_link};
+pub use reception::{Arrival, Arriving, Reception};
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs as _};
@@ -27,6 +42,10 @@ use std::time::Duration;
 use rustls::{ClientConnection, ServerConnection};
 
 use crate::error::{Error, Result};
+
+use self::handshake::{Agreed, Purpose};
+use self::identity::{LANE_PROTOCOL, PROTOCOL};
+use self::lane::{End, LaneKey, answer, greeting, read_answer};
 
 /// How long the other side may take.
 #[derive(Debug, Clone, Copy)]
@@ -49,20 +68,78 @@ fn unreachable(address: &str) -> impl FnOnce(io::Error) -> Error {
 }
 
 impl Link {
-    /// Connects to a server that shows a certificate for `name`.
+    /// Connects to a server that shows a certificate for `name`, with the usual number of lanes if it takes any.
     pub fn connect(address: &str, name: &str, identity: &Identity, timeouts: Timeouts) -> Result<Self> {
-        let socket = dial(address, timeouts.connect)?;
-        let name = name.to_owned().try_into().map_err(|_| Error::Tls {
-            what: format!("'{name}' is not a name that a certificate can have"),
-        })?;
-        let connection = ClientConnection::new(identity.client()?, name).map_err(identity::tls)?;
-        Self::over(connection.into(), socket, timeouts)
+        Self::connect_with_lanes(address, name, identity, timeouts, LANES)
     }
 
-    /// Takes a client's connection.
+    /// The same with at most so many lanes.
+    pub fn connect_with_lanes(
+        address: &str,
+        name: &str,
+        identity: &Identity,
+        timeouts: Timeouts,
+        lanes: usize,
+    ) -> Result<Self> {
+        let open = |protocol: &[u8]| -> Result<Agreed> {
+            let socket = dial(address, timeouts.connect)?;
+            let name = name.to_owned().try_into().map_err(|_| Error::Tls {
+                what: format!("'{name}' is not a name that a certificate can have"),
+            })?;
+            let connection =
+                ClientConnection::new(identity.client(protocol)?, name).map_err(identity::tls)?;
+            Agreed::new(connection.into(), socket, timeouts.connect)
+        };
+        let mut main = open(PROTOCOL)?;
+        let wanted = lanes.min(MOST_LANES);
+        main.say(&[wanted as u8])?;
+        let (granted, token) = read_answer(&main.hear()?);
+        if granted > wanted {
+            return Err(Error::Peer { what: format!("it wants {granted} lanes, {wanted} were offered") });
+        }
+        let key = LaneKey::new(&main.binding);
+        let open_lane = |lane: usize| -> Result<Agreed> {
+            let mut agreed = open(LANE_PROTOCOL)?;
+            let proof = key.proof(End::Client, lane, &agreed.binding);
+            agreed.say(&greeting(&token, lane, &proof))?;
+            // In constant time, as `blake3::Hash` compares.
+            if key.proof(End::Server, lane, &agreed.binding) != agreed.hear()? {
+                return Err(Error::Peer { what: "a lane ends at another server than the link".into() });
+            }
+            Ok(agreed)
+        };
+        let lanes = (0..granted).map(open_lane).collect::<Result<_>>()?;
+        Self::over(main, lanes, timeouts)
+    }
+
+    /// Takes a client's connection, and lets it open no lanes: a [`Reception`] does.
     pub fn accept(socket: TcpStream, identity: &Identity, timeouts: Timeouts) -> Result<Self> {
         let connection = ServerConnection::new(identity.server()?).map_err(identity::tls)?;
-        Self::over(connection.into(), socket, timeouts)
+        let mut main = Agreed::new(connection.into(), socket, timeouts.connect)?;
+        if main.purpose != Purpose::Main {
+            return Err(Error::Peer { what: "it opens a lane of a client that is not there".into() });
+        }
+        let [_wanted] = main.hear()?;
+        main.say(&answer(0, &Default::default()))?;
+        Self::over(main, Vec::new(), timeouts)
+    }
+}
+
+fn socket_failed(source: io::Error) -> Error {
+    Error::Socket { source }
+}
+
+fn timed_out(doing: &'static str, after: Duration) -> Error {
+    Error::Timeout { doing, after }
+}
+
+/// A peer that went without a word.
+fn gone(error: io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionAborted => {
+            Error::Closed
+        }
+        _ => socket_failed(error),
     }
 }
 

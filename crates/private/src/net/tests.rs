@@ -1,6 +1,6 @@
 //! Links between two threads, and peers that misbehave.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,6 +8,9 @@ use std::time::{Duration, Instant};
 use rustls::{ClientConnection, StreamOwned};
 use tempfile::TempDir;
 
+use super::inbox::part_of;
+use super::lane::{ANSWER, GREETING, Token};
+use super::outgoing::Parcel;
 use super::*;
 
 const SHORT: Timeouts = Timeouts { connect: Duration::from_millis(500), message: Duration::from_millis(300) };
@@ -43,21 +46,24 @@ fn connect(address: &str, files: &CertificateFiles, timeouts: Timeouts) -> Resul
 
 /// A client that speaks TLS and says what it likes.
 fn raw(address: &str, files: &CertificateFiles) -> StreamOwned<ClientConnection, TcpStream> {
-    let config = files.client().unwrap().client().unwrap();
+    let config = files.client().unwrap().client(PROTOCOL).unwrap();
     let connection = ClientConnection::new(config, "localhost".try_into().unwrap()).unwrap();
-    StreamOwned::new(connection, TcpStream::connect(address).unwrap())
+    let mut stream = StreamOwned::new(connection, TcpStream::connect(address).unwrap());
+    // It wants no lanes.
+    stream.write_all(&[0]).unwrap();
+    stream
 }
 
 #[test]
 fn a_client_that_names_no_protocol_or_another_is_refused() {
     let (_folder, files) = certificates();
-    for protocols in [vec![], vec![b"gatework-fss/1".to_vec()]] {
+    for protocols in [vec![], vec![b"gatework-fss/2".to_vec()]] {
         let refused = with_server(
             &files,
             SHORT,
             |link| link.err().map(|error| error.to_string()),
             |address| {
-                let mut config = (*files.client().unwrap().client().unwrap()).clone();
+                let mut config = (*files.client().unwrap().client(PROTOCOL).unwrap()).clone();
                 config.alpn_protocols = protocols;
                 let connection =
                     ClientConnection::new(config.into(), "localhost".try_into().unwrap()).unwrap();
@@ -107,6 +113,8 @@ fn both_may_send_more_than_the_sockets_hold() {
     let length = 24 << 20;
     let exchange = |link: &mut Link, own: u8, other: u8| {
         link.expect(length as u64);
+        link.send(Vec::new()).unwrap();
+        link.receive().unwrap();
         // Neither reads before both have sent.
         link.send(vec![own; length]).unwrap();
         assert_eq!(link.receive().unwrap(), vec![other; length]);
@@ -118,6 +126,217 @@ fn both_may_send_more_than_the_sockets_hold() {
         |link| exchange(&mut link.unwrap(), 1, 2),
         |address| exchange(&mut connect(address, &files, Timeouts::default()).unwrap(), 2, 1),
     );
+}
+
+/// Both ends of a link with lanes.
+fn linked(files: &CertificateFiles, timeouts: Timeouts, lanes: [usize; 2]) -> [Link; 2] {
+    let (listener, address) = listen("127.0.0.1:0").unwrap();
+    let reception = Reception::new(files.server().unwrap(), timeouts).with_lanes(lanes[0]);
+    thread::scope(|scope| {
+        let server = scope.spawn(|| reception.accept(&listener).unwrap());
+        let (address, identity) = (address.to_string(), files.client().unwrap());
+        let client = Link::connect_with_lanes(&address, "localhost", &identity, timeouts, lanes[1]).unwrap();
+        [server.join().unwrap(), client]
+    })
+}
+
+/// Bytes that differ from place to place.
+fn patterned(length: usize, seed: usize) -> Vec<u8> {
+    (0..length).map(|place| (place / 251 + place + seed) as u8).collect()
+}
+
+#[test]
+fn long_messages_go_on_as_many_lanes_as_both_want() {
+    let (_folder, files) = certificates();
+    let lengths = [1 << 16, 3, (1 << 16) - 1, 1_000_003, 0, 5 << 20, 70_001, 1];
+    for (lanes, agreed) in [([4, 4], 4), ([1, 3], 1), ([16, 2], 2), ([0, 4], 0), ([4, 0], 0), ([99, 99], 16)]
+    {
+        let mut ends = linked(&files, Timeouts::default(), lanes);
+        assert!(ends.iter().all(|end| end.lanes() == agreed), "{lanes:?}");
+        ends.iter().for_each(|end| end.expect(5 << 20));
+        thread::scope(|scope| {
+            for (own, link) in ends.iter_mut().enumerate() {
+                scope.spawn(move || {
+                    // Neither reads before both have sent all.
+                    lengths.iter().for_each(|&length| link.send(patterned(length, own)).unwrap());
+                    for length in lengths {
+                        assert!(link.receive().unwrap() == patterned(length, 1 - own), "{length}");
+                    }
+                    let bytes = lengths.iter().sum::<usize>() as u64 + lengths.len() as u64 * FRAME_OVERHEAD;
+                    assert_eq!((link.bytes(), link.frames()), ([bytes; 2], [lengths.len() as u64; 2]));
+                });
+            }
+        });
+    }
+}
+
+#[test]
+fn a_lane_that_is_lost_ends_the_link_but_not_what_came_before() {
+    let (_folder, files) = certificates();
+    let start = Instant::now();
+    let [mut server, mut client] = linked(&files, Timeouts::default(), [3, 3]);
+    [&server, &client].into_iter().for_each(|link| link.expect(1 << 20));
+    client.send(patterned(1 << 20, 1)).unwrap();
+    client.send(vec![7; 9]).unwrap();
+    client.flush().unwrap();
+    client.lose_lane(1);
+    // In the middle of a message: two lanes bring their parts, the third has gone.
+    let message = std::sync::Arc::new(vec![1; 1 << 20]);
+    let head = (1 << 20) + 16;
+    for lane in 0..2 {
+        client.post_to_lane(
+            lane,
+            Parcel { head, message: message.clone(), range: part_of(1 << 20, 3, 2 * lane) },
+        );
+    }
+    client.announce(head);
+    assert!(server.receive().unwrap() == patterned(1 << 20, 1));
+    assert_eq!(server.receive().unwrap(), [7; 9]);
+    let lost = server.receive().unwrap_err();
+    assert!(matches!(lost, Error::Closed), "{lost}");
+    assert!(
+        matches!(server.send(vec![1; 1 << 20]).unwrap_err(), Error::Closed),
+        "no message goes without it"
+    );
+    assert!(start.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn a_lane_that_is_silent_runs_out_of_time() {
+    let (_folder, files) = certificates();
+    let [mut server, client] = linked(&files, SHORT, [2, 2]);
+    server.expect(1 << 20);
+    let message = std::sync::Arc::new(vec![1; 1 << 20]);
+    client.announce((1 << 20) + 16);
+    client.post_to_lane(0, Parcel { head: (1 << 20) + 16, message, range: part_of(1 << 20, 2, 0) });
+    let silent = server.receive().unwrap_err();
+    assert!(matches!(silent, Error::Timeout { .. }), "{silent}");
+}
+
+#[test]
+fn parts_that_do_not_fit_are_refused() {
+    let (_folder, files) = certificates();
+    let head = (1 << 20) + 16;
+    let message = std::sync::Arc::new(patterned(1 << 20, 3));
+    let part = |lane| Parcel { head, message: message.clone(), range: part_of(1 << 20, 2, lane) };
+    let other_head = |lane| Parcel { head: head - 1, ..part(lane) };
+    let cases: [(&str, [Parcel; 2], u64); 4] = [
+        ("of different messages", [part(0), other_head(1)], head),
+        ("another message than was announced", [part(0), part(1)], head - 1),
+        ("at most", [Parcel { head: 1 << 40, ..part(0) }, part(1)], head),
+        ("too short", [Parcel { head: 3, ..part(0) }, part(1)], head),
+    ];
+    for (why, parcels, announced) in cases {
+        let [mut server, client] = linked(&files, SHORT, [2, 2]);
+        server.expect(1 << 20);
+        for (lane, parcel) in parcels.into_iter().enumerate() {
+            client.post_to_lane(lane, parcel);
+        }
+        client.announce(announced);
+        let error = server.receive().unwrap_err().to_string();
+        assert!(error.contains(why), "{why}: {error}");
+    }
+}
+
+#[test]
+fn an_announcement_without_lanes_is_refused() {
+    let (_folder, files) = certificates();
+    let [mut server, client] = linked(&files, SHORT, [0, 0]);
+    client.announce(100);
+    let error = server.receive().unwrap_err().to_string();
+    assert!(error.contains("there are none"), "{error}");
+}
+
+#[test]
+fn lanes_that_nobody_takes_from_are_not_read() {
+    let (_folder, files) = certificates();
+    let [server, mut client] = linked(&files, SHORT, [2, 2]);
+    server.expect(1 << 20);
+    for round in 0..40 {
+        client.send(patterned(1 << 20, round)).unwrap();
+    }
+    thread::sleep(Duration::from_millis(500));
+    let waiting = server.waiting_bytes();
+    assert!(waiting < 7 << 20, "{waiting} bytes wait");
+    // And go on when they are taken.
+    let mut server = server;
+    for round in 0..40 {
+        assert!(server.receive().unwrap() == patterned(1 << 20, round));
+    }
+}
+
+/// A lane's greeting from what both connections know, and the token.
+type Greet<'a> = dyn Fn(&[u8; 32], &Token, &[u8; 32]) -> [u8; GREETING] + 'a;
+
+/// A client that opens lanes as it likes: what it says on one, and how the server takes it.
+fn lane_greeting(
+    files: &CertificateFiles,
+    reception: &Reception,
+    greet: impl FnOnce(&[u8; 32], &Token, &[u8; 32]) -> [u8; GREETING],
+) -> Result<()> {
+    let (listener, address) = listen("127.0.0.1:0").unwrap();
+    let open = |protocol: &[u8]| {
+        let config = files.client().unwrap().client(protocol).unwrap();
+        let tls = ClientConnection::new(config, "localhost".try_into().unwrap()).unwrap();
+        Agreed::new(tls.into(), TcpStream::connect(address).unwrap(), SHORT.connect).unwrap()
+    };
+    thread::scope(|scope| {
+        let accept = || reception.receive(listener.accept().unwrap().0);
+        let main = scope.spawn(accept);
+        let mut client = open(PROTOCOL);
+        client.say(&[2]).unwrap();
+        let arriving = main.join().unwrap().unwrap();
+        assert!(matches!(arriving, Arrival::Client(_)));
+        let (_, token) = read_answer(&client.hear().unwrap());
+        let lane = scope.spawn(accept);
+        let mut agreed = open(LANE_PROTOCOL);
+        agreed.say(&greet(&client.binding, &token, &agreed.binding)).unwrap();
+        lane.join().unwrap().map(drop)
+    })
+}
+
+#[test]
+fn lanes_of_other_sessions_and_too_many_are_refused() {
+    let (_folder, files) = certificates();
+    let reception = Reception::new(files.server().unwrap(), SHORT).with_lanes(2);
+    let proved = |main: &[u8; 32], token: &Token, own: &[u8; 32], lane: usize, end: End| {
+        greeting(token, lane, &LaneKey::new(main).proof(end, lane, own))
+    };
+    assert!(
+        lane_greeting(&files, &reception, |main, token, own| proved(main, token, own, 1, End::Client))
+            .is_ok()
+    );
+    let refused = |greet: &Greet<'_>| lane_greeting(&files, &reception, greet).unwrap_err().to_string();
+    let another = "another client's link";
+    assert!(refused(&|_, token, own| proved(&[1; 32], token, own, 0, End::Client)).contains(another));
+    assert!(refused(&|main, token, _| proved(main, token, &[1; 32], 0, End::Client)).contains(another));
+    assert!(refused(&|main, token, own| proved(main, token, own, 0, End::Server)).contains(another));
+    assert!(refused(&|main, _, own| proved(main, &[9; 16], own, 0, End::Client)).contains("not there"));
+    assert!(refused(&|main, token, own| proved(main, token, own, 2, End::Client)).contains("more lanes"));
+    // A number that is shown and not proved.
+    let renumbered =
+        refused(&|main, token, own| greeting(token, 1, &LaneKey::new(main).proof(End::Client, 0, own)));
+    assert!(renumbered.contains(another), "{renumbered}");
+}
+
+#[test]
+fn a_client_that_opens_no_lanes_is_not_waited_for() {
+    let (_folder, files) = certificates();
+    let reception = Reception::new(files.server().unwrap(), SHORT).with_lanes(2);
+    let (listener, address) = listen("127.0.0.1:0").unwrap();
+    let mut peer = {
+        let config = files.client().unwrap().client(PROTOCOL).unwrap();
+        let connection = ClientConnection::new(config, "localhost".try_into().unwrap()).unwrap();
+        StreamOwned::new(connection, TcpStream::connect(address).unwrap())
+    };
+    let refused = thread::scope(|scope| {
+        let server = scope.spawn(|| reception.accept(&listener).err().unwrap());
+        peer.write_all(&[2]).unwrap();
+        let mut answer = [0; ANSWER];
+        peer.read_exact(&mut answer).unwrap();
+        server.join().unwrap()
+    });
+    assert!(matches!(refused, Error::Timeout { doing: "open its lanes", .. }), "{refused}");
 }
 
 #[test]

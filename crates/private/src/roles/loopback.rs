@@ -11,7 +11,7 @@ use gatework_gpu::Observer;
 use crate::disk::KeyFile;
 use crate::error::{Error, Result};
 use crate::model::Owner;
-use crate::net::{CertificateFiles, Link, Timeouts, listen, make_test_certificates};
+use crate::net::{CertificateFiles, Link, Reception, Timeouts, listen, make_test_certificates};
 
 use super::{Client, KeyStore, Server, deal_files};
 
@@ -70,8 +70,8 @@ impl<'a> Loopback<'a> {
         thread::scope(|scope| {
             let server = scope.spawn(|| -> Result<()> {
                 let keys = KeyStore::open(&self.server_keys)?;
-                let (socket, _) = listener.accept().map_err(|source| Error::Socket { source })?;
-                let link = Link::accept(socket, &self.certificates.server()?, self.timeouts)?;
+                let reception = Reception::new(self.certificates.server()?, self.timeouts);
+                let link = reception.accept(&listener)?;
                 Server::new(self.owner, &keys).on(server_backend.clone()).serve(link).map(drop)
             });
             let connect = || -> Result<Client<'_>> {

@@ -1,14 +1,16 @@
 //! `gatework private serve`.
 
+use std::collections::BTreeMap;
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use gatework_fss::backend_on;
 use gatework_gpu::Target;
 use gatework_private::model::Owner;
-use gatework_private::net::{CertificateFiles, Identity, Link, Timeouts, listen};
+use gatework_private::net::{Arrival, CertificateFiles, MOST_LANES, Reception, listen};
 use gatework_private::roles::{KeyStore, Server, Summary};
 use serde::Serialize;
 
@@ -24,6 +26,8 @@ use super::summary::Told;
 const MOST_AT_ONCE: usize = 8;
 /// Connections at a time that have not shown a certificate yet.
 const MOST_UNKNOWN: usize = 256;
+/// How long waking the own listener may take.
+const KNOCK: Duration = Duration::from_secs(1);
 /// Between attempts to accept when there is no descriptor left, or the like.
 const AFTER_AN_ERROR: Duration = Duration::from_millis(100);
 
@@ -60,8 +64,7 @@ pub(super) fn run(options: &ServeOptions, shell: &Shell) -> Result<Ending, Failu
     progress.say(&format!("listening on {address}, with keys of {deals} deals"));
     let host = Host {
         server: Server::new(&owner, &keys).on(backend),
-        identity,
-        timeouts: options.identity.timeouts(),
+        reception: Reception::new(identity, options.identity.timeouts()).with_lanes(MOST_LANES),
         progress,
         target: &target,
         unknown: AtomicUsize::new(0),
@@ -75,8 +78,7 @@ pub(super) fn run(options: &ServeOptions, shell: &Shell) -> Result<Ending, Failu
 
 struct Host<'a> {
     server: Server<'a>,
-    identity: Identity,
-    timeouts: Timeouts,
+    reception: Reception,
     progress: &'a Progress,
     target: &'a Target,
     unknown: AtomicUsize,
@@ -99,14 +101,40 @@ impl Drop for Place<'_> {
     }
 }
 
+/// Clients that came.
+struct Clients {
+    /// After which no more are taken.
+    most: Option<usize>,
+    come: AtomicUsize,
+    /// What came of each, by its number; nothing is kept where there is no end of them.
+    outcomes: Mutex<BTreeMap<usize, Outcome>>,
+}
+
+impl Clients {
+    fn are_all_here(&self) -> bool {
+        self.most.is_some_and(|most| self.come.load(Ordering::SeqCst) >= most)
+    }
+}
+
+/// Has a listener accept something, so that whoever waits at it looks around.
+fn wake(listener: &TcpListener) {
+    let knock = listener.local_addr().and_then(|address| TcpStream::connect_timeout(&address, KNOCK));
+    if let Err(error) = knock {
+        tracing::debug!("the listener was not woken: {error}");
+    }
+}
+
 impl Host<'_> {
-    /// Serves `most` clients, or all that come.
+    /// Serves `most` clients, or all that come. Whoever has shown a certificate and opened its lanes is one; a scan of ports is not.
     fn serve(&self, listener: &TcpListener, most: Option<usize>) -> Vec<Outcome> {
+        let clients = Clients { most, come: AtomicUsize::new(0), outcomes: Mutex::default() };
         thread::scope(|scope| {
-            let mut clients = Vec::new();
-            let mut taken = 0;
-            while most.is_none_or(|most| taken < most) {
-                let (socket, address) = match listener.accept() {
+            loop {
+                let accepted = listener.accept();
+                if clients.are_all_here() {
+                    break;
+                }
+                let (socket, address) = match accepted {
                     Ok(accepted) => accepted,
                     Err(error) => {
                         self.progress.say(&format!("a client could not be accepted: {error}"));
@@ -118,24 +146,44 @@ impl Host<'_> {
                     self.progress.say(&format!("{address}: too many connections without a certificate"));
                     continue;
                 };
-                taken += 1;
-                let client =
-                    scope.spawn(move || self.told(&address.to_string(), self.serve_one(socket, unknown)));
-                if most.is_some() {
-                    clients.push(client);
-                }
+                let clients = &clients;
+                scope.spawn(move || self.serve_one(socket, &address.to_string(), unknown, listener, clients));
             }
-            let lost = || Outcome::Failed { error: "its thread ended early".into() };
-            clients.into_iter().map(|client| client.join().unwrap_or_else(|_| lost())).collect()
-        })
+        });
+        clients.outcomes.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect()
     }
 
-    fn serve_one(&self, socket: TcpStream, unknown: Place<'_>) -> gatework_private::Result<Summary> {
-        let client = self.server.greet(Link::accept(socket, &self.identity, self.timeouts)?)?;
-        drop(unknown);
-        match Place::take(&self.served, MOST_AT_ONCE) {
-            Some(_place) => client.serve(),
-            None => Err(client.turn_away()),
+    fn serve_one(
+        &self,
+        socket: TcpStream,
+        address: &str,
+        unknown: Place<'_>,
+        listener: &TcpListener,
+        clients: &Clients,
+    ) {
+        let link = match self.reception.receive(socket) {
+            Ok(Arrival::Lane) => return,
+            Ok(Arrival::Client(arriving)) => arriving.complete(),
+            Err(error) => Err(error),
+        };
+        let link = match link {
+            Ok(link) => link,
+            Err(error) => return self.progress.say(&format!("{address}: {error}")),
+        };
+        let number = clients.come.fetch_add(1, Ordering::SeqCst);
+        if clients.are_all_here() {
+            wake(listener);
+        }
+        let served = self.server.greet(link).and_then(|client| {
+            drop(unknown);
+            match Place::take(&self.served, MOST_AT_ONCE) {
+                Some(_place) => client.serve(),
+                None => Err(client.turn_away()),
+            }
+        });
+        let outcome = self.told(address, served);
+        if clients.most.is_some() {
+            clients.outcomes.lock().unwrap_or_else(PoisonError::into_inner).insert(number, outcome);
         }
     }
 

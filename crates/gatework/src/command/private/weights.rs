@@ -11,7 +11,7 @@ use crate::command::ending::Failure;
 #[derive(Debug, Clone, Args)]
 pub(crate) struct WeightOptions {
     /// The folder with config.json and model.safetensors
-    #[arg(long, value_name = "DIR", required_unless_present = "shape", conflicts_with = "shape")]
+    #[arg(long, value_name = "DIR", conflicts_with = "shape")]
     pub(crate) model: Option<PathBuf>,
     /// Instead of a model: random weights of a well-known shape, for measurements
     #[arg(long, value_name = "NAME")]
@@ -22,6 +22,11 @@ pub(crate) struct WeightOptions {
 }
 
 impl WeightOptions {
+    /// Whether any were given.
+    pub(super) fn are_named(&self) -> bool {
+        self.model.is_some() || self.shape.is_some()
+    }
+
     /// What is read, for people.
     pub(super) fn name(&self) -> String {
         match (&self.shape, &self.model) {

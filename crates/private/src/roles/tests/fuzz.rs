@@ -2,11 +2,12 @@
 
 use std::fs;
 
+use bytes::BytesMut;
 use gatework_fss::{Party, Randomness};
 
 use crate::disk::{KeyHeader, Ledger};
 use crate::model::{Checkpoint, Options, PublicModel};
-use crate::net::assembler::Assembler;
+use crate::net::parcel::{self, Destination, Incoming, body_bytes};
 
 use super::super::message::{Hello, Message};
 use super::{MODEL, Scene, small};
@@ -123,25 +124,33 @@ fn messages() {
     assert!(taken > 0 && taken < INPUTS, "{taken} of {INPUTS}");
 }
 
+/// Takes what is at most 1000 bytes long, and has room for some.
+#[derive(Default)]
+struct Taken {
+    parcels: usize,
+}
+
+impl Destination for Taken {
+    fn begin(&mut self, head: u64) -> crate::Result<Option<BytesMut>> {
+        Ok(Some(BytesMut::zeroed(body_bytes(head, 1000)?)))
+    }
+
+    fn end(&mut self, _: u64, body: BytesMut) -> crate::Result<()> {
+        assert!(body.len() <= 1000);
+        self.parcels += 1;
+        Ok(())
+    }
+}
+
 #[test]
 fn frames() {
-    let stream: Vec<u8> = [16u32, 25, 40, 300]
-        .iter()
-        .flat_map(|n| [&n.to_le_bytes()[..], &vec![1; *n as usize]].concat())
-        .collect();
+    let stream = parcel::stream_for_tests(&[7; 32], &[0, 9, 24, 284]);
     let taken = fed(&[stream], |round, bytes| {
-        let mut assembler = Assembler::default();
-        for piece in bytes.chunks(1 + (round % 97) as usize) {
-            assembler.room(piece.len()).copy_from_slice(piece);
-            loop {
-                match assembler.next(1000) {
-                    Ok(Some(frame)) => assert!(frame.len() <= 1000),
-                    Ok(None) => break,
-                    Err(_) => return false,
-                }
-            }
-        }
-        true
+        let (mut incoming, mut taken) = (Incoming::for_tests(&[7; 32]), Taken::default());
+        let pieces = bytes.chunks(1 + (round % 97) as usize);
+        let whole = pieces.map(|piece| incoming.take(piece, &mut taken)).all(|outcome| outcome.is_ok());
+        // What is altered is noticed, at the latest when the parcel ends.
+        whole && taken.parcels > 0
     });
     assert!(taken > 0 && taken < INPUTS, "{taken} of {INPUTS}");
 }

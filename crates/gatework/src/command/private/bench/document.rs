@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use crate::command::ending::Failure;
 use crate::command::output::table;
 
+use super::link::LinkTimes;
 use super::timeline::PartTime;
 use super::{BenchOptions, Request};
 
@@ -83,6 +84,9 @@ pub(super) struct Document {
     client_device_peak_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     server_device_peak_bytes: Option<u64>,
+    /// The link on its own.
+    #[serde(flatten)]
+    link: Option<LinkTimes>,
     /// Masking and moving the weights, once a session.
     set_up_ms: f64,
     /// Dealing for a session.
@@ -96,6 +100,7 @@ impl Document {
         options: &BenchOptions,
         public: &PublicModel,
         target: &Target,
+        link: Option<LinkTimes>,
         sessions: Vec<Session>,
         served: &Value,
     ) -> Result<Self, Failure> {
@@ -157,6 +162,7 @@ impl Document {
             client_key_bytes: after.key_bytes - before.key_bytes,
             client_device_peak_bytes: requests.iter().filter_map(|request| request.device_peak).max(),
             server_device_peak_bytes: server.device_peak(),
+            link,
             set_up_ms: median(timed.iter().map(|session| milliseconds(session.set_up)).collect()),
             deal_ms: median(timed.iter().map(|session| milliseconds(session.dealing)).collect()),
             parts: parts(&requests),
@@ -246,6 +252,9 @@ impl Document {
             if let Some(peak) = peak {
                 text.push_str(&format!("most device memory of the {party}: {:.3} GiB\n", gib(peak)));
             }
+        }
+        if let Some(link) = &self.link {
+            text.push_str(&format!("{}\n", link.text()));
         }
         let mut rows = table(["part", "ms"]);
         for part in &self.parts {

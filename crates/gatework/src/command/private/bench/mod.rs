@@ -1,6 +1,7 @@
 //! `gatework private bench`: an inference between two processes, from token ids to the result.
 
 mod document;
+mod link;
 mod server;
 mod timeline;
 
@@ -17,7 +18,7 @@ use gatework_gpu::{DeviceChoice, Source, Target};
 use gatework_lab::{DeviceRecord, Record, Store};
 use gatework_private::disk::KeyFile;
 use gatework_private::model::{Owner, PublicModel};
-use gatework_private::net::{CertificateFiles, Link, Timeouts, make_test_certificates};
+use gatework_private::net::{CertificateFiles, LANES, Link, Timeouts, make_test_certificates};
 use gatework_private::roles::{Client, Summary, deal_files};
 use tempfile::TempDir;
 
@@ -36,6 +37,7 @@ Examples:
   gatework private bench --shape bert-base --tokens 128 --device cuda --folder /dev/shm
   gatework private bench --shape gpt2 --keys files --repeats 5 --json
   gatework private bench --shape bert-tiny --tokens 16 --device cpu
+  gatework private bench --link
   gatework private bench --model all-MiniLM-L6-v2 --tokens 16 --batch 32 --device cuda --server-device cpu
 
 Shapes: bert-tiny, bert-base, bert-large, gpt2, gpt-neo-1.3b, bert-toy, gpt2-toy. Their weights are drawn from --seed.
@@ -94,6 +96,15 @@ pub(crate) struct BenchOptions {
     /// Seconds that either side may take for a message
     #[arg(long, default_value_t = 600, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     timeout: u64,
+    /// Measure the link between two processes, too; without a model, only that
+    #[arg(long)]
+    link: bool,
+    /// Connections beside the first, for long messages
+    #[arg(long, default_value_t = LANES, value_name = "N")]
+    lanes: usize,
+    /// Be the other end of a link that is measured, with certificates of this folder
+    #[arg(long, value_name = "DIR", hide = true)]
+    link_peer: Option<PathBuf>,
     /// Append a record to this folder
     #[arg(long, value_name = "DIR")]
     results: Option<PathBuf>,
@@ -120,10 +131,18 @@ const RECORD_NAME: &str = "private/bench";
 const SERVER_NAME: &str = "localhost";
 
 pub(super) fn run(options: &BenchOptions, shell: &Shell) -> Result<Ending, Failure> {
+    if let Some(folder) = &options.link_peer {
+        return link::answer(folder, options.lanes, shell);
+    }
+    if options.link && !options.weights.are_named() {
+        return link::run(options.folder.as_deref(), options.lanes, shell);
+    }
     let target = shell.target()?;
+    let link =
+        options.link.then(|| link::measure(options.folder.as_deref(), options.lanes, shell)).transpose()?;
     let bench = Bench::new(options, shell, &target)?;
     let (sessions, served) = bench.measure()?;
-    let document = Document::new(options, &bench.public, &target, sessions, &served)?;
+    let document = Document::new(options, &bench.public, &target, link, sessions, &served)?;
     if let Some(folder) = &options.results {
         let kernels: Vec<Source> = workloads::workloads()
             .iter()
@@ -246,7 +265,8 @@ impl<'a> Bench<'a> {
     fn session(&self, address: &str, keys: &Path, requests: usize) -> Result<Session, Failure> {
         let message = Duration::from_secs(self.options.timeout);
         let timeouts = Timeouts { message, ..Timeouts::default() };
-        let link = Link::connect(address, SERVER_NAME, &self.certificates.client()?, timeouts)?;
+        let (identity, lanes) = (self.certificates.client()?, self.options.lanes);
+        let link = Link::connect_with_lanes(address, SERVER_NAME, &identity, timeouts, lanes)?;
         let keys = KeyFile::open(keys, Party::One)?;
         let timeline = Timeline::default();
         let mut client = Client::on(&self.public, self.client.clone(), keys, link)?.observed(&timeline);
