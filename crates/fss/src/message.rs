@@ -16,12 +16,26 @@ impl Message {
         Self(Kept::Elsewhere(Box::new(bytes)))
     }
 
+    /// The vector that the bytes lie in, if they do.
+    pub fn into_own_vec(self) -> Option<Vec<u8>> {
+        match self.0 {
+            Kept::Vector(bytes) => Some(bytes),
+            Kept::Elsewhere(_) => None,
+        }
+    }
+
     /// The bytes in a vector, to which they are copied if they lie elsewhere.
     pub fn into_vec(self) -> Vec<u8> {
         match self.0 {
             Kept::Vector(bytes) => bytes,
             Kept::Elsewhere(bytes) => (*bytes).as_ref().to_vec(),
         }
+    }
+}
+
+impl Default for Message {
+    fn default() -> Self {
+        Self(Kept::Vector(Vec::new()))
     }
 }
 

@@ -12,6 +12,9 @@ pub trait Channel: Send {
 
     /// Waits for the next message.
     fn receive(&mut self) -> Result<Vec<u8>>;
+
+    /// Takes back the memory of a message that was received and read, for those that come.
+    fn give_back(&mut self, _: Vec<u8>) {}
 }
 
 /// A channel between two threads.

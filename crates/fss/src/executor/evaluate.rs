@@ -204,6 +204,7 @@ impl<T> Batch<'_, T> {
         let parts = requests.map(|request| request.part(request.sent_by(sender))).collect();
         let opened =
             timed(&mut peer.stages.opening, || peer.backend.open(parts, &message[MESSAGE_HEADER..]))?;
+        peer.channel.give_back(message);
         let mut opened = opened.into_iter();
         for task in &mut self.tasks {
             let requests = std::mem::take(&mut task.requests);

@@ -7,6 +7,7 @@
 mod compare;
 mod deal;
 mod gates;
+mod overlap;
 mod parties;
 mod prg;
 mod primitive;
@@ -35,6 +36,7 @@ pub fn workloads() -> Vec<Box<dyn Workload>> {
         Box::new(Alone(compare::Compare::default())),
         Box::new(Alone(ring_gemm::RingGemm::IN_LIMBS)),
         Box::new(Alone(ring_gemm::RingGemm::IN_WORDS)),
+        Box::new(Alone(overlap::Overlap)),
         Box::new(Alone(deal::Deal::default())),
         Box::new(Job(gates::Sign)),
         Box::new(Job(gates::Lut)),

@@ -54,6 +54,11 @@ pub(super) trait Primitive: Send + Sync + Copy + 'static {
     fn mistaken(&self, case: &Case, seed: u64, right: &[u64]) -> (&'static str, Vec<u64>);
     fn work(&self, case: &Case) -> Work;
     fn candidate(&self, backend: Arc<dyn Backend>, case: &Case) -> Result<Box<dyn Run>>;
+    /// The same on a stream.
+    fn candidate_on(&self, stream: &Stream, case: &Case) -> Result<Box<dyn Run>> {
+        let schedule = self.schedule(stream.device());
+        self.candidate(Arc::new(CudaBackend::on(stream.clone(), schedule)?), case)
+    }
     /// What it is held against, how many times whose time it may take, and why.
     fn baseline(&self, stream: &Stream, case: &Case) -> Result<Repeated>;
     fn promise(&self) -> (&'static str, f64, &'static str);
@@ -139,11 +144,7 @@ impl<P: Primitive> Workload for Alone<P> {
             let mut made = runs.borrow_mut();
             let run = match &mut *made {
                 Some(run) => run,
-                none => {
-                    let schedule = primitive.schedule(stream.device());
-                    let backend = Arc::new(CudaBackend::on(stream.clone(), schedule)?);
-                    none.insert(primitive.candidate(backend, &own)?)
-                }
+                none => none.insert(primitive.candidate_on(stream, &own)?),
             };
             run.run()
         });

@@ -5,6 +5,7 @@ use std::sync::{Arc, LazyLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use gatework_fss::Message;
 use gatework_fss::executor::Channel;
 
 use crate::error::Result;
@@ -25,7 +26,7 @@ const LARGEST_GREETING: u64 = 1 << 16;
 /// Messages from this many bytes on go on the lanes: below, waking their threads takes longer than it saves.
 const LEAST_STRIPED: usize = 1 << 16;
 /// How long a caller looks for a message before it sleeps: waking up takes longer than most messages need.
-const SPIN: Duration = Duration::from_micros(100);
+const SPIN: Duration = Duration::from_millis(1);
 /// Cores from which on one of them may look for messages and do nothing else.
 const SPINNING_CORES: usize = 4;
 
@@ -175,7 +176,8 @@ impl Link {
 
 impl Link {
     /// Sends a message, without waiting for the peer.
-    pub fn send(&mut self, message: Vec<u8>) -> Result<()> {
+    pub fn send(&mut self, message: impl Into<Message>) -> Result<()> {
+        let message: Message = message.into();
         self.bytes[0] += message.len() as u64 + FRAME_OVERHEAD;
         self.frames[0] += 1;
         if self.main.has_ended() {
@@ -214,6 +216,11 @@ impl Link {
     /// Waits for the next message.
     pub fn receive(&mut self) -> Result<Vec<u8>> {
         self.receive_within(self.timeouts.message)
+    }
+
+    /// Takes back the memory of a message that was read.
+    pub fn give_back(&mut self, message: Vec<u8>) {
+        self.shared.inbox.give_back(Arc::new(message.into()));
     }
 
     /// Waits for the first message, which has nothing to wait for: whoever connects knows who it is.
@@ -259,11 +266,15 @@ impl Drop for Link {
 }
 
 impl Channel for Link {
-    fn send(&mut self, message: gatework_fss::Message) -> gatework_fss::Result<()> {
-        Ok(Link::send(self, message.into_vec())?)
+    fn send(&mut self, message: Message) -> gatework_fss::Result<()> {
+        Ok(Link::send(self, message)?)
     }
 
     fn receive(&mut self) -> gatework_fss::Result<Vec<u8>> {
         Ok(Link::receive(self)?)
+    }
+
+    fn give_back(&mut self, message: Vec<u8>) {
+        Link::give_back(self, message);
     }
 }

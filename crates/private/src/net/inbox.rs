@@ -6,6 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use bytes::BytesMut;
+use gatework_fss::Message;
 
 use crate::error::{Error, Result};
 
@@ -114,8 +115,8 @@ impl Inbox {
         (BACKLOG * self.largest()).max(LEAST_BACKLOG)
     }
 
-    /// Takes back the memory of a message of which a part was sent.
-    pub(super) fn give_back(&self, message: Arc<Vec<u8>>) {
+    /// Takes back the memory of a message of which a part was sent, or that was read.
+    pub(super) fn give_back(&self, message: Arc<Message>) {
         self.spare.give(message, self.most_waiting());
     }
 

@@ -5,6 +5,8 @@ use std::io::{self, IoSlice, Write};
 use std::ops::Range;
 use std::sync::Arc;
 
+use gatework_fss::Message;
+
 use super::parcel::HEAD;
 use super::transcript::{HASH, Transcript};
 
@@ -14,7 +16,7 @@ const PIECE: usize = 1 << 17;
 /// A message, or a part of one.
 pub(super) struct Parcel {
     pub(super) head: u64,
-    pub(super) message: Arc<Vec<u8>>,
+    pub(super) message: Arc<Message>,
     pub(super) range: Range<usize>,
 }
 
@@ -46,7 +48,7 @@ impl Outgoing {
     }
 
     /// Writes the next piece, and returns its bytes, none if nothing waits; and the message, if that was its last piece.
-    pub(super) fn write_piece(&mut self, writer: &mut impl Write) -> io::Result<(u64, Option<Arc<Vec<u8>>>)> {
+    pub(super) fn write_piece(&mut self, writer: &mut impl Write) -> io::Result<(u64, Option<Arc<Message>>)> {
         let Some(parcel) = self.waiting.front() else { return Ok((0, None)) };
         let body = &parcel.message[parcel.range.clone()];
         let end = body.len().min(self.at + PIECE);

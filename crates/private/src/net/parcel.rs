@@ -132,7 +132,11 @@ pub(crate) fn stream_for_tests(binding: &[u8; 32], lengths: &[usize]) -> Vec<u8>
     let mut outgoing = Outgoing::new(Transcript::new(binding, "to the server"));
     for &length in lengths {
         let head = (length + HASH) as u64;
-        outgoing.push(Parcel { head, message: Arc::new(vec![length as u8; length]), range: 0..length });
+        outgoing.push(Parcel {
+            head,
+            message: Arc::new(vec![length as u8; length].into()),
+            range: 0..length,
+        });
     }
     let mut stream = Vec::new();
     while !outgoing.is_empty() {

@@ -1,4 +1,4 @@
-//! Memory of messages that were sent, for messages that arrive.
+//! Memory of messages that were sent or read, for messages that arrive.
 //!
 //! Fresh memory of some megabytes costs more than a copy of as many: the system hands it out page by page, each cleared first.
 //! Rounds send about as much as they receive.
@@ -6,6 +6,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::{Bytes, BytesMut};
+use gatework_fss::Message;
 
 /// Buffers that are kept.
 const MOST: usize = 8;
@@ -19,8 +20,13 @@ pub(super) struct Spare(Mutex<Vec<Vec<u8>>>);
 impl Spare {
     /// Takes a message back of which all parts were sent; not yet, if others still send theirs. Buffers of more than `most` bytes
     /// together are not kept.
-    pub(super) fn give(&self, message: Arc<Vec<u8>>, most: u64) {
-        let Some(buffer) = Arc::into_inner(message).filter(|buffer| buffer.len() >= SHORTEST) else { return };
+    pub(super) fn give(&self, message: Arc<Message>, most: u64) {
+        let Some(buffer) = Arc::into_inner(message)
+            .and_then(Message::into_own_vec)
+            .filter(|buffer| buffer.len() >= SHORTEST)
+        else {
+            return;
+        };
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes = kept.iter().map(Vec::capacity).sum::<usize>() + buffer.capacity();
         if kept.len() < MOST && bytes as u64 <= most {
@@ -50,7 +56,7 @@ mod tests {
 
     #[test]
     fn a_buffer_comes_back_without_a_copy() {
-        let (spare, message) = (Spare::default(), Arc::new(vec![1; 100_000]));
+        let (spare, message) = (Spare::default(), Arc::new(Message::from(vec![1; 100_000])));
         let place = message.as_ptr();
         spare.give(message.clone(), 1 << 20);
         spare.give(message, 1 << 20);
@@ -68,10 +74,10 @@ mod tests {
     fn what_is_kept_is_bounded() {
         let spare = Spare::default();
         for _ in 0..100 {
-            spare.give(Arc::new(vec![1; 100_000]), 250_000);
+            spare.give(Arc::new(vec![1; 100_000].into()), 250_000);
         }
         assert_eq!(spare.0.lock().unwrap().len(), 2);
-        spare.give(Arc::new(vec![1; 100]), 1 << 20);
+        spare.give(Arc::new(vec![1; 100].into()), 1 << 20);
         assert_eq!(spare.0.lock().unwrap().len(), 2, "too short");
     }
 }

@@ -41,6 +41,10 @@ impl Channel for Watched<'_> {
         self.stage.counted("rounds", self.rounds, Some(self.all));
         Ok(message)
     }
+
+    fn give_back(&mut self, message: Vec<u8>) {
+        self.link.give_back(message);
+    }
 }
 
 /// One side of a session whose other side is known.

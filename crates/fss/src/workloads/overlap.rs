@@ -1,0 +1,147 @@
+//! `fss/gemm-overlap`: a product of matrices and a batch of comparisons, side by side on two streams.
+//!
+//! The one is bound by tensor cores, the other by integer arithmetic and shared memory: a multiprocessor can do both at once.
+
+use std::sync::Arc;
+
+use gatework_gpu::{Device, Kind, Stream};
+use gatework_lab::{Case, KernelSpec, Work};
+
+use super::compare::Compare;
+use super::primitive::{Primitive, Repeated, Run};
+use super::ring_gemm::RingGemm;
+use crate::backend::Backend;
+use crate::cuda::{AesForm, CudaBackend, Schedule, specs};
+use crate::{Error, Result};
+
+#[derive(Clone, Copy)]
+pub(super) struct Overlap;
+
+/// A product of these sides in a ring, and so many comparisons of its bits.
+fn case(bits: usize, [rows, inner, columns]: [usize; 3], elements: usize) -> Case {
+    let case = Case::new(format!("{rows}x{inner}x{columns}-{elements}x{bits}")).with("bits", bits);
+    let case = case.with("rows", rows).with("inner", inner).with("columns", columns);
+    case.with("elements", elements).with("shifts", 1)
+}
+
+const PRODUCT: RingGemm = RingGemm::IN_LIMBS;
+
+fn comparisons() -> Compare {
+    Compare::default()
+}
+
+/// Both, each on a stream of its own: the second begins when the first may, and whoever goes on waits for both.
+struct SideBySide {
+    streams: [Stream; 2],
+    product: Box<dyn Run>,
+    comparisons: Box<dyn Run>,
+}
+
+impl Run for SideBySide {
+    fn run(&mut self) -> Result<()> {
+        let [first, second] = &self.streams;
+        second.wait(&first.record()?)?;
+        self.comparisons.run()?;
+        self.product.run()?;
+        first.wait(&second.record()?)?;
+        Ok(())
+    }
+
+    fn words(&mut self) -> Result<Vec<u64>> {
+        let mut words = self.product.words()?;
+        words.extend(self.comparisons.words()?);
+        Ok(words)
+    }
+
+    fn spoil(&mut self) {
+        self.product.spoil();
+        self.comparisons.spoil();
+    }
+}
+
+impl Primitive for Overlap {
+    fn name(&self) -> &'static str {
+        "fss/gemm-overlap"
+    }
+
+    fn kernels(&self) -> Vec<KernelSpec> {
+        specs::products_in_limbs().into_iter().chain(specs::compare(AesForm::OF_A_CARD)).collect()
+    }
+
+    fn summary(&self) -> &'static str {
+        "a product of matrices and a batch of comparisons, side by side on two streams"
+    }
+
+    fn cases(&self, kind: Kind) -> Vec<Case> {
+        let mut cases = vec![case(50, [5, 70, 9], 35)];
+        if kind == Kind::Cuda {
+            cases.push(case(50, [130, 777, 300], 10_007));
+        }
+        cases
+    }
+
+    /// The product of the feed-forward network of bert-base at 128 tokens, and as many comparisons as take about as long.
+    fn bench_cases(&self) -> Vec<Case> {
+        vec![case(50, [128, 768, 3072], 36_864)]
+    }
+
+    fn on_backend(&self, backend: &Arc<dyn Backend>, case: &Case, seed: u64) -> Result<Vec<u64>> {
+        let mut words = PRODUCT.on_backend(backend, case, seed)?;
+        words.extend(comparisons().on_backend(backend, case, seed)?);
+        Ok(words)
+    }
+
+    fn plain(&self, case: &Case, seed: u64) -> Result<Vec<u64>> {
+        let mut words = PRODUCT.plain(case, seed)?;
+        words.extend(comparisons().plain(case, seed)?);
+        Ok(words)
+    }
+
+    fn mistaken(&self, case: &Case, seed: u64, right: &[u64]) -> (&'static str, Vec<u64>) {
+        let product = case.dimension("rows") * case.dimension("columns");
+        let (mistake, mut words) = PRODUCT.mistaken(case, seed, &right[..product]);
+        words.extend_from_slice(&right[product..]);
+        (mistake, words)
+    }
+
+    fn work(&self, case: &Case) -> Work {
+        let (product, walks) = (PRODUCT.work(case), comparisons().work(case));
+        Work { operations: product.operations + walks.operations, bytes: product.bytes + walks.bytes }
+    }
+
+    fn candidate(&self, _: Arc<dyn Backend>, _: &Case) -> Result<Box<dyn Run>> {
+        Err(Error::Unsupported { gate: "an overlap", what: "it has two streams".into() })
+    }
+
+    fn candidate_on(&self, stream: &Stream, case: &Case) -> Result<Box<dyn Run>> {
+        let other = stream.device().stream()?;
+        let on = |stream: &Stream| -> Result<Arc<dyn Backend>> {
+            Ok(Arc::new(CudaBackend::on(stream.clone(), self.schedule(stream.device()))?))
+        };
+        Ok(Box::new(SideBySide {
+            product: PRODUCT.candidate(on(stream)?, case)?,
+            comparisons: comparisons().candidate(on(&other)?, case)?,
+            streams: [stream.clone(), other],
+        }))
+    }
+
+    /// The same, one after the other.
+    fn baseline(&self, stream: &Stream, case: &Case) -> Result<Repeated> {
+        let backend: Arc<dyn Backend> =
+            Arc::new(CudaBackend::on(stream.clone(), self.schedule(stream.device()))?);
+        let mut product = PRODUCT.candidate(backend.clone(), case)?;
+        let mut walks = comparisons().candidate(backend, case)?;
+        Ok(Box::new(move || {
+            product.run()?;
+            walks.run()
+        }))
+    }
+
+    fn promise(&self) -> (&'static str, f64, &'static str) {
+        ("the same one after the other", 0.75, "half of the shorter one is hidden behind the other")
+    }
+
+    fn schedule(&self, device: &Device) -> Schedule {
+        PRODUCT.schedule(device)
+    }
+}
