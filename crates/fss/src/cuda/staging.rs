@@ -13,7 +13,7 @@ const SHARE: usize = 512 << 10;
 
 /// Copies as many bytes, many of them on all cores.
 pub(super) fn copy_on_all_cores(to: &mut [u8], from: &[u8]) {
-    if to.len() <= SHARE {
+    if to.len() <= 4 * SHARE {
         return to.copy_from_slice(from);
     }
     let shares = to.par_chunks_mut(SHARE).zip(from.par_chunks(SHARE));

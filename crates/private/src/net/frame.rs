@@ -1,7 +1,7 @@
 //! Messages over one connection, or over several.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ use super::lane::LaneKey;
 use super::outgoing::Parcel;
 use super::parcel::HEAD;
 use super::transcript::HASH;
-use super::{Timeouts, timed_out};
+use super::{SPIN, SPINS, Timeouts, timed_out};
 
 /// Bytes of a frame beside its message.
 pub const FRAME_OVERHEAD: u64 = (HEAD + HASH) as u64;
@@ -25,14 +25,6 @@ pub const FRAME_OVERHEAD: u64 = (HEAD + HASH) as u64;
 const LARGEST_GREETING: u64 = 1 << 16;
 /// Messages from this many bytes on go on the lanes: below, waking their threads takes longer than it saves.
 const LEAST_STRIPED: usize = 1 << 16;
-/// How long a caller looks for a message before it sleeps: waking up takes longer than most messages need.
-const SPIN: Duration = Duration::from_millis(1);
-/// Cores from which on one of them may look for messages and do nothing else.
-const SPINNING_CORES: usize = 4;
-
-static SPINS: LazyLock<bool> =
-    LazyLock::new(|| thread::available_parallelism().is_ok_and(|cores| cores.get() >= SPINNING_CORES));
-
 /// Where the time of a link went.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LinkTimes {

@@ -37,6 +37,8 @@ pub use reception::{Arrival, Arriving, Reception};
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs as _};
+use std::sync::LazyLock;
+use std::thread::available_parallelism;
 use std::time::Duration;
 
 use rustls::{ClientConnection, ServerConnection};
@@ -46,6 +48,14 @@ use crate::error::{Error, Result};
 use self::handshake::{Agreed, Purpose};
 use self::identity::{LANE_PROTOCOL, PROTOCOL};
 use self::lane::{End, LaneKey, answer, greeting, read_answer};
+
+/// How long somebody looks for a message before it sleeps: waking up takes longer than most messages need.
+const SPIN: Duration = Duration::from_millis(1);
+/// Cores from which on some of them may look for messages and do nothing else.
+const SPINNING_CORES: usize = 8;
+
+static SPINS: LazyLock<bool> =
+    LazyLock::new(|| available_parallelism().is_ok_and(|cores| cores.get() >= SPINNING_CORES));
 
 /// How long the other side may take.
 #[derive(Debug, Clone, Copy)]
