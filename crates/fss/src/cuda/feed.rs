@@ -4,6 +4,7 @@
 //! stream of their own. Each is ahead of the next by as many bytes as the schedule says, whatever the size of a section. A block that was
 //! copied is read into again, and wiped at the end.
 
+use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::{Builder, JoinHandle};
 
@@ -15,6 +16,9 @@ use crate::key::KeySection;
 use super::queue::{Queue, Room};
 use super::schedule::KeyAhead;
 use super::staging::SecretBlock;
+
+/// Copies that are queued at once.
+const UNDER_WAY: usize = 2;
 
 /// Bytes on the device, from when their event is.
 struct Chunk {
@@ -243,13 +247,21 @@ fn copy_all(
     back: &Sender<SecretBlock>,
     chunks: &SyncSender<Result<Chunk>>,
 ) {
+    let mut under_way: VecDeque<SecretBlock> = VecDeque::new();
     for block in blocks {
         let chunk = block.and_then(|block| {
             let mut bytes = queue.alloc_on(stream, block.len())?;
+            // A message's copy waits for those that were queued before it, whatever their stream is.
+            if under_way.len() == UNDER_WAY
+                && let Some(first) = under_way.pop_front()
+            {
+                first.wait()?;
+                // The reader may have ended; the block is wiped here then.
+                let _ = back.send(first);
+            }
             block.copy_to(stream, &mut bytes)?;
             let arrived = stream.record()?;
-            // The reader may have ended; the block is wiped here then.
-            let _ = back.send(block);
+            under_way.push_back(block);
             Ok(Chunk { bytes, arrived })
         });
         let failed = chunk.is_err();

@@ -50,6 +50,11 @@ impl SecretBlock {
     }
 
     /// Waits for the last copy.
+    pub(super) fn wait(&self) -> Result<()> {
+        self.read().map(drop)
+    }
+
+    /// The bytes, after the last copy.
     pub(super) fn read(&self) -> Result<PinnedRef<'_, u8>> {
         Ok(self.0.read()?)
     }

@@ -175,8 +175,8 @@ impl Primitive for Compare {
     fn promise(&self) -> (&'static str, f64, &'static str) {
         (
             "a kernel that keys the cipher anew with every node",
-            1.0 / 3.0,
-            "no key schedule, and a population count",
+            0.5,
+            "no key schedule, and a population count, against 14 G calls a second of a cipher that is keyed anew",
         )
     }
 

@@ -42,7 +42,7 @@ impl Section {
 
 impl Run for Section {
     fn run(&mut self) -> Result<()> {
-        self.dealt.iter_mut().for_each(Secret::wipe);
+        self.dealt.iter_mut().for_each(|bytes| bytes.clear());
         let seeds = [self.seed.into(), u128::from(self.seed) + 1];
         let mut keys = self.backend.dealer_keys(seeds, 77)?;
         keys.points(self.ring.bits(), &self.places, self.len)?;

@@ -138,7 +138,7 @@ impl Primitive for Overlap {
     }
 
     fn promise(&self) -> (&'static str, f64, &'static str) {
-        ("the same one after the other", 0.75, "half of the shorter one is hidden behind the other")
+        ("the same one after the other", 1.0, "two streams are no slower than one")
     }
 
     fn schedule(&self, device: &Device) -> Schedule {
