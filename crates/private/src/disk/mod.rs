@@ -30,6 +30,7 @@ mod header;
 mod hold;
 mod ledger;
 mod read;
+mod section;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -79,6 +80,11 @@ fn failed(path: &Path, doing: &'static str) -> impl FnOnce(io::Error) -> Error {
 
 fn unusable(path: &Path, what: impl Into<String>) -> Error {
     Error::KeyFile { path: path.to_owned(), what: what.into() }
+}
+
+/// A chunk whose hash is not the one behind it.
+fn altered(path: &Path, section: u32, chunk: u32) -> Error {
+    unusable(path, format!("section {section} was altered or used up in chunk {chunk}"))
 }
 
 /// Makes a new, renamed or removed name last.
