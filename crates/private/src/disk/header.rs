@@ -79,7 +79,7 @@ impl KeyHeader {
     }
 
     /// Bytes of the whole file.
-    pub(super) fn file_bytes(&self) -> u64 {
+    pub(crate) fn file_bytes(&self) -> u64 {
         let sections = self.sections.iter().map(|section| stored_bytes(section.length));
         bytes_of(self.sections.len()) as u64 + sections.sum::<u64>()
     }
