@@ -310,9 +310,21 @@ fn files_of_others_are_refused() {
         let mut altered = mine.clone();
         altered[place] ^= 1;
         fs::write(&ledger, altered).unwrap();
+        fs::set_permissions(&ledger, Permissions::from_mode(0o600)).unwrap();
         assert!(matches!(KeyFile::open(&path, Party::One), Err(Error::KeyFile { .. })));
     }
+    // One whose bits were changed by somebody who has no key file, and whose hash is made right as far as that goes.
+    let content = mine.len() - HASH;
+    let mut forged = mine.clone();
+    forged[content - 1] ^= 0b10;
+    let hash = blake3::hash(&forged[..content]);
+    forged[content..].copy_from_slice(hash.as_bytes());
+    fs::write(&ledger, forged).unwrap();
+    assert!(error(&path, Party::One).contains("it was altered"));
     fs::write(&ledger, mine).unwrap();
+    fs::set_permissions(&ledger, Permissions::from_mode(0o620)).unwrap();
+    assert!(error(&path, Party::One).contains("others may write to it (mode 620)"));
+    fs::set_permissions(&ledger, Permissions::from_mode(0o600)).unwrap();
     assert!(KeyFile::open(&path, Party::One).is_ok());
 }
 
