@@ -55,6 +55,7 @@ impl Scene {
             &scene.path("model.json"),
         ]);
         assert_eq!((&described["longest"], &described["clamps"]), (&8.into(), &0.into()));
+        assert!(described["client_key_bytes"].as_u64() > Some(0) && described["rounds"].as_u64() > Some(0));
         json(&["cert", "--out", &scene.path("certificates")]);
         scene
     }
@@ -140,6 +141,10 @@ fn three_roles_give_what_one_process_gives() {
         assert_eq!(bob["summary"]["set_up"][name], predicted["set_up"][name], "{name}");
         assert_eq!(served["clients"][1]["inference"][name], predicted[name], "{name}");
     }
+    let stages: Vec<&str> =
+        bob["stages"].as_array().unwrap().iter().map(|stage| stage["part"].as_str().unwrap()).collect();
+    assert_eq!(stages[..3], ["masked weights", "inferring", "embedding"]);
+    assert_eq!(stages.last(), Some(&"head"));
     assert_eq!(bob["summary"]["inference"]["key_bytes"], predicted["client_key_bytes"]);
     assert_eq!(served["clients"][1]["inference"]["key_bytes"], predicted["server_key_bytes"]);
 }

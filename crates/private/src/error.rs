@@ -61,6 +61,16 @@ pub enum Error {
         /// Bytes that there are.
         available: u64,
     },
+    /// More than a disk has room for.
+    #[error("the files need {needed} bytes in '{}', where {available} are free", folder.display())]
+    NoSpace {
+        /// Where they should go.
+        folder: PathBuf,
+        /// Bytes that they need.
+        needed: u64,
+        /// Bytes that there are.
+        available: u64,
+    },
     /// Keys that were used before.
     #[error("section {section} of the keys was used already: a key is used once")]
     Reused {

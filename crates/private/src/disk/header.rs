@@ -73,13 +73,18 @@ impl KeyHeader {
         bytes
     }
 
+    /// What the ledger is hashed with: only who has the key file can write one.
+    pub(super) fn ledger_key(&self) -> Zeroizing<[u8; 32]> {
+        Zeroizing::new(blake3::derive_key("gatework-fss key file, hash of the ledger", &self.encode()))
+    }
+
     /// The key under which chunks are hashed.
     pub(super) fn chunk_key(&self) -> Zeroizing<[u8; 32]> {
         Zeroizing::new(blake3::derive_key("gatework-fss key file, hashes of chunks", &self.encode()))
     }
 
     /// Bytes of the whole file.
-    pub(super) fn file_bytes(&self) -> u64 {
+    pub(crate) fn file_bytes(&self) -> u64 {
         let sections = self.sections.iter().map(|section| stored_bytes(section.length));
         bytes_of(self.sections.len()) as u64 + sections.sum::<u64>()
     }

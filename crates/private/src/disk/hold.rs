@@ -1,7 +1,5 @@
 //! Sections that are held in memory before they are used.
 
-use std::os::unix::fs::FileExt as _;
-use std::path::Path;
 use std::thread::{self, JoinHandle};
 
 use gatework_fss::key::{KeySection, KeyStream};
@@ -11,8 +9,7 @@ use zeroize::Zeroizing;
 
 use crate::error::{Error, Result};
 
-use super::read::punch;
-use super::{CHUNK, HASH, KeyFile, SEED, chunk_hash, failed, stored_bytes, unusable};
+use super::{CHUNK, KeyFile, SEED};
 
 /// Bytes of keys that an evaluation was given. They are wiped when this goes, on a thread of their own: gigabytes take a while, and
 /// whoever has just got a result should not wait for it.
@@ -76,35 +73,15 @@ impl KeyFile {
 
     /// The seed and the material of a section, which is erased in the file.
     fn load(&self, section: usize) -> Result<SharedBytes> {
-        let length = self.header().sections[section].length;
-        let start = self.header().offset_of(section);
-        let mut bytes = Secret::new(vec![0; length as usize + SEED]);
+        let place = self.place(section);
+        let mut bytes = Secret::new(vec![0; place.length as usize + SEED]);
         let chunks = bytes.par_chunks_mut(CHUNK).enumerate();
-        let read = chunks
-            .map(|(chunk, bytes)| {
-                let place = start + (chunk * (CHUNK + HASH)) as u64;
-                let (section, chunk) = (section as u32, chunk as u32);
-                let mut stored = [0; HASH];
-                let whole = self.file.read_exact_at(bytes, place);
-                let whole =
-                    whole.and_then(|()| self.file.read_exact_at(&mut stored, place + bytes.len() as u64));
-                whole.map_err(failed(&self.path, "read"))?;
-                if chunk_hash(&self.chunk_key, section, chunk, bytes) == stored {
-                    return Ok(());
-                }
-                Err(altered(&self.path, section, chunk))
-            })
-            .collect::<Result<()>>();
+        let read = chunks.map(|(chunk, bytes)| place.read(chunk as u32, bytes)).collect::<Result<()>>();
         // Used up, whether or not it could be read.
-        punch(&self.file, start, stored_bytes(length)).map_err(failed(&self.path, "erase"))?;
+        place.erase()?;
         read?;
         Ok(SharedBytes::new(bytes))
     }
-}
-
-/// A chunk whose hash is not the one behind it.
-pub(super) fn altered(path: &Path, section: u32, chunk: u32) -> Error {
-    unusable(path, format!("section {section} was altered or used up in chunk {chunk}"))
 }
 
 /// Bytes that processes can still have, where the system tells.

@@ -1,9 +1,11 @@
 //! Which keys of a file were used.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+
+use zeroize::Zeroizing;
 
 use crate::error::{Error, Result};
 
@@ -19,9 +21,10 @@ const NEXT_SUFFIX: &str = "ledger.next";
 /// A bit for every section of a key file, set before its first byte leaves.
 ///
 /// A ledger only ever moves forwards: what was in use when a process died is used.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Ledger {
     path: PathBuf,
+    key: Zeroizing<[u8; 32]>,
     start: [u8; FIXED],
     used: Vec<bool>,
 }
@@ -40,7 +43,8 @@ impl Ledger {
         start[8] = header.party.index() as u8;
         start[12..16].copy_from_slice(&(header.sections.len() as u32).to_le_bytes());
         start[16..].copy_from_slice(&header.session);
-        Self { path: beside(key_file, SUFFIX), start, used: vec![false; header.sections.len()] }
+        let (path, used) = (beside(key_file, SUFFIX), vec![false; header.sections.len()]);
+        Self { path, key: header.ledger_key(), start, used }
     }
 
     /// Writes the ledger of a key file that is new.
@@ -56,7 +60,15 @@ impl Ledger {
     /// Reads the ledger of a key file. Without one nobody knows what was used: then the keys are not.
     pub(super) fn open(key_file: &Path, header: &KeyHeader) -> Result<Self> {
         let mut ledger = Self::empty(key_file, header);
-        let bytes = fs::read(&ledger.path).map_err(failed(&ledger.path, "read"))?;
+        let mut file = File::open(&ledger.path).map_err(failed(&ledger.path, "read"))?;
+        let metadata = file.metadata().map_err(failed(&ledger.path, "read"))?;
+        let mode = metadata.permissions().mode() & 0o777;
+        if mode & 0o022 != 0 {
+            let what = format!("others may write to it (mode {mode:o}): make it 600");
+            return Err(unusable(&ledger.path, what));
+        }
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(failed(&ledger.path, "read"))?;
         ledger.used = ledger.parse(&bytes)?;
         Ok(ledger)
     }
@@ -67,25 +79,30 @@ impl Ledger {
             return Err(unusable(&self.path, format!("it has {} bytes", bytes.len())));
         }
         let (content, hash) = bytes.split_at(bytes.len() - HASH);
-        if blake3::hash(content).as_bytes() != hash {
-            return Err(unusable(&self.path, "it was altered"));
-        }
         if content[..FIXED] != self.start {
             return Err(unusable(&self.path, "it belongs to another key file"));
         }
+        if self.hash(content).as_bytes() != hash {
+            return Err(unusable(&self.path, "it was altered"));
+        }
         unpack(&content[FIXED..], sections)
             .ok_or_else(|| unusable(&self.path, "it marks sections that do not exist"))
+    }
+
+    fn hash(&self, content: &[u8]) -> blake3::Hash {
+        blake3::keyed_hash(&self.key, content)
     }
 
     /// Replaces the file as a whole: first the new one is safe, then its name.
     fn store(&self) -> Result<()> {
         let mut bytes = self.start.to_vec();
         bytes.extend_from_slice(&self.bits());
-        let hash = blake3::hash(&bytes);
+        let hash = self.hash(&bytes);
         bytes.extend_from_slice(hash.as_bytes());
         let next = self.path.with_extension(NEXT_SUFFIX);
         let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(0o600);
+        // Never through what somebody else put there.
+        options.write(true).create(true).truncate(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
         let mut file: File = options.open(&next).map_err(failed(&next, "write"))?;
         file.write_all(&bytes).and_then(|()| file.sync_all()).map_err(failed(&next, "write"))?;
         fs::rename(&next, &self.path).map_err(failed(&self.path, "replace"))?;
@@ -131,7 +148,7 @@ impl Ledger {
     }
 
     fn replace(&mut self, next: Self) -> Result<()> {
-        if next != *self {
+        if next.used != self.used {
             next.store()?;
             *self = next;
         }

@@ -30,6 +30,8 @@ mod header;
 mod hold;
 mod ledger;
 mod read;
+mod section;
+mod space;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -38,6 +40,7 @@ pub use header::{KeyHeader, SectionEntry};
 pub(crate) use hold::{HeldBytes, Wiping};
 pub use ledger::Ledger;
 pub use read::KeyFile;
+pub(crate) use space::require_space;
 pub(crate) use write::KeyFileWriter;
 pub use write::partial_path;
 
@@ -81,11 +84,21 @@ fn unusable(path: &Path, what: impl Into<String>) -> Error {
     Error::KeyFile { path: path.to_owned(), what: what.into() }
 }
 
-/// Makes a new, renamed or removed name last.
-fn sync_folder_of(path: &Path) -> Result<()> {
-    let folder = match path.parent() {
+/// A chunk whose hash is not the one behind it.
+fn altered(path: &Path, section: u32, chunk: u32) -> Error {
+    unusable(path, format!("section {section} was altered or used up in chunk {chunk}"))
+}
+
+/// The folder that a file lies in.
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
-    };
+    }
+}
+
+/// Makes a new, renamed or removed name last.
+fn sync_folder_of(path: &Path) -> Result<()> {
+    let folder = folder_of(path);
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed(folder, "sync"))
 }

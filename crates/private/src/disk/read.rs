@@ -9,20 +9,19 @@ use std::sync::Arc;
 
 use gatework_fss::Party;
 use gatework_fss::key::{KeySection, KeyStream, Material};
-use gatework_fss::secret::{Secret, SharedBytes};
 use zeroize::Zeroizing;
 
 use crate::error::{Error, Result};
 
-use super::hold::altered;
-use super::{CHUNK, HASH, KeyHeader, Ledger, SEED, chunk_hash, failed, stored_bytes, unusable};
+use super::section::{Effort, FileSection, Place, Use};
+use super::{CHUNK, KeyHeader, Ledger, SEED, failed, stored_bytes, unusable};
 
 /// A key file and its ledger, locked: no other process uses them.
 pub struct KeyFile {
-    pub(super) path: Arc<Path>,
-    pub(super) file: Arc<File>,
+    path: Arc<Path>,
+    file: Arc<File>,
     header: KeyHeader,
-    pub(super) chunk_key: Arc<Zeroizing<[u8; 32]>>,
+    chunk_key: Arc<Zeroizing<[u8; 32]>>,
     pub(crate) ledger: Ledger,
 }
 
@@ -153,31 +152,32 @@ impl KeyFile {
     }
 
     fn stream(&self, sections: &[usize]) -> Result<KeyStream> {
-        let sections = sections.iter().map(|&section| self.section(section)).collect::<Result<_>>()?;
+        let effort = Effort::of_one_in(sections.len());
+        let sections =
+            sections.iter().map(|&section| self.section(section, effort)).collect::<Result<_>>()?;
         Ok(KeyStream::new(self.header.party, self.header.format, self.header.public_key, sections))
     }
 
-    fn section(&self, section: usize) -> Result<KeySection> {
+    fn section(&self, section: usize, effort: Effort) -> Result<KeySection> {
         let length = self.header.sections[section].length;
-        let start = self.header.offset_of(section);
-        let mut material = FileSection {
-            path: self.path.clone(),
-            file: self.file.clone(),
-            chunk_key: self.chunk_key.clone(),
-            section: section as u32,
-            next: start,
-            end: start + stored_bytes(length),
-            left: length + SEED as u64,
-            chunk: 0,
-            bytes: Secret::default(),
-            at: 0,
-            consumed: section > 0,
-        };
+        let usage = if section > 0 { Use::Once } else { Use::Again };
+        let mut material = FileSection::new(self.place(section), usage, effort);
         let seed = material.take(SEED)?;
         let mut bytes = Zeroizing::new([0; SEED]);
         bytes.copy_from_slice(seed.as_slice());
         let (seed, public_key) = (u128::from_le_bytes(*bytes), self.header.public_key);
         Ok(KeySection::new(seed, public_key, length, Box::new(material)))
+    }
+
+    pub(super) fn place(&self, section: usize) -> Place {
+        Place {
+            path: self.path.clone(),
+            file: self.file.clone(),
+            chunk_key: self.chunk_key.clone(),
+            section: section as u32,
+            start: self.header.offset_of(section),
+            length: self.header.sections[section].length,
+        }
     }
 }
 
@@ -191,75 +191,6 @@ impl Drop for KeyFile {
         }
         if let Err(error) = self.file.unlock() {
             tracing::warn!("'{}' stays locked: {error}", self.path.display());
-        }
-    }
-}
-
-/// A section that is read chunk by chunk, and punched out of its file behind the reader.
-struct FileSection {
-    path: Arc<Path>,
-    file: Arc<File>,
-    chunk_key: Arc<Zeroizing<[u8; 32]>>,
-    section: u32,
-    /// Where the next chunk begins, and where the section ends.
-    next: u64,
-    end: u64,
-    /// Bytes of seed and material in the chunks that were not read yet.
-    left: u64,
-    chunk: u32,
-    /// The chunk that was read last, and how far it was taken.
-    bytes: Secret<u8>,
-    at: usize,
-    /// Whether reading uses the bytes up.
-    consumed: bool,
-}
-
-impl FileSection {
-    fn read_chunk(&mut self) -> Result<()> {
-        let length = self.left.min(CHUNK as u64) as usize;
-        self.bytes.wipe();
-        self.bytes.make_room(CHUNK.min(length) + HASH);
-        self.bytes.resize(length + HASH, 0);
-        self.file.read_exact_at(&mut self.bytes, self.next).map_err(failed(&self.path, "read"))?;
-        let (bytes, hash) = self.bytes.split_at(length);
-        if chunk_hash(&self.chunk_key, self.section, self.chunk, bytes).as_bytes() != hash {
-            return Err(altered(&self.path, self.section, self.chunk));
-        }
-        self.bytes.truncate(length);
-        let stored = (length + HASH) as u64;
-        if self.consumed {
-            punch(&self.file, self.next, stored).map_err(failed(&self.path, "erase"))?;
-        }
-        self.next += stored;
-        self.left -= length as u64;
-        (self.chunk, self.at) = (self.chunk + 1, 0);
-        Ok(())
-    }
-}
-
-impl Material for FileSection {
-    fn take(&mut self, count: usize) -> gatework_fss::Result<SharedBytes> {
-        let mut taken = Secret::with_capacity(count);
-        while taken.len() < count {
-            if self.at == self.bytes.len() {
-                self.read_chunk()?;
-            }
-            let end = self.bytes.len().min(self.at + count - taken.len());
-            taken.extend_from_slice(&self.bytes[self.at..end]);
-            self.at = end;
-        }
-        Ok(SharedBytes::new(taken))
-    }
-}
-
-/// What was not read is used up too.
-impl Drop for FileSection {
-    fn drop(&mut self) {
-        if self.consumed
-            && self.next < self.end
-            && let Err(error) = punch(&self.file, self.next, self.end - self.next)
-        {
-            tracing::warn!("used keys are left in '{}': {error}", self.path.display());
         }
     }
 }

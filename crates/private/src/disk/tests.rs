@@ -11,8 +11,8 @@ use zeroize::Zeroizing;
 
 use super::*;
 
-/// Lengths that end within, at and behind the end of a chunk.
-const LENGTHS: [u64; 4] = [100, CHUNK as u64 - 16, 2 * CHUNK as u64 + 5, 0];
+/// Lengths that end within, at and behind the end of a chunk; one is long enough to be read ahead.
+const LENGTHS: [u64; 4] = [100, CHUNK as u64 - 16, 6 * CHUNK as u64 + 5, 0];
 
 fn header(session: u8) -> KeyHeader {
     let tokens = [0, 16, 16, 3];
@@ -114,6 +114,49 @@ fn held_sections_are_whole_and_gone_from_the_file() {
     let refused = keys.hold(&[3]).err().unwrap().to_string();
     assert!(refused.contains("section 3 was altered"), "{refused}");
     assert_eq!(keys.used_bytes_left().unwrap(), 0, "what cannot be read is used up too");
+}
+
+#[test]
+fn what_is_read_ahead_comes_in_order_and_fails_where_it_is_used() {
+    let (_folder, path) = fresh();
+    let start = header(1).offset_of(2) as usize;
+    let mut bytes = fs::read(&path).unwrap();
+    // In the fifth chunk.
+    bytes[start + 4 * (CHUNK + HASH) + 1000] ^= 1;
+    fs::write(&path, bytes).unwrap();
+    let mut keys = KeyFile::open(&path, Party::One).unwrap();
+    let mut section = keys.spend(&[2]).unwrap().into_sections().remove(0);
+    let expected = material(2);
+    let mut at = 0;
+    // Within a chunk, across an end, several chunks at once, up to the last byte before the damage.
+    for count in [10, 1000, CHUNK, 2 * CHUNK + 7, CHUNK - 16 - 1017] {
+        assert_eq!(
+            section.take(count).unwrap().as_slice(),
+            &expected[at..at + count],
+            "{count} bytes from {at}"
+        );
+        at += count;
+    }
+    assert_eq!(at, 4 * CHUNK - 16);
+    for _ in 0..2 {
+        let error = section.take(1).err().unwrap().to_string();
+        assert!(
+            error.contains("section 2 was altered or used up in chunk 4") || error.contains("up to here"),
+            "{error}"
+        );
+    }
+    drop(section);
+    assert_eq!(keys.used_bytes_left().unwrap(), 0, "what was not read is used up too");
+}
+
+#[test]
+fn a_section_that_is_left_in_the_middle_is_erased() {
+    let (_folder, path) = fresh();
+    let mut keys = KeyFile::open(&path, Party::One).unwrap();
+    let mut section = keys.spend(&[2]).unwrap().into_sections().remove(0);
+    section.take(CHUNK + 1).unwrap();
+    drop(section);
+    assert_eq!(keys.used_bytes_left().unwrap(), 0);
 }
 
 #[test]
@@ -267,9 +310,21 @@ fn files_of_others_are_refused() {
         let mut altered = mine.clone();
         altered[place] ^= 1;
         fs::write(&ledger, altered).unwrap();
+        fs::set_permissions(&ledger, Permissions::from_mode(0o600)).unwrap();
         assert!(matches!(KeyFile::open(&path, Party::One), Err(Error::KeyFile { .. })));
     }
+    // One whose bits were changed by somebody who has no key file, and whose hash is made right as far as that goes.
+    let content = mine.len() - HASH;
+    let mut forged = mine.clone();
+    forged[content - 1] ^= 0b10;
+    let hash = blake3::hash(&forged[..content]);
+    forged[content..].copy_from_slice(hash.as_bytes());
+    fs::write(&ledger, forged).unwrap();
+    assert!(error(&path, Party::One).contains("it was altered"));
     fs::write(&ledger, mine).unwrap();
+    fs::set_permissions(&ledger, Permissions::from_mode(0o620)).unwrap();
+    assert!(error(&path, Party::One).contains("others may write to it (mode 620)"));
+    fs::set_permissions(&ledger, Permissions::from_mode(0o600)).unwrap();
     assert!(KeyFile::open(&path, Party::One).is_ok());
 }
 

@@ -235,7 +235,12 @@ impl Link {
         let inbox = &self.shared.inbox;
         let mut came = inbox.take()?;
         while came.is_none() && *SPINS && start.elapsed() < SPIN {
-            self.main.poll();
+            // Whoever waits anyway may as well read: threads take a while to wake up.
+            if inbox.waits_for_lanes() {
+                self.lanes.iter().for_each(Connection::poll);
+            } else {
+                self.main.poll();
+            }
             came = inbox.take()?;
             std::hint::spin_loop();
         }

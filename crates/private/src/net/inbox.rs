@@ -170,6 +170,11 @@ impl Inbox {
             state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
+
+    /// Whether the next message was announced, and is on its way on the lanes.
+    pub(super) fn waits_for_lanes(&self) -> bool {
+        matches!(self.lock().messages.front(), Some(Item::OnLanes { .. }))
+    }
 }
 
 /// Whether connections that stopped reading must be woken.

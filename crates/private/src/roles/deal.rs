@@ -9,7 +9,7 @@ use gatework_fss::{Cost, Party, Randomness};
 use gatework_gpu::Observer;
 use zeroize::Zeroizing;
 
-use crate::disk::{KeyFileWriter, KeyHeader, SectionEntry};
+use crate::disk::{KeyFileWriter, KeyHeader, SectionEntry, require_space};
 use crate::error::{Error, Result};
 use crate::model::PublicModel;
 
@@ -71,6 +71,7 @@ pub fn deal_files(
             .collect(),
     };
     let [zero, one] = Party::BOTH.map(header);
+    require_space(&[(paths[0], zero.file_bytes()), (paths[1], one.file_bytes())])?;
     let mut files = [KeyFileWriter::create(paths[0], zero)?, KeyFileWriter::create(paths[1], one)?];
     let sections = costs.len() as u64;
     let stage = observer.stage("dealing");

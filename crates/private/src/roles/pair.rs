@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::model::PublicModel;
 use crate::net::Link;
 
+use super::lengths::{Lengths, Planned};
 use super::message::Message;
 use super::parts::Parts;
 use super::summary::{Counted, Summary};
@@ -58,7 +59,8 @@ pub(super) struct Pair<'a> {
     /// Shapes alone, for plans.
     shapes: ModelWeights,
     weights: Option<ModelWeights>,
-    networks: BTreeMap<usize, (Network, Cost)>,
+    lengths: Arc<Lengths>,
+    networks: BTreeMap<usize, Planned>,
     summary: Summary,
     /// Keys of an earlier inference, which take a while to go.
     wiping: Option<Wiping>,
@@ -71,6 +73,7 @@ impl<'a> Pair<'a> {
         backend: Arc<dyn Backend>,
         keys: KeyFile,
         link: Link,
+        lengths: Arc<Lengths>,
     ) -> Result<Self> {
         let whole = model.network(model.longest())?;
         let set_up = rehearse(&whole.set_up())?;
@@ -85,6 +88,7 @@ impl<'a> Pair<'a> {
             set_up,
             shapes,
             weights: None,
+            lengths,
             networks: BTreeMap::new(),
             summary: Summary::default(),
             wiping: None,
@@ -175,11 +179,11 @@ impl<'a> Pair<'a> {
         outputs
     }
 
-    fn network(&mut self, tokens: usize) -> Result<()> {
+    /// Knows the network of a length from here on.
+    pub(super) fn network(&mut self, tokens: usize) -> Result<()> {
         if !self.networks.contains_key(&tokens) {
-            let network = self.model.network(tokens)?;
-            let cost = rehearse(&network.inference(&self.shapes))?.cost;
-            self.networks.insert(tokens, (network, cost));
+            let planned = self.lengths.plan(self.model, &self.shapes, tokens)?;
+            self.networks.insert(tokens, planned);
         }
         Ok(())
     }
@@ -221,16 +225,16 @@ impl<'a> Pair<'a> {
     ) -> Result<Vec<Option<Vec<u64>>>> {
         let weights = self.weights.as_ref().ok_or(Error::NoWeights)?;
         let entries = &self.keys.header().sections;
-        let chosen: Vec<&(Network, Cost)> =
+        let chosen: Vec<&Planned> =
             sections.iter().map(|&section| &self.networks[&(entries[section].tokens as usize)]).collect();
-        let costs: Vec<Cost> = chosen.iter().map(|(_, cost)| *cost).collect();
+        let costs: Vec<Cost> = chosen.iter().map(|planned| planned.1).collect();
         let (plan, stage) = (plan(&costs), self.observer.stage("inferring"));
         // All texts of a batch go through the parts in step; the first tells of them.
         let parts = Parts::new(self.observer);
         let begins = |part| parts.begin(part);
-        let mut circuits: Vec<_> = chosen.iter().map(|(network, _)| network.inference(weights)).collect();
-        if let Some((network, _)) = chosen.first() {
-            circuits[0] = network.inference(weights).telling(&begins);
+        let mut circuits: Vec<_> = chosen.iter().map(|planned| planned.0.inference(weights)).collect();
+        if let Some(planned) = chosen.first() {
+            circuits[0] = planned.0.inference(weights).telling(&begins);
         }
         let jobs = circuits.iter().zip(inputs).collect();
         let (outputs, counted) = run(&mut self.link, stage, keys, &plan, &costs, jobs)?;

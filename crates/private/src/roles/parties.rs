@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::model::{Owner, PublicModel, Tokens};
 use crate::net::Link;
 
+use super::lengths::Lengths;
 use super::message::{Hello, MOST_SECTIONS, Message};
 use super::pair::{Held, Pair};
 use super::summary::Summary;
@@ -72,12 +73,13 @@ pub struct Server<'a> {
     owner: &'a Owner,
     keys: &'a KeyStore,
     backend: Arc<dyn Backend>,
+    lengths: Arc<Lengths>,
 }
 
 impl<'a> Server<'a> {
     /// A server of a model. That it owns the weights, and that they fit the model, is what an [`Owner`] stands for.
     pub fn new(owner: &'a Owner, keys: &'a KeyStore) -> Self {
-        Self { owner, keys, backend: Arc::new(CpuBackend) }
+        Self { owner, keys, backend: Arc::new(CpuBackend), lengths: Arc::default() }
     }
 
     /// The same, computing on another backend than the CPU.
@@ -94,7 +96,8 @@ impl<'a> Server<'a> {
     pub fn greet(&self, mut link: Link) -> Result<Greeted<'_>> {
         match self.exchange_greetings(&mut link) {
             Ok(keys) => {
-                let pair = Pair::new(self.owner.public(), self.backend.clone(), keys, link)?;
+                let pair =
+                    Pair::new(self.owner.public(), self.backend.clone(), keys, link, self.lengths.clone())?;
                 Ok(Greeted { owner: self.owner, pair })
             }
             Err(error) => Err(refuse(&mut link, error)),
@@ -195,7 +198,7 @@ impl<'a> Client<'a> {
         if let Err(error) = accept(model, &mut keys, &mut link, &theirs) {
             return Err(refuse(&mut link, error));
         }
-        Ok(Self { pair: Pair::new(model, backend, keys, link)?, taken: false })
+        Ok(Self { pair: Pair::new(model, backend, keys, link, Arc::default())?, taken: false })
     }
 
     #[cfg(test)]
@@ -212,6 +215,11 @@ impl<'a> Client<'a> {
     pub fn observed(mut self, observer: &'a dyn Observer) -> Self {
         self.pair.observer = observer;
         self
+    }
+
+    /// Gets to know what texts of so many tokens take, so that the first of them need not wait for it.
+    pub fn plan(&mut self, tokens: &[usize]) -> Result<()> {
+        tokens.iter().try_for_each(|&tokens| self.pair.network(tokens))
     }
 
     /// Takes the masked weights, if that was not done yet.

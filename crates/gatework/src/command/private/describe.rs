@@ -1,9 +1,11 @@
 //! `gatework private describe`.
 
 use std::path::PathBuf;
+use std::time::Instant;
 
 use gatework_private::graph::Head;
 use gatework_private::model::{Checkpoint, Options};
+use gatework_private::roles::predict;
 use serde::Serialize;
 
 use crate::command::ending::{Ending, Failure};
@@ -18,6 +20,14 @@ struct Described {
     ring_bits: u32,
     longest: usize,
     clamps: usize,
+    /// What one text of the longest kind takes of each party's keys and of the link.
+    server_key_bytes: u64,
+    client_key_bytes: u64,
+    server_sent_bytes: u64,
+    client_sent_bytes: u64,
+    rounds: u64,
+    read_seconds: f64,
+    measure_seconds: f64,
 }
 
 impl From<HeadChoice> for Head {
@@ -34,13 +44,19 @@ impl From<HeadChoice> for Head {
 pub(super) fn run(options: &DescribeOptions, shell: &Shell) -> Result<Ending, Failure> {
     let jobs = shell.progress.start(2);
     jobs.doing(format!("reading {}", options.model.display()));
+    let start = Instant::now();
     let checkpoint = Checkpoint::load(&options.model)?;
+    let read = start.elapsed();
     jobs.done();
     jobs.doing("measuring the weights".into());
     let longest = options.longest.min(checkpoint.context());
     let chosen = Options { head: options.head.map(Into::into), bits: options.bits };
     let public = checkpoint.public(longest, &chosen)?;
+    let measured = start.elapsed() - read;
     drop(jobs);
+    let [_, text] = predict(&public, &[longest])?;
+    let ([server_key_bytes, client_key_bytes], traffic) = (text.key_bytes, text.traffic);
+    let [server_sent_bytes, client_sent_bytes] = traffic.bytes;
     let text = public.to_json()?;
     write_file(&options.out, text.as_bytes())?;
     let described = Described {
@@ -48,16 +64,28 @@ pub(super) fn run(options: &DescribeOptions, shell: &Shell) -> Result<Ending, Fa
         ring_bits: public.format().ring.bits(),
         longest,
         clamps: public.clamps(),
+        server_key_bytes,
+        client_key_bytes,
+        server_sent_bytes,
+        client_sent_bytes,
+        rounds: traffic.frames,
+        read_seconds: read.as_secs_f64(),
+        measure_seconds: measured.as_secs_f64(),
     };
     shell.output.show(&described, || {
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         let clamps = match described.clamps {
             0 => "every value is proved to stay in it".to_owned(),
             count => format!("{count} tensors are clamped, because nothing proves that they stay in it"),
         };
         format!(
-            "{}: texts of up to {longest} tokens in a ring of {} bits; {clamps}. Give it to the dealer and to the client.",
+            "{}: texts of up to {longest} tokens in a ring of {} bits; {clamps}. The longest takes {:.1} MiB of the server's keys, \
+             {:.1} MiB of the client's and {} rounds. Give it to the dealer and to the client.",
             described.out.display(),
-            described.ring_bits
+            described.ring_bits,
+            mib(described.server_key_bytes),
+            mib(described.client_key_bytes),
+            described.rounds
         )
     })?;
     Ok(Ending::Done)

@@ -16,6 +16,7 @@ mod session_cost;
 mod stop;
 mod summary;
 mod texts;
+mod timeline;
 mod weights;
 
 use std::path::Path;

@@ -23,6 +23,7 @@ use super::options::RunOptions;
 use super::public_model;
 use super::summary::Told;
 use super::texts::{Text, Texts};
+use super::timeline::{PartTime, Timeline};
 
 /// Texts of one request: what both sides hold of each is in memory until all are done.
 const BATCH: usize = 16;
@@ -31,6 +32,8 @@ const BATCH: usize = 16;
 struct Document {
     results: Vec<Answer>,
     summary: Told,
+    /// The stages of the session: masked weights, and of each request the parts of the model.
+    stages: Vec<PartTime>,
     #[serde(flatten)]
     check: Option<Check>,
 }
@@ -62,6 +65,7 @@ struct Inferred {
     words: Vec<Vec<u64>>,
     generated: Vec<Vec<u32>>,
     told: Told,
+    stages: Vec<PartTime>,
 }
 
 pub(super) fn run(options: &RunOptions, shell: &Shell) -> Result<Ending, Failure> {
@@ -78,7 +82,7 @@ pub(super) fn run(options: &RunOptions, shell: &Shell) -> Result<Ending, Failure
     for ((text, words), generated) in texts.texts.iter().zip(&inferred.words).zip(inferred.generated) {
         results.push(Answer::new(&model, &texts, text, generated, words)?);
     }
-    let document = Document { results, summary: inferred.told, check };
+    let document = Document { results, summary: inferred.told, stages: inferred.stages, check };
     shell.output.show(&document, || {
         let check = document.check.as_ref().map(Check::lines).unwrap_or_default();
         format!("{}\n\n{}{check}", answer::lines(&document.results), document.summary.lines())
@@ -128,7 +132,8 @@ fn infer<'a>(
         return Err(Failure::input("--generate needs a model that scores words, as GPT-2 does".into()));
     }
     require_keys(&client, texts, generate)?;
-    let mut client = client.observed(progress);
+    let timeline = Timeline::beside(progress);
+    let mut client = client.observed(&timeline);
     client.set_up()?;
     jobs.done();
     let mut running: Vec<Tokens> = texts.texts.iter().map(|text| text.tokens.clone()).collect();
@@ -157,7 +162,7 @@ fn infer<'a>(
     if let Err(error) = client.finish() {
         tracing::warn!("the server was not told that this is all: {error}");
     }
-    Ok(Inferred { words, generated, told })
+    Ok(Inferred { words, generated, told, stages: timeline.stages() })
 }
 
 /// Says now what would otherwise be found when half of the keys are used up.

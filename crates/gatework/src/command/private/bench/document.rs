@@ -12,8 +12,8 @@ use serde_json::{Map, Value};
 use crate::command::ending::Failure;
 use crate::command::output::table;
 
+use super::super::timeline::PartTime;
 use super::link::LinkTimes;
-use super::timeline::PartTime;
 use super::{BenchOptions, Request};
 
 /// What was seen of a session.

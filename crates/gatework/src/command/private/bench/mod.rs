@@ -3,7 +3,6 @@
 mod document;
 mod link;
 mod server;
-mod timeline;
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -29,7 +28,7 @@ use crate::command::shell::Shell;
 
 use self::document::{Document, Session};
 use self::server::ServerProcess;
-use self::timeline::{PartTime, Timeline};
+use super::timeline::{PartTime, Timeline};
 use super::weights::WeightOptions;
 
 pub(super) const EXAMPLES: &str = "\
@@ -270,6 +269,7 @@ impl<'a> Bench<'a> {
         let keys = KeyFile::open(keys, Party::One)?;
         let timeline = Timeline::default();
         let mut client = Client::on(&self.public, self.client.clone(), keys, link)?.observed(&timeline);
+        client.plan(&[self.options.tokens.get()])?;
         let start = Instant::now();
         client.set_up()?;
         let mut session = Session::new(start.elapsed());

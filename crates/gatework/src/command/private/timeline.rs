@@ -1,6 +1,6 @@
 //! When the parts of a model began and ended.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use gatework_gpu::{Notice, Observer};
@@ -18,8 +18,10 @@ pub(super) struct PartTime {
 
 /// An observer that notes when the stages of an inference began and ended.
 #[derive(Default)]
-pub(super) struct Timeline {
+pub(super) struct Timeline<'a> {
     stages: Mutex<Vec<Stage>>,
+    /// Who hears the same.
+    other: Option<&'a dyn Observer>,
 }
 
 struct Stage {
@@ -28,28 +30,48 @@ struct Stage {
     ended: Option<Instant>,
 }
 
-impl Timeline {
+impl<'a> Timeline<'a> {
+    /// A timeline beside another observer.
+    pub(super) fn beside(other: &'a dyn Observer) -> Self {
+        Self { other: Some(other), ..Self::default() }
+    }
+
+    /// All stages that ended, in the order in which they began.
+    pub(super) fn stages(&self) -> Vec<PartTime> {
+        self.lock().iter().filter_map(Stage::time).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Stage>> {
+        self.stages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Forgets what was.
     pub(super) fn clear(&self) {
-        self.stages.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.lock().clear();
     }
 
     /// The parts that ended inside an inference.
     pub(super) fn parts(&self) -> Vec<PartTime> {
-        let stages = self.stages.lock().unwrap_or_else(PoisonError::into_inner);
-        let inside = stages.iter().skip_while(|stage| stage.name != WHOLE).skip(1);
-        let part = |stage: &Stage| {
-            let ms = stage.ended?.duration_since(stage.began).as_secs_f64() * 1e3;
-            Some(PartTime { part: stage.name.clone(), ms })
-        };
-        inside.filter_map(part).collect()
+        let stages = self.lock();
+        stages.iter().skip_while(|stage| stage.name != WHOLE).skip(1).filter_map(Stage::time).collect()
     }
 }
 
-impl Observer for Timeline {
+impl Stage {
+    /// How long it took, if it has ended.
+    fn time(&self) -> Option<PartTime> {
+        let ms = self.ended?.duration_since(self.began).as_secs_f64() * 1e3;
+        Some(PartTime { part: self.name.clone(), ms })
+    }
+}
+
+impl Observer for Timeline<'_> {
     fn hear(&self, notice: Notice<'_>) {
         let now = Instant::now();
-        let mut stages = self.stages.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(other) = self.other {
+            other.hear(notice);
+        }
+        let mut stages = self.lock();
         match notice {
             Notice::Started { stage } => {
                 stages.push(Stage { name: stage.to_owned(), began: now, ended: None });

@@ -1,0 +1,309 @@
+//! A section that is read while it is used.
+//!
+//! Threads read its chunks ahead, verify them and punch them out of the file; whoever uses the section takes them in order. A chunk that
+//! is damaged is an error when it would be used, not before.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use gatework_fss::key::Material;
+use gatework_fss::secret::{Secret, SharedBytes};
+use zeroize::Zeroizing;
+
+use crate::error::{Error, Result};
+
+use super::read::punch;
+use super::{CHUNK, HASH, SEED, altered, chunk_hash, failed, stored_bytes};
+
+/// Bytes that all sections of an evaluation read ahead together, and the fewest chunks of one.
+const AHEAD: usize = 256 << 20;
+const LEAST_AHEAD: usize = 4;
+/// Threads that read for all sections of an evaluation together.
+const MOST_THREADS: usize = 8;
+/// A section of fewer chunks is read by whoever uses it.
+const LEAST_CHUNKS: u32 = 4;
+
+/// Where a section lies, and what its chunks are verified with.
+#[derive(Clone)]
+pub(super) struct Place {
+    pub(super) path: Arc<Path>,
+    pub(super) file: Arc<File>,
+    pub(super) chunk_key: Arc<Zeroizing<[u8; 32]>>,
+    pub(super) section: u32,
+    pub(super) start: u64,
+    /// Bytes of key material.
+    pub(super) length: u64,
+}
+
+/// Whether reading a section uses it up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Use {
+    Again,
+    Once,
+}
+
+impl Place {
+    fn bytes(&self) -> u64 {
+        self.length + SEED as u64
+    }
+
+    fn chunks(&self) -> u32 {
+        self.bytes().div_ceil(CHUNK as u64) as u32
+    }
+
+    fn offset(&self, chunk: u32) -> u64 {
+        self.start + u64::from(chunk) * (CHUNK + HASH) as u64
+    }
+
+    /// Reads a chunk into as many bytes as it has, and verifies it.
+    pub(super) fn read(&self, chunk: u32, bytes: &mut [u8]) -> Result<()> {
+        let (mut hash, offset) = ([0; HASH], self.offset(chunk));
+        let read = self.file.read_exact_at(bytes, offset);
+        let read = read.and_then(|()| self.file.read_exact_at(&mut hash, offset + bytes.len() as u64));
+        read.map_err(failed(&self.path, "read"))?;
+        if chunk_hash(&self.chunk_key, self.section, chunk, bytes) != hash {
+            return Err(altered(&self.path, self.section, chunk));
+        }
+        Ok(())
+    }
+
+    /// A chunk, verified, and erased if it is for one use.
+    fn take(&self, chunk: u32, usage: Use) -> Result<SharedBytes> {
+        let left = self.bytes() - u64::from(chunk) * CHUNK as u64;
+        let mut bytes = Secret::new(vec![0; left.min(CHUNK as u64) as usize]);
+        self.read(chunk, &mut bytes)?;
+        if usage == Use::Once {
+            let stored = (bytes.len() + HASH) as u64;
+            punch(&self.file, self.offset(chunk), stored).map_err(failed(&self.path, "erase"))?;
+        }
+        Ok(SharedBytes::new(bytes))
+    }
+
+    /// All of it is of no use any more.
+    pub(super) fn erase(&self) -> Result<()> {
+        punch(&self.file, self.start, stored_bytes(self.length)).map_err(failed(&self.path, "erase"))
+    }
+}
+
+/// What may be done ahead of the use of a section.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Effort {
+    chunks: u32,
+    threads: usize,
+}
+
+impl Effort {
+    /// The share of one of so many sections that are used together.
+    pub(super) fn of_one_in(sections: usize) -> Self {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let sections = sections.max(1);
+        Self {
+            chunks: (AHEAD / CHUNK / sections).max(LEAST_AHEAD) as u32,
+            threads: ((cores / 2).clamp(1, MOST_THREADS) / sections).max(1),
+        }
+    }
+}
+
+/// A section under way.
+pub(super) struct FileSection {
+    place: Place,
+    usage: Use,
+    effort: Effort,
+    /// The chunk that is being taken from, of which so many bytes are left, and the number of the next one.
+    current: Option<(SharedBytes, usize)>,
+    next: u32,
+    readers: Option<Readers>,
+}
+
+impl FileSection {
+    pub(super) fn new(place: Place, usage: Use, effort: Effort) -> Self {
+        Self { place, usage, effort, current: None, next: 0, readers: None }
+    }
+
+    fn next_chunk(&mut self) -> Result<SharedBytes> {
+        let chunk = self.next;
+        self.next += 1;
+        // The first has the seed, which is taken before it is known whether the rest will be.
+        if chunk == 0 || self.place.chunks() < LEAST_CHUNKS {
+            return self.place.take(chunk, self.usage);
+        }
+        if self.readers.is_none() {
+            self.readers = Some(Readers::start(&self.place, self.usage, self.effort)?);
+        }
+        match &self.readers {
+            Some(readers) => readers.next(chunk),
+            None => self.place.take(chunk, self.usage),
+        }
+    }
+}
+
+impl Material for FileSection {
+    fn take(&mut self, count: usize) -> gatework_fss::Result<SharedBytes> {
+        // What lies in one chunk stays where it is.
+        if let Some((bytes, left)) = &mut self.current
+            && *left >= count
+        {
+            *left -= count;
+            return Ok(bytes.take_front(count));
+        }
+        let mut taken = Secret::with_capacity(count);
+        while taken.len() < count {
+            let (mut bytes, left) = match self.current.take() {
+                Some(current) => current,
+                None => {
+                    let bytes = self.next_chunk()?;
+                    let left = bytes.as_slice().len();
+                    (bytes, left)
+                }
+            };
+            let some = left.min(count - taken.len());
+            taken.extend_from_slice(bytes.take_front(some).as_slice());
+            if some < left {
+                self.current = Some((bytes, left - some));
+            } else if let Some(readers) = &self.readers {
+                readers.wipe(bytes);
+            }
+        }
+        Ok(SharedBytes::new(taken))
+    }
+}
+
+/// What was not read is used up too.
+impl Drop for FileSection {
+    fn drop(&mut self) {
+        let all = self.next == self.place.chunks();
+        // Threads first: they still read.
+        self.readers = None;
+        if self.usage == Use::Once
+            && !all
+            && let Err(error) = self.place.erase()
+        {
+            tracing::warn!("used keys are left in '{}': {error}", self.place.path.display());
+        }
+    }
+}
+
+/// Threads that read ahead.
+struct Readers {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+struct Shared {
+    place: Place,
+    usage: Use,
+    /// Chunks that may be read and not taken yet.
+    ahead: u32,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    /// The next chunk that a thread reads, and the next that is taken.
+    unread: u32,
+    wanted: u32,
+    /// Behind the last chunk, or behind the first that cannot be read.
+    end: u32,
+    ready: BTreeMap<u32, Result<SharedBytes>>,
+    /// Chunks that were used: threads have the time to wipe them.
+    spent: VecDeque<SharedBytes>,
+    stopped: bool,
+}
+
+impl Readers {
+    fn start(place: &Place, usage: Use, effort: Effort) -> Result<Self> {
+        let state = State {
+            unread: 1,
+            wanted: 1,
+            end: place.chunks(),
+            ready: BTreeMap::new(),
+            spent: VecDeque::new(),
+            stopped: false,
+        };
+        let shared = Arc::new(Shared {
+            place: place.clone(),
+            usage,
+            ahead: effort.chunks,
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+        });
+        let mut readers = Self { shared, threads: Vec::new() };
+        for _ in 0..effort.threads {
+            let shared = readers.shared.clone();
+            let thread = thread::Builder::new().name("keys".into()).spawn(move || shared.read_ahead());
+            readers.threads.push(thread.map_err(failed(&place.path, "start a thread that reads"))?);
+        }
+        Ok(readers)
+    }
+
+    /// The chunk of that number, which is the next in order.
+    fn next(&self, chunk: u32) -> Result<SharedBytes> {
+        let mut state = self.shared.lock();
+        loop {
+            if let Some(read) = state.ready.remove(&chunk) {
+                state.wanted = chunk + 1;
+                self.shared.changed.notify_all();
+                return read;
+            }
+            if chunk >= state.end || self.threads.iter().all(JoinHandle::is_finished) {
+                return Err(Error::Key { what: "it could not be read up to here".into() });
+            }
+            state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Has a chunk wiped that was used.
+    fn wipe(&self, bytes: SharedBytes) {
+        self.shared.lock().spent.push_back(bytes);
+        self.shared.changed.notify_all();
+    }
+}
+
+impl Drop for Readers {
+    fn drop(&mut self) {
+        self.shared.lock().stopped = true;
+        self.shared.changed.notify_all();
+        for thread in self.threads.drain(..) {
+            // A panic there was printed, and who drops this cannot do anything about it.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read_ahead(&self) {
+        let mut state = self.lock();
+        while !state.stopped {
+            if let Some(spent) = state.spent.pop_front() {
+                drop(state);
+                drop(spent);
+                state = self.lock();
+                continue;
+            }
+            let end = state.wanted.saturating_add(self.ahead).min(state.end);
+            if state.unread >= end {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            let chunk = state.unread;
+            state.unread += 1;
+            drop(state);
+            let read = self.place.take(chunk, self.usage);
+            state = self.lock();
+            // Nothing behind a chunk that cannot be read is of use.
+            if read.is_err() {
+                state.end = state.end.min(chunk + 1);
+            }
+            state.ready.insert(chunk, read);
+            self.changed.notify_all();
+        }
+    }
+}
