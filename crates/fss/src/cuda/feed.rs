@@ -6,7 +6,8 @@
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::thread::{Builder, JoinHandle};
+use std::thread::{Builder, JoinHandle, sleep};
+use std::time::Duration;
 
 use gatework_gpu::{Buffer, Event, Stream};
 
@@ -19,6 +20,8 @@ use super::staging::SecretBlock;
 
 /// Copies that are queued at once.
 const UNDER_WAY: usize = 2;
+/// Between two looks whether one is done.
+const BETWEEN_LOOKS: Duration = Duration::from_micros(20);
 
 /// Bytes on the device, from when their event is.
 struct Chunk {
@@ -247,21 +250,24 @@ fn copy_all(
     back: &Sender<SecretBlock>,
     chunks: &SyncSender<Result<Chunk>>,
 ) {
-    let mut under_way: VecDeque<SecretBlock> = VecDeque::new();
+    let mut under_way: VecDeque<(SecretBlock, Event)> = VecDeque::new();
     for block in blocks {
         let chunk = block.and_then(|block| {
             let mut bytes = queue.alloc_on(stream, block.len())?;
             // A message's copy waits for those that were queued before it, whatever their stream is.
             if under_way.len() == UNDER_WAY
-                && let Some(first) = under_way.pop_front()
+                && let Some((first, copied)) = under_way.pop_front()
             {
-                first.wait()?;
+                // The driver's own way to wait is busy, and in the way of whoever launches kernels.
+                while !copied.is_complete()? {
+                    sleep(BETWEEN_LOOKS);
+                }
                 // The reader may have ended; the block is wiped here then.
                 let _ = back.send(first);
             }
             block.copy_to(stream, &mut bytes)?;
             let arrived = stream.record()?;
-            under_way.push_back(block);
+            under_way.push_back((block, stream.record()?));
             Ok(Chunk { bytes, arrived })
         });
         let failed = chunk.is_err();

@@ -79,8 +79,8 @@ impl Schedule {
             aes: AesForm::OF_A_CARD,
             formulas: FormulaTier::Adaptive,
             products: ProductForm::LimbsFrom(16),
-            // A message's copy may have to wait for two chunks: 40 µs.
-            keys: KeyAhead { chunk: 1 << 20, staged: 1 << 30, copied: 1 << 30 },
+            // A message's copy may have to wait for two chunks: 80 µs.
+            keys: KeyAhead { chunk: 2 << 20, staged: 1 << 30, copied: 1 << 30 },
             leaves_each: 256,
         };
         if !device.is_emulated() {

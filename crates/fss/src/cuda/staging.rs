@@ -49,11 +49,6 @@ impl SecretBlock {
         Ok(stream.copy_to_pinned(&device.view(), &mut self.0)?)
     }
 
-    /// Waits for the last copy.
-    pub(super) fn wait(&self) -> Result<()> {
-        self.read().map(drop)
-    }
-
     /// The bytes, after the last copy.
     pub(super) fn read(&self) -> Result<PinnedRef<'_, u8>> {
         Ok(self.0.read()?)

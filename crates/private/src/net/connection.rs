@@ -21,7 +21,7 @@ use super::inbox::{FromLane, FromMain, Inbox};
 use super::outgoing::{Outgoing, Parcel};
 use super::parcel::Incoming;
 use super::transcript::Transcript;
-use super::{SPIN, SPINS, gone, socket_failed};
+use super::{gone, socket_failed};
 
 const SOCKET: Token = Token(0);
 const WAKER: Token = Token(1);
@@ -183,9 +183,6 @@ impl Common {
     fn wait_and_move(&self, mut poll: Poll) {
         let mut events = Events::with_capacity(8);
         let mut leaving_since = None;
-        // Waking a thread takes as long as a part of a message takes on a lane, and one is seldom alone.
-        let spins = *SPINS && matches!(locked(&self.mover).role, Role::Lane { .. });
-        let mut busy_until = Instant::now();
         loop {
             let mut next = Next::Wait;
             let mut mover = locked(&self.mover);
@@ -200,23 +197,12 @@ impl Common {
                 Next::Again => Some(Duration::ZERO),
                 Next::Wait => leaving_since.map(|since: Instant| FAREWELL.saturating_sub(since.elapsed())),
             };
-            loop {
-                let spinning = spins && Instant::now() < busy_until;
-                let polled = poll.poll(&mut events, if spinning { Some(Duration::ZERO) } else { timeout });
-                match polled {
-                    Err(error) if error.kind() != io::ErrorKind::Interrupted => {
-                        self.step(&mut locked(&self.mover), |_, _| Err(socket_failed(error)));
-                        return;
-                    }
-                    _ => {}
+            match poll.poll(&mut events, timeout) {
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => {
+                    self.step(&mut locked(&self.mover), |_, _| Err(socket_failed(error)));
+                    return;
                 }
-                if !spinning || !events.is_empty() || timeout == Some(Duration::ZERO) {
-                    break;
-                }
-                std::hint::spin_loop();
-            }
-            if !events.is_empty() {
-                busy_until = Instant::now() + SPIN;
+                _ => {}
             }
         }
     }

@@ -51,9 +51,10 @@ use self::lane::{End, LaneKey, answer, greeting, read_answer};
 
 /// How long somebody looks for a message before it sleeps: waking up takes longer than most messages need.
 const SPIN: Duration = Duration::from_millis(1);
-/// Cores from which on some of them may look for messages and do nothing else.
+/// Cores from which on one of them may look for messages and do nothing else.
 const SPINNING_CORES: usize = 8;
 
+/// Whether there are as many; in tests always.
 static SPINS: LazyLock<bool> =
     LazyLock::new(|| cfg!(test) || available_parallelism().is_ok_and(|cores| cores.get() >= SPINNING_CORES));
 

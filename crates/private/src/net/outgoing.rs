@@ -10,8 +10,8 @@ use gatework_fss::Message;
 use super::parcel::HEAD;
 use super::transcript::{HASH, Transcript};
 
-/// Bytes that are hashed and encrypted at a time: they should still be in a cache the second time, and the other side can begin.
-const PIECE: usize = 1 << 15;
+/// Bytes that are hashed and encrypted at a time: they should still be in a cache the second time.
+const PIECE: usize = 1 << 17;
 
 /// A message, or a part of one.
 pub(super) struct Parcel {
