@@ -78,6 +78,11 @@ impl KeyHeader {
         Zeroizing::new(blake3::derive_key("gatework-fss key file, hash of the ledger", &self.encode()))
     }
 
+    /// What masked weights that are kept are hashed with.
+    pub(super) fn weights_key(&self) -> Zeroizing<[u8; 32]> {
+        Zeroizing::new(blake3::derive_key("gatework-fss key file, masked weights", &self.encode()))
+    }
+
     /// The key under which chunks are hashed.
     pub(super) fn chunk_key(&self) -> Zeroizing<[u8; 32]> {
         Zeroizing::new(blake3::derive_key("gatework-fss key file, hashes of chunks", &self.encode()))

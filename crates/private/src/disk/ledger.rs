@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 
 use crate::error::{Error, Result};
 
-use super::{HASH, KeyHeader, failed, sync_folder_of, unusable};
+use super::{HASH, KeyHeader, beside, failed, sync_folder_of, unusable};
 
 const MAGIC: [u8; 8] = *b"GWFSSLDG";
 /// Bytes before the bits: magic, party, three zeros, sections, session id.
@@ -27,13 +27,6 @@ pub struct Ledger {
     key: Zeroizing<[u8; 32]>,
     start: [u8; FIXED],
     used: Vec<bool>,
-}
-
-fn beside(key_file: &Path, suffix: &str) -> PathBuf {
-    let mut name = key_file.as_os_str().to_owned();
-    name.push(".");
-    name.push(suffix);
-    name.into()
 }
 
 impl Ledger {

@@ -28,6 +28,7 @@
 
 mod header;
 mod hold;
+mod kept;
 mod ledger;
 mod read;
 mod section;
@@ -46,7 +47,7 @@ pub use write::partial_path;
 
 use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 
@@ -87,6 +88,14 @@ fn unusable(path: &Path, what: impl Into<String>) -> Error {
 /// A chunk whose hash is not the one behind it.
 fn altered(path: &Path, section: u32, chunk: u32) -> Error {
     unusable(path, format!("section {section} was altered or used up in chunk {chunk}"))
+}
+
+/// The name of a file with more behind it.
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".");
+    name.push(suffix);
+    name.into()
 }
 
 /// The folder that a file lies in.

@@ -83,6 +83,10 @@ impl KeyFile {
         &self.header
     }
 
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// What of it was used.
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
@@ -184,10 +188,11 @@ impl KeyFile {
 /// A lock lasts until every descriptor of the file is closed, and a process that is just being started may hold one.
 impl Drop for KeyFile {
     fn drop(&mut self) {
-        if self.is_exhausted()
-            && let Err(error) = self.erase_used()
-        {
-            tracing::warn!("used keys are left: {error}");
+        if self.is_exhausted() {
+            self.forget_weights();
+            if let Err(error) = self.erase_used() {
+                tracing::warn!("used keys are left: {error}");
+            }
         }
         if let Err(error) = self.file.unlock() {
             tracing::warn!("'{}' stays locked: {error}", self.path.display());

@@ -221,7 +221,8 @@ fn parts_that_do_not_fit_are_refused() {
     let part = |lane| Parcel { head, message: message.clone(), range: part_of(1 << 20, 2, lane) };
     let other_head = |lane| Parcel { head: head - 1, ..part(lane) };
     let cases: [(&str, [Parcel; 2], u64); 4] = [
-        ("of different messages", [part(0), other_head(1)], head),
+        // Whichever lane comes first says what is expected of the other one.
+        ("lane", [part(0), other_head(1)], head),
         ("another message than was announced", [part(0), part(1)], head - 1),
         ("at most", [Parcel { head: 1 << 40, ..part(0) }, part(1)], head),
         ("too short", [Parcel { head: 3, ..part(0) }, part(1)], head),

@@ -65,6 +65,8 @@ pub(crate) enum Message {
     Hold(Vec<u32>),
     /// The client wants inferences with the keys that are held, and begins itself.
     Begin,
+    /// The client has kept the masked weights of this deal: the server gets ready without sending them.
+    SetUpAgain,
 }
 
 impl fmt::Display for Message {
@@ -78,6 +80,7 @@ impl fmt::Display for Message {
             Self::Done => "its farewell",
             Self::Hold(_) => "a request to hold keys",
             Self::Begin => "a request to begin",
+            Self::SetUpAgain => "a request to set up again",
         })
     }
 }
@@ -93,6 +96,7 @@ impl Message {
             Self::Done => 6,
             Self::Hold(_) => 7,
             Self::Begin => 8,
+            Self::SetUpAgain => 9,
         }
     }
 
@@ -110,7 +114,7 @@ impl Message {
             Self::Infer(sections) | Self::Hold(sections) => {
                 sections.iter().for_each(|section| bytes.extend_from_slice(&section.to_le_bytes()));
             }
-            Self::SetUp | Self::Ready | Self::Done | Self::Begin => {}
+            Self::SetUp | Self::Ready | Self::Done | Self::Begin | Self::SetUpAgain => {}
         }
         bytes
     }
@@ -146,6 +150,7 @@ impl Message {
             6 => Self::Done,
             7 => Self::Hold(rest.sections()?),
             8 => Self::Begin,
+            9 => Self::SetUpAgain,
             other => return Err(garbled(format!("a message of kind {other}"))),
         };
         if rest.0.is_empty() { Ok(message) } else { Err(garbled(format!("{message} with more behind it"))) }
@@ -198,7 +203,7 @@ mod tests {
         };
         let refusal = Message::Refusal("the ledger says no".into());
         let others = [Message::SetUp, Message::Infer(vec![1, 7]), Message::Ready, Message::Done];
-        let held = [Message::Hold(vec![2, 3]), Message::Begin];
+        let held = [Message::Hold(vec![2, 3]), Message::Begin, Message::SetUpAgain];
         [Message::Hello(hello), refusal].into_iter().chain(others).chain(held).collect()
     }
 

@@ -14,6 +14,8 @@
 //!   Infer again, or Done                  →
 //! ```
 //!
+//! A client that has kept the masked weights of this deal sends SetUpAgain: the server masks them once more, and sends nothing.
+//!
 //! A client that wants an answer as soon as it has a text sends Hold instead of Infer, before it has one: both sides read the keys of
 //! these sections into memory, and Begin starts the gates.
 //!

@@ -17,7 +17,7 @@ use crate::net::Link;
 
 use super::lengths::Lengths;
 use super::message::{Hello, MOST_SECTIONS, Message};
-use super::pair::{Held, Pair};
+use super::pair::{Held, Pair, Weighing};
 use super::summary::Summary;
 
 /// What key files in a folder are called.
@@ -136,7 +136,11 @@ impl Greeted<'_> {
             match request {
                 Message::SetUp => {
                     pair.send(&Message::Ready)?;
-                    pair.set_up(owner.set_up_inputs())?;
+                    pair.set_up(owner.set_up_inputs(), &mut Weighing::Sent)?;
+                }
+                Message::SetUpAgain => {
+                    pair.send(&Message::Ready)?;
+                    pair.set_up(owner.set_up_inputs(), &mut Weighing::There)?;
                 }
                 Message::Infer(sections) => {
                     let sections = indices(sections);
@@ -177,6 +181,7 @@ impl Greeted<'_> {
 pub struct Client<'a> {
     pair: Pair<'a>,
     taken: bool,
+    keeping: bool,
 }
 
 impl<'a> Client<'a> {
@@ -198,7 +203,11 @@ impl<'a> Client<'a> {
         if let Err(error) = accept(model, &mut keys, &mut link, &theirs) {
             return Err(refuse(&mut link, error));
         }
-        Ok(Self { pair: Pair::new(model, backend, keys, link, Arc::default())?, taken: false })
+        Ok(Self {
+            pair: Pair::new(model, backend, keys, link, Arc::default())?,
+            taken: false,
+            keeping: false,
+        })
     }
 
     #[cfg(test)]
@@ -227,10 +236,31 @@ impl<'a> Client<'a> {
         if self.taken {
             return Ok(());
         }
-        self.pair.ask(&Message::SetUp)?;
-        self.pair.set_up(vec![None; self.pair.weight_count()])?;
+        let nothing = vec![None; self.pair.weight_count()];
+        match self.keeping.then(|| self.pair.keys().kept_weights()).flatten() {
+            Some(kept) => {
+                self.pair.ask(&Message::SetUpAgain)?;
+                if let Err(error) = self.pair.set_up(nothing, &mut Weighing::Here(kept.into())) {
+                    self.pair.keys().forget_weights();
+                    return Err(error);
+                }
+            }
+            None => {
+                let mut weighing = if self.keeping { Weighing::Noted(Vec::new()) } else { Weighing::Sent };
+                self.pair.ask(&Message::SetUp)?;
+                self.pair.set_up(nothing, &mut weighing)?;
+                if let Weighing::Noted(messages) = weighing {
+                    self.pair.keys().keep_weights(&messages);
+                }
+            }
+        }
         self.taken = true;
         Ok(())
+    }
+
+    /// Keeps the masked weights in a file beside the key file, for the next session of the same deal.
+    pub fn keeping_weights(self) -> Self {
+        Self { keeping: true, ..self }
     }
 
     /// Runs texts, as token ids or [`Tokens`], through the model in one batch, and returns the words of each result, for

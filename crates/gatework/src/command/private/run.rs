@@ -113,7 +113,7 @@ fn remote(
     let jobs = progress.start(2 + options.generate.max(1));
     jobs.doing(format!("connecting to {address}"));
     let link = Link::connect(address, name, &identity, options.identity.timeouts())?;
-    let client = Client::on(model, backend, keys, link)?;
+    let client = Client::on(model, backend, keys, link)?.keeping_weights();
     jobs.done();
     infer(model, client, texts, options.generate, progress, &jobs)
 }

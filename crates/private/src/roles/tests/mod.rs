@@ -241,6 +241,37 @@ fn keys_that_are_held_give_the_same() {
 }
 
 #[test]
+fn masked_weights_are_kept_for_the_next_session_of_a_deal() {
+    let scene = Scene::deal(&[4, 4, 4, 4]);
+    let file = PathBuf::from(format!("{}.weights", scene.client.display()));
+    let ask = || {
+        let (server, client) = session(&scene, &MODEL.1, TIMEOUTS, |link| {
+            let mut client = Client::new(&MODEL.0, scene.keys()?, link?)?.keeping_weights();
+            let results = client.infer(&[TEXT.to_vec()])?;
+            Ok::<_, Error>((results, client.finish()?))
+        });
+        let (results, summary) = client.unwrap();
+        assert_eq!(results, [in_clear(&TEXT)]);
+        let traffic = server.unwrap().set_up.traffic;
+        assert_eq!(traffic.bytes, summary.set_up.traffic.bytes);
+        traffic.bytes[0]
+    };
+    let sent = ask();
+    assert!(sent > 1000);
+    let metadata = fs::metadata(&file).unwrap();
+    assert_eq!(std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o777, 0o600);
+    assert_eq!(ask(), 0, "nothing of the weights is sent again");
+    let mut bytes = fs::read(&file).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&file, bytes).unwrap();
+    assert_eq!(ask(), sent, "what is damaged is fetched again");
+    // With the last key it goes.
+    assert_eq!(ask(), 0);
+    assert!(!file.exists());
+}
+
+#[test]
 fn texts_that_the_model_cannot_read_use_no_key() {
     let scene = Scene::deal(&[2]);
     for text in [vec![1, small::VOCABULARY as u32], vec![], vec![1; LONGEST + 1]] {
@@ -289,7 +320,7 @@ fn a_client_that_wants_used_or_unknown_keys_is_refused() {
         let (server, refused) = session(&scene, &MODEL.1, TIMEOUTS, |link| {
             let mut pair = greeted(&scene, link);
             pair.ask(&Message::SetUp).unwrap();
-            pair.set_up(vec![None; pair.weight_count()]).unwrap();
+            pair.set_up(vec![None; pair.weight_count()], &mut pair::Weighing::Sent).unwrap();
             pair.ask(&request(sections.clone())).err().unwrap()
         });
         assert!(server.unwrap_err().to_string().contains(why_not), "{sections:?}");
