@@ -20,9 +20,13 @@ Examples:
   gatework train compare --preset mnist --data data/mnist --seeds 20 --svg mnist.svg
   gatework train compare --preset digits --set data.random_labels=true
 
-The plain loop's learning rate is tuned at its own length over --factors, by the probe loss of other seeds; the engine gets the
-same rate. The plain loop stands there a second time, with its schedule shortened to what the engine cost and tuned there.
+The plain loop's learning rate is tuned at its own length over --factors, by the probe loss of other seeds, and beyond them where
+the best is at an edge; the engine gets the same rate. The plain loop stands there a second time, with its schedule shortened to
+what the engine cost with those other seeds and tuned there. Arms take turns seed by seed, so that their seconds can be compared.
 Losses are those of averaged weights on validation examples, for all three.";
+
+pub(super) const TUNING_SEEDS: [u64; 2] = [10_001, 10_002];
+pub(super) const FACTORS: [f64; 3] = [0.5, 1.0, 2.0];
 
 #[derive(Debug, Args)]
 pub(crate) struct CompareOptions {
@@ -32,7 +36,7 @@ pub(crate) struct CompareOptions {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: u64,
     /// Factors of the learning rate that plain loops are tuned over; 1 alone tunes nothing
-    #[arg(long, value_name = "F,F,...", value_delimiter = ',', default_value = "0.5,1,2")]
+    #[arg(long, value_name = "F,F,...", value_delimiter = ',', default_values_t = FACTORS)]
     factors: Vec<f64>,
     /// Draw loss against equivalents and against seconds into this file
     #[arg(long, value_name = "FILE")]
@@ -51,7 +55,7 @@ pub(super) fn run(options: &CompareOptions, shell: &Shell) -> Result<Ending, Fai
     let careful = Careful {
         seeds: (1..=options.seeds).collect(),
         factors: options.factors.clone(),
-        tuning_seeds: vec![10_001, 10_002],
+        tuning_seeds: TUNING_SEEDS.to_vec(),
     };
     let jobs = shell.progress.start(1);
     let interrupt = gracefully();
@@ -64,7 +68,7 @@ pub(super) fn run(options: &CompareOptions, shell: &Shell) -> Result<Ending, Fai
     Ok(Ending::Done)
 }
 
-fn text(comparison: &Comparison) -> String {
+pub(super) fn text(comparison: &Comparison) -> String {
     let mut rows = table([
         "run",
         "steps",
