@@ -147,8 +147,10 @@ impl Native {
     }
 
     /// Computes the gradient of the mean loss of `batch`, in the first shard's memory, and returns that loss, the
-    /// squared lengths of the shards' mean gradients with their sizes, and the part of the batch that they are of.
-    fn gradient(&mut self, batch: &[u32], frozen: usize, sampled: f64) -> (f64, Vec<(f64, usize)>, f64) {
+    /// squared lengths of the shards' mean gradients with their sizes if they are to be measured, and the part of the batch
+    /// that they are of.
+    fn gradient(&mut self, batch: &[u32], step: &Step) -> (f64, Vec<(f64, usize)>, f64) {
+        let frozen = step.frozen;
         let from = self.parameters.get(frozen).map_or(self.weights.len(), |group| group.matrix.start);
         let (weights, train) = (&self.weights, &self.splits.train);
         let used = self.shards.len().min(batch.len());
@@ -158,13 +160,14 @@ impl Native {
             shard.gradient.fill(0.0);
             shard.tally = shard.pass.forward(weights, train, &batch[part(index)]);
         });
-        let kept = self.sample(used, sampled);
+        let kept = self.sample(used, step.sampled);
         let weights = &self.weights;
         self.shards[..used]
             .par_iter_mut()
             .for_each(|shard| shard.pass.backward(weights, frozen, &mut shard.gradient));
         let tally = self.shards[..used].iter().fold(Tally::default(), |all, shard| all + shard.tally);
-        let lengths = self.shards[..used]
+        let measured = if step.measure { used } else { 0 };
+        let lengths = self.shards[..measured]
             .iter()
             .enumerate()
             .map(|(index, shard)| {
@@ -238,7 +241,7 @@ impl Trainee for Native {
     fn step(&mut self, step: &Step) -> Result<Taken> {
         let batch = self.order.next_batch().to_vec();
         let used = ((step.share * batch.len() as f64).round() as usize).clamp(1, batch.len());
-        let (loss, shards, kept) = self.gradient(&batch[..used], step.frozen, step.sampled);
+        let (loss, shards, kept) = self.gradient(&batch[..used], step);
         let gradient = &mut self.shards[0].gradient;
         let sums = self.optimiser.step(
             &self.parameters,

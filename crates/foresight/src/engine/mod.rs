@@ -7,6 +7,7 @@
 //! ```
 
 mod action;
+mod cadence;
 mod controller;
 mod corrector;
 mod machine;

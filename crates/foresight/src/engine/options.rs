@@ -40,7 +40,7 @@ pub struct EngineOptions {
     pub max_predict_steps: u64,
     /// Full steps after an action, before the next is chosen.
     pub correction_steps: u64,
-    /// Steps between two decisions.
+    /// Fewest steps between two decisions.
     pub decide_every: u64,
     /// Every so many decisions the best action beside full steps is tried although it is not worth most, so that the
     /// corrector learns what it does; 0 for never.
@@ -51,12 +51,12 @@ pub struct EngineOptions {
     pub risk: f64,
     /// What a deviation of the predicted ln loss weighs against a drop of it.
     pub uncertainty_penalty: f64,
-    /// Steps of a tick of the world model.
+    /// Fewest steps between two looks at statistics and features, which are ticks of the world model.
     pub tick: u64,
     /// Fewest steps between two updates of the world model; 0 for no updates.
     pub learn_every: u64,
-    /// The most that these updates may cost, in counted multiply-adds over those of training. For a network that is smaller
-    /// than the world model they are rare, or never come.
+    /// The most that looks, decisions and updates may cost together, in counted multiply-adds over those of training. Beside a
+    /// small network they are rarer than is asked for, and the world model is left out where it would hardly learn.
     pub predictor_share: f64,
     /// Steps between two snapshots of weights to average over.
     pub snapshot_every: u64,
@@ -117,12 +117,6 @@ impl EngineOptions {
         ];
         if let Some((key, _)) = positive.iter().find(|(_, value)| *value == 0) {
             return Err(Error::config(format!("'{key}' is 0: it is a number of steps, from 1")));
-        }
-        if !self.decide_every.is_multiple_of(self.tick) {
-            return Err(Error::config(format!(
-                "'engine.options.decide_every' is {} and must be a multiple of 'engine.options.tick', which is {}",
-                self.decide_every, self.tick
-            )));
         }
         let parts = [
             ("engine.options.confidence_threshold", self.confidence_threshold),

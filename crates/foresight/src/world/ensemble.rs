@@ -141,6 +141,11 @@ impl Ensemble {
         3.0 * (parameters * self.options.window * self.options.batch) as f64
     }
 
+    /// Multiply-adds of a look, or of a tick of a rollout: every parameter once.
+    pub fn look_work(&self) -> f64 {
+        self.minds.iter().map(|mind| mind.parameters.len()).sum::<usize>() as f64
+    }
+
     /// What the members make of the run so far.
     pub fn posture(&self) -> Posture {
         Posture(self.minds.iter().map(|mind| (mind.h.clone(), mind.z.clone(), mind.action)).collect())

@@ -25,6 +25,8 @@ pub struct Tick {
 /// A run, or what there is of it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Episode {
+    /// Steps between two of its ticks.
+    pub every: u64,
     /// Its ticks in order.
     pub ticks: Vec<Tick>,
     /// The logarithm of its final probe loss, once it is over.
@@ -38,7 +40,7 @@ pub struct Replay {
     pub episodes: Vec<Episode>,
 }
 
-const KIND: &str = "episode of 64 features";
+const KIND: &str = "episode of 64 features and its tick";
 const EXTENSION: &str = "episode";
 
 impl Episode {
@@ -87,7 +89,7 @@ mod tests {
     fn a_replay_folder_gives_back_what_is_whole() {
         let folder = tempfile::tempdir().unwrap();
         let tick = |level| Tick { features: vec![0.5; FEATURES], action: [0.0; ACTION], level };
-        let episode = Episode { ticks: vec![tick(1.0), tick(0.5)], end: Some(-1.0) };
+        let episode = Episode { every: 8, ticks: vec![tick(1.0), tick(0.5)], end: Some(-1.0) };
         episode.save(folder.path(), "b").unwrap();
         Episode::default().save(folder.path(), "a").unwrap();
         std::fs::write(folder.path().join("c.episode"), b"nothing").unwrap();

@@ -13,7 +13,7 @@ impl<T: Trainee> Engine<T> {
             action,
             cost: trainee.cost(frozen, 1.0),
             lost: self.lost(frozen),
-            rates: [rate(0), rate(self.options.tick)],
+            rates: [rate(0), rate(self.cadence.look)],
         }
     }
 
@@ -82,7 +82,7 @@ impl<T: Trainee> Engine<T> {
                 confidence: confidence(&self.state.jumps),
             });
         }
-        let decision = self.step() / self.options.decide_every;
+        let decision = self.step() / self.cadence.decide;
         let every = self.options.explore_every;
         let explore = every > 0 && decision.is_multiple_of(every);
         choose(full, others, self.options.uncertainty_penalty, self.options.confidence_threshold, explore)
@@ -100,12 +100,12 @@ impl<T: Trainee> Engine<T> {
         if self.state.ensemble.updates() < TAUGHT {
             return [-self.state.last[7] * steps as f64, self.state.last[9]];
         }
-        let ticks = steps.div_ceil(self.options.tick).min(25);
+        let ticks = steps.div_ceil(self.cadence.look).min(25);
         let action = self.in_effect(trainee, Action::Full, 0).encode();
         let imagined = self.state.ensemble.imagine(&vec![action; ticks as usize]);
         let [mean, deviation] =
             [&imagined.means, &imagined.deviations].map(|values| values.last().copied().unwrap_or(0.0));
-        let scale = steps as f64 / (ticks * self.options.tick) as f64;
+        let scale = steps as f64 / (ticks * self.cadence.look) as f64;
         [-mean * scale, deviation * scale.sqrt()]
     }
 

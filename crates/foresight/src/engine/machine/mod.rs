@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::action::Action;
+use super::cadence::Cadence;
 use super::controller::Choice;
 use super::corrector::{Basis, Corrector};
 use super::monitor::{Alarm, Monitor};
@@ -162,8 +163,7 @@ pub struct Engine<T: Trainee> {
     options: EngineOptions,
     schedule: Schedule,
     replay: Replay,
-    /// Steps between two updates of the world model, if there are any.
-    learn_every: Option<u64>,
+    cadence: Cadence,
     state: EngineState<T::Snapshot, T::Weights>,
     /// Time of the predictor in this tick.
     thought: Duration,
@@ -173,12 +173,6 @@ pub struct Engine<T: Trainee> {
 const FIRST_BAND: f64 = 0.03;
 /// Updates after which the world model is asked.
 const TAUGHT: u64 = 4;
-
-/// The least number of steps, from `learn_every` on, after which an update is no more than its share.
-fn learn_every(options: &EngineOptions, update: f64, step: f64) -> Option<u64> {
-    let least = update / (options.predictor_share * step);
-    (options.learn_every > 0 && least.is_finite()).then(|| options.learn_every.max(least.ceil() as u64))
-}
 
 impl<T: Trainee> Engine<T> {
     /// The engine of a run that begins with `trainee` as it is.
@@ -192,7 +186,11 @@ impl<T: Trainee> Engine<T> {
     ) -> Result<Self> {
         options.check()?;
         let ensemble = Ensemble::new(world, seed)?;
-        let learn_every = learn_every(&options, ensemble.update_work(), trainee.step_work());
+        let parameters = trainee.groups().iter().map(|group| group.parameters).sum();
+        let cadence = Cadence::of(&options, &ensemble, parameters, trainee.step_work(), schedule.steps);
+        // Ticks of another length are another process.
+        let mut replay = replay;
+        replay.episodes.retain(|episode| episode.every == cadence.look);
         let view = View {
             step: 0,
             tracker: StateTracker::default(),
@@ -208,7 +206,7 @@ impl<T: Trainee> Engine<T> {
             pull: vec![0.0; trainee.groups().len()],
             probe: None,
             ensemble,
-            episode: Episode::default(),
+            episode: Episode { every: cadence.look, ..Episode::default() },
             expected: None,
             freezes: Corrector::default(),
             jumps: Corrector::default(),
@@ -223,7 +221,7 @@ impl<T: Trainee> Engine<T> {
             counts: Counts::default(),
             view,
         };
-        Ok(Self { options, schedule, replay, learn_every, state, thought: Duration::ZERO })
+        Ok(Self { options, schedule, replay, cadence, state, thought: Duration::ZERO })
     }
 
     /// Everything that decides what it does next.
@@ -319,16 +317,18 @@ impl<T: Trainee> Engine<T> {
         let step = self.state.view.step;
         let rate = self.schedule.rate(step) * self.state.caution.factor;
         let sampled = self.options.sampled;
-        let taken = trainee.step(&Step { rate, frozen, share: 1.0, sampled, measure: true })?;
+        let measure = (step + 1).is_multiple_of(self.cadence.look);
+        let taken = trainee.step(&Step { rate, frozen, share: 1.0, sampled, measure })?;
         let entry = ledger.of_mut(self.state.phase);
         let cost = trainee.cost_of(frozen, 1.0, taken.kept);
         entry.steps += 1;
         entry.equivalents += cost;
         self.pay(cost);
-        let statistics =
-            taken.statistics.ok_or_else(|| Error::shape("the trainee gave no statistics for a step"))?;
-        let gradient = statistics.groups.iter().map(|sums| sums.gradient).sum::<f64>().sqrt();
-        match self.state.view.monitor.look(taken.loss, Some(gradient)) {
+        let gradient = taken
+            .statistics
+            .as_ref()
+            .map(|statistics| statistics.groups.iter().map(|sums| sums.gradient).sum::<f64>().sqrt());
+        match self.state.view.monitor.look(taken.loss, gradient) {
             Some(alarm) if alarm.is_emergency() => {
                 self.recover(trainee, alarm, events)?;
                 return Ok(None);
@@ -342,9 +342,16 @@ impl<T: Trainee> Engine<T> {
         if caution.left == 0 {
             caution.factor = 1.0;
         }
-        let thinking = Instant::now();
-        self.observe(trainee, frozen, taken.loss, rate, &statistics, events);
-        self.thought += thinking.elapsed();
+        self.state.view.tracker.take_loss(taken.loss);
+        match taken.statistics {
+            Some(statistics) => {
+                let thinking = Instant::now();
+                self.look(trainee, frozen, rate, &statistics, events);
+                self.thought += thinking.elapsed();
+            }
+            None if measure => return Err(Error::shape("the trainee gave no statistics for a step")),
+            None => {}
+        }
         self.keep(trainee);
         Ok(Some((step, taken.loss, rate)))
     }
@@ -356,31 +363,30 @@ impl<T: Trainee> Engine<T> {
         }
     }
 
-    /// Features, and a tick of the world model where one is due.
-    fn observe(
+    /// Features, and a tick of the world model if there is one.
+    fn look(
         &mut self,
         trainee: &T,
         frozen: usize,
-        loss: f64,
         rate: f64,
         statistics: &Statistics,
         events: &mut Vec<Event>,
     ) {
         for (pull, sums) in self.state.pull.iter_mut().zip(&statistics.groups) {
             if sums.parameters > 0.0 {
-                *pull += 0.1 * ((sums.gradient * sums.update).sqrt() - *pull);
+                *pull += 0.3 * ((sums.gradient * sums.update).sqrt() - *pull);
             }
         }
         let probe = self.state.probe;
         let view = &mut self.state.view;
         let step = view.step - 1;
-        let seen = Observation { step, loss, statistics, probe, schedule: &self.schedule, rate };
+        let seen = Observation { step, statistics, probe, schedule: &self.schedule, rate };
         let features = view.tracker.observe(&seen);
-        let normalised = view.normaliser.take(&features);
         self.state.last = features.to_vec();
-        if !self.step().is_multiple_of(self.options.tick) {
+        if self.cadence.learn.is_none() {
             return;
         }
+        let normalised = view.normaliser.take(&features);
         let level = features[1];
         if let Some([mean, deviation]) = self.state.expected.take() {
             let deviations = (level - mean) / deviation.max(0.02);
@@ -458,28 +464,28 @@ impl<T: Trainee> Engine<T> {
 
     fn after_full(&mut self, trainee: &mut T, ledger: &mut Ledger, events: &mut Vec<Event>) -> Result<()> {
         let step = self.step();
-        let thinking = Instant::now();
-        if self.learn_every.is_some_and(|every| step.is_multiple_of(every)) {
+        if self.cadence.learn.is_some_and(|every| step.is_multiple_of(every)) {
+            let thinking = Instant::now();
             let mut episodes: Vec<&Episode> = self.replay.episodes.iter().collect();
             episodes.push(&self.state.episode);
             self.state.ensemble.update(&episodes);
+            self.thought += thinking.elapsed();
         }
         if self.state.phase == Phase::Warmup {
             if step >= self.options.warmup_steps {
                 self.state.phase = Phase::Full;
             }
-        } else if step.is_multiple_of(self.options.decide_every)
+        } else if step.is_multiple_of(self.cadence.decide)
             && step < self.schedule.steps
             && self.state.caution.left == 0
         {
+            let thinking = Instant::now();
             let choice = self.decide(trainee);
             self.thought += thinking.elapsed();
             if choice.chosen.action != Action::Full {
                 self.begin(trainee, choice, ledger, events)?;
             }
-            return Ok(());
         }
-        self.thought += thinking.elapsed();
         Ok(())
     }
 }
