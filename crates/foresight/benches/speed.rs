@@ -78,7 +78,7 @@ fn steps() {
             trainee.cost(frozen, 1.0)
         );
     }
-    let probe = median(20, || drop(trainee.probe_loss(Which::Trained)));
+    let probe = median(20, || drop(trainee.probe(Which::Trained)));
     println!(
         "probe of 500: {probe:.2} ms, {:.2} of a step; counted {:.2}",
         probe / plain,

@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::config::{Config, EngineSection, Prepared};
 use crate::error::{Error, Result};
 use crate::run::{Run, Summary, comparable};
+use crate::student::mean_and_reach;
 
 /// What is compared, and how carefully.
 #[derive(Debug, Clone, PartialEq)]
@@ -231,40 +232,14 @@ fn best(tried: &[(f64, f64)]) -> usize {
 
 fn ratio(engine: &Arm, other: &Arm) -> Ratio {
     let logs: Vec<f64> = engine.losses().iter().zip(other.losses()).map(|(a, b)| (a / b).ln()).collect();
-    let n = logs.len() as f64;
-    let mean = logs.iter().sum::<f64>() / n;
-    let deviation = (logs.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt();
-    let upper = student(logs.len()).map(|t| (mean + t * deviation / n.sqrt()).exp());
+    let (mean, reach) = mean_and_reach(&logs);
     Ratio {
         over: other.name.clone(),
         loss: mean.exp(),
-        loss_upper: upper,
+        loss_upper: reach.map(|reach| (mean + reach).exp()),
         equivalents: engine.equivalents() / other.equivalents(),
         seconds: engine.seconds() / other.seconds(),
     }
-}
-
-/// Student's t at 95 % for the mean of `n` values, that is at `n − 1` degrees of freedom; between the entries of the table
-/// the larger one.
-fn student(n: usize) -> Option<f64> {
-    const TABLE: [(usize, f64); 14] = [
-        (1, 6.314),
-        (2, 2.920),
-        (3, 2.353),
-        (4, 2.132),
-        (5, 2.015),
-        (6, 1.943),
-        (7, 1.895),
-        (8, 1.860),
-        (9, 1.833),
-        (10, 1.812),
-        (15, 1.753),
-        (19, 1.729),
-        (30, 1.697),
-        (60, 1.671),
-    ];
-    let degrees = n.checked_sub(1).filter(|degrees| *degrees > 0)?;
-    TABLE.iter().rev().find(|(known, _)| *known <= degrees).map(|(_, t)| *t)
 }
 
 #[cfg(test)]
@@ -298,11 +273,5 @@ mod tests {
         assert!(
             compare(&config, &prepared, &same, &(), &interrupted).unwrap_err().to_string().contains("seed 2")
         );
-    }
-
-    #[test]
-    fn the_quantile_of_students_t_is_never_too_small() {
-        assert_eq!([student(1), student(2), student(20)], [None, Some(6.314), Some(1.729)]);
-        assert_eq!(student(13), Some(1.812));
     }
 }

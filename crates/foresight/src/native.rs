@@ -13,7 +13,7 @@ use crate::optimiser::{Average, Optimiser, OptimiserOptions};
 use crate::random::Random;
 use crate::sampling::{Kept, choose};
 use crate::trainee::{
-    Evaluation, Group, Statistics, Step, Taken, Trainee, Which, example_work, forward_cost,
+    Evaluation, Group, Probe, Statistics, Step, Taken, Trainee, Which, example_work, forward_cost,
 };
 
 /// Most shards of a batch. The number follows from the batch alone, so that results do not depend on threads.
@@ -187,31 +187,29 @@ impl Native {
         (tally.loss / tally.examples as f64, lengths, kept)
     }
 
-    fn judge(&self, which: Which, examples: &Examples) -> Evaluation {
+    /// What shards of the examples come to, in their order.
+    fn tallies(&self, which: Which, examples: &Examples) -> Vec<Tally> {
         let weights = match which {
             Which::Trained => &self.weights,
             Which::Averaged => self.average.weights(),
         };
         let indices: Vec<u32> = (0..examples.count() as u32).collect();
-        let tallies: Vec<Tally> = indices
+        indices
             .par_chunks(EVALUATION_SHARD)
             .map_init(
                 || Pass::new(&self.options.architecture, EVALUATION_SHARD),
                 |pass, shard| pass.forward(weights, examples, shard),
             )
-            .collect();
-        let tally = tallies.into_iter().fold(Tally::default(), |all, tally| all + tally);
-        Evaluation {
-            loss: tally.loss / tally.examples as f64,
-            accuracy: tally.correct as f64 / tally.examples as f64,
-        }
+            .collect()
     }
+}
 
-    /// The network's answers of `which` weights are judged on the training examples of these numbers.
-    pub fn training_loss(&self, which: Which, examples: usize) -> Result<f64> {
-        let count = examples.min(self.splits.train.count()) as u32;
-        Ok(self.judge(which, &self.splits.train.select(&(0..count).collect::<Vec<_>>())?).loss)
-    }
+fn total(tallies: &[Tally]) -> Tally {
+    tallies.iter().fold(Tally::default(), |all, tally| all + *tally)
+}
+
+fn mean_loss(tally: Tally) -> f64 {
+    tally.loss / tally.examples as f64
 }
 
 /// `tr Σ / |G|²` from mean gradients of shards. With `E|g_b|² = |G|² + tr Σ / b`, the shards' and the whole batch's squared
@@ -259,12 +257,15 @@ impl Trainee for Native {
         Ok(Taken { loss, kept, statistics })
     }
 
-    fn probe_loss(&self, which: Which) -> Result<f64> {
-        Ok(self.judge(which, &self.splits.probe).loss)
+    fn probe(&self, which: Which) -> Result<Probe> {
+        let tallies = self.tallies(which, &self.splits.probe);
+        let loss = mean_loss(total(&tallies));
+        Ok(Probe { loss, parts: tallies.into_iter().map(mean_loss).collect() })
     }
 
     fn evaluate(&self, which: Which) -> Result<Evaluation> {
-        Ok(self.judge(which, &self.splits.validation))
+        let tally = total(&self.tallies(which, &self.splits.validation));
+        Ok(Evaluation { loss: mean_loss(tally), accuracy: tally.correct as f64 / tally.examples as f64 })
     }
 
     fn snapshot(&self) -> NativeSnapshot {
@@ -376,7 +377,7 @@ mod tests {
                 let mut trainee = digits_trainee(3);
                 let step = Step { measure: true, ..Step::full(3e-3) };
                 let losses: Vec<f64> = (0..30).map(|_| trainee.step(&step).unwrap().loss).collect();
-                (losses, trainee.snapshot(), trainee.probe_loss(Which::Averaged).unwrap().to_bits())
+                (losses, trainee.snapshot(), trainee.probe(Which::Averaged).unwrap().loss.to_bits())
             })
         };
         let one = run(1);

@@ -287,7 +287,7 @@ impl<'a> Run<'a> {
             step: self.trainer.step(),
             trained: trainee.evaluate(Which::Trained)?,
             averaged: trainee.evaluate(Which::Averaged)?,
-            probe: trainee.probe_loss(Which::Averaged)?,
+            probe: trainee.probe(Which::Averaged)?.loss,
             seconds: total.seconds,
             equivalents: total.equivalents,
         };

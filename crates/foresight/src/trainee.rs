@@ -79,6 +79,15 @@ pub struct Evaluation {
     pub accuracy: f64,
 }
 
+/// The loss on the examples that are held back for the engine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Probe {
+    /// Its mean.
+    pub loss: f64,
+    /// Its means over parts of the examples, always the same parts in the same order, so that two probes can be paired.
+    pub parts: Vec<f64>,
+}
+
 /// Something that learns by steps: weights, an optimiser, an order of data.
 ///
 /// Given the same calls it does the same, bit for bit; everything that decides what it does next is in its snapshot.
@@ -97,8 +106,8 @@ pub trait Trainee {
     /// Takes a step.
     fn step(&mut self, step: &Step) -> Result<Taken>;
 
-    /// The mean loss of weights on the examples that are held back for the engine.
-    fn probe_loss(&self, which: Which) -> Result<f64>;
+    /// The loss of weights on the examples that are held back for the engine.
+    fn probe(&self, which: Which) -> Result<Probe>;
 
     /// How weights do on the examples that the run is judged by.
     fn evaluate(&self, which: Which) -> Result<Evaluation>;

@@ -13,6 +13,7 @@ mod corrector;
 mod machine;
 mod monitor;
 mod options;
+mod skill;
 
 pub use action::Action;
 pub use controller::{Candidate, Choice};

@@ -65,11 +65,15 @@ pub struct EngineOptions {
     /// Steps between two states to roll back to.
     pub safe_every: u64,
     /// The learning rate's factor after a rollback.
-    pub caution: f64,
+    pub lowered_rate: f64,
     /// Steps that it holds for.
-    pub caution_steps: u64,
-    /// Rollbacks after which the run is given up.
+    pub lowered_rate_steps: u64,
+    /// Rollbacks within `rollback_window` after which the run is given up.
     pub most_rollbacks: u32,
+    /// Steps, those that were undone included, over which rollbacks are counted.
+    pub rollback_window: u64,
+    /// What a frozen stretch may fall short of its promise, in ln loss, where that is within what chance explains.
+    pub allowance: f64,
     /// `stop` is taken when less than this drop of ln loss is forecast for the rest of the run.
     pub stop_below: f64,
     /// Which actions there are.
@@ -95,9 +99,11 @@ impl Default for EngineOptions {
             snapshot_every: 16,
             snapshots: 6,
             safe_every: 50,
-            caution: 0.5,
-            caution_steps: 100,
+            lowered_rate: 0.5,
+            lowered_rate_steps: 100,
             most_rollbacks: 20,
+            rollback_window: 2000,
+            allowance: 0.03,
             stop_below: 0.002,
             actions: Allowed::default(),
         }
@@ -120,7 +126,7 @@ impl EngineOptions {
         }
         let parts = [
             ("engine.options.confidence_threshold", self.confidence_threshold),
-            ("engine.options.caution", self.caution),
+            ("engine.options.lowered_rate", self.lowered_rate),
         ];
         if let Some((key, value)) = parts.iter().find(|(_, value)| !(0.0..=1.0).contains(value)) {
             return Err(Error::config(format!("'{key}' is {value}: it is a part, from 0 to 1")));

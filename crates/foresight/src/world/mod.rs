@@ -10,7 +10,7 @@ mod linear;
 mod member;
 mod rollout;
 
-pub use ensemble::{Ensemble, Imagined, Posture, WorldOptions};
+pub use ensemble::{Ensemble, Imagined, RecurrentState, WorldOptions};
 pub use episode::{ACTION, Episode, Replay, Tick};
 pub use gru::Reset;
 pub use member::Losses;

@@ -13,12 +13,13 @@ use super::controller::Choice;
 use super::corrector::{Basis, Corrector};
 use super::monitor::{Alarm, Monitor};
 use super::options::EngineOptions;
+use super::skill::Skill;
 use crate::error::{Error, Result};
 use crate::ledger::{Ledger, Phase};
 use crate::optimiser::Schedule;
 use crate::state::{FEATURES, Normaliser, Observation, StateTracker};
-use crate::trainee::{Statistics, Step, Trainee};
-use crate::world::{Ensemble, Episode, Posture, Replay, Tick, WorldOptions};
+use crate::trainee::{Probe, Statistics, Step, Trainee};
+use crate::world::{Ensemble, Episode, RecurrentState, Replay, Tick, WorldOptions};
 
 /// Something that happened beside steps.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -92,35 +93,40 @@ struct View {
     tracker: StateTracker,
     normaliser: Normaliser,
     monitor: Monitor,
-    posture: Posture,
+    recurrent: RecurrentState,
     ticks: usize,
 }
 
 /// A state to go back to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Harbour<S> {
+struct RestorePoint<S> {
     snapshot: S,
     view: View,
 }
 
 /// An action that is being tried.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Venture<S> {
+struct Trial<S> {
     action: Action,
     left: u64,
-    probe: f64,
+    probe: Probe,
+    /// The drop of ln loss that it must come to.
+    promised: f64,
+    /// The drop that was expected of it, with what past trials taught.
     predicted: f64,
     basis: Basis,
     /// Whether a jump has been made: steps follow it before it is judged.
     jumped: bool,
     /// Full-backward equivalents that it has cost so far.
     cost: f64,
-    back: Harbour<S>,
+    /// What as many full steps would have cost.
+    full_cost: f64,
+    back: RestorePoint<S>,
 }
 
 /// Full-backward equivalents: all, those that accepted actions saved, those that were lost on actions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-struct Purse {
+struct Budget {
     spent: f64,
     saved: f64,
     lost: f64,
@@ -128,7 +134,7 @@ struct Purse {
 
 /// A lowered learning rate.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-struct Caution {
+struct LoweredRate {
     factor: f64,
     left: u64,
 }
@@ -140,21 +146,28 @@ pub struct EngineState<S, W> {
     stopped: bool,
     view: View,
     last: Vec<f64>,
-    pull: Vec<f64>,
+    first_order: Vec<f64>,
     probe: Option<f64>,
     ensemble: Ensemble,
     episode: Episode,
     expected: Option<[f64; 2]>,
+    skill: Skill,
+    /// The part of a batch that backward passes have lately been of.
+    kept: f64,
     freezes: Corrector,
     jumps: Corrector,
     jump_gain: f64,
     recent: Vec<W>,
-    safe: Harbour<S>,
-    pending: Option<Harbour<S>>,
-    venture: Option<Venture<S>>,
+    safe: RestorePoint<S>,
+    pending: Option<RestorePoint<S>>,
+    trial: Option<Trial<S>>,
     correcting: u64,
-    caution: Caution,
-    purse: Purse,
+    lowered_rate: LoweredRate,
+    /// Steps that were taken, those that were undone included.
+    taken: u64,
+    /// How many had been taken at each of the last rollbacks.
+    rollbacks: Vec<u64>,
+    budget: Budget,
     counts: Counts,
 }
 
@@ -169,8 +182,8 @@ pub struct Engine<T: Trainee> {
     thought: Duration,
 }
 
-/// How far a drop may fall short of its prediction before there are verdicts to learn that from.
-const FIRST_BAND: f64 = 0.03;
+/// How far drops are taken to be off their predictions before there are verdicts to learn that from.
+const FIRST_SPREAD: f64 = 0.03;
 /// Updates after which the world model is asked.
 const TAUGHT: u64 = 4;
 
@@ -196,28 +209,32 @@ impl<T: Trainee> Engine<T> {
             tracker: StateTracker::default(),
             normaliser: Normaliser::default(),
             monitor: Monitor::new((schedule.steps / 4).max(200)),
-            posture: ensemble.posture(),
+            recurrent: ensemble.recurrent(),
             ticks: 0,
         };
         let state = EngineState {
             phase: Phase::Warmup,
             stopped: false,
             last: vec![0.0; FEATURES],
-            pull: vec![0.0; trainee.groups().len()],
+            first_order: vec![0.0; trainee.groups().len()],
             probe: None,
             ensemble,
             episode: Episode { every: cadence.look, ..Episode::default() },
             expected: None,
+            skill: Skill::default(),
+            kept: 1.0,
             freezes: Corrector::default(),
             jumps: Corrector::default(),
             jump_gain: 0.02,
             recent: Vec::new(),
-            safe: Harbour { snapshot: trainee.snapshot(), view: view.clone() },
+            safe: RestorePoint { snapshot: trainee.snapshot(), view: view.clone() },
             pending: None,
-            venture: None,
+            trial: None,
             correcting: 0,
-            caution: Caution { factor: 1.0, left: 0 },
-            purse: Purse::default(),
+            lowered_rate: LoweredRate { factor: 1.0, left: 0 },
+            taken: 0,
+            rollbacks: Vec::new(),
+            budget: Budget::default(),
             counts: Counts::default(),
             view,
         };
@@ -251,7 +268,7 @@ impl<T: Trainee> Engine<T> {
 
     /// Whether all steps are done, or nothing is left to gain.
     pub fn is_finished(&self) -> bool {
-        self.state.stopped || (self.step() >= self.schedule.steps && self.state.venture.is_none())
+        self.state.stopped || (self.step() >= self.schedule.steps && self.state.trial.is_none())
     }
 
     /// The run as the world model saw it, with the end that it came to.
@@ -284,7 +301,7 @@ impl<T: Trainee> Engine<T> {
                 taken
             }
             Phase::Predict => self.predict(trainee, ledger, &mut events)?,
-            Phase::Correct if self.state.venture.is_some() => {
+            Phase::Correct if self.state.trial.is_some() => {
                 self.judge(trainee, ledger, &mut events)?;
                 None
             }
@@ -315,7 +332,7 @@ impl<T: Trainee> Engine<T> {
         events: &mut Vec<Event>,
     ) -> Result<Option<(u64, f64, f64)>> {
         let step = self.state.view.step;
-        let rate = self.schedule.rate(step) * self.state.caution.factor;
+        let rate = self.schedule.rate(step) * self.state.lowered_rate.factor;
         let sampled = self.options.sampled;
         let measure = (step + 1).is_multiple_of(self.cadence.look);
         let taken = trainee.step(&Step { rate, frozen, share: 1.0, sampled, measure })?;
@@ -324,6 +341,8 @@ impl<T: Trainee> Engine<T> {
         entry.steps += 1;
         entry.equivalents += cost;
         self.pay(cost);
+        self.state.taken += 1;
+        self.state.kept += 0.05 * (taken.kept - self.state.kept);
         let gradient = taken
             .statistics
             .as_ref()
@@ -337,10 +356,10 @@ impl<T: Trainee> Engine<T> {
             None => {}
         }
         self.state.view.step = step + 1;
-        let caution = &mut self.state.caution;
-        caution.left = caution.left.saturating_sub(1);
-        if caution.left == 0 {
-            caution.factor = 1.0;
+        let lowered_rate = &mut self.state.lowered_rate;
+        lowered_rate.left = lowered_rate.left.saturating_sub(1);
+        if lowered_rate.left == 0 {
+            lowered_rate.factor = 1.0;
         }
         self.state.view.tracker.take_loss(taken.loss);
         match taken.statistics {
@@ -357,9 +376,9 @@ impl<T: Trainee> Engine<T> {
     }
 
     fn pay(&mut self, cost: f64) {
-        self.state.purse.spent += cost;
-        if let Some(venture) = &mut self.state.venture {
-            venture.cost += cost;
+        self.state.budget.spent += cost;
+        if let Some(trial) = &mut self.state.trial {
+            trial.cost += cost;
         }
     }
 
@@ -372,9 +391,9 @@ impl<T: Trainee> Engine<T> {
         statistics: &Statistics,
         events: &mut Vec<Event>,
     ) {
-        for (pull, sums) in self.state.pull.iter_mut().zip(&statistics.groups) {
+        for (first_order, sums) in self.state.first_order.iter_mut().zip(&statistics.groups) {
             if sums.parameters > 0.0 {
-                *pull += 0.3 * ((sums.gradient * sums.update).sqrt() - *pull);
+                *first_order += 0.3 * ((sums.gradient * sums.update).sqrt() - *first_order);
             }
         }
         let probe = self.state.probe;
@@ -383,6 +402,7 @@ impl<T: Trainee> Engine<T> {
         let seen = Observation { step, statistics, probe, schedule: &self.schedule, rate };
         let features = view.tracker.observe(&seen);
         self.state.last = features.to_vec();
+        self.state.skill.judge(step + 1, features[1]);
         if self.cadence.learn.is_none() {
             return;
         }
@@ -394,8 +414,8 @@ impl<T: Trainee> Engine<T> {
                 events.push(Event::Warned { alarm: Alarm::OffForecast { deviations } });
             }
         }
-        let action = match &self.state.venture {
-            Some(venture) => venture.action,
+        let action = match &self.state.trial {
+            Some(trial) => trial.action,
             None => Action::Full,
         };
         let action = self.in_effect(trainee, action, frozen).encode();
@@ -415,11 +435,11 @@ impl<T: Trainee> Engine<T> {
             // The step after it was sound: so are its weights.
             self.state.safe = pending;
         }
-        if self.state.venture.is_none() && self.step().is_multiple_of(self.options.safe_every) {
-            self.state.pending = Some(Harbour { snapshot: trainee.snapshot(), view: self.view() });
+        if self.state.trial.is_none() && self.step().is_multiple_of(self.options.safe_every) {
+            self.state.pending = Some(RestorePoint { snapshot: trainee.snapshot(), view: self.view() });
         }
         let due = self.step().is_multiple_of(self.options.snapshot_every);
-        if self.options.actions.jump && due && self.state.venture.is_none() {
+        if self.options.actions.jump && due && self.state.trial.is_none() {
             if self.state.recent.len() == self.options.snapshots {
                 self.state.recent.remove(0);
             }
@@ -428,34 +448,40 @@ impl<T: Trainee> Engine<T> {
     }
 
     fn view(&self) -> View {
-        View { posture: self.state.ensemble.posture(), ..self.state.view.clone() }
+        View { recurrent: self.state.ensemble.recurrent(), ..self.state.view.clone() }
     }
 
     fn go_back_to(&mut self, view: &View) {
         self.state.view = view.clone();
-        self.state.ensemble.resume(&view.posture);
+        self.state.ensemble.resume(&view.recurrent);
         self.state.episode.ticks.truncate(view.ticks);
         self.state.expected = None;
+        self.state.skill.forget_pending();
     }
 
     /// Goes back to where all was well. What was seen since is not seen again, so that a bad batch is passed.
     fn recover(&mut self, trainee: &mut T, alarm: Alarm, events: &mut Vec<Event>) -> Result<()> {
-        if self.state.venture.is_some() {
+        if self.state.trial.is_some() {
             // The action goes, and full steps will show whether it was at fault.
             return self.reject(trainee, f64::NAN, events);
         }
-        let counts = &mut self.state.counts;
-        counts.rollbacks += 1;
-        if counts.rollbacks > self.options.most_rollbacks {
-            return Err(Error::Diverged { times: counts.rollbacks, last: alarm.to_string() });
+        self.state.counts.rollbacks += 1;
+        let (now, window) = (self.state.taken, self.options.rollback_window);
+        self.state.rollbacks.retain(|at| now - at < window);
+        self.state.rollbacks.push(now);
+        if self.state.rollbacks.len() > self.options.most_rollbacks as usize {
+            return Err(Error::Diverged {
+                times: self.state.rollbacks.len() as u32,
+                last: alarm.to_string(),
+            });
         }
         trainee.roll_back(&self.state.safe.snapshot)?;
         let view = self.state.safe.view.clone();
         self.go_back_to(&view);
         self.state.pending = None;
         self.state.recent.clear();
-        self.state.caution.factor *= self.options.caution;
-        self.state.caution.left = self.options.caution_steps;
+        self.state.lowered_rate.factor *= self.options.lowered_rate;
+        self.state.lowered_rate.left = self.options.lowered_rate_steps;
         self.state.correcting = 0;
         self.state.phase = if view.step < self.options.warmup_steps { Phase::Warmup } else { Phase::Full };
         events.push(Event::RolledBack { to: view.step, alarm });
@@ -477,7 +503,7 @@ impl<T: Trainee> Engine<T> {
             }
         } else if step.is_multiple_of(self.cadence.decide)
             && step < self.schedule.steps
-            && self.state.caution.left == 0
+            && self.state.lowered_rate.left == 0
         {
             let thinking = Instant::now();
             let choice = self.decide(trainee);
