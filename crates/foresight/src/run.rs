@@ -1,5 +1,6 @@
 //! A whole run: steps, evaluations, logs, checkpoints.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gatework_contract::Observer;
@@ -15,6 +16,7 @@ use crate::log::{Logs, Offsets, Row};
 use crate::native::{Native, NativeSnapshot};
 use crate::trainee::{Evaluation, Trainee as _, Which};
 use crate::trainer::{Saved, Trainer};
+use crate::world::Source;
 
 /// How a run did at a step.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -76,6 +78,8 @@ struct Checkpoint {
     best: Vec<(f64, u64)>,
     /// The training loss of every step.
     losses: Vec<f32>,
+    /// Finished runs that the world model learns from.
+    replay: Vec<Source>,
     logs: Offsets,
 }
 
@@ -88,6 +92,7 @@ pub struct Run<'a> {
     evaluations: Vec<Evaluated>,
     best: Vec<(f64, u64)>,
     losses: Vec<f32>,
+    replay: Vec<Source>,
 }
 
 impl<'a> Run<'a> {
@@ -127,6 +132,7 @@ impl<'a> Run<'a> {
             evaluations: Vec::new(),
             best: Vec::new(),
             losses: Vec::new(),
+            replay: prepared.replay.sources(),
         })
     }
 
@@ -151,10 +157,17 @@ impl<'a> Run<'a> {
             let what = format!("it has {count} checkpoints, and none that can be used{why}");
             return Err(Error::NothingToResume { folder, what });
         };
+        if checkpoint.replay != prepared.replay.sources() {
+            let replay = prepared.replay.only(&checkpoint.replay)?;
+            let began = Prepared { replay, splits: Arc::clone(&prepared.splits) };
+            let trainee = began.trainee(config)?;
+            let engine = began.engine(config, &trainee)?;
+            trainer = Trainer::new(trainee, engine, config.schedule());
+        }
         trainer.restore(checkpoint.trainer)?;
         let logs = Some(Logs::open(folder.path(), checkpoint.logs)?);
-        let (evaluations, best, losses) = (checkpoint.evaluations, checkpoint.best, checkpoint.losses);
-        Ok(Self { config, trainer, folder: Some(folder), logs, evaluations, best, losses })
+        let Checkpoint { evaluations, best, losses, replay, .. } = checkpoint;
+        Ok(Self { config, trainer, folder: Some(folder), logs, evaluations, best, losses, replay })
     }
 
     /// Its loss curve so far, with the rates of its schedule.
@@ -322,6 +335,7 @@ impl<'a> Run<'a> {
             evaluations: self.evaluations.clone(),
             best: self.best.clone(),
             losses: self.losses.clone(),
+            replay: self.replay.clone(),
             logs: offsets,
         };
         let kept = Kept { newest: self.config.run.keep_newest, best: &steps };
@@ -400,14 +414,15 @@ mod tests {
             let config = Config::preset("digits").unwrap().with_text("test", &text).unwrap();
             let config = Config { seed, ..config };
             let prepared = Prepared::of(&config, |error| panic!("{error}")).unwrap();
-            assert_eq!(prepared.replay.episodes.len() as u64, seed - 1);
+            assert_eq!(prepared.replay.episodes().count() as u64, seed - 1);
             let home = RunFolder::open(&folder.path().join(seed.to_string())).unwrap();
             Run::start(&config, &prepared, Some(&home)).unwrap().finish(&(), &go_on, &mut ()).unwrap();
             let log = std::fs::read_to_string(home.path().join("log.jsonl")).unwrap();
             // The first run knows of no end.
             assert_eq!(log.contains("ln_final_probe_loss"), seed > 1);
         }
-        let episodes = Replay::read(&replay, |error| panic!("{error}")).unwrap().episodes;
+        let replay = Replay::read(&replay, |error| panic!("{error}")).unwrap();
+        let episodes: Vec<_> = replay.episodes().collect();
         assert_eq!(episodes.len(), 3);
         assert!(
             episodes

@@ -11,7 +11,7 @@ mod member;
 mod rollout;
 
 pub use ensemble::{Ensemble, Imagined, RecurrentState, WorldOptions};
-pub use episode::{ACTION, Episode, Replay, Tick};
+pub use episode::{ACTION, Episode, Replay, Source, Tick};
 pub use gru::Reset;
 pub use member::Losses;
 pub use rollout::RolloutMetrics;

@@ -202,8 +202,7 @@ impl<T: Trainee> Engine<T> {
         let parameters = trainee.groups().iter().map(|group| group.parameters).sum();
         let cadence = Cadence::of(&options, &ensemble, parameters, trainee.step_work(), schedule.steps);
         // Ticks of another length are another process.
-        let mut replay = replay;
-        replay.episodes.retain(|episode| episode.every == cadence.look);
+        let replay = replay.with_ticks_of(cadence.look);
         let view = View {
             step: 0,
             tracker: StateTracker::default(),
@@ -279,7 +278,7 @@ impl<T: Trainee> Engine<T> {
     /// Mean and deviation of the logarithm of the final loss by the direct head, once the world model has learnt from
     /// runs that are over.
     pub fn end(&self) -> Option<[f64; 2]> {
-        let known = self.replay.episodes.iter().any(|episode| episode.end.is_some());
+        let known = self.replay.episodes().any(|episode| episode.end.is_some());
         let level = self.state.view.tracker.smooth_loss()?.max(1e-30).ln();
         (known && self.state.ensemble.updates() >= TAUGHT).then(|| {
             let [mean, deviation] = self.state.ensemble.end();
@@ -492,7 +491,7 @@ impl<T: Trainee> Engine<T> {
         let step = self.step();
         if self.cadence.learn.is_some_and(|every| step.is_multiple_of(every)) {
             let thinking = Instant::now();
-            let mut episodes: Vec<&Episode> = self.replay.episodes.iter().collect();
+            let mut episodes: Vec<&Episode> = self.replay.episodes().collect();
             episodes.push(&self.state.episode);
             self.state.ensemble.update(&episodes);
             self.thought += thinking.elapsed();
