@@ -78,6 +78,11 @@ impl Curve {
         self.rates.as_deref()
     }
 
+    /// Its steps with their rates; nothing where it has none.
+    pub fn points_with_rates(&self) -> Vec<(f64, f64)> {
+        self.steps.iter().copied().zip(self.rates.iter().flatten().copied()).collect()
+    }
+
     /// The same curve with its rates forgotten: where those to come are not known, those that were mislead.
     pub fn without_rates(self) -> Self {
         Self { rates: None, ..self }
