@@ -19,8 +19,8 @@ impl<T: Trainee> Engine<T> {
 
     /// The part of the loss's first-order drop, `Σ |g| |u|`, that frozen groups would have made.
     pub(super) fn lost(&self, frozen: usize) -> f64 {
-        let all: f64 = self.state.first_order.iter().sum();
-        if all > 0.0 { self.state.first_order[..frozen].iter().sum::<f64>() / all } else { 1.0 }
+        let all: f64 = self.state.view.first_order.iter().sum();
+        if all > 0.0 { self.state.view.first_order[..frozen].iter().sum::<f64>() / all } else { 1.0 }
     }
 
     /// Compares all actions over the horizon.

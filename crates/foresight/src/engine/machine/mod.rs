@@ -16,7 +16,7 @@ use super::options::EngineOptions;
 use super::skill::Skill;
 use crate::error::{Error, Result};
 use crate::ledger::{Ledger, Phase};
-use crate::optimiser::Schedule;
+use crate::optimiser::{Schedule, Sums};
 use crate::state::{FEATURES, Normaliser, Observation, StateTracker};
 use crate::trainee::{Probe, Statistics, Step, Trainee};
 use crate::world::{Ensemble, Episode, RecurrentState, Replay, Tick, WorldOptions};
@@ -93,6 +93,8 @@ struct View {
     tracker: StateTracker,
     normaliser: Normaliser,
     monitor: Monitor,
+    /// `|g| |u|` of every group, smoothed: the first-order drop of the loss that it can make.
+    first_order: Vec<f64>,
     recurrent: RecurrentState,
     ticks: usize,
 }
@@ -146,7 +148,6 @@ pub struct EngineState<S, W> {
     stopped: bool,
     view: View,
     last: Vec<f64>,
-    first_order: Vec<f64>,
     probe: Option<f64>,
     ensemble: Ensemble,
     episode: Episode,
@@ -208,6 +209,7 @@ impl<T: Trainee> Engine<T> {
             tracker: StateTracker::default(),
             normaliser: Normaliser::default(),
             monitor: Monitor::new((schedule.steps / 4).max(200)),
+            first_order: vec![0.0; trainee.groups().len()],
             recurrent: ensemble.recurrent(),
             ticks: 0,
         };
@@ -215,7 +217,6 @@ impl<T: Trainee> Engine<T> {
             phase: Phase::Warmup,
             stopped: false,
             last: vec![0.0; FEATURES],
-            first_order: vec![0.0; trainee.groups().len()],
             probe: None,
             ensemble,
             episode: Episode { every: cadence.look, ..Episode::default() },
@@ -342,10 +343,11 @@ impl<T: Trainee> Engine<T> {
         self.pay(cost);
         self.state.taken += 1;
         self.state.kept += 0.05 * (taken.kept - self.state.kept);
-        let gradient = taken
-            .statistics
-            .as_ref()
-            .map(|statistics| statistics.groups.iter().map(|sums| sums.gradient).sum::<f64>().sqrt());
+        let gradient = taken.statistics.as_ref().map(|statistics| {
+            let sum = |of: fn(&Sums) -> f64| statistics.groups.iter().map(of).sum::<f64>();
+            // A step that is no number shows in the loss only one step later.
+            if sum(|sums| sums.update).is_finite() { sum(|sums| sums.gradient).sqrt() } else { f64::NAN }
+        });
         match self.state.view.monitor.look(taken.loss, gradient) {
             Some(alarm) if alarm.is_emergency() => {
                 self.recover(trainee, alarm, events)?;
@@ -390,7 +392,7 @@ impl<T: Trainee> Engine<T> {
         statistics: &Statistics,
         events: &mut Vec<Event>,
     ) {
-        for (first_order, sums) in self.state.first_order.iter_mut().zip(&statistics.groups) {
+        for (first_order, sums) in self.state.view.first_order.iter_mut().zip(&statistics.groups) {
             if sums.parameters > 0.0 {
                 *first_order += 0.3 * ((sums.gradient * sums.update).sqrt() - *first_order);
             }
