@@ -151,14 +151,14 @@ pub trait Trainee {
 }
 
 /// Multiply-adds of one example's step with `frozen` groups.
-pub(crate) fn example_work(groups: &[Group], frozen: usize) -> f64 {
+pub fn example_work(groups: &[Group], frozen: usize) -> f64 {
     let work =
         |from: usize| -> f64 { groups.iter().skip(from).map(|group| group.multiply_adds as f64).sum() };
     work(0) + work(frozen) + work(frozen + 1)
 }
 
 /// What a forward pass of `examples` costs in full steps of `batch`.
-pub(crate) fn forward_cost(groups: &[Group], examples: usize, batch: usize) -> f64 {
+pub fn forward_cost(groups: &[Group], examples: usize, batch: usize) -> f64 {
     let forward: f64 = groups.iter().map(|group| group.multiply_adds as f64).sum();
     forward * examples as f64 / (example_work(groups, 0) * batch as f64)
 }
