@@ -2,7 +2,8 @@
 //! `cargo run --release -p gatework-foresight --example sweep_study -- data/mnist`.
 //!
 //! Sixteen configurations of the MNIST network: eight learning rates, with linear decay and without decay. For each of five seeds all of
-//! them are trained to the end, and swept. Rungs were settled with other seeds.
+//! them are trained to the end, and swept. The rungs, the least number of survivors and the size of the probe were settled with other
+//! seeds: a probe of 500 examples is noisier than the best configurations differ.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -13,12 +14,14 @@ use gatework_foresight::sweep::{Sweep, SweepOptions, sweep};
 
 const RATES: [&str; 8] = ["0.0005", "0.001", "0.002", "0.004", "0.008", "0.016", "0.032", "0.064"];
 const DECAYS: [&str; 2] = ["linear", "constant"];
+const FIRST_SEED: u64 = 11;
 const SEEDS: u64 = 5;
 
 fn configurations(folder: &str, seed: u64) -> Result<Vec<(Vec<String>, Config)>> {
     let base = Config::preset("mnist")?.with_text(
         "study",
-        "steps = 600\n[engine]\nenabled = false\n[run]\nevaluate_every = 600\ncheckpoint_every = 600\nlog_every = 600",
+        "steps = 600\n[engine]\nenabled = false\n[run]\nevaluate_every = 600\ncheckpoint_every = 600\nlog_every = 600\n\
+         [data]\nprobe = 2000",
     )?;
     let mut found = Vec::new();
     for rate in RATES {
@@ -50,7 +53,7 @@ fn main() -> Result<()> {
     };
     let whole = SweepOptions { rungs: Vec::new(), ..SweepOptions::default() };
     let mut all = Vec::new();
-    for seed in 1..=SEEDS {
+    for seed in FIRST_SEED..FIRST_SEED + SEEDS {
         let homes = [(); 2].map(|()| tempfile::tempdir().expect("a folder for runs"));
         let full = train(seed, &whole, homes[0].path())?;
         let swept = train(seed, &SweepOptions::default(), homes[1].path())?;
@@ -75,7 +78,7 @@ fn main() -> Result<()> {
     println!(
         "seed, winner of the sweep, its probe loss, best of full training, its probe loss, within one deviation, validation losses of both, compute"
     );
-    for (seed, (full, swept)) in (1..).zip(&all) {
+    for (seed, (full, swept)) in (FIRST_SEED..).zip(&all) {
         let (of_full, of_swept) = (ends(full), ends(swept));
         let (Some(winner), Some(champion)) = (swept.winner, full.winner) else { continue };
         let (Some(ours), Some(theirs)) = (of_swept[winner], of_full[champion]) else { continue };

@@ -99,8 +99,7 @@ impl Native {
             parameters: group.range().len(),
             multiply_adds: architecture.layers()[group.layer].multiply_adds(),
         });
-        let count = (options.batch / SHARD).clamp(2, MOST_SHARDS).min(options.batch);
-        let capacity = options.batch.div_ceil(count);
+        let [count, capacity] = shards_of(options.batch);
         let shard = || Shard {
             pass: Pass::new(architecture, capacity),
             gradient: vec![0.0; weights.len()],
@@ -119,11 +118,11 @@ impl Native {
         })
     }
 
-    /// Bytes of weights, average, optimiser and of passes, as they are allocated.
-    pub fn bytes(&self) -> [usize; 3] {
-        let number = size_of::<f32>();
-        let passes = self.shards.iter().map(|shard| shard.pass.bytes() + shard.gradient.len() * number).sum();
-        [2 * self.weights.len() * number, self.optimiser.bytes(), passes]
+    /// Bytes of weights and average, of the optimiser and of passes that a network would hold.
+    pub fn bytes(architecture: &Architecture, batch: usize) -> [usize; 3] {
+        let parameters = architecture.parameter_count() * size_of::<f32>();
+        let [count, capacity] = shards_of(batch);
+        [2 * parameters, 3 * parameters, count * (Pass::bytes(architecture, capacity) + parameters)]
     }
 
     /// Leaves the examples for the backward pass that are worth one. Returns which part of all they are.
@@ -202,6 +201,12 @@ impl Native {
             )
             .collect()
     }
+}
+
+/// How many shards a batch is cut into, and how many examples the largest has.
+fn shards_of(batch: usize) -> [usize; 2] {
+    let count = (batch / SHARD).clamp(2, MOST_SHARDS).min(batch);
+    [count, batch.div_ceil(count)]
 }
 
 fn total(tallies: &[Tally]) -> Tally {

@@ -228,6 +228,8 @@ impl<'a> Run<'a> {
             if self.losses.len() as u64 > step {
                 // An action was undone, or the run went back.
                 self.losses.truncate(step as usize);
+                self.evaluations.retain(|evaluated| evaluated.step <= step);
+                self.best.retain(|(_, at)| *at <= step);
             }
             self.losses.push(report.loss as f32);
             stage.counted("steps", done, Some(self.config.steps));
@@ -323,9 +325,16 @@ impl<'a> Run<'a> {
         let (Some(folder), Some(logs)) = (self.folder, &mut self.logs) else { return Ok(()) };
         let offsets = logs.sync()?;
         let step = self.trainer.step();
-        if let Some(last) = self.evaluations.last().filter(|last| last.step == step) {
+        // A checkpoint that an interrupt asks for is no other run's: it does not compete.
+        let scheduled = step.is_multiple_of(self.config.run.checkpoint_every) || self.trainer.is_finished();
+        if scheduled && self.config.run.keep_best > 0 {
+            let known = self.evaluations.last().filter(|last| last.step == step).map(|last| last.probe);
+            let probe = match known {
+                Some(probe) => probe,
+                None => self.trainer.trainee().probe(Which::Averaged)?.loss,
+            };
             self.best.retain(|(_, kept)| *kept != step);
-            self.best.push((comparable(last.probe), step));
+            self.best.push((comparable(probe), step));
             self.best.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
             self.best.truncate(self.config.run.keep_best);
         }

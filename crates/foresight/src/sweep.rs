@@ -30,7 +30,7 @@ pub struct SweepOptions {
 
 impl Default for SweepOptions {
     fn default() -> Self {
-        Self { rungs: vec![0.1, 0.2, 0.4], least: 2, most: 0.5 }
+        Self { rungs: vec![0.1, 0.2, 0.4], least: 4, most: 0.5 }
     }
 }
 
@@ -285,9 +285,10 @@ mod tests {
         let mut entrants: Vec<Entrant> = levels.iter().map(|levels| entrant(levels)).collect();
         let alive: Vec<usize> = (0..entrants.len()).collect();
         judge(&mut entrants, &alive, 0.2);
-        let all = SweepOptions { most: 1.0, ..SweepOptions::default() };
+        let all = SweepOptions { least: 2, most: 1.0, ..SweepOptions::default() };
         assert_eq!(survivors(&entrants, &alive, &all), [0, 1, 2, 3, 4]);
-        assert_eq!(survivors(&entrants, &alive, &SweepOptions::default()), [0, 1, 2]);
+        let half = SweepOptions { least: 2, ..SweepOptions::default() };
+        assert_eq!(survivors(&entrants, &alive, &half), [0, 1, 2]);
         // Three runs have a better half of two, whose changes say nothing.
         let (mut few, alive) = (entrants[3..].to_vec(), [0, 1, 2]);
         judge(&mut few, &alive, 0.2);
@@ -308,7 +309,8 @@ mod tests {
                 .collect();
             let prepared = Prepared::of(&base, |_| ()).unwrap();
             let folder = tempfile::tempdir().unwrap();
-            let (options, interrupted) = (SweepOptions::default(), AtomicBool::new(false));
+            let interrupted = AtomicBool::new(false);
+            let options = SweepOptions { least: 2, ..SweepOptions::default() };
             let found =
                 sweep(&configurations, &prepared, folder.path(), &options, &(), &interrupted).unwrap();
             assert!(matches!(found.winner, Some(1 | 2)), "{enabled}: {:?}", found.winner);
@@ -333,7 +335,7 @@ mod tests {
         let prepared = Prepared::of(&base, |_| ()).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let interrupted = AtomicBool::new(false);
-        let options = SweepOptions::default();
+        let options = SweepOptions { least: 2, ..SweepOptions::default() };
         let sweep = sweep(&configurations, &prepared, folder.path(), &options, &(), &interrupted).unwrap();
         assert!(sweep.winner == Some(1) || sweep.winner == Some(2), "{:?}", sweep.winner);
         assert!(sweep.compute < 0.8, "{}", sweep.compute);

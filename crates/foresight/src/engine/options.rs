@@ -137,6 +137,20 @@ impl EngineOptions {
                 self.risk
             )));
         }
+        let counted = [
+            ("engine.options.sampled", self.sampled),
+            ("engine.options.uncertainty_penalty", self.uncertainty_penalty),
+            ("engine.options.allowance", self.allowance),
+        ];
+        if let Some((key, value)) = counted.iter().find(|(_, value)| value.is_nan() || *value < 0.0) {
+            return Err(Error::config(format!("'{key}' is {value}: it must be at least 0")));
+        }
+        if self.predictor_share.is_nan() || self.predictor_share <= 0.0 {
+            return Err(Error::config(format!(
+                "'engine.options.predictor_share' is {}: it is a part, above 0",
+                self.predictor_share
+            )));
+        }
         if self.snapshots < 2 {
             return Err(Error::config("'engine.options.snapshots' is below 2: an average needs two"));
         }

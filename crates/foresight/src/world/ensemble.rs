@@ -58,6 +58,18 @@ impl Default for WorldOptions {
     }
 }
 
+impl WorldOptions {
+    fn member(&self) -> Member {
+        let Self { hidden, categories, classes, reset, .. } = *self;
+        Member::new(Sizes { hidden, categories, classes, reset })
+    }
+
+    /// Bytes of parameters and moments of an ensemble.
+    pub fn bytes(&self) -> usize {
+        self.members * 3 * self.member().parameters * size_of::<f32>()
+    }
+}
+
 /// A member's parameters with the moments of its optimiser, and what it makes of the run so far.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct MemberState {
@@ -129,18 +141,12 @@ impl Ensemble {
     }
 
     fn member(&self) -> Member {
-        let WorldOptions { hidden, categories, classes, reset, .. } = self.options;
-        Member::new(Sizes { hidden, categories, classes, reset })
+        self.options.member()
     }
 
     /// Updates so far.
     pub fn updates(&self) -> u64 {
         self.updates
-    }
-
-    /// Bytes of parameters and moments.
-    pub fn bytes(&self) -> usize {
-        self.states.iter().map(|state| 3 * state.parameters.len() * size_of::<f32>()).sum()
     }
 
     /// Multiply-adds of an update: forward and twice that backward, for every parameter, window and tick.
