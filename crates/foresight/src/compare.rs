@@ -48,7 +48,7 @@ pub struct Ratio {
     pub loss_upper: Option<f64>,
     /// The ratio of full-backward equivalents.
     pub equivalents: f64,
-    /// The ratio of seconds.
+    /// The median of the ratios of seconds, seed by seed.
     pub seconds: f64,
 }
 
@@ -224,6 +224,12 @@ impl Bench<'_> {
     }
 }
 
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let count = values.len();
+    if count == 0 { f64::NAN } else { 0.5 * (values[(count - 1) / 2] + values[count / 2]) }
+}
+
 /// The place of the lowest loss. A rate that diverges comes to no number, which is more than any.
 fn best(tried: &[(f64, f64)]) -> usize {
     let losses = tried.iter().map(|(_, loss)| comparable(*loss)).enumerate();
@@ -233,12 +239,14 @@ fn best(tried: &[(f64, f64)]) -> usize {
 fn ratio(engine: &Arm, other: &Arm) -> Ratio {
     let logs: Vec<f64> = engine.losses().iter().zip(other.losses()).map(|(a, b)| (a / b).ln()).collect();
     let (mean, reach) = mean_and_reach(&logs);
+    let time = |run: &Summary| run.ledger.total().seconds;
+    let seconds = engine.runs.iter().zip(&other.runs).map(|(a, b)| time(a) / time(b));
     Ratio {
         over: other.name.clone(),
         loss: mean.exp(),
         loss_upper: reach.map(|reach| (mean + reach).exp()),
         equivalents: engine.equivalents() / other.equivalents(),
-        seconds: engine.seconds() / other.seconds(),
+        seconds: median(seconds.collect()),
     }
 }
 

@@ -11,7 +11,7 @@ use crate::config::{Config, Prepared};
 use crate::engine::{Counts, Engine, Event};
 use crate::error::{Error, Result};
 use crate::forecast::Curve;
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, Phase};
 use crate::log::{Logs, Offsets, Row};
 use crate::native::{Native, NativeSnapshot};
 use crate::trainee::{Evaluation, Trainee as _, Which};
@@ -57,8 +57,23 @@ impl Summary {
     }
 }
 
+/// A step that was taken.
+#[derive(Debug, Clone, Copy)]
+pub struct Stepped<'a> {
+    /// Its number, from 0. After an action is undone, or a rollback, numbers come again.
+    pub step: u64,
+    /// Its training loss.
+    pub loss: f64,
+    /// Its phase.
+    pub phase: Phase,
+    /// What the run has cost so far.
+    pub ledger: &'a Ledger,
+}
+
 /// What is told of a run while it runs.
 pub trait Listener {
+    /// A step.
+    fn stepped(&mut self, _: &Stepped<'_>) {}
     /// An evaluation.
     fn evaluated(&mut self, _: &Evaluated) {}
     /// Something that happened at a step.
@@ -232,6 +247,8 @@ impl<'a> Run<'a> {
                 self.best.retain(|(_, at)| *at <= step);
             }
             self.losses.push(report.loss as f32);
+            let ledger = self.trainer.ledger();
+            listener.stepped(&Stepped { step, loss: report.loss, phase: report.phase, ledger });
             stage.counted("steps", done, Some(self.config.steps));
             let mut row = Row { step: done, phase: report.phase.name(), ..self.row() };
             (row.loss, row.rate) = (Some(report.loss), Some(report.rate));
