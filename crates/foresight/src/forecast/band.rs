@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 pub struct Banded {
     /// The formula.
     pub method: Method,
-    /// The loss that it expects.
+    /// The loss that it expects, with the median of its past errors taken off, where there are enough of them for that.
     pub expected: f64,
     /// The band, where there is enough to calibrate it by.
     pub band: Option<[f64; 2]>,
@@ -67,9 +67,10 @@ impl Calibration {
     pub fn band(&self, method: Method, expected: f64) -> Banded {
         let scores = &self.scores[method as usize];
         let sizes: Vec<f64> = scores.iter().map(|score| score.abs()).collect();
-        let bounds = signed(scores, LEVEL).or_else(|| conformal(&sizes, LEVEL).map(|width| [-width, width]));
-        let band = bounds.map(|bounds| bounds.map(|bound| expected * bound.exp()));
-        Banded { method, expected, band, scores: scores.len() }
+        let biased = signed(scores, LEVEL).map(|[low, high]| [low, median(scores), high]);
+        let bounds = biased.or_else(|| conformal(&sizes, LEVEL).map(|width| [-width, 0.0, width]));
+        let [low, middle, high] = bounds.unwrap_or_default().map(|bound| expected * bound.exp());
+        Banded { method, expected: middle, band: bounds.map(|_| [low, high]), scores: scores.len() }
     }
 
     /// Samples of ln loss that a method's forecast stands for: what it expects, off by as much as it was off.
@@ -83,6 +84,12 @@ impl Calibration {
         (!scores.is_empty())
             .then(|| scores.iter().map(|score| score.abs()).sum::<f64>() / scores.len() as f64)
     }
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    0.5 * (sorted[(sorted.len() - 1) / 2] + sorted[sorted.len() / 2])
 }
 
 fn rates_ahead(whole: &Curve, from: f64) -> Vec<(f64, f64)> {

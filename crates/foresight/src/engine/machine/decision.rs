@@ -5,6 +5,7 @@ use crate::engine::action::{Action, InEffect};
 use crate::engine::controller::{Candidate, Choice, choose};
 use crate::engine::corrector::{Basis, Corrector};
 use crate::trainee::Trainee;
+use crate::world::RolloutMetrics;
 
 impl<T: Trainee> Engine<T> {
     pub(super) fn in_effect(&self, trainee: &T, action: Action, frozen: usize) -> InEffect {
@@ -145,6 +146,17 @@ impl<T: Trainee> Engine<T> {
         let ticks = steps.div_ceil(self.cadence.look).min(25);
         let action = self.in_effect(trainee, Action::Full, 0).encode();
         let imagined = self.state.ensemble.imagine(&vec![action; ticks as usize]);
+        let RolloutMetrics { step_deltas, hidden_norms, entropies, loss_variance, trajectory_smoothness } =
+            &imagined.metrics;
+        tracing::trace!(
+            step = self.step(),
+            ?step_deltas,
+            ?hidden_norms,
+            ?entropies,
+            loss_variance,
+            trajectory_smoothness,
+            "rollout"
+        );
         let [mean, deviation] =
             [&imagined.means, &imagined.deviations].map(|values| values.last().copied().unwrap_or(0.0));
         let scale = steps as f64 / (ticks * self.cadence.look) as f64;

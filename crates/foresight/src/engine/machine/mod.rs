@@ -366,6 +366,7 @@ impl<T: Trainee> Engine<T> {
         match taken.statistics {
             Some(statistics) => {
                 let thinking = Instant::now();
+                let _span = tracing::trace_span!("foresight.look", step).entered();
                 self.look(trainee, frozen, rate, &statistics, events);
                 self.thought += thinking.elapsed();
             }
@@ -493,6 +494,7 @@ impl<T: Trainee> Engine<T> {
         let step = self.step();
         if self.cadence.learn.is_some_and(|every| step.is_multiple_of(every)) {
             let thinking = Instant::now();
+            let _span = tracing::trace_span!("foresight.learn", step).entered();
             let mut episodes: Vec<&Episode> = self.replay.episodes().collect();
             episodes.push(&self.state.episode);
             self.state.ensemble.update(&episodes);
@@ -507,6 +509,7 @@ impl<T: Trainee> Engine<T> {
             && self.state.lowered_rate.left == 0
         {
             let thinking = Instant::now();
+            let _span = tracing::trace_span!("foresight.decide", step).entered();
             let choice = self.decide(trainee);
             self.thought += thinking.elapsed();
             if choice.chosen.action != Action::Full {

@@ -68,6 +68,7 @@ impl<T: Trainee> Engine<T> {
     }
 
     pub(super) fn probe(&mut self, trainee: &T, ledger: &mut Ledger, phase: Phase) -> Result<Probe> {
+        let _span = tracing::trace_span!("foresight.probe", step = self.step()).entered();
         let probe = trainee.probe(Which::Trained)?;
         ledger.of_mut(phase).equivalents += trainee.probe_cost();
         self.pay(trainee.probe_cost());
