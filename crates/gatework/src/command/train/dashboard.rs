@@ -254,12 +254,13 @@ impl View {
             line("validation, averaged weights", &averaged, Color::Green),
         ];
         if self.end.is_some() {
-            let names = ["90 % band", "forecast", ""];
+            let names = ["90 % band, lower end", "forecast", "90 % band, upper end"];
             datasets.extend(names.iter().zip(&band).map(|(name, points)| line(name, points, Color::Cyan)));
         }
         let label = |level: f64| format!("{:.3e}", 10f64.powf(level));
         let title = format!("step {} of {}, {}", self.losses.len(), self.schedule.steps, self.phase.name());
         let chart = Chart::new(datasets)
+            .hidden_legend_constraints((Constraint::Ratio(1, 1), Constraint::Ratio(1, 1)))
             .block(Block::bordered().title(title))
             .x_axis(Axis::default().bounds([0.0, steps]).labels(["0".to_owned(), format!("{steps}")]))
             .y_axis(Axis::default().bounds(bounds).labels(bounds.map(label)));
