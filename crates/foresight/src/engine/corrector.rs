@@ -21,14 +21,13 @@ pub struct Corrector {
     /// Residuals of past verdicts, the newest last.
     residuals: Vec<f64>,
     trust: f64,
-    verdicts: u64,
 }
 
 impl Default for Corrector {
     fn default() -> Self {
         let mut inverse = [[0.0; INPUTS]; INPUTS];
         (0..INPUTS).for_each(|i| inverse[i][i] = 1.0);
-        Self { coefficients: [0.0; INPUTS], inverse, residuals: Vec::new(), trust: 0.5, verdicts: 0 }
+        Self { coefficients: [0.0; INPUTS], inverse, residuals: Vec::new(), trust: 0.5 }
     }
 }
 
@@ -36,11 +35,6 @@ impl Corrector {
     /// How far actions of this kind are trusted, from 0 to 1.
     pub fn trust(&self) -> f64 {
         self.trust
-    }
-
-    /// Verdicts so far.
-    pub fn verdicts(&self) -> u64 {
-        self.verdicts
     }
 
     /// Lost trust comes back slowly, so that what failed once is tried again.
@@ -64,7 +58,6 @@ impl Corrector {
 
     /// Takes in what became of a prediction: the drop that was predicted, bias included, and the drop that came.
     pub(super) fn learn(&mut self, basis: &Basis, predicted: f64, found: f64, accepted: bool) {
-        self.verdicts += 1;
         self.trust = if accepted { self.trust + 0.25 * (1.0 - self.trust) } else { 0.5 * self.trust };
         if self.residuals.len() == RESIDUALS {
             self.residuals.remove(0);
