@@ -24,6 +24,17 @@ pub struct Banded {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Calibration {
     scores: [Vec<f64>; 4],
+    of: ErrorsOf,
+}
+
+/// Where errors come from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum ErrorsOf {
+    /// Runs: what they are off by in the mean, another run will be, too.
+    #[default]
+    Runs,
+    /// Parts of one curve, which resemble each other: only how large they are says anything of its end.
+    Parts,
 }
 
 const LEVEL: f64 = 0.9;
@@ -45,7 +56,7 @@ impl Calibration {
     /// From the curve itself: parts of it are forecast from parts of those, as far ahead in proportion as is asked for.
     /// Scores of one curve resemble each other, so that bands are right only as far as its past is like its future.
     pub fn by_itself(curve: &Curve, at: f64) -> Self {
-        let mut calibration = Self::default();
+        let mut calibration = Self { of: ErrorsOf::Parts, ..Self::default() };
         let ratio = (at / curve.last_step().max(1e-9)).max(1.05);
         for place in 1..=24 {
             let end = curve.last_step() * (0.4 + 0.6 * f64::from(place) / 24.0);
@@ -63,11 +74,13 @@ impl Calibration {
     }
 
     /// A method's forecast with its band: between quantiles of signed errors, so that a formula's bias is no part of its width. With
-    /// fewer than 19 of them, by the quantile of their sizes, for which nine are enough.
+    /// fewer than 19 of them, and with those of the curve itself, by the quantile of their sizes, for which nine are enough.
     pub fn band(&self, method: Method, expected: f64) -> Banded {
         let scores = &self.scores[method as usize];
         let sizes: Vec<f64> = scores.iter().map(|score| score.abs()).collect();
-        let biased = signed(scores, LEVEL).map(|[low, high]| [low, median(scores), high]);
+        let of_runs = Some(scores).filter(|_| self.of == ErrorsOf::Runs);
+        let biased =
+            of_runs.and_then(|scores| signed(scores, LEVEL)).map(|[low, high]| [low, median(scores), high]);
         let bounds = biased.or_else(|| conformal(&sizes, LEVEL).map(|width| [-width, 0.0, width]));
         let [low, middle, high] = bounds.unwrap_or_default().map(|bound| expected * bound.exp());
         Banded { method, expected: middle, band: bounds.map(|_| [low, high]), scores: scores.len() }
