@@ -5,18 +5,20 @@ use std::sync::atomic::AtomicBool;
 use gatework_contract::Observer;
 use serde::Serialize;
 
-use crate::config::{Config, Prepared};
+use crate::config::{Config, EngineSection, Prepared};
 use crate::error::{Error, Result};
 use crate::run::{Run, Summary, comparable};
+use crate::student::mean_and_reach;
 
 /// What is compared, and how carefully.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CompareOptions {
     /// Seeds that all arms are run with.
     pub seeds: Vec<u64>,
-    /// Factors of the configured learning rate that the plain loops are tuned over; one factor tunes nothing.
+    /// Factors of the configured learning rate that the plain loops are tuned over, and beyond where the best is at an edge; one
+    /// factor tunes nothing.
     pub factors: Vec<f64>,
-    /// Seeds that tuning is done with: none of those that are compared.
+    /// Seeds that tuning is done with, and that say how long the shortened loop is: none of those that are compared.
     pub tuning_seeds: Vec<u64>,
 }
 
@@ -46,7 +48,7 @@ pub struct Ratio {
     pub loss_upper: Option<f64>,
     /// The ratio of full-backward equivalents.
     pub equivalents: f64,
-    /// The ratio of seconds.
+    /// The median of the ratios of seconds, seed by seed.
     pub seconds: f64,
 }
 
@@ -93,9 +95,9 @@ pub fn compare(
     observer: &dyn Observer,
     interrupted: &AtomicBool,
 ) -> Result<Comparison> {
-    if options.seeds.is_empty() || options.factors.is_empty() {
+    if options.seeds.is_empty() || options.factors.is_empty() || options.tuning_seeds.is_empty() {
         return Err(Error::config(
-            "a comparison needs at least one seed and one factor of the learning rate",
+            "a comparison needs at least one seed, one seed to tune with and one factor of the learning rate",
         ));
     }
     if let Some(both) = options.tuning_seeds.iter().find(|seed| options.seeds.contains(seed)) {
@@ -104,20 +106,23 @@ pub fn compare(
         )));
     }
     let bench = Bench { prepared, options, observer, interrupted };
-    let mut plain = config.clone();
-    plain.engine.enabled = false;
-    let plain = bench.arm("plain", plain)?;
+    let tuned = bench.tune("plain", &Config { engine: without_engine(config), ..config.clone() })?;
     // The engine gets the rate that is best for the plain loop, not for itself.
-    let mut with_engine = config.clone();
-    with_engine.engine.enabled = true;
-    with_engine.optimiser.learning_rate = plain.rate;
-    let engine = bench.run("engine", with_engine, Vec::new())?;
-    let mut short = config.clone();
-    short.engine.enabled = false;
-    short.steps = (engine.equivalents().round() as u64).max(1);
-    let short = bench.arm("plain, shortened", short)?;
-    let ratios = [&plain, &short].map(|other| ratio(&engine, other)).to_vec();
-    Ok(Comparison { arms: vec![engine, plain, short], ratios })
+    let mut engine = config.clone();
+    engine.engine.enabled = true;
+    engine.optimiser.learning_rate = tuned.config.optimiser.learning_rate;
+    let cost = bench.cost(&engine)?;
+    let short =
+        Config { steps: (cost.ceil() as u64).max(1), engine: without_engine(config), ..config.clone() };
+    let short = bench.tune("plain, shortened", &short)?;
+    let engine = Tuned { name: "engine", config: engine, tried: Vec::new() };
+    let arms = bench.run(vec![engine, tuned, short])?;
+    let ratios = arms[1..].iter().map(|other| ratio(&arms[0], other)).collect();
+    Ok(Comparison { arms, ratios })
+}
+
+fn without_engine(config: &Config) -> EngineSection {
+    EngineSection { enabled: false, ..config.engine.clone() }
 }
 
 struct Bench<'a> {
@@ -127,43 +132,91 @@ struct Bench<'a> {
     interrupted: &'a AtomicBool,
 }
 
+/// An arm before it is run.
+struct Tuned {
+    name: &'static str,
+    config: Config,
+    tried: Vec<(f64, f64)>,
+}
+
+/// Times that a grid of rates is extended beyond its edge.
+const EXTENSIONS: usize = 4;
+
 impl Bench<'_> {
-    /// Tunes the rate, then runs with every seed.
-    fn arm(&self, name: &str, mut config: Config) -> Result<Arm> {
-        let mut tried = Vec::new();
-        if self.options.factors.len() > 1 {
-            let base = config.optimiser.learning_rate;
-            for factor in &self.options.factors {
-                config.optimiser.learning_rate = base * factor;
-                let mut sum = 0.0;
-                for &seed in &self.options.tuning_seeds {
-                    let run = self.train(&Config { seed, ..config.clone() })?;
-                    sum += run.last().map_or(f64::INFINITY, |last| last.probe);
-                }
-                tried.push((
-                    config.optimiser.learning_rate,
-                    sum / self.options.tuning_seeds.len().max(1) as f64,
-                ));
-            }
-            // A rate that diverges comes to no number, which is more than any.
-            let best = tried
-                .iter()
-                .min_by(|a, b| comparable(a.1).total_cmp(&comparable(b.1)))
-                .map_or(base, |best| best.0);
-            config.optimiser.learning_rate = best;
+    /// Finds the best rate. Where that is the lowest or the highest of the grid, the grid goes on there by its own ratio.
+    fn tune(&self, name: &'static str, config: &Config) -> Result<Tuned> {
+        let _stage = self.observer.stage("tuning");
+        let base = config.optimiser.learning_rate;
+        let with = |rate: f64| {
+            let mut config = config.clone();
+            config.optimiser.learning_rate = rate;
+            config
+        };
+        let mut rates: Vec<f64> = self.options.factors.iter().map(|factor| base * factor).collect();
+        rates.sort_by(f64::total_cmp);
+        rates.dedup();
+        if rates.len() < 2 {
+            return Ok(Tuned { name, config: with(rates[0]), tried: Vec::new() });
         }
-        self.run(name, config, tried)
+        let mut tried = Vec::new();
+        for &rate in &rates {
+            tried.push((rate, self.probe_loss(&with(rate))?));
+        }
+        for _ in 0..EXTENSIONS {
+            let (first, last) = (0, tried.len() - 1);
+            let best = best(&tried);
+            let rate = if best == first {
+                tried[first].0 * tried[first].0 / tried[first + 1].0
+            } else if best == last && tried[last].1.is_finite() {
+                tried[last].0 * tried[last].0 / tried[last - 1].0
+            } else {
+                break;
+            };
+            let place = if best == first { 0 } else { tried.len() };
+            tried.insert(place, (rate, self.probe_loss(&with(rate))?));
+        }
+        Ok(Tuned { name, config: with(tried[best(&tried)].0), tried })
     }
 
-    fn run(&self, name: &str, config: Config, tried: Vec<(f64, f64)>) -> Result<Arm> {
-        let stage = self.observer.stage(name);
-        let mut runs = Vec::new();
-        for &seed in &self.options.seeds {
-            stage.counted("seeds", runs.len() as u64, Some(self.options.seeds.len() as u64));
-            runs.push(self.train(&Config { seed, ..config.clone() })?);
+    /// The mean loss of averaged weights on the probe, over the seeds that are tuned with.
+    fn probe_loss(&self, config: &Config) -> Result<f64> {
+        let mut sum = 0.0;
+        for &seed in &self.options.tuning_seeds {
+            let run = self.train(&Config { seed, ..config.clone() })?;
+            sum += run.last().map_or(f64::INFINITY, |last| last.probe);
         }
-        let (steps, rate) = (config.steps, config.optimiser.learning_rate);
-        Ok(Arm { name: name.to_owned(), steps, rate, tried, runs })
+        Ok(sum / self.options.tuning_seeds.len().max(1) as f64)
+    }
+
+    /// The mean of full-backward equivalents, over the seeds that are tuned with.
+    fn cost(&self, config: &Config) -> Result<f64> {
+        let mut sum = 0.0;
+        for &seed in &self.options.tuning_seeds {
+            sum += self.train(&Config { seed, ..config.clone() })?.ledger.total().equivalents;
+        }
+        Ok(sum / self.options.tuning_seeds.len() as f64)
+    }
+
+    /// Runs all arms with every seed: seed by seed, and within a seed arm by arm from another one each time, so that all of them
+    /// see the same machine.
+    fn run(&self, tuned: Vec<Tuned>) -> Result<Vec<Arm>> {
+        let stage = self.observer.stage("comparing");
+        let mut runs: Vec<Vec<Summary>> = tuned.iter().map(|_| Vec::new()).collect();
+        for (turn, &seed) in self.options.seeds.iter().enumerate() {
+            stage.counted("seeds", turn as u64, Some(self.options.seeds.len() as u64));
+            for place in 0..tuned.len() {
+                let arm = (turn + place) % tuned.len();
+                runs[arm].push(self.train(&Config { seed, ..tuned[arm].config.clone() })?);
+            }
+        }
+        let arms = tuned.into_iter().zip(runs).map(|(Tuned { name, config, tried }, runs)| Arm {
+            name: name.to_owned(),
+            steps: config.steps,
+            rate: config.optimiser.learning_rate,
+            tried,
+            runs,
+        });
+        Ok(arms.collect())
     }
 
     fn train(&self, config: &Config) -> Result<Summary> {
@@ -171,42 +224,30 @@ impl Bench<'_> {
     }
 }
 
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let count = values.len();
+    if count == 0 { f64::NAN } else { 0.5 * (values[(count - 1) / 2] + values[count / 2]) }
+}
+
+/// The place of the lowest loss. A rate that diverges comes to no number, which is more than any.
+fn best(tried: &[(f64, f64)]) -> usize {
+    let losses = tried.iter().map(|(_, loss)| comparable(*loss)).enumerate();
+    losses.min_by(|a, b| a.1.total_cmp(&b.1)).map_or(0, |(place, _)| place)
+}
+
 fn ratio(engine: &Arm, other: &Arm) -> Ratio {
     let logs: Vec<f64> = engine.losses().iter().zip(other.losses()).map(|(a, b)| (a / b).ln()).collect();
-    let n = logs.len() as f64;
-    let mean = logs.iter().sum::<f64>() / n;
-    let deviation = (logs.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt();
-    let upper = student(logs.len()).map(|t| (mean + t * deviation / n.sqrt()).exp());
+    let (mean, reach) = mean_and_reach(&logs);
+    let time = |run: &Summary| run.ledger.total().seconds;
+    let seconds = engine.runs.iter().zip(&other.runs).map(|(a, b)| time(a) / time(b));
     Ratio {
         over: other.name.clone(),
         loss: mean.exp(),
-        loss_upper: upper,
+        loss_upper: reach.map(|reach| (mean + reach).exp()),
         equivalents: engine.equivalents() / other.equivalents(),
-        seconds: engine.seconds() / other.seconds(),
+        seconds: median(seconds.collect()),
     }
-}
-
-/// Student's t at 95 % for the mean of `n` values, that is at `n − 1` degrees of freedom; between the entries of the table
-/// the larger one.
-fn student(n: usize) -> Option<f64> {
-    const TABLE: [(usize, f64); 14] = [
-        (1, 6.314),
-        (2, 2.920),
-        (3, 2.353),
-        (4, 2.132),
-        (5, 2.015),
-        (6, 1.943),
-        (7, 1.895),
-        (8, 1.860),
-        (9, 1.833),
-        (10, 1.812),
-        (15, 1.753),
-        (19, 1.729),
-        (30, 1.697),
-        (60, 1.671),
-    ];
-    let degrees = n.checked_sub(1).filter(|degrees| *degrees > 0)?;
-    TABLE.iter().rev().find(|(known, _)| *known <= degrees).map(|(_, t)| *t)
 }
 
 #[cfg(test)]
@@ -223,8 +264,15 @@ mod tests {
         let interrupted = AtomicBool::new(false);
         let comparison = compare(&config, &prepared, &options, &(), &interrupted).unwrap();
         let [engine, plain, short] = &comparison.arms[..] else { panic!("three arms") };
-        assert_eq!((engine.runs.len(), plain.tried.len(), engine.rate), (2, 2, plain.rate));
-        assert_eq!(short.steps, engine.equivalents().round() as u64);
+        assert_eq!((engine.runs.len(), engine.rate), (2, plain.rate));
+        // The best rate is not at the edge of what was tried, unless that was extended as often as it may be.
+        for arm in [plain, short] {
+            let at = best(&arm.tried);
+            let inside = at > 0 && at + 1 < arm.tried.len();
+            assert!(inside || arm.tried.len() == 2 + EXTENSIONS, "{:?}", arm.tried);
+            assert!(arm.tried.windows(2).all(|pair| pair[0].0 < pair[1].0));
+        }
+        assert!((short.steps as f64 / engine.equivalents() - 1.0).abs() < 0.1);
         assert_eq!(plain.equivalents(), 120.0);
         assert!(
             comparison.ratios.iter().all(|ratio| ratio.loss > 0.0 && ratio.loss_upper.unwrap() >= ratio.loss)
@@ -233,11 +281,5 @@ mod tests {
         assert!(
             compare(&config, &prepared, &same, &(), &interrupted).unwrap_err().to_string().contains("seed 2")
         );
-    }
-
-    #[test]
-    fn the_quantile_of_students_t_is_never_too_small() {
-        assert_eq!([student(1), student(2), student(20)], [None, Some(6.314), Some(1.729)]);
-        assert_eq!(student(13), Some(1.812));
     }
 }

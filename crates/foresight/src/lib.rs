@@ -18,6 +18,7 @@ pub mod random;
 pub mod run;
 pub mod sampling;
 pub mod state;
+mod student;
 pub mod sweep;
 mod trainee;
 mod trainer;
@@ -27,5 +28,7 @@ pub mod world;
 pub use error::{Error, Result};
 pub use ledger::{Entry, Ledger, Phase};
 pub use native::{Native, NativeOptions, NativeSnapshot};
-pub use trainee::{Evaluation, Group, Statistics, Step, Taken, Trainee, Which};
+pub use trainee::{
+    Evaluation, Group, Probe, Statistics, Step, Taken, Trainee, Which, example_work, forward_cost,
+};
 pub use trainer::{Saved, Trainer};

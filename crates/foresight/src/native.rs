@@ -13,7 +13,7 @@ use crate::optimiser::{Average, Optimiser, OptimiserOptions};
 use crate::random::Random;
 use crate::sampling::{Kept, choose};
 use crate::trainee::{
-    Evaluation, Group, Statistics, Step, Taken, Trainee, Which, example_work, forward_cost,
+    Evaluation, Group, Probe, Statistics, Step, Taken, Trainee, Which, example_work, forward_cost,
 };
 
 /// Most shards of a batch. The number follows from the batch alone, so that results do not depend on threads.
@@ -99,8 +99,7 @@ impl Native {
             parameters: group.range().len(),
             multiply_adds: architecture.layers()[group.layer].multiply_adds(),
         });
-        let count = (options.batch / SHARD).clamp(2, MOST_SHARDS).min(options.batch);
-        let capacity = options.batch.div_ceil(count);
+        let [count, capacity] = shards_of(options.batch);
         let shard = || Shard {
             pass: Pass::new(architecture, capacity),
             gradient: vec![0.0; weights.len()],
@@ -119,11 +118,11 @@ impl Native {
         })
     }
 
-    /// Bytes of weights, average, optimiser and of passes, as they are allocated.
-    pub fn bytes(&self) -> [usize; 3] {
-        let number = size_of::<f32>();
-        let passes = self.shards.iter().map(|shard| shard.pass.bytes() + shard.gradient.len() * number).sum();
-        [2 * self.weights.len() * number, self.optimiser.bytes(), passes]
+    /// Bytes of weights and average, of the optimiser and of passes that a network would hold.
+    pub fn bytes(architecture: &Architecture, batch: usize) -> [usize; 3] {
+        let parameters = architecture.parameter_count() * size_of::<f32>();
+        let [count, capacity] = shards_of(batch);
+        [2 * parameters, 3 * parameters, count * (Pass::bytes(architecture, capacity) + parameters)]
     }
 
     /// Leaves the examples for the backward pass that are worth one. Returns which part of all they are.
@@ -147,8 +146,10 @@ impl Native {
     }
 
     /// Computes the gradient of the mean loss of `batch`, in the first shard's memory, and returns that loss, the
-    /// squared lengths of the shards' mean gradients with their sizes, and the part of the batch that they are of.
-    fn gradient(&mut self, batch: &[u32], frozen: usize, sampled: f64) -> (f64, Vec<(f64, usize)>, f64) {
+    /// squared lengths of the shards' mean gradients with their sizes if they are to be measured, and the part of the batch
+    /// that they are of.
+    fn gradient(&mut self, batch: &[u32], step: &Step) -> (f64, Vec<(f64, usize)>, f64) {
+        let frozen = step.frozen;
         let from = self.parameters.get(frozen).map_or(self.weights.len(), |group| group.matrix.start);
         let (weights, train) = (&self.weights, &self.splits.train);
         let used = self.shards.len().min(batch.len());
@@ -158,13 +159,14 @@ impl Native {
             shard.gradient.fill(0.0);
             shard.tally = shard.pass.forward(weights, train, &batch[part(index)]);
         });
-        let kept = self.sample(used, sampled);
+        let kept = self.sample(used, step.sampled);
         let weights = &self.weights;
         self.shards[..used]
             .par_iter_mut()
             .for_each(|shard| shard.pass.backward(weights, frozen, &mut shard.gradient));
         let tally = self.shards[..used].iter().fold(Tally::default(), |all, shard| all + shard.tally);
-        let lengths = self.shards[..used]
+        let measured = if step.measure { used } else { 0 };
+        let lengths = self.shards[..measured]
             .iter()
             .enumerate()
             .map(|(index, shard)| {
@@ -184,31 +186,35 @@ impl Native {
         (tally.loss / tally.examples as f64, lengths, kept)
     }
 
-    fn judge(&self, which: Which, examples: &Examples) -> Evaluation {
+    /// What shards of the examples come to, in their order.
+    fn tallies(&self, which: Which, examples: &Examples) -> Vec<Tally> {
         let weights = match which {
             Which::Trained => &self.weights,
             Which::Averaged => self.average.weights(),
         };
         let indices: Vec<u32> = (0..examples.count() as u32).collect();
-        let tallies: Vec<Tally> = indices
+        indices
             .par_chunks(EVALUATION_SHARD)
             .map_init(
                 || Pass::new(&self.options.architecture, EVALUATION_SHARD),
                 |pass, shard| pass.forward(weights, examples, shard),
             )
-            .collect();
-        let tally = tallies.into_iter().fold(Tally::default(), |all, tally| all + tally);
-        Evaluation {
-            loss: tally.loss / tally.examples as f64,
-            accuracy: tally.correct as f64 / tally.examples as f64,
-        }
+            .collect()
     }
+}
 
-    /// The network's answers of `which` weights are judged on the training examples of these numbers.
-    pub fn training_loss(&self, which: Which, examples: usize) -> Result<f64> {
-        let count = examples.min(self.splits.train.count()) as u32;
-        Ok(self.judge(which, &self.splits.train.select(&(0..count).collect::<Vec<_>>())?).loss)
-    }
+/// How many shards a batch is cut into, and how many examples the largest has.
+fn shards_of(batch: usize) -> [usize; 2] {
+    let count = (batch / SHARD).clamp(2, MOST_SHARDS).min(batch);
+    [count, batch.div_ceil(count)]
+}
+
+fn total(tallies: &[Tally]) -> Tally {
+    tallies.iter().fold(Tally::default(), |all, tally| all + *tally)
+}
+
+fn mean_loss(tally: Tally) -> f64 {
+    tally.loss / tally.examples as f64
 }
 
 /// `tr Σ / |G|²` from mean gradients of shards. With `E|g_b|² = |G|² + tr Σ / b`, the shards' and the whole batch's squared
@@ -238,7 +244,7 @@ impl Trainee for Native {
     fn step(&mut self, step: &Step) -> Result<Taken> {
         let batch = self.order.next_batch().to_vec();
         let used = ((step.share * batch.len() as f64).round() as usize).clamp(1, batch.len());
-        let (loss, shards, kept) = self.gradient(&batch[..used], step.frozen, step.sampled);
+        let (loss, shards, kept) = self.gradient(&batch[..used], step);
         let gradient = &mut self.shards[0].gradient;
         let sums = self.optimiser.step(
             &self.parameters,
@@ -256,12 +262,15 @@ impl Trainee for Native {
         Ok(Taken { loss, kept, statistics })
     }
 
-    fn probe_loss(&self, which: Which) -> Result<f64> {
-        Ok(self.judge(which, &self.splits.probe).loss)
+    fn probe(&self, which: Which) -> Result<Probe> {
+        let tallies = self.tallies(which, &self.splits.probe);
+        let loss = mean_loss(total(&tallies));
+        Ok(Probe { loss, parts: tallies.into_iter().map(mean_loss).collect() })
     }
 
     fn evaluate(&self, which: Which) -> Result<Evaluation> {
-        Ok(self.judge(which, &self.splits.validation))
+        let tally = total(&self.tallies(which, &self.splits.validation));
+        Ok(Evaluation { loss: mean_loss(tally), accuracy: tally.correct as f64 / tally.examples as f64 })
     }
 
     fn snapshot(&self) -> NativeSnapshot {
@@ -373,7 +382,7 @@ mod tests {
                 let mut trainee = digits_trainee(3);
                 let step = Step { measure: true, ..Step::full(3e-3) };
                 let losses: Vec<f64> = (0..30).map(|_| trainee.step(&step).unwrap().loss).collect();
-                (losses, trainee.snapshot(), trainee.probe_loss(Which::Averaged).unwrap().to_bits())
+                (losses, trainee.snapshot(), trainee.probe(Which::Averaged).unwrap().loss.to_bits())
             })
         };
         let one = run(1);

@@ -1,5 +1,6 @@
 //! A whole run: steps, evaluations, logs, checkpoints.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gatework_contract::Observer;
@@ -10,11 +11,12 @@ use crate::config::{Config, Prepared};
 use crate::engine::{Counts, Engine, Event};
 use crate::error::{Error, Result};
 use crate::forecast::Curve;
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, Phase};
 use crate::log::{Logs, Offsets, Row};
 use crate::native::{Native, NativeSnapshot};
 use crate::trainee::{Evaluation, Trainee as _, Which};
 use crate::trainer::{Saved, Trainer};
+use crate::world::Source;
 
 /// How a run did at a step.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -55,8 +57,23 @@ impl Summary {
     }
 }
 
+/// A step that was taken.
+#[derive(Debug, Clone, Copy)]
+pub struct Stepped<'a> {
+    /// Its number, from 0. After an action is undone, or a rollback, numbers come again.
+    pub step: u64,
+    /// Its training loss.
+    pub loss: f64,
+    /// Its phase.
+    pub phase: Phase,
+    /// What the run has cost so far.
+    pub ledger: &'a Ledger,
+}
+
 /// What is told of a run while it runs.
 pub trait Listener {
+    /// A step.
+    fn stepped(&mut self, _: &Stepped<'_>) {}
     /// An evaluation.
     fn evaluated(&mut self, _: &Evaluated) {}
     /// Something that happened at a step.
@@ -76,6 +93,8 @@ struct Checkpoint {
     best: Vec<(f64, u64)>,
     /// The training loss of every step.
     losses: Vec<f32>,
+    /// Finished runs that the world model learns from.
+    replay: Vec<Source>,
     logs: Offsets,
 }
 
@@ -88,6 +107,7 @@ pub struct Run<'a> {
     evaluations: Vec<Evaluated>,
     best: Vec<(f64, u64)>,
     losses: Vec<f32>,
+    replay: Vec<Source>,
 }
 
 impl<'a> Run<'a> {
@@ -127,6 +147,7 @@ impl<'a> Run<'a> {
             evaluations: Vec::new(),
             best: Vec::new(),
             losses: Vec::new(),
+            replay: prepared.replay.sources(),
         })
     }
 
@@ -151,10 +172,17 @@ impl<'a> Run<'a> {
             let what = format!("it has {count} checkpoints, and none that can be used{why}");
             return Err(Error::NothingToResume { folder, what });
         };
+        if checkpoint.replay != prepared.replay.sources() {
+            let replay = prepared.replay.only(&checkpoint.replay)?;
+            let began = Prepared { replay, splits: Arc::clone(&prepared.splits) };
+            let trainee = began.trainee(config)?;
+            let engine = began.engine(config, &trainee)?;
+            trainer = Trainer::new(trainee, engine, config.schedule());
+        }
         trainer.restore(checkpoint.trainer)?;
         let logs = Some(Logs::open(folder.path(), checkpoint.logs)?);
-        let (evaluations, best, losses) = (checkpoint.evaluations, checkpoint.best, checkpoint.losses);
-        Ok(Self { config, trainer, folder: Some(folder), logs, evaluations, best, losses })
+        let Checkpoint { evaluations, best, losses, replay, .. } = checkpoint;
+        Ok(Self { config, trainer, folder: Some(folder), logs, evaluations, best, losses, replay })
     }
 
     /// Its loss curve so far, with the rates of its schedule.
@@ -215,8 +243,12 @@ impl<'a> Run<'a> {
             if self.losses.len() as u64 > step {
                 // An action was undone, or the run went back.
                 self.losses.truncate(step as usize);
+                self.evaluations.retain(|evaluated| evaluated.step <= step);
+                self.best.retain(|(_, at)| *at <= step);
             }
             self.losses.push(report.loss as f32);
+            let ledger = self.trainer.ledger();
+            listener.stepped(&Stepped { step, loss: report.loss, phase: report.phase, ledger });
             stage.counted("steps", done, Some(self.config.steps));
             let mut row = Row { step: done, phase: report.phase.name(), ..self.row() };
             (row.loss, row.rate) = (Some(report.loss), Some(report.rate));
@@ -287,7 +319,7 @@ impl<'a> Run<'a> {
             step: self.trainer.step(),
             trained: trainee.evaluate(Which::Trained)?,
             averaged: trainee.evaluate(Which::Averaged)?,
-            probe: trainee.probe_loss(Which::Averaged)?,
+            probe: trainee.probe(Which::Averaged)?.loss,
             seconds: total.seconds,
             equivalents: total.equivalents,
         };
@@ -310,9 +342,16 @@ impl<'a> Run<'a> {
         let (Some(folder), Some(logs)) = (self.folder, &mut self.logs) else { return Ok(()) };
         let offsets = logs.sync()?;
         let step = self.trainer.step();
-        if let Some(last) = self.evaluations.last().filter(|last| last.step == step) {
+        // A checkpoint that an interrupt asks for is no other run's: it does not compete.
+        let scheduled = step.is_multiple_of(self.config.run.checkpoint_every) || self.trainer.is_finished();
+        if scheduled && self.config.run.keep_best > 0 {
+            let known = self.evaluations.last().filter(|last| last.step == step).map(|last| last.probe);
+            let probe = match known {
+                Some(probe) => probe,
+                None => self.trainer.trainee().probe(Which::Averaged)?.loss,
+            };
             self.best.retain(|(_, kept)| *kept != step);
-            self.best.push((comparable(last.probe), step));
+            self.best.push((comparable(probe), step));
             self.best.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
             self.best.truncate(self.config.run.keep_best);
         }
@@ -322,6 +361,7 @@ impl<'a> Run<'a> {
             evaluations: self.evaluations.clone(),
             best: self.best.clone(),
             losses: self.losses.clone(),
+            replay: self.replay.clone(),
             logs: offsets,
         };
         let kept = Kept { newest: self.config.run.keep_newest, best: &steps };
@@ -400,14 +440,15 @@ mod tests {
             let config = Config::preset("digits").unwrap().with_text("test", &text).unwrap();
             let config = Config { seed, ..config };
             let prepared = Prepared::of(&config, |error| panic!("{error}")).unwrap();
-            assert_eq!(prepared.replay.episodes.len() as u64, seed - 1);
+            assert_eq!(prepared.replay.episodes().count() as u64, seed - 1);
             let home = RunFolder::open(&folder.path().join(seed.to_string())).unwrap();
             Run::start(&config, &prepared, Some(&home)).unwrap().finish(&(), &go_on, &mut ()).unwrap();
             let log = std::fs::read_to_string(home.path().join("log.jsonl")).unwrap();
             // The first run knows of no end.
             assert_eq!(log.contains("ln_final_probe_loss"), seed > 1);
         }
-        let episodes = Replay::read(&replay, |error| panic!("{error}")).unwrap().episodes;
+        let replay = Replay::read(&replay, |error| panic!("{error}")).unwrap();
+        let episodes: Vec<_> = replay.episodes().collect();
         assert_eq!(episodes.len(), 3);
         assert!(
             episodes

@@ -12,8 +12,6 @@ use crate::random::Random;
 const LEAST: f64 = 0.12;
 /// Above this part of a batch leaving out the rest is not worth its noise.
 const MOST: f64 = 0.8;
-/// Halvings of the interval in which the scale lies.
-const HALVINGS: usize = 60;
 
 /// An example that is kept: its place among those that were asked about, and what it weighs.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -37,7 +35,7 @@ pub fn choose(lengths: &[f32], times: f64, random: &mut Random) -> Option<Vec<Ke
     if !effective.is_finite() || times <= 0.0 || wanted >= MOST * count {
         return None;
     }
-    let scale = scale(lengths, wanted, count / sum);
+    let scale = scale(lengths, wanted);
     let mut kept = Vec::with_capacity(2 * wanted as usize);
     for (place, &length) in lengths.iter().enumerate() {
         let probability = (scale * f64::from(length)).min(1.0);
@@ -49,21 +47,22 @@ pub fn choose(lengths: &[f32], times: f64, random: &mut Random) -> Option<Vec<Ke
     Some(kept)
 }
 
-/// `c` with `Σ min(1, c |δ|) = wanted`, by bisection from `[0, start]`, doubled until it is enough.
-fn scale(lengths: &[f32], wanted: f64, start: f64) -> f64 {
-    let kept = |scale: f64| lengths.iter().map(|&length| (scale * f64::from(length)).min(1.0)).sum::<f64>();
-    let (mut low, mut high) = (0.0, start);
-    for _ in 0..HALVINGS {
-        if kept(high) >= wanted {
-            break;
+/// `c` with `Σ min(1, c |δ|) = wanted`: from the `c` that it would be if none were cut off at 1, each round takes those out that
+/// are. None comes back in, so that it ends, as a rule after two or three rounds.
+fn scale(lengths: &[f32], wanted: f64) -> f64 {
+    let mut scale = 0.0;
+    let mut whole = usize::MAX;
+    loop {
+        let (mut cut, mut sum) = (0, 0.0);
+        for &length in lengths {
+            let length = f64::from(length);
+            if scale * length >= 1.0 { cut += 1 } else { sum += length }
         }
-        (low, high) = (high, 2.0 * high);
+        if cut == whole || sum <= 0.0 {
+            return scale;
+        }
+        (whole, scale) = (cut, (wanted - cut as f64) / sum);
     }
-    for _ in 0..HALVINGS {
-        let middle = 0.5 * (low + high);
-        if kept(middle) < wanted { low = middle } else { high = middle }
-    }
-    high
 }
 
 #[cfg(test)]
@@ -89,6 +88,15 @@ mod tests {
         }
         assert!((mean / whole - 1.0).abs() < 0.01, "{mean} for {whole}");
         assert!((0.12..0.4).contains(&share), "{share}");
+    }
+
+    #[test]
+    fn the_scale_keeps_as_many_as_are_wanted() {
+        for wanted in [16.0, 40.0, 90.0] {
+            let scale = scale(&lengths(), wanted);
+            let kept: f64 = lengths().iter().map(|&length| (scale * f64::from(length)).min(1.0)).sum();
+            assert!((kept - wanted).abs() < 1e-9, "{kept} for {wanted}");
+        }
     }
 
     #[test]

@@ -79,6 +79,15 @@ pub struct Evaluation {
     pub accuracy: f64,
 }
 
+/// The loss on the examples that are held back for the engine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Probe {
+    /// Its mean.
+    pub loss: f64,
+    /// Its means over parts of the examples, always the same parts in the same order, so that two probes can be paired.
+    pub parts: Vec<f64>,
+}
+
 /// Something that learns by steps: weights, an optimiser, an order of data.
 ///
 /// Given the same calls it does the same, bit for bit; everything that decides what it does next is in its snapshot.
@@ -97,8 +106,8 @@ pub trait Trainee {
     /// Takes a step.
     fn step(&mut self, step: &Step) -> Result<Taken>;
 
-    /// The mean loss of weights on the examples that are held back for the engine.
-    fn probe_loss(&self, which: Which) -> Result<f64>;
+    /// The loss of weights on the examples that are held back for the engine.
+    fn probe(&self, which: Which) -> Result<Probe>;
 
     /// How weights do on the examples that the run is judged by.
     fn evaluate(&self, which: Which) -> Result<Evaluation>;
@@ -142,14 +151,14 @@ pub trait Trainee {
 }
 
 /// Multiply-adds of one example's step with `frozen` groups.
-pub(crate) fn example_work(groups: &[Group], frozen: usize) -> f64 {
+pub fn example_work(groups: &[Group], frozen: usize) -> f64 {
     let work =
         |from: usize| -> f64 { groups.iter().skip(from).map(|group| group.multiply_adds as f64).sum() };
     work(0) + work(frozen) + work(frozen + 1)
 }
 
 /// What a forward pass of `examples` costs in full steps of `batch`.
-pub(crate) fn forward_cost(groups: &[Group], examples: usize, batch: usize) -> f64 {
+pub fn forward_cost(groups: &[Group], examples: usize, batch: usize) -> f64 {
     let forward: f64 = groups.iter().map(|group| group.multiply_adds as f64).sum();
     forward * examples as f64 / (example_work(groups, 0) * batch as f64)
 }

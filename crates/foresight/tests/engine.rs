@@ -5,7 +5,8 @@ use std::cell::Cell;
 use gatework_foresight::config::{Config, Prepared};
 use gatework_foresight::engine::{Action, Alarm, Engine, Event};
 use gatework_foresight::{
-    Error, Evaluation, Group, Ledger, Native, NativeSnapshot, Phase, Result, Step, Taken, Trainee, Which,
+    Error, Evaluation, Group, Ledger, Native, NativeSnapshot, Phase, Probe, Result, Step, Taken, Trainee,
+    Which,
 };
 
 /// A network, some of whose probes and batches are not what they should be.
@@ -62,10 +63,11 @@ impl Trainee for Tampered {
         Ok(taken)
     }
 
-    fn probe_loss(&self, which: Which) -> Result<f64> {
+    fn probe(&self, which: Which) -> Result<Probe> {
         let asked = self.probes.get();
         self.probes.set(asked + 1);
-        (self.probe)(asked).map_or_else(|| self.inner.probe_loss(which), Ok)
+        let said = (self.probe)(asked).map(|loss| Ok(Probe { loss, parts: vec![loss; 7] }));
+        said.unwrap_or_else(|| self.inner.probe(which))
     }
 
     fn evaluate(&self, which: Which) -> Result<Evaluation> {

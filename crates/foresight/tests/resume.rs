@@ -28,6 +28,7 @@ fn main() {
         Trial::test("killed_the_plain_loop_ends_with_the_same_bits", || killed(false, 5)),
         Trial::test("interrupted_a_run_is_saved_and_ends_with_the_same_bits", interrupted),
         Trial::test("a_broken_checkpoint_costs_steps_and_no_bits", broken),
+        Trial::test("a_replay_folder_that_grows_changes_no_run_that_goes_on", replayed),
         Trial::test("a_folder_with_a_run_is_not_written_over", occupied),
     ];
     libtest_mimic::run(&Arguments::from_args(), tests).exit();
@@ -171,6 +172,30 @@ fn broken() -> Result<(), Failed> {
     require(refusals.0.len() == 1 && refusals.0[0].contains("checksum"), "the damage must be said")?;
     run.finish(&(), &AtomicBool::new(false), &mut ())?;
     require(run.trainer().save().goes_on_as(&undisturbed(&config)), "it ended elsewhere")
+}
+
+/// Runs that finish meanwhile, this one's own end included, are for later runs.
+fn replayed() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let mut config = config(true);
+    config.engine.replay = folder.path().join("replay");
+    let teach = |seed| -> Result<(), Failed> {
+        let config = Config { seed, ..config.clone() };
+        let prepared = Prepared::of(&config, |_| ())?;
+        Run::start(&config, &prepared, None)?.finish(&(), &AtomicBool::new(false), &mut ())?;
+        Ok(())
+    };
+    teach(101)?;
+    let prepared = Prepared::of(&config, |_| ())?;
+    let home = RunFolder::open(&folder.path().join("run"))?;
+    Run::start(&config, &prepared, Some(&home))?.train_to(500, &(), &AtomicBool::new(false), &mut ())?;
+    let undisturbed = undisturbed(&config);
+    teach(100)?;
+    let grown = Prepared::of(&config, |_| ())?;
+    require(grown.replay.episodes().count() == 3, "two more runs must have been remembered")?;
+    let mut run = Run::resume(&config, &grown, &home, &mut ())?;
+    run.finish(&(), &AtomicBool::new(false), &mut ())?;
+    require(run.trainer().save().goes_on_as(&undisturbed), "the run learnt from what it did not begin with")
 }
 
 fn occupied() -> Result<(), Failed> {

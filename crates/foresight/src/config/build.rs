@@ -4,15 +4,14 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::sections::{Config, DataKind, ModelKind};
+use super::sections::{Config, DataKind, ModelKind, ModelSection};
 use crate::data::{Splits, digits, mnist, xor};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::native::{Native, NativeOptions};
 use crate::network::Architecture;
 use crate::optimiser::OptimiserOptions;
-use crate::trainee::Trainee as _;
-use crate::world::{Ensemble, Replay};
+use crate::world::Replay;
 
 /// Noisy points of XOR: to train on, to probe with, to validate on.
 const XOR_POINTS: usize = 2000;
@@ -77,14 +76,17 @@ impl Prepared {
         Ok(Self { splits: Arc::new(splits), replay })
     }
 
+    fn architecture(&self, model: &ModelSection) -> Result<Architecture> {
+        let (shape, classes) = (self.splits.train.shape(), self.splits.classes());
+        match model.kind {
+            ModelKind::Mlp => Architecture::mlp(shape, &model.hidden, classes),
+            ModelKind::Cnn => Architecture::cnn(shape, &model.filters, model.kernel, &model.hidden, classes),
+        }
+    }
+
     /// The trainee of a configuration, as it begins.
     pub fn trainee(&self, config: &Config) -> Result<Native> {
-        let (shape, classes) = (self.splits.train.shape(), self.splits.classes());
-        let model = &config.model;
-        let architecture = match model.kind {
-            ModelKind::Mlp => Architecture::mlp(shape, &model.hidden, classes)?,
-            ModelKind::Cnn => Architecture::cnn(shape, &model.filters, model.kernel, &model.hidden, classes)?,
-        };
+        let architecture = self.architecture(&config.model)?;
         let given = &config.optimiser;
         let optimiser = OptimiserOptions {
             method: given.method,
@@ -110,18 +112,17 @@ impl Prepared {
         Engine::new(options, world, config.schedule(), self.replay.clone(), config.seed, trainee).map(Some)
     }
 
-    /// What a run will hold, from what would be allocated.
+    /// What a run will hold. Nothing of it is allocated.
     pub fn memory(&self, config: &Config) -> Result<MemoryPlan> {
-        let trainee = self.trainee(config)?;
-        let [weights, optimiser, passes] = trainee.bytes();
+        let architecture = self.architecture(&config.model)?;
+        let [weights, optimiser, passes] = Native::bytes(&architecture, config.batch);
         let splits = [&self.splits.train, &self.splits.probe, &self.splits.validation];
         let data = splits.iter().map(|part| part.count() * (part.size() * size_of::<f32>() + 2)).sum();
         let (mut snapshots, mut world) = (0, 0);
         if config.engine.enabled {
-            let parameters: usize = trainee.groups().iter().map(|group| group.parameters).sum();
-            snapshots =
-                config.engine.options.snapshots * parameters * size_of::<f32>() + 3 * (weights + optimiser);
-            world = Ensemble::new(config.world, config.seed)?.bytes();
+            let parameters = architecture.parameter_count() * size_of::<f32>();
+            snapshots = config.engine.options.snapshots * parameters + 3 * (weights + optimiser);
+            world = config.world.bytes();
         }
         Ok(MemoryPlan { weights, optimiser, passes, data, snapshots, world })
     }

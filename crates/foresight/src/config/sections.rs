@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use toml::Table;
+use toml::{Table, Value};
 
 use super::keys::{check_keys, merge};
 use crate::engine::EngineOptions;
@@ -301,6 +301,12 @@ impl Config {
 
     /// Refuses values that cannot be meant.
     pub fn check(&self) -> Result<()> {
+        if let Some((key, value)) = not_finite(&self.table()?, "") {
+            return Err(Error::config(format!(
+                "'{key}' is {value}: it must be a number that is not infinite"
+            )));
+        }
+        self.check_sizes()?;
         let positive = [
             ("steps", self.steps),
             ("batch", self.batch as u64),
@@ -329,6 +335,14 @@ impl Config {
         if let Some((key, value)) = parts.iter().find(|(_, value)| !(0.0..1.0).contains(value)) {
             return Err(Error::config(format!("'{key}' is {value}: it must be from 0 to below 1")));
         }
+        let counted = [
+            ("optimiser.weight_decay", f64::from(optimiser.weight_decay)),
+            ("optimiser.clip", optimiser.clip),
+            ("world.rate", self.world.rate),
+        ];
+        if let Some((key, value)) = counted.iter().find(|(_, value)| *value < 0.0) {
+            return Err(Error::config(format!("'{key}' is {value}: it must be at least 0")));
+        }
         if !(0.0..=1.0).contains(&optimiser.decay_share) {
             return Err(Error::config(format!(
                 "'optimiser.decay_share' is {}: it is a part, from 0 to 1",
@@ -337,6 +351,43 @@ impl Config {
         }
         self.engine.options.check()
     }
+
+    /// Refuses sizes that no machine which this crate is for can hold, before anything is allocated.
+    fn check_sizes(&self) -> Result<()> {
+        let (model, world) = (&self.model, &self.world);
+        let one = |key: &'static str, value: usize, most: usize| (key, value, most);
+        let sizes = [
+            one("batch", self.batch, 1 << 20),
+            one("model.kernel", model.kernel, 1 << 6),
+            one("engine.options.snapshots", self.engine.options.snapshots, 1 << 8),
+            one("world.members", world.members, 1 << 6),
+            one("world.hidden", world.hidden, 1 << 12),
+            one("world.categories", world.categories, 1 << 8),
+            one("world.classes", world.classes, 1 << 8),
+            one("world.window", world.window, 1 << 10),
+            one("world.batch", world.batch, 1 << 10),
+        ];
+        let layers = model.hidden.iter().map(|&width| one("model.hidden", width, 1 << 16));
+        let filters = model.filters.iter().map(|&filters| one("model.filters", filters, 1 << 12));
+        match sizes.into_iter().chain(layers).chain(filters).find(|(_, value, most)| value > most) {
+            Some((key, value, most)) => {
+                Err(Error::config(format!("'{key}' is {value}: it can be {most} at most")))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// The first number of a table that is none, or infinite.
+fn not_finite(table: &Table, before: &str) -> Option<(String, f64)> {
+    table.iter().find_map(|(key, value)| {
+        let path = if before.is_empty() { key.clone() } else { format!("{before}.{key}") };
+        match value {
+            Value::Table(inner) => not_finite(inner, &path),
+            Value::Float(value) if !value.is_finite() => Some((path, *value)),
+            _ => None,
+        }
+    })
 }
 
 #[cfg(test)]
@@ -362,6 +413,26 @@ mod tests {
         assert!(said("steps = ").contains("no TOML"));
         assert!(said("steps.more = 1").contains("steps"));
         assert!(said("optimiser = 3").contains("optimiser"));
+    }
+
+    #[test]
+    fn numbers_that_are_none_and_sizes_that_do_not_fit_are_refused() {
+        let said = |setting: &str| Config::default().with_setting(setting).unwrap_err().to_string();
+        for key in [
+            "optimiser.clip",
+            "engine.options.sampled",
+            "engine.options.risk",
+            "world.rate",
+            "optimiser.beta1",
+        ] {
+            for value in ["nan", "inf", "-inf"] {
+                let error = said(&format!("{key}={value}"));
+                assert!(error.contains(&format!("'{key}'")), "{key}={value}: {error}");
+            }
+        }
+        assert!(said("optimiser.weight_decay=-1").contains("'optimiser.weight_decay' is -1"));
+        assert!(said("model.hidden=[64, 10000000000]").contains("'model.hidden' is 10000000000"));
+        assert!(said("world.hidden=100000").contains("'world.hidden'"));
     }
 
     #[test]

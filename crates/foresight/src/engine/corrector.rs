@@ -2,35 +2,32 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::conformal::conformal;
-
 /// Inputs of the ridge regression.
 const INPUTS: usize = 5;
 /// Old verdicts fade at this rate.
 const FADING: f64 = 0.97;
-/// Scores that the band is taken from.
-const SCORES: usize = 64;
+/// Residuals that the spread is taken from.
+const RESIDUALS: usize = 64;
 
 /// What a prediction was made from.
 pub(super) type Basis = [f64; INPUTS];
 
-/// An online ridge regression of the residuals of predicted drops, the band that they stay in, and trust.
+/// An online ridge regression of the residuals of predicted drops, how far they spread, and trust.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Corrector {
     coefficients: Basis,
     /// The inverse of `Σ x xᵀ + ridge`.
     inverse: [[f64; INPUTS]; INPUTS],
     /// Residuals of past verdicts, the newest last.
-    scores: Vec<f64>,
+    residuals: Vec<f64>,
     trust: f64,
-    verdicts: u64,
 }
 
 impl Default for Corrector {
     fn default() -> Self {
         let mut inverse = [[0.0; INPUTS]; INPUTS];
         (0..INPUTS).for_each(|i| inverse[i][i] = 1.0);
-        Self { coefficients: [0.0; INPUTS], inverse, scores: Vec::new(), trust: 0.5, verdicts: 0 }
+        Self { coefficients: [0.0; INPUTS], inverse, residuals: Vec::new(), trust: 0.5 }
     }
 }
 
@@ -38,11 +35,6 @@ impl Corrector {
     /// How far actions of this kind are trusted, from 0 to 1.
     pub fn trust(&self) -> f64 {
         self.trust
-    }
-
-    /// Verdicts so far.
-    pub fn verdicts(&self) -> u64 {
-        self.verdicts
     }
 
     /// Lost trust comes back slowly, so that what failed once is tried again.
@@ -55,20 +47,22 @@ impl Corrector {
         self.coefficients.iter().zip(basis).map(|(c, x)| c * x).sum()
     }
 
-    /// How far a drop may fall short of its prediction in nine of ten cases: the conformal quantile of past residuals
-    /// (the ⌈0.9 (n + 1)⌉-th), or `before` until there are nine.
-    pub(super) fn band(&self, before: f64) -> f64 {
-        conformal(&self.scores, 0.9).unwrap_or(before)
+    /// How far drops are off their predictions, in the mean square; `before` until there are three.
+    pub(super) fn spread(&self, before: f64) -> f64 {
+        let count = self.residuals.len();
+        if count < 3 {
+            return before;
+        }
+        (self.residuals.iter().map(|residual| residual * residual).sum::<f64>() / count as f64).sqrt()
     }
 
     /// Takes in what became of a prediction: the drop that was predicted, bias included, and the drop that came.
     pub(super) fn learn(&mut self, basis: &Basis, predicted: f64, found: f64, accepted: bool) {
-        self.verdicts += 1;
         self.trust = if accepted { self.trust + 0.25 * (1.0 - self.trust) } else { 0.5 * self.trust };
-        if self.scores.len() == SCORES {
-            self.scores.remove(0);
+        if self.residuals.len() == RESIDUALS {
+            self.residuals.remove(0);
         }
-        self.scores.push(predicted - found);
+        self.residuals.push(predicted - found);
         // Recursive least squares on what the bias should have been.
         let residual = found - predicted;
         let product: Basis =
@@ -104,12 +98,13 @@ mod tests {
     }
 
     #[test]
-    fn trust_grows_and_shrinks_and_the_band_is_a_quantile() {
+    fn trust_grows_and_shrinks_and_the_spread_is_that_of_residuals() {
         let mut corrector = Corrector::default();
-        assert_eq!(corrector.band(0.02), 0.02);
+        assert_eq!(corrector.spread(0.02), 0.02);
         (0..20).for_each(|i| corrector.learn(&[0.0; INPUTS], 0.01 * f64::from(i), 0.0, true));
         assert!(corrector.trust() > 0.9);
-        assert!((corrector.band(0.0) - 0.18).abs() < 1e-12, "{}", corrector.band(0.0));
+        let wanted = (0..20).map(|i| (0.01 * f64::from(i)).powi(2)).sum::<f64>() / 20.0;
+        assert!((corrector.spread(0.0) - wanted.sqrt()).abs() < 1e-12, "{}", corrector.spread(0.0));
         corrector.learn(&[0.0; INPUTS], 0.0, 0.0, false);
         assert!(corrector.trust() < 0.5);
     }

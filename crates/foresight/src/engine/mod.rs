@@ -7,11 +7,13 @@
 //! ```
 
 mod action;
+mod cadence;
 mod controller;
 mod corrector;
 mod machine;
 mod monitor;
 mod options;
+mod skill;
 
 pub use action::Action;
 pub use controller::{Candidate, Choice};

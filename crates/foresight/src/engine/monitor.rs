@@ -25,7 +25,7 @@ pub enum Alarm {
         /// The gradient's length over its average.
         ratio: f64,
     },
-    /// The gradient has been next to nothing for a hundred steps.
+    /// The gradient has been next to nothing each of the last hundred times that it was measured.
     Vanishing,
     /// The loss has not fallen for as long as was waited.
     Plateau {

@@ -40,7 +40,7 @@ pub struct EngineOptions {
     pub max_predict_steps: u64,
     /// Full steps after an action, before the next is chosen.
     pub correction_steps: u64,
-    /// Steps between two decisions.
+    /// Fewest steps between two decisions.
     pub decide_every: u64,
     /// Every so many decisions the best action beside full steps is tried although it is not worth most, so that the
     /// corrector learns what it does; 0 for never.
@@ -51,12 +51,12 @@ pub struct EngineOptions {
     pub risk: f64,
     /// What a deviation of the predicted ln loss weighs against a drop of it.
     pub uncertainty_penalty: f64,
-    /// Steps of a tick of the world model.
+    /// Fewest steps between two looks at statistics and features, which are ticks of the world model.
     pub tick: u64,
     /// Fewest steps between two updates of the world model; 0 for no updates.
     pub learn_every: u64,
-    /// The most that these updates may cost, in counted multiply-adds over those of training. For a network that is smaller
-    /// than the world model they are rare, or never come.
+    /// The most that looks, decisions and updates may cost together, in counted multiply-adds over those of training. Beside a
+    /// small network they are rarer than is asked for, and the world model is left out where it would hardly learn.
     pub predictor_share: f64,
     /// Steps between two snapshots of weights to average over.
     pub snapshot_every: u64,
@@ -65,11 +65,15 @@ pub struct EngineOptions {
     /// Steps between two states to roll back to.
     pub safe_every: u64,
     /// The learning rate's factor after a rollback.
-    pub caution: f64,
+    pub lowered_rate: f64,
     /// Steps that it holds for.
-    pub caution_steps: u64,
-    /// Rollbacks after which the run is given up.
+    pub lowered_rate_steps: u64,
+    /// Rollbacks within `rollback_window` after which the run is given up.
     pub most_rollbacks: u32,
+    /// Steps, those that were undone included, over which rollbacks are counted.
+    pub rollback_window: u64,
+    /// What a frozen stretch may fall short of its promise, in ln loss, where that is within what chance explains.
+    pub allowance: f64,
     /// `stop` is taken when less than this drop of ln loss is forecast for the rest of the run.
     pub stop_below: f64,
     /// Which actions there are.
@@ -95,9 +99,11 @@ impl Default for EngineOptions {
             snapshot_every: 16,
             snapshots: 6,
             safe_every: 50,
-            caution: 0.5,
-            caution_steps: 100,
+            lowered_rate: 0.5,
+            lowered_rate_steps: 100,
             most_rollbacks: 20,
+            rollback_window: 2000,
+            allowance: 0.03,
             stop_below: 0.002,
             actions: Allowed::default(),
         }
@@ -118,15 +124,9 @@ impl EngineOptions {
         if let Some((key, _)) = positive.iter().find(|(_, value)| *value == 0) {
             return Err(Error::config(format!("'{key}' is 0: it is a number of steps, from 1")));
         }
-        if !self.decide_every.is_multiple_of(self.tick) {
-            return Err(Error::config(format!(
-                "'engine.options.decide_every' is {} and must be a multiple of 'engine.options.tick', which is {}",
-                self.decide_every, self.tick
-            )));
-        }
         let parts = [
             ("engine.options.confidence_threshold", self.confidence_threshold),
-            ("engine.options.caution", self.caution),
+            ("engine.options.lowered_rate", self.lowered_rate),
         ];
         if let Some((key, value)) = parts.iter().find(|(_, value)| !(0.0..=1.0).contains(value)) {
             return Err(Error::config(format!("'{key}' is {value}: it is a part, from 0 to 1")));
@@ -135,6 +135,20 @@ impl EngineOptions {
             return Err(Error::config(format!(
                 "'engine.options.risk' is {}: it is a part, from 0",
                 self.risk
+            )));
+        }
+        let counted = [
+            ("engine.options.sampled", self.sampled),
+            ("engine.options.uncertainty_penalty", self.uncertainty_penalty),
+            ("engine.options.allowance", self.allowance),
+        ];
+        if let Some((key, value)) = counted.iter().find(|(_, value)| value.is_nan() || *value < 0.0) {
+            return Err(Error::config(format!("'{key}' is {value}: it must be at least 0")));
+        }
+        if self.predictor_share.is_nan() || self.predictor_share <= 0.0 {
+            return Err(Error::config(format!(
+                "'engine.options.predictor_share' is {}: it is a part, above 0",
+                self.predictor_share
             )));
         }
         if self.snapshots < 2 {

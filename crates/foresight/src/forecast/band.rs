@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::baselines::{Method, predict};
 use super::curve::Curve;
-use crate::conformal::conformal;
+use crate::conformal::{conformal, signed};
 use crate::error::{Error, Result};
 
 /// A forecast of the loss at a step, with a band of 90 %.
@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 pub struct Banded {
     /// The formula.
     pub method: Method,
-    /// The loss that it expects.
+    /// The loss that it expects, with the median of its past errors taken off, where there are enough of them for that.
     pub expected: f64,
     /// The band, where there is enough to calibrate it by.
     pub band: Option<[f64; 2]>,
@@ -20,10 +20,21 @@ pub struct Banded {
     pub scores: usize,
 }
 
-/// How far off forecasts of each formula were: `|ln expected − ln found|`.
+/// How far off forecasts of each formula were: `ln found − ln expected`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Calibration {
     scores: [Vec<f64>; 4],
+    of: ErrorsOf,
+}
+
+/// Where errors come from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum ErrorsOf {
+    /// Runs: what they are off by in the mean, another run will be, too.
+    #[default]
+    Runs,
+    /// Parts of one curve, which resemble each other: only how large they are says anything of its end.
+    Parts,
 }
 
 const LEVEL: f64 = 0.9;
@@ -45,7 +56,7 @@ impl Calibration {
     /// From the curve itself: parts of it are forecast from parts of those, as far ahead in proportion as is asked for.
     /// Scores of one curve resemble each other, so that bands are right only as far as its past is like its future.
     pub fn by_itself(curve: &Curve, at: f64) -> Self {
-        let mut calibration = Self::default();
+        let mut calibration = Self { of: ErrorsOf::Parts, ..Self::default() };
         let ratio = (at / curve.last_step().max(1e-9)).max(1.05);
         for place in 1..=24 {
             let end = curve.last_step() * (0.4 + 0.6 * f64::from(place) / 24.0);
@@ -58,32 +69,49 @@ impl Calibration {
     fn take(&mut self, seen: &Curve, at: f64, whole: &Curve, found: f64) {
         let ahead = rates_ahead(whole, seen.last_step());
         for (method, scores) in Method::ALL.into_iter().zip(&mut self.scores) {
-            scores.push((predict(method, seen, at, &ahead).ln() - found.ln()).abs());
+            scores.push(found.ln() - predict(method, seen, at, &ahead).ln());
         }
     }
 
-    /// A method's forecast with its band.
+    /// A method's forecast with its band: between quantiles of signed errors, so that a formula's bias is no part of its width. With
+    /// fewer than 19 of them, and with those of the curve itself, by the quantile of their sizes, for which nine are enough.
     pub fn band(&self, method: Method, expected: f64) -> Banded {
         let scores = &self.scores[method as usize];
-        let width = conformal(scores, LEVEL);
-        let band = width.map(|width| [expected * (-width).exp(), expected * width.exp()]);
-        Banded { method, expected, band, scores: scores.len() }
+        let sizes: Vec<f64> = scores.iter().map(|score| score.abs()).collect();
+        let of_runs = Some(scores).filter(|_| self.of == ErrorsOf::Runs);
+        let biased =
+            of_runs.and_then(|scores| signed(scores, LEVEL)).map(|[low, high]| [low, median(scores), high]);
+        let bounds = biased.or_else(|| conformal(&sizes, LEVEL).map(|width| [-width, 0.0, width]));
+        let [low, middle, high] = bounds.unwrap_or_default().map(|bound| expected * bound.exp());
+        Banded { method, expected: middle, band: bounds.map(|_| [low, high]), scores: scores.len() }
     }
 
-    /// The mean score of a method.
+    /// Samples of ln loss that a method's forecast stands for: what it expects, off by as much as it was off.
+    pub fn samples(&self, method: Method, expected: f64) -> Vec<f64> {
+        self.scores[method as usize].iter().map(|score| expected.ln() + score).collect()
+    }
+
+    /// The mean size of a method's errors.
     pub fn error(&self, method: Method) -> Option<f64> {
         let scores = &self.scores[method as usize];
-        (!scores.is_empty()).then(|| scores.iter().sum::<f64>() / scores.len() as f64)
+        (!scores.is_empty())
+            .then(|| scores.iter().map(|score| score.abs()).sum::<f64>() / scores.len() as f64)
     }
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    0.5 * (sorted[(sorted.len() - 1) / 2] + sorted[sorted.len() / 2])
 }
 
 fn rates_ahead(whole: &Curve, from: f64) -> Vec<(f64, f64)> {
-    let rates = whole.rates().unwrap_or_default();
-    whole.steps().iter().copied().zip(rates.iter().copied()).filter(|(step, _)| *step > from).collect()
+    whole.points_with_rates().into_iter().filter(|(step, _)| *step > from).collect()
 }
 
 /// All four forecasts of the loss at step `at`, with bands by `runs` that went to their end, or by the curve itself where
-/// there are none. `ahead` are the rates to come, where they are known.
+/// there are none. `ahead` are the rates to come; where they are not known, those of the past and of the runs are not looked at, since
+/// a forecast must be calibrated as it is made.
 pub fn forecast(curve: &Curve, at: f64, ahead: &[(f64, f64)], runs: &[Curve]) -> Result<Vec<Banded>> {
     if !(at.is_finite() && at > curve.last_step()) {
         return Err(Error::curve(format!(
@@ -91,11 +119,16 @@ pub fn forecast(curve: &Curve, at: f64, ahead: &[(f64, f64)], runs: &[Curve]) ->
             curve.last_step()
         )));
     }
+    let unrated = |curve: &Curve| curve.clone().without_rates();
+    let own = if ahead.is_empty() { unrated(curve) } else { curve.clone() };
     let calibration = if runs.is_empty() {
-        Calibration::by_itself(curve, at)
+        Calibration::by_itself(&own, at)
+    } else if ahead.is_empty() {
+        Calibration::by_runs(&runs.iter().map(unrated).collect::<Vec<_>>(), curve.last_step() / at)
     } else {
         Calibration::by_runs(runs, curve.last_step() / at)
     };
+    let curve = &own;
     Ok(Method::ALL.map(|method| calibration.band(method, predict(method, curve, at, ahead))).to_vec())
 }
 

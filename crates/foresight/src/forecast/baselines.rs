@@ -143,12 +143,20 @@ fn power_law(curve: &Curve, at: f64) -> f64 {
     best.1
 }
 
+/// At most `count` of the points, evenly, the last among them: every point ahead costs as many terms as there are falls of the rate.
+fn thinned(points: &[(f64, f64)], count: usize) -> impl Iterator<Item = (f64, f64)> + '_ {
+    let kept = points.len().min(count);
+    (1..=kept).map(move |i| points[i * points.len() / kept - 1])
+}
+
 fn multi_power_law(curve: &Curve, at: f64, ahead: &[(f64, f64)]) -> f64 {
     let Some(rates) = curve.rates() else { return power_law(curve, at) };
     // All points, those ahead included, with the sum of rates so far.
     let mut points: Vec<(f64, f64)> = curve.steps().iter().copied().zip(rates.iter().copied()).collect();
     let seen = points.len();
-    points.extend(ahead.iter().filter(|(step, _)| *step > curve.last_step() && *step <= at));
+    let to_come: Vec<(f64, f64)> =
+        ahead.iter().copied().filter(|(step, _)| *step > curve.last_step() && *step <= at).collect();
+    points.extend(thinned(&to_come, POINTS));
     if points.last().is_none_or(|(step, _)| *step < at) {
         points.push((at, points.last().map_or(0.0, |point| point.1)));
     }

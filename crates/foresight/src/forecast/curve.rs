@@ -78,6 +78,11 @@ impl Curve {
         self.rates.as_deref()
     }
 
+    /// Its steps with their rates; nothing where it has none.
+    pub fn points_with_rates(&self) -> Vec<(f64, f64)> {
+        self.steps.iter().copied().zip(self.rates.iter().flatten().copied()).collect()
+    }
+
     /// The same curve with its rates forgotten: where those to come are not known, those that were mislead.
     pub fn without_rates(self) -> Self {
         Self { rates: None, ..self }
@@ -133,7 +138,7 @@ impl Curve {
         if first.starts_with('{') {
             return json_lines(&lines, column);
         }
-        let header: Vec<&str> = first.split(',').map(|cell| cell.trim().trim_matches('"')).collect();
+        let header = cells(first);
         if header.iter().all(|cell| cell.parse::<f64>().is_ok()) {
             return numbers(&lines, header.len());
         }
@@ -141,19 +146,37 @@ impl Curve {
             names.iter().find_map(|name| header.iter().position(|cell| cell.eq_ignore_ascii_case(name)))
         };
         let loss = match column {
-            Some(column) => header.iter().position(|cell| *cell == column),
+            Some(column) => header.iter().position(|cell| cell == column),
             None => at(&LOSS_NAMES),
         };
         let Some(loss) = loss else { return Err(no_losses(column, &header.join(", "))) };
         let (step, rate) = (at(&STEP_NAMES), at(&RATE_NAMES));
         let rows = lines[1..].iter().enumerate().map(|(line, text)| {
-            let cells: Vec<&str> = text.split(',').collect();
-            let number = |at: usize| cells.get(at).and_then(|cell| cell.trim().parse::<f64>().ok());
+            let cells = cells(text);
+            let number = |at: usize| cells.get(at).and_then(|cell| cell.parse::<f64>().ok());
             let here = step.map_or(Some(line as f64), number);
             (here, number(loss), rate.and_then(number))
         });
-        collect(rows, header[loss])
+        collect(rows, &header[loss])
     }
+}
+
+/// The cells of a line of CSV. What stands in quotes may hold commas, and quotes if they are doubled.
+fn cells(line: &str) -> Vec<String> {
+    let mut found = vec![String::new()];
+    let mut quoted = false;
+    let mut characters = line.chars().peekable();
+    while let Some(character) = characters.next() {
+        let cell = found.last_mut();
+        match (character, quoted, cell) {
+            ('"', true, Some(cell)) if characters.next_if_eq(&'"').is_some() => cell.push('"'),
+            ('"', _, _) => quoted = !quoted,
+            (',', false, _) => found.push(String::new()),
+            (character, _, Some(cell)) => cell.push(character),
+            (_, _, None) => {}
+        }
+    }
+    found.iter().map(|cell| cell.trim().to_owned()).collect()
 }
 
 fn no_losses(column: Option<&str>, found: &str) -> Error {
@@ -190,7 +213,7 @@ fn json_lines(lines: &[&str], column: Option<&str>) -> Result<Reading> {
 /// Lines of numbers without a header: the last is the loss, and the first of two or more the step.
 fn numbers(lines: &[&str], columns: usize) -> Result<Reading> {
     let rows = lines.iter().enumerate().map(|(line, text)| {
-        let cells: Vec<Option<f64>> = text.split(',').map(|cell| cell.trim().parse().ok()).collect();
+        let cells: Vec<Option<f64>> = cells(text).iter().map(|cell| cell.parse().ok()).collect();
         let step = if columns > 1 { cells.first().copied().flatten() } else { Some(line as f64) };
         (step, cells.last().copied().flatten(), None)
     });
@@ -234,6 +257,9 @@ mod tests {
             (45.0, 1, "val_loss")
         );
         assert!(reading.curve.rates().is_none());
+        let quoted: String = (0..9).map(|i| format!("\"run \"\"a, b\"\"\",\"{i}\",\"0.5\"\n")).collect();
+        let reading = Curve::parse(&("\"name\",\"Step\",\"loss\"\n".to_owned() + &quoted), None).unwrap();
+        assert_eq!((reading.curve.last_step(), reading.curve.losses()[8], reading.skipped), (8.0, 0.5, 0));
         let reading =
             Curve::parse(&(0..9).map(|i| format!("{}\n", 1.0 / f64::from(i + 1))).collect::<String>(), None)
                 .unwrap();

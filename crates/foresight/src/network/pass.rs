@@ -75,14 +75,19 @@ impl Pass {
         }
     }
 
-    /// Bytes that it holds.
-    pub fn bytes(&self) -> usize {
-        let numbers = self.values.iter().map(Vec::len).sum::<usize>()
-            + self.chosen.iter().map(Vec::len).sum::<usize>()
-            + self.delta.len()
-            + self.next_delta.len()
-            + self.columns.len();
-        numbers * size_of::<f32>()
+    /// Bytes that memory for up to `capacity` examples holds.
+    pub fn bytes(architecture: &Architecture, capacity: usize) -> usize {
+        let outputs = architecture.layers().iter().map(Layer::outputs);
+        let sizes = || std::iter::once(architecture.inputs()).chain(outputs.clone());
+        let chosen: usize = architecture
+            .layers()
+            .iter()
+            .filter(|layer| matches!(layer, Layer::MaxPool { .. }))
+            .map(Layer::outputs)
+            .sum();
+        let columns = architecture.layers().iter().filter_map(convolution).map(|layer| layer.columns());
+        let examples = sizes().sum::<usize>() + chosen + 2 * sizes().max().unwrap_or(0);
+        (capacity * examples + columns.max().unwrap_or(0)) * size_of::<f32>()
     }
 
     /// Runs `indices` of `examples` through the network, and leaves `softmax − label` behind for [`Pass::backward`].

@@ -109,11 +109,6 @@ impl Optimiser {
         self.steps
     }
 
-    /// Bytes that it holds.
-    pub fn bytes(&self) -> usize {
-        3 * self.first.len() * size_of::<f32>()
-    }
-
     /// Moves `weights` against `gradient` at rate `rate`, all groups from number `frozen` on; those before keep weights
     /// and moments. With `measure`, returns the sums of every group, zeros for the frozen.
     pub fn step(

@@ -89,13 +89,11 @@ pub const NAMES: [&str; FEATURES] = [
     "ln |u| of all - ln rate",
 ];
 
-/// What a step showed.
+/// What a step showed that is looked at.
 #[derive(Debug, Clone, Copy)]
 pub struct Observation<'a> {
     /// Its number.
     pub step: u64,
-    /// Its training loss.
-    pub loss: f64,
     /// Its statistics.
     pub statistics: &'a Statistics,
     /// The last probe loss, once there is one.
@@ -118,12 +116,14 @@ impl Smooth {
     }
 }
 
-/// The history that features need. Each step is one pass over its statistics and at most 64 values of history.
+/// The history that features need. Every step gives its loss; features are computed at the steps that are looked at, in one pass
+/// over their statistics and at most 64 values of history. Averages over `n` steps fade by the steps since the last look.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StateTracker {
     losses: Series,
     gradients: Series,
     smooth: [Smooth; 3],
+    looked_at: Option<u64>,
     lowest: f64,
     since_lowest: u64,
     probe: Option<f64>,
@@ -144,6 +144,7 @@ impl Default for StateTracker {
             losses: Series::new(64),
             gradients: Series::new(32),
             smooth: Default::default(),
+            looked_at: None,
             lowest: f64::INFINITY,
             since_lowest: 0,
             probe: None,
@@ -165,6 +166,11 @@ fn log(x: f64) -> f64 {
     if x.is_nan() { 0.0 } else { x.clamp(1e-30, 1e30).ln() }
 }
 
+/// What an average over `count` steps is of, where there is a value every `steps`.
+fn over(count: f64, steps: f64) -> f64 {
+    (count / steps).max(1.0)
+}
+
 fn cosine(sums: &Sums) -> f64 {
     let scale = (sums.update * sums.before).sqrt();
     if scale > 0.0 { (sums.along / scale).clamp(-1.0, 1.0) } else { 0.0 }
@@ -176,26 +182,36 @@ impl StateTracker {
         self.smooth[0].0
     }
 
-    /// Takes in a step.
-    pub fn observe(&mut self, seen: &Observation<'_>) -> Features {
-        let mut features = [0.0; FEATURES];
-        self.loss_features(seen.loss, &mut features);
-        self.probe_features(seen.probe, features[2], &mut features);
-        self.band_features(seen.statistics, &mut features);
-        self.whole_features(seen, &mut features);
-        features
-    }
-
-    fn loss_features(&mut self, loss: f64, features: &mut Features) {
-        let level = log(loss);
-        self.losses.push(level);
-        let [fast, middle, slow] = [(0, 8.0), (1, 32.0), (2, 128.0)]
-            .map(|(place, steps): (usize, f64)| log(self.smooth[place].take(loss.min(1e30), steps)));
+    /// Takes in the loss of a step.
+    pub fn take_loss(&mut self, loss: f64) {
+        self.losses.push(log(loss));
+        for (smooth, steps) in self.smooth.iter_mut().zip([8.0, 32.0, 128.0]) {
+            smooth.take(loss.min(1e30), steps);
+        }
+        let fast = self.smooth[0].0.unwrap_or(f64::INFINITY);
         if fast < self.lowest {
             (self.lowest, self.since_lowest) = (fast, 0);
         } else {
             self.since_lowest += 1;
         }
+    }
+
+    /// Looks at the step whose loss came last.
+    pub fn observe(&mut self, seen: &Observation<'_>) -> Features {
+        let steps = self.looked_at.map_or(1, |before| seen.step.saturating_sub(before).max(1)) as f64;
+        let mut features = [0.0; FEATURES];
+        self.loss_features(&mut features);
+        self.probe_features(seen.probe, features[2], &mut features);
+        self.band_features(seen.statistics, steps, &mut features);
+        self.whole_features(seen, steps, &mut features);
+        self.looked_at = Some(seen.step);
+        features
+    }
+
+    fn loss_features(&self, features: &mut Features) {
+        let level = self.losses.last();
+        let [fast, middle, slow] = self.smooth.map(|smooth| log(smooth.0.unwrap_or(f64::NAN)));
+        let lowest = log(self.lowest);
         let (short, long) = (self.losses.line(16), self.losses.line(64));
         features[..16].copy_from_slice(&[
             level,
@@ -209,7 +225,7 @@ impl StateTracker {
             short.deviation,
             long.deviation,
             long.correlation,
-            fast - self.lowest,
+            fast - lowest,
             self.losses.highest() - middle,
             (fast - middle) - (middle - slow),
             (self.since_lowest as f64).ln_1p(),
@@ -233,7 +249,7 @@ impl StateTracker {
         }
     }
 
-    fn band_features(&mut self, statistics: &Statistics, features: &mut Features) {
+    fn band_features(&mut self, statistics: &Statistics, steps: f64, features: &mut Features) {
         let groups = &statistics.groups;
         let all: f64 = groups.iter().map(|sums| sums.gradient).sum();
         for (band, kept) in self.bands.iter_mut().enumerate() {
@@ -243,7 +259,7 @@ impl StateTracker {
             let sums = groups[from..to].iter().fold(Sums::default(), |all, sums| all + *sums);
             if sums.parameters > 0.0 {
                 let size = log(sums.weight.sqrt());
-                let average = self.weight_average[band].take(size, 64.0);
+                let average = self.weight_average[band].take(size, over(64.0, steps));
                 *kept = [
                     log(sums.gradient.sqrt()),
                     size,
@@ -259,11 +275,11 @@ impl StateTracker {
         }
     }
 
-    fn whole_features(&mut self, seen: &Observation<'_>, features: &mut Features) {
+    fn whole_features(&mut self, seen: &Observation<'_>, steps: f64, features: &mut Features) {
         let all = seen.statistics.groups.iter().fold(Sums::default(), |all, sums| all + *sums);
         let gradient = log(all.gradient.sqrt());
         self.gradients.push(gradient);
-        let average = self.gradient_average.take(gradient, 32.0);
+        let average = self.gradient_average.take(gradient, over(32.0, steps));
         let along = cosine(&all);
         let noise = log(seen.statistics.noise_scale);
         let schedule = seen.schedule;
@@ -271,16 +287,17 @@ impl StateTracker {
             self.area_left = schedule.area(seen.step, schedule.steps);
             schedule.area(0, schedule.steps)
         });
-        self.area_left -= schedule.rate(seen.step);
+        let from = self.looked_at.map_or(seen.step, |before| before + 1);
+        self.area_left -= schedule.area(from, seen.step + 1);
         let now = schedule.rate(seen.step);
         features[FIRST_OF_WHOLE..].copy_from_slice(&[
             gradient,
             gradient - average,
             self.gradients.line(32).deviation,
             along,
-            self.cosine_average.take(along, 16.0),
+            self.cosine_average.take(along, over(16.0, steps)),
             noise,
-            self.noise_average.take(noise, 32.0),
+            self.noise_average.take(noise, over(32.0, steps)),
             log(seen.rate / schedule.peak),
             seen.step as f64 / schedule.steps.max(1) as f64,
             if total > 0.0 { (self.area_left / total).max(0.0) } else { 0.0 },

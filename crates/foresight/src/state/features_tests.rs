@@ -61,8 +61,8 @@ impl Scene {
             let step = self.first_step + i as u64;
             let rate = self.rate_factor * self.schedule.rate(step);
             let schedule = &self.schedule;
-            found =
-                tracker.observe(&Observation { step, loss, statistics: &statistics, probe, schedule, rate });
+            tracker.take_loss(loss);
+            found = tracker.observe(&Observation { step, statistics: &statistics, probe, schedule, rate });
         }
         found
     }
@@ -218,4 +218,28 @@ fn numbers_that_are_none_do_not_spread() {
     assert!(scene.features().iter().all(|x| x.is_finite()));
     scene.losses[98] = f64::INFINITY;
     assert!(scene.features().iter().all(|x| x.is_finite()));
+}
+
+#[test]
+fn losses_between_looks_count_and_averages_fade_by_steps() {
+    let statistics = Statistics { groups: Scene::default().groups.to_vec(), noise_scale: 50.0 };
+    let schedule = Scene::default().schedule;
+    let look = |every: u64| {
+        let mut tracker = StateTracker::default();
+        let mut found = [0.0; FEATURES];
+        for (step, &loss) in (0u64..).zip(&Scene::default().losses) {
+            tracker.take_loss(loss);
+            if (step + 1).is_multiple_of(every) {
+                let rate = schedule.rate(step);
+                let (statistics, schedule) = (&statistics, &schedule);
+                found = tracker.observe(&Observation { step, statistics, probe: None, schedule, rate });
+            }
+        }
+        found
+    };
+    // With statistics that stay, how often one looks makes no difference.
+    let (often, rarely) = (look(1), look(10));
+    for i in 0..FEATURES {
+        assert!((often[i] - rarely[i]).abs() < 1e-9, "{}: {} {}", NAMES[i], often[i], rarely[i]);
+    }
 }

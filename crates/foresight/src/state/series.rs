@@ -35,6 +35,11 @@ impl Series {
         self.values.push(value);
     }
 
+    /// The newest; 0 before there is any.
+    pub(super) fn last(&self) -> f64 {
+        self.values.last().copied().unwrap_or(0.0)
+    }
+
     pub(super) fn highest(&self) -> f64 {
         self.values.iter().copied().fold(f64::NEG_INFINITY, f64::max)
     }

@@ -58,9 +58,21 @@ impl Default for WorldOptions {
     }
 }
 
+impl WorldOptions {
+    fn member(&self) -> Member {
+        let Self { hidden, categories, classes, reset, .. } = *self;
+        Member::new(Sizes { hidden, categories, classes, reset })
+    }
+
+    /// Bytes of parameters and moments of an ensemble.
+    pub fn bytes(&self) -> usize {
+        self.members * 3 * self.member().parameters * size_of::<f32>()
+    }
+}
+
 /// A member's parameters with the moments of its optimiser, and what it makes of the run so far.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Mind {
+struct MemberState {
     parameters: Vec<f32>,
     first: Vec<f32>,
     second: Vec<f32>,
@@ -76,12 +88,12 @@ pub struct Ensemble {
     options: WorldOptions,
     updates: u64,
     random: Random,
-    minds: Vec<Mind>,
+    states: Vec<MemberState>,
 }
 
 /// The states of all members.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Posture(Vec<(Vec<f32>, Vec<f32>, [f32; ACTION])>);
+pub struct RecurrentState(Vec<(Vec<f32>, Vec<f32>, [f32; ACTION])>);
 
 /// A distribution of the change of the logarithm of the loss.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -108,21 +120,28 @@ impl Ensemble {
             ));
         }
         let random = Random::new(seed, "world model");
-        let mut ensemble = Self { options, updates: 0, random, minds: Vec::new() };
+        let mut ensemble = Self { options, updates: 0, random, states: Vec::new() };
         let member = ensemble.member();
         for index in 0..options.members {
             let mut random = ensemble.random.fork(index as u64);
             let parameters = member.initial(&mut random);
             let (first, second) = (vec![0.0; parameters.len()], vec![0.0; parameters.len()]);
             let (h, z) = (vec![0.0; options.hidden], vec![0.0; member.stochastic()]);
-            ensemble.minds.push(Mind { parameters, first, second, random, h, z, action: [0.0; ACTION] });
+            ensemble.states.push(MemberState {
+                parameters,
+                first,
+                second,
+                random,
+                h,
+                z,
+                action: [0.0; ACTION],
+            });
         }
         Ok(ensemble)
     }
 
     fn member(&self) -> Member {
-        let WorldOptions { hidden, categories, classes, reset, .. } = self.options;
-        Member::new(Sizes { hidden, categories, classes, reset })
+        self.options.member()
     }
 
     /// Updates so far.
@@ -130,63 +149,56 @@ impl Ensemble {
         self.updates
     }
 
-    /// Bytes of parameters and moments.
-    pub fn bytes(&self) -> usize {
-        self.minds.iter().map(|mind| 3 * mind.parameters.len() * size_of::<f32>()).sum()
-    }
-
     /// Multiply-adds of an update: forward and twice that backward, for every parameter, window and tick.
     pub fn update_work(&self) -> f64 {
-        let parameters: usize = self.minds.iter().map(|mind| mind.parameters.len()).sum();
+        let parameters: usize = self.states.iter().map(|state| state.parameters.len()).sum();
         3.0 * (parameters * self.options.window * self.options.batch) as f64
     }
 
+    /// Multiply-adds of a look, or of a tick of a rollout: every parameter once.
+    pub fn look_work(&self) -> f64 {
+        self.states.iter().map(|state| state.parameters.len()).sum::<usize>() as f64
+    }
+
     /// What the members make of the run so far.
-    pub fn posture(&self) -> Posture {
-        Posture(self.minds.iter().map(|mind| (mind.h.clone(), mind.z.clone(), mind.action)).collect())
+    pub fn recurrent(&self) -> RecurrentState {
+        RecurrentState(
+            self.states.iter().map(|state| (state.h.clone(), state.z.clone(), state.action)).collect(),
+        )
     }
 
     /// Goes back to what the members made of the run.
-    pub fn resume(&mut self, posture: &Posture) {
-        for (mind, (h, z, action)) in self.minds.iter_mut().zip(&posture.0) {
-            (mind.h, mind.z, mind.action) = (h.clone(), z.clone(), *action);
-        }
-    }
-
-    /// Begins a new run: what was learnt stays, what was seen of the run before goes.
-    pub fn forget_run(&mut self) {
-        for mind in &mut self.minds {
-            mind.h.fill(0.0);
-            mind.z.fill(0.0);
-            mind.action = [0.0; ACTION];
+    pub fn resume(&mut self, recurrent: &RecurrentState) {
+        for (state, (h, z, action)) in self.states.iter_mut().zip(&recurrent.0) {
+            (state.h, state.z, state.action) = (h.clone(), z.clone(), *action);
         }
     }
 
     /// Looks at a tick of the run: the states of all members follow it by their posteriors.
     pub fn observe(&mut self, tick: &Tick) {
         let member = self.member();
-        for mind in &mut self.minds {
-            let given = [&mind.z[..], &mind.action].concat();
-            (mind.h, _) = member.gru.forward(&mind.parameters, &given, &mind.h);
-            let seen = beside(&mind.h, self.options.hidden, &tick.features, FEATURES);
-            let q = softmax(&member.posterior.forward(&mind.parameters, &seen), self.options.classes);
-            mind.z = draw(&q, self.options.classes, &mut Draw::Mean);
-            mind.action = tick.action;
+        for state in &mut self.states {
+            let given = [&state.z[..], &state.action].concat();
+            (state.h, _) = member.gru.forward(&state.parameters, &given, &state.h);
+            let seen = beside(&state.h, self.options.hidden, &tick.features, FEATURES);
+            let q = softmax(&member.posterior.forward(&state.parameters, &seen), self.options.classes);
+            state.z = draw(&q, self.options.classes, &mut Draw::Mean);
+            state.action = tick.action;
         }
     }
 
     /// Says that another action is in effect since the last tick.
     pub fn change_action(&mut self, action: [f32; ACTION]) {
-        self.minds.iter_mut().for_each(|mind| mind.action = action);
+        self.states.iter_mut().for_each(|state| state.action = action);
     }
 
     /// The distribution of the loss from here on, one tick an action.
     pub fn imagine(&self, actions: &[[f32; ACTION]]) -> Imagined {
         let member = self.member();
         let paths: Vec<Path> = self
-            .minds
+            .states
             .iter()
-            .map(|mind| member.imagine(&mind.parameters, mind.h.clone(), mind.z.clone(), actions))
+            .map(|state| member.imagine(&state.parameters, state.h.clone(), state.z.clone(), actions))
             .collect();
         let mixed: Vec<[f64; 3]> =
             (0..actions.len()).map(|tick| mixture(paths.iter().map(|path| path.changes[tick]))).collect();
@@ -201,8 +213,8 @@ impl Ensemble {
     /// The direct head: mean and deviation of ln(end / now), from the states as they are.
     pub fn end(&self) -> [f64; 2] {
         let member = self.member();
-        let [mean, between, within] = mixture(self.minds.iter().map(|mind| {
-            let output = member.end.forward(&mind.parameters, &[&mind.h[..], &mind.z].concat());
+        let [mean, between, within] = mixture(self.states.iter().map(|state| {
+            let output = member.end.forward(&state.parameters, &[&state.h[..], &state.z].concat());
             [f64::from(output[0]), f64::from(super::member::bounded(output[1]).exp())]
         }));
         [mean, (between + within).sqrt()]
@@ -225,12 +237,12 @@ impl Ensemble {
         let (member, options, updates) = (self.member(), self.options, self.updates);
         let mask = self.random.clone();
         let losses: Vec<Losses> = self
-            .minds
+            .states
             .par_iter_mut()
             .enumerate()
-            .map(|(index, mind)| {
-                let chosen = mind.choose(&long, starts, index as u64, &mask, options);
-                mind.learn(&member, &slices(&chosen), updates, options)
+            .map(|(index, state)| {
+                let chosen = state.choose(&long, starts, index as u64, &mask, options);
+                state.learn(&member, &slices(&chosen), updates, options)
             })
             .collect();
         let mean = |part: fn(&Losses) -> f64| losses.iter().map(part).sum::<f64>() / losses.len() as f64;
@@ -246,7 +258,7 @@ impl Ensemble {
 /// A window of an episode and the level at its end.
 type Window<'a> = (&'a [Tick], Option<f32>);
 
-impl Mind {
+impl MemberState {
     /// Windows that this member's mask lets it see. A window is seen or not for good, by member and place.
     fn choose<'a>(
         &mut self,
@@ -418,7 +430,7 @@ mod tests {
     fn members_differ_and_nothing_is_learnt_from_too_little() {
         let mut ensemble = Ensemble::new(options(), 1).unwrap();
         assert_eq!(ensemble.update(&[&episode(1, 5)]), None);
-        assert_ne!(ensemble.minds[0].parameters, ensemble.minds[1].parameters);
+        assert_ne!(ensemble.states[0].parameters, ensemble.states[1].parameters);
         assert!(ensemble.imagine(&[[0.0; ACTION]]).disagreement > 0.0);
         assert!(Ensemble::new(WorldOptions { members: 0, ..options() }, 1).is_err());
     }

@@ -25,20 +25,28 @@ pub struct Tick {
 /// A run, or what there is of it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Episode {
+    /// Steps between two of its ticks.
+    pub every: u64,
     /// Its ticks in order.
     pub ticks: Vec<Tick>,
     /// The logarithm of its final probe loss, once it is over.
     pub end: Option<f32>,
 }
 
-/// Finished runs of a folder.
-#[derive(Debug, Clone, Default)]
-pub struct Replay {
-    /// In the order of their files' names.
-    pub episodes: Vec<Episode>,
+/// A file of a replay folder: its name, and the BLAKE3 of what is in it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Source {
+    name: String,
+    hash: String,
 }
 
-const KIND: &str = "episode of 64 features";
+/// Finished runs of a folder, in the order of their files' names.
+#[derive(Debug, Clone, Default)]
+pub struct Replay {
+    runs: Vec<(Source, Episode)>,
+}
+
+const KIND: &str = "episode of 64 features and its tick";
 const EXTENSION: &str = "episode";
 
 impl Episode {
@@ -63,11 +71,14 @@ impl Replay {
             }
         }
         paths.sort();
-        let mut episodes = Vec::new();
+        let mut runs = Vec::new();
         for path in paths {
             match checkpoint::read::<Episode>(&path, KIND) {
                 Ok(episode) if episode.ticks.iter().all(|tick| tick.features.len() == FEATURES) => {
-                    episodes.push(episode);
+                    let bytes = std::fs::read(&path).map_err(Error::reading(&path))?;
+                    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                    let hash = blake3::hash(&bytes).to_hex().to_string();
+                    runs.push((Source { name, hash }, episode));
                 }
                 Ok(_) => {
                     refused(&Error::checkpoint(&path, format!("its ticks have not {FEATURES} features")));
@@ -75,7 +86,37 @@ impl Replay {
                 Err(error) => refused(&error),
             }
         }
-        Ok(Self { episodes })
+        Ok(Self { runs })
+    }
+
+    /// The runs.
+    pub fn episodes(&self) -> impl Iterator<Item = &Episode> {
+        self.runs.iter().map(|(_, episode)| episode)
+    }
+
+    /// Where they are from.
+    pub fn sources(&self) -> Vec<Source> {
+        self.runs.iter().map(|(source, _)| source.clone()).collect()
+    }
+
+    /// Those whose ticks are of so many steps.
+    pub fn with_ticks_of(mut self, steps: u64) -> Self {
+        self.runs.retain(|(_, episode)| episode.every == steps);
+        self
+    }
+
+    /// These runs alone, in this order: a run that goes on learns from what it began with, whatever was added since.
+    pub fn only(&self, sources: &[Source]) -> Result<Self> {
+        let runs = sources.iter().map(|wanted| {
+            self.runs.iter().find(|(source, _)| source == wanted).cloned().ok_or_else(|| {
+                Error::shape(format!(
+                    "the run learns from the finished run {} of its replay folder, which is no longer there or has changed: \
+                     put it back",
+                    wanted.name
+                ))
+            })
+        });
+        Ok(Self { runs: runs.collect::<Result<_>>()? })
     }
 }
 
@@ -87,13 +128,23 @@ mod tests {
     fn a_replay_folder_gives_back_what_is_whole() {
         let folder = tempfile::tempdir().unwrap();
         let tick = |level| Tick { features: vec![0.5; FEATURES], action: [0.0; ACTION], level };
-        let episode = Episode { ticks: vec![tick(1.0), tick(0.5)], end: Some(-1.0) };
+        let episode = Episode { every: 8, ticks: vec![tick(1.0), tick(0.5)], end: Some(-1.0) };
         episode.save(folder.path(), "b").unwrap();
         Episode::default().save(folder.path(), "a").unwrap();
         std::fs::write(folder.path().join("c.episode"), b"nothing").unwrap();
         let mut refused = 0;
         let replay = Replay::read(folder.path(), |_| refused += 1).unwrap();
-        assert_eq!((replay.episodes, refused), (vec![Episode::default(), episode], 1));
-        assert!(Replay::read(&folder.path().join("none"), |_| ()).unwrap().episodes.is_empty());
+        assert_eq!(replay.episodes().collect::<Vec<_>>(), [&Episode::default(), &episode]);
+        assert_eq!(refused, 1);
+        assert_eq!(Replay::read(&folder.path().join("none"), |_| ()).unwrap().episodes().count(), 0);
+        // What is added later is left out, and what has changed is missed.
+        let began = replay.sources();
+        episode.save(folder.path(), "0").unwrap();
+        let later = Replay::read(folder.path(), |_| ()).unwrap();
+        assert_eq!(later.episodes().count(), 3);
+        assert_eq!(later.only(&began).unwrap().sources(), began);
+        Episode::default().save(folder.path(), "b").unwrap();
+        let changed = Replay::read(folder.path(), |_| ()).unwrap().only(&began).unwrap_err().to_string();
+        assert!(changed.contains("b.episode") && changed.contains("changed"), "{changed}");
     }
 }

@@ -10,8 +10,8 @@ mod linear;
 mod member;
 mod rollout;
 
-pub use ensemble::{Ensemble, Imagined, Posture, WorldOptions};
-pub use episode::{ACTION, Episode, Replay, Tick};
+pub use ensemble::{Ensemble, Imagined, RecurrentState, WorldOptions};
+pub use episode::{ACTION, Episode, Replay, Source, Tick};
 pub use gru::Reset;
 pub use member::Losses;
 pub use rollout::RolloutMetrics;

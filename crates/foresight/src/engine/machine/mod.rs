@@ -8,16 +8,18 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::action::Action;
+use super::cadence::Cadence;
 use super::controller::Choice;
 use super::corrector::{Basis, Corrector};
 use super::monitor::{Alarm, Monitor};
 use super::options::EngineOptions;
+use super::skill::Skill;
 use crate::error::{Error, Result};
 use crate::ledger::{Ledger, Phase};
-use crate::optimiser::Schedule;
+use crate::optimiser::{Schedule, Sums};
 use crate::state::{FEATURES, Normaliser, Observation, StateTracker};
-use crate::trainee::{Statistics, Step, Trainee};
-use crate::world::{Ensemble, Episode, Posture, Replay, Tick, WorldOptions};
+use crate::trainee::{Probe, Statistics, Step, Trainee};
+use crate::world::{Ensemble, Episode, RecurrentState, Replay, Tick, WorldOptions};
 
 /// Something that happened beside steps.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -91,35 +93,42 @@ struct View {
     tracker: StateTracker,
     normaliser: Normaliser,
     monitor: Monitor,
-    posture: Posture,
+    /// `|g| |u|` of every group, smoothed: the first-order drop of the loss that it can make.
+    first_order: Vec<f64>,
+    recurrent: RecurrentState,
     ticks: usize,
 }
 
 /// A state to go back to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Harbour<S> {
+struct RestorePoint<S> {
     snapshot: S,
     view: View,
 }
 
 /// An action that is being tried.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Venture<S> {
+struct Trial<S> {
     action: Action,
     left: u64,
-    probe: f64,
+    probe: Probe,
+    /// The drop of ln loss that it must come to.
+    promised: f64,
+    /// The drop that was expected of it, with what past trials taught.
     predicted: f64,
     basis: Basis,
     /// Whether a jump has been made: steps follow it before it is judged.
     jumped: bool,
     /// Full-backward equivalents that it has cost so far.
     cost: f64,
-    back: Harbour<S>,
+    /// What as many full steps would have cost.
+    full_cost: f64,
+    back: RestorePoint<S>,
 }
 
 /// Full-backward equivalents: all, those that accepted actions saved, those that were lost on actions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-struct Purse {
+struct Budget {
     spent: f64,
     saved: f64,
     lost: f64,
@@ -127,7 +136,7 @@ struct Purse {
 
 /// A lowered learning rate.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-struct Caution {
+struct LoweredRate {
     factor: f64,
     left: u64,
 }
@@ -139,21 +148,27 @@ pub struct EngineState<S, W> {
     stopped: bool,
     view: View,
     last: Vec<f64>,
-    pull: Vec<f64>,
     probe: Option<f64>,
     ensemble: Ensemble,
     episode: Episode,
     expected: Option<[f64; 2]>,
+    skill: Skill,
+    /// The part of a batch that backward passes have lately been of.
+    kept: f64,
     freezes: Corrector,
     jumps: Corrector,
     jump_gain: f64,
     recent: Vec<W>,
-    safe: Harbour<S>,
-    pending: Option<Harbour<S>>,
-    venture: Option<Venture<S>>,
+    safe: RestorePoint<S>,
+    pending: Option<RestorePoint<S>>,
+    trial: Option<Trial<S>>,
     correcting: u64,
-    caution: Caution,
-    purse: Purse,
+    lowered_rate: LoweredRate,
+    /// Steps that were taken, those that were undone included.
+    taken: u64,
+    /// How many had been taken at each of the last rollbacks.
+    rollbacks: Vec<u64>,
+    budget: Budget,
     counts: Counts,
 }
 
@@ -162,23 +177,16 @@ pub struct Engine<T: Trainee> {
     options: EngineOptions,
     schedule: Schedule,
     replay: Replay,
-    /// Steps between two updates of the world model, if there are any.
-    learn_every: Option<u64>,
+    cadence: Cadence,
     state: EngineState<T::Snapshot, T::Weights>,
     /// Time of the predictor in this tick.
     thought: Duration,
 }
 
-/// How far a drop may fall short of its prediction before there are verdicts to learn that from.
-const FIRST_BAND: f64 = 0.03;
+/// How far drops are taken to be off their predictions before there are verdicts to learn that from.
+const FIRST_SPREAD: f64 = 0.03;
 /// Updates after which the world model is asked.
 const TAUGHT: u64 = 4;
-
-/// The least number of steps, from `learn_every` on, after which an update is no more than its share.
-fn learn_every(options: &EngineOptions, update: f64, step: f64) -> Option<u64> {
-    let least = update / (options.predictor_share * step);
-    (options.learn_every > 0 && least.is_finite()).then(|| options.learn_every.max(least.ceil() as u64))
-}
 
 impl<T: Trainee> Engine<T> {
     /// The engine of a run that begins with `trainee` as it is.
@@ -192,38 +200,45 @@ impl<T: Trainee> Engine<T> {
     ) -> Result<Self> {
         options.check()?;
         let ensemble = Ensemble::new(world, seed)?;
-        let learn_every = learn_every(&options, ensemble.update_work(), trainee.step_work());
+        let parameters = trainee.groups().iter().map(|group| group.parameters).sum();
+        let cadence = Cadence::of(&options, &ensemble, parameters, trainee.step_work(), schedule.steps);
+        // Ticks of another length are another process.
+        let replay = replay.with_ticks_of(cadence.look);
         let view = View {
             step: 0,
             tracker: StateTracker::default(),
             normaliser: Normaliser::default(),
             monitor: Monitor::new((schedule.steps / 4).max(200)),
-            posture: ensemble.posture(),
+            first_order: vec![0.0; trainee.groups().len()],
+            recurrent: ensemble.recurrent(),
             ticks: 0,
         };
         let state = EngineState {
             phase: Phase::Warmup,
             stopped: false,
             last: vec![0.0; FEATURES],
-            pull: vec![0.0; trainee.groups().len()],
             probe: None,
             ensemble,
-            episode: Episode::default(),
+            episode: Episode { every: cadence.look, ..Episode::default() },
             expected: None,
+            skill: Skill::default(),
+            kept: 1.0,
             freezes: Corrector::default(),
             jumps: Corrector::default(),
             jump_gain: 0.02,
             recent: Vec::new(),
-            safe: Harbour { snapshot: trainee.snapshot(), view: view.clone() },
+            safe: RestorePoint { snapshot: trainee.snapshot(), view: view.clone() },
             pending: None,
-            venture: None,
+            trial: None,
             correcting: 0,
-            caution: Caution { factor: 1.0, left: 0 },
-            purse: Purse::default(),
+            lowered_rate: LoweredRate { factor: 1.0, left: 0 },
+            taken: 0,
+            rollbacks: Vec::new(),
+            budget: Budget::default(),
             counts: Counts::default(),
             view,
         };
-        Ok(Self { options, schedule, replay, learn_every, state, thought: Duration::ZERO })
+        Ok(Self { options, schedule, replay, cadence, state, thought: Duration::ZERO })
     }
 
     /// Everything that decides what it does next.
@@ -253,7 +268,7 @@ impl<T: Trainee> Engine<T> {
 
     /// Whether all steps are done, or nothing is left to gain.
     pub fn is_finished(&self) -> bool {
-        self.state.stopped || (self.step() >= self.schedule.steps && self.state.venture.is_none())
+        self.state.stopped || (self.step() >= self.schedule.steps && self.state.trial.is_none())
     }
 
     /// The run as the world model saw it, with the end that it came to.
@@ -264,7 +279,7 @@ impl<T: Trainee> Engine<T> {
     /// Mean and deviation of the logarithm of the final loss by the direct head, once the world model has learnt from
     /// runs that are over.
     pub fn end(&self) -> Option<[f64; 2]> {
-        let known = self.replay.episodes.iter().any(|episode| episode.end.is_some());
+        let known = self.replay.episodes().any(|episode| episode.end.is_some());
         let level = self.state.view.tracker.smooth_loss()?.max(1e-30).ln();
         (known && self.state.ensemble.updates() >= TAUGHT).then(|| {
             let [mean, deviation] = self.state.ensemble.end();
@@ -286,7 +301,7 @@ impl<T: Trainee> Engine<T> {
                 taken
             }
             Phase::Predict => self.predict(trainee, ledger, &mut events)?,
-            Phase::Correct if self.state.venture.is_some() => {
+            Phase::Correct if self.state.trial.is_some() => {
                 self.judge(trainee, ledger, &mut events)?;
                 None
             }
@@ -317,18 +332,23 @@ impl<T: Trainee> Engine<T> {
         events: &mut Vec<Event>,
     ) -> Result<Option<(u64, f64, f64)>> {
         let step = self.state.view.step;
-        let rate = self.schedule.rate(step) * self.state.caution.factor;
+        let rate = self.schedule.rate(step) * self.state.lowered_rate.factor;
         let sampled = self.options.sampled;
-        let taken = trainee.step(&Step { rate, frozen, share: 1.0, sampled, measure: true })?;
+        let measure = (step + 1).is_multiple_of(self.cadence.look);
+        let taken = trainee.step(&Step { rate, frozen, share: 1.0, sampled, measure })?;
         let entry = ledger.of_mut(self.state.phase);
         let cost = trainee.cost_of(frozen, 1.0, taken.kept);
         entry.steps += 1;
         entry.equivalents += cost;
         self.pay(cost);
-        let statistics =
-            taken.statistics.ok_or_else(|| Error::shape("the trainee gave no statistics for a step"))?;
-        let gradient = statistics.groups.iter().map(|sums| sums.gradient).sum::<f64>().sqrt();
-        match self.state.view.monitor.look(taken.loss, Some(gradient)) {
+        self.state.taken += 1;
+        self.state.kept += 0.05 * (taken.kept - self.state.kept);
+        let gradient = taken.statistics.as_ref().map(|statistics| {
+            let sum = |of: fn(&Sums) -> f64| statistics.groups.iter().map(of).sum::<f64>();
+            // A step that is no number shows in the loss only one step later.
+            if sum(|sums| sums.update).is_finite() { sum(|sums| sums.gradient).sqrt() } else { f64::NAN }
+        });
+        match self.state.view.monitor.look(taken.loss, gradient) {
             Some(alarm) if alarm.is_emergency() => {
                 self.recover(trainee, alarm, events)?;
                 return Ok(None);
@@ -337,50 +357,58 @@ impl<T: Trainee> Engine<T> {
             None => {}
         }
         self.state.view.step = step + 1;
-        let caution = &mut self.state.caution;
-        caution.left = caution.left.saturating_sub(1);
-        if caution.left == 0 {
-            caution.factor = 1.0;
+        let lowered_rate = &mut self.state.lowered_rate;
+        lowered_rate.left = lowered_rate.left.saturating_sub(1);
+        if lowered_rate.left == 0 {
+            lowered_rate.factor = 1.0;
         }
-        let thinking = Instant::now();
-        self.observe(trainee, frozen, taken.loss, rate, &statistics, events);
-        self.thought += thinking.elapsed();
+        self.state.view.tracker.take_loss(taken.loss);
+        match taken.statistics {
+            Some(statistics) => {
+                let thinking = Instant::now();
+                let _span = tracing::trace_span!("foresight.look", step).entered();
+                self.look(trainee, frozen, rate, &statistics, events);
+                self.thought += thinking.elapsed();
+            }
+            None if measure => return Err(Error::shape("the trainee gave no statistics for a step")),
+            None => {}
+        }
         self.keep(trainee);
         Ok(Some((step, taken.loss, rate)))
     }
 
     fn pay(&mut self, cost: f64) {
-        self.state.purse.spent += cost;
-        if let Some(venture) = &mut self.state.venture {
-            venture.cost += cost;
+        self.state.budget.spent += cost;
+        if let Some(trial) = &mut self.state.trial {
+            trial.cost += cost;
         }
     }
 
-    /// Features, and a tick of the world model where one is due.
-    fn observe(
+    /// Features, and a tick of the world model if there is one.
+    fn look(
         &mut self,
         trainee: &T,
         frozen: usize,
-        loss: f64,
         rate: f64,
         statistics: &Statistics,
         events: &mut Vec<Event>,
     ) {
-        for (pull, sums) in self.state.pull.iter_mut().zip(&statistics.groups) {
+        for (first_order, sums) in self.state.view.first_order.iter_mut().zip(&statistics.groups) {
             if sums.parameters > 0.0 {
-                *pull += 0.1 * ((sums.gradient * sums.update).sqrt() - *pull);
+                *first_order += 0.3 * ((sums.gradient * sums.update).sqrt() - *first_order);
             }
         }
         let probe = self.state.probe;
         let view = &mut self.state.view;
         let step = view.step - 1;
-        let seen = Observation { step, loss, statistics, probe, schedule: &self.schedule, rate };
+        let seen = Observation { step, statistics, probe, schedule: &self.schedule, rate };
         let features = view.tracker.observe(&seen);
-        let normalised = view.normaliser.take(&features);
         self.state.last = features.to_vec();
-        if !self.step().is_multiple_of(self.options.tick) {
+        self.state.skill.judge(step + 1, features[1]);
+        if self.cadence.learn.is_none() {
             return;
         }
+        let normalised = view.normaliser.take(&features);
         let level = features[1];
         if let Some([mean, deviation]) = self.state.expected.take() {
             let deviations = (level - mean) / deviation.max(0.02);
@@ -388,8 +416,8 @@ impl<T: Trainee> Engine<T> {
                 events.push(Event::Warned { alarm: Alarm::OffForecast { deviations } });
             }
         }
-        let action = match &self.state.venture {
-            Some(venture) => venture.action,
+        let action = match &self.state.trial {
+            Some(trial) => trial.action,
             None => Action::Full,
         };
         let action = self.in_effect(trainee, action, frozen).encode();
@@ -409,11 +437,11 @@ impl<T: Trainee> Engine<T> {
             // The step after it was sound: so are its weights.
             self.state.safe = pending;
         }
-        if self.state.venture.is_none() && self.step().is_multiple_of(self.options.safe_every) {
-            self.state.pending = Some(Harbour { snapshot: trainee.snapshot(), view: self.view() });
+        if self.state.trial.is_none() && self.step().is_multiple_of(self.options.safe_every) {
+            self.state.pending = Some(RestorePoint { snapshot: trainee.snapshot(), view: self.view() });
         }
         let due = self.step().is_multiple_of(self.options.snapshot_every);
-        if self.options.actions.jump && due && self.state.venture.is_none() {
+        if self.options.actions.jump && due && self.state.trial.is_none() {
             if self.state.recent.len() == self.options.snapshots {
                 self.state.recent.remove(0);
             }
@@ -422,34 +450,40 @@ impl<T: Trainee> Engine<T> {
     }
 
     fn view(&self) -> View {
-        View { posture: self.state.ensemble.posture(), ..self.state.view.clone() }
+        View { recurrent: self.state.ensemble.recurrent(), ..self.state.view.clone() }
     }
 
     fn go_back_to(&mut self, view: &View) {
         self.state.view = view.clone();
-        self.state.ensemble.resume(&view.posture);
+        self.state.ensemble.resume(&view.recurrent);
         self.state.episode.ticks.truncate(view.ticks);
         self.state.expected = None;
+        self.state.skill.forget_pending();
     }
 
     /// Goes back to where all was well. What was seen since is not seen again, so that a bad batch is passed.
     fn recover(&mut self, trainee: &mut T, alarm: Alarm, events: &mut Vec<Event>) -> Result<()> {
-        if self.state.venture.is_some() {
+        if self.state.trial.is_some() {
             // The action goes, and full steps will show whether it was at fault.
             return self.reject(trainee, f64::NAN, events);
         }
-        let counts = &mut self.state.counts;
-        counts.rollbacks += 1;
-        if counts.rollbacks > self.options.most_rollbacks {
-            return Err(Error::Diverged { times: counts.rollbacks, last: alarm.to_string() });
+        self.state.counts.rollbacks += 1;
+        let (now, window) = (self.state.taken, self.options.rollback_window);
+        self.state.rollbacks.retain(|at| now - at < window);
+        self.state.rollbacks.push(now);
+        if self.state.rollbacks.len() > self.options.most_rollbacks as usize {
+            return Err(Error::Diverged {
+                times: self.state.rollbacks.len() as u32,
+                last: alarm.to_string(),
+            });
         }
         trainee.roll_back(&self.state.safe.snapshot)?;
         let view = self.state.safe.view.clone();
         self.go_back_to(&view);
         self.state.pending = None;
         self.state.recent.clear();
-        self.state.caution.factor *= self.options.caution;
-        self.state.caution.left = self.options.caution_steps;
+        self.state.lowered_rate.factor *= self.options.lowered_rate;
+        self.state.lowered_rate.left = self.options.lowered_rate_steps;
         self.state.correcting = 0;
         self.state.phase = if view.step < self.options.warmup_steps { Phase::Warmup } else { Phase::Full };
         events.push(Event::RolledBack { to: view.step, alarm });
@@ -458,28 +492,30 @@ impl<T: Trainee> Engine<T> {
 
     fn after_full(&mut self, trainee: &mut T, ledger: &mut Ledger, events: &mut Vec<Event>) -> Result<()> {
         let step = self.step();
-        let thinking = Instant::now();
-        if self.learn_every.is_some_and(|every| step.is_multiple_of(every)) {
-            let mut episodes: Vec<&Episode> = self.replay.episodes.iter().collect();
+        if self.cadence.learn.is_some_and(|every| step.is_multiple_of(every)) {
+            let thinking = Instant::now();
+            let _span = tracing::trace_span!("foresight.learn", step).entered();
+            let mut episodes: Vec<&Episode> = self.replay.episodes().collect();
             episodes.push(&self.state.episode);
             self.state.ensemble.update(&episodes);
+            self.thought += thinking.elapsed();
         }
         if self.state.phase == Phase::Warmup {
             if step >= self.options.warmup_steps {
                 self.state.phase = Phase::Full;
             }
-        } else if step.is_multiple_of(self.options.decide_every)
+        } else if step.is_multiple_of(self.cadence.decide)
             && step < self.schedule.steps
-            && self.state.caution.left == 0
+            && self.state.lowered_rate.left == 0
         {
+            let thinking = Instant::now();
+            let _span = tracing::trace_span!("foresight.decide", step).entered();
             let choice = self.decide(trainee);
             self.thought += thinking.elapsed();
             if choice.chosen.action != Action::Full {
                 self.begin(trainee, choice, ledger, events)?;
             }
-            return Ok(());
         }
-        self.thought += thinking.elapsed();
         Ok(())
     }
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use gatework_foresight::compare::{Arm, CompareOptions as Careful, Comparison, compare};
+use gatework_foresight::run::Evaluated;
 use gatework_lab::report::{LineChart, Panel, Series};
 
 use super::listen::actions;
@@ -20,9 +21,13 @@ Examples:
   gatework train compare --preset mnist --data data/mnist --seeds 20 --svg mnist.svg
   gatework train compare --preset digits --set data.random_labels=true
 
-The plain loop's learning rate is tuned at its own length over --factors, by the probe loss of other seeds; the engine gets the
-same rate. The plain loop stands there a second time, with its schedule shortened to what the engine cost and tuned there.
+The plain loop's learning rate is tuned at its own length over --factors, by the probe loss of other seeds, and beyond them where
+the best is at an edge; the engine gets the same rate. The plain loop stands there a second time, with its schedule shortened to
+what the engine cost with those other seeds and tuned there. Arms take turns seed by seed, so that their seconds can be compared.
 Losses are those of averaged weights on validation examples, for all three.";
+
+pub(super) const TUNING_SEEDS: [u64; 2] = [10_001, 10_002];
+pub(super) const FACTORS: [f64; 3] = [0.5, 1.0, 2.0];
 
 #[derive(Debug, Args)]
 pub(crate) struct CompareOptions {
@@ -32,7 +37,7 @@ pub(crate) struct CompareOptions {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: u64,
     /// Factors of the learning rate that plain loops are tuned over; 1 alone tunes nothing
-    #[arg(long, value_name = "F,F,...", value_delimiter = ',', default_value = "0.5,1,2")]
+    #[arg(long, value_name = "F,F,...", value_delimiter = ',', default_values_t = FACTORS)]
     factors: Vec<f64>,
     /// Draw loss against equivalents and against seconds into this file
     #[arg(long, value_name = "FILE")]
@@ -51,7 +56,7 @@ pub(super) fn run(options: &CompareOptions, shell: &Shell) -> Result<Ending, Fai
     let careful = Careful {
         seeds: (1..=options.seeds).collect(),
         factors: options.factors.clone(),
-        tuning_seeds: vec![10_001, 10_002],
+        tuning_seeds: TUNING_SEEDS.to_vec(),
     };
     let jobs = shell.progress.start(1);
     let interrupt = gracefully();
@@ -64,7 +69,7 @@ pub(super) fn run(options: &CompareOptions, shell: &Shell) -> Result<Ending, Fai
     Ok(Ending::Done)
 }
 
-fn text(comparison: &Comparison) -> String {
+pub(super) fn text(comparison: &Comparison) -> String {
     let mut rows = table([
         "run",
         "steps",
@@ -109,21 +114,39 @@ fn text(comparison: &Comparison) -> String {
     lines.join("\n")
 }
 
-/// Mean validation losses of averaged weights, against what they had cost.
+/// Which of the seeds' losses a line goes through: their mean, or an end of the band of all of them.
+#[derive(Clone, Copy)]
+enum Through {
+    Mean,
+    Lowest,
+    Highest,
+}
+
+/// What an evaluation had cost.
+type Cost = fn(&Evaluated) -> f64;
+
+/// Validation losses of averaged weights against what they had cost, with bands over seeds.
 fn chart(comparison: &Comparison) -> LineChart {
-    let panel = |title: &str, cost: fn(&gatework_foresight::run::Evaluated) -> f64| Panel {
-        title: title.to_owned(),
-        points: comparison.arms.iter().map(|arm| curve(arm, cost)).collect(),
+    let lines = || {
+        let of = |through| comparison.arms.iter().map(move |arm| (arm, through));
+        of(Through::Mean).chain(of(Through::Lowest)).chain(of(Through::Highest))
     };
+    let panel = |title: &str, cost: Cost| Panel {
+        title: title.to_owned(),
+        points: lines().map(|(arm, through)| curve(arm, cost, through)).collect(),
+    };
+    let series = lines().map(|(arm, through)| {
+        let of = match through {
+            Through::Mean => "mean",
+            Through::Lowest => "lowest",
+            Through::Highest => "highest",
+        };
+        Series { name: format!("{}: {of}", arm.name), ours: arm.name == comparison.arms[0].name }
+    });
     LineChart {
-        title: "Validation loss of averaged weights, mean over seeds".into(),
+        title: "Validation loss of averaged weights: mean, lowest and highest of all seeds".into(),
         axis: "cost so far".into(),
-        series: comparison
-            .arms
-            .iter()
-            .enumerate()
-            .map(|(place, arm)| Series { name: arm.name.clone(), ours: place == 0 })
-            .collect(),
+        series: series.collect(),
         panels: vec![
             panel("full-backward equivalents", |evaluated| evaluated.equivalents),
             panel("seconds", |evaluated| evaluated.seconds),
@@ -132,10 +155,21 @@ fn chart(comparison: &Comparison) -> LineChart {
     }
 }
 
-fn curve(arm: &Arm, cost: fn(&gatework_foresight::run::Evaluated) -> f64) -> Vec<(f64, f64)> {
+fn curve(arm: &Arm, cost: Cost, through: Through) -> Vec<(f64, f64)> {
     let count = arm.runs.iter().map(|run| run.evaluations.len()).min().unwrap_or(0);
-    let mean = |place: usize, of: &dyn Fn(&gatework_foresight::run::Evaluated) -> f64| {
-        arm.runs.iter().map(|run| of(&run.evaluations[place])).sum::<f64>() / arm.runs.len() as f64
-    };
-    (0..count).map(|place| (mean(place, &cost), mean(place, &|evaluated| evaluated.averaged.loss))).collect()
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    (0..count)
+        .map(|place| {
+            let at = |of: &dyn Fn(&Evaluated) -> f64| -> Vec<f64> {
+                arm.runs.iter().map(|run| of(&run.evaluations[place])).collect()
+            };
+            let losses = at(&|evaluated| evaluated.averaged.loss);
+            let loss = match through {
+                Through::Mean => mean(&losses),
+                Through::Lowest => losses.iter().copied().fold(f64::INFINITY, f64::min),
+                Through::Highest => losses.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+            };
+            (mean(&at(&cost)), loss)
+        })
+        .collect()
 }

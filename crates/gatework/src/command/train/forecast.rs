@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use clap::Args;
 use gatework_foresight::Error;
-use gatework_foresight::forecast::{Banded, Curve, DirectHead, Foreseen, forecast};
+use gatework_foresight::forecast::{Banded, Curve, DirectHead, Finished, Foreseen, Question, forecast};
 use serde::Serialize;
 
 use crate::command::ending::{Ending, Failure};
@@ -18,9 +18,9 @@ Examples:
   gatework train forecast wandb.csv --column val_loss --at 100000
   gatework train forecast new.csv --at 2000 --runs old-1.csv old-2.csv old-3.csv ...
 
-With 30 runs or more, a small network learns from them and is shown beside the formulas: far better than those on runs of the
-same task, and worth nothing on another one. The file is JSON lines, CSV with a header, or one loss a line. Bands of 90 % are calibrated by --runs, whole runs like this one,
-of which nine or more are needed; without them by parts of the curve itself, which is right as far as its past is like its future.";
+The file is JSON lines, CSV with a header, or one loss a line. Bands of 90 % are calibrated by --runs, whole runs of the same task,
+of which nine or more are needed; without them by parts of the curve itself, which is right as far as its past is like its future.
+With 30 runs or more, what they have in common is learnt and shown beside the formulas.";
 
 #[derive(Debug, Args)]
 pub(crate) struct ForecastOptions {
@@ -83,12 +83,18 @@ pub(super) fn run(options: &ForecastOptions, shell: &Shell) -> Result<Ending, Fa
 
 /// Rates to come are not known here, so that those of the runs must not be learnt from.
 fn direct(curve: &Curve, at: f64, runs: &[Curve]) -> Result<Option<Foreseen>, Failure> {
+    const TASK: &str = "the task of all of them";
     if runs.len() < DirectHead::LEAST {
         return Ok(None);
     }
-    let runs: Vec<Curve> = runs.iter().map(|run| run.clone().without_rates()).collect();
-    let head = DirectHead::learn(&runs, 1)?;
-    Ok(Some(head.foresee(&curve.clone().without_rates(), at, &[])?))
+    let finished: Vec<Finished> = runs
+        .iter()
+        .map(|run| Finished { task: TASK.to_owned(), curve: run.clone().without_rates(), passes: 0.0 })
+        .collect();
+    let head = DirectHead::learn(&finished, curve.last_step() / at)?;
+    let seen = curve.clone().without_rates();
+    let question = Question { seen: &seen, at, ahead: &[], passes: 0.0 };
+    Ok(Some(head.foresee(&question, Some(TASK))?))
 }
 
 fn text(told: &Told) -> String {
@@ -111,7 +117,7 @@ fn text(told: &Told) -> String {
             "learnt from the runs".to_owned(),
             format!("{:.4}", direct.expected),
             format!("{:.4} to {:.4}", direct.band[0], direct.band[1]),
-            "a third of the runs".to_owned(),
+            format!("{} scores of runs that were left out", direct.calibrated_by),
         ]);
     }
     let skipped = match told.skipped {

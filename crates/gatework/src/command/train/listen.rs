@@ -24,26 +24,33 @@ impl Listener for Lines<'_> {
     }
 
     fn happened(&mut self, step: u64, event: &Event) {
-        let line = match event {
-            Event::Chosen { .. } => return,
-            Event::Accepted { action, probes: [before, after] } => {
-                format!("accepted: {action}; probe loss {before:.4}, then {after:.4}")
-            }
-            Event::Rejected { action, probes: [before, after] } => {
-                format!("rejected and undone: {action}; probe loss {before:.4}, then {after:.4}")
-            }
-            Event::RolledBack { to, alarm } => {
-                format!("rolled back to step {to} at a lower learning rate: {alarm}")
-            }
-            Event::Warned { alarm } => format!("warning: {alarm}"),
-            Event::Stopped => "stopped: nothing is left to gain".to_owned(),
-        };
-        self.0.say(&format!("step {step}: {line}"));
+        if let Some(line) = line_of(step, event) {
+            self.0.say(&line);
+        }
     }
 
     fn refused(&mut self, error: &Error) {
         self.0.say(&format!("warning: {error}; the one before it is used"));
     }
+}
+
+/// What is said of an event, if anything.
+pub(super) fn line_of(step: u64, event: &Event) -> Option<String> {
+    let line = match event {
+        Event::Chosen { .. } => return None,
+        Event::Accepted { action, probes: [before, after] } => {
+            format!("accepted: {action}; probe loss {before:.4}, then {after:.4}")
+        }
+        Event::Rejected { action, probes: [before, after] } => {
+            format!("rejected and undone: {action}; probe loss {before:.4}, then {after:.4}")
+        }
+        Event::RolledBack { to, alarm } => {
+            format!("rolled back to step {to} at a lower learning rate: {alarm}")
+        }
+        Event::Warned { alarm } => format!("warning: {alarm}"),
+        Event::Stopped => "stopped: nothing is left to gain".to_owned(),
+    };
+    Some(format!("step {step}: {line}"))
 }
 
 /// The ledger and the last evaluation.

@@ -1,6 +1,7 @@
 //! `gatework train`.
 
 mod compare;
+mod dashboard;
 mod fetch;
 mod forecast;
 mod listen;

@@ -11,9 +11,9 @@ use crate::command::shell::Shell;
 
 #[derive(Debug, Args)]
 pub(super) struct ConfigOptions {
-    /// What to begin with: xor, digits or mnist
-    #[arg(long, value_name = "NAME", default_value = "digits")]
-    preset: String,
+    /// What to begin with: xor, digits (the default) or mnist
+    #[arg(long, value_name = "NAME")]
+    preset: Option<String>,
     /// A TOML file over the preset
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -26,8 +26,13 @@ pub(super) struct ConfigOptions {
 }
 
 impl ConfigOptions {
+    /// Whether a preset was asked for by its name.
+    pub(super) fn names_preset(&self) -> bool {
+        self.preset.is_some()
+    }
+
     pub(super) fn config(&self) -> Result<Config, Failure> {
-        let mut config = Config::preset(&self.preset)?;
+        let mut config = Config::preset(self.preset.as_deref().unwrap_or("digits"))?;
         if let Some(path) = &self.config {
             config = config.with_file(path)?;
         }

@@ -4,10 +4,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 use gatework_foresight::checkpoint::RunFolder;
+use gatework_foresight::compare::{CompareOptions, Comparison, compare};
 use gatework_foresight::config::MemoryPlan;
 use gatework_foresight::run::{Run, Summary};
 use serde::Serialize;
 
+use super::compare::{FACTORS, TUNING_SEEDS, text as comparison_text};
+use super::dashboard::{self, Dashboard};
 use super::listen::{Lines, text};
 use super::options::{ConfigOptions, bytes, prepare};
 use crate::command::ending::{Ending, Failure};
@@ -20,7 +23,11 @@ Examples:
   gatework train run --preset digits --out runs/first --set steps=2000
   gatework train run --preset mnist --data data/mnist --out runs/mnist
   gatework train run --preset xor --plain
+  gatework train run --preset mnist --data data/mnist --compare 0
 
+A preset that is named is compared at the end of the run, if it is with the engine: over --compare seeds, beside the plain loop tuned
+at its own length and beside one that is shortened to what the engine cost and tuned there. --compare 0 leaves that out.
+On a terminal a dashboard is drawn while it trains: curves with a forecast, the phase, the ledger. --lines, or no terminal, gives lines.
 With --out the folder gets config.toml, log.jsonl, log.csv, an event file of TensorBoard and checkpoints; 'gatework train
 resume' goes on there after Ctrl-C (exit code 130), kill -9 or a full disk, bit for bit. --show-config prints every key.";
 
@@ -34,6 +41,12 @@ pub(crate) struct RunOptions {
     /// Leave the engine out: the plain loop
     #[arg(long)]
     plain: bool,
+    /// Seeds to compare the engine with tuned plain loops over, at the end of the run; 0 for none. 3 if --preset is given, else 0
+    #[arg(long, value_name = "N", conflicts_with = "plain", value_parser = clap::value_parser!(u64).range(0..=1000))]
+    compare: Option<u64>,
+    /// Say lines on a terminal, too, where a dashboard is drawn else
+    #[arg(long)]
+    lines: bool,
     /// Print the whole configuration as TOML, and train nothing
     #[arg(long)]
     show_config: bool,
@@ -48,7 +61,12 @@ struct Done {
     memory: MemoryPlan,
     #[serde(flatten)]
     summary: Summary,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    comparison: Option<Comparison>,
 }
+
+/// Seeds of the comparison that a named preset ends with.
+const SEEDS: u64 = 3;
 
 pub(super) fn run(options: &RunOptions, shell: &Shell) -> Result<Ending, Failure> {
     let mut config = options.config.config()?;
@@ -67,13 +85,40 @@ pub(super) fn run(options: &RunOptions, shell: &Shell) -> Result<Ending, Failure
     shell.progress.say(&format!("memory: {}", bytes(memory.total())));
     let folder = options.out.as_deref().map(RunFolder::open).transpose()?;
     let mut run = Run::start(&config, &prepared, folder.as_ref())?;
-    let jobs = shell.progress.start(1);
     let interrupt = gracefully();
-    let summary = run.finish(&shell.progress, interrupt.flag(), &mut Lines(&shell.progress))?;
+    let summary = if dashboard::is_possible() && !options.lines {
+        let mut drawn = Dashboard::open(config.schedule(), interrupt.flag())?;
+        run.finish(&(), interrupt.flag(), &mut drawn)?
+    } else {
+        let _jobs = shell.progress.start(1);
+        run.finish(&shell.progress, interrupt.flag(), &mut Lines(&shell.progress))?
+    };
+    let jobs = shell.progress.start(1);
+    let seeds = options.compare.unwrap_or(if options.config.names_preset() { SEEDS } else { 0 });
+    let careful = CompareOptions {
+        seeds: (1..=seeds).collect(),
+        factors: FACTORS.to_vec(),
+        tuning_seeds: TUNING_SEEDS.to_vec(),
+    };
+    let compared = (seeds > 0 && config.engine.enabled)
+        .then(|| compare(&config, &prepared, &careful, &shell.progress, interrupt.flag()));
     drop(jobs);
-    let done = Done { out: options.out.clone(), memory, summary };
-    shell.output.show(&done, || text(&done.summary))?;
-    Ok(Ending::Done)
+    let (comparison, failed) = match compared.transpose() {
+        Ok(comparison) => (comparison, None),
+        Err(error) => (None, Some(error)),
+    };
+    let done = Done { out: options.out.clone(), memory, summary, comparison };
+    shell.output.show(&done, || done.text())?;
+    // The run itself came to its end and is shown, whatever became of the comparison.
+    failed.map_or(Ok(Ending::Done), |error| Err(error.into()))
+}
+
+impl Done {
+    fn text(&self) -> String {
+        let comparison =
+            self.comparison.as_ref().map(|comparison| format!("\n\n{}", comparison_text(comparison)));
+        text(&self.summary) + &comparison.unwrap_or_default()
+    }
 }
 
 fn plan(memory: &MemoryPlan) -> String {

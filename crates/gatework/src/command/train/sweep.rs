@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use gatework_foresight::config::Config;
-use gatework_foresight::sweep::{Sweep, SweepOptions as Rungs, sweep};
+use gatework_foresight::sweep::{Standing, Sweep, SweepOptions as Rungs, sweep};
 
 use super::options::{ConfigOptions, prepare};
 use crate::command::ending::{Ending, Failure};
@@ -16,8 +16,9 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   gatework train sweep --preset digits --vary optimiser.learning_rate=1e-3,4e-3,1e-2 --vary batch=32,64 --out runs/sweep
 
-All combinations are trained to --rungs of their steps; those whose forecast band lies above the best one's are stopped, the
-others go on from their checkpoints. Sweeping again into the same folder goes on where it was interrupted.";
+All combinations are trained to --rungs of their steps and compared by the probe loss of averaged weights. Those that the forecast
+gives no chance to become the best are stopped, and at most a half goes on from its checkpoints. Sweeping again into the same folder
+goes on where it was interrupted.";
 
 /// More combinations than anybody means.
 const MOST: usize = 4096;
@@ -33,7 +34,7 @@ pub(crate) struct SweepOptions {
     #[arg(long, value_name = "FOLDER")]
     out: PathBuf,
     /// Parts of a run after which runs are compared
-    #[arg(long, value_name = "P,P,...", value_delimiter = ',', default_value = "0.2,0.4,0.7")]
+    #[arg(long, value_name = "P,P,...", value_delimiter = ',', default_value = "0.1,0.2,0.4")]
     rungs: Vec<f64>,
 }
 
@@ -81,21 +82,26 @@ fn combinations(base: &Config, vary: &[String]) -> Result<Vec<(Vec<String>, Conf
 }
 
 fn text(sweep: &Sweep) -> String {
-    let mut rows =
-        table(["configuration", "steps", "equivalents", "forecast training loss", "probe loss", ""]);
+    let header = ["configuration", "steps", "Gmultiply-adds", "probe loss", "over the best, at the end", ""];
+    let mut rows = table(header);
     for (place, entrant) in sweep.entrants.iter().enumerate() {
-        let forecast = match entrant.forecast {
-            Some((expected, Some([low, high]))) => format!("{expected:.4} ({low:.4} to {high:.4})"),
-            Some((expected, None)) => format!("{expected:.4}"),
-            None => "none".to_owned(),
+        let last = entrant.summary.as_ref().and_then(|summary| summary.last());
+        let (probe, forecast) = match (last, entrant.standing) {
+            (Some(last), _) => (format!("{:.4}, at the end", last.probe), String::new()),
+            (None, Some(Standing { probe, over_best, band: Some([low, high]) })) => {
+                (format!("{probe:.4}, stopped"), format!("{over_best:.2} ({low:.2} to {high:.2})"))
+            }
+            (None, Some(Standing { probe, over_best, band: None })) => {
+                (format!("{probe:.4}, stopped"), format!("{over_best:.2}"))
+            }
+            (None, None) => ("diverged".to_owned(), String::new()),
         };
-        let probe = entrant.summary.as_ref().and_then(|summary| summary.last());
         rows.add_row([
             entrant.settings.join(" "),
             entrant.steps.to_string(),
-            format!("{:.0}", entrant.equivalents),
+            format!("{:.1}", entrant.work / 1e9),
+            probe,
             forecast,
-            probe.map_or_else(|| "stopped".to_owned(), |last| format!("{:.4}", last.probe)),
             if sweep.winner == Some(place) { "best".to_owned() } else { String::new() },
         ]);
     }
