@@ -181,7 +181,7 @@ fn a_lane_that_is_lost_ends_the_link_but_not_what_came_before() {
     client.flush().unwrap();
     client.lose_lane(1);
     // In the middle of a message: two lanes bring their parts, the third has gone.
-    let message = std::sync::Arc::new(vec![1; 1 << 20].into());
+    let message = std::sync::Arc::new(gatework_fss::Message::from(vec![1; 1 << 20]));
     let head = (1 << 20) + 16;
     for lane in 0..2 {
         client.post_to_lane(
@@ -206,7 +206,7 @@ fn a_lane_that_is_silent_runs_out_of_time() {
     let (_folder, files) = certificates();
     let [mut server, client] = linked(&files, SHORT, [2, 2]);
     server.expect(1 << 20);
-    let message = std::sync::Arc::new(vec![1; 1 << 20].into());
+    let message = std::sync::Arc::new(gatework_fss::Message::from(vec![1; 1 << 20]));
     client.announce((1 << 20) + 16);
     client.post_to_lane(0, Parcel { head: (1 << 20) + 16, message, range: part_of(1 << 20, 2, 0) });
     let silent = server.receive().unwrap_err();
@@ -217,7 +217,7 @@ fn a_lane_that_is_silent_runs_out_of_time() {
 fn parts_that_do_not_fit_are_refused() {
     let (_folder, files) = certificates();
     let head = (1 << 20) + 16;
-    let message = std::sync::Arc::new(patterned(1 << 20, 3));
+    let message = std::sync::Arc::new(gatework_fss::Message::from(patterned(1 << 20, 3)));
     let part = |lane| Parcel { head, message: message.clone(), range: part_of(1 << 20, 2, lane) };
     let other_head = |lane| Parcel { head: head - 1, ..part(lane) };
     let cases: [(&str, [Parcel; 2], u64); 4] = [
