@@ -1,11 +1,11 @@
 //! Key material on its way to the device, ahead of the gates that ask for it.
 //!
 //! Two threads a section. One reads its bytes, in the order of their use, into page-locked blocks; the other queues their copies on a
-//! stream of their own. Each is ahead of the next by as many bytes as the schedule says, whatever the size of a section. A block that was
-//! copied is read into again, and wiped at the end.
+//! stream of their own. Each is ahead of the next by as many bytes as the schedule says, or the first by all of them where that is asked
+//! for. A block that was copied is read into again, and wiped at the end.
 
 use std::collections::VecDeque;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, channel, sync_channel};
 use std::thread::{Builder, JoinHandle, sleep};
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ pub(super) struct KeyFeed {
     state: State,
     /// The chunk that is being read, and the bytes of it that were.
     current: Option<(Chunk, usize)>,
-    /// Of page-locked memory, if all of it is to be there.
+    /// Of page-locked memory.
     room: Option<Room>,
 }
 
@@ -55,8 +55,8 @@ struct Reader {
     blocks: Option<Receiver<Result<SecretBlock>>>,
     back: Option<Sender<SecretBlock>>,
     thread: JoinHandle<()>,
-    /// Said once all that may wait in page-locked memory is there.
-    full: Receiver<()>,
+    /// Said once all that may wait in page-locked memory is there, or that none of it can be.
+    full: Receiver<Result<()>>,
 }
 
 impl KeyFeed {
@@ -79,14 +79,13 @@ impl KeyFeed {
     pub(super) fn settle(&mut self, queue: &Queue) -> Result<()> {
         if let State::NotBegun(_) = self.state {
             self.ahead.staged = u64::MAX;
-            self.room = Some(queue.make_room(self.length));
         }
         self.read(queue)?;
-        if let State::Reading(reader) = &self.state {
+        match &self.state {
             // Where the thread has ended, the first who takes from it hears why.
-            let _ = reader.full.recv();
+            State::Reading(reader) => reader.full.recv().unwrap_or(Ok(())),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// The next `count` bytes, from the start of a buffer of whole words.
@@ -127,7 +126,10 @@ impl KeyFeed {
     /// Begins to read, if that was not done yet.
     pub(super) fn read(&mut self, queue: &Queue) -> Result<()> {
         self.state = match std::mem::replace(&mut self.state, State::Ended) {
-            State::NotBegun(section) => State::Reading(Reader::start(queue, section, self.ahead)?),
+            State::NotBegun(section) => {
+                self.room = Some(queue.make_room(self.ahead.staged.min(self.length)));
+                State::Reading(Reader::start(queue, section, self.ahead)?)
+            }
             begun => begun,
         };
         Ok(())
@@ -136,18 +138,17 @@ impl KeyFeed {
     /// Begins to copy, if that was not done yet.
     fn copy(&mut self, queue: &Queue) -> Result<()> {
         self.read(queue)?;
-        self.state = match std::mem::replace(&mut self.state, State::Ended) {
-            State::Reading(mut reader) => {
-                let (Some(blocks), Some(back)) = (reader.blocks.take(), reader.back.take()) else {
-                    return Err(ended());
-                };
-                let (sender, chunks) = sync_channel(self.ahead.chunks(self.ahead.copied));
-                let (queue, stream) = (queue.clone(), queue.device().stream()?);
-                let copy = move || copy_all(&queue, &stream, &blocks, &back, &sender);
-                State::Copying(reader, chunks, spawn(copy)?)
-            }
-            begun => begun,
+        let State::Reading(reader) = &mut self.state else { return Ok(()) };
+        let stream = queue.device().stream()?;
+        let (Some(blocks), Some(back)) = (reader.blocks.take(), reader.back.take()) else {
+            return Err(ended());
         };
+        let (sender, chunks) = sync_channel(self.ahead.chunks(self.ahead.copied));
+        let queue = queue.clone();
+        let thread = spawn(move || copy_all(&queue, &stream, &blocks, &back, &sender))?;
+        if let State::Reading(reader) = std::mem::replace(&mut self.state, State::Ended) {
+            self.state = State::Copying(reader, chunks, thread);
+        }
         Ok(())
     }
 }
@@ -186,7 +187,7 @@ struct Reading {
     /// Bytes that may be in page-locked memory.
     most: u64,
     returned: Receiver<SecretBlock>,
-    said: Option<SyncSender<()>>,
+    said: Option<SyncSender<Result<()>>>,
 }
 
 impl Reading {
@@ -199,29 +200,38 @@ impl Reading {
                 block.fill_with(self.section.take(count)?.as_slice())?;
                 Ok(block)
             });
+            let first = left == self.section.length();
             left -= count as u64;
+            let block = match block {
+                // Whoever waits for the section to be near hears it before anybody begins.
+                Err(error) if first => {
+                    self.say_full(Err(error));
+                    Err(ended())
+                }
+                other => other,
+            };
             if left == 0 || held >= self.most {
-                self.say_full();
+                self.say_full(Ok(()));
             }
             let failed = block.is_err();
             if blocks.send(block).is_err() || failed {
                 break;
             }
         }
-        self.say_full();
+        self.say_full(Ok(()));
     }
 
-    fn say_full(&mut self) {
+    fn say_full(&mut self, how: Result<()>) {
         if let Some(said) = self.said.take() {
             // Nobody may be waiting.
-            let _ = said.send(());
+            let _ = said.send(how);
         }
     }
 
     /// A block that was given back, or a new one while there is room. Where memory is short, those that are under way must do.
     fn block(&mut self, count: usize, held: &mut u64) -> Result<SecretBlock> {
-        if let Some(block) = self.returned.try_recv().ok().filter(|block| block.len() == count) {
-            return Ok(block);
+        if let Ok(block) = self.returned.try_recv() {
+            return self.fitting(block, count);
         }
         if *held < self.most {
             match SecretBlock::take(&self.queue, count) {
@@ -232,13 +242,18 @@ impl Reading {
                 }
             }
         }
-        self.say_full();
-        match self.returned.recv() {
-            Ok(block) if block.len() == count => Ok(block),
-            // The last chunk is shorter than the others.
-            Ok(_) => SecretBlock::take(&self.queue, count),
-            Err(_) => Err(ended()),
+        self.say_full(Ok(()));
+        let block = self.returned.recv().map_err(|_| ended())?;
+        self.fitting(block, count)
+    }
+
+    /// A block that came back, or one in its place for the last chunk, which is shorter than the others.
+    fn fitting(&self, block: SecretBlock, count: usize) -> Result<SecretBlock> {
+        if block.len() == count {
+            return Ok(block);
         }
+        drop(block);
+        SecretBlock::take(&self.queue, count)
     }
 }
 
@@ -251,19 +266,27 @@ fn copy_all(
     chunks: &SyncSender<Result<Chunk>>,
 ) {
     let mut under_way: VecDeque<(SecretBlock, Event)> = VecDeque::new();
-    for block in blocks {
+    loop {
+        let block = match blocks.try_recv() {
+            Ok(block) => block,
+            // The reader may be waiting for one of these.
+            Err(TryRecvError::Empty) if !under_way.is_empty() => {
+                if let Err(error) = give_back_first(queue, &mut under_way, back) {
+                    let _ = chunks.send(Err(error));
+                    return;
+                }
+                continue;
+            }
+            Err(_) => match blocks.recv() {
+                Ok(block) => block,
+                Err(_) => return,
+            },
+        };
         let chunk = block.and_then(|block| {
             let mut bytes = queue.alloc_on(stream, block.len())?;
             // A message's copy waits for those that were queued before it, whatever their stream is.
-            if under_way.len() == UNDER_WAY
-                && let Some((first, copied)) = under_way.pop_front()
-            {
-                // The driver's own way to wait is busy, and in the way of whoever launches kernels.
-                while !copied.is_complete()? {
-                    sleep(BETWEEN_LOOKS);
-                }
-                // The reader may have ended; the block is wiped here then.
-                let _ = back.send(first);
+            if under_way.len() == UNDER_WAY {
+                give_back_first(queue, &mut under_way, back)?;
             }
             block.copy_to(stream, &mut bytes)?;
             let arrived = stream.record()?;
@@ -275,6 +298,26 @@ fn copy_all(
             return;
         }
     }
+}
+
+/// Waits for the copy that was queued first, and gives its block back.
+fn give_back_first(
+    queue: &Queue,
+    under_way: &mut VecDeque<(SecretBlock, Event)>,
+    back: &Sender<SecretBlock>,
+) -> Result<()> {
+    let Some((block, copied)) = under_way.pop_front() else { return Ok(()) };
+    if queue.device().is_emulated() {
+        // Nothing happens there unless somebody waits for it.
+        copied.synchronize()?;
+    }
+    // The driver's own way to wait is busy, and in the way of whoever launches kernels.
+    while !copied.is_complete()? {
+        sleep(BETWEEN_LOOKS);
+    }
+    // The reader may have ended; the block is wiped here then.
+    let _ = back.send(block);
+    Ok(())
 }
 
 impl Drop for KeyFeed {

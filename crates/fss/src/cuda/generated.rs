@@ -98,9 +98,11 @@ impl Generated {
     pub(super) fn wait(&self) {
         let Some(Compiler { jobs, threads, .. }) = self.compiler.lock().take() else { return };
         drop(jobs);
-        for thread in threads {
-            if let Err(panic) = thread.join() {
-                std::panic::resume_unwind(panic);
+        // A panic there was printed. What it left uncompiled is compiled by whoever needs it next, who has the error.
+        threads.into_iter().for_each(|thread| _ = thread.join());
+        for (_, compiled) in self.known.lock().values_mut().flatten() {
+            if let Compiled::Asked = compiled {
+                *compiled = Compiled::Failed;
             }
         }
     }

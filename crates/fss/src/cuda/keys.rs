@@ -41,7 +41,7 @@ impl DealtSection {
         Self { queue, generator, streams, hash, outgoing: Vec::new() }
     }
 
-    /// Queues the copy of bytes that a party alone gets.
+    /// Packs bytes that a party alone gets.
     fn store(&mut self, party: Party, part: Packed<'_>) -> Result<()> {
         let bytes = Material::Packed(pack(&self.queue, 0, &[part])?);
         self.outgoing.push(Outgoing { parties: Party::BOTH.map(|other| other == party), bytes });

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::Builder;
 
 use bytemuck::Pod;
 use gatework_gpu::{Arg, Buffer, Device, Grid, Module, Stream};
@@ -76,8 +77,8 @@ impl Queue {
         self.stream.device()
     }
 
-    /// Lets the pool of page-locked memory grow by so many bytes, while the room is there. The pool keeps what it has locked for whoever
-    /// comes next: locking pages takes longer than filling them.
+    /// Lets the pool of page-locked memory grow by so many bytes beyond those of other rooms of this queue. The pool keeps what it has
+    /// locked for whoever comes next: locking pages takes longer than filling them.
     pub(super) fn make_room(&self, bytes: u64) -> Room {
         let (all, pool) = (self.room.fetch_add(bytes, Ordering::SeqCst) + bytes, self.device().pinned());
         let limit = pool.stats().limit;
@@ -131,7 +132,8 @@ impl Queue {
         let mut block = SecretBlock::take(self, bytes.len())?;
         block.fill_with(bytes)?;
         let copied = block.copy_to(&self.stream, &mut buffer.slice_mut(..).as_bytes_mut());
-        rayon::spawn(move || drop(block));
+        // Dropping it waits for the copy. Without a thread that happens here, when the closure goes.
+        let _ = Builder::new().name("fss-wipe".into()).spawn(move || drop(block));
         copied?;
         Ok(buffer)
     }

@@ -53,7 +53,7 @@ pub struct KeyAhead {
 impl KeyAhead {
     /// Chunks of so many bytes, at least one.
     pub(super) fn chunks(&self, bytes: u64) -> usize {
-        bytes.div_ceil(self.chunk as u64).max(1) as usize
+        bytes.div_ceil(self.chunk.max(1) as u64).max(1) as usize
     }
 }
 
@@ -80,7 +80,7 @@ impl Schedule {
             formulas: FormulaTier::Adaptive,
             products: ProductForm::LimbsFrom(16),
             // A message's copy may have to wait for two chunks: 80 µs.
-            keys: KeyAhead { chunk: 2 << 20, staged: 1 << 30, copied: 1 << 30 },
+            keys: KeyAhead { chunk: 2 << 20, staged: 256 << 20, copied: 512 << 20 },
             leaves_each: 256,
         };
         if !device.is_emulated() {

@@ -13,6 +13,7 @@ const SHARE: usize = 512 << 10;
 
 /// Copies as many bytes, many of them on all cores.
 pub(super) fn copy_on_all_cores(to: &mut [u8], from: &[u8]) {
+    assert_eq!(to.len(), from.len(), "as many bytes as there is room for");
     if to.len() <= 4 * SHARE {
         return to.copy_from_slice(from);
     }

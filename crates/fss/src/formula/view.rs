@@ -99,7 +99,8 @@ impl Places {
         Ok(Self { places: places.into(), end, nowhere })
     }
 
-    /// Places that follow from a shape and from what they are for: made once and kept, since every layer of a model asks for the same.
+    /// Places that follow from a shape and from what they are for, and from nothing else: made once and kept, since every layer of a model
+    /// asks for the same.
     pub fn of_shape(
         what: &'static str,
         shape: &[usize],
@@ -110,12 +111,18 @@ impl Places {
             return Ok(found.clone());
         }
         let made = make()?;
+        // A shape takes two words a side.
+        let words = made.len() + 2 * shape.len();
+        if words > MOST_KEPT {
+            return Ok(made);
+        }
         let mut kept = KEPT.lock();
-        if kept.words + made.len() > MOST_KEPT {
+        if kept.words + words > MOST_KEPT {
             *kept = Kept::default();
         }
-        kept.words += made.len();
-        kept.places.insert((what, shape.to_vec()), made.clone());
+        if kept.places.insert((what, shape.to_vec()), made.clone()).is_none() {
+            kept.words += words;
+        }
         Ok(made)
     }
 

@@ -152,7 +152,11 @@ impl KeyFile {
     /// Sections for one evaluation. From here on they are used, whatever happens: the ledger says so before this returns.
     pub(crate) fn spend(&mut self, sections: &[usize]) -> Result<KeyStream> {
         self.ledger.burn(sections)?;
-        self.stream(sections)
+        let stream = self.stream(sections);
+        if stream.is_err() {
+            self.erase_used()?;
+        }
+        stream
     }
 
     fn stream(&self, sections: &[usize]) -> Result<KeyStream> {

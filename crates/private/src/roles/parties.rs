@@ -132,7 +132,8 @@ impl Greeted<'_> {
         let mut held: Option<Held> = None;
         loop {
             let request = pair.receive()?;
-            let held_before = held.take();
+            // Keys that are held are for the next request or for none.
+            let held_before = held.take().filter(|_| matches!(request, Message::Begin));
             match request {
                 Message::SetUp => {
                     pair.send(&Message::Ready)?;
