@@ -234,7 +234,7 @@ impl Reading {
             return self.fitting(block, count);
         }
         if *held < self.most {
-            match SecretBlock::take(&self.queue, count) {
+            match SecretBlock::take(self.queue.device(), count) {
                 Err(Error::Device(gatework_gpu::Error::OutOfPinnedMemory { .. })) if *held > 0 => {}
                 taken => {
                     *held += count as u64;
@@ -253,7 +253,7 @@ impl Reading {
             return Ok(block);
         }
         drop(block);
-        SecretBlock::take(&self.queue, count)
+        SecretBlock::take(self.queue.device(), count)
     }
 }
 

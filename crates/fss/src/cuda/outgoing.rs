@@ -56,7 +56,7 @@ pub(super) fn write(
             let fits = free.iter().position(|block| block.len() == piece.len());
             let mut block = match fits {
                 Some(place) => free.swap_remove(place),
-                None => SecretBlock::take(queue, piece.len())?,
+                None => SecretBlock::take(queue.device(), piece.len())?,
             };
             block.copy_from(queue.stream(), piece)?;
             under_way.push_back((parties, block));

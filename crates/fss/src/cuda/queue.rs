@@ -129,7 +129,7 @@ impl Queue {
             return Ok(buffer);
         }
         let bytes: &[u8] = bytemuck::cast_slice(host);
-        let mut block = SecretBlock::take(self, bytes.len())?;
+        let mut block = SecretBlock::take(self.device(), bytes.len())?;
         block.fill_with(bytes)?;
         let copied = block.copy_to(&self.stream, &mut buffer.slice_mut(..).as_bytes_mut());
         // Dropping it waits for the copy. Without a thread that happens here, when the closure goes.

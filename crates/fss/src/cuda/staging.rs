@@ -1,12 +1,10 @@
 //! Page-locked memory that holds secrets for a while.
 
-use gatework_gpu::{Pinned, PinnedRef, Slice, Stream, View as _, ViewMut};
+use gatework_gpu::{Device, Pinned, PinnedRef, Slice, Stream, View as _, ViewMut};
 use rayon::iter::{IndexedParallelIterator as _, ParallelIterator as _};
 use rayon::slice::{ParallelSlice as _, ParallelSliceMut as _};
 
 use crate::error::Result;
-
-use super::queue::Queue;
 
 /// Bytes that one thread copies or wipes.
 const SHARE: usize = 512 << 10;
@@ -26,8 +24,8 @@ pub(super) struct SecretBlock(Pinned<u8>);
 
 impl SecretBlock {
     /// Memory with anything in it.
-    pub(super) fn take(queue: &Queue, count: usize) -> Result<Self> {
-        Ok(Self(queue.device().pinned().take_as_is(count)?))
+    pub(super) fn take(device: &Device, count: usize) -> Result<Self> {
+        Ok(Self(device.pinned().take_as_is(count)?))
     }
 
     pub(super) fn len(&self) -> usize {

@@ -26,6 +26,7 @@
 //! Section 0 masks the weights and may be read again. Every other one is one inference: once it has been read its bytes are punched out
 //! of the file, seed included.
 
+mod erase;
 mod header;
 mod hold;
 mod kept;

@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 
 use crate::error::{Error, Result};
 
-use super::read::punch;
+use super::erase::punch;
 use super::{CHUNK, HASH, SEED, altered, chunk_hash, failed, stored_bytes};
 
 /// Bytes that all sections of an evaluation read ahead together, and the fewest chunks of one.

@@ -348,7 +348,7 @@ fn where_holes_cannot_be_punched_zeros_are_written() {
     let path = folder.path().join("file");
     fs::write(&path, vec![7; 3 * CHUNK]).unwrap();
     let file = File::options().read(true).write(true).open(&path).unwrap();
-    read::overwrite(&file, 5, 2 * CHUNK as u64).unwrap();
+    erase::overwrite(&file, 5, 2 * CHUNK as u64).unwrap();
     let mut ends = [0; 2];
     file.read_exact_at(&mut ends[..1], 4).unwrap();
     file.read_exact_at(&mut ends[1..], 5 + 2 * CHUNK as u64).unwrap();
