@@ -172,6 +172,11 @@ pub trait Backend: Send + Sync {
         Ok(())
     }
 
+    /// Words of key material that may be made ready before a gate asks for them, if that is worth anything.
+    fn words_ahead(&self) -> Option<usize> {
+        None
+    }
+
     /// Takes words from the host.
     fn upload(&self, words: Secret<u64>) -> Result<Handle>;
 

@@ -97,6 +97,10 @@ impl Backend for CudaBackend {
         Ok(())
     }
 
+    fn words_ahead(&self) -> Option<usize> {
+        Some(self.schedule.words_ahead)
+    }
+
     fn upload(&self, words: Secret<u64>) -> Result<Handle> {
         Ok(keep_words(&self.queue, self.queue.upload_secret(&words)?))
     }

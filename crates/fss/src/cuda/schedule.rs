@@ -68,6 +68,8 @@ pub struct Schedule {
     pub products: ProductForm,
     /// How far key material is ahead of the gates that ask for it.
     pub keys: KeyAhead,
+    /// Words of key material that are made ready before a gate asks for them.
+    pub words_ahead: usize,
     /// Leaves that a block of threads expands together, where trees have fewer.
     pub leaves_each: u32,
 }
@@ -81,6 +83,7 @@ impl Schedule {
             products: ProductForm::LimbsFrom(16),
             // A message's copy may have to wait for two chunks: 80 µs.
             keys: KeyAhead { chunk: 2 << 20, staged: 256 << 20, copied: 512 << 20 },
+            words_ahead: 1 << 26,
             leaves_each: 256,
         };
         if !device.is_emulated() {

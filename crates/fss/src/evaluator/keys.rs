@@ -11,7 +11,7 @@ use crate::ring::{Ring, packed_bytes};
 use crate::table::Table;
 use crate::tensor::Wire;
 
-use super::{Evaluator, Role};
+use super::{Ask, Evaluator, Role};
 
 /// Keys of point functions at the masks of a wire: where they are evaluated, or the dealer's signs.
 pub(crate) struct Points {
@@ -34,6 +34,23 @@ impl Evaluator {
         });
     }
 
+    /// What a party asks of its keys, or, if it is foreseen only, its length.
+    fn ask(&self, len: usize, ask: Ask) -> Result<Words> {
+        match &self.role {
+            Role::Party(_, keys) => Ok(self.kept(len, keys.borrow_mut().get(ask)?)),
+            Role::Scout(_, asks) => {
+                asks.borrow_mut().push(ask);
+                Ok(Words::absent(len))
+            }
+            Role::Clear | Role::Estimate | Role::Dealer(_) => Ok(Words::absent(len)),
+        }
+    }
+
+    /// Whether this role is that party, or looks ahead for it.
+    fn is_party(&self, party: Party) -> bool {
+        matches!(&self.role, Role::Party(own, _) | Role::Scout(own, _) if *own == party)
+    }
+
     fn kept(&self, len: usize, handle: Handle) -> Words {
         Words::new(&self.backend, len, handle)
     }
@@ -41,23 +58,20 @@ impl Evaluator {
     /// A fresh uniform sharing. The dealer gets its sums, a party its share. No key bytes.
     pub(crate) fn fresh(&self, len: usize, ring: Ring) -> Result<Words> {
         self.count_keys(|_| (0, Stream::blocks_for(len, ring.bits())));
-        Ok(match &self.role {
-            Role::Dealer(keys) => self.kept(len, keys.borrow_mut().derived(len, ring)?),
-            Role::Party(_, keys) => self.kept(len, keys.borrow_mut().derived(len, ring)?),
-            Role::Clear | Role::Estimate => Words::absent(len),
-        })
+        match &self.role {
+            Role::Dealer(keys) => Ok(self.kept(len, keys.borrow_mut().derived(len, ring)?)),
+            _ => self.ask(len, Ask::Derived { len, ring }),
+        }
     }
 
     /// Words that `owner` derives and the other party never learns. No key bytes.
     pub(crate) fn fresh_for(&self, owner: Party, len: usize, ring: Ring) -> Result<Words> {
         self.count_keys(|party| (0, if party == owner { Stream::blocks_for(len, ring.bits()) } else { 0 }));
-        Ok(match &self.role {
-            Role::Dealer(keys) => self.kept(len, keys.borrow_mut().derived_by(owner, len, ring)?),
-            Role::Party(party, keys) if *party == owner => {
-                self.kept(len, keys.borrow_mut().derived_alone(len, ring)?)
-            }
-            _ => Words::absent(len),
-        })
+        match &self.role {
+            Role::Dealer(keys) => Ok(self.kept(len, keys.borrow_mut().derived_by(owner, len, ring)?)),
+            _ if self.is_party(owner) => self.ask(len, Ask::DerivedAlone { len, ring }),
+            _ => Ok(Words::absent(len)),
+        }
     }
 
     /// Shares of what the dealer computes. The dealer gets the values back, a party its share.
@@ -74,8 +88,7 @@ impl Evaluator {
                 keys.borrow_mut().share(values.present()?, len, ring)?;
                 Ok(values)
             }
-            Role::Party(_, keys) => Ok(self.kept(len, keys.borrow_mut().shares(len, ring)?)),
-            Role::Clear | Role::Estimate => Ok(Words::absent(len)),
+            _ => self.ask(len, Ask::Shares { len, ring }),
         }
     }
 
@@ -89,9 +102,7 @@ impl Evaluator {
                 keys.borrow_mut().give(owner, words.present()?, len, ring)?;
                 Ok(words.clone())
             }
-            Role::Party(party, keys) if *party == owner => {
-                Ok(self.kept(len, keys.borrow_mut().given(len, ring)?))
-            }
+            _ if self.is_party(owner) => self.ask(len, Ask::Given { len, ring }),
             _ => Ok(Words::absent(len)),
         }
     }
@@ -105,8 +116,7 @@ impl Evaluator {
             Role::Dealer(keys) => {
                 points.signs = self.kept(len, keys.borrow_mut().points(domain, x.words().present()?, len)?);
             }
-            Role::Party(_, keys) => points.resident = Some(keys.borrow_mut().points(domain, len)?),
-            Role::Clear | Role::Estimate => {}
+            _ => points.resident = self.ask(len, Ask::Points { domain, len })?.into_handle(),
         }
         Ok(points)
     }

@@ -1,5 +1,6 @@
 //! The four roles in which a circuit runs.
 
+mod ahead;
 mod join;
 mod keys;
 mod mailbox;
@@ -19,6 +20,7 @@ use crate::secret::Secret;
 use crate::tally::Cost;
 use crate::tensor::{Opened, Share, Tensor, Unopened, Wire};
 
+pub(crate) use ahead::{Ask, KeysAhead};
 pub use join::{join, join3};
 pub(crate) use mailbox::{Mailbox, Request};
 pub(crate) use role::Role;
@@ -48,6 +50,11 @@ impl Evaluator {
         }
     }
 
+    /// Whether it looks ahead on shapes, beside an evaluator that computes the same: what a circuit tells others it tells them once.
+    pub fn is_scout(&self) -> bool {
+        matches!(self.role, Role::Scout(..))
+    }
+
     /// What was counted so far.
     pub fn cost(&self) -> Cost {
         *self.tally.borrow()
@@ -60,7 +67,7 @@ impl Evaluator {
     /// Words that everybody knows, where this role computes.
     pub fn public(&self, words: Vec<u64>) -> Result<Words> {
         match self.role {
-            Role::Estimate => Ok(Words::absent(words.len())),
+            Role::Estimate | Role::Scout(..) => Ok(Words::absent(words.len())),
             _ => self.host_words(Secret::new(words)),
         }
     }
@@ -102,7 +109,7 @@ impl Evaluator {
             }
             Role::Dealer(_) => self.words(len, ring, mask)?,
             Role::Party(party, _) => self.words(len, ring, |w| share(w, *party))?,
-            Role::Estimate => Words::absent(len),
+            Role::Estimate | Role::Scout(..) => Words::absent(len),
         };
         Ok(Tensor::new(ring, words, bound))
     }

@@ -2,8 +2,10 @@
 
 use std::cell::RefCell;
 
-use crate::backend::{DealerKeys, PartyKeys};
+use crate::backend::DealerKeys;
 use crate::party::Party;
+
+use super::ahead::{Ask, KeysAhead};
 
 /// Who runs a circuit.
 pub(crate) enum Role {
@@ -12,7 +14,9 @@ pub(crate) enum Role {
     /// Knows every mask and no value.
     Dealer(RefCell<Box<dyn DealerKeys>>),
     /// Knows its keys and masked values.
-    Party(Party, RefCell<Box<dyn PartyKeys>>),
+    Party(Party, RefCell<KeysAhead>),
     /// Knows only shapes.
     Estimate,
+    /// Knows only shapes, and notes what a party asks of its keys.
+    Scout(Party, RefCell<Vec<Ask>>),
 }

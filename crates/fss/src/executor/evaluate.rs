@@ -9,12 +9,13 @@ use std::task::{Context, Poll, Waker};
 
 use crate::backend::{Backend, Download, Handle, Words};
 use crate::error::{Error, Result};
-use crate::evaluator::{Evaluator, Request, Role};
+use crate::evaluator::{Evaluator, KeysAhead, Request, Role};
 use crate::key::KeyStream;
 use crate::party::Party;
 use crate::ring::packed_bytes;
 
 use super::plan::on_plan;
+use super::scout::Scout;
 use super::stages::timed;
 use super::{Channel, Circuit, Inputs, Local, OpenKeys, Plan, Stages};
 
@@ -22,6 +23,8 @@ struct Task<'a, T> {
     job: usize,
     evaluator: Rc<Evaluator>,
     future: Pin<Box<dyn Future<Output = Result<T>> + 'a>>,
+    /// Where the backend makes keys ready ahead.
+    scout: Option<Scout<'a, T>>,
     /// What it waits for.
     requests: Vec<Request>,
     output: Option<T>,
@@ -93,11 +96,12 @@ pub fn evaluate_with<C: Circuit>(
     let mut tasks = Vec::with_capacity(jobs.len());
     for (job, ((circuit, inputs), section)) in jobs.into_iter().zip(sections).enumerate() {
         circuit.fits(format)?;
-        let role = Role::Party(party, RefCell::new(section));
+        let role = Role::Party(party, RefCell::new(KeysAhead::new(section)));
         let evaluator = Rc::new(Evaluator::new(role, backend.clone(), inputs));
         let own = evaluator.clone();
         let future = Box::pin(async move { circuit.run(&own).await });
-        tasks.push(Some(Task { job, evaluator, future, requests: Vec::new(), output: None, sent: 0 }));
+        let scout = backend.words_ahead().map(|words| Scout::new(party, circuit, backend, words));
+        tasks.push(Some(Task { job, evaluator, future, scout, requests: Vec::new(), output: None, sent: 0 }));
     }
     let batches = plan.batches().iter().enumerate().map(|(index, batch)| Batch {
         index,
@@ -122,6 +126,7 @@ pub fn evaluate_with<C: Circuit>(
         }
         for index in live {
             let batch = &mut batches[index];
+            batch.look_ahead(&mut peer)?;
             batch.receive(&mut peer)?;
             if batch.advance(&mut peer)? {
                 still.push(index);
@@ -150,6 +155,10 @@ impl<T> Batch<'_, T> {
         let (mut parts, mut words) = (Vec::new(), 0);
         let mut waiting = false;
         for task in self.tasks.iter_mut().filter(|task| task.output.is_none()) {
+            // What this round asks for is known; the scout must know it too before it goes on to the next.
+            if self.phase == 0 {
+                timed(&mut peer.stages.ahead, || task.scout_ahead())?;
+            }
             let polled = timed(&mut peer.stages.gates, || task.future.as_mut().poll(&mut context));
             if let Poll::Ready(output) = polled {
                 task.output = Some(output?);
@@ -190,6 +199,13 @@ impl<T> Batch<'_, T> {
             }
             None => Ok(()),
         }
+    }
+
+    /// Makes the keys of the next phase ready.
+    fn look_ahead(&mut self, peer: &mut Peer<'_>) -> Result<()> {
+        let waiting = self.tasks.iter_mut().filter(|task| task.output.is_none());
+        let look = |task: &mut Task<'_, T>| task.scout_ahead().and_then(|()| task.make_ready());
+        timed(&mut peer.stages.ahead, || waiting.into_iter().try_for_each(look))
     }
 
     /// Waits for the peer's message of this phase and gives every task what it opened.
@@ -247,12 +263,30 @@ impl<T> Batch<'_, T> {
 }
 
 impl<T> Task<'_, T> {
+    /// Has the scout note what the next round asks for.
+    fn scout_ahead(&mut self) -> Result<()> {
+        let (Some(scout), Role::Party(_, keys)) = (&mut self.scout, &self.evaluator.role) else {
+            return Ok(());
+        };
+        keys.borrow_mut().foresee(scout.step()?);
+        Ok(())
+    }
+
+    /// Makes ready what the scout noted.
+    fn make_ready(&mut self) -> Result<()> {
+        match (&self.scout, &self.evaluator.role) {
+            (Some(scout), Role::Party(_, keys)) => keys.borrow_mut().make_ready(scout.most_words()),
+            _ => Ok(()),
+        }
+    }
+
     /// The output, if all went as planned.
     fn finish(self, party: Party, plan: &Plan) -> Result<Local<T>> {
         let cost = self.evaluator.cost();
         let planned = plan.cost(self.job).copied().unwrap_or_default();
         if let Role::Party(_, keys) = &self.evaluator.role {
             let keys = keys.borrow();
+            let keys = keys.keys();
             on_plan(self.job, "unread key bytes", keys.left(), 0)?;
             on_plan(self.job, "key bytes", keys.used(), planned.key_bytes[party.index()])?;
             on_plan(self.job, "generator calls", keys.calls(), planned.prg_blocks[party.index()])?;

@@ -8,6 +8,7 @@ mod evaluate;
 mod in_process;
 mod open_keys;
 mod plan;
+mod scout;
 mod stages;
 
 pub use crate::evaluator::{join, join3};

@@ -15,6 +15,8 @@ pub struct Stages {
     pub waiting: Duration,
     /// Opening what came, or queueing that.
     pub opening: Duration,
+    /// Making keys ready for the next round, while the other party's message is on its way.
+    pub ahead: Duration,
 }
 
 impl Stages {
@@ -26,6 +28,7 @@ impl Stages {
             sending: self.sending + other.sending,
             waiting: self.waiting + other.waiting,
             opening: self.opening + other.opening,
+            ahead: self.ahead + other.ahead,
         }
     }
 }

@@ -102,7 +102,7 @@ impl Evaluator {
         let owned = match &self.role {
             Role::Clear => true,
             Role::Party(party, _) => *party == owner,
-            Role::Dealer(_) | Role::Estimate => false,
+            Role::Dealer(_) | Role::Estimate | Role::Scout(..) => false,
         };
         let words = if owned {
             let values = Secret::new(given.ok_or_else(|| refused("it was not given".into()))?);

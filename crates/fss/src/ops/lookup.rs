@@ -71,7 +71,7 @@ impl Evaluator {
                 Party::Zero => w.read(&fresh) + w.read(&sums),
                 Party::One => w.read(&fresh) - w.read(&sums),
             })?,
-            Role::Estimate => fresh,
+            Role::Estimate | Role::Scout(..) => fresh,
         };
         let words = self.exchange(Request { ring: out, words, from: None }).await;
         let signs = keys.signs.derive(len, Ring::WORD, |w| w.read(&keys.signs) * 2 - 1)?;

@@ -165,7 +165,7 @@ impl Evaluator {
                     Some(fresh),
                 )?
             }
-            Role::Estimate => fresh,
+            Role::Estimate | Role::Scout(..) => fresh,
         };
         self.compute(GATE, (ring, len), bound, |w| w.read(words), |w| w.read(words), |w, _| w.read(words))
     }

@@ -60,7 +60,8 @@ impl Circuit for Inference<'_> {
     async fn run(&self, evaluator: &Evaluator) -> Result<Self::Output> {
         self.weights.expect(self.network.graph())?;
         let nodes = self.network.graph().nodes();
-        let begin = |part: Part| self.begins.iter().for_each(|begins| begins(part));
+        let told = self.begins.filter(|_| !evaluator.is_scout());
+        let begin = |part: Part| told.iter().for_each(|begins| begins(part));
         if let Some(first) = nodes.first() {
             begin(first.part);
         }
