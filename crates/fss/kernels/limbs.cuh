@@ -117,22 +117,28 @@ GW_KERNEL_BOUNDED(multiply_limbs, LIMB_THREADS, 1)(
         gw::sync_threads();
         const u8* const left_tile = tiles + stage * STAGE_BYTES;
         const u8* const right_tile = left_tile + LEFT_BYTES;
-        u32 x[LIMBS][4];
+        // Instructions take 32 digits.
         GW_UNROLL
-        for (u32 i = 0; i < LIMBS; ++i) {
-            x[i][0] = Left::four(left_tile, i, warp_row + g, 4 * t);
-            x[i][1] = Left::four(left_tile, i, warp_row + g + 8, 4 * t);
-            x[i][2] = Left::four(left_tile, i, warp_row + g, 4 * t + 16);
-            x[i][3] = Left::four(left_tile, i, warp_row + g + 8, 4 * t + 16);
-        }
-        GW_UNROLL
-        for (u32 n = 0; n < FRAGMENTS; ++n) {
+        for (u32 place = 4 * t; place < LIMB_DEPTH; place += 32) {
+            u32 x[LIMBS][4];
             GW_UNROLL
-            for (u32 j = 0; j < LIMBS; ++j) {
-                const u32 y[2] = {Right::four(right_tile, j, warp_column + 8 * n + g, 4 * t),
-                                  Right::four(right_tile, j, warp_column + 8 * n + g, 4 * t + 16)};
+            for (u32 i = 0; i < LIMBS; ++i) {
+                x[i][0] = Left::four(left_tile, i, warp_row + g, place);
+                x[i][1] = Left::four(left_tile, i, warp_row + g + 8, place);
+                x[i][2] = Left::four(left_tile, i, warp_row + g, place + 16);
+                x[i][3] = Left::four(left_tile, i, warp_row + g + 8, place + 16);
+            }
+            GW_UNROLL
+            for (u32 n = 0; n < FRAGMENTS; ++n) {
                 GW_UNROLL
-                for (u32 i = 0; i + j < LIMBS; ++i) gw::mma(gw::S8{}, sum[n][i + j], x[i], y, sum[n][i + j]);
+                for (u32 j = 0; j < LIMBS; ++j) {
+                    const u32 y[2] = {Right::four(right_tile, j, warp_column + 8 * n + g, place),
+                                      Right::four(right_tile, j, warp_column + 8 * n + g, place + 16)};
+                    GW_UNROLL
+                    for (u32 i = 0; i + j < LIMBS; ++i) {
+                        gw::mma(gw::S8{}, sum[n][i + j], x[i], y, sum[n][i + j]);
+                    }
+                }
             }
         }
         gw::sync_threads();

@@ -198,6 +198,10 @@ impl Graph {
             message: format!("there is no kernel {index}: the graph has {count}"),
         })?;
         found.kernel.check(&self.shared.device, &found.grid, arguments)?;
+        if arguments.iter().any(|argument| argument.pinned().is_some()) {
+            let message = "page-locked memory stays what it was when the graph was captured";
+            return Err(Error::Graph { message: message.into() });
+        }
         self.shared.device.driver().graph_update(
             self.shared.id,
             found.node,

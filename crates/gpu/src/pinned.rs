@@ -121,15 +121,23 @@ impl PinnedPool {
             state.misses += 1;
         }
         self.release_idle(device, class);
-        let mut state = self.shared.lock();
         let refused =
             |state: &PoolState| Error::OutOfPinnedMemory { asked, held: state.held, limit: state.limit };
-        if state.held + class > state.limit {
-            return Err(refused(&state));
+        {
+            let mut state = self.shared.lock();
+            if state.held + class > state.limit {
+                return Err(refused(&state));
+            }
+            state.held += class;
         }
-        let address = device.driver().host_allocate(class as usize)?.ok_or_else(|| refused(&state))?;
-        state.held += class;
-        Ok(HostAddress(address))
+        // Not under the lock: locking pages takes long, and others want blocks that are there.
+        let allocated = device.driver().host_allocate(class as usize);
+        if let Ok(Some(address)) = allocated {
+            return Ok(HostAddress(address));
+        }
+        let mut state = self.shared.lock();
+        state.held -= class;
+        allocated.and(Err(refused(&state)))
     }
 
     /// Gives idle blocks back to the system until `room` more bytes fit under the bound.
@@ -265,6 +273,10 @@ impl PinnedBlock {
 
     fn lock(&self) -> MutexGuard<'_, BlockState> {
         self.state.lock()
+    }
+
+    pub(crate) fn device(&self) -> &Device {
+        &self.device
     }
 }
 

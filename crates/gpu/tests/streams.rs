@@ -421,3 +421,62 @@ fn a_cooperative_grid_meets() -> Result<()> {
     }
     Ok(())
 }
+
+/// y[i] = 2 x[i] + 1.
+const ODD: &str = r#"
+    #include "gw/gw.cuh"
+    GW_KERNEL(odd)(const u32* x, u32 n, u32* y) {
+        const u64 i = gw::global_thread();
+        if (i < n) y[i] = 2 * x[i] + 1;
+    }
+"#;
+
+#[test]
+fn kernels_read_and_write_page_locked_memory_where_it_lies() -> Result<()> {
+    let (device, stream) = emulated(3);
+    let kernel = device.kernel(&Source::new("odd", ODD))?;
+    let (mut x, mut y) = (device.pinned().take::<u32>(50)?, device.pinned().take::<u32>(50)?);
+    let expected = |round: u32| (0..50).map(|i| 2 * (i + round) + 1).collect::<Vec<u32>>();
+    for round in 0..5 {
+        // Touching either waits for the kernel before.
+        x.write()?.iter_mut().zip(round..).for_each(|(x, i)| *x = i);
+        kernel.launch(&stream, &GRID, &args![&x, 50u32, &mut y])?;
+        assert_eq!(*y.read()?, expected(round));
+    }
+    // A block that goes back while a kernel reads it serves nobody else before.
+    let mut back = stream.alloc::<u32>(50)?;
+    kernel.launch(&stream, &GRID, &args![&x, 50u32, &mut back])?;
+    drop(x);
+    device.pinned().take_as_is::<u32>(50)?.write()?.fill(7);
+    assert_eq!(stream.download(&back)?, expected(4));
+    Ok(())
+}
+
+#[test]
+fn a_kernel_that_reads_past_page_locked_memory_is_a_fault() -> Result<()> {
+    let (device, stream) = emulated(3);
+    let kernel = device.kernel(&Source::new("odd", ODD))?;
+    // The pool hands out whole pages.
+    let x = device.pinned().take::<u32>(1024)?;
+    let mut y = stream.alloc::<u32>(2048)?;
+    let grid = Grid::covering(1025, 64);
+    kernel.launch(&stream, &grid, &args![&x, 1025u32, &mut y])?;
+    assert!(matches!(stream.synchronize(), Err(Error::Fault(_))));
+    Ok(())
+}
+
+#[test]
+fn a_graph_reads_page_locked_memory_anew_at_every_launch() -> Result<()> {
+    let (device, stream) = emulated(3);
+    let kernel = device.kernel(&Source::new("odd", ODD))?;
+    let mut x = device.pinned().take::<u32>(3)?;
+    let mut y = stream.alloc::<u32>(3)?;
+    let mut graph = stream.capture(|stream| kernel.launch(stream, &GRID, &args![&x, 3u32, &mut y]))?;
+    for round in 0..3 {
+        x.write()?.fill(round);
+        graph.launch(&stream)?;
+        assert_eq!(stream.download(&y)?, [2 * round + 1; 3]);
+    }
+    assert!(matches!(graph.update(0, &args![&x, 2u32, &mut y]), Err(Error::Graph { .. })));
+    Ok(())
+}

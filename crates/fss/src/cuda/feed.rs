@@ -1,32 +1,66 @@
 //! Key material on its way to the device, ahead of the gates that ask for it.
 //!
 //! Two threads a section. One reads its bytes, in the order of their use, into page-locked blocks; the other queues their copies on a
-//! stream of their own. Each is ahead of the next by as many bytes as the schedule says, or the first by all of them where that is asked
-//! for. A block that was copied is read into again, and wiped at the end.
+//! stream of their own, to a ring of device memory. The first is ahead of the second by as many bytes as the schedule says, or by all of
+//! them where that is asked for; the second is ahead of the gates by as many as the ring holds. A block that was copied is read into
+//! again, and wiped at the end.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, channel, sync_channel};
 use std::thread::{Builder, JoinHandle, sleep};
 use std::time::Duration;
 
-use gatework_gpu::{Buffer, Event, Stream};
+use gatework_gpu::{Buffer, Event, Slice, Stream, View as _};
 
 use crate::error::{Error, Result};
 use crate::key::KeySection;
+use crate::ring::packed_bytes;
 
+use super::packing::{Opened, Source, unpack};
 use super::queue::{Queue, Room};
 use super::schedule::KeyAhead;
 use super::staging::SecretBlock;
 
-/// Copies that are queued at once.
-const UNDER_WAY: usize = 2;
 /// Between two looks whether one is done.
 const BETWEEN_LOOKS: Duration = Duration::from_micros(20);
 
-/// Bytes on the device, from when their event is.
-struct Chunk {
-    bytes: Buffer<u8>,
-    arrived: Event,
+/// Bytes behind the ring that repeat its first ones: eight words that begin before its end may end behind it.
+const OVERHANG: usize = 64;
+
+/// Device memory that the bytes of a section go through, round and round.
+#[derive(Clone)]
+struct Ring {
+    words: Arc<Buffer<u64>>,
+    /// Bytes, without the overhang: whole chunks, and four of them at least if the section is longer.
+    length: u64,
+}
+
+impl Ring {
+    fn new(queue: &Queue, stream: &Stream, ahead: KeyAhead, section: u64) -> Result<Self> {
+        let chunk = ahead.chunk as u64;
+        let most = ahead.copied.next_multiple_of(chunk).max(4 * chunk);
+        let length = most.min(section.next_multiple_of(chunk));
+        let words = queue.alloc_on(stream, (length as usize + OVERHANG) / size_of::<u64>())?;
+        Ok(Self { words: Arc::new(words), length })
+    }
+
+    /// Where byte `at` of the section lies.
+    fn place(&self, at: u64) -> usize {
+        (at % self.length) as usize
+    }
+}
+
+/// The section's bytes before `end` are on the device, from when the event is.
+struct Arrived {
+    end: u64,
+    event: Event,
+}
+
+/// The section's bytes before `end` are needed no more, from when the event is.
+struct Released {
+    end: u64,
+    event: Event,
 }
 
 /// The material of one section.
@@ -35,8 +69,10 @@ pub(super) struct KeyFeed {
     length: u64,
     used: u64,
     state: State,
-    /// The chunk that is being read, and the bytes of it that were.
-    current: Option<(Chunk, usize)>,
+    /// Bytes that the queue may read.
+    arrived: u64,
+    /// Bytes whose place may be used again.
+    released: u64,
     /// Of page-locked memory.
     room: Option<Room>,
 }
@@ -46,8 +82,16 @@ enum State {
     NotBegun(KeySection),
     /// It is read, and copied as far as somebody asks for it.
     Reading(Reader),
-    Copying(Reader, Receiver<Result<Chunk>>, JoinHandle<()>),
+    Copying(Reader, Copier),
     Ended,
+}
+
+/// The thread that copies, and its ring.
+struct Copier {
+    ring: Ring,
+    arrivals: Receiver<Result<Arrived>>,
+    released: Sender<Released>,
+    thread: JoinHandle<()>,
 }
 
 /// The thread that reads, and its blocks.
@@ -62,7 +106,9 @@ struct Reader {
 impl KeyFeed {
     pub(super) fn new(section: KeySection, ahead: KeyAhead) -> Self {
         let length = section.length();
-        Self { ahead, length, used: 0, state: State::NotBegun(section), current: None, room: None }
+        // Words that kernels read are of one chunk each.
+        let ahead = KeyAhead { chunk: ahead.chunk.next_multiple_of(OVERHANG), ..ahead };
+        Self { ahead, length, used: 0, state: State::NotBegun(section), arrived: 0, released: 0, room: None }
     }
 
     /// Bytes that were asked for.
@@ -88,39 +134,60 @@ impl KeyFeed {
         }
     }
 
-    /// The next `count` bytes, from the start of a buffer of whole words.
-    pub(super) fn take(&mut self, queue: &Queue, count: usize) -> Result<Buffer<u64>> {
-        if count as u64 > self.left() {
+    /// The next words, packed to `bits` bits, into a part of a buffer.
+    ///
+    /// # Safety
+    /// Nobody else writes the words, or reads them but in the order of this queue.
+    pub(super) unsafe fn unpack(&mut self, queue: &Queue, words: Slice<'_, u64>, bits: u32) -> Result<()> {
+        let count = packed_bytes(words.len(), bits) as u64;
+        if count > self.left() {
             let what = format!("a gate needs {count} more bytes, its section has {} left", self.left());
             return Err(Error::Key { what });
         }
-        self.used += count as u64;
-        // The last word may end behind the last byte.
-        let mut bytes = queue.alloc::<u64>(count.div_ceil(8))?;
-        let mut done = 0;
-        while done < count {
-            if self.current.as_ref().is_none_or(|(chunk, read)| *read == chunk.bytes.len()) {
-                self.current = Some((self.next_chunk(queue)?, 0));
-            }
-            let Some((chunk, read)) = &mut self.current else { return Err(Error::Absent) };
-            let some = (count - done).min(chunk.bytes.len() - *read);
-            let mut target = bytes.slice_mut(..);
-            queue.stream().copy(
-                &chunk.bytes.slice(*read..*read + some),
-                &mut target.as_bytes_mut().slice_mut(done..done + some),
-            )?;
-            (*read, done) = (*read + some, done + some);
+        if words.is_empty() {
+            return Ok(());
         }
-        Ok(bytes)
+        self.copy(queue)?;
+        let State::Copying(_, copier) = &self.state else { return Err(ended()) };
+        let ring = copier.ring.clone();
+        let mut done = 0;
+        while done < words.len() {
+            let place = ring.place(self.used);
+            // Eight words are `bits` bytes. As many as begin before the end of the ring, and half of it at most.
+            let until_end = (ring.length as usize - place).div_ceil(bits as usize);
+            let groups = until_end.min((ring.length as usize / 2 / bits as usize).max(1));
+            let some = (8 * groups).min(words.len() - done);
+            let end = self.used + packed_bytes(some, bits) as u64;
+            self.arrive(queue, end)?;
+            let part = Opened { own: None, sums: words.slice(done..done + some), bits };
+            // SAFETY: the caller's promise; what is read has arrived, and is released behind this.
+            unsafe { unpack(queue, &[part], place, Source::Device(&ring.words))? };
+            (self.used, done) = (end, done + some);
+            self.release(queue, &ring)?;
+        }
+        Ok(())
     }
 
-    /// The next chunk, in whose order the queue goes on.
-    fn next_chunk(&mut self, queue: &Queue) -> Result<Chunk> {
-        self.copy(queue)?;
-        let State::Copying(_, chunks, _) = &self.state else { return Err(ended()) };
-        let chunk = chunks.recv().map_err(|_| ended())??;
-        queue.stream().wait(&chunk.arrived)?;
-        Ok(chunk)
+    /// Has the queue wait until bytes before `end` are on the device.
+    fn arrive(&mut self, queue: &Queue, end: u64) -> Result<()> {
+        let State::Copying(_, copier) = &self.state else { return Err(ended()) };
+        let mut last = None;
+        while self.arrived < end {
+            let Arrived { end, event } = copier.arrivals.recv().map_err(|_| ended())??;
+            (self.arrived, last) = (end, Some(event));
+        }
+        last.map_or(Ok(()), |event| Ok(queue.stream().wait(&event)?))
+    }
+
+    /// Gives the copier the place of what was read, a quarter of the ring at a time.
+    fn release(&mut self, queue: &Queue, ring: &Ring) -> Result<()> {
+        let State::Copying(_, copier) = &self.state else { return Err(ended()) };
+        if self.used - self.released >= ring.length / 4 {
+            self.released = self.used;
+            // The copier may have ended, with all that there was.
+            let _ = copier.released.send(Released { end: self.used, event: queue.stream().record()? });
+        }
+        Ok(())
     }
 
     /// Begins to read, if that was not done yet.
@@ -140,14 +207,16 @@ impl KeyFeed {
         self.read(queue)?;
         let State::Reading(reader) = &mut self.state else { return Ok(()) };
         let stream = queue.device().stream()?;
+        let ring = Ring::new(queue, &stream, self.ahead, self.length)?;
         let (Some(blocks), Some(back)) = (reader.blocks.take(), reader.back.take()) else {
             return Err(ended());
         };
-        let (sender, chunks) = sync_channel(self.ahead.chunks(self.ahead.copied));
-        let queue = queue.clone();
-        let thread = spawn(move || copy_all(&queue, &stream, &blocks, &back, &sender))?;
+        let ((sender, arrivals), (released, releases)) = (channel(), channel());
+        let under_way = self.ahead.under_way.max(1);
+        let mut copying = Copying { queue: queue.clone(), stream, ring: ring.clone(), under_way, releases };
+        let thread = spawn(move || copying.all(&blocks, &back, &sender))?;
         if let State::Reading(reader) = std::mem::replace(&mut self.state, State::Ended) {
-            self.state = State::Copying(reader, chunks, thread);
+            self.state = State::Copying(reader, Copier { ring, arrivals, released, thread });
         }
         Ok(())
     }
@@ -257,46 +326,81 @@ impl Reading {
     }
 }
 
-/// Copies blocks as they come, until the last, the first error, or the end of whoever reads chunks.
-fn copy_all(
-    queue: &Queue,
-    stream: &Stream,
-    blocks: &Receiver<Result<SecretBlock>>,
-    back: &Sender<SecretBlock>,
-    chunks: &SyncSender<Result<Chunk>>,
-) {
-    let mut under_way: VecDeque<(SecretBlock, Event)> = VecDeque::new();
-    loop {
-        let block = match blocks.try_recv() {
-            Ok(block) => block,
-            // The reader may be waiting for one of these.
-            Err(TryRecvError::Empty) if !under_way.is_empty() => {
-                if let Err(error) = give_back_first(queue, &mut under_way, back) {
-                    let _ = chunks.send(Err(error));
-                    return;
-                }
-                continue;
-            }
-            Err(_) => match blocks.recv() {
+/// What the thread that copies has.
+struct Copying {
+    queue: Queue,
+    stream: Stream,
+    ring: Ring,
+    /// Copies that are queued at once: a message's copy waits for those that were queued before it, whatever their stream is.
+    under_way: usize,
+    releases: Receiver<Released>,
+}
+
+impl Copying {
+    /// Copies blocks as they come, until the last, the first error, or the end of whoever reads the ring.
+    fn all(
+        &mut self,
+        blocks: &Receiver<Result<SecretBlock>>,
+        back: &Sender<SecretBlock>,
+        arrivals: &Sender<Result<Arrived>>,
+    ) {
+        let mut under_way: VecDeque<(SecretBlock, Event)> = VecDeque::new();
+        let (mut copied, mut released) = (0, 0);
+        loop {
+            let block = match blocks.try_recv() {
                 Ok(block) => block,
-                Err(_) => return,
-            },
-        };
-        let chunk = block.and_then(|block| {
-            let mut bytes = queue.alloc_on(stream, block.len())?;
-            // A message's copy waits for those that were queued before it, whatever their stream is.
-            if under_way.len() == UNDER_WAY {
-                give_back_first(queue, &mut under_way, back)?;
+                // The reader may be waiting for one of these.
+                Err(TryRecvError::Empty) if !under_way.is_empty() => {
+                    if let Err(error) = give_back_first(&self.queue, &mut under_way, back) {
+                        let _ = arrivals.send(Err(error));
+                        return;
+                    }
+                    continue;
+                }
+                Err(_) => match blocks.recv() {
+                    Ok(block) => block,
+                    Err(_) => return,
+                },
+            };
+            let chunk = block.and_then(|block| {
+                let end = copied + block.len() as u64;
+                while end > released + self.ring.length {
+                    let Ok(next) = self.releases.recv() else { return Ok(None) };
+                    self.stream.wait(&next.event)?;
+                    released = next.end;
+                }
+                if under_way.len() == self.under_way {
+                    give_back_first(&self.queue, &mut under_way, back)?;
+                }
+                self.copy(&block, copied)?;
+                copied = end;
+                let event = self.stream.record()?;
+                under_way.push_back((block, event.clone()));
+                Ok(Some(Arrived { end, event }))
+            });
+            let failed = chunk.is_err();
+            let Some(arrived) = chunk.transpose() else { return };
+            if arrivals.send(arrived).is_err() || failed {
+                return;
             }
-            block.copy_to(stream, &mut bytes)?;
-            let arrived = stream.record()?;
-            under_way.push_back((block, stream.record()?));
-            Ok(Chunk { bytes, arrived })
-        });
-        let failed = chunk.is_err();
-        if chunks.send(chunk).is_err() || failed {
-            return;
         }
+    }
+
+    /// Queues the copy of a block, which is from byte `at` of the section on.
+    fn copy(&self, block: &SecretBlock, at: u64) -> Result<()> {
+        let (place, all) = (self.ring.place(at), self.ring.words.view().as_bytes());
+        // SAFETY: of these bytes nothing is read any more that is not queued before the event that this stream waited for, and what
+        // comes after waits for the event behind this.
+        let mut target = unsafe { all.slice(place..place + block.len()).assume_unshared() };
+        block.copy_to(&self.stream, &mut target)?;
+        if place == 0 && at > 0 {
+            let length = self.ring.length as usize;
+            let count = OVERHANG.min(block.len());
+            // SAFETY: as above.
+            let mut behind = unsafe { all.slice(length..length + count).assume_unshared() };
+            self.stream.copy(&all.slice(..count), &mut behind)?;
+        }
+        Ok(())
     }
 }
 
@@ -324,8 +428,8 @@ impl Drop for KeyFeed {
     /// The threads end before the section's owner goes on.
     fn drop(&mut self) {
         let (reader, copying) = match std::mem::replace(&mut self.state, State::Ended) {
-            State::Copying(reader, chunks, thread) => {
-                drop(chunks);
+            State::Copying(reader, Copier { arrivals, released, thread, .. }) => {
+                drop((arrivals, released));
                 (Some(reader), Some(thread))
             }
             State::Reading(reader) => (Some(reader), None),

@@ -25,7 +25,7 @@ pub(super) enum Start {
 /// Most inner indices of a slice in limbs: 8 limbs times as many products of at most 2^14 stay below 2^31.
 const MOST_INNER: u32 = 8192;
 /// Fewest, where a product is sliced only to be spread over the device.
-const LEAST_INNER: u32 = 4 * LIMB_DEPTH;
+const LEAST_INNER: u32 = 2 * LIMB_DEPTH;
 
 /// A product in a ring, with sides that kernels can count.
 #[derive(Clone, Copy)]

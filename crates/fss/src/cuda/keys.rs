@@ -10,11 +10,11 @@ use crate::error::Result;
 use crate::key::{KeySection, KeySink, stored, stored_by_zero, table_layout};
 use crate::party::Party;
 use crate::prg::Calls;
-use crate::ring::{Ring, packed_bytes};
+use crate::ring::Ring;
 
 use super::feed::KeyFeed;
 use super::outgoing::{self, Material, Outgoing};
-use super::packing::{Opened, Packed, pack, unpack};
+use super::packing::{Packed, pack};
 use super::points::{DevicePoints, Form, generate_tables, generate_trees};
 use super::prg::{DeviceStream, Generator};
 use super::queue::Queue;
@@ -162,12 +162,8 @@ impl ReadSection {
         range: std::ops::Range<usize>,
         bits: u32,
     ) -> Result<()> {
-        if range.is_empty() {
-            return Ok(());
-        }
-        let packed = self.feed.take(&self.queue, packed_bytes(range.len(), bits))?;
         // SAFETY: the buffer is borrowed to be written, and nothing is queued for it but in this queue's order.
-        unsafe { unpack(&self.queue, &[Opened { own: None, sums: words.slice(range), bits }], &packed) }
+        unsafe { self.feed.unpack(&self.queue, words.slice(range), bits) }
     }
 
     fn share_words(&mut self, count: usize, bits: u32) -> Result<DeviceWords> {
@@ -211,7 +207,9 @@ impl PartyKeys for ReadSection {
             Form::Table(self.share_words(words, bits)?)
         } else {
             let roots = self.stream.roots(&self.queue, &self.generator, self.party, len)?;
-            let corrections = self.feed.take(&self.queue, 16 * dpf::correction_words(domain) * len)?;
+            let words = 2 * dpf::correction_words(domain) * len;
+            let mut corrections = self.queue.alloc(words)?;
+            self.given_into(&mut corrections, 0..words, u64::BITS)?;
             Form::Tree { roots, corrections }
         };
         let points = DevicePoints { domain, count: len, form, hash: self.hash, calls: self.calls.clone() };

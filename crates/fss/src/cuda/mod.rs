@@ -168,7 +168,7 @@ impl Backend for CudaBackend {
     }
 
     fn open(&self, parts: Vec<Part>, bytes: &[u8]) -> Result<Vec<Handle>> {
-        packing::open(&self.queue, parts, bytes)
+        packing::open(&self.queue, parts, bytes, self.schedule.direct)
     }
 
     fn party_keys(&self, party: Party, section: KeySection) -> Result<Box<dyn PartyKeys>> {

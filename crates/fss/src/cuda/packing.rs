@@ -1,7 +1,7 @@
 //! Words packed to their effective bits, and what becomes of the peer's.
 
 use bytemuck::Zeroable as _;
-use gatework_gpu::{Buffer, ByValue, Event, Grid, Pinned, Slice, View as _, args};
+use gatework_gpu::{Arg, Buffer, ByValue, Event, Grid, IntoArg, Pinned, Slice, View as _, args};
 
 use crate::backend::{Download, Handle, Part};
 use crate::error::{Error, Result};
@@ -54,12 +54,33 @@ pub(super) struct Opened<'a> {
     pub(super) bits: u32,
 }
 
-/// Unpacks bytes, which lie in whole words, into sums that nothing else is queued for.
+/// Where packed bytes lie, in whole words.
+#[derive(Clone, Copy)]
+pub(super) enum Source<'a> {
+    Device(&'a Buffer<u64>),
+    /// Page-locked memory of the host, which the kernel reads over the link.
+    Host(&'a Pinned<u64>),
+}
+
+impl<'a> IntoArg<'a> for Source<'a> {
+    fn into_arg(self) -> Arg<'a> {
+        match self {
+            Self::Device(words) => words.into_arg(),
+            Self::Host(words) => words.into_arg(),
+        }
+    }
+}
+
+/// Unpacks bytes from byte `first` on, which lie in whole words, into sums that nothing else is queued for.
 ///
 /// # Safety
 /// Nobody else writes the sums, or reads them but in the order of this queue.
-pub(super) unsafe fn unpack(queue: &Queue, parts: &[Opened<'_>], packed: &Buffer<u64>) -> Result<()> {
-    let mut first = 0;
+pub(super) unsafe fn unpack(
+    queue: &Queue,
+    parts: &[Opened<'_>],
+    mut first: usize,
+    packed: Source<'_>,
+) -> Result<()> {
     for some in parts.chunks(MOST_PARTS as usize) {
         let (mut table, mut most) = (OpenParts::zeroed(), 0);
         for (place, part) in table.at.iter_mut().zip(some) {
@@ -97,18 +118,28 @@ pub(super) fn message(queue: &Queue, header: &[u8], parts: &[Part]) -> Result<Bo
     Ok(Box::new(Arriving { header: header.to_vec(), bytes, arrived }))
 }
 
-/// What parts become when the peer's packed words are added.
-pub(super) fn open(queue: &Queue, parts: Vec<Part>, bytes: &[u8]) -> Result<Vec<Handle>> {
+/// What parts become when the peer's packed words are added. Messages of at most `direct` bytes are read where they are staged: a copy
+/// would wait for the copies of keys that were queued before it.
+pub(super) fn open(queue: &Queue, parts: Vec<Part>, bytes: &[u8], direct: usize) -> Result<Vec<Handle>> {
     let in_message = || parts.iter().filter(|part| part.in_message);
     let needed: usize = in_message().map(|part| packed_bytes(part.len, part.ring.bits())).sum();
     if needed > bytes.len() {
         return Err(Error::Absent);
     }
-    let packed = queue.upload_with(needed.div_ceil(8), |words: &mut [u64]| {
+    let fill = |words: &mut [u64]| {
         let staged: &mut [u8] = bytemuck::cast_slice_mut(words);
         copy_on_all_cores(&mut staged[..needed], &bytes[..needed]);
         staged[needed..].fill(0);
-    })?;
+    };
+    let words_needed = needed.div_ceil(8);
+    let (staged, copied);
+    let packed = if needed <= direct {
+        staged = queue.staged(words_needed, fill)?;
+        Source::Host(&staged)
+    } else {
+        copied = queue.upload_with(words_needed, fill)?;
+        Source::Device(&copied)
+    };
     let sums = in_message().map(|part| queue.alloc::<u64>(part.len)).collect::<Result<Vec<_>>>()?;
     let opened = in_message().zip(&sums).map(|(part, sums)| {
         let own = part.words.as_ref().map(|own| words(queue, own)).transpose()?;
@@ -117,7 +148,7 @@ pub(super) fn open(queue: &Queue, parts: Vec<Part>, bytes: &[u8]) -> Result<Vec<
     });
     let opened = opened.collect::<Result<Vec<_>>>()?;
     // SAFETY: the sums were allocated here, and nobody else has them.
-    unsafe { unpack(queue, &opened, &packed)? };
+    unsafe { unpack(queue, &opened, 0, packed)? };
     drop(opened);
     let mut sums = sums.into_iter();
     let handle = |part: Part| match part.in_message {

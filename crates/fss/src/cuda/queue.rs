@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::Builder;
 
 use bytemuck::Pod;
-use gatework_gpu::{Arg, Buffer, Device, Grid, Module, Stream};
+use gatework_gpu::{Arg, Buffer, Device, Grid, Module, Pinned, Stream};
 
 use crate::error::Result;
 
@@ -116,10 +116,16 @@ impl Queue {
         if len == 0 {
             return Ok(buffer);
         }
-        let mut staged = self.device().pinned().take_as_is::<T>(len)?;
-        write(&mut staged.write()?);
+        let staged = self.staged(len, write)?;
         self.stream.copy_from_pinned(&staged, &mut buffer)?;
         Ok(buffer)
+    }
+
+    /// Page-locked memory with what `write` puts there, all of which it must set.
+    pub(super) fn staged<T: Pod>(&self, len: usize, write: impl FnOnce(&mut [T])) -> Result<Pinned<T>> {
+        let mut staged = self.device().pinned().take_as_is::<T>(len)?;
+        write(&mut staged.write()?);
+        Ok(staged)
     }
 
     /// A copy of something secret. The page-locked memory behind it is wiped once it is copied, and nobody waits for that.

@@ -46,8 +46,10 @@ pub struct KeyAhead {
     pub chunk: usize,
     /// What waits in page-locked memory.
     pub staged: u64,
-    /// What waits on the device.
+    /// What waits on the device, at least four chunks.
     pub copied: u64,
+    /// Chunks whose copies are queued at once.
+    pub under_way: usize,
 }
 
 impl KeyAhead {
@@ -68,6 +70,8 @@ pub struct Schedule {
     pub products: ProductForm,
     /// How far key material is ahead of the gates that ask for it.
     pub keys: KeyAhead,
+    /// Bytes of a message, at most, that kernels read from the host's memory.
+    pub direct: usize,
     /// Words of key material that are made ready before a gate asks for them.
     pub words_ahead: usize,
     /// Leaves that a block of threads expands together, where trees have fewer.
@@ -81,8 +85,8 @@ impl Schedule {
             aes: AesForm::OF_A_CARD,
             formulas: FormulaTier::Adaptive,
             products: ProductForm::LimbsFrom(16),
-            // A message's copy may have to wait for two chunks: 80 µs.
-            keys: KeyAhead { chunk: 2 << 20, staged: 256 << 20, copied: 512 << 20 },
+            keys: KeyAhead { chunk: 8 << 20, staged: 256 << 20, copied: 512 << 20, under_way: 2 },
+            direct: 16 << 20,
             words_ahead: 1 << 26,
             leaves_each: 256,
         };
@@ -93,7 +97,8 @@ impl Schedule {
             aes: AesForm::Table { copies: 1 },
             formulas: FormulaTier::Interpreted,
             products: ProductForm::Words,
-            keys: KeyAhead { chunk: 64 << 10, staged: 256 << 10, copied: 128 << 10 },
+            direct: 1 << 10,
+            keys: KeyAhead { chunk: 64 << 10, staged: 256 << 10, copied: 128 << 10, under_way: 2 },
             ..card
         }
     }

@@ -47,7 +47,7 @@ gatework_gpu::shared! {
     /// Threads of a block that has such a tile.
     pub(super) const LIMB_THREADS: u32 = 256;
     /// Inner indices of one step of it.
-    pub(super) const LIMB_DEPTH: u32 = 32;
+    pub(super) const LIMB_DEPTH: u32 = 64;
 
     /// Round keys of AES-128, round by round: four words, or eight bit planes of the key of both blocks.
     #[derive(Clone, Copy, Pod, Zeroable)]

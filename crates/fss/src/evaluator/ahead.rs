@@ -1,7 +1,7 @@
 //! A party's key material, some of it made ready before a gate asks for it.
 //!
-//! What a circuit asks of its keys depends on shapes alone. A scout, which runs the circuit on shapes, is a round ahead and notes it; while
-//! the other party's message is on its way the party makes it ready.
+//! What a circuit asks of its keys depends on shapes alone, so that it is known before. While the other party's message is on its way,
+//! a party makes ready what it will need when it has come.
 
 use std::collections::VecDeque;
 
@@ -12,10 +12,15 @@ use crate::ring::Ring;
 /// Key material that a gate asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ask {
+    /// [`PartyKeys::derived`].
     Derived { len: usize, ring: Ring },
+    /// [`PartyKeys::derived_alone`].
     DerivedAlone { len: usize, ring: Ring },
+    /// [`PartyKeys::shares`].
     Shares { len: usize, ring: Ring },
+    /// [`PartyKeys::given`].
     Given { len: usize, ring: Ring },
+    /// [`PartyKeys::points`].
     Points { domain: u32, len: usize },
 }
 

@@ -34,21 +34,16 @@ impl Evaluator {
         });
     }
 
-    /// What a party asks of its keys, or, if it is foreseen only, its length.
-    fn ask(&self, len: usize, ask: Ask) -> Result<Words> {
+    /// What both parties ask of their keys, or `owner` alone; only its length for all others.
+    fn ask(&self, owner: Option<Party>, len: usize, ask: Ask) -> Result<Words> {
         match &self.role {
-            Role::Party(_, keys) => Ok(self.kept(len, keys.borrow_mut().get(ask)?)),
-            Role::Scout(_, asks) => {
-                asks.borrow_mut().push(ask);
-                Ok(Words::absent(len))
+            Role::Party(party, keys) if owner.is_none_or(|owner| owner == *party) => {
+                return Ok(self.kept(len, keys.borrow_mut().get(ask)?));
             }
-            Role::Clear | Role::Estimate | Role::Dealer(_) => Ok(Words::absent(len)),
+            Role::Scout(asks) => asks.borrow_mut().push((owner, ask)),
+            _ => {}
         }
-    }
-
-    /// Whether this role is that party, or looks ahead for it.
-    fn is_party(&self, party: Party) -> bool {
-        matches!(&self.role, Role::Party(own, _) | Role::Scout(own, _) if *own == party)
+        Ok(Words::absent(len))
     }
 
     fn kept(&self, len: usize, handle: Handle) -> Words {
@@ -60,7 +55,7 @@ impl Evaluator {
         self.count_keys(|_| (0, Stream::blocks_for(len, ring.bits())));
         match &self.role {
             Role::Dealer(keys) => Ok(self.kept(len, keys.borrow_mut().derived(len, ring)?)),
-            _ => self.ask(len, Ask::Derived { len, ring }),
+            _ => self.ask(None, len, Ask::Derived { len, ring }),
         }
     }
 
@@ -69,8 +64,7 @@ impl Evaluator {
         self.count_keys(|party| (0, if party == owner { Stream::blocks_for(len, ring.bits()) } else { 0 }));
         match &self.role {
             Role::Dealer(keys) => Ok(self.kept(len, keys.borrow_mut().derived_by(owner, len, ring)?)),
-            _ if self.is_party(owner) => self.ask(len, Ask::DerivedAlone { len, ring }),
-            _ => Ok(Words::absent(len)),
+            _ => self.ask(Some(owner), len, Ask::DerivedAlone { len, ring }),
         }
     }
 
@@ -88,7 +82,7 @@ impl Evaluator {
                 keys.borrow_mut().share(values.present()?, len, ring)?;
                 Ok(values)
             }
-            _ => self.ask(len, Ask::Shares { len, ring }),
+            _ => self.ask(None, len, Ask::Shares { len, ring }),
         }
     }
 
@@ -102,8 +96,7 @@ impl Evaluator {
                 keys.borrow_mut().give(owner, words.present()?, len, ring)?;
                 Ok(words.clone())
             }
-            _ if self.is_party(owner) => self.ask(len, Ask::Given { len, ring }),
-            _ => Ok(Words::absent(len)),
+            _ => self.ask(Some(owner), len, Ask::Given { len, ring }),
         }
     }
 
@@ -116,7 +109,7 @@ impl Evaluator {
             Role::Dealer(keys) => {
                 points.signs = self.kept(len, keys.borrow_mut().points(domain, x.words().present()?, len)?);
             }
-            _ => points.resident = self.ask(len, Ask::Points { domain, len })?.into_handle(),
+            _ => points.resident = self.ask(None, len, Ask::Points { domain, len })?.into_handle(),
         }
         Ok(points)
     }

@@ -17,6 +17,6 @@ pub(crate) enum Role {
     Party(Party, RefCell<KeysAhead>),
     /// Knows only shapes.
     Estimate,
-    /// Knows only shapes, and notes what a party asks of its keys.
-    Scout(Party, RefCell<Vec<Ask>>),
+    /// Knows only shapes, and notes what parties ask of their keys: both, or one alone.
+    Scout(RefCell<Vec<(Option<Party>, Ask)>>),
 }

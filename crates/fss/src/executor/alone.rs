@@ -45,7 +45,7 @@ pub(super) fn run_stepwise<C: Circuit>(
 }
 
 /// What needs no speed computes on the host.
-fn host() -> Arc<dyn Backend> {
+pub(super) fn host() -> Arc<dyn Backend> {
     Arc::new(CpuBackend)
 }
 

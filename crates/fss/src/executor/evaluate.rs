@@ -15,16 +15,17 @@ use crate::party::Party;
 use crate::ring::packed_bytes;
 
 use super::plan::on_plan;
-use super::scout::Scout;
 use super::stages::timed;
-use super::{Channel, Circuit, Inputs, Local, OpenKeys, Plan, Stages};
+use super::{Channel, Circuit, Inputs, Local, OpenKeys, Plan, Script, Stages};
 
 struct Task<'a, T> {
     job: usize,
     evaluator: Rc<Evaluator>,
     future: Pin<Box<dyn Future<Output = Result<T>> + 'a>>,
-    /// Where the backend makes keys ready ahead.
-    scout: Option<Scout<'a, T>>,
+    /// Where the backend makes keys ready ahead: what they are, and how many words may be ready.
+    script: Option<(Arc<Script>, usize)>,
+    /// Rounds of the script that were foreseen.
+    foreseen: usize,
     /// What it waits for.
     requests: Vec<Request>,
     output: Option<T>,
@@ -100,8 +101,14 @@ pub fn evaluate_with<C: Circuit>(
         let evaluator = Rc::new(Evaluator::new(role, backend.clone(), inputs));
         let own = evaluator.clone();
         let future = Box::pin(async move { circuit.run(&own).await });
-        let scout = backend.words_ahead().map(|words| Scout::new(party, circuit, backend, words));
-        tasks.push(Some(Task { job, evaluator, future, scout, requests: Vec::new(), output: None, sent: 0 }));
+        let script = match (backend.words_ahead(), plan.script(job)) {
+            (None, _) => None,
+            (Some(words), Some(script)) => Some((script.clone(), words)),
+            (Some(words), None) => Some((Arc::new(Script::of(circuit)?), words)),
+        };
+        let requests = Vec::new();
+        let task = Task { job, evaluator, future, script, foreseen: 0, requests, output: None, sent: 0 };
+        tasks.push(Some(task));
     }
     let batches = plan.batches().iter().enumerate().map(|(index, batch)| Batch {
         index,
@@ -155,9 +162,8 @@ impl<T> Batch<'_, T> {
         let (mut parts, mut words) = (Vec::new(), 0);
         let mut waiting = false;
         for task in self.tasks.iter_mut().filter(|task| task.output.is_none()) {
-            // What this round asks for is known; the scout must know it too before it goes on to the next.
             if self.phase == 0 {
-                timed(&mut peer.stages.ahead, || task.scout_ahead())?;
+                task.foresee(peer.party);
             }
             let polled = timed(&mut peer.stages.gates, || task.future.as_mut().poll(&mut context));
             if let Poll::Ready(output) = polled {
@@ -203,9 +209,13 @@ impl<T> Batch<'_, T> {
 
     /// Makes the keys of the next phase ready.
     fn look_ahead(&mut self, peer: &mut Peer<'_>) -> Result<()> {
-        let waiting = self.tasks.iter_mut().filter(|task| task.output.is_none());
-        let look = |task: &mut Task<'_, T>| task.scout_ahead().and_then(|()| task.make_ready());
-        timed(&mut peer.stages.ahead, || waiting.into_iter().try_for_each(look))
+        let mut waiting = self.tasks.iter_mut().filter(|task| task.output.is_none());
+        timed(&mut peer.stages.ahead, || {
+            waiting.try_for_each(|task| {
+                task.foresee(peer.party);
+                task.make_ready()
+            })
+        })
     }
 
     /// Waits for the peer's message of this phase and gives every task what it opened.
@@ -263,19 +273,18 @@ impl<T> Batch<'_, T> {
 }
 
 impl<T> Task<'_, T> {
-    /// Has the scout note what the next round asks for.
-    fn scout_ahead(&mut self) -> Result<()> {
-        let (Some(scout), Role::Party(_, keys)) = (&mut self.scout, &self.evaluator.role) else {
-            return Ok(());
-        };
-        keys.borrow_mut().foresee(scout.step()?);
-        Ok(())
+    /// Tells the keys what one more round asks for.
+    fn foresee(&mut self, party: Party) {
+        if let (Some((script, _)), Role::Party(_, keys)) = (&self.script, &self.evaluator.role) {
+            keys.borrow_mut().foresee(script.round(self.foreseen, party));
+            self.foreseen += 1;
+        }
     }
 
-    /// Makes ready what the scout noted.
+    /// Makes ready what they were told, as far as there is room.
     fn make_ready(&mut self) -> Result<()> {
-        match (&self.scout, &self.evaluator.role) {
-            (Some(scout), Role::Party(_, keys)) => keys.borrow_mut().make_ready(scout.most_words()),
+        match (&self.script, &self.evaluator.role) {
+            (Some((_, most_words)), Role::Party(_, keys)) => keys.borrow_mut().make_ready(*most_words),
             _ => Ok(()),
         }
     }

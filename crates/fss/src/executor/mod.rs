@@ -8,7 +8,7 @@ mod evaluate;
 mod in_process;
 mod open_keys;
 mod plan;
-mod scout;
+mod script;
 mod stages;
 
 pub use crate::evaluator::{join, join3};
@@ -20,4 +20,5 @@ pub use evaluate::{Evaluated, MESSAGE_HEADER, evaluate, evaluate_with};
 pub use in_process::{run_in_process, run_in_process_on};
 pub use open_keys::OpenKeys;
 pub use plan::{Limits, Plan};
+pub use script::Script;
 pub use stages::Stages;

@@ -1,7 +1,11 @@
 //! Which jobs run together.
 
+use std::sync::Arc;
+
 use crate::error::{Error, Result};
 use crate::tally::Cost;
+
+use super::Script;
 
 /// What jobs of one super-batch may come to, together. A job that is larger runs alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +30,7 @@ impl Default for Limits {
 pub struct Plan {
     batches: Vec<Vec<usize>>,
     costs: Vec<Cost>,
+    scripts: Vec<Arc<Script>>,
 }
 
 impl Plan {
@@ -49,7 +54,17 @@ impl Plan {
                 }
             }
         }
-        Self { batches, costs: costs.to_vec() }
+        Self { batches, costs: costs.to_vec(), scripts: Vec::new() }
+    }
+
+    /// The same with what each job asks of its keys, one script a job, which is worked out during the evaluation otherwise.
+    pub fn with_scripts(self, scripts: Vec<Arc<Script>>) -> Self {
+        Self { scripts, ..self }
+    }
+
+    /// What a job asks of its keys, if it was said.
+    pub(crate) fn script(&self, job: usize) -> Option<&Arc<Script>> {
+        self.scripts.get(job)
     }
 
     /// Jobs of each super-batch.

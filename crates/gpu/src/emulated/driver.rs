@@ -1,6 +1,5 @@
 //! The emulated device behind the seam that the CUDA driver shares.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
@@ -19,8 +18,6 @@ use crate::{Error, Result};
 const MEMORY_BYTES: u64 = 4 << 30;
 /// Few, so that grids made to fill the device stay small.
 const MULTIPROCESSORS: u32 = 4;
-/// Alignment of page-locked memory.
-const PAGE: usize = 4096;
 
 pub(super) struct EmulatedDriver {
     properties: DeviceProperties,
@@ -146,17 +143,11 @@ impl Driver for EmulatedDriver {
     }
 
     fn host_allocate(&self, bytes: usize) -> Result<Option<*mut u8>> {
-        let Some(layout) = host_layout(bytes) else { return Ok(None) };
-        // SAFETY: the layout is not empty.
-        let pointer = unsafe { alloc_zeroed(layout) };
-        Ok((!pointer.is_null()).then_some(pointer))
+        Ok(self.queues().memory.allocate_of_host(bytes).map(|start| start as *mut u8))
     }
 
-    unsafe fn host_free(&self, pointer: *mut u8, bytes: usize) {
-        if let Some(layout) = host_layout(bytes) {
-            // SAFETY: the caller promises that the pointer came from `host_allocate` with this size.
-            unsafe { dealloc(pointer, layout) };
-        }
+    unsafe fn host_free(&self, pointer: *mut u8, _bytes: usize) {
+        self.queues().memory.free_of_host(pointer as usize);
     }
 
     unsafe fn copy_to_device(
@@ -287,8 +278,4 @@ impl Driver for EmulatedDriver {
     fn graph_destroy(&self, graph: GraphId) {
         self.queues().destroy_graph(graph.0);
     }
-}
-
-fn host_layout(bytes: usize) -> Option<Layout> {
-    Layout::from_size_align(bytes.max(1), PAGE).ok()
 }

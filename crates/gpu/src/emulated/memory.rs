@@ -30,6 +30,8 @@ pub(super) enum RegionState {
 struct Block {
     bytes: usize,
     freed: bool,
+    /// Page-locked memory of the host, which kernels may touch too.
+    of_host: bool,
 }
 
 /// All memory of one emulated device.
@@ -52,6 +54,23 @@ impl Memory {
             return None;
         }
         let layout = layout(bytes)?;
+        let start = self.insert(layout, bytes, POISON, false)?;
+        self.held += bytes as u64;
+        Some(start)
+    }
+
+    /// Page-locked memory of the host, zeroed.
+    pub(super) fn allocate_of_host(&mut self, bytes: usize) -> Option<usize> {
+        self.insert(layout(bytes)?, bytes, 0, true)
+    }
+
+    pub(super) fn free_of_host(&mut self, start: usize) {
+        if self.blocks.get(&start).is_some_and(|block| block.of_host) {
+            self.release(start);
+        }
+    }
+
+    fn insert(&mut self, layout: Layout, bytes: usize, filled_with: u8, of_host: bool) -> Option<usize> {
         // SAFETY: the layout is not empty: it holds the guards.
         let base = unsafe { alloc(layout) };
         if base.is_null() {
@@ -59,9 +78,8 @@ impl Memory {
         }
         let start = base as usize + GUARD;
         // SAFETY: the block holds `bytes` bytes from `start`.
-        unsafe { std::ptr::write_bytes(start as *mut u8, POISON, bytes) };
-        self.blocks.insert(start, Block { bytes, freed: false });
-        self.held += bytes as u64;
+        unsafe { std::ptr::write_bytes(start as *mut u8, filled_with, bytes) };
+        self.blocks.insert(start, Block { bytes, freed: false, of_host });
         Some(start)
     }
 
@@ -81,7 +99,7 @@ impl Memory {
     pub(super) fn holds(&self, start: usize, bytes: usize) -> bool {
         let found = self.blocks.range(..=start).next_back();
         found.is_some_and(|(&at, block)| {
-            !block.freed && start - at <= block.bytes && bytes <= block.bytes - (start - at)
+            !block.freed && !block.of_host && start - at <= block.bytes && bytes <= block.bytes - (start - at)
         })
     }
 

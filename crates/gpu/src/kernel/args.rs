@@ -6,6 +6,7 @@ use bytemuck::Pod;
 
 use crate::abi::Scalar;
 use crate::buffer::{Allocation, Buffer, Slice, SliceMut, View as _};
+use crate::pinned::{DeviceUse, Pinned, PinnedBlock};
 use crate::types::{ArgType, Parameter};
 use crate::{Device, Error, Result};
 
@@ -26,6 +27,8 @@ pub struct Arg<'a> {
     bytes: Bytes,
     type_: ArgType,
     allocation: Option<&'a Arc<Allocation>>,
+    /// Host memory that the kernel reads or writes where it lies.
+    pinned: Option<(Arc<PinnedBlock>, DeviceUse)>,
 }
 
 /// Bytes of a value that take no allocation: addresses, scalars and small structs.
@@ -62,18 +65,33 @@ impl<'a> Arg<'a> {
         self.allocation
     }
 
+    pub(crate) fn pinned(&self) -> Option<&(Arc<PinnedBlock>, DeviceUse)> {
+        self.pinned.as_ref()
+    }
+
     fn pointer<T: Pod>(slice: Slice<'a, T>, mutable: bool) -> Self {
         let element_bytes = size_of::<T>();
         Self {
             bytes: Bytes::of(&slice.pointer().0.to_le_bytes()),
             type_: ArgType::Pointer { element: Scalar::of::<T>(), element_bytes, mutable },
             allocation: Some(slice.allocation),
+            pinned: None,
+        }
+    }
+
+    fn host_pointer<T: Pod>(host: &'a Pinned<T>, device_use: DeviceUse) -> Self {
+        let (element_bytes, mutable) = (size_of::<T>(), device_use == DeviceUse::Writes);
+        Self {
+            bytes: Bytes::of(&(host.address() as u64).to_le_bytes()),
+            type_: ArgType::Pointer { element: Scalar::of::<T>(), element_bytes, mutable },
+            allocation: None,
+            pinned: Some((host.block(), device_use)),
         }
     }
 
     fn value<T: Pod>(value: &T) -> Self {
         let bytes = Bytes::of(bytemuck::bytes_of(value));
-        Self { bytes, type_: ArgType::Value(Scalar::of::<T>()), allocation: None }
+        Self { bytes, type_: ArgType::Value(Scalar::of::<T>()), allocation: None, pinned: None }
     }
 }
 
@@ -104,6 +122,21 @@ impl<'a, T: Pod> IntoArg<'a> for &'a Buffer<T> {
 impl<'a, T: Pod> IntoArg<'a> for &'a mut Buffer<T> {
     fn into_arg(self) -> Arg<'a> {
         Arg::pointer(self.view(), true)
+    }
+}
+
+/// Page-locked memory that the kernel reads where it lies, over the link between host and device: one copy less for what is read once.
+/// Touching it waits for the kernel.
+impl<'a, T: Pod> IntoArg<'a> for &'a Pinned<T> {
+    fn into_arg(self) -> Arg<'a> {
+        Arg::host_pointer(self, DeviceUse::Reads)
+    }
+}
+
+/// The same, to be written.
+impl<'a, T: Pod> IntoArg<'a> for &'a mut Pinned<T> {
+    fn into_arg(self) -> Arg<'a> {
+        Arg::host_pointer(self, DeviceUse::Writes)
     }
 }
 
@@ -145,6 +178,9 @@ pub(crate) fn check(
     for (index, (parameter, argument)) in parameters.iter().zip(arguments).enumerate() {
         if let Some(allocation) = argument.allocation() {
             device.require_same(allocation.stream.device(), "Kernel::launch")?;
+        }
+        if let Some((block, _)) = argument.pinned() {
+            device.require_same(block.device(), "Kernel::launch")?;
         }
         if parameter.bytes != argument.bytes().len() {
             return refuse(format!(

@@ -9,7 +9,7 @@ pub use args::{Arg, ByValue, IntoArg};
 
 use crate::device::DeviceShared;
 use crate::driver::Function;
-use crate::graph::GraphKernel;
+use crate::graph::{GraphKernel, Retained};
 use crate::types::{Binary, Grid, KernelInfo};
 use crate::{Device, Error, Result, Stream};
 
@@ -66,6 +66,10 @@ impl Kernel {
                 node,
                 allocations: allocations().cloned().collect(),
             });
+        }
+        for (block, device_use) in arguments.iter().filter_map(Arg::pinned) {
+            stream.retain_in_capture(|| Retained::Pinned(block.clone(), *device_use));
+            block.used_by(stream)?;
         }
         Ok(())
     }

@@ -4,14 +4,21 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gatework_fss::Cost;
-use gatework_fss::executor::rehearse;
+use gatework_fss::executor::{Script, rehearse};
 
 use crate::circuit::{ModelWeights, Network};
 use crate::error::Result;
 use crate::model::PublicModel;
 
-/// The network of a length, and what an inference with it costs.
-pub(super) type Planned = Arc<(Network, Cost)>;
+/// The network of a length, and what an inference with it costs and asks of its keys.
+pub(super) struct LengthPlan {
+    pub(super) network: Network,
+    pub(super) cost: Cost,
+    pub(super) script: Arc<Script>,
+}
+
+/// Shared by all sessions.
+pub(super) type Planned = Arc<LengthPlan>;
 
 /// Networks by their lengths, for all sessions with a model: building one, and counting what it costs, takes longer than many an answer.
 #[derive(Default)]
@@ -31,6 +38,8 @@ impl Lengths {
         }
         let network = model.network(tokens)?;
         let cost = rehearse(&network.inference(shapes))?.cost;
-        Ok(self.known().entry(tokens).or_insert_with(|| Arc::new((network, cost))).clone())
+        let script = Arc::new(Script::of(&network.inference(shapes))?);
+        let planned = Arc::new(LengthPlan { network, cost, script });
+        Ok(self.known().entry(tokens).or_insert(planned).clone())
     }
 }

@@ -167,7 +167,7 @@ impl<'a> Pair<'a> {
             let entry = entries.filter(|entry| entry.tokens > 0).ok_or_else(unknown)?;
             let tokens = entry.tokens as usize;
             self.network(tokens)?;
-            costs.push(self.networks[&tokens].1);
+            costs.push(self.networks[&tokens].cost);
         }
         expect(&self.link, self.keys.header().party, &costs);
         // A full disk or a folder that cannot be written to is found here, before either side has used a key.
@@ -254,14 +254,15 @@ impl<'a> Pair<'a> {
         let entries = &self.keys.header().sections;
         let chosen: Vec<&Planned> =
             sections.iter().map(|&section| &self.networks[&(entries[section].tokens as usize)]).collect();
-        let costs: Vec<Cost> = chosen.iter().map(|planned| planned.1).collect();
-        let (plan, stage) = (plan(&costs), self.observer.stage("inferring"));
+        let costs: Vec<Cost> = chosen.iter().map(|planned| planned.cost).collect();
+        let scripts = chosen.iter().map(|planned| planned.script.clone()).collect();
+        let (plan, stage) = (plan(&costs).with_scripts(scripts), self.observer.stage("inferring"));
         // All texts of a batch go through the parts in step; the first tells of them.
         let parts = Parts::new(self.observer);
         let begins = |part| parts.begin(part);
-        let mut circuits: Vec<_> = chosen.iter().map(|planned| planned.0.inference(weights)).collect();
+        let mut circuits: Vec<_> = chosen.iter().map(|planned| planned.network.inference(weights)).collect();
         if let Some(planned) = chosen.first() {
-            circuits[0] = planned.0.inference(weights).telling(&begins);
+            circuits[0] = planned.network.inference(weights).telling(&begins);
         }
         let jobs = circuits.iter().zip(inputs).collect();
         let way = (&mut self.link, &mut Weighing::Sent);

@@ -13,6 +13,7 @@ use super::shared::PRG_THREADS;
 use super::*;
 use crate::key::Material;
 use crate::prg::Cipher;
+use crate::ring::packed_bytes;
 use crate::secret::SharedBytes;
 use crate::{CpuBackend, Error};
 
@@ -32,7 +33,7 @@ fn backends_with(aes: AesForm) -> [Arc<dyn Backend>; 2] {
     let device = device();
     let schedule = Schedule {
         aes,
-        keys: KeyAhead { chunk: 1000, staged: 3000, copied: 2000 },
+        keys: KeyAhead { chunk: 1024, staged: 3072, copied: 2048, under_way: 2 },
         leaves_each: 16,
         ..Schedule::of(&device)
     };
@@ -405,22 +406,53 @@ impl Material for Damaged {
 #[test]
 fn damaged_material_is_an_error_where_it_is_read_and_not_before() {
     let [_, device] = backends();
-    let section = || KeySection::new(1, 2, 9000, Box::new(Damaged { sound: 2500 }));
+    let section = || KeySection::new(1, 2, 9000, Box::new(Damaged { sound: 2560 }));
     let bytes = Ring::new(8).unwrap();
     let mut keys = device.party_keys(Party::Zero, section()).unwrap();
-    assert_eq!(download(&device, &keys.given(2000, bytes).unwrap()), [7; 2000]);
-    // Chunks of 1000 bytes: the third is not whole.
+    assert_eq!(download(&device, &keys.given(2048, bytes).unwrap()), [7; 2048]);
+    // Chunks of 1024 bytes: the third is not whole.
     let error = keys.given(1, bytes).err().unwrap();
     assert!(error.to_string().contains("it is damaged"), "{error}");
     assert!(keys.given(1, bytes).is_err());
     // Nor is it said where it is brought near.
     let mut keys = device.party_keys(Party::Zero, section()).unwrap();
     keys.settle().unwrap();
-    assert_eq!(download(&device, &keys.given(2000, bytes).unwrap()), [7; 2000]);
+    assert_eq!(download(&device, &keys.given(2048, bytes).unwrap()), [7; 2048]);
     assert!(keys.given(1, bytes).err().unwrap().to_string().contains("it is damaged"));
     // One that is let go of while its bytes are on their way.
     let mut keys = device.party_keys(Party::Zero, section()).unwrap();
     keys.given(1, bytes).unwrap();
+}
+
+/// Through a ring of four chunks, many times over: words of every width, from anywhere, more at once than the ring holds.
+#[test]
+fn words_come_round_the_ring_whole() {
+    let backends = backends();
+    let mut state = 5u64;
+    let mut random = move || {
+        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(11);
+        state >> 33
+    };
+    let items: Vec<(usize, u32)> = (0..120)
+        .map(|item| match item % 30 {
+            29 => (9000, 1 + random() as u32 % 64),
+            _ => (random() as usize % 200, 1 + random() as u32 % 64),
+        })
+        .collect();
+    let length: usize = items.iter().map(|&(len, bits)| packed_bytes(len, bits)).sum();
+    let bytes: Vec<u8> = (0..length).map(|_| random() as u8).collect();
+    let read = |backend: &Arc<dyn Backend>| {
+        let material = SharedBytes::new(Secret::new(bytes.clone()));
+        let section = KeySection::new(1, 2, length as u64, Box::new(material));
+        let mut keys = backend.party_keys(Party::Zero, section).unwrap();
+        let words = items
+            .iter()
+            .map(|&(len, bits)| download(backend, &keys.given(len, Ring::new(bits).unwrap()).unwrap()));
+        let words: Vec<Vec<u64>> = words.collect();
+        assert_eq!(keys.left(), 0);
+        words
+    };
+    assert_eq!(read(&backends[1]), read(&backends[0]));
 }
 
 /// The baseline of comparisons computes AES, with a key for every block.
