@@ -100,6 +100,8 @@ impl KeyFeed {
         let mut done = 0;
         while done < count {
             if self.current.as_ref().is_none_or(|(chunk, read)| *read == chunk.bytes.len()) {
+                // What was read goes before there is one more.
+                self.current = None;
                 self.current = Some((self.next_chunk(queue)?, 0));
             }
             let Some((chunk, read)) = &mut self.current else { return Err(Error::Absent) };
@@ -173,8 +175,11 @@ impl Reader {
                 Reading { queue, section, chunk: ahead.chunk, most, returned, said: Some(said) };
             reading.all(&sender);
             drop(sender);
+            // What was read is in page-locked memory, and need not be in the host's twice.
+            let Reading { section, returned, .. } = reading;
+            drop(section);
             // Whoever copies gives blocks back as it goes, until it ends.
-            reading.returned.iter().for_each(drop);
+            returned.iter().for_each(drop);
         })?;
         Ok(Self { blocks: Some(blocks), back: Some(back), thread, full })
     }

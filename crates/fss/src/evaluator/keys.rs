@@ -34,7 +34,7 @@ impl Evaluator {
         });
     }
 
-    fn kept(&self, len: usize, handle: Handle) -> Words {
+    pub(crate) fn kept(&self, len: usize, handle: Handle) -> Words {
         Words::new(&self.backend, len, handle)
     }
 

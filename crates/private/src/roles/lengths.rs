@@ -10,6 +10,8 @@ use crate::circuit::{ModelWeights, Network};
 use crate::error::Result;
 use crate::model::PublicModel;
 
+use super::device_plan::DevicePlan;
+
 /// The network of a length, and what an inference with it costs.
 pub(super) type Planned = Arc<(Network, Cost)>;
 
@@ -17,11 +19,26 @@ pub(super) type Planned = Arc<(Network, Cost)>;
 #[derive(Default)]
 pub(super) struct Lengths {
     known: Mutex<BTreeMap<usize, Planned>>,
+    /// Of a device's memory, once somebody has asked.
+    device: Mutex<Option<Option<DevicePlan>>>,
 }
 
 impl Lengths {
     fn known(&self) -> MutexGuard<'_, BTreeMap<usize, Planned>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What `ask` finds in the plan of the device's memory, which is made first if it is not there; nothing without a device.
+    pub(super) fn device<T>(
+        &self,
+        make: impl FnOnce() -> Result<Option<DevicePlan>>,
+        ask: impl FnOnce(&mut DevicePlan) -> Result<T>,
+    ) -> Result<Option<T>> {
+        let mut plan = self.device.lock().unwrap_or_else(PoisonError::into_inner);
+        if plan.is_none() {
+            *plan = Some(make()?);
+        }
+        plan.as_mut().and_then(Option::as_mut).map(ask).transpose()
     }
 
     /// The network for so many tokens of a model, of whose weights `shapes` has the lengths.

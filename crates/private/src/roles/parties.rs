@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use gatework_fss::backend::Backend;
 use gatework_fss::executor::Inputs;
+use gatework_fss::secret::scrubbed;
 use gatework_fss::{CpuBackend, Error as FssError, Party};
 use gatework_gpu::Observer;
 
@@ -135,13 +136,14 @@ impl Greeted<'_> {
             // Keys that are held are for the next request or for none.
             let held_before = held.take().filter(|_| matches!(request, Message::Begin));
             match request {
-                Message::SetUp => {
+                Message::SetUp | Message::SetUpAgain => {
+                    if let Err(error) = pair.prepare_set_up() {
+                        return Err(refuse(&mut pair.link, error));
+                    }
                     pair.send(&Message::Ready)?;
-                    pair.set_up(owner.set_up_inputs(), &mut Weighing::Sent)?;
-                }
-                Message::SetUpAgain => {
-                    pair.send(&Message::Ready)?;
-                    pair.set_up(owner.set_up_inputs(), &mut Weighing::There)?;
+                    let again = matches!(request, Message::SetUpAgain);
+                    let mut weighing = if again { Weighing::There } else { Weighing::Sent };
+                    pair.set_up(owner.set_up_inputs(), &mut weighing)?;
                 }
                 Message::Infer(sections) => {
                     let sections = indices(sections);
@@ -237,6 +239,7 @@ impl<'a> Client<'a> {
         if self.taken {
             return Ok(());
         }
+        self.pair.prepare_set_up()?;
         let nothing = vec![None; self.pair.weight_count()];
         match self.keeping.then(|| self.pair.keys().kept_weights()).flatten() {
             Some(kept) => {
@@ -251,7 +254,7 @@ impl<'a> Client<'a> {
                 self.pair.ask(&Message::SetUp)?;
                 self.pair.set_up(nothing, &mut weighing)?;
                 if let Weighing::Noted(messages) = weighing {
-                    self.pair.keys().keep_weights(&messages);
+                    self.pair.keep_weights(messages);
                 }
             }
         }
@@ -279,7 +282,8 @@ impl<'a> Client<'a> {
     }
 
     /// Takes keys for texts of so many tokens into the memory of both sides, so that an answer only takes the gates. The keys are
-    /// used from here on, whether or not the texts follow.
+    /// used from here on, whether or not the texts follow. The server waits for them as long as for any message, and ends the session
+    /// then: 120 s, if its timeouts do not say otherwise.
     pub fn prepare(&mut self, tokens: &[usize]) -> Result<Prepared<'_, 'a>> {
         let sections = self.sections(tokens)?;
         self.set_up()?;
@@ -364,7 +368,7 @@ fn hello(keys: &KeyFile, link: &Link) -> Hello {
     let header = keys.header();
     let (party, session, model, weights) = (header.party, header.session, header.model, header.weights);
     let hello = Hello { party, session, model, weights, ledger: keys.ledger.bits(), proof: [0; 32] };
-    let proof = *hello.prove(&header.pairing, link.binding()).as_bytes();
+    let proof = *scrubbed(|| hello.prove(&header.pairing, link.binding())).as_bytes();
     Hello { proof, ..hello }
 }
 
@@ -387,7 +391,8 @@ fn accept(model: &PublicModel, keys: &mut KeyFile, link: &mut Link, theirs: &Hel
         return refused("it has keys of another deal than this side");
     }
     // In constant time, as `blake3::Hash` compares.
-    if theirs.prove(&header.pairing, link.binding()) != blake3::Hash::from_bytes(theirs.proof) {
+    let proof = scrubbed(|| theirs.prove(&header.pairing, link.binding()));
+    if proof != blake3::Hash::from_bytes(theirs.proof) {
         return refused("it does not hold the other half of these keys");
     }
     if (theirs.model, theirs.weights) != (header.model, header.weights) {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use gatework_gpu::Notice;
 use tempfile::TempDir;
 
+mod device;
 mod fuzz;
 mod processes;
 mod small;
@@ -54,7 +55,10 @@ impl Scene {
     }
 
     fn of(model: &PublicModel, tokens: &[usize]) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        Self::of_in(tempfile::tempdir().unwrap(), model, tokens)
+    }
+
+    fn of_in(folder: TempDir, model: &PublicModel, tokens: &[usize]) -> Self {
         let [server, client] = ["server.keys", "client.keys"].map(|name| folder.path().join(name));
         let sections = Mutex::new(Vec::new());
         let observer = |notice: Notice<'_>| {
