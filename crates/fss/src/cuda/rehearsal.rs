@@ -53,7 +53,10 @@ struct CountingBackend {
 }
 
 /// Copies of public arrays, which are there as long as the host keeps theirs.
-struct Copied<T>(Locked<HashMap<usize, (Weak<[T]>, CountedRoom)>>);
+struct Copied<T>(Locked<HashMap<usize, CopyOf<T>>>);
+
+/// One of them, with what it is a copy of.
+type CopyOf<T> = (Weak<[T]>, CountedRoom);
 
 impl<T> Copied<T> {
     fn note(&self, memory: &MemoryCount, host: &Arc<[T]>) {

@@ -12,7 +12,7 @@
 //!     16     32   session id, the same in both parties' files and in no others
 //!     48     32   hash of the model's public description
 //!     80     32   hash of its weights
-//!    112     16   public AES key
+//!    112     16   public AES key of the deal, from which those of all trees are derived
 //!    128     32   pairing secret, the same in both parties' files
 //!    160      4   s, the number of sections
 //!    164    12 s  for each section: tokens (4), bytes of key material (8)

@@ -1,6 +1,6 @@
 //! The two parties.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -273,12 +273,40 @@ impl<'a> Client<'a> {
         let texts: Vec<Tokens> = texts.iter().cloned().map(T::into).collect();
         let lengths: Vec<usize> = texts.iter().map(|text| text.ids().len()).collect();
         let sections = self.sections(&lengths)?;
-        let inputs = self.inputs(&texts)?;
+        self.infer_texts(&sections, &texts)
+    }
+
+    /// The same with the keys of these sections, by their positions in the key file: for whoever decides which key serves which text.
+    pub fn infer_at<T: Clone + Into<Tokens>>(
+        &mut self,
+        sections: &[usize],
+        texts: &[T],
+    ) -> Result<Vec<Vec<u64>>> {
+        let texts: Vec<Tokens> = texts.iter().cloned().map(T::into).collect();
+        let entries = &self.pair.keys().header().sections;
+        let lengths: Vec<Option<usize>> =
+            sections.iter().map(|&section| entries.get(section).map(|entry| entry.tokens as usize)).collect();
+        let given: Vec<Option<usize>> = texts.iter().map(|text| Some(text.ids().len())).collect();
+        if lengths != given || !(1..=MOST_SECTIONS).contains(&texts.len()) {
+            let what = format!("texts of {given:?} tokens for sections of {lengths:?}");
+            return Err(Error::Unsupported { gate: "a batch", what });
+        }
+        let (ledger, mut taken) = (self.pair.keys().ledger(), BTreeSet::new());
+        if let Some(&section) =
+            sections.iter().find(|&&section| ledger.is_used(section) || !taken.insert(section))
+        {
+            return Err(Error::Reused { section });
+        }
+        self.infer_texts(sections, &texts)
+    }
+
+    fn infer_texts(&mut self, sections: &[usize], texts: &[Tokens]) -> Result<Vec<Vec<u64>>> {
+        let inputs = self.inputs(texts)?;
         self.set_up()?;
-        self.pair.prepare(&sections)?;
-        self.pair.ask(&Message::Infer(numbers(&sections)))?;
-        let keys = self.pair.spend(&sections)?;
-        results(self.pair.infer(keys, &sections, inputs)?)
+        self.pair.prepare(sections)?;
+        self.pair.ask(&Message::Infer(numbers(sections)))?;
+        let keys = self.pair.spend(sections)?;
+        results(self.pair.infer(keys, sections, inputs)?)
     }
 
     /// Takes keys for texts of so many tokens into the memory of both sides, so that an answer only takes the gates. The keys are

@@ -95,19 +95,17 @@ impl Case {
             device.faults().refuse_allocation(0);
             device.faults().leave_out_kernels(false);
             let (server, client) = self.ask(scene, backends, || ());
-            assert_eq!(client.unwrap().0, [self.expected.clone()]);
+            assert_eq!(client.unwrap().0, std::slice::from_ref(&self.expected));
             server.unwrap();
         };
         works(&scene);
         // What is kept between inferences is there now.
         let refuse = |number: u64| {
             // The server may still be busy with the weights.
-            while on_device == Party::Zero {
-                let before = device.faults().allocations();
+            let mut before = u64::MAX;
+            while on_device == Party::Zero && device.faults().allocations() != before {
+                before = device.faults().allocations();
                 thread::sleep(Duration::from_millis(50));
-                if device.faults().allocations() == before {
-                    break;
-                }
             }
             device.faults().refuse_allocation(number);
         };
