@@ -10,8 +10,10 @@ use gatework_fss::{Cost, Party};
 use crate::circuit::{ModelWeights, Network};
 use crate::error::{Error, Result};
 
-use super::lengths::Planned;
 use super::traffic::plan;
+
+/// The network of a length, and what an inference with it costs.
+pub(super) type Planned = Arc<(Network, Cost)>;
 
 /// Texts of a batch that are rehearsed together; of more, each is counted as if all were at their peaks at once.
 const MOST_TOGETHER: usize = 32;

@@ -3,17 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gatework_fss::Cost;
 use gatework_fss::executor::rehearse;
 
-use crate::circuit::{ModelWeights, Network};
+use crate::circuit::ModelWeights;
 use crate::error::Result;
 use crate::model::PublicModel;
 
-use super::device_plan::DevicePlan;
-
-/// The network of a length, and what an inference with it costs.
-pub(super) type Planned = Arc<(Network, Cost)>;
+use super::device_plan::{DevicePlan, Planned};
 
 /// Networks by their lengths, for all sessions with a model: building one, and counting what it costs, takes longer than many an answer.
 #[derive(Default)]

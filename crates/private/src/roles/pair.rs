@@ -18,8 +18,8 @@ use crate::error::{Error, Result};
 use crate::model::PublicModel;
 use crate::net::Link;
 
-use super::device_plan::{DevicePlan, does_not_fit};
-use super::lengths::{Lengths, Planned};
+use super::device_plan::{DevicePlan, Planned, does_not_fit};
+use super::lengths::Lengths;
 use super::message::Message;
 use super::parts::Parts;
 use super::summary::{Counted, Summary};
