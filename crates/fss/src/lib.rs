@@ -37,7 +37,7 @@ pub use evaluator::Evaluator;
 pub use key::KeyStream;
 pub use message::Message;
 pub use party::Party;
-pub use prg::PrgId;
+pub use prg::{PrgId, section_key};
 pub use random::Randomness;
 pub use ring::{FixedPoint, Ring};
 pub use tally::Cost;

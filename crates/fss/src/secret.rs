@@ -93,6 +93,30 @@ impl<T: Copy + Default> FromIterator<T> for Secret<T> {
     }
 }
 
+/// Bytes of stack that an evaluation uses, at most.
+const STACK: usize = 256 << 10;
+
+/// Does something with secrets, and overwrites the stack that it used.
+///
+/// A compiler copies what it likes to the stack: a seed in an argument, round keys in a loop. What is returned must hold none itself.
+pub fn scrubbed<T>(work: impl FnOnce() -> T) -> T {
+    let done = below(work);
+    scrub();
+    done
+}
+
+/// In frames of its own, whatever else is inlined.
+#[inline(never)]
+fn below<T>(work: impl FnOnce() -> T) -> T {
+    std::hint::black_box(work())
+}
+
+#[inline(never)]
+fn scrub() {
+    let stack = [0u8; STACK];
+    zeroize::optimization_barrier(&stack);
+}
+
 /// A part of some key material, which stays where it is: gates read their correction words from it.
 #[derive(Clone)]
 pub struct SharedBytes {

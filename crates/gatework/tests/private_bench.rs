@@ -1,6 +1,9 @@
 //! `gatework private bench`, from outside.
 
-use std::process::{Command, Output};
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -49,6 +52,32 @@ fn two_processes_are_measured_and_recorded() {
     for figure in ["rounds", "server_key_bytes", "client_key_bytes", "server_sent_bytes", "client_sent_bytes"]
     {
         assert_eq!(from_files[figure], held[figure], "{figure}");
+    }
+}
+
+/// The server is a process of its own, and must not outlive the one that started it, however that ends.
+#[test]
+fn the_server_goes_with_the_bench() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gatework"));
+    command.args(["private", "bench", "--shape", "bert-toy", "--tokens", "3", "--repeats", "10000"]);
+    command.args(["--device", "cpu"]).stderr(Stdio::piped()).stdout(Stdio::null());
+    let mut bench = command.spawn().unwrap();
+    let lines = BufReader::new(bench.stderr.take().unwrap()).lines();
+    let server = lines.map_while(Result::ok).find_map(|line| {
+        let (_, rest) = line.split_once("the server is process ")?;
+        rest.split(',').next()?.parse::<u32>().ok()
+    });
+    let server = format!("/proc/{}", server.expect("it says which process the server is"));
+    assert!(Path::new(&server).exists());
+    // As the system does when memory is short: nothing is cleaned up.
+    bench.kill().unwrap();
+    bench.wait().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(30);
+    // One that nobody has waited for yet is still there, as a zombie.
+    let runs = || std::fs::read_to_string(format!("{server}/stat")).is_ok_and(|stat| !stat.contains(") Z "));
+    while runs() {
+        assert!(Instant::now() < deadline, "{server} is left");
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 

@@ -14,11 +14,12 @@ struct State {
     limit: u64,
     held: u64,
     peak: u64,
+    promised: u64,
 }
 
 impl Budget {
     pub(crate) fn new(limit: u64) -> Self {
-        Self { state: Locked::new(State { limit, held: 0, peak: 0 }) }
+        Self { state: Locked::new(State { limit, held: 0, peak: 0, promised: 0 }) }
     }
 
     /// The most that may be held.
@@ -51,6 +52,23 @@ impl Budget {
     pub fn free(&self) -> u64 {
         let state = self.lock();
         state.limit.saturating_sub(state.held)
+    }
+
+    /// Bytes that are set aside by [`Promise`](crate::Promise)s, held or not.
+    pub fn promised(&self) -> u64 {
+        self.lock().promised
+    }
+
+    /// Sets aside `to` bytes instead of `from`, if all that is set aside stays below the limit.
+    pub(crate) fn promise(&self, from: u64, to: u64) -> Result<()> {
+        let mut state = self.lock();
+        let others = state.promised.saturating_sub(from);
+        let free = state.limit.saturating_sub(others);
+        if to > free && to > from {
+            return Err(Error::OutOfMemory { asked: to, held: others, free, limit: state.limit });
+        }
+        state.promised = others + to;
+        Ok(())
     }
 
     pub(crate) fn reserve(&self, bytes: u64) -> Result<()> {

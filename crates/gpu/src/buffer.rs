@@ -30,6 +30,8 @@ impl Allocation {
             "Stream::alloc",
             "memory cannot be allocated inside a capture; allocate before it",
         )?;
+        #[cfg(feature = "testing")]
+        device.faults().count(bytes, device.budget())?;
         device.budget().reserve(bytes)?;
         // The pool hands out at least one byte, so that an empty buffer still has an address of its own.
         let allocated = device.driver().allocate(stream.id(), (bytes as usize).max(1));

@@ -64,6 +64,8 @@ pub(crate) struct DeviceShared {
     /// Texts that stand in for others, see [`Device::substitute`].
     #[cfg(feature = "testing")]
     substitutes: Locked<HashMap<String, String>>,
+    #[cfg(feature = "testing")]
+    pub(crate) faults: crate::Faults,
 }
 
 /// Pinned host memory a device's own pool may hold.
@@ -105,6 +107,8 @@ impl Device {
             resolved: Locked::default(),
             #[cfg(feature = "testing")]
             substitutes: Locked::default(),
+            #[cfg(feature = "testing")]
+            faults: crate::Faults::default(),
         });
         Ok(Self { shared })
     }
@@ -216,6 +220,12 @@ impl Device {
     pub fn substitute(&self, original: &str, substitute: impl Into<String>) {
         self.shared.substitutes.lock().insert(original.to_owned(), substitute.into());
         self.shared.resolved.lock().clear();
+    }
+
+    /// What this device is made to fail at.
+    #[cfg(feature = "testing")]
+    pub fn faults(&self) -> &crate::Faults {
+        &self.shared.faults
     }
 
     #[cfg(feature = "testing")]

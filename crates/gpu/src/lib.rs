@@ -11,6 +11,8 @@ mod device;
 mod driver;
 mod emulated;
 mod error;
+#[cfg(feature = "testing")]
+mod faults;
 mod foreign;
 mod graph;
 mod header;
@@ -18,6 +20,7 @@ mod kernel;
 mod kernels;
 mod locked;
 mod pinned;
+mod promise;
 #[doc(hidden)]
 pub mod shared;
 mod source;
@@ -32,12 +35,15 @@ pub use compile::{cache_directory, compile, compile_options};
 pub use cuda::tools::{SassReport, disassemble};
 pub use device::{Device, list_devices, presence};
 pub use error::{Error, Result};
+#[cfg(feature = "testing")]
+pub use faults::Faults;
 pub use gatework_contract::{Class, Classified, Notice, Observer, StageGuard};
 pub use graph::{Graph, GraphKernel};
 pub use header::Header;
 pub use kernel::{Arg, ByValue, IntoArg, Kernel};
 pub use locked::Locked;
 pub use pinned::{Pinned, PinnedMut, PinnedPool, PinnedRead, PinnedRef, PinnedStats};
+pub use promise::Promise;
 pub use shared::Code;
 pub use source::{Definition, Module, Source};
 pub use stream::{Event, Stream};

@@ -34,6 +34,7 @@ impl Classified for Error {
             | Self::KeyFile { .. }
             | Self::NoKeys { .. }
             | Self::NoRoom { .. }
+            | Self::NoDeviceMemory { .. }
             | Self::NoSpace { .. }
             | Self::Reused { .. }
             | Self::Certificate { .. }

@@ -61,6 +61,19 @@ pub enum Error {
         /// Bytes that there are.
         available: u64,
     },
+    /// More than this machine's device has room for, found before a key is used.
+    #[error(
+        "this takes {needed} bytes of the device's memory at once, and {limit} may be used, of which {promised} are \
+         promised to other sessions: use shorter texts, smaller batches or a larger budget"
+    )]
+    NoDeviceMemory {
+        /// Bytes that it needs, weights and keys that are copied ahead included.
+        needed: u64,
+        /// Bytes that others were promised.
+        promised: u64,
+        /// Bytes that all may have.
+        limit: u64,
+    },
     /// More than a disk has room for.
     #[error("the files need {needed} bytes in '{}', where {available} are free", folder.display())]
     NoSpace {

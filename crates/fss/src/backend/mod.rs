@@ -7,6 +7,7 @@
 //!
 //! Results are the same bits on every backend: all of it is arithmetic modulo powers of two.
 
+mod memory;
 mod words;
 
 use crate::error::Result;
@@ -19,6 +20,7 @@ use crate::secret::Secret;
 use crate::table::Table;
 
 pub use crate::handle::Handle;
+pub use memory::{CountedRoom, MemoryCount, Promise, Rehearsal};
 pub use words::Words;
 pub(crate) use words::compute;
 
@@ -177,6 +179,22 @@ pub trait Backend: Send + Sync {
         None
     }
 
+    /// A backend that counts the memory that this one would take, and computes nothing. None where words lie in the host's memory.
+    fn rehearsal(&self) -> Option<Rehearsal> {
+        None
+    }
+
+    /// A promise of none of this backend's memory yet. None where words lie in the host's memory.
+    fn promise(&self) -> Option<Box<dyn Promise>> {
+        None
+    }
+
+    /// Bytes of the host's memory that a copy of keys of so many bytes takes when they are settled. None where they are read from where
+    /// they lie.
+    fn staging_bytes(&self, _keys: u64) -> Option<u64> {
+        None
+    }
+
     /// Takes words from the host.
     fn upload(&self, words: Secret<u64>) -> Result<Handle>;
 
@@ -218,6 +236,6 @@ pub trait Backend: Send + Sync {
     /// The key material of a section, for the party that evaluates it.
     fn party_keys(&self, party: Party, section: KeySection) -> Result<Box<dyn PartyKeys>>;
 
-    /// A section to be dealt under both parties' seeds.
+    /// A section to be dealt under both parties' seeds. The public keys of its trees are derived from the section's.
     fn dealer_keys(&self, seeds: [u128; 2], public_key: u128) -> Result<Box<dyn DealerKeys>>;
 }

@@ -5,7 +5,7 @@ use crate::dpf::{self, Form, PointKeys, TABLE_BITS, words_per_table};
 use crate::error::{Error, Result};
 use crate::key::{KeySection, KeySink, stored, stored_by_zero, table_layout};
 use crate::party::Party;
-use crate::prg::{Calls, Stream, TreeHash};
+use crate::prg::{Calls, Stream, TreeHash, TreeKeys};
 use crate::ring::{Ring, pack_into, packed_bytes, unpack};
 use crate::secret::{Secret, SharedBytes};
 
@@ -29,7 +29,7 @@ pub(super) struct DealtSection {
     streams: [Stream; 2],
     /// What has not been taken to where it belongs yet.
     bytes: [Secret<u8>; 2],
-    hash: TreeHash,
+    trees: TreeKeys,
 }
 
 impl DealtSection {
@@ -37,7 +37,7 @@ impl DealtSection {
     pub(super) fn new(seeds: [u128; 2], public_key: u128) -> Self {
         let bytes = [Secret::default(), Secret::default()];
         let streams = seeds.map(|seed| Stream::new(seed, Calls::default()));
-        Self { streams, bytes, hash: TreeHash::new(public_key, Calls::default()) }
+        Self { streams, bytes, trees: TreeKeys::new(public_key) }
     }
 
     fn store(&mut self, party: Party, words: &[u64], bits: u32) {
@@ -70,7 +70,8 @@ impl DealtSection {
             return self.tables(domain, alphas);
         }
         let roots = Party::BOTH.map(|party| roots(&mut self.streams[party.index()], party, alphas.len()));
-        let (mut corrections, signs) = dpf::generate(&self.hash, domain, roots, alphas);
+        let hash = TreeHash::new(self.trees.next_key(), Calls::default());
+        let (mut corrections, signs) = dpf::generate(&hash, domain, roots, alphas);
         corrections.iter_mut().for_each(|word| *word = word.to_le());
         for bytes in &mut self.bytes {
             bytes.make_room(16 * corrections.len());
@@ -154,7 +155,8 @@ impl DealerKeys for DealtSection {
 pub(super) struct ReadSection {
     party: Party,
     stream: Stream,
-    hash: TreeHash,
+    trees: TreeKeys,
+    calls: Calls,
     section: KeySection,
     used: u64,
 }
@@ -163,8 +165,8 @@ impl ReadSection {
     /// What a section holds, and what follows from its seed.
     pub(super) fn new(party: Party, section: KeySection) -> Self {
         let calls = Calls::default();
-        let hash = TreeHash::new(section.public_key(), calls.clone());
-        Self { party, stream: Stream::new(section.seed(), calls), hash, section, used: 0 }
+        let trees = TreeKeys::new(section.public_key());
+        Self { party, stream: Stream::new(section.seed(), calls.clone()), trees, calls, section, used: 0 }
     }
 
     fn take(&mut self, count: usize) -> Result<SharedBytes> {
@@ -217,16 +219,19 @@ impl PartyKeys for ReadSection {
     }
 
     fn points(&mut self, domain: u32, len: usize) -> Result<Handle> {
+        // Tables have no trees, and no key.
+        let mut public_key = 0;
         let form = if domain <= TABLE_BITS {
             let (bits, words) = table_layout(domain, len);
             Form::Table(self.share_words(words, bits)?)
         } else {
+            public_key = self.trees.next_key();
             let roots = roots(&mut self.stream, self.party, len);
             let corrections = self.take(16 * dpf::correction_words(domain) * len)?;
             Form::Tree { roots, corrections: dpf::Corrections::new(domain, len, corrections) }
         };
         let points = PointKeys { domain, count: len, form };
-        Ok(Handle::new(HostPoints { points, hash: self.hash.clone() }))
+        Ok(Handle::new(HostPoints { points, hash: TreeHash::new(public_key, self.calls.clone()) }))
     }
 
     fn settle(&mut self) -> Result<()> {
@@ -241,7 +246,7 @@ impl PartyKeys for ReadSection {
     }
 
     fn calls(&self) -> u64 {
-        self.hash.calls.count()
+        self.calls.count()
     }
 
     fn left(&self) -> u64 {

@@ -36,13 +36,19 @@ struct Ring {
     length: u64,
 }
 
+/// Bytes of the ring of a section so long, with the overhang.
+pub(super) fn ring_bytes(ahead: KeyAhead, section: u64) -> u64 {
+    // Words that kernels read are of one chunk each.
+    let chunk = ahead.chunk.next_multiple_of(OVERHANG) as u64;
+    let most = ahead.copied.next_multiple_of(chunk).max(4 * chunk);
+    most.min(section.next_multiple_of(chunk)) + OVERHANG as u64
+}
+
 impl Ring {
     fn new(queue: &Queue, stream: &Stream, ahead: KeyAhead, section: u64) -> Result<Self> {
-        let chunk = ahead.chunk as u64;
-        let most = ahead.copied.next_multiple_of(chunk).max(4 * chunk);
-        let length = most.min(section.next_multiple_of(chunk));
-        let words = queue.alloc_on(stream, (length as usize + OVERHANG) / size_of::<u64>())?;
-        Ok(Self { words: Arc::new(words), length })
+        let bytes = ring_bytes(ahead, section);
+        let words = queue.alloc_on(stream, bytes as usize / size_of::<u64>())?;
+        Ok(Self { words: Arc::new(words), length: bytes - OVERHANG as u64 })
     }
 
     /// Where byte `at` of the section lies.
@@ -106,7 +112,6 @@ struct Reader {
 impl KeyFeed {
     pub(super) fn new(section: KeySection, ahead: KeyAhead) -> Self {
         let length = section.length();
-        // Words that kernels read are of one chunk each.
         let ahead = KeyAhead { chunk: ahead.chunk.next_multiple_of(OVERHANG), ..ahead };
         Self { ahead, length, used: 0, state: State::NotBegun(section), arrived: 0, released: 0, room: None }
     }
@@ -242,8 +247,11 @@ impl Reader {
                 Reading { queue, section, chunk: ahead.chunk, most, returned, said: Some(said) };
             reading.all(&sender);
             drop(sender);
+            // What was read is in page-locked memory, and need not be in the host's twice.
+            let Reading { section, returned, .. } = reading;
+            drop(section);
             // Whoever copies gives blocks back as it goes, until it ends.
-            reading.returned.iter().for_each(drop);
+            returned.iter().for_each(drop);
         })?;
         Ok(Self { blocks: Some(blocks), back: Some(back), thread, full })
     }

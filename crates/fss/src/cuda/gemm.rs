@@ -102,6 +102,34 @@ fn by_words(
     )
 }
 
+/// What a product in limbs takes beside its result, in bytes.
+pub(super) struct ProductMemory {
+    /// Digits of the left factor, for as long as it runs.
+    pub(super) left: u64,
+    /// Digits of the right factor, which stay with its words.
+    pub(super) planes: LimbPlanes,
+    pub(super) right: u64,
+    /// Parts whose sums are added up afterwards.
+    pub(super) slices: u64,
+}
+
+/// The same for a product in a form; none where words are multiplied.
+pub(super) fn memory(queue: &Queue, form: ProductForm, product: Product) -> Option<ProductMemory> {
+    let Product { batch, rows, inner, columns, layout, ring } = product;
+    if batch == 0 || rows == 0 || columns == 0 || inner == 0 || !product.in_limbs(form) {
+        return None;
+    }
+    let limbs = ring.bits().div_ceil(8);
+    let planes = LimbPlanes { limbs, batch, rows: columns, inner, by_inner: layout == Layout::Plain };
+    let padded = inner.next_multiple_of(LIMB_DEPTH);
+    let digits = |rows: u32| u64::from(batch) * u64::from(limbs) * u64::from(rows) * u64::from(padded);
+    let tile_columns = if limbs == 8 { LIMB_TILE / 2 } else { LIMB_TILE };
+    let tiles = u64::from(columns.div_ceil(tile_columns)) * u64::from(rows.div_ceil(LIMB_TILE));
+    let each = slice_length(queue, tiles * u64::from(batch), padded);
+    let slices = padded.div_ceil(each).into();
+    Some(ProductMemory { left: digits(rows), planes, right: digits(columns), slices })
+}
+
 fn by_limbs(
     queue: &Queue,
     product: Product,

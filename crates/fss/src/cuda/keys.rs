@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytemuck::Zeroable as _;
 use gatework_gpu::{Buffer, View as _};
 
 use crate::backend::{DealerKeys, Handle, PartyKeys, Sums};
@@ -9,7 +10,7 @@ use crate::dpf::{self, TABLE_BITS};
 use crate::error::Result;
 use crate::key::{KeySection, KeySink, stored, stored_by_zero, table_layout};
 use crate::party::Party;
-use crate::prg::Calls;
+use crate::prg::{Calls, TreeKeys};
 use crate::ring::Ring;
 
 use super::feed::KeyFeed;
@@ -28,7 +29,7 @@ pub(super) struct DealtSection {
     queue: Queue,
     generator: Arc<Generator>,
     streams: [DeviceStream; 2],
-    hash: RoundKeys,
+    trees: TreeKeys,
     /// What has not been taken to where it belongs yet.
     outgoing: Vec<Outgoing>,
 }
@@ -37,8 +38,8 @@ impl DealtSection {
     /// A section under both parties' seeds.
     pub(super) fn new(queue: Queue, generator: Arc<Generator>, seeds: [u128; 2], public_key: u128) -> Self {
         let streams = seeds.map(|seed| DeviceStream::new(&generator, seed, Calls::default()));
-        let hash = generator.keys(public_key);
-        Self { queue, generator, streams, hash, outgoing: Vec::new() }
+        let trees = TreeKeys::new(public_key);
+        Self { queue, generator, streams, trees, outgoing: Vec::new() }
     }
 
     /// Packs bytes that a party alone gets.
@@ -60,9 +61,9 @@ impl DealtSection {
             self.streams[party.index()].roots(&self.queue, &self.generator, party, places.len())
         };
         let (zero, one) = (root(Party::Zero)?, root(Party::One)?);
-        let roots = [&zero, &one];
+        let (roots, hash) = ([&zero, &one], self.generator.keys(self.trees.next_key()));
         let (corrections, signs) =
-            generate_trees(&self.queue, &self.generator, &self.hash, domain, roots, places)?;
+            generate_trees(&self.queue, &self.generator, &hash, domain, roots, places)?;
         self.outgoing.push(Outgoing { parties: [true; 2], bytes: Material::Words(corrections) });
         Ok(signs)
     }
@@ -135,7 +136,7 @@ pub(super) struct ReadSection {
     queue: Queue,
     generator: Arc<Generator>,
     stream: DeviceStream,
-    hash: RoundKeys,
+    trees: TreeKeys,
     calls: Calls,
     feed: KeyFeed,
 }
@@ -151,8 +152,8 @@ impl ReadSection {
     ) -> Result<Self> {
         let calls = Calls::default();
         let stream = DeviceStream::new(&generator, section.seed(), calls.clone());
-        let hash = generator.keys(section.public_key());
-        Ok(Self { party, queue, generator, stream, hash, calls, feed: KeyFeed::new(section, ahead) })
+        let (trees, ahead) = (TreeKeys::new(section.public_key()), ahead.shared_by(section.beside()));
+        Ok(Self { party, queue, generator, stream, trees, calls, feed: KeyFeed::new(section, ahead) })
     }
 
     /// Packed words from the section, into a part of a buffer that was made for them.
@@ -202,17 +203,20 @@ impl PartyKeys for ReadSection {
     }
 
     fn points(&mut self, domain: u32, len: usize) -> Result<Handle> {
+        // Tables have no trees, and no key.
+        let mut hash = RoundKeys::zeroed();
         let form = if domain <= TABLE_BITS {
             let (bits, words) = table_layout(domain, len);
             Form::Table(self.share_words(words, bits)?)
         } else {
+            hash = self.generator.keys(self.trees.next_key());
             let roots = self.stream.roots(&self.queue, &self.generator, self.party, len)?;
             let words = 2 * dpf::correction_words(domain) * len;
             let mut corrections = self.queue.alloc(words)?;
             self.given_into(&mut corrections, 0..words, u64::BITS)?;
             Form::Tree { roots, corrections }
         };
-        let points = DevicePoints { domain, count: len, form, hash: self.hash, calls: self.calls.clone() };
+        let points = DevicePoints { domain, count: len, form, hash, calls: self.calls.clone() };
         Ok(keep(&self.queue, points))
     }
 

@@ -16,6 +16,7 @@ mod prg;
 #[cfg(feature = "lab")]
 mod published;
 mod queue;
+mod rehearsal;
 mod schedule;
 mod shared;
 #[cfg(feature = "lab")]
@@ -30,7 +31,9 @@ use std::sync::Arc;
 
 use gatework_gpu::{Device, Stream};
 
-use crate::backend::{Backend, DealerKeys, Download, Handle, Layout, MatmulShape, Part, PartyKeys, Sums};
+use crate::backend::{
+    Backend, DealerKeys, Download, Handle, Layout, MatmulShape, Part, PartyKeys, Promise, Rehearsal, Sums,
+};
 use crate::error::Result;
 use crate::formula::{Formula, Operand};
 use crate::key::KeySection;
@@ -87,6 +90,19 @@ impl CudaBackend {
     }
 }
 
+/// Memory of a device.
+struct DevicePromise(gatework_gpu::Promise);
+
+impl Promise for DevicePromise {
+    fn resize(&mut self, bytes: u64) -> Result<()> {
+        Ok(self.0.resize(bytes)?)
+    }
+
+    fn limit(&self) -> u64 {
+        self.0.limit()
+    }
+}
+
 impl Backend for CudaBackend {
     fn name(&self) -> String {
         self.queue.device().properties().id.clone()
@@ -99,6 +115,18 @@ impl Backend for CudaBackend {
 
     fn words_ahead(&self) -> Option<usize> {
         Some(self.schedule.words_ahead)
+    }
+
+    fn rehearsal(&self) -> Option<Rehearsal> {
+        Some(rehearsal::rehearsal(&self.queue, self.schedule, self.generator.table.bytes()))
+    }
+
+    fn promise(&self) -> Option<Box<dyn Promise>> {
+        Some(Box::new(DevicePromise(gatework_gpu::Promise::of(self.queue.device()))))
+    }
+
+    fn staging_bytes(&self, keys: u64) -> Option<u64> {
+        Some(self.queue.staging_bytes(keys))
     }
 
     fn upload(&self, words: Secret<u64>) -> Result<Handle> {

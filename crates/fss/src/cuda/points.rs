@@ -20,7 +20,7 @@ pub(super) struct DevicePoints {
     pub(super) domain: u32,
     pub(super) count: usize,
     pub(super) form: Form,
-    /// Round keys of the deal's public key.
+    /// Round keys of the public key of these trees.
     pub(super) hash: RoundKeys,
     pub(super) calls: Calls,
 }

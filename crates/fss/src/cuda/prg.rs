@@ -102,8 +102,17 @@ fn round_table() -> Vec<u32> {
     (0..=u8::MAX).map(entry).collect()
 }
 
-/// The eleven round keys of AES-128, as FIPS-197 has them.
+/// The eleven round keys of AES-128, by the processor's own instructions where it has them: every batch of trees has a key.
 fn expand_key(key: u128) -> [u128; 11] {
+    #[cfg(target_arch = "x86_64")]
+    if crate::prg::vector::Width::detect().is_some() {
+        return crate::prg::vector::RoundKeys::expand(key).0;
+    }
+    expand_portably(key)
+}
+
+/// The same as FIPS-197 has them.
+fn expand_portably(key: u128) -> [u128; 11] {
     let (mut rounds, mut constant) = ([key; 11], 1u8);
     for round in 1..11 {
         let previous = rounds[round - 1];
@@ -131,14 +140,15 @@ fn bit_planes(mut words: [u32; 8]) -> [u32; 8] {
 
 /// AES-128 in counter mode under a secret seed, as `crate::prg::Stream` is on the host.
 pub(super) struct DeviceStream {
-    keys: RoundKeys,
+    /// In one place, however often this moves.
+    keys: Box<RoundKeys>,
     counter: u64,
     calls: Calls,
 }
 
 impl DeviceStream {
     pub(super) fn new(generator: &Generator, seed: u128, calls: Calls) -> Self {
-        Self { keys: generator.keys(seed), counter: 0, calls }
+        Self { keys: Box::new(generator.keys(seed)), counter: 0, calls }
     }
 
     fn take(&mut self, blocks: u64) -> u64 {
@@ -169,7 +179,7 @@ impl DeviceStream {
             &generator.form.module(&kernels::PRG),
             "derive_words",
             &grid,
-            &args![&generator.table, ByValue(&self.keys), counter, bits, runs, count as u64, words],
+            &args![&generator.table, ByValue(&*self.keys), counter, bits, runs, count as u64, words],
         )
     }
 
@@ -190,7 +200,7 @@ impl DeviceStream {
             &generator.form.module(&kernels::ROOTS),
             "derive_roots",
             &grid,
-            &args![&generator.table, ByValue(&self.keys), counter, lowest, count as u64, &mut roots],
+            &args![&generator.table, ByValue(&*self.keys), counter, lowest, count as u64, &mut roots],
         )?;
         Ok(roots)
     }
@@ -199,5 +209,23 @@ impl DeviceStream {
 impl Drop for DeviceStream {
     fn drop(&mut self) {
         self.keys.words.zeroize();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_key_schedules_agree() {
+        for key in [0, 1, u128::MAX, 0x3c4f_cf09_8815_f7ab_a6d2_ae28_1615_7e2b] {
+            assert_eq!(expand_key(key), expand_portably(key));
+        }
+        // The last round key of appendix A.1.
+        let last = expand_portably(0x3c4f_cf09_8815_f7ab_a6d2_ae28_1615_7e2b)[10];
+        assert_eq!(
+            last,
+            u128::from_le_bytes(*b"\xd0\x14\xf9\xa8\xc9\xee\x25\x89\xe1\x3f\x0c\xc8\xb6\x63\x0c\xa6")
+        );
     }
 }

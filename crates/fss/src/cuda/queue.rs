@@ -18,16 +18,6 @@ pub(super) struct Queue {
     number: u64,
     /// Bytes of page-locked memory beyond what the pool grants by itself.
     room: Arc<AtomicU64>,
-    #[cfg(test)]
-    pub(super) refusal: Arc<Refusal>,
-}
-
-/// An allocation that fails, for tests: the one of that number, counted from here on.
-#[cfg(test)]
-#[derive(Default)]
-pub(super) struct Refusal {
-    pub(super) allocations: AtomicU64,
-    pub(super) refused: AtomicU64,
 }
 
 /// Page-locked memory for all but keys that are brought near as a whole.
@@ -54,13 +44,7 @@ impl Queue {
     pub(super) fn on(stream: Stream) -> Result<Self> {
         static QUEUES: AtomicU64 = AtomicU64::new(0);
         let number = QUEUES.fetch_add(1, Ordering::Relaxed);
-        Ok(Self {
-            stream,
-            number,
-            room: Arc::default(),
-            #[cfg(test)]
-            refusal: Arc::default(),
-        })
+        Ok(Self { stream, number, room: Arc::default() })
     }
 
     /// Where kernels run.
@@ -86,6 +70,12 @@ impl Queue {
         Room { all: self.room.clone(), bytes }
     }
 
+    /// Page-locked bytes that keys of so many bytes take beside what the pool has idle.
+    pub(super) fn staging_bytes(&self, keys: u64) -> u64 {
+        let held = self.device().pinned().stats().held;
+        keys.saturating_sub(held.saturating_sub(self.room.load(Ordering::SeqCst)))
+    }
+
     /// Uninitialised memory.
     pub(super) fn alloc<T: Pod>(&self, len: usize) -> Result<Buffer<T>> {
         self.alloc_on(&self.stream, len)
@@ -93,15 +83,6 @@ impl Queue {
 
     /// The same in the order of another stream.
     pub(super) fn alloc_on<T: Pod>(&self, stream: &Stream, len: usize) -> Result<Buffer<T>> {
-        #[cfg(test)]
-        {
-            let number = self.refusal.allocations.fetch_add(1, Ordering::SeqCst) + 1;
-            if number == self.refusal.refused.load(Ordering::SeqCst) {
-                let (asked, budget) = ((len * size_of::<T>()) as u64, self.device().budget());
-                let (held, limit) = (budget.held(), budget.limit());
-                return Err(gatework_gpu::Error::OutOfMemory { asked, held, free: 0, limit }.into());
-            }
-        }
         Ok(stream.alloc(len)?)
     }
 

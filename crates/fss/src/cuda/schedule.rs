@@ -52,7 +52,19 @@ pub struct KeyAhead {
     pub under_way: usize,
 }
 
+/// What is copied at once, at least.
+const LEAST_CHUNK: usize = 4 << 10;
+
 impl KeyAhead {
+    /// The share of one of so many sections that are used together.
+    pub(super) fn shared_by(self, sections: usize) -> Self {
+        let share = |bytes: u64| bytes / sections.max(1) as u64;
+        // There are four chunks on the device at least.
+        let chunk = (share(self.copied) as usize / 4).clamp(LEAST_CHUNK.min(self.chunk), self.chunk);
+        let staged = share(self.staged).max(chunk as u64);
+        Self { chunk, staged, copied: share(self.copied).max(chunk as u64), ..self }
+    }
+
     /// Chunks of so many bytes, at least one.
     pub(super) fn chunks(&self, bytes: u64) -> usize {
         bytes.div_ceil(self.chunk.max(1) as u64).max(1) as usize
@@ -81,11 +93,18 @@ pub struct Schedule {
 impl Schedule {
     /// The choices for a device. The emulated one has no banks, and its compiler would be asked for every formula.
     pub fn of(device: &Device) -> Self {
+        // Of a small budget keys get a small part.
+        let copied = (512u64 << 20).min(device.budget().limit() / 8).max(2 << 20);
         let card = Self {
             aes: AesForm::OF_A_CARD,
             formulas: FormulaTier::Adaptive,
             products: ProductForm::LimbsFrom(16),
-            keys: KeyAhead { chunk: 8 << 20, staged: 256 << 20, copied: 512 << 20, under_way: 2 },
+            keys: KeyAhead {
+                chunk: ((copied / 4) as usize).min(8 << 20),
+                staged: 256 << 20,
+                copied,
+                under_way: 2,
+            },
             direct: 16 << 20,
             words_ahead: 1 << 26,
             leaves_each: 256,
@@ -134,5 +153,24 @@ impl AesForm {
             Self::Pairs => 64 << 10,
             Self::BitPlanes => 0,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sections_of_a_batch_share_what_is_ahead() {
+        let ahead = KeyAhead { chunk: 2 << 20, staged: 256 << 20, copied: 512 << 20, under_way: 2 };
+        assert_eq!(ahead.shared_by(1), ahead);
+        for sections in [2, 16, 300, 4096] {
+            let share = ahead.shared_by(sections);
+            assert!(share.copied * sections as u64 <= ahead.copied, "{sections}: {share:?}");
+            assert!(share.chunk as u64 <= share.copied && share.chunk > 0);
+        }
+        // Never more than it was.
+        let small = KeyAhead { chunk: 100, staged: 100, copied: 100, under_way: 2 };
+        assert_eq!(small.shared_by(9), small);
     }
 }

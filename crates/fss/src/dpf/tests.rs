@@ -94,7 +94,7 @@ fn every_cipher_walks_the_same_way() {
     #[cfg(target_arch = "x86_64")]
     for width in crate::prg::vector::Width::available() {
         let hash = TreeHash {
-            cipher: Cipher::Vector(crate::prg::vector::RoundKeys::expand(8), width),
+            cipher: Cipher::Vector(Box::new(crate::prg::vector::RoundKeys::expand(8)), width),
             calls: Calls::default(),
         };
         let found = trees(&hash, 64, &alphas, 2).map(|keys| keys.less_than(&hash, &points));

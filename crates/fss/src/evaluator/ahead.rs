@@ -65,6 +65,11 @@ impl KeysAhead {
         &*self.keys
     }
 
+    /// The same, to ask for what no script has.
+    pub(crate) fn keys_mut(&mut self) -> &mut dyn PartyKeys {
+        &mut *self.keys
+    }
+
     /// What a gate asks for.
     pub(crate) fn get(&mut self, ask: Ask) -> Result<Handle> {
         if let Some((foreseen, handle)) = self.ready.pop_front() {

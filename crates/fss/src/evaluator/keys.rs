@@ -46,7 +46,7 @@ impl Evaluator {
         Ok(Words::absent(len))
     }
 
-    fn kept(&self, len: usize, handle: Handle) -> Words {
+    pub(crate) fn kept(&self, len: usize, handle: Handle) -> Words {
         Words::new(&self.backend, len, handle)
     }
 

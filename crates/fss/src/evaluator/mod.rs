@@ -36,6 +36,8 @@ pub struct Evaluator {
     tally: RefCell<Cost>,
     pub(crate) inputs: RefCell<VecDeque<Option<Vec<u64>>>>,
     pub(crate) inputs_taken: Cell<usize>,
+    /// Whether words have lengths and no values.
+    pub(crate) rehearses: bool,
 }
 
 impl Evaluator {
@@ -47,12 +49,18 @@ impl Evaluator {
             tally: RefCell::default(),
             inputs: RefCell::new(inputs.into()),
             inputs_taken: Cell::new(0),
+            rehearses: false,
         }
     }
 
     /// Whether it looks ahead on shapes, beside an evaluator that computes the same: what a circuit tells others it tells them once.
     pub fn is_scout(&self) -> bool {
         matches!(self.role, Role::Scout(..))
+    }
+
+    /// The same on a backend that keeps lengths alone: inputs need not be given.
+    pub(crate) fn rehearsing(self) -> Self {
+        Self { rehearses: true, ..self }
     }
 
     /// What was counted so far.

@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::evaluator::{Evaluator, Role};
 use crate::key::{KeySink, KeyStream};
 use crate::party::Party;
+use crate::prg::section_key;
 use crate::random::Randomness;
 use crate::ring::FixedPoint;
 use crate::secret::{Secret, SharedBytes};
@@ -38,16 +39,18 @@ pub struct Dealer<'a> {
     randomness: &'a mut Randomness,
     backend: Arc<dyn Backend>,
     public_key: u128,
+    /// Sections that were made.
+    sections: u64,
 }
 
 impl<'a> Dealer<'a> {
     /// A dealer with a public key that no other has.
     pub fn new(randomness: &'a mut Randomness, backend: Arc<dyn Backend>) -> Self {
         let public_key = randomness.block();
-        Self { randomness, backend, public_key }
+        Self { randomness, backend, public_key, sections: 0 }
     }
 
-    /// The public key of all trees of this deal.
+    /// The public key of this deal, from which those of all trees are derived.
     pub fn public_key(&self) -> u128 {
         self.public_key
     }
@@ -57,15 +60,17 @@ impl<'a> Dealer<'a> {
         [self.randomness.block(), self.randomness.block()]
     }
 
-    /// Writes a circuit's key material, as long as `planned` says, while it is made.
+    /// Writes a circuit's key material, as long as `planned` says, while it is made. Sections have numbers in the order of the calls.
     pub fn section<C: Circuit>(
-        &self,
+        &mut self,
         circuit: &C,
         planned: &Cost,
         seeds: [u128; 2],
         mut sinks: [&mut dyn KeySink; 2],
     ) -> Result<Local<C::Output>> {
-        let keys = self.backend.dealer_keys(seeds, self.public_key)?;
+        let public_key = section_key(self.public_key, self.sections);
+        self.sections += 1;
+        let keys = self.backend.dealer_keys(seeds, public_key)?;
         let evaluator = Evaluator::new(Role::Dealer(RefCell::new(keys)), self.backend.clone(), Vec::new());
         let mut written = [0u64; 2];
         let local = run_stepwise(&evaluator, circuit, |evaluator| {

@@ -8,6 +8,7 @@ mod evaluate;
 mod in_process;
 mod open_keys;
 mod plan;
+mod rehearse;
 mod script;
 mod stages;
 
@@ -20,5 +21,6 @@ pub use evaluate::{Evaluated, MESSAGE_HEADER, evaluate, evaluate_with};
 pub use in_process::{run_in_process, run_in_process_on};
 pub use open_keys::OpenKeys;
 pub use plan::{Limits, Plan};
+pub use rehearse::rehearse_on;
 pub use script::Script;
 pub use stages::Stages;

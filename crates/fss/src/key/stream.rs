@@ -1,7 +1,10 @@
 //! One party's keys.
 
+use zeroize::Zeroizing;
+
 use crate::error::{Error, Result};
 use crate::party::Party;
+use crate::prg::section_key;
 use crate::ring::FixedPoint;
 use crate::secret::SharedBytes;
 
@@ -9,24 +12,28 @@ use super::Material;
 
 /// The keys of one job, which a backend reads once.
 pub struct KeySection {
-    seed: u128,
+    /// In one place, however often the section moves.
+    seed: Box<Zeroizing<u128>>,
     public_key: u128,
     length: u64,
     material: Box<dyn Material>,
+    /// Sections that are used together with it, and itself.
+    beside: usize,
 }
 
 impl KeySection {
-    /// `length` bytes of material, and what follows from the seed and the deal's public key.
+    /// `length` bytes of material, and what follows from the seed and the section's public key, which is
+    /// [`section_key`](crate::section_key) of the deal's.
     pub fn new(seed: u128, public_key: u128, length: u64, material: Box<dyn Material>) -> Self {
-        Self { seed, public_key, length, material }
+        Self { seed: Box::new(Zeroizing::new(seed)), public_key, length, material, beside: 1 }
     }
 
     /// What the party's own words and the roots of its trees are derived from.
     pub fn seed(&self) -> u128 {
-        self.seed
+        **self.seed
     }
 
-    /// The public key of the deal's trees.
+    /// What the public keys of the section's trees are derived from.
     pub fn public_key(&self) -> u128 {
         self.public_key
     }
@@ -34,6 +41,16 @@ impl KeySection {
     /// Bytes of material.
     pub fn length(&self) -> u64 {
         self.length
+    }
+
+    /// The same as one of so many sections that are used together, and share what may be done ahead.
+    pub fn used_beside(self, sections: usize) -> Self {
+        Self { beside: sections, ..self }
+    }
+
+    /// Sections that are used together, this one among them.
+    pub fn beside(&self) -> usize {
+        self.beside
     }
 
     /// Reads all of the material into memory, before any of it is taken.
@@ -46,12 +63,6 @@ impl KeySection {
     /// The next `count` bytes of material, all of which exist.
     pub fn take(&mut self, count: usize) -> Result<SharedBytes> {
         self.material.take(count)
-    }
-}
-
-impl Drop for KeySection {
-    fn drop(&mut self) {
-        zeroize::Zeroize::zeroize(&mut self.seed);
     }
 }
 
@@ -79,11 +90,11 @@ impl KeyStream {
         sections: Vec<(u128, SharedBytes)>,
     ) -> Self {
         let resident = sections.iter().map(|(_, bytes)| bytes.clone()).collect();
-        let section = |(seed, bytes): (u128, SharedBytes)| {
+        let section = |(number, (seed, bytes)): (usize, (u128, SharedBytes))| {
             let length = bytes.as_slice().len() as u64;
-            KeySection::new(seed, public_key, length, Box::new(bytes))
+            KeySection::new(seed, section_key(public_key, number as u64), length, Box::new(bytes))
         };
-        let sections = sections.into_iter().map(section).collect();
+        let sections = sections.into_iter().enumerate().map(section).collect();
         Self { party, format, public_key, sections, resident }
     }
 
@@ -107,7 +118,7 @@ impl KeyStream {
         self.sections.iter().map(|section| section.length).sum()
     }
 
-    /// The public key of all trees of the deal.
+    /// The public key of the deal.
     pub fn public_key(&self) -> u128 {
         self.public_key
     }
@@ -118,13 +129,14 @@ impl KeyStream {
         if self.resident.len() != self.sections.len() {
             return Err(Error::Key { what: "it is read from a file, which has it once".into() });
         }
-        let seeds = self.sections.iter().map(|section| section.seed);
+        let seeds = self.sections.iter().map(KeySection::seed);
         let sections = seeds.zip(self.resident.iter().cloned()).collect();
         Ok(Self::in_memory(self.party, self.format, self.public_key, sections))
     }
 
     /// The keys of each job, for a backend.
     pub fn into_sections(self) -> Vec<KeySection> {
-        self.sections
+        let count = self.sections.len();
+        self.sections.into_iter().map(|section| section.used_beside(count)).collect()
     }
 }

@@ -104,7 +104,11 @@ impl Evaluator {
             Role::Party(party, _) => *party == owner,
             Role::Dealer(_) | Role::Estimate | Role::Scout(..) => false,
         };
-        let words = if owned {
+        let words = if let (true, true, Role::Party(_, keys)) = (self.rehearses, owned, &self.role) {
+            // As many words as the values would be.
+            let values = self.kept(len, keys.borrow_mut().keys_mut().derived_alone(len, ring)?);
+            self.words(len, ring, |w| w.read(&values) + w.read(&mask))?
+        } else if owned {
             let values = Secret::new(given.ok_or_else(|| refused("it was not given".into()))?);
             if values.len() != len {
                 return Err(refused(format!("it has {} elements, the circuit declares {len}", values.len())));

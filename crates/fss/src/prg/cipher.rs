@@ -9,9 +9,9 @@ use super::vector;
 /// AES-128 under one key. A block is the little-endian number of its 16 bytes.
 #[derive(Clone)]
 pub(crate) enum Cipher {
-    /// Round keys for the vector code, and how wide it may be.
+    /// Round keys for the vector code, in one place however often this moves, and how wide it may be.
     #[cfg(target_arch = "x86_64")]
-    Vector(vector::RoundKeys, vector::Width),
+    Vector(Box<vector::RoundKeys>, vector::Width),
     /// Constant time by bit slicing, or by the processor's own instructions.
     Portable(Box<Aes128>),
 }
@@ -21,7 +21,7 @@ impl Cipher {
     pub(crate) fn new(key: u128) -> Self {
         #[cfg(target_arch = "x86_64")]
         if let Some(width) = vector::Width::detect() {
-            return Self::Vector(vector::RoundKeys::expand(key), width);
+            return Self::Vector(Box::new(vector::RoundKeys::expand(key)), width);
         }
         Self::portable(key)
     }
@@ -76,7 +76,10 @@ mod tests {
         let ciphers = vec![("portable".to_owned(), Cipher::portable(key))];
         #[cfg(target_arch = "x86_64")]
         let ciphers = vector::Width::available().into_iter().fold(ciphers, |mut ciphers, width| {
-            ciphers.push((format!("{width:?}"), Cipher::Vector(vector::RoundKeys::expand(key), width)));
+            ciphers.push((
+                format!("{width:?}"),
+                Cipher::Vector(Box::new(vector::RoundKeys::expand(key)), width),
+            ));
             ciphers
         });
         ciphers

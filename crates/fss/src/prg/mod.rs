@@ -17,15 +17,18 @@ pub(crate) use cipher::Cipher;
 #[non_exhaustive]
 #[repr(u16)]
 pub enum PrgId {
-    /// AES-128 under a public key that is fresh for every key file, made circular-correlation robust.
-    Aes128CircularRobust = 1,
+    /// AES-128 under a public key that is fresh for every batch of trees, made circular-correlation robust.
+    Aes128CircularRobust = 2,
 }
 
 impl PrgId {
     /// The generator of an id in a header.
     pub fn from_code(code: u16) -> Result<Self> {
         match code {
-            1 => Ok(Self::Aes128CircularRobust),
+            1 => Err(Error::Key {
+                what: "an earlier version dealt it, with one key for all trees: have new keys dealt".into(),
+            }),
+            2 => Ok(Self::Aes128CircularRobust),
             _ => {
                 Err(Error::Key { what: format!("its generator has the id {code}, which is not known here") })
             }
@@ -73,6 +76,38 @@ impl TreeHash {
             *block = sigma(*block);
         }
         self.cipher.encrypt_xor(blocks);
+    }
+}
+
+/// The public key of the trees of a section: AES_k(s + 1), where k is the deal's key and s the section's number.
+pub fn section_key(public_key: u128, section: u64) -> u128 {
+    encrypted(public_key, u128::from(section) + 1)
+}
+
+fn encrypted(key: u128, block: u128) -> u128 {
+    let mut blocks = [block];
+    Cipher::new(key).encrypt(&mut blocks);
+    blocks[0]
+}
+
+/// Public keys of a section's trees, a fresh one for every batch: the g-th is AES_k(g) under the section's key k.
+///
+/// Whoever looks for the seed of one of N trees under one key has N targets, so no two batches share theirs.
+pub(crate) struct TreeKeys {
+    section: u128,
+    next: u128,
+}
+
+impl TreeKeys {
+    pub(crate) fn new(section: u128) -> Self {
+        Self { section, next: 0 }
+    }
+
+    /// The key of the next batch.
+    pub(crate) fn next_key(&mut self) -> u128 {
+        let key = encrypted(self.section, self.next);
+        self.next += 1;
+        key
     }
 }
 
@@ -154,6 +189,18 @@ mod tests {
         assert_eq!(rank(&sigma), 128);
         assert_eq!(rank(&|x| sigma(x) ^ x), 128);
         assert_eq!(rank(&|x| x & !1), 127, "the rank must be able to fall");
+    }
+
+    #[test]
+    fn every_batch_of_trees_has_a_key_of_its_own() {
+        let keys = |section: u64| {
+            let mut keys = TreeKeys::new(section_key(5, section));
+            (0..50).map(|_| keys.next_key()).collect::<Vec<_>>()
+        };
+        assert_eq!(keys(3), keys(3), "dealer and parties come to the same");
+        let all: std::collections::BTreeSet<u128> = (0..40).flat_map(keys).collect();
+        assert_eq!(all.len(), 40 * 50);
+        assert!(!all.contains(&5));
     }
 
     #[test]

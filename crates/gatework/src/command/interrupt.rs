@@ -1,12 +1,18 @@
 //! Ctrl-C: the process ends at once, but never in the middle of writing a record, and leaves no unfinished secrets behind.
 
+use std::fs::Permissions;
 use std::io::{self, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::exit;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, Once, PoisonError};
 
 use gatework_gpu::Class;
+use tempfile::TempDir;
+
+/// Attempts to empty a folder to which others write.
+const ATTEMPTS: usize = 1000;
 
 static WRITING: Mutex<()> = Mutex::new(());
 /// Files and folders that go when the process is interrupted.
@@ -32,13 +38,40 @@ fn end() {
         let _ = writeln!(io::stderr(), "interrupted: saving; once more ends at once");
         return;
     }
-    let _written = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
-    for path in LITTER.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-        // It may never have come into being.
-        let _ = if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
+    leave("interrupted");
+}
+
+/// Ends the process when its standard input is closed. Whoever starts this one holds the other end, and closes it however it ends.
+pub(crate) fn end_with_input() {
+    let wait = || {
+        let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+        leave("the process that started this one has ended");
+    };
+    if let Err(error) = std::thread::Builder::new().name("input".into()).spawn(wait) {
+        tracing::warn!(
+            "no thread can be started ({error}): this process may outlive the one that started it"
+        );
     }
-    let _ = writeln!(io::stderr(), "interrupted");
+}
+
+fn leave(why: &str) -> ! {
+    let _written = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
+    LITTER.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|path| remove(path));
+    let _ = writeln!(io::stderr(), "{why}");
     exit(Class::Interrupted.exit_code().into());
+}
+
+/// Removes a file or a folder, if it has come into being.
+fn remove(path: &Path) {
+    // Others still write to it: what comes while a folder is emptied keeps it from going.
+    for _ in 0..ATTEMPTS {
+        let gone = if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
+        match gone {
+            Err(error) if error.kind() != io::ErrorKind::NotFound && path.is_dir() => continue,
+            _ => return,
+        }
+    }
+    let _ = writeln!(io::stderr(), "'{}' is left: it may hold keys, remove it", path.display());
 }
 
 /// As long as this lives, the first interrupt raises its flag and nothing else.
@@ -86,5 +119,72 @@ impl Drop for Litter {
         if let Some(place) = litter.iter().position(|path| *path == self.0) {
             litter.swap_remove(place);
         }
+    }
+}
+
+/// A folder for secrets, which nobody else may look into and which goes with this, or when the process is interrupted.
+pub(crate) struct SecretFolder {
+    /// Before the note of it: between the two an interrupt still finds it there.
+    folder: TempDir,
+    _litter: Litter,
+}
+
+impl SecretFolder {
+    /// A new one in the usual place, or in a folder.
+    pub(crate) fn new(parent: Option<&Path>) -> io::Result<Self> {
+        let mut builder = tempfile::Builder::new();
+        builder.prefix("gatework-").permissions(Permissions::from_mode(0o700));
+        // No interrupt comes between its making and the note of it.
+        let mut litter = LITTER.lock().unwrap_or_else(PoisonError::into_inner);
+        let folder = match parent {
+            Some(parent) => builder.tempdir_in(parent),
+            None => builder.tempdir(),
+        }?;
+        litter.push(folder.path().to_owned());
+        let noted = Litter(folder.path().to_owned());
+        Ok(Self { folder, _litter: noted })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_for_secrets_is_its_owners_and_goes() {
+        let folder = SecretFolder::new(None).unwrap();
+        let path = folder.path().to_owned();
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+        let noted = || LITTER.lock().unwrap().contains(&path);
+        assert!(noted());
+        drop(folder);
+        assert!(!path.exists() && !noted());
+    }
+
+    #[test]
+    fn a_folder_goes_though_somebody_writes_to_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("keys");
+        std::fs::create_dir(&path).unwrap();
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for number in 0.. {
+                    if stop.load(Ordering::Relaxed)
+                        || std::fs::write(path.join(number.to_string()), b"x").is_err()
+                    {
+                        break;
+                    }
+                }
+            });
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            remove(&path);
+            stop.store(true, Ordering::Relaxed);
+        });
+        assert!(!path.exists());
     }
 }

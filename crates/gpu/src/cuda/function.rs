@@ -222,7 +222,11 @@ thread_local! {
 
 /// What `launch` gives for pointers to the arguments.
 fn with_packed<R>(arguments: Arguments<'_, '_>, launch: impl FnOnce(&mut [*mut c_void]) -> R) -> R {
-    PACKED.with_borrow_mut(|packed| launch(packed.fill(arguments)))
+    PACKED.with_borrow_mut(|packed| {
+        let launched = launch(packed.fill(arguments));
+        packed.wipe();
+        launched
+    })
 }
 
 /// The arguments' bytes, each aligned to 16 bytes, and a pointer to each.
@@ -234,6 +238,12 @@ struct PackedArguments {
 impl PackedArguments {
     const fn new() -> Self {
         Self { storage: Vec::new(), pointers: Vec::new() }
+    }
+
+    /// Overwrites the bytes: the driver has copied them, and some of them may be keys.
+    fn wipe(&mut self) {
+        self.storage.fill(0);
+        std::hint::black_box(&self.storage);
     }
 
     /// Replaces what is there by `arguments`: pointers to each, valid until the next time.

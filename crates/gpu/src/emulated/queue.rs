@@ -21,6 +21,14 @@ pub(super) struct KernelLaunch {
     pub(super) arguments: Vec<Vec<u8>>,
 }
 
+/// Arguments may be keys.
+impl Drop for KernelLaunch {
+    fn drop(&mut self) {
+        self.arguments.iter_mut().for_each(|bytes| bytes.fill(0));
+        std::hint::black_box(&self.arguments);
+    }
+}
+
 /// An address of page-locked host memory.
 #[derive(Clone, Copy)]
 pub(super) struct HostPointer(pub(super) *mut u8);

@@ -53,6 +53,16 @@ impl Bytes {
     }
 }
 
+/// Whoever passes a struct by value may pass a key.
+impl Drop for Bytes {
+    fn drop(&mut self) {
+        if let Self::Heap(bytes) = self {
+            bytes.fill(0);
+            std::hint::black_box(&bytes);
+        }
+    }
+}
+
 impl<'a> Arg<'a> {
     pub(crate) fn bytes(&self) -> &[u8] {
         match &self.bytes {

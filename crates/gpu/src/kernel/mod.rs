@@ -54,6 +54,10 @@ impl Kernel {
         for allocation in allocations() {
             allocation.visit(stream);
         }
+        #[cfg(feature = "testing")]
+        if stream.device().faults().leaves_out_kernels() {
+            return Ok(());
+        }
         let driver = stream.device().driver();
         driver.launch(stream.id(), &self.shared.function, grid, &mut arguments.iter().map(Arg::bytes))?;
         if let Some(capture) = stream.capture_state() {

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use super::{HASH, stored_bytes};
 
 const MAGIC: [u8; 8] = *b"GWFSSKEY";
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 /// Bytes before the list of sections, and of each entry.
 const FIXED: usize = 164;
 const ENTRY: usize = 12;
@@ -45,7 +45,8 @@ pub struct KeyHeader {
     /// The hash of the model's weights.
     pub weights: [u8; 32],
     pub(crate) public_key: u128,
-    pub(crate) pairing: Zeroizing<[u8; 32]>,
+    /// In one place, however often the header moves.
+    pub(crate) pairing: Box<Zeroizing<[u8; 32]>>,
     /// The first masks the weights, every other one is an inference.
     pub sections: Vec<SectionEntry>,
 }
@@ -62,7 +63,7 @@ impl KeyHeader {
             bytes.extend_from_slice(id);
         }
         bytes.extend_from_slice(&self.public_key.to_le_bytes());
-        bytes.extend_from_slice(&*self.pairing);
+        bytes.extend_from_slice(&self.pairing[..]);
         bytes.extend_from_slice(&(self.sections.len() as u32).to_le_bytes());
         for section in &self.sections {
             bytes.extend_from_slice(&section.tokens.to_le_bytes());
@@ -110,7 +111,8 @@ impl KeyHeader {
         }
         let version = u16::from_le_bytes([start[8], start[9]]);
         if version != VERSION {
-            return Err(refused(format!("it has version {version}, this program reads {VERSION}")));
+            let what = format!("it has version {version}, this program reads {VERSION}: have new keys dealt");
+            return Err(refused(what));
         }
         let count = u32::from_le_bytes([start[160], start[161], start[162], start[163]]) as usize;
         if !(1..=MOST_SECTIONS).contains(&count) {
@@ -158,7 +160,7 @@ impl KeyHeader {
             model: array(bytes, 48),
             weights: array(bytes, 80),
             public_key: u128::from_le_bytes(array(bytes, 112)),
-            pairing: Zeroizing::new(array(bytes, 128)),
+            pairing: Box::new(Zeroizing::new(array(bytes, 128))),
             sections,
         })
     }
@@ -187,7 +189,7 @@ mod tests {
             model: [2; 32],
             weights: [3; 32],
             public_key: 4,
-            pairing: Zeroizing::new([5; 32]),
+            pairing: Box::new(Zeroizing::new([5; 32])),
             sections: [(0, 7), (16, 9), (3, 0)]
                 .map(|(tokens, length)| SectionEntry { tokens, length })
                 .into(),
@@ -201,7 +203,7 @@ mod tests {
         assert_eq!(KeyHeader::length(&bytes).unwrap(), bytes.len());
         let back = KeyHeader::parse(&bytes).unwrap();
         assert_eq!(back.encode(), bytes);
-        assert_eq!((back.party, back.public_key, *back.pairing), (Party::One, 4, [5; 32]));
+        assert_eq!((back.party, back.public_key, **back.pairing), (Party::One, 4, [5; 32]));
         assert_eq!(back.sections, header().sections);
     }
 

@@ -4,6 +4,7 @@ use std::thread::{self, JoinHandle};
 
 use gatework_fss::key::{KeySection, KeyStream};
 use gatework_fss::secret::{Secret, SharedBytes};
+use gatework_fss::section_key;
 use rayon::prelude::*;
 use zeroize::Zeroizing;
 
@@ -42,10 +43,12 @@ impl Drop for Wiping {
 }
 
 impl KeyFile {
-    /// Fails if sections are too large for the memory that is available: before any of them is used.
-    pub(crate) fn require_room(&self, sections: &[usize]) -> Result<()> {
+    /// Fails if sections are too large for the memory that is available: before any of them is used. `beside` is what a backend takes
+    /// of the host's memory for so many bytes of keys, while they are there twice.
+    pub(crate) fn require_room(&self, sections: &[usize], beside: impl FnOnce(u64) -> u64) -> Result<()> {
         let entries = sections.iter().filter_map(|&section| self.header().sections.get(section));
-        let needed = entries.map(|entry| entry.length + SEED as u64).sum();
+        let held: u64 = entries.map(|entry| entry.length + SEED as u64).sum();
+        let needed = held.saturating_add(beside(held));
         match available_memory() {
             Some(available) if available < needed => {
                 Err(Error::NoRoom { what: "keys that are held", needed, available })
@@ -57,6 +60,15 @@ impl KeyFile {
     /// Sections for one evaluation, read and verified as a whole. From here on they are used, whatever happens.
     pub(crate) fn hold(&mut self, sections: &[usize]) -> Result<(KeyStream, HeldBytes)> {
         self.ledger.burn(sections)?;
+        let held = self.hold_burnt(sections);
+        if held.is_err() {
+            // What comes behind the one that failed is used, too.
+            self.erase_used()?;
+        }
+        held
+    }
+
+    fn hold_burnt(&self, sections: &[usize]) -> Result<(KeyStream, HeldBytes)> {
         let (mut keys, mut held) = (Vec::with_capacity(sections.len()), Vec::with_capacity(sections.len()));
         for &section in sections {
             let mut bytes = self.load(section)?;
@@ -64,7 +76,8 @@ impl KeyFile {
             let mut seed = Zeroizing::new([0; SEED]);
             seed.copy_from_slice(bytes.take_front(SEED).as_slice());
             let (seed, length) = (u128::from_le_bytes(*seed), self.header().sections[section].length);
-            keys.push(KeySection::new(seed, self.header().public_key, length, Box::new(bytes)));
+            let public_key = section_key(self.header().public_key, section as u64);
+            keys.push(KeySection::new(seed, public_key, length, Box::new(bytes)));
         }
         let header = self.header();
         let keys = KeyStream::new(header.party, header.format, header.public_key, keys);

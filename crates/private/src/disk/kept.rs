@@ -8,14 +8,15 @@
 //!    32   BLAKE3 of all that, under a key that follows from the header of the key file
 //! ```
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::thread::{self, JoinHandle};
 
 use crate::error::Result;
 
-use super::{HASH, KeyFile, beside, failed, unusable};
+use super::{HASH, KeyFile, beside, create_anew, failed, unusable};
 
 const MAGIC: [u8; 8] = *b"GWFSSWTS";
 const SUFFIX: &str = "weights";
@@ -63,46 +64,67 @@ impl KeyFile {
         messages(content).map(Some).ok_or_else(damaged)
     }
 
-    /// Keeps the messages with the masked weights. A disk that has no room for them is no reason to stop.
-    pub(crate) fn keep_weights(&self, messages: &[Vec<u8>]) {
-        let path = self.weights_path();
-        if let Err(error) = self.write_weights(&path, messages) {
-            tracing::warn!("{error}: the weights are fetched again next time");
-            self.forget_weights();
-        }
-    }
-
-    fn write_weights(&self, path: &Path, messages: &[Vec<u8>]) -> Result<()> {
-        let next = beside(self.path(), NEXT_SUFFIX);
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
-        let mut file = options.open(&next).map_err(failed(&next, "write"))?;
-        let mut hasher = self.weights_hasher();
-        let mut write = |bytes: &[u8]| {
-            hasher.update(bytes);
-            file.write_all(bytes).map_err(failed(&next, "write"))
+    /// Keeps the messages with the masked weights, beside whatever comes next: gigabytes take a while to write. A disk that has no room
+    /// for them is no reason to stop.
+    pub(crate) fn keep_weights(&self, messages: Vec<Vec<u8>>) -> Keeping {
+        let (path, hasher) = (self.path().to_owned(), self.weights_hasher());
+        let write = move || {
+            if let Err(error) = write_weights(&path, hasher, &messages) {
+                tracing::warn!("{error}: the weights are fetched again next time");
+                forget_weights_of(&path);
+            }
         };
-        write(&MAGIC)?;
-        write(&(messages.len() as u64).to_le_bytes())?;
-        for message in messages {
-            write(&(message.len() as u64).to_le_bytes())?;
-            write(message)?;
-        }
-        let hash = hasher.finalize();
-        file.write_all(hash.as_bytes()).map_err(failed(&next, "write"))?;
-        fs::rename(&next, path).map_err(failed(path, "replace"))
+        // Without a thread they are not kept, and fetched again next time.
+        Keeping { thread: thread::Builder::new().name("weights".into()).spawn(write).ok() }
     }
 
     /// Removes what was kept, if anything was.
     pub(crate) fn forget_weights(&self) {
-        for suffix in [SUFFIX, NEXT_SUFFIX] {
-            let path = beside(self.path(), suffix);
-            match fs::remove_file(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    tracing::warn!("masked weights are left in '{}': {error}", path.display());
-                }
-                _ => {}
+        forget_weights_of(self.path());
+    }
+}
+
+/// Weights that are being written, until this is dropped.
+pub(crate) struct Keeping {
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Keeping {
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            // A panic there was printed, and who drops this cannot do anything about it.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn write_weights(key_file: &Path, mut hasher: blake3::Hasher, messages: &[Vec<u8>]) -> Result<()> {
+    let next = beside(key_file, NEXT_SUFFIX);
+    let mut file = create_anew(&next)?;
+    let mut write = |bytes: &[u8]| {
+        hasher.update(bytes);
+        file.write_all(bytes).map_err(failed(&next, "write"))
+    };
+    write(&MAGIC)?;
+    write(&(messages.len() as u64).to_le_bytes())?;
+    for message in messages {
+        write(&(message.len() as u64).to_le_bytes())?;
+        write(message)?;
+    }
+    let hash = hasher.finalize();
+    file.write_all(hash.as_bytes()).map_err(failed(&next, "write"))?;
+    let path = beside(key_file, SUFFIX);
+    fs::rename(&next, &path).map_err(failed(&path, "replace"))
+}
+
+fn forget_weights_of(key_file: &Path) {
+    for suffix in [SUFFIX, NEXT_SUFFIX] {
+        let path = beside(key_file, suffix);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!("masked weights are left in '{}': {error}", path.display());
             }
+            _ => {}
         }
     }
 }

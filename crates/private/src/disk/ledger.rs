@@ -1,18 +1,20 @@
 //! Which keys of a file were used.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
 
 use crate::error::{Error, Result};
 
-use super::{HASH, KeyHeader, beside, failed, sync_folder_of, unusable};
+use super::{HASH, KeyHeader, beside, create_anew, failed, sync_folder_of, unusable};
 
 const MAGIC: [u8; 8] = *b"GWFSSLDG";
-/// Bytes before the bits: magic, party, three zeros, sections, session id.
+/// Version of the file.
+const VERSION: u8 = 1;
+/// Bytes before the bits: magic, party, version, two zeros, sections, session id.
 const FIXED: usize = 48;
 /// Names of a ledger, and of one that is being written, behind the key file's.
 const SUFFIX: &str = "ledger";
@@ -34,6 +36,7 @@ impl Ledger {
         let mut start = [0; FIXED];
         start[..8].copy_from_slice(&MAGIC);
         start[8] = header.party.index() as u8;
+        start[9] = VERSION;
         start[12..16].copy_from_slice(&(header.sections.len() as u32).to_le_bytes());
         start[16..].copy_from_slice(&header.session);
         let (path, used) = (beside(key_file, SUFFIX), vec![false; header.sections.len()]);
@@ -72,6 +75,11 @@ impl Ledger {
             return Err(unusable(&self.path, format!("it has {} bytes", bytes.len())));
         }
         let (content, hash) = bytes.split_at(bytes.len() - HASH);
+        if content[..8] == MAGIC && content[9] != VERSION {
+            let version = content[9];
+            let what = format!("it has version {version}, this program reads {VERSION}: have new keys dealt");
+            return Err(unusable(&self.path, what));
+        }
         if content[..FIXED] != self.start {
             return Err(unusable(&self.path, "it belongs to another key file"));
         }
@@ -93,10 +101,7 @@ impl Ledger {
         let hash = self.hash(&bytes);
         bytes.extend_from_slice(hash.as_bytes());
         let next = self.path.with_extension(NEXT_SUFFIX);
-        let mut options = OpenOptions::new();
-        // Never through what somebody else put there.
-        options.write(true).create(true).truncate(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
-        let mut file: File = options.open(&next).map_err(failed(&next, "write"))?;
+        let mut file = create_anew(&next)?;
         file.write_all(&bytes).and_then(|()| file.sync_all()).map_err(failed(&next, "write"))?;
         fs::rename(&next, &self.path).map_err(failed(&self.path, "replace"))?;
         sync_folder_of(&self.path)

@@ -12,7 +12,7 @@
 //!     16     32   session id, the same in both parties' files and in no others
 //!     48     32   hash of the model's public description
 //!     80     32   hash of its weights
-//!    112     16   public AES key
+//!    112     16   public AES key of the deal, from which those of all trees are derived
 //!    128     32   pairing secret, the same in both parties' files
 //!    160      4   s, the number of sections
 //!    164    12 s  for each section: tokens (4), bytes of key material (8)
@@ -40,14 +40,16 @@ mod write;
 
 pub use header::{KeyHeader, SectionEntry};
 pub(crate) use hold::{HeldBytes, Wiping};
+pub(crate) use kept::Keeping;
 pub use ledger::Ledger;
 pub use read::KeyFile;
 pub(crate) use space::require_space;
 pub(crate) use write::KeyFileWriter;
 pub use write::partial_path;
 
-use std::fs::File;
+use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
@@ -84,6 +86,17 @@ fn failed(path: &Path, doing: &'static str) -> impl FnOnce(io::Error) -> Error {
 
 fn unusable(path: &Path, what: impl Into<String>) -> Error {
     Error::KeyFile { path: path.to_owned(), what: what.into() }
+}
+
+/// A file that only its owner may use, in the place of whatever was there: never through a link, and never with an older file's mode.
+fn create_anew(path: &Path) -> Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(path, "replace")(error)),
+        _ => {}
+    }
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600);
+    options.open(path).map_err(failed(path, "write"))
 }
 
 /// A chunk whose hash is not the one behind it.

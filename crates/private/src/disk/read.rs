@@ -6,8 +6,9 @@ use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gatework_fss::Party;
 use gatework_fss::key::{KeySection, KeyStream, Material};
+use gatework_fss::secret::scrubbed;
+use gatework_fss::{Party, section_key};
 use zeroize::Zeroizing;
 
 use crate::error::{Error, Result};
@@ -28,6 +29,10 @@ pub struct KeyFile {
 impl KeyFile {
     /// Opens a party's keys. Everything outside is checked: who may read the file, its header, its length and its ledger.
     pub fn open(path: &Path, party: Party) -> Result<Self> {
+        scrubbed(|| Self::open_as(path, party))
+    }
+
+    fn open_as(path: &Path, party: Party) -> Result<Self> {
         let file = OpenOptions::new().read(true).write(true).open(path).map_err(failed(path, "open"))?;
         let metadata = file.metadata().map_err(failed(path, "read"))?;
         let mode = metadata.permissions().mode() & 0o777;
@@ -56,7 +61,8 @@ impl KeyFile {
 
     /// What a key file is for, without opening it for use.
     pub fn peek(path: &Path) -> Result<KeyHeader> {
-        Self::read_header(&File::open(path).map_err(failed(path, "open"))?, path)
+        let file = File::open(path).map_err(failed(path, "open"))?;
+        scrubbed(|| Self::read_header(&file, path))
     }
 
     fn read_header(file: &File, path: &Path) -> Result<KeyHeader> {
@@ -132,7 +138,7 @@ impl KeyFile {
     }
 
     /// Erases what is used and still there: a process that was killed could not.
-    fn erase_used(&self) -> Result<()> {
+    pub(super) fn erase_used(&self) -> Result<()> {
         let exhausted = self.is_exhausted();
         for (index, section) in self.header.sections.iter().enumerate() {
             let of_no_use = if index == 0 { exhausted } else { self.ledger.is_used(index) };
@@ -173,7 +179,8 @@ impl KeyFile {
         let seed = material.take(SEED)?;
         let mut bytes = Zeroizing::new([0; SEED]);
         bytes.copy_from_slice(seed.as_slice());
-        let (seed, public_key) = (u128::from_le_bytes(*bytes), self.header.public_key);
+        let public_key = section_key(self.header.public_key, section as u64);
+        let seed = u128::from_le_bytes(*bytes);
         Ok(KeySection::new(seed, public_key, length, Box::new(material)))
     }
 

@@ -24,8 +24,9 @@ const AHEAD: usize = 256 << 20;
 const LEAST_AHEAD: usize = 4;
 /// Threads that read for all sections of an evaluation together.
 const MOST_THREADS: usize = 8;
-/// A section of fewer chunks is read by whoever uses it.
+/// A section of fewer chunks is read by whoever uses it, and so is one of more sections than this.
 const LEAST_CHUNKS: u32 = 4;
+const MOST_READ_AHEAD: usize = 64;
 
 /// Where a section lies, and what its chunks are verified with.
 #[derive(Clone)]
@@ -101,10 +102,11 @@ impl Effort {
     pub(super) fn of_one_in(sections: usize) -> Self {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let sections = sections.max(1);
-        Self {
-            chunks: (AHEAD / CHUNK / sections).max(LEAST_AHEAD) as u32,
-            threads: ((cores / 2).clamp(1, MOST_THREADS) / sections).max(1),
-        }
+        let threads = match sections {
+            ..=MOST_READ_AHEAD => ((cores / 2).clamp(1, MOST_THREADS) / sections).max(1),
+            _ => 0,
+        };
+        Self { chunks: (AHEAD / CHUNK / sections).max(LEAST_AHEAD) as u32, threads }
     }
 }
 
@@ -117,18 +119,26 @@ pub(super) struct FileSection {
     current: Option<(SharedBytes, usize)>,
     next: u32,
     readers: Option<Readers>,
+    /// Whether a chunk could not be read.
+    failed: bool,
 }
 
 impl FileSection {
     pub(super) fn new(place: Place, usage: Use, effort: Effort) -> Self {
-        Self { place, usage, effort, current: None, next: 0, readers: None }
+        Self { place, usage, effort, current: None, next: 0, readers: None, failed: false }
     }
 
     fn next_chunk(&mut self) -> Result<SharedBytes> {
         let chunk = self.next;
         self.next += 1;
+        let read = self.chunk(chunk);
+        self.failed |= read.is_err();
+        read
+    }
+
+    fn chunk(&mut self, chunk: u32) -> Result<SharedBytes> {
         // The first has the seed, which is taken before it is known whether the rest will be.
-        if chunk == 0 || self.place.chunks() < LEAST_CHUNKS {
+        if chunk == 0 || self.place.chunks() < LEAST_CHUNKS || self.effort.threads == 0 {
             return self.place.take(chunk, self.usage);
         }
         if self.readers.is_none() {
@@ -175,7 +185,7 @@ impl Material for FileSection {
 /// What was not read is used up too.
 impl Drop for FileSection {
     fn drop(&mut self) {
-        let all = self.next == self.place.chunks();
+        let all = self.next == self.place.chunks() && !self.failed;
         // Threads first: they still read.
         self.readers = None;
         if self.usage == Use::Once
@@ -212,18 +222,40 @@ struct State {
     /// Chunks that were used: threads have the time to wipe them.
     spent: VecDeque<SharedBytes>,
     stopped: bool,
+    /// A thread panicked, and what it was reading will not come.
+    broken: bool,
+}
+
+impl State {
+    /// Before anything was read of a section of so many chunks.
+    fn new(chunks: u32) -> Self {
+        Self {
+            unread: 1,
+            wanted: 1,
+            end: chunks,
+            ready: BTreeMap::new(),
+            spent: VecDeque::new(),
+            stopped: false,
+            broken: false,
+        }
+    }
+}
+
+/// Tells whoever waits that a thread has panicked.
+struct Alarm<'a>(&'a Shared);
+
+impl Drop for Alarm<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.lock().broken = true;
+            self.0.changed.notify_all();
+        }
+    }
 }
 
 impl Readers {
     fn start(place: &Place, usage: Use, effort: Effort) -> Result<Self> {
-        let state = State {
-            unread: 1,
-            wanted: 1,
-            end: place.chunks(),
-            ready: BTreeMap::new(),
-            spent: VecDeque::new(),
-            stopped: false,
-        };
+        let state = State::new(place.chunks());
         let shared = Arc::new(Shared {
             place: place.clone(),
             usage,
@@ -249,7 +281,7 @@ impl Readers {
                 self.shared.changed.notify_all();
                 return read;
             }
-            if chunk >= state.end || self.threads.iter().all(JoinHandle::is_finished) {
+            if chunk >= state.end || state.broken {
                 return Err(Error::Key { what: "it could not be read up to here".into() });
             }
             state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -280,6 +312,7 @@ impl Shared {
     }
 
     fn read_ahead(&self) {
+        let _alarm = Alarm(self);
         let mut state = self.lock();
         while !state.stopped {
             if let Some(spent) = state.spent.pop_front() {
@@ -305,5 +338,47 @@ impl Shared {
             state.ready.insert(chunk, read);
             self.changed.notify_all();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place() -> Place {
+        let file = tempfile::tempfile().unwrap();
+        Place {
+            path: Path::new("keys").into(),
+            file: Arc::new(file),
+            chunk_key: Arc::default(),
+            section: 1,
+            start: 0,
+            length: 8 * CHUNK as u64,
+        }
+    }
+
+    #[test]
+    fn whoever_waits_for_a_thread_that_panics_hears_of_it() {
+        let shared = Arc::new(Shared {
+            place: place(),
+            usage: Use::Again,
+            ahead: 4,
+            state: Mutex::new(State::new(8)),
+            changed: Condvar::new(),
+        });
+        let own = shared.clone();
+        let thread = thread::spawn(move || {
+            let _alarm = Alarm(&own);
+            thread::sleep(std::time::Duration::from_millis(50));
+            panic!("on purpose");
+        });
+        let readers = Readers { shared, threads: vec![thread] };
+        assert!(readers.next(1).is_err());
+    }
+
+    #[test]
+    fn a_batch_of_thousands_starts_no_thread_for_each() {
+        assert!((1..=MOST_READ_AHEAD).all(|sections| Effort::of_one_in(sections).threads >= 1));
+        assert_eq!(Effort::of_one_in(4096).threads, 0);
     }
 }

@@ -23,7 +23,7 @@ fn header(session: u8) -> KeyHeader {
         model: [2; 32],
         weights: [3; 32],
         public_key: 4,
-        pairing: Zeroizing::new([session; 32]),
+        pairing: Box::new(Zeroizing::new([session; 32])),
         sections: tokens
             .into_iter()
             .zip(LENGTHS)
@@ -147,6 +147,54 @@ fn what_is_read_ahead_comes_in_order_and_fails_where_it_is_used() {
     }
     drop(section);
     assert_eq!(keys.used_bytes_left().unwrap(), 0, "what was not read is used up too");
+}
+
+#[test]
+fn what_was_used_is_erased_though_its_last_chunk_is_damaged() {
+    let (_folder, path) = fresh();
+    let file = File::options().write(true).open(&path).unwrap();
+    let last = header(1).offset_of(3) - HASH as u64 - 1;
+    file.write_all_at(&[0xa5], last).unwrap();
+    // Read as it is used, to the last byte but a few.
+    let mut keys = KeyFile::open(&path, Party::One).unwrap();
+    assert!(read(&mut keys, 2).is_err());
+    assert_eq!(keys.used_bytes_left().unwrap(), 0);
+    // Held as a whole, with one before it that is sound.
+    let (_folder, path) = fresh();
+    File::options().write(true).open(&path).unwrap().write_all_at(&[0xa5], last).unwrap();
+    let mut keys = KeyFile::open(&path, Party::One).unwrap();
+    assert!(keys.hold(&[2, 1]).is_err());
+    assert_eq!(keys.used_bytes_left().unwrap(), 0, "the one behind it is used up, too");
+}
+
+#[test]
+fn what_lies_where_the_next_ledger_goes_does_not_matter() {
+    let (folder, path) = fresh();
+    let next = PathBuf::from(format!("{}.ledger.next", path.display()));
+    let elsewhere = folder.path().join("elsewhere");
+    fs::write(&elsewhere, b"untouched").unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &next).unwrap();
+    let mut keys = KeyFile::open(&path, Party::One).unwrap();
+    keys.spend(&[1]).unwrap();
+    assert_eq!(fs::read(&elsewhere).unwrap(), b"untouched");
+    // One that everybody may write to does not pass its mode on.
+    fs::write(&next, b"old").unwrap();
+    fs::set_permissions(&next, Permissions::from_mode(0o666)).unwrap();
+    keys.spend(&[3]).unwrap();
+    assert_eq!(fs::metadata(Ledger::path_beside(&path)).unwrap().permissions().mode() & 0o777, 0o600);
+    drop(keys);
+    assert!(KeyFile::open(&path, Party::One).is_ok());
+}
+
+#[test]
+fn a_ledger_of_another_version_is_named_as_such() {
+    let (_folder, path) = fresh();
+    let ledger = Ledger::path_beside(&path);
+    let mut bytes = fs::read(&ledger).unwrap();
+    bytes[9] = 0;
+    fs::write(&ledger, bytes).unwrap();
+    let error = KeyFile::open(&path, Party::One).err().unwrap().to_string();
+    assert!(error.contains("it has version 0, this program reads 1: have new keys dealt"), "{error}");
 }
 
 #[test]

@@ -249,7 +249,9 @@ impl Mover {
         if leaving {
             leaving_since.get_or_insert_with(Instant::now);
         }
-        if leaving && self.outgoing.is_empty() && !std::mem::replace(&mut self.told, true) {
+        // What was posted may still wait for the socket to take what was encrypted before it.
+        let all_written = self.outgoing.is_empty() && locked(&common.posted).is_empty();
+        if leaving && all_written && !std::mem::replace(&mut self.told, true) {
             self.tls.send_close_notify();
         }
         // What was read may want an answer: the socket tells of room only once.

@@ -107,6 +107,11 @@ impl Link {
         self.shared.inbox.expect(bytes + HASH as u64);
     }
 
+    /// Lets only short messages through from here on, and keeps no memory of longer ones: the weights were sent, and come once.
+    pub(crate) fn expect_short(&self) {
+        self.shared.inbox.expect_only(LARGEST_GREETING + HASH as u64);
+    }
+
     /// Waits until all that was sent is on its way.
     pub(crate) fn flush(&self) -> Result<()> {
         let deadline = Instant::now() + self.timeouts.message;

@@ -107,12 +107,18 @@ impl Inbox {
         self.largest.fetch_max(bytes, Ordering::Relaxed);
     }
 
-    fn largest(&self) -> u64 {
+    pub(super) fn largest(&self) -> u64 {
         self.largest.load(Ordering::Relaxed)
     }
 
     fn most_waiting(&self) -> u64 {
         (BACKLOG * self.largest()).max(LEAST_BACKLOG)
+    }
+
+    /// Forgets what was large: the longest message is `bytes` again, and memory of longer ones is let go.
+    pub(super) fn expect_only(&self, bytes: u64) {
+        self.largest.store(bytes, Ordering::Relaxed);
+        self.spare.clear();
     }
 
     /// Takes back the memory of a message of which a part was sent, or that was read.

@@ -38,7 +38,7 @@ pub use reception::{Arrival, Arriving, Reception};
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs as _};
 use std::sync::LazyLock;
-use std::thread::available_parallelism;
+use std::thread::{self, available_parallelism};
 use std::time::Duration;
 
 use rustls::{ClientConnection, ServerConnection};
@@ -92,8 +92,7 @@ impl Link {
         timeouts: Timeouts,
         lanes: usize,
     ) -> Result<Self> {
-        let open = |protocol: &[u8]| -> Result<Agreed> {
-            let socket = dial(address, timeouts.connect)?;
+        let open = |protocol: &[u8], socket: TcpStream| -> Result<Agreed> {
             let name = name.to_owned().try_into().map_err(|_| Error::Tls {
                 what: format!("'{name}' is not a name that a certificate can have"),
             })?;
@@ -101,7 +100,10 @@ impl Link {
                 ClientConnection::new(identity.client(protocol)?, name).map_err(identity::tls)?;
             Agreed::new(connection.into(), socket, timeouts.connect)
         };
-        let mut main = open(PROTOCOL)?;
+        let socket = dial(address, timeouts.connect)?;
+        // A name may have several addresses, and lanes must end where the first connection does.
+        let place = socket.peer_addr().map_err(unreachable(address))?;
+        let mut main = open(PROTOCOL, socket)?;
         let wanted = lanes.min(MOST_LANES);
         main.say(&[wanted as u8])?;
         let (granted, token) = read_answer(&main.hear()?);
@@ -110,7 +112,9 @@ impl Link {
         }
         let key = LaneKey::new(&main.binding);
         let open_lane = |lane: usize| -> Result<Agreed> {
-            let mut agreed = open(LANE_PROTOCOL)?;
+            let socket =
+                TcpStream::connect_timeout(&place, timeouts.connect).map_err(unreachable(address))?;
+            let mut agreed = open(LANE_PROTOCOL, socket)?;
             let proof = key.proof(End::Client, lane, &agreed.binding);
             agreed.say(&greeting(&token, lane, &proof))?;
             // In constant time, as `blake3::Hash` compares.
@@ -119,7 +123,13 @@ impl Link {
             }
             Ok(agreed)
         };
-        let lanes = (0..granted).map(open_lane).collect::<Result<_>>()?;
+        // All at once: each takes a few round trips.
+        let lanes = thread::scope(|scope| {
+            let open_lane = &open_lane;
+            let opening: Vec<_> = (0..granted).map(|lane| scope.spawn(move || open_lane(lane))).collect();
+            let opened = opening.into_iter().map(|lane| lane.join().unwrap_or(Err(Error::Closed)));
+            opened.collect::<Result<_>>()
+        })?;
         Self::over(main, lanes, timeouts)
     }
 

@@ -123,7 +123,8 @@ impl Reception {
         place.send((lane, agreed)).map_err(|_| Error::Closed)
     }
 
-    /// Takes one client with all its lanes from a listener that nobody else uses.
+    /// Takes one client with all its lanes from a listener that nobody else uses. Whoever connects and is no client is let go, and
+    /// others are waited for.
     pub fn accept(&self, listener: &TcpListener) -> Result<Link> {
         listener.set_nonblocking(true).map_err(socket_failed)?;
         let mut client: Option<Box<Arriving<'_>>> = None;
@@ -134,10 +135,19 @@ impl Reception {
             }
             match listener.accept() {
                 Ok((socket, _)) => {
-                    socket.set_nonblocking(false).map_err(socket_failed)?;
-                    if let Arrival::Client(arrived) = self.receive(socket)? {
-                        client = Some(arrived);
-                        deadline = Some(Instant::now() + self.timeouts.connect);
+                    let received = socket
+                        .set_nonblocking(false)
+                        .map_err(socket_failed)
+                        .and_then(|()| self.receive(socket));
+                    match received {
+                        // A second one must come again.
+                        Ok(Arrival::Client(_)) if client.is_some() => {}
+                        Ok(Arrival::Client(arrived)) => {
+                            client = Some(arrived);
+                            deadline = Some(Instant::now() + self.timeouts.connect);
+                        }
+                        Ok(Arrival::Lane) => {}
+                        Err(error) => tracing::debug!("somebody who is no client connected: {error}"),
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => thread::sleep(BETWEEN_LOOKS),

@@ -34,6 +34,11 @@ impl Spare {
         }
     }
 
+    /// Keeps none.
+    pub(super) fn clear(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     /// So many bytes, whatever they are.
     pub(super) fn take(&self, bytes: usize) -> BytesMut {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -79,5 +84,7 @@ mod tests {
         assert_eq!(spare.0.lock().unwrap().len(), 2);
         spare.give(Arc::new(vec![1; 100].into()), 1 << 20);
         assert_eq!(spare.0.lock().unwrap().len(), 2, "too short");
+        spare.clear();
+        assert!(spare.0.lock().unwrap().is_empty());
     }
 }

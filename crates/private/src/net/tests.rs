@@ -550,3 +550,53 @@ fn nobody_listens_where_nobody_listens() {
     let error = files.client().err().unwrap();
     assert!(matches!(error, Error::Certificate { .. }), "{error}");
 }
+
+/// A scan of ports, and somebody who speaks another protocol.
+#[test]
+fn a_stray_connection_does_not_end_the_wait_for_a_client() {
+    let (_folder, files) = certificates();
+    let (listener, address) = listen("127.0.0.1:0").unwrap();
+    let timeouts = Timeouts { connect: Duration::from_secs(5), message: Duration::from_secs(5) };
+    let reception = Reception::new(files.server().unwrap(), timeouts).with_lanes(2);
+    thread::scope(|scope| {
+        let server = scope.spawn(|| {
+            let mut link = reception.accept(&listener)?;
+            link.receive()
+        });
+        drop(TcpStream::connect(address).unwrap());
+        TcpStream::connect(address).unwrap().write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+        let mut link = connect(&address.to_string(), &files, timeouts).unwrap();
+        assert_eq!(link.lanes(), 2);
+        link.send(b"here I am".to_vec()).unwrap();
+        assert_eq!(server.join().unwrap().unwrap(), b"here I am");
+    });
+}
+
+/// What was let through for the weights is not let through for the rest of a session.
+#[test]
+fn after_the_weights_messages_are_short_again() {
+    let (_folder, files) = certificates();
+    let long = vec![7u8; 1 << 20];
+    let (first, second) = with_server(
+        &files,
+        Timeouts::default(),
+        |link| {
+            let mut link = link.unwrap();
+            link.expect(1 << 20);
+            let first = link.receive().unwrap();
+            link.expect_short();
+            link.send(b"next".to_vec()).unwrap();
+            (first, link.receive())
+        },
+        |address| {
+            let mut link = connect(address, &files, Timeouts::default()).unwrap();
+            link.send(long.clone()).unwrap();
+            link.receive().unwrap();
+            let _ = link.send(long.clone());
+            // Until the other side has refused it.
+            let _ = link.receive();
+        },
+    );
+    assert_eq!(first, long);
+    assert!(matches!(second, Err(Error::Oversized { .. })), "{second:?}");
+}

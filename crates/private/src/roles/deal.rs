@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use gatework_fss::backend::Backend;
 use gatework_fss::executor::{Circuit, Dealer, rehearse};
+use gatework_fss::secret::scrubbed;
 use gatework_fss::{Cost, Party, Randomness};
 use gatework_gpu::Observer;
 use zeroize::Zeroizing;
@@ -18,6 +19,17 @@ use crate::model::PublicModel;
 /// Masks and keys are computed by `backend`. Whoever runs this learns every mask and must be neither of the two: a server that dealt could read the client's text.
 /// `observer` hears of every section that is done: the weights' masks, and one for each inference.
 pub fn deal_files(
+    backend: &Arc<dyn Backend>,
+    randomness: &mut Randomness,
+    model: &PublicModel,
+    tokens: &[usize],
+    paths: [&Path; 2],
+    observer: &dyn Observer,
+) -> Result<Vec<Cost>> {
+    scrubbed(|| deal(backend, randomness, model, tokens, paths, observer))
+}
+
+fn deal(
     backend: &Arc<dyn Backend>,
     randomness: &mut Randomness,
     model: &PublicModel,
@@ -50,7 +62,7 @@ pub fn deal_files(
         costs.push(cost);
     }
     let session = Zeroizing::new(random_bytes(randomness));
-    let pairing = Zeroizing::new(random_bytes(randomness));
+    let pairing = Box::new(Zeroizing::new(random_bytes(randomness)));
     let mut dealer = Dealer::new(randomness, backend.clone());
     let header = |party: Party| KeyHeader {
         party,

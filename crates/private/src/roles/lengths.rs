@@ -3,32 +3,38 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gatework_fss::Cost;
 use gatework_fss::executor::{Script, rehearse};
 
-use crate::circuit::{ModelWeights, Network};
+use crate::circuit::ModelWeights;
 use crate::error::Result;
 use crate::model::PublicModel;
 
-/// The network of a length, and what an inference with it costs and asks of its keys.
-pub(super) struct LengthPlan {
-    pub(super) network: Network,
-    pub(super) cost: Cost,
-    pub(super) script: Arc<Script>,
-}
-
-/// Shared by all sessions.
-pub(super) type Planned = Arc<LengthPlan>;
+use super::device_plan::{DevicePlan, LengthPlan, Planned};
 
 /// Networks by their lengths, for all sessions with a model: building one, and counting what it costs, takes longer than many an answer.
 #[derive(Default)]
 pub(super) struct Lengths {
     known: Mutex<BTreeMap<usize, Planned>>,
+    /// Of a device's memory, once somebody has asked.
+    device: Mutex<Option<Option<DevicePlan>>>,
 }
 
 impl Lengths {
     fn known(&self) -> MutexGuard<'_, BTreeMap<usize, Planned>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What `ask` finds in the plan of the device's memory, which is made first if it is not there; nothing without a device.
+    pub(super) fn device<T>(
+        &self,
+        make: impl FnOnce() -> Result<Option<DevicePlan>>,
+        ask: impl FnOnce(&mut DevicePlan) -> Result<T>,
+    ) -> Result<Option<T>> {
+        let mut plan = self.device.lock().unwrap_or_else(PoisonError::into_inner);
+        if plan.is_none() {
+            *plan = Some(make()?);
+        }
+        plan.as_mut().and_then(Option::as_mut).map(ask).transpose()
     }
 
     /// The network for so many tokens of a model, of whose weights `shapes` has the lengths.

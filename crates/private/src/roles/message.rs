@@ -7,7 +7,7 @@ use gatework_fss::Party;
 use crate::error::{Error, Result};
 
 /// The version of everything on the wire.
-pub(super) const VERSION: u16 = 2;
+pub(super) const VERSION: u16 = 3;
 /// Longest refusal, in bytes.
 const MOST_WORDS: usize = 1 << 10;
 /// Most sections of one request.

@@ -23,6 +23,7 @@
 //! this TLS connection know. Ledgers are compared before anything else: what either of them has as used is used.
 
 mod deal;
+mod device_plan;
 mod lengths;
 mod loopback;
 mod message;

@@ -4,20 +4,22 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
-use gatework_fss::backend::Backend;
+use gatework_fss::backend::{Backend, Promise};
 use gatework_fss::executor::{
     Channel, Circuit, Inputs, Local, MESSAGE_HEADER, OpenKeys, Plan, evaluate_with, rehearse,
 };
+use gatework_fss::secret::scrubbed;
 use gatework_fss::{Cost, KeyStream, Party};
 use gatework_gpu::{Observer, StageGuard};
 
 use crate::circuit::{ModelWeights, Network};
-use crate::disk::{HeldBytes, KeyFile, Wiping};
+use crate::disk::{HeldBytes, Keeping, KeyFile, Wiping};
 use crate::error::{Error, Result};
 use crate::model::PublicModel;
 use crate::net::Link;
 
-use super::lengths::{Lengths, Planned};
+use super::device_plan::{DevicePlan, Planned, does_not_fit};
+use super::lengths::Lengths;
 use super::message::Message;
 use super::parts::Parts;
 use super::summary::{Counted, Summary};
@@ -79,6 +81,8 @@ impl Channel for Watched<'_> {
 pub(super) struct Pair<'a> {
     model: &'a PublicModel,
     backend: Arc<dyn Backend>,
+    /// Weights that are being written beside the keys, which must be done before those go.
+    keeping: Option<Keeping>,
     keys: KeyFile,
     pub(super) link: Link,
     whole: Network,
@@ -89,6 +93,8 @@ pub(super) struct Pair<'a> {
     lengths: Arc<Lengths>,
     networks: BTreeMap<usize, Planned>,
     summary: Summary,
+    /// What this session has of a device's memory.
+    promise: Option<Box<dyn Promise>>,
     /// Keys of an earlier inference, which take a while to go.
     wiping: Option<Wiping>,
     pub(super) observer: &'a dyn Observer,
@@ -107,8 +113,10 @@ impl<'a> Pair<'a> {
         let (shapes, set_up) = (set_up.output, set_up.cost);
         expect(&link, keys.header().party, &[set_up]);
         Ok(Self {
+            promise: backend.promise(),
             model,
             backend,
+            keeping: None,
             keys,
             link,
             whole,
@@ -155,11 +163,46 @@ impl<'a> Pair<'a> {
         }
     }
 
+    /// Keeps the messages with the masked weights, beside what comes next.
+    pub(super) fn keep_weights(&mut self, messages: Vec<Vec<u8>>) {
+        self.keeping = Some(self.keys.keep_weights(messages));
+    }
+
+    /// What the plan of the device's memory says, if there is a device.
+    fn device_plan<T>(&self, ask: impl FnOnce(&mut DevicePlan) -> Result<T>) -> Result<Option<T>> {
+        let party = self.keys.header().party;
+        self.lengths.device(|| DevicePlan::new(&self.backend, party, &self.whole, self.set_up), ask)
+    }
+
+    /// Sets aside so much of the device's memory for this session.
+    fn require_device(&mut self, bytes: Option<u64>) -> Result<()> {
+        let (Some(promise), Some(bytes)) = (&mut self.promise, bytes) else { return Ok(()) };
+        promise.resize(bytes).map_err(does_not_fit)?;
+        self.summary.planned_device_bytes = self.summary.planned_device_bytes.max(Some(bytes));
+        Ok(())
+    }
+
+    /// Gets ready for the masked weights: fails if the device has no room for them.
+    pub(super) fn prepare_set_up(&mut self) -> Result<()> {
+        let bytes = self.device_plan(|plan| Ok(plan.set_up))?;
+        self.require_device(bytes)
+    }
+
+    /// Keeps no more of the device's memory than the weights take.
+    fn settle_device(&mut self) {
+        let held = self.device_plan(|plan| Ok(plan.held));
+        if let (Some(promise), Ok(Some(held))) = (&mut self.promise, held) {
+            // Less than before always fits.
+            let _ = promise.resize(held);
+        }
+    }
+
     /// Gets ready for inferences with these sections, before the other party is told to begin.
     pub(super) fn prepare(&mut self, sections: &[usize]) -> Result<()> {
         let early = || Error::Peer { what: "it wants an inference before the weights are there".into() };
         self.weights.as_ref().ok_or_else(early)?;
-        let mut costs = Vec::with_capacity(sections.len());
+        let (mut costs, mut lengths) =
+            (Vec::with_capacity(sections.len()), Vec::with_capacity(sections.len()));
         for &section in sections {
             let entries = self.keys.header().sections.get(section);
             let unknown =
@@ -168,7 +211,12 @@ impl<'a> Pair<'a> {
             let tokens = entry.tokens as usize;
             self.network(tokens)?;
             costs.push(self.networks[&tokens].cost);
+            lengths.push(tokens);
         }
+        let texts: Vec<(usize, &Planned)> =
+            lengths.iter().map(|tokens| (*tokens, &self.networks[tokens])).collect();
+        let bytes = self.device_plan(|plan| plan.peak(&texts))?;
+        self.require_device(bytes)?;
         expect(&self.link, self.keys.header().party, &costs);
         // A full disk or a folder that cannot be written to is found here, before either side has used a key.
         self.keys.prove_writable()
@@ -176,7 +224,7 @@ impl<'a> Pair<'a> {
 
     /// Takes keys for an evaluation that was prepared: from here on they are used.
     pub(super) fn spend(&mut self, sections: &[usize]) -> Result<KeyStream> {
-        self.keys.spend(sections)
+        scrubbed(|| self.keys.spend(sections))
     }
 
     /// Gets ready for inferences whose keys are held in memory.
@@ -185,15 +233,28 @@ impl<'a> Pair<'a> {
         self.wiping = None;
         self.prepare(sections)?;
         self.backend.settle()?;
-        self.keys.require_room(sections)
+        self.keys.require_room(sections, |bytes| self.backend.staging_bytes(bytes).unwrap_or(0))
     }
 
     /// Takes keys for an evaluation that was prepared into memory: from here on they are used.
     pub(super) fn hold(&mut self, sections: Vec<usize>) -> Result<Held> {
+        scrubbed(|| self.hold_below(sections))
+    }
+
+    fn hold_below(&mut self, sections: Vec<usize>) -> Result<Held> {
         let stage = self.observer.stage("reading keys");
         let (keys, bytes) = self.keys.hold(&sections)?;
+        let copies = self.backend.staging_bytes(0).is_some();
         let mut keys = OpenKeys::new(keys, &self.backend)?;
         keys.settle()?;
+        // Where the backend has copied them, these are of no use any more.
+        let bytes = if copies {
+            // Here, and not beside an inference.
+            drop(bytes.wipe());
+            None
+        } else {
+            Some(bytes)
+        };
         drop(stage);
         Ok(Held { keys, bytes, sections })
     }
@@ -202,7 +263,9 @@ impl<'a> Pair<'a> {
     pub(super) fn infer_with(&mut self, held: Held, inputs: Vec<Inputs>) -> Result<Vec<Option<Vec<u64>>>> {
         let Held { keys, bytes, sections } = held;
         let outputs = self.infer_opened(keys, &sections, inputs);
-        self.wiping = Some(bytes.wipe());
+        if let Some(bytes) = bytes {
+            self.wiping = Some(bytes.wipe());
+        }
         outputs
     }
 
@@ -216,6 +279,10 @@ impl<'a> Pair<'a> {
     }
 
     pub(super) fn set_up(&mut self, inputs: Inputs, weighing: &mut Weighing) -> Result<()> {
+        scrubbed(|| self.set_up_below(inputs, weighing))
+    }
+
+    fn set_up_below(&mut self, inputs: Inputs, weighing: &mut Weighing) -> Result<()> {
         let keys = self.keys.set_up()?;
         let circuit = self.whole.set_up();
         let cost = self.set_up;
@@ -230,6 +297,8 @@ impl<'a> Pair<'a> {
         )?;
         self.summary.set_up.add(counted);
         self.weights = outputs.pop().map(|local| local.output);
+        self.settle_device();
+        self.link.expect_short();
         Ok(())
     }
 
@@ -240,11 +309,22 @@ impl<'a> Pair<'a> {
         sections: &[usize],
         inputs: Vec<Inputs>,
     ) -> Result<Vec<Option<Vec<u64>>>> {
-        let keys = OpenKeys::new(keys, &self.backend)?;
+        let keys = scrubbed(|| OpenKeys::new(keys, &self.backend))?;
         self.infer_opened(keys, sections, inputs)
     }
 
     fn infer_opened(
+        &mut self,
+        keys: OpenKeys,
+        sections: &[usize],
+        inputs: Vec<Inputs>,
+    ) -> Result<Vec<Option<Vec<u64>>>> {
+        let outputs = scrubbed(|| self.evaluate(keys, sections, inputs));
+        self.settle_device();
+        outputs
+    }
+
+    fn evaluate(
         &mut self,
         keys: OpenKeys,
         sections: &[usize],
@@ -280,7 +360,8 @@ impl<'a> Pair<'a> {
 /// Keys that are held in memory for an evaluation.
 pub(super) struct Held {
     keys: OpenKeys,
-    bytes: HeldBytes,
+    /// As they were read, unless the backend has copied them.
+    bytes: Option<HeldBytes>,
     sections: Vec<usize>,
 }
 

@@ -1,12 +1,13 @@
 //! The two parties.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gatework_fss::backend::Backend;
 use gatework_fss::executor::Inputs;
+use gatework_fss::secret::scrubbed;
 use gatework_fss::{CpuBackend, Error as FssError, Party};
 use gatework_gpu::Observer;
 
@@ -135,13 +136,14 @@ impl Greeted<'_> {
             // Keys that are held are for the next request or for none.
             let held_before = held.take().filter(|_| matches!(request, Message::Begin));
             match request {
-                Message::SetUp => {
+                Message::SetUp | Message::SetUpAgain => {
+                    if let Err(error) = pair.prepare_set_up() {
+                        return Err(refuse(&mut pair.link, error));
+                    }
                     pair.send(&Message::Ready)?;
-                    pair.set_up(owner.set_up_inputs(), &mut Weighing::Sent)?;
-                }
-                Message::SetUpAgain => {
-                    pair.send(&Message::Ready)?;
-                    pair.set_up(owner.set_up_inputs(), &mut Weighing::There)?;
+                    let again = matches!(request, Message::SetUpAgain);
+                    let mut weighing = if again { Weighing::There } else { Weighing::Sent };
+                    pair.set_up(owner.set_up_inputs(), &mut weighing)?;
                 }
                 Message::Infer(sections) => {
                     let sections = indices(sections);
@@ -237,6 +239,7 @@ impl<'a> Client<'a> {
         if self.taken {
             return Ok(());
         }
+        self.pair.prepare_set_up()?;
         let nothing = vec![None; self.pair.weight_count()];
         match self.keeping.then(|| self.pair.keys().kept_weights()).flatten() {
             Some(kept) => {
@@ -251,7 +254,7 @@ impl<'a> Client<'a> {
                 self.pair.ask(&Message::SetUp)?;
                 self.pair.set_up(nothing, &mut weighing)?;
                 if let Weighing::Noted(messages) = weighing {
-                    self.pair.keys().keep_weights(&messages);
+                    self.pair.keep_weights(messages);
                 }
             }
         }
@@ -270,16 +273,45 @@ impl<'a> Client<'a> {
         let texts: Vec<Tokens> = texts.iter().cloned().map(T::into).collect();
         let lengths: Vec<usize> = texts.iter().map(|text| text.ids().len()).collect();
         let sections = self.sections(&lengths)?;
-        let inputs = self.inputs(&texts)?;
+        self.infer_texts(&sections, &texts)
+    }
+
+    /// The same with the keys of these sections, by their positions in the key file: for whoever decides which key serves which text.
+    pub fn infer_at<T: Clone + Into<Tokens>>(
+        &mut self,
+        sections: &[usize],
+        texts: &[T],
+    ) -> Result<Vec<Vec<u64>>> {
+        let texts: Vec<Tokens> = texts.iter().cloned().map(T::into).collect();
+        let entries = &self.pair.keys().header().sections;
+        let lengths: Vec<Option<usize>> =
+            sections.iter().map(|&section| entries.get(section).map(|entry| entry.tokens as usize)).collect();
+        let given: Vec<Option<usize>> = texts.iter().map(|text| Some(text.ids().len())).collect();
+        if lengths != given || !(1..=MOST_SECTIONS).contains(&texts.len()) {
+            let what = format!("texts of {given:?} tokens for sections of {lengths:?}");
+            return Err(Error::Unsupported { gate: "a batch", what });
+        }
+        let (ledger, mut taken) = (self.pair.keys().ledger(), BTreeSet::new());
+        if let Some(&section) =
+            sections.iter().find(|&&section| ledger.is_used(section) || !taken.insert(section))
+        {
+            return Err(Error::Reused { section });
+        }
+        self.infer_texts(sections, &texts)
+    }
+
+    fn infer_texts(&mut self, sections: &[usize], texts: &[Tokens]) -> Result<Vec<Vec<u64>>> {
+        let inputs = self.inputs(texts)?;
         self.set_up()?;
-        self.pair.prepare(&sections)?;
-        self.pair.ask(&Message::Infer(numbers(&sections)))?;
-        let keys = self.pair.spend(&sections)?;
-        results(self.pair.infer(keys, &sections, inputs)?)
+        self.pair.prepare(sections)?;
+        self.pair.ask(&Message::Infer(numbers(sections)))?;
+        let keys = self.pair.spend(sections)?;
+        results(self.pair.infer(keys, sections, inputs)?)
     }
 
     /// Takes keys for texts of so many tokens into the memory of both sides, so that an answer only takes the gates. The keys are
-    /// used from here on, whether or not the texts follow.
+    /// used from here on, whether or not the texts follow. The server waits for them as long as for any message, and ends the session
+    /// then: 120 s, if its timeouts do not say otherwise.
     pub fn prepare(&mut self, tokens: &[usize]) -> Result<Prepared<'_, 'a>> {
         let sections = self.sections(tokens)?;
         self.set_up()?;
@@ -364,7 +396,7 @@ fn hello(keys: &KeyFile, link: &Link) -> Hello {
     let header = keys.header();
     let (party, session, model, weights) = (header.party, header.session, header.model, header.weights);
     let hello = Hello { party, session, model, weights, ledger: keys.ledger.bits(), proof: [0; 32] };
-    let proof = *hello.prove(&header.pairing, link.binding()).as_bytes();
+    let proof = *scrubbed(|| hello.prove(&header.pairing, link.binding())).as_bytes();
     Hello { proof, ..hello }
 }
 
@@ -387,7 +419,8 @@ fn accept(model: &PublicModel, keys: &mut KeyFile, link: &mut Link, theirs: &Hel
         return refused("it has keys of another deal than this side");
     }
     // In constant time, as `blake3::Hash` compares.
-    if theirs.prove(&header.pairing, link.binding()) != blake3::Hash::from_bytes(theirs.proof) {
+    let proof = scrubbed(|| theirs.prove(&header.pairing, link.binding()));
+    if proof != blake3::Hash::from_bytes(theirs.proof) {
         return refused("it does not hold the other half of these keys");
     }
     if (theirs.model, theirs.weights) != (header.model, header.weights) {

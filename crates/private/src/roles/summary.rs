@@ -48,4 +48,6 @@ pub struct Summary {
     pub set_up: Counted,
     /// The inferences themselves.
     pub inference: Counted,
+    /// The most memory of a device that was planned for the session at once, if it computed on one.
+    pub planned_device_bytes: Option<u64>,
 }

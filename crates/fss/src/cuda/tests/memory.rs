@@ -1,7 +1,6 @@
 //! Memory of the device: every allocation may fail, and nothing stays behind.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::device;
 use crate::backend::{Backend, MatmulShape};
@@ -28,20 +27,18 @@ fn every_allocation_that_fails_is_an_error_and_the_next_run_works() {
     let (device, format) = (device(), FixedPoint::new(50, 12).unwrap());
     let cuda = Arc::new(CudaBackend::new(&device).unwrap());
     let held = device.budget().held();
-    let refusal = cuda.queue.refusal.clone();
     let run = |refused: u64| {
-        refusal.allocations.store(0, Ordering::SeqCst);
-        refusal.refused.store(refused, Ordering::SeqCst);
+        device.faults().refuse_allocation(refused);
         let backends: [Arc<dyn Backend>; 2] = [cuda.clone(), Arc::new(CpuBackend)];
         let inputs =
             [vec![None, Some(vec![1, 2, 3, 4, 5, 6])], vec![Some(vec![7, 80, 900, 10, 11, 12]), None]];
         run_in_process_on(backends, format, some_gates, inputs).map(|[_, one]| one.output)
     };
     let expected = run(0).unwrap();
-    let allocations = refusal.allocations.load(Ordering::SeqCst);
+    let allocations = device.faults().allocations();
     // What is kept between runs, programs of formulas and tables, is not allocated again.
     run(0).unwrap();
-    let again = refusal.allocations.load(Ordering::SeqCst);
+    let again = device.faults().allocations();
     assert!(again > 50 && again < allocations, "{again} of {allocations} allocations");
     for refused in 1..=again {
         match run(refused) {
@@ -53,15 +50,14 @@ fn every_allocation_that_fails_is_an_error_and_the_next_run_works() {
     assert_eq!(run(0).unwrap(), expected);
     // The dealer's too.
     let deal = |refused: u64| {
-        refusal.allocations.store(0, Ordering::SeqCst);
-        refusal.refused.store(refused, Ordering::SeqCst);
+        device.faults().refuse_allocation(refused);
         let backend: Arc<dyn Backend> = cuda.clone();
         let mut randomness = Randomness::insecure_from_seed_for_tests(1);
         deal_on(&backend, &mut randomness, format, &[some_gates]).map(|_| ())
     };
     deal(0).unwrap();
     deal(0).unwrap();
-    for refused in 1..=refusal.allocations.load(Ordering::SeqCst) {
+    for refused in 1..=device.faults().allocations() {
         let error = deal(refused).err();
         let out_of_memory = matches!(error, Some(Error::Device(gatework_gpu::Error::OutOfMemory { .. })));
         assert!(out_of_memory, "the dealer's allocation {refused}: {error:?}");

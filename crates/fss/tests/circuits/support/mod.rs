@@ -13,7 +13,9 @@ use gatework_fss::executor::{
 };
 use gatework_fss::key::{KeySection, KeyStream};
 use gatework_fss::secret::{Secret, SharedBytes};
-use gatework_fss::{Cost, CpuBackend, FixedPoint, Message, Party, Randomness, Result, backend_on};
+use gatework_fss::{
+    Cost, CpuBackend, FixedPoint, Message, Party, Randomness, Result, backend_on, section_key,
+};
 use gatework_gpu::{Device, Target};
 use tampered::Tampered;
 
@@ -81,7 +83,8 @@ pub fn deal<C: Circuit>(
     let stream = |party: Party, material: Secret<u8>| {
         let (seed, length) = (seeds[party.index()], material.len() as u64);
         assert_eq!(length, cost.key_bytes[party.index()]);
-        let section = KeySection::new(seed, public_key, length, Box::new(SharedBytes::new(material)));
+        let section =
+            KeySection::new(seed, section_key(public_key, 0), length, Box::new(SharedBytes::new(material)));
         KeyStream::new(party, format, public_key, vec![section])
     };
     let [zero, one] = material;

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use gatework_fss::executor::run_clear;
 use gatework_fss::{Party, backend_on};
+use gatework_gpu::Target;
 use gatework_private::disk::KeyFile;
 use gatework_private::graph::Head;
 use gatework_private::model::{Checkpoint, Options, Owner, PublicModel, Tokens};
@@ -13,7 +14,7 @@ use gatework_private::roles::{Client, Loopback};
 use serde::Serialize;
 
 use crate::command::ending::{Ending, Failure};
-use crate::command::interrupt::Litter;
+use crate::command::interrupt::SecretFolder;
 use crate::command::progress::{Jobs, Progress};
 use crate::command::shell::Shell;
 
@@ -103,7 +104,8 @@ fn remote(
     shell: &Shell,
 ) -> Result<Inferred, Failure> {
     let progress = &shell.progress;
-    let backend = backend_on(&shell.target()?)?;
+    let target = options.memory.limited(shell.target()?)?;
+    let backend = backend_on(&target)?;
     let identity = options.identity.load(CertificateFiles::client)?;
     let address = required(&options.connect)?;
     let no_port = || Failure::input(format!("--connect {address}: it has no port; write {address}:7117"));
@@ -115,7 +117,7 @@ fn remote(
     let link = Link::connect(address, name, &identity, options.identity.timeouts())?;
     let client = Client::on(model, backend, keys, link)?.keeping_weights();
     jobs.done();
-    infer(model, client, texts, options.generate, progress, &jobs)
+    infer(model, client, texts, options.generate, (progress, &target), &jobs)
 }
 
 /// Sends all texts in one batch; with `generate`, again with the word that was found, so many times.
@@ -124,7 +126,7 @@ fn infer<'a>(
     client: Client<'a>,
     texts: &Texts,
     generate: usize,
-    progress: &'a Progress,
+    (progress, target): (&'a Progress, &Target),
     jobs: &Jobs<'_>,
 ) -> Result<Inferred, Failure> {
     let scores_words = matches!(model.head(), Head::NextWord | Head::EveryWord);
@@ -157,7 +159,7 @@ fn infer<'a>(
         }
         jobs.done();
     }
-    let told = Told::new(client.summary());
+    let told = Told::new(client.summary()).with_device_of(target);
     // The results are here, whether or not the farewell arrives.
     if let Err(error) = client.finish() {
         tracing::warn!("the server was not told that this is all: {error}");
@@ -189,7 +191,7 @@ fn local(
     texts: &Texts,
     shell: &Shell,
 ) -> Result<(PublicModel, Inferred, Option<Check>), Failure> {
-    let (progress, target) = (&shell.progress, shell.target()?);
+    let (progress, target) = (&shell.progress, options.memory.limited(shell.target()?)?);
     // Each party has a queue of its own.
     let backends = [backend_on(&target)?, backend_on(&target)?];
     let lengths = || texts.texts.iter().map(Text::len);
@@ -206,13 +208,13 @@ fn local(
     let checkpoint = options.check.then_some(checkpoint);
     jobs.done();
     jobs.doing("dealing".into());
-    let place = tempfile::tempdir()
+    let place = SecretFolder::new(None)
         .map_err(|error| Failure::input(format!("no folder for keys can be made: {error}; set TMPDIR")))?;
-    let _unfinished = Litter::new(place.path());
     let roles = Loopback::new(&owner, place.path())?.on(backends).with_timeouts(options.identity.timeouts());
     roles.deal(&dealt, progress)?;
     jobs.done();
-    let inferred = roles.ask(|client| infer(&model, client, texts, options.generate, progress, &jobs))?;
+    let inferred =
+        roles.ask(|client| infer(&model, client, texts, options.generate, (progress, &target), &jobs))?;
     let check = match checkpoint {
         Some(checkpoint) => Some(check(&checkpoint, &model, &owner, texts, &inferred)?),
         None => None,

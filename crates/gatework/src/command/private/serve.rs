@@ -15,6 +15,7 @@ use gatework_private::roles::{KeyStore, Server, Summary};
 use serde::Serialize;
 
 use crate::command::ending::{Ending, Failure};
+use crate::command::interrupt::end_with_input;
 use crate::command::progress::Progress;
 use crate::command::shell::Shell;
 
@@ -46,11 +47,14 @@ enum Outcome {
 }
 
 pub(super) fn run(options: &ServeOptions, shell: &Shell) -> Result<Ending, Failure> {
+    if options.until_closed {
+        end_with_input();
+    }
     let progress = &shell.progress;
     let model = public_model(&options.public)?;
     let identity = options.identity.load(CertificateFiles::server)?;
     let keys = KeyStore::open(&options.keys)?;
-    let target = shell.target()?;
+    let target = options.memory.limited(shell.target()?)?;
     let backend = backend_on(&target)?;
     let jobs = progress.start(2);
     jobs.doing(format!("reading {}", options.weights.name()));

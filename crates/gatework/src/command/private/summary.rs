@@ -1,7 +1,7 @@
 //! What a session took.
 
 use gatework_fss::executor::Stages;
-use gatework_gpu::Target;
+use gatework_gpu::{Device, Target};
 use gatework_private::roles::{Counted, Summary};
 use serde::Serialize;
 
@@ -16,6 +16,17 @@ pub(super) struct Told {
     /// The most device memory that the process had.
     #[serde(skip_serializing_if = "Option::is_none")]
     peak_device_bytes: Option<u64>,
+    /// The most that was planned for this session at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    planned_device_bytes: Option<u64>,
+    /// What all sessions may have, and what is promised to those that are under way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device_limit_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device_pending_bytes: Option<u64>,
+    /// Page-locked memory of the host that the process holds for copies.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    page_locked_bytes: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -84,12 +95,23 @@ impl Told {
             inference: summary.inference.into(),
             peak_memory_gib: peak_memory(),
             peak_device_bytes: None,
+            planned_device_bytes: summary.planned_device_bytes,
+            device_limit_bytes: None,
+            device_pending_bytes: None,
+            page_locked_bytes: None,
         }
     }
 
     /// With what was used of a device, if it is one.
     pub(super) fn with_device_of(self, target: &Target) -> Self {
-        Self { peak_device_bytes: target.device().map(|device| device.budget().peak()), ..self }
+        let of = |bytes: fn(&Device) -> u64| target.device().map(bytes);
+        Self {
+            peak_device_bytes: of(|device| device.budget().peak()),
+            device_limit_bytes: of(|device| device.budget().limit()),
+            device_pending_bytes: of(|device| device.budget().promised()),
+            page_locked_bytes: of(|device| device.pinned().stats().held),
+            ..self
+        }
     }
 
     /// A line for each part.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use gatework_gpu::Notice;
 use tempfile::TempDir;
 
+mod device;
 mod fuzz;
 mod processes;
 mod small;
@@ -54,7 +55,10 @@ impl Scene {
     }
 
     fn of(model: &PublicModel, tokens: &[usize]) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        Self::of_in(tempfile::tempdir().unwrap(), model, tokens)
+    }
+
+    fn of_in(folder: TempDir, model: &PublicModel, tokens: &[usize]) -> Self {
         let [server, client] = ["server.keys", "client.keys"].map(|name| folder.path().join(name));
         let sections = Mutex::new(Vec::new());
         let observer = |notice: Notice<'_>| {
@@ -196,6 +200,28 @@ fn long_messages_may_come_early() {
         });
         assert!(result.is_ok(), "party {held_up} held up: {:?}", result.err());
     }
+}
+
+#[test]
+fn a_section_is_used_by_its_position() {
+    let scene = Scene::deal(&[4, 2, 4, 2]);
+    let (server, results) = session(&scene, &MODEL.1, TIMEOUTS, |link| {
+        let mut client = Client::new(&MODEL.0, scene.keys()?, link?)?;
+        let results = client.infer_at(&[4, 3], &[vec![1, 2], TEXT.to_vec()])?;
+        let refused = |client: &mut Client<'_>, sections: &[usize], texts: &[Vec<u32>]| {
+            client.infer_at(sections, texts).err().map(|error| error.to_string()).unwrap_or_default()
+        };
+        assert!(refused(&mut client, &[3], &[TEXT.to_vec()]).contains("section 3 of the keys was used"));
+        assert!(refused(&mut client, &[1, 1], &[TEXT.to_vec(), TEXT.to_vec()]).contains("used already"));
+        assert!(refused(&mut client, &[2], &[TEXT.to_vec()]).contains("a batch"));
+        assert!(refused(&mut client, &[9], &[TEXT.to_vec()]).contains("a batch"));
+        client.finish()?;
+        Ok::<_, Error>(results)
+    });
+    assert_eq!(results.unwrap(), [in_clear(&[1, 2]), in_clear(&TEXT)]);
+    server.unwrap();
+    assert_eq!(used(&scene.server, Party::Zero), [false, false, false, true, true]);
+    assert_eq!(used(&scene.client, Party::One), [false, false, false, true, true]);
 }
 
 #[test]

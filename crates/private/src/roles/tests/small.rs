@@ -3,7 +3,7 @@
 use crate::model::{Checkpoint, Options, Owner, PublicModel};
 
 pub(super) const VOCABULARY: usize = 24;
-pub(super) const LONGEST: usize = 6;
+pub(super) const LONGEST: usize = 8;
 const WIDTH: usize = 8;
 const INNER: usize = 16;
 

@@ -8,7 +8,6 @@ use gatework_private::net::{
 use serde::Serialize;
 
 use crate::command::ending::{Ending, Failure};
-use crate::command::interrupt::Litter;
 use crate::command::shell::Shell;
 
 use super::server::ServerProcess;
@@ -39,7 +38,6 @@ impl LinkTimes {
 /// Measures the link to a process that is started for it.
 pub(super) fn measure(folder: Option<&Path>, lanes: usize, shell: &Shell) -> Result<LinkTimes, Failure> {
     let folder = temporary_folder(folder)?;
-    let _litter = Litter::new(folder.path());
     let certificates = make_test_certificates(folder.path(), &[SERVER_NAME.into()])?;
     let (path, most) = (folder.path().display().to_string(), lanes.to_string());
     let arguments = ["private", "bench", "--lanes", &most, "--link-peer", &path].map(str::to_owned);

@@ -19,15 +19,15 @@ use gatework_private::disk::KeyFile;
 use gatework_private::model::{Owner, PublicModel};
 use gatework_private::net::{CertificateFiles, LANES, Link, Timeouts, make_test_certificates};
 use gatework_private::roles::{Client, Summary, deal_files};
-use tempfile::TempDir;
 
 use crate::command::ending::{Ending, Failure};
 use crate::command::files::write_file;
-use crate::command::interrupt::Litter;
+use crate::command::interrupt::{SecretFolder, end_with_input};
 use crate::command::shell::Shell;
 
 use self::document::{Document, Session};
 use self::server::ServerProcess;
+use super::options::MemoryOptions;
 use super::timeline::{PartTime, Timeline};
 use super::weights::WeightOptions;
 
@@ -68,6 +68,8 @@ impl KeyPlace {
 pub(crate) struct BenchOptions {
     #[command(flatten)]
     weights: WeightOptions,
+    #[command(flatten)]
+    memory: MemoryOptions,
     /// Tokens of a text
     #[arg(long, default_value = "128", value_name = "N")]
     tokens: NonZeroUsize,
@@ -104,6 +106,9 @@ pub(crate) struct BenchOptions {
     /// Be the other end of a link that is measured, with certificates of this folder
     #[arg(long, value_name = "DIR", hide = true)]
     link_peer: Option<PathBuf>,
+    /// End when the standard input is closed, as it is when the process that started this one ends
+    #[arg(long, hide = true)]
+    until_closed: bool,
     /// Append a record to this folder
     #[arg(long, value_name = "DIR")]
     results: Option<PathBuf>,
@@ -130,13 +135,16 @@ const RECORD_NAME: &str = "private/bench";
 const SERVER_NAME: &str = "localhost";
 
 pub(super) fn run(options: &BenchOptions, shell: &Shell) -> Result<Ending, Failure> {
+    if options.until_closed {
+        end_with_input();
+    }
     if let Some(folder) = &options.link_peer {
         return link::answer(folder, options.lanes, shell);
     }
     if options.link && !options.weights.are_named() {
         return link::run(options.folder.as_deref(), options.lanes, shell);
     }
-    let target = shell.target()?;
+    let target = options.memory.limited(shell.target()?)?;
     let link =
         options.link.then(|| link::measure(options.folder.as_deref(), options.lanes, shell)).transpose()?;
     let bench = Bench::new(options, shell, &target)?;
@@ -170,8 +178,7 @@ struct Bench<'a> {
     dealer: Arc<dyn Backend>,
     client: Arc<dyn Backend>,
     device: Option<gatework_gpu::Device>,
-    folder: TempDir,
-    _litter: Litter,
+    folder: SecretFolder,
 }
 
 impl<'a> Bench<'a> {
@@ -190,7 +197,6 @@ impl<'a> Bench<'a> {
         let expected = in_clear(&public, &owner, &texts)?;
         drop(jobs);
         let folder = temporary_folder(options.folder.as_deref())?;
-        let litter = Litter::new(folder.path());
         let certificates = make_test_certificates(folder.path(), &[SERVER_NAME.into()])?;
         write_file(&public_file(folder.path()), public.to_json()?.as_bytes())?;
         Ok(Self {
@@ -204,7 +210,6 @@ impl<'a> Bench<'a> {
             client: backend_on(target)?,
             device: target.device().cloned(),
             folder,
-            _litter: litter,
         })
     }
 
@@ -251,6 +256,9 @@ impl<'a> Bench<'a> {
         let mut arguments: Vec<String> =
             ["--device", &device.to_string(), "--json", "private", "serve"].map(str::to_owned).into();
         arguments.extend(self.options.weights.arguments());
+        if device != DeviceChoice::Cpu {
+            arguments.extend(self.options.memory.arguments());
+        }
         let paths = [("--public", public_file(folder)), ("--keys", folder.to_owned())];
         let paths = paths.into_iter().chain([("--certificates", folder.to_owned())]);
         arguments.extend(paths.flat_map(|(option, path)| [option.to_owned(), path.display().to_string()]));
@@ -321,14 +329,8 @@ fn public_file(folder: &Path) -> PathBuf {
     folder.join("public.json")
 }
 
-fn temporary_folder(parent: Option<&Path>) -> Result<TempDir, Failure> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix("gatework-bench-");
-    let made = match parent {
-        Some(parent) => builder.tempdir_in(parent),
-        None => builder.tempdir(),
-    };
-    made.map_err(|error| {
+fn temporary_folder(parent: Option<&Path>) -> Result<SecretFolder, Failure> {
+    SecretFolder::new(parent).map_err(|error| {
         Failure::input(format!("no folder for keys can be made: {error}; choose one by --folder"))
     })
 }

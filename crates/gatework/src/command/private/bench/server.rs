@@ -35,7 +35,12 @@ impl ServerProcess {
         let failed = |error| Failure::device(format!("the server's process cannot be started: {error}"));
         let program = std::env::current_exe().map_err(failed)?;
         let mut command = Command::new(program);
-        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .args(arguments)
+            .arg("--until-closed")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut child = command.spawn().map_err(failed)?;
         let lines = LastLines::default();
         let (found, address) = channel();
