@@ -1,4 +1,4 @@
-//! How long things take: `cargo bench -p gatework-foresight`.
+//! How long things take: `cargo bench -p gatework-foresight`, or a part of it: `-- steps`, `overhead`, `world`, `curves`.
 //!
 //! Operations come first, so that a time can be judged: a step of the MNIST network is three times its forward pass less the
 //! gradient of the image, two operations a multiply-add. No data is needed: images are noise.
@@ -39,10 +39,19 @@ fn noise(count: usize, random: &mut Random) -> Examples {
 }
 
 fn main() {
-    steps();
-    overhead();
-    world();
-    curves();
+    let parts: [(&str, fn()); 4] =
+        [("steps", steps), ("overhead", overhead), ("world", world), ("curves", curves)];
+    // Cargo adds options of its own.
+    let chosen: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with("--")).collect();
+    if let Some(unknown) = chosen.iter().find(|word| !parts.iter().any(|(name, _)| name == word)) {
+        eprintln!("there is no part '{unknown}': there are steps, overhead, world and curves");
+        std::process::exit(2);
+    }
+    for (_, part) in
+        parts.iter().filter(|(name, _)| chosen.is_empty() || chosen.iter().any(|word| word == name))
+    {
+        part();
+    }
 }
 
 fn steps() {
@@ -134,7 +143,7 @@ fn world() {
         let mut ensemble = Ensemble::new(options, 1).expect("an ensemble");
         let tick = Tick { features: vec![0.1; FEATURES], action: [0.5; ACTION], level: 0.0 };
         let actions = vec![[0.5; ACTION]; 50];
-        let rollout = median(20, || drop(ensemble.imagine(&actions)));
+        let rollout = median(60, || drop(ensemble.imagine(&actions)));
         let observe = median(20, || ensemble.observe(&tick));
         let end = median(20, || {
             std::hint::black_box(ensemble.end());

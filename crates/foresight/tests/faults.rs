@@ -31,7 +31,9 @@ fn main() -> ExitCode {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["--child", folder] => child(Path::new(folder)),
         ["--minutes", minutes, ref rest @ ..] if rest.len() <= 1 => match minutes.parse() {
-            Ok(minutes) => long(minutes, rest.first().map_or(Disk::Shared, |folder| Disk::Own(Path::new(folder)))),
+            Ok(minutes) => {
+                long(minutes, rest.first().map_or(Disk::Shared, |folder| Disk::Own(Path::new(folder))))
+            }
             Err(_) => {
                 eprintln!("--minutes takes a number");
                 ExitCode::FAILURE
@@ -166,7 +168,9 @@ impl Ballast {
         let mut written = 0;
         loop {
             match file.write_all(&block) {
-                Ok(()) if written > SMALL => return Err("the file system is too large to be filled up".into()),
+                Ok(()) if written > SMALL => {
+                    return Err("the file system is too large to be filled up".into());
+                }
                 Ok(()) => written += block.len() as u64,
                 Err(error) if error.kind() == std::io::ErrorKind::StorageFull => break,
                 Err(error) => return Err(error.into()),
