@@ -115,6 +115,11 @@ pub trait Trainee {
     /// Everything as it is.
     fn snapshot(&self) -> Self::Snapshot;
 
+    /// The same, in the memory of an older one.
+    fn snapshot_into(&self, snapshot: &mut Self::Snapshot) {
+        *snapshot = self.snapshot();
+    }
+
     /// Everything as it was.
     fn restore(&mut self, snapshot: &Self::Snapshot) -> Result<()>;
 
@@ -123,6 +128,11 @@ pub trait Trainee {
 
     /// The weights as they are.
     fn weights(&self) -> Self::Weights;
+
+    /// The same, in the memory of older ones.
+    fn weights_into(&self, weights: &mut Self::Weights) {
+        *weights = self.weights();
+    }
 
     /// Replaces the weights by `Σ c_i w_i`; optimiser, average and data order stay.
     fn combine(&mut self, terms: &[(f32, &Self::Weights)]) -> Result<()>;

@@ -10,4 +10,4 @@ mod reduce;
 
 pub use function::{exp, sigmoid, tanh};
 pub use product::{Strided, add_product, add_product_transposed};
-pub use reduce::{dot, norm, squares};
+pub use reduce::{dot, norm, squares, sum};

@@ -5,7 +5,7 @@ use std::ops::{Add, Range};
 use serde::{Deserialize, Serialize};
 
 use super::muon::orthogonalise;
-use crate::dense::{dot, squares};
+use crate::dense::{dot, squares, sum};
 use crate::network::Parameters;
 
 /// Which step is taken.
@@ -104,6 +104,14 @@ impl Optimiser {
         Self { options, steps: 0, first: zeros(), second: zeros(), last: zeros() }
     }
 
+    /// Becomes as another one, in the memory that it has.
+    pub(crate) fn copy(&mut self, other: &Self) {
+        (self.options, self.steps) = (other.options, other.steps);
+        self.first.clone_from(&other.first);
+        self.second.clone_from(&other.second);
+        self.last.clone_from(&other.last);
+    }
+
     /// Steps that were taken.
     pub fn steps(&self) -> u64 {
         self.steps
@@ -182,7 +190,7 @@ impl Optimiser {
             *v = beta2 * *v + (1.0 - beta2) * g * g;
             *step = -rate * (*m * first_scale / ((*v * second_scale).sqrt() + EPSILON) + decay * w);
         }
-        let second_sum = if measure { second.iter().map(|&v| f64::from(v)).sum() } else { 0.0 };
+        let second_sum = if measure { sum(second) } else { 0.0 };
         move_by(step, weights, gradient, first, &mut self.last[block], second_sum, measure)
     }
 

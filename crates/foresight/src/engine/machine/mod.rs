@@ -179,6 +179,8 @@ pub struct Engine<T: Trainee> {
     replay: Replay,
     cadence: Cadence,
     state: EngineState<T::Snapshot, T::Weights>,
+    /// A snapshot that nobody needs any more, for its memory.
+    spare: Option<T::Snapshot>,
     /// Time of the predictor in this tick.
     thought: Duration,
 }
@@ -238,7 +240,7 @@ impl<T: Trainee> Engine<T> {
             counts: Counts::default(),
             view,
         };
-        Ok(Self { options, schedule, replay, cadence, state, thought: Duration::ZERO })
+        Ok(Self { options, schedule, replay, cadence, state, spare: None, thought: Duration::ZERO })
     }
 
     /// Everything that decides what it does next.
@@ -435,17 +437,28 @@ impl<T: Trainee> Engine<T> {
     fn keep(&mut self, trainee: &T) {
         if let Some(pending) = self.state.pending.take() {
             // The step after it was sound: so are its weights.
-            self.state.safe = pending;
+            self.spare = Some(std::mem::replace(&mut self.state.safe, pending).snapshot);
         }
-        if self.state.trial.is_none() && self.step().is_multiple_of(self.options.safe_every) {
-            self.state.pending = Some(RestorePoint { snapshot: trainee.snapshot(), view: self.view() });
+        if self.state.trial.is_none() && self.step().is_multiple_of(self.cadence.safe) {
+            let snapshot = match self.spare.take() {
+                Some(mut spare) => {
+                    trainee.snapshot_into(&mut spare);
+                    spare
+                }
+                None => trainee.snapshot(),
+            };
+            self.state.pending = Some(RestorePoint { snapshot, view: self.view() });
         }
         let due = self.step().is_multiple_of(self.options.snapshot_every);
         if self.options.actions.jump && due && self.state.trial.is_none() {
-            if self.state.recent.len() == self.options.snapshots {
-                self.state.recent.remove(0);
-            }
-            self.state.recent.push(trainee.weights());
+            let weights = if self.state.recent.len() == self.options.snapshots {
+                let mut oldest = self.state.recent.remove(0);
+                trainee.weights_into(&mut oldest);
+                oldest
+            } else {
+                trainee.weights()
+            };
+            self.state.recent.push(weights);
         }
     }
 
