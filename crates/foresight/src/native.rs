@@ -264,7 +264,7 @@ impl Trainee for Native {
         let used = ((step.share * batch.len() as f64).round() as usize).clamp(1, batch.len());
         let (loss, shards, kept) = self.gradient(&batch[..used], step);
         let gradient = &mut self.shards[0].gradient;
-        let sums = self.optimiser.step(
+        let (length, sums) = self.optimiser.step(
             &self.parameters,
             &mut self.weights,
             gradient,
@@ -277,7 +277,7 @@ impl Trainee for Native {
             let whole = sums.iter().map(|sums| sums.gradient).sum();
             Statistics { groups: sums, noise_scale: noise_scale(&shards, whole) }
         });
-        Ok(Taken { loss, kept, statistics })
+        Ok(Taken { loss, kept, gradient: length, statistics })
     }
 
     fn probe(&self, which: Which) -> Result<Probe> {
@@ -440,6 +440,22 @@ mod tests {
         assert_eq!(trainee.weights(), saved.weights);
         let on: Vec<f64> = (0..25).map(|_| trainee.step(&Step::full(3e-3)).unwrap().loss).collect();
         assert_ne!(losses, on);
+    }
+
+    /// A hidden number that is none counts as 0, so that the loss is a number while the gradient is not.
+    #[test]
+    fn a_gradient_that_is_no_number_shows_at_once() {
+        let inputs = [vec![3e38; 4], vec![0.5; 60]].concat();
+        let examples = Examples::new([1, 1, 1], 2, inputs, (0..64).map(|i| i % 2).collect()).unwrap();
+        let splits = Splits { train: examples.clone(), probe: examples.clone(), validation: examples };
+        let architecture = Architecture::mlp([1, 1, 1], &[1], 2).unwrap();
+        let optimiser = OptimiserOptions::default();
+        let options = NativeOptions { architecture, optimiser, average_decay: 0.9, batch: 64, seed: 1 };
+        let mut trainee = Native::new(options, Arc::new(splits)).unwrap();
+        // The hidden number of the large inputs is 3, and what flows back to it is up to 20 for each of them.
+        trainee.combine(&[(1.0, &vec![1e-38, 0.0, 20.0, -20.0, 0.0, 0.0])]).unwrap();
+        let taken = trainee.step(&Step::full(1e-3)).unwrap();
+        assert!(taken.loss.is_finite() && !taken.gradient.is_finite(), "{taken:?}");
     }
 
     #[test]

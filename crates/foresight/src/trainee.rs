@@ -47,6 +47,8 @@ pub struct Taken {
     pub loss: f64,
     /// The part of its examples that the backward pass was of.
     pub kept: f64,
+    /// The length of its gradient, before it was clipped. Activations can hide in the loss that this is no number.
+    pub gradient: f64,
     /// What was asked for.
     pub statistics: Option<Statistics>,
 }

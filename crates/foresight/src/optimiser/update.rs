@@ -118,7 +118,8 @@ impl Optimiser {
     }
 
     /// Moves `weights` against `gradient` at rate `rate`, all groups from number `frozen` on; those before keep weights
-    /// and moments. With `measure`, returns the sums of every group, zeros for the frozen.
+    /// and moments. Returns the gradient's length before it is clipped, and with `measure` the sums of every group, zeros for the
+    /// frozen.
     pub fn step(
         &mut self,
         groups: &[Parameters],
@@ -127,9 +128,9 @@ impl Optimiser {
         rate: f32,
         frozen: usize,
         measure: bool,
-    ) -> Vec<Sums> {
+    ) -> (f64, Vec<Sums>) {
         self.steps += 1;
-        self.clip(gradient);
+        let length = self.clip(gradient);
         let mut found = Vec::with_capacity(groups.len());
         for (place, group) in groups.iter().enumerate() {
             if place < frozen {
@@ -151,17 +152,16 @@ impl Optimiser {
             }
             found.push(sums);
         }
-        found
+        (length, found)
     }
 
-    fn clip(&self, gradient: &mut [f32]) {
-        if self.options.clip > 0.0 {
-            let length = squares(gradient).sqrt();
-            if length > self.options.clip {
-                let scale = (self.options.clip / length) as f32;
-                gradient.iter_mut().for_each(|g| *g *= scale);
-            }
+    fn clip(&self, gradient: &mut [f32]) -> f64 {
+        let length = squares(gradient).sqrt();
+        if self.options.clip > 0.0 && length > self.options.clip {
+            let scale = (self.options.clip / length) as f32;
+            gradient.iter_mut().for_each(|g| *g *= scale);
         }
+        length
     }
 
     /// `m ← β₁ m + (1 − β₁) g`, `v ← β₂ v + (1 − β₂) g²`, `w ← w − rate (m̂ / (√v̂ + ε) + decay w)`, with
@@ -266,7 +266,7 @@ mod tests {
         for step in 0..300 {
             // The gradient of Σ w² / 2.
             let mut gradient = weights.clone();
-            sums = optimiser.step(
+            (_, sums) = optimiser.step(
                 &groups,
                 &mut weights,
                 &mut gradient,

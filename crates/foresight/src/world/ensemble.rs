@@ -144,6 +144,12 @@ impl Ensemble {
         self.options.member()
     }
 
+    /// The parameters of every member.
+    #[cfg(feature = "lab")]
+    pub(crate) fn parameters(&self) -> impl Iterator<Item = &[f32]> {
+        self.states.iter().map(|state| state.parameters.as_slice())
+    }
+
     /// Updates so far.
     pub fn updates(&self) -> u64 {
         self.updates

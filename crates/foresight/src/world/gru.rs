@@ -25,7 +25,7 @@ pub enum Reset {
 
 /// A GRU whose parameters lie in a larger array.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Gru {
+pub(crate) struct Gru {
     pub(super) hidden: usize,
     reset: Reset,
     /// From the input to all three gates: z, r, n.
@@ -48,7 +48,7 @@ pub(super) struct Trace {
 
 /// Memory that steps without a backward pass use again and again.
 #[derive(Debug, Default)]
-pub(super) struct Scratch {
+pub(crate) struct Scratch {
     gates: Vec<f32>,
     z: Vec<f32>,
     r: Vec<f32>,
@@ -57,7 +57,7 @@ pub(super) struct Scratch {
 }
 
 impl Gru {
-    pub(super) fn place(inputs: usize, hidden: usize, reset: Reset, at: &mut usize) -> Self {
+    pub(crate) fn place(inputs: usize, hidden: usize, reset: Reset, at: &mut usize) -> Self {
         let input = Linear::place(inputs, 3 * hidden, at);
         let state = std::array::from_fn(|_| Linear::place(hidden, hidden, at));
         Self { hidden, reset, input, state }
@@ -101,7 +101,7 @@ impl Gru {
     }
 
     /// The next state of one row in place of `h`: the bits of [`Self::forward`], with nothing kept for a backward pass.
-    pub(super) fn advance(&self, parameters: &[f32], x: &[f32], h: &mut [f32], scratch: &mut Scratch) {
+    pub(crate) fn advance(&self, parameters: &[f32], x: &[f32], h: &mut [f32], scratch: &mut Scratch) {
         let Scratch { gates, z, r, n, inner } = scratch;
         self.input.forward_into(parameters, x, gates);
         let part = |gate: usize| &gates[gate * self.hidden..(gate + 1) * self.hidden];

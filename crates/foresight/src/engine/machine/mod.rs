@@ -350,6 +350,7 @@ impl<T: Trainee> Engine<T> {
             // A step that is no number shows in the loss only one step later.
             if sum(|sums| sums.update).is_finite() { sum(|sums| sums.gradient).sqrt() } else { f64::NAN }
         });
+        let gradient = if taken.gradient.is_finite() { gradient } else { Some(taken.gradient) };
         match self.state.view.monitor.look(taken.loss, gradient) {
             Some(alarm) if alarm.is_emergency() => {
                 self.recover(trainee, alarm, events)?;
