@@ -68,10 +68,10 @@ impl Function for Tanh {
         let size = x.abs();
         let square = x * x;
         let p = (-5.704_988_7e-3f32)
-            .mul_add(square, 2.063_908_9e-2)
+            .mul_add(square, 2.063_909e-2)
             .mul_add(square, -5.373_971_5e-2)
             .mul_add(square, 1.333_144_2e-1)
-            .mul_add(square, -3.333_328_2e-1);
+            .mul_add(square, -3.333_328e-1);
         let small = (p * square).mul_add(x, x);
         // From 10 on it is 1.
         let bounded = if size > 10.0 { 10.0 } else { size };

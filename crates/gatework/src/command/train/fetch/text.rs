@@ -49,7 +49,7 @@ const LARGEST: u64 = 128 << 10;
 const ONE_OF: u8 = 20;
 
 /// What is beside the tokens.
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 struct Manifest {
     tokenizer: &'static str,
     vocabulary: u32,
@@ -60,7 +60,7 @@ struct Manifest {
 }
 
 /// What came of a crate.
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 struct Taken {
     name: &'static str,
     version: &'static str,
