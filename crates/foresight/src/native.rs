@@ -134,7 +134,7 @@ impl Native {
             return 1.0;
         }
         self.lengths.clear();
-        self.shards[..used].iter().for_each(|shard| self.lengths.extend(shard.pass.lengths()));
+        self.shards[..used].iter().for_each(|shard| shard.pass.lengths(&mut self.lengths));
         let lengths = &self.lengths;
         // One stream for each step, so that nothing has to be remembered of it.
         let mut random = Random::new(self.options.seed, "sampling").fork(self.optimiser.steps());
