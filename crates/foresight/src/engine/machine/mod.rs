@@ -289,6 +289,12 @@ impl<T: Trainee> Engine<T> {
         })
     }
 
+    /// How far off the world model's forecasts of full steps were, over how far off the slope of the last losses was, and how many came
+    /// due; none where there were too few.
+    pub fn model_over_slope(&self) -> Option<(f64, u64)> {
+        self.state.skill.model_over_slope()
+    }
+
     /// Takes one step, or begins, judges or ends an action.
     pub fn tick(&mut self, trainee: &mut T, ledger: &mut Ledger) -> Result<Report> {
         let started = Instant::now();
