@@ -195,7 +195,7 @@ impl<B: AutodiffBackend, M: Classifier<B>> Trainee for BurnTrainee<B, M> {
         } else {
             vec![0.0; self.weights.len()]
         };
-        let sums = self.optimiser.step(
+        let (length, sums) = self.optimiser.step(
             &self.parameters,
             &mut self.weights,
             &mut found,
@@ -205,7 +205,7 @@ impl<B: AutodiffBackend, M: Classifier<B>> Trainee for BurnTrainee<B, M> {
         );
         self.average.take(&self.weights);
         let statistics = step.measure.then_some(Statistics { groups: sums, noise_scale: f64::INFINITY });
-        Ok(Taken { loss: value, kept: 1.0, statistics })
+        Ok(Taken { loss: value, kept: 1.0, gradient: length, statistics })
     }
 
     fn probe(&self, which: Which) -> Result<Probe> {

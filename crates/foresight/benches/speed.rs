@@ -1,4 +1,4 @@
-//! How long things take: `cargo bench -p gatework-foresight`.
+//! How long things take: `cargo bench -p gatework-foresight`, or a part of it: `-- steps`, `overhead`, `world`, `curves`.
 //!
 //! Operations come first, so that a time can be judged: a step of the MNIST network is three times its forward pass less the
 //! gradient of the image, two operations a multiply-add. No data is needed: images are noise.
@@ -39,10 +39,19 @@ fn noise(count: usize, random: &mut Random) -> Examples {
 }
 
 fn main() {
-    steps();
-    overhead();
-    world();
-    curves();
+    let parts: [(&str, fn()); 4] =
+        [("steps", steps), ("overhead", overhead), ("world", world), ("curves", curves)];
+    // Cargo adds options of its own.
+    let chosen: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with("--")).collect();
+    if let Some(unknown) = chosen.iter().find(|word| !parts.iter().any(|(name, _)| name == word)) {
+        eprintln!("there is no part '{unknown}': there are steps, overhead, world and curves");
+        std::process::exit(2);
+    }
+    for (_, part) in
+        parts.iter().filter(|(name, _)| chosen.is_empty() || chosen.iter().any(|word| word == name))
+    {
+        part();
+    }
 }
 
 fn steps() {
@@ -86,46 +95,80 @@ fn steps() {
     );
 }
 
-/// The engine with no action to take and no samples, beside the plain loop: interleaved, so that both see the same machine.
+/// The engine beside the plain loop: interleaved, so that both see the same machine. With no action to take and no samples; and on
+/// random labels with all of them allowed.
 fn overhead() {
-    for (preset, settings) in [
-        ("xor", &["steps=3000"][..]),
-        ("digits", &["steps=1000"]),
-        ("digits", &["steps=300", "batch=128", "model.kind=cnn", "model.filters=[16]", "model.kernel=3"]),
-    ] {
-        let mut engine = Config::preset(preset).expect("a preset");
-        let idle = ["engine.options.sampled=0", "run.evaluate_every=1000000", "run.checkpoint_every=1000000"];
-        for setting in settings.iter().chain(&idle) {
-            engine = engine.with_setting(setting).expect("a setting");
-        }
-        engine.engine.options.actions = Allowed { freeze: false, jump: false, stop: false };
-        let mut plain = engine.clone();
-        plain.engine.enabled = false;
-        let prepared = Prepared::of(&engine, |_| ()).expect("built-in data");
-        let seconds = |config: &Config| {
-            let mut run = Run::start(config, &prepared, None).expect("a run");
-            let summary = run.finish(&(), &AtomicBool::new(false), &mut ()).expect("a run");
-            summary.ledger.total().seconds
-        };
-        // In turn, and from another one each time: whoever comes first pays for what the other finds warm.
-        let mut times = [Vec::new(), Vec::new()];
-        for turn in 0..62 {
-            let which = usize::from(turn % 4 == 1 || turn % 4 == 2);
-            times[which].push(seconds([&engine, &plain][which]));
-        }
-        let [engine, plain] = times.map(|mut times| {
-            times.sort_by(f64::total_cmp);
-            times
-        });
-        println!(
-            "{preset} {}: the engine that predicts nothing over the plain loop, 31 runs each in turn: fastest {:.3}, \
-             lower quartile {:.3}, median {:.3}",
-            settings.join(" "),
-            engine[0] / plain[0],
-            engine[7] / plain[7],
-            engine[15] / plain[15]
-        );
+    let small_cnn = ["steps=300", "batch=128", "model.kind=cnn", "model.filters=[16]", "model.kernel=3"];
+    compared("predicts nothing", "xor", &["steps=3000"], Idle::Yes);
+    compared("predicts nothing", "digits", &["steps=1000"], Idle::Yes);
+    compared("predicts nothing", "digits", &small_cnn, Idle::Yes);
+    let random = "data.random_labels=true";
+    compared(
+        "may do all it can",
+        "digits",
+        &["steps=1000", random, "optimiser.learning_rate=1.25e-4"],
+        Idle::No,
+    );
+    let small_cnn: Vec<&str> =
+        small_cnn.into_iter().chain([random, "optimiser.learning_rate=1.25e-4"]).collect();
+    compared("may do all it can", "digits", &small_cnn, Idle::No);
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Idle {
+    Yes,
+    No,
+}
+
+/// Runs of each side.
+const RUNS: usize = 61;
+
+fn compared(what: &str, preset: &str, settings: &[&str], idle: Idle) {
+    let mut engine = Config::preset(preset).expect("a preset");
+    for setting in settings.iter().chain(&["run.evaluate_every=1000000", "run.checkpoint_every=1000000"]) {
+        engine = engine.with_setting(setting).expect("a setting");
     }
+    if idle == Idle::Yes {
+        engine.engine.options.sampled = 0.0;
+        engine.engine.options.actions = Allowed { freeze: false, jump: false, stop: false };
+    }
+    let mut plain = engine.clone();
+    plain.engine.enabled = false;
+    let prepared = Prepared::of(&engine, |_| ()).expect("built-in data");
+    let seconds = |config: &Config| {
+        let mut run = Run::start(config, &prepared, None).expect("a run");
+        let summary = run.finish(&(), &AtomicBool::new(false), &mut ()).expect("a run");
+        summary.ledger.total().seconds
+    };
+    // In turn, and from another one each time: whoever comes first pays for what the other finds warm.
+    let mut pairs = Vec::new();
+    for turn in 0..RUNS {
+        pairs.push(if turn % 2 == 0 {
+            let first = seconds(&engine);
+            [first, seconds(&plain)]
+        } else {
+            let first = seconds(&plain);
+            [seconds(&engine), first]
+        });
+    }
+    let sorted = |mut values: Vec<f64>| {
+        values.sort_by(f64::total_cmp);
+        values
+    };
+    let ratios = sorted(pairs.iter().map(|[engine, plain]| engine / plain).collect());
+    let [engine, plain] = [0, 1].map(|side| sorted(pairs.iter().map(|pair| pair[side]).collect()));
+    println!(
+        "{preset} {}: the engine that {what} over the plain loop, {RUNS} runs each in turn on {} threads: fastest {:.3}, \
+         lower quartile {:.3}, median {:.3}, median of pairs {:.3}; {:.0} us a step",
+        settings.join(" "),
+        rayon::current_num_threads(),
+        engine[0] / plain[0],
+        engine[RUNS / 4] / plain[RUNS / 4],
+        engine[RUNS / 2] / plain[RUNS / 2],
+        ratios[RUNS / 2],
+        1e6 * plain[RUNS / 2]
+            / settings[0].trim_start_matches("steps=").parse::<f64>().expect("steps come first"),
+    );
 }
 
 fn world() {
@@ -134,7 +177,7 @@ fn world() {
         let mut ensemble = Ensemble::new(options, 1).expect("an ensemble");
         let tick = Tick { features: vec![0.1; FEATURES], action: [0.5; ACTION], level: 0.0 };
         let actions = vec![[0.5; ACTION]; 50];
-        let rollout = median(20, || drop(ensemble.imagine(&actions)));
+        let rollout = median(60, || drop(ensemble.imagine(&actions)));
         let observe = median(20, || ensemble.observe(&tick));
         let end = median(20, || {
             std::hint::black_box(ensemble.end());

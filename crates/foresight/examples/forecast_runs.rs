@@ -2,8 +2,10 @@
 //! `cargo run --release -p gatework-foresight --example forecast_runs -- data/mnist > results/foresight/forecast-runs.csv`.
 //!
 //! Learnt from: digits, and made-up tasks (clusters, teachers, spirals, spoilt digits), at two widths, around three rates and with
-//! two schedules. Never learnt from: other widths, other rates, another schedule, noisy XOR, and MNIST. Each line is the group, the
-//! task, what was set, and ln of the training loss in thousandths, as means over a hundred equal stretches of the run.
+//! two schedules. Never learnt from: other widths, other rates, another schedule, noisy XOR, MNIST, and made-up tasks of other kinds
+//! (rings, checkerboards, waves, parities, heavy tails). Each line is the group, the task, what was set, and ln of the training loss
+//! in thousandths, as means over a hundred equal stretches of the run. A number after the folder replaces the first seed of the runs
+//! that are forecast.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -26,7 +28,12 @@ const RATES: [f64; 3] = [2e-3, 4e-3, 8e-3];
 const DECAYS: [&str; 2] = ["linear", "constant"];
 
 /// Seeds of the runs that are forecast begin here; those below were looked at while the head was designed.
-const FRESH: u64 = 500;
+const FRESH: u64 = 1000;
+/// Runs of each shift.
+const OF_SHIFT: u64 = 150;
+/// Tasks of other kinds, and runs of each.
+const OTHER_TASKS: u64 = 75;
+const RUNS_OF_OTHER: u64 = 2;
 
 /// Where a group's settings are drawn from.
 struct Group {
@@ -39,6 +46,11 @@ struct Group {
 const LEARNT: Group = Group { name: "learnt", widths: &WIDTHS, rates: &RATES, decays: &DECAYS };
 
 fn main() -> Result<()> {
+    let fresh = match std::env::args().nth(2).map(|seed| seed.parse()) {
+        Some(Ok(seed)) => seed,
+        Some(Err(_)) => return Err(Error::Config { what: "the first seed is no number".into() }),
+        None => FRESH,
+    };
     println!("group,task,examples,width,rate,decay,steps,seed,losses");
     let digits = prepared("digits", None)?;
     for seed in 0..80 {
@@ -58,16 +70,24 @@ fn main() -> Result<()> {
         Group { name: "another schedule", decays: &["wsd"], ..LEARNT },
     ];
     for (place, group) in (1u64..).zip(&shifts) {
-        for seed in 0..50 {
-            one(group, "digits", &digits, 10_000 * place + FRESH + seed)?;
+        for seed in 0..OF_SHIFT {
+            one(group, "digits", &digits, 10_000 * place + fresh + seed)?;
         }
     }
     let folder = std::env::args().nth(1);
     for (task, folder) in [("xor", None), ("mnist", folder)] {
         let group = Group { name: "another data set", ..LEARNT };
         let prepared = prepared(task, folder.as_deref())?;
-        for seed in 0..50 {
-            one(&group, task, &prepared, 50_000 + FRESH + seed)?;
+        for seed in 0..OF_SHIFT {
+            one(&group, task, &prepared, 50_000 + fresh + seed)?;
+        }
+    }
+    let group = Group { name: "other kinds of tasks", ..LEARNT };
+    for task in fresh..fresh + OTHER_TASKS {
+        let (name, splits) = of_other_kind(task)?;
+        let prepared = Prepared { splits: Arc::new(splits), replay: Replay::default() };
+        for run in 0..RUNS_OF_OTHER {
+            one(&group, &format!("{name} {task}"), &prepared, 60_000 + RUNS_OF_OTHER * task + run)?;
         }
     }
     Ok(())
@@ -118,6 +138,100 @@ fn made_up(task: u64) -> Result<(&'static str, Splits)> {
         _ => ("spoilt digits", spoilt_digits(&mut random)?),
     };
     Ok((name, Splits::hold_back(&examples, 100, 100, task)?))
+}
+
+/// A task of a kind that is never learnt from, by its number.
+fn of_other_kind(task: u64) -> Result<(&'static str, Splits)> {
+    let mut random = Random::new(task, "other kind");
+    let count = (800.0 * 40f64.powf(random.uniform())) as usize;
+    let kinds: [(&str, Kind); 5] = [
+        ("rings", rings),
+        ("checkerboard", checkerboard),
+        ("waves", waves),
+        ("parity", parity),
+        ("heavy tails", heavy_tails),
+    ];
+    let (name, kind) = kinds[(task % 5) as usize];
+    let (size, classes, mut example) = kind(&mut random);
+    let (mut inputs, mut labels) = (Vec::new(), Vec::new());
+    for _ in 0..count {
+        let (x, label) = example(&mut random);
+        inputs.extend(x.iter().map(|x| *x as f32));
+        labels.push(label as u16);
+    }
+    let part = 0.15 * random.uniform();
+    spoil(&mut labels, classes, part, &mut random);
+    let examples = Examples::new([1, 1, size], classes, inputs, labels)?;
+    Ok((name, Splits::hold_back(&examples, 100, 100, task)?))
+}
+
+/// Draws an example: its inputs and its class.
+type Draw = Box<dyn FnMut(&mut Random) -> (Vec<f64>, usize)>;
+/// The number of inputs, the number of classes, and how examples are drawn.
+type Kind = fn(&mut Random) -> (usize, usize, Draw);
+
+/// Shells around the origin.
+fn rings(random: &mut Random) -> (usize, usize, Draw) {
+    let (size, classes, noise) = (2 + random.below(4), 2 + random.below(3), 0.05 + 0.3 * random.uniform());
+    let draw = move |random: &mut Random| {
+        let label = random.below(classes);
+        let x: Vec<f64> = (0..size).map(|_| random.normal()).collect();
+        let length = x.iter().map(|x| x * x).sum::<f64>().sqrt();
+        let radius = 0.5 + label as f64 + noise * random.normal();
+        (x.iter().map(|x| radius * x / length).collect(), label)
+    };
+    (size, classes, Box::new(draw))
+}
+
+/// Squares of two colours, and inputs that say nothing.
+fn checkerboard(random: &mut Random) -> (usize, usize, Draw) {
+    let (cells, idle) = (2 + random.below(3), random.below(4));
+    let draw = move |random: &mut Random| {
+        let x: Vec<f64> = (0..2 + idle).map(|_| 2.0 * random.uniform() - 1.0).collect();
+        let cell = |x: f64| ((x + 1.0) / 2.0 * cells as f64) as usize;
+        let label = (cell(x[0]) + cell(x[1])) % 2;
+        (x, label)
+    };
+    (2 + idle, 2, Box::new(draw))
+}
+
+/// Stripes along a random direction.
+fn waves(random: &mut Random) -> (usize, usize, Draw) {
+    let (size, classes) = (2 + random.below(10), 2 + random.below(4));
+    let frequency = 0.3 + 0.7 * random.uniform();
+    let direction: Vec<f64> = (0..size).map(|_| random.normal() / (size as f64).sqrt()).collect();
+    let draw = move |random: &mut Random| {
+        let x: Vec<f64> = (0..size).map(|_| random.normal()).collect();
+        let along: f64 = x.iter().zip(&direction).map(|(x, d)| x * d).sum();
+        let label = (frequency * along * classes as f64).floor().rem_euclid(classes as f64) as usize;
+        (x, label)
+    };
+    (size, classes, Box::new(draw))
+}
+
+/// Whether an even number of the first few inputs are above zero.
+fn parity(random: &mut Random) -> (usize, usize, Draw) {
+    let (of, idle) = (2 + random.below(2), random.below(8));
+    let draw = move |random: &mut Random| {
+        let x: Vec<f64> = (0..of + idle).map(|_| random.normal()).collect();
+        let label = x[..of].iter().filter(|x| **x > 0.0).count() % 2;
+        (x, label)
+    };
+    (of + idle, 2, Box::new(draw))
+}
+
+/// Clusters whose examples are now and then far out.
+fn heavy_tails(random: &mut Random) -> (usize, usize, Draw) {
+    let (size, classes) = (3 + random.below(20), 3 + random.below(8));
+    let centres: Vec<f64> = (0..classes * size).map(|_| 1.5 * random.normal()).collect();
+    let draw = move |random: &mut Random| {
+        let label = random.below(classes);
+        // Student's distribution of three degrees of freedom.
+        let scale = (0..3).map(|_| random.normal().powi(2)).sum::<f64>().max(0.05) / 3.0;
+        let x = (0..size).map(|i| centres[label * size + i] + random.normal() / scale.sqrt()).collect();
+        (x, label)
+    };
+    (size, classes, Box::new(draw))
 }
 
 /// A part of the labels is drawn anew.

@@ -23,7 +23,7 @@ struct Stored {
 
 fn read(line: &str) -> Option<Stored> {
     let cells: Vec<&str> = line.split(',').collect();
-    let [group, task, examples, _, rate, decay, steps, _, losses] = cells[..] else { return None };
+    let [group, task, examples, width, rate, decay, steps, _, losses] = cells[..] else { return None };
     let (examples, steps): (f64, u64) = (examples.parse().ok()?, steps.parse().ok()?);
     let decay = match decay {
         "linear" => Decay::Linear,
@@ -41,7 +41,7 @@ fn read(line: &str) -> Option<Stored> {
     let passes = steps as f64 * BATCH / examples;
     Some(Stored {
         group: group.to_owned(),
-        run: Finished { task: task.to_owned(), curve: curve.ok()?, passes },
+        run: Finished { task: task.to_owned(), curve: curve.ok()?, passes, size: width.parse().ok()? },
     })
 }
 
@@ -106,12 +106,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut times = Vec::new();
     for Stored { group, run } in &tests {
         let known = run.task == "digits";
-        let name = if known { group.clone() } else { format!("{group}: {}", run.task) };
+        let of_one_task = group == "another data set";
+        let name = if of_one_task { format!("{group}: {}", run.task) } else { group.clone() };
         let (whole, at) = (&run.curve, run.curve.last_step());
         let seen = whole.until(PART * at)?;
         let ahead = whole.points_with_rates();
         let found = whole.end(0.05);
-        let question = Question { seen: &seen, at, ahead: &ahead, passes: run.passes };
+        let question = Question { seen: &seen, at, ahead: &ahead, passes: run.passes, size: run.size };
         let started = Instant::now();
         let foreseen = head.foresee(&question, known.then_some(run.task.as_str()))?;
         times.push(started.elapsed().as_secs_f64() * 1e3);

@@ -14,7 +14,7 @@ use gatework_foresight::sweep::{Sweep, SweepOptions, sweep};
 
 const RATES: [&str; 8] = ["0.0005", "0.001", "0.002", "0.004", "0.008", "0.016", "0.032", "0.064"];
 const DECAYS: [&str; 2] = ["linear", "constant"];
-const FIRST_SEED: u64 = 11;
+const FIRST_SEED: u64 = 21;
 const SEEDS: u64 = 5;
 
 fn configurations(folder: &str, seed: u64) -> Result<Vec<(Vec<String>, Config)>> {

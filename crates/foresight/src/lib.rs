@@ -22,7 +22,8 @@ mod student;
 pub mod sweep;
 mod trainee;
 mod trainer;
-
+#[cfg(feature = "lab")]
+pub mod workloads;
 pub mod world;
 
 pub use error::{Error, Result};

@@ -50,6 +50,8 @@ pub struct Native {
     optimiser: Optimiser,
     order: Order,
     shards: Vec<Shard>,
+    /// Lengths of the last step's examples, while it is decided which are kept.
+    lengths: Vec<f32>,
 }
 
 /// Memory of a shard.
@@ -110,6 +112,7 @@ impl Native {
             average: Average::new(options.average_decay, &weights),
             optimiser: Optimiser::new(options.optimiser, weights.len()),
             shards: (0..count).map(|_| shard()).collect(),
+            lengths: Vec::new(),
             parameters,
             weights,
             order,
@@ -130,10 +133,12 @@ impl Native {
         if times <= 0.0 {
             return 1.0;
         }
-        let lengths: Vec<f32> = self.shards[..used].iter().flat_map(|shard| shard.pass.lengths()).collect();
+        self.lengths.clear();
+        self.shards[..used].iter().for_each(|shard| shard.pass.lengths(&mut self.lengths));
+        let lengths = &self.lengths;
         // One stream for each step, so that nothing has to be remembered of it.
         let mut random = Random::new(self.options.seed, "sampling").fork(self.optimiser.steps());
-        let Some(kept) = choose(&lengths, times, &mut random) else { return 1.0 };
+        let Some(kept) = choose(lengths, times, &mut random) else { return 1.0 };
         let (mut start, mut rest) = (0, kept.as_slice());
         for shard in &mut self.shards[..used] {
             let end = start + shard.tally.examples;
@@ -154,16 +159,17 @@ impl Native {
         let (weights, train) = (&self.weights, &self.splits.train);
         let used = self.shards.len().min(batch.len());
         let part = |index: usize| index * batch.len() / used..(index + 1) * batch.len() / used;
-        self.shards[..used].par_iter_mut().enumerate().for_each(|(index, shard)| {
+        let small = example_work(&self.groups, 0) * (batch.len() as f64) < PARALLEL;
+        each(&mut self.shards[..used], small, |index, shard| {
             // What is frozen has no gradient, and none of an earlier step: clipping looks at the whole.
             shard.gradient.fill(0.0);
             shard.tally = shard.pass.forward(weights, train, &batch[part(index)]);
         });
         let kept = self.sample(used, step.sampled);
         let weights = &self.weights;
-        self.shards[..used]
-            .par_iter_mut()
-            .for_each(|shard| shard.pass.backward(weights, frozen, &mut shard.gradient));
+        each(&mut self.shards[..used], small, |_, shard| {
+            shard.pass.backward(weights, frozen, &mut shard.gradient);
+        });
         let tally = self.shards[..used].iter().fold(Tally::default(), |all, shard| all + shard.tally);
         let measured = if step.measure { used } else { 0 };
         let lengths = self.shards[..measured]
@@ -200,6 +206,18 @@ impl Native {
                 |pass, shard| pass.forward(weights, examples, shard),
             )
             .collect()
+    }
+}
+
+/// Multiply-adds of a step from which its shards are worth several threads: waking them up takes some microseconds, twice a step.
+const PARALLEL: f64 = 2e6;
+
+/// Does something with every shard, one after another where they are small. Shards know nothing of each other.
+fn each(shards: &mut [Shard], small: bool, work: impl Fn(usize, &mut Shard) + Send + Sync) {
+    if small {
+        shards.iter_mut().enumerate().for_each(|(index, shard)| work(index, shard));
+    } else {
+        shards.par_iter_mut().enumerate().for_each(|(index, shard)| work(index, shard));
     }
 }
 
@@ -246,7 +264,7 @@ impl Trainee for Native {
         let used = ((step.share * batch.len() as f64).round() as usize).clamp(1, batch.len());
         let (loss, shards, kept) = self.gradient(&batch[..used], step);
         let gradient = &mut self.shards[0].gradient;
-        let sums = self.optimiser.step(
+        let (length, sums) = self.optimiser.step(
             &self.parameters,
             &mut self.weights,
             gradient,
@@ -259,7 +277,7 @@ impl Trainee for Native {
             let whole = sums.iter().map(|sums| sums.gradient).sum();
             Statistics { groups: sums, noise_scale: noise_scale(&shards, whole) }
         });
-        Ok(Taken { loss, kept, statistics })
+        Ok(Taken { loss, kept, gradient: length, statistics })
     }
 
     fn probe(&self, which: Which) -> Result<Probe> {
@@ -281,6 +299,15 @@ impl Trainee for Native {
             optimiser: self.optimiser.clone(),
             place: self.order.place(),
         }
+    }
+
+    fn snapshot_into(&self, snapshot: &mut NativeSnapshot) {
+        let NativeSnapshot { architecture, weights, average, optimiser, place } = snapshot;
+        architecture.clone_from(&self.options.architecture);
+        weights.clone_from(&self.weights);
+        average.copy(&self.average);
+        optimiser.copy(&self.optimiser);
+        *place = self.order.place();
     }
 
     fn restore(&mut self, snapshot: &NativeSnapshot) -> Result<()> {
@@ -305,6 +332,10 @@ impl Trainee for Native {
 
     fn weights(&self) -> Vec<f32> {
         self.weights.clone()
+    }
+
+    fn weights_into(&self, weights: &mut Vec<f32>) {
+        weights.clone_from(&self.weights);
     }
 
     fn combine(&mut self, terms: &[(f32, &Vec<f32>)]) -> Result<()> {
@@ -394,7 +425,9 @@ mod tests {
     fn a_restored_snapshot_goes_on_bit_for_bit_and_a_rollback_sees_other_batches() {
         let mut trainee = digits_trainee(4);
         (0..25).for_each(|_| drop(trainee.step(&Step::full(3e-3)).unwrap()));
-        let saved = trainee.snapshot();
+        let mut saved = digits_trainee(9).snapshot();
+        trainee.snapshot_into(&mut saved);
+        assert_eq!(saved, trainee.snapshot());
         let losses: Vec<f64> = (0..25).map(|_| trainee.step(&Step::full(3e-3)).unwrap().loss).collect();
         let end = trainee.snapshot();
         let bytes = postcard::to_stdvec(&saved).unwrap();
@@ -407,6 +440,22 @@ mod tests {
         assert_eq!(trainee.weights(), saved.weights);
         let on: Vec<f64> = (0..25).map(|_| trainee.step(&Step::full(3e-3)).unwrap().loss).collect();
         assert_ne!(losses, on);
+    }
+
+    /// A hidden number that is none counts as 0, so that the loss is a number while the gradient is not.
+    #[test]
+    fn a_gradient_that_is_no_number_shows_at_once() {
+        let inputs = [vec![3e38; 4], vec![0.5; 60]].concat();
+        let examples = Examples::new([1, 1, 1], 2, inputs, (0..64).map(|i| i % 2).collect()).unwrap();
+        let splits = Splits { train: examples.clone(), probe: examples.clone(), validation: examples };
+        let architecture = Architecture::mlp([1, 1, 1], &[1], 2).unwrap();
+        let optimiser = OptimiserOptions::default();
+        let options = NativeOptions { architecture, optimiser, average_decay: 0.9, batch: 64, seed: 1 };
+        let mut trainee = Native::new(options, Arc::new(splits)).unwrap();
+        // The hidden number of the large inputs is 3, and what flows back to it is up to 20 for each of them.
+        trainee.combine(&[(1.0, &vec![1e-38, 0.0, 20.0, -20.0, 0.0, 0.0])]).unwrap();
+        let taken = trainee.step(&Step::full(1e-3)).unwrap();
+        assert!(taken.loss.is_finite() && !taken.gradient.is_finite(), "{taken:?}");
     }
 
     #[test]

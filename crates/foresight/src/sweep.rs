@@ -3,7 +3,8 @@
 //! One number decides throughout: the loss of averaged weights on the probe. Forecasts are of how runs will stand against each other.
 //! With `x_i` the logarithm of that loss less the mean over the better half of the runs, `x_i` is taken for a random walk in the
 //! logarithm of the steps: its deviation over a doubling of the steps is the one that the better half showed since the rung before, so
-//! that from a part `r` of a run to its end the ratio of two losses varies by `√(2 log₂(1/r))` times that.
+//! that from a part `r` of a run to its end the ratio of two losses varies by `√(2 log₂(1/r))` times that. At the first rung nothing
+//! is known of that yet, and the better half goes on: rates that win in the end are often behind at first.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -30,7 +31,7 @@ pub struct SweepOptions {
 
 impl Default for SweepOptions {
     fn default() -> Self {
-        Self { rungs: vec![0.1, 0.2, 0.4], least: 4, most: 0.5 }
+        Self { rungs: vec![0.1, 0.2, 0.4], least: 6, most: 0.5 }
     }
 }
 
@@ -94,18 +95,14 @@ pub fn sweep(
     let mut entrants: Vec<Entrant> =
         configurations.iter().map(|(settings, _)| Entrant::new(settings.clone())).collect();
     let mut alive: Vec<usize> = (0..entrants.len()).collect();
-    // Half of the first rung shows how much standings change.
-    let first = options.rungs.first().map(|rung| 0.5 * rung);
     let track = Track { prepared, folder, observer, interrupted };
-    for part in first.into_iter().chain(options.rungs.iter().copied()) {
+    for &part in &options.rungs {
         for &place in &alive {
             track.train(place, &configurations[place].1, Some(part), &mut entrants[place])?;
         }
         alive.retain(|&place| entrants[place].probes.last().is_some_and(|(at, _)| *at == part));
         judge(&mut entrants, &alive, part);
-        if options.rungs.contains(&part) {
-            alive = survivors(&entrants, &alive, options);
-        }
+        alive = survivors(&entrants, &alive, options);
     }
     for &place in &alive {
         track.train(place, &configurations[place].1, None, &mut entrants[place])?;

@@ -47,6 +47,8 @@ pub struct Taken {
     pub loss: f64,
     /// The part of its examples that the backward pass was of.
     pub kept: f64,
+    /// The length of its gradient, before it was clipped. Activations can hide in the loss that this is no number.
+    pub gradient: f64,
     /// What was asked for.
     pub statistics: Option<Statistics>,
 }
@@ -115,6 +117,11 @@ pub trait Trainee {
     /// Everything as it is.
     fn snapshot(&self) -> Self::Snapshot;
 
+    /// The same, in the memory of an older one.
+    fn snapshot_into(&self, snapshot: &mut Self::Snapshot) {
+        *snapshot = self.snapshot();
+    }
+
     /// Everything as it was.
     fn restore(&mut self, snapshot: &Self::Snapshot) -> Result<()>;
 
@@ -123,6 +130,11 @@ pub trait Trainee {
 
     /// The weights as they are.
     fn weights(&self) -> Self::Weights;
+
+    /// The same, in the memory of older ones.
+    fn weights_into(&self, weights: &mut Self::Weights) {
+        *weights = self.weights();
+    }
 
     /// Replaces the weights by `Σ c_i w_i`; optimiser, average and data order stay.
     fn combine(&mut self, terms: &[(f32, &Self::Weights)]) -> Result<()>;

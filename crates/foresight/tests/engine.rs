@@ -25,6 +25,8 @@ struct Tampered {
 enum Fault {
     /// Weights and loss become no numbers.
     NotANumber,
+    /// Weights and gradient become no numbers, and this batch's loss does not show it.
+    Hidden,
     /// The loss is this many times what it is, and the weights are thrown far off.
     Factor(f64),
 }
@@ -52,6 +54,10 @@ impl Trainee for Tampered {
         match fault {
             Some(Fault::NotANumber) => {
                 taken.loss = f64::NAN;
+                self.inner.combine(&[(f32::NAN, &weights)])?;
+            }
+            Some(Fault::Hidden) => {
+                taken.gradient = f64::INFINITY;
                 self.inner.combine(&[(f32::NAN, &weights)])?;
             }
             Some(Fault::Factor(factor)) => {
@@ -251,11 +257,13 @@ fn an_accepted_jump_is_to_the_mean_of_recent_weights() {
     assert!(jumped > 0 && engine.counts().jumps[0] == jumped, "{:?}", engine.counts());
 }
 
-/// Faults by the number of the batch: no numbers, a ten-fold loss, a spike.
+/// Faults by the number of the batch: no numbers, a ten-fold loss, and a gradient that is no number.
 fn faults(batch: u64) -> Option<Fault> {
     match batch {
         70 | 71 | 200 => Some(Fault::NotANumber),
         130 => Some(Fault::Factor(1e4)),
+        // The twentieth step of twenty: the state to roll back to would be of these weights.
+        240..=260 if batch % 20 == 3 => Some(Fault::Hidden),
         _ => None,
     }
 }
@@ -281,7 +289,7 @@ fn bad_batches_are_passed_and_the_run_goes_on_at_a_lower_rate() {
         (trainee, alarms, lowered)
     };
     let (trainee, alarms, lowered) = run();
-    assert_eq!(alarms.iter().filter(|alarm| **alarm == Alarm::NotANumber).count(), 3, "{alarms:?}");
+    assert_eq!(alarms.iter().filter(|alarm| **alarm == Alarm::NotANumber).count(), 4, "{alarms:?}");
     assert!(matches!(alarms[2], Alarm::TenFold { .. }), "{alarms:?}");
     assert!(lowered >= 100, "{lowered}");
     let evaluation = trainee.evaluate(Which::Averaged).unwrap();

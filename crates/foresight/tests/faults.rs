@@ -2,8 +2,10 @@
 //!
 //! Some training examples are so far off that batches with them spike, or come to no number: both runs have those. On top of them one run
 //! is killed, interrupted, and kept from writing. As a test this takes seconds; `cargo test --release -p gatework-foresight --test faults
-//! -- --minutes 60` goes on for an hour. The program is also the child that trains: `--child FOLDER`.
+//! -- --minutes 60 [FOLDER]` goes on for an hour. FOLDER is a small file system of its own (`mount -t tmpfs -o size=32m none FOLDER`) that
+//! is really filled up. The program is also the child that trains: `--child FOLDER`.
 
+use std::io::Write as _;
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
@@ -28,8 +30,10 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["--child", folder] => child(Path::new(folder)),
-        ["--minutes", minutes] => match minutes.parse() {
-            Ok(minutes) => long(minutes),
+        ["--minutes", minutes, ref rest @ ..] if rest.len() <= 1 => match minutes.parse() {
+            Ok(minutes) => {
+                long(minutes, rest.first().map_or(Disk::Shared, |folder| Disk::Own(Path::new(folder))))
+            }
             Err(_) => {
                 eprintln!("--minutes takes a number");
                 ExitCode::FAILURE
@@ -138,8 +142,47 @@ fn child(folder: &Path) -> ExitCode {
 enum Fault {
     Kill,
     Interrupt,
-    /// Files cannot grow beyond a limit: writes fail half-way, as they do on a full disk.
+    /// The disk is full, or files cannot grow beyond a limit: writes fail half-way either way.
     NoRoom,
+}
+
+/// Where runs are kept.
+#[derive(Clone, Copy)]
+enum Disk<'a> {
+    /// With everything else: it cannot be filled up, so the size of files is limited in its place.
+    Shared,
+    /// On a small file system of its own, which is filled up.
+    Own(&'a Path),
+}
+
+/// The most that a file system of its own may hold, so that nobody fills up one that others use.
+const SMALL: u64 = 256 << 20;
+
+/// Takes all room of a file system but so many kilobytes, until it is dropped.
+struct Ballast(tempfile::NamedTempFile);
+
+impl Ballast {
+    fn fill(disk: &Path, leave: u64) -> Result<Self, Failed> {
+        let mut file = tempfile::NamedTempFile::new_in(disk)?;
+        let block = [0u8; 1024];
+        let mut written = 0;
+        loop {
+            match file.write_all(&block) {
+                Ok(()) if written > SMALL => {
+                    return Err("the file system is too large to be filled up".into());
+                }
+                Ok(()) => written += block.len() as u64,
+                Err(error) if error.kind() == std::io::ErrorKind::StorageFull => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        file.as_file().set_len(written.saturating_sub(leave << 10))?;
+        Ok(Self(file))
+    }
+
+    fn drop(self) -> Result<(), Failed> {
+        Ok(self.0.close()?)
+    }
 }
 
 /// Starts a child; one without room cannot write files of more than so many kilobytes.
@@ -185,9 +228,12 @@ struct Hits {
 }
 
 /// Trains once undisturbed and once with faults, and compares.
-fn round(seed: u64, size: Size, pace: Pace, at_most: usize) -> Result<Hits, Failed> {
+fn round(seed: u64, size: Size, pace: Pace, at_most: usize, disk: Disk<'_>) -> Result<Hits, Failed> {
     let config = config(seed, size);
-    let folder = tempfile::tempdir()?;
+    let folder = match disk {
+        Disk::Shared => tempfile::tempdir()?,
+        Disk::Own(disk) => tempfile::tempdir_in(disk)?,
+    };
     std::fs::write(folder.path().join("config.toml"), config.text()?)?;
     let undisturbed = std::thread::spawn(move || -> Result<(State, u64), Error> {
         let mut rollbacks = Rollbacks::default();
@@ -203,7 +249,11 @@ fn round(seed: u64, size: Size, pace: Pace, at_most: usize) -> Result<Hits, Fail
         let before = newest(folder.path());
         // A checkpoint of this size does not fit.
         let room = (fault == Fault::NoRoom && before > 0).then(|| 8 + random.below(16) as u64);
-        let mut child = start(folder.path(), room)?;
+        let (limit, ballast) = match (disk, room) {
+            (Disk::Own(disk), Some(room)) => (None, Some(Ballast::fill(disk, room)?)),
+            (Disk::Own(_), None) | (Disk::Shared, _) => (room, None),
+        };
+        let mut child = start(folder.path(), limit)?;
         let begun = Instant::now();
         let waited = match pace {
             Pace::Steps(steps) => {
@@ -237,6 +287,9 @@ fn round(seed: u64, size: Size, pace: Pace, at_most: usize) -> Result<Hits, Fail
             }
         }
         let ended = child.wait()?;
+        if let Some(ballast) = ballast {
+            ballast.drop()?;
+        }
         if ended.success() {
             break;
         }
@@ -256,20 +309,19 @@ fn round(seed: u64, size: Size, pace: Pace, at_most: usize) -> Result<Hits, Fail
 
 fn short() -> Result<Hits, Failed> {
     let size = Size { steps: 4000, width: 32, checkpoint_every: 40 };
-    let hits = round(1, size, Pace::Steps(400), 15)?;
+    let hits = round(1, size, Pace::Steps(400), 15, Disk::Shared)?;
     if hits.kills == 0 || hits.interrupts == 0 || hits.full == 0 {
         return Err(format!("every kind of fault must have hit a run that was under way: {hits:?}").into());
     }
     Ok(hits)
 }
 
-/// Rounds of other seeds until the time is over.
-fn long(minutes: f64) -> ExitCode {
-    let started = Instant::now();
+/// Rounds of other seeds until disturbed runs have taken that long.
+fn long(minutes: f64, disk: Disk<'_>) -> ExitCode {
     let size = Size { steps: 40_000, width: 128, checkpoint_every: 500 };
     let mut seconds = 0.0;
     for seed in 1.. {
-        match round(seed, size, Pace::Seconds(16), 60) {
+        match round(seed, size, Pace::Seconds(16), 60, disk) {
             Ok(hits) => {
                 seconds += hits.seconds;
                 println!(
@@ -282,7 +334,7 @@ fn long(minutes: f64) -> ExitCode {
                 return ExitCode::FAILURE;
             }
         }
-        if started.elapsed().as_secs_f64() >= 60.0 * minutes {
+        if seconds >= 60.0 * minutes {
             break;
         }
     }

@@ -93,7 +93,9 @@ fn mistakes_are_named_with_the_way_out() {
     std::fs::write(folder.path().join("short.csv"), "loss\n1\n2\n3\n").unwrap();
     std::fs::write(folder.path().join("bad.toml"), "[optimiser]\nlearning_rat = 1\n").unwrap();
     std::fs::write(folder.path().join("other.tgz"), "no package").unwrap();
-    let cases: [(&[&str], &str); 9] = [
+    std::fs::create_dir(folder.path().join("crates")).unwrap();
+    std::fs::write(folder.path().join("crates/candle-core-0.10.2.crate"), "no crate").unwrap();
+    let cases: [(&[&str], &str); 12] = [
         (&["run", "--preset", "imagenet"], "there are xor, digits, mnist"),
         (&["run", "--config", "bad.toml"], "did you mean 'optimiser.learning_rate'?"),
         (&["run", "--config", "none.toml"], "none.toml cannot be read"),
@@ -102,6 +104,9 @@ fn mistakes_are_named_with_the_way_out() {
         (&["resume", "nowhere"], "there is no config.toml in it"),
         (&["forecast", "short.csv", "--at", "10"], "it has 3 points"),
         (&["fetch", "mnist", "--into", "data", "--from", "other.tgz"], "nothing was unpacked"),
+        (&["fetch", "text", "--into", "data", "--from", "other.tgz"], "the folder with the crates"),
+        (&["fetch", "text", "--into", "data", "--from", "."], "candle-core-0.10.2.crate"),
+        (&["fetch", "text", "--into", "data", "--from", "crates"], "is not candle-core 0.10.2"),
         (&["run", "--device", "emulated"], "runs on the CPU only"),
     ];
     for (arguments, wanted) in cases {

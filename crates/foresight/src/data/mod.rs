@@ -4,8 +4,10 @@ mod builtin;
 mod examples;
 mod idx;
 mod order;
+mod tokens;
 
 pub use builtin::{digits, xor};
 pub use examples::{Examples, Splits};
 pub use idx::{mnist, read_images, read_labels};
 pub use order::{Order, Place};
+pub use tokens::{Part, TokenBatch, Tokens};

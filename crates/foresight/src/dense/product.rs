@@ -63,12 +63,18 @@ pub fn add_product_transposed([m, n, k]: [usize; 3], a: &[f32], b: &[f32], c: &m
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 fn product_avx512(size: [usize; 3], a: Strided<'_>, b: &[f32], c: &mut [f32]) {
+    if size[0] == 1 {
+        return row::<Avx512, 16, 4>(size, a, b, c);
+    }
     product::<Avx512, 8, 2>(size, a, b, c);
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
 fn product_avx2(size: [usize; 3], a: Strided<'_>, b: &[f32], c: &mut [f32]) {
+    if size[0] == 1 {
+        return row::<Avx2, 4, 2>(size, a, b, c);
+    }
     product::<Avx2, 4, 1>(size, a, b, c);
 }
 
@@ -107,6 +113,41 @@ fn product<V: Vector, const ROWS: usize, const COLUMNS: usize>(
             panel[..n - whole].copy_from_slice(&b[whole..]);
         }
         rows::<V, ROWS, 1>([m, n, k], a, &panel, LANES, &mut c[whole..], n - whole);
+    }
+}
+
+/// A product of one row, which is bound by how fast `b` is read: panels are as wide as registers allow, so that rows of `b` are
+/// read on and many sums run beside each other. The sums are those of [`product`].
+#[inline(always)]
+fn row<V: Vector, const WIDE: usize, const NARROW: usize>(
+    [_, n, k]: [usize; 3],
+    a: Strided<'_>,
+    b: &[f32],
+    c: &mut [f32],
+) {
+    let wide = n - n % (WIDE * LANES);
+    let narrow = n - n % (NARROW * LANES);
+    let whole = n - n % LANES;
+    for j in (0..wide).step_by(WIDE * LANES) {
+        block::<V, 1, WIDE>(k, a, 0, &b[j..], n, &mut c[j..], n, LANES * WIDE);
+    }
+    for j in (wide..narrow).step_by(NARROW * LANES) {
+        block::<V, 1, NARROW>(k, a, 0, &b[j..], n, &mut c[j..], n, LANES * NARROW);
+    }
+    for j in (narrow..whole).step_by(LANES) {
+        block::<V, 1, 1>(k, a, 0, &b[j..], n, &mut c[j..], n, LANES);
+    }
+    // The last columns four by four; what there is no column for repeats the last one, and is dropped.
+    for j in (whole..n).step_by(4) {
+        let columns: [usize; 4] = std::array::from_fn(|i| (j + i).min(n - 1));
+        let mut sums = [0.0f32; 4];
+        for (p, b) in b.chunks_exact(n).enumerate() {
+            let factor = a.numbers[p * a.column];
+            for (sum, column) in sums.iter_mut().zip(columns) {
+                *sum = factor.mul_add(b[column], *sum);
+            }
+        }
+        c[j..].iter_mut().zip(sums).for_each(|(c, sum)| *c += sum);
     }
 }
 
@@ -237,7 +278,17 @@ mod tests {
     #[test]
     fn all_instructions_give_the_same_bits_and_match_double_precision() {
         let mut random = Random::new(3, "product");
-        for [m, n, k] in [[1, 1, 1], [7, 10, 25], [8, 32, 16], [9, 47, 33], [16, 200, 64], [3, 16, 5]] {
+        for [m, n, k] in [
+            [1, 1, 1],
+            [1, 2, 40],
+            [1, 333, 19],
+            [1, 768, 70],
+            [7, 10, 25],
+            [8, 32, 16],
+            [9, 47, 33],
+            [16, 200, 64],
+            [3, 16, 5],
+        ] {
             let (a, b) = (numbers(&mut random, m * k), numbers(&mut random, n * k));
             let start = numbers(&mut random, m * n);
             let mut seen: Option<[Vec<f32>; 3]> = None;

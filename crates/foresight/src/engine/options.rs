@@ -62,7 +62,7 @@ pub struct EngineOptions {
     pub snapshot_every: u64,
     /// Snapshots that are averaged over.
     pub snapshots: usize,
-    /// Steps between two states to roll back to.
+    /// Steps between two states to roll back to, at least; more beside a network whose steps take no longer than such a copy.
     pub safe_every: u64,
     /// The learning rate's factor after a rollback.
     pub lowered_rate: f64,
@@ -91,7 +91,7 @@ impl Default for EngineOptions {
             correction_steps: 8,
             decide_every: 32,
             explore_every: 0,
-            risk: 0.02,
+            risk: 0.005,
             uncertainty_penalty: 0.1,
             tick: 8,
             learn_every: 64,

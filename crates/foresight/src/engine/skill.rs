@@ -58,6 +58,13 @@ impl Skill {
         self.pending.clear();
     }
 
+    /// The model's root mean square error over the slope's on the same stretches, lately, and how many there were; none before there
+    /// are enough.
+    pub(super) fn model_over_slope(&self) -> Option<(f64, u64)> {
+        let ratio = (self.paired[0] / self.paired[1]).sqrt();
+        (self.compared >= LEAST && ratio.is_finite()).then_some((ratio, self.compared))
+    }
+
     /// Whether the model counts.
     pub(super) fn model_counts(&self) -> bool {
         self.compared >= LEAST && self.paired[0] < BETTER * self.paired[1]

@@ -234,6 +234,13 @@ fn collect(
             _ => skipped += 1,
         }
     }
+    if points.len() < LEAST && skipped > 0 {
+        return Err(Error::curve(format!(
+            "it has {} points, and at least {LEAST} are needed; {skipped} lines were left out because '{column}' is no number \
+             above 0 there",
+            points.len()
+        )));
+    }
     Ok(Reading { curve: Curve::new(points)?, column: column.to_owned(), skipped })
 }
 
@@ -271,6 +278,7 @@ mod tests {
         let said = |text: &str, column| Curve::parse(text, column).unwrap_err().to_string();
         assert!(said("", None).contains("empty"));
         assert!(said("1\n2\n3\n", None).contains("3 points"));
+        assert!(said(&"-1\n".repeat(20), None).contains("20 lines were left out"));
         assert!(said("a,b\n1,2\n", None).contains("name one of a, b with --column"));
         assert!(said("a,b\n1,2\n", Some("c")).contains("no column 'c' but a, b"));
         assert!(Curve::new((0..9).map(|i| (f64::from(i), f64::NAN, None))).is_err());

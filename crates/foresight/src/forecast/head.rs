@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::across::{Across, Known, moments, quantile};
 use super::curve::Curve;
 use super::look::{Inputs, Question, look};
-use super::within::{Example, Within};
+use super::within::{Example, Settings, Within};
 use crate::conformal::signed;
 use crate::error::{Error, Result};
 
@@ -22,6 +22,8 @@ pub struct Finished {
     pub curve: Curve,
     /// Passes over its data; 0 where that is not known.
     pub passes: f64,
+    /// How large its network is, in any unit that all runs share; 0 where that is not known.
+    pub size: f64,
 }
 
 /// A head that has learnt to forecast from one part of a run.
@@ -62,20 +64,21 @@ impl DirectHead {
         names.sort_unstable();
         names.dedup();
         let mut known = Vec::new();
-        let mut rates = Vec::new();
+        let mut settings = Vec::new();
         for run in finished {
             let at = run.curve.last_step();
             let Ok(seen) = run.curve.until(part * at) else { continue };
             let ahead = run.curve.points_with_rates();
-            let (inputs, now) = look(&Question { seen: &seen, at, ahead: &ahead, passes: run.passes });
+            let question = Question { seen: &seen, at, ahead: &ahead, passes: run.passes, size: run.size };
+            let (inputs, now) = look(&question);
             let task = names.binary_search(&run.task.as_str()).unwrap_or_default();
             known.push(Known { task, inputs, target: run.curve.end(END).ln() - now });
-            rates.push(highest_rate(&ahead));
+            settings.push(Settings::of(&question));
         }
         let [_, everywhere] = moments(known.iter().map(|run| &run.inputs));
         let of_task = |task: usize| -> Vec<Example> {
-            let own = known.iter().zip(&rates).filter(|(run, _)| run.task == task);
-            own.map(|(run, &rate)| Example { inputs: run.inputs, target: run.target, rate }).collect()
+            let own = known.iter().zip(&settings).filter(|(run, _)| run.task == task);
+            own.map(|(run, &settings)| Example { inputs: run.inputs, target: run.target, settings }).collect()
         };
         let tasks: Vec<(String, Within)> = names
             .iter()
@@ -100,7 +103,7 @@ impl DirectHead {
 
     /// The final loss of a run of `task`, or of a task that was not learnt from.
     pub fn foresee(&self, question: &Question<'_>, task: Option<&str>) -> Result<Foreseen> {
-        let Question { seen, at, ahead, .. } = question;
+        let Question { seen, at, .. } = question;
         if !(at.is_finite() && *at > seen.last_step()) {
             return Err(Error::curve(format!(
                 "it goes to step {}: ask for a later one than {at}",
@@ -109,7 +112,7 @@ impl DirectHead {
         }
         let (inputs, now) = look(question);
         let within = task.and_then(|task| Some(&self.tasks.iter().find(|(name, _)| name == task)?.1));
-        let samples = self.samples(&inputs, within, highest_rate(ahead))?;
+        let samples = self.samples(&inputs, within, &Settings::of(question))?;
         let samples: Vec<f64> = samples.into_iter().map(|sample| now + sample).collect();
         let Some([low, high]) = signed(&samples, 0.9) else {
             return Err(Error::curve("too few runs were left to calibrate the head by: learn from more"));
@@ -123,20 +126,22 @@ impl DirectHead {
     }
 
     /// Sorted samples of ln(end / now).
-    fn samples(&self, inputs: &Inputs, within: Option<&Within>, rate: Option<f64>) -> Result<Vec<f64>> {
+    fn samples(&self, inputs: &Inputs, within: Option<&Within>, settings: &Settings) -> Result<Vec<f64>> {
         let sorted = |mut samples: Vec<f64>| {
             samples.sort_by(f64::total_cmp);
             samples
         };
         match (within, &self.across) {
-            (Some(within), Some(across)) if within.is_beyond(rate) => {
+            (Some(within), Some(across)) if within.is_beyond(settings) => {
                 let half = |samples: Vec<f64>| {
                     let samples = sorted(samples);
                     (0..OF_HALF).map(move |i| quantile(&samples, (i as f64 + 0.5) / OF_HALF as f64))
                 };
-                Ok(sorted(half(within.samples(inputs)).chain(half(across.samples(inputs))).collect()))
+                Ok(sorted(
+                    half(within.samples(inputs, settings)).chain(half(across.samples(inputs))).collect(),
+                ))
             }
-            (Some(within), _) => Ok(sorted(within.samples(inputs))),
+            (Some(within), _) => Ok(sorted(within.samples(inputs, settings))),
             (None, Some(across)) => Ok(sorted(across.samples(inputs))),
             (None, None) => Err(Error::curve(format!(
                 "it is of a task that was not learnt from, and runs of {} tasks are needed to say anything of another",
@@ -144,11 +149,6 @@ impl DirectHead {
             ))),
         }
     }
-}
-
-fn highest_rate(rates: &[(f64, f64)]) -> Option<f64> {
-    let highest = rates.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
-    (highest > 0.0).then(|| highest.ln())
 }
 
 #[cfg(test)]
@@ -167,14 +167,15 @@ mod tests {
             let fallen = second + (1.0 - second) / (1.0 + ((t - 150.0) / 15.0).exp());
             (t, (a + b * (t + 1.0).powf(-c)) * fallen * (0.05 * random.normal()).exp(), None)
         }));
-        Finished { task: format!("task {task}"), curve: curve.unwrap(), passes: 0.0 }
+        Finished { task: format!("task {task}"), curve: curve.unwrap(), passes: 0.0, size: 0.0 }
     }
 
     fn judged(head: &DirectHead, runs: &[Finished], known: bool) -> (f64, usize) {
         let (mut score, mut covered) = (0.0, 0);
         for Finished { task, curve, .. } in runs {
             let seen = curve.until(0.2 * curve.last_step()).unwrap();
-            let question = Question { seen: &seen, at: curve.last_step(), ahead: &[], passes: 0.0 };
+            let question =
+                Question { seen: &seen, at: curve.last_step(), ahead: &[], passes: 0.0, size: 0.0 };
             let foreseen = head.foresee(&question, known.then_some(task.as_str())).unwrap();
             let end = curve.end(END);
             score += crps_samples(&foreseen.samples, end.ln()) / runs.len() as f64;
@@ -215,7 +216,7 @@ mod tests {
         assert!((31..=40).contains(&covered), "{covered} of 40");
         let one: Vec<Finished> = (0..40).map(|seed| run(1, seed)).collect();
         let seen = one[0].curve.until(50.0).unwrap();
-        let question = Question { seen: &seen, at: 249.0, ahead: &[], passes: 0.0 };
+        let question = Question { seen: &seen, at: 249.0, ahead: &[], passes: 0.0, size: 0.0 };
         let known = DirectHead::learn(&one, 0.2).unwrap();
         assert!(known.foresee(&question, None).unwrap_err().to_string().contains("8 tasks"));
     }

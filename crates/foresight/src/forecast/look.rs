@@ -33,11 +33,13 @@ pub struct Question<'a> {
     pub ahead: &'a [(f64, f64)],
     /// Passes over the data that the run will have made by then; 0 where that is not known.
     pub passes: f64,
+    /// How large the network is, in the unit of the runs that are learnt from; 0 where that is not known.
+    pub size: f64,
 }
 
 /// What is seen of a run, and ln of its loss now.
 pub(super) fn look(question: &Question<'_>) -> (Inputs, f64) {
-    let Question { seen, at, ahead, passes } = *question;
+    let Question { seen, at, ahead, passes, .. } = *question;
     let share = (seen.last_step() / at).clamp(1e-3, 1.0);
     let thin = seen.thinned((POINTS * share).round().max(8.0) as usize);
     let now = thin.end(0.1).ln();

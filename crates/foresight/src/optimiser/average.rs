@@ -11,6 +11,12 @@ pub struct Average {
 }
 
 impl Average {
+    /// Becomes as another one, in the memory that it has.
+    pub(crate) fn copy(&mut self, other: &Self) {
+        (self.decay, self.steps) = (other.decay, other.steps);
+        self.weights.clone_from(&other.weights);
+    }
+
     /// Begins at `weights`.
     pub fn new(decay: f32, weights: &[f32]) -> Self {
         Self { decay, steps: 0, weights: weights.to_vec() }

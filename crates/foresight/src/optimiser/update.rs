@@ -5,7 +5,7 @@ use std::ops::{Add, Range};
 use serde::{Deserialize, Serialize};
 
 use super::muon::orthogonalise;
-use crate::dense::{dot, squares};
+use crate::dense::{dot, squares, sum};
 use crate::network::Parameters;
 
 /// Which step is taken.
@@ -104,13 +104,22 @@ impl Optimiser {
         Self { options, steps: 0, first: zeros(), second: zeros(), last: zeros() }
     }
 
+    /// Becomes as another one, in the memory that it has.
+    pub(crate) fn copy(&mut self, other: &Self) {
+        (self.options, self.steps) = (other.options, other.steps);
+        self.first.clone_from(&other.first);
+        self.second.clone_from(&other.second);
+        self.last.clone_from(&other.last);
+    }
+
     /// Steps that were taken.
     pub fn steps(&self) -> u64 {
         self.steps
     }
 
     /// Moves `weights` against `gradient` at rate `rate`, all groups from number `frozen` on; those before keep weights
-    /// and moments. With `measure`, returns the sums of every group, zeros for the frozen.
+    /// and moments. Returns the gradient's length before it is clipped, and with `measure` the sums of every group, zeros for the
+    /// frozen.
     pub fn step(
         &mut self,
         groups: &[Parameters],
@@ -119,9 +128,9 @@ impl Optimiser {
         rate: f32,
         frozen: usize,
         measure: bool,
-    ) -> Vec<Sums> {
+    ) -> (f64, Vec<Sums>) {
         self.steps += 1;
-        self.clip(gradient);
+        let length = self.clip(gradient);
         let mut found = Vec::with_capacity(groups.len());
         for (place, group) in groups.iter().enumerate() {
             if place < frozen {
@@ -143,17 +152,16 @@ impl Optimiser {
             }
             found.push(sums);
         }
-        found
+        (length, found)
     }
 
-    fn clip(&self, gradient: &mut [f32]) {
-        if self.options.clip > 0.0 {
-            let length = squares(gradient).sqrt();
-            if length > self.options.clip {
-                let scale = (self.options.clip / length) as f32;
-                gradient.iter_mut().for_each(|g| *g *= scale);
-            }
+    fn clip(&self, gradient: &mut [f32]) -> f64 {
+        let length = squares(gradient).sqrt();
+        if self.options.clip > 0.0 && length > self.options.clip {
+            let scale = (self.options.clip / length) as f32;
+            gradient.iter_mut().for_each(|g| *g *= scale);
         }
+        length
     }
 
     /// `m ← β₁ m + (1 − β₁) g`, `v ← β₂ v + (1 − β₂) g²`, `w ← w − rate (m̂ / (√v̂ + ε) + decay w)`, with
@@ -182,7 +190,7 @@ impl Optimiser {
             *v = beta2 * *v + (1.0 - beta2) * g * g;
             *step = -rate * (*m * first_scale / ((*v * second_scale).sqrt() + EPSILON) + decay * w);
         }
-        let second_sum = if measure { second.iter().map(|&v| f64::from(v)).sum() } else { 0.0 };
+        let second_sum = if measure { sum(second) } else { 0.0 };
         move_by(step, weights, gradient, first, &mut self.last[block], second_sum, measure)
     }
 
@@ -258,7 +266,7 @@ mod tests {
         for step in 0..300 {
             // The gradient of Σ w² / 2.
             let mut gradient = weights.clone();
-            sums = optimiser.step(
+            (_, sums) = optimiser.step(
                 &groups,
                 &mut weights,
                 &mut gradient,

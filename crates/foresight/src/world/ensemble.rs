@@ -4,7 +4,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::episode::{ACTION, Episode, Tick};
-use super::gru::Reset;
+use super::gru::{Reset, Scratch};
 use super::member::{Draw, Losses, Member, Sizes, Slice, Weights, beside, draw, softmax};
 use super::rollout::{Path, RolloutMetrics};
 use crate::dense::squares;
@@ -144,6 +144,12 @@ impl Ensemble {
         self.options.member()
     }
 
+    /// The parameters of every member.
+    #[cfg(feature = "lab")]
+    pub(crate) fn parameters(&self) -> impl Iterator<Item = &[f32]> {
+        self.states.iter().map(|state| state.parameters.as_slice())
+    }
+
     /// Updates so far.
     pub fn updates(&self) -> u64 {
         self.updates
@@ -176,10 +182,10 @@ impl Ensemble {
 
     /// Looks at a tick of the run: the states of all members follow it by their posteriors.
     pub fn observe(&mut self, tick: &Tick) {
-        let member = self.member();
+        let (member, mut scratch) = (self.member(), Scratch::default());
         for state in &mut self.states {
             let given = [&state.z[..], &state.action].concat();
-            (state.h, _) = member.gru.forward(&state.parameters, &given, &state.h);
+            member.gru.advance(&state.parameters, &given, &mut state.h, &mut scratch);
             let seen = beside(&state.h, self.options.hidden, &tick.features, FEATURES);
             let q = softmax(&member.posterior.forward(&state.parameters, &seen), self.options.classes);
             state.z = draw(&q, self.options.classes, &mut Draw::Mean);

@@ -10,6 +10,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::linear::Linear;
+use crate::dense::{sigmoid, tanh};
 use crate::random::Random;
 
 /// Where the reset gate stands.
@@ -24,7 +25,7 @@ pub enum Reset {
 
 /// A GRU whose parameters lie in a larger array.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Gru {
+pub(crate) struct Gru {
     pub(super) hidden: usize,
     reset: Reset,
     /// From the input to all three gates: z, r, n.
@@ -45,12 +46,18 @@ pub(super) struct Trace {
     inner: Vec<f32>,
 }
 
-fn sigmoid(x: f32) -> f32 {
-    1.0 / (1.0 + (-x).exp())
+/// Memory that steps without a backward pass use again and again.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    gates: Vec<f32>,
+    z: Vec<f32>,
+    r: Vec<f32>,
+    n: Vec<f32>,
+    inner: Vec<f32>,
 }
 
 impl Gru {
-    pub(super) fn place(inputs: usize, hidden: usize, reset: Reset, at: &mut usize) -> Self {
+    pub(crate) fn place(inputs: usize, hidden: usize, reset: Reset, at: &mut usize) -> Self {
         let input = Linear::place(inputs, 3 * hidden, at);
         let state = std::array::from_fn(|_| Linear::place(hidden, hidden, at));
         Self { hidden, reset, input, state }
@@ -69,24 +76,54 @@ impl Gru {
             gates.chunks_exact(3 * self.hidden).flat_map(of_row).collect::<Vec<f32>>()
         };
         let gate = |place: usize| -> Vec<f32> {
-            let of_state = self.state[place].forward(parameters, h);
-            part(place).iter().zip(of_state).map(|(x, h)| sigmoid(x + h)).collect()
+            let mut of_state = self.state[place].forward(parameters, h);
+            add(&mut of_state, &part(place));
+            sigmoid(&mut of_state);
+            of_state
         };
         let (z, r) = (gate(0), gate(1));
-        let (n, inner): (Vec<f32>, Vec<f32>) = match self.reset {
+        let (mut n, inner): (Vec<f32>, Vec<f32>) = match self.reset {
             Reset::After => {
                 let inner = self.state[2].forward(parameters, h);
-                let n = part(2).iter().zip(&r).zip(&inner).map(|((x, r), h)| (x + r * h).tanh()).collect();
+                let n = part(2).iter().zip(&r).zip(&inner).map(|((x, r), h)| x + r * h).collect();
                 (n, inner)
             }
             Reset::Before => {
                 let inner: Vec<f32> = r.iter().zip(h).map(|(r, h)| r * h).collect();
-                let of_state = self.state[2].forward(parameters, &inner);
-                (part(2).iter().zip(of_state).map(|(x, h)| (x + h).tanh()).collect(), inner)
+                let mut of_state = self.state[2].forward(parameters, &inner);
+                add(&mut of_state, &part(2));
+                (of_state, inner)
             }
         };
+        tanh(&mut n);
         let next = z.iter().zip(&n).zip(h).map(|((z, n), h)| (1.0 - z) * h + z * n).collect();
         (next, Trace { x: x.to_vec(), h: h.to_vec(), z, r, n, inner })
+    }
+
+    /// The next state of one row in place of `h`: the bits of [`Self::forward`], with nothing kept for a backward pass.
+    pub(crate) fn advance(&self, parameters: &[f32], x: &[f32], h: &mut [f32], scratch: &mut Scratch) {
+        let Scratch { gates, z, r, n, inner } = scratch;
+        self.input.forward_into(parameters, x, gates);
+        let part = |gate: usize| &gates[gate * self.hidden..(gate + 1) * self.hidden];
+        for (place, gate) in [&mut *z, &mut *r].into_iter().enumerate() {
+            self.state[place].forward_into(parameters, h, gate);
+            add(gate, part(place));
+            sigmoid(gate);
+        }
+        match self.reset {
+            Reset::After => {
+                self.state[2].forward_into(parameters, h, n);
+                n.iter_mut().zip(part(2)).zip(&*r).for_each(|((n, x), r)| *n = x + r * *n);
+            }
+            Reset::Before => {
+                inner.clear();
+                inner.extend(r.iter().zip(&*h).map(|(r, h)| r * h));
+                self.state[2].forward_into(parameters, inner, n);
+                add(n, part(2));
+            }
+        }
+        tanh(n);
+        h.iter_mut().zip(&*z).zip(&*n).for_each(|((h, z), n)| *h = (1.0 - z) * *h + z * n);
     }
 
     /// Adds to the gradient, and returns the gradients of the input and of the state before.
@@ -135,6 +172,24 @@ pub(super) fn add(sum: &mut [f32], more: &[f32]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_step_without_a_trace_is_the_same_bits() {
+        for reset in [Reset::After, Reset::Before] {
+            let mut at = 0;
+            let gru = Gru::place(9, 37, reset, &mut at);
+            let mut random = Random::new(4, "gru");
+            let mut numbers = |n: usize| (0..n).map(|_| random.normal() as f32).collect::<Vec<f32>>();
+            let (parameters, x) = (numbers(at), numbers(9));
+            let mut h = numbers(37);
+            let (mut next, mut scratch) = (h.clone(), Scratch::default());
+            for _ in 0..3 {
+                h = gru.forward(&parameters, &x, &h).0;
+                gru.advance(&parameters, &x, &mut next, &mut scratch);
+                assert_eq!(h, next, "{reset:?}");
+            }
+        }
+    }
 
     #[test]
     fn both_forms_match_finite_differences() {

@@ -32,11 +32,18 @@ impl Linear {
     }
 
     pub(super) fn forward(&self, parameters: &[f32], x: &[f32]) -> Vec<f32> {
-        let rows = x.len() / self.inputs;
-        let mut y = parameters[self.bias.clone()].repeat(rows);
-        let matrix = &parameters[self.matrix.clone()];
-        add_product([rows, self.outputs, self.inputs], Strided::rows(x, self.inputs), matrix, &mut y);
+        let mut y = Vec::new();
+        self.forward_into(parameters, x, &mut y);
         y
+    }
+
+    /// The same, in memory that is there already.
+    pub(super) fn forward_into(&self, parameters: &[f32], x: &[f32], y: &mut Vec<f32>) {
+        let rows = x.len() / self.inputs;
+        y.clear();
+        (0..rows).for_each(|_| y.extend_from_slice(&parameters[self.bias.clone()]));
+        let matrix = &parameters[self.matrix.clone()];
+        add_product([rows, self.outputs, self.inputs], Strided::rows(x, self.inputs), matrix, y);
     }
 
     /// Adds `xᵀ dy` and `Σ dy` to the gradient.

@@ -14,6 +14,7 @@
 
 use super::gru::{Gru, Reset, Trace, add};
 use super::linear::Linear;
+use crate::dense::exp;
 use crate::random::Random;
 use crate::state::FEATURES;
 use crate::world::episode::ACTION;
@@ -86,13 +87,21 @@ pub(super) fn bounded(log_variance: f32) -> f32 {
 /// Softmax of every run of `classes` numbers.
 pub(super) fn softmax(logits: &[f32], classes: usize) -> Vec<f32> {
     let mut found = logits.to_vec();
+    softmax_of(&mut found, classes);
+    found
+}
+
+/// The same in place.
+pub(super) fn softmax_of(found: &mut [f32], classes: usize) {
     for row in found.chunks_exact_mut(classes) {
         let top = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        row.iter_mut().for_each(|x| *x = (*x - top).exp());
+        row.iter_mut().for_each(|x| *x -= top);
+    }
+    exp(found);
+    for row in found.chunks_exact_mut(classes) {
         let sum: f32 = row.iter().sum();
         row.iter_mut().for_each(|x| *x /= sum);
     }
-    found
 }
 
 pub(super) fn draw(probabilities: &[f32], classes: usize, how: &mut Draw<'_>) -> Vec<f32> {

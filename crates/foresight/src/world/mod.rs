@@ -15,3 +15,9 @@ pub use episode::{ACTION, Episode, Replay, Source, Tick};
 pub use gru::Reset;
 pub use member::Losses;
 pub use rollout::RolloutMetrics;
+
+/// What the lab's workloads look into.
+#[cfg(feature = "lab")]
+pub(crate) mod lab {
+    pub(crate) use super::gru::{Gru, Scratch};
+}

@@ -3,7 +3,8 @@
 use serde::Serialize;
 
 use super::episode::ACTION;
-use super::member::{Draw, Member, bounded, draw, softmax};
+use super::gru::Scratch;
+use super::member::{Member, bounded, softmax_of};
 use crate::dense::norm;
 
 /// What a rollout looks like, averaged over members.
@@ -41,17 +42,23 @@ impl Member {
     ) -> Path {
         let mut path = Path::default();
         let mut sum = [0.0f64; 2];
+        let (mut given, mut state, mut output) = (Vec::new(), Vec::new(), Vec::new());
+        let mut scratch = Scratch::default();
         for action in actions {
-            let given = [&z[..], action].concat();
-            (h, _) = self.gru.forward(parameters, &given, &h);
-            let p = softmax(&self.prior.forward(parameters, &h), self.sizes.classes);
-            z = draw(&p, self.sizes.classes, &mut Draw::Mean);
-            let output = self.change.forward(parameters, &[&h[..], &z].concat());
+            given.clear();
+            given.extend(z.iter().chain(action));
+            self.gru.advance(parameters, &given, &mut h, &mut scratch);
+            // Imagined states are the probabilities themselves.
+            self.prior.forward_into(parameters, &h, &mut z);
+            softmax_of(&mut z, self.sizes.classes);
+            state.clear();
+            state.extend(h.iter().chain(&z));
+            self.change.forward_into(parameters, &state, &mut output);
             sum[0] += f64::from(output[0]);
             sum[1] += f64::from(bounded(output[1]).exp());
             path.changes.push(sum);
             path.hidden_norms.push(norm(&h));
-            let entropy: f64 = p.iter().map(|&p| -f64::from(p) * f64::from(p.max(1e-20).ln())).sum();
+            let entropy: f64 = z.iter().map(|&p| -f64::from(p) * f64::from(p.max(1e-20).ln())).sum();
             path.entropies.push(entropy / self.sizes.categories as f64);
         }
         path

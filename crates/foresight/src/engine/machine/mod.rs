@@ -179,6 +179,8 @@ pub struct Engine<T: Trainee> {
     replay: Replay,
     cadence: Cadence,
     state: EngineState<T::Snapshot, T::Weights>,
+    /// A snapshot that nobody needs any more, for its memory.
+    spare: Option<T::Snapshot>,
     /// Time of the predictor in this tick.
     thought: Duration,
 }
@@ -238,7 +240,7 @@ impl<T: Trainee> Engine<T> {
             counts: Counts::default(),
             view,
         };
-        Ok(Self { options, schedule, replay, cadence, state, thought: Duration::ZERO })
+        Ok(Self { options, schedule, replay, cadence, state, spare: None, thought: Duration::ZERO })
     }
 
     /// Everything that decides what it does next.
@@ -285,6 +287,12 @@ impl<T: Trainee> Engine<T> {
             let [mean, deviation] = self.state.ensemble.end();
             [level + mean, deviation]
         })
+    }
+
+    /// How far off the world model's forecasts of full steps were, over how far off the slope of the last losses was, and how many came
+    /// due; none where there were too few.
+    pub fn model_over_slope(&self) -> Option<(f64, u64)> {
+        self.state.skill.model_over_slope()
     }
 
     /// Takes one step, or begins, judges or ends an action.
@@ -348,6 +356,7 @@ impl<T: Trainee> Engine<T> {
             // A step that is no number shows in the loss only one step later.
             if sum(|sums| sums.update).is_finite() { sum(|sums| sums.gradient).sqrt() } else { f64::NAN }
         });
+        let gradient = if taken.gradient.is_finite() { gradient } else { Some(taken.gradient) };
         match self.state.view.monitor.look(taken.loss, gradient) {
             Some(alarm) if alarm.is_emergency() => {
                 self.recover(trainee, alarm, events)?;
@@ -435,17 +444,28 @@ impl<T: Trainee> Engine<T> {
     fn keep(&mut self, trainee: &T) {
         if let Some(pending) = self.state.pending.take() {
             // The step after it was sound: so are its weights.
-            self.state.safe = pending;
+            self.spare = Some(std::mem::replace(&mut self.state.safe, pending).snapshot);
         }
-        if self.state.trial.is_none() && self.step().is_multiple_of(self.options.safe_every) {
-            self.state.pending = Some(RestorePoint { snapshot: trainee.snapshot(), view: self.view() });
+        if self.state.trial.is_none() && self.step().is_multiple_of(self.cadence.safe) {
+            let snapshot = match self.spare.take() {
+                Some(mut spare) => {
+                    trainee.snapshot_into(&mut spare);
+                    spare
+                }
+                None => trainee.snapshot(),
+            };
+            self.state.pending = Some(RestorePoint { snapshot, view: self.view() });
         }
         let due = self.step().is_multiple_of(self.options.snapshot_every);
         if self.options.actions.jump && due && self.state.trial.is_none() {
-            if self.state.recent.len() == self.options.snapshots {
-                self.state.recent.remove(0);
-            }
-            self.state.recent.push(trainee.weights());
+            let weights = if self.state.recent.len() == self.options.snapshots {
+                let mut oldest = self.state.recent.remove(0);
+                trainee.weights_into(&mut oldest);
+                oldest
+            } else {
+                trainee.weights()
+            };
+            self.state.recent.push(weights);
         }
     }
 

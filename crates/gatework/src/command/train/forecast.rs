@@ -89,11 +89,16 @@ fn direct(curve: &Curve, at: f64, runs: &[Curve]) -> Result<Option<Foreseen>, Fa
     }
     let finished: Vec<Finished> = runs
         .iter()
-        .map(|run| Finished { task: TASK.to_owned(), curve: run.clone().without_rates(), passes: 0.0 })
+        .map(|run| Finished {
+            task: TASK.to_owned(),
+            curve: run.clone().without_rates(),
+            passes: 0.0,
+            size: 0.0,
+        })
         .collect();
     let head = DirectHead::learn(&finished, curve.last_step() / at)?;
     let seen = curve.clone().without_rates();
-    let question = Question { seen: &seen, at, ahead: &[], passes: 0.0 };
+    let question = Question { seen: &seen, at, ahead: &[], passes: 0.0, size: 0.0 };
     Ok(Some(head.foresee(&question, Some(TASK))?))
 }
 

@@ -12,6 +12,7 @@ mod stop;
 mod sweep;
 
 use clap::Parser;
+use gatework_foresight::workloads;
 use gatework_gpu::Target;
 use gatework_lab::Workload;
 
@@ -48,7 +49,7 @@ impl Noun for Train {
     const AREA: &'static str = "foresight";
 
     fn workloads() -> Vec<Box<dyn Workload>> {
-        Vec::new()
+        workloads::workloads()
     }
 
     fn device_use(&self) -> DeviceUse {
