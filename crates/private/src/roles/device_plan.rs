@@ -75,7 +75,8 @@ impl DevicePlan {
         let costs: Vec<Cost> = texts.iter().map(|(_, planned)| planned.cost).collect();
         let scripts = texts.iter().map(|(_, planned)| planned.script.clone()).collect();
         let plan = plan(&costs).with_scripts(scripts);
-        let circuits: Vec<_> = texts.iter().map(|(_, planned)| planned.network.inference(&self.weights)).collect();
+        let circuits: Vec<_> =
+            texts.iter().map(|(_, planned)| planned.network.inference(&self.weights)).collect();
         let circuits: Vec<_> = circuits.iter().collect();
         // The second time tables and programs are there from the start, as those of an earlier session are.
         for _ in 0..2 {

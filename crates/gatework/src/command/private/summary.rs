@@ -56,6 +56,8 @@ struct StageSeconds {
     waiting: f64,
     /// Opening those, or queueing that.
     opening: f64,
+    /// Making keys ready for the next round.
+    ahead: f64,
 }
 
 impl From<Stages> for StageSeconds {
@@ -66,6 +68,7 @@ impl From<Stages> for StageSeconds {
             sending: stages.sending.as_secs_f64(),
             waiting: stages.waiting.as_secs_f64(),
             opening: stages.opening.as_secs_f64(),
+            ahead: stages.ahead.as_secs_f64(),
         }
     }
 }

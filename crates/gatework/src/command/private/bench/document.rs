@@ -47,6 +47,8 @@ struct Shares {
     messages_ms: f64,
     hand_over_ms: f64,
     opening_ms: f64,
+    /// Making keys ready for the next round.
+    ahead_ms: f64,
     /// Beside the others, on threads of the link.
     send_ms: f64,
 }
@@ -152,6 +154,7 @@ impl Document {
                 messages_ms: share(|counted| counted.stages.messages),
                 hand_over_ms: share(|counted| counted.stages.sending),
                 opening_ms: share(|counted| counted.stages.opening),
+                ahead_ms: share(|counted| counted.stages.ahead),
                 send_ms: share(|counted| counted.sending),
             },
             server: server.shares(options.batch.get()),
@@ -226,12 +229,13 @@ impl Document {
         );
         for (party, shares) in [("client", &self.client), ("server", &self.server)] {
             text.push_str(&format!(
-                "{party}: evaluating {:.1} ms (gates {:.1}, messages {:.1}, handing over {:.1}, opening {:.1}), waiting {:.1} ms; sending {:.1} ms beside\n",
+                "{party}: evaluating {:.1} ms (gates {:.1}, messages {:.1}, handing over {:.1}, opening {:.1}, keys ahead {:.1}), waiting {:.1} ms; sending {:.1} ms beside\n",
                 shares.evaluate_ms,
                 shares.gates_ms,
                 shares.messages_ms,
                 shares.hand_over_ms,
                 shares.opening_ms,
+                shares.ahead_ms,
                 shares.wait_ms,
                 shares.send_ms
             ));
@@ -290,6 +294,7 @@ impl Served<'_> {
             messages_ms: ms("messages"),
             hand_over_ms: ms("sending"),
             opening_ms: ms("opening"),
+            ahead_ms: ms("ahead"),
             send_ms: ms("send_seconds"),
         }
     }
