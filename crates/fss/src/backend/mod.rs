@@ -174,7 +174,7 @@ pub trait Backend: Send + Sync {
         Ok(())
     }
 
-    /// Words of key material that may be made ready before a gate asks for them, if that is worth anything.
+    /// Words of key material of all jobs that may be made ready before a gate asks for them, if that is worth anything.
     fn words_ahead(&self) -> Option<usize> {
         None
     }

@@ -55,12 +55,17 @@ pub struct KeyAhead {
 /// What is copied at once, at least.
 const LEAST_CHUNK: usize = 4 << 10;
 
+/// So many bytes at most, as page-locked blocks come: in powers of two.
+fn block_size(bytes: u64) -> usize {
+    1 << bytes.max(1).ilog2()
+}
+
 impl KeyAhead {
     /// The share of one of so many sections that are used together.
     pub(super) fn shared_by(self, sections: usize) -> Self {
         let share = |bytes: u64| bytes / sections.max(1) as u64;
         // There are four chunks on the device at least.
-        let chunk = (share(self.copied) as usize / 4).clamp(LEAST_CHUNK.min(self.chunk), self.chunk);
+        let chunk = block_size(share(self.copied) / 4).clamp(LEAST_CHUNK.min(self.chunk), self.chunk);
         let staged = share(self.staged).max(chunk as u64);
         Self { chunk, staged, copied: share(self.copied).max(chunk as u64), ..self }
     }
@@ -84,7 +89,7 @@ pub struct Schedule {
     pub keys: KeyAhead,
     /// Bytes of a message, at most, that kernels read from the host's memory.
     pub direct: usize,
-    /// Words of key material that are made ready before a gate asks for them.
+    /// Words of key material that are made ready before a gate asks for them, of all jobs together.
     pub words_ahead: usize,
     /// Leaves that a block of threads expands together, where trees have fewer.
     pub leaves_each: u32,
@@ -100,13 +105,13 @@ impl Schedule {
             formulas: FormulaTier::Adaptive,
             products: ProductForm::LimbsFrom(16),
             keys: KeyAhead {
-                chunk: ((copied / 4) as usize).min(8 << 20),
+                chunk: block_size(copied / 4).min(8 << 20),
                 staged: 256 << 20,
                 copied,
                 under_way: 2,
             },
             direct: 16 << 20,
-            words_ahead: 1 << 26,
+            words_ahead: (device.budget().limit() / 64).min(1 << 26) as usize,
             leaves_each: 256,
         };
         if !device.is_emulated() {
@@ -164,10 +169,10 @@ mod tests {
     fn sections_of_a_batch_share_what_is_ahead() {
         let ahead = KeyAhead { chunk: 2 << 20, staged: 256 << 20, copied: 512 << 20, under_way: 2 };
         assert_eq!(ahead.shared_by(1), ahead);
-        for sections in [2, 16, 300, 4096] {
+        for sections in [2, 16, 24, 31, 300, 4096] {
             let share = ahead.shared_by(sections);
             assert!(share.copied * sections as u64 <= ahead.copied, "{sections}: {share:?}");
-            assert!(share.chunk as u64 <= share.copied && share.chunk > 0);
+            assert!(share.chunk as u64 <= share.copied && share.chunk.is_power_of_two(), "{share:?}");
         }
         // Never more than it was.
         let small = KeyAhead { chunk: 100, staged: 100, copied: 100, under_way: 2 };

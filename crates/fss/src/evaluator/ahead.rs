@@ -81,6 +81,11 @@ impl KeysAhead {
         }
     }
 
+    /// Pieces of material that were foreseen, and that no gate has asked for.
+    pub(crate) fn not_asked_for(&self) -> u64 {
+        (self.ready.len() + self.foreseen.len()) as u64
+    }
+
     /// Takes down what will be asked for.
     pub(crate) fn foresee(&mut self, asks: impl IntoIterator<Item = Ask>) {
         self.foreseen.extend(asks);

@@ -94,6 +94,7 @@ pub fn evaluate_with<C: Circuit>(
     on_plan(0, "sections", keys.sections.len() as u64, plan.jobs() as u64)?;
     let OpenKeys { party, format, backend, sections, tag, .. } = keys;
     let backend = &backend;
+    let words_ahead = backend.words_ahead().map(|words| words / jobs.len().max(1));
     let mut tasks = Vec::with_capacity(jobs.len());
     for (job, ((circuit, inputs), section)) in jobs.into_iter().zip(sections).enumerate() {
         circuit.fits(format)?;
@@ -101,7 +102,7 @@ pub fn evaluate_with<C: Circuit>(
         let evaluator = Rc::new(Evaluator::new(role, backend.clone(), inputs));
         let own = evaluator.clone();
         let future = Box::pin(async move { circuit.run(&own).await });
-        let script = match (backend.words_ahead(), plan.script(job)) {
+        let script = match (words_ahead, plan.script(job)) {
             (None, _) => None,
             (Some(words), Some(script)) => Some((script.clone(), words)),
             (Some(words), None) => Some((Arc::new(Script::of(circuit)?), words)),
@@ -295,6 +296,7 @@ impl<T> Task<'_, T> {
         let planned = plan.cost(self.job).copied().unwrap_or_default();
         if let Role::Party(_, keys) = &self.evaluator.role {
             let keys = keys.borrow();
+            on_plan(self.job, "keys that no gate asked for", keys.not_asked_for(), 0)?;
             let keys = keys.keys();
             on_plan(self.job, "unread key bytes", keys.left(), 0)?;
             on_plan(self.job, "key bytes", keys.used(), planned.key_bytes[party.index()])?;

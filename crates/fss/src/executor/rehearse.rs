@@ -28,23 +28,27 @@ struct Task<'a, T> {
 }
 
 /// Runs circuits as a party on the backend of a [`Rehearsal`](crate::backend::Rehearsal), super-batch by super-batch as planned: what
-/// comes out has lengths, and the rehearsal's count says what was held at most.
+/// comes out has lengths, and the rehearsal's count says what was held at most. `together` jobs are evaluated at once, if they are more than
+/// these: each has so much the less ahead.
 pub fn rehearse_on<C: Circuit>(
     backend: &Arc<dyn Backend>,
     party: Party,
     plan: &Plan,
     circuits: &[&C],
+    together: usize,
 ) -> Result<Vec<C::Output>> {
+    let together = together.max(circuits.len()).max(1);
+    let words_ahead = backend.words_ahead().map(|words| words / together);
     let mut tasks = Vec::with_capacity(circuits.len());
     for (job, &circuit) in circuits.iter().enumerate() {
         let length = plan.cost(job).map_or(0, |cost| cost.key_bytes[party.index()]);
         let material: Box<dyn Material> = Box::new(SharedBytes::new(Secret::default()));
-        let section = KeySection::new(0, 0, length, material).used_beside(circuits.len());
+        let section = KeySection::new(0, 0, length, material).used_beside(together);
         let role = Role::Party(party, RefCell::new(KeysAhead::new(backend.party_keys(party, section)?)));
         let evaluator = Rc::new(Evaluator::new(role, backend.clone(), Vec::new()).rehearsing());
         let own = evaluator.clone();
         let future = Box::pin(async move { circuit.run(&own).await });
-        let script = match (backend.words_ahead(), plan.script(job)) {
+        let script = match (words_ahead, plan.script(job)) {
             (None, _) => None,
             (Some(words), Some(script)) => Some((script.clone(), words)),
             (Some(words), None) => Some((Arc::new(Script::of(circuit)?), words)),

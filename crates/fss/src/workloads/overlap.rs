@@ -73,7 +73,7 @@ impl Primitive for Overlap {
     }
 
     fn cases(&self, kind: Kind) -> Vec<Case> {
-        let mut cases = vec![case(50, [5, 70, 9], 35)];
+        let mut cases = vec![case(50, [5, 150, 9], 35)];
         if kind == Kind::Cuda {
             cases.push(case(50, [130, 777, 300], 10_007));
         }

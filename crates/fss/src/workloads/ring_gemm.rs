@@ -99,7 +99,7 @@ impl Primitive for RingGemm {
     }
 
     fn cases(&self, kind: Kind) -> Vec<Case> {
-        let mut cases = vec![case(50, [5, 70, 9]), case(8, [65, 3, 1]), case(64, [2, 33, 66])];
+        let mut cases = vec![case(50, [5, 150, 9]), case(8, [65, 3, 1]), case(64, [2, 33, 66])];
         if kind == Kind::Cuda {
             cases.extend([case(50, [130, 777, 300]), case(56, [64, 9000, 64]), case(37, [1, 128, 1000])]);
         }

@@ -36,8 +36,8 @@ pub(super) struct DevicePlan {
     /// Bytes while the weights are taken, and from then on.
     pub(super) set_up: u64,
     pub(super) held: u64,
-    /// The most bytes of batches of these lengths.
-    peaks: BTreeMap<Vec<usize>, u64>,
+    /// The most bytes of texts of these lengths, of a batch of so many.
+    peaks: BTreeMap<(usize, Vec<usize>), u64>,
 }
 
 impl DevicePlan {
@@ -49,7 +49,7 @@ impl DevicePlan {
         cost: Cost,
     ) -> Result<Option<Self>> {
         let Some(rehearsal) = backend.rehearsal() else { return Ok(None) };
-        let set_up = rehearse_on(&rehearsal.backend, party, &plan(&[cost]), &[&whole.set_up()])?;
+        let set_up = rehearse_on(&rehearsal.backend, party, &plan(&[cost]), &[&whole.set_up()], 1)?;
         let Some(weights) = set_up.into_iter().next() else { return Ok(None) };
         let (set_up, held) = (with_margin(rehearsal.memory.peak()), rehearsal.memory.held());
         Ok(Some(Self { party, rehearsal, weights, set_up, held, peaks: BTreeMap::new() }))
@@ -58,17 +58,18 @@ impl DevicePlan {
     /// The most bytes that are held at once in an inference of these texts, weights included.
     pub(super) fn peak(&mut self, texts: &[(usize, &Planned)]) -> Result<u64> {
         if texts.len() <= MOST_TOGETHER {
-            return self.together(texts);
+            return self.together(texts, texts.len());
         }
         let mut sum = self.held;
         for &text in texts {
-            sum = sum.saturating_add(self.together(&[text])?.saturating_sub(self.held));
+            sum = sum.saturating_add(self.together(&[text], texts.len())?.saturating_sub(self.held));
         }
         Ok(sum)
     }
 
-    fn together(&mut self, texts: &[(usize, &Planned)]) -> Result<u64> {
-        let lengths: Vec<usize> = texts.iter().map(|(tokens, _)| *tokens).collect();
+    /// The same of some texts of a batch of so many.
+    fn together(&mut self, texts: &[(usize, &Planned)], batch: usize) -> Result<u64> {
+        let lengths = (batch, texts.iter().map(|(tokens, _)| *tokens).collect());
         if let Some(&known) = self.peaks.get(&lengths) {
             return Ok(known);
         }
@@ -81,7 +82,7 @@ impl DevicePlan {
         // The second time tables and programs are there from the start, as those of an earlier session are.
         for _ in 0..2 {
             self.rehearsal.memory.reset_peak();
-            rehearse_on(&self.rehearsal.backend, self.party, &plan, &circuits)?;
+            rehearse_on(&self.rehearsal.backend, self.party, &plan, &circuits, batch)?;
         }
         let peak = with_margin(self.rehearsal.memory.peak());
         self.peaks.insert(lengths, peak);

@@ -184,6 +184,8 @@ impl<'a> Pair<'a> {
 
     /// Gets ready for the masked weights: fails if the device has no room for them.
     pub(super) fn prepare_set_up(&mut self) -> Result<()> {
+        // Those of an earlier set-up go first: the promise is of one.
+        self.weights = None;
         let bytes = self.device_plan(|plan| Ok(plan.set_up))?;
         self.require_device(bytes)
     }
