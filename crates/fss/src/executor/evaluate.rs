@@ -15,17 +15,16 @@ use crate::party::Party;
 use crate::ring::packed_bytes;
 
 use super::plan::on_plan;
+use super::script::Lookout;
 use super::stages::timed;
-use super::{Channel, Circuit, Inputs, Local, OpenKeys, Plan, Script, Stages};
+use super::{Channel, Circuit, Inputs, Local, OpenKeys, Plan, Stages};
 
 struct Task<'a, T> {
     job: usize,
     evaluator: Rc<Evaluator>,
     future: Pin<Box<dyn Future<Output = Result<T>> + 'a>>,
-    /// Where the backend makes keys ready ahead: what they are, and how many words may be ready.
-    script: Option<(Arc<Script>, usize)>,
-    /// Rounds of the script that were foreseen.
-    foreseen: usize,
+    /// Where the backend makes keys ready ahead.
+    lookout: Option<Lookout>,
     /// What it waits for.
     requests: Vec<Request>,
     output: Option<T>,
@@ -102,14 +101,9 @@ pub fn evaluate_with<C: Circuit>(
         let evaluator = Rc::new(Evaluator::new(role, backend.clone(), inputs));
         let own = evaluator.clone();
         let future = Box::pin(async move { circuit.run(&own).await });
-        let script = match (words_ahead, plan.script(job)) {
-            (None, _) => None,
-            (Some(words), Some(script)) => Some((script.clone(), words)),
-            (Some(words), None) => Some((Arc::new(Script::of(circuit)?), words)),
-        };
+        let lookout = Lookout::new(words_ahead, plan.script(job), circuit)?;
         let requests = Vec::new();
-        let task = Task { job, evaluator, future, script, foreseen: 0, requests, output: None, sent: 0 };
-        tasks.push(Some(task));
+        tasks.push(Some(Task { job, evaluator, future, lookout, requests, output: None, sent: 0 }));
     }
     let batches = plan.batches().iter().enumerate().map(|(index, batch)| Batch {
         index,
@@ -164,7 +158,7 @@ impl<T> Batch<'_, T> {
         let mut waiting = false;
         for task in self.tasks.iter_mut().filter(|task| task.output.is_none()) {
             if self.phase == 0 {
-                task.foresee(peer.party);
+                task.look_ahead()?;
             }
             let polled = timed(&mut peer.stages.gates, || task.future.as_mut().poll(&mut context));
             if let Poll::Ready(output) = polled {
@@ -211,12 +205,7 @@ impl<T> Batch<'_, T> {
     /// Makes the keys of the next phase ready.
     fn look_ahead(&mut self, peer: &mut Peer<'_>) -> Result<()> {
         let mut waiting = self.tasks.iter_mut().filter(|task| task.output.is_none());
-        timed(&mut peer.stages.ahead, || {
-            waiting.try_for_each(|task| {
-                task.foresee(peer.party);
-                task.make_ready()
-            })
-        })
+        timed(&mut peer.stages.ahead, || waiting.try_for_each(Task::look_ahead))
     }
 
     /// Waits for the peer's message of this phase and gives every task what it opened.
@@ -275,19 +264,8 @@ impl<T> Batch<'_, T> {
 
 impl<T> Task<'_, T> {
     /// Tells the keys what one more round asks for.
-    fn foresee(&mut self, party: Party) {
-        if let (Some((script, _)), Role::Party(_, keys)) = (&self.script, &self.evaluator.role) {
-            keys.borrow_mut().foresee(script.round(self.foreseen, party));
-            self.foreseen += 1;
-        }
-    }
-
-    /// Makes ready what they were told, as far as there is room.
-    fn make_ready(&mut self) -> Result<()> {
-        match (&self.script, &self.evaluator.role) {
-            (Some((_, most_words)), Role::Party(_, keys)) => keys.borrow_mut().make_ready(*most_words),
-            _ => Ok(()),
-        }
+    fn look_ahead(&mut self) -> Result<()> {
+        self.lookout.as_mut().map_or(Ok(()), |lookout| lookout.look_ahead(&self.evaluator))
     }
 
     /// The output, if all went as planned.

@@ -15,14 +15,14 @@ use crate::party::Party;
 use crate::secret::{Secret, SharedBytes};
 
 use super::evaluate::MESSAGE_HEADER;
-use super::{Circuit, Plan, Script};
+use super::script::Lookout;
+use super::{Circuit, Plan};
 
 struct Task<'a, T> {
     evaluator: Rc<Evaluator>,
     future: Pin<Box<dyn Future<Output = Result<T>> + 'a>>,
-    /// As in earnest: what is asked of keys, how many words of it may be ready, and rounds of it that were foreseen.
-    script: Option<(Arc<Script>, usize)>,
-    foreseen: usize,
+    /// As in earnest.
+    lookout: Option<Lookout>,
     requests: Vec<Request>,
     output: Option<T>,
 }
@@ -48,12 +48,10 @@ pub fn rehearse_on<C: Circuit>(
         let evaluator = Rc::new(Evaluator::new(role, backend.clone(), Vec::new()).rehearsing());
         let own = evaluator.clone();
         let future = Box::pin(async move { circuit.run(&own).await });
-        let script = match (words_ahead, plan.script(job)) {
-            (None, _) => None,
-            (Some(words), Some(script)) => Some((script.clone(), words)),
-            (Some(words), None) => Some((Arc::new(Script::of(circuit)?), words)),
-        };
-        tasks.push(Task { evaluator, future, script, foreseen: 0, requests: Vec::new(), output: None });
+        let lookout = Lookout::new(words_ahead, plan.script(job), circuit)?;
+        let mut task = Task { evaluator, future, lookout, requests: Vec::new(), output: None };
+        task.look_ahead()?;
+        tasks.push(task);
     }
     let mut live = Vec::new();
     for batch in plan.batches() {
@@ -65,7 +63,7 @@ pub fn rehearse_on<C: Circuit>(
         let mut still = Vec::with_capacity(live.len());
         for batch in live {
             for &job in batch {
-                tasks[job].look_ahead(party, true)?;
+                tasks[job].look_ahead()?;
             }
             receive(backend, party, &mut tasks, batch)?;
             if advance(backend, party, &mut tasks, batch)? {
@@ -78,18 +76,12 @@ pub fn rehearse_on<C: Circuit>(
 }
 
 impl<T> Task<'_, T> {
-    /// Tells the keys what one more round asks for, and makes it ready.
-    fn look_ahead(&mut self, party: Party, ready: bool) -> Result<()> {
-        if let (None, Some((script, words)), Role::Party(_, keys)) =
-            (&self.output, &self.script, &self.evaluator.role)
-        {
-            keys.borrow_mut().foresee(script.round(self.foreseen, party));
-            self.foreseen += 1;
-            if ready {
-                keys.borrow_mut().make_ready(*words)?;
-            }
+    /// Tells the keys of what is not done yet what one more round asks for.
+    fn look_ahead(&mut self) -> Result<()> {
+        match (&self.output, &mut self.lookout) {
+            (None, Some(lookout)) => lookout.look_ahead(&self.evaluator),
+            _ => Ok(()),
         }
-        Ok(())
     }
 }
 
@@ -106,9 +98,6 @@ fn advance<T>(
         let task = &mut tasks[job];
         if task.output.is_some() {
             continue;
-        }
-        if task.foreseen == 0 {
-            task.look_ahead(party, false)?;
         }
         if let Poll::Ready(output) = task.future.as_mut().poll(&mut context) {
             task.output = Some(output?);
