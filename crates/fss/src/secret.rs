@@ -8,6 +8,8 @@ use rayon::slice::{ParallelSlice as _, ParallelSliceMut as _};
 
 /// Values that one core appends.
 const SHARE: usize = 1 << 20;
+/// Bytes that one core copies.
+const COPIED: usize = 512 << 10;
 
 /// A vector whose whole allocation is overwritten before it is freed.
 #[derive(Clone, Default)]
@@ -91,6 +93,16 @@ impl<T: Copy + Default> FromIterator<T> for Secret<T> {
     fn from_iter<I: IntoIterator<Item = T>>(values: I) -> Self {
         Self(values.into_iter().collect())
     }
+}
+
+/// Copies as many bytes, many of them on all cores.
+pub(crate) fn copy_on_all_cores(to: &mut [u8], from: &[u8]) {
+    assert_eq!(to.len(), from.len(), "as many bytes as there is room for");
+    if to.len() <= 4 * COPIED {
+        return to.copy_from_slice(from);
+    }
+    let shares = to.par_chunks_mut(COPIED).zip(from.par_chunks(COPIED));
+    shares.for_each(|(to, from)| to.copy_from_slice(from));
 }
 
 /// Bytes of stack that an evaluation uses, at most.

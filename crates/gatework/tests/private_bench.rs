@@ -116,3 +116,19 @@ fn what_cannot_be_measured_is_refused() {
         assert!(complaint.contains(words) && output.stdout.is_empty(), "{arguments:?}: {complaint}");
     }
 }
+
+#[test]
+fn the_dealer_is_measured_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let results = folder.path().display().to_string();
+    let shape = ["--deal", "--shape", "gpt2-toy", "--tokens", "5", "--batch", "2", "--repeats", "1"];
+    for device in ["cpu", "emulated"] {
+        let dealt =
+            json(&[&shape[..], &["--warm-up", "0", "--device", device, "--results", &results]].concat());
+        assert_eq!((&dealt["equal_in_clear"], &dealt["repeats"]), (&true.into(), &1.into()), "{dealt}");
+        assert!(dealt["server_key_bytes"].as_u64().unwrap() > 0);
+        assert!(dealt["median_ms"].as_f64().unwrap() <= dealt["worst_ms"].as_f64().unwrap());
+    }
+    let refused = bench(&["--deal", "--link"]);
+    assert_eq!(refused.status.code(), Some(2));
+}

@@ -105,7 +105,7 @@ struct Reader {
     blocks: Option<Receiver<Result<SecretBlock>>>,
     back: Option<Sender<SecretBlock>>,
     thread: JoinHandle<()>,
-    /// Said once all that may wait in page-locked memory is there, or that none of it can be.
+    /// Where all of it was asked for: said once all that may wait in page-locked memory is there, or cannot be.
     full: Receiver<Result<()>>,
 }
 
@@ -133,7 +133,7 @@ impl KeyFeed {
         }
         self.read(queue)?;
         match &self.state {
-            // Where the thread has ended, the first who takes from it hears why.
+            // Where not all was asked for, the first who takes from it hears what went wrong.
             State::Reading(reader) => reader.full.recv().unwrap_or(Ok(())),
             _ => Ok(()),
         }
@@ -243,8 +243,9 @@ impl Reader {
         let ((back, returned), (said, full)) = (channel(), sync_channel(1));
         let thread = spawn(move || {
             let most = waiting as u64 * ahead.chunk as u64;
-            let mut reading =
-                Reading { queue, section, chunk: ahead.chunk, most, returned, said: Some(said) };
+            // Nobody hears it where nobody asked for all of it.
+            let said = (ahead.staged == u64::MAX).then_some(said);
+            let mut reading = Reading { queue, section, chunk: ahead.chunk, most, returned, said };
             reading.all(&sender);
             drop(sender);
             // What was read is in page-locked memory, and need not be in the host's twice.
@@ -274,14 +275,13 @@ impl Reading {
         while left > 0 {
             let count = left.min(self.chunk as u64) as usize;
             let block = self.block(count, &mut held).and_then(|mut block| {
-                block.fill_with(self.section.take(count)?.as_slice())?;
+                block.read_from(&mut self.section)?;
                 Ok(block)
             });
-            let first = left == self.section.length();
             left -= count as u64;
             let block = match block {
                 // Whoever waits for the section to be near hears it before anybody begins.
-                Err(error) if first => {
+                Err(error) if self.said.is_some() => {
                     self.say_full(Err(error));
                     Err(ended())
                 }

@@ -11,7 +11,7 @@ use super::queue::Queue;
 use super::staging::SecretBlock;
 
 /// Bytes that are copied at once.
-const PIECE: usize = 8 << 20;
+const PIECE: usize = 32 << 20;
 /// Pieces that are under way: while one is written, others are copied.
 const UNDER_WAY: usize = 4;
 

@@ -7,11 +7,11 @@ use crate::backend::{Download, Handle, Part};
 use crate::error::{Error, Result};
 use crate::message::Message;
 use crate::ring::packed_bytes;
+use crate::secret::copy_on_all_cores;
 
 use super::kernels;
 use super::queue::Queue;
 use super::shared::{MOST_PARTS, OpenPart, OpenParts, PACKING_THREADS, PackPart, PackParts};
-use super::staging::copy_on_all_cores;
 use super::words::{DeviceWords, expect_words, keep_words, words};
 
 /// Words to pack, less others.

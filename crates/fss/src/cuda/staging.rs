@@ -1,23 +1,15 @@
 //! Page-locked memory that holds secrets for a while.
 
 use gatework_gpu::{Device, Pinned, PinnedRef, Slice, Stream, View as _, ViewMut};
-use rayon::iter::{IndexedParallelIterator as _, ParallelIterator as _};
-use rayon::slice::{ParallelSlice as _, ParallelSliceMut as _};
+use rayon::iter::ParallelIterator as _;
+use rayon::slice::ParallelSliceMut as _;
 
 use crate::error::Result;
+use crate::key::KeySection;
+use crate::secret::copy_on_all_cores;
 
-/// Bytes that one thread copies or wipes.
+/// Bytes that one thread wipes.
 const SHARE: usize = 512 << 10;
-
-/// Copies as many bytes, many of them on all cores.
-pub(super) fn copy_on_all_cores(to: &mut [u8], from: &[u8]) {
-    assert_eq!(to.len(), from.len(), "as many bytes as there is room for");
-    if to.len() <= 4 * SHARE {
-        return to.copy_from_slice(from);
-    }
-    let shares = to.par_chunks_mut(SHARE).zip(from.par_chunks(SHARE));
-    shares.for_each(|(to, from)| to.copy_from_slice(from));
-}
 
 /// Bytes that are wiped when they go, after the last copy that was queued for them.
 pub(super) struct SecretBlock(Pinned<u8>);
@@ -36,6 +28,11 @@ impl SecretBlock {
     pub(super) fn fill_with(&mut self, bytes: &[u8]) -> Result<()> {
         copy_on_all_cores(&mut self.0.write()?, bytes);
         Ok(())
+    }
+
+    /// Reads as many bytes of a section.
+    pub(super) fn read_from(&mut self, section: &mut KeySection) -> Result<()> {
+        section.read(&mut self.0.write()?)
     }
 
     /// Queues a copy to the device.

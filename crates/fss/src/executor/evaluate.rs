@@ -120,6 +120,7 @@ pub fn evaluate_with<C: Circuit>(
             live.push(batch.index);
         }
     }
+    send_what_is_there(&mut batches, &live, &mut peer)?;
     while !live.is_empty() {
         let mut still = Vec::with_capacity(live.len());
         // Messages leave in the order in which the peer expects them, all before this party waits for one.
@@ -133,12 +134,25 @@ pub fn evaluate_with<C: Circuit>(
             if batch.advance(&mut peer)? {
                 still.push(index);
             }
+            send_what_is_there(&mut batches, &still, &mut peer)?;
         }
         live = still;
     }
     let tasks = batches.into_iter().flat_map(|batch| batch.tasks);
     let outputs = tasks.map(|task| task.finish(party, plan)).collect::<Result<_>>()?;
     Ok(Evaluated { outputs, stages: peer.stages })
+}
+
+/// Sends messages that need not wait for the other super-batches. The peer expects them in this order, so that none leaves before another.
+fn send_what_is_there<T>(batches: &mut [Batch<'_, T>], order: &[usize], peer: &mut Peer<'_>) -> Result<()> {
+    for &index in order {
+        let batch = &mut batches[index];
+        if batch.outgoing.as_ref().is_some_and(|packed| !packed.ready()) {
+            break;
+        }
+        batch.send(peer)?;
+    }
+    Ok(())
 }
 
 /// Who a party is, where it computes and whom it talks to.
@@ -181,12 +195,7 @@ impl<T> Batch<'_, T> {
         if waiting {
             let header = message_header(self.tag, self.index, self.phase, words);
             let packed = timed(&mut peer.stages.gates, || peer.backend.pack(&header, &parts))?;
-            let ready = packed.ready();
             self.outgoing = Some(packed);
-            // What is there need not wait for the other super-batches.
-            if ready {
-                self.send(peer)?;
-            }
         }
         Ok(waiting)
     }

@@ -1,12 +1,18 @@
 //! Where key material comes from and goes to.
 
 use crate::error::Result;
-use crate::secret::{Secret, SharedBytes};
+use crate::secret::{Secret, SharedBytes, copy_on_all_cores};
 
 /// Where a party's key material comes from, in the order in which it was dealt.
 pub trait Material: Send + Sync {
     /// The next `count` bytes, all of which exist.
     fn take(&mut self, count: usize) -> Result<SharedBytes>;
+
+    /// The next bytes, as many as there is room for, all of which exist.
+    fn read(&mut self, bytes: &mut [u8]) -> Result<()> {
+        copy_on_all_cores(bytes, self.take(bytes.len())?.as_slice());
+        Ok(())
+    }
 }
 
 /// Where one party's key material goes while it is dealt.

@@ -64,6 +64,11 @@ impl KeySection {
     pub fn take(&mut self, count: usize) -> Result<SharedBytes> {
         self.material.take(count)
     }
+
+    /// The next bytes of material, as many as there is room for, all of which exist.
+    pub fn read(&mut self, bytes: &mut [u8]) -> Result<()> {
+        self.material.read(bytes)
+    }
 }
 
 /// One party's keys for some jobs: secret, wiped when they go, and good for one evaluation, which takes them.

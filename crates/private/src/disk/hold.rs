@@ -43,12 +43,12 @@ impl Drop for Wiping {
 }
 
 impl KeyFile {
-    /// Fails if sections are too large for the memory that is available: before any of them is used. `beside` is what a backend takes
-    /// of the host's memory for so many bytes of keys, while they are there twice.
-    pub(crate) fn require_room(&self, sections: &[usize], beside: impl FnOnce(u64) -> u64) -> Result<()> {
+    /// Fails if sections are too large for the memory that is available: before any of them is used. `taken` is what so many bytes of
+    /// keys take of it.
+    pub(crate) fn require_room(&self, sections: &[usize], taken: impl FnOnce(u64) -> u64) -> Result<()> {
         let entries = sections.iter().filter_map(|&section| self.header().sections.get(section));
         let held: u64 = entries.map(|entry| entry.length + SEED as u64).sum();
-        let needed = held.saturating_add(beside(held));
+        let needed = taken(held);
         match available_memory() {
             Some(available) if available < needed => {
                 Err(Error::NoRoom { what: "keys that are held", needed, available })

@@ -160,25 +160,31 @@ impl Material for FileSection {
             *left -= count;
             return Ok(bytes.take_front(count));
         }
-        let mut taken = Secret::with_capacity(count);
-        while taken.len() < count {
-            let (mut bytes, left) = match self.current.take() {
+        let mut taken = Secret::new(vec![0; count]);
+        self.read(&mut taken)?;
+        Ok(SharedBytes::new(taken))
+    }
+
+    fn read(&mut self, mut bytes: &mut [u8]) -> gatework_fss::Result<()> {
+        while !bytes.is_empty() {
+            let (mut chunk, left) = match self.current.take() {
                 Some(current) => current,
                 None => {
-                    let bytes = self.next_chunk()?;
-                    let left = bytes.as_slice().len();
-                    (bytes, left)
+                    let chunk = self.next_chunk()?;
+                    let left = chunk.as_slice().len();
+                    (chunk, left)
                 }
             };
-            let some = left.min(count - taken.len());
-            taken.extend_from_slice(bytes.take_front(some).as_slice());
-            if some < left {
-                self.current = Some((bytes, left - some));
+            let (now, later) = bytes.split_at_mut(left.min(bytes.len()));
+            now.copy_from_slice(chunk.take_front(now.len()).as_slice());
+            if now.len() < left {
+                self.current = Some((chunk, left - now.len()));
             } else if let Some(readers) = &self.readers {
-                readers.wipe(bytes);
+                readers.wipe(chunk);
             }
+            bytes = later;
         }
-        Ok(SharedBytes::new(taken))
+        Ok(())
     }
 }
 

@@ -2,16 +2,17 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use gatework_fss::key::KeySink;
 use gatework_fss::secret::Secret;
+use rayon::prelude::*;
 use zeroize::Zeroizing;
 
 use crate::error::Result;
 
-use super::{CHUNK, KeyHeader, Ledger, SEED, chunk_hash, failed, sync_folder_of, unusable};
+use super::{CHUNK, HASH, KeyHeader, Ledger, SEED, chunk_hash, failed, sync_folder_of, unusable};
 
 /// Behind the name of a file that is not complete.
 const PARTIAL_SUFFIX: &str = "partial";
@@ -31,6 +32,8 @@ pub(crate) struct KeyFileWriter {
     file: File,
     header: KeyHeader,
     chunk_key: Zeroizing<[u8; 32]>,
+    /// Bytes of the file.
+    end: u64,
     /// The section that is being written, the chunk, and the chunk's bytes so far.
     section: u32,
     chunk: u32,
@@ -58,7 +61,8 @@ impl KeyFileWriter {
             }
             _ => failed(&partial, "create")(error),
         })?;
-        file.write_all(&header.encode()).map_err(failed(&partial, "write"))?;
+        let encoded = header.encode();
+        file.write_all(&encoded).map_err(failed(&partial, "write"))?;
         Ok(Self {
             path: path.to_owned(),
             partial,
@@ -67,6 +71,7 @@ impl KeyFileWriter {
             header,
             section: 0,
             chunk: 0,
+            end: encoded.len() as u64,
             pending: Secret::with_capacity(CHUNK),
             written: 0,
             finished: false,
@@ -80,23 +85,41 @@ impl KeyFileWriter {
     }
 
     fn append(&mut self, mut bytes: &[u8]) -> Result<()> {
-        while !bytes.is_empty() {
+        if !self.pending.is_empty() {
             let (now, later) = bytes.split_at(bytes.len().min(CHUNK - self.pending.len()));
             self.pending.extend_from_slice(now);
             bytes = later;
-            if self.pending.len() == CHUNK {
-                self.flush()?;
+            if self.pending.len() < CHUNK {
+                return Ok(());
             }
         }
+        // What fills chunks need not be copied first.
+        let (whole, rest) = bytes.split_at(bytes.len() - bytes.len() % CHUNK);
+        self.store(whole)?;
+        self.pending.extend_from_slice(rest);
         Ok(())
     }
 
-    fn flush(&mut self) -> Result<()> {
-        let hash = chunk_hash(&self.chunk_key, self.section, self.chunk, &self.pending);
-        let written = self.file.write_all(&self.pending).and_then(|()| self.file.write_all(hash.as_bytes()));
+    /// Writes what is pending as a chunk, if anything is, and the chunks that follow: on all cores.
+    fn store(&mut self, whole: &[u8]) -> Result<()> {
+        let pending = Some(self.pending.as_slice()).filter(|pending| !pending.is_empty());
+        let chunks: Vec<&[u8]> = pending.into_iter().chain(whole.chunks(CHUNK)).collect();
+        if chunks.is_empty() {
+            return Ok(());
+        }
+        let (count, stored) =
+            (chunks.len() as u32, chunks.iter().map(|chunk| stored_chunk(chunk)).sum::<u64>());
+        let write = |(index, bytes): (usize, &[u8])| {
+            let hash = chunk_hash(&self.chunk_key, self.section, self.chunk + index as u32, bytes);
+            // All but the last are full.
+            let place = self.end + index as u64 * (CHUNK + HASH) as u64;
+            self.file.write_all_at(bytes, place)?;
+            self.file.write_all_at(hash.as_bytes(), place + bytes.len() as u64)
+        };
+        let written = chunks.into_par_iter().enumerate().try_for_each(write);
         written.map_err(failed(&self.partial, "write"))?;
         self.pending.wipe();
-        self.chunk += 1;
+        (self.chunk, self.end) = (self.chunk + count, self.end + stored);
         Ok(())
     }
 
@@ -107,9 +130,7 @@ impl KeyFileWriter {
             let what = format!("section {} became {} bytes long", self.section, self.written);
             return Err(unusable(&self.partial, what));
         }
-        if !self.pending.is_empty() {
-            self.flush()?;
-        }
+        self.store(&[])?;
         (self.section, self.chunk, self.written) = (self.section + 1, 0, 0);
         Ok(())
     }
@@ -125,6 +146,11 @@ impl KeyFileWriter {
         self.finished = true;
         sync_folder_of(&self.path)
     }
+}
+
+/// Bytes that a chunk takes in a file.
+fn stored_chunk(chunk: &[u8]) -> u64 {
+    (chunk.len() + HASH) as u64
 }
 
 impl KeySink for KeyFileWriter {

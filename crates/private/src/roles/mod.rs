@@ -25,6 +25,7 @@
 mod deal;
 mod device_plan;
 mod lengths;
+mod local;
 mod loopback;
 mod message;
 mod pair;
@@ -35,7 +36,8 @@ mod summary;
 mod tests;
 mod traffic;
 
-pub use deal::deal_files;
+pub use deal::{DealPlan, deal_files};
+pub use local::LocalKeys;
 pub use loopback::Loopback;
 pub use parties::{Client, KeyStore, Prepared, Server};
 pub use summary::{Counted, Summary};

@@ -235,7 +235,7 @@ impl<'a> Pair<'a> {
         self.wiping = None;
         self.prepare(sections)?;
         self.backend.settle()?;
-        self.keys.require_room(sections, |bytes| self.backend.staging_bytes(bytes).unwrap_or(0))
+        self.keys.require_room(sections, |bytes| self.backend.staging_bytes(bytes).unwrap_or(bytes))
     }
 
     /// Takes keys for an evaluation that was prepared into memory: from here on they are used.
@@ -245,18 +245,16 @@ impl<'a> Pair<'a> {
 
     fn hold_below(&mut self, sections: Vec<usize>) -> Result<Held> {
         let stage = self.observer.stage("reading keys");
-        let (keys, bytes) = self.keys.hold(&sections)?;
-        let copies = self.backend.staging_bytes(0).is_some();
+        // A backend with memory of its own reads them into it.
+        let (keys, bytes) = match self.backend.staging_bytes(0) {
+            Some(_) => (self.keys.spend(&sections)?, None),
+            None => {
+                let (keys, bytes) = self.keys.hold(&sections)?;
+                (keys, Some(bytes))
+            }
+        };
         let mut keys = OpenKeys::new(keys, &self.backend)?;
         keys.settle()?;
-        // Where the backend has copied them, these are of no use any more.
-        let bytes = if copies {
-            // Here, and not beside an inference.
-            drop(bytes.wipe());
-            None
-        } else {
-            Some(bytes)
-        };
         drop(stage);
         Ok(Held { keys, bytes, sections })
     }

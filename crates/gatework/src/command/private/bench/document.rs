@@ -319,12 +319,12 @@ fn parts(requests: &[&Request]) -> Vec<PartTime> {
     first.parts.iter().enumerate().map(part).collect()
 }
 
-fn milliseconds(time: Duration) -> f64 {
+pub(super) fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
 /// Zero of none.
-fn median(mut values: Vec<f64>) -> f64 {
+pub(super) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     match values.len() {
         0 => 0.0,

@@ -1,5 +1,6 @@
 //! `gatework private bench`: an inference between two processes, from token ids to the result.
 
+mod deal;
 mod document;
 mod link;
 mod server;
@@ -14,7 +15,7 @@ use gatework_fss::backend::Backend;
 use gatework_fss::executor::run_clear;
 use gatework_fss::{Party, Randomness, backend_on, workloads};
 use gatework_gpu::{DeviceChoice, Source, Target};
-use gatework_lab::{DeviceRecord, Record, Store};
+use gatework_lab::{DeviceRecord, MeasuredRecord, Record, Store};
 use gatework_private::disk::KeyFile;
 use gatework_private::model::{Owner, PublicModel};
 use gatework_private::net::{CertificateFiles, LANES, Link, Timeouts, make_test_certificates};
@@ -37,6 +38,7 @@ Examples:
   gatework private bench --shape gpt2 --keys files --repeats 5 --json
   gatework private bench --shape bert-tiny --tokens 16 --device cpu
   gatework private bench --link
+  gatework private bench --deal --shape bert-base --device cuda
   gatework private bench --model all-MiniLM-L6-v2 --tokens 16 --batch 32 --device cuda --server-device cpu
 
 Shapes: bert-tiny, bert-base, bert-large, gpt2, gpt-neo-1.3b, bert-toy, gpt2-toy. Their weights are drawn from --seed.
@@ -100,6 +102,9 @@ pub(crate) struct BenchOptions {
     /// Measure the link between two processes, too; without a model, only that
     #[arg(long)]
     link: bool,
+    /// Measure the dealer instead: keys of a request for both parties, into the memory of this process
+    #[arg(long, conflicts_with_all = ["link", "keys", "per_deal", "server_device", "lanes"])]
+    deal: bool,
     /// Connections beside the first, for long messages
     #[arg(long, default_value_t = LANES, value_name = "N")]
     lanes: usize,
@@ -147,23 +152,37 @@ pub(super) fn run(options: &BenchOptions, shell: &Shell) -> Result<Ending, Failu
     let target = options.memory.limited(shell.target()?)?;
     let link =
         options.link.then(|| link::measure(options.folder.as_deref(), options.lanes, shell)).transpose()?;
+    if options.deal {
+        return deal::run(options, shell, &target);
+    }
     let bench = Bench::new(options, shell, &target)?;
     let (sessions, served) = bench.measure()?;
     let document = Document::new(options, &bench.public, &target, link, sessions, &served)?;
     if let Some(folder) = &options.results {
-        let kernels: Vec<Source> = workloads::workloads()
-            .iter()
-            .flat_map(|workload| workload.kernels())
-            .map(|kernel| kernel.source)
-            .collect();
-        let record =
-            Record::of_figures(RECORD_NAME, target.device().map(DeviceRecord::of), document.measured()?);
-        let record = record.of_kernels(&kernels)?;
-        let file = Store::open(folder)?.append(&record)?;
-        shell.progress.say(&format!("recorded in {} as {}", file.display(), record.id()));
+        keep_record(RECORD_NAME, folder, &target, document.measured()?, shell)?;
     }
     shell.output.show(&document, || document.text())?;
     Ok(if document.equal_in_clear { Ending::Done } else { Ending::GateFailed })
+}
+
+/// Appends a record of figures, which are of all kernels of the engine.
+fn keep_record(
+    name: &str,
+    folder: &Path,
+    target: &Target,
+    measured: MeasuredRecord,
+    shell: &Shell,
+) -> Result<(), Failure> {
+    let kernels: Vec<Source> = workloads::workloads()
+        .iter()
+        .flat_map(|workload| workload.kernels())
+        .map(|kernel| kernel.source)
+        .collect();
+    let record = Record::of_figures(name, target.device().map(DeviceRecord::of), measured);
+    let record = record.of_kernels(&kernels)?;
+    let file = Store::open(folder)?.append(&record)?;
+    shell.progress.say(&format!("recorded in {} as {}", file.display(), record.id()));
+    Ok(())
 }
 
 /// Everything that is there before the first request.
