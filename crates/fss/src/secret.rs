@@ -8,6 +8,9 @@ use rayon::slice::{ParallelSlice as _, ParallelSliceMut as _};
 
 /// Values that one core appends.
 const SHARE: usize = 1 << 20;
+/// Bytes from which on a buffer has large pages, and bytes of such a page.
+const LARGE: usize = 64 << 20;
+const LARGE_PAGE: usize = 2 << 20;
 /// Bytes that one core copies.
 const COPIED: usize = 512 << 10;
 
@@ -23,7 +26,9 @@ impl<T: Copy + Default> Secret<T> {
 
     /// Room for that many values.
     pub fn with_capacity(capacity: usize) -> Self {
-        Self(Vec::with_capacity(capacity))
+        let values = Vec::with_capacity(capacity);
+        in_large_pages(&values);
+        Self(values)
     }
 
     /// Makes room for `more` values. What a vector leaves behind when it moves is wiped, which [`Vec::reserve`] would not do.
@@ -64,6 +69,19 @@ impl<T: Copy + Default> Secret<T> {
 impl<T: Copy + Default> Drop for Secret<T> {
     fn drop(&mut self) {
         wipe(&mut self.0);
+    }
+}
+
+/// Asks the system for large pages where a vector is large: its small ones are made one by one when they are written first.
+fn in_large_pages<T>(values: &Vec<T>) {
+    #[cfg(target_os = "linux")]
+    if values.capacity() * size_of::<T>() >= LARGE {
+        let start = (values.as_ptr() as usize).next_multiple_of(LARGE_PAGE);
+        let end = values.as_ptr() as usize + values.capacity() * size_of::<T>();
+        // SAFETY: these pages belong to the vector alone, and what they hold does not change. A system that declines loses nothing.
+        unsafe {
+            libc::madvise(start as *mut _, (end - start) / LARGE_PAGE * LARGE_PAGE, libc::MADV_HUGEPAGE)
+        };
     }
 }
 

@@ -157,8 +157,13 @@ pub trait DealerKeys: Send {
     /// Makes keys of point functions at `len` secret places, modulo the domain. Returns party 0's bit at each place.
     fn points(&mut self, domain: u32, places: &Handle, len: usize) -> Result<Handle>;
 
-    /// Writes what was made since the last call to where each party's material goes. Returns its bytes.
+    /// Writes what was made to where each party's material goes, or some of it. Returns the bytes that are written.
     fn write(&mut self, sinks: &mut [&mut dyn KeySink; 2]) -> Result<[u64; 2]>;
+
+    /// Writes what is still on its way there, after the last of them. Returns its bytes.
+    fn finish(&mut self, sinks: &mut [&mut dyn KeySink; 2]) -> Result<[u64; 2]> {
+        self.write(sinks)
+    }
 }
 
 /// What keeps words and computes with them.
@@ -169,7 +174,7 @@ pub trait Backend: Send + Sync {
     /// Where it computes, in words.
     fn name(&self) -> String;
 
-    /// Waits for what is made ready beside the work, such as kernels that are being compiled, so that what follows runs as fast as it can.
+    /// Waits for what is done beside the work, such as compiling kernels and wiping used keys, so that what follows runs as fast as it can.
     fn settle(&self) -> Result<()> {
         Ok(())
     }

@@ -3,7 +3,7 @@
 //! Two threads a section. One reads its bytes, in the order of their use, into page-locked blocks; the other queues their copies on a
 //! stream of their own, to a ring of device memory. The first is ahead of the second by as many bytes as the schedule says, or by all of
 //! them where that is asked for; the second is ahead of the gates by as many as the ring holds. A block that was copied is read into
-//! again, and wiped at the end.
+//! again, and wiped after the end.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -249,10 +249,10 @@ impl Reader {
             reading.all(&sender);
             drop(sender);
             // What was read is in page-locked memory, and need not be in the host's twice.
-            let Reading { section, returned, .. } = reading;
+            let Reading { queue, section, returned, .. } = reading;
             drop(section);
-            // Whoever copies gives blocks back as it goes, until it ends.
-            returned.iter().for_each(drop);
+            // Whoever copies gives blocks back as it goes, until it ends. Wiping them meanwhile would take memory's bandwidth from it.
+            queue.wiper().wipe(returned.iter().collect());
         })?;
         Ok(Self { blocks: Some(blocks), back: Some(back), thread, full })
     }

@@ -14,7 +14,7 @@ use crate::prg::{Calls, TreeKeys};
 use crate::ring::Ring;
 
 use super::feed::KeyFeed;
-use super::outgoing::{self, Material, Outgoing};
+use super::outgoing::{Material, Outgoing, UnderWay};
 use super::packing::{Packed, pack};
 use super::points::{DevicePoints, Form, generate_tables, generate_trees};
 use super::prg::{DeviceStream, Generator};
@@ -32,6 +32,7 @@ pub(super) struct DealtSection {
     trees: TreeKeys,
     /// What has not been taken to where it belongs yet.
     outgoing: Vec<Outgoing>,
+    under_way: UnderWay,
 }
 
 impl DealtSection {
@@ -39,7 +40,7 @@ impl DealtSection {
     pub(super) fn new(queue: Queue, generator: Arc<Generator>, seeds: [u128; 2], public_key: u128) -> Self {
         let streams = seeds.map(|seed| DeviceStream::new(&generator, seed, Calls::default()));
         let trees = TreeKeys::new(public_key);
-        Self { queue, generator, streams, trees, outgoing: Vec::new() }
+        Self { queue, generator, streams, trees, outgoing: Vec::new(), under_way: UnderWay::default() }
     }
 
     /// Packs bytes that a party alone gets.
@@ -126,7 +127,11 @@ impl DealerKeys for DealtSection {
     }
 
     fn write(&mut self, sinks: &mut [&mut dyn KeySink; 2]) -> Result<[u64; 2]> {
-        outgoing::write(&self.queue, std::mem::take(&mut self.outgoing), sinks)
+        self.under_way.send(&self.queue, std::mem::take(&mut self.outgoing), sinks)
+    }
+
+    fn finish(&mut self, sinks: &mut [&mut dyn KeySink; 2]) -> Result<[u64; 2]> {
+        self.under_way.finish(sinks)
     }
 }
 

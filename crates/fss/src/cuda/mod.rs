@@ -110,6 +110,7 @@ impl Backend for CudaBackend {
 
     fn settle(&self) -> Result<()> {
         self.formulas.wait();
+        self.queue.wiper().wait();
         Ok(())
     }
 

@@ -11,9 +11,9 @@ use super::queue::Queue;
 use super::staging::SecretBlock;
 
 /// Bytes that are copied at once.
-const PIECE: usize = 32 << 20;
-/// Pieces that are under way: while one is written, others are copied.
-const UNDER_WAY: usize = 4;
+const PIECE: usize = 8 << 20;
+/// Pieces that are under way: while one is written, others are copied, and more are made.
+const UNDER_WAY: usize = 32;
 
 /// What one party gets, or both.
 pub(super) struct Outgoing {
@@ -36,32 +36,57 @@ impl Material {
     }
 }
 
-/// Writes all of it, in order, and returns each party's bytes.
-pub(super) fn write(
-    queue: &Queue,
-    outgoing: Vec<Outgoing>,
-    [zero, one]: &mut [&mut dyn KeySink; 2],
-) -> Result<[u64; 2]> {
-    let mut pieces = outgoing.iter().flat_map(|outgoing| {
-        let bytes = outgoing.bytes.view();
-        let starts = (0..bytes.len()).step_by(PIECE);
-        starts.map(move |start| (outgoing.parties, bytes.slice(start..bytes.len().min(start + PIECE))))
-    });
-    let (mut under_way, mut free) = (VecDeque::new(), Vec::<SecretBlock>::new());
-    let mut written = [0; 2];
-    loop {
-        while under_way.len() < UNDER_WAY
-            && let Some((parties, piece)) = pieces.next()
-        {
-            let fits = free.iter().position(|block| block.len() == piece.len());
-            let mut block = match fits {
-                Some(place) => free.swap_remove(place),
-                None => SecretBlock::take(queue.device(), piece.len())?,
-            };
-            block.copy_from(queue.stream(), piece)?;
-            under_way.push_back((parties, block));
+/// Pieces whose copies are queued, in order.
+#[derive(Default)]
+pub(super) struct UnderWay {
+    pieces: VecDeque<([bool; 2], SecretBlock)>,
+    /// Blocks for the next ones.
+    free: Vec<SecretBlock>,
+}
+
+impl UnderWay {
+    /// Queues copies of all of it. Writes the first pieces where there are too many, and returns each party's bytes.
+    pub(super) fn send(
+        &mut self,
+        queue: &Queue,
+        outgoing: Vec<Outgoing>,
+        sinks: &mut [&mut dyn KeySink; 2],
+    ) -> Result<[u64; 2]> {
+        let mut written = [0; 2];
+        for Outgoing { parties, bytes } in outgoing {
+            let bytes = bytes.view();
+            for start in (0..bytes.len()).step_by(PIECE) {
+                if self.pieces.len() == UNDER_WAY {
+                    self.write_first(sinks, &mut written)?;
+                }
+                let piece = bytes.slice(start..bytes.len().min(start + PIECE));
+                let mut block = self.block(queue, piece.len())?;
+                block.copy_from(queue.stream(), piece)?;
+                self.pieces.push_back((parties, block));
+            }
         }
-        let Some((parties, block)) = under_way.pop_front() else { return Ok(written) };
+        Ok(written)
+    }
+
+    /// Writes all that is under way, and returns each party's bytes.
+    pub(super) fn finish(&mut self, sinks: &mut [&mut dyn KeySink; 2]) -> Result<[u64; 2]> {
+        let mut written = [0; 2];
+        while !self.pieces.is_empty() {
+            self.write_first(sinks, &mut written)?;
+        }
+        Ok(written)
+    }
+
+    fn block(&mut self, queue: &Queue, count: usize) -> Result<SecretBlock> {
+        match self.free.iter().position(|block| block.len() == count) {
+            Some(place) => Ok(self.free.swap_remove(place)),
+            None => SecretBlock::take(queue.device(), count),
+        }
+    }
+
+    /// Waits for the copy that was queued first, and writes it.
+    fn write_first(&mut self, [zero, one]: &mut [&mut dyn KeySink; 2], written: &mut [u64; 2]) -> Result<()> {
+        let Some((parties, block)) = self.pieces.pop_front() else { return Ok(()) };
         let bytes = block.read()?;
         let slice: &[u8] = &bytes;
         let write = |party: usize, sink: &mut dyn KeySink| match parties[party] {
@@ -73,7 +98,8 @@ pub(super) fn write(
         let count = slice.len() as u64;
         (0..2).filter(|&party| parties[party]).for_each(|party| written[party] += count);
         drop(bytes);
-        free.truncate(UNDER_WAY);
-        free.push(block);
+        self.free.truncate(UNDER_WAY);
+        self.free.push(block);
+        Ok(())
     }
 }

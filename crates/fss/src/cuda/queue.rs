@@ -9,7 +9,7 @@ use gatework_gpu::{Arg, Buffer, Device, Grid, Module, Pinned, Stream};
 
 use crate::error::Result;
 
-use super::staging::SecretBlock;
+use super::staging::{SecretBlock, Wiper};
 
 /// Work that is launched on a device, in order. Clones are one queue.
 #[derive(Clone)]
@@ -18,6 +18,7 @@ pub(super) struct Queue {
     number: u64,
     /// Bytes of page-locked memory beyond what the pool grants by itself.
     room: Arc<AtomicU64>,
+    wiper: Arc<Wiper>,
 }
 
 /// Page-locked memory for all but keys that are brought near as a whole.
@@ -44,7 +45,7 @@ impl Queue {
     pub(super) fn on(stream: Stream) -> Result<Self> {
         static QUEUES: AtomicU64 = AtomicU64::new(0);
         let number = QUEUES.fetch_add(1, Ordering::Relaxed);
-        Ok(Self { stream, number, room: Arc::default() })
+        Ok(Self { stream, number, room: Arc::default(), wiper: Arc::default() })
     }
 
     /// Where kernels run.
@@ -55,6 +56,11 @@ impl Queue {
     /// Which of this process's queues it is.
     pub(super) fn number(&self) -> u64 {
         self.number
+    }
+
+    /// Who wipes what was used.
+    pub(super) fn wiper(&self) -> &Wiper {
+        &self.wiper
     }
 
     pub(super) fn device(&self) -> &Device {

@@ -1,5 +1,8 @@
 //! Page-locked memory that holds secrets for a while.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
+
 use gatework_gpu::{Device, Pinned, PinnedRef, Slice, Stream, View as _, ViewMut};
 use rayon::iter::ParallelIterator as _;
 use rayon::slice::ParallelSliceMut as _;
@@ -57,5 +60,40 @@ impl Drop for SecretBlock {
             Ok(mut bytes) => bytes.par_chunks_mut(SHARE).for_each(|share| share.fill(0)),
             Err(error) => tracing::warn!("secrets may be left in page-locked memory: {error}"),
         }
+    }
+}
+
+/// Blocks that are wiped on threads of their own: gigabytes take a while, and whoever has just got a result should not wait for it.
+#[derive(Default)]
+pub(super) struct Wiper(Mutex<Vec<JoinHandle<()>>>);
+
+impl Wiper {
+    /// Wipes them, beside whatever comes next.
+    pub(super) fn wipe(&self, blocks: Vec<SecretBlock>) {
+        if blocks.is_empty() {
+            return;
+        }
+        // Without a thread they are wiped here, when the closure goes.
+        let thread = Builder::new().name("wipe".into()).spawn(move || drop(blocks));
+        self.lock().extend(thread.ok());
+    }
+
+    /// Waits until all of them are.
+    pub(super) fn wait(&self) {
+        let threads = std::mem::take(&mut *self.lock());
+        for thread in threads {
+            // A panic there was printed, and who waits cannot do anything about it.
+            let _ = thread.join();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Wiper {
+    fn drop(&mut self) {
+        self.wait();
     }
 }

@@ -79,6 +79,10 @@ impl<'a> Dealer<'a> {
             written = [written[0] + bytes[0], written[1] + bytes[1]];
             Ok(())
         })?;
+        if let Role::Dealer(keys) = &evaluator.role {
+            let bytes = keys.borrow_mut().finish(&mut sinks)?;
+            written = [written[0] + bytes[0], written[1] + bytes[1]];
+        }
         for party in Party::BOTH.map(Party::index) {
             on_plan(0, "key bytes", written[party], planned.key_bytes[party])?;
         }

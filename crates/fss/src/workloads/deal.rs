@@ -9,6 +9,7 @@ use super::primitive::{BENCH_SEED, Primitive, Repeated, Run, random_words};
 use crate::backend::{Backend, Handle};
 use crate::cuda::{AesForm, Schedule, specs};
 use crate::dpf;
+use crate::key::KeySink;
 use crate::secret::Secret;
 use crate::{CpuBackend, Party, Result, Ring};
 
@@ -48,7 +49,9 @@ impl Run for Section {
         keys.points(self.ring.bits(), &self.places, self.len)?;
         keys.share(&self.places, self.len, self.ring)?;
         let [zero, one] = &mut self.dealt;
-        keys.write(&mut [zero, one])?;
+        let sinks: &mut [&mut dyn KeySink; 2] = &mut [zero, one];
+        keys.write(sinks)?;
+        keys.finish(sinks)?;
         Ok(())
     }
 

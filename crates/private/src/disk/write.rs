@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use gatework_fss::key::KeySink;
@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 
 use crate::error::Result;
 
-use super::{CHUNK, HASH, KeyHeader, Ledger, SEED, chunk_hash, failed, sync_folder_of, unusable};
+use super::{CHUNK, KeyHeader, Ledger, SEED, chunk_hash, failed, sync_folder_of, unusable};
 
 /// Behind the name of a file that is not complete.
 const PARTIAL_SUFFIX: &str = "partial";
@@ -32,8 +32,6 @@ pub(crate) struct KeyFileWriter {
     file: File,
     header: KeyHeader,
     chunk_key: Zeroizing<[u8; 32]>,
-    /// Bytes of the file.
-    end: u64,
     /// The section that is being written, the chunk, and the chunk's bytes so far.
     section: u32,
     chunk: u32,
@@ -61,8 +59,7 @@ impl KeyFileWriter {
             }
             _ => failed(&partial, "create")(error),
         })?;
-        let encoded = header.encode();
-        file.write_all(&encoded).map_err(failed(&partial, "write"))?;
+        file.write_all(&header.encode()).map_err(failed(&partial, "write"))?;
         Ok(Self {
             path: path.to_owned(),
             partial,
@@ -71,7 +68,6 @@ impl KeyFileWriter {
             header,
             section: 0,
             chunk: 0,
-            end: encoded.len() as u64,
             pending: Secret::with_capacity(CHUNK),
             written: 0,
             finished: false,
@@ -100,26 +96,23 @@ impl KeyFileWriter {
         Ok(())
     }
 
-    /// Writes what is pending as a chunk, if anything is, and the chunks that follow: on all cores.
+    /// Writes what is pending as a chunk, if anything is, and the chunks that follow. All cores hash; a file has one writer at a time.
     fn store(&mut self, whole: &[u8]) -> Result<()> {
         let pending = Some(self.pending.as_slice()).filter(|pending| !pending.is_empty());
         let chunks: Vec<&[u8]> = pending.into_iter().chain(whole.chunks(CHUNK)).collect();
         if chunks.is_empty() {
             return Ok(());
         }
-        let (count, stored) =
-            (chunks.len() as u32, chunks.iter().map(|chunk| stored_chunk(chunk)).sum::<u64>());
-        let write = |(index, bytes): (usize, &[u8])| {
-            let hash = chunk_hash(&self.chunk_key, self.section, self.chunk + index as u32, bytes);
-            // All but the last are full.
-            let place = self.end + index as u64 * (CHUNK + HASH) as u64;
-            self.file.write_all_at(bytes, place)?;
-            self.file.write_all_at(hash.as_bytes(), place + bytes.len() as u64)
+        let hash = |(index, bytes): (usize, &&[u8])| {
+            chunk_hash(&self.chunk_key, self.section, self.chunk + index as u32, bytes)
         };
-        let written = chunks.into_par_iter().enumerate().try_for_each(write);
-        written.map_err(failed(&self.partial, "write"))?;
+        let hashes: Vec<blake3::Hash> = chunks.par_iter().enumerate().map(hash).collect();
+        for (bytes, hash) in chunks.iter().zip(&hashes) {
+            let written = self.file.write_all(bytes).and_then(|()| self.file.write_all(hash.as_bytes()));
+            written.map_err(failed(&self.partial, "write"))?;
+        }
         self.pending.wipe();
-        (self.chunk, self.end) = (self.chunk + count, self.end + stored);
+        self.chunk += hashes.len() as u32;
         Ok(())
     }
 
@@ -146,11 +139,6 @@ impl KeyFileWriter {
         self.finished = true;
         sync_folder_of(&self.path)
     }
-}
-
-/// Bytes that a chunk takes in a file.
-fn stored_chunk(chunk: &[u8]) -> u64 {
-    (chunk.len() + HASH) as u64
 }
 
 impl KeySink for KeyFileWriter {
