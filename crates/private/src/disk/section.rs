@@ -1,10 +1,11 @@
 //! A section that is read while it is used.
 //!
-//! Threads read its chunks ahead, verify them and punch them out of the file; whoever uses the section takes them in order. A chunk that
-//! is damaged is an error when it would be used, not before.
+//! Threads read its chunks ahead and verify them; whoever uses the section takes them in order, and what was taken is punched out of the
+//! file, some chunks at a time. A chunk that is damaged is an error when it would be used, not before.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -27,6 +28,9 @@ const MOST_THREADS: usize = 8;
 /// A section of fewer chunks is read by whoever uses it, and so is one of more sections than this.
 const LEAST_CHUNKS: u32 = 4;
 const MOST_READ_AHEAD: usize = 64;
+
+/// Chunks that are erased together: a file system lets one erase at a time.
+const ERASED: u32 = 32;
 
 /// Where a section lies, and what its chunks are verified with.
 #[derive(Clone)]
@@ -72,21 +76,27 @@ impl Place {
         Ok(())
     }
 
-    /// A chunk, verified, and erased if it is for one use.
-    fn take(&self, chunk: u32, usage: Use) -> Result<SharedBytes> {
+    /// A chunk, verified.
+    fn take(&self, chunk: u32) -> Result<SharedBytes> {
         let left = self.bytes() - u64::from(chunk) * CHUNK as u64;
         let mut bytes = Secret::new(vec![0; left.min(CHUNK as u64) as usize]);
         self.read(chunk, &mut bytes)?;
-        if usage == Use::Once {
-            let stored = (bytes.len() + HASH) as u64;
-            punch(&self.file, self.offset(chunk), stored).map_err(failed(&self.path, "erase"))?;
-        }
         Ok(SharedBytes::new(bytes))
     }
 
     /// All of it is of no use any more.
     pub(super) fn erase(&self) -> Result<()> {
-        punch(&self.file, self.start, stored_bytes(self.length)).map_err(failed(&self.path, "erase"))
+        self.erase_chunks(0..self.chunks())
+    }
+
+    /// These chunks are of no use any more.
+    fn erase_chunks(&self, chunks: Range<u32>) -> Result<()> {
+        let end = self.start + stored_bytes(self.length);
+        let (from, to) = (self.offset(chunks.start), self.offset(chunks.end).min(end));
+        if from >= to {
+            return Ok(());
+        }
+        punch(&self.file, from, to - from).map_err(failed(&self.path, "erase"))
     }
 }
 
@@ -119,34 +129,41 @@ pub(super) struct FileSection {
     current: Option<(SharedBytes, usize)>,
     next: u32,
     readers: Option<Readers>,
-    /// Whether a chunk could not be read.
-    failed: bool,
+    /// Chunks that are erased, or will be by the threads.
+    erased: u32,
 }
 
 impl FileSection {
     pub(super) fn new(place: Place, usage: Use, effort: Effort) -> Self {
-        Self { place, usage, effort, current: None, next: 0, readers: None, failed: false }
+        Self { place, usage, effort, current: None, next: 0, readers: None, erased: 0 }
     }
 
     fn next_chunk(&mut self) -> Result<SharedBytes> {
         let chunk = self.next;
         self.next += 1;
-        let read = self.chunk(chunk);
-        self.failed |= read.is_err();
-        read
+        let read = self.chunk(chunk)?;
+        if self.usage == Use::Once && self.next - self.erased >= ERASED {
+            let chunks = self.erased..self.next;
+            self.erased = self.next;
+            match &self.readers {
+                Some(readers) => readers.erase(chunks),
+                None => self.place.erase_chunks(chunks)?,
+            }
+        }
+        Ok(read)
     }
 
     fn chunk(&mut self, chunk: u32) -> Result<SharedBytes> {
         // The first has the seed, which is taken before it is known whether the rest will be.
         if chunk == 0 || self.place.chunks() < LEAST_CHUNKS || self.effort.threads == 0 {
-            return self.place.take(chunk, self.usage);
+            return self.place.take(chunk);
         }
         if self.readers.is_none() {
-            self.readers = Some(Readers::start(&self.place, self.usage, self.effort)?);
+            self.readers = Some(Readers::start(&self.place, self.effort)?);
         }
         match &self.readers {
             Some(readers) => readers.next(chunk),
-            None => self.place.take(chunk, self.usage),
+            None => self.place.take(chunk),
         }
     }
 }
@@ -191,12 +208,11 @@ impl Material for FileSection {
 /// What was not read is used up too.
 impl Drop for FileSection {
     fn drop(&mut self) {
-        let all = self.next == self.place.chunks() && !self.failed;
         // Threads first: they still read.
-        self.readers = None;
+        let unerased = self.readers.take().and_then(|readers| readers.end());
+        let rest = unerased.map_or(self.erased, |first| first.min(self.erased))..self.place.chunks();
         if self.usage == Use::Once
-            && !all
-            && let Err(error) = self.place.erase()
+            && let Err(error) = self.place.erase_chunks(rest)
         {
             tracing::warn!("used keys are left in '{}': {error}", self.place.path.display());
         }
@@ -211,7 +227,6 @@ struct Readers {
 
 struct Shared {
     place: Place,
-    usage: Use,
     /// Chunks that may be read and not taken yet.
     ahead: u32,
     state: Mutex<State>,
@@ -227,6 +242,9 @@ struct State {
     ready: BTreeMap<u32, Result<SharedBytes>>,
     /// Chunks that were used: threads have the time to wipe them.
     spent: VecDeque<SharedBytes>,
+    /// Chunks that are to be erased, and the first that could not be.
+    erasable: VecDeque<Range<u32>>,
+    unerased: Option<u32>,
     stopped: bool,
     /// A thread panicked, and what it was reading will not come.
     broken: bool,
@@ -241,6 +259,8 @@ impl State {
             end: chunks,
             ready: BTreeMap::new(),
             spent: VecDeque::new(),
+            erasable: VecDeque::new(),
+            unerased: None,
             stopped: false,
             broken: false,
         }
@@ -260,11 +280,10 @@ impl Drop for Alarm<'_> {
 }
 
 impl Readers {
-    fn start(place: &Place, usage: Use, effort: Effort) -> Result<Self> {
+    fn start(place: &Place, effort: Effort) -> Result<Self> {
         let state = State::new(place.chunks());
         let shared = Arc::new(Shared {
             place: place.clone(),
-            usage,
             ahead: effort.chunks,
             state: Mutex::new(state),
             changed: Condvar::new(),
@@ -301,14 +320,33 @@ impl Readers {
     }
 }
 
-impl Drop for Readers {
-    fn drop(&mut self) {
+impl Readers {
+    /// Has chunks erased that were taken.
+    fn erase(&self, chunks: Range<u32>) {
+        self.shared.lock().erasable.push_back(chunks);
+        self.shared.changed.notify_all();
+    }
+
+    /// Ends the threads. Returns the first chunk that was to be erased and is not.
+    fn end(mut self) -> Option<u32> {
+        self.stop();
+        let state = self.shared.lock();
+        state.erasable.iter().map(|chunks| chunks.start).chain(state.unerased).min()
+    }
+
+    fn stop(&mut self) {
         self.shared.lock().stopped = true;
         self.shared.changed.notify_all();
         for thread in self.threads.drain(..) {
             // A panic there was printed, and who drops this cannot do anything about it.
             let _ = thread.join();
         }
+    }
+}
+
+impl Drop for Readers {
+    fn drop(&mut self) {
+        self.stop();
     }
 }
 
@@ -327,6 +365,16 @@ impl Shared {
                 state = self.lock();
                 continue;
             }
+            if let Some(chunks) = state.erasable.pop_front() {
+                drop(state);
+                let (first, erased) = (chunks.start, self.place.erase_chunks(chunks));
+                state = self.lock();
+                if erased.is_err() {
+                    // Whoever ends the section tries once more, and says so if it fails.
+                    state.unerased = Some(state.unerased.map_or(first, |other| other.min(first)));
+                }
+                continue;
+            }
             let end = state.wanted.saturating_add(self.ahead).min(state.end);
             if state.unread >= end {
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -335,7 +383,7 @@ impl Shared {
             let chunk = state.unread;
             state.unread += 1;
             drop(state);
-            let read = self.place.take(chunk, self.usage);
+            let read = self.place.take(chunk);
             state = self.lock();
             // Nothing behind a chunk that cannot be read is of use.
             if read.is_err() {
@@ -367,7 +415,6 @@ mod tests {
     fn whoever_waits_for_a_thread_that_panics_hears_of_it() {
         let shared = Arc::new(Shared {
             place: place(),
-            usage: Use::Again,
             ahead: 4,
             state: Mutex::new(State::new(8)),
             changed: Condvar::new(),
