@@ -259,7 +259,9 @@ fn a_hundred_inferences_side_by_side_neither_hang_nor_grow() {
         });
         let after = [&device, &meeting].map(held);
         assert_eq!(after.map(|held| held.0), before.map(|held| held.0), "device memory grows");
-        assert_eq!(after[0].1, before[0].1, "page-locked memory grows");
+        // A message that a thread of the network has not let go yet is a block more; what is lost with every inference is more than that.
+        let lost = EACH as u64 * 4096;
+        assert!(after[0].1 < before[0].1 + lost, "page-locked memory grows: {before:?}, then {after:?}");
         // Sessions side by side need blocks side by side; the pool has them once.
         assert!(after[1].1 <= SESSIONS as u64 * before[1].1, "page-locked: {before:?}, then {after:?}");
         drop((alone, server, client));
