@@ -24,6 +24,7 @@
 
 mod deal;
 mod device_plan;
+mod foresee;
 mod lengths;
 mod loopback;
 mod message;
@@ -36,6 +37,7 @@ mod tests;
 mod traffic;
 
 pub use deal::deal_files;
+pub use foresee::{DeviceBytes, foresee_device};
 pub use loopback::Loopback;
 pub use parties::{Client, KeyStore, Prepared, Server};
 pub use summary::{Counted, Summary};

@@ -199,6 +199,13 @@ fn memory_is_planned_before_a_key_is_used() {
         let (planned, peak) = (summary.planned_device_bytes.unwrap(), device.budget().peak());
         println!("{name}, party {party}: {planned} bytes planned, {peak} held at most");
         assert!(planned.abs_diff(peak) * 10 <= peak, "{name}: {planned} planned, {peak} held");
+        // Whoever describes or deals foresees the same, and refuses what does not fit.
+        let foreseen = foresee_device(&gpu, &case.public, &[case.text.len()]).unwrap().unwrap();
+        assert_eq!(foreseen.set_up[party.index()].max(foreseen.peak[party.index()]), planned);
+        assert!(foresee_device(&cpu(), &case.public, &[case.text.len()]).unwrap().is_none());
+        device.budget().set_limit(planned / 2);
+        let error = foresee_device(&gpu, &case.public, &[case.text.len()]).unwrap_err();
+        assert!(matches!(error, Error::NoDeviceMemory { limit, .. } if limit == planned / 2), "{error}");
         // One byte less than the plan is not enough, and neither side uses a key for it.
         device.budget().set_limit(planned - 1);
         let (server, client) = case.ask(&scene, backends, || ());
