@@ -327,6 +327,12 @@ impl MaskShare {
         Ok(Self::of(self.residues().gather(places)?))
     }
 
+    /// The shares of the masks of sums of `width` neighbours.
+    pub(crate) fn row_sums(&self, width: usize) -> Result<Self> {
+        let sums = self.words.sums(Sums::Rows(width), self.ring)?;
+        Ok(Self { ring: self.ring, words: sums })
+    }
+
     /// Every element `times` times in a row.
     pub fn repeat_each(&self, times: usize) -> Result<Self> {
         Ok(Self::of(self.residues().repeat_each(times)?))

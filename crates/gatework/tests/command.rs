@@ -206,11 +206,11 @@ fn a_device_that_a_command_would_ignore_is_refused() {
         stderr(&output)
     };
     for device in ["cuda", "cuda:1", "emulated"] {
-        let describe = ["private", "describe", "--model", "m", "--out", "p.json", "--longest", "5"];
-        let said = refused(&[&describe[..], &["--device", device]].concat());
+        let check = ["private", "check", "--model", "m", "--ids", "5"];
+        let said = refused(&[&check[..], &["--device", device]].concat());
         let asks = if device == "cuda" { "cuda:0" } else { device };
         let wanted = format!(
-            "'gatework private describe' runs on the CPU only, and --device asks for {asks}: use cpu or auto"
+            "'gatework private check' runs on the CPU only, and --device asks for {asks}: use cpu or auto"
         );
         assert!(said.contains(&wanted), "{said}");
     }
@@ -222,8 +222,8 @@ fn a_device_that_a_command_would_ignore_is_refused() {
         gatework(folder.path(), arguments).env("GATEWORK_DEVICE", "cuda").output().unwrap()
     };
     assert_eq!(from_environment(&["lab", "list"]).status.code(), DONE);
-    let describe = ["private", "describe", "--model", "m", "--out", "p.json", "--longest", "5"];
-    let output = from_environment(&describe);
+    let check = ["private", "check", "--model", "m", "--ids", "5"];
+    let output = from_environment(&check);
     assert_eq!(output.status.code(), BAD_INPUT, "{output:?}");
     assert!(
         stderr(&output).contains("the environment variable GATEWORK_DEVICE asks for cuda:0"),

@@ -223,7 +223,7 @@ fn an_interrupted_deal_leaves_nothing() {
     let left = std::fs::read_dir(scene.folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
     let mut left: Vec<String> = left.map(|name| name.into_string().unwrap()).collect();
     left.sort();
-    assert_eq!(left, ["certificates", "model.json"]);
+    assert_eq!(left, ["certificates", "model.json", "model.json.salt"]);
 }
 
 #[test]

@@ -229,7 +229,7 @@ fn two_parties_compute_what_is_computed_in_clear() {
         }
     }
     // A ring that is too narrow for the norms, so that operands are clamped.
-    let clamped = Opened::new(&fixture("bert"), 8, Options { bits: Some(38), head: None });
+    let clamped = Opened::new(&fixture("bert"), 8, Options { bits: Some(38), ..Options::default() });
     assert!(clamped.public.clamps() > 0);
     assert_eq!(in_process(&clamped, &[5, 900, 31]), clamped.words(&[5, 900, 31]));
 }
@@ -422,7 +422,7 @@ fn a_narrower_ring_is_not_what_was_made_public() {
         public.to_json().unwrap().replace(&format!("\"bits\": {bits}"), &format!("\"bits\": {}", bits - 4));
     let error = PublicModel::from_json(narrower.as_bytes()).unwrap_err().to_string();
     assert!(error.contains("hash"), "{error}");
-    let fixed = checkpoint.public(8, &Options { bits: Some(bits - 4), head: None }).unwrap();
+    let fixed = checkpoint.public(8, &Options { bits: Some(bits - 4), ..Options::default() }).unwrap();
     assert!(fixed.clamps() > 0);
     Owner::new(&fixed, checkpoint.weights(&fixed).unwrap()).unwrap();
 }
@@ -432,7 +432,7 @@ fn choices_for_the_longest_sequence_hold_for_shorter_ones() {
     for name in ["bert", "gpt2"] {
         let checkpoint = Checkpoint::load(&fixture(name)).unwrap();
         for bits in [None, Some(40)] {
-            let public = checkpoint.public(24, &Options { bits, head: None }).unwrap();
+            let public = checkpoint.public(24, &Options { bits, ..Options::default() }).unwrap();
             for tokens in [1, 2, 3, 5, 9, 17, 23, 24] {
                 let network = public.network(tokens).unwrap();
                 let weights = checkpoint.weights(&public).unwrap().integers();

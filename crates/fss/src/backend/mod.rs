@@ -10,6 +10,8 @@
 mod memory;
 mod words;
 
+use std::sync::Arc;
+
 use crate::error::Result;
 use crate::formula::{Formula, Operand};
 use crate::key::{KeySection, KeySink};
@@ -202,6 +204,11 @@ pub trait Backend: Send + Sync {
 
     /// Takes words from the host.
     fn upload(&self, words: Secret<u64>) -> Result<Handle>;
+
+    /// Words that everybody knows. A backend may keep a copy of them for as long as the array is there.
+    fn constants(&self, words: &Arc<[u64]>) -> Result<Handle> {
+        self.upload(Secret::new(words.to_vec()))
+    }
 
     /// Brings words to the host, when all that they depend on is done.
     fn download(&self, words: &Handle) -> Result<Secret<u64>>;

@@ -134,6 +134,13 @@ impl Backend for CudaBackend {
         Ok(keep_words(&self.queue, self.queue.upload_secret(&words)?))
     }
 
+    fn constants(&self, words: &Arc<[u64]>) -> Result<Handle> {
+        let kept = self.tables.of(&self.queue, words)?;
+        let mut copy = self.queue.alloc(words.len())?;
+        self.queue.stream().copy(&*kept, &mut copy)?;
+        Ok(keep_words(&self.queue, copy))
+    }
+
     fn download(&self, handle: &Handle) -> Result<Secret<u64>> {
         Ok(Secret::new(self.queue.stream().download(words(&self.queue, handle)?)?))
     }

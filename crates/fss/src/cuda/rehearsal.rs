@@ -108,6 +108,11 @@ impl Backend for CountingBackend {
         Ok(self.kept(words.len()))
     }
 
+    fn constants(&self, words: &Arc<[u64]>) -> Result<Handle> {
+        self.tables.note(&self.memory, words);
+        Ok(self.kept(words.len()))
+    }
+
     fn download(&self, handle: &Handle) -> Result<Secret<u64>> {
         Ok(Secret::new(vec![0; counted(handle)?.len]))
     }

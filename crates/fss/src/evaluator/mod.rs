@@ -22,6 +22,7 @@ use crate::tensor::{Opened, Share, Tensor, Unopened, Wire};
 
 pub(crate) use ahead::{Ask, KeysAhead};
 pub use join::{join, join3};
+pub(crate) use keys::Points;
 pub(crate) use mailbox::{Mailbox, Request};
 pub(crate) use role::Role;
 
@@ -77,6 +78,14 @@ impl Evaluator {
         match self.role {
             Role::Estimate | Role::Scout(..) => Ok(Words::absent(words.len())),
             _ => self.host_words(Secret::new(words)),
+        }
+    }
+
+    /// The same of an array that is asked for again and again.
+    pub(crate) fn constants(&self, words: &Arc<[u64]>) -> Result<Words> {
+        match self.role {
+            Role::Estimate | Role::Scout(..) => Ok(Words::absent(words.len())),
+            _ => Ok(Words::new(&self.backend, words.len(), self.backend.constants(words)?)),
         }
     }
 

@@ -11,7 +11,7 @@ use crate::tensor::{Share, Wire};
 /// MSB(x + c) for each c, on as few bits as the values' bound allows.
 ///
 /// Where x + c might leave the ring the sign is an interval test of all n bits instead.
-fn negatives(evaluator: &Evaluator, x: &Wire, shifts: &[i128]) -> Result<Vec<Share>> {
+pub(super) fn negatives(evaluator: &Evaluator, x: &Wire, shifts: &[i128]) -> Result<Vec<Share>> {
     let shifted = |shift: &i128| x.bound().plus(&Bound::exactly(*shift)).signed_bits();
     let bits = shifts.iter().map(shifted).max().unwrap_or(1).max(2);
     let ring = x.ring();
@@ -55,6 +55,8 @@ pub async fn relu(evaluator: &Evaluator, x: &Wire) -> Result<Share> {
 /// round 3   ±δ, and the bits 1[y ≥ 0] and 1[−2^e ≤ x < 2^e]
 /// round 4   the result, by whoever opens it
 /// ```
+///
+/// Where x is itself a quotient, [`Activation::truncated`] opens y beside it, and rounds 1 and 2 fall away.
 #[derive(Debug, Clone)]
 pub struct Activation {
     fraction: u32,
@@ -109,30 +111,50 @@ impl Activation {
 
     /// g(x) of every element, in the ring of `x`.
     pub async fn apply(&self, evaluator: &Evaluator, x: &Wire) -> Result<Share> {
+        let (bits, quotient) = self.index_ring(&x.bound(), x.ring())?;
+        let y = evaluator.truncate_reduce(&x.narrow(bits)?, self.shift, quotient).await?;
+        self.apply_at(evaluator, x, &evaluator.open(y).await?).await
+    }
+
+    /// x = ⌊p / 2^t⌋ in the ring of p, and y of it, both opened in the round in which x alone would be, for [`Activation::apply_at`].
+    pub async fn truncated(&self, evaluator: &Evaluator, product: &Wire, shift: u32) -> Result<(Wire, Wire)> {
+        let ring = product.ring();
+        let (_, quotient) = self.index_ring(&product.bound().shifted_right(shift), ring)?;
+        let [x, y] = evaluator.two_quotients(product, [shift, self.shift], ring, quotient).await?;
+        join(evaluator.open(x), evaluator.open(y)).await
+    }
+
+    /// Bits of x that y depends on, and the ring of y.
+    fn index_ring(&self, bound: &Bound, ring: Ring) -> Result<(u32, Ring)> {
         let domain = self.table.domain();
         // In fewer bits the limits themselves are no signed numbers.
-        if x.ring().bits() <= domain + self.shift {
-            let what = format!(
-                "in a ring of {} bits: at least {} are needed",
-                x.ring().bits(),
-                domain + self.shift + 1
-            );
+        if ring.bits() <= domain + self.shift {
+            let what =
+                format!("in a ring of {} bits: at least {} are needed", ring.bits(), domain + self.shift + 1);
             return Err(Error::Unsupported { gate: "an activation", what });
         }
-        let limit = 1i128 << (self.reach + self.fraction);
-        let sums = [limit, -limit].map(|shift| x.bound().plus(&Bound::exactly(shift)).signed_bits());
-        let bits = sums[0].max(sums[1]).max(domain + self.shift).min(x.ring().bits());
-        let quotient = Ring::new(bits.saturating_sub(self.shift))?;
-        let y =
-            evaluator.open(evaluator.truncate_reduce(&x.narrow(bits)?, self.shift, quotient).await?).await?;
+        let limit = self.limit();
+        let sums = [limit, -limit].map(|shift| bound.plus(&Bound::exactly(shift)).signed_bits());
+        let bits = sums[0].max(sums[1]).max(domain + self.shift).min(ring.bits());
+        Ok((bits, Ring::new(bits.saturating_sub(self.shift))?))
+    }
+
+    /// 2^e with f fractional bits.
+    fn limit(&self) -> i128 {
+        1 << (self.reach + self.fraction)
+    }
+
+    /// g(x) of every element, in the ring of `x`, where y is known.
+    pub async fn apply_at(&self, evaluator: &Evaluator, x: &Wire, y: &Wire) -> Result<Share> {
         let comparisons = async {
-            let limit = limit >> self.shift;
-            let signs = negatives(evaluator, &y, &[0, limit, -limit])?;
+            let limit = self.limit() >> self.shift;
+            let signs = negatives(evaluator, y, &[0, limit, -limit])?;
             let positive = evaluator.offset_share(&signs[0], 1)?;
             let inside = signs[1].xor(&signs[2])?;
             join(evaluator.open(positive), evaluator.open(inside)).await
         };
-        let delta = async { evaluator.lookup(&y.low_bits(domain)?, &self.table, x.ring()).await };
+        let delta =
+            async { evaluator.lookup(&y.low_bits(self.table.domain())?, &self.table, x.ring()).await };
         let ((positive, inside), delta) = join(comparisons, delta).await?;
         evaluator.select(&positive, x)?.minus(&evaluator.select_looked_up(&inside, &delta)?)
     }

@@ -2,7 +2,7 @@
 
 use crate::bound::Bound;
 use crate::error::{Error, Result};
-use crate::evaluator::{Evaluator, join};
+use crate::evaluator::{Evaluator, join3};
 use crate::reference;
 use crate::ring::Ring;
 use crate::table::Table;
@@ -11,13 +11,14 @@ use crate::tensor::{Share, Wire};
 /// e^−x of not negative x with f fractional bits, zero from x = 16 on.
 ///
 /// x is split into h, the bits from f/2 + 2 on, and l below: e^−x = S(h) T(l) with tables of f + 2 fractional bits, whose product is
-/// rounded to f. l needs no interaction at all, since the low bits of a masked value are masked low bits. Whether x < 16 is a comparison
-/// of h, which has fewer bits than x.
+/// rounded to f. l needs no interaction at all, since the low bits of a masked value are masked low bits. h is not opened either: S is
+/// looked up at both numbers that it can be, and the product chooses by the borrow. Whether x < 16 is a comparison of the upper bits,
+/// of h or of h + 1. That is the same, since S is zero at the last h below 16.
 ///
 /// ```text
-/// round 1   the borrow of the split, ±T(l)       round 2   h       round 3   ±S(h), 1[x < 16]
-/// round 4   the product                          round 5   the borrow of its rounding
-/// round 6   the result, by whoever opens it
+/// round 1   the borrow of the split, ±S(h + b), ±S(h + b − 1), ±T(l), 1[h + b < 16]
+/// round 2   the product                          round 3   the borrow of its rounding
+/// round 4   the result, by whoever opens it
 /// ```
 #[derive(Debug, Clone)]
 pub struct NegativeExponential {
@@ -41,6 +42,8 @@ impl NegativeExponential {
         let (unit, scale) = ((1u64 << fraction) as f64, (1u64 << (fraction + GUARD)) as f64);
         let entry = |steps: u64| (reference::exp(-(steps as f64) / unit) * scale).round() as i64;
         let high = Table::new(split, |index| entry(index << split))?;
+        // Whoever compares h + 1 with 16 instead of h drops the last entry.
+        debug_assert_eq!(high.value((1 << split) - 1), 0);
         Ok(Self { fraction, split, high, low: Table::new(split, entry)? })
     }
 
@@ -63,25 +66,22 @@ impl NegativeExponential {
             return Err(Error::NotProved { gate: GATE, lo: bound.lo(), hi: bound.hi(), room });
         }
         let (ring, reach) = (self.product_ring()?, self.fraction + 4);
-        let limit = 1i128 << reach;
-        let bits = bound.plus(&Bound::exactly(-limit)).signed_bits().max(reach + 1);
+        let (limit, next) = (1i128 << reach, 1i128 << self.split);
+        let bits = bound.plus(&Bound::exactly(next - limit)).signed_bits().max(reach + 1);
         if bits > x.ring().bits() {
             let room = format!("half a ring of {} bits", x.ring().bits());
             return Err(Error::NotProved { gate: GATE, lo: bound.lo(), hi: bound.hi(), room });
         }
+        let inside = async {
+            let high = evaluator.quotient_or_next(x, self.split, Ring::new(bits - self.split)?)?;
+            let shift = high.ring().encode(-(limit >> self.split));
+            evaluator.open(evaluator.signs(&high, &[shift])?.remove(0)).await
+        };
         let high = async {
-            let index = evaluator
-                .truncate_reduce(&x.narrow(bits)?, self.split, Ring::new(bits - self.split)?)
-                .await?;
-            let index = evaluator.open(index).await?;
-            let inside = async {
-                let shift = index.ring().encode(-(limit >> self.split));
-                evaluator.open(evaluator.signs(&index, &[shift])?.remove(0)).await
-            };
-            join(inside, evaluator.lookup(&index.low_bits(self.split)?, &self.high, ring)).await
+            evaluator.lookup_quotient(&x.low_bits(2 * self.split)?, self.split, &self.high, ring).await
         };
         let low = async { evaluator.lookup(&x.low_bits(self.split)?, &self.low, ring).await };
-        let ((inside, high), low) = join(high, low).await?;
+        let (inside, high, low) = join3(inside, high, low).await?;
         let product = evaluator.select_product(&inside, &high, &low)?;
         let shift = self.fraction + 2 * GUARD;
         let rounded = evaluator.open(evaluator.offset_share(&product, 1 << (shift - 1))?).await?;

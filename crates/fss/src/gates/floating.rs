@@ -1,21 +1,18 @@
 //! Functions of widely varying arguments, by exponent and mantissa.
 
-use crate::bound::Bound;
 use crate::error::{Error, Result};
 use crate::evaluator::Evaluator;
-use crate::ops::{Lookup, Payload};
+use crate::ops::{Leading, Lookup};
 use crate::ring::Ring;
 use crate::table::{LARGEST_TABLE_BITS, Table};
 use crate::tensor::Wire;
 
 /// F(x) of 2^a ≤ x < 2^b, from the position of the leading one and the bits behind it: a table over (exponent, mantissa).
 ///
-/// The exponent e and the factor 2^(b−1−e) come from one interval lookup. The factor moves the leading one of x to bit b − 1, and
-/// a truncation leaves the mantissa, which lands beside the exponent in one index.
+/// The index comes from [`Evaluator::leading_index`], which has the truncations of all exponents side by side.
 ///
 /// ```text
-/// round 1   the interval's constants       round 2   x 2^(b−1−e)       round 3   the borrow
-/// round 4   the index                      round 5   ±F(x), ready for a product
+/// round 1   bits and borrows of all exponents       round 2   the index       round 3   ±F(x), ready for a product
 /// ```
 #[derive(Debug, Clone)]
 pub struct FloatingTable {
@@ -85,22 +82,9 @@ impl FloatingTable {
             let room = format!("2^{} to 2^{}, half a ring of {} bits", self.least, self.most, ring.bits());
             return Err(Error::NotProved { gate: GATE, lo: bound.lo(), hi: bound.hi(), room });
         }
-        let piece = |exponent: u32| Payload {
-            start: if exponent == self.least { 0 } else { 1 << exponent },
-            words: vec![0, 1 << (self.most - 1 - exponent), u64::from(exponent - self.least)],
-        };
-        let pieces: Vec<Payload> = (self.least..self.most).map(piece).collect();
-        let constants = evaluator.piecewise(x, &pieces, ring).await?;
-        let leading = Bound::proved(1 << (self.most - 1), (1 << self.most) - 1);
-        let normal = evaluator.polynomial(&constants, 0, 1, x, leading)?;
-        let exponents = i128::from(self.most - self.least) - 1;
-        let exponent = evaluator.polynomial(&constants, 2, 0, x, Bound::proved(0, exponents))?;
+        let leading = Leading { least: self.least, most: self.most, mantissa: self.mantissa };
         let domain = Ring::new(self.table.domain())?;
-        let normal = evaluator.open(normal).await?;
-        let mantissa = evaluator.gap_truncate(&normal, self.most - 1 - self.mantissa, domain).await?;
-        let exponent = exponent.low_bits(domain.bits())?.times(1 << self.mantissa)?;
-        let index = evaluator.offset_share(&mantissa.plus(&exponent)?, -(1 << self.mantissa))?;
-        let index = evaluator.open(index).await?;
+        let index = evaluator.open(evaluator.leading_index(x, leading, domain).await?).await?;
         evaluator.lookup(&index, &self.table, ring).await
     }
 }

@@ -1,20 +1,23 @@
 //! LayerNorm and RMSNorm.
 
-use crate::bound::Bound;
+use crate::bound::{Bound, GapProof};
 use crate::error::{Error, Result};
-use crate::evaluator::Evaluator;
+use crate::evaluator::{Evaluator, join};
 use crate::formula::View;
 use crate::ops::Weights;
 use crate::tensor::{MaskShare, Share, Wire};
 
 use super::floating::FloatingTable;
 
+const GATE: &str = "a normalisation";
+
 /// Wider rows would need a factor 1 / d of more bits than there are.
 const LARGEST_WIDTH: usize = 1 << 30;
 
 /// x γ / √(Σ x² / d + ε) over rows of d, with secret γ.
 ///
-/// Sums of squares, [`FloatingTable`], a product with it, a truncation; then the product with γ and its truncation.
+/// Sums of squares, [`FloatingTable`], a product with it, a truncation; then the product with γ and its truncation. The product with γ is
+/// one with a [`Quotient`](crate::ops::Quotient), which is never opened. Nine rounds with the opening of the result.
 ///
 /// A row's deviation may be as large as the ring allows, and its reciprocal small: the table keeps it with g bits more than
 /// numbers have, which the truncation of the product takes away again. They are as many as make it at least one for the largest
@@ -33,6 +36,8 @@ pub struct RmsNorm {
 }
 
 /// (x − μ) γ / √(Σ (x − μ)² / d + ε) + β over rows of d, with secret γ and β: [`RmsNorm`] of centred rows.
+///
+/// The sums of squares are opened beside the means, which makes ten rounds with the opening of the result.
 #[derive(Debug, Clone)]
 pub struct LayerNorm {
     norm: RmsNorm,
@@ -99,29 +104,47 @@ impl RmsNorm {
         gamma: &Weights,
         squares: Option<Bound>,
     ) -> Result<Share> {
-        const GATE: &str = "a normalisation";
+        self.expect_weights(x, gamma)?;
+        let mask = evaluator.mask_share(x)?;
+        let sums = self.with_epsilon(evaluator, evaluator.square_sums(x, &mask, self.width, squares)?)?;
+        let sums = evaluator.open(sums).await?;
+        self.scaled(evaluator, x, &sums, gamma).await
+    }
+
+    fn expect_weights(&self, x: &Wire, gamma: &Weights) -> Result<()> {
         if gamma.wire().len() != self.width || gamma.wire().ring() != x.ring() {
             return Err(Error::Shape { gate: GATE, what: format!("{x:?} and weights {:?}", gamma.wire()) });
         }
-        let mask = evaluator.mask_share(x)?;
-        let sums = evaluator.square_sums(x, &mask, self.width, squares)?;
+        Ok(())
+    }
+
+    /// Sums of squares and d ε.
+    fn with_epsilon(&self, evaluator: &Evaluator, sums: Share) -> Result<Share> {
         let bound = sums.bound();
         if bound.lo() < 0 || bound.hi() >= 1 << self.sum_bits {
             let room = format!("sums of squares below 2^{}", self.sum_bits);
             return Err(Error::NotProved { gate: GATE, lo: bound.lo(), hi: bound.hi(), room });
         }
-        let sums = evaluator.open(evaluator.offset_share(&sums, self.epsilon)?).await?;
-        let scales = self.table.apply(evaluator, &sums).await?;
+        evaluator.offset_share(&sums, self.epsilon)
+    }
+
+    /// x γ / √(u / d) of rows whose sums of squares and d ε are u.
+    async fn scaled(&self, evaluator: &Evaluator, x: &Wire, sums: &Wire, gamma: &Weights) -> Result<Share> {
+        let scales = self.table.apply(evaluator, sums).await?;
         let shift = self.fraction + self.guard;
         let normal = self.normal_bound(x.bound().magnitude(), shift);
         let scaled =
             evaluator.open(evaluator.scale_rows(x, &scales, &View::Each(self.width), Some(normal))?).await?;
-        let scaled = evaluator.open(evaluator.truncate(&scaled, shift, x.ring()).await?).await?;
-        let (gammas, gamma_masks) = self.spread(gamma, x.len())?;
-        let scaled_mask = evaluator.mask_share(&scaled)?;
-        let product =
-            evaluator.open(evaluator.product(&scaled, &scaled_mask, &gammas, &gamma_masks)?).await?;
-        evaluator.truncate(&product, self.fraction, x.ring()).await
+        let ring = x.ring();
+        let product = if GapProof::of(&scaled.bound(), ring).is_some() {
+            let quotient = evaluator.quotient(&scaled, shift).await?;
+            evaluator.quotient_product(&quotient, gamma, &View::Cycle(self.width), ring)?
+        } else {
+            let scaled = evaluator.open(evaluator.faithful_truncate(&scaled, shift, ring).await?).await?;
+            let (gammas, gamma_masks) = self.spread(gamma, x.len())?;
+            evaluator.product(&scaled, &evaluator.mask_share(&scaled)?, &gammas, &gamma_masks)?
+        };
+        evaluator.truncate(&evaluator.open(product).await?, self.fraction, ring).await
     }
 
     /// The weights of one row, for every row.
@@ -177,9 +200,21 @@ impl LayerNorm {
         let shift = self.norm.fraction + (usize::BITS - (width - 1).leading_zeros());
         let factor = ((1u64 << shift) as f64 / width as f64).round() as i64;
         let sums = x.row_sums(width)?.times(factor)?;
-        let means = evaluator.open(evaluator.truncate(&sums, shift, ring).await?).await?;
-        let centred = x.minus(&means.repeat_each(width)?)?;
-        let normal = self.norm.apply_within(evaluator, &centred, gamma, squares).await?;
+        let normal = if GapProof::of(&sums.bound(), ring).is_some() {
+            self.norm.expect_weights(x, gamma)?;
+            let mean = evaluator.quotient(&sums, shift).await?;
+            let mask = evaluator.mask_share(x)?;
+            let sums = evaluator.centred_square_sums(x, &mask, &mean, squares)?;
+            let sums = self.norm.with_epsilon(evaluator, sums)?;
+            let means = evaluator.quotient_share(&mean, ring)?;
+            let (sums, means) = join(evaluator.open(sums), evaluator.open(means)).await?;
+            let centred = x.minus(&means.repeat_each(width)?)?;
+            self.norm.scaled(evaluator, &centred, &sums, gamma).await?
+        } else {
+            let means = evaluator.open(evaluator.faithful_truncate(&sums, shift, ring).await?).await?;
+            let centred = x.minus(&means.repeat_each(width)?)?;
+            self.norm.apply_within(evaluator, &centred, gamma, squares).await?
+        };
         let (betas, _) = self.norm.spread(beta, x.len())?;
         evaluator.add_wire(&normal, &betas)
     }

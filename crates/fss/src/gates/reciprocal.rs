@@ -9,10 +9,7 @@ use crate::tensor::Wire;
 
 /// 1 / x of 1 ≤ x ≤ `largest`, all with f fractional bits: a table of up to 16 bits of the leading bits of x.
 ///
-/// ```text
-/// round 1   the borrow of the truncation, if there is one          round 2   the index
-/// round 3   ±1/x, ready for a product
-/// ```
+/// One round gives ±1/x, ready for a product; where low bits are cut off, of both numbers that the index can be, and the product chooses.
 #[derive(Debug, Clone)]
 pub struct Reciprocal {
     fraction: u32,
@@ -53,11 +50,9 @@ impl Reciprocal {
         }
         let domain = self.table.domain();
         let low = x.low_bits(domain + self.shift)?;
-        let index = if self.shift == 0 {
-            low
-        } else {
-            evaluator.open(evaluator.truncate_reduce(&low, self.shift, Ring::new(domain)?).await?).await?
-        };
-        evaluator.lookup(&index.low_bits(domain)?, &self.table, out).await
+        match self.shift {
+            0 => evaluator.lookup(&low, &self.table, out).await,
+            shift => evaluator.lookup_quotient(&low, shift, &self.table, out).await,
+        }
     }
 }

@@ -6,11 +6,17 @@
 
 mod bits;
 mod boundary;
+mod largest;
+mod leading;
 mod lookup;
 mod multiply;
 mod piecewise;
+mod quotient;
 mod truncate;
 
 pub use boundary::Weights;
+pub(crate) use largest::{GROUP, OTHERS};
+pub use leading::Leading;
 pub use lookup::Lookup;
 pub use piecewise::{Payload, Piecewise};
+pub use quotient::Quotient;

@@ -8,7 +8,7 @@ use crate::party::Party;
 use crate::ring::Ring;
 use crate::tensor::{MaskShare, Share, Wire};
 
-fn expect_mask(x: &Wire, mask: &MaskShare, gate: &'static str) -> Result<()> {
+pub(super) fn expect_mask(x: &Wire, mask: &MaskShare, gate: &'static str) -> Result<()> {
     if (x.ring(), x.len()) == (mask.ring(), mask.len()) {
         return Ok(());
     }
@@ -64,11 +64,25 @@ impl Evaluator {
         if width == 0 || !x.len().is_multiple_of(width) {
             return Err(Error::Shape { gate: GATE, what: format!("{x:?} in rows of {width}") });
         }
-        let (ring, rows, word, mask) = (x.ring(), x.len() / width, x.words(), mask.words());
+        let (ring, rows) = (x.ring(), x.len() / width);
         let fresh = &self.fresh(rows, ring)?;
+        let sums = &self.square_terms(x, mask, width)?;
+        self.compute(
+            GATE,
+            (ring, rows),
+            bound.unwrap_or_else(|| x.bound().squared().summed(width)),
+            |w| w.read(sums),
+            |w| w.read(fresh) + w.read(sums),
+            |w, _| w.read(fresh) + w.read(sums),
+        )
+    }
+
+    /// Σ (x̂² − 2 x̂ ⟨r⟩) over rows of `width`, under the mask −Σ r².
+    pub(super) fn square_terms(&self, x: &Wire, mask: &MaskShare, width: usize) -> Result<Words> {
+        let (ring, word, mask) = (x.ring(), x.words(), mask.words());
         // Terms may be any residue; what is proved is their sums.
         let terms: Wire = self.compute(
-            GATE,
+            "a sum of squares",
             (ring, x.len()),
             Bound::unsigned(ring),
             |w| w.read(word) * w.read(word),
@@ -78,15 +92,7 @@ impl Evaluator {
                 (x * x).once(party) - x * mask * 2
             },
         )?;
-        let sums = &terms.words().sums(Sums::Rows(width), ring)?;
-        self.compute(
-            GATE,
-            (ring, rows),
-            bound.unwrap_or_else(|| x.bound().squared().summed(width)),
-            |w| w.read(sums),
-            |w| w.read(fresh) + w.read(sums),
-            |w, _| w.read(fresh) + w.read(sums),
-        )
+        terms.words().sums(Sums::Rows(width), ring)
     }
 
     /// X W: X̂ Ŵ − X̂ ⟨R_w⟩ − ⟨R_x⟩ Ŵ + U. One word is opened for each element of the product, whatever the inner length.

@@ -15,7 +15,7 @@ use crate::tensor::{Share, Wire};
 
 impl Evaluator {
     /// The opened bit ρ ⊕ 1[x̂ mod 2^k < r mod 2^k], which no one reads in clear: one bit on the wire. The dealer's word is ρ.
-    async fn borrow_bit(&self, x: &Wire, offset: u64, domain: u32) -> Result<Words> {
+    pub(super) async fn borrow_bit(&self, x: &Wire, offset: u64, domain: u32) -> Result<Words> {
         let keys = self.points(domain, x)?;
         let below = self.less_than(&keys, x, &[offset])?;
         let fresh = self.fresh(x.len(), Ring::BIT)?;
@@ -28,57 +28,10 @@ impl Evaluator {
 
     /// ⌊x / 2^s⌋ in any ring that holds it, where the value's bound leaves a gap (see [`GapProof`]).
     ///
-    /// Below half the ring 1[x̂ < r] = MSB(r) (1 − MSB(x̂)), so only the short borrow is compared: one round of one bit, a
-    /// key of s bits, ⟨ρ⟩, and ⟨MSB(r)⟩ in the bits by which the result's ring is wider than l − s. Without a proof it is
-    /// an error, never a hope. With s = 0 it only widens the ring and opens nothing.
+    /// One round of one bit, a key of s bits, ⟨ρ⟩, and ⟨MSB(r)⟩ in the bits by which the result's ring is wider than l − s. With s = 0
+    /// it only widens the ring and opens nothing.
     pub async fn gap_truncate(&self, x: &Wire, shift: u32, out: Ring) -> Result<Share> {
-        const GATE: &str = "a truncation with a gap";
-        let (ring, len, word) = (x.ring(), x.len(), x.words());
-        let not_proved = || {
-            let room = format!("below a quarter of a ring of {} bits", ring.bits());
-            Error::NotProved { gate: GATE, lo: x.bound().lo(), hi: x.bound().hi(), room }
-        };
-        let offset = GapProof::of(&x.bound(), ring).ok_or_else(not_proved)?.offset();
-        if shift.saturating_add(2) > ring.bits() {
-            let what = format!("{shift} of {} bits: at least two must stay", ring.bits());
-            return Err(Error::Unsupported { gate: GATE, what });
-        }
-        let quotient = ring.bits() - shift;
-        // The opened borrow and ⟨ρ⟩, if bits are cut off; ⟨MSB(r)⟩, if the result's ring has room for the wrap-around.
-        let borrow = &match shift {
-            0 => None,
-            _ => {
-                let borrow = self.borrow_bit(x, offset, shift).await?;
-                let flip = self.deal(len, out, |w| w.read(&borrow))?;
-                Some((borrow, flip))
-            }
-        };
-        let wrap = &match out.bits().checked_sub(quotient).filter(|&wider| wider > 0) {
-            None => None,
-            Some(wider) => Some(self.deal(len, Ring::new(wider)?, |w| w.read(word).msb(ring))?),
-        };
-        let fresh = &self.fresh(len, out)?;
-        self.compute(
-            GATE,
-            (out, len),
-            x.bound().shifted_right(shift),
-            |w| ((w.read(word) + offset).reduce(ring) >> shift) - (offset >> shift),
-            |w| w.read(fresh) + (w.read(word) >> shift),
-            |w, party| {
-                let shifted = (w.read(word) + offset).reduce(ring);
-                let mut public = (shifted >> shift) - (offset >> shift);
-                let mut share = w.read(fresh);
-                if let Some((borrow, flip)) = borrow {
-                    let [borrow, flip] = w.read_all([borrow, flip]);
-                    public = public - borrow;
-                    share = share - borrow.sign(flip);
-                }
-                if let Some(wrap) = wrap {
-                    share = share + (shifted.msb(ring).choose(w.read(wrap), w.number(0)) << quotient);
-                }
-                share + public.once(party)
-            },
-        )
+        self.quotient_share(&self.quotient(x, shift).await?, out)
     }
 
     /// ⌊x / 2^s⌋ mod 2^k, k ≤ l − s, of any x: the wrap-around falls away. One round of one bit, a key of s bits and ⟨ρ⟩.

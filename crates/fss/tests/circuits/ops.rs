@@ -3,7 +3,7 @@
 use gatework_fss::backend::MatmulShape;
 use gatework_fss::executor::run_clear;
 use gatework_fss::formula::View;
-use gatework_fss::ops::Payload;
+use gatework_fss::ops::{Leading, Payload};
 use gatework_fss::table::Table;
 use gatework_fss::{Bound, Error, Evaluator, Party, Result, Ring, Share, Wire};
 use proptest::prelude::*;
@@ -303,20 +303,41 @@ fn conjunctions_and_bit_values_match_for_all_values_and_masks() {
     assert_eq!(check(circuit, &given, Some(masks), 5).output, given[0].1);
 }
 
+/// Numbers of 5 bits whose upper three are looked up.
+fn quotient_tables() -> [Table; 2] {
+    [Table::new(3, |x| 40 - x as i64 * 9).unwrap(), Table::new(5, |x| x as i64 * 100 - 7).unwrap()]
+}
+
+#[test]
+fn lookups_of_quotients_match_for_all_values_and_masks() {
+    let (words, masks) = all_pairs(5);
+    let (len, ring, out) = (words.len(), Ring::new(5).unwrap(), Ring::new(30).unwrap());
+    let [table, _] = quotient_tables();
+    let circuit = async |evaluator: &Evaluator| {
+        let x = evaluator.input(Party::One, ring, len, 0..=31).await?;
+        let found = evaluator.lookup_quotient(&x, 2, &table, out).await?;
+        evaluator.reveal(&evaluator.open(evaluator.looked_up(&found)?).await?, Party::Zero)
+    };
+    let seen = check(circuit, &[(Party::One, words.clone())], Some(vec![masks]), 6);
+    // The borrow and both values, then the value itself.
+    assert_eq!(seen.cost.rounds, 3);
+    for (word, output) in words.iter().zip(&seen.output) {
+        assert_eq!(*output, out.reduce(table.value(word >> 2)));
+    }
+}
+
 #[test]
 fn products_of_lookups_match_for_all_bits() {
     let (words, masks) = all_pairs(5);
     let (len, ring, out) = (words.len(), Ring::new(5).unwrap(), Ring::new(30).unwrap());
-    let tables =
-        [Table::new(5, |x| 40 - x as i64 * 3).unwrap(), Table::new(5, |x| x as i64 * 100 - 7).unwrap()];
-    let value = |table: usize, word: u64| tables[table].value(word);
+    let tables = quotient_tables();
     let turned: Vec<u64> = words.iter().rev().copied().collect();
     for (bit, bit_mask) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
         let circuit = async |evaluator: &Evaluator| {
             let bit = evaluator.input(Party::One, Ring::BIT, len, 0..=1).await?;
             let x = evaluator.input(Party::One, ring, len, 0..=31).await?;
             let y = evaluator.input(Party::Zero, ring, len, 0..=31).await?;
-            let left = evaluator.lookup(&x, &tables[0], out).await?;
+            let left = evaluator.lookup_quotient(&x, 2, &tables[0], out).await?;
             let right = evaluator.lookup(&y, &tables[1], out).await?;
             let product = evaluator.select_product(&bit, &left, &right)?;
             evaluator.reveal(&evaluator.open(product).await?, Party::Zero)
@@ -325,7 +346,7 @@ fn products_of_lookups_match_for_all_bits() {
             [(Party::One, vec![bit; len]), (Party::One, words.clone()), (Party::Zero, turned.clone())];
         let seen = check(circuit, &given, Some(vec![vec![bit_mask; len], masks.clone(), masks.clone()]), 6);
         for index in 0..len {
-            let product = value(0, words[index]).wrapping_mul(value(1, turned[index]));
+            let product = tables[0].value(words[index] >> 2).wrapping_mul(tables[1].value(turned[index]));
             assert_eq!(seen.output[index], out.reduce(product.wrapping_mul(bit)));
         }
     }
@@ -335,17 +356,127 @@ fn products_of_lookups_match_for_all_bits() {
 fn rows_scale_by_their_lookup() {
     let (words, masks) = all_pairs(5);
     let (len, ring, out) = (words.len(), Ring::new(5).unwrap(), Ring::new(30).unwrap());
-    let table = Table::new(5, |x| 40 - x as i64 * 3).unwrap();
-    let circuit = binary([ring, ring], len, async |evaluator, x, y| {
-        let y = evaluator.open(evaluator.extend(&y, out).await?).await?;
-        let rows = evaluator.lookup(&x.part(0, len / 4)?, &table, out).await?;
-        evaluator.scale_rows(&y, &rows, &View::Each(4), None)
-    });
+    let [upper, whole] = quotient_tables();
     let turned: Vec<u64> = words.iter().rev().copied().collect();
     let given = [(Party::One, words.clone()), (Party::Zero, turned.clone())];
-    let seen = check(circuit, &given, Some(vec![masks.clone(), masks]), 7);
-    for index in 0..len {
-        assert_eq!(seen.output[index], out.reduce(table.value(words[index / 4]).wrapping_mul(turned[index])));
+    let masks = vec![masks.clone(), masks];
+    for shift in [0, 2] {
+        let table = if shift == 0 { &whole } else { &upper };
+        let circuit = binary([ring, ring], len, async |evaluator, x, y| {
+            let y = evaluator.open(evaluator.extend(&y, out).await?).await?;
+            let places = x.part(0, len / 4)?;
+            let rows = match shift {
+                0 => evaluator.lookup(&places, table, out).await?,
+                _ => evaluator.lookup_quotient(&places, shift, table, out).await?,
+            };
+            evaluator.scale_rows(&y, &rows, &View::Each(4), None)
+        });
+        let seen = check(circuit, &given, Some(masks.clone()), 7);
+        for index in 0..len {
+            let value = table.value(words[index / 4] >> shift);
+            assert_eq!(seen.output[index], out.reduce(value.wrapping_mul(turned[index])));
+        }
+    }
+}
+
+#[test]
+fn leading_indices_match_for_all_values_and_masks() {
+    let (words, masks) = all_pairs(7);
+    let (words, masks): (Vec<u64>, Vec<u64>) =
+        words.into_iter().zip(masks).filter(|(word, _)| (2..64).contains(word)).unzip();
+    let (len, ring) = (words.len(), Ring::new(7).unwrap());
+    for (mantissa, bits) in [(3, 6), (3, 9), (4, 7), (1, 4)] {
+        let (leading, out) = (Leading { least: 1, most: 6, mantissa }, Ring::new(bits).unwrap());
+        let circuit = async |evaluator: &Evaluator| {
+            let x = evaluator.input(Party::One, ring, len, 2..=63).await?;
+            let index = evaluator.leading_index(&x, leading, out).await?;
+            evaluator.reveal(&evaluator.open(index).await?, Party::Zero)
+        };
+        let seen = check(circuit, &[(Party::One, words.clone())], Some(vec![masks.clone()]), 8);
+        assert_eq!(seen.cost.rounds, 3);
+        for (&word, &output) in words.iter().zip(&seen.output) {
+            let exponent = 63 - word.leading_zeros();
+            let behind = (word << 20 >> exponent << mantissa >> 20) - (1 << mantissa);
+            assert_eq!(output, (u64::from(exponent - 1) << mantissa) + behind, "{word}");
+        }
+    }
+}
+
+#[test]
+fn products_with_quotients_match_for_all_values_and_masks() {
+    // Signed values have a gap between −16 and 16.
+    let (words, masks) = all_pairs(6);
+    let ring = Ring::new(6).unwrap();
+    let (words, masks): (Vec<u64>, Vec<u64>) =
+        words.into_iter().zip(masks).filter(|(word, _)| (-15..16).contains(&ring.signed(*word))).unzip();
+    let len = words.len();
+    for (gamma, gamma_mask) in [(3, 0), (5, 17), (ring.encode(-4), 63)] {
+        let circuit = async |evaluator: &Evaluator| {
+            let x = evaluator.input(Party::One, ring, len, -15..=15).await?;
+            let gamma = evaluator.weights(Party::Zero, ring, 1, -4..=5).await?;
+            let quotient = evaluator.quotient(&x, 3).await?;
+            let product = evaluator.quotient_product(&quotient, &gamma, &View::Cycle(1), ring)?;
+            evaluator.reveal(&evaluator.open(product).await?, Party::Zero)
+        };
+        let given = [(Party::One, words.clone()), (Party::Zero, vec![gamma])];
+        let seen = check(circuit, &given, Some(vec![masks.clone(), vec![gamma_mask]]), 9);
+        for (&word, &output) in words.iter().zip(&seen.output) {
+            assert_eq!(ring.signed(output), (ring.signed(word) >> 3) * ring.signed(gamma));
+        }
+    }
+}
+
+#[test]
+fn two_quotients_match_for_all_values_and_masks() {
+    // Signed values have a gap between −64 and 64.
+    let (words, masks) = all_pairs(8);
+    let ring = Ring::new(8).unwrap();
+    let (words, masks): (Vec<u64>, Vec<u64>) =
+        words.into_iter().zip(masks).filter(|(word, _)| (-63..64).contains(&ring.signed(*word))).unzip();
+    let len = words.len();
+    for (fine, more, bits) in [(2, 2, 4), (1, 3, 2), (3, 1, 3)] {
+        let coarse = Ring::new(bits).unwrap();
+        let circuit = async |evaluator: &Evaluator| {
+            let x = evaluator.input(Party::One, ring, len, -63..=63).await?;
+            let [first, second] = evaluator.two_quotients(&x, [fine, more], ring, coarse).await?;
+            let (first, second) = (evaluator.open(first).await?, evaluator.open(second).await?);
+            let [first, second] = [first, second].map(|wire| evaluator.reveal(&wire, Party::Zero));
+            Ok(first?.zip(second?).map(|(first, second)| [first, second].concat()))
+        };
+        let seen = check(circuit, &[(Party::One, words.clone())], Some(vec![masks.clone()]), 11);
+        // The input, the bits, and each quotient by itself.
+        assert_eq!(seen.cost.rounds, 4);
+        for (index, &word) in words.iter().enumerate() {
+            assert_eq!(ring.signed(seen.output[index]), ring.signed(word) >> fine);
+            let quotient = ring.signed(word) >> (fine + more);
+            assert_eq!(seen.output[len + index], coarse.encode(quotient.into()), "{word}");
+        }
+    }
+}
+
+#[test]
+fn centred_sums_of_squares_match_for_all_means_and_masks() {
+    // Rows of two, the first of which has every mask; the mean is a quarter of their sum, so that bits are cut off.
+    let ring = Ring::new(9).unwrap();
+    let (mut values, mut masks) = (Vec::new(), Vec::new());
+    for (first, second) in [(0i64, 0i64), (3, 5), (-6, 1), (-7, -7), (7, 7), (2, -5)] {
+        for mask in 0..512 {
+            values.extend([ring.encode(first.into()), ring.encode(second.into())]);
+            masks.extend([mask, 5 * mask % 7]);
+        }
+    }
+    let len = values.len();
+    let circuit = async |evaluator: &Evaluator| {
+        let x = evaluator.input(Party::One, ring, len, -7..=7).await?;
+        let mean = evaluator.quotient(&x.row_sums(2)?, 2).await?;
+        let sums = evaluator.centred_square_sums(&x, &evaluator.mask_share(&x)?, &mean, None)?;
+        evaluator.reveal(&evaluator.open(sums).await?, Party::Zero)
+    };
+    let seen = check(circuit, &[(Party::One, values.clone())], Some(vec![masks]), 10);
+    for (row, &output) in values.chunks(2).zip(&seen.output) {
+        let [first, second] = [row[0], row[1]].map(|word| ring.signed(word));
+        let mean = (first + second) >> 2;
+        assert_eq!(output as i64, (first - mean).pow(2) + (second - mean).pow(2));
     }
 }
 

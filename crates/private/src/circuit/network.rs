@@ -161,6 +161,8 @@ impl Network {
         for (index, node) in nodes.iter().enumerate() {
             node.inputs.iter().for_each(|input| last_use[input.0] = index);
         }
+        // What a truncation opened for the activation behind it.
+        let mut coarse: Option<Wire> = None;
         for index in range {
             let node = &nodes[index];
             let operands: Vec<Wire> = node
@@ -172,7 +174,15 @@ impl Network {
                 })
                 .collect::<crate::Result<_>>()?;
             let step = Step { network: self, evaluator, weights, node, id: NodeId(index) };
-            let mut wire = step.evaluate(&operands).await?;
+            let mut wire = match (step.activation_behind(nodes.get(index + 1))?, coarse.take()) {
+                (Some(activation), _) => {
+                    let (wire, y) = activation.truncated(evaluator, &operands[0], self.fraction()).await?;
+                    coarse = Some(y);
+                    wire
+                }
+                (None, Some(y)) => step.activate_at(&operands[0], &y).await?,
+                (None, None) => step.evaluate(&operands).await?,
+            };
             // A part's result is as wide as its room says, not as what happened to come before: parts of one shape cost the same.
             if nodes.get(index + 1).is_none_or(|next| next.part != node.part) {
                 wire = evaluator.claim("the result of a part", wire, self.boundary(NodeId(index)))?;
@@ -213,6 +223,27 @@ impl Step<'_> {
         self.network.proved.room(self.id).bound(self.network.graph().format())
     }
 
+    /// The activation that reads what this truncation with a gap gives, if that is the next node.
+    fn activation_behind(&self, next: Option<&Node>) -> Result<Option<Activation>> {
+        let (Op::Truncate, Some(next)) = (&self.node.op, next) else { return Ok(None) };
+        let (Op::Activate(kind), [operand]) = (&next.op, &next.inputs[..]) else { return Ok(None) };
+        match self.network.proved.room(self.node.inputs[0]) {
+            Room::Narrow | Room::Gap if *operand == self.id => activation(*kind, self.network.fraction()),
+            _ => Ok(None),
+        }
+    }
+
+    /// This activation, of which the truncation before it has opened y.
+    async fn activate_at(&self, x: &Wire, y: &Wire) -> Result<Wire> {
+        let Op::Activate(kind) = &self.node.op else {
+            return Err(crate::Error::NoOperand { node: self.node.name.clone() }.into());
+        };
+        let activation = activation(*kind, self.network.fraction())?;
+        let missing = || crate::Error::NoOperand { node: self.node.name.clone() };
+        let share = activation.ok_or_else(missing)?.apply_at(self.evaluator, x, y).await?;
+        self.evaluator.open(share).await
+    }
+
     async fn evaluate(&self, operands: &[Wire]) -> Result<Wire> {
         let (evaluator, ring, fraction) = (self.evaluator, self.network.ring(), self.network.fraction());
         match &self.node.op {
@@ -251,11 +282,9 @@ impl Step<'_> {
             }
             Op::Activate(kind) => {
                 let x = &operands[0];
-                let share = match kind {
-                    ActivationKind::Gelu => Activation::gelu(fraction)?.apply(evaluator, x).await?,
-                    ActivationKind::GeluTanh => Activation::gelu_tanh(fraction)?.apply(evaluator, x).await?,
-                    ActivationKind::Silu => Activation::silu(fraction)?.apply(evaluator, x).await?,
-                    ActivationKind::Tanh => Tanh::new(fraction)?.apply(evaluator, x).await?,
+                let share = match activation(*kind, fraction)? {
+                    Some(activation) => activation.apply(evaluator, x).await?,
+                    None => Tanh::new(fraction)?.apply(evaluator, x).await?,
                 };
                 evaluator.open(share).await
             }
@@ -435,6 +464,16 @@ impl Step<'_> {
         };
         evaluator.open(share).await
     }
+}
+
+/// The gate of an activation that has one of a table and comparisons: all but the hyperbolic tangent.
+fn activation(kind: ActivationKind, fraction: u32) -> Result<Option<Activation>> {
+    Ok(match kind {
+        ActivationKind::Gelu => Some(Activation::gelu(fraction)?),
+        ActivationKind::GeluTanh => Some(Activation::gelu_tanh(fraction)?),
+        ActivationKind::Silu => Some(Activation::silu(fraction)?),
+        ActivationKind::Tanh => None,
+    })
 }
 
 /// Places of heads one after the other, in rows that hold all heads.

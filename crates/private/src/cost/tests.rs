@@ -90,6 +90,21 @@ fn bert_base_stays_below_its_share_of_sigma() {
     assert!(unproved.total.key_bytes > 2 * ours.total.key_bytes);
 }
 
+#[test]
+fn a_layer_takes_few_rounds() {
+    for name in ["bert-base", "gpt2"] {
+        let ours =
+            gatework(&model(name), 128, &Knowledge::Stated(StatedNorms::default()), Trust::Norms).unwrap();
+        let rounds = |gate: &Gate| {
+            let found = ours.gates.iter().find(|(found, _)| found == gate);
+            found.map_or(0, |(_, figures)| figures.rounds / 12)
+        };
+        let of = Gate::ALL.iter().filter(|gate| **gate != Gate::Clamps).map(rounds);
+        println!("{name}: {:?}, {:.3} GiB", ours.gates, ours.total.keys_gib());
+        assert_eq!(of.sum::<u64>(), 60, "{name}");
+    }
+}
+
 /// Layers that are alike are counted once; the whole circuit, run in one piece, costs the same to the byte.
 #[test]
 fn parts_cost_what_the_whole_costs() {

@@ -8,7 +8,8 @@ use crate::error::{Error, Result};
 use super::{HASH, stored_bytes};
 
 const MAGIC: [u8; 8] = *b"GWFSSKEY";
-const VERSION: u16 = 2;
+/// Of the layout, and of what gates ask of their keys.
+const VERSION: u16 = 3;
 /// Bytes before the list of sections, and of each entry.
 const FIXED: usize = 164;
 const ENTRY: usize = 12;

@@ -12,6 +12,7 @@ use super::config::Config;
 use super::exact::ExactWeights;
 use super::public::PublicModel;
 use super::quantised::{Keeps, QuantisedWeights};
+use super::salt::Salt;
 use super::tensors::Tensors;
 use super::{bert, gpt2, refused};
 
@@ -31,6 +32,8 @@ pub struct Options {
     pub head: Option<Head>,
     /// Bits of the ring, if not the narrowest that is proved.
     pub bits: Option<u32>,
+    /// What the hash of the weights is salted with.
+    pub salt: Salt,
 }
 
 impl Checkpoint {
@@ -90,7 +93,7 @@ impl Checkpoint {
         let head = options.head.map_or_else(|| self.head(), Ok)?;
         let widest = self.config.model(longest, head, *RINGS.end())?;
         let weights = self.quantised(&widest, &widest.graph(longest)?)?;
-        publish(&widest, &weights, options.bits)
+        publish(&widest, &weights.salted(options.salt), options.bits)
     }
 
     /// The weights as integers, for the model that was made public.

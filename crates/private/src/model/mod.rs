@@ -34,6 +34,7 @@ mod owner;
 mod public;
 mod quantised;
 mod random;
+mod salt;
 mod tensors;
 
 pub use checkpoint::{Checkpoint, Options};
@@ -43,6 +44,7 @@ pub use owner::Owner;
 pub use public::PublicModel;
 pub use quantised::QuantisedWeights;
 pub use random::RandomModel;
+pub use salt::Salt;
 
 use crate::error::Error;
 

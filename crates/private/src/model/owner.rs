@@ -21,7 +21,9 @@ impl Owner {
     /// Fails unless the weights have the hash that is public, and the public choices hold for them.
     pub fn new(public: &PublicModel, weights: QuantisedWeights) -> Result<Self> {
         if weights.hash() != public.weights_hash() {
-            return Err(refused("the weights are not those that were made public: their hash differs"));
+            return Err(refused(
+                "the weights are not those that were made public, or the salt of their hash is not: the hash differs",
+            ));
         }
         // The longest sequence covers all shorter ones.
         let network = public.network(public.longest())?;

@@ -148,7 +148,7 @@ impl PublicModel {
         self.graph
     }
 
-    /// BLAKE3 of the weights as integers.
+    /// BLAKE3 of the weights as integers, under the owner's [`Salt`](super::Salt).
     pub fn weights_hash(&self) -> [u8; 32] {
         self.weights
     }

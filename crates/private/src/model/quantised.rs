@@ -9,20 +9,28 @@ use crate::range::{Facts, Knowledge};
 
 use super::exact::ExactWeights;
 use super::refused;
+use super::salt::Salt;
 
 /// All weights of a model as integers, in the order of [`Graph::weights`]: f fractional bits, 2 f for a bias.
 pub struct QuantisedWeights {
     tensors: Vec<Secret<i32>>,
+    salt: Salt,
 }
 
 impl QuantisedWeights {
     pub(super) fn new(tensors: Vec<Secret<i32>>) -> Self {
-        Self { tensors }
+        Self { tensors, salt: Salt::default() }
     }
 
-    /// BLAKE3 of all integers, each tensor after its length.
+    /// The same with the salt of their hash.
+    pub fn salted(self, salt: Salt) -> Self {
+        Self { salt, ..self }
+    }
+
+    /// BLAKE3 of the salt and all integers, each tensor after its length.
     pub fn hash(&self) -> [u8; 32] {
         let mut hasher = blake3::Hasher::new_derive_key("gatework-fss 2026 quantised weights");
+        hasher.update(self.salt.bytes());
         for tensor in &self.tensors {
             hasher.update(&(tensor.len() as u64).to_le_bytes());
             hasher.update(bytemuck::cast_slice(tensor.as_slice()));
@@ -115,7 +123,7 @@ impl<'a> Quantiser<'a> {
     /// All weights, if none is missing, and as they were if they were kept.
     pub(super) fn finish(mut self) -> Result<(QuantisedWeights, ExactWeights)> {
         match self.expected.next() {
-            None => Ok((QuantisedWeights { tensors: self.tensors }, ExactWeights::new(self.exact))),
+            None => Ok((QuantisedWeights::new(self.tensors), ExactWeights::new(self.exact))),
             Some(weight) => Err(refused(format!("the graph's '{}' is not in the checkpoint", weight.name))),
         }
     }

@@ -24,6 +24,7 @@
 
 mod deal;
 mod device_plan;
+mod foresee;
 mod lengths;
 mod local;
 mod loopback;
@@ -37,6 +38,7 @@ mod tests;
 mod traffic;
 
 pub use deal::{DealPlan, deal_files};
+pub use foresee::{DeviceBytes, foresee_device};
 pub use local::LocalKeys;
 pub use loopback::Loopback;
 pub use parties::{Client, KeyStore, Prepared, Server};

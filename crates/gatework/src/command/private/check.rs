@@ -70,7 +70,7 @@ pub(super) fn run(options: &CheckOptions, shell: &Shell) -> Result<Ending, Failu
     let checkpoint = Checkpoint::load(&options.model)?;
     jobs.done();
     jobs.doing("measuring the weights".into());
-    let chosen = Options { head: options.head.map(Into::into), bits: options.bits };
+    let chosen = Options { head: options.head.map(Into::into), bits: options.bits, ..Options::default() };
     let public = checkpoint.public(longest, &chosen)?;
     if labels.is_some() && !matches!(public.head(), Head::Classes(_)) {
         return Err(Failure::input(

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
+use gatework_fss::backend_on;
 use gatework_private::graph::Head;
-use gatework_private::model::{Checkpoint, Options};
+use gatework_private::model::{Checkpoint, Options, Salt};
 use gatework_private::roles::predict;
 use serde::Serialize;
 
@@ -12,11 +13,16 @@ use crate::command::ending::{Ending, Failure};
 use crate::command::files::write_file;
 use crate::command::shell::Shell;
 
+use super::device_bytes::Planned;
 use super::options::{DescribeOptions, HeadChoice};
 
 #[derive(Serialize)]
 struct Described {
     out: PathBuf,
+    /// What the server alone keeps.
+    salt: PathBuf,
+    #[serde(flatten)]
+    device: Option<Planned>,
     ring_bits: u32,
     longest: usize,
     clamps: usize,
@@ -42,6 +48,7 @@ impl From<HeadChoice> for Head {
 }
 
 pub(super) fn run(options: &DescribeOptions, shell: &Shell) -> Result<Ending, Failure> {
+    let target = options.memory.limited(shell.target()?)?;
     let jobs = shell.progress.start(2);
     jobs.doing(format!("reading {}", options.model.display()));
     let start = Instant::now();
@@ -50,17 +57,23 @@ pub(super) fn run(options: &DescribeOptions, shell: &Shell) -> Result<Ending, Fa
     jobs.done();
     jobs.doing("measuring the weights".into());
     let longest = options.longest.min(checkpoint.context());
-    let chosen = Options { head: options.head.map(Into::into), bits: options.bits };
+    let salt = Salt::random()?;
+    let chosen = Options { head: options.head.map(Into::into), bits: options.bits, salt };
     let public = checkpoint.public(longest, &chosen)?;
     let measured = start.elapsed() - read;
     drop(jobs);
     let [_, text] = predict(&public, &[longest])?;
     let ([server_key_bytes, client_key_bytes], traffic) = (text.key_bytes, text.traffic);
     let [server_sent_bytes, client_sent_bytes] = traffic.bytes;
+    let device = Planned::new(&target, &backend_on(&target)?, &public, &[longest])?;
     let text = public.to_json()?;
+    let salt_file = Salt::path_beside(&options.out);
+    salt.write(&salt_file)?;
     write_file(&options.out, text.as_bytes())?;
     let described = Described {
         out: options.out.clone(),
+        salt: salt_file,
+        device,
         ring_bits: public.format().ring.bits(),
         longest,
         clamps: public.clamps(),
@@ -80,12 +93,14 @@ pub(super) fn run(options: &DescribeOptions, shell: &Shell) -> Result<Ending, Fa
         };
         format!(
             "{}: texts of up to {longest} tokens in a ring of {} bits; {clamps}. The longest takes {:.1} MiB of the server's keys, \
-             {:.1} MiB of the client's and {} rounds. Give it to the dealer and to the client.",
+             {:.1} MiB of the client's and {} rounds.{} Give it to the dealer and to the client, and keep {} to yourself.",
             described.out.display(),
             described.ring_bits,
             mib(described.server_key_bytes),
             mib(described.client_key_bytes),
-            described.rounds
+            described.rounds,
+            Planned::said(described.device.as_ref()),
+            described.salt.display()
         )
     })?;
     Ok(Ending::Done)

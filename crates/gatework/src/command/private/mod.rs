@@ -7,6 +7,7 @@ mod check;
 mod cost;
 mod deal;
 mod describe;
+mod device_bytes;
 mod lengths;
 mod model_stop;
 mod options;
@@ -86,8 +87,10 @@ impl Noun for Private {
 
     fn device_use(&self) -> DeviceUse {
         match self {
-            Self::Deal(_) | Self::Serve(_) | Self::Run(_) | Self::Bench(_) => DeviceUse::RunsThere,
-            Self::Describe(_) | Self::Check(_) => DeviceUse::CpuOnly,
+            Self::Describe(_) | Self::Deal(_) | Self::Serve(_) | Self::Run(_) | Self::Bench(_) => {
+                DeviceUse::RunsThere
+            }
+            Self::Check(_) => DeviceUse::CpuOnly,
             Self::Cert(_) | Self::Cost(_) => DeviceUse::None,
         }
     }

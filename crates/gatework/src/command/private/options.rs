@@ -49,6 +49,8 @@ pub(crate) struct DescribeOptions {
     /// Bits of the ring; the narrowest that is proved, if it is not said
     #[arg(long, value_name = "BITS", value_parser = clap::value_parser!(u32).range(32..=64))]
     pub(crate) bits: Option<u32>,
+    #[command(flatten)]
+    pub(crate) memory: MemoryOptions,
 }
 
 pub(super) const DEAL_EXAMPLES: &str = "\
@@ -75,6 +77,8 @@ pub(crate) struct DealOptions {
     /// The client's file to write
     #[arg(long, value_name = "FILE")]
     pub(crate) client_keys: PathBuf,
+    #[command(flatten)]
+    pub(crate) memory: MemoryOptions,
 }
 
 /// Who a party is, and whom it believes.

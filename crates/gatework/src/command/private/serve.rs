@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use gatework_fss::backend_on;
 use gatework_gpu::Target;
-use gatework_private::model::Owner;
+use gatework_private::model::{Owner, Salt};
 use gatework_private::net::{Arrival, CertificateFiles, MOST_LANES, Reception, listen};
 use gatework_private::roles::{KeyStore, Server, Summary};
 use serde::Serialize;
@@ -59,6 +59,8 @@ pub(super) fn run(options: &ServeOptions, shell: &Shell) -> Result<Ending, Failu
     let jobs = progress.start(2);
     jobs.doing(format!("reading {}", options.weights.name()));
     let weights = options.weights.read()?.quantised(&model)?;
+    let salt = Salt::read(&Salt::path_beside(&options.public))?;
+    let weights = weights.salted(salt.unwrap_or_default());
     jobs.done();
     jobs.doing("checking that the weights fit what is public".into());
     let owner = Owner::new(&model, weights)?;
