@@ -147,22 +147,48 @@ fn scrub() {
     zeroize::optimization_barrier(&stack);
 }
 
+/// Memory that holds key material, and wipes it when it goes.
+pub(crate) trait Held: Send + Sync {
+    fn bytes(&self) -> &[u8];
+}
+
+impl Held for Secret<u8> {
+    fn bytes(&self) -> &[u8] {
+        self
+    }
+}
+
 /// A part of some key material, which stays where it is: gates read their correction words from it.
 #[derive(Clone)]
 pub struct SharedBytes {
-    bytes: Arc<Secret<u8>>,
+    bytes: Arc<dyn Held>,
     range: Range<usize>,
 }
 
 impl SharedBytes {
     /// All of some key material.
     pub fn new(bytes: Secret<u8>) -> Self {
-        Self { range: 0..bytes.len(), bytes: Arc::new(bytes) }
+        Self::held(bytes)
+    }
+
+    /// The same, wherever it lies.
+    pub(crate) fn held(bytes: impl Held + 'static) -> Self {
+        Self { range: 0..bytes.bytes().len(), bytes: Arc::new(bytes) }
+    }
+
+    /// Bytes.
+    pub fn len(&self) -> usize {
+        self.range.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.range.is_empty()
     }
 
     /// The bytes.
     pub fn as_slice(&self) -> &[u8] {
-        &self.bytes[self.range.clone()]
+        &self.bytes.bytes()[self.range.clone()]
     }
 
     /// Takes the next `count` bytes, all of which exist.

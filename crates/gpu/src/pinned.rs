@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, MutexGuard, Weak};
 
@@ -361,6 +362,16 @@ impl<T: Pod> Drop for PinnedRef<'_, T> {
 /// A [`Pinned`] that is only read from now on. While it lives, no graph that writes it can be launched.
 pub struct PinnedRead<T: Pod> {
     pinned: Pinned<T>,
+}
+
+impl<T: Pod> PinnedRead<T> {
+    /// The same, to be written again.
+    pub fn into_pinned(self) -> Pinned<T> {
+        let this = ManuallyDrop::new(self);
+        this.pinned.block.lock().readers -= 1;
+        // SAFETY: `this` is not dropped, and nobody uses it any more.
+        unsafe { std::ptr::read(&this.pinned) }
+    }
 }
 
 impl<T: Pod> AsRef<[T]> for PinnedRead<T> {

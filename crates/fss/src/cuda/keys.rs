@@ -39,8 +39,8 @@ impl DealtSection {
     /// A section under both parties' seeds.
     pub(super) fn new(queue: Queue, generator: Arc<Generator>, seeds: [u128; 2], public_key: u128) -> Self {
         let streams = seeds.map(|seed| DeviceStream::new(&generator, seed, Calls::default()));
-        let trees = TreeKeys::new(public_key);
-        Self { queue, generator, streams, trees, outgoing: Vec::new(), under_way: UnderWay::default() }
+        let (trees, under_way) = (TreeKeys::new(public_key), UnderWay::new(queue.clone()));
+        Self { queue, generator, streams, trees, outgoing: Vec::new(), under_way }
     }
 
     /// Packs bytes that a party alone gets.
@@ -127,7 +127,7 @@ impl DealerKeys for DealtSection {
     }
 
     fn write(&mut self, sinks: &mut [&mut dyn KeySink; 2]) -> Result<[u64; 2]> {
-        self.under_way.send(&self.queue, std::mem::take(&mut self.outgoing), sinks)
+        self.under_way.send(std::mem::take(&mut self.outgoing), sinks)
     }
 
     fn finish(&mut self, sinks: &mut [&mut dyn KeySink; 2]) -> Result<[u64; 2]> {

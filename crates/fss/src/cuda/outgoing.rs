@@ -2,18 +2,22 @@
 
 use std::collections::VecDeque;
 
-use gatework_gpu::{Buffer, Slice, View as _};
+use gatework_gpu::{Buffer, PinnedRead, Slice, View as _};
 
 use crate::error::Result;
 use crate::key::KeySink;
+use crate::secret::{Held, SharedBytes};
 
-use super::queue::Queue;
+use super::queue::{Queue, Room};
 use super::staging::SecretBlock;
 
 /// Bytes that are copied at once.
 const PIECE: usize = 8 << 20;
 /// Pieces that are under way: while one is written, others are copied, and more are made.
 const UNDER_WAY: usize = 32;
+
+/// Shorter pieces are copied out of their blocks, which are whole pages.
+const LEAST_KEPT: usize = 256 << 10;
 
 /// What one party gets, or both.
 pub(super) struct Outgoing {
@@ -36,19 +40,40 @@ impl Material {
     }
 }
 
+/// Key material that stays where the device wrote it.
+struct HeldBlock {
+    bytes: Option<PinnedRead<u8>>,
+    _room: Room,
+}
+
+impl Held for HeldBlock {
+    fn bytes(&self) -> &[u8] {
+        self.bytes.as_ref().map_or(&[], PinnedRead::as_ref)
+    }
+}
+
+impl Drop for HeldBlock {
+    fn drop(&mut self) {
+        drop(self.bytes.take().map(SecretBlock::from_read));
+    }
+}
+
 /// Pieces whose copies are queued, in order.
-#[derive(Default)]
 pub(super) struct UnderWay {
+    queue: Queue,
     pieces: VecDeque<([bool; 2], SecretBlock)>,
     /// Blocks for the next ones.
     free: Vec<SecretBlock>,
 }
 
 impl UnderWay {
+    pub(super) fn new(queue: Queue) -> Self {
+        Self { queue, pieces: VecDeque::new(), free: Vec::new() }
+    }
+
     /// Queues copies of all of it. Writes the first pieces where there are too many, and returns each party's bytes.
     pub(super) fn send(
         &mut self,
-        queue: &Queue,
         outgoing: Vec<Outgoing>,
         sinks: &mut [&mut dyn KeySink; 2],
     ) -> Result<[u64; 2]> {
@@ -60,8 +85,8 @@ impl UnderWay {
                     self.write_first(sinks, &mut written)?;
                 }
                 let piece = bytes.slice(start..bytes.len().min(start + PIECE));
-                let mut block = self.block(queue, piece.len())?;
-                block.copy_from(queue.stream(), piece)?;
+                let mut block = self.block(piece.len())?;
+                block.copy_from(self.queue.stream(), piece)?;
                 self.pieces.push_back((parties, block));
             }
         }
@@ -77,16 +102,26 @@ impl UnderWay {
         Ok(written)
     }
 
-    fn block(&mut self, queue: &Queue, count: usize) -> Result<SecretBlock> {
+    fn block(&mut self, count: usize) -> Result<SecretBlock> {
         match self.free.iter().position(|block| block.len() == count) {
             Some(place) => Ok(self.free.swap_remove(place)),
-            None => SecretBlock::take(queue.device(), count),
+            None => SecretBlock::take(self.queue.device(), count),
         }
     }
 
     /// Waits for the copy that was queued first, and writes it.
-    fn write_first(&mut self, [zero, one]: &mut [&mut dyn KeySink; 2], written: &mut [u64; 2]) -> Result<()> {
+    fn write_first(&mut self, sinks: &mut [&mut dyn KeySink; 2], written: &mut [u64; 2]) -> Result<()> {
         let Some((parties, block)) = self.pieces.pop_front() else { return Ok(()) };
+        let count = block.len() as u64;
+        (0..2).filter(|&party| parties[party]).for_each(|party| written[party] += count);
+        let mut receivers = sinks.iter().zip(parties).filter(|(_, gets)| *gets);
+        if block.len() >= LEAST_KEPT && receivers.all(|(sink, _)| sink.keeps()) {
+            let room = self.queue.make_room(count);
+            let bytes = SharedBytes::held(HeldBlock { bytes: Some(block.into_read()?), _room: room });
+            let mut receivers = sinks.iter_mut().zip(parties).filter(|(_, gets)| *gets);
+            return receivers.try_for_each(|(sink, _)| sink.keep(bytes.clone()));
+        }
+        let [zero, one] = sinks;
         let bytes = block.read()?;
         let slice: &[u8] = &bytes;
         let write = |party: usize, sink: &mut dyn KeySink| match parties[party] {
@@ -95,8 +130,6 @@ impl UnderWay {
         };
         let (zero, one) = rayon::join(|| write(0, &mut **zero), || write(1, &mut **one));
         zero.and(one)?;
-        let count = slice.len() as u64;
-        (0..2).filter(|&party| parties[party]).for_each(|party| written[party] += count);
         drop(bytes);
         self.free.truncate(UNDER_WAY);
         self.free.push(block);

@@ -1,9 +1,10 @@
 //! Page-locked memory that holds secrets for a while.
 
+use std::mem::ManuallyDrop;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
-use gatework_gpu::{Device, Pinned, PinnedRef, Slice, Stream, View as _, ViewMut};
+use gatework_gpu::{Device, Pinned, PinnedRead, PinnedRef, Slice, Stream, View as _, ViewMut};
 use rayon::iter::ParallelIterator as _;
 use rayon::slice::ParallelSliceMut as _;
 
@@ -51,6 +52,20 @@ impl SecretBlock {
     /// The bytes, after the last copy.
     pub(super) fn read(&self) -> Result<PinnedRef<'_, u8>> {
         Ok(self.0.read()?)
+    }
+
+    /// Waits for the last copy, after which nothing writes the block. It is wiped when it has come [back](Self::from_read).
+    pub(super) fn into_read(self) -> Result<PinnedRead<u8>> {
+        // Whatever fails, fails here, where it is still wiped.
+        drop(self.read()?);
+        let this = ManuallyDrop::new(self);
+        // SAFETY: `this` is not dropped, and nobody uses it any more.
+        Ok(unsafe { std::ptr::read(&this.0) }.into_read()?)
+    }
+
+    /// A block that was only read.
+    pub(super) fn from_read(bytes: PinnedRead<u8>) -> Self {
+        Self(bytes.into_pinned())
     }
 }
 

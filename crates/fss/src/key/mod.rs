@@ -9,5 +9,5 @@ mod material;
 mod stream;
 
 pub(crate) use layout::{point_cost, share_cost, stored, stored_by_zero, table_layout};
-pub use material::{KeySink, Material};
+pub use material::{KeySink, Material, Pieces};
 pub use stream::{KeySection, KeyStream};

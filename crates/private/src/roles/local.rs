@@ -5,10 +5,11 @@ use std::thread;
 
 use gatework_fss::backend::Backend;
 use gatework_fss::executor::{Dealer, Inputs, MemoryChannel, Script, evaluate};
-use gatework_fss::key::{KeySection, KeySink, KeyStream};
-use gatework_fss::secret::{Secret, SharedBytes, scrubbed};
+use gatework_fss::key::{KeySection, KeySink, KeyStream, Pieces};
+use gatework_fss::secret::{SharedBytes, scrubbed};
 use gatework_fss::{Party, Randomness, section_key};
 use gatework_gpu::Observer;
+use zeroize::Zeroizing;
 
 use crate::circuit::Network;
 use crate::error::{Error, Result};
@@ -25,24 +26,35 @@ pub struct LocalKeys {
 }
 
 /// One party's sections.
+#[derive(Default)]
 struct InMemory {
-    /// Bytes of the sections that are yet to come.
-    lengths: std::vec::IntoIter<u64>,
-    sections: Vec<(Box<u128>, Secret<u8>)>,
+    sections: Vec<(Box<Zeroizing<u128>>, Pieces)>,
+}
+
+impl InMemory {
+    fn last(&mut self) -> gatework_fss::Result<&mut Pieces> {
+        let none = || gatework_fss::Error::Key { what: "it belongs to no section".into() };
+        self.sections.last_mut().map(|(_, pieces)| pieces).ok_or_else(none)
+    }
 }
 
 impl KeySink for InMemory {
     fn write(&mut self, bytes: &[u8]) -> gatework_fss::Result<()> {
-        let none = || gatework_fss::Error::Key { what: "it belongs to no section".into() };
-        let (_, section) = self.sections.last_mut().ok_or_else(none)?;
-        section.write(bytes)
+        self.last()?.write(bytes)
+    }
+
+    fn keep(&mut self, bytes: SharedBytes) -> gatework_fss::Result<()> {
+        self.last()?.keep(bytes)
+    }
+
+    fn keeps(&self) -> bool {
+        true
     }
 }
 
 impl SectionSink for InMemory {
     fn begin(&mut self, seed: u128) -> Result<()> {
-        let length = self.lengths.next().unwrap_or_default();
-        self.sections.push((Box::new(seed), Secret::with_capacity(length as usize)));
+        self.sections.push((Box::new(Zeroizing::new(seed)), Pieces::default()));
         Ok(())
     }
 
@@ -61,16 +73,12 @@ impl LocalKeys {
     ) -> Result<Self> {
         scrubbed(|| {
             let mut dealer = Dealer::new(randomness, backend.clone());
-            let mut sinks = Party::BOTH.map(|party| {
-                let lengths: Vec<u64> =
-                    plan.costs().iter().map(|cost| cost.key_bytes[party.index()]).collect();
-                InMemory { lengths: lengths.into_iter(), sections: Vec::new() }
-            });
+            let mut sinks = [InMemory::default(), InMemory::default()];
             plan.sections(&mut dealer, &mut sinks, observer)?;
             let public_key = dealer.public_key();
-            let section = |(number, (seed, bytes)): (usize, (Box<u128>, Secret<u8>))| {
-                let (length, key) = (bytes.len() as u64, section_key(public_key, number as u64));
-                KeySection::new(*seed, key, length, Box::new(SharedBytes::new(bytes)))
+            let section = |(number, (seed, pieces)): (usize, (Box<Zeroizing<u128>>, Pieces))| {
+                let (length, key) = (pieces.length(), section_key(public_key, number as u64));
+                KeySection::new(**seed, key, length, Box::new(pieces.finished()))
             };
             let sections = sinks.map(|sink| sink.sections.into_iter().enumerate().map(section).collect());
             Ok(Self { sections, public_key })

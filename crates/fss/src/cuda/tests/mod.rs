@@ -11,7 +11,7 @@ use super::prg::Generator;
 use super::queue::Queue;
 use super::shared::PRG_THREADS;
 use super::*;
-use crate::key::Material;
+use crate::key::{KeySink, Material, Pieces};
 use crate::prg::Cipher;
 use crate::ring::packed_bytes;
 use crate::secret::SharedBytes;
@@ -424,6 +424,35 @@ fn damaged_material_is_an_error_where_it_is_read_and_not_before() {
     // One that is let go of while its bytes are on their way.
     let mut keys = device.party_keys(Party::Zero, section()).unwrap();
     keys.given(1, bytes).unwrap();
+}
+
+/// Large material stays where the device wrote it; it is the same, whoever keeps it.
+#[test]
+fn what_is_kept_is_what_would_be_written() {
+    let ring = Ring::new(64).unwrap();
+    let deal = |backend: &Arc<dyn Backend>, sinks: &mut [&mut dyn KeySink; 2]| {
+        let mut keys = backend.dealer_keys([3, 5], 77).unwrap();
+        for (len, seed) in [(40_000, 1), (100, 2), (70_001, 3)] {
+            let values = upload(backend, &spread(len, 64, seed));
+            keys.share(&values, len, ring).unwrap();
+            keys.give(Party::One, &values, len, ring).unwrap();
+            keys.points(17, &values, len / 8).unwrap();
+            keys.write(sinks).unwrap();
+        }
+        keys.finish(sinks).unwrap();
+    };
+    let [host, device] = backends();
+    let mut written = [Secret::default(), Secret::default()];
+    let [zero, one] = &mut written;
+    deal(&host, &mut [zero, one]);
+    let mut kept = [Pieces::default(), Pieces::default()];
+    let [zero, one] = &mut kept;
+    deal(&device, &mut [zero, one]);
+    for (pieces, written) in kept.into_iter().zip(&written) {
+        assert_eq!(pieces.length(), written.len() as u64);
+        let found = pieces.finished().take(written.len()).unwrap();
+        assert!(found.as_slice() == written.as_slice());
+    }
 }
 
 /// Through a ring of four chunks, many times over: words of every width, from anywhere, more at once than the ring holds.
