@@ -136,6 +136,9 @@ pub(crate) trait Driver: Send + Sync {
         arguments: Arguments<'_, '_>,
     ) -> Result<()>;
 
+    /// Clusters of such a launch that the device holds at once; 0 if it never holds one.
+    fn max_active_clusters(&self, function: &Function, grid: &Grid) -> Result<u32>;
+
     fn capture_begin(&self, stream: StreamId) -> Result<()>;
     /// The kernel node that the last launch on `stream` added to the capture.
     fn capture_last_node(&self, stream: StreamId) -> Result<NodeId>;

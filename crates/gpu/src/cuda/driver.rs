@@ -437,6 +437,11 @@ impl Driver for CudaDriver {
         loaded(function)?.launch(raw_stream(stream), grid, arguments)
     }
 
+    fn max_active_clusters(&self, function: &Function, grid: &Grid) -> Result<u32> {
+        self.context.enter()?;
+        loaded(function)?.max_active_clusters(grid)
+    }
+
     fn capture_begin(&self, stream: StreamId) -> Result<()> {
         self.context.enter()?;
         graph::begin_capture(raw_stream(stream))

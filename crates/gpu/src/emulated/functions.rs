@@ -2,13 +2,15 @@
 
 use std::ffi::{c_char, c_void};
 
-use super::access::Touch;
+use super::access::{Atomic, Touch};
 use super::block::CallSite;
+use super::copy::Reduction;
 use super::formats;
 use super::launch::{Flow, step, with};
+use super::print::Argument;
 use super::shadow::Manner;
 use super::warp::Offer;
-use crate::abi::{AtomicOp, Conversion, Format, HalfPairOp, Index, WgmmaCall, functions};
+use crate::abi::{AtomicOp, Conversion, Format, HalfPairOp, Index, Printed, WgmmaCall, functions};
 use crate::shared::Code;
 use crate::types::FaultKind;
 
@@ -41,11 +43,24 @@ impl AtomicOp {
             Self::Xor => before ^ value,
             Self::AddF32 => u64::from((float(before) + float(value)).to_bits()),
             Self::AddF64 => (f64::from_bits(before) + f64::from_bits(value)).to_bits(),
+            Self::AddF16Pair => each_half(before, value, |a, b| HalfPairOp::Add.apply(a, b, 0)),
+            // The sum in f32 has over twice the bits: rounded once more it is rounded right.
+            Self::AddBf16Pair => each_half(before, value, |a, b| {
+                formats::f32_to_bf16(formats::bf16_to_f32(a) + formats::bf16_to_f32(b))
+            }),
             Self::Inc if before >= value => 0,
             Self::Inc => before + 1,
+            Self::Dec if before == 0 || before > value => value,
+            Self::Dec => before - 1,
         };
         if bytes == 4 { after & 0xFFFF_FFFF } else { after }
     }
+}
+
+/// `f` on the low halves and on the high halves of two words.
+fn each_half(a: u64, b: u64, f: impl Fn(u16, u16) -> u16) -> u64 {
+    let half = |at: u32| u64::from(f((a >> at) as u16, (b >> at) as u16)) << at;
+    half(0) | half(16)
 }
 
 impl Conversion {
@@ -140,6 +155,13 @@ extern "C" fn index(which: u32, axis: u32) -> u32 {
             Index::Block => launch.block().index,
             Index::Threads => launch.grid.threads,
             Index::Blocks => launch.grid.blocks,
+            Index::Cluster => {
+                let block = launch.block().index;
+                launch.clusters.index(block)
+            }
+            Index::Clusters => launch.clusters.extent(),
+            Index::Rank => [launch.block().rank; 3],
+            Index::ClusterSize => [launch.clusters.size() as u32; 3],
         };
         of[axis as usize]
     })
@@ -177,6 +199,37 @@ extern "C" fn misuse(rule: u32, file: *const c_char, line: u32) {
     step(|launch| launch.misuse(rule, CallSite { file, line }));
 }
 
+extern "C" fn fail(message: *const c_char, file: *const c_char, line: u32) {
+    step(|launch| {
+        let site = CallSite { file, line };
+        let message = launch.constant_text(message as usize, site)?;
+        Err(launch.fault_at(FaultKind::Assertion, site, format!("the kernel asserts {message}")))
+    });
+}
+
+extern "C" fn print(
+    format: *const c_char,
+    kinds: *const u32,
+    values: *const u64,
+    count: u32,
+    file: *const c_char,
+    line: u32,
+) {
+    // SAFETY: `gw::print` passes arrays of so many words on the kernel's own stack.
+    let (kinds, values) = unsafe {
+        (
+            std::slice::from_raw_parts(kinds, count as usize),
+            std::slice::from_raw_parts(values, count as usize),
+        )
+    };
+    let arguments: Vec<Argument> = kinds
+        .iter()
+        .zip(values)
+        .map(|(kind, bits)| Argument { kind: known::<Printed>(*kind), bits: *bits })
+        .collect();
+    step(|launch| launch.print(format as usize, &arguments, CallSite { file, line }).map(|()| Flow::Go));
+}
+
 extern "C" fn barrier(id: u32, threads: u32, wait: u32, file: *const c_char, line: u32) {
     step(|launch| launch.barrier(id, threads, wait != 0, CallSite { file, line }));
 }
@@ -187,6 +240,23 @@ extern "C" fn sync_warp(mask: u32, file: *const c_char, line: u32) {
 
 extern "C" fn sync_grid(file: *const c_char, line: u32) {
     step(|launch| launch.sync_grid(CallSite { file, line }));
+}
+
+extern "C" fn cluster_arrive(releases: u32, file: *const c_char, line: u32) {
+    step(|launch| launch.cluster_arrive(releases != 0, CallSite { file, line }));
+}
+
+extern "C" fn cluster_wait(file: *const c_char, line: u32) {
+    step(|launch| launch.cluster_wait(CallSite { file, line }));
+}
+
+extern "C" fn cluster_map(address: *mut c_void, rank: u32, file: *const c_char, line: u32) -> *mut c_void {
+    step(|launch| {
+        let mapped = launch.map_to_peer(address as usize, rank, CallSite { file, line })?;
+        launch.thread().result = mapped as u64;
+        Ok(Flow::Go)
+    });
+    with(|launch| launch.thread().result as usize as *mut c_void)
 }
 
 extern "C" fn exchange(
@@ -214,19 +284,21 @@ extern "C" fn atomic(
     bytes: u32,
     value: u64,
     compare: u64,
+    order: u32,
+    scope: u32,
     pc: *const c_void,
 ) -> u64 {
-    let op = known::<AtomicOp>(op);
+    let atomic = Atomic { op: known(op), value, compare, order: known(order), scope: known(scope) };
     step(|launch| {
         let touch = Touch {
             address: address as usize,
             bytes: bytes as usize,
-            write: op.writes(),
+            write: atomic.op.writes(),
             alignment: bytes as usize,
-            manner: Manner::Atomic,
+            manner: Manner::Atomic(atomic.scope),
             pc: launch.entry.offset(pc as usize),
         };
-        let (before, flow) = launch.atomic(op, touch, value, compare)?;
+        let (before, flow) = launch.atomic(atomic, touch)?;
         launch.thread().result = before;
         Ok(flow)
     });
@@ -237,20 +309,31 @@ extern "C" fn mbarrier_init(barrier: *mut c_void, count: u32, file: *const c_cha
     step(|launch| launch.mbarrier_init(barrier as usize, count, CallSite { file, line }).map(|()| Flow::Go));
 }
 
-extern "C" fn mbarrier_arrive(barrier: *mut c_void, expect: u32, file: *const c_char, line: u32) {
-    step(|launch| {
-        launch.mbarrier_arrive(barrier as usize, expect, CallSite { file, line }).map(|()| Flow::Go)
-    });
+extern "C" fn mbarrier_invalidate(barrier: *mut c_void, file: *const c_char, line: u32) {
+    step(|launch| launch.mbarrier_invalidate(barrier as usize, CallSite { file, line }).map(|()| Flow::Go));
+}
+
+extern "C" fn mbarrier_arrive(
+    barrier: *mut c_void,
+    arrivals: u32,
+    expect: u32,
+    file: *const c_char,
+    line: u32,
+) {
+    let site = CallSite { file, line };
+    step(|launch| launch.mbarrier_arrive(barrier as usize, arrivals, expect, site).map(|()| Flow::Go));
 }
 
 extern "C" fn mbarrier_wait(
     barrier: *mut c_void,
     parity: u32,
     block: u32,
+    scope: u32,
     file: *const c_char,
     line: u32,
 ) -> u32 {
-    step(|launch| launch.mbarrier_wait(barrier as usize, parity, block != 0, CallSite { file, line }));
+    let (scope, site) = (known(scope), CallSite { file, line });
+    step(|launch| launch.mbarrier_wait(barrier as usize, parity, block != 0, scope, site));
     with(|launch| launch.thread().result as u32)
 }
 
@@ -268,6 +351,11 @@ extern "C" fn copy_async(
             .copy_async(to, from, bytes as usize, source as usize, CallSite { file, line })
             .map(|()| Flow::Go)
     });
+}
+
+extern "C" fn copy_async_arrive(barrier: *mut c_void, counted: u32, file: *const c_char, line: u32) {
+    let site = CallSite { file, line };
+    step(|launch| launch.copy_async_arrive(barrier as usize, counted != 0, site).map(|()| Flow::Go));
 }
 
 extern "C" fn copy_async_commit() {
@@ -292,9 +380,53 @@ extern "C" fn bulk_load(
     });
 }
 
+extern "C" fn bulk_load_multicast(
+    to: *mut c_void,
+    from: *const c_void,
+    bytes: u32,
+    barrier: *mut c_void,
+    blocks: u32,
+    file: *const c_char,
+    line: u32,
+) {
+    let (to, from, barrier) = (to as usize, from as usize, barrier as usize);
+    let site = CallSite { file, line };
+    step(|launch| {
+        launch.bulk_load_multicast(to, from, bytes as usize, barrier, blocks, site).map(|()| Flow::Go)
+    });
+}
+
+extern "C" fn bulk_send(
+    to: *mut c_void,
+    from: *const c_void,
+    bytes: u32,
+    barrier: *mut c_void,
+    file: *const c_char,
+    line: u32,
+) {
+    let (to, from, barrier) = (to as usize, from as usize, barrier as usize);
+    step(|launch| {
+        launch.bulk_send(to, from, bytes as usize, barrier, CallSite { file, line }).map(|()| Flow::Go)
+    });
+}
+
 extern "C" fn bulk_store(to: *mut c_void, from: *const c_void, bytes: u32, file: *const c_char, line: u32) {
     let (to, from) = (to as usize, from as usize);
     step(|launch| launch.bulk_store(to, from, bytes as usize, CallSite { file, line }).map(|()| Flow::Go));
+}
+
+extern "C" fn bulk_reduce(
+    op: u32,
+    word: u32,
+    to: *mut c_void,
+    from: *const c_void,
+    bytes: u32,
+    file: *const c_char,
+    line: u32,
+) {
+    let reduction = Reduction { op: known(op), bytes: if word == 8 { 8 } else { 4 } };
+    let (to, from, site) = (to as usize, from as usize, CallSite { file, line });
+    step(|launch| launch.bulk_reduce(reduction, to, from, bytes as usize, site).map(|()| Flow::Go));
 }
 
 extern "C" fn bulk_commit() {
