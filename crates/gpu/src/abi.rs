@@ -271,6 +271,17 @@ macro_rules! functions {
                 operation: u32 => "AtomicOp", word: u32, to: *mut c_void, from: *const c_void, bytes: u32,
                 file: *const c_char => "const char*", line: u32
             );
+            tensor_load(
+                map: *const c_void, to: *mut c_void, barrier: *mut c_void, corner: *const i32, rank: u32, blocks: u32,
+                file: *const c_char => "const char*", line: u32
+            );
+            tensor_store(
+                map: *const c_void, from: *const c_void, corner: *const i32, rank: u32,
+                file: *const c_char => "const char*", line: u32
+            );
+            tensor_prefetch(
+                map: *const c_void, corner: *const i32, rank: u32, file: *const c_char => "const char*", line: u32
+            );
             bulk_commit();
             bulk_wait(pending: u32, read_only: u32);
             load_matrix(

@@ -21,3 +21,4 @@
 #include "gw/bulk.cuh"
 #include "gw/cluster.cuh"
 #include "gw/matrix.cuh"
+#include "gw/tensor_map.cuh"

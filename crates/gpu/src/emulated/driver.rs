@@ -7,12 +7,14 @@ use super::cluster::Clusters;
 use super::memory::Memory;
 use super::module::{self, Entry};
 use super::queue::{HostPointer, KernelLaunch, Op, Queues};
-use super::{compiler, launch};
+use super::{compiler, launch, tensor_map};
 use crate::driver::{
     Arguments, Driver, EventId, Function, GraphId, HostMemory, MemoryInfo, NodeId, Pointer, StreamId,
 };
 use crate::locked::Locked;
-use crate::types::{Architecture, Binary, Clocks, DeviceProperties, Grid, KernelInfo, Kind, Priority};
+use crate::types::{
+    Architecture, Binary, Clocks, DeviceProperties, Grid, KernelInfo, Kind, Priority, TensorSpec, TensorWords,
+};
 use crate::{Error, Result};
 
 /// Memory the device says it has: enough for tests, not enough to bring the machine down.
@@ -249,6 +251,10 @@ impl Driver for EmulatedDriver {
     fn max_active_clusters(&self, _function: &Function, grid: &Grid) -> Result<u32> {
         let blocks = u64::from(MULTIPROCESSORS) * resident_blocks(grid, &self.properties);
         Ok((blocks / Clusters::new(grid).size() as u64) as u32)
+    }
+
+    fn tensor_map(&self, spec: &TensorSpec<'_>) -> Result<TensorWords> {
+        Ok(tensor_map::encode(spec))
     }
 
     fn capture_begin(&self, stream: StreamId) -> Result<()> {

@@ -429,6 +429,57 @@ extern "C" fn bulk_reduce(
     step(|launch| launch.bulk_reduce(reduction, to, from, bytes as usize, site).map(|()| Flow::Go));
 }
 
+/// The coordinates that a kernel gives.
+///
+/// # Safety
+/// `corner` points to `rank` of them.
+unsafe fn coordinates<'a>(corner: *const i32, rank: u32) -> &'a [i32] {
+    // SAFETY: as the caller promises; the header has ranks of 1 to 3.
+    unsafe { std::slice::from_raw_parts(corner, rank as usize) }
+}
+
+extern "C" fn tensor_load(
+    map: *const c_void,
+    to: *mut c_void,
+    barrier: *mut c_void,
+    corner: *const i32,
+    rank: u32,
+    blocks: u32,
+    file: *const c_char,
+    line: u32,
+) {
+    let (map, to, barrier, site) = (map as usize, to as usize, barrier as usize, CallSite { file, line });
+    // SAFETY: the header passes an array of its own.
+    let corner = unsafe { coordinates(corner, rank) };
+    step(|launch| launch.tensor_load(map, to, barrier, corner, blocks, site).map(|()| Flow::Go));
+}
+
+extern "C" fn tensor_store(
+    map: *const c_void,
+    from: *const c_void,
+    corner: *const i32,
+    rank: u32,
+    file: *const c_char,
+    line: u32,
+) {
+    // SAFETY: the header passes an array of its own.
+    let corner = unsafe { coordinates(corner, rank) };
+    let site = CallSite { file, line };
+    step(|launch| launch.tensor_store(map as usize, from as usize, corner, site).map(|()| Flow::Go));
+}
+
+extern "C" fn tensor_prefetch(
+    map: *const c_void,
+    corner: *const i32,
+    rank: u32,
+    file: *const c_char,
+    line: u32,
+) {
+    // SAFETY: the header passes an array of its own.
+    let corner = unsafe { coordinates(corner, rank) };
+    step(|launch| launch.tensor_prefetch(map as usize, corner, CallSite { file, line }).map(|()| Flow::Go));
+}
+
 extern "C" fn bulk_commit() {
     with(|launch| launch.bulk_commit());
 }

@@ -28,6 +28,7 @@ mod queue;
 mod schedule;
 mod shadow;
 mod tensor;
+mod tensor_map;
 mod warp;
 mod wgmma;
 

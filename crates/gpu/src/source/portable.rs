@@ -23,6 +23,7 @@ const FILES: &[Header] = &headers![
     "gw/memory.cuh",
     "gw/swizzle.cuh",
     "gw/sync.cuh",
+    "gw/tensor_map.cuh",
     "gw/types.cuh",
     "gw/warp.cuh",
     "gw/wgmma.cuh",
