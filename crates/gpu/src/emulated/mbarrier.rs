@@ -28,12 +28,20 @@ pub(super) struct Mbarrier {
     waiters: Vec<(usize, u32, Scope)>,
     /// Who initialised it, and when: nobody else may use it before they know.
     initialised: (Slot, u32),
-    /// Set once the copy engine and the cluster see the initialisation: cluster barriers that its thread had arrived at.
-    fenced: Option<u32>,
+    /// Set once its thread has fenced the initialisation for the copy engine and the cluster.
+    fenced: Option<Fenced>,
     /// Who used it last, by block and thread, and when.
     users: BTreeMap<(u32, Slot), u32>,
     /// The phase that the last copy counts towards, and where it was issued.
     last_copy: Option<(u32, CallSite)>,
+}
+
+/// When a thread fenced its barriers: at which of its times, and after how many arrivals at cluster barriers, the next of
+/// which tells the cluster even if it is relaxed.
+#[derive(Debug, Clone, Copy)]
+struct Fenced {
+    time: u32,
+    arrivals: u32,
 }
 
 /// A barrier that the running thread may use: the resident block that it lies in, and its place there.
@@ -140,9 +148,10 @@ impl Launch {
     /// `fence.mbarrier_init`: the copy engine and the cluster see what this thread initialised.
     pub(super) fn publish_mbarriers(&mut self) {
         let thread = self.current_thread() as Slot;
-        let arrivals = self.thread().cluster_arrivals;
+        let state = self.thread();
+        let fenced = Fenced { time: state.time, arrivals: state.cluster_arrivals };
         for barrier in self.block().mbarriers.values_mut().filter(|barrier| barrier.initialised.0 == thread) {
-            barrier.fenced.get_or_insert(arrivals);
+            barrier.fenced.get_or_insert(fenced);
         }
     }
 
@@ -272,17 +281,27 @@ impl Launch {
         state.result = 1;
     }
 
-    /// The agent that a copy for this barrier is recorded as, which the copy engine must know.
+    /// The agent that a copy for this barrier is recorded as. Whoever issues it must know that the barrier was fenced.
     pub(super) fn mbarrier_phase(&mut self, found: Found, site: CallSite) -> Result<(Slot, u32), Stop> {
-        let Some(barrier) = self.blocks[found.block].mbarriers.get_mut(&found.offset) else {
-            return Ok((0, 0));
+        let (mine, thread) = (self.block().number, self.current_thread());
+        let home = self.blocks[found.block].number;
+        let issuer = &self.blocks[self.current_block()].threads[thread];
+        let (waits, known) = (issuer.cluster_waits, issuer.knowledge.of(home, mine));
+        let Some(barrier) = self.blocks[found.block].mbarriers.get(&found.offset) else { return Ok((0, 0)) };
+        let (by, _) = barrier.initialised;
+        let is_own = (home, usize::from(by)) == (mine, thread);
+        let sees = |fenced: Fenced| {
+            let told = known.is_some_and(|known| known.seen.get(by) >= fenced.time);
+            is_own || told || waits > fenced.arrivals
         };
-        if barrier.fenced.is_none() {
+        if !barrier.fenced.is_some_and(sees) {
             let message = "a bulk copy for an mbarrier whose initialisation was not fenced: call fence_mbarrier_init after mbarrier_init".into();
             return Err(self.fault_at(FaultKind::Protocol, site, message));
         }
         let phase = barrier.current_phase();
-        barrier.last_copy = Some((phase.1, site));
+        if let Some(barrier) = self.blocks[found.block].mbarriers.get_mut(&found.offset) {
+            barrier.last_copy = Some((phase.1, site));
+        }
         Ok(phase)
     }
 
@@ -345,7 +364,7 @@ impl Launch {
             return Err(self.fault_at(FaultKind::Protocol, site, message));
         };
         let (by, since) = barrier.initialised;
-        let met = barrier.fenced.is_some_and(|arrivals| waits > arrivals);
+        let met = barrier.fenced.is_some_and(|fenced| waits > fenced.arrivals);
         let is_own = home == mine && usize::from(by) == thread;
         let known = self.blocks[self.current_block()].threads[thread].knowledge.of(home, mine);
         if !is_own && !met && known.is_none_or(|known| known.seen.get(by) < since) {
