@@ -100,8 +100,8 @@ fn a_wait_follows_an_arrival_and_an_arrival_a_wait() {
 fn a_cluster_barrier_waits_for_every_thread_that_has_not_ended() {
     Twins {
         body: "gw::Mbarrier* b = gw::shared<gw::Mbarrier>();\nif (gw::cluster_rank() == 1 && gw::thread() == 0) {\n\
-               gw::mbarrier_init(b, 1);\nHOLE\n}\ngw::sync_cluster();  // here",
-        bug: "gw::mbarrier_wait(b, 0);",
+               gw::mbarrier_init(b, 1);\nHOLE\n}\ngw::sync_cluster();",
+        bug: "gw::mbarrier_wait(b, 0);  // here",
         fix: "return;",
         kind: FaultKind::Deadlock,
         words: "wait for cluster_wait",
@@ -372,6 +372,21 @@ fn what_another_block_stored_is_fenced_for_the_cluster() {
         fix: "gw::fence_async_proxy_cluster();",
         kind: FaultKind::Race,
         words: "fence_async_proxy_cluster",
+    }
+    .check(pairs(1));
+}
+
+#[test]
+fn bytes_may_be_expected_at_another_block_s_barrier() {
+    Twins {
+        body: "u32* s = gw::shared<u32>();\ngw::Mbarrier* b = gw::shared<gw::Mbarrier>(1024);\ngw::mbarrier_init(b, 1);\n\
+               gw::fence_mbarrier_init();\ngw::sync_cluster();\nif (gw::cluster_rank() == 0) {\n\
+               gw::mbarrier_arrive_expect_at(b, 1, HOLE);\n} else {\ngw::bulk_load(s, x, 512, b);\n\
+               gw::mbarrier_wait<gw::Scope::Cluster>(b, 0);  // here\nx[512 + gw::block_x()] = s[1];\n}\ngw::sync_cluster();",
+        bug: "256",
+        fix: "512",
+        kind: FaultKind::Deadlock,
+        words: "the phase of parity 0",
     }
     .check(pairs(1));
 }

@@ -213,6 +213,30 @@ fn a_box_that_was_stored_is_waited_for_before_it_is_loaded() {
 }
 
 #[test]
+fn a_box_goes_to_every_block_of_the_mask() -> Result<()> {
+    let text = "#include \"gw/gw.cuh\"\nGW_KERNEL(spread)(GW_TENSOR_MAP(map), u32* out) {\n\
+                u32* s = gw::shared<u32>();\ngw::Mbarrier* b = gw::shared<gw::Mbarrier>(4088);\n\
+                if (gw::thread() == 0) {\ngw::mbarrier_init(b, 1);\ngw::fence_mbarrier_init();\n\
+                gw::mbarrier_arrive_expect(b, 512);\n}\ngw::sync_cluster();\n\
+                if (gw::cluster_rank() == 1 && gw::thread() == 0) gw::bulk_tensor_load_multicast(s, map, b, 7, -1, 31);\n\
+                gw::mbarrier_wait(b, 0);\nout[gw::global_thread()] = s[gw::thread()];\n}";
+    for seed in 0..20 {
+        let device = Device::emulated(seed)?;
+        let stream = device.stream()?;
+        let x = stream.upload(&std::array::from_fn::<u32, 1024, _>(|i| i as u32))?;
+        let mut out = stream.alloc::<u32>(6 * 32)?;
+        let map = TensorMap::new(&x, &layout())?;
+        let grid = Grid::new([6, 1, 1], [32, 1, 1]).shared(4096).cluster([3, 1, 1]);
+        device.kernel(&Source::new("spread", text))?.launch(&stream, &grid, &args![&map, &mut out])?;
+        let row = |t: u32| if t == 0 || t >= 16 { 0 } else { 31 * 32 + t - 1 };
+        for block in stream.download(&out)?.chunks(32) {
+            assert_eq!(block, std::array::from_fn::<u32, 32, _>(|t| row(t as u32)), "seed {seed}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
 fn a_map_for_loads_is_not_stored_to() -> Result<()> {
     let text = "#include \"gw/gw.cuh\"\nGW_KERNEL(keep)(GW_TENSOR_MAP(map)) {\ngw::bulk_tensor_store(map, gw::shared<u8>(), 0, 0);\n\
                 gw::bulk_commit();\ngw::bulk_wait<0>();\n}";

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::block::{Agent, Visit};
+use super::block::{Agent, Block, Visit};
 use super::clocks::{Passage, Slot, Space};
 use super::launch::{Flow, Launch, Step, Stop};
 use super::memory::RegionState;
@@ -83,35 +83,42 @@ impl Launch {
             None => self.own_stamp(touch.pc),
         };
         let (current, slot) = (self.current_block(), self.current_thread() as Slot);
-        let home = match place {
-            Place::Shared { block, .. } => Some(self.blocks[block].number),
-            Place::Global | Place::Constant => None,
-        };
-        let clusters = self.clusters;
-        let mut shadow = match place {
-            Place::Shared { block, .. } => Some(std::mem::take(&mut self.blocks[block].shadow)),
-            Place::Global | Place::Constant => None,
-        };
-        let block = &self.blocks[current];
-        let by = Accessor {
-            block: block.number,
+        let clusters = &self.clusters;
+        let (bytes, write, manner) = (touch.bytes, touch.write, touch.manner);
+        let accessor = |number, knowledge, home| Accessor {
+            block: number,
             slot,
-            knowledge: &block.threads[usize::from(slot)].knowledge,
-            manner: touch.manner,
+            knowledge,
+            manner,
             stamp,
             home,
             clusters,
         };
-        let raced = match (&place, &mut shadow) {
-            (Place::Shared { offset, .. }, Some(shadow)) => {
-                shadow.access(*offset, touch.bytes, touch.write, &by, coin)
+        let mut home = None;
+        let raced = match place {
+            Place::Shared { block, offset } if block == current => {
+                let Block { number, threads, shadow, .. } = &mut self.blocks[current];
+                home = Some(*number);
+                let by = accessor(*number, &threads[usize::from(slot)].knowledge, home);
+                shadow.access(offset, bytes, write, &by, coin)
             }
-            (Place::Global, _) => self.global.access(touch.address, touch.bytes, touch.write, &by, coin),
-            _ => Ok(()),
+            Place::Shared { block, offset } => {
+                // Taken out meanwhile: the clocks are the other block's.
+                let mut shadow = std::mem::take(&mut self.blocks[block].shadow);
+                home = Some(self.blocks[block].number);
+                let mine = &self.blocks[current];
+                let by = accessor(mine.number, &mine.threads[usize::from(slot)].knowledge, home);
+                let raced = shadow.access(offset, bytes, write, &by, coin);
+                self.blocks[block].shadow = shadow;
+                raced
+            }
+            Place::Global => {
+                let mine = &self.blocks[current];
+                let by = accessor(mine.number, &mine.threads[usize::from(slot)].knowledge, None);
+                self.global.access(touch.address, bytes, write, &by, coin)
+            }
+            Place::Constant => Ok(()),
         };
-        if let (Place::Shared { block, .. }, Some(shadow)) = (&place, shadow) {
-            self.blocks[*block].shadow = shadow;
-        }
         raced.map_err(|other| self.race(touch, other, home))?;
         Ok(place)
     }

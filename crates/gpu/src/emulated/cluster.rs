@@ -4,6 +4,25 @@ use super::clocks::Address;
 use crate::abi::Scope;
 use crate::types::Grid;
 
+/// How far an atomic reaches: a [`Scope`] in a byte, of which shadow memory keeps many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reach {
+    Block,
+    Cluster,
+    /// And the system, of which one device is seen here.
+    Device,
+}
+
+impl From<Scope> for Reach {
+    fn from(scope: Scope) -> Self {
+        match scope {
+            Scope::Block => Self::Block,
+            Scope::Cluster => Self::Cluster,
+            Scope::Device | Scope::System => Self::Device,
+        }
+    }
+}
+
 /// How the blocks of a grid fall into clusters. A grid without has clusters of one block.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Clusters {
@@ -57,12 +76,12 @@ impl Clusters {
         })
     }
 
-    /// Whether an access of that scope by one of the blocks is for the other too.
-    pub(super) fn reaches(&self, scope: Scope, one: u32, other: u32) -> bool {
-        match scope {
-            Scope::Block => one == other,
-            Scope::Cluster => self.of(one) == self.of(other),
-            Scope::Device | Scope::System => true,
+    /// Whether an access that reaches so far from one of the blocks is for the other too.
+    pub(super) fn includes(&self, reach: Reach, one: u32, other: u32) -> bool {
+        match reach {
+            Reach::Block => one == other,
+            Reach::Cluster => self.of(one) == self.of(other),
+            Reach::Device => true,
         }
     }
 }

@@ -295,7 +295,7 @@ extern "C" fn atomic(
             bytes: bytes as usize,
             write: atomic.op.writes(),
             alignment: bytes as usize,
-            manner: Manner::Atomic(atomic.scope),
+            manner: Manner::Atomic(atomic.scope.into()),
             pc: launch.entry.offset(pc as usize),
         };
         let (before, flow) = launch.atomic(atomic, touch)?;

@@ -455,7 +455,10 @@ impl Launch {
                 waits.entry((slot, state.waiting, state.site.line)).or_default().push(thread);
             }
         }
-        let Some((&(slot, _, _), threads)) = waits.first_key_value() else { return };
+        // Who waits for a whole cluster or grid waits for somebody who waits for something else.
+        let is_cause = |wait: Wait| !matches!(wait, Wait::Cluster | Wait::Grid);
+        let cause = waits.iter().find(|((_, wait, _), _)| is_cause(*wait));
+        let Some((&(slot, _, _), threads)) = cause.or_else(|| waits.first_key_value()) else { return };
         let (block, site) = (self.blocks[slot].index, self.blocks[slot].threads[threads[0]].site.site());
         let told: Vec<String> = waits
             .iter()

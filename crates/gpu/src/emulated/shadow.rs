@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 
 use super::clocks::{Knowledge, Slot, Space};
-use super::cluster::Clusters;
-use crate::abi::Scope;
+use super::cluster::{Clusters, Reach};
 
 /// Bytes that one cell stands for.
 const GRAIN: usize = 4;
@@ -17,7 +16,7 @@ pub(super) enum Manner {
     /// An ordinary load or store, or a `cp.async` copy.
     Generic,
     /// An atomic, which never races with another atomic whose scope is wide enough for both.
-    Atomic(Scope),
+    Atomic(Reach),
     /// By a bulk copy or a matrix product: sees ordinary writes only behind a proxy fence.
     AsyncProxy,
     /// By a bulk reduction: atomic among its like.
@@ -77,7 +76,7 @@ pub(super) struct Accessor<'a> {
     pub(super) stamp: Stamp,
     /// The block whose shared memory is touched; none for global memory.
     pub(super) home: Option<u32>,
-    pub(super) clusters: Clusters,
+    pub(super) clusters: &'a Clusters,
 }
 
 impl Accessor<'_> {
@@ -95,8 +94,8 @@ impl Accessor<'_> {
         match (self.manner, earlier.manner) {
             (Manner::Reduction, Manner::Reduction) => true,
             (Manner::Atomic(mine), Manner::Atomic(other)) => {
-                self.clusters.reaches(mine, self.block, earlier.stamp.block)
-                    && self.clusters.reaches(other, self.block, earlier.stamp.block)
+                self.clusters.includes(mine, self.block, earlier.stamp.block)
+                    && self.clusters.includes(other, self.block, earlier.stamp.block)
             }
             _ => false,
         }
@@ -245,7 +244,8 @@ mod tests {
     }
 
     fn by(knowledge: &Knowledge, slot: Slot, time: u32, manner: Manner) -> Accessor<'_> {
-        let clusters = Clusters::new(&Grid::new([4, 1, 1], [32, 1, 1]).cluster([2, 1, 1]));
+        let clusters =
+            Box::leak(Box::new(Clusters::new(&Grid::new([4, 1, 1], [32, 1, 1]).cluster([2, 1, 1]))));
         Accessor { block: 0, slot, knowledge, manner, stamp: stamp(slot, time), home: Some(0), clusters }
     }
 
@@ -311,7 +311,7 @@ mod tests {
     fn atomics_race_with_ordinary_accesses_only() {
         let stranger = Knowledge::default();
         let mut shadow = GlobalShadow::default();
-        let atomic = Manner::Atomic(Scope::Block);
+        let atomic = Manner::Atomic(Reach::Block);
         shadow.access(64, 4, true, &by(&stranger, 0, 1, atomic), false).unwrap();
         shadow.access(64, 4, true, &by(&stranger, 1, 1, atomic), false).unwrap();
         assert!(shadow.access(64, 4, false, &by(&stranger, 2, 1, Manner::Generic), false).is_err());
@@ -326,11 +326,11 @@ mod tests {
             ..by(&stranger, 0, 1, Manner::Atomic(scope))
         };
         for (first, second, block, meets) in [
-            (Scope::Block, Scope::Block, 0, true),
-            (Scope::Block, Scope::Device, 1, false),
-            (Scope::Cluster, Scope::System, 1, true),
-            (Scope::Device, Scope::Cluster, 2, false),
-            (Scope::Device, Scope::System, 3, true),
+            (Reach::Block, Reach::Block, 0, true),
+            (Reach::Block, Reach::Device, 1, false),
+            (Reach::Cluster, Reach::Device, 1, true),
+            (Reach::Device, Reach::Cluster, 2, false),
+            (Reach::Device, Reach::Device, 3, true),
         ] {
             let mut shadow = GlobalShadow::default();
             shadow.access(64, 4, true, &from(0, first), false).unwrap();

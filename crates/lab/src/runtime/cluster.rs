@@ -142,7 +142,7 @@ impl Workload for Cluster {
     fn cases(&self, kind: Kind) -> Vec<Case> {
         let (clusters, sizes): (usize, &[usize]) = match kind {
             Kind::Emulated => (2, &[2, 3]),
-            Kind::Cuda => (24, &[2, 3, 8, 16]),
+            Kind::Cuda => (24, &[2, 4, 8, 16]),
         };
         let subject = |way, size| Subject { way, clusters, size, rounds: 5 };
         sizes.iter().flat_map(|&size| WAYS.map(|way| subject(way, size).case())).collect()
