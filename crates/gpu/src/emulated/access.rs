@@ -6,6 +6,7 @@ use super::block::{Agent, Block, Visit};
 use super::clocks::{Passage, Slot, Space};
 use super::launch::{Flow, Launch, Step, Stop};
 use super::memory::RegionState;
+use super::operations::{read_word, write_word};
 use super::shadow::{Access, Accessor, Manner, Stamp};
 use crate::abi::{AtomicOp, FenceKind, Order, Scope};
 use crate::types::{FaultKind, Site};
@@ -389,24 +390,4 @@ fn told(touch: &Touch) -> String {
         (_, false) => "reads",
     };
     format!("{verb} {} bytes at {:#x}", touch.bytes, touch.address)
-}
-
-/// # Safety
-/// `pointer` is valid and aligned for `bytes`, 4 or 8.
-pub(super) unsafe fn read_word(pointer: *const u8, bytes: usize) -> u64 {
-    // SAFETY: as the caller promises.
-    unsafe { if bytes == 4 { u64::from(pointer.cast::<u32>().read()) } else { pointer.cast::<u64>().read() } }
-}
-
-/// # Safety
-/// `pointer` is valid and aligned for `bytes`, 4 or 8.
-pub(super) unsafe fn write_word(pointer: *mut u8, bytes: usize, value: u64) {
-    // SAFETY: as the caller promises.
-    unsafe {
-        if bytes == 4 {
-            pointer.cast::<u32>().write(value as u32);
-        } else {
-            pointer.cast::<u64>().write(value);
-        }
-    }
 }

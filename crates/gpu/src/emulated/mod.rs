@@ -22,6 +22,7 @@ mod launch;
 mod mbarrier;
 mod memory;
 mod module;
+mod operations;
 mod peers;
 mod print;
 mod queue;
@@ -29,6 +30,7 @@ mod schedule;
 mod shadow;
 mod tensor;
 mod tensor_map;
+mod transfer;
 mod warp;
 mod wgmma;
 

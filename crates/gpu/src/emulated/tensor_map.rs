@@ -1,9 +1,9 @@
 //! Bulk tensor copies: boxes of a tensor, cut into runs of bytes that are copied or become zeros.
 
 use super::block::CallSite;
-use super::copy::{Copy, Parcel, Sides};
 use super::launch::{Launch, Stop};
 use super::shadow::Manner;
+use super::transfer::{Copy, Parcel, Sides};
 use crate::types::{FaultKind, MOST_DIMENSIONS, Swizzle, TensorLayout, TensorSpec, TensorWords};
 
 /// The first word of every map of this device.
