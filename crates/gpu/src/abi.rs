@@ -4,8 +4,32 @@
 use std::fmt::Write as _;
 
 crate::shared! {
+    /// How memory is ordered, on both devices.
+    pub(crate) header ORDER = "gw/order.cuh" in "gw";
+
+    /// Whose threads an atomic or a fence speaks to: a narrow scope is quicker, and others see nothing of it.
+    pub(crate) enum Scope {
+        Block,
+        Cluster,
+        Device,
+        System,
+    }
+
+    /// What an atomic does for the accesses around it.
+    pub(crate) enum Order {
+        /// Nothing.
+        Relaxed,
+        /// Those after it see what the release saw whose value it reads.
+        Acquire,
+        /// Those before it are seen by who acquires its value.
+        Release,
+        AcquireRelease,
+    }
+}
+
+crate::shared! {
     /// The kernel's side.
-    pub(crate) header ABI = "gw/abi.cuh" in "gw::emulated";
+    pub(crate) header ABI = "gw/abi.cuh" after "gw/order.cuh" in "gw::emulated";
 
     /// What a thread asks for the number of.
     pub(crate) enum Index {
@@ -13,6 +37,12 @@ crate::shared! {
         Block,
         Threads,
         Blocks,
+        /// The cluster, and how many there are.
+        Cluster,
+        Clusters,
+        /// The block's number in its cluster, and how many that has; they have one axis.
+        Rank,
+        ClusterSize,
     }
 
     /// What a warp exchanges.
@@ -37,9 +67,17 @@ crate::shared! {
     /// What a fence orders.
     pub(crate) enum FenceKind {
         Block,
+        Cluster,
         Device,
         System,
-        AsyncProxy,
+        /// Ordinary accesses to the block's shared memory, with those of the asynchronous proxy.
+        AsyncShared,
+        /// Those to shared memory of the cluster.
+        AsyncCluster,
+        /// Those to global memory.
+        AsyncGlobal,
+        /// Those to all of them.
+        AsyncAll,
         MbarrierInit,
         Wgmma,
     }
@@ -60,7 +98,10 @@ crate::shared! {
         Xor,
         AddF32,
         AddF64,
+        AddF16Pair,
+        AddBf16Pair,
         Inc,
+        Dec,
     }
 
     /// Between which formats a conversion goes.
@@ -82,6 +123,15 @@ crate::shared! {
         ArrayBounds,
         DivisionByZero,
         Trap,
+    }
+
+    /// What an argument of `gw::print` is.
+    pub(crate) enum Printed {
+        Signed,
+        Unsigned,
+        Float,
+        Text,
+        Pointer,
     }
 
     /// What is done to two pairs, or three, of f16.
@@ -161,9 +211,19 @@ macro_rules! functions {
             enter(frame: *const c_void);
             leave();
             misuse(rule: u32 => "Rule", file: *const c_char => "const char*", line: u32);
+            fail(message: *const c_char => "const char*", file: *const c_char => "const char*", line: u32);
+            print(
+                format: *const c_char => "const char*", kinds: *const u32 => "const Printed*", values: *const u64,
+                count: u32, file: *const c_char => "const char*", line: u32
+            );
             barrier(id: u32, threads: u32, wait: u32, file: *const c_char => "const char*", line: u32);
             sync_warp(mask: u32, file: *const c_char => "const char*", line: u32);
             sync_grid(file: *const c_char => "const char*", line: u32);
+            cluster_arrive(releases: u32, file: *const c_char => "const char*", line: u32);
+            cluster_wait(file: *const c_char => "const char*", line: u32);
+            cluster_map(
+                address: *mut c_void, rank: u32, file: *const c_char => "const char*", line: u32
+            ) -> *mut c_void;
             exchange(
                 operation: u32 => "ExchangeOp", mask: u32, value: u64, argument: u32, width: u32,
                 file: *const c_char => "const char*", line: u32
@@ -171,18 +231,24 @@ macro_rules! functions {
             fence(kind: u32 => "FenceKind");
             atomic(
                 operation: u32 => "AtomicOp", address: *mut c_void, bytes: u32, value: u64, compare: u64,
-                pc: *const c_void
+                order: u32 => "Order", scope: u32 => "Scope", pc: *const c_void
             ) -> u64;
             mbarrier_init(barrier: *mut c_void, count: u32, file: *const c_char => "const char*", line: u32);
+            mbarrier_invalidate(barrier: *mut c_void, file: *const c_char => "const char*", line: u32);
             mbarrier_arrive(
-                barrier: *mut c_void, expect_bytes: u32, file: *const c_char => "const char*", line: u32
+                barrier: *mut c_void, arrivals: u32, expect_bytes: u32,
+                file: *const c_char => "const char*", line: u32
             );
             mbarrier_wait(
-                barrier: *mut c_void, parity: u32, block: u32, file: *const c_char => "const char*", line: u32
+                barrier: *mut c_void, parity: u32, block: u32, scope: u32 => "Scope",
+                file: *const c_char => "const char*", line: u32
             ) -> u32;
             copy_async(
                 to: *mut c_void, from: *const c_void, bytes: u32, source_bytes: u32,
                 file: *const c_char => "const char*", line: u32
+            );
+            copy_async_arrive(
+                barrier: *mut c_void, counted: u32, file: *const c_char => "const char*", line: u32
             );
             copy_async_commit();
             copy_async_wait(pending: u32);
@@ -190,8 +256,31 @@ macro_rules! functions {
                 to: *mut c_void, from: *const c_void, bytes: u32, barrier: *mut c_void,
                 file: *const c_char => "const char*", line: u32
             );
+            bulk_load_multicast(
+                to: *mut c_void, from: *const c_void, bytes: u32, barrier: *mut c_void, blocks: u32,
+                file: *const c_char => "const char*", line: u32
+            );
+            bulk_send(
+                to: *mut c_void, from: *const c_void, bytes: u32, barrier: *mut c_void,
+                file: *const c_char => "const char*", line: u32
+            );
             bulk_store(
                 to: *mut c_void, from: *const c_void, bytes: u32, file: *const c_char => "const char*", line: u32
+            );
+            bulk_reduce(
+                operation: u32 => "AtomicOp", word: u32, to: *mut c_void, from: *const c_void, bytes: u32,
+                file: *const c_char => "const char*", line: u32
+            );
+            tensor_load(
+                map: *const c_void, to: *mut c_void, barrier: *mut c_void, corner: *const i32, rank: u32, blocks: u32,
+                file: *const c_char => "const char*", line: u32
+            );
+            tensor_store(
+                map: *const c_void, from: *const c_void, corner: *const i32, rank: u32,
+                file: *const c_char => "const char*", line: u32
+            );
+            tensor_prefetch(
+                map: *const c_void, corner: *const i32, rank: u32, file: *const c_char => "const char*", line: u32
             );
             bulk_commit();
             bulk_wait(pending: u32, read_only: u32);

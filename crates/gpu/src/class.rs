@@ -16,6 +16,7 @@ impl Classified for Error {
             | Self::NoEntry { .. }
             | Self::Arguments { .. }
             | Self::Launch { .. }
+            | Self::TensorMap { .. }
             | Self::Length { .. }
             | Self::Capture { .. }
             | Self::Graph { .. }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::Result;
-use crate::types::{Binary, Clocks, DeviceProperties, Grid, KernelInfo, Priority};
+use crate::types::{Binary, Clocks, DeviceProperties, Grid, KernelInfo, Priority, TensorSpec, TensorWords};
 
 macro_rules! handle {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(
@@ -135,6 +135,12 @@ pub(crate) trait Driver: Send + Sync {
         grid: &Grid,
         arguments: Arguments<'_, '_>,
     ) -> Result<()>;
+
+    /// Clusters of such a launch that the device holds at once; 0 if it never holds one.
+    fn max_active_clusters(&self, function: &Function, grid: &Grid) -> Result<u32>;
+
+    /// A tensor in device memory as bulk copies know it. Its layout was checked.
+    fn tensor_map(&self, spec: &TensorSpec<'_>) -> Result<TensorWords>;
 
     fn capture_begin(&self, stream: StreamId) -> Result<()>;
     /// The kernel node that the last launch on `stream` added to the capture.

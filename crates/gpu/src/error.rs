@@ -136,6 +136,12 @@ pub enum Error {
         /// What differs.
         message: String,
     },
+    /// A tensor map of what the device does not take.
+    #[error("no tensor map: {message}")]
+    TensorMap {
+        /// What is wrong with it.
+        message: String,
+    },
     /// The grid is not one the device can launch.
     #[error("kernel '{kernel}' cannot be launched: {message}")]
     Launch {

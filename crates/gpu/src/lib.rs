@@ -26,6 +26,7 @@ pub mod shared;
 mod source;
 mod stream;
 mod target;
+mod tensor_map;
 mod types;
 
 pub use budget::Budget;
@@ -48,7 +49,8 @@ pub use shared::Code;
 pub use source::{Definition, Module, Source};
 pub use stream::{Event, Stream};
 pub use target::Target;
+pub use tensor_map::{TensorElement, TensorMap};
 pub use types::{
     Architecture, Binary, Clocks, DeviceListing, DeviceProperties, Fault, FaultKind, Grid, KernelInfo, Kind,
-    Presence, Priority, Resources, Site,
+    Presence, Priority, Resources, Site, Swizzle, TensorLayout, TensorScalar,
 };

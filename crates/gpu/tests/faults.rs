@@ -177,7 +177,7 @@ fn fences_carry_as_far_as_both_of_them_reach() {
 
 #[test]
 fn a_grid_barrier_does_not_wait_for_copies() {
-    let store = "u32* s = gw::shared<u32>();\ns[gw::thread()] = 5;\ngw::fence_async_proxy();\ngw::sync_threads();\n\
+    let store = "u32* s = gw::shared<u32>();\ns[gw::thread()] = 5;\ngw::fence_async_proxy_shared();\ngw::sync_threads();\n\
                  if (gw::thread() == 0) {\ngw::bulk_store(x + 32 * gw::block_x(), s, 128);\ngw::bulk_commit();\nEARLY\n}\n\
                  gw::sync_grid(x + 512);\nx[600 + 32 * gw::block_x() + gw::thread()] = x[32 - 32 * gw::block_x()];\n\
                  if (gw::thread() == 0) gw::bulk_wait<0>();";
@@ -193,7 +193,7 @@ fn either_fence_shows_an_mbarrier_to_the_copy_engine() {
                 gw::mbarrier_arrive_expect(b, 512);\ngw::bulk_load(gw::shared<u8>(), x, 512, b);\n\
                 gw::mbarrier_wait(b, 0);\nx[0] = gw::shared<u32>()[3];";
     assert!(plant(&load.replace("FENCE", "gw::fence_mbarrier_init();"), 1, 1).is_none());
-    assert!(plant(&load.replace("FENCE", "gw::fence_async_proxy();"), 1, 1).is_none());
+    assert!(plant(&load.replace("FENCE", "gw::fence_async_proxy_shared();"), 1, 1).is_none());
     assert_eq!(plant(&load.replace("FENCE", ""), 1, 1).unwrap().kind, FaultKind::Protocol);
 }
 
@@ -296,9 +296,9 @@ fn asynchronous_copies_must_be_waited_for() {
     let store = "u32* s = gw::shared<u32>();\ns[gw::thread()] = 5;\nFENCE\ngw::sync_threads();\nif (gw::thread() == 0) {\n\
                  gw::bulk_store(x, s, 128);\ngw::bulk_commit();\nWAIT\n}\ngw::sync_threads();";
     let with = |fence: &str, wait: &str| plant(&store.replace("FENCE", fence).replace("WAIT", wait), 1, 32);
-    assert!(with("gw::fence_async_proxy();", "gw::bulk_wait<0>();").is_none());
+    assert!(with("gw::fence_async_proxy_shared();", "gw::bulk_wait<0>();").is_none());
     assert_eq!(with("", "gw::bulk_wait<0>();").unwrap().kind, FaultKind::Race);
-    assert_eq!(with("gw::fence_async_proxy();", "").unwrap().kind, FaultKind::Protocol);
+    assert_eq!(with("gw::fence_async_proxy_shared();", "").unwrap().kind, FaultKind::Protocol);
     let abandoned = "gw::Mbarrier* b = gw::shared<gw::Mbarrier>(1024);\ngw::mbarrier_init(b, 1);\ngw::fence_mbarrier_init();\n\
                      gw::mbarrier_arrive_expect(b, 512);\ngw::bulk_load(gw::shared<u8>(), x, 512, b);";
     let fault = plant(abandoned, 1, 1).expect("the block ends under its own copy");
@@ -358,8 +358,8 @@ fn stores_that_wgmma_reads_need_a_proxy_fence() {
 fn a_code_that_the_runtime_does_not_know_is_a_fault() {
     let wrong = [
         ("x[0] = gw::emulated::call::convert((gw::emulated::Conversion)99, 0);", "99 is no Conversion"),
-        ("gw::emulated::call::fence((gw::emulated::FenceKind)6);", "6 is no FenceKind"),
-        ("x[0] = gw::emulated::call::index((gw::emulated::Index)4, 0);", "4 is no Index"),
+        ("gw::emulated::call::fence((gw::emulated::FenceKind)10);", "10 is no FenceKind"),
+        ("x[0] = gw::emulated::call::index((gw::emulated::Index)8, 0);", "8 is no Index"),
     ];
     for (body, message) in wrong {
         let fault = plant(body, 1, 1).expect("an unknown code");

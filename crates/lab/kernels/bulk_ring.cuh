@@ -34,7 +34,7 @@ GW_DEVICE void consume(u8* out, const u8* stages, u8* outgoing, gw::Mbarrier* fu
         const u32x4 element = gw::load_128(stages + s * TILE_BYTES + 16 * (CONSUMERS - 1 - consumer));
         gw::mbarrier_arrive(empty + s);
         gw::store_128(buffer + 16 * consumer, element);
-        gw::fence_async_proxy();
+        gw::fence_async_proxy_shared();
         gw::barrier_sync(CONSUMERS_MET, CONSUMERS);
         if (consumer == 0) {
             gw::bulk_store(out + (u64)tile * TILE_BYTES, buffer, TILE_BYTES);

@@ -18,7 +18,7 @@ GW_KERNEL_BOUNDED(half_product, 128, 1)(const u8* a, const u8* b, const u8* rows
     u8* b_tile = gw::shared<u8>(2048);
     gw::store_128(a_tile + 16 * gw::thread(), gw::load_128(a + 16 * gw::thread()));
     gw::store_128(b_tile + 16 * gw::thread(), gw::load_128(b + 16 * gw::thread()));
-    gw::fence_async_proxy();
+    gw::fence_async_proxy_shared();
     gw::sync_threads();
     const u64 a_operand = gw::wgmma_descriptor(a_tile, gw::SWIZZLE_32, 256);
     const u64 b_operand = gw::wgmma_descriptor(b_tile, gw::SWIZZLE_32, 256);

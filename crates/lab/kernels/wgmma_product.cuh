@@ -116,7 +116,7 @@ GW_DEVICE void product(const u8* a, const u8* b, const Element* c, Element* d, L
     GW_UNROLL
     for (u32 product = 0; product < 4; ++product) left.descriptors[product] = operand(a_image, a_layout, product);
 #endif
-    gw::fence_async_proxy();
+    gw::fence_async_proxy_shared();
     gw::sync_threads();
 
     Element first[WIDTH / 2];

@@ -62,6 +62,26 @@ gatework_gpu::modules! {
     /// Products of e4m3 tiles of 64 x 32 with f16 accumulators: `half_product(const u8* a, const u8* b, const u8* rows,
     /// u32* out)`. One block of 128 threads, 4 KiB of shared memory.
     pub HALF_PRODUCT = "half_product";
+    /// Tiles that the blocks of a cluster hand to each other, in three kernels: `cluster_ring(const u32* values, u32* out,
+    /// u32 rounds)`, `cluster_multicast(const u32* tiles, u32* out, u32 count)` and `cluster_send`, which takes what the
+    /// first does. Blocks of 64 threads, shared memory for two tiles of 64 words and four barriers.
+    pub CLUSTER_EXCHANGE = "cluster_exchange";
+    /// Atomics of every scope and order by every thread on the same 11 cells: `scoped_atomics(const u32* words,
+    /// const u64* longs, const u64* initial, u64* block_cells, u64* cluster_cells, u64* device_cells, u64* system_cells)`.
+    /// 176 bytes of shared memory.
+    pub SCOPED_ATOMICS = "scoped_atomics";
+    /// A mailbox that every block loads in bulk after another has written it: `proxy_relay(u32* mailbox, u32* turn)`.
+    /// A cooperative launch of blocks of 128 threads, shared memory for the mailbox and a barrier.
+    pub PROXY_RELAY = "proxy_relay";
+    /// Tiles of all blocks combined by bulk reductions: `bulk_reduce(const u32* words, const u64* longs, Cells* cells)`.
+    /// Blocks of 64 threads.
+    pub BULK_REDUCE = "bulk_reduce";
+    /// Barriers that are made and ended in one place: `barrier_life(const u32x4* from, const u32x4* other, u32x4* out,
+    /// u32 turns)`. One block of 64 threads, shared memory for two tiles of 1 KiB and a barrier.
+    pub BARRIER_LIFE = "barrier_life";
+    /// Boxes of a tensor of one, two or three dimensions, and where they are put: `tensor_tiles_1(GW_TENSOR_MAP(from),
+    /// GW_TENSOR_MAP(to), const i32* corners, u32* images, u32 box_bytes)`, ... One block of 64 threads a box.
+    pub TENSOR_TILES = "tensor_tiles";
 }
 
 /// Dynamic shared memory of [`FP8_TILE`]: three stages of 24 KiB and six barriers.

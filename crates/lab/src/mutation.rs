@@ -12,19 +12,32 @@ const SYNCHRONISING: &[(&str, &[Alteration])] = &[
     ("sync_threads", &[]),
     ("sync_warp", &[]),
     ("sync_grid", &[]),
+    ("sync_cluster", &[]),
+    ("cluster_arrive", &[Alteration::Name("cluster_arrive_relaxed")]),
+    ("cluster_arrive_relaxed", &[]),
+    ("cluster_wait", &[]),
     ("await_stream", &[]),
     ("barrier_sync", &[Alteration::Argument(0, "({}) ^ 1")]),
     ("barrier_arrive", &[Alteration::Argument(0, "({}) ^ 1")]),
     ("fence_block", &[]),
     ("fence_device", &[]),
     ("fence_system", &[]),
+    ("fence_cluster", &[]),
     ("fence_async_proxy", &[]),
+    ("fence_async_proxy_shared", &[]),
+    ("fence_async_proxy_cluster", &[]),
+    ("fence_async_proxy_global", &[]),
     ("fence_mbarrier_init", &[]),
     ("mbarrier_init", &[Alteration::Argument(1, "({}) + 1"), Alteration::Argument(1, "({}) * 2")]),
+    ("mbarrier_invalidate", &[]),
     ("mbarrier_arrive", &[]),
+    ("mbarrier_arrive_at", &[]),
+    ("mbarrier_arrive_many", &[Alteration::Argument(1, "({}) / 2"), Alteration::Argument(1, "({}) * 2")]),
+    ("mbarrier_expect", &[Alteration::Argument(1, "({}) / 2"), Alteration::Argument(1, "({}) * 2")]),
     ("mbarrier_arrive_expect", &[Alteration::Argument(1, "({}) / 2"), Alteration::Argument(1, "({}) * 2")]),
-    ("mbarrier_wait", &[Alteration::Argument(1, "({}) ^ 1")]),
+    ("mbarrier_wait", &[Alteration::Argument(1, "({}) ^ 1"), Alteration::BlockScope]),
     ("mbarrier_try_wait", &[Alteration::Argument(1, "({}) ^ 1")]),
+    ("copy_async_arrive", &[Alteration::Name("mbarrier_arrive")]),
     ("copy_async_commit", &[]),
     ("copy_async_wait", &[Alteration::OneMorePending]),
     ("bulk_commit", &[]),
@@ -46,6 +59,8 @@ enum Alteration {
     Argument(usize, &'static str),
     /// `wait<N>` becomes `wait<N + 1>`.
     OneMorePending,
+    /// `<gw::Scope::Cluster>` becomes the block's.
+    BlockScope,
     /// Another function with the same arguments.
     Name(&'static str),
 }
@@ -186,6 +201,10 @@ impl CallSite<'_> {
             Alteration::OneMorePending => {
                 let pending = self.template?;
                 Some(call.replacen(&format!("<{pending}>"), &format!("<({pending}) + 1>"), 1))
+            }
+            Alteration::BlockScope => {
+                self.template.filter(|scope| scope.contains("Cluster"))?;
+                Some(call.replacen("Scope::Cluster", "Scope::Block", 1))
             }
             Alteration::Name(other) => Some(call.replacen(self.name, other, 1)),
         }

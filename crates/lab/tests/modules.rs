@@ -36,7 +36,19 @@ const CYCLES: &[Cycle] = &[
     Cycle {
         krate: "gpu",
         of: "emulated",
-        members: &["access", "barrier", "block", "copy", "functions", "launch", "module", "warp", "wgmma"],
+        members: &[
+            "access",
+            "barrier",
+            "block",
+            "copy",
+            "functions",
+            "launch",
+            "mbarrier",
+            "module",
+            "print",
+            "warp",
+            "wgmma",
+        ],
         reason: "One state machine, `Launch`, with its methods in the file of their topic.",
     },
 ];

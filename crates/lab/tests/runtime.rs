@@ -76,6 +76,21 @@ fn matrix_matches_reference() {
 }
 
 #[test]
+fn cluster_matches_reference() {
+    assert_passes("gpu/cluster");
+}
+
+#[test]
+fn order_matches_reference() {
+    assert_passes("gpu/order");
+}
+
+#[test]
+fn tensor_map_matches_reference() {
+    assert_passes("gpu/tensor-map");
+}
+
+#[test]
 fn warp_matches_reference() {
     assert_passes("gpu/warp");
 }

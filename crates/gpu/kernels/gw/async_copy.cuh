@@ -3,6 +3,7 @@
 // After `copy_async_wait` the thread that copied sees the bytes; others need a barrier too.
 
 #include "gw/emulated.cuh"
+#include "gw/mbarrier.cuh"
 #include "gw/memory.cuh"
 
 namespace gw {
@@ -26,6 +27,15 @@ template <u32 PENDING>
 GW_DEVICE void copy_async_wait() {
     asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
 }
+// Arrives at `barrier` once this thread's copies so far are done, as one of the arrivals that it was initialised for. Who
+// waits for the phase sees the bytes; no group is needed.
+GW_DEVICE void copy_async_arrive(Mbarrier* barrier) {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barrier)) : "memory");
+}
+// The same beside those arrivals: the phase waits for one more.
+GW_DEVICE void copy_async_arrive_besides(Mbarrier* barrier) {
+    asm volatile("cp.async.mbarrier.arrive.shared::cta.b64 [%0];" ::"r"(shared_address(barrier)) : "memory");
+}
 #else
 template <u32 BYTES>
 GW_DEVICE void copy_async(void* to, const void* from, u32 source_bytes = BYTES, GW_SITE) {
@@ -36,6 +46,10 @@ GW_DEVICE void copy_async_commit() { emulated::call::copy_async_commit(); }
 template <u32 PENDING>
 GW_DEVICE void copy_async_wait() {
     emulated::call::copy_async_wait(PENDING);
+}
+GW_DEVICE void copy_async_arrive(Mbarrier* barrier, GW_SITE) { emulated::call::copy_async_arrive(barrier, 1, GW_AT); }
+GW_DEVICE void copy_async_arrive_besides(Mbarrier* barrier, GW_SITE) {
+    emulated::call::copy_async_arrive(barrier, 0, GW_AT);
 }
 #endif
 

@@ -1,114 +1,177 @@
 #pragma once
-// Atomics on shared and global memory. All are relaxed: order other accesses around them with a fence, or use
-// `load_acquire` and `store_release`.
+// Atomics on shared and global memory. Each takes its order and its scope: `atomic_add(p, 1u)` is relaxed and for the whole
+// device, `atomic_add<Order::Release, Scope::Cluster>(p, 1u)` says otherwise. Relaxed ones order nothing around them: use a
+// fence, or `load_acquire` and `store_release`. Two atomics race unless the scope of each holds the other's thread.
 
 #include "gw/emulated.cuh"
+#include "gw/order.cuh"
 
 namespace gw {
 
 #ifdef GW_CUDA
-GW_DEVICE u32 atomic_add(u32* p, u32 v) { return atomicAdd(p, v); }
-GW_DEVICE i32 atomic_add(i32* p, i32 v) { return atomicAdd(p, v); }
-GW_DEVICE u64 atomic_add(u64* p, u64 v) { return atomicAdd(p, v); }
-GW_DEVICE f32 atomic_add(f32* p, f32 v) { return atomicAdd(p, v); }
-GW_DEVICE f64 atomic_add(f64* p, f64 v) { return atomicAdd(p, v); }
-// Counts up to `limit` and wraps to 0; returns the value before.
-GW_DEVICE u32 atomic_inc(u32* p, u32 limit) { return atomicInc(p, limit); }
-GW_DEVICE u32 atomic_min(u32* p, u32 v) { return atomicMin(p, v); }
-GW_DEVICE i32 atomic_min(i32* p, i32 v) { return atomicMin(p, v); }
-GW_DEVICE u64 atomic_min(u64* p, u64 v) { return atomicMin(p, v); }
-GW_DEVICE u32 atomic_max(u32* p, u32 v) { return atomicMax(p, v); }
-GW_DEVICE i32 atomic_max(i32* p, i32 v) { return atomicMax(p, v); }
-GW_DEVICE u64 atomic_max(u64* p, u64 v) { return atomicMax(p, v); }
-GW_DEVICE u32 atomic_and(u32* p, u32 v) { return atomicAnd(p, v); }
-GW_DEVICE u32 atomic_or(u32* p, u32 v) { return atomicOr(p, v); }
-GW_DEVICE u32 atomic_xor(u32* p, u32 v) { return atomicXor(p, v); }
-GW_DEVICE u32 atomic_exchange(u32* p, u32 v) { return atomicExch(p, v); }
-GW_DEVICE u64 atomic_exchange(u64* p, u64 v) { return atomicExch(p, v); }
-GW_DEVICE u32 atomic_cas(u32* p, u32 expected, u32 v) { return atomicCAS(p, expected, v); }
-GW_DEVICE u64 atomic_cas(u64* p, u64 expected, u64 v) { return atomicCAS(p, expected, v); }
+// One instruction for each order and scope: `text` has the words before and after them.
+#define GW_IN_SCOPE(order, before, after, ...) \
+    if constexpr (SCOPE == Scope::Block) asm volatile(before "." order ".cta" after __VA_ARGS__); \
+    if constexpr (SCOPE == Scope::Cluster) asm volatile(before "." order ".cluster" after __VA_ARGS__); \
+    if constexpr (SCOPE == Scope::Device) asm volatile(before "." order ".gpu" after __VA_ARGS__); \
+    if constexpr (SCOPE == Scope::System) asm volatile(before "." order ".sys" after __VA_ARGS__);
+#define GW_IN_ORDER(before, after, ...) \
+    if constexpr (ORDER == Order::Relaxed) { GW_IN_SCOPE("relaxed", before, after, __VA_ARGS__) } \
+    if constexpr (ORDER == Order::Acquire) { GW_IN_SCOPE("acquire", before, after, __VA_ARGS__) } \
+    if constexpr (ORDER == Order::Release) { GW_IN_SCOPE("release", before, after, __VA_ARGS__) } \
+    if constexpr (ORDER == Order::AcquireRelease) { GW_IN_SCOPE("acq_rel", before, after, __VA_ARGS__) }
 
-GW_DEVICE u32 load_relaxed(const u32* p) {
-    u32 v;
-    asm volatile("ld.relaxed.gpu.b32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
-    return v;
-}
-GW_DEVICE u64 load_relaxed(const u64* p) {
-    u64 v;
-    asm volatile("ld.relaxed.gpu.b64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
-    return v;
-}
-GW_DEVICE void store_relaxed(u32* p, u32 v) { asm volatile("st.relaxed.gpu.b32 [%0], %1;" ::"l"(p), "r"(v) : "memory"); }
-GW_DEVICE void store_relaxed(u64* p, u64 v) { asm volatile("st.relaxed.gpu.b64 [%0], %1;" ::"l"(p), "l"(v) : "memory"); }
-GW_DEVICE u32 load_acquire(const u32* p) {
-    u32 v;
-    asm volatile("ld.acquire.gpu.b32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
-    return v;
-}
-GW_DEVICE u64 load_acquire(const u64* p) {
-    u64 v;
-    asm volatile("ld.acquire.gpu.b64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
-    return v;
-}
-GW_DEVICE void store_release(u32* p, u32 v) { asm volatile("st.release.gpu.b32 [%0], %1;" ::"l"(p), "r"(v) : "memory"); }
-GW_DEVICE void store_release(u64* p, u64 v) { asm volatile("st.release.gpu.b64 [%0], %1;" ::"l"(p), "l"(v) : "memory"); }
+// `name(p, v)`: the value before. `register_` is the constraint of a register that holds a `type`. Where the compiler has a
+// function of its own, that one is used: it knows which memory a pointer is to, and whether the value is wanted.
+#define GW_ATOMIC(name, type, register_, operation, builtin) \
+    template <Order ORDER = Order::Relaxed, Scope SCOPE = Scope::Device> \
+    GW_DEVICE type name(type* p, type v) { \
+        if constexpr (ORDER == Order::Relaxed && SCOPE == Scope::Device) return builtin; \
+        type before; \
+        GW_IN_ORDER("atom", "." operation " %0, [%1], %2;", : "=" register_(before) : "l"(p), register_(v) : "memory") \
+        return before; \
+    }
+GW_ATOMIC(atomic_add, u32, "r", "add.u32", atomicAdd(p, v))
+GW_ATOMIC(atomic_add, i32, "r", "add.s32", atomicAdd(p, v))
+GW_ATOMIC(atomic_add, u64, "l", "add.u64", atomicAdd(p, v))
+GW_ATOMIC(atomic_add, f32, "f", "add.f32", atomicAdd(p, v))
+GW_ATOMIC(atomic_add, f64, "d", "add.f64", atomicAdd(p, v))
+// Two f16 or bf16 in one word, low half first: each half by itself is atomic, rounded once.
+#define GW_ATOMIC_PAIR(name, operation) \
+    template <Order ORDER = Order::Relaxed, Scope SCOPE = Scope::Device> \
+    GW_DEVICE u32 name(u32* p, u32 v) { \
+        u32 before; \
+        GW_IN_ORDER("atom", "." operation " %0, [%1], %2;", : "=r"(before) : "l"(p), "r"(v) : "memory") \
+        return before; \
+    }
+GW_ATOMIC_PAIR(atomic_add_f16_pair, "add.noftz.f16x2")
+GW_ATOMIC_PAIR(atomic_add_bf16_pair, "add.noftz.bf16x2")
+#undef GW_ATOMIC_PAIR
+// Counts up to `v` and wraps to 0; counts down from `v` to 0 and starts there again.
+GW_ATOMIC(atomic_inc, u32, "r", "inc.u32", atomicInc(p, v))
+GW_ATOMIC(atomic_dec, u32, "r", "dec.u32", atomicDec(p, v))
+GW_ATOMIC(atomic_min, u32, "r", "min.u32", atomicMin(p, v))
+GW_ATOMIC(atomic_min, i32, "r", "min.s32", atomicMin(p, v))
+GW_ATOMIC(atomic_min, u64, "l", "min.u64", atomicMin(p, v))
+GW_ATOMIC(atomic_min, i64, "l", "min.s64", atomicMin(p, v))
+GW_ATOMIC(atomic_max, u32, "r", "max.u32", atomicMax(p, v))
+GW_ATOMIC(atomic_max, i32, "r", "max.s32", atomicMax(p, v))
+GW_ATOMIC(atomic_max, u64, "l", "max.u64", atomicMax(p, v))
+GW_ATOMIC(atomic_max, i64, "l", "max.s64", atomicMax(p, v))
+GW_ATOMIC(atomic_and, u32, "r", "and.b32", atomicAnd(p, v))
+GW_ATOMIC(atomic_and, u64, "l", "and.b64", atomicAnd(p, v))
+GW_ATOMIC(atomic_or, u32, "r", "or.b32", atomicOr(p, v))
+GW_ATOMIC(atomic_or, u64, "l", "or.b64", atomicOr(p, v))
+GW_ATOMIC(atomic_xor, u32, "r", "xor.b32", atomicXor(p, v))
+GW_ATOMIC(atomic_xor, u64, "l", "xor.b64", atomicXor(p, v))
+GW_ATOMIC(atomic_exchange, u32, "r", "exch.b32", atomicExch(p, v))
+GW_ATOMIC(atomic_exchange, u64, "l", "exch.b64", atomicExch(p, v))
+#undef GW_ATOMIC
+
+#define GW_ACCESSES(type, register_, bits_) \
+    template <Order ORDER = Order::Relaxed, Scope SCOPE = Scope::Device> \
+    GW_DEVICE type atomic_cas(type* p, type expected, type v) { \
+        if constexpr (ORDER == Order::Relaxed && SCOPE == Scope::Device) return atomicCAS(p, expected, v); \
+        type before; \
+        GW_IN_ORDER("atom", ".cas." bits_ " %0, [%1], %2, %3;", \
+                    : "=" register_(before) : "l"(p), register_(expected), register_(v) : "memory") \
+        return before; \
+    } \
+    template <Scope SCOPE = Scope::Device> \
+    GW_DEVICE type load_relaxed(const type* p) { \
+        type v; \
+        GW_IN_SCOPE("relaxed", "ld", "." bits_ " %0, [%1];", : "=" register_(v) : "l"(p) : "memory") \
+        return v; \
+    } \
+    template <Scope SCOPE = Scope::Device> \
+    GW_DEVICE type load_acquire(const type* p) { \
+        type v; \
+        GW_IN_SCOPE("acquire", "ld", "." bits_ " %0, [%1];", : "=" register_(v) : "l"(p) : "memory") \
+        return v; \
+    } \
+    template <Scope SCOPE = Scope::Device> \
+    GW_DEVICE void store_relaxed(type* p, type v) { \
+        GW_IN_SCOPE("relaxed", "st", "." bits_ " [%0], %1;", ::"l"(p), register_(v) : "memory") \
+    } \
+    template <Scope SCOPE = Scope::Device> \
+    GW_DEVICE void store_release(type* p, type v) { \
+        GW_IN_SCOPE("release", "st", "." bits_ " [%0], %1;", ::"l"(p), register_(v) : "memory") \
+    }
+GW_ACCESSES(u32, "r", "b32")
+GW_ACCESSES(u64, "l", "b64")
+#undef GW_ACCESSES
+#undef GW_IN_ORDER
+#undef GW_IN_SCOPE
 #else
 namespace emulated {
 // `noinline`, so that the return address is the caller's line.
 template <class T>
-__attribute__((noinline)) T atomic(AtomicOp operation, const T* p, T value, T compare = T()) {
+__attribute__((noinline)) T atomic(AtomicOp operation, Order order, Scope scope, const T* p, T value, T compare = T()) {
     void* address = const_cast<T*>(p);
     if constexpr (sizeof(T) == 4) {
-        return bits<T>((u32)call::atomic(operation, address, 4, bits<u32>(value), bits<u32>(compare), GW_CALLER));
+        return bits<T>((u32)call::atomic(operation, address, 4, bits<u32>(value), bits<u32>(compare), order, scope, GW_CALLER));
     } else {
-        return bits<T>(call::atomic(operation, address, 8, bits<u64>(value), bits<u64>(compare), GW_CALLER));
+        return bits<T>(call::atomic(operation, address, 8, bits<u64>(value), bits<u64>(compare), order, scope, GW_CALLER));
     }
 }
 }  // namespace emulated
 
 #define GW_ATOMIC(name, type, operation) \
-    GW_DEVICE type name(type* p, type v) { return emulated::atomic(emulated::AtomicOp::operation, p, v); }
+    template <Order ORDER = Order::Relaxed, Scope SCOPE = Scope::Device> \
+    GW_DEVICE type name(type* p, type v) { \
+        return emulated::atomic(emulated::AtomicOp::operation, ORDER, SCOPE, p, v); \
+    }
 GW_ATOMIC(atomic_add, u32, Add)
 GW_ATOMIC(atomic_add, i32, Add)
 GW_ATOMIC(atomic_add, u64, Add)
 GW_ATOMIC(atomic_add, f32, AddF32)
 GW_ATOMIC(atomic_add, f64, AddF64)
+GW_ATOMIC(atomic_add_f16_pair, u32, AddF16Pair)
+GW_ATOMIC(atomic_add_bf16_pair, u32, AddBf16Pair)
 GW_ATOMIC(atomic_inc, u32, Inc)
+GW_ATOMIC(atomic_dec, u32, Dec)
 GW_ATOMIC(atomic_min, u32, MinU)
 GW_ATOMIC(atomic_min, i32, MinS)
 GW_ATOMIC(atomic_min, u64, MinU)
+GW_ATOMIC(atomic_min, i64, MinS)
 GW_ATOMIC(atomic_max, u32, MaxU)
 GW_ATOMIC(atomic_max, i32, MaxS)
 GW_ATOMIC(atomic_max, u64, MaxU)
+GW_ATOMIC(atomic_max, i64, MaxS)
 GW_ATOMIC(atomic_and, u32, And)
+GW_ATOMIC(atomic_and, u64, And)
 GW_ATOMIC(atomic_or, u32, Or)
+GW_ATOMIC(atomic_or, u64, Or)
 GW_ATOMIC(atomic_xor, u32, Xor)
+GW_ATOMIC(atomic_xor, u64, Xor)
 GW_ATOMIC(atomic_exchange, u32, Exchange)
 GW_ATOMIC(atomic_exchange, u64, Exchange)
 #undef GW_ATOMIC
-template <class T>
-GW_DEVICE T atomic_cas(T* p, T expected, T v) {
-    return emulated::atomic(emulated::AtomicOp::Cas, p, v, expected);
-}
-template <class T>
-GW_DEVICE T load_relaxed(const T* p) {
-    return emulated::atomic(emulated::AtomicOp::Load, p, T());
-}
-template <class T>
-GW_DEVICE void store_relaxed(T* p, T v) {
-    emulated::atomic(emulated::AtomicOp::Store, p, v);
-}
-template <class T>
-GW_DEVICE T load_acquire(const T* p) {
-    const T v = load_relaxed(p);
-    emulated::call::fence(emulated::FenceKind::Device);
-    return v;
-}
-template <class T>
-GW_DEVICE void store_release(T* p, T v) {
-    emulated::call::fence(emulated::FenceKind::Device);
-    store_relaxed(p, v);
-}
+
+#define GW_ACCESSES(type) \
+    template <Order ORDER = Order::Relaxed, Scope SCOPE = Scope::Device> \
+    GW_DEVICE type atomic_cas(type* p, type expected, type v) { \
+        return emulated::atomic(emulated::AtomicOp::Cas, ORDER, SCOPE, p, v, expected); \
+    } \
+    template <Scope SCOPE = Scope::Device> \
+    GW_DEVICE type load_relaxed(const type* p) { \
+        return emulated::atomic(emulated::AtomicOp::Load, Order::Relaxed, SCOPE, p, type()); \
+    } \
+    template <Scope SCOPE = Scope::Device> \
+    GW_DEVICE type load_acquire(const type* p) { \
+        return emulated::atomic(emulated::AtomicOp::Load, Order::Acquire, SCOPE, p, type()); \
+    } \
+    template <Scope SCOPE = Scope::Device> \
+    GW_DEVICE void store_relaxed(type* p, type v) { \
+        emulated::atomic(emulated::AtomicOp::Store, Order::Relaxed, SCOPE, p, v); \
+    } \
+    template <Scope SCOPE = Scope::Device> \
+    GW_DEVICE void store_release(type* p, type v) { \
+        emulated::atomic(emulated::AtomicOp::Store, Order::Release, SCOPE, p, v); \
+    }
+GW_ACCESSES(u32)
+GW_ACCESSES(u64)
+#undef GW_ACCESSES
 #endif
 
 }  // namespace gw

@@ -52,19 +52,23 @@ template <class T> struct Describe<const T*> {
     static constexpr ParameterInfo get() { return {sizeof(T*), sizeof(T), ScalarOf<T>::code, 1, 0}; }
 };
 
+// What is passed for a parameter: a value, also where the kernel takes it by reference.
+template <class P> struct Passed { typedef P type; };
+template <class P> struct Passed<P&> { typedef P type; };
+
 // Not instrumented: these run for the host, and the arguments they read are its memory.
 #define GW_HOST __attribute__((no_sanitize("thread")))
 template <class... P> struct Signature {
     static constexpr u32 count = sizeof...(P);
     GW_HOST static void describe(ParameterInfo* to) {
-        const ParameterInfo all[] = {Describe<P>::get()..., ParameterInfo{}};
+        const ParameterInfo all[] = {Describe<typename Passed<P>::type>::get()..., ParameterInfo{}};
         for (u32 i = 0; i < count; ++i) to[i] = all[i];
     }
     template <unsigned... I> struct Indices {};
     template <unsigned N, unsigned... I> struct Count : Count<N - 1, N - 1, I...> {};
     template <unsigned... I> struct Count<0, I...> { typedef Indices<I...> type; };
     template <unsigned... I> GW_HOST static void call(void (*kernel)(P...), void** arguments, Indices<I...>) {
-        kernel(*static_cast<P*>(arguments[I])...);
+        kernel(*static_cast<typename Passed<P>::type*>(arguments[I])...);
     }
     GW_HOST static void invoke(void (*kernel)(P...), void** arguments) {
         call(kernel, arguments, typename Count<sizeof...(P)>::type());

@@ -2,6 +2,7 @@
 // Barriers of threads, and fences of memory.
 
 #include "gw/emulated.cuh"
+#include "gw/order.cuh"
 
 namespace gw {
 
@@ -17,12 +18,32 @@ GW_DEVICE void barrier_sync(u32 id, u32 threads) {
 GW_DEVICE void barrier_arrive(u32 id, u32 threads) {
     asm volatile("barrier.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
-// What this thread wrote before is visible to the block, the device, the system before what it writes after.
+// What this thread wrote before is visible to the block, the cluster, the device, the system before what it writes after.
 GW_DEVICE void fence_block() { asm volatile("fence.acq_rel.cta;" ::: "memory"); }
+GW_DEVICE void fence_cluster() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("fence.acq_rel.cluster;" ::: "memory");
+#else
+    asm volatile("fence.acq_rel.cta;" ::: "memory");
+#endif
+}
 GW_DEVICE void fence_device() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 GW_DEVICE void fence_system() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
-// Ordinary accesses to shared memory before this are ordered with bulk copies and wgmma after it.
-GW_DEVICE void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+// The same, and all such fences of the scope are in one order that every thread agrees on: what two threads need that each
+// write a word and then read the other's.
+template <Scope SCOPE>
+GW_DEVICE void fence_sc() {
+    if constexpr (SCOPE == Scope::Block) asm volatile("fence.sc.cta;" ::: "memory");
+    if constexpr (SCOPE == Scope::Cluster) asm volatile("fence.sc.cluster;" ::: "memory");
+    if constexpr (SCOPE == Scope::Device) asm volatile("fence.sc.gpu;" ::: "memory");
+    if constexpr (SCOPE == Scope::System) asm volatile("fence.sc.sys;" ::: "memory");
+}
+// What this thread wrote by ordinary accesses before is ordered with bulk copies and wgmma after it: in its block's shared
+// memory, in all of the cluster's, in global memory, in all of them.
+GW_DEVICE void fence_async_proxy_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+GW_DEVICE void fence_async_proxy_cluster() { asm volatile("fence.proxy.async.shared::cluster;" ::: "memory"); }
+GW_DEVICE void fence_async_proxy_global() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
+GW_DEVICE void fence_async_proxy() { asm volatile("fence.proxy.async;" ::: "memory"); }
 // Stops the kernel: it was given what it does not know.
 GW_DEVICE void trap() { asm volatile("trap;"); }
 // Registers: `setmaxnreg`. The kernel needs GW_KERNEL_BOUNDED, and each warpgroup's role one branch of an if.
@@ -76,9 +97,20 @@ GW_DEVICE void barrier_sync(u32 id, u32 threads, GW_SITE) { emulated::call::barr
 GW_DEVICE void barrier_arrive(u32 id, u32 threads, GW_SITE) { emulated::call::barrier(id, threads, 0, GW_AT); }
 GW_DEVICE void trap(GW_SITE) { emulated::call::misuse(emulated::Rule::Trap, GW_AT); }
 GW_DEVICE void fence_block() { emulated::call::fence(emulated::FenceKind::Block); }
+GW_DEVICE void fence_cluster() { emulated::call::fence(emulated::FenceKind::Cluster); }
 GW_DEVICE void fence_device() { emulated::call::fence(emulated::FenceKind::Device); }
 GW_DEVICE void fence_system() { emulated::call::fence(emulated::FenceKind::System); }
-GW_DEVICE void fence_async_proxy() { emulated::call::fence(emulated::FenceKind::AsyncProxy); }
+template <Scope SCOPE>
+GW_DEVICE void fence_sc() {
+    emulated::call::fence(SCOPE == Scope::Block     ? emulated::FenceKind::Block
+                          : SCOPE == Scope::Cluster ? emulated::FenceKind::Cluster
+                          : SCOPE == Scope::Device  ? emulated::FenceKind::Device
+                                                    : emulated::FenceKind::System);
+}
+GW_DEVICE void fence_async_proxy_shared() { emulated::call::fence(emulated::FenceKind::AsyncShared); }
+GW_DEVICE void fence_async_proxy_cluster() { emulated::call::fence(emulated::FenceKind::AsyncCluster); }
+GW_DEVICE void fence_async_proxy_global() { emulated::call::fence(emulated::FenceKind::AsyncGlobal); }
+GW_DEVICE void fence_async_proxy() { emulated::call::fence(emulated::FenceKind::AsyncAll); }
 template <u32 N>
 GW_DEVICE void registers_release() {}
 template <u32 N>

@@ -21,11 +21,12 @@ use crate::cuda::pool::Pool;
 use crate::cuda::properties;
 use crate::cuda::staging::{self, Staging};
 use crate::cuda::status::{check, check_release, failure};
+use crate::cuda::tensor;
 use crate::driver::{
     Arguments, Driver, EventId, Function, GraphId, HostMemory, MemoryInfo, NodeId, Pointer, StreamId,
 };
 use crate::locked::Locked;
-use crate::types::{Binary, Clocks, DeviceProperties, Grid, KernelInfo, Priority};
+use crate::types::{Binary, Clocks, DeviceProperties, Grid, KernelInfo, Priority, TensorSpec, TensorWords};
 use crate::{Error, Result};
 
 /// One part in so many of the device's memory is kept for the streams that freed it, at most.
@@ -435,6 +436,16 @@ impl Driver for CudaDriver {
     ) -> Result<()> {
         self.context.enter()?;
         loaded(function)?.launch(raw_stream(stream), grid, arguments)
+    }
+
+    fn max_active_clusters(&self, function: &Function, grid: &Grid) -> Result<u32> {
+        self.context.enter()?;
+        loaded(function)?.max_active_clusters(grid)
+    }
+
+    fn tensor_map(&self, spec: &TensorSpec<'_>) -> Result<TensorWords> {
+        self.context.enter()?;
+        tensor::encode(spec)
     }
 
     fn capture_begin(&self, stream: StreamId) -> Result<()> {

@@ -5,7 +5,7 @@ use std::ffi::{CString, c_int, c_void};
 use std::fs;
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use cudarc::driver::sys::{
     self, CUDA_KERNEL_NODE_PARAMS, CUfunction, CUfunction_attribute as Attribute, CUgraphExec, CUgraphNode,
@@ -28,6 +28,8 @@ pub(super) struct LoadedFunction {
     dynamic_limit: AtomicU32,
     /// What the limit can be raised to.
     dynamic_ceiling: u32,
+    /// Whether it was allowed clusters that not every device takes.
+    wide_clusters: AtomicBool,
 }
 
 // SAFETY: modules and functions belong to the context, not to a thread; the driver's calls on them may come from any.
@@ -65,31 +67,48 @@ impl LoadedFunction {
         let limit = attribute(raw, Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)?;
         let dynamic_ceiling = shared_memory_per_block.saturating_sub(info.resources.shared_bytes);
         let dynamic_limit = AtomicU32::new(limit);
-        Ok((Self { _module: module, raw, dynamic_limit, dynamic_ceiling }, info))
+        let wide_clusters = AtomicBool::new(false);
+        Ok((Self { _module: module, raw, dynamic_limit, dynamic_ceiling, wide_clusters }, info))
     }
 
     /// Queues a launch.
     pub(super) fn launch(&self, stream: CUstream, grid: &Grid, arguments: Arguments<'_, '_>) -> Result<()> {
-        self.allow_shared_memory(grid.shared_bytes)?;
+        self.prepare(grid)?;
         let mut attributes = launch_attributes(grid);
-        let config = CUlaunchConfig {
-            gridDimX: grid.blocks[0],
-            gridDimY: grid.blocks[1],
-            gridDimZ: grid.blocks[2],
-            blockDimX: grid.threads[0],
-            blockDimY: grid.threads[1],
-            blockDimZ: grid.threads[2],
-            sharedMemBytes: grid.shared_bytes,
-            hStream: stream,
-            attrs: attributes.as_mut_ptr(),
-            numAttrs: attributes.len() as u32,
-        };
+        let config = launch_config(grid, stream, &mut attributes);
         let status = with_packed(arguments, |parameters| {
             // SAFETY: the arguments were checked against the kernel's parameters in number and size, and are copied
             // before the call returns; attributes and configuration live until then.
             unsafe { sys::cuLaunchKernelEx(&config, self.raw, parameters.as_mut_ptr(), ptr::null_mut()) }
         });
         check("cuLaunchKernelEx", status)
+    }
+
+    /// Clusters of such a launch that the device holds at once.
+    pub(super) fn max_active_clusters(&self, grid: &Grid) -> Result<u32> {
+        self.prepare(grid)?;
+        let grid = Grid { cluster: Some(grid.cluster.unwrap_or([1; 3])), ..*grid };
+        let mut attributes = launch_attributes(&grid);
+        let config = launch_config(&grid, ptr::null_mut(), &mut attributes);
+        let mut count = 0;
+        // SAFETY: the function is loaded, attributes and configuration live until the call returns, which writes `count`.
+        let status = unsafe { sys::cuOccupancyMaxActiveClusters(&mut count, self.raw, &config) };
+        check("cuOccupancyMaxActiveClusters", status)?;
+        Ok(count.try_into().unwrap_or(0))
+    }
+
+    /// Allows what the grid asks for beyond what every kernel may have.
+    fn prepare(&self, grid: &Grid) -> Result<()> {
+        self.allow_shared_memory(grid.shared_bytes)?;
+        let blocks: u64 = grid.cluster.map_or(1, |cluster| cluster.iter().map(|&n| u64::from(n)).product());
+        if blocks <= PORTABLE_CLUSTER_BLOCKS || self.wide_clusters.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let attribute = Attribute::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED;
+        // SAFETY: the function is loaded.
+        check("cuFuncSetAttribute", unsafe { sys::cuFuncSetAttribute(self.raw, attribute, 1) })?;
+        self.wide_clusters.store(true, Ordering::Release);
+        Ok(())
     }
 
     /// Gives this kernel's node of an executable graph new arguments. Cluster and cooperation stay as captured.
@@ -187,6 +206,24 @@ fn attribute(function: CUfunction, attribute: Attribute) -> Result<u32> {
     // SAFETY: the function is loaded, and `value` is written by the call.
     check("cuFuncGetAttribute", unsafe { sys::cuFuncGetAttribute(&mut value, attribute, function) })?;
     Ok(value.try_into().unwrap_or(0))
+}
+
+/// Blocks of a cluster that a kernel may have without asking for more.
+const PORTABLE_CLUSTER_BLOCKS: u64 = 8;
+
+fn launch_config(grid: &Grid, stream: CUstream, attributes: &mut [CUlaunchAttribute]) -> CUlaunchConfig {
+    CUlaunchConfig {
+        gridDimX: grid.blocks[0],
+        gridDimY: grid.blocks[1],
+        gridDimZ: grid.blocks[2],
+        blockDimX: grid.threads[0],
+        blockDimY: grid.threads[1],
+        blockDimZ: grid.threads[2],
+        sharedMemBytes: grid.shared_bytes,
+        hStream: stream,
+        attrs: attributes.as_mut_ptr(),
+        numAttrs: attributes.len() as u32,
+    }
 }
 
 /// Whatever of the grid does not fit into the launch's fixed fields.

@@ -16,6 +16,7 @@ mod ptxas;
 mod sass;
 mod staging;
 mod status;
+mod tensor;
 pub(crate) mod tools;
 
 use std::ffi::c_int;

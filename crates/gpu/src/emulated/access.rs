@@ -1,20 +1,21 @@
 //! Loads, stores, atomics and fences of the running thread.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
-use std::rc::Rc;
 
-use super::block::Agent;
-use super::clocks::{Clocks, Slot, join_foreign};
+use super::block::{Agent, Block, Visit};
+use super::clocks::{Passage, Slot, Space};
 use super::launch::{Flow, Launch, Step, Stop};
 use super::memory::RegionState;
+use super::operations::{read_word, write_word};
 use super::shadow::{Access, Accessor, Manner, Stamp};
-use crate::abi::{AtomicOp, FenceKind};
+use crate::abi::{AtomicOp, FenceKind, Order, Scope};
 use crate::types::{FaultKind, Site};
 
 /// Where an address points.
 pub(super) enum Place {
+    /// Of the resident block with that number, the running thread's own or one of its cluster.
     Shared {
+        block: usize,
         offset: usize,
     },
     Global,
@@ -33,6 +34,22 @@ pub(super) struct Touch {
     pub(super) manner: Manner,
     /// Program counter within the image, 0 if unknown.
     pub(super) pc: u32,
+}
+
+/// What atomics on one address have been given to pass on, and who wrote there last.
+pub(super) struct Published {
+    passage: Passage,
+    writer: (u32, Slot),
+}
+
+/// An atomic as the kernel makes it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Atomic {
+    pub(super) op: AtomicOp,
+    pub(super) value: u64,
+    pub(super) compare: u64,
+    pub(super) order: Order,
+    pub(super) scope: Scope,
 }
 
 impl Launch {
@@ -67,20 +84,43 @@ impl Launch {
             None => self.own_stamp(touch.pc),
         };
         let (current, slot) = (self.current_block(), self.current_thread() as Slot);
-        let block = &mut self.blocks[current];
-        let by = Accessor {
-            block: block.number,
+        let clusters = &self.clusters;
+        let (bytes, write, manner) = (touch.bytes, touch.write, touch.manner);
+        let accessor = |number, knowledge, home| Accessor {
+            block: number,
             slot,
-            knowledge: &block.threads[usize::from(slot)].knowledge,
-            manner: touch.manner,
+            knowledge,
+            manner,
             stamp,
+            home,
+            clusters,
         };
+        let mut home = None;
         let raced = match place {
-            Place::Shared { offset } => block.shadow.access(offset, touch.bytes, touch.write, &by, coin),
-            Place::Global => self.global.access(touch.address, touch.bytes, touch.write, &by, coin),
+            Place::Shared { block, offset } if block == current => {
+                let Block { number, threads, shadow, .. } = &mut self.blocks[current];
+                home = Some(*number);
+                let by = accessor(*number, &threads[usize::from(slot)].knowledge, home);
+                shadow.access(offset, bytes, write, &by, coin)
+            }
+            Place::Shared { block, offset } => {
+                // Taken out meanwhile: the clocks are the other block's.
+                let mut shadow = std::mem::take(&mut self.blocks[block].shadow);
+                home = Some(self.blocks[block].number);
+                let mine = &self.blocks[current];
+                let by = accessor(mine.number, &mine.threads[usize::from(slot)].knowledge, home);
+                let raced = shadow.access(offset, bytes, write, &by, coin);
+                self.blocks[block].shadow = shadow;
+                raced
+            }
+            Place::Global => {
+                let mine = &self.blocks[current];
+                let by = accessor(mine.number, &mine.threads[usize::from(slot)].knowledge, None);
+                self.global.access(touch.address, bytes, write, &by, coin)
+            }
             Place::Constant => Ok(()),
         };
-        raced.map_err(|other| self.race(touch, other))?;
+        raced.map_err(|other| self.race(touch, other, home))?;
         Ok(place)
     }
 
@@ -90,12 +130,17 @@ impl Launch {
         // Saturating: an address near the top of the address space lies in no region.
         let end = address.saturating_add(bytes);
         if let Some(offset) = self.block().shared.offset(address, bytes) {
-            let barrier = self.block().mbarriers.range(..offset + bytes).next_back();
-            if barrier.is_some_and(|(&at, _)| at + 8 > offset) {
-                let message = format!("{} that holds an mbarrier", told(&touch));
-                return Err(self.fault_touch(FaultKind::Protocol, touch, message));
+            return self.shared_place(touch, self.current_block(), offset);
+        }
+        if let Some((block, offset)) = self.of_cluster(address, bytes) {
+            let visit =
+                if touch.pc == 0 { Visit::Call(self.thread().site) } else { Visit::Counter(touch.pc) };
+            // A copy's block waits for the copy, not for the thread that issued it.
+            match touch.manner {
+                Manner::Generic | Manner::Atomic(_) => self.visit(block, visit)?,
+                Manner::AsyncProxy | Manner::Reduction => self.check_peer(block, visit)?,
             }
-            return Ok(Place::Shared { offset });
+            return self.shared_place(touch, block, offset);
         }
         let last = self.regions.get(self.last_region);
         if last.is_some_and(|region| {
@@ -124,7 +169,16 @@ impl Launch {
         }
     }
 
-    fn is_constant(&self, range: Range<usize>) -> bool {
+    fn shared_place(&mut self, touch: Touch, block: usize, offset: usize) -> Result<Place, Stop> {
+        let barrier = self.blocks[block].mbarriers.range(..offset + touch.bytes).next_back();
+        if barrier.is_some_and(|(&at, _)| at + 8 > offset) {
+            let message = format!("{} that holds an mbarrier", told(&touch));
+            return Err(self.fault_touch(FaultKind::Protocol, touch, message));
+        }
+        Ok(Place::Shared { block, offset })
+    }
+
+    pub(super) fn is_constant(&self, range: Range<usize>) -> bool {
         let holds = |outer: &Range<usize>| outer.start <= range.start && range.end <= outer.end;
         holds(self.entry.image()) || self.arguments.iter().any(holds)
     }
@@ -165,7 +219,7 @@ impl Launch {
         self.entry.line(pc)
     }
 
-    fn race(&mut self, touch: Touch, other: Access) -> Stop {
+    fn race(&mut self, touch: Touch, other: Access, home: Option<u32>) -> Stop {
         let mine = self.block().number;
         let who = if other.stamp.block == mine {
             let agent = self.block().agents[usize::from(other.stamp.slot)];
@@ -174,13 +228,22 @@ impl Launch {
             format!("a thread of block number {}", other.stamp.block)
         };
         let place = self.line_of(other.stamp.pc).map_or_else(String::new, |site| format!(" at {site}"));
-        let proxy = if touch.manner == Manner::AsyncProxy {
-            " (a write must also be fenced with fence_async_proxy before a bulk copy or wgmma may follow it)"
-        } else {
-            ""
+        let fence = match home {
+            None => "fence_async_proxy_global",
+            Some(home) if home == other.stamp.block => "fence_async_proxy_shared",
+            Some(_) => "fence_async_proxy_cluster",
+        };
+        let hint = match touch.manner {
+            Manner::AsyncProxy | Manner::Reduction => {
+                format!(
+                    " (a write must also be fenced with {fence} before a bulk copy or wgmma may follow it)"
+                )
+            }
+            Manner::Atomic(scope) => format!(" (an atomic of scope {scope:?} reaches no further)"),
+            Manner::Generic => String::new(),
         };
         let message =
-            format!("race: {}, which {who} also touches{place}; nothing orders the two{proxy}", told(&touch));
+            format!("race: {}, which {who} also touches{place}; nothing orders the two{hint}", told(&touch));
         self.fault_touch(FaultKind::Race, touch, message)
     }
 
@@ -199,17 +262,12 @@ impl Launch {
         }
     }
 
-    /// An atomic: checked, carried out, and a carrier of what fences released.
-    pub(super) fn atomic(
-        &mut self,
-        op: AtomicOp,
-        touch: Touch,
-        value: u64,
-        compare: u64,
-    ) -> Result<(u64, Flow), Stop> {
+    /// An atomic: checked, carried out, and a carrier of what was released.
+    pub(super) fn atomic(&mut self, atomic: Atomic, touch: Touch) -> Result<(u64, Flow), Stop> {
+        let Atomic { op, value, compare, .. } = atomic;
         self.check(touch, None)?;
         let pointer = touch.address as *mut u8;
-        // SAFETY: `check` found the bytes inside a live buffer, the block's shared memory or, to be read, a constant,
+        // SAFETY: `check` found the bytes inside a live buffer, the cluster's shared memory or, to be read, a constant,
         // aligned; the launch is the only one that touches them now.
         let before = unsafe { read_word(pointer, touch.bytes) };
         let after = op.apply(before, value, compare, touch.bytes);
@@ -222,92 +280,114 @@ impl Launch {
             // SAFETY: as above, and constants are not written: `check` knew that this is a write.
             unsafe { write_word(pointer, touch.bytes, after) };
         }
-        self.pass_on(touch.address, op);
+        self.pass_on(touch.address, atomic);
         let turn = self.schedule.below(4) == 0;
         Ok((before, if turn { self.preempt() } else { self.burn() }))
     }
 
-    /// The release and acquire sides of an atomic, as C++ has them for relaxed atomics between fences.
-    fn pass_on(&mut self, address: usize, op: AtomicOp) {
-        let (block, thread) = (self.current_block(), self.current_thread());
-        let thread = &mut self.blocks[block].threads[thread];
+    /// The release and acquire sides of an atomic. A relaxed one carries what fences before it released, to fences after
+    /// those that read it. A store by another thread ends what came before; an update hands it on.
+    fn pass_on(&mut self, address: usize, atomic: Atomic) {
+        let Atomic { op, order, scope, .. } = atomic;
+        let (at, slot) = (self.block().address, self.current_thread() as Slot);
         if op.reads()
             && let Some(published) = self.published.get(&address)
         {
-            thread.acquired.join(published);
+            let heard = published.passage.for_thread(at, scope);
+            let mut carried = Passage::default();
+            carried.join(&published.passage, scope);
+            let thread = self.thread();
+            if matches!(order, Order::Acquire | Order::AcquireRelease) {
+                thread.knowledge.hear(&heard, at.block);
+            } else {
+                thread.acquired.join(&carried, scope);
+            }
         }
-        if op.writes() {
-            self.published.entry(address).or_default().join(&thread.released);
+        if !op.writes() {
+            return;
         }
+        let released = match order {
+            Order::Release | Order::AcquireRelease => self.release(scope),
+            Order::Relaxed | Order::Acquire => self.thread().released.clone(),
+        };
+        let writer = (at.block, slot);
+        let entry = self
+            .published
+            .entry(address)
+            .or_insert_with(|| Published { passage: Passage::default(), writer });
+        if op == AtomicOp::Store && entry.writer != writer {
+            entry.passage = Passage::default();
+        }
+        entry.passage.join(&released, scope);
+        entry.writer = writer;
+    }
+
+    /// What the running thread knows and did until now, for others in `scope`.
+    fn release(&mut self, scope: Scope) -> Passage {
+        let (at, slot) = (self.block().address, self.current_thread() as Slot);
+        let thread = self.thread();
+        thread.knowledge.own.seen.raise(slot, thread.time);
+        thread.time += 1;
+        Passage::of(&thread.knowledge.told_by(at.block), at, scope)
     }
 
     pub(super) fn fence(&mut self, kind: FenceKind) {
-        let (slot, number) = (self.current_thread(), self.block().number);
-        let copies = self.thread().copies.agent();
+        let spaces: &[Space] = match kind {
+            FenceKind::Block => return self.fence_memory(Scope::Block),
+            FenceKind::Cluster => return self.fence_memory(Scope::Cluster),
+            FenceKind::Device => return self.fence_memory(Scope::Device),
+            FenceKind::System => return self.fence_memory(Scope::System),
+            FenceKind::MbarrierInit => return self.publish_mbarriers(),
+            FenceKind::Wgmma => return self.fence_products(),
+            FenceKind::AsyncShared => &[Space::Shared],
+            FenceKind::AsyncCluster => &[Space::Shared, Space::Remote],
+            FenceKind::AsyncGlobal => &[Space::Global],
+            FenceKind::AsyncAll => &[Space::Shared, Space::Remote, Space::Global],
+        };
+        self.fence_proxy(spaces);
+    }
+
+    /// Relaxed atomics before this have acquired, and those after it release. Memory is sequentially consistent here, so
+    /// that `fence.sc` does no more.
+    fn fence_memory(&mut self, scope: Scope) {
+        let at = self.block().address;
         let thread = self.thread();
-        match kind {
-            FenceKind::Block | FenceKind::Device | FenceKind::System => {
-                let narrow = kind == FenceKind::Block;
-                for passage in [&thread.acquired.device, &thread.acquired.block] {
-                    if let Some(mine) = passage.as_ref().and_then(|passage| passage.get(&number)) {
-                        thread.knowledge.seen.join(mine);
-                    }
-                }
-                thread.acquired.block = None;
-                if !narrow {
-                    let acquired = thread.acquired.device.take();
-                    join_foreign(&mut thread.knowledge.foreign, &acquired);
-                }
-                let mut seen: Clocks = thread.knowledge.seen.clone();
-                seen.raise(slot as Slot, thread.time);
-                thread.time += 1;
-                if !narrow {
-                    let mut device = thread.knowledge.foreign.as_deref().cloned().unwrap_or_default();
-                    device.insert(number, seen.clone());
-                    thread.released.device = Some(Rc::new(device));
-                }
-                thread.released.block = Some(Rc::new(BTreeMap::from([(number, seen)])));
+        if !thread.acquired.is_empty() {
+            let heard = thread.acquired.for_thread(at, scope);
+            thread.knowledge.hear(&heard, at.block);
+        }
+        if matches!(scope, Scope::Device | Scope::System) {
+            thread.acquired = Passage::default();
+        }
+        // A narrow fence takes nothing away from a wide one before it.
+        let released = self.release(scope);
+        self.thread().released.join(&released, scope);
+    }
+
+    /// What the thread itself wrote, or had its copies write, the asynchronous proxy now sees.
+    fn fence_proxy(&mut self, spaces: &[Space]) {
+        let slot = self.current_thread() as Slot;
+        let thread = self.thread();
+        let agents = [thread.copies.agent(), thread.stores.agent(), Some((slot, thread.time))];
+        for &space in spaces {
+            let proxied = thread.knowledge.own.proxied_mut(space);
+            for (agent, time) in agents.into_iter().flatten() {
+                proxied.raise(agent, time);
             }
-            FenceKind::AsyncProxy => {
-                thread.knowledge.proxied.raise(slot as Slot, thread.time);
-                if let Some((agent, finished)) = copies {
-                    thread.knowledge.proxied.raise(agent, finished);
-                }
-                thread.time += 1;
-                // Bulk copies belong to that proxy, so they see the barriers that this thread initialised too.
-                self.publish_mbarriers();
-            }
-            FenceKind::MbarrierInit => self.publish_mbarriers(),
-            FenceKind::Wgmma => self.fence_products(),
+        }
+        thread.time += 1;
+        // Bulk copies belong to that proxy, so they see the barriers that this thread initialised too.
+        if spaces.contains(&Space::Shared) {
+            self.publish_mbarriers();
         }
     }
 }
 
 fn told(touch: &Touch) -> String {
     let verb = match (touch.manner, touch.write) {
-        (Manner::Atomic, _) => "updates atomically",
+        (Manner::Atomic(_) | Manner::Reduction, _) => "updates atomically",
         (_, true) => "writes",
         (_, false) => "reads",
     };
     format!("{verb} {} bytes at {:#x}", touch.bytes, touch.address)
-}
-
-/// # Safety
-/// `pointer` is valid and aligned for `bytes`, 4 or 8.
-unsafe fn read_word(pointer: *const u8, bytes: usize) -> u64 {
-    // SAFETY: as the caller promises.
-    unsafe { if bytes == 4 { u64::from(pointer.cast::<u32>().read()) } else { pointer.cast::<u64>().read() } }
-}
-
-/// # Safety
-/// `pointer` is valid and aligned for `bytes`, 4 or 8.
-unsafe fn write_word(pointer: *mut u8, bytes: usize, value: u64) {
-    // SAFETY: as the caller promises.
-    unsafe {
-        if bytes == 4 {
-            pointer.cast::<u32>().write(value as u32);
-        } else {
-            pointer.cast::<u64>().write(value);
-        }
-    }
 }

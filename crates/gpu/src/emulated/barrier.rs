@@ -1,10 +1,7 @@
-//! Barriers: of a block, named, in shared memory with transactions, and of the whole grid.
+//! Barriers of threads: of a block, named, of a cluster, and of the whole grid.
 
-use std::collections::BTreeMap;
-use std::rc::Rc;
-
-use super::block::{Agent, CallSite, Wait};
-use super::clocks::{Foreign, Knowledge, Meeting, Slot, join_foreign};
+use super::block::{CallSite, Wait};
+use super::clocks::{Meeting, Slot, Tidings, join};
 use super::launch::{Flow, Launch, Step, Stop};
 use crate::types::FaultKind;
 
@@ -28,43 +25,18 @@ impl NamedBarrier {
     }
 }
 
-/// A transaction barrier. As an agent, its time is the number of phases that have ended.
-pub(super) struct Mbarrier {
-    slot: Slot,
-    count: u32,
-    pending: u32,
-    /// Bytes expected and not landed; negative while copies land ahead of the expectation.
-    transactions: i64,
-    phases: u32,
-    /// The agent's time when it was initialised: an address that is initialised again goes on counting.
-    born: u32,
-    meeting: Meeting,
-    ended: Knowledge,
-    waiters: Vec<(usize, u32)>,
-    /// Who initialised it, and when: nobody else may use it before they know.
-    initialised: (Slot, u32),
-    /// Whether the copy engine sees the initialisation.
-    fenced: bool,
-}
-
-impl Mbarrier {
-    /// The agent and the time of a copy that counts towards the current phase.
-    pub(super) fn current_phase(&self) -> (Slot, u32) {
-        (self.slot, self.time() + 1)
-    }
-
-    /// Phases that have ended, those of earlier barriers at this address included.
-    fn time(&self) -> u32 {
-        self.born + self.phases
-    }
-
-    pub(super) fn is_fenced(&self) -> bool {
-        self.fenced
-    }
-
-    fn has_ended(&self, parity: u32) -> bool {
-        self.phases & 1 != parity & 1
-    }
+/// All threads of a cluster; to arrive and to wait are two calls.
+#[derive(Default)]
+pub(super) struct ClusterBarrier {
+    arrived: u64,
+    exited: u64,
+    /// Threads that arrived in this round and have ended since.
+    leaving: u64,
+    rounds: u32,
+    waiters: Vec<(usize, usize)>,
+    /// What those that arrived have told, and what of it the last round had.
+    told: Tidings,
+    ended: Tidings,
 }
 
 /// All threads of all blocks of a cooperative launch.
@@ -129,162 +101,87 @@ impl Launch {
         Ok(Flow::Go)
     }
 
-    pub(super) fn mbarrier_init(&mut self, address: usize, count: u32, site: CallSite) -> Result<(), Stop> {
-        let offset = self.mbarrier_offset(address, site)?;
-        if count == 0 {
-            return Err(self.fault_at(FaultKind::Protocol, site, "an mbarrier of 0 arrivals".into()));
-        }
-        let thread = self.current_thread();
-        let time = self.thread().time;
-        let block = self.block();
-        let (slot, born) = match block.mbarriers.get(&offset) {
-            // A copy may have been stamped with the phase that never ended.
-            Some(former) => (former.slot, former.time() + 1),
-            None => (block.new_agent(Agent::Mbarrier(offset)), 0),
-        };
-        let barrier = Mbarrier {
-            slot,
-            count,
-            pending: count,
-            transactions: 0,
-            phases: 0,
-            born,
-            meeting: Meeting::default(),
-            ended: Knowledge::default(),
-            waiters: Vec::new(),
-            initialised: (thread as Slot, time),
-            fenced: false,
-        };
-        block.mbarriers.insert(offset, barrier);
-        Ok(())
-    }
-
-    /// `fence.mbarrier_init`: the copy engine sees what this thread initialised.
-    pub(super) fn publish_mbarriers(&mut self) {
-        let thread = self.current_thread() as Slot;
-        for barrier in self.block().mbarriers.values_mut().filter(|barrier| barrier.initialised.0 == thread) {
-            barrier.fenced = true;
-        }
-    }
-
-    pub(super) fn mbarrier_arrive(&mut self, address: usize, bytes: u32, site: CallSite) -> Result<(), Stop> {
-        let offset = self.mbarrier(address, site)?;
-        let thread = self.current_thread();
-        let block = self.block();
-        let state = &mut block.threads[thread];
-        let Some(barrier) = block.mbarriers.get_mut(&offset) else { return Ok(()) };
-        if barrier.pending == 0 {
-            let message = format!(
-                "one arrival too many: the mbarrier at shared offset {offset} expects {}",
-                barrier.count
-            );
+    /// Arrives at the barrier of the thread's cluster. `releases` says whether others may rely on what it did before.
+    pub(super) fn cluster_arrive(&mut self, releases: bool, site: CallSite) -> Step {
+        let (slot, number) = (self.current_thread() as Slot, self.block().number);
+        let thread = self.thread();
+        if thread.cluster_arrivals > thread.cluster_waits {
+            let message = "cluster_arrive a second time, with no cluster_wait since the first".into();
             return Err(self.fault_at(FaultKind::Protocol, site, message));
         }
-        barrier.transactions += i64::from(bytes);
-        barrier.pending -= 1;
-        barrier.meeting.add(&state.knowledge, thread as Slot, state.time);
-        state.time += 1;
+        thread.cluster_arrivals += 1;
+        let told = releases.then(|| {
+            thread.knowledge.own.seen.raise(slot, thread.time);
+            thread.time += 1;
+            thread.knowledge.told_by(number)
+        });
+        let barrier = self.cluster_barrier();
+        barrier.arrived += 1;
+        join(&mut barrier.told, &told.flatten());
         self.quiet = 0;
-        let slot = self.current_block();
-        self.end_phase(slot, offset, site)
+        self.end_cluster_round();
+        Ok(Flow::Go)
     }
 
-    /// Waits for the phase of that parity, or answers whether it has ended.
-    pub(super) fn mbarrier_wait(
-        &mut self,
-        address: usize,
-        parity: u32,
-        blocking: bool,
-        site: CallSite,
-    ) -> Step {
-        let offset = self.mbarrier(address, site)?;
-        let thread = self.current_thread();
-        let block = self.block();
-        let Some(barrier) = block.mbarriers.get_mut(&offset) else { return Ok(Flow::Go) };
-        let ended = barrier.has_ended(parity);
-        if ended {
-            let known = barrier.ended.clone();
-            let state = &mut block.threads[thread];
-            state.knowledge.join(&known);
-            state.result = 1;
+    /// Waits until all threads of the cluster have arrived, or ended.
+    pub(super) fn cluster_wait(&mut self, site: CallSite) -> Step {
+        let (slot, thread) = (self.current_block(), self.current_thread());
+        let state = self.thread();
+        if state.cluster_arrivals == state.cluster_waits {
+            let message = "cluster_wait without a cluster_arrive before it".into();
+            return Err(self.fault_at(FaultKind::Protocol, site, message));
+        }
+        let round = state.cluster_waits;
+        let barrier = self.cluster_barrier();
+        if barrier.rounds > round {
+            self.leave_cluster_barrier(slot, thread);
             return Ok(Flow::Go);
         }
-        block.threads[thread].result = 0;
-        if blocking {
-            barrier.waiters.push((thread, parity));
-            return Ok(self.wait(Wait::Mbarrier { offset, parity }, site));
-        }
-        self.count_quiet()?;
-        Ok(self.preempt())
+        barrier.waiters.push((slot, thread));
+        Ok(self.wait(Wait::Cluster, site))
     }
 
-    /// Bytes of a copy have landed on the barrier at `offset` of the block in `slot`.
-    pub(super) fn mbarrier_landed(&mut self, slot: usize, offset: usize, bytes: u32) {
-        let Some(barrier) = self.blocks[slot].mbarriers.get_mut(&offset) else { return };
-        barrier.transactions -= i64::from(bytes);
-        // A fault is recorded, and the loop that called ends on it.
-        let _ = self.end_phase(slot, offset, CallSite::NOWHERE);
+    fn leave_cluster_barrier(&mut self, slot: usize, thread: usize) {
+        let size = self.clusters.size();
+        let told = self.cluster_barriers[slot / size].ended.clone();
+        let block = &mut self.blocks[slot];
+        let state = &mut block.threads[thread];
+        state.cluster_waits += 1;
+        state.knowledge.hear(&told, block.number);
     }
 
-    /// Ends the phase if all has come, and wakes who waited for it.
-    fn end_phase(&mut self, slot: usize, offset: usize, site: CallSite) -> Result<(), Stop> {
-        let in_flight = self.flights.iter().any(|flight| flight.counts_on(slot, offset));
-        let Some(barrier) = self.blocks[slot].mbarriers.get_mut(&offset) else { return Ok(()) };
-        if barrier.pending > 0 || barrier.transactions != 0 {
-            return Ok(());
+    fn cluster_barrier(&mut self) -> &mut ClusterBarrier {
+        let group = self.current_block() / self.clusters.size();
+        &mut self.cluster_barriers[group]
+    }
+
+    /// A thread that has ended is waited for by nobody.
+    pub(super) fn cluster_member_left(&mut self) {
+        let arrivals = self.thread().cluster_arrivals;
+        let barrier = self.cluster_barrier();
+        // One that has arrived counts as such in this round, and as ended in the next.
+        if arrivals > barrier.rounds {
+            barrier.leaving += 1;
+        } else {
+            barrier.exited += 1;
         }
-        if in_flight {
-            let message = format!(
-                "the phase of the mbarrier at shared offset {offset} ends while a bulk copy for it is in flight: \
-                 fewer bytes were expected than copied"
-            );
-            return Err(self.fault_at(FaultKind::Protocol, site, message));
+        self.end_cluster_round();
+    }
+
+    fn end_cluster_round(&mut self) {
+        let all = self.clusters.size() as u64 * self.grid.threads_per_block();
+        let barrier = self.cluster_barrier();
+        if barrier.arrived == 0 || barrier.arrived + barrier.exited < all {
+            return;
         }
-        barrier.phases += 1;
-        barrier.pending = barrier.count;
-        let (agent, time) = (barrier.slot, barrier.time());
-        barrier.meeting.raise(agent, time);
-        barrier.ended = barrier.meeting.knowledge().clone();
-        let (ended, waiting): (Vec<_>, Vec<_>) = std::mem::take(&mut barrier.waiters)
-            .into_iter()
-            .partition(|&(_, parity)| barrier.has_ended(parity));
-        barrier.waiters = waiting;
-        let known = barrier.ended.clone();
-        for (thread, _) in ended {
-            let state = &mut self.blocks[slot].threads[thread];
-            state.knowledge.join(&known);
-            state.result = 1;
+        barrier.arrived = 0;
+        barrier.exited += std::mem::take(&mut barrier.leaving);
+        barrier.rounds += 1;
+        barrier.ended = barrier.told.clone();
+        for (slot, thread) in std::mem::take(&mut barrier.waiters) {
+            self.leave_cluster_barrier(slot, thread);
             self.wake(slot, thread);
         }
-        Ok(())
-    }
-
-    /// The offset of an initialised barrier that the running thread may use.
-    pub(super) fn mbarrier(&mut self, address: usize, site: CallSite) -> Result<usize, Stop> {
-        let offset = self.mbarrier_offset(address, site)?;
-        let thread = self.current_thread();
-        let block = self.block();
-        let Some(barrier) = block.mbarriers.get(&offset) else {
-            let message = format!("the mbarrier at shared offset {offset} was never initialised");
-            return Err(self.fault_at(FaultKind::Protocol, site, message));
-        };
-        let (by, time) = barrier.initialised;
-        if usize::from(by) != thread && block.threads[thread].knowledge.seen.get(by) < time {
-            let message = format!(
-                "race: the mbarrier at shared offset {offset} is used with nothing that orders this after its initialisation"
-            );
-            return Err(self.fault_at(FaultKind::Race, site, message));
-        }
-        Ok(offset)
-    }
-
-    fn mbarrier_offset(&mut self, address: usize, site: CallSite) -> Result<usize, Stop> {
-        let found = self.block().shared.offset(address, 8).filter(|offset| offset % 8 == 0);
-        found.ok_or_else(|| {
-            let message =
-                format!("an mbarrier at {address:#x}: it must lie in shared memory, at a multiple of 8");
-            self.fault_at(FaultKind::Protocol, site, message)
-        })
     }
 
     pub(super) fn sync_grid(&mut self, site: CallSite) -> Step {
@@ -317,17 +214,12 @@ impl Launch {
         self.grid_barrier.arrived = 0;
         let waiters = std::mem::take(&mut self.grid_barrier.waiters);
         // Everyone learns what every thread did, and no more: a copy that nobody waited for is still under way.
-        let mut everything: Foreign = None;
+        let mut everything: Tidings = None;
         for block in &mut self.blocks {
-            let mut meeting = Meeting::default();
-            for (thread, state) in block.threads.iter_mut().enumerate() {
-                meeting.add(&state.knowledge, thread as Slot, state.time);
-                state.time += 1;
-            }
-            let met = meeting.knowledge();
-            join_foreign(&mut everything, &met.foreign);
-            join_foreign(&mut everything, &Some(Rc::new(BTreeMap::from([(block.number, met.seen.clone())]))));
+            let met = block.knowledge();
+            join(&mut everything, &met.told_by(block.number));
             for state in &mut block.threads {
+                state.time += 1;
                 state.knowledge = met.clone();
             }
         }

@@ -6,13 +6,15 @@ use std::ffi::{CStr, c_char};
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, Yielder};
 
-use super::barrier::{Mbarrier, NamedBarrier};
-use super::clocks::{Knowledge, Passage, Slot};
-use super::copy::CopyGroups;
+use super::barrier::NamedBarrier;
+use super::clocks::{Address, Knowledge, Meeting, Passage, Slot};
+use super::cluster::{Clusters, unravel};
+use super::mbarrier::Mbarrier;
 use super::shadow::SharedShadow;
+use super::transfer::CopyGroups;
 use super::warp::Warp;
 use super::wgmma::WgmmaState;
-use crate::types::Site;
+use crate::types::{Grid, Site};
 
 /// Where a call stands in the source, as the kernel passes it.
 #[derive(Debug, Clone, Copy)]
@@ -46,6 +48,7 @@ pub(super) enum Wait {
     Warp,
     Mbarrier { offset: usize, parity: u32 },
     Products,
+    Cluster,
     Grid,
 }
 
@@ -60,6 +63,7 @@ impl std::fmt::Display for Wait {
                 write!(f, "the phase of parity {parity} of the mbarrier at shared offset {offset}")
             }
             Self::Products => f.write_str("the rest of the warp to issue its wgmma"),
+            Self::Cluster => f.write_str("cluster_wait"),
             Self::Grid => f.write_str("sync_grid"),
         }
     }
@@ -92,6 +96,9 @@ pub(super) struct Thread {
     pub(super) acquired: Passage,
     pub(super) copies: CopyGroups,
     pub(super) stores: CopyGroups,
+    /// Cluster barriers that it has arrived at, and those that it has waited for.
+    pub(super) cluster_arrivals: u32,
+    pub(super) cluster_waits: u32,
     /// What a call that waited returns when the thread goes on.
     pub(super) result: u64,
 }
@@ -112,11 +119,21 @@ pub(super) struct Block {
     pub(super) index: [u32; 3],
     /// Its number in the launch.
     pub(super) number: u32,
+    /// Where its threads are, as scopes see it.
+    pub(super) address: Address,
+    /// Its number in its cluster.
+    pub(super) rank: u32,
     pub(super) threads: Vec<Thread>,
     pub(super) shared: SharedMemory,
     pub(super) shadow: SharedShadow,
     pub(super) barriers: Vec<NamedBarrier>,
     pub(super) mbarriers: BTreeMap<usize, Mbarrier>,
+    /// Barriers that were invalidated: their agents, and the times these had come to.
+    pub(super) retired: BTreeMap<usize, (Slot, u32)>,
+    /// What threads of other blocks last did here: by block and thread, when and where.
+    pub(super) visits: BTreeMap<(u32, Slot), (u32, Visit)>,
+    /// Copies out of its shared memory that another block's mbarrier ends: that block, the agent, its time, and where.
+    pub(super) departures: Vec<(u32, Slot, u32, CallSite)>,
     pub(super) warps: Vec<Warp>,
     pub(super) products: Vec<WgmmaState>,
     pub(super) agents: Vec<Agent>,
@@ -124,7 +141,46 @@ pub(super) struct Block {
     pub(super) live: usize,
 }
 
+/// Where in the source another block's shared memory was touched.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Visit {
+    Counter(u32),
+    Call(CallSite),
+}
+
 impl Block {
+    pub(super) fn new(number: u32, rank: u32, grid: &Grid, clusters: &Clusters) -> Self {
+        let threads = grid.threads_per_block() as usize;
+        let bytes = grid.shared_bytes as usize;
+        Self {
+            index: unravel(u64::from(number), grid.blocks),
+            number,
+            address: clusters.address(number),
+            rank,
+            threads: (0..threads).map(|thread| Thread::new(unravel(thread as u64, grid.threads))).collect(),
+            shared: SharedMemory::new(bytes),
+            shadow: SharedShadow::new(bytes),
+            barriers: (0..16).map(|_| NamedBarrier::default()).collect(),
+            mbarriers: BTreeMap::new(),
+            retired: BTreeMap::new(),
+            visits: BTreeMap::new(),
+            departures: Vec::new(),
+            warps: (0..threads.div_ceil(32)).map(|_| Warp::default()).collect(),
+            products: (0..threads.div_ceil(32)).map(|_| WgmmaState::default()).collect(),
+            agents: (0..threads).map(Agent::Thread).collect(),
+            live: threads,
+        }
+    }
+
+    /// What all of its threads together know.
+    pub(super) fn knowledge(&self) -> Knowledge {
+        let mut meeting = Meeting::default();
+        for (slot, thread) in self.threads.iter().enumerate() {
+            meeting.add(&thread.knowledge, slot as Slot, thread.time);
+        }
+        meeting.knowledge().clone()
+    }
+
     pub(super) fn new_agent(&mut self, agent: Agent) -> Slot {
         self.agents.push(agent);
         (self.agents.len() - 1) as Slot
@@ -184,6 +240,8 @@ impl Thread {
             acquired: Passage::default(),
             copies: CopyGroups::default(),
             stores: CopyGroups::default(),
+            cluster_arrivals: 0,
+            cluster_waits: 0,
             result: 0,
         }
     }

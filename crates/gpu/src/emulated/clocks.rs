@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use crate::abi::Scope;
+
 /// An agent's number within its block; threads come first.
 pub(super) type Slot = u16;
 
@@ -52,53 +54,168 @@ impl Clocks {
     }
 }
 
-/// What is known of other blocks, by their number in the launch.
-pub(super) type Foreign = Option<Rc<BTreeMap<u32, Clocks>>>;
+/// Where memory lies, as the proxy fence tells it apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Space {
+    /// Shared memory of the writer's own block.
+    Shared,
+    /// Shared memory of another block of the writer's cluster.
+    Remote,
+    Global,
+}
+
+/// What is known of the agents of one block.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Known {
+    /// Their accesses.
+    pub(super) seen: Clocks,
+    /// Ordinary writes that the asynchronous proxy (bulk copies, wgmma) may rely on, by [`Space`]: fenced by their writer.
+    proxied: [Clocks; 3],
+}
+
+impl Known {
+    pub(super) fn proxied(&self, space: Space) -> &Clocks {
+        &self.proxied[space as usize]
+    }
+
+    pub(super) fn proxied_mut(&mut self, space: Space) -> &mut Clocks {
+        &mut self.proxied[space as usize]
+    }
+
+    pub(super) fn join(&mut self, other: &Known) {
+        self.seen.join(&other.seen);
+        for (mine, others) in self.proxied.iter_mut().zip(&other.proxied) {
+            mine.join(others);
+        }
+    }
+
+    fn is(&self, other: &Known) -> bool {
+        let same = |(mine, others): (&Clocks, &Clocks)| mine.is(others);
+        self.seen.is(&other.seen) && self.proxied.iter().zip(&other.proxied).all(same)
+    }
+}
+
+/// What is known of several blocks, by their number in the launch.
+pub(super) type Tidings = Option<Rc<BTreeMap<u32, Known>>>;
 
 /// All that a thread knows to have happened.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Knowledge {
-    /// Accesses of this block's agents.
-    pub(super) seen: Clocks,
-    /// Ordinary writes that the asynchronous proxy (bulk copies, wgmma) may rely on: fenced by their writer.
-    pub(super) proxied: Clocks,
-    /// Accesses of other blocks' agents.
-    pub(super) foreign: Foreign,
+    /// Of its own block.
+    pub(super) own: Known,
+    /// Of other blocks.
+    pub(super) foreign: Tidings,
 }
 
 impl Knowledge {
     pub(super) fn join(&mut self, other: &Knowledge) {
-        self.seen.join(&other.seen);
-        self.proxied.join(&other.proxied);
-        join_foreign(&mut self.foreign, &other.foreign);
+        self.own.join(&other.own);
+        join(&mut self.foreign, &other.foreign);
+    }
+
+    /// What a thread of block `number` that knows this can tell any other thread.
+    pub(super) fn told_by(&self, number: u32) -> Tidings {
+        let mut all = self.foreign.as_deref().cloned().unwrap_or_default();
+        all.insert(number, self.own.clone());
+        Some(Rc::new(all))
+    }
+
+    /// A thread of block `number` hears of it.
+    pub(super) fn hear(&mut self, tidings: &Tidings, number: u32) {
+        let Some(own) = tidings.as_ref().and_then(|tidings| tidings.get(&number)) else {
+            join(&mut self.foreign, tidings);
+            return;
+        };
+        self.own.join(own);
+        let others = tidings.iter().flat_map(|tidings| tidings.iter());
+        let others: BTreeMap<u32, Known> = others
+            .filter(|(block, _)| **block != number)
+            .map(|(block, known)| (*block, known.clone()))
+            .collect();
+        if !others.is_empty() {
+            join(&mut self.foreign, &Some(Rc::new(others)));
+        }
+    }
+
+    /// What is known of block `block`, to a thread of block `mine`.
+    pub(super) fn of(&self, block: u32, mine: u32) -> Option<&Known> {
+        if block == mine { Some(&self.own) } else { self.foreign.as_ref()?.get(&block) }
     }
 }
 
-/// What atomics carry from fence to fence, by the scope of the fences: a narrow one serves the block alone.
+/// What an atomic carries from a release to an acquire, by the scope of the two: a narrow one serves few threads.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Passage {
-    /// Seen by the whole device.
-    pub(super) device: Foreign,
-    /// Seen by the block with that number.
-    pub(super) block: Foreign,
+    /// To the whole device, and the system.
+    device: Tidings,
+    /// To the cluster with that number.
+    clusters: BTreeMap<u32, Tidings>,
+    /// To the block with that number.
+    blocks: BTreeMap<u32, Tidings>,
+}
+
+/// Who a thread is to others: its block and its cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Address {
+    pub(super) block: u32,
+    pub(super) cluster: u32,
 }
 
 impl Passage {
-    pub(super) fn join(&mut self, other: &Passage) {
-        join_foreign(&mut self.device, &other.device);
-        join_foreign(&mut self.block, &other.block);
+    /// What a thread at `from` releases in `scope`.
+    pub(super) fn of(tidings: &Tidings, from: Address, scope: Scope) -> Self {
+        let mut passage = Self::default();
+        passage.blocks.insert(from.block, tidings.clone());
+        if scope != Scope::Block {
+            passage.clusters.insert(from.cluster, tidings.clone());
+        }
+        if matches!(scope, Scope::Device | Scope::System) {
+            passage.device.clone_from(tidings);
+        }
+        passage
+    }
+
+    /// Adds as much of another passage as an access of that scope carries.
+    pub(super) fn join(&mut self, other: &Passage, scope: Scope) {
+        for (block, tidings) in &other.blocks {
+            join(self.blocks.entry(*block).or_default(), tidings);
+        }
+        if scope != Scope::Block {
+            for (cluster, tidings) in &other.clusters {
+                join(self.clusters.entry(*cluster).or_default(), tidings);
+            }
+        }
+        if matches!(scope, Scope::Device | Scope::System) {
+            join(&mut self.device, &other.device);
+        }
+    }
+
+    /// What a thread at `to` acquires in `scope`.
+    pub(super) fn for_thread(&self, to: Address, scope: Scope) -> Tidings {
+        let mut tidings = self.blocks.get(&to.block).cloned().flatten();
+        if scope != Scope::Block {
+            join(&mut tidings, &self.clusters.get(&to.cluster).cloned().flatten());
+        }
+        if matches!(scope, Scope::Device | Scope::System) {
+            join(&mut tidings, &self.device);
+        }
+        tidings
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
     }
 }
 
-pub(super) fn join_foreign(into: &mut Foreign, other: &Foreign) {
+pub(super) fn join(into: &mut Tidings, other: &Tidings) {
     let Some(other) = other else { return };
     match into {
         None => *into = Some(other.clone()),
         Some(mine) if Rc::ptr_eq(mine, other) => {}
         Some(mine) => {
             let mine = Rc::make_mut(mine);
-            for (&block, clocks) in other.iter() {
-                mine.entry(block).or_default().join(clocks);
+            for (&block, known) in other.iter() {
+                mine.entry(block).or_default().join(known);
             }
         }
     }
@@ -115,15 +232,12 @@ pub(super) struct Meeting {
 impl Meeting {
     /// Adds a thread that knows `knowledge` and is itself at `(slot, time)`.
     pub(super) fn add(&mut self, knowledge: &Knowledge, slot: Slot, time: u32) {
-        if !self.last.seen.is(&knowledge.seen) {
-            self.joined.seen.join(&knowledge.seen);
+        if !self.last.own.is(&knowledge.own) {
+            self.joined.own.join(&knowledge.own);
         }
-        if !self.last.proxied.is(&knowledge.proxied) {
-            self.joined.proxied.join(&knowledge.proxied);
-        }
-        join_foreign(&mut self.joined.foreign, &knowledge.foreign);
+        join(&mut self.joined.foreign, &knowledge.foreign);
         self.last = knowledge.clone();
-        self.joined.seen.raise(slot, time);
+        self.joined.own.seen.raise(slot, time);
     }
 
     pub(super) fn knowledge(&self) -> &Knowledge {
@@ -131,7 +245,7 @@ impl Meeting {
     }
 
     pub(super) fn raise(&mut self, slot: Slot, time: u32) {
-        self.joined.seen.raise(slot, time);
+        self.joined.own.seen.raise(slot, time);
     }
 }
 
@@ -147,9 +261,9 @@ mod tests {
             meeting.add(&shared, slot, u32::from(slot) + 1);
         }
         for slot in 0..8 {
-            assert_eq!(meeting.knowledge().seen.get(slot), u32::from(slot) + 1);
+            assert_eq!(meeting.knowledge().own.seen.get(slot), u32::from(slot) + 1);
         }
-        assert_eq!(meeting.knowledge().seen.get(8), 0);
+        assert_eq!(meeting.knowledge().own.seen.get(8), 0);
     }
 
     #[test]

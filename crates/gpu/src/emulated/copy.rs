@@ -1,77 +1,42 @@
 //! Asynchronous copies: `cp.async` groups of a thread, and bulk copies that land when the schedule says.
 
-use std::collections::VecDeque;
-
 use super::access::{Place, Touch};
 use super::block::{Agent, CallSite};
 use super::clocks::Slot;
 use super::launch::{Launch, Stop};
+use super::mbarrier::Found;
 use super::shadow::{Manner, Stamp};
+use super::transfer::{Copy, Parcel, Reduction, Sides};
 use crate::types::FaultKind;
 
-/// One copy that has been issued and not carried out.
-#[derive(Debug, Clone, Copy)]
-struct Copy {
-    to: usize,
-    from: usize,
-    bytes: usize,
-    /// Bytes that are read; the rest become zeros.
-    source_bytes: usize,
-}
-
-impl Copy {
-    fn carry_out(&self) {
-        // SAFETY: both ranges were checked at the issue, against live buffers and the block's shared memory, and both
-        // live as long as the launch.
-        unsafe {
-            std::ptr::copy(self.from as *const u8, self.to as *mut u8, self.source_bytes);
-            std::ptr::write_bytes(
-                (self.to + self.source_bytes) as *mut u8,
-                0,
-                self.bytes - self.source_bytes,
-            );
-        }
-    }
-}
-
-/// A thread's groups of one kind of copy. As an agent, its time is the number of groups that have finished.
-#[derive(Debug, Default)]
-pub(super) struct CopyGroups {
-    open: Vec<Copy>,
-    committed: VecDeque<Vec<Copy>>,
-    finished: u32,
-    agent: Option<Slot>,
-    /// Bulk stores finish reading before they finish writing: the agent for the reads, and how many have.
-    readers: Option<(Slot, u32)>,
-}
-
-impl CopyGroups {
-    pub(super) fn agent(&self) -> Option<(Slot, u32)> {
-        self.agent.map(|agent| (agent, self.finished))
-    }
-
-    /// The time of the group that is being filled.
-    fn filling(&self) -> u32 {
-        self.finished + self.committed.len() as u32 + 1
-    }
-
-    fn commit(&mut self) {
-        let group = std::mem::take(&mut self.open);
-        self.committed.push_back(group);
-    }
-}
-
-/// A bulk load on its way.
+/// What is on its way to an mbarrier.
 #[derive(Debug)]
 pub(super) struct Flight {
-    copy: Copy,
-    block: usize,
-    barrier: usize,
+    cargo: Cargo,
+    to: Found,
+    pub(super) site: CallSite,
+}
+
+#[derive(Debug)]
+enum Cargo {
+    /// A bulk copy of so many bytes, in pieces; the block that it reads from, if it is shared memory.
+    Bytes { pieces: Vec<Copy>, bytes: u32, from: Option<usize> },
+    /// The end of a thread's `cp.async` copies up to a batch, in that phase.
+    Copies { thread: usize, batch: u32, phase: u32 },
 }
 
 impl Flight {
     pub(super) fn counts_on(&self, block: usize, barrier: usize) -> bool {
-        self.block == block && self.barrier == barrier
+        self.to == Found { block, offset: barrier }
+    }
+
+    pub(super) fn brings_bytes_to(&self, block: usize, barrier: usize) -> bool {
+        matches!(self.cargo, Cargo::Bytes { .. }) && self.counts_on(block, barrier)
+    }
+
+    /// Whether it reads or writes shared memory of the block.
+    pub(super) fn is_for(&self, block: usize) -> bool {
+        self.to.block == block || matches!(self.cargo, Cargo::Bytes { from: Some(from), .. } if from == block)
     }
 }
 
@@ -107,8 +72,8 @@ impl Launch {
         if source > 0 {
             self.require(touch, stamp, false, site)?;
         }
-        self.require(Touch { address: to, bytes, write: true, ..touch }, stamp, true, site)?;
-        self.thread().copies.open.push(Copy { to, from, bytes, source_bytes: source });
+        self.require_in_block(Touch { address: to, bytes, write: true, ..touch }, stamp, site)?;
+        self.thread().copies.add(Copy { source_bytes: source, ..Copy::plain(to, from, bytes) });
         Ok(())
     }
 
@@ -120,17 +85,40 @@ impl Launch {
     pub(super) fn copy_async_wait(&mut self, pending: u32) {
         let thread = self.thread();
         while thread.copies.committed.len() > pending as usize {
-            for copy in thread.copies.committed.pop_front().into_iter().flatten() {
-                copy.carry_out();
-            }
-            thread.copies.finished += 1;
+            let Some((batch, _)) = thread.copies.committed.front() else { break };
+            let batch = *batch;
+            thread.copies.finish(batch);
+            thread.copies.committed.pop_front();
+            thread.copies.finished = batch;
         }
         if let Some((agent, finished)) = thread.copies.agent() {
-            thread.knowledge.seen.raise(agent, finished);
+            thread.knowledge.own.seen.raise(agent, finished);
         }
         self.quiet = 0;
     }
 
+    /// `cp.async.mbarrier.arrive`: an arrival once the thread's copies so far are done. `counted` says whether the
+    /// barrier's count has it already (`.noinc`).
+    pub(super) fn copy_async_arrive(
+        &mut self,
+        barrier: usize,
+        counted: bool,
+        site: CallSite,
+    ) -> Result<(), Stop> {
+        let (to, phase) = self.mbarrier_await_copies(barrier, counted, site)?;
+        let thread = self.current_thread();
+        let copies = &mut self.thread().copies;
+        if !copies.open.is_empty() {
+            copies.closed += 1;
+        }
+        copies.awaited = copies.closed;
+        let batch = copies.closed;
+        self.flights.push(Flight { cargo: Cargo::Copies { thread, batch, phase }, to, site });
+        self.quiet = 0;
+        Ok(())
+    }
+
+    /// Global to shared memory of the thread's own block, for an mbarrier there.
     pub(super) fn bulk_load(
         &mut self,
         to: usize,
@@ -139,31 +127,115 @@ impl Launch {
         barrier: usize,
         site: CallSite,
     ) -> Result<(), Stop> {
-        let barrier = self.mbarrier(barrier, site)?;
         self.require_bulk_size(bytes, site)?;
-        let (phase, fenced) = match self.block().mbarriers.get(&barrier) {
-            Some(found) => (found.current_phase(), found.is_fenced()),
-            None => return Ok(()),
-        };
-        if !fenced {
-            let message = "a bulk copy for an mbarrier whose initialisation was not fenced: call fence_mbarrier_init after mbarrier_init".into();
+        let pieces = vec![Copy::plain(to, from, bytes)];
+        self.fly(Parcel { pieces, bytes, sides: Sides { from_shared: false, alignment: 16 } }, barrier, site)
+    }
+
+    pub(super) fn bulk_load_multicast(
+        &mut self,
+        to: usize,
+        from: usize,
+        bytes: usize,
+        barrier: usize,
+        blocks: u32,
+        site: CallSite,
+    ) -> Result<(), Stop> {
+        self.require_bulk_size(bytes, site)?;
+        let pieces = vec![Copy::plain(to, from, bytes)];
+        let parcel = Parcel { pieces, bytes, sides: Sides { from_shared: false, alignment: 16 } };
+        self.multicast(&parcel, barrier, blocks, site)
+    }
+
+    /// Shared memory of the thread's own block to that of another of its cluster, for an mbarrier there.
+    pub(super) fn bulk_send(
+        &mut self,
+        to: usize,
+        from: usize,
+        bytes: usize,
+        barrier: usize,
+        site: CallSite,
+    ) -> Result<(), Stop> {
+        self.require_bulk_size(bytes, site)?;
+        let pieces = vec![Copy::plain(to, from, bytes)];
+        self.fly(Parcel { pieces, bytes, sides: Sides { from_shared: true, alignment: 16 } }, barrier, site)
+    }
+
+    /// The same bytes to the same place in every block of the cluster whose bit is set, each for its own mbarrier.
+    pub(super) fn multicast(
+        &mut self,
+        parcel: &Parcel,
+        barrier: usize,
+        mask: u32,
+        site: CallSite,
+    ) -> Result<(), Stop> {
+        if mask == 0 || mask > 0xFFFF {
+            let message = format!("a multicast to the blocks {mask:#x} of a cluster: a mask of 1 to 16 bits");
             return Err(self.fault_at(FaultKind::Protocol, site, message));
         }
-        let stamp = self.agent_stamp(phase.0, phase.1);
-        let touch =
-            Touch { address: from, bytes, write: false, alignment: 16, manner: Manner::AsyncProxy, pc: 0 };
-        self.require(touch, stamp, false, site)?;
-        self.require(Touch { address: to, write: true, ..touch }, stamp, true, site)?;
-        let block = self.current_block();
-        self.flights.push(Flight { copy: Copy { to, from, bytes, source_bytes: bytes }, block, barrier });
+        for rank in (0..16).filter(|rank| mask >> rank & 1 == 1) {
+            let peer = self.peer(rank, site)?;
+            let distance = self.blocks[peer].shared.base().wrapping_sub(self.block().shared.base());
+            let mut copy = parcel.clone();
+            for piece in &mut copy.pieces {
+                piece.to = piece.to.wrapping_add(distance);
+            }
+            self.fly(copy, barrier.wrapping_add(distance), site)?;
+        }
+        Ok(())
+    }
+
+    /// Issues a bulk copy that lands when the schedule says. The mbarrier lies in the block that it is for.
+    pub(super) fn fly(&mut self, parcel: Parcel, barrier: usize, site: CallSite) -> Result<(), Stop> {
+        let Parcel { pieces, bytes, sides } = parcel;
+        let to = self.mbarrier(barrier, site)?;
+        let (agent, time) = self.mbarrier_phase(to, site)?;
+        let home = self.blocks[to.block].number;
+        let stamp = Stamp { block: home, slot: agent, time, pc: 0 };
+        for piece in &pieces {
+            let touch = Touch {
+                address: piece.from,
+                bytes: piece.source_bytes,
+                write: false,
+                alignment: sides.alignment,
+                manner: Manner::AsyncProxy,
+                pc: 0,
+            };
+            match (piece.source_bytes, sides.from_shared) {
+                (0, _) => {}
+                (_, true) => self.require_in_block(touch, stamp, site)?,
+                (_, false) => _ = self.require(touch, stamp, false, site)?,
+            }
+            let touch = Touch { address: piece.to, bytes: piece.bytes, write: true, ..touch };
+            if self.require(touch, stamp, true, site)? != Some(to.block) {
+                let message = "a bulk copy into one block's shared memory for an mbarrier of another".into();
+                return Err(self.fault_at(FaultKind::Protocol, site, message));
+            }
+        }
+        let from = sides.from_shared.then(|| self.current_block());
+        if from.is_some_and(|from| from != to.block) {
+            self.block().departures.push((home, agent, time, site));
+        }
+        self.flights.push(Flight { cargo: Cargo::Bytes { pieces, bytes: bytes as u32, from }, to, site });
         self.quiet = 0;
         Ok(())
     }
 
     pub(super) fn land(&mut self, index: usize) {
         let flight = self.flights.swap_remove(index);
-        flight.copy.carry_out();
-        self.mbarrier_landed(flight.block, flight.barrier, flight.copy.bytes as u32);
+        match flight.cargo {
+            Cargo::Bytes { pieces, bytes, .. } => {
+                pieces.iter().for_each(Copy::carry_out);
+                self.mbarrier_landed(flight.to, bytes);
+            }
+            Cargo::Copies { thread, batch, phase } => {
+                let copies = &mut self.blocks[flight.to.block].threads[thread].copies;
+                copies.finish(batch);
+                let agent = copies.agent.map(|agent| (agent, batch));
+                self.run_as(flight.to.block, thread);
+                self.mbarrier_copies_done(flight.to, phase, agent, flight.site);
+            }
+        }
         self.quiet = 0;
     }
 
@@ -175,6 +247,31 @@ impl Launch {
         site: CallSite,
     ) -> Result<(), Stop> {
         self.require_bulk_size(bytes, site)?;
+        self.store_pieces(&[Copy::plain(to, from, bytes)], 16, Manner::AsyncProxy, site)
+    }
+
+    /// Combines words of global memory with those of shared memory.
+    pub(super) fn bulk_reduce(
+        &mut self,
+        reduction: Reduction,
+        to: usize,
+        from: usize,
+        bytes: usize,
+        site: CallSite,
+    ) -> Result<(), Stop> {
+        self.require_bulk_size(bytes, site)?;
+        let piece = Copy { reduction: Some(reduction), ..Copy::plain(to, from, bytes) };
+        self.store_pieces(&[piece], 16, Manner::Reduction, site)
+    }
+
+    /// Copies from shared to global memory, in the thread's open group.
+    pub(super) fn store_pieces(
+        &mut self,
+        pieces: &[Copy],
+        alignment: usize,
+        manner: Manner,
+        site: CallSite,
+    ) -> Result<(), Stop> {
         let thread = self.current_thread();
         let (writes, reads) = match (self.thread().stores.agent, self.thread().stores.readers) {
             (Some(writes), Some((reads, _))) => (writes, reads),
@@ -187,13 +284,26 @@ impl Launch {
         stores.agent = Some(writes);
         stores.readers.get_or_insert((reads, 0));
         let time = stores.filling();
-        let touch =
-            Touch { address: from, bytes, write: false, alignment: 16, manner: Manner::AsyncProxy, pc: 0 };
-        let read_stamp = self.agent_stamp(reads, time);
-        self.require(touch, read_stamp, true, site)?;
-        let write_stamp = self.agent_stamp(writes, time);
-        self.require(Touch { address: to, write: true, ..touch }, write_stamp, false, site)?;
-        self.thread().stores.open.push(Copy { to, from, bytes, source_bytes: bytes });
+        let block = self.block().number;
+        let stamp = |slot| Stamp { block, slot, time, pc: 0 };
+        for piece in pieces {
+            let touch = Touch {
+                address: piece.from,
+                bytes: piece.bytes,
+                write: false,
+                alignment,
+                manner: Manner::AsyncProxy,
+                pc: 0,
+            };
+            self.require_in_block(touch, stamp(reads), site)?;
+            self.require(
+                Touch { address: piece.to, write: true, manner, ..touch },
+                stamp(writes),
+                false,
+                site,
+            )?;
+            self.thread().stores.add(*piece);
+        }
         Ok(())
     }
 
@@ -204,78 +314,76 @@ impl Launch {
     pub(super) fn bulk_wait(&mut self, pending: u32, read_only: bool) {
         let thread = self.thread();
         let stores = &mut thread.stores;
+        let done = stores.committed.len().saturating_sub(pending as usize);
+        let batch = match done.checked_sub(1).and_then(|last| stores.committed.get(last)) {
+            Some((batch, _)) => *batch,
+            None => stores.finished,
+        };
+        // The data is written now in both cases, but only the full wait lets it be seen.
+        stores.finish(batch);
+        if let Some((agent, read)) = &mut stores.readers {
+            *read = batch.max(*read);
+            thread.knowledge.own.seen.raise(*agent, *read);
+        }
         if read_only {
-            // The source may be reused from here. The data is written now too, but only the full wait lets it be seen.
-            let done = stores.finished + (stores.committed.len() as u32).saturating_sub(pending);
-            for copy in
-                stores.committed.iter_mut().take((done - stores.finished) as usize).flat_map(std::mem::take)
-            {
-                copy.carry_out();
-            }
-            if let Some((agent, finished)) = &mut stores.readers {
-                *finished = done.max(*finished);
-                thread.knowledge.seen.raise(*agent, *finished);
-            }
             return;
         }
-        while stores.committed.len() > pending as usize {
-            for copy in stores.committed.pop_front().into_iter().flatten() {
-                copy.carry_out();
-            }
-            stores.finished += 1;
-        }
-        let finished = stores.finished;
-        if let Some((agent, read)) = &mut stores.readers {
-            *read = finished.max(*read);
-            thread.knowledge.seen.raise(*agent, *read);
-        }
+        stores.committed.drain(..done);
+        stores.finished = batch;
         if let Some(agent) = stores.agent {
-            thread.knowledge.seen.raise(agent, finished);
+            thread.knowledge.own.seen.raise(agent, batch);
         }
     }
 
     /// A thread that ends with copies under way has lost its shared memory, or their data.
     pub(super) fn check_exit_copies(&mut self) -> Result<(), Stop> {
         let thread = self.thread();
-        let unread = thread.stores.committed.iter().any(|group| !group.is_empty());
+        let (copies, stores) = (&thread.copies, &thread.stores);
+        let unread = stores.committed.iter().any(|(_, group)| !group.is_empty());
         let lost = [
-            (!thread.copies.open.is_empty(), "cp.async copies that were never committed"),
+            (copies.is_lost(&copies.open), "cp.async copies that were never committed"),
             (
-                thread.copies.committed.iter().any(|group| !group.is_empty()),
+                copies.committed.iter().any(|(_, group)| copies.is_lost(group)),
                 "cp.async groups that were never waited for",
             ),
-            (!thread.stores.open.is_empty(), "bulk stores that were never committed"),
+            (!stores.open.is_empty(), "bulk stores that were never committed"),
             (unread, "bulk stores that were never waited for: their shared memory goes with the block"),
         ];
         let Some((_, what)) = lost.into_iter().find(|(lost, _)| *lost) else { return Ok(()) };
         Err(self.fault(FaultKind::Protocol, None, None, format!("the thread ends with {what}")))
     }
 
-    /// A block that ends while a copy flies towards it gives its shared memory to another.
-    pub(super) fn check_block_end(&mut self) -> Result<(), Stop> {
-        let slot = self.current_block();
-        if self.block().live > 0 || self.flights.iter().all(|flight| flight.block != slot) {
-            return Ok(());
-        }
-        let message = "the block ends while a bulk copy into its shared memory is in flight".into();
-        Err(self.fault(FaultKind::Protocol, None, None, message))
-    }
-
     fn agent_stamp(&mut self, slot: Slot, time: u32) -> Stamp {
         Stamp { block: self.block().number, slot, time, pc: 0 }
     }
 
-    /// Checks one side of a copy; `shared` says which memory it must be in.
-    fn require(&mut self, touch: Touch, stamp: Stamp, shared: bool, site: CallSite) -> Result<(), Stop> {
+    /// Checks one side of a copy; `shared` says which memory it must be in. Returns the resident block of shared memory.
+    fn require(
+        &mut self,
+        touch: Touch,
+        stamp: Stamp,
+        shared: bool,
+        site: CallSite,
+    ) -> Result<Option<usize>, Stop> {
         self.thread().site = site;
         match (self.check(touch, Some(stamp))?, shared) {
-            (Place::Shared { .. }, true) | (Place::Global, false) => Ok(()),
+            (Place::Shared { block, .. }, true) => Ok(Some(block)),
+            (Place::Global, false) => Ok(None),
             _ => {
                 let kind = if shared { "shared" } else { "global" };
                 let message = format!("a copy's address {:#x} is not in {kind} memory", touch.address);
                 Err(self.fault_at(FaultKind::Protocol, site, message))
             }
         }
+    }
+
+    /// Checks a side that must be in the thread's own shared memory.
+    fn require_in_block(&mut self, touch: Touch, stamp: Stamp, site: CallSite) -> Result<(), Stop> {
+        if self.require(touch, stamp, true, site)? == Some(self.current_block()) {
+            return Ok(());
+        }
+        let message = "a copy's shared memory must be the block's own".into();
+        Err(self.fault_at(FaultKind::Protocol, site, message))
     }
 
     fn require_bulk_size(&mut self, bytes: usize, site: CallSite) -> Result<(), Stop> {

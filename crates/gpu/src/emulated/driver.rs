@@ -3,15 +3,18 @@
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
+use super::cluster::Clusters;
 use super::memory::Memory;
 use super::module::{self, Entry};
 use super::queue::{HostPointer, KernelLaunch, Op, Queues};
-use super::{compiler, launch};
+use super::{compiler, launch, tensor_map};
 use crate::driver::{
     Arguments, Driver, EventId, Function, GraphId, HostMemory, MemoryInfo, NodeId, Pointer, StreamId,
 };
 use crate::locked::Locked;
-use crate::types::{Architecture, Binary, Clocks, DeviceProperties, Grid, KernelInfo, Kind, Priority};
+use crate::types::{
+    Architecture, Binary, Clocks, DeviceProperties, Grid, KernelInfo, Kind, Priority, TensorSpec, TensorWords,
+};
 use crate::{Error, Result};
 
 /// Memory the device says it has: enough for tests, not enough to bring the machine down.
@@ -49,6 +52,14 @@ impl EmulatedDriver {
     fn queues(&self) -> MutexGuard<'_, Queues> {
         self.queues.lock()
     }
+}
+
+/// Blocks that one multiprocessor holds at once: it has room for 64 warps and 32 blocks, and keeps 1 KiB of shared memory
+/// a block for itself.
+fn resident_blocks(grid: &Grid, properties: &DeviceProperties) -> u64 {
+    let by_threads = 64 / grid.threads_per_block().div_ceil(32).max(1);
+    let shared = u64::from(grid.shared_bytes) + 1024;
+    by_threads.min(u64::from(properties.shared_memory_per_multiprocessor) / shared).min(32)
 }
 
 fn kernel_launch(function: &Function, grid: &Grid, arguments: Arguments<'_, '_>) -> Result<KernelLaunch> {
@@ -233,10 +244,17 @@ impl Driver for EmulatedDriver {
                 launch::MOST_BLOCKS
             ));
         }
-        if grid.cluster.is_some() {
-            return refuse("the emulated device has no clusters yet".into());
-        }
         self.queues().submit(stream, Op::Launch(launch))
+    }
+
+    /// By threads and shared memory, on multiprocessors like Hopper's.
+    fn max_active_clusters(&self, _function: &Function, grid: &Grid) -> Result<u32> {
+        let blocks = u64::from(MULTIPROCESSORS) * resident_blocks(grid, &self.properties);
+        Ok((blocks / Clusters::new(grid).size() as u64) as u32)
+    }
+
+    fn tensor_map(&self, spec: &TensorSpec<'_>) -> Result<TensorWords> {
+        Ok(tensor_map::encode(spec))
     }
 
     fn capture_begin(&self, stream: StreamId) -> Result<()> {

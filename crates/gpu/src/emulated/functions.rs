@@ -2,109 +2,16 @@
 
 use std::ffi::{c_char, c_void};
 
-use super::access::Touch;
+use super::access::{Atomic, Touch};
 use super::block::CallSite;
-use super::formats;
 use super::launch::{Flow, step, with};
+use super::print::Argument;
 use super::shadow::Manner;
+use super::transfer::Reduction;
 use super::warp::Offer;
-use crate::abi::{AtomicOp, Conversion, Format, HalfPairOp, Index, WgmmaCall, functions};
+use crate::abi::{Conversion, Format, HalfPairOp, Index, Printed, WgmmaCall, functions};
 use crate::shared::Code;
 use crate::types::FaultKind;
-
-impl AtomicOp {
-    pub(super) fn reads(self) -> bool {
-        self != Self::Store
-    }
-
-    pub(super) fn writes(self) -> bool {
-        self != Self::Load
-    }
-
-    /// The value after, from the value before.
-    pub(super) fn apply(self, before: u64, value: u64, compare: u64, bytes: usize) -> u64 {
-        let signed = |x: u64| if bytes == 4 { i64::from(x as u32 as i32) } else { x as i64 };
-        let float = |x: u64| f32::from_bits(x as u32);
-        let after = match self {
-            Self::Load => before,
-            Self::Store | Self::Exchange => value,
-            Self::Cas if before == compare => value,
-            Self::Cas => before,
-            Self::Add => before.wrapping_add(value),
-            Self::MinU => before.min(value),
-            Self::MaxU => before.max(value),
-            Self::MinS if signed(value) < signed(before) => value,
-            Self::MaxS if signed(value) > signed(before) => value,
-            Self::MinS | Self::MaxS => before,
-            Self::And => before & value,
-            Self::Or => before | value,
-            Self::Xor => before ^ value,
-            Self::AddF32 => u64::from((float(before) + float(value)).to_bits()),
-            Self::AddF64 => (f64::from_bits(before) + f64::from_bits(value)).to_bits(),
-            Self::Inc if before >= value => 0,
-            Self::Inc => before + 1,
-        };
-        if bytes == 4 { after & 0xFFFF_FFFF } else { after }
-    }
-}
-
-impl Conversion {
-    fn apply(self, bits: u32) -> u32 {
-        let (float, half, byte) = (f32::from_bits(bits), bits as u16, bits as u8);
-        match self {
-            Self::F32ToF16 => formats::f32_to_f16(float).into(),
-            Self::F16ToF32 => formats::f16_to_f32(half).to_bits(),
-            Self::F32ToBf16 => formats::f32_to_bf16(float).into(),
-            Self::Bf16ToF32 => formats::bf16_to_f32(half).to_bits(),
-            Self::F32ToE4m3 => formats::f32_to_e4m3(float).into(),
-            Self::F32ToE5m2 => formats::f32_to_e5m2(float).into(),
-            Self::E4m3ToF16 => formats::f32_to_f16(formats::e4m3_to_f32(byte)).into(),
-            Self::E5m2ToF16 => formats::f32_to_f16(formats::e5m2_to_f32(byte)).into(),
-            Self::F16ToE4m3 => formats::f32_to_e4m3(formats::f16_to_f32(half)).into(),
-            Self::F16ToE5m2 => formats::f32_to_e5m2(formats::f16_to_f32(half)).into(),
-        }
-    }
-}
-
-impl HalfPairOp {
-    fn apply(self, a: u16, b: u16, c: u16) -> u16 {
-        let value = |bits| f64::from(formats::f16_to_f32(bits));
-        let (a, b, c) = (value(a), value(b), value(c));
-        // Products of two f16 are exact in f64, and so are their sums but for sizes that differ by over 2^31.
-        let exact = match self {
-            Self::Add => a + b,
-            Self::Multiply => a * b,
-            Self::Fma => a * b + c,
-            Self::FmaRelu => (a * b + c).max(0.0),
-            Self::Maximum => a.max(b),
-        };
-        formats::f64_to_f16(exact)
-    }
-}
-
-impl WgmmaCall {
-    /// 32-bit registers that hold a lane's accumulators.
-    pub(super) fn registers(&self) -> usize {
-        if self.half_accumulators != 0 { self.n as usize / 4 } else { self.n as usize / 2 }
-    }
-
-    /// The format, whose code was checked when the call came.
-    pub(super) fn format(&self) -> Format {
-        Format::from_code(self.format).unwrap_or_else(|| unreachable!("wgmma checks the code"))
-    }
-
-    /// Whether two lanes issue the same instruction; registers are each lane's own.
-    pub(super) fn same_instruction(&self, other: &Self) -> bool {
-        let fields = |call: &Self| {
-            (
-                (call.format, call.n, call.a_in_registers, call.accumulate),
-                (call.transpose_a, call.transpose_b, call.half_accumulators),
-                (call.a_descriptor, call.b_descriptor),
-            )
-        };
-        fields(self) == fields(other)
-    }
-}
 
 macro_rules! table {
     ($($name:ident($($argument:ident: $type:ty $(=> $theirs:literal)?),*) $(-> $result:ty)?;)*) => {
@@ -140,6 +47,13 @@ extern "C" fn index(which: u32, axis: u32) -> u32 {
             Index::Block => launch.block().index,
             Index::Threads => launch.grid.threads,
             Index::Blocks => launch.grid.blocks,
+            Index::Cluster => {
+                let block = launch.block().index;
+                launch.clusters.index(block)
+            }
+            Index::Clusters => launch.clusters.extent(),
+            Index::Rank => [launch.block().rank; 3],
+            Index::ClusterSize => [launch.clusters.size() as u32; 3],
         };
         of[axis as usize]
     })
@@ -177,6 +91,37 @@ extern "C" fn misuse(rule: u32, file: *const c_char, line: u32) {
     step(|launch| launch.misuse(rule, CallSite { file, line }));
 }
 
+extern "C" fn fail(message: *const c_char, file: *const c_char, line: u32) {
+    step(|launch| {
+        let site = CallSite { file, line };
+        let message = launch.constant_text(message as usize, site)?;
+        Err(launch.fault_at(FaultKind::Assertion, site, format!("the kernel asserts {message}")))
+    });
+}
+
+extern "C" fn print(
+    format: *const c_char,
+    kinds: *const u32,
+    values: *const u64,
+    count: u32,
+    file: *const c_char,
+    line: u32,
+) {
+    // SAFETY: `gw::print` passes arrays of so many words on the kernel's own stack.
+    let (kinds, values) = unsafe {
+        (
+            std::slice::from_raw_parts(kinds, count as usize),
+            std::slice::from_raw_parts(values, count as usize),
+        )
+    };
+    let arguments: Vec<Argument> = kinds
+        .iter()
+        .zip(values)
+        .map(|(kind, bits)| Argument { kind: known::<Printed>(*kind), bits: *bits })
+        .collect();
+    step(|launch| launch.print(format as usize, &arguments, CallSite { file, line }).map(|()| Flow::Go));
+}
+
 extern "C" fn barrier(id: u32, threads: u32, wait: u32, file: *const c_char, line: u32) {
     step(|launch| launch.barrier(id, threads, wait != 0, CallSite { file, line }));
 }
@@ -187,6 +132,23 @@ extern "C" fn sync_warp(mask: u32, file: *const c_char, line: u32) {
 
 extern "C" fn sync_grid(file: *const c_char, line: u32) {
     step(|launch| launch.sync_grid(CallSite { file, line }));
+}
+
+extern "C" fn cluster_arrive(releases: u32, file: *const c_char, line: u32) {
+    step(|launch| launch.cluster_arrive(releases != 0, CallSite { file, line }));
+}
+
+extern "C" fn cluster_wait(file: *const c_char, line: u32) {
+    step(|launch| launch.cluster_wait(CallSite { file, line }));
+}
+
+extern "C" fn cluster_map(address: *mut c_void, rank: u32, file: *const c_char, line: u32) -> *mut c_void {
+    step(|launch| {
+        let mapped = launch.map_to_peer(address as usize, rank, CallSite { file, line })?;
+        launch.thread().result = mapped as u64;
+        Ok(Flow::Go)
+    });
+    with(|launch| launch.thread().result as usize as *mut c_void)
 }
 
 extern "C" fn exchange(
@@ -214,19 +176,21 @@ extern "C" fn atomic(
     bytes: u32,
     value: u64,
     compare: u64,
+    order: u32,
+    scope: u32,
     pc: *const c_void,
 ) -> u64 {
-    let op = known::<AtomicOp>(op);
+    let atomic = Atomic { op: known(op), value, compare, order: known(order), scope: known(scope) };
     step(|launch| {
         let touch = Touch {
             address: address as usize,
             bytes: bytes as usize,
-            write: op.writes(),
+            write: atomic.op.writes(),
             alignment: bytes as usize,
-            manner: Manner::Atomic,
+            manner: Manner::Atomic(atomic.scope.into()),
             pc: launch.entry.offset(pc as usize),
         };
-        let (before, flow) = launch.atomic(op, touch, value, compare)?;
+        let (before, flow) = launch.atomic(atomic, touch)?;
         launch.thread().result = before;
         Ok(flow)
     });
@@ -237,20 +201,31 @@ extern "C" fn mbarrier_init(barrier: *mut c_void, count: u32, file: *const c_cha
     step(|launch| launch.mbarrier_init(barrier as usize, count, CallSite { file, line }).map(|()| Flow::Go));
 }
 
-extern "C" fn mbarrier_arrive(barrier: *mut c_void, expect: u32, file: *const c_char, line: u32) {
-    step(|launch| {
-        launch.mbarrier_arrive(barrier as usize, expect, CallSite { file, line }).map(|()| Flow::Go)
-    });
+extern "C" fn mbarrier_invalidate(barrier: *mut c_void, file: *const c_char, line: u32) {
+    step(|launch| launch.mbarrier_invalidate(barrier as usize, CallSite { file, line }).map(|()| Flow::Go));
+}
+
+extern "C" fn mbarrier_arrive(
+    barrier: *mut c_void,
+    arrivals: u32,
+    expect: u32,
+    file: *const c_char,
+    line: u32,
+) {
+    let site = CallSite { file, line };
+    step(|launch| launch.mbarrier_arrive(barrier as usize, arrivals, expect, site).map(|()| Flow::Go));
 }
 
 extern "C" fn mbarrier_wait(
     barrier: *mut c_void,
     parity: u32,
     block: u32,
+    scope: u32,
     file: *const c_char,
     line: u32,
 ) -> u32 {
-    step(|launch| launch.mbarrier_wait(barrier as usize, parity, block != 0, CallSite { file, line }));
+    let (scope, site) = (known(scope), CallSite { file, line });
+    step(|launch| launch.mbarrier_wait(barrier as usize, parity, block != 0, scope, site));
     with(|launch| launch.thread().result as u32)
 }
 
@@ -268,6 +243,11 @@ extern "C" fn copy_async(
             .copy_async(to, from, bytes as usize, source as usize, CallSite { file, line })
             .map(|()| Flow::Go)
     });
+}
+
+extern "C" fn copy_async_arrive(barrier: *mut c_void, counted: u32, file: *const c_char, line: u32) {
+    let site = CallSite { file, line };
+    step(|launch| launch.copy_async_arrive(barrier as usize, counted != 0, site).map(|()| Flow::Go));
 }
 
 extern "C" fn copy_async_commit() {
@@ -292,9 +272,104 @@ extern "C" fn bulk_load(
     });
 }
 
+extern "C" fn bulk_load_multicast(
+    to: *mut c_void,
+    from: *const c_void,
+    bytes: u32,
+    barrier: *mut c_void,
+    blocks: u32,
+    file: *const c_char,
+    line: u32,
+) {
+    let (to, from, barrier) = (to as usize, from as usize, barrier as usize);
+    let site = CallSite { file, line };
+    step(|launch| {
+        launch.bulk_load_multicast(to, from, bytes as usize, barrier, blocks, site).map(|()| Flow::Go)
+    });
+}
+
+extern "C" fn bulk_send(
+    to: *mut c_void,
+    from: *const c_void,
+    bytes: u32,
+    barrier: *mut c_void,
+    file: *const c_char,
+    line: u32,
+) {
+    let (to, from, barrier) = (to as usize, from as usize, barrier as usize);
+    step(|launch| {
+        launch.bulk_send(to, from, bytes as usize, barrier, CallSite { file, line }).map(|()| Flow::Go)
+    });
+}
+
 extern "C" fn bulk_store(to: *mut c_void, from: *const c_void, bytes: u32, file: *const c_char, line: u32) {
     let (to, from) = (to as usize, from as usize);
     step(|launch| launch.bulk_store(to, from, bytes as usize, CallSite { file, line }).map(|()| Flow::Go));
+}
+
+extern "C" fn bulk_reduce(
+    op: u32,
+    word: u32,
+    to: *mut c_void,
+    from: *const c_void,
+    bytes: u32,
+    file: *const c_char,
+    line: u32,
+) {
+    let reduction = Reduction { op: known(op), bytes: if word == 8 { 8 } else { 4 } };
+    let (to, from, site) = (to as usize, from as usize, CallSite { file, line });
+    step(|launch| launch.bulk_reduce(reduction, to, from, bytes as usize, site).map(|()| Flow::Go));
+}
+
+/// The coordinates that a kernel gives.
+///
+/// # Safety
+/// `corner` points to `rank` of them.
+unsafe fn coordinates<'a>(corner: *const i32, rank: u32) -> &'a [i32] {
+    // SAFETY: as the caller promises; the header has ranks of 1 to 3.
+    unsafe { std::slice::from_raw_parts(corner, rank as usize) }
+}
+
+extern "C" fn tensor_load(
+    map: *const c_void,
+    to: *mut c_void,
+    barrier: *mut c_void,
+    corner: *const i32,
+    rank: u32,
+    blocks: u32,
+    file: *const c_char,
+    line: u32,
+) {
+    let (map, to, barrier, site) = (map as usize, to as usize, barrier as usize, CallSite { file, line });
+    // SAFETY: the header passes an array of its own.
+    let corner = unsafe { coordinates(corner, rank) };
+    step(|launch| launch.tensor_load(map, to, barrier, corner, blocks, site).map(|()| Flow::Go));
+}
+
+extern "C" fn tensor_store(
+    map: *const c_void,
+    from: *const c_void,
+    corner: *const i32,
+    rank: u32,
+    file: *const c_char,
+    line: u32,
+) {
+    // SAFETY: the header passes an array of its own.
+    let corner = unsafe { coordinates(corner, rank) };
+    let site = CallSite { file, line };
+    step(|launch| launch.tensor_store(map as usize, from as usize, corner, site).map(|()| Flow::Go));
+}
+
+extern "C" fn tensor_prefetch(
+    map: *const c_void,
+    corner: *const i32,
+    rank: u32,
+    file: *const c_char,
+    line: u32,
+) {
+    // SAFETY: the header passes an array of its own.
+    let corner = unsafe { coordinates(corner, rank) };
+    step(|launch| launch.tensor_prefetch(map as usize, corner, CallSite { file, line }).map(|()| Flow::Go));
 }
 
 extern "C" fn bulk_commit() {

@@ -9,16 +9,16 @@ use std::sync::Arc;
 use corosensei::stack::{DefaultStack, Stack};
 use corosensei::{Coroutine, CoroutineResult};
 
-use super::barrier::{GridBarrier, NamedBarrier};
-use super::block::{Agent, Block, CallSite, Fiber, SharedMemory, Thread, Wait};
-use super::clocks::{Passage, Slot};
+use super::access::Published;
+use super::barrier::{ClusterBarrier, GridBarrier};
+use super::block::{Block, CallSite, Fiber, Thread, Wait};
+use super::clocks::Slot;
+use super::cluster::Clusters;
 use super::copy::Flight;
 use super::memory::Region;
 use super::module::Entry;
 use super::schedule::Schedule;
-use super::shadow::{GlobalShadow, SharedShadow, Stamp};
-use super::warp::Warp;
-use super::wgmma::WgmmaState;
+use super::shadow::{GlobalShadow, Stamp};
 use crate::abi::Rule;
 use crate::types::Grid;
 use crate::types::{Fault, FaultKind, Site};
@@ -72,12 +72,14 @@ pub(super) struct Launch {
     pub(super) last_region: usize,
     pub(super) schedule: Schedule,
     pub(super) blocks: Vec<Block>,
-    waiting_blocks: Vec<u64>,
+    pub(super) clusters: Clusters,
+    pub(super) cluster_barriers: Vec<ClusterBarrier>,
+    waiting_clusters: Vec<u64>,
     ready: Vec<(usize, usize)>,
     pub(super) flights: Vec<Flight>,
     pub(super) global: GlobalShadow,
     /// What atomics on an address have been given to pass on.
-    pub(super) published: HashMap<usize, Passage>,
+    pub(super) published: HashMap<usize, Published>,
     pub(super) grid_barrier: GridBarrier,
     current: (usize, usize),
     fuel: u32,
@@ -105,9 +107,10 @@ pub(super) fn run(
     let argument_ranges = arguments.iter().map(|words| words.as_ptr_range());
     let argument_ranges = argument_ranges.map(|range| range.start as usize..range.end as usize).collect();
     let mut schedule = Schedule::new(seeds.launch);
-    let mut waiting_blocks: Vec<u64> = (0..grid.block_count()).collect();
-    for last in (1..waiting_blocks.len()).rev() {
-        waiting_blocks.swap(last, schedule.below(last + 1));
+    let clusters = Clusters::new(grid);
+    let mut waiting_clusters: Vec<u64> = (0..grid.block_count() / clusters.size() as u64).collect();
+    for last in (1..waiting_clusters.len()).rev() {
+        waiting_clusters.swap(last, schedule.below(last + 1));
     }
     let mut launch = Launch {
         entry: entry.clone(),
@@ -119,7 +122,9 @@ pub(super) fn run(
         last_region: 0,
         schedule,
         blocks: Vec::new(),
-        waiting_blocks,
+        clusters,
+        cluster_barriers: Vec::new(),
+        waiting_clusters,
         ready: Vec::new(),
         flights: Vec::new(),
         global: GlobalShadow::default(),
@@ -379,51 +384,45 @@ impl Launch {
         }
         let warp = self.current.1 / 32;
         self.lane_left(self.current.0, warp)?;
+        self.cluster_member_left();
         self.grid_member_left()
     }
 
-    /// Starts blocks while there is room for more.
+    /// Starts clusters of blocks while there is room for more.
     fn fill_blocks(&mut self) {
-        let limit = if self.grid.cooperative { usize::MAX } else { RESIDENT_BLOCKS };
-        for slot in 0..self.blocks.len() {
-            if self.blocks[slot].live == 0 && !self.waiting_blocks.is_empty() {
-                self.start_block(Some(slot));
+        let size = self.clusters.size();
+        let limit = if self.grid.cooperative { usize::MAX } else { (RESIDENT_BLOCKS / size).max(1) };
+        for group in 0..self.blocks.len() / size {
+            let members = group * size..(group + 1) * size;
+            if self.waiting_clusters.is_empty() {
+                return;
+            }
+            if self.blocks[members].iter().all(|block| block.live == 0) {
+                self.start_cluster(group);
             }
         }
-        while self.blocks.len() < limit && !self.waiting_blocks.is_empty() {
-            self.start_block(None);
+        while self.blocks.len() / size < limit && !self.waiting_clusters.is_empty() {
+            self.start_cluster(self.blocks.len() / size);
         }
     }
 
-    fn start_block(&mut self, slot: Option<usize>) {
-        let Some(number) = self.waiting_blocks.pop() else { return };
+    /// Starts the next cluster in the place of number `group`.
+    fn start_cluster(&mut self, group: usize) {
+        let Some(cluster) = self.waiting_clusters.pop() else { return };
         let threads = self.grid.threads_per_block() as usize;
-        let block = Block {
-            index: unravel(number, self.grid.blocks),
-            number: number as u32,
-            threads: (0..threads)
-                .map(|thread| Thread::new(unravel(thread as u64, self.grid.threads)))
-                .collect(),
-            shared: SharedMemory::new(self.grid.shared_bytes as usize),
-            shadow: SharedShadow::new(self.grid.shared_bytes as usize),
-            barriers: (0..16).map(|_| NamedBarrier::default()).collect(),
-            mbarriers: BTreeMap::new(),
-            warps: (0..threads.div_ceil(32)).map(|_| Warp::default()).collect(),
-            products: (0..threads.div_ceil(32)).map(|_| WgmmaState::default()).collect(),
-            agents: (0..threads).map(Agent::Thread).collect(),
-            live: threads,
-        };
-        let slot = match slot {
-            Some(slot) => {
-                self.blocks[slot] = block;
-                slot
+        for (rank, number) in self.clusters.members(cluster).enumerate() {
+            let block = Block::new(number as u32, rank as u32, &self.grid, &self.clusters);
+            let slot = group * self.clusters.size() + rank;
+            match self.blocks.get_mut(slot) {
+                Some(former) => *former = block,
+                None => self.blocks.push(block),
             }
-            None => {
-                self.blocks.push(block);
-                self.blocks.len() - 1
-            }
-        };
-        self.ready.extend((0..threads).map(|thread| (slot, thread)));
+            self.ready.extend((0..threads).map(|thread| (slot, thread)));
+        }
+        match self.cluster_barriers.get_mut(group) {
+            Some(former) => *former = ClusterBarrier::default(),
+            None => self.cluster_barriers.push(ClusterBarrier::default()),
+        }
     }
 
     fn start_fiber(&mut self) -> Result<Fiber, Stop> {
@@ -456,7 +455,10 @@ impl Launch {
                 waits.entry((slot, state.waiting, state.site.line)).or_default().push(thread);
             }
         }
-        let Some((&(slot, _, _), threads)) = waits.first_key_value() else { return };
+        // Who waits for a whole cluster or grid waits for somebody who waits for something else.
+        let is_cause = |wait: Wait| !matches!(wait, Wait::Cluster | Wait::Grid);
+        let cause = waits.iter().find(|((_, wait, _), _)| is_cause(*wait));
+        let Some((&(slot, _, _), threads)) = cause.or_else(|| waits.first_key_value()) else { return };
         let (block, site) = (self.blocks[slot].index, self.blocks[slot].threads[threads[0]].site.site());
         let told: Vec<String> = waits
             .iter()
@@ -521,11 +523,6 @@ fn aligned_copy(bytes: &[u8]) -> Vec<u128> {
     words
 }
 
-fn unravel(number: u64, extent: [u32; 3]) -> [u32; 3] {
-    let (x, y) = (u64::from(extent[0]), u64::from(extent[1]));
-    [(number % x) as u32, (number / x % y) as u32, (number / x / y) as u32]
-}
-
 /// `threads 0-31, 64` from a sorted list.
 fn ranges(threads: &[usize]) -> String {
     let mut runs: VecDeque<(usize, usize)> = VecDeque::new();
@@ -543,13 +540,6 @@ fn ranges(threads: &[usize]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn blocks_and_threads_are_numbered_x_first() {
-        assert_eq!(unravel(0, [3, 2, 2]), [0, 0, 0]);
-        assert_eq!(unravel(4, [3, 2, 2]), [1, 1, 0]);
-        assert_eq!(unravel(11, [3, 2, 2]), [2, 1, 1]);
-    }
 
     #[test]
     fn ranges_read_well() {

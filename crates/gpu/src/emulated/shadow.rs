@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::clocks::{Knowledge, Slot};
+use super::clocks::{Knowledge, Slot, Space};
+use super::cluster::{Clusters, Reach};
 
 /// Bytes that one cell stands for.
 const GRAIN: usize = 4;
@@ -14,10 +15,18 @@ const PAGE_CELLS: usize = 1024;
 pub(super) enum Manner {
     /// An ordinary load or store, or a `cp.async` copy.
     Generic,
-    /// An atomic, which never races with another atomic.
-    Atomic,
+    /// An atomic, which never races with another atomic whose scope is wide enough for both.
+    Atomic(Reach),
     /// By a bulk copy or a matrix product: sees ordinary writes only behind a proxy fence.
     AsyncProxy,
+    /// By a bulk reduction: atomic among its like.
+    Reduction,
+}
+
+impl Manner {
+    fn is_async(self) -> bool {
+        matches!(self, Self::AsyncProxy | Self::Reduction)
+    }
 }
 
 /// The agent an access is recorded for, and where in the source it was made.
@@ -65,36 +74,54 @@ pub(super) struct Accessor<'a> {
     pub(super) manner: Manner,
     /// What is recorded: the thread itself, or the agent that carries the access out.
     pub(super) stamp: Stamp,
+    /// The block whose shared memory is touched; none for global memory.
+    pub(super) home: Option<u32>,
+    pub(super) clusters: &'a Clusters,
 }
 
 impl Accessor<'_> {
     /// Whether `earlier` happened before what this thread does now.
     fn comes_after(&self, earlier: &Access) -> bool {
         let Stamp { block, slot, time, .. } = earlier.stamp;
-        if block != self.block {
-            let foreign = self.knowledge.foreign.as_ref().and_then(|foreign| foreign.get(&block));
-            return foreign.is_some_and(|clocks| clocks.get(slot) >= time);
+        if block == self.block && slot == self.slot {
+            return true;
         }
-        slot == self.slot || self.knowledge.seen.get(slot) >= time
+        self.knowledge.of(block, self.block).is_some_and(|known| known.seen.get(slot) >= time)
+    }
+
+    /// Whether the two are atomic to each other: of one kind, and each in the other's scope.
+    fn is_atomic_with(&self, earlier: &Access) -> bool {
+        match (self.manner, earlier.manner) {
+            (Manner::Reduction, Manner::Reduction) => true,
+            (Manner::Atomic(mine), Manner::Atomic(other)) => {
+                self.clusters.includes(mine, self.block, earlier.stamp.block)
+                    && self.clusters.includes(other, self.block, earlier.stamp.block)
+            }
+            _ => false,
+        }
     }
 
     fn may_follow_write(&self, write: &Access, bytes: u8) -> bool {
-        if write.bytes & bytes == 0 || (write.manner == Manner::Atomic && self.manner == Manner::Atomic) {
+        if write.bytes & bytes == 0 || self.is_atomic_with(write) {
             return true;
         }
-        if self.manner == Manner::AsyncProxy
-            && write.manner != Manner::AsyncProxy
-            && write.stamp.block == self.block
-        {
-            return self.knowledge.proxied.get(write.stamp.slot) >= write.stamp.time;
+        // Copies of one block follow each other by their own means; what another block's wrote to global memory passes
+        // through ordinary accesses on its way here.
+        let direct = write.manner.is_async() && (write.stamp.block == self.block || self.home.is_some());
+        if !self.manner.is_async() || direct {
+            return self.comes_after(write);
         }
-        self.comes_after(write)
+        let space = match self.home {
+            None => Space::Global,
+            Some(home) if home == write.stamp.block => Space::Shared,
+            Some(_) => Space::Remote,
+        };
+        let known = self.knowledge.of(write.stamp.block, self.block);
+        known.is_some_and(|known| known.proxied(space).get(write.stamp.slot) >= write.stamp.time)
     }
 
     fn may_follow_read(&self, read: &Access, bytes: u8) -> bool {
-        read.bytes & bytes == 0
-            || (read.manner == Manner::Atomic && self.manner == Manner::Atomic)
-            || self.comes_after(read)
+        read.bytes & bytes == 0 || self.is_atomic_with(read) || self.comes_after(read)
     }
 }
 
@@ -156,6 +183,7 @@ fn words(
 }
 
 /// Shadow of one block's shared memory.
+#[derive(Default)]
 pub(super) struct SharedShadow {
     cells: Vec<Cell>,
 }
@@ -209,20 +237,23 @@ impl GlobalShadow {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::Grid;
 
     fn stamp(slot: Slot, time: u32) -> Stamp {
         Stamp { block: 0, slot, time, pc: 0 }
     }
 
     fn by(knowledge: &Knowledge, slot: Slot, time: u32, manner: Manner) -> Accessor<'_> {
-        Accessor { block: 0, slot, knowledge, manner, stamp: stamp(slot, time) }
+        let clusters =
+            Box::leak(Box::new(Clusters::new(&Grid::new([4, 1, 1], [32, 1, 1]).cluster([2, 1, 1]))));
+        Accessor { block: 0, slot, knowledge, manner, stamp: stamp(slot, time), home: Some(0), clusters }
     }
 
     #[test]
     fn unordered_accesses_race_and_ordered_ones_do_not() {
         let stranger = Knowledge::default();
         let mut informed = Knowledge::default();
-        informed.seen.raise(0, 1);
+        informed.own.seen.raise(0, 1);
         let mut shadow = SharedShadow::new(16);
         shadow.access(0, 4, true, &by(&stranger, 0, 1, Manner::Generic), false).unwrap();
         assert!(shadow.access(0, 4, false, &by(&stranger, 1, 1, Manner::Generic), false).is_err());
@@ -249,7 +280,7 @@ mod tests {
     fn a_byte_keeps_its_writer_when_its_neighbours_are_written() {
         let stranger = Knowledge::default();
         let mut informed = Knowledge::default();
-        informed.seen.raise(0, 1);
+        informed.own.seen.raise(0, 1);
         let mut shadow = SharedShadow::new(4);
         for (at, time) in [(0, 1), (1, 1), (2, 2)] {
             shadow.access(at, 1, true, &by(&stranger, 0, time, Manner::Generic), false).unwrap();
@@ -267,9 +298,9 @@ mod tests {
     #[test]
     fn the_async_proxy_needs_the_writer_s_fence() {
         let mut ordered = Knowledge::default();
-        ordered.seen.raise(0, 1);
+        ordered.own.seen.raise(0, 1);
         let mut fenced = ordered.clone();
-        fenced.proxied.raise(0, 1);
+        fenced.own.proxied_mut(Space::Shared).raise(0, 1);
         let mut shadow = SharedShadow::new(16);
         shadow.access(0, 16, true, &by(&Knowledge::default(), 0, 1, Manner::Generic), false).unwrap();
         assert!(shadow.access(0, 16, false, &by(&ordered, 1, 1, Manner::AsyncProxy), false).is_err());
@@ -280,8 +311,31 @@ mod tests {
     fn atomics_race_with_ordinary_accesses_only() {
         let stranger = Knowledge::default();
         let mut shadow = GlobalShadow::default();
-        shadow.access(64, 4, true, &by(&stranger, 0, 1, Manner::Atomic), false).unwrap();
-        shadow.access(64, 4, true, &by(&stranger, 1, 1, Manner::Atomic), false).unwrap();
+        let atomic = Manner::Atomic(Reach::Block);
+        shadow.access(64, 4, true, &by(&stranger, 0, 1, atomic), false).unwrap();
+        shadow.access(64, 4, true, &by(&stranger, 1, 1, atomic), false).unwrap();
         assert!(shadow.access(64, 4, false, &by(&stranger, 2, 1, Manner::Generic), false).is_err());
+    }
+
+    #[test]
+    fn atomics_reach_as_far_as_the_narrower_of_their_scopes() {
+        let stranger = Knowledge::default();
+        let from = |block, scope| Accessor {
+            block,
+            stamp: Stamp { block, slot: 0, time: 1, pc: 0 },
+            ..by(&stranger, 0, 1, Manner::Atomic(scope))
+        };
+        for (first, second, block, meets) in [
+            (Reach::Block, Reach::Block, 0, true),
+            (Reach::Block, Reach::Device, 1, false),
+            (Reach::Cluster, Reach::Device, 1, true),
+            (Reach::Device, Reach::Cluster, 2, false),
+            (Reach::Device, Reach::Device, 3, true),
+        ] {
+            let mut shadow = GlobalShadow::default();
+            shadow.access(64, 4, true, &from(0, first), false).unwrap();
+            let second = shadow.access(64, 4, true, &from(block, second), false);
+            assert_eq!(second.is_ok(), meets, "{first:?} and block {block}");
+        }
     }
 }

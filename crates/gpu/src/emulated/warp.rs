@@ -243,7 +243,7 @@ impl Launch {
         self.run_as(slot, thread);
         self.thread().site = site;
         match self.check(touch, None)? {
-            Place::Shared { offset } => Ok(offset),
+            Place::Shared { offset, block } if block == slot => Ok(offset),
             _ => {
                 let message = format!("a matrix row at {:#x} is not in shared memory", touch.address);
                 Err(self.fault_at(FaultKind::Protocol, site, message))

@@ -334,7 +334,7 @@ impl Launch {
             words.copy_from_slice(&held.values);
         }
         if let Some(agent) = agent {
-            self.thread().knowledge.seen.raise(agent, target as u32);
+            self.thread().knowledge.own.seen.raise(agent, target as u32);
         }
         Ok(())
     }

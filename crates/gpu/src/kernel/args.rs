@@ -7,7 +7,7 @@ use bytemuck::Pod;
 use crate::abi::Scalar;
 use crate::buffer::{Allocation, Buffer, Slice, SliceMut, View as _};
 use crate::pinned::{DeviceUse, Pinned, PinnedBlock};
-use crate::types::{ArgType, Parameter};
+use crate::types::{ArgType, Parameter, TensorWords};
 use crate::{Device, Error, Result};
 
 /// Builds the argument list of a launch: buffers and slices by reference, scalars by value.
@@ -97,6 +97,10 @@ impl<'a> Arg<'a> {
             allocation: None,
             pinned: Some((host.block(), device_use)),
         }
+    }
+
+    pub(crate) fn tensor_map(words: &TensorWords, allocation: &'a Arc<Allocation>) -> Self {
+        Self { allocation: Some(allocation), ..Self::value(words) }
     }
 
     fn value<T: Pod>(value: &T) -> Self {

@@ -26,14 +26,28 @@ pub(super) fn check(grid: &Grid, kernel: &str, device: &DeviceProperties, info: 
         ));
     }
     if let Some(cluster) = grid.cluster {
-        let size: u64 = cluster.iter().map(|&n| u64::from(n)).product();
-        let divides = cluster.iter().zip(grid.blocks).all(|(&c, b)| c > 0 && b % c == 0);
-        if size == 0 || size > 8 || !divides {
-            return refuse(format!(
-                "clusters of {cluster:?} do not divide {:?}, or have over 8 blocks",
-                grid.blocks
-            ));
-        }
+        check_cluster(cluster, grid.blocks, device).or_else(refuse)?;
+    }
+    Ok(())
+}
+
+/// Blocks of a cluster that every device with clusters takes, and that Hopper takes of kernels which ask for it.
+const MOST_CLUSTER_BLOCKS: u64 = 16;
+
+fn check_cluster(cluster: [u32; 3], blocks: [u32; 3], device: &DeviceProperties) -> Result<(), String> {
+    if device.compute_capability.0 < 9 {
+        return Err(format!("a launch of clusters, which {} does not have", device.name));
+    }
+    if let Some(axis) = (0..3).find(|&axis| cluster[axis] == 0 || !blocks[axis].is_multiple_of(cluster[axis]))
+    {
+        return Err(format!(
+            "clusters of {cluster:?} blocks do not divide the grid of {blocks:?} in {}",
+            ["x", "y", "z"][axis]
+        ));
+    }
+    let size = cluster.iter().fold(1u64, |size, &n| size.saturating_mul(u64::from(n)));
+    if size > MOST_CLUSTER_BLOCKS {
+        return Err(format!("clusters of {cluster:?} = {size} blocks, {MOST_CLUSTER_BLOCKS} at most"));
     }
     Ok(())
 }

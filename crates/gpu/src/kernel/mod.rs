@@ -78,6 +78,18 @@ impl Kernel {
         Ok(())
     }
 
+    /// How many clusters of such a launch the device holds at once, those of a grid without clusters being its blocks. Other
+    /// work on the device leaves room for fewer. A launch of clusters for which this is 0 fails.
+    pub fn max_active_clusters(&self, grid: &Grid) -> Result<u32> {
+        let device = self.shared.device.upgrade().map(|shared| Device { shared });
+        let device = device.ok_or_else(|| Error::Launch {
+            kernel: self.shared.name.clone(),
+            message: "its device is no longer open".into(),
+        })?;
+        launch::check(grid, &self.shared.name, device.properties(), &self.shared.info)?;
+        device.driver().max_active_clusters(&self.shared.function, grid)
+    }
+
     pub(crate) fn check(&self, device: &Device, grid: &Grid, arguments: &[Arg<'_>]) -> Result<()> {
         if !std::ptr::eq(self.shared.device.as_ptr(), Arc::as_ptr(&device.shared)) {
             let message = format!("it was loaded on another device than {}", device.properties().id);

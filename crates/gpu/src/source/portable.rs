@@ -1,6 +1,6 @@
 //! The portable header.
 
-use crate::abi::ABI;
+use crate::abi::{ABI, ORDER};
 use crate::header::Header;
 use crate::headers;
 
@@ -9,7 +9,9 @@ const FILES: &[Header] = &headers![
     "gw/async_copy.cuh",
     "gw/atomic.cuh",
     "gw/bulk.cuh",
+    "gw/cluster.cuh",
     "gw/convert.cuh",
+    "gw/debug.cuh",
     "gw/emulated.cuh",
     "gw/gw.cuh",
     "gw/half.cuh",
@@ -21,6 +23,7 @@ const FILES: &[Header] = &headers![
     "gw/memory.cuh",
     "gw/swizzle.cuh",
     "gw/sync.cuh",
+    "gw/tensor_map.cuh",
     "gw/types.cuh",
     "gw/warp.cuh",
     "gw/wgmma.cuh",
@@ -28,5 +31,5 @@ const FILES: &[Header] = &headers![
 
 /// The text of a file of the portable header, by the path it is included by.
 pub(super) fn text(path: &str) -> Option<&'static str> {
-    FILES.iter().chain([&ABI]).find(|header| header.path() == path).map(Header::text)
+    FILES.iter().chain([&ABI, &ORDER]).find(|header| header.path() == path).map(Header::text)
 }

@@ -44,6 +44,8 @@ pub enum FaultKind {
     StackOverflow,
     /// The kernel stopped itself: it was given what it does not know.
     Trap,
+    /// The kernel's `GW_ASSERT` does not hold.
+    Assertion,
 }
 
 /// A kernel that the emulated device stopped. The process goes on; the stream's later work was not run.

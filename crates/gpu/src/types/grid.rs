@@ -46,7 +46,7 @@ impl Grid {
         Self { shared_bytes: bytes, ..self }
     }
 
-    /// In clusters of that many blocks.
+    /// In clusters of that many blocks, up to 8 in all; 16 where the device has room. They must divide the grid.
     pub fn cluster(self, blocks: [u32; 3]) -> Self {
         Self { cluster: Some(blocks), ..self }
     }
@@ -65,11 +65,16 @@ impl Grid {
 
     /// Threads of one block.
     pub fn threads_per_block(&self) -> u64 {
-        self.threads.iter().map(|&n| u64::from(n)).product()
+        volume(self.threads)
     }
 
     /// Blocks in all.
     pub fn block_count(&self) -> u64 {
-        self.blocks.iter().map(|&n| u64::from(n)).product()
+        volume(self.blocks)
     }
+}
+
+/// The product, or the largest number where it is larger.
+fn volume(extent: [u32; 3]) -> u64 {
+    extent.iter().fold(1, |volume: u64, &n| volume.saturating_mul(u64::from(n)))
 }

@@ -2,6 +2,7 @@
 
 mod async_copy;
 mod atomics;
+mod cluster;
 mod convert;
 mod float;
 mod fp8_tile;
@@ -11,10 +12,12 @@ mod integer;
 mod matrix;
 mod number_format;
 mod operand_image;
+mod order;
 mod pinned_copy;
 mod reduce;
 mod rounding;
 mod saxpy;
+mod tensor_map;
 mod transpose;
 mod warp;
 mod wgmma;
@@ -38,11 +41,14 @@ pub fn workloads() -> Vec<Box<dyn Workload>> {
         Box::new(graph_chain::GraphChain),
         Box::new(pinned_copy::PinnedCopy),
         Box::new(async_copy::AsyncCopy),
+        Box::new(cluster::Cluster),
         Box::new(convert::Convert),
         Box::new(float::Float),
         Box::new(half_pairs::HalfPairs),
         Box::new(integer::Integer),
         Box::new(matrix::Matrix),
+        Box::new(order::Order),
+        Box::new(tensor_map::TensorMaps),
         Box::new(warp::Warp),
         Box::new(wgmma::Wgmma),
     ]
