@@ -11,14 +11,14 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, channel, sync_
 use std::thread::{Builder, JoinHandle, sleep};
 use std::time::Duration;
 
-use gatework_gpu::{Buffer, Event, Slice, Stream, View as _};
+use gatework_gpu::{Buffer, Event, PinnedRoom, Slice, Stream, View as _};
 
 use crate::error::{Error, Result};
 use crate::key::KeySection;
 use crate::ring::packed_bytes;
 
 use super::packing::{Opened, Source, unpack};
-use super::queue::{Queue, Room};
+use super::queue::Queue;
 use super::schedule::KeyAhead;
 use super::staging::SecretBlock;
 
@@ -80,7 +80,7 @@ pub(super) struct KeyFeed {
     /// Bytes whose place may be used again.
     released: u64,
     /// Of page-locked memory.
-    room: Option<Room>,
+    room: Option<PinnedRoom>,
 }
 
 enum State {
@@ -131,7 +131,7 @@ impl KeyFeed {
         if let State::NotBegun(_) = self.state {
             self.ahead.staged = u64::MAX;
         }
-        self.read(queue)?;
+        self.read_for(queue, Reads::Settling)?;
         match &self.state {
             // Where the thread has ended, the first who takes from it hears why.
             State::Reading(reader) => reader.full.recv().unwrap_or(Ok(())),
@@ -197,10 +197,14 @@ impl KeyFeed {
 
     /// Begins to read, if that was not done yet.
     pub(super) fn read(&mut self, queue: &Queue) -> Result<()> {
+        self.read_for(queue, Reads::Ahead)
+    }
+
+    fn read_for(&mut self, queue: &Queue, reads: Reads) -> Result<()> {
         self.state = match std::mem::replace(&mut self.state, State::Ended) {
             State::NotBegun(section) => {
                 self.room = Some(queue.make_room(self.ahead.staged.min(self.length)));
-                State::Reading(Reader::start(queue, section, self.ahead)?)
+                State::Reading(Reader::start(queue, section, self.ahead, reads)?)
             }
             begun => begun,
         };
@@ -237,14 +241,15 @@ fn spawn(work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
 }
 
 impl Reader {
-    fn start(queue: &Queue, section: KeySection, ahead: KeyAhead) -> Result<Self> {
+    fn start(queue: &Queue, section: KeySection, ahead: KeyAhead, reads: Reads) -> Result<Self> {
         let (queue, waiting) = (queue.clone(), ahead.chunks(ahead.staged.min(section.length())));
         let (sender, blocks) = sync_channel(waiting);
         let ((back, returned), (said, full)) = (channel(), sync_channel(1));
         let thread = spawn(move || {
             let most = waiting as u64 * ahead.chunk as u64;
+            let settles = reads == Reads::Settling;
             let mut reading =
-                Reading { queue, section, chunk: ahead.chunk, most, returned, said: Some(said) };
+                Reading { queue, section, chunk: ahead.chunk, most, returned, said: Some(said), settles };
             reading.all(&sender);
             drop(sender);
             // What was read is in page-locked memory, and need not be in the host's twice.
@@ -257,6 +262,15 @@ impl Reader {
     }
 }
 
+/// Why a section is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reads {
+    /// Somebody waits until it is near.
+    Settling,
+    /// Ahead of whoever takes from it.
+    Ahead,
+}
+
 struct Reading {
     queue: Queue,
     section: KeySection,
@@ -265,6 +279,8 @@ struct Reading {
     most: u64,
     returned: Receiver<SecretBlock>,
     said: Option<SyncSender<Result<()>>>,
+    /// Whether somebody waits for what is said.
+    settles: bool,
 }
 
 impl Reading {
@@ -280,8 +296,8 @@ impl Reading {
             let first = left == self.section.length();
             left -= count as u64;
             let block = match block {
-                // Whoever waits for the section to be near hears it before anybody begins.
-                Err(error) if first => {
+                // Whoever waits for the section to be near hears it before anybody begins; if nobody does, the first who takes from it.
+                Err(error) if first && self.settles => {
                     self.say_full(Err(error));
                     Err(ended())
                 }
