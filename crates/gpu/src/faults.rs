@@ -10,6 +10,7 @@ pub struct Faults {
     allocations: AtomicU64,
     refused: AtomicU64,
     without_kernels: AtomicBool,
+    without_nodes: AtomicBool,
 }
 
 impl Faults {
@@ -31,6 +32,18 @@ impl Faults {
 
     pub(crate) fn leaves_out_kernels(&self) -> bool {
         self.without_kernels.load(Ordering::SeqCst)
+    }
+
+    /// Fails every launch in a capture behind the driver's own call, as if the node could not be found.
+    pub fn lose_captured_nodes(&self, lose: bool) {
+        self.without_nodes.store(lose, Ordering::SeqCst);
+    }
+
+    pub(crate) fn captured_node(&self) -> Result<()> {
+        if !self.without_nodes.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        Err(Error::Graph { message: "the node of a launch is lost".into() })
     }
 
     pub(crate) fn count(&self, bytes: u64, budget: &Budget) -> Result<()> {

@@ -43,7 +43,7 @@ pub use graph::{Graph, GraphKernel};
 pub use header::Header;
 pub use kernel::{Arg, ByValue, IntoArg, Kernel};
 pub use locked::Locked;
-pub use pinned::{Pinned, PinnedMut, PinnedPool, PinnedRead, PinnedRef, PinnedStats};
+pub use pinned::{Pinned, PinnedMut, PinnedPool, PinnedRead, PinnedRef, PinnedRoom, PinnedStats};
 pub use promise::Promise;
 pub use shared::Code;
 pub use source::{Definition, Module, Source};

@@ -34,6 +34,8 @@ struct PoolState {
     idle: HashMap<u64, Vec<Idle>>,
     limit: u64,
     held: u64,
+    /// Bytes of rooms.
+    rooms: u64,
     hits: u64,
     misses: u64,
 }
@@ -109,26 +111,47 @@ impl PinnedPool {
         }
     }
 
+    /// Raises the bound, where it is lower, to `least` bytes and those of all rooms that there are. The bound stays when a room goes: the
+    /// pool keeps what it has locked for whoever comes next.
+    pub fn make_room(&self, least: u64, bytes: u64) -> PinnedRoom {
+        let mut state = self.shared.lock();
+        state.rooms += bytes;
+        state.limit = state.limit.max(least.saturating_add(state.rooms));
+        drop(state);
+        PinnedRoom { pool: self.clone(), bytes }
+    }
+
+    /// Bytes of all rooms that there are.
+    pub fn rooms(&self) -> u64 {
+        self.shared.lock().rooms
+    }
+
     fn block(&self, device: &Device, class: u64, asked: u64) -> Result<HostAddress> {
-        {
-            let mut state = self.shared.lock();
-            let idle = state.idle.entry(class).or_default();
-            if let Some(free) = idle.iter().position(|block| block.is_free(device.driver())) {
-                let block = idle.swap_remove(free);
-                block.forget_use(device.driver());
-                state.hits += 1;
-                return Ok(block.address);
-            }
-            state.misses += 1;
+        self.block_after(device, class, asked, || ())
+    }
+
+    /// The same, where `meanwhile` happens between the first look for an idle block and the last.
+    fn block_after(
+        &self,
+        device: &Device,
+        class: u64,
+        asked: u64,
+        meanwhile: impl FnOnce(),
+    ) -> Result<HostAddress> {
+        if let Some(address) = self.shared.lock().take_idle(device, class) {
+            return Ok(address);
         }
         self.release_idle(device, class);
+        meanwhile();
         let refused =
             |state: &PoolState| Error::OutOfPinnedMemory { asked, held: state.held, limit: state.limit };
         {
             let mut state = self.shared.lock();
             if state.held + class > state.limit {
-                return Err(refused(&state));
+                // Another user may have given a block back since.
+                return state.take_idle(device, class).ok_or_else(|| refused(&state));
             }
+            state.misses += 1;
             state.held += class;
         }
         // Not under the lock: locking pages takes long, and others want blocks that are there.
@@ -155,6 +178,30 @@ impl PinnedPool {
                 state.held -= class;
             }
         }
+    }
+}
+
+/// Page-locked memory that was promised to somebody.
+pub struct PinnedRoom {
+    pool: PinnedPool,
+    bytes: u64,
+}
+
+impl Drop for PinnedRoom {
+    fn drop(&mut self) {
+        self.pool.shared.lock().rooms -= self.bytes;
+    }
+}
+
+impl PoolState {
+    /// An idle block of this class that no queued copy uses.
+    fn take_idle(&mut self, device: &Device, class: u64) -> Option<HostAddress> {
+        let idle = self.idle.entry(class).or_default();
+        let free = idle.iter().position(|block| block.is_free(device.driver()))?;
+        let block = idle.swap_remove(free);
+        block.forget_use(device.driver());
+        self.hits += 1;
+        Some(block.address)
     }
 }
 
@@ -416,4 +463,39 @@ impl<T: Pod> Drop for PinnedMut<'_, T> {
 
 fn closed() -> Error {
     Error::Graph { message: "the device of this pinned pool has been closed".into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_that_just_came_back_is_not_refused() {
+        let device = Device::emulated(3).unwrap();
+        let pool = device.pinned();
+        pool.set_limit(SMALLEST_CLASS);
+        let only = pool.take::<u8>(100).unwrap();
+        assert!(matches!(pool.take::<u8>(100), Err(Error::OutOfPinnedMemory { .. })));
+        // Its user gives it back after the first look, and after idle blocks have been looked through.
+        let address = only.address();
+        let found = pool.block_after(&device, SMALLEST_CLASS, 100, || drop(only)).unwrap();
+        assert_eq!(found.0, address);
+        assert_eq!(pool.stats().held, SMALLEST_CLASS);
+        let idle = Idle { address: found, last_use: None };
+        pool.shared.lock().idle.entry(SMALLEST_CLASS).or_default().push(idle);
+    }
+
+    #[test]
+    fn rooms_of_one_device_add_up_from_whichever_thread() {
+        let device = Device::emulated(3).unwrap();
+        let (pool, least) = (device.pinned(), 1 << 40);
+        let rooms: Vec<PinnedRoom> = std::thread::scope(|scope| {
+            let make = |_| scope.spawn(|| (0..50).map(|_| pool.make_room(least, 7)).collect::<Vec<_>>());
+            let threads: Vec<_> = (0..8).map(make).collect();
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!((pool.rooms(), pool.stats().limit), (400 * 7, least + 400 * 7));
+        drop(rooms);
+        assert_eq!((pool.rooms(), pool.stats().limit), (0, least + 400 * 7));
+    }
 }

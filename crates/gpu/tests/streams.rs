@@ -480,3 +480,26 @@ fn a_graph_reads_page_locked_memory_anew_at_every_launch() -> Result<()> {
     assert!(matches!(graph.update(0, &args![&x, 2u32, &mut y]), Err(Error::Graph { .. })));
     Ok(())
 }
+
+/// The driver has the launch, and with it the address of the block, whatever fails behind it.
+#[cfg(feature = "testing")]
+#[test]
+fn a_capture_keeps_pinned_arguments_of_a_launch_that_failed_late() -> Result<()> {
+    let (device, stream) = emulated(8);
+    let kernel = chain(&device);
+    device.pinned().set_limit(4096);
+    let mut block = Some(device.pinned().take::<u32>(2)?);
+    device.faults().lose_captured_nodes(true);
+    let captured = stream.capture(|stream| {
+        let mut own = block.take().expect("the only block");
+        let launched = kernel.launch(stream, &GRID, &args![&mut own, 10u32, 2u32]);
+        assert!(launched.unwrap_err().to_string().contains("is lost"));
+        drop(own);
+        assert!(device.pinned().take::<u32>(2).is_err(), "the capture keeps the block");
+        Ok(())
+    });
+    device.faults().lose_captured_nodes(false);
+    drop(captured);
+    device.pinned().take::<u32>(2)?;
+    Ok(())
+}

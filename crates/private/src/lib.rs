@@ -10,5 +10,7 @@ pub mod model;
 pub mod net;
 pub mod range;
 pub mod roles;
+#[cfg(feature = "lab")]
+pub mod workloads;
 
 pub use error::{Error, Result};

@@ -11,14 +11,14 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, channel, sync_
 use std::thread::{Builder, JoinHandle, sleep};
 use std::time::Duration;
 
-use gatework_gpu::{Buffer, Event, Slice, Stream, View as _};
+use gatework_gpu::{Buffer, Event, PinnedRoom, Slice, Stream, View as _};
 
 use crate::error::{Error, Result};
 use crate::key::KeySection;
 use crate::ring::packed_bytes;
 
 use super::packing::{Opened, Source, unpack};
-use super::queue::{Queue, Room};
+use super::queue::Queue;
 use super::schedule::KeyAhead;
 use super::staging::SecretBlock;
 
@@ -80,7 +80,7 @@ pub(super) struct KeyFeed {
     /// Bytes whose place may be used again.
     released: u64,
     /// Of page-locked memory.
-    room: Option<Room>,
+    room: Option<PinnedRoom>,
 }
 
 enum State {
@@ -131,7 +131,7 @@ impl KeyFeed {
         if let State::NotBegun(_) = self.state {
             self.ahead.staged = u64::MAX;
         }
-        self.read(queue)?;
+        self.read_for(queue, Reads::Settling)?;
         match &self.state {
             // Where not all was asked for, the first who takes from it hears what went wrong.
             State::Reading(reader) => reader.full.recv().unwrap_or(Ok(())),
@@ -197,10 +197,14 @@ impl KeyFeed {
 
     /// Begins to read, if that was not done yet.
     pub(super) fn read(&mut self, queue: &Queue) -> Result<()> {
+        self.read_for(queue, Reads::Ahead)
+    }
+
+    fn read_for(&mut self, queue: &Queue, reads: Reads) -> Result<()> {
         self.state = match std::mem::replace(&mut self.state, State::Ended) {
             State::NotBegun(section) => {
                 self.room = Some(queue.make_room(self.ahead.staged.min(self.length)));
-                State::Reading(Reader::start(queue, section, self.ahead)?)
+                State::Reading(Reader::start(queue, section, self.ahead, reads)?)
             }
             begun => begun,
         };
@@ -237,14 +241,14 @@ fn spawn(work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
 }
 
 impl Reader {
-    fn start(queue: &Queue, section: KeySection, ahead: KeyAhead) -> Result<Self> {
+    fn start(queue: &Queue, section: KeySection, ahead: KeyAhead, reads: Reads) -> Result<Self> {
         let (queue, waiting) = (queue.clone(), ahead.chunks(ahead.staged.min(section.length())));
         let (sender, blocks) = sync_channel(waiting);
         let ((back, returned), (said, full)) = (channel(), sync_channel(1));
         let thread = spawn(move || {
             let most = waiting as u64 * ahead.chunk as u64;
-            // Nobody hears it where nobody asked for all of it.
-            let said = (ahead.staged == u64::MAX).then_some(said);
+            // Nobody hears it where nobody waits for all of it.
+            let said = (reads == Reads::Settling).then_some(said);
             let mut reading = Reading { queue, section, chunk: ahead.chunk, most, returned, said };
             reading.all(&sender);
             drop(sender);
@@ -256,6 +260,15 @@ impl Reader {
         })?;
         Ok(Self { blocks: Some(blocks), back: Some(back), thread, full })
     }
+}
+
+/// Why a section is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reads {
+    /// Somebody waits until it is near.
+    Settling,
+    /// Ahead of whoever takes from it.
+    Ahead,
 }
 
 struct Reading {
@@ -280,7 +293,7 @@ impl Reading {
             });
             left -= count as u64;
             let block = match block {
-                // Whoever waits for the section to be near hears it before anybody begins.
+                // Whoever waits for the section to be near hears it before anybody begins; if nobody does, the first who takes from it.
                 Err(error) if self.said.is_some() => {
                     self.say_full(Err(error));
                     Err(ended())

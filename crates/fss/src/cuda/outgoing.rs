@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 
-use gatework_gpu::{Buffer, PinnedRead, Slice, View as _};
+use gatework_gpu::{Buffer, PinnedRead, PinnedRoom, Slice, View as _};
 
 use crate::error::Result;
 use crate::key::KeySink;
 use crate::secret::{Held, SharedBytes};
 
-use super::queue::{Queue, Room};
+use super::queue::Queue;
 use super::staging::SecretBlock;
 
 /// Bytes that are copied at once.
@@ -43,7 +43,7 @@ impl Material {
 /// Key material that stays where the device wrote it.
 struct HeldBlock {
     bytes: Option<PinnedRead<u8>>,
-    _room: Room,
+    _room: PinnedRoom,
 }
 
 impl Held for HeldBlock {

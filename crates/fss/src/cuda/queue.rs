@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::Builder;
 
 use bytemuck::Pod;
-use gatework_gpu::{Arg, Buffer, Device, Grid, Module, Pinned, Stream};
+use gatework_gpu::{Arg, Buffer, Device, Grid, Module, Pinned, PinnedRoom, Stream};
 
 use crate::error::Result;
 
@@ -16,25 +16,11 @@ use super::staging::{SecretBlock, Wiper};
 pub(super) struct Queue {
     stream: Stream,
     number: u64,
-    /// Bytes of page-locked memory beyond what the pool grants by itself.
-    room: Arc<AtomicU64>,
     wiper: Arc<Wiper>,
 }
 
 /// Page-locked memory for all but keys that are brought near as a whole.
 const PINNED_AT_LEAST: u64 = 4 << 30;
-
-/// Page-locked memory that was promised to somebody.
-pub(super) struct Room {
-    all: Arc<AtomicU64>,
-    bytes: u64,
-}
-
-impl Drop for Room {
-    fn drop(&mut self) {
-        self.all.fetch_sub(self.bytes, Ordering::SeqCst);
-    }
-}
 
 impl Queue {
     pub(super) fn new(device: &Device) -> Result<Self> {
@@ -45,7 +31,7 @@ impl Queue {
     pub(super) fn on(stream: Stream) -> Result<Self> {
         static QUEUES: AtomicU64 = AtomicU64::new(0);
         let number = QUEUES.fetch_add(1, Ordering::Relaxed);
-        Ok(Self { stream, number, room: Arc::default(), wiper: Arc::default() })
+        Ok(Self { stream, number, wiper: Arc::default() })
     }
 
     /// Where kernels run.
@@ -67,19 +53,16 @@ impl Queue {
         self.stream.device()
     }
 
-    /// Lets the pool of page-locked memory grow by so many bytes beyond those of other rooms of this queue. The pool keeps what it has
+    /// Lets the pool of page-locked memory grow by so many bytes beyond those of other rooms of this device. The pool keeps what it has
     /// locked for whoever comes next: locking pages takes longer than filling them.
-    pub(super) fn make_room(&self, bytes: u64) -> Room {
-        let (all, pool) = (self.room.fetch_add(bytes, Ordering::SeqCst) + bytes, self.device().pinned());
-        let limit = pool.stats().limit;
-        pool.set_limit(limit.max(PINNED_AT_LEAST + all));
-        Room { all: self.room.clone(), bytes }
+    pub(super) fn make_room(&self, bytes: u64) -> PinnedRoom {
+        self.device().pinned().make_room(PINNED_AT_LEAST, bytes)
     }
 
     /// Page-locked bytes that keys of so many bytes take beside what the pool has idle.
     pub(super) fn staging_bytes(&self, keys: u64) -> u64 {
-        let held = self.device().pinned().stats().held;
-        keys.saturating_sub(held.saturating_sub(self.room.load(Ordering::SeqCst)))
+        let pool = self.device().pinned();
+        keys.saturating_sub(pool.stats().held.saturating_sub(pool.rooms()))
     }
 
     /// Uninitialised memory.
@@ -141,5 +124,20 @@ impl Queue {
     ) -> Result<()> {
         let kernel = self.device().kernel_of(module, entry)?;
         Ok(kernel.launch(&self.stream, grid, arguments)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rooms_of_all_queues_of_a_device_add_up() {
+        let device = Device::emulated(4).unwrap();
+        let queues = [Queue::new(&device).unwrap(), Queue::new(&device).unwrap()];
+        let rooms = queues.each_ref().map(|queue| queue.make_room(5 << 30));
+        assert!(device.pinned().stats().limit >= PINNED_AT_LEAST + (10 << 30));
+        drop(rooms);
+        assert_eq!(device.pinned().rooms(), 0);
     }
 }

@@ -128,6 +128,17 @@ impl Schedule {
     }
 }
 
+impl Schedule {
+    /// The same without overlap, to measure what it is worth: no key is made ready before a gate asks for it, and keys are copied one
+    /// chunk at a time, as few ahead as there can be.
+    pub fn without_overlap(device: &Device) -> Self {
+        let card = Self::of(device);
+        let chunk = card.keys.chunk as u64;
+        let keys = KeyAhead { staged: chunk, copied: 4 * chunk, under_way: 1, ..card.keys };
+        Self { keys, words_ahead: 0, ..card }
+    }
+}
+
 impl AesForm {
     /// What a card runs where nothing else is asked for: a copy for every bank.
     pub const OF_A_CARD: Self = Self::Pairs;

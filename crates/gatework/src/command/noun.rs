@@ -11,7 +11,7 @@ use crate::command::shell::{DeviceUse, Shell};
 /// A noun, which is its commands with their options. One folder implements it for each engine, and for the
 /// lab.
 pub(crate) trait Noun: Parser {
-    /// What the names of its workloads begin with, up to the slash.
+    /// What the names of its workloads begin with, up to the slash, if it is not the noun itself.
     const AREA: &'static str;
 
     /// What the lab may gate of it.

@@ -73,7 +73,7 @@ fn groups<'a>(registry: &'a Registry, nouns: &[Entry], places: &'a Places) -> Ve
     for workload in registry.iter() {
         let area = workload.name().split('/').next().unwrap_or_default();
         let stop = places.stop(workload);
-        match groups.iter_mut().find(|(known, _)| *known == area) {
+        match groups.iter_mut().find(|(known, group)| *known == area || group.engine == area) {
             Some((_, group)) => group.stops.extend(stop),
             None => {
                 let stops = stop.into_iter().collect();

@@ -58,9 +58,15 @@ impl Kernel {
         if stream.device().faults().leaves_out_kernels() {
             return Ok(());
         }
+        // A graph must keep the blocks even if what follows the launch fails.
+        for (block, device_use) in arguments.iter().filter_map(Arg::pinned) {
+            stream.retain_in_capture(|| Retained::Pinned(block.clone(), *device_use));
+        }
         let driver = stream.device().driver();
         driver.launch(stream.id(), &self.shared.function, grid, &mut arguments.iter().map(Arg::bytes))?;
         if let Some(capture) = stream.capture_state() {
+            #[cfg(feature = "testing")]
+            stream.device().faults().captured_node()?;
             let node = driver.capture_last_node(stream.id())?;
             capture.add_kernel(GraphKernel {
                 name: self.shared.name.clone(),
@@ -71,8 +77,7 @@ impl Kernel {
                 allocations: allocations().cloned().collect(),
             });
         }
-        for (block, device_use) in arguments.iter().filter_map(Arg::pinned) {
-            stream.retain_in_capture(|| Retained::Pinned(block.clone(), *device_use));
+        for (block, _) in arguments.iter().filter_map(Arg::pinned) {
             block.used_by(stream)?;
         }
         Ok(())

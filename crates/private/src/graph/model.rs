@@ -205,6 +205,30 @@ impl Model {
         graph.finish()
     }
 
+    /// The attention of one layer, without its norm, on activations that the client gives.
+    pub fn attention_block(&self, tokens: usize, magnitude: i64) -> Result<Graph> {
+        self.block(tokens, magnitude, Self::attention_branch)
+    }
+
+    /// The feed-forward part of one layer, without its norm, on activations that the client gives.
+    pub fn feed_forward_block(&self, tokens: usize, magnitude: i64) -> Result<Graph> {
+        self.block(tokens, magnitude, Self::feed_forward)
+    }
+
+    fn block(
+        &self,
+        tokens: usize,
+        magnitude: i64,
+        branch: impl Fn(&Self, &mut GraphBuilder, NodeId) -> Result<NodeId>,
+    ) -> Result<Graph> {
+        self.check(tokens)?;
+        let mut graph = GraphBuilder::new(self.format()?, tokens)?;
+        let x = graph.input(self.width, magnitude)?;
+        graph.part(Part::Layer(0));
+        branch(self, &mut graph, x)?;
+        graph.finish()
+    }
+
     fn norm(&self) -> NormKind {
         match self.family {
             Family::Bert | Family::Gpt => NormKind::Layer,

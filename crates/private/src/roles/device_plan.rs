@@ -33,11 +33,34 @@ pub(super) struct DevicePlan {
     party: Party,
     rehearsal: Rehearsal,
     weights: ModelWeights,
-    /// Bytes while the weights are taken, and from then on.
+    bytes: WeightBytes,
+}
+
+/// Bytes while the weights are taken, and from then on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct WeightBytes {
     pub(super) set_up: u64,
     pub(super) held: u64,
-    /// The most bytes of texts of these lengths, of a batch of so many.
-    peaks: BTreeMap<(usize, Vec<usize>), u64>,
+}
+
+/// The most bytes of texts of these lengths, of a batch of so many.
+#[derive(Default)]
+pub(super) struct Peaks(BTreeMap<(usize, Vec<usize>), u64>);
+
+/// Peaks that are known at once: whoever asks chooses the lengths.
+const MOST_PEAKS: usize = 1 << 10;
+
+impl Peaks {
+    pub(super) fn of(&self, lengths: &[usize]) -> Option<u64> {
+        self.0.get(&(lengths.len(), lengths.to_vec())).copied()
+    }
+
+    pub(super) fn note(&mut self, lengths: &[usize], bytes: u64) {
+        if self.0.len() >= MOST_PEAKS {
+            self.0.clear();
+        }
+        self.0.insert((lengths.len(), lengths.to_vec()), bytes);
+    }
 }
 
 impl DevicePlan {
@@ -51,28 +74,36 @@ impl DevicePlan {
         let Some(rehearsal) = backend.rehearsal() else { return Ok(None) };
         let set_up = rehearse_on(&rehearsal.backend, party, &plan(&[cost]), &[&whole.set_up()], 1)?;
         let Some(weights) = set_up.into_iter().next() else { return Ok(None) };
-        let (set_up, held) = (with_margin(rehearsal.memory.peak()), rehearsal.memory.held());
-        Ok(Some(Self { party, rehearsal, weights, set_up, held, peaks: BTreeMap::new() }))
+        let bytes =
+            WeightBytes { set_up: with_margin(rehearsal.memory.peak()), held: rehearsal.memory.held() };
+        Ok(Some(Self { party, rehearsal, weights, bytes }))
+    }
+
+    pub(super) fn weight_bytes(&self) -> WeightBytes {
+        self.bytes
     }
 
     /// The most bytes that are held at once in an inference of these texts, weights included.
-    pub(super) fn peak(&mut self, texts: &[(usize, &Planned)]) -> Result<u64> {
+    pub(super) fn peak(&self, texts: &[(usize, &Planned)]) -> Result<u64> {
         if texts.len() <= MOST_TOGETHER {
             return self.together(texts, texts.len());
         }
-        let mut sum = self.held;
+        let held = self.bytes.held;
+        let mut each: BTreeMap<usize, u64> = BTreeMap::new();
+        let mut sum = held;
         for &text in texts {
-            sum = sum.saturating_add(self.together(&[text], texts.len())?.saturating_sub(self.held));
+            let peak = match each.get(&text.0) {
+                Some(&known) => known,
+                None => self.together(&[text], texts.len())?,
+            };
+            each.insert(text.0, peak);
+            sum = sum.saturating_add(peak.saturating_sub(held));
         }
         Ok(sum)
     }
 
     /// The same of some texts of a batch of so many.
-    fn together(&mut self, texts: &[(usize, &Planned)], batch: usize) -> Result<u64> {
-        let lengths = (batch, texts.iter().map(|(tokens, _)| *tokens).collect());
-        if let Some(&known) = self.peaks.get(&lengths) {
-            return Ok(known);
-        }
+    fn together(&self, texts: &[(usize, &Planned)], batch: usize) -> Result<u64> {
         let costs: Vec<Cost> = texts.iter().map(|(_, planned)| planned.cost).collect();
         let scripts = texts.iter().map(|(_, planned)| planned.script.clone()).collect();
         let plan = plan(&costs).with_scripts(scripts);
@@ -84,9 +115,7 @@ impl DevicePlan {
             self.rehearsal.memory.reset_peak();
             rehearse_on(&self.rehearsal.backend, self.party, &plan, &circuits, batch)?;
         }
-        let peak = with_margin(self.rehearsal.memory.peak());
-        self.peaks.insert(lengths, peak);
-        Ok(peak)
+        Ok(with_margin(self.rehearsal.memory.peak()))
     }
 }
 
@@ -101,5 +130,21 @@ pub(super) fn does_not_fit(error: gatework_fss::Error) -> Error {
             Error::NoDeviceMemory { needed: asked, promised: held, limit }
         }
         other => other.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peaks_are_known_and_bounded() {
+        let mut peaks = Peaks::default();
+        for tokens in 0..3 * MOST_PEAKS {
+            peaks.note(&[tokens, 2], tokens as u64);
+            assert_eq!(peaks.of(&[tokens, 2]), Some(tokens as u64));
+            assert!(peaks.0.len() <= MOST_PEAKS);
+        }
+        assert_eq!(peaks.of(&[2]), None);
     }
 }

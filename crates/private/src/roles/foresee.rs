@@ -35,8 +35,8 @@ pub fn foresee_device(
     counts.sort_unstable();
     counts.dedup();
     for party in Party::BOTH {
-        let Some(mut plan) = DevicePlan::new(backend, party, &whole, set_up.cost)? else { return Ok(None) };
-        bytes.set_up[party.index()] = plan.set_up;
+        let Some(plan) = DevicePlan::new(backend, party, &whole, set_up.cost)? else { return Ok(None) };
+        bytes.set_up[party.index()] = plan.weight_bytes().set_up;
         for &count in &counts {
             let planned = lengths.plan(model, &set_up.output, count)?;
             let peak = &mut bytes.peak[party.index()];

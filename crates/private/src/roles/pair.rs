@@ -90,7 +90,7 @@ pub(super) struct Pair<'a> {
     /// Shapes alone, for plans.
     shapes: ModelWeights,
     weights: Option<ModelWeights>,
-    lengths: Arc<Lengths>,
+    pub(super) lengths: Arc<Lengths>,
     networks: BTreeMap<usize, Planned>,
     summary: Summary,
     /// What this session has of a device's memory.
@@ -168,10 +168,9 @@ impl<'a> Pair<'a> {
         self.keeping = Some(self.keys.keep_weights(messages));
     }
 
-    /// What the plan of the device's memory says, if there is a device.
-    fn device_plan<T>(&self, ask: impl FnOnce(&mut DevicePlan) -> Result<T>) -> Result<Option<T>> {
-        let party = self.keys.header().party;
-        self.lengths.device(|| DevicePlan::new(&self.backend, party, &self.whole, self.set_up), ask)
+    /// The plan of the device's memory, if there is a device.
+    fn device_plan(&self) -> Result<Option<DevicePlan>> {
+        DevicePlan::new(&self.backend, self.keys.header().party, &self.whole, self.set_up)
     }
 
     /// Sets aside so much of the device's memory for this session.
@@ -186,16 +185,16 @@ impl<'a> Pair<'a> {
     pub(super) fn prepare_set_up(&mut self) -> Result<()> {
         // Those of an earlier set-up go first: the promise is of one.
         self.weights = None;
-        let bytes = self.device_plan(|plan| Ok(plan.set_up))?;
-        self.require_device(bytes)
+        let bytes = self.lengths.weight_bytes(|| self.device_plan())?;
+        self.require_device(bytes.map(|bytes| bytes.set_up))
     }
 
     /// Keeps no more of the device's memory than the weights take.
     fn settle_device(&mut self) {
-        let held = self.device_plan(|plan| Ok(plan.held));
-        if let (Some(promise), Ok(Some(held))) = (&mut self.promise, held) {
+        let bytes = self.lengths.weight_bytes(|| self.device_plan());
+        if let (Some(promise), Ok(Some(bytes))) = (&mut self.promise, bytes) {
             // Less than before always fits.
-            let _ = promise.resize(held);
+            let _ = promise.resize(bytes.held);
         }
     }
 
@@ -211,13 +210,17 @@ impl<'a> Pair<'a> {
                 || Error::Peer { what: format!("it wants section {section}, which is no inference") };
             let entry = entries.filter(|entry| entry.tokens > 0).ok_or_else(unknown)?;
             let tokens = entry.tokens as usize;
+            // Before anything is built or rehearsed for it.
+            if self.keys.ledger().is_used(section) {
+                return Err(Error::Reused { section });
+            }
             self.network(tokens)?;
             costs.push(self.networks[&tokens].cost);
             lengths.push(tokens);
         }
         let texts: Vec<(usize, &Planned)> =
             lengths.iter().map(|tokens| (*tokens, &self.networks[tokens])).collect();
-        let bytes = self.device_plan(|plan| plan.peak(&texts))?;
+        let bytes = self.lengths.peak(|| self.device_plan(), &texts)?;
         self.require_device(bytes)?;
         expect(&self.link, self.keys.header().party, &costs);
         // A full disk or a folder that cannot be written to is found here, before either side has used a key.
@@ -257,6 +260,16 @@ impl<'a> Pair<'a> {
         keys.settle()?;
         drop(stage);
         Ok(Held { keys, bytes, sections })
+    }
+
+    /// Lets go of keys that are held and will not be used, and of the device's memory that was promised for them.
+    pub(super) fn let_go(&mut self, held: Held) {
+        let Held { keys, bytes, .. } = held;
+        drop(keys);
+        if let Some(bytes) = bytes {
+            self.wiping = Some(bytes.wipe());
+        }
+        self.settle_device();
     }
 
     /// Evaluates with keys that are held.

@@ -134,7 +134,14 @@ impl Greeted<'_> {
         loop {
             let request = pair.receive()?;
             // Keys that are held are for the next request or for none.
-            let held_before = held.take().filter(|_| matches!(request, Message::Begin));
+            let held_before = match (held.take(), &request) {
+                (Some(keys), Message::Begin) => Some(keys),
+                (Some(keys), _) => {
+                    pair.let_go(keys);
+                    None
+                }
+                (None, _) => None,
+            };
             match request {
                 Message::SetUp | Message::SetUpAgain => {
                     if let Err(error) = pair.prepare_set_up() {
@@ -318,7 +325,7 @@ impl<'a> Client<'a> {
         self.pair.prepare_to_hold(&sections)?;
         self.pair.ask(&Message::Hold(numbers(&sections)))?;
         let held = self.pair.hold(sections)?;
-        Ok(Prepared { held, tokens: tokens.to_vec(), client: self })
+        Ok(Prepared { held: Some(held), tokens: tokens.to_vec(), client: self })
     }
 
     /// Unused keys for texts of so many tokens, one after the other.
@@ -357,24 +364,34 @@ impl<'a> Client<'a> {
 /// Keys in memory on both sides, for texts that are yet to come.
 pub struct Prepared<'b, 'a> {
     client: &'b mut Client<'a>,
-    held: Held,
+    /// Until they are used.
+    held: Option<Held>,
     tokens: Vec<usize>,
+}
+
+impl Drop for Prepared<'_, '_> {
+    fn drop(&mut self) {
+        if let Some(held) = self.held.take() {
+            self.client.pair.let_go(held);
+        }
+    }
 }
 
 impl Prepared<'_, '_> {
     /// Runs texts of the lengths that were prepared for through the model, as [`Client::infer`] does.
-    pub fn infer<T: Clone + Into<Tokens>>(self, texts: &[T]) -> Result<Vec<Vec<u64>>> {
-        let Self { client, held, tokens } = self;
+    pub fn infer<T: Clone + Into<Tokens>>(mut self, texts: &[T]) -> Result<Vec<Vec<u64>>> {
+        let tokens = &self.tokens;
         let texts: Vec<Tokens> = texts.iter().cloned().map(T::into).collect();
         if texts.len() != tokens.len()
-            || texts.iter().zip(&tokens).any(|(text, &tokens)| text.ids().len() != tokens)
+            || texts.iter().zip(tokens).any(|(text, &tokens)| text.ids().len() != tokens)
         {
             let what = format!("keys are held for texts of {tokens:?} tokens, others are given");
             return Err(Error::Unsupported { gate: "a batch", what });
         }
-        let inputs = client.inputs(&texts)?;
-        client.pair.send(&Message::Begin)?;
-        results(client.pair.infer_with(held, inputs)?)
+        let inputs = self.client.inputs(&texts)?;
+        let Some(held) = self.held.take() else { return Err(Error::NoWeights) };
+        self.client.pair.send(&Message::Begin)?;
+        results(self.client.pair.infer_with(held, inputs)?)
     }
 }
 

@@ -421,6 +421,13 @@ fn damaged_material_is_an_error_where_it_is_read_and_not_before() {
     assert!(keys.settle().unwrap_err().to_string().contains("it is damaged"));
     assert_eq!(download(&device, &keys.given(2048, bytes).unwrap()), [7; 2048]);
     assert!(keys.given(1, bytes).is_err());
+    // The first chunk, with whoever brings it near and without: the cause is said either way.
+    let nothing = || KeySection::new(1, 2, 9000, Box::new(Damaged { sound: 0 }));
+    let mut keys = device.party_keys(Party::Zero, nothing()).unwrap();
+    let error = keys.given(1, bytes).err().unwrap();
+    assert!(error.to_string().contains("it is damaged"), "{error}");
+    let error = device.party_keys(Party::Zero, nothing()).unwrap().settle().err().unwrap();
+    assert!(error.to_string().contains("it is damaged"), "{error}");
     // One that is let go of while its bytes are on their way.
     let mut keys = device.party_keys(Party::Zero, section()).unwrap();
     keys.given(1, bytes).unwrap();

@@ -82,7 +82,7 @@ impl Noun for Private {
     const AREA: &'static str = "fss";
 
     fn workloads() -> Vec<Box<dyn Workload>> {
-        workloads::workloads()
+        workloads::workloads().into_iter().chain(gatework_private::workloads::workloads()).collect()
     }
 
     fn device_use(&self) -> DeviceUse {

@@ -281,3 +281,41 @@ fn a_hundred_inferences_side_by_side_neither_hang_nor_grow() {
         _ => panic!("a hundred inferences take more than five minutes: somebody waits for nobody"),
     }
 }
+
+/// A session in which a client prepares and lets go, and one in which it wants a key again that was used.
+#[test]
+fn what_is_not_used_is_not_promised_and_what_is_used_is_not_rehearsed() {
+    let case = Case::toy("bert-toy");
+    let device = Device::emulated(6).unwrap();
+    let gpu = backend_on(&Target::Gpu(device.clone())).unwrap();
+    device.faults().leave_out_kernels(true);
+    let scene = case.scene(3);
+    let (listener, address) = listen("127.0.0.1:0").unwrap();
+    thread::scope(|scope| {
+        let server = scope.spawn(|| {
+            let keys = KeyStore::open(&scene.server)?;
+            let (socket, _) = listener.accept().unwrap();
+            let link = Link::accept(socket, &CERTIFICATES.1.server()?, PATIENT)?;
+            Server::new(&case.owner, &keys).on(cpu()).serve(link)
+        });
+        let identity = CERTIFICATES.1.client().unwrap();
+        let link = Link::connect(&address.to_string(), "localhost", &identity, PATIENT).unwrap();
+        let mut client = Client::on(&case.public, gpu.clone(), scene.keys().unwrap(), link).unwrap();
+        client.set_up().unwrap();
+        let weights = device.budget().promised();
+        let prepared = client.prepare(&[case.text.len()]).unwrap();
+        assert!(device.budget().promised() > weights, "an inference holds more than the weights");
+        drop(prepared);
+        assert_eq!(device.budget().promised(), weights);
+        // Keys of two texts, one of which was used just now.
+        let mut pair = client.into_pair();
+        let error = pair.prepare(&[2, 1]).unwrap_err();
+        assert!(matches!(error, Error::Reused { section: 1 }), "{error}");
+        let lengths = [case.text.len(); 2];
+        assert!(!pair.lengths.has_rehearsed(&lengths));
+        pair.prepare(&[2, 3]).unwrap();
+        assert!(pair.lengths.has_rehearsed(&lengths));
+        pair.send(&Message::Done).unwrap();
+        server.join().unwrap().unwrap();
+    });
+}
