@@ -32,6 +32,8 @@ pub struct Options {
     pub head: Option<Head>,
     /// Bits of the ring, if not the narrowest that is proved.
     pub bits: Option<u32>,
+    /// What proofs of ranges may rest on.
+    pub trust: Trust,
     /// What the hash of the weights is salted with.
     pub salt: Salt,
 }
@@ -93,7 +95,7 @@ impl Checkpoint {
         let head = options.head.map_or_else(|| self.head(), Ok)?;
         let widest = self.config.model(longest, head, *RINGS.end())?;
         let weights = self.quantised(&widest, &widest.graph(longest)?)?;
-        publish(&widest, &weights.salted(options.salt), options.bits)
+        publish(&widest, &weights.salted(options.salt), options.bits, options.trust)
     }
 
     /// The weights as integers, for the model that was made public.
@@ -110,29 +112,34 @@ impl Checkpoint {
 }
 
 /// What is public of a model with these weights, whose context is the longest sequence, in the ring that was chosen or in the narrowest.
-pub(super) fn publish(widest: &Model, weights: &QuantisedWeights, bits: Option<u32>) -> Result<PublicModel> {
+pub(super) fn publish(
+    widest: &Model,
+    weights: &QuantisedWeights,
+    bits: Option<u32>,
+    trust: Trust,
+) -> Result<PublicModel> {
     let facts = weights.facts(&widest.graph(widest.context)?)?;
     let proved = match bits {
-        Some(bits) => prove(&Model { bits, ..*widest }, &facts, Unproved::Clamp)?,
-        None => narrowest(widest, &facts)?,
+        Some(bits) => prove(&Model { bits, ..*widest }, &facts, trust, Unproved::Clamp)?,
+        None => narrowest(widest, &facts, trust)?,
     };
     let model = Model { bits: proved.graph().format().ring.bits(), ..*widest };
     PublicModel::new(&model, proved.choices(), weights.hash())
 }
 
-fn prove(model: &Model, facts: &Facts, unproved: Unproved) -> Result<Proved> {
-    Proved::from_facts(&model.graph(model.context)?, facts, Trust::Norms, unproved)
+fn prove(model: &Model, facts: &Facts, trust: Trust, unproved: Unproved) -> Result<Proved> {
+    Proved::from_facts(&model.graph(model.context)?, facts, trust, unproved)
 }
 
-fn narrowest(model: &Model, facts: &Facts) -> Result<Proved> {
+fn narrowest(model: &Model, facts: &Facts, trust: Trust) -> Result<Proved> {
     let mut faithful = None;
     for bits in RINGS {
-        match prove(&Model { bits, ..*model }, facts, Unproved::Refuse) {
+        match prove(&Model { bits, ..*model }, facts, trust, Unproved::Refuse) {
             Ok(proved) if proved.truncations().all(|(_, kind)| kind == Truncation::Gap) => return Ok(proved),
             Ok(proved) => faithful = faithful.or(Some(proved)),
             Err(Error::Unproved { .. }) => {}
             Err(other) => return Err(other),
         }
     }
-    faithful.map_or_else(|| prove(model, facts, Unproved::Clamp), Ok)
+    faithful.map_or_else(|| prove(model, facts, trust, Unproved::Clamp), Ok)
 }

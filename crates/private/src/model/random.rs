@@ -5,6 +5,7 @@ use rayon::prelude::*;
 
 use crate::error::Result;
 use crate::graph::{Family, Graph, Head, Model, Weight, WeightKind};
+use crate::range::Trust;
 
 use super::checkpoint::publish;
 use super::public::PublicModel;
@@ -71,8 +72,13 @@ impl RandomModel {
 
     /// What dealer and client may know of it, for sequences of up to `longest` tokens: see [`super::Checkpoint::public`].
     pub fn public(&self, longest: usize) -> Result<PublicModel> {
+        self.public_by(longest, Trust::default())
+    }
+
+    /// The same, with proofs of ranges that rest on `trust`.
+    pub fn public_by(&self, longest: usize, trust: Trust) -> Result<PublicModel> {
         let widest = Model { bits: 64, ..self.up_to(longest)? };
-        publish(&widest, &self.draw(&widest.graph(longest)?), None)
+        publish(&widest, &self.draw(&widest.graph(longest)?), None, trust)
     }
 
     /// The weights, for the model that was made public.

@@ -90,9 +90,10 @@ pub struct Choices {
 }
 
 /// What proofs may rest on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Trust {
     /// Magnitudes and norms.
+    #[default]
     Norms,
     /// Magnitudes.
     Intervals,

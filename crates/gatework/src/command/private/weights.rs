@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use gatework_private::model::{Checkpoint, Options, PublicModel, QuantisedWeights, RandomModel};
+use gatework_private::range::Trust;
 
 use crate::command::ending::Failure;
 
@@ -67,10 +68,12 @@ pub(super) enum Weights {
 
 impl Weights {
     /// What is public of them.
-    pub(super) fn public(&self, longest: usize) -> Result<PublicModel, Failure> {
+    pub(super) fn public(&self, longest: usize, trust: Trust) -> Result<PublicModel, Failure> {
         Ok(match self {
-            Self::Checkpoint(checkpoint) => checkpoint.public(longest, &Options::default())?,
-            Self::Random(model) => model.public(longest)?,
+            Self::Checkpoint(checkpoint) => {
+                checkpoint.public(longest, &Options { trust, ..Options::default() })?
+            }
+            Self::Random(model) => model.public_by(longest, trust)?,
         })
     }
 

@@ -76,7 +76,7 @@ impl Document {
 pub(super) fn run(options: &BenchOptions, shell: &Shell, target: &Target) -> Result<Ending, Failure> {
     let (tokens, batch) = (options.tokens.get(), options.batch.get());
     let weights = options.weights.read()?;
-    let public = weights.public(tokens)?;
+    let public = weights.public(tokens, options.trust())?;
     let owner = Owner::new(&public, weights.quantised(&public)?)?;
     drop(weights);
     let (backend, texts) = (backend_on(target)?, texts(&public, tokens, batch));

@@ -62,6 +62,8 @@ pub(super) struct Document {
     keys: &'static str,
     ring_bits: u32,
     clamps: usize,
+    /// Whether every product is truncated faithfully.
+    faithful: bool,
     client_device: String,
     server_device: String,
     threads: usize,
@@ -132,6 +134,7 @@ impl Document {
             keys: options.keys.name(),
             ring_bits: public.format().ring.bits(),
             clamps: public.clamps(),
+            faithful: options.faithful,
             client_device: target.id().to_owned(),
             server_device: served["device"].as_str().unwrap_or_default().to_owned(),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
@@ -213,12 +216,13 @@ impl Document {
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         let texts = if self.batch == 1 { String::new() } else { format!(", {} texts a request", self.batch) };
         let mut text = format!(
-            "{}, {} tokens{texts}, a ring of {} bits, {} clamps; keys in {}\nclient on {}, server on {}, a process each, loopback TLS\n\n\
+            "{}, {} tokens{texts}, a ring of {} bits, {} clamps{}; keys in {}\nclient on {}, server on {}, a process each, loopback TLS\n\n\
              online: {:.1} ms median, {:.1} ms worst of {} (warm-up: {})\n",
             self.model,
             self.tokens,
             self.ring_bits,
             self.clamps,
+            if self.faithful { ", every truncation faithful" } else { "" },
             self.keys,
             self.client_device,
             self.server_device,

@@ -19,6 +19,7 @@ use gatework_lab::{DeviceRecord, MeasuredRecord, Record, Store};
 use gatework_private::disk::KeyFile;
 use gatework_private::model::{Owner, PublicModel};
 use gatework_private::net::{CertificateFiles, LANES, Link, Timeouts, make_test_certificates};
+use gatework_private::range::Trust;
 use gatework_private::roles::{Client, Summary, deal_files};
 
 use crate::command::ending::{Ending, Failure};
@@ -84,6 +85,9 @@ pub(crate) struct BenchOptions {
     /// Requests before those
     #[arg(long, default_value_t = 1, value_name = "N")]
     warm_up: usize,
+    /// Truncate faithfully after every product, whatever is proved of its range
+    #[arg(long)]
+    faithful: bool,
     /// Where keys are when the clock starts
     #[arg(long, value_enum, default_value = "memory", value_name = "PLACE")]
     keys: KeyPlace,
@@ -127,6 +131,11 @@ impl BenchOptions {
             (0..requests.div_ceil(most)).map(move |session| most.min(requests - session * most))
         };
         split(self.warm_up).chain(split(self.repeats.get())).collect()
+    }
+
+    /// What proofs of ranges may rest on.
+    fn trust(&self) -> Trust {
+        if self.faithful { Trust::RingOnly } else { Trust::default() }
     }
 
     fn warm_up_sessions(&self) -> usize {
@@ -206,7 +215,7 @@ impl<'a> Bench<'a> {
         let jobs = progress.start(3);
         jobs.doing("measuring the weights".into());
         let weights = options.weights.read()?;
-        let public = weights.public(tokens)?;
+        let public = weights.public(tokens, options.trust())?;
         jobs.done();
         let texts = texts(&public, tokens, options.batch.get());
         let owner = Owner::new(&public, weights.quantised(&public)?)?;
