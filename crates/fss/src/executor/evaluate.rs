@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Instant;
 
 use crate::backend::{Backend, Download, Handle, Words};
 use crate::error::{Error, Result};
@@ -17,7 +18,7 @@ use crate::ring::packed_bytes;
 use super::plan::on_plan;
 use super::script::Lookout;
 use super::stages::timed;
-use super::{Channel, Circuit, Inputs, Local, OpenKeys, Plan, Stages};
+use super::{Channel, Circuit, Inputs, Local, Moment, OpenKeys, Plan, Stages};
 
 struct Task<'a, T> {
     job: usize,
@@ -80,6 +81,8 @@ pub struct Evaluated<T> {
     pub outputs: Vec<Local<T>>,
     /// Time by stage.
     pub stages: Stages,
+    /// The same, whenever the first circuit was about to go on: at its start and after each of its rounds. The last is at the end.
+    pub moments: Vec<Moment>,
 }
 
 /// The same, with keys that the backend has begun to read.
@@ -113,7 +116,7 @@ pub fn evaluate_with<C: Circuit>(
         outgoing: None,
     });
     let mut batches: Vec<Batch<'_, C::Output>> = batches.collect();
-    let mut peer = Peer { party, backend, channel, stages: Stages::default() };
+    let mut peer = Peer { party, backend, channel, stages: Stages::default(), moments: Vec::new() };
     let mut live: Vec<usize> = Vec::new();
     for batch in &mut batches {
         if batch.advance(&mut peer)? {
@@ -138,9 +141,10 @@ pub fn evaluate_with<C: Circuit>(
         }
         live = still;
     }
+    peer.note_moment();
     let tasks = batches.into_iter().flat_map(|batch| batch.tasks);
     let outputs = tasks.map(|task| task.finish(party, plan)).collect::<Result<_>>()?;
-    Ok(Evaluated { outputs, stages: peer.stages })
+    Ok(Evaluated { outputs, stages: peer.stages, moments: peer.moments })
 }
 
 /// Sends messages that need not wait for the other super-batches. The peer expects them in this order, so that none leaves before another.
@@ -161,6 +165,13 @@ struct Peer<'a> {
     backend: &'a Arc<dyn Backend>,
     channel: &'a mut dyn Channel,
     stages: Stages,
+    moments: Vec<Moment>,
+}
+
+impl Peer<'_> {
+    fn note_moment(&mut self) {
+        self.moments.push(Moment { at: Instant::now(), stages: self.stages });
+    }
 }
 
 impl<T> Batch<'_, T> {
@@ -172,7 +183,10 @@ impl<T> Batch<'_, T> {
         let mut waiting = false;
         for task in self.tasks.iter_mut().filter(|task| task.output.is_none()) {
             if self.phase == 0 {
-                task.look_ahead()?;
+                timed(&mut peer.stages.ahead, || task.look_ahead())?;
+            }
+            if task.job == 0 {
+                peer.note_moment();
             }
             let polled = timed(&mut peer.stages.gates, || task.future.as_mut().poll(&mut context));
             if let Poll::Ready(output) = polled {

@@ -23,4 +23,4 @@ pub use open_keys::OpenKeys;
 pub use plan::{Limits, Plan};
 pub use rehearse::rehearse_on;
 pub use script::Script;
-pub use stages::Stages;
+pub use stages::{Moment, Stages};
