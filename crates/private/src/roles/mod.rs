@@ -42,5 +42,6 @@ pub use foresee::{DeviceBytes, foresee_device};
 pub use local::LocalKeys;
 pub use loopback::Loopback;
 pub use parties::{Client, KeyStore, Prepared, Server};
+pub use parts::PartTime;
 pub use summary::{Counted, Summary};
 pub use traffic::{Predicted, Traffic, predict};

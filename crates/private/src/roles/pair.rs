@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use gatework_fss::backend::{Backend, Promise};
 use gatework_fss::executor::{
-    Channel, Circuit, Inputs, Local, MESSAGE_HEADER, OpenKeys, Plan, evaluate_with, rehearse,
+    Channel, Circuit, Evaluated, Inputs, MESSAGE_HEADER, OpenKeys, Plan, evaluate_with, rehearse,
 };
 use gatework_fss::secret::scrubbed;
 use gatework_fss::{Cost, KeyStream, Party};
@@ -21,7 +21,7 @@ use crate::net::Link;
 use super::device_plan::{DevicePlan, Planned, does_not_fit};
 use super::lengths::Lengths;
 use super::message::Message;
-use super::parts::Parts;
+use super::parts::{PartTime, Parts};
 use super::summary::{Counted, Summary};
 use super::traffic::{Traffic, plan};
 
@@ -93,6 +93,8 @@ pub(super) struct Pair<'a> {
     pub(super) lengths: Arc<Lengths>,
     networks: BTreeMap<usize, Planned>,
     summary: Summary,
+    /// Of the last inference.
+    parts: Vec<PartTime>,
     /// What this session has of a device's memory.
     promise: Option<Box<dyn Promise>>,
     /// Keys of an earlier inference, which take a while to go.
@@ -126,6 +128,7 @@ impl<'a> Pair<'a> {
             lengths,
             networks: BTreeMap::new(),
             summary: Summary::default(),
+            parts: Vec::new(),
             wiping: None,
             observer: &(),
         })
@@ -300,7 +303,7 @@ impl<'a> Pair<'a> {
         let circuit = self.whole.set_up();
         let cost = self.set_up;
         let plan = plan(&[cost]);
-        let (mut outputs, counted) = run(
+        let (mut evaluated, counted) = run(
             (&mut self.link, weighing),
             self.observer.stage("masked weights"),
             OpenKeys::new(keys, &self.backend)?,
@@ -309,7 +312,7 @@ impl<'a> Pair<'a> {
             vec![(&circuit, inputs)],
         )?;
         self.summary.set_up.add(counted);
-        self.weights = outputs.pop().map(|local| local.output);
+        self.weights = evaluated.outputs.pop().map(|local| local.output);
         self.settle_device();
         self.link.expect_short();
         Ok(())
@@ -359,14 +362,19 @@ impl<'a> Pair<'a> {
         }
         let jobs = circuits.iter().zip(inputs).collect();
         let way = (&mut self.link, &mut Weighing::Sent);
-        let (outputs, counted) = run(way, stage, keys, &plan, &costs, jobs)?;
+        let (evaluated, counted) = run(way, stage, keys, &plan, &costs, jobs)?;
+        self.parts = parts.times(&evaluated.moments);
         self.summary.inference.add(counted);
         self.summary.inferences += sections.len();
-        Ok(outputs.into_iter().map(|local| local.output).collect())
+        Ok(evaluated.outputs.into_iter().map(|local| local.output).collect())
     }
 
     pub(super) fn summary(&self) -> Summary {
         self.summary
+    }
+
+    pub(super) fn parts(&self) -> &[PartTime] {
+        &self.parts
     }
 }
 
@@ -399,7 +407,7 @@ fn run<C: Circuit>(
     plan: &Plan,
     costs: &[Cost],
     jobs: Vec<(&C, Inputs)>,
-) -> Result<(Vec<Local<C::Output>>, Counted)> {
+) -> Result<(Evaluated<C::Output>, Counted)> {
     let party = keys.party();
     let predicted = Traffic::of(plan, costs);
     let (start, bytes, frames, times) = (Instant::now(), link.bytes(), link.frames(), link.times());
@@ -428,5 +436,5 @@ fn run<C: Circuit>(
     }
     let evaluating = wall.saturating_sub(waiting);
     let stages = evaluated.stages;
-    Ok((evaluated.outputs, Counted { traffic, key_bytes, wall, evaluating, waiting, sending, stages }))
+    Ok((evaluated, Counted { traffic, key_bytes, wall, evaluating, waiting, sending, stages }))
 }

@@ -19,6 +19,7 @@ use crate::net::Link;
 use super::lengths::Lengths;
 use super::message::{Hello, MOST_SECTIONS, Message};
 use super::pair::{Held, Pair, Weighing};
+use super::parts::PartTime;
 use super::summary::Summary;
 
 /// What key files in a folder are called.
@@ -351,6 +352,11 @@ impl<'a> Client<'a> {
     /// What was done so far.
     pub fn summary(&self) -> Summary {
         self.pair.summary()
+    }
+
+    /// Where the time of the last inference went, part by part of the model. None before the first.
+    pub fn parts(&self) -> &[PartTime] {
+        self.pair.parts()
     }
 
     /// Says goodbye.
