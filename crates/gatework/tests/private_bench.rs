@@ -35,6 +35,11 @@ fn two_processes_are_measured_and_recorded() {
     let parts: Vec<&str> =
         held["parts"].as_array().unwrap().iter().map(|part| part["part"].as_str().unwrap()).collect();
     assert_eq!(parts, ["embedding", "layer 1", "layer 2", "head"]);
+    for part in held["parts"].as_array().unwrap() {
+        let stages = ["gates_ms", "messages_ms", "hand_over_ms", "wait_ms", "opening_ms", "ahead_ms"];
+        let stages = stages.map(|stage| part[stage].as_f64().unwrap());
+        assert!(stages[0] > 0.0 && stages.iter().all(|&ms| ms >= 0.0), "{part}");
+    }
     for figure in ["median_ms", "worst_ms", "rounds", "server_sent_bytes", "client_sent_bytes", "set_up_ms"] {
         assert!(held[figure].as_f64().unwrap() > 0.0, "{figure}: {held}");
     }
@@ -46,7 +51,12 @@ fn two_processes_are_measured_and_recorded() {
     let records: String = files.map(|file| std::fs::read_to_string(file).unwrap()).collect();
     let record: Value = serde_json::from_str(records.lines().next().unwrap()).unwrap();
     assert_eq!(record["workload"], "private/bench");
-    assert_eq!(record["measured"]["rows"].as_array().unwrap().len(), 1 + parts.len());
+    let rows = record["measured"]["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 1 + parts.len());
+    for (row, part) in rows[1..].iter().zip(held["parts"].as_array().unwrap()) {
+        assert_eq!((&row["kind"], &row["part"]), (&"part".into(), &part["part"]));
+        assert_eq!((&row["gates_ms"], &row["wait_ms"]), (&part["gates_ms"], &part["wait_ms"]));
+    }
     // What is read from files is as much, and takes as many rounds.
     let from_files = json(&[&shape[..], &["--keys", "files"]].concat());
     for figure in ["rounds", "server_key_bytes", "client_key_bytes", "server_sent_bytes", "client_sent_bytes"]

@@ -58,7 +58,8 @@ pub(super) fn run(options: &DescribeOptions, shell: &Shell) -> Result<Ending, Fa
     jobs.doing("measuring the weights".into());
     let longest = options.longest.min(checkpoint.context());
     let salt = Salt::random()?;
-    let chosen = Options { head: options.head.map(Into::into), bits: options.bits, salt, ..Options::default() };
+    let chosen =
+        Options { head: options.head.map(Into::into), bits: options.bits, salt, ..Options::default() };
     let public = checkpoint.public(longest, &chosen)?;
     let measured = start.elapsed() - read;
     drop(jobs);

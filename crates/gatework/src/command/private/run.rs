@@ -24,7 +24,7 @@ use super::options::RunOptions;
 use super::public_model;
 use super::summary::Told;
 use super::texts::{Text, Texts};
-use super::timeline::{PartTime, Timeline};
+use super::timeline::{StageTime, Timeline};
 
 /// Texts of one request: what both sides hold of each is in memory until all are done.
 const BATCH: usize = 16;
@@ -34,7 +34,7 @@ struct Document {
     results: Vec<Answer>,
     summary: Told,
     /// The stages of the session: masked weights, and of each request the parts of the model.
-    stages: Vec<PartTime>,
+    stages: Vec<StageTime>,
     #[serde(flatten)]
     check: Option<Check>,
 }
@@ -66,7 +66,7 @@ struct Inferred {
     words: Vec<Vec<u64>>,
     generated: Vec<Vec<u32>>,
     told: Told,
-    stages: Vec<PartTime>,
+    stages: Vec<StageTime>,
 }
 
 pub(super) fn run(options: &RunOptions, shell: &Shell) -> Result<Ending, Failure> {

@@ -1,4 +1,4 @@
-//! When the parts of a model began and ended.
+//! When the stages of an inference began and ended.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -6,14 +6,11 @@ use std::time::Instant;
 use gatework_gpu::{Notice, Observer};
 use serde::Serialize;
 
-/// The stage around the parts.
-const WHOLE: &str = "inferring";
-
-/// How long a part took.
+/// How long a stage or a part took.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct PartTime {
-    pub(super) part: String,
-    pub(super) ms: f64,
+pub(super) struct StageTime {
+    part: String,
+    ms: f64,
 }
 
 /// An observer that notes when the stages of an inference began and ended.
@@ -37,31 +34,20 @@ impl<'a> Timeline<'a> {
     }
 
     /// All stages that ended, in the order in which they began.
-    pub(super) fn stages(&self) -> Vec<PartTime> {
+    pub(super) fn stages(&self) -> Vec<StageTime> {
         self.lock().iter().filter_map(Stage::time).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Stage>> {
         self.stages.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    /// Forgets what was.
-    pub(super) fn clear(&self) {
-        self.lock().clear();
-    }
-
-    /// The parts that ended inside an inference.
-    pub(super) fn parts(&self) -> Vec<PartTime> {
-        let stages = self.lock();
-        stages.iter().skip_while(|stage| stage.name != WHOLE).skip(1).filter_map(Stage::time).collect()
-    }
 }
 
 impl Stage {
     /// How long it took, if it has ended.
-    fn time(&self) -> Option<PartTime> {
+    fn time(&self) -> Option<StageTime> {
         let ms = self.ended?.duration_since(self.began).as_secs_f64() * 1e3;
-        Some(PartTime { part: self.name.clone(), ms })
+        Some(StageTime { part: self.name.clone(), ms })
     }
 }
 

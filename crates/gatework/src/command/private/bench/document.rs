@@ -5,14 +5,13 @@ use std::time::Duration;
 use gatework_gpu::Target;
 use gatework_lab::MeasuredRecord;
 use gatework_private::model::PublicModel;
-use gatework_private::roles::Counted;
+use gatework_private::roles::{Counted, PartTime};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::command::ending::Failure;
 use crate::command::output::table;
 
-use super::super::timeline::PartTime;
 use super::link::LinkTimes;
 use super::{BenchOptions, Request};
 
@@ -51,6 +50,19 @@ struct Shares {
     ahead_ms: f64,
     /// Beside the others, on threads of the link.
     send_ms: f64,
+}
+
+/// Where the client's time went in a part of the model: the median over all requests, each on its own.
+#[derive(Serialize)]
+struct PartShares {
+    part: String,
+    ms: f64,
+    gates_ms: f64,
+    messages_ms: f64,
+    hand_over_ms: f64,
+    wait_ms: f64,
+    opening_ms: f64,
+    ahead_ms: f64,
 }
 
 #[derive(Serialize)]
@@ -95,8 +107,8 @@ pub(super) struct Document {
     set_up_ms: f64,
     /// Dealing for a session.
     deal_ms: f64,
-    /// The model's parts one after the other on the client, the median of each.
-    parts: Vec<PartTime>,
+    /// The model's parts one after the other.
+    parts: Vec<PartShares>,
 }
 
 impl Document {
@@ -177,11 +189,7 @@ impl Document {
 
     /// The request as a row, and each part of it as one.
     pub(super) fn measured(&self) -> Result<MeasuredRecord, Failure> {
-        let unwritable =
-            |error: serde_json::Error| Failure::device(format!("figures that JSON cannot hold: {error}"));
-        let Value::Object(mut whole) = serde_json::to_value(self).map_err(unwritable)? else {
-            return Err(Failure::device("the figures are no JSON object".into()));
-        };
+        let mut whole = object(self)?;
         for list in ["parts", "online_ms", "warm_up_ms"] {
             whole.remove(list);
         }
@@ -192,18 +200,20 @@ impl Document {
             }
         }
         whole.insert("kind".to_owned(), "request".into());
-        let part = |part: &PartTime| -> Map<String, Value> {
-            let named: [(&str, Value); 6] = [
+        let part = |part: &PartShares| -> Result<Map<String, Value>, Failure> {
+            let named: [(&str, Value); 4] = [
                 ("kind", "part".into()),
                 ("model", self.model.as_str().into()),
                 ("tokens", self.tokens.into()),
                 ("keys", self.keys.into()),
-                ("part", part.part.as_str().into()),
-                ("ms", part.ms.into()),
             ];
-            named.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+            let mut row: Map<String, Value> =
+                named.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+            row.extend(object(part)?);
+            Ok(row)
         };
-        let rows = std::iter::once(whole).chain(self.parts.iter().map(part)).collect();
+        let parts = self.parts.iter().map(part);
+        let rows = std::iter::once(Ok(whole)).chain(parts).collect::<Result<_, Failure>>()?;
         let origin = format!(
             "gatework private bench, {} requests between two processes over loopback TLS on {} threads",
             self.repeats, self.threads
@@ -264,9 +274,27 @@ impl Document {
         if let Some(link) = &self.link {
             text.push_str(&format!("{}\n", link.text()));
         }
-        let mut rows = table(["part", "ms"]);
+        let mut rows = table([
+            "part of the client",
+            "ms",
+            "gates",
+            "messages",
+            "handing over",
+            "opening",
+            "keys ahead",
+            "waiting",
+        ]);
         for part in &self.parts {
-            rows.add_row([part.part.clone(), format!("{:.2}", part.ms)]);
+            let times = [
+                part.ms,
+                part.gates_ms,
+                part.messages_ms,
+                part.hand_over_ms,
+                part.opening_ms,
+                part.ahead_ms,
+                part.wait_ms,
+            ];
+            rows.add_row(std::iter::once(part.part.clone()).chain(times.map(|ms| format!("{ms:.2}"))));
         }
         let equal = if self.equal_in_clear { "the same, bit for bit" } else { "SOMETHING ELSE" };
         format!("{text}\n{rows}\n\nthe clear evaluation gives {equal}")
@@ -312,15 +340,36 @@ impl Served<'_> {
     }
 }
 
-/// The median of each part.
-fn parts(requests: &[&Request]) -> Vec<PartTime> {
+/// The medians of each part.
+fn parts(requests: &[&Request]) -> Vec<PartShares> {
     let Some(first) = requests.first() else { return Vec::new() };
-    let times = |index: usize| {
-        requests.iter().filter_map(|request| Some(request.parts.get(index)?.ms)).collect::<Vec<f64>>()
+    let shares = |(index, part): (usize, &PartTime)| {
+        let ms = |of: fn(&PartTime) -> Duration| {
+            let times = requests.iter().filter_map(|request| request.parts.get(index));
+            median(times.map(|part| milliseconds(of(part))).collect())
+        };
+        PartShares {
+            part: part.name.clone(),
+            ms: ms(|part| part.wall),
+            gates_ms: ms(|part| part.stages.gates),
+            messages_ms: ms(|part| part.stages.messages),
+            hand_over_ms: ms(|part| part.stages.sending),
+            wait_ms: ms(|part| part.stages.waiting),
+            opening_ms: ms(|part| part.stages.opening),
+            ahead_ms: ms(|part| part.stages.ahead),
+        }
     };
-    let part =
-        |(index, part): (usize, &PartTime)| PartTime { part: part.part.clone(), ms: median(times(index)) };
-    first.parts.iter().enumerate().map(part).collect()
+    first.parts.iter().enumerate().map(shares).collect()
+}
+
+/// Figures by name.
+fn object(figures: &impl Serialize) -> Result<Map<String, Value>, Failure> {
+    let unwritable =
+        |error: serde_json::Error| Failure::device(format!("figures that JSON cannot hold: {error}"));
+    match serde_json::to_value(figures).map_err(unwritable)? {
+        Value::Object(named) => Ok(named),
+        other => Err(Failure::device(format!("the figures are no JSON object: {other}"))),
+    }
 }
 
 pub(super) fn milliseconds(time: Duration) -> f64 {

@@ -20,7 +20,7 @@ use gatework_private::disk::KeyFile;
 use gatework_private::model::{Owner, PublicModel};
 use gatework_private::net::{CertificateFiles, LANES, Link, Timeouts, make_test_certificates};
 use gatework_private::range::Trust;
-use gatework_private::roles::{Client, Summary, deal_files};
+use gatework_private::roles::{Client, PartTime, Summary, deal_files};
 
 use crate::command::ending::{Ending, Failure};
 use crate::command::files::write_file;
@@ -30,7 +30,6 @@ use crate::command::shell::Shell;
 use self::document::{Document, Session};
 use self::server::ServerProcess;
 use super::options::MemoryOptions;
-use super::timeline::{PartTime, Timeline};
 use super::weights::WeightOptions;
 
 pub(super) const EXAMPLES: &str = "\
@@ -46,6 +45,7 @@ Shapes: bert-tiny, bert-base, bert-large, gpt2, gpt-neo-1.3b, bert-toy, gpt2-toy
 Timed is everything from token ids in the client's memory to the result there. The server is a process of its own, the two talk by
 TLS on this machine, and both are warm: kernels are compiled and the masked weights are there. With --keys memory both have the keys
 in memory when the clock starts; with --keys files they are read, verified, marked as used and erased meanwhile.
+Embedding, layers and head have their times by stage; with --results, `gatework lab report` draws them as a timeline.
 Keys lie in --folder, those of --per-deal requests at a time: gigabytes each, so that a folder in memory pays.
 The exit code is 1 if a result differs from the clear evaluation in any bit.";
 
@@ -303,20 +303,18 @@ impl<'a> Bench<'a> {
         let (identity, lanes) = (self.certificates.client()?, self.options.lanes);
         let link = Link::connect_with_lanes(address, SERVER_NAME, &identity, timeouts, lanes)?;
         let keys = KeyFile::open(keys, Party::One)?;
-        let timeline = Timeline::default();
-        let mut client = Client::on(&self.public, self.client.clone(), keys, link)?.observed(&timeline);
+        let mut client = Client::on(&self.public, self.client.clone(), keys, link)?;
         client.plan(&[self.options.tokens.get()])?;
         let start = Instant::now();
         client.set_up()?;
         let mut session = Session::new(start.elapsed());
         for _ in 0..requests {
             let before = client.summary();
-            timeline.clear();
             if let Some(device) = &self.device {
                 device.budget().reset_peak();
             }
             let (words, time) = self.request(&mut client)?;
-            let parts = timeline.parts();
+            let parts = client.parts().to_vec();
             let device_peak = self.device.as_ref().map(|device| device.budget().peak());
             let equal = words == self.expected;
             session.add(Request { time, before, after: client.summary(), parts, device_peak, equal });
