@@ -7,8 +7,9 @@ use std::process::Command;
 use std::{env, fs};
 
 use gatework_lab::measure::{Bound, RateRecord};
-use gatework_lab::{Freshness, Gate, GateRecord, Outcome, Record, Timing, report};
-use support::{benched, profiled, record, searched};
+use gatework_lab::{Freshness, Gate, GateRecord, MeasuredRecord, Outcome, Record, Timing, report};
+use serde_json::json;
+use support::{benched, device, profiled, record, searched};
 
 /// Records of every kind, as a run on a GPU leaves them.
 fn records() -> Vec<Record> {
@@ -49,7 +50,29 @@ fn records() -> Vec<Record> {
         searched("gpu/transpose"),
         profiled("gpu/fp8-tile"),
         record("gpu/<odd>&name"),
+        request(),
     ]
+}
+
+/// A private request of two parts.
+fn request() -> Record {
+    let part = |name: &str, ms: f64| {
+        json!({
+            "kind": "part", "part": name, "ms": ms, "gates_ms": 0.3 * ms, "opening_ms": 0.1 * ms, "ahead_ms": 0.1 * ms,
+            "messages_ms": 0.2 * ms, "hand_over_ms": 0.05 * ms, "wait_ms": 0.25 * ms,
+        })
+    };
+    let whole = json!({
+        "kind": "request", "model": "bert-<odd>", "tokens": 128, "keys": "memory", "client_device": "cuda:0",
+        "server_device": "cuda:0", "median_ms": 600.0,
+    });
+    let rows = [whole, part("embedding", 100.0), part("layer <1>", 400.0)];
+    let rows = rows.map(|row| row.as_object().unwrap().clone()).to_vec();
+    Record::of_figures(
+        "private/bench",
+        Some(device("NVIDIA H200")),
+        MeasuredRecord { origin: "a test".into(), rows },
+    )
 }
 
 fn drawn() -> String {
@@ -83,6 +106,9 @@ fn the_report_shows_every_part() {
         "fp8_tile is compute-bound",
         "gpu/&lt;odd&gt;&amp;name",
         "beyond the right edge",
+        "Timeline of bert-&lt;odd&gt;, 128 tokens, keys in memory, on NVIDIA H200 (client cuda:0, server cuda:0)",
+        "The parts took 500 ms: evaluation 200 ms, keys ahead 50.0 ms, device 100 ms, network 25.0 ms, waiting 125 ms.",
+        "layer &lt;1&gt;</div>",
     ];
     for part in parts {
         assert!(html.contains(part), "{part}");
@@ -138,6 +164,7 @@ fn no_string_of_a_record_becomes_markup() {
 #[test]
 fn records_without_measurements_make_a_report_too() {
     let html = report::html(&[record("gpu/saxpy")], &|_| Freshness::Unknown);
+    assert!(html.contains("These records hold no timeline of a private request."));
     assert!(html.contains("These records hold no benchmark.") && html.contains("unknown here"));
 }
 

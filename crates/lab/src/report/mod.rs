@@ -8,6 +8,7 @@ mod roofline;
 mod sections;
 mod subject;
 mod svg;
+mod timeline;
 
 pub use lines::{LineChart, Panel, Series};
 
@@ -16,7 +17,7 @@ use crate::record::Record;
 use subject::subjects;
 
 /// Draws records as one HTML document. Of several records of a workload on a device, the newest that has a part is
-/// shown. `freshness` says which are stale.
+/// shown, and the newest timeline of each private request. `freshness` says which are stale.
 pub fn html(records: &[Record], freshness: &dyn Fn(&Record) -> Freshness) -> String {
     let subjects = subjects(records);
     let sections = [
@@ -24,6 +25,7 @@ pub fn html(records: &[Record], freshness: &dyn Fn(&Record) -> Freshness) -> Str
         sections::performance(&subjects, freshness),
         sections::floors(&subjects),
         sections::peers(&subjects),
+        sections::requests(records),
         sections::tuning(&subjects),
         sections::profiles(&subjects),
     ];

@@ -28,7 +28,7 @@ pub(super) fn document(subjects: &[Subject<'_>], sections: &str) -> String {
 <h1>Gatework lab report</h1>
 <p>{count} workloads on {devices}. Made {made}.</p>
 <nav><a href="#gates">Gates</a> <a href="#performance">Performance</a> <a href="#floors">Floor</a>
-<a href="#peers">Peers</a> <a href="#tuning">Tuning</a> <a href="#profile">Profile</a></nav>
+<a href="#peers">Peers</a> <a href="#requests">Requests</a> <a href="#tuning">Tuning</a> <a href="#profile">Profile</a></nav>
 </header>
 <main>
 {sections}

@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use super::subject::{GATES, Subject, device_of};
 use super::svg::escaped;
-use super::{charts, distribution, roofline};
+use super::timeline::{LANES, Timeline, milliseconds};
+use super::{charts, distribution, roofline, timeline};
 use crate::freshness::Freshness;
 use crate::outcome::Outcome;
 use crate::quantity::{rate, ratio, time};
@@ -199,6 +200,65 @@ fn peer_cells(peer: &PeerRecord) -> String {
             .concat()
         }
     }
+}
+
+/// Timelines of private requests.
+pub(super) fn requests(records: &[Record]) -> String {
+    let (mut figures, mut tables) = (String::new(), String::new());
+    for timeline in timeline::timelines(records) {
+        figures += &figure(&timeline.heading, &request_notes(&timeline), &timeline.draw());
+        let _ = write!(
+            tables,
+            "<details><summary>Figures of {}</summary>{}</details>",
+            escaped(&timeline.heading),
+            request_table(&timeline)
+        );
+    }
+    let body = if figures.is_empty() {
+        absent("no timeline of a private request")
+    } else {
+        let how = "Where a client's time goes, with the parts of the model one after the other. Evaluation is computing \
+                   or queueing gates and opening messages. Keys ahead is making keys ready for the next round. Device is \
+                   the time until a message is computed and on the host, network is handing it over, and waiting is for \
+                   the other party. A bar begins where its part begins and is as long as all that it stands for in that \
+                   part: the order inside a part is not shown. A narrow layer has its number alone; the tables beneath \
+                   name every part. Each figure is a median over requests, so that figures need not add up."
+            .to_owned();
+        format!(r#"{}<div class="cards">{figures}</div>{tables}"#, list(&[how]))
+    };
+    section("requests", "Private requests", &body)
+}
+
+fn request_notes(timeline: &Timeline<'_>) -> [String; 2] {
+    let whole = format!("{}; record <code>{}</code>.", escaped(&timeline.note), timeline.record.id());
+    let lanes: Vec<String> = LANES
+        .iter()
+        .enumerate()
+        .map(|(index, lane)| format!("{} {}", lane.name, milliseconds(timeline.in_lane(index))))
+        .collect();
+    let parts = format!(
+        "The parts took {}: {}. Before and after them: {}.",
+        milliseconds(timeline.in_parts()),
+        lanes.join(", "),
+        milliseconds(timeline.outside_parts())
+    );
+    [whole, parts]
+}
+
+/// What a timeline draws, in numbers.
+fn request_table(timeline: &Timeline<'_>) -> String {
+    let row = |name: &str, ms: f64, lanes: [f64; LANES.len()]| {
+        let lanes = LANES.iter().zip(lanes).map(|(lane, ms)| number(lane.name, &milliseconds(ms)));
+        let cells: String = [cell("part", &escaped(name)), number("time", &milliseconds(ms))]
+            .into_iter()
+            .chain(lanes)
+            .collect();
+        format!("<tr>{cells}</tr>")
+    };
+    let mut rows: String = timeline.parts.iter().map(|part| row(part.name, part.ms, part.lanes)).collect();
+    rows += &row("together", timeline.in_parts(), std::array::from_fn(|lane| timeline.in_lane(lane)));
+    let header: Vec<&str> = ["part", "time"].into_iter().chain(LANES.iter().map(|lane| lane.name)).collect();
+    table(&header, &rows)
 }
 
 /// Searches for faster configurations.
