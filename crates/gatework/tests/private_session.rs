@@ -323,3 +323,14 @@ fn mistakes_are_sentences() {
     assert_eq!(output.status.code(), PEER_FAILED, "{output:?}");
     assert!(complaint(&output).contains("cannot be reached") && output.stdout.is_empty(), "{output:?}");
 }
+
+/// Keys are dealt for the hash of the weights, which the salt is a part of.
+#[test]
+fn a_second_description_keeps_the_salt() {
+    let scene = Scene::new();
+    let read = |name: &str| std::fs::read_to_string(scene.path(name)).unwrap();
+    let before = ["model.json", "model.json.salt"].map(read);
+    let (model, out) = (small_bert(), scene.path("model.json"));
+    json(&["describe", "--model", &model, "--longest", "8", "--out", &out]);
+    assert_eq!(["model.json", "model.json.salt"].map(read), before);
+}

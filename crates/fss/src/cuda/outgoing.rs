@@ -116,7 +116,8 @@ impl UnderWay {
         (0..2).filter(|&party| parties[party]).for_each(|party| written[party] += count);
         let mut receivers = sinks.iter().zip(parties).filter(|(_, gets)| *gets);
         if block.len() >= LEAST_KEPT && receivers.all(|(sink, _)| sink.keeps()) {
-            let room = self.queue.make_room(count);
+            // Blocks of a pool are powers of two.
+            let room = self.queue.make_room(count.next_power_of_two());
             let bytes = SharedBytes::held(HeldBlock { bytes: Some(block.into_read()?), _room: room });
             let mut receivers = sinks.iter_mut().zip(parties).filter(|(_, gets)| *gets);
             return receivers.try_for_each(|(sink, _)| sink.keep(bytes.clone()));

@@ -90,7 +90,9 @@ impl Wiper {
         }
         // Without a thread they are wiped here, when the closure goes.
         let thread = Builder::new().name("wipe".into()).spawn(move || drop(blocks));
-        self.lock().extend(thread.ok());
+        let mut threads = self.lock();
+        threads.retain(|thread| !thread.is_finished());
+        threads.extend(thread.ok());
     }
 
     /// Waits until all of them are.

@@ -142,13 +142,14 @@ impl FileSection {
         let chunk = self.next;
         self.next += 1;
         let read = self.chunk(chunk)?;
-        if self.usage == Use::Once && self.next - self.erased >= ERASED {
+        // The first has the seed, from which masks follow: it goes at once.
+        if self.usage == Use::Once && (chunk == 0 || self.next - self.erased >= ERASED) {
             let chunks = self.erased..self.next;
-            self.erased = self.next;
             match &self.readers {
                 Some(readers) => readers.erase(chunks),
                 None => self.place.erase_chunks(chunks)?,
             }
+            self.erased = self.next;
         }
         Ok(read)
     }
@@ -331,6 +332,10 @@ impl Readers {
     fn end(mut self) -> Option<u32> {
         self.stop();
         let state = self.shared.lock();
+        if state.broken {
+            // A thread that panicked may have been about to erase some.
+            return Some(0);
+        }
         state.erasable.iter().map(|chunks| chunks.start).chain(state.unerased).min()
     }
 

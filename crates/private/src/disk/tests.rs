@@ -229,6 +229,9 @@ fn what_a_killed_process_left_is_erased_at_the_next_start() {
     let mut keys = KeyFile::open(&path, Party::One).unwrap();
     std::mem::forget(keys.spend(&[2]).unwrap());
     assert!(keys.used_bytes_left().unwrap() > CHUNK / 2);
+    // The seed is gone already: masks follow from it.
+    let (bytes, start) = (fs::read(&path).unwrap(), header(1).offset_of(2) as usize);
+    assert!(bytes[start..start + SEED].iter().all(|&byte| byte == 0));
     drop(keys);
     let mut keys = KeyFile::open(&path, Party::One).unwrap();
     assert_eq!(keys.used_bytes_left().unwrap(), 0);

@@ -57,7 +57,10 @@ pub(super) fn run(options: &DescribeOptions, shell: &Shell) -> Result<Ending, Fa
     jobs.done();
     jobs.doing("measuring the weights".into());
     let longest = options.longest.min(checkpoint.context());
-    let salt = Salt::random()?;
+    // One that is there stays: keys were dealt for the hash that it gives.
+    let salt_file = Salt::path_beside(&options.out);
+    let kept = Salt::read(&salt_file)?;
+    let salt = kept.map_or_else(Salt::random, Ok)?;
     let chosen =
         Options { head: options.head.map(Into::into), bits: options.bits, salt, ..Options::default() };
     let public = checkpoint.public(longest, &chosen)?;
@@ -68,8 +71,9 @@ pub(super) fn run(options: &DescribeOptions, shell: &Shell) -> Result<Ending, Fa
     let [server_sent_bytes, client_sent_bytes] = traffic.bytes;
     let device = Planned::new(&target, &backend_on(&target)?, &public, &[longest])?;
     let text = public.to_json()?;
-    let salt_file = Salt::path_beside(&options.out);
-    salt.write(&salt_file)?;
+    if kept.is_none() {
+        salt.write(&salt_file)?;
+    }
     write_file(&options.out, text.as_bytes())?;
     let described = Described {
         out: options.out.clone(),
