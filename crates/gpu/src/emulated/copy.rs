@@ -127,9 +127,22 @@ impl Launch {
         barrier: usize,
         site: CallSite,
     ) -> Result<(), Stop> {
+        let parcel = self.bulk(to, from, bytes, false, site)?;
+        self.fly(parcel, barrier, site)
+    }
+
+    /// Bytes that a bulk copy moves as they lie.
+    fn bulk(
+        &mut self,
+        to: usize,
+        from: usize,
+        bytes: usize,
+        from_shared: bool,
+        site: CallSite,
+    ) -> Result<Parcel, Stop> {
         self.require_bulk_size(bytes, site)?;
         let pieces = vec![Copy::plain(to, from, bytes)];
-        self.fly(Parcel { pieces, bytes, sides: Sides { from_shared: false, alignment: 16 } }, barrier, site)
+        Ok(Parcel { pieces, bytes, sides: Sides { from_shared, alignment: 16 } })
     }
 
     pub(super) fn bulk_load_multicast(
@@ -141,9 +154,7 @@ impl Launch {
         blocks: u32,
         site: CallSite,
     ) -> Result<(), Stop> {
-        self.require_bulk_size(bytes, site)?;
-        let pieces = vec![Copy::plain(to, from, bytes)];
-        let parcel = Parcel { pieces, bytes, sides: Sides { from_shared: false, alignment: 16 } };
+        let parcel = self.bulk(to, from, bytes, false, site)?;
         self.multicast(&parcel, barrier, blocks, site)
     }
 
@@ -156,9 +167,8 @@ impl Launch {
         barrier: usize,
         site: CallSite,
     ) -> Result<(), Stop> {
-        self.require_bulk_size(bytes, site)?;
-        let pieces = vec![Copy::plain(to, from, bytes)];
-        self.fly(Parcel { pieces, bytes, sides: Sides { from_shared: true, alignment: 16 } }, barrier, site)
+        let parcel = self.bulk(to, from, bytes, true, site)?;
+        self.fly(parcel, barrier, site)
     }
 
     /// The same bytes to the same place in every block of the cluster whose bit is set, each for its own mbarrier.

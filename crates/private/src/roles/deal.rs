@@ -1,4 +1,4 @@
-//! The dealer's work: two key files.
+//! The dealer's work: what is to be dealt, and two key files of it.
 
 use std::path::Path;
 use std::sync::Arc;
