@@ -13,7 +13,7 @@ use crate::{Error, Result};
 ///
 /// ```
 /// use gatework_gpu::{Device, Grid, Source, TensorLayout, TensorMap, args};
-/// // out <- the tile of 4 x 4 words whose corner is at column 2 of row 3; what lies outside is zero.
+/// // out <- the tile of 4 x 4 words whose corner is at column 4 of row 3; what lies outside is zero.
 /// let source = Source::new("tile", r#"
 ///     #include "gw/gw.cuh"
 ///     GW_KERNEL(tile)(GW_TENSOR_MAP(map), u32* out) {
@@ -23,7 +23,7 @@ use crate::{Error, Result};
 ///             gw::mbarrier_init(full, 1);
 ///             gw::fence_mbarrier_init();
 ///             gw::mbarrier_arrive_expect(full, 64);
-///             gw::bulk_tensor_load(box, map, full, 2, 3);
+///             gw::bulk_tensor_load(box, map, full, 4, 3);
 ///         }
 ///         gw::sync_threads();
 ///         gw::mbarrier_wait(full, 0);
@@ -37,7 +37,7 @@ use crate::{Error, Result};
 /// let mut out = stream.alloc::<u32>(16)?;
 /// let grid = Grid::new([1; 3], [16, 1, 1]).shared(2048);
 /// device.kernel(&source)?.launch(&stream, &grid, &args![&map, &mut out])?;
-/// assert_eq!(stream.download(&out)?[..5], [26, 27, 28, 29, 34]);
+/// assert_eq!(stream.download(&out)?[..5], [28, 29, 30, 31, 36]);
 /// # Ok::<(), gatework_gpu::Error>(())
 /// ```
 pub struct TensorMap<'a> {

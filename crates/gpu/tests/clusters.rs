@@ -51,6 +51,40 @@ fn a_remote_store_is_seen_after_a_cluster_barrier() {
 }
 
 #[test]
+fn wide_atomics_on_another_blocks_memory_are_of_the_clusters_scope() {
+    for (bug, fix) in [
+        (
+            "gw::atomic_add(met, 1ull);  // here",
+            "gw::atomic_add<gw::Order::Relaxed, gw::Scope::Cluster>(met, 1ull);",
+        ),
+        (
+            "gw::atomic_or(met, 1ull);  // here",
+            "gw::atomic_or<gw::Order::Release, gw::Scope::Cluster>(met, 1ull);",
+        ),
+        (
+            "gw::atomic_add((f32*)met, 1.0f);  // here",
+            "gw::atomic_add<gw::Order::Relaxed, gw::Scope::Cluster>((f32*)met, 1.0f);",
+        ),
+        (
+            "gw::atomic_add_f16_pair((u32*)met, 1u);  // here",
+            "gw::atomic_add_f16_pair<gw::Order::Relaxed, gw::Scope::Cluster>((u32*)met, 1u);",
+        ),
+        // What the hardware has: the default scope will do.
+        ("gw::atomic_exchange(met, 1ull);  // here", "gw::atomic_add((u32*)met, 1u);"),
+    ] {
+        Twins {
+            body: "u64* s = gw::shared<u64>();\nif (gw::thread() == 0) s[0] = n;\ngw::sync_cluster();\n\
+                   u64* met = gw::cluster_map(s, 1 - gw::cluster_rank());\nHOLE\ngw::sync_cluster();",
+            bug,
+            fix,
+            kind: FaultKind::Protocol,
+            words: "give it Scope::Cluster",
+        }
+        .check(pairs(32));
+    }
+}
+
+#[test]
 fn a_relaxed_arrival_tells_nothing_of_memory() {
     Twins {
         body: "u32* s = gw::shared<u32>();\ns[gw::thread()] = n;\nHOLE\ngw::cluster_wait();\n\

@@ -42,6 +42,21 @@ macro_rules! load {
     };
 }
 
+/// All write a box of 512 bytes, and thread 0 stores it.
+macro_rules! store {
+    ($fence:literal, $store:literal, $after:literal) => {
+        concat!(
+            "u32* s = gw::shared<u32>();\nfor (u32 i = gw::thread(); i < 128; i += 32) s[i] = i;\n",
+            $fence,
+            "\ngw::sync_threads();\nif (gw::thread() == 0) {\n",
+            $store,
+            "\ngw::bulk_commit();\n",
+            $after,
+            "\n}"
+        )
+    };
+}
+
 #[test]
 fn a_box_lies_inside_of_shared_memory() {
     check(&Twins {
@@ -147,6 +162,28 @@ fn a_map_stays_where_the_launch_put_it() {
 }
 
 #[test]
+fn a_box_starts_at_a_multiple_of_16_bytes_of_a_row() {
+    check(&Twins {
+        body: load!("512", "gw::bulk_tensor_load(s, map, b, HOLE, -3);  // here", "gw::mbarrier_wait(b, 0);"),
+        bug: "-2",
+        fix: "-8",
+        kind: FaultKind::Misaligned,
+        words: "byte -8 of a row, which is no multiple of 16",
+    });
+    check(&Twins {
+        body: store!(
+            "gw::fence_async_proxy_shared();",
+            "gw::bulk_tensor_store(map, s, HOLE, 8);  // here",
+            "gw::bulk_wait<0>();"
+        ),
+        bug: "15",
+        fix: "20",
+        kind: FaultKind::Misaligned,
+        words: "byte 60 of a row",
+    });
+}
+
+#[test]
 fn a_prefetch_takes_the_map_s_coordinates() {
     check(&Twins {
         body: "gw::tensor_map_prefetch(map);\ngw::bulk_tensor_prefetch(map, HOLE);  // here\nout[gw::thread()] = 1;",
@@ -155,21 +192,6 @@ fn a_prefetch_takes_the_map_s_coordinates() {
         kind: FaultKind::Protocol,
         words: "1 coordinates",
     });
-}
-
-/// All write a box of 512 bytes, and thread 0 stores it.
-macro_rules! store {
-    ($fence:literal, $store:literal, $after:literal) => {
-        concat!(
-            "u32* s = gw::shared<u32>();\nfor (u32 i = gw::thread(); i < 128; i += 32) s[i] = i;\n",
-            $fence,
-            "\ngw::sync_threads();\nif (gw::thread() == 0) {\n",
-            $store,
-            "\ngw::bulk_commit();\n",
-            $after,
-            "\n}"
-        )
-    };
 }
 
 #[test]
@@ -218,7 +240,7 @@ fn a_box_goes_to_every_block_of_the_mask() -> Result<()> {
                 u32* s = gw::shared<u32>();\ngw::Mbarrier* b = gw::shared<gw::Mbarrier>(4088);\n\
                 if (gw::thread() == 0) {\ngw::mbarrier_init(b, 1);\ngw::fence_mbarrier_init();\n\
                 gw::mbarrier_arrive_expect(b, 512);\n}\ngw::sync_cluster();\n\
-                if (gw::cluster_rank() == 1 && gw::thread() == 0) gw::bulk_tensor_load_multicast(s, map, b, 7, -1, 31);\n\
+                if (gw::cluster_rank() == 1 && gw::thread() == 0) gw::bulk_tensor_load_multicast(s, map, b, 7, -4, 31);\n\
                 gw::mbarrier_wait(b, 0);\nout[gw::global_thread()] = s[gw::thread()];\n}";
     for seed in 0..20 {
         let device = Device::emulated(seed)?;
@@ -228,7 +250,7 @@ fn a_box_goes_to_every_block_of_the_mask() -> Result<()> {
         let map = TensorMap::new(&x, &layout())?;
         let grid = Grid::new([6, 1, 1], [32, 1, 1]).shared(4096).cluster([3, 1, 1]);
         device.kernel(&Source::new("spread", text))?.launch(&stream, &grid, &args![&map, &mut out])?;
-        let row = |t: u32| if t == 0 || t >= 16 { 0 } else { 31 * 32 + t - 1 };
+        let row = |t: u32| if !(4..16).contains(&t) { 0 } else { 31 * 32 + t - 4 };
         for block in stream.download(&out)?.chunks(32) {
             assert_eq!(block, std::array::from_fn::<u32, 32, _>(|t| row(t as u32)), "seed {seed}");
         }

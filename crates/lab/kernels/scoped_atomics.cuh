@@ -16,7 +16,9 @@
 #define ADD_F16 8
 #define ADD_BF16 9
 #define CAS_64 10
-#define CELLS 11
+#define ADD_F32 11
+#define ADD_F64 12
+#define CELLS 13
 #define DEC_LIMIT 9
 
 template <class T>
@@ -45,6 +47,8 @@ GW_DEVICE void apply(u64* cells, u32 word, u64 wide, u32 operation) {
         case ADD_BF16:
             gw::atomic_add_bf16_pair<ORDER, SCOPE>(as<u32>(cell), gw::f32_to_bf16(low) | gw::f32_to_bf16(high) << 16);
             break;
+        case ADD_F32: gw::atomic_add<ORDER, SCOPE>(as<f32>(cell), low); break;
+        case ADD_F64: gw::atomic_add<ORDER, SCOPE>(as<f64>(cell), (f64)high); break;
         case CAS_64: {
             u64 seen = gw::load_relaxed<SCOPE>(cell);
             for (;;) {

@@ -49,6 +49,10 @@ gatework_gpu::modules! {
     /// `d <- c + A B` by `mma`, in the format that the macro `FORMAT` names:
     /// `mma_product(const u32* a, const u32* b, const Element* c, Element* d)`. One warp a product of 16 x 8.
     pub MMA_PRODUCT = "mma_product";
+    /// `d <- c + A B`, 32 bytes of K a step, in the format that the macro `FORMAT` names: `mma_sums(const u32* a, const u32* b,
+    /// const f32* c, f32* d, u32 steps)`, one warp a product of 16 x 8; `wgmma_sums` and `wgmma_sums_half`, 128 threads a product
+    /// of 64 x 8 or 64 x 16, shared memory for one step.
+    pub TENSOR_SUMS = "tensor_sums";
     /// What the lanes of a warp tell each other, one result for each call and thread, in two kernels:
     /// `warp_shuffle(const u32* words, const u64* longs, const f32* floats, const u32* sources, u64* out, u32 mask,
     /// u32 distance)` and `warp_vote(const u32* words, u64* out, u32 mask)`, with one word of shared memory a thread.

@@ -32,7 +32,8 @@ GW_DEVICE u64 wgmma_descriptor(const void* tile, Swizzle swizzle, u32 stride_byt
 }
 
 // Wgmma<E4M3, N>: `ss` takes both operands from shared memory, `rs` takes A from registers. With `accumulate` false D
-// starts from zero. Accumulators are f32, i32 for S8.
+// starts from zero. Accumulators are f32, i32 for S8. Sums of 8-bit floats keep 13 bits below their leading one, and terms
+// 13 bits below the largest: add long ones up in parts.
 template <class Format, u32 N>
 struct Wgmma;
 

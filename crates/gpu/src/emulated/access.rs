@@ -264,8 +264,25 @@ impl Launch {
 
     /// An atomic: checked, carried out, and a carrier of what was released.
     pub(super) fn atomic(&mut self, atomic: Atomic, touch: Touch) -> Result<(u64, Flow), Stop> {
-        let Atomic { op, value, compare, .. } = atomic;
-        self.check(touch, None)?;
+        let Atomic { op, scope, value, compare, .. } = atomic;
+        let place = self.check(touch, None)?;
+        if let Place::Shared { block, .. } = place
+            && block != self.current_block()
+            && scope != Scope::Cluster
+            && !op.reaches_other_blocks(touch.bytes)
+        {
+            let message = format!(
+                "an atomic of {} bytes on another block's shared memory, which the hardware has not: give it \
+                 Scope::Cluster, where it compares and exchanges",
+                touch.bytes
+            );
+            return Err(self.fault(
+                FaultKind::Protocol,
+                Some(touch.address),
+                self.entry.line(touch.pc),
+                message,
+            ));
+        }
         let pointer = touch.address as *mut u8;
         // SAFETY: `check` found the bytes inside a live buffer, the cluster's shared memory or, to be read, a constant,
         // aligned; the launch is the only one that touches them now.

@@ -35,7 +35,7 @@ impl Format {
             return sign | self.overflow.unwrap_or(self.largest);
         }
         let unit = exponent - self.mantissa_bits as i32;
-        let quotient = magnitude * 2f64.powi(-unit);
+        let quotient = magnitude * power_of_two(-unit);
         let steps = quotient.round_ties_even() as u64;
         // A carry out of the mantissa runs into the exponent by itself.
         let code = (((exponent + bias - 1) as u64) << self.mantissa_bits) + steps;
@@ -61,7 +61,7 @@ impl Format {
         let exponent = (magnitude >> self.mantissa_bits) as i32;
         let mantissa = magnitude & ((1 << self.mantissa_bits) - 1);
         let steps = if exponent == 0 { mantissa } else { mantissa | 1 << self.mantissa_bits };
-        sign * (f64::from(steps) * 2f64.powi(exponent.max(1) - bias - self.mantissa_bits as i32)) as f32
+        sign * (f64::from(steps) * power_of_two(exponent.max(1) - bias - self.mantissa_bits as i32)) as f32
     }
 
     fn is_infinity(&self, magnitude: u32) -> bool {
@@ -69,6 +69,11 @@ impl Format {
         let infinity = ((1 << self.exponent_bits) - 1) << self.mantissa_bits;
         magnitude == infinity && self.largest < infinity
     }
+}
+
+/// Two to that power, which a normal f64 holds.
+pub(super) fn power_of_two(exponent: i32) -> f64 {
+    f64::from_bits(((exponent + 1023) as u64) << 52)
 }
 
 pub(super) fn f32_to_f16(x: f32) -> u16 {

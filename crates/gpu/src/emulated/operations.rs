@@ -13,6 +13,15 @@ impl AtomicOp {
         self != Self::Load
     }
 
+    /// Whether the hardware does it on another block's shared memory.
+    pub(super) fn reaches_other_blocks(self, bytes: usize) -> bool {
+        match self {
+            Self::Load | Self::Store | Self::Cas => true,
+            Self::AddF32 | Self::AddF64 | Self::AddF16Pair | Self::AddBf16Pair => false,
+            _ => bytes == 4,
+        }
+    }
+
     /// The value after, from the value before.
     pub(super) fn apply(self, before: u64, value: u64, compare: u64, bytes: usize) -> u64 {
         let signed = |x: u64| if bytes == 4 { i64::from(x as u32 as i32) } else { x as i64 };

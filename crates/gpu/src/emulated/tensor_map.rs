@@ -188,6 +188,15 @@ impl Launch {
             let message = format!("a box at {} coordinates of a tensor of {rank} dimensions", corner.len());
             return Err(self.fault_at(FaultKind::Protocol, site, message));
         }
+        // An illegal instruction on the card.
+        let start = i64::from(corner[0]) * map.element_bytes as i64;
+        if start % 16 != 0 {
+            let message = format!(
+                "a box whose innermost coordinate {} stands for byte {start} of a row, which is no multiple of 16",
+                corner[0]
+            );
+            return Err(self.fault_at(FaultKind::Misaligned, site, message));
+        }
         Ok(map)
     }
 

@@ -5,7 +5,7 @@ use super::block::{CallSite, Wait};
 use super::clocks::{Meeting, Slot};
 use super::launch::{Launch, Step, Stop};
 use super::shadow::Manner;
-use super::tensor;
+use super::tensor::{Adder, Matrix};
 use crate::abi::{ExchangeOp, Format};
 use crate::types::FaultKind;
 
@@ -308,18 +308,18 @@ fn exchange(op: ExchangeOp, lane: usize, mine: u64, argument: u32, met: &Gatheri
 /// `mma.sync` of 16 x 8 x (16 or 32): fragments as in gw/matrix.cuh.
 fn small_product(format: Format, met: &Gathering) {
     let depth = format.depth();
-    let mut a = vec![0.0f32; 16 * depth];
-    let mut b = vec![0.0f32; 8 * depth];
+    let adder = Adder::of_warp(format);
+    let (mut a, mut b) = (Matrix::new(adder, 16), Matrix::new(adder, 8));
     for lane in 0..32 {
         let Some(Offer::Mma { a: a_registers, b: b_registers, .. }) = met.offers[lane] else { continue };
         // SAFETY: the lane passed arrays of four and two registers and waits in this call.
         let (a_words, b_words) =
             unsafe { (*a_registers.cast::<[u32; 4]>(), *b_registers.cast::<[u32; 2]>()) };
-        tensor::unpack_a(format, lane, &a_words, &mut a);
+        a.set_fragment(lane, &a_words);
         for (half, word) in b_words.into_iter().enumerate() {
             let k = half * depth / 2 + (lane % 4) * format.per_word();
             for (i, value) in format.decode_word(word).enumerate() {
-                b[(lane / 4) * depth + k + i] = value;
+                b.set(lane / 4, k + i, value);
             }
         }
     }
@@ -330,8 +330,7 @@ fn small_product(format: Format, met: &Gathering) {
         let mut d_words = [0u32; 4];
         for (i, word) in d_words.iter_mut().enumerate() {
             let (row, column) = (lane / 4 + 8 * (i / 2), 2 * (lane % 4) + i % 2);
-            let (a, b) = (&a[row * depth..][..depth], &b[column * depth..][..depth]);
-            *word = tensor::accumulate(format, c_words[i], a, b);
+            *word = adder.accumulate(c_words[i], a.row(row), b.row(column));
         }
         // SAFETY: as above.
         unsafe { *d.cast::<[u32; 4]>() = d_words };

@@ -10,7 +10,7 @@ use super::block::{Agent, CallSite, Wait};
 use super::clocks::Slot;
 use super::launch::{Flow, Launch, Step, Stop};
 use super::shadow::{Manner, Stamp};
-use super::tensor;
+use super::tensor::{Adder, Matrix};
 use crate::abi::{Format, WgmmaCall};
 use crate::types::FaultKind;
 
@@ -137,8 +137,13 @@ impl Launch {
             let message = format!("wgmma needs whole warpgroups of 128 threads; the block has {all}");
             return Err(self.fault_at(FaultKind::Protocol, site, message));
         }
-        self.check_operands(call, site)?;
         self.require_own(call.accumulators as usize, call.registers(), site)?;
+        let state = &self.blocks[block].products[warp];
+        let first =
+            state.lanes.get(lane).map_or(0, |lane| lane.issued) - state.retired == state.products.len();
+        if first {
+            self.check_operands(call, site)?;
+        }
         let state = &mut self.blocks[block].products[warp];
         state.lanes.resize_with(32, Lane::default);
         if !state.lanes[lane].fenced {
@@ -147,7 +152,6 @@ impl Launch {
         }
         let number = state.lanes[lane].issued;
         let index = number - state.retired;
-        let first = index == state.products.len();
         if first {
             state.products.push_back(Product {
                 call: *call,
@@ -383,36 +387,40 @@ impl WgmmaCall {
 fn multiply(product: &Product, warp: usize, shared: &[u8], lanes: &mut [Lane]) {
     let call = &product.call;
     let format = call.format();
-    let (depth, n) = (format.depth(), call.n as usize);
+    let adder = Adder::Fused(format);
     let gather = |operand: Operand, rows: std::ops::Range<usize>| {
-        let mut values = Vec::with_capacity(rows.len() * depth);
-        for row in rows {
-            values.extend((0..depth).map(|k| format.decode(&shared[operand.offset(row, k)..])));
+        let mut matrix = Matrix::new(adder, rows.len());
+        // Elements that lie side by side: a chunk of 16 bytes along K, or single ones of a transposed operand.
+        let run = if operand.transposed { 1 } else { 16 / format.bytes() };
+        for (place, row) in rows.enumerate() {
+            for k in (0..format.depth()).step_by(run) {
+                let at = operand.offset(row, k);
+                matrix.set_run(place, k, &shared[at..at + run * format.bytes()]);
+            }
         }
-        values
+        matrix
     };
-    let mut a = vec![0.0; 16 * depth];
-    if call.a_in_registers != 0 {
-        for lane in 0..32 {
-            tensor::unpack_a(format, lane, &product.a_registers[lane], &mut a);
+    let a = if call.a_in_registers != 0 {
+        let mut matrix = Matrix::new(adder, 16);
+        for (lane, registers) in product.a_registers.iter().enumerate() {
+            matrix.set_fragment(lane, registers);
         }
+        matrix
     } else {
-        a = gather(Operand::new(call.a_descriptor, call.transpose_a != 0, format), warp * 16..warp * 16 + 16);
-    }
-    let b = gather(Operand::new(call.b_descriptor, call.transpose_b != 0, format), 0..n);
+        gather(Operand::new(call.a_descriptor, call.transpose_a != 0, format), warp * 16..warp * 16 + 16)
+    };
+    let b = gather(Operand::new(call.b_descriptor, call.transpose_b != 0, format), 0..call.n as usize);
     for (lane, state) in lanes.iter_mut().enumerate() {
         let address = product.accumulators[lane];
         let Some(held) = state.held.iter_mut().find(|held| held.address == address) else { continue };
         for (i, word) in held.values.iter_mut().enumerate() {
-            let dot = |row: usize, column: usize, start: u32| {
-                tensor::accumulate(format, start, &a[row * depth..][..depth], &b[column * depth..][..depth])
-            };
             let start = if call.accumulate != 0 { *word } else { 0 };
             *word = if call.half_accumulators != 0 {
                 let (row, column) = (lane / 4 + 8 * (i % 2), i / 2 * 8 + 2 * (lane % 4));
-                tensor::accumulate_halves(start, |c, start| dot(row, column + c, start))
+                adder.accumulate_halves(start, a.row(row), [b.row(column), b.row(column + 1)])
             } else {
-                dot(lane / 4 + 8 * (i / 2 % 2), i / 4 * 8 + 2 * (lane % 4) + i % 2, start)
+                let (row, column) = (lane / 4 + 8 * (i / 2 % 2), i / 4 * 8 + 2 * (lane % 4) + i % 2);
+                adder.accumulate(start, a.row(row), b.row(column))
             };
         }
     }

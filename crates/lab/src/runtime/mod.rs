@@ -18,6 +18,7 @@ mod reduce;
 mod rounding;
 mod saxpy;
 mod tensor_map;
+mod tensor_sums;
 mod transpose;
 mod warp;
 mod wgmma;
@@ -49,6 +50,7 @@ pub fn workloads() -> Vec<Box<dyn Workload>> {
         Box::new(matrix::Matrix),
         Box::new(order::Order),
         Box::new(tensor_map::TensorMaps),
+        Box::new(tensor_sums::TensorSums),
         Box::new(warp::Warp),
         Box::new(wgmma::Wgmma),
     ]

@@ -13,7 +13,7 @@ pub(super) struct Order;
 /// Threads of a block of atomics, and elements of a reduction's tile.
 const THREADS: usize = 64;
 /// Cells of one set, as numbered in the kernel.
-const CELLS: usize = 11;
+const CELLS: usize = 13;
 /// Where `atomic_dec` starts again.
 const DEC_PERIOD: usize = 10;
 /// Blocks of a cluster.
@@ -132,7 +132,7 @@ impl Words {
 
     fn initial() -> [u64; CELLS] {
         let high = 0x0123_4567_u64 << 32;
-        [high | 7, 7, i64::MAX as u64, i64::MIN as u64, u64::MAX, 0, 7, high, high, high, 7]
+        [high | 7, 7, i64::MAX as u64, i64::MIN as u64, u64::MAX, 0, 7, high, high, high, 7, high, 0]
     }
 
     /// The cells after some threads have changed them.
@@ -160,6 +160,8 @@ impl Words {
             pair(0),
             pair(1),
             long_sum,
+            high | u64::from((low as f32).to_bits()),
+            f64::from(upper).to_bits(),
         ]
     }
 

@@ -89,6 +89,8 @@ impl Subject {
         let boxed: Vec<i32> =
             (0..3).map(|axis| self.layout.boxed.get(axis).map_or(1, |&side| side as i32)).collect();
         let count = |axis: usize| if axis < self.rank() { 4 } else { 1 };
+        // The innermost coordinate names a multiple of 16 bytes.
+        let step = |axis: usize| if axis == 0 { 16 / self.element as i32 } else { 1 };
         let mut corners = Vec::new();
         for z in 0..count(2) {
             for y in 0..count(1) {
@@ -96,11 +98,11 @@ impl Subject {
                     let place = [x, y, z];
                     let to = std::array::from_fn::<i32, 3, _>(|axis| match count(axis) {
                         1 => 0,
-                        _ => place[axis] * boxed[axis] - (boxed[axis] / 2),
+                        _ => place[axis] * boxed[axis] - boxed[axis] / 2 / step(axis) * step(axis),
                     });
                     let from = std::array::from_fn::<i32, 3, _>(|axis| match count(axis) {
                         1 => 0,
-                        _ => to[axis] + 1 - 2 * (place[(axis + 1) % 3] & 1),
+                        _ => to[axis] + step(axis) * (1 - 2 * (place[(axis + 1) % 3] & 1)),
                     });
                     corners.push([from[0], from[1], from[2], to[0], to[1], to[2]]);
                 }
