@@ -122,6 +122,8 @@ crate::shared! {
     pub(crate) enum Rule {
         ArrayBounds,
         DivisionByZero,
+        Shift,
+        Conversion,
         Trap,
     }
 

@@ -73,6 +73,10 @@ fn what_would_end_the_process_is_a_fault() {
     let array = "u32 a[8];\nfor (u32 i = 0; i < 8; ++i) a[i] = x[i];\nx[0] = a[x[1] + 1];";
     assert_fault(plant(array, 1, 1), FaultKind::OutOfBounds, 6, "beyond the end of an array");
     assert_fault(plant("x[0] = n / (x[1] - 7);", 1, 1), FaultKind::DivisionByZero, 4, "divided by zero");
+    let shift = "x[0] = n << (x[1] + 25);";
+    assert_fault(plant(shift, 1, 1), FaultKind::OutOfRange, 4, "gw::shift_left");
+    let cast = "const f32 large = (f32)x[1] * 1e9f;\nx[0] = (u32)large;";
+    assert_fault(plant(cast, 1, 1), FaultKind::OutOfRange, 5, "gw::f32_to_i32");
     let deep = "struct Deep { __attribute__((noinline)) static u32 go(volatile u32* x, u32 n) {\n\
                 return n == 0 ? 0 : x[n & 7] + go(x, n - 1) * x[1]; } };\nx[0] = Deep::go(x, 1000 * n);";
     assert_eq!(plant(deep, 1, 1).unwrap().kind, FaultKind::StackOverflow);
@@ -83,6 +87,8 @@ fn what_would_end_the_process_is_a_fault() {
         plant("static const u32 TABLE[2] = {1, 2};\nx[0] = gw::load_relaxed(TABLE + (n & 1));", 1, 1)
             .is_none()
     );
+    let defined = "x[0] = gw::shift_left(n, x[1] + 25) + gw::f32_to_u32((f32)x[1] * 1e9f);";
+    assert!(plant(defined, 1, 1).is_none());
     assert!(plant("__builtin_memmove(x + 4, x, 2 * n);\n__builtin_memset(x, 0, 16);", 1, 1).is_none());
 }
 
@@ -243,7 +249,7 @@ fn matrix_instructions_take_registers_of_the_thread() {
     assert_eq!(plant(mixed, 1, 32).unwrap().kind, FaultKind::Divergence);
     let overlapping = "f32 d[16];\ngw::Wgmma<gw::E4M3, 32>::ss(d, t, t, false);\n\
                        gw::Wgmma<gw::E4M3, 8>::ss(*(f32(*)[4])d, t, t, true);\n\
-                       gw::wgmma_commit();\ngw::wgmma_wait<0>();\nx[gw::thread()] = (u32)d[0];";
+                       gw::wgmma_commit();\ngw::wgmma_wait<0>();\nx[gw::thread()] = gw::bits<u32>(d[0]);";
     assert_fault(product(overlapping), FaultKind::Protocol, 8, "overlap others");
     let gone = "struct Inner { __attribute__((noinline)) static void issue(u64 t) {\n\
                 f32 d[4];\ngw::Wgmma<gw::E4M3, 8>::ss(d, t, t, false); } };\n\
@@ -251,7 +257,7 @@ fn matrix_instructions_take_registers_of_the_thread() {
     assert_fault(product(gone), FaultKind::Protocol, 8, "went out of scope");
     let lent = "struct Inner { __attribute__((noinline)) static void issue(f32 (&d)[4], u64 t) {\n\
                 gw::Wgmma<gw::E4M3, 8>::ss(d, t, t, false); } };\nf32 d[4];\n\
-                Inner::issue(d, t);\ngw::wgmma_commit();\ngw::wgmma_wait<0>();\nx[gw::thread()] = (u32)d[0];";
+                Inner::issue(d, t);\ngw::wgmma_commit();\ngw::wgmma_wait<0>();\nx[gw::thread()] = gw::bits<u32>(d[0]);";
     assert!(product(lent).is_none(), "accumulators of the caller outlive the function that issues");
 }
 

@@ -1,7 +1,7 @@
 #include "gw/gw.cuh"
 
 // Integer instructions, elementwise: out[call][i] of a[i], b[i] and c[i], in the order of the calls below. Shifts are
-// i mod 64. Threads stride over the elements.
+// i mod 64, or by more than the width. Threads stride over the elements.
 GW_KERNEL(integer_words)(const u32* a, const u32* b, const u32* c, u32* out, u32 n) {
     for (u32 i = gw::global_thread(); i < n; i += gw::global_threads()) {
         const u32 x = a[i], y = b[i], z = c[i];
@@ -22,6 +22,13 @@ GW_KERNEL(integer_words)(const u32* a, const u32* b, const u32* c, u32* out, u32
             gw::reverse_bits(x),
             gw::count_ones(x),
             gw::leading_zeros(x),
+            gw::shift_left(x, i % 67),
+            gw::shift_right(x, i % 67),
+            (u32)gw::shift_right((i32)x, i % 67),
+            (u32)(gw::shift_left((u64)y << 32 | x, i % 131) >> 32),
+            (u32)gw::shift_right((u64)y << 32 | x, i % 131),
+            (u32)gw::f32_to_i32(gw::bits<f32>(y)),
+            gw::f32_to_u32(gw::bits<f32>(z)),
         };
         GW_UNROLL
         for (u32 call = 0; call < sizeof(results) / sizeof(u32); ++call) out[(u64)call * n + i] = results[call];

@@ -23,6 +23,18 @@ GW_DEVICE u16 f32_to_bf16(f32 x) {
     return r;
 }
 GW_DEVICE f32 bf16_to_f32(u16 x) { return bits<f32>((u32)x << 16); }
+// Towards zero; beyond the range the nearest integer in it, and 0 for a NaN. A cast of C++ has no result there, and the
+// emulated device stops it.
+GW_DEVICE i32 f32_to_i32(f32 x) {
+    i32 r;
+    asm("cvt.rzi.s32.f32 %0, %1;" : "=r"(r) : "f"(x));
+    return r;
+}
+GW_DEVICE u32 f32_to_u32(f32 x) {
+    u32 r;
+    asm("cvt.rzi.u32.f32 %0, %1;" : "=r"(r) : "f"(x));
+    return r;
+}
 // Two values in one word, `low` in the low byte.
 GW_DEVICE u16 f32_to_e4m3x2(f32 low, f32 high) {
     u16 r;
@@ -59,6 +71,11 @@ GW_DEVICE u16 f32_to_f16(f32 x) { return (u16)emulated::call::convert(emulated::
 GW_DEVICE f32 f16_to_f32(u16 x) { return bits<f32>(emulated::call::convert(emulated::Conversion::F16ToF32, x)); }
 GW_DEVICE u16 f32_to_bf16(f32 x) { return (u16)emulated::call::convert(emulated::Conversion::F32ToBf16, bits<u32>(x)); }
 GW_DEVICE f32 bf16_to_f32(u16 x) { return bits<f32>((u32)x << 16); }
+GW_DEVICE i32 f32_to_i32(f32 x) {
+    if (x != x) return 0;
+    return x >= 2147483648.0f ? 0x7FFFFFFF : x < -2147483648.0f ? (i32)0x80000000 : (i32)x;
+}
+GW_DEVICE u32 f32_to_u32(f32 x) { return x >= 4294967296.0f ? 0xFFFFFFFFu : x > 0.0f ? (u32)x : 0; }
 namespace emulated {
 // Both halves of a pair through the same conversion.
 GW_DEVICE u32 convert_pair(Conversion kind, u32 low, u32 high, u32 shift) {

@@ -147,7 +147,8 @@ GW_HOOK void* __tsan_memcpy(void* to, const void* from, __SIZE_TYPE__ bytes) { r
 GW_HOOK void* __tsan_memmove(void* to, const void* from, __SIZE_TYPE__ bytes) { return memmove(to, from, bytes); }
 GW_HOOK void* __tsan_memset(void* to, int value, __SIZE_TYPE__ bytes) { return memset(to, value, bytes); }
 
-// Called by -fsanitize=bounds and -fsanitize=integer-divide-by-zero, which start their description with the place.
+// Called by the compiler's own checks (array bounds, divisors, shifts, conversions), which start their description with the
+// place.
 namespace gw {
 namespace emulated {
 struct Place {
@@ -161,6 +162,12 @@ GW_HOOK void __ubsan_handle_out_of_bounds(gw::emulated::Place* place, void*) {
 }
 GW_HOOK void __ubsan_handle_divrem_overflow(gw::emulated::Place* place, void*, void*) {
     gw::emulated::api->misuse(gw::emulated::Rule::DivisionByZero, place->file, place->line);
+}
+GW_HOOK void __ubsan_handle_shift_out_of_bounds(gw::emulated::Place* place, void*, void*) {
+    gw::emulated::api->misuse(gw::emulated::Rule::Shift, place->file, place->line);
+}
+GW_HOOK void __ubsan_handle_float_cast_overflow(gw::emulated::Place* place, void*) {
+    gw::emulated::api->misuse(gw::emulated::Rule::Conversion, place->file, place->line);
 }
 
 #endif  // GW_CUDA

@@ -28,6 +28,33 @@ GW_DEVICE u32 logic3(u32 a, u32 b, u32 c) {
 // The high 32 bits of (high:low) << (shift mod 32), and the low 32 of (high:low) >> (shift mod 32).
 GW_DEVICE u32 funnel_left(u32 low, u32 high, u32 shift) { return __funnelshift_l(low, high, shift); }
 GW_DEVICE u32 funnel_right(u32 low, u32 high, u32 shift) { return __funnelshift_r(low, high, shift); }
+// Shifts by any count: from the width on nothing is left, or the sign. C++ has no such shift, and the emulated device stops
+// one that its operators would make.
+GW_DEVICE u32 shift_left(u32 x, u32 count) {
+    u32 r;
+    asm("shl.b32 %0, %1, %2;" : "=r"(r) : "r"(x), "r"(count));
+    return r;
+}
+GW_DEVICE u64 shift_left(u64 x, u32 count) {
+    u64 r;
+    asm("shl.b64 %0, %1, %2;" : "=l"(r) : "l"(x), "r"(count));
+    return r;
+}
+GW_DEVICE u32 shift_right(u32 x, u32 count) {
+    u32 r;
+    asm("shr.u32 %0, %1, %2;" : "=r"(r) : "r"(x), "r"(count));
+    return r;
+}
+GW_DEVICE i32 shift_right(i32 x, u32 count) {
+    i32 r;
+    asm("shr.s32 %0, %1, %2;" : "=r"(r) : "r"(x), "r"(count));
+    return r;
+}
+GW_DEVICE u64 shift_right(u64 x, u32 count) {
+    u64 r;
+    asm("shr.u64 %0, %1, %2;" : "=l"(r) : "l"(x), "r"(count));
+    return r;
+}
 GW_DEVICE u32 reverse_bits(u32 x) { return __brev(x); }
 GW_DEVICE u32 count_ones(u32 x) { return __popc(x); }
 GW_DEVICE u32 leading_zeros(u32 x) { return __clz(x); }
@@ -56,6 +83,11 @@ GW_DEVICE u32 funnel_left(u32 low, u32 high, u32 shift) {
     return (u32)(((((u64)high << 32) | low) << (shift & 31)) >> 32);
 }
 GW_DEVICE u32 funnel_right(u32 low, u32 high, u32 shift) { return (u32)((((u64)high << 32) | low) >> (shift & 31)); }
+GW_DEVICE u32 shift_left(u32 x, u32 count) { return count < 32 ? x << count : 0; }
+GW_DEVICE u64 shift_left(u64 x, u32 count) { return count < 64 ? x << count : 0; }
+GW_DEVICE u32 shift_right(u32 x, u32 count) { return count < 32 ? x >> count : 0; }
+GW_DEVICE i32 shift_right(i32 x, u32 count) { return x >> (count < 32 ? count : 31); }
+GW_DEVICE u64 shift_right(u64 x, u32 count) { return count < 64 ? x >> count : 0; }
 GW_DEVICE u32 reverse_bits(u32 x) {
     u32 r = 0;
     for (u32 i = 0; i < 32; ++i) r |= (x >> i & 1) << (31 - i);

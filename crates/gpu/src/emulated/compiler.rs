@@ -13,7 +13,7 @@ use crate::types::Compiled;
 use crate::{Error, Result};
 
 /// Every load and store is instrumented, and so are array indices and divisors, which would otherwise reach host memory
-/// or stop the process; locals start as garbage; nothing is fused that the GPU would not fuse; the library runs on any
+/// or stop the process, and shifts and conversions, which would have another result than on the card; locals start as garbage; nothing is fused that the GPU would not fuse; the library runs on any
 /// machine of this architecture. A function that is nowhere defined is the linker's error: found at its first call, it
 /// would end the process. One that is defined here is this one, and never the process's own of that name.
 const FLAGS: &[&str] = &[
@@ -25,6 +25,8 @@ const FLAGS: &[&str] = &[
     "-nostdlib",
     "-fsanitize=thread",
     "-fsanitize=integer-divide-by-zero",
+    "-fsanitize=shift-exponent",
+    "-fsanitize=float-cast-overflow",
     "-fno-exceptions",
     "-fno-rtti",
     "-fno-strict-aliasing",

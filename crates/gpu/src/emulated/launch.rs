@@ -307,6 +307,14 @@ impl Launch {
                 (FaultKind::OutOfBounds, "an index beyond the end of an array of the thread's own")
             }
             Rule::DivisionByZero => (FaultKind::DivisionByZero, "an integer is divided by zero"),
+            Rule::Shift => (
+                FaultKind::OutOfRange,
+                "a shift by the integer's width or more: use gw::shift_left or shift_right",
+            ),
+            Rule::Conversion => (
+                FaultKind::OutOfRange,
+                "a float that the integer cannot hold: use gw::f32_to_i32 or f32_to_u32",
+            ),
             Rule::Trap => (FaultKind::Trap, "the kernel was given what it does not know, and stopped itself"),
         };
         Err(self.fault_at(kind, site, message.into()))

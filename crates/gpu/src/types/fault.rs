@@ -40,6 +40,9 @@ pub enum FaultKind {
     Protocol,
     /// An integer divided by zero.
     DivisionByZero,
+    /// A shift by the width or more, or a float that is no integer's: the language leaves the result open, and the card gives
+    /// another than the host.
+    OutOfRange,
     /// Calls nested deeper than a thread's stack.
     StackOverflow,
     /// The kernel stopped itself: it was given what it does not know.

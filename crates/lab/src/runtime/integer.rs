@@ -13,7 +13,7 @@ const WORDS_ENTRIES: [&str; 2] = ["integer_words", "permute_words"];
 /// Truth tables as in the kernel: bit `4 a + 2 b + c` is the result for the bits a, b, c.
 const TABLES: [u8; 7] = [0x00, 0x96, 0xe8, 0xca, 0x2d, 0x40, 0xff];
 /// Results of one element.
-const CALLS: usize = 3 + TABLES.len() + 5;
+const CALLS: usize = 3 + TABLES.len() + 12;
 
 /// `gpu/integer`.
 pub(super) struct Integer;
@@ -77,6 +77,15 @@ impl Words {
         results.push(((pair << shift) >> 32) as u32);
         results.push((pair >> shift) as u32);
         results.extend([x.reverse_bits(), x.count_ones(), x.leading_zeros()]);
+        let (count, wide) = ((i % 67) as u32, (i % 131) as u32);
+        results.push(x.checked_shl(count).unwrap_or(0));
+        results.push(x.checked_shr(count).unwrap_or(0));
+        results.push((x as i32 >> count.min(31)) as u32);
+        results.push(((left as u64).checked_shl(wide).unwrap_or(0) >> 32) as u32);
+        results.push((left as u64).checked_shr(wide).unwrap_or(0) as u32);
+        // As Rust casts: towards zero, to the nearest in range, and 0 for a NaN.
+        results.push(f32::from_bits(y) as i32 as u32);
+        results.push(f32::from_bits(z) as u32);
         std::array::from_fn(|call| results[call])
     }
 
