@@ -117,6 +117,7 @@ mod tests {
             max_clock_mhz: Some(1980),
             max_memory_clock_mhz: Some(3201),
             memory_bus_bits: Some(6144),
+            multi_process_service: false,
             driver: "13.0".into(),
         }
     }

@@ -37,6 +37,7 @@ pub(super) fn read(ordinal: usize, device: CUdevice) -> Result<DeviceProperties>
         max_clock_mhz: megahertz(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?,
         max_memory_clock_mhz: megahertz(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)?,
         memory_bus_bits: known(Attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)?,
+        multi_process_service: number(Attribute::CU_DEVICE_ATTRIBUTE_MPS_ENABLED)? != 0,
         driver: driver_version()?,
     })
 }

@@ -44,6 +44,7 @@ impl EmulatedDriver {
             max_clock_mhz: None,
             max_memory_clock_mhz: None,
             memory_bus_bits: None,
+            multi_process_service: false,
             driver: compiler::name()?,
         };
         Ok(Self { properties, queues: Locked::new(Queues::new(Memory::new(MEMORY_BYTES), seed)) })

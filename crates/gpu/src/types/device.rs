@@ -45,6 +45,8 @@ pub struct DeviceProperties {
     pub max_memory_clock_mhz: Option<u32>,
     /// Memory bus width in bits, where it can be read.
     pub memory_bus_bits: Option<u32>,
+    /// Whether processes share it through CUDA's multi-process service (MPS).
+    pub multi_process_service: bool,
     /// CUDA version of the driver, as `13.0`, or the C++ compiler of the emulated device.
     pub driver: String,
 }

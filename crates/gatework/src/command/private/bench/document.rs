@@ -99,7 +99,14 @@ pub(super) struct Document {
     #[serde(skip_serializing_if = "Option::is_none")]
     client_device_peak_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    client_device_planned_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     server_device_peak_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server_device_planned_bytes: Option<u64>,
+    /// Whether the client's card was shared through the multi-process service.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    multi_process_service: Option<bool>,
     /// The link on its own.
     #[serde(flatten)]
     link: Option<LinkTimes>,
@@ -179,7 +186,10 @@ impl Document {
             server_key_bytes: server.key_bytes(options.batch.get()),
             client_key_bytes: after.key_bytes - before.key_bytes,
             client_device_peak_bytes: requests.iter().filter_map(|request| request.device_peak).max(),
-            server_device_peak_bytes: server.device_peak(),
+            client_device_planned_bytes: last.after.planned_device_bytes,
+            server_device_peak_bytes: server.most("peak_device_bytes"),
+            server_device_planned_bytes: server.most("planned_device_bytes"),
+            multi_process_service: target.device().map(|device| device.properties().multi_process_service),
             link,
             set_up_ms: median(timed.iter().map(|session| milliseconds(session.set_up)).collect()),
             deal_ms: median(timed.iter().map(|session| milliseconds(session.dealing)).collect()),
@@ -265,10 +275,17 @@ impl Document {
             self.deal_ms / 1e3,
             self.set_up_ms / 1e3,
         ));
-        let peaks = [("client", self.client_device_peak_bytes), ("server", self.server_device_peak_bytes)];
-        for (party, peak) in peaks {
-            if let Some(peak) = peak {
-                text.push_str(&format!("most device memory of the {party}: {:.3} GiB\n", gib(peak)));
+        let peaks = [
+            ("client", self.client_device_peak_bytes, self.client_device_planned_bytes),
+            ("server", self.server_device_peak_bytes, self.server_device_planned_bytes),
+        ];
+        for (party, peak, planned) in peaks {
+            if let (Some(peak), Some(planned)) = (peak, planned) {
+                text.push_str(&format!(
+                    "most device memory of the {party}: {:.3} GiB, planned {:.3}\n",
+                    gib(peak),
+                    gib(planned)
+                ));
             }
         }
         if let Some(link) = &self.link {
@@ -335,8 +352,9 @@ impl Served<'_> {
         self.of_request("key_bytes", batch) as u64
     }
 
-    fn device_peak(&self) -> Option<u64> {
-        self.clients.iter().filter_map(|client| client["peak_device_bytes"].as_u64()).max()
+    /// The largest of a figure over sessions.
+    fn most(&self, name: &str) -> Option<u64> {
+        self.clients.iter().filter_map(|client| client[name].as_u64()).max()
     }
 }
 
