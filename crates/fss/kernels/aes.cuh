@@ -2,7 +2,7 @@
 // AES-128 of two blocks at a time, under round keys that the host has expanded. A block is the little-endian number of its
 // 16 bytes, so its low word holds the first column, row 0 lowest.
 //
-// Three forms, chosen by AES_BITSLICED and AES_PAIRS:
+// Four forms, chosen by AES_BITSLICED and AES_TABLES (1, 2 or 4):
 //
 // * Tables. One round of a column is four lookups in T[x] = (2 S(x), S(x), S(x), 3 S(x)), turned by whole bytes, and the last
 //   round takes S(x) from the second byte of the same table: 160 loads of shared memory a block, and about 530 other
@@ -11,6 +11,7 @@
 // * Pairs of tables. T[x] and T[x] turned by two bytes, 32 times each, in 256 bytes an entry: a byte of the state and the lane's place
 //   make an address by one permutation of bytes, and two of the four turns of a column are in the table. 8 other instructions a column
 //   instead of 13, and 64 KiB: for blocks of threads that have much to do.
+// * All four turns. 7 other instructions a column, and 128 KiB: a multiprocessor holds one such block of threads.
 // * Bit planes. Eight words hold the 32 bytes of both blocks, bit i of every byte in word i; the S-box is the circuit of Boyar
 //   and Peralta, 113 gates. About 2800 instructions for two blocks as compiled for sm_90a, none of which loads at a place
 //   that depends on a secret.
@@ -157,24 +158,31 @@ GW_DEVICE Cipher prepare(const RoundKeys& keys, const u32*) { return {keys}; }
 
 #else
 
-#if AES_PAIRS
+#if AES_TABLES > 1
 
-constexpr u32 SHARED_BYTES = 256 * 256;
+// Two turns of an entry are 256 bytes; pairs of turns lie one after the other.
+constexpr u32 PAIR_BYTES = 256 * 256;
+constexpr u32 SHARED_BYTES = AES_TABLES / 2 * PAIR_BYTES;
 
 struct Tables {
     // Of the block, and the lane's bytes in an entry.
     const u8* table;
     u32 lane;
 
-    // T of byte ROW of a column; turned by two bytes with a second half.
-    template <u32 ROW, u32 HALF>
+    // Turn TURN of T of byte ROW of a column: by TURN bytes of four tables, by twice as many of two.
+    template <u32 ROW, u32 TURN>
     GW_DEVICE u32 entry(u32 column) const {
-        return *(const u32*)(table + gw::permute_bytes(column, lane, 0x5504 | ROW << 4) + 128 * HALF);
+        constexpr u32 PLACE = TURN / 2 * PAIR_BYTES + TURN % 2 * 128;
+        return *(const u32*)(table + gw::permute_bytes(column, lane, 0x5504 | ROW << 4) + PLACE);
     }
     // One column of the next state, from the columns that its rows come from.
     GW_DEVICE u32 column(u32 a, u32 b, u32 c, u32 d) const {
+#if AES_TABLES == 4
+        return entry<0, 0>(a) ^ entry<1, 1>(b) ^ entry<2, 2>(c) ^ entry<3, 3>(d);
+#else
         const u32 odd = entry<1, 0>(b) ^ entry<3, 1>(d);
         return entry<0, 0>(a) ^ entry<2, 1>(c) ^ gw::permute_bytes(odd, odd, 0x2103);
+#endif
     }
     GW_DEVICE u32 last_column(u32 a, u32 b, u32 c, u32 d) const {
         const u32 low = gw::permute_bytes(entry<0, 0>(a), entry<1, 0>(b), 0x0051);
@@ -184,12 +192,16 @@ struct Tables {
 };
 
 GW_DEVICE Tables prepare_tables(const u32* table) {
-    u32* words = gw::shared<u32>();
-    for (u32 i = gw::thread_x(); i < 256 * 64; i += gw::threads_x()) {
-        const u32 entry = table[i / 64];
-        words[i] = i % 64 < 32 ? entry : gw::funnel_left(entry, entry, 16);
+    u8* bytes = gw::shared<u8>();
+    // Copies are written four at a time.
+    GW_UNROLL_BY(4)
+    for (u32 i = gw::thread_x(); i < SHARED_BYTES / 16; i += gw::threads_x()) {
+        const u32 pair = i / (PAIR_BYTES / 16), turn = 2 * pair + i / 8 % 2;
+        const u32 entry = table[i / 16 % 256];
+        const u32 turned = gw::funnel_left(entry, entry, 32 / AES_TABLES * turn);
+        gw::store_128(bytes + 16 * i, u32x4{turned, turned, turned, turned});
     }
-    return {(const u8*)words, 4 * (gw::thread_x() % 32)};
+    return {bytes, 4 * (gw::thread_x() % 32)};
 }
 
 #else
@@ -215,7 +227,15 @@ struct Tables {
 
 GW_DEVICE Tables prepare_tables(const u32* table) {
     u32* copies = gw::shared<u32>();
+#if AES_COPIES % 4 == 0
+    GW_UNROLL_BY(4)
+    for (u32 i = gw::thread_x(); i < 64 * AES_COPIES; i += gw::threads_x()) {
+        const u32 entry = table[i / (AES_COPIES / 4)];
+        gw::store_128(copies + 4 * i, u32x4{entry, entry, entry, entry});
+    }
+#else
     for (u32 i = gw::thread_x(); i < 256 * AES_COPIES; i += gw::threads_x()) copies[i] = table[i / AES_COPIES];
+#endif
     return {copies + gw::thread_x() % AES_COPIES};
 }
 

@@ -16,8 +16,17 @@ GW_DEVICE Block leaf_mask(u64 point) {
     return mask ^ spread_block(~(point >> LEAF_BITS));
 }
 
+// As many threads of a multiprocessor as three blocks with a pair of tables each, or one with all four turns.
+#if AES_BITSLICED || AES_TABLES < 4
+#define WALKERS COMPARE_THREADS
+#define WALKING_BLOCKS 3
+#else
+#define WALKERS COMPARE_MOST_THREADS
+#define WALKING_BLOCKS 1
+#endif
+
 // bits[s count + key] for every shift s of a batch of `count` trees. One thread walks down two paths.
-GW_KERNEL_BOUNDED(compare_trees, COMPARE_THREADS, 3)(
+GW_KERNEL_BOUNDED(compare_trees, WALKERS, WALKING_BLOCKS)(
     const u32* table, RoundKeys keys, const u64* roots, const u64* corrections, const u64* x, Shifts shifts, u32 domain,
     u64 count, u64* bits) {
     const aes::Cipher cipher = aes::prepare(keys, table);

@@ -46,10 +46,8 @@ GW_DEVICE Block encrypt_under(const u32* table, Block key, Block block) {
 // bits[key] for one point a key. One thread a key.
 GW_KERNEL_BOUNDED(compare_rekeyed, COMPARE_THREADS, 1)(
     const u32* table, const u64* roots, const u64* corrections, const u64* x, u32 domain, u64 count, u64* bits) {
-    u32* copies = gw::shared<u32>();
-    for (u32 i = gw::thread_x(); i < 256 * AES_COPIES; i += gw::threads_x()) copies[i] = table[i / AES_COPIES];
+    const u32* own = aes::prepare_tables(table).table;
     gw::sync_threads();
-    const u32* own = copies + gw::thread_x() % AES_COPIES;
     const u64 key = gw::global_thread();
     if (key >= count) return;
     const u64 point = x[key] & (~0ull >> (64 - domain));

@@ -61,22 +61,26 @@ impl DevicePoints {
                     &Grid::covering(paths, COMPARE_THREADS),
                     &args![vectors, x, ByValue(&table), domain, count, bits],
                 )?,
-                Form::Tree { roots, corrections } => queue.launch(
-                    &generator.form.module(&kernels::COMPARE),
-                    "compare_trees",
-                    &generator.spread(queue, paths.div_ceil(2), COMPARE_THREADS),
-                    &args![
-                        &generator.table,
-                        ByValue(&self.hash),
-                        roots,
-                        corrections,
-                        x,
-                        ByValue(&table),
-                        domain,
-                        count,
-                        bits
-                    ],
-                )?,
+                Form::Tree { roots, corrections } => {
+                    let threads = paths.div_ceil(2);
+                    let (form, grid) = generator.for_comparisons(queue, threads);
+                    queue.launch(
+                        &form.module(&kernels::COMPARE),
+                        "compare_trees",
+                        &grid,
+                        &args![
+                            &generator.table,
+                            ByValue(&self.hash),
+                            roots,
+                            corrections,
+                            x,
+                            ByValue(&table),
+                            domain,
+                            count,
+                            bits
+                        ],
+                    )?;
+                }
             }
         }
         Ok(bits)

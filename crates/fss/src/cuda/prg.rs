@@ -11,7 +11,7 @@ use crate::prg::{Calls, Stream as HostStream};
 use super::kernels;
 use super::queue::Queue;
 use super::schedule::AesForm;
-use super::shared::{PRG_THREADS, RUN_WORDS, RoundKeys};
+use super::shared::{COMPARE_MOST_THREADS, COMPARE_THREADS, PRG_THREADS, RUN_WORDS, RoundKeys};
 
 /// Threads of a multiprocessor that work at once.
 const RESIDENT_THREADS: u32 = 2048;
@@ -43,16 +43,18 @@ impl Generator {
         Grid::new([blocks as u32, 1, 1], [threads, 1, 1]).shared(bytes)
     }
 
+    /// The form of AES for so many threads that compare, and their blocks.
+    pub(super) fn for_comparisons(&self, queue: &Queue, threads: usize) -> (AesForm, Grid) {
+        let multiprocessors = queue.device().properties().multiprocessors as usize;
+        let form = self.form.for_comparisons(threads.div_ceil(multiprocessors));
+        let most = if form == AesForm::Quads { COMPARE_MOST_THREADS } else { COMPARE_THREADS };
+        (form, spread(queue, form, threads, most))
+    }
+
     /// Blocks of threads for so many threads in all, `most` each at most: smaller ones where that spreads the work over more
     /// multiprocessors.
     pub(super) fn spread(&self, queue: &Queue, threads: usize, most: u32) -> Grid {
-        let properties = queue.device().properties();
-        let bytes = self.form.shared_bytes();
-        let resident =
-            properties.shared_memory_per_block / bytes.max(properties.shared_memory_per_block / MOST_SPREAD);
-        let each = threads.div_ceil((properties.multiprocessors * resident.max(1)) as usize);
-        let each = each.next_multiple_of(32).clamp(LEAST_THREADS, most as usize);
-        Grid::covering(threads, each as u32).shared(bytes)
+        spread(queue, self.form, threads, most)
     }
 
     /// Round keys of a key, in this form.
@@ -62,7 +64,9 @@ impl Generator {
         for (round, block) in rounds.iter().enumerate() {
             let columns = [0, 32, 64, 96].map(|shift| (block >> shift) as u32);
             match self.form {
-                AesForm::Table { .. } | AesForm::Pairs => keys.words[round][..4].copy_from_slice(&columns),
+                AesForm::Table { .. } | AesForm::Pairs | AesForm::Quads => {
+                    keys.words[round][..4].copy_from_slice(&columns)
+                }
                 AesForm::BitPlanes => {
                     let [a, b, c, d] = columns;
                     keys.words[round] = bit_planes([a, a, b, b, c, c, d, d]);
@@ -72,6 +76,16 @@ impl Generator {
         rounds.zeroize();
         keys
     }
+}
+
+fn spread(queue: &Queue, form: AesForm, threads: usize, most: u32) -> Grid {
+    let properties = queue.device().properties();
+    let bytes = form.shared_bytes();
+    let resident =
+        properties.shared_memory_per_block / bytes.max(properties.shared_memory_per_block / MOST_SPREAD);
+    let each = threads.div_ceil((properties.multiprocessors * resident.max(1)) as usize);
+    let each = each.next_multiple_of(32).clamp(LEAST_THREADS, most as usize);
+    Grid::covering(threads, each as u32).shared(bytes)
 }
 
 /// Times x modulo x^8 + x^4 + x^3 + x + 1.

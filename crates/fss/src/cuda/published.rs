@@ -27,7 +27,7 @@ impl Published {
     pub(crate) fn new(stream: &Stream, domain: u32, count: usize) -> Result<Self> {
         let queue = Queue::on(stream.clone())?;
         let form = match Schedule::of(stream.device()).aes {
-            AesForm::BitPlanes | AesForm::Pairs => AesForm::Table { copies: 32 },
+            AesForm::BitPlanes | AesForm::Pairs | AesForm::Quads => AesForm::Table { copies: 32 },
             table @ AesForm::Table { .. } => table,
         };
         let filled = |words: usize| {

@@ -13,6 +13,8 @@ pub enum AesForm {
     },
     /// Lookups in two tables of 1 KiB, 32 copies of each; where a block of threads has little to do, in one.
     Pairs,
+    /// Lookups in four tables of 1 KiB, 32 copies of each: for a block of threads that has a multiprocessor to itself.
+    Quads,
     /// A circuit over bit planes of two blocks: constant time.
     BitPlanes,
 }
@@ -139,6 +141,9 @@ impl Schedule {
     }
 }
 
+/// Threads of a multiprocessor that compare, from which on twice the tables are worth their copies.
+const THREADS_WORTH_QUADS: usize = 256;
+
 impl AesForm {
     /// What a card runs where nothing else is asked for: a copy for every bank.
     pub const OF_A_CARD: Self = Self::Pairs;
@@ -146,7 +151,15 @@ impl AesForm {
     /// The form for blocks of threads that have so little to do that copies of tables count.
     pub(super) fn for_short_work(self) -> Self {
         match self {
-            Self::Pairs => Self::Table { copies: 32 },
+            Self::Pairs | Self::Quads => Self::Table { copies: 32 },
+            other => other,
+        }
+    }
+
+    /// The form for comparisons by so many threads of a multiprocessor.
+    pub(super) fn for_comparisons(self, threads: usize) -> Self {
+        match self {
+            Self::Pairs if threads >= THREADS_WORTH_QUADS => Self::Quads,
             other => other,
         }
     }
@@ -155,9 +168,10 @@ impl AesForm {
     pub(super) fn module(self, module: &Module) -> Module {
         match self {
             Self::Table { copies } => {
-                module.define("AES_BITSLICED", 0u32).define("AES_PAIRS", 0u32).define("AES_COPIES", copies)
+                module.define("AES_BITSLICED", 0u32).define("AES_TABLES", 1u32).define("AES_COPIES", copies)
             }
-            Self::Pairs => module.define("AES_BITSLICED", 0u32).define("AES_PAIRS", 1u32),
+            Self::Pairs => module.define("AES_BITSLICED", 0u32).define("AES_TABLES", 2u32),
+            Self::Quads => module.define("AES_BITSLICED", 0u32).define("AES_TABLES", 4u32),
             Self::BitPlanes => module.define("AES_BITSLICED", 1u32),
         }
     }
@@ -167,6 +181,7 @@ impl AesForm {
         match self {
             Self::Table { copies } => 1024 * copies,
             Self::Pairs => 64 << 10,
+            Self::Quads => 128 << 10,
             Self::BitPlanes => 0,
         }
     }

@@ -12,6 +12,8 @@ gatework_gpu::shared! {
     pub(super) const PRG_THREADS: u32 = 256;
     /// Threads of a block that compares.
     pub(super) const COMPARE_THREADS: u32 = 256;
+    /// Threads of a block that compares alone on its multiprocessor.
+    pub(super) const COMPARE_MOST_THREADS: u32 = 768;
     /// Threads of a block that looks up.
     pub(super) const LOOKUP_THREADS: u32 = 128;
     /// Threads of a block that makes keys.

@@ -35,6 +35,7 @@ pub(crate) fn prg(form: AesForm) -> Vec<KernelSpec> {
 pub(crate) fn compare(form: AesForm) -> Vec<KernelSpec> {
     vec![
         spec(form.module(&kernels::COMPARE), 256, ["compare_trees", "compare_tables"]),
+        spec(AesForm::Quads.module(&kernels::COMPARE), 768, ["compare_trees"]),
         spec(form.module(&kernels::ROOTS), 256, ["derive_roots"]),
     ]
 }

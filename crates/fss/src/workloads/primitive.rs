@@ -185,6 +185,7 @@ fn form(configuration: &Configuration) -> AesForm {
     match configuration.choice("AES") {
         "planes" => AesForm::BitPlanes,
         "pairs" => AesForm::Pairs,
+        "quads" => AesForm::Quads,
         _ => AesForm::Table { copies: configuration.integer("COPIES") as u32 },
     }
 }
@@ -192,9 +193,9 @@ fn form(configuration: &Configuration) -> AesForm {
 impl<P: Primitive> Tunable for Alone<P> {
     fn space(&self) -> Space {
         Space::new()
-            .macro_choice("AES", ["table", "pairs", "planes"])
+            .macro_choice("AES", ["table", "pairs", "quads", "planes"])
             .micro("COPIES", [1, 4, 8, 16, 32])
-            .constraint("pairs and planes have no choice of copies", |found| {
+            .constraint("pairs, quads and planes have no choice of copies", |found| {
                 found.choice("AES") == "table" || found.integer("COPIES") == 32
             })
     }

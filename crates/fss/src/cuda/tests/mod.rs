@@ -17,8 +17,13 @@ use crate::ring::packed_bytes;
 use crate::secret::SharedBytes;
 use crate::{CpuBackend, Error};
 
-const FORMS: [AesForm; 4] =
-    [AesForm::Table { copies: 32 }, AesForm::Table { copies: 1 }, AesForm::Pairs, AesForm::BitPlanes];
+const FORMS: [AesForm; 5] = [
+    AesForm::Table { copies: 32 },
+    AesForm::Table { copies: 1 },
+    AesForm::Pairs,
+    AesForm::Quads,
+    AesForm::BitPlanes,
+];
 
 fn device() -> Device {
     Device::emulated(11).unwrap()
@@ -95,9 +100,10 @@ fn encrypted(form: AesForm, key: u128, blocks: &[u128]) -> Vec<u128> {
     // The definitions are those of a module in this form.
     let definitions = match form {
         AesForm::Table { copies } => {
-            format!("#define AES_BITSLICED 0\n#define AES_PAIRS 0\n#define AES_COPIES {copies}\n")
+            format!("#define AES_BITSLICED 0\n#define AES_TABLES 1\n#define AES_COPIES {copies}\n")
         }
-        AesForm::Pairs => "#define AES_BITSLICED 0\n#define AES_PAIRS 1\n".to_owned(),
+        AesForm::Pairs => "#define AES_BITSLICED 0\n#define AES_TABLES 2\n".to_owned(),
+        AesForm::Quads => "#define AES_BITSLICED 0\n#define AES_TABLES 4\n".to_owned(),
         AesForm::BitPlanes => "#define AES_BITSLICED 1\n".to_owned(),
     };
     let source = kernels::with_headers(Source::new("encrypt", definitions + ENCRYPT));
@@ -271,7 +277,7 @@ fn keys_and_point_functions_match_cpu() {
 
 #[test]
 fn every_form_of_the_cipher_gives_the_same_keys() {
-    for form in [AesForm::Table { copies: 32 }, AesForm::Pairs, AesForm::BitPlanes] {
+    for form in [AesForm::Table { copies: 32 }, AesForm::Pairs, AesForm::Quads, AesForm::BitPlanes] {
         material_matches_cpu(form, &[(8, 3, 9), (12, 3, 50), (33, 3, 50)]);
     }
 }
@@ -508,7 +514,7 @@ fn the_published_form_is_aes_too() {
     "#;
     let published = kernels::PUBLISHED.source();
     let text = format!(
-        "#define AES_BITSLICED 0\n#define AES_PAIRS 0\n#define AES_COPIES 1\n{}{kernel}",
+        "#define AES_BITSLICED 0\n#define AES_TABLES 1\n#define AES_COPIES 1\n{}{kernel}",
         published.text()
     );
     let words = spread(2 * 32, 64, 8);
