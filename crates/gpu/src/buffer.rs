@@ -267,6 +267,26 @@ impl<'a, T: Pod> Slice<'a, T> {
     }
 }
 
+/// A run of bytes on the device with a hold on its buffer: a slice that another thread may read.
+#[derive(Clone)]
+pub(crate) struct Held {
+    allocation: Arc<Allocation>,
+    offset: usize,
+    len: usize,
+}
+
+impl Slice<'_, u8> {
+    pub(crate) fn hold(&self) -> Held {
+        Held { allocation: self.allocation.clone(), offset: self.offset, len: self.len }
+    }
+}
+
+impl View<u8> for Held {
+    fn view(&self) -> Slice<'_, u8> {
+        Slice { allocation: &self.allocation, offset: self.offset, len: self.len, element: PhantomData }
+    }
+}
+
 /// A run of elements on the device, borrowed to write.
 pub struct SliceMut<'a, T: Pod> {
     slice: Slice<'a, T>,

@@ -8,9 +8,11 @@ mod class;
 mod compile;
 mod cuda;
 mod device;
+mod devices;
 mod driver;
 mod emulated;
 mod error;
+pub mod fabric;
 #[cfg(feature = "testing")]
 mod faults;
 mod foreign;
@@ -19,6 +21,7 @@ mod header;
 mod kernel;
 mod kernels;
 mod locked;
+mod peer;
 mod pinned;
 mod promise;
 #[doc(hidden)]
@@ -35,7 +38,9 @@ pub use choice::DeviceChoice;
 pub use compile::{cache_directory, compile, compile_options};
 pub use cuda::tools::{SassReport, disassemble};
 pub use device::{Device, list_devices, presence};
+pub use devices::DeviceSet;
 pub use error::{Error, Result};
+pub use fabric::Fabric;
 #[cfg(feature = "testing")]
 pub use faults::Faults;
 pub use gatework_contract::{Class, Classified, Notice, Observer, StageGuard};
@@ -52,5 +57,5 @@ pub use target::Target;
 pub use tensor_map::{TensorElement, TensorMap};
 pub use types::{
     Architecture, Binary, Clocks, DeviceListing, DeviceProperties, Fault, FaultKind, Grid, KernelInfo, Kind,
-    Presence, Priority, Resources, Site, Swizzle, TensorLayout, TensorScalar,
+    Presence, Priority, Reach, Resources, Site, Swizzle, TensorLayout, TensorScalar,
 };

@@ -8,7 +8,7 @@ mod grid;
 mod kernel;
 mod tensor;
 
-pub use device::{Clocks, DeviceListing, DeviceProperties, Kind, Presence, Priority};
+pub use device::{Clocks, DeviceListing, DeviceProperties, Kind, Presence, Priority, Reach};
 pub use fault::{Fault, FaultKind, Site};
 pub use grid::Grid;
 pub use kernel::{Architecture, Binary, KernelInfo, Resources};
