@@ -2,7 +2,8 @@
 
 use bytemuck::Pod;
 
-use crate::{Error, Result};
+use crate::source::Module;
+use crate::{Error, Result, kernels};
 
 /// How two elements become one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +52,12 @@ impl Reduction {
     /// Every rank has so many rows, one after another.
     pub fn rows(self, rows: usize) -> Self {
         Self { rows, ..self }
+    }
+
+    /// The kernel that folds rows of such elements on a device. What is [prepared](crate::Device::prepare) keeps no rank
+    /// waiting for a compiler.
+    pub fn module<T: Element>(&self) -> Module {
+        kernels::fold(T::NAME, self.operation.function())
     }
 
     /// Refuses what is not defined; `len` elements in all rows of one rank.

@@ -4,13 +4,13 @@ use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
 
-use super::fold::{Element, Operation};
+use super::fold::{Element, Operation, Reduction};
 use super::nccl::Communicator;
 use super::offered::Offered;
 use super::place::{Journey, Place, Sealed};
 use crate::buffer::{View, ViewMut};
 use crate::types::Grid;
-use crate::{Buffer, Device, Error, Result, Slice, SliceMut, Stream, args, kernels};
+use crate::{Buffer, Device, Error, Result, Slice, SliceMut, Stream, args};
 
 /// How long a wait for a card sleeps between two looks.
 const LOOK: Duration = Duration::from_micros(50);
@@ -125,7 +125,7 @@ impl Place for Devices {
             return Ok(());
         }
         let rows = (from.len() / len) as u64;
-        let kernel = self.device.kernel_of(&kernels::fold(T::NAME, operation.function()), "fold")?;
+        let kernel = self.device.kernel_of(&Reduction::new(operation).module::<T>(), "fold")?;
         kernel.launch(stream, &Grid::covering(len, 256), &args![from, to.view_mut(), rows, len as u64])
     }
 
