@@ -14,12 +14,17 @@ use crate::locked::Locked;
 use crate::pinned::PinnedPool;
 use crate::source::{Module, ModuleKey, Source};
 use crate::stream::Stream;
-use crate::types::{Clocks, DeviceListing, DeviceProperties, Kind, Priority, Reach};
+use crate::types::{Clocks, DeviceListing, DeviceProperties, Kind, Priority, Reach, Topology};
 use crate::{Budget, DeviceChoice, Error, Result, cuda, emulated};
 
 /// All CUDA devices of the machine, with their peer access as the driver reports it.
 pub fn list_devices() -> Result<Vec<DeviceListing>> {
     cuda::list_devices()
+}
+
+/// How the CUDA devices of the machine are joined, as the driver and NVML report it.
+pub fn topology() -> Result<Topology> {
+    cuda::topology()
 }
 
 /// What of the tool chain this machine has.

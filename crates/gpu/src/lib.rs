@@ -37,7 +37,7 @@ pub use buffer::{Buffer, Slice, SliceMut, View, ViewMut};
 pub use choice::DeviceChoice;
 pub use compile::{cache_directory, compile, compile_options};
 pub use cuda::tools::{SassReport, disassemble};
-pub use device::{Device, list_devices, presence};
+pub use device::{Device, list_devices, presence, topology};
 pub use devices::DeviceSet;
 pub use error::{Error, Result};
 pub use fabric::Fabric;
@@ -56,6 +56,7 @@ pub use stream::{Event, Stream};
 pub use target::Target;
 pub use tensor_map::{TensorElement, TensorMap};
 pub use types::{
-    Architecture, Binary, Clocks, DeviceListing, DeviceProperties, Fault, FaultKind, Grid, KernelInfo, Kind,
-    Presence, Priority, Reach, Resources, Site, Swizzle, TensorLayout, TensorScalar,
+    Architecture, Binary, Card, Clocks, DeviceListing, DeviceProperties, Fault, FaultKind, Grid, KernelInfo,
+    Kind, NvLinks, PeerLink, Presence, Priority, Reach, Resources, Site, Swizzle, TensorLayout, TensorScalar,
+    Topology,
 };

@@ -6,6 +6,9 @@ use crate::buffer::{View, ViewMut};
 use crate::types::Reach;
 use crate::{Device, Error, Result, Stream};
 
+/// Copies that are timed.
+const COPIES: usize = 12;
+
 impl Device {
     /// What this device can do with the memory of another: nothing, copies, or loads and stores of kernels too.
     ///
@@ -28,6 +31,36 @@ impl Device {
         const CALL: &str = "Device::enable_peer_access";
         self.require_reach(other, CALL)?;
         if self.same_as(other) { Ok(()) } else { self.driver().enable_peer_access(other.driver()) }
+    }
+
+    /// Bytes a second that copies of so many bytes reach from `other` to this device: the best of some, each timed by events
+    /// of this device. `None` where its clock says nothing, as on the emulated device.
+    ///
+    /// Between cards it [enables](Device::enable_peer_access) the direct way, if there is one.
+    pub fn measure_copies_from(&self, other: &Device, bytes: usize) -> Result<Option<f64>> {
+        if self.is_emulated() {
+            return Ok(None);
+        }
+        if self.can_access_peer(other)? {
+            self.enable_peer_access(other)?;
+        }
+        let (here, there) = (self.stream()?, other.stream()?);
+        let from = there.alloc_zeros::<u8>(bytes)?;
+        let mut to = here.alloc::<u8>(bytes)?;
+        here.wait(&there.record()?)?;
+        let mut best = None;
+        // The first copies map memory and wake the link up.
+        for _ in 0..COPIES {
+            let start = here.record()?;
+            here.copy_from_peer(&from, &mut to)?;
+            let end = here.record()?;
+            end.synchronize()?;
+            let seconds = end.since(&start)?.as_secs_f64();
+            if seconds > 0.0 {
+                best = Some(best.map_or(seconds, |best: f64| best.min(seconds)));
+            }
+        }
+        Ok(best.map(|seconds| bytes as f64 / seconds))
     }
 }
 

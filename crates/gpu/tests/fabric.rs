@@ -341,3 +341,41 @@ fn nccl_wants_cards_and_says_so() {
     let error = Fabric::new().over_nccl(&Device::emulated_group(0, 2).unwrap()).unwrap_err();
     assert_eq!(error.to_string(), "NCCL cannot be used: emulated:2#0 is no CUDA device");
 }
+
+#[test]
+#[ignore = "needs a CUDA device"]
+fn every_operation_on_virtual_devices_of_a_card_matches_the_reference() {
+    for count in COUNTS {
+        for len in [0, 1, 7, 65, 301, 100_003] {
+            for seed in 0..4 {
+                let devices = Device::open_all(&format!("cuda:0*{count}")).unwrap();
+                check(Fabric::new().over(&devices).unwrap(), seed, len);
+            }
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs a CUDA device and NCCL"]
+fn every_operation_of_one_rank_of_nccl_matches_the_reference() {
+    for len in [0, 1, 7, 65, 301, 100_003] {
+        let devices = Device::open_all("cuda:0").unwrap();
+        check(Fabric::new().over_nccl(&devices).unwrap(), 1, len);
+    }
+    let refused = Fabric::new().over_nccl(&Device::open_all("cuda:0*2").unwrap()).unwrap_err();
+    assert!(refused.to_string().contains("it takes one rank a card"), "{refused}");
+}
+
+#[test]
+#[ignore = "needs a CUDA device"]
+fn copies_on_a_card_have_a_measured_speed() {
+    let devices = Device::open_all("cuda:0*2").unwrap();
+    let speed = devices[0].measure_copies_from(&devices[1], 64 << 20).unwrap().unwrap();
+    assert!(speed > 1e9, "{speed}");
+}
+
+#[test]
+fn the_emulated_device_measures_no_speed() {
+    let devices = Device::emulated_group(0, 2).unwrap();
+    assert_eq!(devices[0].measure_copies_from(&devices[1], 64).unwrap(), None);
+}

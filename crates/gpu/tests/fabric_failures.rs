@@ -199,6 +199,14 @@ fn failures_on_virtual_devices_reach_all_in_time() {
 }
 
 #[test]
+#[ignore = "needs a CUDA device"]
+fn failures_on_virtual_devices_of_a_card_reach_all_in_time() {
+    failures(|fabric, count| {
+        fabric.over(&gatework_gpu::Device::open_all(&format!("cuda:0*{count}")).unwrap()).unwrap()
+    });
+}
+
+#[test]
 fn arguments_that_make_no_sense_are_refused() {
     let alone = || -> HostRank { Fabric::new().on_host(1).unwrap().remove(0) };
     let said = |outcome: Result<()>| outcome.unwrap_err().to_string();

@@ -43,6 +43,7 @@ impl Machine {
         let mut parts = vec![
             named("CUDA driver", presence::cuda_driver()),
             named("NVRTC", presence::nvrtc()),
+            named("NCCL", presence::nccl()),
             named("C++ compiler", presence::cxx()),
         ];
         parts.extend(TOOLS.map(|tool| named(tool, presence::tool(tool))));

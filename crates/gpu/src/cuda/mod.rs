@@ -20,6 +20,7 @@ mod staging;
 mod status;
 mod tensor;
 pub(crate) mod tools;
+mod topology;
 
 use std::ffi::c_int;
 use std::sync::{Arc, OnceLock};
@@ -30,7 +31,7 @@ use crate::cuda::context::Context;
 use crate::cuda::driver::CudaDriver;
 use crate::cuda::status::{check, failure};
 use crate::driver::Driver;
-use crate::types::DeviceListing;
+use crate::types::{DeviceListing, Topology};
 use crate::{Error, Result};
 
 /// CUDA 12.4, as the driver counts: the first with `cuFuncLoad`, which keeps lazy loading out of launches.
@@ -55,6 +56,12 @@ pub(crate) fn list_devices() -> Result<Vec<DeviceListing>> {
             Ok(DeviceListing { properties, peers: peers(ordinal, &devices)? })
         })
         .collect()
+}
+
+/// How the cards are joined. Opens none of them.
+pub(crate) fn topology() -> Result<Topology> {
+    let devices = (0..initialize()?).map(device).collect::<Result<Vec<_>>>()?;
+    topology::read(&devices)
 }
 
 /// One rank of NCCL for each of these, which must be different cards.

@@ -99,8 +99,8 @@ impl Place for Host {
         Ok(())
     }
 
-    fn settle(&self, (): &(), _: Duration) -> Result<()> {
-        Ok(())
+    fn settle(&self, (): &(), _: Duration) -> Result<bool> {
+        Ok(true)
     }
 
     fn abandon(&self) {}

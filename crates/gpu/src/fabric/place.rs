@@ -93,9 +93,9 @@ pub trait Place: Sealed + Sized {
         from: Self::Read<'_, T>,
         to: Self::Write<'_, T>,
     ) -> Result<()>;
-    /// Waits until everything of this order is done, or that long.
+    /// Waits until everything of this order is done, or that long: whether it is.
     #[doc(hidden)]
-    fn settle(&self, order: &Self::Order, deadline: Duration) -> Result<()>;
+    fn settle(&self, order: &Self::Order, deadline: Duration) -> Result<bool>;
     /// The fabric is lost: nothing of it may go on for ever.
     #[doc(hidden)]
     fn abandon(&self);

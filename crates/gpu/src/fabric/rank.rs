@@ -274,7 +274,10 @@ impl<P: Place> Rank<P> {
     /// on all: after this, and only after this, is what was received known to be what was sent.
     pub fn settle(&mut self, order: &P::Order) -> Result<()> {
         self.guarded("settle", |rank| {
-            rank.place.settle(order, rank.hub.deadline)?;
+            if !rank.place.settle(order, rank.hub.deadline)? {
+                let what = format!("has work that did not end within {:?}", rank.hub.deadline);
+                return Err(Failure { rank: rank.rank, call: "settle", what }.into());
+            }
             let offer = rank.place.offer::<u8>(order, None)?;
             rank.meet(&Call::bare("settle"), None, Brought { offer, bytes: 0, parts: None }).map(drop)
         })

@@ -7,6 +7,7 @@ mod fault;
 mod grid;
 mod kernel;
 mod tensor;
+mod topology;
 
 pub use device::{Clocks, DeviceListing, DeviceProperties, Kind, Presence, Priority, Reach};
 pub use fault::{Fault, FaultKind, Site};
@@ -15,3 +16,4 @@ pub use kernel::{Architecture, Binary, KernelInfo, Resources};
 pub(crate) use kernel::{ArgType, Compiled, Parameter};
 pub(crate) use tensor::{MOST_DIMENSIONS, TensorSpec, TensorWords};
 pub use tensor::{Swizzle, TensorLayout, TensorScalar};
+pub use topology::{Card, NvLinks, PeerLink, Topology};
