@@ -85,6 +85,16 @@ impl Stream {
     /// # Ok::<(), gatework_gpu::Error>(())
     /// ```
     pub fn copy_from_peer<T: Pod>(&self, from: &impl View<T>, to: &mut impl ViewMut<T>) -> Result<()> {
+        self.adopt(from.view().allocation);
+        self.queue_copy_from_peer(from, to)
+    }
+
+    /// As [`Stream::copy_from_peer`]. The caller sees to it that `from` is not freed before this stream has passed the copy.
+    pub(crate) fn queue_copy_from_peer<T: Pod>(
+        &self,
+        from: &impl View<T>,
+        to: &mut impl ViewMut<T>,
+    ) -> Result<()> {
         const CALL: &str = "Stream::copy_from_peer";
         let (from, to) = (from.view(), to.view());
         self.device().require_same(to.device(), CALL)?;
@@ -94,7 +104,6 @@ impl Stream {
             let message = format!("the source has {} elements and the destination {}", from.len(), to.len());
             return Err(Error::Length { call: CALL, message });
         }
-        self.adopt(from.allocation);
         self.adopt(to.allocation);
         let (driver, bytes) = (self.device().driver(), to.len() * size_of::<T>());
         if self.device().same_as(from.device()) {

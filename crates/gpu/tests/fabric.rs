@@ -5,7 +5,7 @@ mod ranks;
 mod support;
 
 use gatework_gpu::fabric::{Element, Fabric, Host, Operation, Rank, Reduction, Traffic, part_of};
-use gatework_gpu::{Device, Error, Result};
+use gatework_gpu::{Device, Error, Result, View, ViewMut};
 use ranks::{Memory, driven, separate, shares};
 use support::{numbers, words};
 
@@ -324,6 +324,66 @@ fn devices_count_the_same_bytes_as_threads() {
     });
     assert!(on_host[0].total() > 0);
     assert_eq!(on_devices, on_host);
+}
+
+#[test]
+fn freeing_what_was_sent_waits_for_the_receiver_and_not_for_its_later_work() {
+    let mut ahead = 0;
+    for seed in 0..24 {
+        let (tell, told) = std::sync::mpsc::channel();
+        let (tell, told) = (std::sync::Mutex::new(tell), std::sync::Mutex::new(told));
+        let done = std::sync::Barrier::new(2);
+        let received = driven(separate(Fabric::new(), seed, 2), |rank| {
+            let stream = rank.place().device().stream()?;
+            if rank.rank() == 0 {
+                let from = stream.upload(&of_rank(seed, 0, 9))?;
+                rank.send(&stream, 1, from.view())?;
+                let later: gatework_gpu::Event = told.lock().unwrap().recv().unwrap();
+                drop(from);
+                // The memory is given back in the order of this stream.
+                stream.synchronize()?;
+                assert_eq!(rank.place().device().budget().held(), 0);
+                let ahead = !later.is_complete()?;
+                done.wait();
+                return Ok((Vec::new(), ahead));
+            }
+            let mut to = stream.alloc::<u32>(9)?;
+            rank.receive(&stream, 0, to.view_mut())?;
+            let mut other = stream.alloc::<u32>(9)?;
+            (0..16).try_for_each(|value| stream.fill(&mut other, value))?;
+            tell.lock().unwrap().send(stream.record()?).unwrap();
+            done.wait();
+            Ok((stream.download(&to)?, false))
+        });
+        assert_eq!(received[1].0, of_rank(seed, 0, 9), "seed {seed}");
+        ahead += usize::from(received[0].1);
+    }
+    assert!(ahead > 0, "no schedule lets the sender go on before the receiver");
+}
+
+#[test]
+fn memory_of_another_stream_is_freed_after_it_was_received() {
+    for seed in 0..24 {
+        let freed = std::sync::Barrier::new(2);
+        let received = driven(separate(Fabric::new(), seed, 2), |rank| {
+            let order = rank.place().device().stream()?;
+            if rank.rank() == 1 {
+                let mut to = order.alloc::<u32>(9)?;
+                rank.receive(&order, 0, to.view_mut())?;
+                freed.wait();
+                return order.download(&to);
+            }
+            let home = rank.place().device().stream()?;
+            let from = home.upload(&of_rank(seed, 0, 9))?;
+            order.wait(&home.record()?)?;
+            rank.send(&order, 1, from.view())?;
+            drop(from);
+            let outcome = home.synchronize();
+            freed.wait();
+            outcome.map(|()| Vec::new())
+        });
+        assert_eq!(received[1], of_rank(seed, 0, 9), "seed {seed}");
+    }
 }
 
 #[test]

@@ -103,10 +103,12 @@ impl Place for Devices {
         let mut to = to;
         let mut to = to.as_mut().map(SliceMut::as_bytes_mut);
         match &self.way {
-            Way::Peers => fetch(stream, journey, to.as_mut())?,
-            Way::Nccl(communicator) => communicator.carry(stream, journey, to.as_mut())?,
+            Way::Peers => fetch(stream, journey, to.as_mut()),
+            Way::Nccl(communicator) => {
+                communicator.carry(stream, journey, to.as_mut())?;
+                Offered::on(stream, None)
+            }
         }
-        Offered::on(stream, None)
     }
 
     fn follow(&self, stream: &Stream, points: &[&Offered]) -> Result<()> {
@@ -155,11 +157,32 @@ impl Place for Devices {
     }
 }
 
-/// Fetches what a rank takes, after what the others wrote.
-fn fetch(stream: &Stream, journey: &Journey<'_, Offered>, to: Option<&mut SliceMut<'_, u8>>) -> Result<()> {
+/// Fetches what a rank takes, after what the others wrote. Gives the point after which it has.
+fn fetch(
+    stream: &Stream,
+    journey: &Journey<'_, Offered>,
+    to: Option<&mut SliceMut<'_, u8>>,
+) -> Result<Offered> {
+    let mut sources: Vec<usize> = Vec::new();
+    let fetched = queue(stream, journey, to, &mut sources);
+    let end = Offered::on(stream, None);
+    // Whatever failed: what was queued still reads.
+    for offered in sources.into_iter().filter_map(|from| journey.offer(from)) {
+        let memory = offered.memory().into_iter();
+        memory.for_each(|memory| memory.read_until(stream, end.as_ref().ok().map(Offered::event)));
+    }
+    fetched.and(end)
+}
+
+/// Queues the copies, and says from which ranks.
+fn queue(
+    stream: &Stream,
+    journey: &Journey<'_, Offered>,
+    to: Option<&mut SliceMut<'_, u8>>,
+    sources: &mut Vec<usize>,
+) -> Result<()> {
     let pulls: Vec<_> = (journey.plan)(journey.me).into_iter().filter(|pull| pull.bytes > 0).collect();
     let Some(to) = to.filter(|_| !pulls.is_empty()) else { return Ok(()) };
-    let mut awaited = vec![journey.me];
     for pull in pulls {
         let offered = journey.offer(pull.from);
         let Some((memory, event)) = offered.and_then(|offered| Some((offered.memory()?, offered.event())))
@@ -167,12 +190,12 @@ fn fetch(stream: &Stream, journey: &Journey<'_, Offered>, to: Option<&mut SliceM
             let message = format!("rank {} offers nothing to read", pull.from);
             return Err(Error::Length { call: "Fabric", message });
         };
-        if !awaited.contains(&pull.from) {
+        if !sources.contains(&pull.from) {
             stream.wait(event)?;
-            awaited.push(pull.from);
+            sources.push(pull.from);
         }
         let source = memory.view().slice(pull.source..pull.source + pull.bytes);
-        stream.copy_from_peer(&source, &mut to.slice_mut(pull.target..pull.target + pull.bytes))?;
+        stream.queue_copy_from_peer(&source, &mut to.slice_mut(pull.target..pull.target + pull.bytes))?;
     }
     Ok(())
 }
