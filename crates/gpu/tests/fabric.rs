@@ -397,6 +397,21 @@ fn devices_that_were_opened_apart_make_no_fabric() {
 }
 
 #[test]
+fn one_device_may_have_several_ranks_of_several_fabrics() {
+    for seed in 0..4 {
+        let device = Device::emulated(seed).unwrap();
+        let same = vec![device.clone(); 4];
+        check(Fabric::new().over(&same).unwrap(), seed, 7);
+        let [left, right] = [0, 1].map(|_| Fabric::new().over(&same).unwrap());
+        std::thread::scope(|scope| {
+            scope.spawn(|| check(left, seed, 7));
+            scope.spawn(|| check(right, seed + 1, 9));
+        });
+        assert_eq!(device.budget().held(), 0);
+    }
+}
+
+#[test]
 fn nccl_wants_cards_and_says_so() {
     let error = Fabric::new().over_nccl(&Device::emulated_group(0, 2).unwrap()).unwrap_err();
     assert_eq!(error.to_string(), "NCCL cannot be used: emulated:2#0 is no CUDA device");

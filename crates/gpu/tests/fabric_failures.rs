@@ -277,3 +277,51 @@ fn a_stream_of_another_rank_is_refused_and_told() {
     assert!(matches!(all[0], Some(Err(Error::ForeignDevice { .. }))), "{:?}", all[0]);
     blamed(&all, 0, "broadcast", "different devices");
 }
+
+/// One call after another, each of another kind, until one fails: how many passed, and the failure.
+fn calls_until<P: Memory>(rank: &mut Rank<P>, count: usize) -> Result<(usize, Option<Error>)> {
+    let order = &P::order(rank)?;
+    let ranks = rank.ranks();
+    for number in 0..count {
+        let from = P::upload(order, &vec![number as u32; 2 * ranks])?;
+        let mut to = P::upload(order, &vec![0u32; 2 * ranks])?;
+        let sum = Reduction::new(Operation::Sum);
+        let outcome = match number % 5 {
+            0 => gather(rank, 3),
+            1 => rank.all_to_all(order, P::read(&from), P::write(&mut to)),
+            2 => broadcast(rank, number % ranks, 5),
+            3 => rank.all_reduce(order, sum, P::read(&from), P::write(&mut to)),
+            _ => rank.settle(order),
+        };
+        if let Err(error) = outcome {
+            return Ok((number, Some(error)));
+        }
+    }
+    Ok((count, None))
+}
+
+fn dies_anywhere<P: Memory>(make: impl Fn(usize) -> Vec<Rank<P>>)
+where
+    Rank<P>: Send,
+{
+    const CALLS: usize = 11;
+    for (count, guilty) in [(2, 1), (4, 0), (4, 2), (8, 5)] {
+        for at in 0..CALLS {
+            let ended = attempted(make(count), |mut rank| {
+                let calls = if rank.rank() == guilty { at } else { CALLS };
+                calls_until(&mut rank, calls)
+            });
+            for (rank, one) in ended.iter().enumerate().filter(|(rank, _)| *rank != guilty) {
+                let (passed, error) = one.as_ref().unwrap().as_ref().unwrap();
+                assert_eq!(*passed, at, "rank {rank} of {count}");
+                assert!(matches!(error, Some(Error::Peer { rank, .. }) if *rank == guilty), "{error:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn wherever_a_rank_dies_the_others_pass_what_it_passed_and_no_more() {
+    dies_anywhere::<Host>(|count| Fabric::new().deadline(LONG).on_host(count).unwrap());
+    dies_anywhere(|count| separate(Fabric::new().deadline(LONG), 7, count));
+}

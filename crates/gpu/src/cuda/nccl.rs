@@ -1,7 +1,7 @@
 //! NCCL, NVIDIA's library for collectives, loaded at run time.
 //!
 //! By hand and not by `cudarc`: its loader does not look for `libnccl.so.2`, the only name that the library's packages
-//! have, and ends the process where it finds none.
+//! have, and panics where it finds none.
 
 use std::env;
 use std::ffi::{CStr, c_char, c_int, c_void};

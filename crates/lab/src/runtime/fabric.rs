@@ -303,7 +303,7 @@ impl Workload for Collectives {
     fn cases(&self, kind: Kind) -> Vec<Case> {
         let sizes: &[usize] = match kind {
             Kind::Emulated => &[3, 37],
-            Kind::Cuda => &[3, 4097, 100_003],
+            Kind::Cuda => &[3, 4097, 30_011],
         };
         let of_ranks = |ranks| sizes.iter().map(move |&words| Subject { ranks, words }.case());
         [1, 2, 4, 8].into_iter().flat_map(of_ranks).collect()
