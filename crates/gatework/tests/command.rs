@@ -68,6 +68,16 @@ fn an_unknown_device_is_bad_usage() {
 }
 
 #[test]
+fn several_devices_are_refused_by_what_runs_on_one() {
+    for device in ["emulated:4", "cuda:0*2", "cuda:all"] {
+        let output = run(&["lab", "gate", "gpu/saxpy", "--device", device]);
+        assert_eq!(output.status.code(), BAD_INPUT);
+        let said = format!("'{device}' names several devices, and this runs on one");
+        assert!(stderr(&output).contains(&said), "{output:?}");
+    }
+}
+
+#[test]
 fn the_device_comes_from_the_environment_too() {
     let folder = tempfile::tempdir().unwrap();
     let output = gatework(folder.path(), &["doctor"]).env("GATEWORK_DEVICE", "quantum").output().unwrap();
@@ -156,6 +166,11 @@ fn doctor_prints_one_json_document() {
     let names: Vec<_> =
         examination["parts"].as_array().unwrap().iter().map(|part| part["name"].as_str()).collect();
     assert!(names.contains(&Some("NVRTC")) && names.contains(&Some("C++ compiler")), "{names:?}");
+    assert!(names.contains(&Some("NCCL")), "{names:?}");
+    let [cards, links, copies] =
+        ["cards", "links", "copies"].map(|part| examination["topology"][part].as_array().unwrap().len());
+    assert_eq!(cards, examination["devices"].as_array().unwrap().len());
+    assert_eq!((links, copies), (cards * cards.saturating_sub(1), links));
     assert!(examination["cache"]["folder"].is_string());
 }
 

@@ -8,7 +8,7 @@ use bytemuck::Pod;
 
 use crate::driver::{Owner, Pointer};
 use crate::locked::Locked;
-use crate::stream::Stream;
+use crate::stream::{Event, Stream};
 use crate::{Device, Error, Result};
 
 /// One block of the stream-ordered pool. Freed in the order of the stream it came from, after every other stream that
@@ -19,6 +19,8 @@ pub(crate) struct Allocation {
     bytes: u64,
     /// Streams other than `stream` that were given this memory.
     visitors: Locked<Vec<Stream>>,
+    /// Streams that were given it for a while, each with the event after which it has done with it.
+    departures: Locked<Vec<(Stream, Event)>>,
     /// What keeps the memory alive, if it is not the pool's.
     owner: Option<Owner>,
 }
@@ -37,8 +39,8 @@ impl Allocation {
         let allocated = device.driver().allocate(stream.id(), (bytes as usize).max(1));
         match allocated {
             Ok(Some(pointer)) => {
-                let (stream, visitors) = (stream.clone(), Locked::default());
-                Ok(Arc::new(Self { stream, pointer, bytes, visitors, owner: None }))
+                let (stream, visitors, departures) = (stream.clone(), Locked::default(), Locked::default());
+                Ok(Arc::new(Self { stream, pointer, bytes, visitors, departures, owner: None }))
             }
             other => {
                 let budget = device.budget();
@@ -64,6 +66,14 @@ impl Allocation {
             visitors.push(stream.clone());
         }
     }
+
+    /// Notes that `stream` has done with this memory after an event of its own, so that freeing waits for no more than that.
+    fn depart(&self, stream: &Stream, event: &Event) {
+        let mut departures = self.departures.lock();
+        // A later event of a stream comes after its earlier ones.
+        departures.retain(|(seen, _)| !seen.is_same(stream));
+        departures.push((stream.clone(), event.clone()));
+    }
 }
 
 impl Drop for Allocation {
@@ -74,6 +84,7 @@ impl Drop for Allocation {
             pointer: self.pointer,
             bytes: self.bytes,
             visitors,
+            departures: std::mem::take(self.departures.get_mut()),
             owner: self.owner.take(),
         };
         let capture = free.visitors.iter().chain([&free.stream]).find_map(Stream::capture_state);
@@ -91,11 +102,15 @@ pub(crate) struct DeferredFree {
     pointer: Pointer,
     bytes: u64,
     visitors: Vec<Stream>,
+    departures: Vec<(Stream, Event)>,
     owner: Option<Owner>,
 }
 
 impl Drop for DeferredFree {
     fn drop(&mut self) {
+        for (_, event) in &self.departures {
+            let _ = self.stream.wait(event);
+        }
         for visitor in &self.visitors {
             // A stream that can no longer record has failed: its work is over, and waiting for it is moot.
             if let Ok(event) = visitor.record() {
@@ -132,8 +147,9 @@ impl<T: Pod> Buffer<T> {
     /// Memory of somebody else's.
     pub(crate) fn lent(stream: &Stream, pointer: Pointer, len: usize, owner: Owner) -> Self {
         let bytes = (len * size_of::<T>()) as u64;
-        let (stream, visitors, owner) = (stream.clone(), Locked::default(), Some(owner));
-        let allocation = Arc::new(Allocation { stream, pointer, bytes, visitors, owner });
+        let (stream, owner) = (stream.clone(), Some(owner));
+        let (visitors, departures) = (Locked::default(), Locked::default());
+        let allocation = Arc::new(Allocation { stream, pointer, bytes, visitors, departures, owner });
         Self { allocation, len, element: PhantomData }
     }
 
@@ -264,6 +280,36 @@ impl<'a, T: Pod> Slice<'a, T> {
 
     pub(crate) fn device(&self) -> &'a Device {
         self.allocation.stream.device()
+    }
+}
+
+/// A run of bytes on the device with a hold on its buffer: a slice that another thread may read.
+#[derive(Clone)]
+pub(crate) struct Held {
+    allocation: Arc<Allocation>,
+    offset: usize,
+    len: usize,
+}
+
+impl Slice<'_, u8> {
+    pub(crate) fn hold(&self) -> Held {
+        Held { allocation: self.allocation.clone(), offset: self.offset, len: self.len }
+    }
+}
+
+impl Held {
+    /// Notes that `stream` reads it until an event of its own; for ever, as far as is known, if that could not be recorded.
+    pub(crate) fn read_until(&self, stream: &Stream, event: Option<&Event>) {
+        match event {
+            Some(event) => self.allocation.depart(stream, event),
+            None => self.allocation.visit(stream),
+        }
+    }
+}
+
+impl View<u8> for Held {
+    fn view(&self) -> Slice<'_, u8> {
+        Slice { allocation: &self.allocation, offset: self.offset, len: self.len, element: PhantomData }
     }
 }
 

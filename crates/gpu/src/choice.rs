@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::Error;
+use crate::devices::DeviceSet;
 
 /// A target by its name, not opened yet: what `--device` says.
 ///
@@ -24,6 +25,8 @@ pub enum DeviceChoice {
     Cuda(usize),
     /// The emulated device: only ever asked for by name.
     Emulated,
+    /// Several devices. What runs on one refuses them.
+    Several(DeviceSet),
 }
 
 impl FromStr for DeviceChoice {
@@ -39,6 +42,7 @@ impl FromStr for DeviceChoice {
                 .strip_prefix("cuda:")
                 .and_then(|ordinal| ordinal.parse().ok())
                 .map(Self::Cuda)
+                .or_else(|| DeviceSet::parse(given).map(Self::Several))
                 .ok_or_else(|| Error::UnknownTarget { given: given.to_owned() }),
         }
     }
@@ -51,6 +55,7 @@ impl fmt::Display for DeviceChoice {
             Self::Cpu => f.write_str("cpu"),
             Self::Cuda(ordinal) => write!(f, "cuda:{ordinal}"),
             Self::Emulated => f.write_str("emulated"),
+            Self::Several(set) => set.fmt(f),
         }
     }
 }
@@ -66,7 +71,12 @@ mod tests {
         for choice in [DeviceChoice::Auto, DeviceChoice::Cpu, DeviceChoice::Cuda(3), DeviceChoice::Emulated] {
             assert_eq!(read(&choice.to_string()).unwrap(), choice);
         }
-        for unknown in ["", "gpu", "cuda:", "cuda:x", "CUDA", "cuda:-1"] {
+        for several in ["emulated:4", "emulated*2", "cuda:0,1", "cuda:0*4", "cuda:all"] {
+            let choice = read(several).unwrap();
+            assert!(matches!(choice, DeviceChoice::Several(_)), "{several}");
+            assert_eq!(choice.to_string(), several);
+        }
+        for unknown in ["", "emulated:0", "emulated:x", "gpu", "cuda:", "cuda:x", "CUDA", "cuda:-1"] {
             assert!(read(unknown).unwrap_err().to_string().contains("use auto, cpu"), "{unknown}");
         }
     }

@@ -9,6 +9,7 @@ impl Classified for Error {
         match self {
             Self::UnknownDevice { .. }
             | Self::UnknownTarget { .. }
+            | Self::SeveralDevices { .. }
             | Self::Environment { .. }
             | Self::NoSuchOrdinal { .. }
             | Self::Compile { .. }
@@ -21,8 +22,11 @@ impl Classified for Error {
             | Self::Capture { .. }
             | Self::Graph { .. }
             | Self::ForeignDevice { .. }
+            | Self::OutOfReach { .. }
             | Self::Foreign { .. } => Class::Input,
+            Self::Peer { .. } => Class::Peer,
             Self::NoCuda { .. }
+            | Self::Nccl { .. }
             | Self::OutOfMemory { .. }
             | Self::OutOfPinnedMemory { .. }
             | Self::NoCompiler { .. }

@@ -7,18 +7,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::compile::compile;
+use crate::devices::Members;
 use crate::driver::Driver;
 use crate::kernel::Kernel;
 use crate::locked::Locked;
 use crate::pinned::PinnedPool;
 use crate::source::{Module, ModuleKey, Source};
 use crate::stream::Stream;
-use crate::types::{Clocks, DeviceListing, DeviceProperties, Kind, Priority};
+use crate::types::{Clocks, DeviceListing, DeviceProperties, Kind, Priority, Reach, Topology};
 use crate::{Budget, DeviceChoice, Error, Result, cuda, emulated};
 
 /// All CUDA devices of the machine, with their peer access as the driver reports it.
 pub fn list_devices() -> Result<Vec<DeviceListing>> {
     cuda::list_devices()
+}
+
+/// How the CUDA devices of the machine are joined, as the driver and NVML report it.
+pub fn topology() -> Result<Topology> {
+    cuda::topology()
 }
 
 /// What of the tool chain this machine has.
@@ -34,6 +40,11 @@ pub mod presence {
     /// The run-time compiler for CUDA.
     pub fn nvrtc() -> Presence {
         Presence::of(cuda::nvrtc::version())
+    }
+
+    /// NVIDIA's library for collectives.
+    pub fn nccl() -> Presence {
+        Presence::of(cuda::nccl::version())
     }
 
     /// The C++ compiler of the emulated device.
@@ -80,13 +91,14 @@ impl Device {
     /// ```
     pub fn open(name: &str) -> Result<Self> {
         match name.parse() {
-            Ok(DeviceChoice::Auto) => Self::with_driver(cuda::open(0)?),
-            Ok(DeviceChoice::Cuda(ordinal)) => Self::with_driver(cuda::open(ordinal)?),
+            Ok(DeviceChoice::Auto) => Self::open_card(0),
+            Ok(DeviceChoice::Cuda(ordinal)) => Self::open_card(ordinal),
             Ok(DeviceChoice::Emulated) => {
                 // Every kernel needs it: better to say so now than at the first launch.
                 emulated::compiler::name()?;
-                Self::with_driver(emulated::open(emulated::seed_from_environment()?)?)
+                Self::emulated(emulated::seed_from_environment()?)
             }
+            Ok(DeviceChoice::Several(set)) => Err(Error::SeveralDevices { given: set.to_string() }),
             // The CPU is a target, but no device.
             Ok(DeviceChoice::Cpu) | Err(_) => Err(Error::UnknownDevice { given: name.to_owned() }),
         }
@@ -94,7 +106,65 @@ impl Device {
 
     /// Opens the emulated device with a schedule of one's own; [`Device::open`] takes it from `GATEWORK_EMULATOR_SEED`.
     pub fn emulated(seed: u64) -> Result<Self> {
-        Self::with_driver(emulated::open(seed)?)
+        Self::emulated_group(seed, 1)?
+            .pop()
+            .ok_or_else(|| Error::UnknownDevice { given: "emulated:0".into() })
+    }
+
+    /// Opens emulated devices that know each other, as `emulated:N` does, with a schedule of one's own.
+    pub fn emulated_group(seed: u64, count: usize) -> Result<Vec<Self>> {
+        emulated::open(seed, count)?.into_iter().map(Self::with_driver).collect()
+    }
+
+    /// Opens several devices at once, or one: any name of a [`DeviceSet`](crate::DeviceSet) or of [`Device::open`]. They can reach each other's
+    /// memory, by copies at least.
+    ///
+    /// ```
+    /// use gatework_gpu::Device;
+    ///
+    /// assert_eq!(Device::open_all("emulated:4")?.len(), 4);
+    /// let error = Device::open("emulated:4").err().unwrap();
+    /// assert!(error.to_string().contains("names several devices, and this runs on one"));
+    /// # Ok::<(), gatework_gpu::Error>(())
+    /// ```
+    pub fn open_all(name: &str) -> Result<Vec<Self>> {
+        let Ok(DeviceChoice::Several(set)) = name.parse() else { return Ok(vec![Self::open(name)?]) };
+        match set.members() {
+            Members::AllCards => (0..cuda::list_devices()?.len()).map(Self::open_card).collect(),
+            Members::Emulated(count) => {
+                Self::emulated_group(emulated::seed_from_environment()?, usize::from(*count))
+            }
+            Members::EmulatedShares(count) => Self::open("emulated")?.split(usize::from(*count)),
+            Members::Cards(cards) => {
+                let mut devices = Vec::new();
+                for &(ordinal, count) in cards.terms() {
+                    let card = Self::open_card(usize::from(ordinal))?;
+                    match count {
+                        1 => devices.push(card),
+                        _ => devices.extend(card.split(usize::from(count))?),
+                    }
+                }
+                Ok(devices)
+            }
+        }
+    }
+
+    fn open_card(ordinal: usize) -> Result<Self> {
+        Self::with_driver(cuda::open(ordinal)?)
+    }
+
+    /// Virtual devices on this one: separate devices to a program, with streams, kernels and an equal part of what is free of
+    /// this one's byte budget each. They run on the same hardware, and share its memory and its bandwidth.
+    pub fn split(&self, count: usize) -> Result<Vec<Self>> {
+        let share = self.budget().free() / count.max(1) as u64;
+        let virtual_device = |number| {
+            let device = Self::with_driver(self.driver().share(number, count)?)?;
+            device.budget().set_limit(share);
+            #[cfg(feature = "testing")]
+            device.shared.substitutes.lock().clone_from(&self.shared.substitutes.lock());
+            Ok(device)
+        };
+        (0..count).map(virtual_device).collect()
     }
 
     fn with_driver(driver: Box<dyn Driver>) -> Result<Self> {
@@ -247,6 +317,15 @@ impl Device {
 
     pub(crate) fn same_as(&self, other: &Device) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
+    /// Refuses a device to which no copy and no event leads.
+    pub(crate) fn require_reach(&self, other: &Device, call: &'static str) -> Result<()> {
+        if self.reach(other)? != Reach::None {
+            return Ok(());
+        }
+        let [left, right] = [self, other].map(|device| device.properties().id.clone());
+        Err(Error::OutOfReach { call, left, right })
     }
 
     pub(crate) fn require_same(&self, other: &Device, call: &'static str) -> Result<()> {

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::Result;
-use crate::types::{Binary, Clocks, DeviceProperties, Grid, KernelInfo, Priority, TensorSpec, TensorWords};
+use crate::types::{
+    Binary, Clocks, DeviceProperties, Grid, KernelInfo, Priority, Reach, TensorSpec, TensorWords,
+};
 
 macro_rules! handle {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(
@@ -119,6 +121,23 @@ pub(crate) trait Driver: Send + Sync {
         &self,
         stream: StreamId,
         destination: Pointer,
+        source: Pointer,
+        bytes: usize,
+    ) -> Result<()>;
+    /// This driver itself, for what two of them do together.
+    fn as_any(&self) -> &dyn Any;
+    /// Another hold on the same device, the one with that number of so many.
+    fn share(&self, number: usize, of: usize) -> Result<Box<dyn Driver>>;
+    /// What this device can do with the memory and the events of another.
+    fn reach(&self, other: &dyn Driver) -> Result<Reach>;
+    /// Kernels of this device may load and store the other's memory from now on.
+    fn enable_peer_access(&self, other: &dyn Driver) -> Result<()>;
+    /// Copies from the memory of another device in the order of `stream`, which is this one's.
+    fn copy_from_peer(
+        &self,
+        stream: StreamId,
+        destination: Pointer,
+        other: &dyn Driver,
         source: Pointer,
         bytes: usize,
     ) -> Result<()>;

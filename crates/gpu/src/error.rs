@@ -23,6 +23,12 @@ pub enum Error {
         /// What the caller wrote.
         given: String,
     },
+    /// Several devices were named where one is used.
+    #[error("'{given}' names several devices, and this runs on one: use cuda, cuda:N or emulated")]
+    SeveralDevices {
+        /// What the caller wrote.
+        given: String,
+    },
     /// An environment variable holds what it cannot.
     #[error("the environment variable {variable} is '{given}': {wanted} is wanted, or unset it")]
     Environment {
@@ -181,6 +187,36 @@ pub enum Error {
         left: String,
         /// The other.
         right: String,
+    },
+    /// Two devices that cannot reach each other met.
+    #[error(
+        "{call}: no copy and no event leads from {right} to {left}; open devices that work together at once, with \
+         Device::open_all or Device::split"
+    )]
+    OutOfReach {
+        /// The runtime's call.
+        call: &'static str,
+        /// One device.
+        left: String,
+        /// The other.
+        right: String,
+    },
+    /// A rank of a `Fabric` let the others down. The fabric cannot be used any more: every rank gets this
+    /// error from now on.
+    #[error("the fabric is lost in {call}: rank {rank} {what}")]
+    Peer {
+        /// Who.
+        rank: usize,
+        /// The operation.
+        call: &'static str,
+        /// What it did or did not do.
+        what: String,
+    },
+    /// NCCL cannot be used.
+    #[error("NCCL cannot be used: {reason}")]
+    Nccl {
+        /// Why.
+        reason: String,
     },
     /// A handle or an address from elsewhere that is none of the device's.
     #[error("{call}: {message}")]

@@ -11,6 +11,9 @@ crate::modules! {
     /// `to[i] <- from[indices[i]]`: `gather(const u8* from, const u32* indices, u8* to, u64 from_len, u64 n)` for elements
     /// of `ELEMENT_BYTES` bytes.
     GATHER = "gather";
+    /// `to[i] <- x[0][i] ∘ x[1][i] ∘ …`, from left to right: `fold(const ELEMENT* x, ELEMENT* to, u64 rows, u64 n)` for rows
+    /// of `n` elements.
+    FOLD = "fold";
 }
 
 /// Elements of `bytes` bytes, filled.
@@ -21,4 +24,9 @@ pub(crate) fn fill(bytes: u32) -> Module {
 /// Elements of `bytes` bytes, gathered.
 pub(crate) fn gather(bytes: u32) -> Module {
     GATHER.define("ELEMENT_BYTES", bytes)
+}
+
+/// Rows of elements of that type, folded by the function of that name.
+pub(crate) fn fold(element: &'static str, function: &'static str) -> Module {
+    FOLD.define("ELEMENT", element).define("OPERATION", function)
 }

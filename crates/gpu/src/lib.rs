@@ -8,9 +8,11 @@ mod class;
 mod compile;
 mod cuda;
 mod device;
+mod devices;
 mod driver;
 mod emulated;
 mod error;
+pub mod fabric;
 #[cfg(feature = "testing")]
 mod faults;
 mod foreign;
@@ -19,6 +21,7 @@ mod header;
 mod kernel;
 mod kernels;
 mod locked;
+mod peer;
 mod pinned;
 mod promise;
 #[doc(hidden)]
@@ -34,8 +37,10 @@ pub use buffer::{Buffer, Slice, SliceMut, View, ViewMut};
 pub use choice::DeviceChoice;
 pub use compile::{cache_directory, compile, compile_options};
 pub use cuda::tools::{SassReport, disassemble};
-pub use device::{Device, list_devices, presence};
+pub use device::{Device, list_devices, presence, topology};
+pub use devices::DeviceSet;
 pub use error::{Error, Result};
+pub use fabric::Fabric;
 #[cfg(feature = "testing")]
 pub use faults::Faults;
 pub use gatework_contract::{Class, Classified, Notice, Observer, StageGuard};
@@ -51,6 +56,7 @@ pub use stream::{Event, Stream};
 pub use target::Target;
 pub use tensor_map::{TensorElement, TensorMap};
 pub use types::{
-    Architecture, Binary, Clocks, DeviceListing, DeviceProperties, Fault, FaultKind, Grid, KernelInfo, Kind,
-    Presence, Priority, Resources, Site, Swizzle, TensorLayout, TensorScalar,
+    Architecture, Binary, Card, Clocks, DeviceListing, DeviceProperties, Fault, FaultKind, Grid, KernelInfo,
+    Kind, NvLinks, PeerLink, Presence, Priority, Reach, Resources, Site, Swizzle, TensorLayout, TensorScalar,
+    Topology,
 };

@@ -225,11 +225,17 @@ impl Stream {
         Ok(event)
     }
 
-    /// Work queued from now on runs after what `event` marked. A stream that waits for an event of a capture joins it.
+    /// Work queued from now on runs after what `event` marked, on this device or on another that this one reaches. A stream
+    /// that waits for an event of a capture joins it.
     pub fn wait(&self, event: &Event) -> Result<()> {
         const CALL: &str = "Stream::wait";
-        self.device().require_same(&event.shared.device, CALL)?;
+        self.device().require_reach(&event.shared.device, CALL)?;
         let joins = match (self.capture_state(), event.lock().clone()) {
+            (None, Some(of_event)) if !self.device().same_as(&event.shared.device) => {
+                return Err(
+                    of_event.broken_by(CALL, "a graph is of one device, and a stream of another waits")
+                );
+            }
             (Some(mine), Some(of_event)) if Arc::ptr_eq(&mine, &of_event) => None,
             (Some(mine), _) => {
                 let reason =

@@ -41,6 +41,7 @@ impl Target {
                 }
                 opened => Ok(Self::Gpu(opened?)),
             },
+            DeviceChoice::Several(set) => Err(Error::SeveralDevices { given: set.to_string() }),
             DeviceChoice::Cuda(_) | DeviceChoice::Emulated => {
                 Ok(Self::Gpu(Device::open(&choice.to_string())?))
             }

@@ -81,6 +81,11 @@ fn cluster_matches_reference() {
 }
 
 #[test]
+fn fabric_matches_reference() {
+    assert_passes("gpu/fabric");
+}
+
+#[test]
 fn order_matches_reference() {
     assert_passes("gpu/order");
 }

@@ -12,6 +12,7 @@ use crate::command::machine::{Job, Machine, Part};
 use crate::command::noun::Entry;
 use crate::command::output::table;
 use crate::command::shell::Shell;
+use crate::command::topology::Joints;
 
 #[derive(Serialize)]
 struct Examination {
@@ -19,6 +20,7 @@ struct Examination {
     /// The device that the jobs are asked about.
     device: String,
     devices: Vec<DeviceListing>,
+    topology: Joints,
     parts: Vec<Part>,
     cache: Cache,
     jobs: Vec<JobOfNoun>,
@@ -58,6 +60,7 @@ impl Examination {
             gatework: env!("CARGO_PKG_VERSION"),
             device: choice.to_string(),
             devices,
+            topology: Joints::examine(),
             parts,
             cache: Cache::examine(),
             jobs,
@@ -78,6 +81,9 @@ impl Examination {
         let _ = writeln!(text, "{rows}\n");
         if !self.devices.is_empty() {
             let _ = writeln!(text, "{}\n", device_table(&self.devices));
+        }
+        if let Some(rows) = self.topology.table() {
+            let _ = writeln!(text, "{rows}\n");
         }
         let asked = format!("where with --device {}, or why not", self.device);
         let mut rows = table(["job", "runs", &asked]);

@@ -1,6 +1,6 @@
 //! What this machine has, and where an engine would run on it.
 
-use gatework_gpu::{DeviceChoice, DeviceListing, Presence, list_devices, presence};
+use gatework_gpu::{DeviceChoice, DeviceListing, DeviceSet, Error, Presence, list_devices, presence};
 use serde::Serialize;
 
 const TOOLS: [&str; 4] = ["cuobjdump", "nvdisasm", "ncu", "compute-sanitizer"];
@@ -32,12 +32,18 @@ fn found(what: String) -> Presence {
     Presence::Found { what }
 }
 
+/// What runs on one device refuses several, in the runtime's words.
+pub(crate) fn several(set: &DeviceSet) -> Presence {
+    Presence::Missing { reason: Error::SeveralDevices { given: set.to_string() }.to_string() }
+}
+
 impl Machine {
     pub(crate) fn examine(choice: DeviceChoice) -> Self {
         let named = |name, presence| Part { name, presence };
         let mut parts = vec![
             named("CUDA driver", presence::cuda_driver()),
             named("NVRTC", presence::nvrtc()),
+            named("NCCL", presence::nccl()),
             named("C++ compiler", presence::cxx()),
         ];
         parts.extend(TOOLS.map(|tool| named(tool, presence::tool(tool))));
@@ -88,6 +94,7 @@ impl Machine {
             DeviceChoice::Emulated => {
                 self.with(&["C++ compiler"], &format!("on the emulated device, {kernels}"))
             }
+            DeviceChoice::Several(set) => several(&set),
         }
     }
 
@@ -133,6 +140,8 @@ mod tests {
         assert_eq!(engine(DeviceChoice::Emulated, gcc()), "on the emulated device, in FP8");
         let none = Presence::Missing { reason: "no compiler".into() };
         assert_eq!(engine(DeviceChoice::Emulated, none), "not: no compiler");
+        let four = "emulated:4".parse().unwrap();
+        assert!(engine(four, gcc()).starts_with("not: 'emulated:4' names several devices"));
         let alone = |choice| said(machine(choice, gcc()).cpu_only());
         assert!(alone(DeviceChoice::Auto).starts_with("on the CPU"));
         assert!(alone(DeviceChoice::Cuda(0)).starts_with("not: it runs on the CPU only"));

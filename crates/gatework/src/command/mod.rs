@@ -16,6 +16,7 @@ mod recorder;
 mod samples;
 mod shell;
 mod stark;
+mod topology;
 mod tour;
 mod train;
 

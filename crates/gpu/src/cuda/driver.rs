@@ -1,5 +1,6 @@
 //! [`Driver`] on the CUDA driver API. Handles of the safe layer are the driver's own pointers.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::ptr;
@@ -17,6 +18,7 @@ use crate::cuda::context::Context;
 use crate::cuda::function::LoadedFunction;
 use crate::cuda::graph;
 use crate::cuda::nvml::Nvml;
+use crate::cuda::peer;
 use crate::cuda::pool::Pool;
 use crate::cuda::properties;
 use crate::cuda::staging::{self, Staging};
@@ -26,7 +28,9 @@ use crate::driver::{
     Arguments, Driver, EventId, Function, GraphId, HostMemory, MemoryInfo, NodeId, Pointer, StreamId,
 };
 use crate::locked::Locked;
-use crate::types::{Binary, Clocks, DeviceProperties, Grid, KernelInfo, Priority, TensorSpec, TensorWords};
+use crate::types::{
+    Binary, Clocks, DeviceProperties, Grid, KernelInfo, Priority, Reach, TensorSpec, TensorWords,
+};
 use crate::{Error, Result};
 
 /// One part in so many of the device's memory is kept for the streams that freed it, at most.
@@ -59,18 +63,34 @@ unsafe impl Send for Template {}
 impl CudaDriver {
     /// Opens a device of an initialised driver.
     pub(super) fn open(ordinal: usize, device: CUdevice) -> Result<Self> {
-        let properties = properties::read(ordinal, device)?;
+        Self::hold(properties::read(ordinal, device)?, device, 1)
+    }
+
+    /// One of so many holds on the device. They share its context and the driver's default pool, and divide what of its
+    /// memory is kept for streams.
+    fn hold(properties: DeviceProperties, device: CUdevice, of: usize) -> Result<Self> {
         let context = Context::retain(device)?;
         Ok(Self {
             pool: Pool::default_of(device)?,
             small_pool: Pool::create(device)?,
-            blocks: Locked::new(Blocks::new(properties.memory_bytes / KEPT_SHARE)),
+            blocks: Locked::new(Blocks::new(properties.memory_bytes / KEPT_SHARE / of.max(1) as u64)),
             staging: Locked::default(),
             reads_pageable_memory: properties::reads_pageable_memory(device)?,
             context,
             properties,
             templates: Locked::default(),
             nvml: OnceLock::new(),
+        })
+    }
+
+    pub(super) fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    fn of_peer<'a>(other: &'a dyn Driver, call: &'static str) -> Result<&'a Self> {
+        other.as_any().downcast_ref().ok_or_else(|| Error::Foreign {
+            call,
+            message: format!("{} is no CUDA device", other.properties().id),
         })
     }
 
@@ -392,6 +412,46 @@ impl Driver for CudaDriver {
         // SAFETY: both runs lie inside allocations of this device, which outlive the copy.
         let status = unsafe { sys::cuMemcpyDtoDAsync_v2(destination.0, source.0, bytes, raw_stream(stream)) };
         check("cuMemcpyDtoDAsync", status)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn share(&self, number: usize, of: usize) -> Result<Box<dyn Driver>> {
+        let id = format!("{}*{of}#{number}", self.properties.id);
+        let properties = DeviceProperties { id, ..self.properties.clone() };
+        Ok(Box::new(Self::hold(properties, self.context.device(), of)?))
+    }
+
+    fn reach(&self, other: &dyn Driver) -> Result<Reach> {
+        let Some(other) = other.as_any().downcast_ref::<Self>() else { return Ok(Reach::None) };
+        let (device, peer) = (self.context.device(), other.context.device());
+        let direct = device == peer || peer::can_access(device, peer)?;
+        Ok(if direct { Reach::Direct } else { Reach::Copies })
+    }
+
+    fn enable_peer_access(&self, other: &dyn Driver) -> Result<()> {
+        let other = Self::of_peer(other, "Device::enable_peer_access")?;
+        if self.context.device() == other.context.device() {
+            return Ok(());
+        }
+        peer::enable_access(&self.context, &other.context, [other.pool.raw(), other.small_pool.raw()])
+    }
+
+    fn copy_from_peer(
+        &self,
+        stream: StreamId,
+        destination: Pointer,
+        other: &dyn Driver,
+        source: Pointer,
+        bytes: usize,
+    ) -> Result<()> {
+        let other = Self::of_peer(other, "Stream::copy_from_peer")?;
+        if bytes == 0 || self.context.device() == other.context.device() {
+            return self.copy_on_device(stream, destination, source, bytes);
+        }
+        peer::copy(raw_stream(stream), (&self.context, destination), (&other.context, source), bytes)
     }
 
     fn fill(&self, stream: StreamId, destination: Pointer, pattern: &[u8], count: usize) -> Result<()> {

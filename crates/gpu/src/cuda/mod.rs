@@ -7,9 +7,11 @@ mod cubin;
 mod driver;
 mod function;
 mod graph;
+pub(crate) mod nccl;
 mod nvml;
 pub(crate) mod nvrtc;
 mod nvrtc_library;
+mod peer;
 mod pool;
 mod properties;
 mod ptxas;
@@ -18,16 +20,18 @@ mod staging;
 mod status;
 mod tensor;
 pub(crate) mod tools;
+mod topology;
 
 use std::ffi::c_int;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use cudarc::driver::sys::{self, CUdevice, CUresult};
 
+use crate::cuda::context::Context;
 use crate::cuda::driver::CudaDriver;
 use crate::cuda::status::{check, failure};
 use crate::driver::Driver;
-use crate::types::DeviceListing;
+use crate::types::{DeviceListing, Topology};
 use crate::{Error, Result};
 
 /// CUDA 12.4, as the driver counts: the first with `cuFuncLoad`, which keeps lazy loading out of launches.
@@ -52,6 +56,29 @@ pub(crate) fn list_devices() -> Result<Vec<DeviceListing>> {
             Ok(DeviceListing { properties, peers: peers(ordinal, &devices)? })
         })
         .collect()
+}
+
+/// How the cards are joined. Opens none of them.
+pub(crate) fn topology() -> Result<Topology> {
+    let devices = (0..initialize()?).map(device).collect::<Result<Vec<_>>>()?;
+    topology::read(&devices)
+}
+
+/// One rank of NCCL for each of these, which must be different cards.
+pub(crate) fn communicators(drivers: &[&dyn Driver]) -> Result<Vec<nccl::Communicator>> {
+    let mut contexts: Vec<Arc<Context>> = Vec::new();
+    for driver in drivers {
+        let id = &driver.properties().id;
+        let Some(card) = driver.as_any().downcast_ref::<CudaDriver>() else {
+            return Err(Error::Nccl { reason: format!("{id} is no CUDA device") });
+        };
+        if contexts.iter().any(|seen| seen.device() == card.context().device()) {
+            let reason = format!("it takes one rank a card, and {id} is a second one; use Fabric::over");
+            return Err(Error::Nccl { reason });
+        }
+        contexts.push(card.context().clone());
+    }
+    nccl::Communicator::of(&contexts)
 }
 
 /// The CUDA version that the driver supports, as `13.0`.
@@ -114,11 +141,7 @@ fn device(ordinal: usize) -> Result<CUdevice> {
 fn peers(ordinal: usize, devices: &[CUdevice]) -> Result<Vec<usize>> {
     let mut peers = Vec::new();
     for other in (0..devices.len()).filter(|&other| other != ordinal) {
-        let mut reachable = 0;
-        // SAFETY: `reachable` is written by the call; both devices came from `cuDeviceGet`.
-        let status = unsafe { sys::cuDeviceCanAccessPeer(&mut reachable, devices[ordinal], devices[other]) };
-        check("cuDeviceCanAccessPeer", status)?;
-        if reachable != 0 {
+        if peer::can_access(devices[ordinal], devices[other])? {
             peers.push(other);
         }
     }

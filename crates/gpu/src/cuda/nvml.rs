@@ -1,11 +1,11 @@
-//! Clocks and temperature through NVML, the management library that comes with the driver. All of it is optional.
+//! Clocks, temperature and NVLinks through NVML, the management library that comes with the driver. All of it is optional.
 
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use std::ptr;
 
 use libloading::Library;
 
-use crate::types::Clocks;
+use crate::types::{Clocks, NvLinks};
 
 type Device = *mut c_void;
 type Init = unsafe extern "C" fn() -> c_int;
@@ -16,6 +16,25 @@ const SUCCESS: c_int = 0;
 const CLOCK_SM: c_uint = 1;
 const CLOCK_MEMORY: c_uint = 2;
 const TEMPERATURE_GPU: c_uint = 0;
+/// More than any card has: NVML refuses numbers beyond a card's last.
+const MOST_LINKS: c_uint = 32;
+const FEATURE_ENABLED: c_uint = 1;
+const REMOTE_SWITCH: c_uint = 2;
+
+/// `nvmlPciInfo_t`.
+#[repr(C)]
+#[derive(Default)]
+struct PciInfo {
+    bus_id_legacy: [u8; 16],
+    domain: c_uint,
+    bus: c_uint,
+    device: c_uint,
+    device_id: c_uint,
+    subsystem_id: c_uint,
+    bus_id: [u8; 32],
+}
+
+type RemotePci = unsafe extern "C" fn(Device, c_uint, *mut PciInfo) -> c_int;
 
 /// One device as NVML sees it.
 pub(super) struct Nvml {
@@ -25,7 +44,7 @@ pub(super) struct Nvml {
     /// Ends what `nvmlInit` began, once a device.
     shutdown: Init,
     /// Keeps the functions above in memory.
-    _library: Library,
+    library: Library,
 }
 
 // SAFETY: NVML may be called from any thread, and its device handles belong to none.
@@ -53,7 +72,7 @@ impl Nvml {
         if unsafe { init() } != SUCCESS {
             return None;
         }
-        let mut nvml = Self { device: ptr::null_mut(), clock, temperature, shutdown, _library: library };
+        let mut nvml = Self { device: ptr::null_mut(), clock, temperature, shutdown, library };
         // SAFETY: the name ends in NUL, and the handle is written by the call.
         let status = unsafe { find(pci_bus_id.as_ptr(), &mut nvml.device) };
         (status == SUCCESS).then_some(nvml)
@@ -65,6 +84,33 @@ impl Nvml {
             memory_mhz: self.read(self.clock, CLOCK_MEMORY)?,
             celsius: self.read(self.temperature, TEMPERATURE_GPU)?,
         })
+    }
+
+    /// The NVLinks that are up; `None` where NVML cannot say.
+    pub(super) fn links(&self) -> Option<NvLinks> {
+        // SAFETY: the types are those of nvml.h, and the library lives as long as this.
+        let (state, kind, pci) = unsafe {
+            (
+                *self.library.get::<ReadSensor>(b"nvmlDeviceGetNvLinkState").ok()?,
+                *self.library.get::<ReadSensor>(b"nvmlDeviceGetNvLinkRemoteDeviceType").ok()?,
+                *self.library.get::<RemotePci>(b"nvmlDeviceGetNvLinkRemotePciInfo_v2").ok()?,
+            )
+        };
+        let mut links = NvLinks::default();
+        for link in (0..MOST_LINKS).filter(|&link| self.read(state, link) == Some(FEATURE_ENABLED)) {
+            links.active += 1;
+            if self.read(kind, link) == Some(REMOTE_SWITCH) {
+                links.to_switches += 1;
+                continue;
+            }
+            let mut info = PciInfo::default();
+            // SAFETY: NVML is initialised, the handle is its own, and `info` is written by the call.
+            if unsafe { pci(self.device, link, &mut info) } == SUCCESS {
+                // As the driver writes it.
+                links.remotes.push(format!("{:04x}:{:02x}:{:02x}.0", info.domain, info.bus, info.device));
+            }
+        }
+        Some(links)
     }
 
     fn read(&self, sensor: ReadSensor, which: c_uint) -> Option<u32> {

@@ -160,6 +160,13 @@ impl Launch {
                     let message = format!("{} in a buffer that was freed", told(&touch));
                     Err(self.fault_touch(FaultKind::FreedMemory, touch, message))
                 }
+                RegionState::OfPeer => {
+                    let message = format!(
+                        "{} in a buffer of another device, without Device::enable_peer_access",
+                        told(&touch)
+                    );
+                    Err(self.fault_touch(FaultKind::OutOfBounds, touch, message))
+                }
             },
             _ if !touch.write && self.is_constant(address..end) => Ok(Place::Constant),
             _ => {

@@ -1,5 +1,6 @@
 //! The emulated device behind the seam that the CUDA driver shares.
 
+use std::any::Any;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
@@ -13,7 +14,8 @@ use crate::driver::{
 };
 use crate::locked::Locked;
 use crate::types::{
-    Architecture, Binary, Clocks, DeviceProperties, Grid, KernelInfo, Kind, Priority, TensorSpec, TensorWords,
+    Architecture, Binary, Clocks, DeviceProperties, Grid, KernelInfo, Kind, Priority, Reach, TensorSpec,
+    TensorWords,
 };
 use crate::{Error, Result};
 
@@ -22,16 +24,28 @@ const MEMORY_BYTES: u64 = 4 << 30;
 /// Few, so that grids made to fill the device stay small.
 const MULTIPROCESSORS: u32 = 4;
 
+/// One emulated device of a group. Devices of a group share their queues, so that streams of one wait for events of
+/// another.
 pub(super) struct EmulatedDriver {
     properties: DeviceProperties,
-    queues: Locked<Queues>,
+    /// Which of the group.
+    device: usize,
+    queues: Arc<Locked<Queues>>,
 }
 
 impl EmulatedDriver {
-    pub(super) fn new(seed: u64) -> Result<Self> {
+    /// A group of `count` devices, each with memory of its own.
+    pub(super) fn group(seed: u64, count: usize) -> Result<Vec<Self>> {
+        let memories = (0..count).map(|_| Memory::new(MEMORY_BYTES)).collect();
+        let queues = Arc::new(Locked::new(Queues::new(memories, seed)));
+        let id = |device| if count == 1 { "emulated".into() } else { format!("emulated:{count}#{device}") };
+        (0..count).map(|device| Self::new(id(device), device, &queues)).collect()
+    }
+
+    fn new(id: String, device: usize, queues: &Arc<Locked<Queues>>) -> Result<Self> {
         let properties = DeviceProperties {
             kind: Kind::Emulated,
-            id: "emulated".into(),
+            id,
             name: "Gatework emulated device".into(),
             compute_capability: (9, 0),
             architecture: Architecture::Emulated,
@@ -47,11 +61,17 @@ impl EmulatedDriver {
             multi_process_service: false,
             driver: compiler::name()?,
         };
-        Ok(Self { properties, queues: Locked::new(Queues::new(Memory::new(MEMORY_BYTES), seed)) })
+        Ok(Self { properties, device, queues: queues.clone() })
     }
 
     fn queues(&self) -> MutexGuard<'_, Queues> {
         self.queues.lock()
+    }
+
+    /// The other device, if it is one of this group.
+    fn fellow<'a>(&self, other: &'a dyn Driver) -> Option<&'a Self> {
+        let other: &Self = other.as_any().downcast_ref()?;
+        Arc::ptr_eq(&self.queues, &other.queues).then_some(other)
     }
 }
 
@@ -61,6 +81,11 @@ fn resident_blocks(grid: &Grid, properties: &DeviceProperties) -> u64 {
     let by_threads = 64 / grid.threads_per_block().div_ceil(32).max(1);
     let shared = u64::from(grid.shared_bytes) + 1024;
     by_threads.min(u64::from(properties.shared_memory_per_multiprocessor) / shared).min(32)
+}
+
+fn no_fellow(call: &'static str) -> Error {
+    let message = "the other device is not of the same group; open both at once, with Device::open_all";
+    Error::Foreign { call, message: message.into() }
 }
 
 fn kernel_launch(function: &Function, grid: &Grid, arguments: Arguments<'_, '_>) -> Result<KernelLaunch> {
@@ -77,7 +102,7 @@ impl Driver for EmulatedDriver {
     }
 
     fn memory(&self) -> Result<MemoryInfo> {
-        let held = self.queues().memory.held;
+        let held = self.queues().memory(self.device).held;
         Ok(MemoryInfo { free: MEMORY_BYTES - held })
     }
 
@@ -86,7 +111,7 @@ impl Driver for EmulatedDriver {
     }
 
     fn synchronize(&self) -> Result<()> {
-        self.queues().synchronize_all()
+        self.queues().synchronize_all(self.device)
     }
 
     /// There is no cache to set anything aside in.
@@ -95,7 +120,7 @@ impl Driver for EmulatedDriver {
     }
 
     fn stream_create(&self, _priority: Priority) -> Result<StreamId> {
-        Ok(self.queues().create_stream())
+        Ok(self.queues().create_stream(self.device))
     }
 
     fn stream_destroy(&self, stream: StreamId) {
@@ -103,7 +128,7 @@ impl Driver for EmulatedDriver {
     }
 
     fn stream_is_known(&self, stream: StreamId) -> Result<bool> {
-        Ok(self.queues().has_stream(stream))
+        Ok(self.queues().has_stream(self.device, stream))
     }
 
     fn stream_synchronize(&self, stream: StreamId) -> Result<()> {
@@ -143,23 +168,23 @@ impl Driver for EmulatedDriver {
     }
 
     fn allocate(&self, _stream: StreamId, bytes: usize) -> Result<Option<Pointer>> {
-        Ok(self.queues().memory.allocate(bytes).map(|start| Pointer(start as u64)))
+        Ok(self.queues().memory(self.device).allocate(bytes).map(|start| Pointer(start as u64)))
     }
 
     fn free(&self, stream: StreamId, pointer: Pointer) {
-        self.queues().submit_free(stream, pointer);
+        self.queues().submit_free(self.device, stream, pointer);
     }
 
     fn memory_is_known(&self, pointer: Pointer, bytes: usize) -> Result<bool> {
-        Ok(self.queues().memory.holds(pointer.0 as usize, bytes))
+        Ok(self.queues().memory(self.device).holds(pointer.0 as usize, bytes))
     }
 
     fn host_allocate(&self, bytes: usize) -> Result<Option<*mut u8>> {
-        Ok(self.queues().memory.allocate_of_host(bytes).map(|start| start as *mut u8))
+        Ok(self.queues().memory(self.device).allocate_of_host(bytes).map(|start| start as *mut u8))
     }
 
     unsafe fn host_free(&self, pointer: *mut u8, _bytes: usize) {
-        self.queues().memory.free_of_host(pointer as usize);
+        self.queues().memory(self.device).free_of_host(pointer as usize);
     }
 
     unsafe fn copy_to_device(
@@ -212,6 +237,37 @@ impl Driver for EmulatedDriver {
         bytes: usize,
     ) -> Result<()> {
         self.queues().submit(stream, Op::CopyOnDevice { to: destination, from: source, bytes })
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn share(&self, number: usize, of: usize) -> Result<Box<dyn Driver>> {
+        let id = format!("{}*{of}#{number}", self.properties.id);
+        Ok(Box::new(Self::new(id, self.device, &self.queues)?))
+    }
+
+    fn reach(&self, other: &dyn Driver) -> Result<Reach> {
+        Ok(self.fellow(other).map_or(Reach::None, |_| Reach::Direct))
+    }
+
+    fn enable_peer_access(&self, other: &dyn Driver) -> Result<()> {
+        let other = self.fellow(other).ok_or_else(|| no_fellow("Device::enable_peer_access"))?;
+        self.queues().enable_peer(self.device, other.device);
+        Ok(())
+    }
+
+    fn copy_from_peer(
+        &self,
+        stream: StreamId,
+        destination: Pointer,
+        other: &dyn Driver,
+        source: Pointer,
+        bytes: usize,
+    ) -> Result<()> {
+        let peer = self.fellow(other).ok_or_else(|| no_fellow("Stream::copy_from_peer"))?.device;
+        self.queues().submit(stream, Op::CopyFromPeer { to: destination, from: source, peer, bytes })
     }
 
     fn fill(&self, stream: StreamId, destination: Pointer, pattern: &[u8], count: usize) -> Result<()> {

@@ -24,6 +24,8 @@ pub(super) struct Region {
 pub(super) enum RegionState {
     Buffer,
     Freed,
+    /// A buffer of another device, which this one may not touch.
+    OfPeer,
 }
 
 #[derive(Debug)]

@@ -37,9 +37,10 @@ mod wgmma;
 use crate::driver::Driver;
 use crate::{Error, Result};
 
-/// Opens an emulated device whose schedules follow from `seed`.
-pub(crate) fn open(seed: u64) -> Result<Box<dyn Driver>> {
-    Ok(Box::new(driver::EmulatedDriver::new(seed)?))
+/// Opens emulated devices that know each other and whose schedules follow from `seed`.
+pub(crate) fn open(seed: u64, count: usize) -> Result<Vec<Box<dyn Driver>>> {
+    let group = driver::EmulatedDriver::group(seed, count)?;
+    Ok(group.into_iter().map(|device| Box::new(device) as Box<dyn Driver>).collect())
 }
 
 /// `GATEWORK_EMULATOR_SEED`, or 0.

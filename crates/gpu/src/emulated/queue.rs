@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::launch::{self, Seeds};
-use super::memory::Memory;
+use super::memory::{Memory, Region, RegionState};
 use super::module::Entry;
 use super::schedule::Schedule;
 use crate::driver::{EventId, Pointer, StreamId};
@@ -39,15 +39,47 @@ unsafe impl Sync for HostPointer {}
 
 #[derive(Clone)]
 pub(super) enum Op {
-    CopyBytes { to: Pointer, bytes: Arc<Vec<u8>> },
-    CopyFromHost { to: Pointer, from: HostPointer, bytes: usize },
-    CopyToHost { to: HostPointer, from: Pointer, bytes: usize },
-    CopyOnDevice { to: Pointer, from: Pointer, bytes: usize },
-    Fill { to: Pointer, pattern: Vec<u8>, count: usize },
+    CopyBytes {
+        to: Pointer,
+        bytes: Arc<Vec<u8>>,
+    },
+    CopyFromHost {
+        to: Pointer,
+        from: HostPointer,
+        bytes: usize,
+    },
+    CopyToHost {
+        to: HostPointer,
+        from: Pointer,
+        bytes: usize,
+    },
+    CopyOnDevice {
+        to: Pointer,
+        from: Pointer,
+        bytes: usize,
+    },
+    /// From the memory of another device of the group.
+    CopyFromPeer {
+        to: Pointer,
+        from: Pointer,
+        peer: usize,
+        bytes: usize,
+    },
+    Fill {
+        to: Pointer,
+        pattern: Vec<u8>,
+        count: usize,
+    },
     Free(Pointer),
     Launch(KernelLaunch),
-    Record { event: EventId, number: u64 },
-    Wait { event: EventId, number: u64 },
+    Record {
+        event: EventId,
+        number: u64,
+    },
+    Wait {
+        event: EventId,
+        number: u64,
+    },
     Graph(Arc<Vec<Node>>),
 }
 
@@ -60,6 +92,8 @@ pub(super) struct Node {
 
 #[derive(Default)]
 struct StreamState {
+    /// The device it belongs to.
+    device: usize,
     queue: VecDeque<Op>,
     failed: Option<Error>,
     capture: Option<u64>,
@@ -87,9 +121,10 @@ pub(super) struct Capture {
 /// Operations that a queue holds before it runs some of its own accord.
 const QUEUE_LIMIT: usize = 1024;
 
-/// Streams, events, graphs and memory of one device.
+/// Streams, events, graphs and memory of a group of devices, which know each other. They are one machine: streams of all
+/// of them run in any order that events allow.
 pub(super) struct Queues {
-    pub(super) memory: Memory,
+    devices: Vec<Member>,
     streams: HashMap<StreamId, StreamState>,
     events: HashMap<EventId, EventState>,
     captures: HashMap<u64, Capture>,
@@ -99,10 +134,22 @@ pub(super) struct Queues {
     next_handle: u64,
 }
 
+/// One device of a group.
+struct Member {
+    memory: Memory,
+    /// What makes the schedules of its launches its own.
+    salt: u64,
+    /// Devices whose memory its kernels may touch.
+    peers: HashSet<usize>,
+}
+
 impl Queues {
-    pub(super) fn new(memory: Memory, seed: u64) -> Self {
+    /// One device for each memory. All schedules follow from `seed`, and those of the first device are as if it were alone.
+    pub(super) fn new(memories: Vec<Memory>, seed: u64) -> Self {
+        let member =
+            |(device, memory)| Member { memory, salt: Schedule::salt_of(device), peers: HashSet::new() };
         Self {
-            memory,
+            devices: memories.into_iter().enumerate().map(member).collect(),
             streams: HashMap::new(),
             events: HashMap::new(),
             captures: HashMap::new(),
@@ -118,14 +165,24 @@ impl Queues {
         self.next_handle
     }
 
-    pub(super) fn create_stream(&mut self) -> StreamId {
+    /// The memory of a device, which is one of the group.
+    pub(super) fn memory(&mut self, device: usize) -> &mut Memory {
+        &mut self.devices[device].memory
+    }
+
+    /// Kernels of `device` may touch memory of `peer` from now on.
+    pub(super) fn enable_peer(&mut self, device: usize, peer: usize) {
+        self.devices[device].peers.insert(peer);
+    }
+
+    pub(super) fn create_stream(&mut self, device: usize) -> StreamId {
         let id = StreamId(self.handle());
-        self.streams.insert(id, StreamState::default());
+        self.streams.insert(id, StreamState { device, ..StreamState::default() });
         id
     }
 
-    pub(super) fn has_stream(&self, stream: StreamId) -> bool {
-        self.streams.contains_key(&stream)
+    pub(super) fn has_stream(&self, device: usize, stream: StreamId) -> bool {
+        self.streams.get(&stream).is_some_and(|state| state.device == device)
     }
 
     /// What is still queued runs first, as the CUDA driver does it.
@@ -168,10 +225,10 @@ impl Queues {
     }
 
     /// Memory goes back even behind a failure.
-    pub(super) fn submit_free(&mut self, stream: StreamId, pointer: Pointer) {
+    pub(super) fn submit_free(&mut self, device: usize, stream: StreamId, pointer: Pointer) {
         match self.streams.get_mut(&stream) {
             Some(state) => state.queue.push_back(Op::Free(pointer)),
-            None => self.memory.free(pointer.0 as usize),
+            None => self.memory(device).free(pointer.0 as usize),
         }
     }
 
@@ -230,9 +287,10 @@ impl Queues {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Runs until every stream is empty, and reports the first failure.
-    pub(super) fn synchronize_all(&mut self) -> Result<()> {
-        let mut streams: Vec<StreamId> = self.streams.keys().copied().collect();
+    /// Runs until every stream of a device is empty, and reports the first failure.
+    pub(super) fn synchronize_all(&mut self, device: usize) -> Result<()> {
+        let of_device = self.streams.iter().filter(|(_, state)| state.device == device);
+        let mut streams: Vec<StreamId> = of_device.map(|(&id, _)| id).collect();
         streams.sort_unstable_by_key(|id| id.0);
         streams.into_iter().try_for_each(|stream| self.synchronize(stream))
     }
@@ -278,7 +336,8 @@ impl Queues {
         if skipped {
             return Ok(());
         }
-        let outcome = self.execute(op);
+        let device = state.device;
+        let outcome = self.execute(device, op);
         if let (Err(error), Some(state)) = (outcome, self.streams.get_mut(&stream)) {
             state.failed = Some(error);
         }
@@ -295,29 +354,24 @@ impl Queues {
         }
     }
 
-    fn execute(&mut self, op: Op) -> Result<()> {
+    fn execute(&mut self, device: usize, op: Op) -> Result<()> {
         match op {
-            Op::CopyBytes { to, bytes } => self.write(to, &bytes),
+            Op::CopyBytes { to, bytes } => self.write(device, to, &bytes),
             Op::CopyFromHost { to, from, bytes } => {
                 // SAFETY: the safe layer keeps pinned memory alive, and unchanged, until the copy is done.
                 let source = unsafe { std::slice::from_raw_parts(from.0, bytes) };
-                self.write(to, source)
+                self.write(device, to, source)
             }
             Op::CopyToHost { to, from, bytes } => {
-                self.require(from, bytes)?;
+                self.require(device, from, bytes)?;
                 // SAFETY: the range lies in a live buffer, and the safe layer keeps the pinned memory for this copy.
                 unsafe { std::ptr::copy(from.0 as *const u8, to.0, bytes) };
                 Ok(())
             }
-            Op::CopyOnDevice { to, from, bytes } => {
-                self.require(from, bytes)?;
-                self.require(to, bytes)?;
-                // SAFETY: both ranges lie in live buffers.
-                unsafe { std::ptr::copy(from.0 as *const u8, to.0 as *mut u8, bytes) };
-                Ok(())
-            }
+            Op::CopyOnDevice { to, from, bytes } => self.copy(device, to, device, from, bytes),
+            Op::CopyFromPeer { to, from, peer, bytes } => self.copy(device, to, peer, from, bytes),
             Op::Fill { to, pattern, count } => {
-                self.require(to, pattern.len() * count)?;
+                self.require(device, to, pattern.len() * count)?;
                 // SAFETY: the range lies in a live buffer, which only the device's operations touch, one at a time.
                 let bytes = unsafe { std::slice::from_raw_parts_mut(to.0 as *mut u8, pattern.len() * count) };
                 match *pattern {
@@ -329,10 +383,10 @@ impl Queues {
                 Ok(())
             }
             Op::Free(pointer) => {
-                self.memory.free(pointer.0 as usize);
+                self.memory(device).free(pointer.0 as usize);
                 Ok(())
             }
-            Op::Launch(launch) => self.launch(&launch).map_err(Error::Fault),
+            Op::Launch(launch) => self.launch(device, &launch).map_err(Error::Fault),
             Op::Record { event, number } => {
                 if let Some(state) = self.events.get_mut(&event) {
                     state.completed = state.completed.max(number);
@@ -344,38 +398,63 @@ impl Queues {
                 Ok(())
             }
             Op::Wait { .. } => Ok(()),
-            Op::Graph(nodes) => self.run_graph(&nodes),
+            Op::Graph(nodes) => self.run_graph(device, &nodes),
         }
     }
 
-    fn launch(&mut self, launch: &KernelLaunch) -> Result<(), Box<Fault>> {
-        let seeds = Seeds { device: self.seed, launch: self.schedule.next() };
-        launch::run(&launch.entry, &launch.grid, &launch.arguments, self.memory.regions(), seeds)
+    fn launch(&mut self, device: usize, launch: &KernelLaunch) -> Result<(), Box<Fault>> {
+        let seeds = Seeds { device: self.seed, launch: self.schedule.next() ^ self.devices[device].salt };
+        launch::run(&launch.entry, &launch.grid, &launch.arguments, self.regions(device), seeds)
+    }
+
+    /// What kernels of a device may touch, and what they may not because it is another's.
+    fn regions(&self, device: usize) -> Vec<Region> {
+        let mut regions = self.devices[device].memory.regions();
+        for (other, member) in self.devices.iter().enumerate().filter(|(other, _)| *other != device) {
+            let reachable = self.devices[device].peers.contains(&other);
+            let seen = |region: Region| match region.state {
+                RegionState::Buffer if !reachable => Region { state: RegionState::OfPeer, ..region },
+                _ => region,
+            };
+            regions.extend(member.memory.regions().into_iter().map(seen));
+        }
+        if self.devices.len() > 1 {
+            regions.sort_unstable_by_key(|region| region.start);
+        }
+        regions
     }
 
     /// Any order that the edges allow.
-    fn run_graph(&mut self, nodes: &[Node]) -> Result<()> {
+    fn run_graph(&mut self, device: usize, nodes: &[Node]) -> Result<()> {
         let mut done = vec![false; nodes.len()];
         for _ in 0..nodes.len() {
             let ready: Vec<usize> = (0..nodes.len())
                 .filter(|&n| !done[n] && nodes[n].after.iter().all(|&before| done[before]))
                 .collect();
             let node = ready[self.schedule.below(ready.len())];
-            self.execute(nodes[node].op.clone())?;
+            self.execute(device, nodes[node].op.clone())?;
             done[node] = true;
         }
         Ok(())
     }
 
-    fn write(&self, to: Pointer, bytes: &[u8]) -> Result<()> {
-        self.require(to, bytes.len())?;
+    fn copy(&self, device: usize, to: Pointer, source: usize, from: Pointer, bytes: usize) -> Result<()> {
+        self.require(source, from, bytes)?;
+        self.require(device, to, bytes)?;
+        // SAFETY: both ranges lie in live buffers.
+        unsafe { std::ptr::copy(from.0 as *const u8, to.0 as *mut u8, bytes) };
+        Ok(())
+    }
+
+    fn write(&self, device: usize, to: Pointer, bytes: &[u8]) -> Result<()> {
+        self.require(device, to, bytes.len())?;
         // SAFETY: the range lies in a live buffer, which only the device's operations touch, one at a time.
         unsafe { std::ptr::copy(bytes.as_ptr(), to.0 as *mut u8, bytes.len()) };
         Ok(())
     }
 
-    fn require(&self, at: Pointer, bytes: usize) -> Result<()> {
-        if bytes == 0 || self.memory.holds(at.0 as usize, bytes) {
+    fn require(&self, device: usize, at: Pointer, bytes: usize) -> Result<()> {
+        if bytes == 0 || self.devices[device].memory.holds(at.0 as usize, bytes) {
             return Ok(());
         }
         let message = format!("a copy of {bytes} bytes at {:#x}, which is no live buffer", at.0);

@@ -22,6 +22,11 @@ impl Schedule {
         schedule
     }
 
+    /// What tells the schedules of one device of a group from those of another; nothing for the first.
+    pub(super) fn salt_of(device: usize) -> u64 {
+        mix(device as u64)
+    }
+
     pub(super) fn next(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
         mix(self.state)

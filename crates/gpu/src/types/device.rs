@@ -19,7 +19,8 @@ pub enum Kind {
 pub struct DeviceProperties {
     /// Which of the two.
     pub kind: Kind,
-    /// `cuda:0` or `emulated`: what [`Device::open`](crate::Device::open) takes.
+    /// `cuda:0` or `emulated`: what [`Device::open`](crate::Device::open) takes. One of several that were opened at once
+    /// has its number after theirs, as `emulated:4#1` or `cuda:0*4#1`.
     pub id: String,
     /// The card's name.
     pub name: String,
@@ -69,6 +70,18 @@ pub struct DeviceListing {
     pub properties: DeviceProperties,
     /// Ordinals of the devices whose memory it can address directly.
     pub peers: Vec<usize>,
+}
+
+/// What a device can do with the memory of another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Reach {
+    /// Nothing: neither copies nor events lead there.
+    None,
+    /// Copies, through the host where the driver knows no shorter way.
+    Copies,
+    /// Copies, and loads and stores of kernels.
+    Direct,
 }
 
 /// Whether something is on this machine, and where, or why not.

@@ -7,11 +7,13 @@ mod fault;
 mod grid;
 mod kernel;
 mod tensor;
+mod topology;
 
-pub use device::{Clocks, DeviceListing, DeviceProperties, Kind, Presence, Priority};
+pub use device::{Clocks, DeviceListing, DeviceProperties, Kind, Presence, Priority, Reach};
 pub use fault::{Fault, FaultKind, Site};
 pub use grid::Grid;
 pub use kernel::{Architecture, Binary, KernelInfo, Resources};
 pub(crate) use kernel::{ArgType, Compiled, Parameter};
 pub(crate) use tensor::{MOST_DIMENSIONS, TensorSpec, TensorWords};
 pub use tensor::{Swizzle, TensorLayout, TensorScalar};
+pub use topology::{Card, NvLinks, PeerLink, Topology};

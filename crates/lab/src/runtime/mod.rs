@@ -4,6 +4,7 @@ mod async_copy;
 mod atomics;
 mod cluster;
 mod convert;
+mod fabric;
 mod float;
 mod fp8_tile;
 mod graph_chain;
@@ -44,6 +45,7 @@ pub fn workloads() -> Vec<Box<dyn Workload>> {
         Box::new(async_copy::AsyncCopy),
         Box::new(cluster::Cluster),
         Box::new(convert::Convert),
+        Box::new(fabric::Collectives),
         Box::new(float::Float),
         Box::new(half_pairs::HalfPairs),
         Box::new(integer::Integer),

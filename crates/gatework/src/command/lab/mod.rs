@@ -16,7 +16,7 @@ use gatework_gpu::{DeviceChoice, Presence, Target};
 use gatework_lab::{Workload, runtime};
 
 use crate::command::ending::{Ending, Failure};
-use crate::command::machine::{Job, Machine};
+use crate::command::machine::{Job, Machine, several};
 use crate::command::noun::{Noun, Stop};
 use crate::command::shell::{DeviceUse, Shell};
 
@@ -126,5 +126,6 @@ fn gates(machine: &Machine) -> Presence {
         DeviceChoice::Emulated => {
             machine.with(&["C++ compiler"], "on the emulated device; nothing is timed or profiled there")
         }
+        DeviceChoice::Several(set) => several(&set),
     }
 }
