@@ -194,7 +194,7 @@ struct Tables {
 GW_DEVICE Tables prepare_tables(const u32* table) {
     u8* bytes = gw::shared<u8>();
     // Copies are written four at a time.
-    GW_UNROLL_BY(4)
+    GW_UNROLL_BY(16)
     for (u32 i = gw::thread_x(); i < SHARED_BYTES / 16; i += gw::threads_x()) {
         const u32 pair = i / (PAIR_BYTES / 16), turn = 2 * pair + i / 8 % 2;
         const u32 entry = table[i / 16 % 256];

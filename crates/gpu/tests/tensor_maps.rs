@@ -184,6 +184,21 @@ fn a_box_starts_at_a_multiple_of_16_bytes_of_a_row() {
 }
 
 #[test]
+fn a_store_does_not_start_before_the_tensor() {
+    check(&Twins {
+        body: store!(
+            "gw::fence_async_proxy_shared();",
+            "gw::bulk_tensor_store(map, s, HOLE);  // here",
+            "gw::bulk_wait<0>();"
+        ),
+        bug: "-4, 8",
+        fix: "28, 30",
+        kind: FaultKind::OutOfBounds,
+        words: "coordinate -4",
+    });
+}
+
+#[test]
 fn a_prefetch_takes_the_map_s_coordinates() {
     check(&Twins {
         body: "gw::tensor_map_prefetch(map);\ngw::bulk_tensor_prefetch(map, HOLE);  // here\nout[gw::thread()] = 1;",

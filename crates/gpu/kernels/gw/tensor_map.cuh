@@ -1,7 +1,7 @@
 #pragma once
 // Bulk copies of boxes of a tensor, which a `TensorMap` of the host describes: one to three dimensions, the innermost first.
 // Coordinates are those of the box's first element, and may lie outside: what is loaded from there is zero, what is stored
-// there is lost. The innermost stands for a multiple of 16 bytes. A box lies in shared memory at a multiple of 128 bytes, of 8
+// there is lost. The innermost stands for a multiple of 16 bytes, and those of a store are not negative. A box lies in shared memory at a multiple of 128 bytes, of 8
 // rows if it is swizzled.
 
 #include "gw/bulk.cuh"

@@ -157,6 +157,13 @@ impl Launch {
                 "a store through a tensor map that is for loads: make it by TensorMap::new_mut".into();
             return Err(self.fault_at(FaultKind::Protocol, site, message));
         }
+        // An illegal instruction on the card, where loads may start there.
+        if let Some(before) = corner.iter().find(|&&coordinate| coordinate < 0) {
+            let message = format!(
+                "a store of a box at coordinate {before}: it may end outside of the tensor, not start before it"
+            );
+            return Err(self.fault_at(FaultKind::OutOfBounds, site, message));
+        }
         let (base, offset) = self.box_in_shared(&map, from, site)?;
         let piece = |run: Run| run.global.map(|to| Copy::plain(to, base + run.shared, run.bytes));
         let pieces: Vec<Copy> = map.runs(corner, offset).into_iter().filter_map(piece).collect();

@@ -84,7 +84,7 @@ impl Subject {
         words.into_iter().flat_map(u32::to_le_bytes).take(self.bytes()).collect()
     }
 
-    /// Corners of loads, beyond every edge too, and of stores: a grid of boxes that starts before the first element.
+    /// Corners of loads, beyond every edge too, and of stores: a grid of boxes that ends beyond the last element.
     fn corners(&self) -> Vec<[i32; 6]> {
         let boxed: Vec<i32> =
             (0..3).map(|axis| self.layout.boxed.get(axis).map_or(1, |&side| side as i32)).collect();
@@ -98,11 +98,14 @@ impl Subject {
                     let place = [x, y, z];
                     let to = std::array::from_fn::<i32, 3, _>(|axis| match count(axis) {
                         1 => 0,
-                        _ => place[axis] * boxed[axis] - boxed[axis] / 2 / step(axis) * step(axis),
+                        _ => place[axis] * boxed[axis],
                     });
                     let from = std::array::from_fn::<i32, 3, _>(|axis| match count(axis) {
                         1 => 0,
-                        _ => to[axis] + step(axis) * (1 - 2 * (place[(axis + 1) % 3] & 1)),
+                        _ => {
+                            let middle = boxed[axis] / 2 / step(axis) * step(axis);
+                            to[axis] - middle + step(axis) * (1 - 2 * (place[(axis + 1) % 3] & 1))
+                        }
                     });
                     corners.push([from[0], from[1], from[2], to[0], to[1], to[2]]);
                 }
