@@ -8,6 +8,7 @@ use bytemuck::Pod;
 
 use crate::driver::{Owner, Pointer};
 use crate::locked::Locked;
+use crate::order::{Access, Ordered as _, Tracking};
 use crate::stream::Stream;
 use crate::{Device, Error, Result};
 
@@ -19,6 +20,8 @@ pub(crate) struct Allocation {
     bytes: u64,
     /// Streams other than `stream` that were given this memory.
     visitors: Locked<Vec<Stream>>,
+    /// Who used it last.
+    pub(crate) tracking: Tracking<Stream>,
     /// What keeps the memory alive, if it is not the pool's.
     owner: Option<Owner>,
 }
@@ -36,10 +39,7 @@ impl Allocation {
         // The pool hands out at least one byte, so that an empty buffer still has an address of its own.
         let allocated = device.driver().allocate(stream.id(), (bytes as usize).max(1));
         match allocated {
-            Ok(Some(pointer)) => {
-                let (stream, visitors) = (stream.clone(), Locked::default());
-                Ok(Arc::new(Self { stream, pointer, bytes, visitors, owner: None }))
-            }
+            Ok(Some(pointer)) => Ok(Arc::new(Self::on(stream, pointer, bytes, None))),
             other => {
                 let budget = device.budget();
                 budget.release(bytes);
@@ -54,9 +54,16 @@ impl Allocation {
         }
     }
 
+    /// Memory that is there from this point of `stream` on.
+    fn on(stream: &Stream, pointer: Pointer, bytes: u64, owner: Option<Owner>) -> Self {
+        let tracking = Tracking::written_by(stream);
+        Self { stream: stream.clone(), pointer, bytes, visitors: Locked::default(), tracking, owner }
+    }
+
     /// Notes that `stream` was given this memory, so that freeing waits for it.
     pub(crate) fn visit(&self, stream: &Stream) {
-        if stream.is_same(&self.stream) {
+        // A stream that has a lane was noted when it got it.
+        if stream.is_same(&self.stream) || self.tracking.has_lane(stream.line()) {
             return;
         }
         let mut visitors = self.visitors.lock();
@@ -132,8 +139,7 @@ impl<T: Pod> Buffer<T> {
     /// Memory of somebody else's.
     pub(crate) fn lent(stream: &Stream, pointer: Pointer, len: usize, owner: Owner) -> Self {
         let bytes = (len * size_of::<T>()) as u64;
-        let (stream, visitors, owner) = (stream.clone(), Locked::default(), Some(owner));
-        let allocation = Arc::new(Allocation { stream, pointer, bytes, visitors, owner });
+        let allocation = Arc::new(Allocation::on(stream, pointer, bytes, Some(owner)));
         Self { allocation, len, element: PhantomData }
     }
 
@@ -194,12 +200,21 @@ impl<T: Pod> std::fmt::Debug for Buffer<T> {
     }
 }
 
+/// What queued work does to one block.
+#[derive(Clone, Copy)]
+pub(crate) struct Use<'a> {
+    pub(crate) allocation: &'a Arc<Allocation>,
+    pub(crate) access: Access,
+}
+
 /// A borrowed run of elements on the device.
 #[derive(Clone, Copy)]
 pub struct Slice<'a, T: Pod> {
     pub(crate) allocation: &'a Arc<Allocation>,
     offset: usize,
     len: usize,
+    /// Whether the runtime orders its uses, and not who made it.
+    ordered: bool,
     element: PhantomData<T>,
 }
 
@@ -227,6 +242,7 @@ impl<'a, T: Pod> Slice<'a, T> {
             allocation: self.allocation,
             offset: self.offset * size,
             len: self.len * size,
+            ordered: self.ordered,
             element: PhantomData,
         }
     }
@@ -239,7 +255,13 @@ impl<'a, T: Pod> Slice<'a, T> {
             size > 0 && start.is_multiple_of(size) && bytes.is_multiple_of(size),
             "{bytes} bytes from byte {start} on are no elements of {size} bytes"
         );
-        Slice { allocation: self.allocation, offset: start / size, len: bytes / size, element: PhantomData }
+        Slice {
+            allocation: self.allocation,
+            offset: start / size,
+            len: bytes / size,
+            ordered: self.ordered,
+            element: PhantomData,
+        }
     }
 
     /// The device's own address: for tables of addresses that kernels read, as long as the buffer lives and in the order
@@ -250,12 +272,20 @@ impl<'a, T: Pod> Slice<'a, T> {
 
     /// The same memory, to write, where several owners share one buffer and each has a part of it.
     ///
+    /// The runtime orders streams by whole buffers: two that write different parts of one would wait for each other. What is
+    /// queued with the result is not ordered at all, nor is anything after it.
+    ///
     /// # Safety
     ///
     /// Until what is queued with the result is done, nobody else writes these elements, or reads them, but in the order
-    /// of the same stream.
+    /// of the same stream. What was queued before and touches them is done, or before it in the order of that stream.
     pub unsafe fn assume_unshared(self) -> SliceMut<'a, T> {
-        SliceMut { slice: self }
+        SliceMut { slice: Slice { ordered: false, ..self } }
+    }
+
+    /// A use of it that does no more than `access`.
+    pub(crate) fn used(&self, access: Access) -> Use<'a> {
+        Use { allocation: self.allocation, access: if self.ordered { access } else { Access::Unordered } }
     }
 
     pub(crate) fn pointer(&self) -> Pointer {
@@ -312,7 +342,7 @@ pub trait ViewMut<T: Pod>: View<T> {
 
 impl<T: Pod> View<T> for Buffer<T> {
     fn view(&self) -> Slice<'_, T> {
-        Slice { allocation: &self.allocation, offset: 0, len: self.len, element: PhantomData }
+        Slice { allocation: &self.allocation, offset: 0, len: self.len, ordered: true, element: PhantomData }
     }
 }
 

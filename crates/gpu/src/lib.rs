@@ -19,6 +19,7 @@ mod header;
 mod kernel;
 mod kernels;
 mod locked;
+mod order;
 mod pinned;
 mod promise;
 #[doc(hidden)]

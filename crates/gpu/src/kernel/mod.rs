@@ -8,8 +8,8 @@ use std::sync::{Arc, Weak};
 pub use args::{Arg, ByValue, IntoArg};
 
 use crate::device::DeviceShared;
-use crate::driver::Function;
-use crate::graph::{GraphKernel, Retained};
+use crate::driver::{Function, NodeId};
+use crate::graph::{GraphKernel, Retained, kept};
 use crate::types::{Binary, Grid, KernelInfo};
 use crate::{Device, Error, Result, Stream};
 
@@ -50,10 +50,6 @@ impl Kernel {
     /// What the kernel does wrong shows at the stream's next synchronisation, as on any GPU.
     pub fn launch(&self, stream: &Stream, grid: &Grid, arguments: &[Arg<'_>]) -> Result<()> {
         self.check(stream.device(), grid, arguments)?;
-        let allocations = || arguments.iter().filter_map(Arg::allocation);
-        for allocation in allocations() {
-            allocation.visit(stream);
-        }
         #[cfg(feature = "testing")]
         if stream.device().faults().leaves_out_kernels() {
             return Ok(());
@@ -63,24 +59,34 @@ impl Kernel {
             stream.retain_in_capture(|| Retained::Pinned(block.clone(), *device_use));
         }
         let driver = stream.device().driver();
-        driver.launch(stream.id(), &self.shared.function, grid, &mut arguments.iter().map(Arg::bytes))?;
+        let pinned = arguments.iter().filter_map(Arg::pinned).cloned().collect();
+        stream.queue(arguments.iter().filter_map(Arg::used), pinned, || {
+            driver.launch(stream.id(), &self.shared.function, grid, &mut arguments.iter().map(Arg::bytes))
+        })?;
         if let Some(capture) = stream.capture_state() {
-            #[cfg(feature = "testing")]
-            stream.device().faults().captured_node()?;
-            let node = driver.capture_last_node(stream.id())?;
+            let kept = kept(arguments);
+            let node = self.captured_node(stream).inspect_err(|_| {
+                // The driver has the launch, and with it the addresses.
+                for (allocation, access) in &kept {
+                    capture.retain(Retained::Device(allocation.clone(), *access));
+                }
+            })?;
             capture.add_kernel(GraphKernel {
                 name: self.shared.name.clone(),
                 kernel: self.clone(),
                 function: self.shared.function.clone(),
                 grid: *grid,
                 node,
-                allocations: allocations().cloned().collect(),
+                allocations: kept,
             });
         }
-        for (block, _) in arguments.iter().filter_map(Arg::pinned) {
-            block.used_by(stream)?;
-        }
         Ok(())
+    }
+
+    fn captured_node(&self, stream: &Stream) -> Result<NodeId> {
+        #[cfg(feature = "testing")]
+        stream.device().faults().captured_node()?;
+        stream.device().driver().capture_last_node(stream.id())
     }
 
     /// How many clusters of such a launch the device holds at once, those of a grid without clusters being its blocks. Other
