@@ -9,7 +9,7 @@ use bytemuck::Pod;
 use crate::driver::{Owner, Pointer};
 use crate::locked::Locked;
 use crate::order::{Access, Ordered as _, Tracking};
-use crate::stream::Stream;
+use crate::stream::{Stream, forbid_inside};
 use crate::{Device, Error, Result};
 
 /// One block of the stream-ordered pool. Freed in the order of the stream it came from, after every other stream that
@@ -29,6 +29,7 @@ pub(crate) struct Allocation {
 impl Allocation {
     pub(crate) fn new(stream: &Stream, bytes: u64) -> Result<Arc<Self>> {
         let device = stream.device();
+        forbid_inside("Stream::alloc")?;
         stream.forbid_in_capture(
             "Stream::alloc",
             "memory cannot be allocated inside a capture; allocate before it",

@@ -21,7 +21,8 @@ impl Classified for Error {
             | Self::Capture { .. }
             | Self::Graph { .. }
             | Self::ForeignDevice { .. }
-            | Self::Foreign { .. } => Class::Input,
+            | Self::Foreign { .. }
+            | Self::HostFunction { .. } => Class::Input,
             Self::NoCuda { .. }
             | Self::OutOfMemory { .. }
             | Self::OutOfPinnedMemory { .. }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::compile::compile;
-use crate::driver::Driver;
+use crate::driver::{Driver, StreamId};
 use crate::kernel::Kernel;
 use crate::locked::Locked;
 use crate::pinned::PinnedPool;
@@ -57,6 +57,8 @@ pub(crate) struct DeviceShared {
     pub(crate) driver: Box<dyn Driver>,
     pub(crate) budget: Budget,
     pub(crate) pinned: PinnedPool,
+    /// Streams that wait for an event on behalf of a future, while they have none to wait for.
+    pub(crate) idle_signals: Locked<Vec<StreamId>>,
     /// Kernels by source key and entry.
     kernels: Locked<HashMap<(String, String), Kernel>>,
     /// Kernels of modules, found without their text.
@@ -103,6 +105,7 @@ impl Device {
             driver,
             budget: Budget::new(limit),
             pinned: PinnedPool::new(shared.clone(), PINNED_LIMIT),
+            idle_signals: Locked::default(),
             kernels: Locked::default(),
             resolved: Locked::default(),
             #[cfg(feature = "testing")]

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::Result;
-use crate::types::{Binary, Clocks, DeviceProperties, Grid, KernelInfo, Priority, TensorSpec, TensorWords};
+use crate::types::{
+    Binary, Clocks, DeviceProperties, Grid, KernelInfo, Priority, SuggestedBlock, TensorSpec, TensorWords,
+};
 
 macro_rules! handle {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(
@@ -44,6 +46,9 @@ pub(crate) type Function = Arc<dyn Any + Send + Sync>;
 /// The bytes of each argument of a launch, in the order of the kernel's parameters.
 pub(crate) type Arguments<'a, 'b> = &'a mut dyn ExactSizeIterator<Item = &'b [u8]>;
 
+/// Code of the program that a stream runs, once. It does not panic.
+pub(crate) type HostFunction = Box<dyn FnOnce() + Send>;
+
 /// Whatever keeps a stream or memory of another user of the device alive.
 pub(crate) type Owner = Box<dyn Any + Send + Sync>;
 
@@ -52,6 +57,15 @@ pub(crate) type Owner = Box<dyn Any + Send + Sync>;
 pub(crate) struct MemoryInfo {
     /// Bytes that could be allocated.
     pub(crate) free: u64,
+}
+
+/// Who makes a device go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// It works by itself.
+    Own,
+    /// It did one thing, because somebody asked.
+    Asked,
 }
 
 /// The one seam between the safe layer and a device.
@@ -74,11 +88,16 @@ pub(crate) trait Driver: Send + Sync {
     /// Work queued on `stream` from now on runs after what `event` recorded.
     fn stream_wait(&self, stream: StreamId, event: EventId) -> Result<()>;
 
+    /// Runs `function` on some thread when everything queued before is done, and what comes after when it has returned.
+    fn host(&self, stream: StreamId, function: HostFunction) -> Result<()>;
+
     fn event_create(&self) -> Result<EventId>;
     fn event_destroy(&self, event: EventId);
     fn event_record(&self, event: EventId, stream: StreamId) -> Result<()>;
     fn event_is_complete(&self, event: EventId) -> Result<bool>;
     fn event_synchronize(&self, event: EventId) -> Result<()>;
+    /// Lets the device go on, where it does so only when somebody waits. Whether it works by itself.
+    fn advance(&self) -> Result<Progress>;
     fn event_elapsed(&self, start: EventId, end: EventId) -> Result<Duration>;
 
     /// Memory in the order of `stream`. `Ok(None)`: the device has no room.
@@ -136,6 +155,15 @@ pub(crate) trait Driver: Send + Sync {
         arguments: Arguments<'_, '_>,
     ) -> Result<()>;
 
+    /// Blocks of such a launch that one multiprocessor holds at once; 0 if it never holds one.
+    fn max_active_blocks(&self, function: &Function, threads: u32, shared_bytes: u32) -> Result<u32>;
+    /// The block with which most threads of the kernel are on a multiprocessor at once.
+    fn suggested_block(
+        &self,
+        function: &Function,
+        info: &KernelInfo,
+        shared_bytes: u32,
+    ) -> Result<SuggestedBlock>;
     /// Clusters of such a launch that the device holds at once; 0 if it never holds one.
     fn max_active_clusters(&self, function: &Function, grid: &Grid) -> Result<u32>;
 

@@ -190,6 +190,12 @@ pub enum Error {
         /// What was given.
         message: String,
     },
+    /// A function of the program that a stream ran, see [`Stream::host`](crate::Stream::host).
+    #[error("host function: {message}")]
+    HostFunction {
+        /// That it panicked, with its words, or what it may not do.
+        message: String,
+    },
     /// The emulated device stopped a kernel.
     #[error(transparent)]
     Fault(#[from] Box<Fault>),

@@ -48,10 +48,10 @@ pub use pinned::{Pinned, PinnedMut, PinnedPool, PinnedRead, PinnedRef, PinnedRoo
 pub use promise::Promise;
 pub use shared::Code;
 pub use source::{Definition, Module, Source};
-pub use stream::{Event, Stream};
+pub use stream::{Event, EventReady, Stream};
 pub use target::Target;
 pub use tensor_map::{TensorElement, TensorMap};
 pub use types::{
     Architecture, Binary, Clocks, DeviceListing, DeviceProperties, Fault, FaultKind, Grid, KernelInfo, Kind,
-    Presence, Priority, Resources, Site, Swizzle, TensorLayout, TensorScalar,
+    Presence, Priority, Resources, Site, SuggestedBlock, Swizzle, TensorLayout, TensorScalar,
 };

@@ -228,6 +228,9 @@ impl PoolShared {
 
 impl Drop for DeviceShared {
     fn drop(&mut self) {
+        for stream in std::mem::take(self.idle_signals.get_mut()) {
+            self.driver.stream_destroy(stream);
+        }
         let idle = std::mem::take(&mut self.pinned.shared.lock().idle);
         for (class, blocks) in idle {
             for block in blocks {

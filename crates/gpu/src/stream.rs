@@ -1,7 +1,9 @@
 //! Streams order work, events order streams. Nothing uses a default stream.
 
 mod event;
+mod host;
 mod queueing;
+mod ready;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard};
@@ -9,8 +11,11 @@ use std::sync::{Arc, MutexGuard};
 use bytemuck::Pod;
 
 pub use event::Event;
+pub use ready::EventReady;
 
 use self::event::never_happens;
+use self::host::Panicked;
+pub(crate) use self::host::forbid_inside;
 use self::queueing::Mark;
 use crate::buffer::{Buffer, Use, View, ViewMut};
 use crate::driver::{HostMemory, Owner, Pointer, StreamId};
@@ -42,6 +47,7 @@ pub(crate) struct StreamShared {
     /// The order of its work and that of others.
     line: Arc<Line>,
     mark: Locked<Option<Mark>>,
+    panicked: Panicked,
     /// What keeps a stream alive that is not ours.
     owner: Option<Owner>,
 }
@@ -71,6 +77,7 @@ impl Stream {
             captured: AtomicBool::new(false),
             line: Line::new(),
             mark: Locked::default(),
+            panicked: Panicked::default(),
             owner,
         };
         Self { shared: Arc::new(shared) }
@@ -150,7 +157,7 @@ impl Stream {
             self.device().driver().copy_to_host(self.id(), pointer, source.pointer, len, HostMemory::Pageable)
         })?;
         before.complete();
-        Ok(())
+        self.report_panic()
     }
 
     /// Queues a copy from page-locked memory. `host` may be used again at once: touching it waits for the copy.
@@ -269,6 +276,7 @@ impl Stream {
     /// Work queued from now on runs after what `event` marked. A stream that waits for an event of a capture joins it.
     pub fn wait(&self, event: &Event) -> Result<()> {
         const CALL: &str = "Stream::wait";
+        forbid_inside(CALL)?;
         self.device().require_same(event.device(), CALL)?;
         let joins = match (self.capture_state(), event.capture()) {
             (Some(mine), Some(of_event)) if Arc::ptr_eq(&mine, of_event) => None,
@@ -297,6 +305,7 @@ impl Stream {
 
     /// Waits until everything queued so far is done. Errors of that work surface here.
     pub fn synchronize(&self) -> Result<()> {
+        forbid_inside("Stream::synchronize")?;
         self.forbid_in_capture(
             "Stream::synchronize",
             "a captured stream has not run anything that could be waited for",
@@ -304,7 +313,7 @@ impl Stream {
         let before = self.line().mark();
         self.device().driver().stream_synchronize(self.id())?;
         before.complete();
-        Ok(())
+        self.report_panic()
     }
 
     /// Records what `body` queues on this stream (and on streams that join it through events) into a [`Graph`].

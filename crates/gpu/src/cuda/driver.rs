@@ -23,10 +23,13 @@ use crate::cuda::staging::{self, Staging};
 use crate::cuda::status::{check, check_release, failure};
 use crate::cuda::tensor;
 use crate::driver::{
-    Arguments, Driver, EventId, Function, GraphId, HostMemory, MemoryInfo, NodeId, Pointer, StreamId,
+    Arguments, Driver, EventId, Function, GraphId, HostFunction, HostMemory, MemoryInfo, NodeId, Pointer,
+    Progress, StreamId,
 };
 use crate::locked::Locked;
-use crate::types::{Binary, Clocks, DeviceProperties, Grid, KernelInfo, Priority, TensorSpec, TensorWords};
+use crate::types::{
+    Binary, Clocks, DeviceProperties, Grid, KernelInfo, Priority, SuggestedBlock, TensorSpec, TensorWords,
+};
 use crate::{Error, Result};
 
 /// One part in so many of the device's memory is kept for the streams that freed it, at most.
@@ -212,6 +215,24 @@ impl Driver for CudaDriver {
         self.context.enter()?;
         // SAFETY: the stream and the event are alive.
         check("cuStreamWaitEvent", unsafe { sys::cuStreamWaitEvent(raw_stream(stream), raw_event(event), 0) })
+    }
+
+    fn host(&self, stream: StreamId, function: HostFunction) -> Result<()> {
+        self.context.enter()?;
+        // A thin pointer to a fat one. Lost, and never run, if the context fails before the stream comes to it.
+        let data = Box::into_raw(Box::new(function));
+        // SAFETY: the stream is alive; the driver calls `run_host_function` once with `data`, which is of its type.
+        let status =
+            unsafe { sys::cuLaunchHostFunc(raw_stream(stream), Some(run_host_function), data.cast()) };
+        if status != CUresult::CUDA_SUCCESS {
+            // SAFETY: the call failed, so that nobody else has the box.
+            drop(unsafe { Box::from_raw(data) });
+        }
+        check("cuLaunchHostFunc", status)
+    }
+
+    fn advance(&self) -> Result<Progress> {
+        Ok(Progress::Own)
     }
 
     fn event_create(&self) -> Result<EventId> {
@@ -438,6 +459,21 @@ impl Driver for CudaDriver {
         loaded(function)?.launch(raw_stream(stream), grid, arguments)
     }
 
+    fn max_active_blocks(&self, function: &Function, threads: u32, shared_bytes: u32) -> Result<u32> {
+        self.context.enter()?;
+        loaded(function)?.max_active_blocks(threads, shared_bytes)
+    }
+
+    fn suggested_block(
+        &self,
+        function: &Function,
+        _info: &KernelInfo,
+        shared_bytes: u32,
+    ) -> Result<SuggestedBlock> {
+        self.context.enter()?;
+        loaded(function)?.suggested_block(shared_bytes)
+    }
+
     fn max_active_clusters(&self, function: &Function, grid: &Grid) -> Result<u32> {
         self.context.enter()?;
         loaded(function)?.max_active_clusters(grid)
@@ -524,6 +560,13 @@ fn release(stream: StreamId, blocks: Vec<Pointer>) {
 fn wait(stream: StreamId) -> Result<()> {
     // SAFETY: the stream is alive.
     check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(raw_stream(stream)) })
+}
+
+/// What the driver calls for [`Driver::host`], on a thread of its own.
+unsafe extern "C" fn run_host_function(data: *mut c_void) {
+    // SAFETY: `data` is the box that `host` gave away, and this is called once.
+    let function: Box<HostFunction> = unsafe { Box::from_raw(data.cast()) };
+    function();
 }
 
 fn raw_stream(stream: StreamId) -> CUstream {

@@ -17,7 +17,7 @@ use crate::cuda::context::Context;
 use crate::cuda::cubin;
 use crate::cuda::status::{check, check_release, failure};
 use crate::driver::Arguments;
-use crate::types::{Binary, Grid, KernelInfo, Resources};
+use crate::types::{Binary, Grid, KernelInfo, Resources, SuggestedBlock};
 use crate::{Error, Result};
 
 /// A kernel and the module it lives in, which is unloaded with it.
@@ -82,6 +82,44 @@ impl LoadedFunction {
             unsafe { sys::cuLaunchKernelEx(&config, self.raw, parameters.as_mut_ptr(), ptr::null_mut()) }
         });
         check("cuLaunchKernelEx", status)
+    }
+
+    /// Blocks of so many threads that a multiprocessor holds at once.
+    pub(super) fn max_active_blocks(&self, threads: u32, shared_bytes: u32) -> Result<u32> {
+        self.allow_shared_memory(shared_bytes)?;
+        let (mut count, threads) = (0, c_int::try_from(threads).unwrap_or(c_int::MAX));
+        // SAFETY: the function is loaded, and `count` is written by the call.
+        let status = unsafe {
+            sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                &mut count,
+                self.raw,
+                threads,
+                shared_bytes as usize,
+            )
+        };
+        check("cuOccupancyMaxActiveBlocksPerMultiprocessor", status)?;
+        Ok(count.try_into().unwrap_or(0))
+    }
+
+    /// The block with which most threads are on a multiprocessor at once.
+    pub(super) fn suggested_block(&self, shared_bytes: u32) -> Result<SuggestedBlock> {
+        self.allow_shared_memory(shared_bytes)?;
+        let (mut blocks, mut threads) = (0, 0);
+        // SAFETY: the function is loaded, both numbers are written by the call, and shared memory is the same for all blocks,
+        // so that no function is asked for it.
+        let status = unsafe {
+            sys::cuOccupancyMaxPotentialBlockSize(
+                &mut blocks,
+                &mut threads,
+                self.raw,
+                None,
+                shared_bytes as usize,
+                0,
+            )
+        };
+        check("cuOccupancyMaxPotentialBlockSize", status)?;
+        let count = |count: c_int| count.try_into().unwrap_or(0);
+        Ok(SuggestedBlock { threads: count(threads), least_blocks: count(blocks) })
     }
 
     /// Clusters of such a launch that the device holds at once.

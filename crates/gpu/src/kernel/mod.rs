@@ -10,7 +10,7 @@ pub use args::{Arg, ByValue, IntoArg};
 use crate::device::DeviceShared;
 use crate::driver::{Function, NodeId};
 use crate::graph::{GraphKernel, Retained, kept};
-use crate::types::{Binary, Grid, KernelInfo};
+use crate::types::{Binary, Grid, KernelInfo, SuggestedBlock};
 use crate::{Device, Error, Result, Stream};
 
 /// A kernel loaded on one device. Cheap to clone.
@@ -92,13 +92,38 @@ impl Kernel {
     /// How many clusters of such a launch the device holds at once, those of a grid without clusters being its blocks. Other
     /// work on the device leaves room for fewer. A launch of clusters for which this is 0 fails.
     pub fn max_active_clusters(&self, grid: &Grid) -> Result<u32> {
-        let device = self.shared.device.upgrade().map(|shared| Device { shared });
-        let device = device.ok_or_else(|| Error::Launch {
-            kernel: self.shared.name.clone(),
-            message: "its device is no longer open".into(),
-        })?;
+        let device = self.device()?;
         launch::check(grid, &self.shared.name, device.properties(), &self.shared.info)?;
         device.driver().max_active_clusters(&self.shared.function, grid)
+    }
+
+    /// How many blocks of `block_threads` threads and so many bytes of dynamic shared memory one multiprocessor holds at once
+    /// (occupancy). Other work on the device leaves room for fewer.
+    ///
+    /// On a card by registers, shared memory and threads. The emulated device counts threads and shared memory alone, as
+    /// Hopper does: 64 warps, 32 blocks, 228 KiB of which each block takes 1 KiB for itself.
+    pub fn max_active_blocks(&self, block_threads: u32, dynamic_shared: u32) -> Result<u32> {
+        let device = self.device()?;
+        let grid = Grid::new([1; 3], [block_threads, 1, 1]).shared(dynamic_shared);
+        launch::check(&grid, &self.shared.name, device.properties(), &self.shared.info)?;
+        device.driver().max_active_blocks(&self.shared.function, block_threads, dynamic_shared)
+    }
+
+    /// The block size with which most threads of this kernel are on a multiprocessor at once, if each block has so many bytes
+    /// of dynamic shared memory. It is about how full the device is, which is not always how fast the kernel is.
+    pub fn suggested_block(&self, dynamic_shared: u32) -> Result<SuggestedBlock> {
+        let device = self.device()?;
+        let grid = Grid::new([1; 3], [1, 1, 1]).shared(dynamic_shared);
+        launch::check(&grid, &self.shared.name, device.properties(), &self.shared.info)?;
+        device.driver().suggested_block(&self.shared.function, &self.shared.info, dynamic_shared)
+    }
+
+    fn device(&self) -> Result<Device> {
+        let device = self.shared.device.upgrade().map(|shared| Device { shared });
+        device.ok_or_else(|| Error::Launch {
+            kernel: self.shared.name.clone(),
+            message: "its device is no longer open".into(),
+        })
     }
 
     pub(crate) fn check(&self, device: &Device, grid: &Grid, arguments: &[Arg<'_>]) -> Result<()> {

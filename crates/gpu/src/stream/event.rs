@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Stream;
+use super::host::forbid_inside;
+use super::ready::EventReady;
 use crate::driver::EventId;
 use crate::graph::Capture;
 use crate::order::Clock;
@@ -26,6 +28,7 @@ struct EventShared {
 
 impl Event {
     pub(super) fn record(stream: &Stream) -> Result<Self> {
+        forbid_inside("Stream::record")?;
         let (device, capture) = (stream.device().clone(), stream.capture_state());
         let id = device.driver().event_create()?;
         let clock = stream.current_line().mark();
@@ -46,10 +49,20 @@ impl Event {
 
     /// Waits until the stream has passed it.
     pub fn synchronize(&self) -> Result<()> {
+        forbid_inside("Event::synchronize")?;
         self.require_real("Event::synchronize")?;
         self.device().driver().event_synchronize(self.id())?;
         self.clock().complete();
         Ok(())
+    }
+
+    /// A future that is ready when the stream has passed it, for any executor. `event.await` is the same.
+    ///
+    /// On a card nothing polls meanwhile: the driver calls back when the event has happened, and a thread of the runtime, which
+    /// sleeps otherwise, wakes the task. The emulated device does its work while the future is polled, one operation each
+    /// time. Errors of that work surface as in [`Event::synchronize`].
+    pub fn ready(&self) -> EventReady {
+        EventReady::new(self.clone())
     }
 
     /// Device time from `start` to this event; both must have happened.
@@ -76,7 +89,7 @@ impl Event {
         &self.shared.clock
     }
 
-    fn require_real(&self, call: &str) -> Result<()> {
+    pub(super) fn require_real(&self, call: &str) -> Result<()> {
         if self.capture().is_some() { Err(never_happens(call)) } else { Ok(()) }
     }
 }
@@ -89,6 +102,24 @@ pub(super) fn never_happens(call: &str) -> Error {
 impl Drop for EventShared {
     fn drop(&mut self) {
         self.device.driver().event_destroy(self.id);
+    }
+}
+
+impl IntoFuture for Event {
+    type Output = Result<()>;
+    type IntoFuture = EventReady;
+
+    fn into_future(self) -> EventReady {
+        EventReady::new(self)
+    }
+}
+
+impl IntoFuture for &Event {
+    type Output = Result<()>;
+    type IntoFuture = EventReady;
+
+    fn into_future(self) -> EventReady {
+        self.ready()
     }
 }
 

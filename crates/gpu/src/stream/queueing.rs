@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Stream;
+use super::host::forbid_inside;
 use crate::Result;
 use crate::buffer::Use;
 use crate::driver::EventId;
@@ -26,6 +27,7 @@ impl Stream {
         pinned: Vec<PinnedUse>,
         work: impl FnOnce() -> Result<R>,
     ) -> Result<R> {
+        forbid_inside("queueing work")?;
         if let Some(capture) = self.capture_state() {
             return capture.queue(self, uses, pinned, work);
         }

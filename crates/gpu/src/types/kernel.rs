@@ -106,6 +106,15 @@ pub struct KernelInfo {
     pub(crate) parameters: Vec<Parameter>,
 }
 
+/// A block size to launch a kernel with, see [`Kernel::suggested_block`](crate::Kernel::suggested_block).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SuggestedBlock {
+    /// Threads a block.
+    pub threads: u32,
+    /// Blocks that fill the device: a grid of fewer leaves some of it idle.
+    pub least_blocks: u32,
+}
+
 impl Scalar {
     pub(crate) fn of<T: 'static>() -> Self {
         let known = [

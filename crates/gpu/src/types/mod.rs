@@ -11,7 +11,7 @@ mod tensor;
 pub use device::{Clocks, DeviceListing, DeviceProperties, Kind, Presence, Priority};
 pub use fault::{Fault, FaultKind, Site};
 pub use grid::Grid;
-pub use kernel::{Architecture, Binary, KernelInfo, Resources};
+pub use kernel::{Architecture, Binary, KernelInfo, Resources, SuggestedBlock};
 pub(crate) use kernel::{ArgType, Compiled, Parameter};
 pub(crate) use tensor::{MOST_DIMENSIONS, TensorSpec, TensorWords};
 pub use tensor::{Swizzle, TensorLayout, TensorScalar};
