@@ -22,7 +22,8 @@ impl Classified for Error {
             | Self::Graph { .. }
             | Self::ForeignDevice { .. }
             | Self::Foreign { .. }
-            | Self::HostFunction { .. } => Class::Input,
+            | Self::HostFunction { .. }
+            | Self::NeedsCard { .. } => Class::Input,
             Self::NoCuda { .. }
             | Self::OutOfMemory { .. }
             | Self::OutOfPinnedMemory { .. }

@@ -13,7 +13,7 @@ use crate::locked::Locked;
 use crate::pinned::PinnedPool;
 use crate::source::{Module, ModuleKey, Source};
 use crate::stream::Stream;
-use crate::types::{Clocks, DeviceListing, DeviceProperties, Kind, Priority};
+use crate::types::{Clocks, DeviceListing, DeviceProperties, Image, Kind, ParameterType, Priority};
 use crate::{Budget, DeviceChoice, Error, Result, cuda, emulated};
 
 /// All CUDA devices of the machine, with their peer access as the driver reports it.
@@ -214,6 +214,12 @@ impl Device {
         let kernel = Kernel::load(self, &compile(source, &self.properties().architecture)?, entry)?;
         self.shared.kernels.lock().insert(key, kernel.clone());
         Ok(kernel)
+    }
+
+    /// Loads a kernel of an image by its `extern "C"` or mangled name. What it takes is declared, compared with what the image
+    /// says, and checked at every launch. The image is compiled every time: keep the kernel.
+    pub fn kernel_in(&self, image: &Image, entry: &str, declared: &[ParameterType]) -> Result<Kernel> {
+        Kernel::load_image(self, image, entry, declared)
     }
 
     /// From now on this device compiles `substitute` wherever a source with the text `original` is asked for.

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use crate::error::Result;
 use crate::types::{
-    Binary, Clocks, DeviceProperties, Grid, KernelInfo, Priority, SuggestedBlock, TensorSpec, TensorWords,
+    Binary, Clocks, DeviceProperties, Grid, Image, KernelInfo, Priority, SuggestedBlock, TensorSpec,
+    TensorWords,
 };
 
 macro_rules! handle {
@@ -25,7 +26,7 @@ handle! {
     EventId;
     /// An instantiated graph of one driver.
     GraphId;
-    /// A kernel node of a graph.
+    /// A node of a graph.
     NodeId;
     /// A device address.
     Pointer;
@@ -38,6 +39,14 @@ pub(crate) enum HostMemory {
     Pageable,
     /// Page-locked memory: stays valid until the stream has passed the copy.
     Pinned,
+}
+
+/// Both ends of a copy in a graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CopyEnds {
+    OnDevice { to: Pointer, from: Pointer },
+    ToDevice { to: Pointer, from: *const u8 },
+    ToHost { to: *mut u8, from: Pointer },
 }
 
 /// A kernel loaded on a device. The driver that made it knows what is inside.
@@ -146,6 +155,8 @@ pub(crate) trait Driver: Send + Sync {
 
     /// Loads a compiled kernel and reads what it is.
     fn load(&self, binary: &Binary, entry: &str) -> Result<(Function, KernelInfo)>;
+    /// Loads a kernel that was compiled elsewhere.
+    fn load_image(&self, image: &Image, entry: &str) -> Result<(Function, KernelInfo)>;
     /// `arguments` have been checked against the kernel's parameters.
     fn launch(
         &self,
@@ -171,8 +182,10 @@ pub(crate) trait Driver: Send + Sync {
     fn tensor_map(&self, spec: &TensorSpec<'_>) -> Result<TensorWords>;
 
     fn capture_begin(&self, stream: StreamId) -> Result<()>;
-    /// The kernel node that the last launch on `stream` added to the capture.
+    /// The node that the last launch or copy on `stream` added to the capture.
     fn capture_last_node(&self, stream: StreamId) -> Result<NodeId>;
+    /// Adds a graph, as it is now, to the capture of `stream`.
+    fn capture_child(&self, stream: StreamId, graph: GraphId) -> Result<NodeId>;
     fn capture_end(&self, stream: StreamId) -> Result<GraphId>;
     /// Ends a broken capture and throws away what it recorded; the streams of it are usable again.
     fn capture_abort(&self, stream: StreamId);
@@ -186,5 +199,18 @@ pub(crate) trait Driver: Send + Sync {
         grid: &Grid,
         arguments: Arguments<'_, '_>,
     ) -> Result<()>;
+    /// Gives a copy other ends, of the same kind, and another length.
+    ///
+    /// # Safety
+    /// What is of the host is page-locked, and stays valid as long as the graph has it.
+    unsafe fn graph_update_copy(
+        &self,
+        graph: GraphId,
+        node: NodeId,
+        ends: CopyEnds,
+        bytes: usize,
+    ) -> Result<()>;
+    /// Puts `child`, as it is now, where another graph of the same shape was.
+    fn graph_update_child(&self, graph: GraphId, node: NodeId, child: GraphId) -> Result<()>;
     fn graph_destroy(&self, graph: GraphId);
 }

@@ -190,6 +190,12 @@ pub enum Error {
         /// What was given.
         message: String,
     },
+    /// The emulated device cannot do it.
+    #[error("{what} runs on a card only: open the device 'cuda', not 'emulated'")]
+    NeedsCard {
+        /// What was asked for.
+        what: String,
+    },
     /// A function of the program that a stream ran, see [`Stream::host`](crate::Stream::host).
     #[error("host function: {message}")]
     HostFunction {

@@ -1,8 +1,12 @@
 //! Graphs: work recorded once and launched many times.
 
+mod nodes;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard};
+
+pub use nodes::{CopyKind, GraphChild, GraphCopy};
 
 use crate::buffer::{Allocation, DeferredFree, Use};
 use crate::driver::{Function, GraphId, NodeId};
@@ -32,6 +36,8 @@ struct State {
     /// Who used which memory last in this capture, by its address.
     trackings: HashMap<usize, Arc<Tracking<Member>>>,
     kernels: Vec<GraphKernel>,
+    copies: Vec<GraphCopy>,
+    children: Vec<GraphChild>,
     retained: Vec<Retained>,
     /// Memory that was let go of meanwhile.
     frees: Vec<DeferredFree>,
@@ -139,6 +145,32 @@ impl Capture {
         self.lock().kernels.push(kernel);
     }
 
+    /// Notes a copy that `stream` has just recorded.
+    pub(crate) fn add_copy(
+        &self,
+        stream: &Stream,
+        kind: CopyKind,
+        bytes: usize,
+        uses: &[Use<'_>],
+        pinned: Option<PinnedUse>,
+    ) -> Result<()> {
+        let allocations = uses.iter().map(|used| (used.allocation.clone(), used.access)).collect();
+        match self.device.driver().capture_last_node(stream.id()) {
+            Ok(node) => {
+                self.lock().copies.push(GraphCopy { kind, bytes, node, allocations, pinned });
+                Ok(())
+            }
+            Err(error) => {
+                // The driver has the copy, and with it the addresses.
+                let device =
+                    allocations.into_iter().map(|(allocation, access)| Retained::Device(allocation, access));
+                let pinned = pinned.map(|(block, device_use)| Retained::Pinned(block, device_use));
+                self.lock().retained.extend(device.chain(pinned));
+                Err(error)
+            }
+        }
+    }
+
     /// Keeps a block until the capture has ended: a graph must not hide a free, nor an event that one waits for.
     pub(crate) fn free_after_end(&self, free: DeferredFree) {
         self.lock().frees.push(free);
@@ -163,7 +195,7 @@ impl Capture {
             return Err(failure);
         }
         let ended = self.device.driver().capture_end(stream.id());
-        let state = self.close();
+        let mut state = self.close();
         let id = ended.map_err(|error| Error::Capture {
             call: state.kernels.last().map_or_else(
                 || "Stream::capture".into(),
@@ -173,13 +205,14 @@ impl Capture {
         })?;
         let mut graph =
             GraphShared { device: self.device.clone(), id, allocations: Vec::new(), pinned: Vec::new() };
-        for retained in state.retained {
+        for retained in std::mem::take(&mut state.retained) {
             match retained {
                 Retained::Device(allocation, access) => graph.allocations.push((allocation, access)),
                 Retained::Pinned(block, device_use) => graph.pinned.push((block, device_use)),
             }
         }
-        Ok(Graph { shared: graph, kernels: state.kernels })
+        let State { kernels, copies, children, .. } = state;
+        Ok(Graph { shared: graph, kernels, copies, children, child_changed: false })
     }
 
     pub(crate) fn abort(&self, stream: &Stream) {
@@ -234,6 +267,10 @@ impl std::fmt::Debug for GraphKernel {
 pub struct Graph {
     shared: GraphShared,
     kernels: Vec<GraphKernel>,
+    copies: Vec<GraphCopy>,
+    children: Vec<GraphChild>,
+    /// Whether a child is another than the one that was captured: the driver has no way to copy that.
+    child_changed: bool,
 }
 
 struct GraphShared {
@@ -246,17 +283,54 @@ struct GraphShared {
 impl Graph {
     /// Queues one run of the whole graph. To everything else it is one use of all the memory that it uses, so that it runs
     /// after what other streams queued before and conflicts with it.
+    ///
+    /// Inside of a capture it becomes a child of the graph that is captured, as it is now: what is updated here later does
+    /// not change it there.
     pub fn launch(&self, stream: &Stream) -> Result<()> {
-        self.shared.device.require_same(stream.device(), "Graph::launch")?;
-        stream.forbid_in_capture("Graph::launch", "a graph cannot be launched inside another capture")?;
-        stream.queue(self.uses(), self.shared.pinned.clone(), || {
-            self.shared.device.driver().graph_launch(self.shared.id, stream.id())
-        })
+        const CALL: &str = "Graph::launch";
+        self.shared.device.require_same(stream.device(), CALL)?;
+        let driver = self.shared.device.driver();
+        let Some(capture) = stream.capture_state() else {
+            return stream
+                .queue(self.uses(), self.pinned(), || driver.graph_launch(self.shared.id, stream.id()));
+        };
+        if let Err(error) = self.require_whole(CALL) {
+            return Err(capture.broken_by(CALL, &error.to_string()));
+        }
+        let node =
+            stream.queue(self.uses(), self.pinned(), || driver.capture_child(stream.id(), self.shared.id))?;
+        capture.lock().children.push(GraphChild::of(self, node));
+        Ok(())
+    }
+
+    /// Refuses a graph that cannot be copied into another.
+    fn require_whole(&self, call: &str) -> Result<()> {
+        if !self.child_changed {
+            return Ok(());
+        }
+        let message = format!(
+            "{call}: a child of it was updated, so that it cannot be a child itself; capture it anew"
+        );
+        Err(Error::Graph { message })
+    }
+
+    fn pinned(&self) -> Vec<PinnedUse> {
+        let of_copies = self.copies.iter().filter_map(|copy| copy.pinned.as_ref());
+        let of_children = self.children.iter().flat_map(|child| &child.pinned);
+        self.shared.pinned.iter().chain(of_copies).chain(of_children).cloned().collect()
+    }
+
+    /// The kernels of it and of all graphs in it.
+    fn all_kernels(&self) -> Vec<Kernel> {
+        let own = self.kernels.iter().map(|kernel| &kernel.kernel);
+        own.chain(self.children.iter().flat_map(|child| &child.kernels)).cloned().collect()
     }
 
     fn uses(&self) -> impl Iterator<Item = Use<'_>> + Clone {
         let of_kernels = self.kernels.iter().flat_map(|kernel| &kernel.allocations);
-        let all = of_kernels.chain(&self.shared.allocations);
+        let of_copies = self.copies.iter().flat_map(|copy| &copy.allocations);
+        let of_children = self.children.iter().flat_map(|child| &child.allocations);
+        let all = of_kernels.chain(of_copies).chain(of_children).chain(&self.shared.allocations);
         all.map(|(allocation, access)| Use { allocation, access: *access })
     }
 

@@ -16,6 +16,7 @@ mod faults;
 mod foreign;
 mod graph;
 mod header;
+mod image;
 mod kernel;
 mod kernels;
 mod locked;
@@ -40,7 +41,7 @@ pub use error::{Error, Result};
 #[cfg(feature = "testing")]
 pub use faults::Faults;
 pub use gatework_contract::{Class, Classified, Notice, Observer, StageGuard};
-pub use graph::{Graph, GraphKernel};
+pub use graph::{CopyKind, Graph, GraphChild, GraphCopy, GraphKernel};
 pub use header::Header;
 pub use kernel::{Arg, ByValue, IntoArg, Kernel};
 pub use locked::Locked;
@@ -52,6 +53,7 @@ pub use stream::{Event, EventReady, Stream};
 pub use target::Target;
 pub use tensor_map::{TensorElement, TensorMap};
 pub use types::{
-    Architecture, Binary, Clocks, DeviceListing, DeviceProperties, Fault, FaultKind, Grid, KernelInfo, Kind,
-    Presence, Priority, Resources, Site, SuggestedBlock, Swizzle, TensorLayout, TensorScalar,
+    Architecture, Binary, Clocks, DeviceListing, DeviceProperties, Fault, FaultKind, Grid, Image, KernelInfo,
+    Kind, ParameterType, Presence, Priority, Resources, Site, SuggestedBlock, Swizzle, TensorLayout,
+    TensorScalar,
 };

@@ -19,10 +19,10 @@ pub(crate) use self::host::forbid_inside;
 use self::queueing::Mark;
 use crate::buffer::{Buffer, Use, View, ViewMut};
 use crate::driver::{HostMemory, Owner, Pointer, StreamId};
-use crate::graph::{Capture, Graph, Retained};
+use crate::graph::{Capture, CopyKind, Graph, Retained};
 use crate::locked::Locked;
 use crate::order::{Access, Line, Ordered as _};
-use crate::pinned::{DeviceUse, Pinned};
+use crate::pinned::{DeviceUse, Pinned, PinnedUse};
 use crate::types::{Grid, Priority};
 use crate::{Device, Error, Result, args, kernels};
 
@@ -103,9 +103,7 @@ impl Stream {
         let mut buffer = Buffer::new(self, len)?;
         let bytes = buffer.bytes() as usize;
         let target = self.target(&mut buffer, len, "Stream::alloc_zeros")?;
-        self.queue_copy([target.used], || {
-            self.device().driver().fill(self.id(), target.pointer, &[0], bytes)
-        })?;
+        self.queue_one(target.used, || self.device().driver().fill(self.id(), target.pointer, &[0], bytes))?;
         Ok(buffer)
     }
 
@@ -126,7 +124,7 @@ impl Stream {
         let target = self.target(device, host.len(), CALL)?;
         let bytes: &[u8] = bytemuck::cast_slice(host);
         // SAFETY: `bytes` is readable during the call, which is all that pageable copies ask.
-        self.queue_copy([target.used], || unsafe {
+        self.queue_one(target.used, || unsafe {
             self.device().driver().copy_to_device(
                 self.id(),
                 target.pointer,
@@ -153,7 +151,7 @@ impl Stream {
         let (pointer, len) = (bytes.as_mut_ptr(), bytes.len());
         let before = self.line().mark();
         // SAFETY: `bytes` is writable during the call, and a pageable copy is complete when it returns.
-        self.queue_copy([source.used], || unsafe {
+        self.queue_one(source.used, || unsafe {
             self.device().driver().copy_to_host(self.id(), pointer, source.pointer, len, HostMemory::Pageable)
         })?;
         before.complete();
@@ -166,11 +164,10 @@ impl Stream {
         self.device().require_same(host.device(), CALL)?;
         let target = self.target(device, host.len(), CALL)?;
         let bytes = host.len() * size_of::<T>();
-        self.retain_in_capture(|| Retained::Pinned(host.block(), DeviceUse::Reads));
-        self.retain(&[target.used]);
+        let pinned = Some((host.block(), DeviceUse::Reads));
         // SAFETY: the block outlives the copy: it is returned to the pool only after an event recorded behind it, and a
         // captured copy keeps the block alive with the graph.
-        self.queue([target.used].into_iter(), vec![(host.block(), DeviceUse::Reads)], || unsafe {
+        self.queue_copy(CopyKind::FromPinned, bytes, [target.used], pinned, || unsafe {
             self.device().driver().copy_to_device(
                 self.id(),
                 target.pointer,
@@ -187,10 +184,9 @@ impl Stream {
         self.device().require_same(host.device(), CALL)?;
         let source = self.source(device, host.len(), CALL)?;
         let bytes = host.len() * size_of::<T>();
-        self.retain_in_capture(|| Retained::Pinned(host.block(), DeviceUse::Writes));
-        self.retain(&[source.used]);
+        let pinned = Some((host.block(), DeviceUse::Writes));
         // SAFETY: as in `copy_from_pinned`; the exclusive borrow ends before the copy does, and reading waits.
-        self.queue([source.used].into_iter(), vec![(host.block(), DeviceUse::Writes)], || unsafe {
+        self.queue_copy(CopyKind::ToPinned, bytes, [source.used], pinned, || unsafe {
             self.device().driver().copy_to_host(
                 self.id(),
                 host.address(),
@@ -208,7 +204,7 @@ impl Stream {
         let source = self.source(from, len, CALL)?;
         let target = self.target(to, len, CALL)?;
         let bytes = len * size_of::<T>();
-        self.queue_copy([source.used, target.used], || {
+        self.queue_copy(CopyKind::OnDevice, bytes, [source.used, target.used], None, || {
             self.device().driver().copy_on_device(self.id(), target.pointer, source.pointer, bytes)
         })
     }
@@ -221,7 +217,7 @@ impl Stream {
         match pattern.len() {
             0 => Ok(()),
             _ if len == 0 => Ok(()),
-            1 | 2 | 4 => self.queue_copy([target.used], || {
+            1 | 2 | 4 => self.queue_one(target.used, || {
                 self.device().driver().fill(self.id(), target.pointer, pattern, len)
             }),
             width => {
@@ -393,21 +389,26 @@ impl Stream {
         }
     }
 
-    /// A graph keeps the memory that its copies use.
-    fn retain(&self, uses: &[Use<'_>]) {
-        for used in uses {
-            self.retain_in_capture(|| Retained::Device(used.allocation.clone(), used.access));
-        }
+    /// Queues what uses one block of device memory, and no graph can change.
+    fn queue_one(&self, used: Use<'_>, work: impl FnOnce() -> Result<()>) -> Result<()> {
+        self.retain_in_capture(|| Retained::Device(used.allocation.clone(), used.access));
+        self.queue([used].into_iter(), Vec::new(), work)
     }
 
-    /// Queues a copy, or a fill, of device memory.
+    /// Queues a copy that a graph can change.
     fn queue_copy<const N: usize>(
         &self,
+        kind: CopyKind,
+        bytes: usize,
         uses: [Use<'_>; N],
+        pinned: Option<PinnedUse>,
         work: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
-        self.retain(&uses);
-        self.queue(uses.into_iter(), Vec::new(), work)
+        if bytes == 0 {
+            return Ok(());
+        }
+        self.queue(uses.into_iter(), pinned.iter().cloned().collect(), work)?;
+        self.capture_state().map_or(Ok(()), |capture| capture.add_copy(self, kind, bytes, &uses, pinned))
     }
 
     fn source<'a, T: Pod>(

@@ -34,6 +34,10 @@ impl Context {
         self.device
     }
 
+    pub(super) fn raw(&self) -> CUcontext {
+        self.raw
+    }
+
     /// Makes the context the calling thread's. Every call of the driver starts with this: streams travel between
     /// threads, and another library may have changed the thread's context.
     pub(super) fn enter(&self) -> Result<()> {

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::c_void;
+use std::fs;
 use std::ptr;
 use std::sync::{Arc, MutexGuard, OnceLock};
 use std::time::Duration;
@@ -14,8 +15,9 @@ use cudarc::driver::sys::{
 use crate::cuda::address;
 use crate::cuda::blocks::{self, Blocks};
 use crate::cuda::context::Context;
-use crate::cuda::function::LoadedFunction;
+use crate::cuda::function::{Cubin, LoadedFunction};
 use crate::cuda::graph;
+use crate::cuda::link;
 use crate::cuda::nvml::Nvml;
 use crate::cuda::pool::Pool;
 use crate::cuda::properties;
@@ -23,12 +25,13 @@ use crate::cuda::staging::{self, Staging};
 use crate::cuda::status::{check, check_release, failure};
 use crate::cuda::tensor;
 use crate::driver::{
-    Arguments, Driver, EventId, Function, GraphId, HostFunction, HostMemory, MemoryInfo, NodeId, Pointer,
-    Progress, StreamId,
+    Arguments, CopyEnds, Driver, EventId, Function, GraphId, HostFunction, HostMemory, MemoryInfo, NodeId,
+    Pointer, Progress, StreamId,
 };
 use crate::locked::Locked;
 use crate::types::{
-    Binary, Clocks, DeviceProperties, Grid, KernelInfo, Priority, SuggestedBlock, TensorSpec, TensorWords,
+    Binary, Clocks, DeviceProperties, Grid, Image, ImageCode, KernelInfo, Priority, SuggestedBlock,
+    TensorSpec, TensorWords,
 };
 use crate::{Error, Result};
 
@@ -80,6 +83,13 @@ impl CudaDriver {
     /// Enters the context where an error cannot be returned; whether the call that follows makes sense.
     fn enter_to_release(&self) -> bool {
         self.context.enter().inspect_err(|error| tracing::warn!("{error}")).is_ok()
+    }
+
+    fn load_cubin(&self, cubin: &Cubin<'_>, entry: &str) -> Result<(Function, KernelInfo)> {
+        self.context.enter()?;
+        let most_shared = self.properties.shared_memory_per_block;
+        let (function, info) = LoadedFunction::load(&self.context, cubin, entry, most_shared)?;
+        Ok((Arc::new(function), info))
     }
 
     /// One attempt to take memory from a pool.
@@ -442,10 +452,18 @@ impl Driver for CudaDriver {
     }
 
     fn load(&self, binary: &Binary, entry: &str) -> Result<(Function, KernelInfo)> {
+        let bytes =
+            fs::read(&binary.path).map_err(|source| Error::Io { path: binary.path.clone(), source })?;
+        self.load_cubin(&Cubin::of(binary, bytes), entry)
+    }
+
+    fn load_image(&self, image: &Image, entry: &str) -> Result<(Function, KernelInfo)> {
         self.context.enter()?;
-        let (function, info) =
-            LoadedFunction::load(&self.context, binary, entry, self.properties.shared_memory_per_block)?;
-        Ok((Arc::new(function), info))
+        let bytes = match image.code() {
+            ImageCode::Cubin(bytes) => bytes.to_vec(),
+            ImageCode::Ptx(text) => link::cubin(image.name(), text)?,
+        };
+        self.load_cubin(&Cubin::from_elsewhere(image.name(), image.key(), bytes), entry)
     }
 
     fn launch(
@@ -494,6 +512,13 @@ impl Driver for CudaDriver {
         Ok(NodeId(graph::last_node(raw_stream(stream))? as u64))
     }
 
+    fn capture_child(&self, stream: StreamId, graph: GraphId) -> Result<NodeId> {
+        self.context.enter()?;
+        let templates = self.templates();
+        let Template(child) = templates.get(&graph).ok_or_else(no_such_graph)?;
+        Ok(NodeId(graph::add_child(raw_stream(stream), *child)? as u64))
+    }
+
     fn capture_end(&self, stream: StreamId) -> Result<GraphId> {
         self.context.enter()?;
         let (template, executable) = graph::end_capture(raw_stream(stream))?;
@@ -525,7 +550,28 @@ impl Driver for CudaDriver {
         arguments: Arguments<'_, '_>,
     ) -> Result<()> {
         self.context.enter()?;
+        let _one_at_a_time = self.templates();
         loaded(function)?.update_node(graph.0 as _, node.0 as _, grid, arguments)
+    }
+
+    unsafe fn graph_update_copy(
+        &self,
+        graph: GraphId,
+        node: NodeId,
+        ends: CopyEnds,
+        bytes: usize,
+    ) -> Result<()> {
+        self.context.enter()?;
+        let _one_at_a_time = self.templates();
+        // SAFETY: the graph and its template are alive, and the caller promises that both ends are.
+        unsafe { graph::update_copy(graph.0 as _, node.0 as _, ends, bytes, self.context.raw()) }
+    }
+
+    fn graph_update_child(&self, graph: GraphId, node: NodeId, child: GraphId) -> Result<()> {
+        self.context.enter()?;
+        let templates = self.templates();
+        let Template(child) = templates.get(&child).ok_or_else(no_such_graph)?;
+        graph::update_child(graph.0 as _, node.0 as _, *child)
     }
 
     fn graph_destroy(&self, graph: GraphId) {
@@ -538,6 +584,10 @@ impl Driver for CudaDriver {
             }
         }
     }
+}
+
+fn no_such_graph() -> Error {
+    Error::Graph { message: "it is no graph of this device".into() }
 }
 
 /// Whether work on `stream` goes into a graph.

@@ -3,10 +3,11 @@
 mod address;
 mod blocks;
 mod context;
-mod cubin;
+pub(crate) mod cubin;
 mod driver;
 mod function;
 mod graph;
+mod link;
 mod nvml;
 pub(crate) mod nvrtc;
 mod nvrtc_library;

@@ -10,12 +10,12 @@ use super::module::{self, Entry};
 use super::queue::{HostPointer, KernelLaunch, Op, Queues, Step};
 use super::{compiler, launch, tensor_map};
 use crate::driver::{
-    Arguments, Driver, EventId, Function, GraphId, HostFunction, HostMemory, MemoryInfo, NodeId, Pointer,
-    Progress, StreamId,
+    Arguments, CopyEnds, Driver, EventId, Function, GraphId, HostFunction, HostMemory, MemoryInfo, NodeId,
+    Pointer, Progress, StreamId,
 };
 use crate::locked::Locked;
 use crate::types::{
-    Architecture, Binary, Clocks, DeviceProperties, Grid, KernelInfo, Kind, Priority, SuggestedBlock,
+    Architecture, Binary, Clocks, DeviceProperties, Grid, Image, KernelInfo, Kind, Priority, SuggestedBlock,
     TensorSpec, TensorWords,
 };
 use crate::{Error, Result};
@@ -312,6 +312,10 @@ impl Driver for EmulatedDriver {
         Ok((entry, info))
     }
 
+    fn load_image(&self, image: &Image, _entry: &str) -> Result<(Function, KernelInfo)> {
+        Err(Error::NeedsCard { what: format!("'{}', which was compiled elsewhere,", image.name()) })
+    }
+
     fn launch(
         &self,
         stream: StreamId,
@@ -379,6 +383,11 @@ impl Driver for EmulatedDriver {
             .ok_or_else(|| Error::Graph { message: "the capture has no node".into() })
     }
 
+    fn capture_child(&self, stream: StreamId, graph: GraphId) -> Result<NodeId> {
+        self.graph_launch(graph, stream)?;
+        self.capture_last_node(stream)
+    }
+
     fn capture_end(&self, stream: StreamId) -> Result<GraphId> {
         self.queues().end_capture(stream).map(GraphId)
     }
@@ -401,8 +410,30 @@ impl Driver for EmulatedDriver {
         arguments: Arguments<'_, '_>,
     ) -> Result<()> {
         let launch = kernel_launch(function, grid, arguments)?;
-        self.queues().update_graph(graph.0, node.0 as usize, launch);
+        self.queues().update_graph(graph.0, node.0 as usize, Op::Launch(launch));
         Ok(())
+    }
+
+    unsafe fn graph_update_copy(
+        &self,
+        graph: GraphId,
+        node: NodeId,
+        ends: CopyEnds,
+        bytes: usize,
+    ) -> Result<()> {
+        let op = match ends {
+            CopyEnds::OnDevice { to, from } => Op::CopyOnDevice { to, from, bytes },
+            CopyEnds::ToDevice { to, from } => {
+                Op::CopyFromHost { to, from: HostPointer(from.cast_mut()), bytes }
+            }
+            CopyEnds::ToHost { to, from } => Op::CopyToHost { to: HostPointer(to), from, bytes },
+        };
+        self.queues().update_graph(graph.0, node.0 as usize, op);
+        Ok(())
+    }
+
+    fn graph_update_child(&self, graph: GraphId, node: NodeId, child: GraphId) -> Result<()> {
+        self.queues().update_child(graph.0, node.0 as usize, child.0)
     }
 
     fn graph_destroy(&self, graph: GraphId) {

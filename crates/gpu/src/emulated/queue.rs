@@ -92,6 +92,18 @@ struct EventState {
     captured: Option<(u64, Vec<usize>)>,
 }
 
+/// Whether two graphs have the same kinds of nodes with the same edges.
+fn same_shape(left: &[Node], right: &[Node]) -> bool {
+    let same = |(left, right): (&Node, &Node)| {
+        let same_op = match (&left.op, &right.op) {
+            (Op::Graph(left), Op::Graph(right)) => same_shape(left, right),
+            (left, right) => std::mem::discriminant(left) == std::mem::discriminant(right),
+        };
+        same_op && left.after == right.after
+    };
+    left.len() == right.len() && left.iter().zip(right).all(same)
+}
+
 /// A capture in progress.
 pub(super) struct Capture {
     nodes: Vec<Node>,
@@ -469,10 +481,26 @@ impl Queues {
         self.graphs.get(&graph).cloned()
     }
 
-    pub(super) fn update_graph(&mut self, graph: u64, node: usize, launch: KernelLaunch) {
+    pub(super) fn update_graph(&mut self, graph: u64, node: usize, op: Op) {
         let Some(nodes) = self.graphs.get_mut(&graph) else { return };
         if let Some(node) = Arc::make_mut(nodes).get_mut(node) {
-            node.op = Op::Launch(launch);
+            node.op = op;
+        }
+    }
+
+    /// Puts a graph where another was, whose nodes do the same to other memory.
+    pub(super) fn update_child(&mut self, graph: u64, node: usize, child: u64) -> Result<()> {
+        let Some(new) = self.nodes_of(child) else { return Ok(()) };
+        let old = self.nodes_of(graph).and_then(|nodes| nodes.get(node).map(|node| node.op.clone()));
+        match old {
+            Some(Op::Graph(old)) if same_shape(&old, &new) => {
+                self.update_graph(graph, node, Op::Graph(new));
+                Ok(())
+            }
+            _ => {
+                let message = "the new child has other nodes, or other edges, than the one that was captured";
+                Err(Error::Graph { message: message.into() })
+            }
         }
     }
 

@@ -8,7 +8,7 @@ use crate::abi::Scalar;
 use crate::buffer::{Allocation, Buffer, Slice, SliceMut, Use, View as _};
 use crate::order::Access;
 use crate::pinned::{DeviceUse, Pinned, PinnedBlock};
-use crate::types::{ArgType, Parameter, TensorWords};
+use crate::types::{ArgType, Parameter, ParameterType, TensorWords};
 use crate::{Device, Error, Result};
 
 /// Builds the argument list of a launch: buffers and slices by reference, scalars by value.
@@ -182,6 +182,23 @@ macro_rules! scalar_arguments {
 }
 
 scalar_arguments!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64, half::f16, half::bf16);
+
+/// Compares what a program declares of a kernel with what the kernel has.
+pub(crate) fn check_declared(kernel: &str, parameters: &[usize], declared: &[ParameterType]) -> Result<()> {
+    let refuse = |message: String| Err(Error::Arguments { kernel: kernel.to_owned(), message });
+    if parameters.len() != declared.len() {
+        return refuse(format!(
+            "it takes {} parameters and {} are declared",
+            parameters.len(),
+            declared.len()
+        ));
+    }
+    let wrong = parameters.iter().zip(declared).position(|(bytes, declared)| *bytes != declared.bytes);
+    wrong.map_or(Ok(()), |index| {
+        let (bytes, declared) = (parameters[index], declared[index].bytes);
+        refuse(format!("parameter {index} has {bytes} bytes and is declared with {declared}"))
+    })
+}
 
 /// Compares count, sizes, and types where the kernel's are known.
 pub(crate) fn check(

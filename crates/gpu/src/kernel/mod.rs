@@ -10,7 +10,7 @@ pub use args::{Arg, ByValue, IntoArg};
 use crate::device::DeviceShared;
 use crate::driver::{Function, NodeId};
 use crate::graph::{GraphKernel, Retained, kept};
-use crate::types::{Binary, Grid, KernelInfo, SuggestedBlock};
+use crate::types::{Binary, Grid, Image, KernelInfo, Parameter, ParameterType, SuggestedBlock};
 use crate::{Device, Error, Result, Stream};
 
 /// A kernel loaded on one device. Cheap to clone.
@@ -33,6 +33,37 @@ impl Kernel {
         let (function, info) = device.driver().load(binary, entry)?;
         let device = Arc::downgrade(&device.shared);
         Ok(Self { shared: Arc::new(KernelShared { device, name: entry.to_owned(), function, info }) })
+    }
+
+    /// Loads a kernel that was compiled elsewhere.
+    pub(crate) fn load_image(
+        device: &Device,
+        image: &Image,
+        entry: &str,
+        declared: &[ParameterType],
+    ) -> Result<Self> {
+        args::check_declared(entry, &image.parameter_bytes(entry)?, declared)?;
+        let (function, info) = device.driver().load_image(image, entry)?;
+        let device = Arc::downgrade(&device.shared);
+        let name = entry.to_owned();
+        Self { shared: Arc::new(KernelShared { device, name, function, info }) }.declare(declared)
+    }
+
+    /// The same kernel, whose arguments are checked against what is declared here, types too. For kernels of
+    /// [`Source::plain`](crate::Source::plain), of which a card knows only how large each parameter is: without this, nothing tells that
+    /// memory which the kernel writes was passed by `&`, which the runtime then takes for a read.
+    pub fn declare(&self, declared: &[ParameterType]) -> Result<Self> {
+        let KernelShared { device, name, function, info } = &*self.shared;
+        let bytes: Vec<usize> = info.parameters.iter().map(|parameter| parameter.bytes).collect();
+        args::check_declared(name, &bytes, declared)?;
+        // What the device knows itself counts more.
+        let parameters = info.parameters.iter().zip(declared).map(|(parameter, declared)| Parameter {
+            bytes: parameter.bytes,
+            type_: parameter.type_.or(Some(declared.type_)),
+        });
+        let info = KernelInfo { parameters: parameters.collect(), ..info.clone() };
+        let (device, name, function) = (device.clone(), name.clone(), function.clone());
+        Ok(Self { shared: Arc::new(KernelShared { device, name, function, info }) })
     }
 
     /// The kernel's name.

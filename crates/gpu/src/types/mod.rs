@@ -5,13 +5,17 @@
 mod device;
 mod fault;
 mod grid;
+mod image;
 mod kernel;
+pub(crate) mod ptx;
 mod tensor;
 
 pub use device::{Clocks, DeviceListing, DeviceProperties, Kind, Presence, Priority};
 pub use fault::{Fault, FaultKind, Site};
 pub use grid::Grid;
-pub use kernel::{Architecture, Binary, KernelInfo, Resources, SuggestedBlock};
+pub use image::Image;
+pub(crate) use image::ImageCode;
+pub use kernel::{Architecture, Binary, KernelInfo, ParameterType, Resources, SuggestedBlock};
 pub(crate) use kernel::{ArgType, Compiled, Parameter};
 pub(crate) use tensor::{MOST_DIMENSIONS, TensorSpec, TensorWords};
 pub use tensor::{Swizzle, TensorLayout, TensorScalar};
