@@ -2,9 +2,10 @@
 
 mod nodes;
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, MutexGuard};
+use std::sync::{Arc, MutexGuard, OnceLock};
 
 pub use nodes::{CopyKind, GraphChild, GraphCopy};
 
@@ -212,7 +213,7 @@ impl Capture {
             }
         }
         let State { kernels, copies, children, .. } = state;
-        Ok(Graph { shared: graph, kernels, copies, children, child_changed: false })
+        Ok(Graph { shared: graph, kernels, copies, children, child_changed: false, merged: OnceLock::new() })
     }
 
     pub(crate) fn abort(&self, stream: &Stream) {
@@ -271,6 +272,14 @@ pub struct Graph {
     children: Vec<GraphChild>,
     /// Whether a child is another than the one that was captured: the driver has no way to copy that.
     child_changed: bool,
+    /// What all nodes use, put together at the first launch after a change.
+    merged: OnceLock<Merged>,
+}
+
+/// The memory of a graph, each block once, for the most that is done to it.
+struct Merged {
+    allocations: Vec<(Arc<Allocation>, Access)>,
+    pinned: Vec<PinnedUse>,
 }
 
 struct GraphShared {
@@ -315,9 +324,7 @@ impl Graph {
     }
 
     fn pinned(&self) -> Vec<PinnedUse> {
-        let of_copies = self.copies.iter().filter_map(|copy| copy.pinned.as_ref());
-        let of_children = self.children.iter().flat_map(|child| &child.pinned);
-        self.shared.pinned.iter().chain(of_copies).chain(of_children).cloned().collect()
+        self.merged().pinned.clone()
     }
 
     /// The kernels of it and of all graphs in it.
@@ -327,11 +334,26 @@ impl Graph {
     }
 
     fn uses(&self) -> impl Iterator<Item = Use<'_>> + Clone {
-        let of_kernels = self.kernels.iter().flat_map(|kernel| &kernel.allocations);
-        let of_copies = self.copies.iter().flat_map(|copy| &copy.allocations);
-        let of_children = self.children.iter().flat_map(|child| &child.allocations);
-        let all = of_kernels.chain(of_copies).chain(of_children).chain(&self.shared.allocations);
-        all.map(|(allocation, access)| Use { allocation, access: *access })
+        self.merged().allocations.iter().map(|(allocation, access)| Use { allocation, access: *access })
+    }
+
+    fn merged(&self) -> &Merged {
+        self.merged.get_or_init(|| {
+            let of_kernels = self.kernels.iter().flat_map(|kernel| &kernel.allocations);
+            let of_copies = self.copies.iter().flat_map(|copy| &copy.allocations);
+            let of_children = self.children.iter().flat_map(|child| &child.allocations);
+            let all = of_kernels.chain(of_copies).chain(of_children).chain(&self.shared.allocations);
+            let mut allocations: Vec<_> = all.cloned().collect();
+            allocations.sort_by_key(|(allocation, access)| (Arc::as_ptr(allocation), Reverse(*access)));
+            allocations.dedup_by(|(later, _), (earlier, _)| Arc::ptr_eq(later, earlier));
+            let of_copies = self.copies.iter().filter_map(|copy| copy.pinned.as_ref());
+            let of_children = self.children.iter().flat_map(|child| &child.pinned);
+            let pinned = self.shared.pinned.iter().chain(of_copies).chain(of_children);
+            let mut pinned: Vec<PinnedUse> = pinned.cloned().collect();
+            pinned.sort_by_key(|(block, device_use)| (Arc::as_ptr(block), Reverse(*device_use)));
+            pinned.dedup_by(|(later, _), (earlier, _)| Arc::ptr_eq(later, earlier));
+            Merged { allocations, pinned }
+        })
     }
 
     /// The kernels in it, in the order they were launched.
@@ -359,6 +381,7 @@ impl Graph {
         )?;
         // Launches before this one noted their stream with the old memory, which is freed only after them.
         found.allocations = kept(arguments);
+        self.merged = OnceLock::new();
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! Copies and child graphs inside of a graph, and how they change.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytemuck::Pod;
 
@@ -136,7 +136,7 @@ impl Graph {
         })?;
         self.shared.device.driver().graph_update_child(self.shared.id, found.node, child.shared.id)?;
         *found = GraphChild::of(child, found.node);
-        self.child_changed = true;
+        (self.child_changed, self.merged) = (true, OnceLock::new());
         Ok(())
     }
 
@@ -178,6 +178,7 @@ impl Graph {
             .map(|used| (used.allocation.clone(), used.access))
             .collect();
         (found.pinned, found.bytes) = (pinned, bytes);
+        self.merged = OnceLock::new();
         Ok(())
     }
 }

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::Stream;
 use super::host::forbid_inside;
-use super::ready::EventReady;
 use crate::driver::EventId;
 use crate::graph::Capture;
 use crate::order::Clock;
@@ -56,15 +55,6 @@ impl Event {
         Ok(())
     }
 
-    /// A future that is ready when the stream has passed it, for any executor. `event.await` is the same.
-    ///
-    /// On a card nothing polls meanwhile: the driver calls back when the event has happened, and a thread of the runtime, which
-    /// sleeps otherwise, wakes the task. The emulated device does its work while the future is polled, one operation each
-    /// time. Errors of that work surface as in [`Event::synchronize`].
-    pub fn ready(&self) -> EventReady {
-        EventReady::new(self.clone())
-    }
-
     /// Device time from `start` to this event; both must have happened.
     pub fn since(&self, start: &Event) -> Result<Duration> {
         self.device().require_same(start.device(), "Event::since")?;
@@ -102,24 +92,6 @@ pub(super) fn never_happens(call: &str) -> Error {
 impl Drop for EventShared {
     fn drop(&mut self) {
         self.device.driver().event_destroy(self.id);
-    }
-}
-
-impl IntoFuture for Event {
-    type Output = Result<()>;
-    type IntoFuture = EventReady;
-
-    fn into_future(self) -> EventReady {
-        EventReady::new(self)
-    }
-}
-
-impl IntoFuture for &Event {
-    type Output = Result<()>;
-    type IntoFuture = EventReady;
-
-    fn into_future(self) -> EventReady {
-        self.ready()
     }
 }
 

@@ -21,8 +21,37 @@ pub struct EventReady {
     signal: Option<Arc<Signal>>,
 }
 
+impl Event {
+    /// A future that is ready when the stream has passed it, for any executor. `event.await` is the same.
+    ///
+    /// On a card nothing polls meanwhile: the driver calls back when the event has happened, and a thread of the runtime, which
+    /// sleeps otherwise, wakes the task. The emulated device does its work while the future is polled, one operation each
+    /// time. Errors of that work surface as in [`Event::synchronize`].
+    pub fn ready(&self) -> EventReady {
+        EventReady::new(self.clone())
+    }
+}
+
+impl IntoFuture for Event {
+    type Output = Result<()>;
+    type IntoFuture = EventReady;
+
+    fn into_future(self) -> EventReady {
+        EventReady::new(self)
+    }
+}
+
+impl IntoFuture for &Event {
+    type Output = Result<()>;
+    type IntoFuture = EventReady;
+
+    fn into_future(self) -> EventReady {
+        self.ready()
+    }
+}
+
 impl EventReady {
-    pub(super) fn new(event: Event) -> Self {
+    fn new(event: Event) -> Self {
         Self { event, signal: None }
     }
 

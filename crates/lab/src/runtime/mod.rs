@@ -8,6 +8,7 @@ mod float;
 mod fp8_tile;
 mod graph_chain;
 mod half_pairs;
+mod images;
 mod integer;
 mod matrix;
 mod number_format;
@@ -17,6 +18,7 @@ mod pinned_copy;
 mod reduce;
 mod rounding;
 mod saxpy;
+mod streams;
 mod tensor_map;
 mod transpose;
 mod warp;
@@ -45,9 +47,11 @@ pub fn workloads() -> Vec<Box<dyn Workload>> {
         Box::new(convert::Convert),
         Box::new(float::Float),
         Box::new(half_pairs::HalfPairs),
+        Box::new(images::Images),
         Box::new(integer::Integer),
         Box::new(matrix::Matrix),
         Box::new(order::Order),
+        Box::new(streams::Streams),
         Box::new(tensor_map::TensorMaps),
         Box::new(warp::Warp),
         Box::new(wgmma::Wgmma),
