@@ -23,12 +23,14 @@ impl Classified for Error {
             | Self::ForeignDevice { .. }
             | Self::Foreign { .. }
             | Self::HostFunction { .. }
-            | Self::NeedsCard { .. } => Class::Input,
+            | Self::NeedsCard { .. }
+            | Self::Blas { .. } => Class::Input,
             Self::NoCuda { .. }
             | Self::OutOfMemory { .. }
             | Self::OutOfPinnedMemory { .. }
             | Self::NoCompiler { .. }
             | Self::NoNvrtc { .. }
+            | Self::NoBlas { .. }
             | Self::NoTool { .. }
             | Self::Fault(_)
             | Self::Driver { .. }

@@ -84,6 +84,9 @@ pub(crate) trait Driver: Send + Sync {
     /// Current clocks in MHz and temperature, where they can be read.
     fn clocks(&self) -> Option<Clocks>;
 
+    /// Makes the device the calling thread's, for a library called `what` that works on the thread's device.
+    #[cfg(feature = "blas")]
+    fn enter(&self, what: &str) -> Result<()>;
     /// Waits for every stream of the device, those of other users of its context too.
     fn synchronize(&self) -> Result<()>;
     /// Gives back what of the level-2 cache is set aside for data that persists, and sets none aside any more.

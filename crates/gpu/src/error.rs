@@ -190,6 +190,21 @@ pub enum Error {
         /// What was given.
         message: String,
     },
+    /// cuBLASLt is not on this machine.
+    #[error(
+        "cuBLASLt was not found ({reason}): install the CUDA toolkit or the PyPI package nvidia-cublas, \
+         and name its library folder in GATEWORK_CUDA_LIBRARIES or LD_LIBRARY_PATH"
+    )]
+    NoBlas {
+        /// What was tried.
+        reason: String,
+    },
+    /// cuBLASLt refused a product.
+    #[error("blas: {message}")]
+    Blas {
+        /// What it said.
+        message: String,
+    },
     /// The emulated device cannot do it.
     #[error("{what} runs on a card only: open the device 'cuda', not 'emulated'")]
     NeedsCard {

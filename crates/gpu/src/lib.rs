@@ -1,6 +1,8 @@
 #![doc = include_str!("../README.md")]
 
 mod abi;
+#[cfg(feature = "blas")]
+pub mod blas;
 mod budget;
 mod buffer;
 mod choice;
@@ -20,6 +22,8 @@ mod image;
 mod kernel;
 mod kernels;
 mod locked;
+#[cfg(feature = "nvtx")]
+pub mod nvtx;
 mod order;
 mod pinned;
 mod promise;
@@ -52,6 +56,8 @@ pub use source::{Definition, Module, Source};
 pub use stream::{Event, EventReady, Stream};
 pub use target::Target;
 pub use tensor_map::{TensorElement, TensorMap};
+#[cfg(feature = "blas")]
+pub use types::MatrixScalar;
 pub use types::{
     Architecture, Binary, Clocks, DeviceListing, DeviceProperties, Fault, FaultKind, Grid, Image, KernelInfo,
     Kind, ParameterType, Presence, Priority, Resources, Site, SuggestedBlock, Swizzle, TensorLayout,

@@ -103,7 +103,9 @@ impl Stream {
         let mut buffer = Buffer::new(self, len)?;
         let bytes = buffer.bytes() as usize;
         let target = self.target(&mut buffer, len, "Stream::alloc_zeros")?;
-        self.queue_one(target.used, || self.device().driver().fill(self.id(), target.pointer, &[0], bytes))?;
+        self.queue_retained(&[target.used], || {
+            self.device().driver().fill(self.id(), target.pointer, &[0], bytes)
+        })?;
         Ok(buffer)
     }
 
@@ -124,7 +126,7 @@ impl Stream {
         let target = self.target(device, host.len(), CALL)?;
         let bytes: &[u8] = bytemuck::cast_slice(host);
         // SAFETY: `bytes` is readable during the call, which is all that pageable copies ask.
-        self.queue_one(target.used, || unsafe {
+        self.queue_retained(&[target.used], || unsafe {
             self.device().driver().copy_to_device(
                 self.id(),
                 target.pointer,
@@ -151,7 +153,7 @@ impl Stream {
         let (pointer, len) = (bytes.as_mut_ptr(), bytes.len());
         let before = self.line().mark();
         // SAFETY: `bytes` is writable during the call, and a pageable copy is complete when it returns.
-        self.queue_one(source.used, || unsafe {
+        self.queue_retained(&[source.used], || unsafe {
             self.device().driver().copy_to_host(self.id(), pointer, source.pointer, len, HostMemory::Pageable)
         })?;
         before.complete();
@@ -217,7 +219,7 @@ impl Stream {
         match pattern.len() {
             0 => Ok(()),
             _ if len == 0 => Ok(()),
-            1 | 2 | 4 => self.queue_one(target.used, || {
+            1 | 2 | 4 => self.queue_retained(&[target.used], || {
                 self.device().driver().fill(self.id(), target.pointer, pattern, len)
             }),
             width => {
@@ -389,10 +391,12 @@ impl Stream {
         }
     }
 
-    /// Queues what uses one block of device memory, and no graph can change.
-    fn queue_one(&self, used: Use<'_>, work: impl FnOnce() -> Result<()>) -> Result<()> {
-        self.retain_in_capture(|| Retained::Device(used.allocation.clone(), used.access));
-        self.queue([used].into_iter(), Vec::new(), work)
+    /// Queues what uses device memory, and no graph can change.
+    pub(crate) fn queue_retained(&self, uses: &[Use<'_>], work: impl FnOnce() -> Result<()>) -> Result<()> {
+        for used in uses {
+            self.retain_in_capture(|| Retained::Device(used.allocation.clone(), used.access));
+        }
+        self.queue(uses.iter().copied(), Vec::new(), work)
     }
 
     /// Queues a copy that a graph can change.

@@ -167,6 +167,11 @@ impl Driver for CudaDriver {
         self.nvml.get_or_init(find).as_ref()?.clocks()
     }
 
+    #[cfg(feature = "blas")]
+    fn enter(&self, _what: &str) -> Result<()> {
+        self.context.enter()
+    }
+
     fn synchronize(&self) -> Result<()> {
         self.context.synchronize()
     }

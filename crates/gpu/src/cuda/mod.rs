@@ -1,6 +1,10 @@
 //! The CUDA device: the driver and NVRTC, both loaded at run time, so that nothing of CUDA is needed to build.
 
 mod address;
+#[cfg(feature = "blas")]
+pub(crate) mod blas;
+#[cfg(feature = "blas")]
+mod blas_library;
 mod blocks;
 mod context;
 pub(crate) mod cubin;

@@ -153,6 +153,11 @@ impl Driver for EmulatedDriver {
         None
     }
 
+    #[cfg(feature = "blas")]
+    fn enter(&self, what: &str) -> Result<()> {
+        Err(Error::NeedsCard { what: what.to_owned() })
+    }
+
     fn synchronize(&self) -> Result<()> {
         let streams = self.queues().streams();
         streams.into_iter().try_for_each(|stream| self.stream_synchronize(stream))

@@ -7,6 +7,8 @@ mod fault;
 mod grid;
 mod image;
 mod kernel;
+#[cfg(feature = "blas")]
+mod matrix;
 pub(crate) mod ptx;
 mod tensor;
 
@@ -17,5 +19,9 @@ pub use image::Image;
 pub(crate) use image::ImageCode;
 pub use kernel::{Architecture, Binary, KernelInfo, ParameterType, Resources, SuggestedBlock};
 pub(crate) use kernel::{ArgType, Compiled, Parameter};
+#[cfg(feature = "blas")]
+pub use matrix::MatrixScalar;
+#[cfg(feature = "blas")]
+pub(crate) use matrix::RightLayout;
 pub(crate) use tensor::{MOST_DIMENSIONS, TensorSpec, TensorWords};
 pub use tensor::{Swizzle, TensorLayout, TensorScalar};
