@@ -9,7 +9,7 @@ use bytemuck::Pod;
 use crate::driver::{Owner, Pointer};
 use crate::locked::Locked;
 use crate::order::{Access, Ordered as _, Tracking};
-use crate::stream::{Stream, forbid_inside};
+use crate::stream::{Stream, forbid_inside, outside};
 use crate::{Device, Error, Result};
 
 /// One block of the stream-ordered pool. Freed in the order of the stream it came from, after every other stream that
@@ -87,7 +87,8 @@ impl Drop for Allocation {
         let capture = free.visitors.iter().chain([&free.stream]).find_map(Stream::capture_state);
         match capture {
             Some(capture) => capture.free_after_end(free),
-            None => drop(free),
+            // It queues events, which a host function may not.
+            None => outside(free),
         }
     }
 }

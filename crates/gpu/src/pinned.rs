@@ -14,6 +14,7 @@ use crate::device::DeviceShared;
 use crate::driver::{Driver, EventId};
 use crate::locked::Locked;
 use crate::order::Ordered as _;
+use crate::stream::forbid_inside;
 use crate::{Device, Error, Result, Stream};
 
 /// Smallest block the pool hands out.
@@ -362,6 +363,7 @@ impl PinnedBlock {
     /// Waits for the last queued copy, and counts a slice that is about to be handed out. The lock is held meanwhile:
     /// another thread that asks must wait too.
     fn borrow(&self, count: impl FnOnce(&mut BlockState)) -> Result<()> {
+        forbid_inside("waiting for page-locked memory")?;
         let mut state = self.lock();
         if let Some(last) = state.last_use.take() {
             let outcome = self.device.driver().event_synchronize(last.event);

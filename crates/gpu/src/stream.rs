@@ -2,6 +2,7 @@
 
 mod event;
 mod host;
+mod later;
 mod queueing;
 mod ready;
 
@@ -15,7 +16,7 @@ pub use ready::EventReady;
 
 use self::event::never_happens;
 use self::host::Panicked;
-pub(crate) use self::host::forbid_inside;
+pub(crate) use self::host::{forbid_inside, outside};
 use self::queueing::Mark;
 use crate::buffer::{Buffer, Use, View, ViewMut};
 use crate::driver::{HostMemory, Owner, Pointer, StreamId};

@@ -176,6 +176,27 @@ fn a_host_function_cannot_use_the_device_nor_be_captured() -> Result<()> {
 }
 
 #[test]
+fn memory_that_a_host_function_drops_is_freed_after_its_users() -> Result<()> {
+    for seed in 0..SEEDS {
+        let (device, stream) = emulated(seed);
+        let user = device.stream()?;
+        let x = stream.upload(&words(seed, 33))?;
+        let mut y = user.alloc::<u32>(33)?;
+        user.copy(&x, &mut y)?;
+        stream.host(move || drop(x))?;
+        stream.synchronize()?;
+        // Another thread frees it, in its own time.
+        let start = std::time::Instant::now();
+        while device.budget().held() > 4 * 33 && start.elapsed() < Duration::from_secs(10) {
+            std::thread::yield_now();
+        }
+        assert_eq!(device.budget().held(), 4 * 33);
+        assert_eq!(user.download(&y)?, words(seed, 33), "seed {seed}");
+    }
+    Ok(())
+}
+
+#[test]
 fn the_last_handle_of_a_stream_may_go_inside_of_its_own_function() -> Result<()> {
     let (device, stream) = emulated(5);
     let done = Arc::new(AtomicU32::new(0));

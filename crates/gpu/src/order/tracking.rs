@@ -413,26 +413,4 @@ mod tests {
         });
         assert!(refused.is_err());
     }
-
-    /// Prints what tracking costs a launch with four blocks that its stream had before.
-    #[test]
-    #[ignore = "measures; run it in release"]
-    fn cost_of_four_blocks() {
-        let world = Rc::new(RefCell::new(World::default()));
-        let stream = Model { index: 0, line: Line::new(), world };
-        let trackings: [Tracking<Model>; 4] = std::array::from_fn(|_| Tracking::written_by(&stream));
-        let accesses = [Access::Read, Access::Read, Access::Read, Access::Write];
-        const ROUNDS: u32 = 1_000_000;
-        for (name, shared) in [("sole", false), ("shared with a graph", true)] {
-            if shared {
-                trackings.iter().for_each(Tracking::share);
-            }
-            let start = std::time::Instant::now();
-            for _ in 0..ROUNDS {
-                let uses = trackings.iter().zip(accesses);
-                queued(std::hint::black_box(&stream), uses, || Ok(())).unwrap();
-            }
-            println!("{name}: {:.1} ns a launch", start.elapsed().as_nanos() as f64 / f64::from(ROUNDS));
-        }
-    }
 }

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use super::Stream;
+use super::{Stream, later};
 use crate::locked::Locked;
 use crate::{Error, Result};
 
@@ -22,8 +22,8 @@ impl Stream {
     /// Runs `function` on a thread of the runtime's when everything queued before is done, and what is queued after when it
     /// has returned.
     ///
-    /// It may not use the device: calls on it are refused, and what it drops should own nothing of it. Keep it short: the driver
-    /// runs all of them on one thread. If it panics, the stream goes on, and its next [`Stream::synchronize`] or download
+    /// It may not use the device: calls on it are refused. Buffers that it drops are freed by another thread; other things of the
+    /// device it should not own. Keep it short: the driver runs all of them on one thread. If it panics, the stream goes on, and its next [`Stream::synchronize`] or download
     /// is an error with the panic's words. It is not run if work before it failed.
     pub fn host(&self, function: impl FnOnce() + Send + 'static) -> Result<()> {
         const CALL: &str = "Stream::host";
@@ -62,6 +62,21 @@ pub(crate) fn forbid_inside(call: &str) -> Result<()> {
     let message =
         format!("{call} is not possible inside of it; wake another thread, which may use the device");
     Err(Error::HostFunction { message })
+}
+
+/// Drops `held` where the device may be used: on another thread, if this one runs a host function.
+pub(crate) fn outside<T: Send + 'static>(held: T) {
+    if !INSIDE.get() {
+        return drop(held);
+    }
+    match later::thread() {
+        // The thread is there till the end of the process.
+        Ok(thread) => drop(thread.send(Box::new(move || drop(held)))),
+        Err(error) => {
+            tracing::warn!("memory that a host function dropped stays: {error}");
+            std::mem::forget(held);
+        }
+    }
 }
 
 fn words(panic: &(dyn Any + Send)) -> String {

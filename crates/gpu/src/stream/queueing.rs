@@ -81,3 +81,39 @@ impl Ordered for Stream {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::hint::black_box;
+    use std::time::Instant;
+
+    use super::*;
+    use crate::buffer::View as _;
+    use crate::order::Access;
+    use crate::{Buffer, Device};
+
+    /// Prints what a launch with four buffers pays for the order of streams, with everything that comes before the driver.
+    #[test]
+    #[ignore = "measures; run it in release"]
+    fn cost_of_four_buffers() {
+        const ROUNDS: u32 = 1_000_000;
+        let device = Device::emulated(0).unwrap();
+        let (stream, other) = (device.stream().unwrap(), device.stream().unwrap());
+        let buffers: Vec<Buffer<u32>> = (0..4).map(|_| stream.alloc(16).unwrap()).collect();
+        let read = [Access::Read, Access::Read, Access::Read, Access::Write];
+        let measure = |name: &str, stream: &Stream, accesses: [Access; 4]| {
+            let uses = || buffers.iter().zip(accesses).map(|(buffer, access)| buffer.view().used(access));
+            let start = Instant::now();
+            for _ in 0..ROUNDS {
+                black_box(stream).queue(uses(), Vec::new(), || Ok(())).unwrap();
+            }
+            println!("{name}: {:.1} ns a launch", start.elapsed().as_nanos() as f64 / f64::from(ROUNDS));
+        };
+        measure("promised to be ordered", &stream, [Access::Unordered; 4]);
+        measure("on the stream of the buffers", &stream, read);
+        measure("on another stream", &other, read);
+        measure("read on one of two streams", &stream, [Access::Read; 4]);
+        buffers.iter().for_each(|buffer| buffer.view().allocation.tracking.share());
+        measure("shared with a graph", &other, read);
+    }
+}

@@ -1,16 +1,15 @@
 //! Events as futures.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use super::event::Event;
+use super::later::{self, Job};
 use crate::driver::{Progress, StreamId};
 use crate::locked::Locked;
 use crate::types::Priority;
-use crate::{Device, Error, Result};
+use crate::{Device, Result};
 
 /// When an [`Event`] has happened, see [`Event::ready`].
 ///
@@ -121,7 +120,7 @@ struct SignalState {
 
 impl Signal {
     fn after(event: &Event) -> Result<Arc<Self>> {
-        let (device, happened) = (event.device().clone(), happened()?);
+        let (device, thread) = (event.device().clone(), later::thread()?);
         let driver = device.driver();
         let idle = device.shared.idle_signals.lock().pop();
         let stream = match idle {
@@ -132,7 +131,8 @@ impl Signal {
         driver.stream_wait(stream, event.id())?;
         let told = signal.clone();
         // Nothing of the program's runs, or is dropped, on the driver's thread: it could call the driver.
-        driver.host(stream, Box::new(move || drop(happened.send(told))))?;
+        let wake: Job = Box::new(move || told.happened());
+        driver.host(stream, Box::new(move || drop(thread.send(wake))))?;
         Ok(signal)
     }
 
@@ -152,21 +152,6 @@ impl Drop for Signal {
     fn drop(&mut self) {
         self.device.shared.idle_signals.lock().push(self.stream);
     }
-}
-
-/// Where events that have happened are told: to a thread that wakes whoever awaits them, and sleeps otherwise.
-fn happened() -> Result<Sender<Arc<Signal>>> {
-    static THREAD: OnceLock<std::result::Result<Sender<Arc<Signal>>, String>> = OnceLock::new();
-    let start = || {
-        let (sender, receiver) = channel::<Arc<Signal>>();
-        // A waker that panics must not keep others from being called. The panic was printed.
-        let wake_one = |signal: Arc<Signal>| drop(catch_unwind(AssertUnwindSafe(|| signal.happened())));
-        let wake = move || receiver.into_iter().for_each(wake_one);
-        let started = std::thread::Builder::new().name("gatework-events".into()).spawn(wake);
-        started.map(|_| sender).map_err(|error| error.to_string())
-    };
-    let thread = THREAD.get_or_init(start).clone();
-    thread.map_err(|reason| Error::HostFunction { message: format!("no thread to wake tasks: {reason}") })
 }
 
 #[cfg(test)]
