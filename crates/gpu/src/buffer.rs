@@ -3,6 +3,7 @@
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytemuck::Pod;
 
@@ -20,6 +21,8 @@ pub(crate) struct Allocation {
     bytes: u64,
     /// Streams other than `stream` that were given this memory.
     visitors: Locked<Vec<Stream>>,
+    /// The line of the one that was given it last.
+    last_visitor: AtomicU64,
     /// Who used it last.
     pub(crate) tracking: Tracking<Stream>,
     /// What keeps the memory alive, if it is not the pool's.
@@ -58,16 +61,20 @@ impl Allocation {
     /// Memory that is there from this point of `stream` on.
     fn on(stream: &Stream, pointer: Pointer, bytes: u64, owner: Option<Owner>) -> Self {
         let tracking = Tracking::written_by(stream);
-        Self { stream: stream.clone(), pointer, bytes, visitors: Locked::default(), tracking, owner }
+        let (visitors, last_visitor) = (Locked::default(), AtomicU64::new(0));
+        Self { stream: stream.clone(), pointer, bytes, visitors, last_visitor, tracking, owner }
     }
 
     /// Notes that `stream` was given this memory, so that freeing waits for it.
     pub(crate) fn visit(&self, stream: &Stream) {
+        let number = stream.line().number();
+        let was_last = || self.last_visitor.load(Ordering::Acquire) == number;
         // A stream that has a lane was noted when it got it.
-        if stream.is_same(&self.stream) || self.tracking.has_lane(stream.line()) {
+        if stream.is_same(&self.stream) || was_last() || self.tracking.has_lane(stream.line()) {
             return;
         }
         let mut visitors = self.visitors.lock();
+        self.last_visitor.store(number, Ordering::Release);
         if !visitors.iter().any(|seen| seen.is_same(stream)) {
             visitors.push(stream.clone());
         }
