@@ -3,12 +3,14 @@
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytemuck::Pod;
 
 use crate::driver::{Owner, Pointer};
 use crate::locked::Locked;
-use crate::stream::{Event, Stream};
+use crate::order::{Access, Ordered as _, Tracking};
+use crate::stream::{Event, Stream, forbid_inside, outside};
 use crate::{Device, Error, Result};
 
 /// One block of the stream-ordered pool. Freed in the order of the stream it came from, after every other stream that
@@ -21,6 +23,10 @@ pub(crate) struct Allocation {
     visitors: Locked<Vec<Stream>>,
     /// Streams that were given it for a while, each with the event after which it has done with it.
     departures: Locked<Vec<(Stream, Event)>>,
+    /// The line of the one that was given it last.
+    last_visitor: AtomicU64,
+    /// Who used it last.
+    pub(crate) tracking: Tracking<Stream>,
     /// What keeps the memory alive, if it is not the pool's.
     owner: Option<Owner>,
 }
@@ -28,6 +34,7 @@ pub(crate) struct Allocation {
 impl Allocation {
     pub(crate) fn new(stream: &Stream, bytes: u64) -> Result<Arc<Self>> {
         let device = stream.device();
+        forbid_inside("Stream::alloc")?;
         stream.forbid_in_capture(
             "Stream::alloc",
             "memory cannot be allocated inside a capture; allocate before it",
@@ -38,10 +45,7 @@ impl Allocation {
         // The pool hands out at least one byte, so that an empty buffer still has an address of its own.
         let allocated = device.driver().allocate(stream.id(), (bytes as usize).max(1));
         match allocated {
-            Ok(Some(pointer)) => {
-                let (stream, visitors, departures) = (stream.clone(), Locked::default(), Locked::default());
-                Ok(Arc::new(Self { stream, pointer, bytes, visitors, departures, owner: None }))
-            }
+            Ok(Some(pointer)) => Ok(Arc::new(Self::on(stream, pointer, bytes, None))),
             other => {
                 let budget = device.budget();
                 budget.release(bytes);
@@ -56,12 +60,31 @@ impl Allocation {
         }
     }
 
+    /// Memory that is there from this point of `stream` on.
+    fn on(stream: &Stream, pointer: Pointer, bytes: u64, owner: Option<Owner>) -> Self {
+        let tracking = Tracking::written_by(stream);
+        Self {
+            stream: stream.clone(),
+            pointer,
+            bytes,
+            visitors: Locked::default(),
+            departures: Locked::default(),
+            last_visitor: AtomicU64::new(0),
+            tracking,
+            owner,
+        }
+    }
+
     /// Notes that `stream` was given this memory, so that freeing waits for it.
     pub(crate) fn visit(&self, stream: &Stream) {
-        if stream.is_same(&self.stream) {
+        let number = stream.line().number();
+        let was_last = || self.last_visitor.load(Ordering::Acquire) == number;
+        // A stream that has a lane was noted when it got it.
+        if stream.is_same(&self.stream) || was_last() || self.tracking.has_lane(stream.line()) {
             return;
         }
         let mut visitors = self.visitors.lock();
+        self.last_visitor.store(number, Ordering::Release);
         if !visitors.iter().any(|seen| seen.is_same(stream)) {
             visitors.push(stream.clone());
         }
@@ -90,7 +113,8 @@ impl Drop for Allocation {
         let capture = free.visitors.iter().chain([&free.stream]).find_map(Stream::capture_state);
         match capture {
             Some(capture) => capture.free_after_end(free),
-            None => drop(free),
+            // It queues events, which a host function may not.
+            None => outside(free),
         }
     }
 }
@@ -147,9 +171,7 @@ impl<T: Pod> Buffer<T> {
     /// Memory of somebody else's.
     pub(crate) fn lent(stream: &Stream, pointer: Pointer, len: usize, owner: Owner) -> Self {
         let bytes = (len * size_of::<T>()) as u64;
-        let (stream, owner) = (stream.clone(), Some(owner));
-        let (visitors, departures) = (Locked::default(), Locked::default());
-        let allocation = Arc::new(Allocation { stream, pointer, bytes, visitors, departures, owner });
+        let allocation = Arc::new(Allocation::on(stream, pointer, bytes, Some(owner)));
         Self { allocation, len, element: PhantomData }
     }
 
@@ -210,12 +232,21 @@ impl<T: Pod> std::fmt::Debug for Buffer<T> {
     }
 }
 
+/// What queued work does to one block.
+#[derive(Clone, Copy)]
+pub(crate) struct Use<'a> {
+    pub(crate) allocation: &'a Arc<Allocation>,
+    pub(crate) access: Access,
+}
+
 /// A borrowed run of elements on the device.
 #[derive(Clone, Copy)]
 pub struct Slice<'a, T: Pod> {
     pub(crate) allocation: &'a Arc<Allocation>,
     offset: usize,
     len: usize,
+    /// Whether the runtime orders its uses, and not who made it.
+    ordered: bool,
     element: PhantomData<T>,
 }
 
@@ -243,6 +274,7 @@ impl<'a, T: Pod> Slice<'a, T> {
             allocation: self.allocation,
             offset: self.offset * size,
             len: self.len * size,
+            ordered: self.ordered,
             element: PhantomData,
         }
     }
@@ -255,7 +287,13 @@ impl<'a, T: Pod> Slice<'a, T> {
             size > 0 && start.is_multiple_of(size) && bytes.is_multiple_of(size),
             "{bytes} bytes from byte {start} on are no elements of {size} bytes"
         );
-        Slice { allocation: self.allocation, offset: start / size, len: bytes / size, element: PhantomData }
+        Slice {
+            allocation: self.allocation,
+            offset: start / size,
+            len: bytes / size,
+            ordered: self.ordered,
+            element: PhantomData,
+        }
     }
 
     /// The device's own address: for tables of addresses that kernels read, as long as the buffer lives and in the order
@@ -266,12 +304,20 @@ impl<'a, T: Pod> Slice<'a, T> {
 
     /// The same memory, to write, where several owners share one buffer and each has a part of it.
     ///
+    /// The runtime orders streams by whole buffers: two that write different parts of one would wait for each other. What is
+    /// queued with the result is not ordered at all, nor is anything after it.
+    ///
     /// # Safety
     ///
     /// Until what is queued with the result is done, nobody else writes these elements, or reads them, but in the order
-    /// of the same stream.
+    /// of the same stream. What was queued before and touches them is done, or before it in the order of that stream.
     pub unsafe fn assume_unshared(self) -> SliceMut<'a, T> {
-        SliceMut { slice: self }
+        SliceMut { slice: Slice { ordered: false, ..self } }
+    }
+
+    /// A use of it that does no more than `access`.
+    pub(crate) fn used(&self, access: Access) -> Use<'a> {
+        Use { allocation: self.allocation, access: if self.ordered { access } else { Access::Unordered } }
     }
 
     pub(crate) fn pointer(&self) -> Pointer {
@@ -309,7 +355,13 @@ impl Held {
 
 impl View<u8> for Held {
     fn view(&self) -> Slice<'_, u8> {
-        Slice { allocation: &self.allocation, offset: self.offset, len: self.len, element: PhantomData }
+        Slice {
+            allocation: &self.allocation,
+            offset: self.offset,
+            len: self.len,
+            ordered: true,
+            element: PhantomData,
+        }
     }
 }
 
@@ -358,7 +410,7 @@ pub trait ViewMut<T: Pod>: View<T> {
 
 impl<T: Pod> View<T> for Buffer<T> {
     fn view(&self) -> Slice<'_, T> {
-        Slice { allocation: &self.allocation, offset: 0, len: self.len, element: PhantomData }
+        Slice { allocation: &self.allocation, offset: 0, len: self.len, ordered: true, element: PhantomData }
     }
 }
 

@@ -23,7 +23,10 @@ impl Classified for Error {
             | Self::Graph { .. }
             | Self::ForeignDevice { .. }
             | Self::OutOfReach { .. }
-            | Self::Foreign { .. } => Class::Input,
+            | Self::Foreign { .. }
+            | Self::HostFunction { .. }
+            | Self::NeedsCard { .. }
+            | Self::Blas { .. } => Class::Input,
             Self::Peer { .. } => Class::Peer,
             Self::NoCuda { .. }
             | Self::Nccl { .. }
@@ -31,6 +34,7 @@ impl Classified for Error {
             | Self::OutOfPinnedMemory { .. }
             | Self::NoCompiler { .. }
             | Self::NoNvrtc { .. }
+            | Self::NoBlas { .. }
             | Self::NoTool { .. }
             | Self::Fault(_)
             | Self::Driver { .. }

@@ -8,13 +8,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::compile::compile;
 use crate::devices::Members;
-use crate::driver::Driver;
+use crate::driver::{Driver, StreamId};
 use crate::kernel::Kernel;
 use crate::locked::Locked;
 use crate::pinned::PinnedPool;
 use crate::source::{Module, ModuleKey, Source};
 use crate::stream::Stream;
-use crate::types::{Clocks, DeviceListing, DeviceProperties, Kind, Priority, Reach, Topology};
+use crate::types::{
+    Clocks, DeviceListing, DeviceProperties, Image, Kind, ParameterType, Priority, Reach, Topology,
+};
 use crate::{Budget, DeviceChoice, Error, Result, cuda, emulated};
 
 /// All CUDA devices of the machine, with their peer access as the driver reports it.
@@ -68,6 +70,8 @@ pub(crate) struct DeviceShared {
     pub(crate) driver: Box<dyn Driver>,
     pub(crate) budget: Budget,
     pub(crate) pinned: PinnedPool,
+    /// Streams that wait for an event on behalf of a future, while they have none to wait for.
+    pub(crate) idle_signals: Locked<Vec<StreamId>>,
     /// Kernels by source key and entry.
     kernels: Locked<HashMap<(String, String), Kernel>>,
     /// Kernels of modules, found without their text.
@@ -173,6 +177,7 @@ impl Device {
             driver,
             budget: Budget::new(limit),
             pinned: PinnedPool::new(shared.clone(), PINNED_LIMIT),
+            idle_signals: Locked::default(),
             kernels: Locked::default(),
             resolved: Locked::default(),
             #[cfg(feature = "testing")]
@@ -281,6 +286,12 @@ impl Device {
         let kernel = Kernel::load(self, &compile(source, &self.properties().architecture)?, entry)?;
         self.shared.kernels.lock().insert(key, kernel.clone());
         Ok(kernel)
+    }
+
+    /// Loads a kernel of an image by its `extern "C"` or mangled name. What it takes is declared, compared with what the image
+    /// says, and checked at every launch. The image is compiled every time: keep the kernel.
+    pub fn kernel_in(&self, image: &Image, entry: &str, declared: &[ParameterType]) -> Result<Kernel> {
+        Kernel::load_image(self, image, entry, declared)
     }
 
     /// From now on this device compiles `substitute` wherever a source with the text `original` is asked for.

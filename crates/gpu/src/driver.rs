@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use crate::error::Result;
 use crate::types::{
-    Binary, Clocks, DeviceProperties, Grid, KernelInfo, Priority, Reach, TensorSpec, TensorWords,
+    Binary, Clocks, DeviceProperties, Grid, Image, KernelInfo, Priority, Reach, SuggestedBlock, TensorSpec,
+    TensorWords,
 };
 
 macro_rules! handle {
@@ -25,7 +26,7 @@ handle! {
     EventId;
     /// An instantiated graph of one driver.
     GraphId;
-    /// A kernel node of a graph.
+    /// A node of a graph.
     NodeId;
     /// A device address.
     Pointer;
@@ -40,11 +41,22 @@ pub(crate) enum HostMemory {
     Pinned,
 }
 
+/// Both ends of a copy in a graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CopyEnds {
+    OnDevice { to: Pointer, from: Pointer },
+    ToDevice { to: Pointer, from: *const u8 },
+    ToHost { to: *mut u8, from: Pointer },
+}
+
 /// A kernel loaded on a device. The driver that made it knows what is inside.
 pub(crate) type Function = Arc<dyn Any + Send + Sync>;
 
 /// The bytes of each argument of a launch, in the order of the kernel's parameters.
 pub(crate) type Arguments<'a, 'b> = &'a mut dyn ExactSizeIterator<Item = &'b [u8]>;
+
+/// Code of the program that a stream runs, once. It does not panic.
+pub(crate) type HostFunction = Box<dyn FnOnce() + Send>;
 
 /// Whatever keeps a stream or memory of another user of the device alive.
 pub(crate) type Owner = Box<dyn Any + Send + Sync>;
@@ -56,6 +68,15 @@ pub(crate) struct MemoryInfo {
     pub(crate) free: u64,
 }
 
+/// Who makes a device go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// It works by itself.
+    Own,
+    /// It did one thing, because somebody asked.
+    Asked,
+}
+
 /// The one seam between the safe layer and a device.
 pub(crate) trait Driver: Send + Sync {
     fn properties(&self) -> &DeviceProperties;
@@ -63,6 +84,9 @@ pub(crate) trait Driver: Send + Sync {
     /// Current clocks in MHz and temperature, where they can be read.
     fn clocks(&self) -> Option<Clocks>;
 
+    /// Makes the device the calling thread's, for a library called `what` that works on the thread's device.
+    #[cfg(feature = "blas")]
+    fn enter(&self, what: &str) -> Result<()>;
     /// Waits for every stream of the device, those of other users of its context too.
     fn synchronize(&self) -> Result<()>;
     /// Gives back what of the level-2 cache is set aside for data that persists, and sets none aside any more.
@@ -76,11 +100,16 @@ pub(crate) trait Driver: Send + Sync {
     /// Work queued on `stream` from now on runs after what `event` recorded.
     fn stream_wait(&self, stream: StreamId, event: EventId) -> Result<()>;
 
+    /// Runs `function` on some thread when everything queued before is done, and what comes after when it has returned.
+    fn host(&self, stream: StreamId, function: HostFunction) -> Result<()>;
+
     fn event_create(&self) -> Result<EventId>;
     fn event_destroy(&self, event: EventId);
     fn event_record(&self, event: EventId, stream: StreamId) -> Result<()>;
     fn event_is_complete(&self, event: EventId) -> Result<bool>;
     fn event_synchronize(&self, event: EventId) -> Result<()>;
+    /// Lets the device go on, where it does so only when somebody waits. Whether it works by itself.
+    fn advance(&self) -> Result<Progress>;
     fn event_elapsed(&self, start: EventId, end: EventId) -> Result<Duration>;
 
     /// Memory in the order of `stream`. `Ok(None)`: the device has no room.
@@ -146,6 +175,8 @@ pub(crate) trait Driver: Send + Sync {
 
     /// Loads a compiled kernel and reads what it is.
     fn load(&self, binary: &Binary, entry: &str) -> Result<(Function, KernelInfo)>;
+    /// Loads a kernel that was compiled elsewhere.
+    fn load_image(&self, image: &Image, entry: &str) -> Result<(Function, KernelInfo)>;
     /// `arguments` have been checked against the kernel's parameters.
     fn launch(
         &self,
@@ -155,6 +186,15 @@ pub(crate) trait Driver: Send + Sync {
         arguments: Arguments<'_, '_>,
     ) -> Result<()>;
 
+    /// Blocks of such a launch that one multiprocessor holds at once; 0 if it never holds one.
+    fn max_active_blocks(&self, function: &Function, threads: u32, shared_bytes: u32) -> Result<u32>;
+    /// The block with which most threads of the kernel are on a multiprocessor at once.
+    fn suggested_block(
+        &self,
+        function: &Function,
+        info: &KernelInfo,
+        shared_bytes: u32,
+    ) -> Result<SuggestedBlock>;
     /// Clusters of such a launch that the device holds at once; 0 if it never holds one.
     fn max_active_clusters(&self, function: &Function, grid: &Grid) -> Result<u32>;
 
@@ -162,8 +202,10 @@ pub(crate) trait Driver: Send + Sync {
     fn tensor_map(&self, spec: &TensorSpec<'_>) -> Result<TensorWords>;
 
     fn capture_begin(&self, stream: StreamId) -> Result<()>;
-    /// The kernel node that the last launch on `stream` added to the capture.
+    /// The node that the last launch or copy on `stream` added to the capture.
     fn capture_last_node(&self, stream: StreamId) -> Result<NodeId>;
+    /// Adds a graph, as it is now, to the capture of `stream`.
+    fn capture_child(&self, stream: StreamId, graph: GraphId) -> Result<NodeId>;
     fn capture_end(&self, stream: StreamId) -> Result<GraphId>;
     /// Ends a broken capture and throws away what it recorded; the streams of it are usable again.
     fn capture_abort(&self, stream: StreamId);
@@ -177,5 +219,18 @@ pub(crate) trait Driver: Send + Sync {
         grid: &Grid,
         arguments: Arguments<'_, '_>,
     ) -> Result<()>;
+    /// Gives a copy other ends, of the same kind, and another length.
+    ///
+    /// # Safety
+    /// What is of the host is page-locked, and stays valid as long as the graph has it.
+    unsafe fn graph_update_copy(
+        &self,
+        graph: GraphId,
+        node: NodeId,
+        ends: CopyEnds,
+        bytes: usize,
+    ) -> Result<()>;
+    /// Puts `child`, as it is now, where another graph of the same shape was.
+    fn graph_update_child(&self, graph: GraphId, node: NodeId, child: GraphId) -> Result<()>;
     fn graph_destroy(&self, graph: GraphId);
 }

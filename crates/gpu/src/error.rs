@@ -226,6 +226,33 @@ pub enum Error {
         /// What was given.
         message: String,
     },
+    /// cuBLASLt is not on this machine.
+    #[error(
+        "cuBLASLt was not found ({reason}): install the CUDA toolkit or the PyPI package nvidia-cublas, \
+         and name its library folder in GATEWORK_CUDA_LIBRARIES or LD_LIBRARY_PATH"
+    )]
+    NoBlas {
+        /// What was tried.
+        reason: String,
+    },
+    /// cuBLASLt refused a product.
+    #[error("blas: {message}")]
+    Blas {
+        /// What it said.
+        message: String,
+    },
+    /// The emulated device cannot do it.
+    #[error("{what} runs on a card only: open the device 'cuda', not 'emulated'")]
+    NeedsCard {
+        /// What was asked for.
+        what: String,
+    },
+    /// A function of the program that a stream ran, see [`Stream::host`](crate::Stream::host).
+    #[error("host function: {message}")]
+    HostFunction {
+        /// That it panicked, with its words, or what it may not do.
+        message: String,
+    },
     /// The emulated device stopped a kernel.
     #[error(transparent)]
     Fault(#[from] Box<Fault>),

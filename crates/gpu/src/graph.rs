@@ -1,20 +1,26 @@
 //! Graphs: work recorded once and launched many times.
 
-use std::cmp::Reverse;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, MutexGuard};
+mod nodes;
 
-use crate::buffer::{Allocation, DeferredFree};
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, MutexGuard, OnceLock};
+
+pub use nodes::{CopyKind, GraphChild, GraphCopy};
+
+use crate::buffer::{Allocation, DeferredFree, Use};
 use crate::driver::{Function, GraphId, NodeId};
 use crate::kernel::{Arg, Kernel};
 use crate::locked::Locked;
-use crate::pinned::{DeviceUse, PinnedBlock};
+use crate::order::{self, Access, Line, Ordered, Tracking};
+use crate::pinned::{DeviceUse, PinnedBlock, PinnedUse};
 use crate::types::Grid;
 use crate::{Device, Error, Result, Stream};
 
 /// Memory that a graph's nodes point into, and so must live as long as the graph.
 pub(crate) enum Retained {
-    Device(Arc<Allocation>),
+    Device(Arc<Allocation>, Access),
     Pinned(Arc<PinnedBlock>, DeviceUse),
 }
 
@@ -27,17 +33,54 @@ pub(crate) struct Capture {
 
 #[derive(Default)]
 struct State {
-    members: Vec<Stream>,
+    members: Vec<Member>,
+    /// Who used which memory last in this capture, by its address.
+    trackings: HashMap<usize, Arc<Tracking<Member>>>,
     kernels: Vec<GraphKernel>,
+    copies: Vec<GraphCopy>,
+    children: Vec<GraphChild>,
     retained: Vec<Retained>,
     /// Memory that was let go of meanwhile.
     frees: Vec<DeferredFree>,
     broken: Option<(String, String)>,
 }
 
+/// A stream in a capture. It has an order of its own there: what is recorded does not run.
+#[derive(Clone)]
+pub(crate) struct Member {
+    stream: Stream,
+    line: Arc<Line>,
+}
+
+impl Member {
+    fn new(stream: &Stream) -> Self {
+        Self { stream: stream.clone(), line: Line::new() }
+    }
+}
+
+impl Ordered for Member {
+    fn line(&self) -> &Arc<Line> {
+        &self.line
+    }
+
+    /// Both are in the same capture, so that this becomes an edge of its graph.
+    fn run_after(&self, other: &Self) -> Result<()> {
+        let driver = self.stream.device().driver();
+        let event = driver.event_create()?;
+        let clock = other.line.mark();
+        let ordered = driver
+            .event_record(event, other.stream.id())
+            .and_then(|()| driver.stream_wait(self.stream.id(), event));
+        driver.event_destroy(event);
+        ordered?;
+        self.line.learn(&clock);
+        Ok(())
+    }
+}
+
 impl Capture {
     pub(crate) fn new(stream: &Stream) -> Self {
-        let state = State { members: vec![stream.clone()], ..State::default() };
+        let state = State { members: vec![Member::new(stream)], ..State::default() };
         Self { device: stream.device().clone(), open: AtomicBool::new(true), state: Locked::new(state) }
     }
 
@@ -46,7 +89,53 @@ impl Capture {
     }
 
     pub(crate) fn join(&self, stream: &Stream) {
-        self.lock().members.push(stream.clone());
+        self.lock().members.push(Member::new(stream));
+    }
+
+    /// The order of what `stream` records.
+    pub(crate) fn line_of(&self, stream: &Stream) -> Arc<Line> {
+        self.member(stream).line
+    }
+
+    fn member(&self, stream: &Stream) -> Member {
+        let mut state = self.lock();
+        let found = state.members.iter().find(|member| member.stream.is_same(stream)).cloned();
+        found.unwrap_or_else(|| {
+            let member = Member::new(stream);
+            state.members.push(member.clone());
+            member
+        })
+    }
+
+    /// Records `work`, after what was recorded on other streams and conflicts with it.
+    pub(crate) fn queue<'a, R>(
+        &self,
+        stream: &Stream,
+        uses: impl Iterator<Item = Use<'a>>,
+        pinned: Vec<PinnedUse>,
+        work: impl FnOnce() -> Result<R>,
+    ) -> Result<R> {
+        let member = self.member(stream);
+        let device = uses.map(|used| {
+            // The graph is going to use it whoever holds it then.
+            used.allocation.tracking.share();
+            (Arc::as_ptr(used.allocation) as usize, used.access)
+        });
+        let pinned = pinned.iter().map(|(block, device_use)| {
+            let access = match device_use {
+                DeviceUse::Reads => Access::Read,
+                DeviceUse::Writes => Access::Write,
+            };
+            (Arc::as_ptr(block) as usize, access)
+        });
+        let places: Vec<(usize, Access)> = device.chain(pinned).collect();
+        let trackings: Vec<(Arc<Tracking<Member>>, Access)> = {
+            let mut state = self.lock();
+            let mut find =
+                |place| state.trackings.entry(place).or_insert_with(|| Arc::new(Tracking::unused())).clone();
+            places.into_iter().map(|(place, access)| (find(place), access)).collect()
+        };
+        order::queued(&member, trackings.iter().map(|(tracking, access)| (&**tracking, *access)), work)
     }
 
     pub(crate) fn retain(&self, retained: Retained) {
@@ -55,6 +144,32 @@ impl Capture {
 
     pub(crate) fn add_kernel(&self, kernel: GraphKernel) {
         self.lock().kernels.push(kernel);
+    }
+
+    /// Notes a copy that `stream` has just recorded.
+    pub(crate) fn add_copy(
+        &self,
+        stream: &Stream,
+        kind: CopyKind,
+        bytes: usize,
+        uses: &[Use<'_>],
+        pinned: Option<PinnedUse>,
+    ) -> Result<()> {
+        let allocations = uses.iter().map(|used| (used.allocation.clone(), used.access)).collect();
+        match self.device.driver().capture_last_node(stream.id()) {
+            Ok(node) => {
+                self.lock().copies.push(GraphCopy { kind, bytes, node, allocations, pinned });
+                Ok(())
+            }
+            Err(error) => {
+                // The driver has the copy, and with it the addresses.
+                let device =
+                    allocations.into_iter().map(|(allocation, access)| Retained::Device(allocation, access));
+                let pinned = pinned.map(|(block, device_use)| Retained::Pinned(block, device_use));
+                self.lock().retained.extend(device.chain(pinned));
+                Err(error)
+            }
+        }
     }
 
     /// Keeps a block until the capture has ended: a graph must not hide a free, nor an event that one waits for.
@@ -81,7 +196,7 @@ impl Capture {
             return Err(failure);
         }
         let ended = self.device.driver().capture_end(stream.id());
-        let state = self.close();
+        let mut state = self.close();
         let id = ended.map_err(|error| Error::Capture {
             call: state.kernels.last().map_or_else(
                 || "Stream::capture".into(),
@@ -91,16 +206,14 @@ impl Capture {
         })?;
         let mut graph =
             GraphShared { device: self.device.clone(), id, allocations: Vec::new(), pinned: Vec::new() };
-        for retained in state.retained {
+        for retained in std::mem::take(&mut state.retained) {
             match retained {
-                Retained::Device(allocation) => graph.allocations.push(allocation),
+                Retained::Device(allocation, access) => graph.allocations.push((allocation, access)),
                 Retained::Pinned(block, device_use) => graph.pinned.push((block, device_use)),
             }
         }
-        // Each block once, for the most that is done to it, in the one order in which launches lock them.
-        graph.pinned.sort_by_key(|(block, device_use)| (Arc::as_ptr(block), Reverse(*device_use)));
-        graph.pinned.dedup_by(|(later, _), (earlier, _)| Arc::ptr_eq(later, earlier));
-        Ok(Graph { shared: graph, kernels: state.kernels })
+        let State { kernels, copies, children, .. } = state;
+        Ok(Graph { shared: graph, kernels, copies, children, child_changed: false, merged: OnceLock::new() })
     }
 
     pub(crate) fn abort(&self, stream: &Stream) {
@@ -113,7 +226,7 @@ impl Capture {
         self.open.store(false, Ordering::Release);
         let mut state = std::mem::take(&mut *self.lock());
         for member in &state.members {
-            member.leave_capture();
+            member.stream.leave_capture();
         }
         // Freed when `state.frees` is dropped, now that the streams are ordinary again.
         state.frees.clear();
@@ -135,7 +248,7 @@ pub struct GraphKernel {
     pub(crate) grid: Grid,
     pub(crate) node: NodeId,
     /// The memory its arguments point into.
-    pub(crate) allocations: Vec<Arc<Allocation>>,
+    pub(crate) allocations: Vec<(Arc<Allocation>, Access)>,
 }
 
 impl GraphKernel {
@@ -155,35 +268,92 @@ impl std::fmt::Debug for GraphKernel {
 pub struct Graph {
     shared: GraphShared,
     kernels: Vec<GraphKernel>,
+    copies: Vec<GraphCopy>,
+    children: Vec<GraphChild>,
+    /// Whether a child is another than the one that was captured: the driver has no way to copy that.
+    child_changed: bool,
+    /// What all nodes use, put together at the first launch after a change.
+    merged: OnceLock<Merged>,
+}
+
+/// The memory of a graph, each block once, for the most that is done to it.
+struct Merged {
+    allocations: Vec<(Arc<Allocation>, Access)>,
+    pinned: Vec<PinnedUse>,
 }
 
 struct GraphShared {
     device: Device,
     id: GraphId,
-    allocations: Vec<Arc<Allocation>>,
-    pinned: Vec<(Arc<PinnedBlock>, DeviceUse)>,
+    allocations: Vec<(Arc<Allocation>, Access)>,
+    pinned: Vec<PinnedUse>,
 }
 
 impl Graph {
-    /// Queues one run of the whole graph.
+    /// Queues one run of the whole graph. To everything else it is one use of all the memory that it uses, so that it runs
+    /// after what other streams queued before and conflicts with it.
+    ///
+    /// Inside of a capture it becomes a child of the graph that is captured, as it is now: what is updated here later does
+    /// not change it there.
     pub fn launch(&self, stream: &Stream) -> Result<()> {
-        self.shared.device.require_same(stream.device(), "Graph::launch")?;
-        stream.forbid_in_capture("Graph::launch", "a graph cannot be launched inside another capture")?;
-        let pinned = &self.shared.pinned;
-        let mut states = pinned
-            .iter()
-            .map(|(block, device_use)| block.lock_for(*device_use))
-            .collect::<Result<Vec<_>>>()?;
-        self.shared.device.driver().graph_launch(self.shared.id, stream.id())?;
-        let of_kernels = self.kernels.iter().flat_map(|kernel| &kernel.allocations);
-        for allocation in of_kernels.chain(&self.shared.allocations) {
-            allocation.visit(stream);
+        const CALL: &str = "Graph::launch";
+        self.shared.device.require_same(stream.device(), CALL)?;
+        let driver = self.shared.device.driver();
+        let Some(capture) = stream.capture_state() else {
+            return stream
+                .queue(self.uses(), self.pinned(), || driver.graph_launch(self.shared.id, stream.id()));
+        };
+        if let Err(error) = self.require_whole(CALL) {
+            return Err(capture.broken_by(CALL, &error.to_string()));
         }
-        let mut noted = Ok(());
-        for ((block, _), state) in pinned.iter().zip(&mut states) {
-            noted = noted.and(block.note_use(state, stream));
+        let node =
+            stream.queue(self.uses(), self.pinned(), || driver.capture_child(stream.id(), self.shared.id))?;
+        capture.lock().children.push(GraphChild::of(self, node));
+        Ok(())
+    }
+
+    /// Refuses a graph that cannot be copied into another.
+    fn require_whole(&self, call: &str) -> Result<()> {
+        if !self.child_changed {
+            return Ok(());
         }
-        noted
+        let message = format!(
+            "{call}: a child of it was updated, so that it cannot be a child itself; capture it anew"
+        );
+        Err(Error::Graph { message })
+    }
+
+    fn pinned(&self) -> Vec<PinnedUse> {
+        self.merged().pinned.clone()
+    }
+
+    /// The kernels of it and of all graphs in it.
+    fn all_kernels(&self) -> Vec<Kernel> {
+        let own = self.kernels.iter().map(|kernel| &kernel.kernel);
+        own.chain(self.children.iter().flat_map(|child| &child.kernels)).cloned().collect()
+    }
+
+    fn uses(&self) -> impl Iterator<Item = Use<'_>> + Clone {
+        self.merged().allocations.iter().map(|(allocation, access)| Use { allocation, access: *access })
+    }
+
+    fn merged(&self) -> &Merged {
+        self.merged.get_or_init(|| {
+            let of_kernels = self.kernels.iter().flat_map(|kernel| &kernel.allocations);
+            let of_copies = self.copies.iter().flat_map(|copy| &copy.allocations);
+            let of_children = self.children.iter().flat_map(|child| &child.allocations);
+            let all = of_kernels.chain(of_copies).chain(of_children).chain(&self.shared.allocations);
+            let mut allocations: Vec<_> = all.cloned().collect();
+            allocations.sort_by_key(|(allocation, access)| (Arc::as_ptr(allocation), Reverse(*access)));
+            allocations.dedup_by(|(later, _), (earlier, _)| Arc::ptr_eq(later, earlier));
+            let of_copies = self.copies.iter().filter_map(|copy| copy.pinned.as_ref());
+            let of_children = self.children.iter().flat_map(|child| &child.pinned);
+            let pinned = self.shared.pinned.iter().chain(of_copies).chain(of_children);
+            let mut pinned: Vec<PinnedUse> = pinned.cloned().collect();
+            pinned.sort_by_key(|(block, device_use)| (Arc::as_ptr(block), Reverse(*device_use)));
+            pinned.dedup_by(|(later, _), (earlier, _)| Arc::ptr_eq(later, earlier));
+            Merged { allocations, pinned }
+        })
     }
 
     /// The kernels in it, in the order they were launched.
@@ -210,9 +380,18 @@ impl Graph {
             &mut arguments.iter().map(Arg::bytes),
         )?;
         // Launches before this one noted their stream with the old memory, which is freed only after them.
-        found.allocations = arguments.iter().filter_map(Arg::allocation).cloned().collect();
+        found.allocations = kept(arguments);
+        self.merged = OnceLock::new();
         Ok(())
     }
+}
+
+/// The memory that arguments point into, which a graph is going to use whoever holds it then.
+pub(crate) fn kept(arguments: &[Arg<'_>]) -> Vec<(Arc<Allocation>, Access)> {
+    let uses = arguments.iter().filter_map(Arg::used);
+    uses.inspect(|used| used.allocation.tracking.share())
+        .map(|used| (used.allocation.clone(), used.access))
+        .collect()
 }
 
 impl Drop for GraphShared {

@@ -1,6 +1,8 @@
 #![doc = include_str!("../README.md")]
 
 mod abi;
+#[cfg(feature = "blas")]
+pub mod blas;
 mod budget;
 mod buffer;
 mod choice;
@@ -18,9 +20,13 @@ mod faults;
 mod foreign;
 mod graph;
 mod header;
+mod image;
 mod kernel;
 mod kernels;
 mod locked;
+#[cfg(feature = "nvtx")]
+pub mod nvtx;
+mod order;
 mod peer;
 mod pinned;
 mod promise;
@@ -44,7 +50,7 @@ pub use fabric::Fabric;
 #[cfg(feature = "testing")]
 pub use faults::Faults;
 pub use gatework_contract::{Class, Classified, Notice, Observer, StageGuard};
-pub use graph::{Graph, GraphKernel};
+pub use graph::{CopyKind, Graph, GraphChild, GraphCopy, GraphKernel};
 pub use header::Header;
 pub use kernel::{Arg, ByValue, IntoArg, Kernel};
 pub use locked::Locked;
@@ -52,11 +58,13 @@ pub use pinned::{Pinned, PinnedMut, PinnedPool, PinnedRead, PinnedRef, PinnedRoo
 pub use promise::Promise;
 pub use shared::Code;
 pub use source::{Definition, Module, Source};
-pub use stream::{Event, Stream};
+pub use stream::{Event, EventReady, Stream};
 pub use target::Target;
 pub use tensor_map::{TensorElement, TensorMap};
+#[cfg(feature = "blas")]
+pub use types::MatrixScalar;
 pub use types::{
-    Architecture, Binary, Card, Clocks, DeviceListing, DeviceProperties, Fault, FaultKind, Grid, KernelInfo,
-    Kind, NvLinks, PeerLink, Presence, Priority, Reach, Resources, Site, Swizzle, TensorLayout, TensorScalar,
-    Topology,
+    Architecture, Binary, Card, Clocks, DeviceListing, DeviceProperties, Fault, FaultKind, Grid, Image,
+    KernelInfo, Kind, NvLinks, ParameterType, PeerLink, Presence, Priority, Reach, Resources, Site,
+    SuggestedBlock, Swizzle, TensorLayout, TensorScalar, Topology,
 };

@@ -2,7 +2,8 @@
 
 use bytemuck::Pod;
 
-use crate::buffer::{View, ViewMut};
+use crate::buffer::{Use, View, ViewMut};
+use crate::order::Access;
 use crate::types::Reach;
 use crate::{Device, Error, Result, Stream};
 
@@ -67,8 +68,8 @@ impl Device {
 impl Stream {
     /// Queues a copy from the memory of another device, or of this one, in the order of this stream.
     ///
-    /// As with [`Stream::copy`] the caller orders what was queued elsewhere: this stream waits for an event of the one that
-    /// wrote `from`, and the next to write there waits for an event of this one. `from` may be dropped at once.
+    /// It runs after what streams of either device queued before that writes `from` or uses `to`, as with
+    /// [`Stream::copy`]. `from` may be dropped at once.
     ///
     /// Between cards without a direct way the driver copies through the host.
     ///
@@ -79,24 +80,33 @@ impl Stream {
     /// let (here, there) = (devices[0].stream()?, devices[1].stream()?);
     /// let from = there.upload(&[1u32, 2, 3])?;
     /// let mut to = here.alloc::<u32>(3)?;
-    /// here.wait(&there.record()?)?;
     /// here.copy_from_peer(&from, &mut to)?;
     /// assert_eq!(here.download(&to)?, [1, 2, 3]);
     /// # Ok::<(), gatework_gpu::Error>(())
     /// ```
     pub fn copy_from_peer<T: Pod>(&self, from: &impl View<T>, to: &mut impl ViewMut<T>) -> Result<()> {
-        self.adopt(from.view().allocation);
-        self.queue_copy_from_peer(from, to)
+        let source = from.view().used(Access::Read);
+        self.queue_from_peer(from, to, Some(source))
     }
 
-    /// As [`Stream::copy_from_peer`]. The caller sees to it that `from` is not freed before this stream has passed the copy.
+    /// As [`Stream::copy_from_peer`]. The caller sees to it that this comes after what wrote `from`, and that `from` is neither
+    /// written nor freed before this stream has passed the copy.
     pub(crate) fn queue_copy_from_peer<T: Pod>(
         &self,
         from: &impl View<T>,
         to: &mut impl ViewMut<T>,
     ) -> Result<()> {
+        self.queue_from_peer(from, to, None)
+    }
+
+    fn queue_from_peer<T: Pod>(
+        &self,
+        from: &impl View<T>,
+        to: &mut impl ViewMut<T>,
+        source: Option<Use<'_>>,
+    ) -> Result<()> {
         const CALL: &str = "Stream::copy_from_peer";
-        let (from, to) = (from.view(), to.view());
+        let (from, to) = (from.view(), to.view_mut().into_slice());
         self.device().require_same(to.device(), CALL)?;
         self.device().require_reach(from.device(), CALL)?;
         self.forbid_in_capture(CALL, "a graph is of one device; copy before or after it")?;
@@ -104,11 +114,12 @@ impl Stream {
             let message = format!("the source has {} elements and the destination {}", from.len(), to.len());
             return Err(Error::Length { call: CALL, message });
         }
-        self.adopt(to.allocation);
         let (driver, bytes) = (self.device().driver(), to.len() * size_of::<T>());
-        if self.device().same_as(from.device()) {
-            return driver.copy_on_device(self.id(), to.pointer(), from.pointer(), bytes);
-        }
-        driver.copy_from_peer(self.id(), to.pointer(), from.device().driver(), from.pointer(), bytes)
+        self.queue([to.used(Access::Write)].into_iter().chain(source), Vec::new(), || {
+            if self.device().same_as(from.device()) {
+                return driver.copy_on_device(self.id(), to.pointer(), from.pointer(), bytes);
+            }
+            driver.copy_from_peer(self.id(), to.pointer(), from.device().driver(), from.pointer(), bytes)
+        })
     }
 }

@@ -1,5 +1,6 @@
 //! Page-locked host memory in size classes, so that copies can overlap with compute.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
@@ -12,6 +13,8 @@ use serde::Serialize;
 use crate::device::DeviceShared;
 use crate::driver::{Driver, EventId};
 use crate::locked::Locked;
+use crate::order::Ordered as _;
+use crate::stream::forbid_inside;
 use crate::{Device, Error, Result, Stream};
 
 /// Smallest block the pool hands out.
@@ -226,6 +229,9 @@ impl PoolShared {
 
 impl Drop for DeviceShared {
     fn drop(&mut self) {
+        for stream in std::mem::take(self.idle_signals.get_mut()) {
+            self.driver.stream_destroy(stream);
+        }
         let idle = std::mem::take(&mut self.pinned.shared.lock().idle);
         for (class, blocks) in idle {
             for block in blocks {
@@ -259,34 +265,74 @@ pub(crate) struct PinnedBlock {
 /// Who uses a block. A graph can be launched while the program holds a slice, so slices are counted.
 #[derive(Default)]
 pub(crate) struct BlockState {
-    /// The last queued copy. A plain handle: an owning event would tie the pool to its own device.
-    last_use: Option<EventId>,
+    /// The last queued copy.
+    last_use: Option<LastUse>,
     readers: usize,
     written: bool,
 }
 
-impl PinnedBlock {
-    /// Notes that `stream` uses the block up to here. Inside a capture nothing runs yet: the graph's launches note it.
-    pub(crate) fn used_by(&self, stream: &Stream) -> Result<()> {
-        if stream.capture_state().is_some() {
-            return Ok(());
+struct LastUse {
+    /// A plain handle: an owning event would tie the pool to its own device.
+    event: EventId,
+    /// The line of the stream that it is on.
+    line: u64,
+    /// Whether it, or one before it, writes.
+    writes: bool,
+}
+
+/// A use of page-locked memory by queued work.
+pub(crate) type PinnedUse = (Arc<PinnedBlock>, DeviceUse);
+
+/// Queues `work` on `stream`, after the uses of pinned memory that it conflicts with, and notes what it uses. Refused while a slice
+/// of it is in the way.
+pub(crate) fn queued<R>(
+    stream: &Stream,
+    mut uses: Vec<PinnedUse>,
+    work: impl FnOnce() -> Result<R>,
+) -> Result<R> {
+    // Each block once, for the most that is done to it, in the one order in which everybody locks them.
+    uses.sort_by_key(|(block, device_use)| (Arc::as_ptr(block), Reverse(*device_use)));
+    uses.dedup_by(|(later, _), (earlier, _)| Arc::ptr_eq(later, earlier));
+    let locked = uses.iter().map(|(block, device_use)| block.lock_for(*device_use));
+    let mut states = locked.collect::<Result<Vec<_>>>()?;
+    for (state, (_, device_use)) in states.iter().zip(&uses) {
+        state.order(stream, *device_use)?;
+    }
+    let outcome = work()?;
+    let mut noted = Ok(());
+    for (state, (_, device_use)) in states.iter_mut().zip(&uses) {
+        noted = noted.and(state.note(stream, *device_use));
+    }
+    noted.map(|()| outcome)
+}
+
+impl BlockState {
+    /// Makes `stream` come after the uses that this one conflicts with.
+    fn order(&self, stream: &Stream, device_use: DeviceUse) -> Result<()> {
+        match &self.last_use {
+            Some(last) if last.is_elsewhere(stream) && (last.writes || device_use == DeviceUse::Writes) => {
+                stream.device().driver().stream_wait(stream.id(), last.event)
+            }
+            _ => Ok(()),
         }
-        self.note_use(&mut self.lock(), stream)
     }
 
-    /// [`PinnedBlock::used_by`] for a block that is locked already.
-    pub(crate) fn note_use(&self, state: &mut BlockState, stream: &Stream) -> Result<()> {
-        let driver = self.device.driver();
+    /// Notes that `stream` uses the block up to here.
+    fn note(&mut self, stream: &Stream, device_use: DeviceUse) -> Result<()> {
+        let driver = stream.device().driver();
         let noted = (|| {
-            let event = match state.last_use {
+            let (event, written) = match &self.last_use {
                 // One event must stand for all uses: this stream's mark comes after the earlier use as well.
-                Some(previous) => {
-                    driver.stream_wait(stream.id(), previous)?;
-                    previous
+                Some(last) => {
+                    if last.is_elsewhere(stream) {
+                        driver.stream_wait(stream.id(), last.event)?;
+                    }
+                    (last.event, last.writes)
                 }
-                None => driver.event_create()?,
+                None => (driver.event_create()?, false),
             };
-            state.last_use = Some(event);
+            let writes = written || device_use == DeviceUse::Writes;
+            self.last_use = Some(LastUse { event, line: stream.line().number(), writes });
             driver.event_record(event, stream.id())
         })();
         if noted.is_err() {
@@ -295,7 +341,15 @@ impl PinnedBlock {
         }
         noted
     }
+}
 
+impl LastUse {
+    fn is_elsewhere(&self, stream: &Stream) -> bool {
+        self.line != stream.line().number()
+    }
+}
+
+impl PinnedBlock {
     /// Locks the block for a launch that uses it so, unless a slice is in the way.
     pub(crate) fn lock_for(&self, device_use: DeviceUse) -> Result<MutexGuard<'_, BlockState>> {
         let state = self.lock();
@@ -309,10 +363,11 @@ impl PinnedBlock {
     /// Waits for the last queued copy, and counts a slice that is about to be handed out. The lock is held meanwhile:
     /// another thread that asks must wait too.
     fn borrow(&self, count: impl FnOnce(&mut BlockState)) -> Result<()> {
+        forbid_inside("waiting for page-locked memory")?;
         let mut state = self.lock();
-        if let Some(event) = state.last_use.take() {
-            let outcome = self.device.driver().event_synchronize(event);
-            self.device.driver().event_destroy(event);
+        if let Some(last) = state.last_use.take() {
+            let outcome = self.device.driver().event_synchronize(last.event);
+            self.device.driver().event_destroy(last.event);
             outcome?;
         }
         count(&mut state);
@@ -330,7 +385,7 @@ impl PinnedBlock {
 
 impl Drop for PinnedBlock {
     fn drop(&mut self) {
-        let last_use = self.lock().last_use.take();
+        let last_use = self.lock().last_use.take().map(|last| last.event);
         let idle = Idle { address: self.address, last_use };
         self.pool.lock().idle.entry(self.class).or_default().push(idle);
     }

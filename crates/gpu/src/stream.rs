@@ -1,19 +1,39 @@
 //! Streams order work, events order streams. Nothing uses a default stream.
 
+mod event;
+mod host;
+mod later;
+mod queueing;
+mod ready;
+
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard};
-use std::time::Duration;
 
 use bytemuck::Pod;
 
-use crate::buffer::{Allocation, Buffer, View, ViewMut};
-use crate::driver::{EventId, HostMemory, Owner, Pointer, StreamId};
-use crate::graph::{Capture, Graph, Retained};
+pub use event::Event;
+pub use ready::EventReady;
+
+use self::event::never_happens;
+use self::host::Panicked;
+pub(crate) use self::host::{forbid_inside, outside};
+use self::queueing::Mark;
+use crate::buffer::{Buffer, Use, View, ViewMut};
+use crate::driver::{HostMemory, Owner, Pointer, StreamId};
+use crate::graph::{Capture, CopyKind, Graph, Retained};
 use crate::locked::Locked;
-use crate::pinned::{DeviceUse, Pinned};
+use crate::order::{Access, Line, Ordered as _};
+use crate::pinned::{DeviceUse, Pinned, PinnedUse};
 use crate::types::{Grid, Priority};
 use crate::{Device, Error, Result, args, kernels};
 
 /// An in-order queue of copies and launches. Cheap to clone; all clones are one queue.
+///
+/// Streams run beside each other, but not over each other: work that uses a buffer runs after what other streams queued
+/// before it that writes the buffer, or that reads it, if this work writes. Where the order is known already, by
+/// [`Stream::wait`] or because somebody waited for the end of that work, nothing is queued for it. The unit is the whole
+/// buffer; [`Slice::assume_unshared`](crate::Slice::assume_unshared) is the way to write parts of one on several streams at
+/// once. Addresses that kernels find in memory are not seen: order those by events.
 #[derive(Clone)]
 pub struct Stream {
     shared: Arc<StreamShared>,
@@ -23,12 +43,21 @@ pub(crate) struct StreamShared {
     device: Device,
     id: StreamId,
     capture: Locked<Option<Arc<Capture>>>,
+    /// Whether `capture` holds one: asked for every launch, and changed under its lock.
+    captured: AtomicBool,
+    /// The order of its work and that of others.
+    line: Arc<Line>,
+    mark: Locked<Option<Mark>>,
+    panicked: Panicked,
     /// What keeps a stream alive that is not ours.
     owner: Option<Owner>,
 }
 
 impl Drop for StreamShared {
     fn drop(&mut self) {
+        if let Some(mark) = self.mark.get_mut().take() {
+            self.device.driver().event_destroy(mark.event);
+        }
         if self.owner.is_none() {
             self.device.driver().stream_destroy(self.id);
         }
@@ -38,16 +67,26 @@ impl Drop for StreamShared {
 impl Stream {
     pub(crate) fn new(device: &Device, priority: Priority) -> Result<Self> {
         let id = device.driver().stream_create(priority)?;
-        let shared = StreamShared { device: device.clone(), id, capture: Locked::default(), owner: None };
-        Ok(Self { shared: Arc::new(shared) })
+        Ok(Self::of(device, id, None))
+    }
+
+    fn of(device: &Device, id: StreamId, owner: Option<Owner>) -> Self {
+        let shared = StreamShared {
+            device: device.clone(),
+            id,
+            capture: Locked::default(),
+            captured: AtomicBool::new(false),
+            line: Line::new(),
+            mark: Locked::default(),
+            panicked: Panicked::default(),
+            owner,
+        };
+        Self { shared: Arc::new(shared) }
     }
 
     /// A stream of somebody else's.
     pub(crate) fn lent(device: &Device, id: StreamId, owner: Owner) -> Self {
-        let owner = Some(owner);
-        Self {
-            shared: Arc::new(StreamShared { device: device.clone(), id, capture: Locked::default(), owner }),
-        }
+        Self::of(device, id, Some(owner))
     }
 
     /// The device it belongs to.
@@ -62,9 +101,12 @@ impl Stream {
 
     /// Zeroed memory for `len` elements.
     pub fn alloc_zeros<T: Pod>(&self, len: usize) -> Result<Buffer<T>> {
-        let buffer = Buffer::new(self, len)?;
+        let mut buffer = Buffer::new(self, len)?;
         let bytes = buffer.bytes() as usize;
-        self.device().driver().fill(self.id(), buffer.view().pointer(), &[0], bytes)?;
+        let target = self.target(&mut buffer, len, "Stream::alloc_zeros")?;
+        self.queue_retained(&[target.used], || {
+            self.device().driver().fill(self.id(), target.pointer, &[0], bytes)
+        })?;
         Ok(buffer)
     }
 
@@ -85,15 +127,15 @@ impl Stream {
         let target = self.target(device, host.len(), CALL)?;
         let bytes: &[u8] = bytemuck::cast_slice(host);
         // SAFETY: `bytes` is readable during the call, which is all that pageable copies ask.
-        unsafe {
+        self.queue_retained(&[target.used], || unsafe {
             self.device().driver().copy_to_device(
                 self.id(),
-                target,
+                target.pointer,
                 bytes.as_ptr(),
                 bytes.len(),
                 HostMemory::Pageable,
             )
-        }
+        })
     }
 
     /// Copies device memory into a new vector, after everything queued before. This waits for the device.
@@ -110,8 +152,13 @@ impl Stream {
         let source = self.source(device, host.len(), CALL)?;
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(host);
         let (pointer, len) = (bytes.as_mut_ptr(), bytes.len());
+        let before = self.line().mark();
         // SAFETY: `bytes` is writable during the call, and a pageable copy is complete when it returns.
-        unsafe { self.device().driver().copy_to_host(self.id(), pointer, source, len, HostMemory::Pageable) }
+        self.queue_retained(&[source.used], || unsafe {
+            self.device().driver().copy_to_host(self.id(), pointer, source.pointer, len, HostMemory::Pageable)
+        })?;
+        before.complete();
+        self.report_panic()
     }
 
     /// Queues a copy from page-locked memory. `host` may be used again at once: touching it waits for the copy.
@@ -120,19 +167,18 @@ impl Stream {
         self.device().require_same(host.device(), CALL)?;
         let target = self.target(device, host.len(), CALL)?;
         let bytes = host.len() * size_of::<T>();
-        self.retain_in_capture(|| Retained::Pinned(host.block(), DeviceUse::Reads));
-        // SAFETY: the block outlives the copy: it is returned to the pool only after the event recorded below, and a
+        let pinned = Some((host.block(), DeviceUse::Reads));
+        // SAFETY: the block outlives the copy: it is returned to the pool only after an event recorded behind it, and a
         // captured copy keeps the block alive with the graph.
-        unsafe {
+        self.queue_copy(CopyKind::FromPinned, bytes, [target.used], pinned, || unsafe {
             self.device().driver().copy_to_device(
                 self.id(),
-                target,
+                target.pointer,
                 host.address(),
                 bytes,
                 HostMemory::Pinned,
-            )?;
-        }
-        host.block().used_by(self)
+            )
+        })
     }
 
     /// Queues a copy into page-locked memory. Reading `host` waits for the copy.
@@ -141,18 +187,17 @@ impl Stream {
         self.device().require_same(host.device(), CALL)?;
         let source = self.source(device, host.len(), CALL)?;
         let bytes = host.len() * size_of::<T>();
-        self.retain_in_capture(|| Retained::Pinned(host.block(), DeviceUse::Writes));
+        let pinned = Some((host.block(), DeviceUse::Writes));
         // SAFETY: as in `copy_from_pinned`; the exclusive borrow ends before the copy does, and reading waits.
-        unsafe {
+        self.queue_copy(CopyKind::ToPinned, bytes, [source.used], pinned, || unsafe {
             self.device().driver().copy_to_host(
                 self.id(),
                 host.address(),
-                source,
+                source.pointer,
                 bytes,
                 HostMemory::Pinned,
-            )?;
-        }
-        host.block().used_by(self)
+            )
+        })
     }
 
     /// Queues a copy between two device buffers.
@@ -161,7 +206,10 @@ impl Stream {
         let len = to.view().len();
         let source = self.source(from, len, CALL)?;
         let target = self.target(to, len, CALL)?;
-        self.device().driver().copy_on_device(self.id(), target, source, len * size_of::<T>())
+        let bytes = len * size_of::<T>();
+        self.queue_copy(CopyKind::OnDevice, bytes, [source.used, target.used], None, || {
+            self.device().driver().copy_on_device(self.id(), target.pointer, source.pointer, bytes)
+        })
     }
 
     /// Sets every element to `value`.
@@ -172,7 +220,9 @@ impl Stream {
         match pattern.len() {
             0 => Ok(()),
             _ if len == 0 => Ok(()),
-            1 | 2 | 4 => self.device().driver().fill(self.id(), target, pattern, len),
+            1 | 2 | 4 => self.queue_retained(&[target.used], || {
+                self.device().driver().fill(self.id(), target.pointer, pattern, len)
+            }),
             width => {
                 let words: Vec<u32> = pattern.chunks(4).map(pad_word).collect();
                 let kernel = self.device().kernel_of(&kernels::fill(width as u32), "fill")?;
@@ -219,48 +269,56 @@ impl Stream {
 
     /// Marks this point of the queue.
     pub fn record(&self) -> Result<Event> {
-        let event = Event::new(self.device())?;
-        self.device().driver().event_record(event.shared.id, self.id())?;
-        *event.lock() = self.capture_state();
-        Ok(event)
+        Event::record(self)
     }
 
     /// Work queued from now on runs after what `event` marked, on this device or on another that this one reaches. A stream
     /// that waits for an event of a capture joins it.
     pub fn wait(&self, event: &Event) -> Result<()> {
         const CALL: &str = "Stream::wait";
-        self.device().require_reach(&event.shared.device, CALL)?;
-        let joins = match (self.capture_state(), event.lock().clone()) {
-            (None, Some(of_event)) if !self.device().same_as(&event.shared.device) => {
+        forbid_inside(CALL)?;
+        self.device().require_reach(event.device(), CALL)?;
+        let joins = match (self.capture_state(), event.capture()) {
+            (None, Some(of_event)) if !self.device().same_as(event.device()) => {
                 return Err(
                     of_event.broken_by(CALL, "a graph is of one device, and a stream of another waits")
                 );
             }
-            (Some(mine), Some(of_event)) if Arc::ptr_eq(&mine, &of_event) => None,
+            (Some(mine), Some(of_event)) if Arc::ptr_eq(&mine, of_event) => None,
             (Some(mine), _) => {
                 let reason =
                     "the event was recorded outside of the capture; wait for it before the capture begins";
                 return Err(mine.broken_by(CALL, reason));
             }
-            (None, Some(of_event)) if of_event.is_open() => Some(of_event),
+            (None, Some(of_event)) if of_event.is_open() => Some(of_event.clone()),
             (None, Some(_)) => return Err(never_happens(CALL)),
             (None, None) => None,
         };
-        self.device().driver().stream_wait(self.id(), event.shared.id)?;
         if let Some(capture) = joins {
+            let mut state = self.lock();
+            self.mark()?;
+            self.device().driver().stream_wait(self.id(), event.id())?;
             capture.join(self);
-            *self.lock() = Some(capture);
+            *state = Some(capture);
+            self.shared.captured.store(true, Ordering::Release);
+        } else {
+            self.device().driver().stream_wait(self.id(), event.id())?;
         }
+        self.current_line().learn(event.clock());
         Ok(())
     }
 
     /// Waits until everything queued so far is done. Errors of that work surface here.
     pub fn synchronize(&self) -> Result<()> {
+        forbid_inside("Stream::synchronize")?;
         self.forbid_in_capture(
             "Stream::synchronize",
             "a captured stream has not run anything that could be waited for",
         )?;
-        self.device().driver().stream_synchronize(self.id())
+        let before = self.line().mark();
+        self.device().driver().stream_synchronize(self.id())?;
+        before.complete();
+        self.report_panic()
     }
 
     /// Records what `body` queues on this stream (and on streams that join it through events) into a [`Graph`].
@@ -277,7 +335,11 @@ impl Stream {
                     reason: "the stream is being captured already".into(),
                 });
             }
-            none => *none = Some(capture.clone()),
+            none => {
+                self.mark()?;
+                *none = Some(capture.clone());
+                self.shared.captured.store(true, Ordering::Release);
+            }
         }
         if let Err(error) = self.device().driver().capture_begin(self.id()) {
             capture.abort(self);
@@ -298,11 +360,21 @@ impl Stream {
     }
 
     pub(crate) fn capture_state(&self) -> Option<Arc<Capture>> {
+        if !self.shared.captured.load(Ordering::Acquire) {
+            return None;
+        }
         self.lock().clone()
     }
 
     pub(crate) fn leave_capture(&self) {
-        *self.lock() = None;
+        let mut capture = self.lock();
+        self.shared.captured.store(false, Ordering::Release);
+        *capture = None;
+    }
+
+    /// The order that what is queued now belongs to: the capture's, in a capture.
+    fn current_line(&self) -> Arc<Line> {
+        self.capture_state().map_or_else(|| self.line().clone(), |capture| capture.line_of(self))
     }
 
     /// Refuses a call that cannot be captured, and marks the capture as broken by it.
@@ -326,31 +398,58 @@ impl Stream {
         }
     }
 
-    pub(crate) fn adopt(&self, allocation: &Arc<Allocation>) {
-        allocation.visit(self);
-        self.retain_in_capture(|| Retained::Device(allocation.clone()));
+    /// Queues what uses device memory, and no graph can change.
+    pub(crate) fn queue_retained(&self, uses: &[Use<'_>], work: impl FnOnce() -> Result<()>) -> Result<()> {
+        for used in uses {
+            self.retain_in_capture(|| Retained::Device(used.allocation.clone(), used.access));
+        }
+        self.queue(uses.iter().copied(), Vec::new(), work)
     }
 
-    fn source<T: Pod>(&self, view: &impl View<T>, len: usize, call: &'static str) -> Result<Pointer> {
+    /// Queues a copy that a graph can change.
+    fn queue_copy<const N: usize>(
+        &self,
+        kind: CopyKind,
+        bytes: usize,
+        uses: [Use<'_>; N],
+        pinned: Option<PinnedUse>,
+        work: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        self.queue(uses.into_iter(), pinned.iter().cloned().collect(), work)?;
+        self.capture_state().map_or(Ok(()), |capture| capture.add_copy(self, kind, bytes, &uses, pinned))
+    }
+
+    fn source<'a, T: Pod>(
+        &self,
+        view: &'a impl View<T>,
+        len: usize,
+        call: &'static str,
+    ) -> Result<Place<'a>> {
         let view = view.view();
         self.device().require_same(view.device(), call)?;
         if view.len() != len {
             let message = format!("the source has {} elements and the destination {len}", view.len());
             return Err(Error::Length { call, message });
         }
-        self.adopt(view.allocation);
-        Ok(view.pointer())
+        Ok(Place { pointer: view.pointer(), used: view.used(Access::Read) })
     }
 
-    fn target<T: Pod>(&self, view: &mut impl ViewMut<T>, len: usize, call: &'static str) -> Result<Pointer> {
-        let view = view.view();
+    fn target<'a, T: Pod>(
+        &self,
+        view: &'a mut impl ViewMut<T>,
+        len: usize,
+        call: &'static str,
+    ) -> Result<Place<'a>> {
+        let view = view.view_mut().into_slice();
         self.device().require_same(view.device(), call)?;
         if view.len() != len {
             let message = format!("the source has {len} elements and the destination {}", view.len());
             return Err(Error::Length { call, message });
         }
-        self.adopt(view.allocation);
-        Ok(view.pointer())
+        Ok(Place { pointer: view.pointer(), used: view.used(Access::Write) })
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Arc<Capture>>> {
@@ -362,6 +461,13 @@ impl std::fmt::Debug for Stream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Stream({:?}, {})", self.device(), self.id().0)
     }
+}
+
+/// Where a copy starts or ends.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    pointer: Pointer,
+    used: Use<'a>,
 }
 
 struct EndCapture<'a> {
@@ -382,70 +488,6 @@ impl Drop for EndCapture<'_> {
         if !self.ended {
             self.capture.abort(self.stream);
         }
-    }
-}
-
-/// A point in a stream: to wait for, to order other streams by, to time between.
-#[derive(Clone)]
-pub struct Event {
-    shared: Arc<EventShared>,
-}
-
-struct EventShared {
-    device: Device,
-    id: EventId,
-    capture: Locked<Option<Arc<Capture>>>,
-}
-
-impl Event {
-    fn new(device: &Device) -> Result<Self> {
-        let id = device.driver().event_create()?;
-        Ok(Self { shared: Arc::new(EventShared { device: device.clone(), id, capture: Locked::default() }) })
-    }
-
-    /// Whether the stream has passed it.
-    pub fn is_complete(&self) -> Result<bool> {
-        self.require_real("Event::is_complete")?;
-        self.shared.device.driver().event_is_complete(self.shared.id)
-    }
-
-    /// Waits until the stream has passed it.
-    pub fn synchronize(&self) -> Result<()> {
-        self.require_real("Event::synchronize")?;
-        self.shared.device.driver().event_synchronize(self.shared.id)
-    }
-
-    /// Device time from `start` to this event; both must have happened.
-    pub fn since(&self, start: &Event) -> Result<Duration> {
-        self.shared.device.require_same(&start.shared.device, "Event::since")?;
-        self.require_real("Event::since")?;
-        start.require_real("Event::since")?;
-        self.shared.device.driver().event_elapsed(start.shared.id, self.shared.id)
-    }
-
-    fn require_real(&self, call: &str) -> Result<()> {
-        if self.lock().is_some() { Err(never_happens(call)) } else { Ok(()) }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Arc<Capture>>> {
-        self.shared.capture.lock()
-    }
-}
-
-fn never_happens(call: &str) -> Error {
-    let reason = "the event was recorded inside a capture and never happens by itself";
-    Error::Capture { call: call.to_owned(), reason: reason.into() }
-}
-
-impl Drop for EventShared {
-    fn drop(&mut self) {
-        self.device.driver().event_destroy(self.id);
-    }
-}
-
-impl std::fmt::Debug for Event {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Event({:?}, {})", self.shared.device, self.shared.id.0)
     }
 }
 

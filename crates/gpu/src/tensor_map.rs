@@ -1,11 +1,10 @@
 //! Tensor maps: what bulk tensor copies of a kernel (`gw::bulk_tensor_load`) know of the memory they move boxes of.
 
-use std::sync::Arc;
-
 use bytemuck::Pod;
 
-use crate::buffer::{Allocation, Slice, View, ViewMut};
+use crate::buffer::{Slice, Use, View, ViewMut};
 use crate::kernel::{Arg, IntoArg};
+use crate::order::Access;
 use crate::types::{TensorLayout, TensorScalar, TensorSpec, TensorWords};
 use crate::{Error, Result};
 
@@ -42,7 +41,7 @@ use crate::{Error, Result};
 /// ```
 pub struct TensorMap<'a> {
     words: TensorWords,
-    allocation: &'a Arc<Allocation>,
+    used: Use<'a>,
 }
 
 impl<'a> TensorMap<'a> {
@@ -68,13 +67,18 @@ impl<'a> TensorMap<'a> {
             return Err(refused(format!("{} has no bulk tensor copies", device.properties().name)));
         }
         let spec = TensorSpec { address, scalar: T::SCALAR, element_bytes, layout, writable };
-        Ok(Self { words: device.driver().tensor_map(&spec)?, allocation: memory.allocation })
+        if writable {
+            // One map may be given to several launches, by several threads.
+            memory.allocation.tracking.share();
+        }
+        let used = memory.used(if writable { Access::Write } else { Access::Read });
+        Ok(Self { words: device.driver().tensor_map(&spec)?, used })
     }
 }
 
 impl<'a> IntoArg<'a> for &'a TensorMap<'_> {
     fn into_arg(self) -> Arg<'a> {
-        Arg::tensor_map(&self.words, self.allocation)
+        Arg::tensor_map(&self.words, self.used)
     }
 }
 

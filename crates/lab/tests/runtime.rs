@@ -76,6 +76,16 @@ fn matrix_matches_reference() {
 }
 
 #[test]
+fn streams_matches_reference() {
+    assert_passes("gpu/streams");
+}
+
+#[test]
+fn images_matches_reference() {
+    assert_passes("gpu/images");
+}
+
+#[test]
 fn cluster_matches_reference() {
     assert_passes("gpu/cluster");
 }

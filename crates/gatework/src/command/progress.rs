@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use gatework_gpu::{Notice, Observer};
 use indicatif::{ProgressBar, ProgressStyle};
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, fmt, registry};
 
 /// The environment variable that says what is logged, as `gatework_gpu=debug`.
 const LOG_VARIABLE: &str = "GATEWORK_LOG";
@@ -52,10 +54,19 @@ impl Progress {
     /// Sends the log to standard error, above the bar.
     pub(crate) fn log_beside(&self) {
         let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new("warn"));
-        let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(self.clone());
-        let subscriber = subscriber.with_ansi(io::stderr().is_terminal());
+        let log = fmt::layer().with_writer(self.clone()).with_ansi(io::stderr().is_terminal());
+        let subscriber = registry().with(log.without_time().with_target(false).with_filter(filter));
+        // What is logged is one thing, what a profiler shows another.
+        #[cfg(feature = "nvtx")]
+        let subscriber = subscriber.with(gatework_gpu::nvtx::NvtxLayer::new());
         // A program that calls the command may have a log of its own.
-        let _ = subscriber.without_time().with_target(false).try_init();
+        let _ = subscriber.try_init();
+        #[cfg(feature = "nvtx")]
+        if !gatework_gpu::nvtx::NvtxLayer::new().is_heard() {
+            tracing::warn!(
+                "spans are no NVTX ranges: no libnvToolsExt.so.1, and no tool that brings its own"
+            );
+        }
     }
 }
 

@@ -65,7 +65,8 @@ pub(super) fn find_or_build(
 
     let path = folder.join(format!("{stem}.{suffix}"));
     let entry_path = folder.join(format!("{stem}.json"));
-    if let Some(entry) = read(&path, &entry_path) {
+    let known = source.is_self_contained();
+    if known && let Some(entry) = read(&path, &entry_path) {
         return Ok(binary(path, entry, true, None));
     }
 
@@ -73,6 +74,15 @@ pub(super) fn find_or_build(
     let compiled = build(scratch.path())?;
     let hash = blake3::hash(&compiled.bytes).to_hex().to_string();
     let entry = Entry { hash, log: compiled.log, resources: compiled.resources };
+    // Without a cache the binary must still lie somewhere until it is loaded.
+    let keep = |entry| {
+        let kept = scratch.path().join(format!("{stem}.{suffix}"));
+        fs::write(&kept, &compiled.bytes).map_err(|error| io(&kept, error))?;
+        Ok(binary(kept, entry, false, Some(scratch)))
+    };
+    if !known {
+        return keep(entry);
+    }
     match write(&folder, &path, &compiled.bytes).and_then(|()| {
         let text = serde_json::to_vec_pretty(&entry).map_err(|error| io(&entry_path, error.into()))?;
         write(&folder, &entry_path, &text)
@@ -83,10 +93,7 @@ pub(super) fn find_or_build(
                 "the kernel cache cannot be written ({error}); '{}' is compiled every time",
                 source.name()
             );
-            // Without a cache the binary must still lie somewhere until it is loaded.
-            let kept = scratch.path().join(format!("{stem}.{suffix}"));
-            fs::write(&kept, &compiled.bytes).map_err(|error| io(&kept, error))?;
-            Ok(binary(kept, entry, false, Some(scratch)))
+            keep(entry)
         }
     }
 }

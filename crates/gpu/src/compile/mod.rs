@@ -6,7 +6,7 @@ pub use cache::cache_directory;
 
 use crate::source::Source;
 use crate::types::{Architecture, Binary};
-use crate::{Result, cuda, emulated};
+use crate::{Error, Result, cuda, emulated};
 
 /// Compiles a source, or finds it in the cache. For an `sm_…` this needs NVRTC and no GPU.
 pub fn compile(source: &Source, architecture: &Architecture) -> Result<Binary> {
@@ -17,6 +17,9 @@ pub fn compile(source: &Source, architecture: &Architecture) -> Result<Binary> {
             cache::find_or_build(source, &includes, architecture, &cuda::nvrtc::identity()?, |_| {
                 cuda::nvrtc::compile(source, &includes, name)
             })
+        }
+        Architecture::Emulated if source.is_plain() => {
+            Err(Error::NeedsCard { what: format!("'{}', which is plain CUDA C++,", source.name()) })
         }
         Architecture::Emulated => {
             cache::find_or_build(source, &includes, architecture, &emulated::compiler::version()?, |folder| {

@@ -15,7 +15,7 @@ const KPARAM_INFO: u8 = 0x17;
 const SIZE_SHIFT: u32 = 18;
 
 /// Sizes of the parameters of `entry`, in order.
-pub(super) fn parameters(cubin: &[u8], kernel: &str, entry: &str) -> Result<Vec<Parameter>> {
+pub(crate) fn parameters(cubin: &[u8], kernel: &str, entry: &str) -> Result<Vec<Parameter>> {
     let unreadable = |reason: String| Error::Load { kernel: kernel.to_owned(), reason };
     let file = object::File::parse(cubin).map_err(|error| unreadable(format!("it is no cubin: {error}")))?;
     let section = file

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::collections::HashMap;
 use std::ffi::c_void;
+use std::fs;
 use std::ptr;
 use std::sync::{Arc, MutexGuard, OnceLock};
 use std::time::Duration;
@@ -15,8 +16,9 @@ use cudarc::driver::sys::{
 use crate::cuda::address;
 use crate::cuda::blocks::{self, Blocks};
 use crate::cuda::context::Context;
-use crate::cuda::function::LoadedFunction;
+use crate::cuda::function::{Cubin, LoadedFunction};
 use crate::cuda::graph;
+use crate::cuda::link;
 use crate::cuda::nvml::Nvml;
 use crate::cuda::peer;
 use crate::cuda::pool::Pool;
@@ -25,11 +27,13 @@ use crate::cuda::staging::{self, Staging};
 use crate::cuda::status::{check, check_release, failure};
 use crate::cuda::tensor;
 use crate::driver::{
-    Arguments, Driver, EventId, Function, GraphId, HostMemory, MemoryInfo, NodeId, Pointer, StreamId,
+    Arguments, CopyEnds, Driver, EventId, Function, GraphId, HostFunction, HostMemory, MemoryInfo, NodeId,
+    Pointer, Progress, StreamId,
 };
 use crate::locked::Locked;
 use crate::types::{
-    Binary, Clocks, DeviceProperties, Grid, KernelInfo, Priority, Reach, TensorSpec, TensorWords,
+    Binary, Clocks, DeviceProperties, Grid, Image, ImageCode, KernelInfo, Priority, Reach, SuggestedBlock,
+    TensorSpec, TensorWords,
 };
 use crate::{Error, Result};
 
@@ -97,6 +101,13 @@ impl CudaDriver {
     /// Enters the context where an error cannot be returned; whether the call that follows makes sense.
     fn enter_to_release(&self) -> bool {
         self.context.enter().inspect_err(|error| tracing::warn!("{error}")).is_ok()
+    }
+
+    fn load_cubin(&self, cubin: &Cubin<'_>, entry: &str) -> Result<(Function, KernelInfo)> {
+        self.context.enter()?;
+        let most_shared = self.properties.shared_memory_per_block;
+        let (function, info) = LoadedFunction::load(&self.context, cubin, entry, most_shared)?;
+        Ok((Arc::new(function), info))
     }
 
     /// One attempt to take memory from a pool.
@@ -174,6 +185,11 @@ impl Driver for CudaDriver {
         self.nvml.get_or_init(find).as_ref()?.clocks()
     }
 
+    #[cfg(feature = "blas")]
+    fn enter(&self, _what: &str) -> Result<()> {
+        self.context.enter()
+    }
+
     fn synchronize(&self) -> Result<()> {
         self.context.synchronize()
     }
@@ -232,6 +248,24 @@ impl Driver for CudaDriver {
         self.context.enter()?;
         // SAFETY: the stream and the event are alive.
         check("cuStreamWaitEvent", unsafe { sys::cuStreamWaitEvent(raw_stream(stream), raw_event(event), 0) })
+    }
+
+    fn host(&self, stream: StreamId, function: HostFunction) -> Result<()> {
+        self.context.enter()?;
+        // A thin pointer to a fat one. Lost, and never run, if the context fails before the stream comes to it.
+        let data = Box::into_raw(Box::new(function));
+        // SAFETY: the stream is alive; the driver calls `run_host_function` once with `data`, which is of its type.
+        let status =
+            unsafe { sys::cuLaunchHostFunc(raw_stream(stream), Some(run_host_function), data.cast()) };
+        if status != CUresult::CUDA_SUCCESS {
+            // SAFETY: the call failed, so that nobody else has the box.
+            drop(unsafe { Box::from_raw(data) });
+        }
+        check("cuLaunchHostFunc", status)
+    }
+
+    fn advance(&self) -> Result<Progress> {
+        Ok(Progress::Own)
     }
 
     fn event_create(&self) -> Result<EventId> {
@@ -481,10 +515,18 @@ impl Driver for CudaDriver {
     }
 
     fn load(&self, binary: &Binary, entry: &str) -> Result<(Function, KernelInfo)> {
+        let bytes =
+            fs::read(&binary.path).map_err(|source| Error::Io { path: binary.path.clone(), source })?;
+        self.load_cubin(&Cubin::of(binary, bytes), entry)
+    }
+
+    fn load_image(&self, image: &Image, entry: &str) -> Result<(Function, KernelInfo)> {
         self.context.enter()?;
-        let (function, info) =
-            LoadedFunction::load(&self.context, binary, entry, self.properties.shared_memory_per_block)?;
-        Ok((Arc::new(function), info))
+        let bytes = match image.code() {
+            ImageCode::Cubin(bytes) => bytes.to_vec(),
+            ImageCode::Ptx(text) => link::cubin(image.name(), text)?,
+        };
+        self.load_cubin(&Cubin::from_elsewhere(image.name(), image.key(), bytes), entry)
     }
 
     fn launch(
@@ -496,6 +538,21 @@ impl Driver for CudaDriver {
     ) -> Result<()> {
         self.context.enter()?;
         loaded(function)?.launch(raw_stream(stream), grid, arguments)
+    }
+
+    fn max_active_blocks(&self, function: &Function, threads: u32, shared_bytes: u32) -> Result<u32> {
+        self.context.enter()?;
+        loaded(function)?.max_active_blocks(threads, shared_bytes)
+    }
+
+    fn suggested_block(
+        &self,
+        function: &Function,
+        _info: &KernelInfo,
+        shared_bytes: u32,
+    ) -> Result<SuggestedBlock> {
+        self.context.enter()?;
+        loaded(function)?.suggested_block(shared_bytes)
     }
 
     fn max_active_clusters(&self, function: &Function, grid: &Grid) -> Result<u32> {
@@ -516,6 +573,13 @@ impl Driver for CudaDriver {
     fn capture_last_node(&self, stream: StreamId) -> Result<NodeId> {
         self.context.enter()?;
         Ok(NodeId(graph::last_node(raw_stream(stream))? as u64))
+    }
+
+    fn capture_child(&self, stream: StreamId, graph: GraphId) -> Result<NodeId> {
+        self.context.enter()?;
+        let templates = self.templates();
+        let Template(child) = templates.get(&graph).ok_or_else(no_such_graph)?;
+        Ok(NodeId(graph::add_child(raw_stream(stream), *child)? as u64))
     }
 
     fn capture_end(&self, stream: StreamId) -> Result<GraphId> {
@@ -549,7 +613,28 @@ impl Driver for CudaDriver {
         arguments: Arguments<'_, '_>,
     ) -> Result<()> {
         self.context.enter()?;
+        let _one_at_a_time = self.templates();
         loaded(function)?.update_node(graph.0 as _, node.0 as _, grid, arguments)
+    }
+
+    unsafe fn graph_update_copy(
+        &self,
+        graph: GraphId,
+        node: NodeId,
+        ends: CopyEnds,
+        bytes: usize,
+    ) -> Result<()> {
+        self.context.enter()?;
+        let _one_at_a_time = self.templates();
+        // SAFETY: the graph and its template are alive, and the caller promises that both ends are.
+        unsafe { graph::update_copy(graph.0 as _, node.0 as _, ends, bytes, self.context.raw()) }
+    }
+
+    fn graph_update_child(&self, graph: GraphId, node: NodeId, child: GraphId) -> Result<()> {
+        self.context.enter()?;
+        let templates = self.templates();
+        let Template(child) = templates.get(&child).ok_or_else(no_such_graph)?;
+        graph::update_child(graph.0 as _, node.0 as _, *child)
     }
 
     fn graph_destroy(&self, graph: GraphId) {
@@ -562,6 +647,10 @@ impl Driver for CudaDriver {
             }
         }
     }
+}
+
+fn no_such_graph() -> Error {
+    Error::Graph { message: "it is no graph of this device".into() }
 }
 
 /// Whether work on `stream` goes into a graph.
@@ -584,6 +673,13 @@ fn release(stream: StreamId, blocks: Vec<Pointer>) {
 fn wait(stream: StreamId) -> Result<()> {
     // SAFETY: the stream is alive.
     check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(raw_stream(stream)) })
+}
+
+/// What the driver calls for [`Driver::host`], on a thread of its own.
+unsafe extern "C" fn run_host_function(data: *mut c_void) {
+    // SAFETY: `data` is the box that `host` gave away, and this is called once.
+    let function: Box<HostFunction> = unsafe { Box::from_raw(data.cast()) };
+    function();
 }
 
 fn raw_stream(stream: StreamId) -> CUstream {

@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_int, c_void};
-use std::fs;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -17,8 +16,31 @@ use crate::cuda::context::Context;
 use crate::cuda::cubin;
 use crate::cuda::status::{check, check_release, failure};
 use crate::driver::Arguments;
-use crate::types::{Binary, Grid, KernelInfo, Resources};
+use crate::types::{Binary, Grid, KernelInfo, Resources, SuggestedBlock};
 use crate::{Error, Result};
+
+/// A cubin and where it came from.
+pub(super) struct Cubin<'a> {
+    name: &'a str,
+    key: String,
+    hash: String,
+    resources: &'a [(String, Resources)],
+    bytes: Vec<u8>,
+}
+
+impl<'a> Cubin<'a> {
+    /// What was compiled here.
+    pub(super) fn of(binary: &'a Binary, bytes: Vec<u8>) -> Self {
+        let (key, hash) = (binary.key.clone(), binary.hash.clone());
+        Self { name: &binary.name, key, hash, resources: &binary.resources, bytes }
+    }
+
+    /// What somebody else compiled. Nobody knows its spills.
+    pub(super) fn from_elsewhere(name: &'a str, key: String, bytes: Vec<u8>) -> Self {
+        let hash = blake3::hash(&bytes).to_hex().to_string();
+        Self { name, key, hash, resources: &[], bytes }
+    }
+}
 
 /// A kernel and the module it lives in, which is unloaded with it.
 pub(super) struct LoadedFunction {
@@ -46,23 +68,21 @@ impl LoadedFunction {
     /// Loads the kernel `entry` of a cubin and reads what the driver knows of it. The caller has entered the context.
     pub(super) fn load(
         context: &Arc<Context>,
-        binary: &Binary,
+        cubin: &Cubin<'_>,
         entry: &str,
         shared_memory_per_block: u32,
     ) -> Result<(Self, KernelInfo)> {
-        let cubin =
-            fs::read(&binary.path).map_err(|source| Error::Io { path: binary.path.clone(), source })?;
-        let module = Module::load(context, binary, &cubin)?;
-        let raw = module.function(binary, entry)?;
+        let module = Module::load(context, cubin)?;
+        let raw = module.function(cubin, entry)?;
         // Now, and not at the first launch: loading can wait for kernels that run, which may wait for that launch.
         // SAFETY: the function belongs to the module above.
         check("cuFuncLoad", unsafe { sys::cuFuncLoad(raw) })?;
         let info = KernelInfo {
-            resources: resources(raw, binary, entry)?,
+            resources: resources(raw, cubin, entry)?,
             max_threads: attribute(raw, Attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
-            key: binary.key.clone(),
-            hash: binary.hash.clone(),
-            parameters: cubin::parameters(&cubin, &binary.name, entry)?,
+            key: cubin.key.clone(),
+            hash: cubin.hash.clone(),
+            parameters: cubin::parameters(&cubin.bytes, cubin.name, entry)?,
         };
         let limit = attribute(raw, Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)?;
         let dynamic_ceiling = shared_memory_per_block.saturating_sub(info.resources.shared_bytes);
@@ -82,6 +102,44 @@ impl LoadedFunction {
             unsafe { sys::cuLaunchKernelEx(&config, self.raw, parameters.as_mut_ptr(), ptr::null_mut()) }
         });
         check("cuLaunchKernelEx", status)
+    }
+
+    /// Blocks of so many threads that a multiprocessor holds at once.
+    pub(super) fn max_active_blocks(&self, threads: u32, shared_bytes: u32) -> Result<u32> {
+        self.allow_shared_memory(shared_bytes)?;
+        let (mut count, threads) = (0, c_int::try_from(threads).unwrap_or(c_int::MAX));
+        // SAFETY: the function is loaded, and `count` is written by the call.
+        let status = unsafe {
+            sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                &mut count,
+                self.raw,
+                threads,
+                shared_bytes as usize,
+            )
+        };
+        check("cuOccupancyMaxActiveBlocksPerMultiprocessor", status)?;
+        Ok(count.try_into().unwrap_or(0))
+    }
+
+    /// The block with which most threads are on a multiprocessor at once.
+    pub(super) fn suggested_block(&self, shared_bytes: u32) -> Result<SuggestedBlock> {
+        self.allow_shared_memory(shared_bytes)?;
+        let (mut blocks, mut threads) = (0, 0);
+        // SAFETY: the function is loaded, both numbers are written by the call, and shared memory is the same for all blocks,
+        // so that no function is asked for it.
+        let status = unsafe {
+            sys::cuOccupancyMaxPotentialBlockSize(
+                &mut blocks,
+                &mut threads,
+                self.raw,
+                None,
+                shared_bytes as usize,
+                0,
+            )
+        };
+        check("cuOccupancyMaxPotentialBlockSize", status)?;
+        let count = |count: c_int| count.try_into().unwrap_or(0);
+        Ok(SuggestedBlock { threads: count(threads), least_blocks: count(blocks) })
     }
 
     /// Clusters of such a launch that the device holds at once.
@@ -133,13 +191,17 @@ impl LoadedFunction {
             kern: ptr::null_mut(),
             ctx: ptr::null_mut(),
         };
-        let status = with_packed(arguments, |parameters| {
+        with_packed(arguments, |parameters| {
             node_parameters.kernelParams = parameters.as_mut_ptr();
             // SAFETY: the node is one of the graph that `graph` was made from, which is kept alive beside it; the
             // arguments were checked against the kernel's parameters and are copied before the call returns.
-            unsafe { sys::cuGraphExecKernelNodeSetParams_v2(graph, node, &node_parameters) }
-        });
-        check("cuGraphExecKernelNodeSetParams", status)
+            let status = unsafe { sys::cuGraphExecKernelNodeSetParams_v2(graph, node, &node_parameters) };
+            check("cuGraphExecKernelNodeSetParams", status)?;
+            // In the template too: a capture that takes this graph as a child copies that.
+            // SAFETY: as above.
+            let status = unsafe { sys::cuGraphKernelNodeSetParams_v2(node, &node_parameters) };
+            check("cuGraphKernelNodeSetParams", status)
+        })
     }
 
     /// Raises the limit if `bytes` is beyond it, at once to all there is: threads that race then set the same value.
@@ -157,17 +219,18 @@ impl LoadedFunction {
 }
 
 impl Module {
-    fn load(context: &Arc<Context>, binary: &Binary, cubin: &[u8]) -> Result<Self> {
+    fn load(context: &Arc<Context>, cubin: &Cubin<'_>) -> Result<Self> {
         let mut raw = ptr::null_mut();
-        // SAFETY: the bytes are a whole cubin, as NVRTC wrote it and the cache verified it; the call writes `raw`.
-        let status = unsafe { sys::cuModuleLoadData(&mut raw, cubin.as_ptr().cast()) };
+        // SAFETY: the bytes are a whole cubin, as NVRTC wrote it and the cache verified it, as the driver linked it, or as far
+        // as its sections could be read; the call writes `raw`.
+        let status = unsafe { sys::cuModuleLoadData(&mut raw, cubin.bytes.as_ptr().cast()) };
         check("cuModuleLoadData", status)
-            .map_err(|error| Error::Load { kernel: binary.name.clone(), reason: error.to_string() })?;
+            .map_err(|error| Error::Load { kernel: cubin.name.to_owned(), reason: error.to_string() })?;
         Ok(Self { context: context.clone(), raw })
     }
 
-    fn function(&self, binary: &Binary, entry: &str) -> Result<CUfunction> {
-        let missing = || Error::NoEntry { kernel: binary.name.clone(), entry: entry.to_owned() };
+    fn function(&self, cubin: &Cubin<'_>, entry: &str) -> Result<CUfunction> {
+        let missing = || Error::NoEntry { kernel: cubin.name.to_owned(), entry: entry.to_owned() };
         let name = CString::new(entry).map_err(|_| missing())?;
         let mut function = ptr::null_mut();
         // SAFETY: the module is loaded, the name ends in NUL, and `function` is written by the call.
@@ -190,8 +253,8 @@ impl Drop for Module {
 }
 
 /// What the driver says, and the spills, which only the assembler's log tells.
-fn resources(function: CUfunction, binary: &Binary, entry: &str) -> Result<Resources> {
-    let logged = binary.resources.iter().find(|(name, _)| name == entry);
+fn resources(function: CUfunction, cubin: &Cubin<'_>, entry: &str) -> Result<Resources> {
+    let logged = cubin.resources.iter().find(|(name, _)| name == entry);
     let logged = logged.map(|(_, resources)| *resources).unwrap_or_default();
     Ok(Resources {
         registers: attribute(function, Attribute::CU_FUNC_ATTRIBUTE_NUM_REGS)?,

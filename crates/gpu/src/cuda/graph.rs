@@ -1,12 +1,15 @@
 //! Stream capture: what a stream is given becomes a graph instead of running.
 
+use std::mem::MaybeUninit;
 use std::ptr;
 
 use cudarc::driver::sys::{
-    self, CUgraph, CUgraphExec, CUgraphNode, CUstream, CUstreamCaptureMode, CUstreamCaptureStatus,
+    self, CUDA_MEMCPY3D, CUcontext, CUgraph, CUgraphExec, CUgraphNode, CUmemorytype, CUstream,
+    CUstreamCaptureMode, CUstreamCaptureStatus, CUstreamUpdateCaptureDependencies_flags,
 };
 
 use crate::cuda::status::{check, check_release};
+use crate::driver::CopyEnds;
 use crate::{Error, Result};
 
 /// Relaxed, so that other threads may load kernels and allocate while this stream records.
@@ -16,32 +19,109 @@ pub(super) fn begin_capture(stream: CUstream) -> Result<()> {
     check("cuStreamBeginCapture", unsafe { sys::cuStreamBeginCapture_v2(stream, mode) })
 }
 
-/// The node that the stream's next work would wait for, which right after a launch is that launch.
+/// The node that the stream's next work would wait for, which right after a launch or a copy is that.
 pub(super) fn last_node(stream: CUstream) -> Result<CUgraphNode> {
+    let (_, nodes) = recorded(stream)?;
+    nodes.last().copied().ok_or_else(not_recording)
+}
+
+/// The graph that the stream is recorded into, and the nodes that its next work would wait for.
+fn recorded(stream: CUstream) -> Result<(CUgraph, Vec<CUgraphNode>)> {
     let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
-    let (mut nodes, mut edges, mut count) = (ptr::null(), ptr::null(), 0);
-    // SAFETY: the stream is alive; id and graph are optional, and everything else is written by the call. Edges are
-    // asked for because the driver refuses to name nodes without them when an edge carries data.
+    let (mut graph, mut nodes, mut edges, mut count) = (ptr::null_mut(), ptr::null(), ptr::null(), 0);
+    // SAFETY: the stream is alive; the id is optional, and everything else is written by the call. Edges are asked for
+    // because the driver refuses to name nodes without them when an edge carries data.
     let answer = unsafe {
         sys::cuStreamGetCaptureInfo_v3(
             stream,
             &mut status,
             ptr::null_mut(),
-            ptr::null_mut(),
+            &mut graph,
             &mut nodes,
             &mut edges,
             &mut count,
         )
     };
     check("cuStreamGetCaptureInfo", answer)?;
-    if status != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE || nodes.is_null() || count == 0 {
-        return Err(Error::Capture {
-            call: "Kernel::launch".into(),
-            reason: "the driver is no longer recording the stream".into(),
-        });
+    if status != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE {
+        return Err(not_recording());
+    }
+    if nodes.is_null() || count == 0 {
+        return Ok((graph, Vec::new()));
     }
     // SAFETY: `nodes` points to `count` handles, valid until the stream is used again.
-    Ok(unsafe { *nodes.add(count - 1) })
+    Ok((graph, unsafe { std::slice::from_raw_parts(nodes, count) }.to_vec()))
+}
+
+fn not_recording() -> Error {
+    let reason = "the driver is no longer recording the stream";
+    Error::Capture { call: "Stream::capture".into(), reason: reason.into() }
+}
+
+/// Adds a copy of `child` to what the stream records, in its order.
+pub(super) fn add_child(stream: CUstream, child: CUgraph) -> Result<CUgraphNode> {
+    let (graph, before) = recorded(stream)?;
+    let mut node = ptr::null_mut();
+    // SAFETY: both graphs are alive, `before` are nodes of the first, and `node` is written by the call.
+    let status =
+        unsafe { sys::cuGraphAddChildGraphNode(&mut node, graph, before.as_ptr(), before.len(), child) };
+    check("cuGraphAddChildGraphNode", status)?;
+    let replace = CUstreamUpdateCaptureDependencies_flags::CU_STREAM_SET_CAPTURE_DEPENDENCIES as u32;
+    // SAFETY: the stream is being captured into the graph that has the node; there is no data on its edge.
+    let status =
+        unsafe { sys::cuStreamUpdateCaptureDependencies_v2(stream, &mut node, ptr::null(), 1, replace) };
+    check("cuStreamUpdateCaptureDependencies", status)?;
+    Ok(node)
+}
+
+/// Puts a copy of `child` where another graph of its shape is.
+pub(super) fn update_child(graph: CUgraphExec, node: CUgraphNode, child: CUgraph) -> Result<()> {
+    // SAFETY: the node is one of the graph that `graph` was made from, and all of them are alive.
+    let status = unsafe { sys::cuGraphExecChildGraphNodeSetParams(graph, node, child) };
+    check("cuGraphExecChildGraphNodeSetParams", status)
+}
+
+/// Gives a copy other ends.
+///
+/// # Safety
+/// The node is a copy of the graph that `graph` was made from. What is of the host is page-locked and stays valid.
+pub(super) unsafe fn update_copy(
+    graph: CUgraphExec,
+    node: CUgraphNode,
+    ends: CopyEnds,
+    bytes: usize,
+    context: CUcontext,
+) -> Result<()> {
+    let mut copy = MaybeUninit::<CUDA_MEMCPY3D>::zeroed();
+    // SAFETY: the node is a copy, and `copy` is written by the call.
+    let status = unsafe { sys::cuGraphMemcpyNodeGetParams(node, copy.as_mut_ptr()) };
+    check("cuGraphMemcpyNodeGetParams", status)?;
+    // SAFETY: the call succeeded, so that it wrote all of it, the kinds of memory among it.
+    let mut copy = unsafe { copy.assume_init() };
+    let (from, to) = match ends {
+        CopyEnds::OnDevice { to, from } => (from.0, to.0),
+        CopyEnds::ToDevice { to, from } => (from as u64, to.0),
+        CopyEnds::ToHost { to, from } => (from.0, to as u64),
+    };
+    // The kinds of memory stay as the driver recorded them. An address means the same to host and device.
+    match copy.srcMemoryType {
+        CUmemorytype::CU_MEMORYTYPE_HOST => copy.srcHost = from as *const _,
+        _ => copy.srcDevice = from,
+    }
+    match copy.dstMemoryType {
+        CUmemorytype::CU_MEMORYTYPE_HOST => copy.dstHost = to as *mut _,
+        _ => copy.dstDevice = to,
+    }
+    (copy.srcXInBytes, copy.srcY, copy.srcZ) = (0, 0, 0);
+    (copy.dstXInBytes, copy.dstY, copy.dstZ) = (0, 0, 0);
+    (copy.WidthInBytes, copy.Height, copy.Depth) = (bytes, 1, 1);
+    (copy.srcPitch, copy.dstPitch) = (bytes, bytes);
+    // SAFETY: the node is of the graph's template, which is kept alive beside it, and both ends are valid.
+    let status = unsafe { sys::cuGraphExecMemcpyNodeSetParams(graph, node, &copy, context) };
+    check("cuGraphExecMemcpyNodeSetParams", status)?;
+    // In the template too: a capture that takes this graph as a child copies that.
+    // SAFETY: as above.
+    check("cuGraphMemcpyNodeSetParams", unsafe { sys::cuGraphMemcpyNodeSetParams(node, &copy) })
 }
 
 /// Ends the capture: the recorded graph and its executable form.

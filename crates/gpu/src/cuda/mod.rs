@@ -1,12 +1,17 @@
 //! The CUDA device: the driver and NVRTC, both loaded at run time, so that nothing of CUDA is needed to build.
 
 mod address;
+#[cfg(feature = "blas")]
+pub(crate) mod blas;
+#[cfg(feature = "blas")]
+mod blas_library;
 mod blocks;
 mod context;
-mod cubin;
+pub(crate) mod cubin;
 mod driver;
 mod function;
 mod graph;
+mod link;
 pub(crate) mod nccl;
 mod nvml;
 pub(crate) mod nvrtc;

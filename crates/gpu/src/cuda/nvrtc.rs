@@ -58,9 +58,14 @@ pub(crate) fn compile(
 /// `--ptxas-options=-v` is what writes the resources into the log; line numbers cost nothing and serve the profiler.
 const FIXED_OPTIONS: [&str; 4] = ["--std=c++17", "--ptxas-options=-v", "--generate-line-info", "-DGW_CUDA=1"];
 
+/// Those that plain sources are compiled with too.
+const OPTIONS_OF_ALL: [&str; 2] = ["--ptxas-options=-v", "--generate-line-info"];
+
 pub(crate) fn options(source: &Source, architecture: &str) -> Vec<String> {
     let mut options = vec![format!("--gpu-architecture={architecture}")];
-    options.extend(FIXED_OPTIONS.map(str::to_owned));
+    // Plain sources choose their own dialect, and know nothing of ours.
+    let fixed = FIXED_OPTIONS.iter().filter(|option| !source.is_plain() || OPTIONS_OF_ALL.contains(option));
+    options.extend(fixed.map(|&option| option.to_owned()));
     options.extend(source.defines().iter().map(|(name, value)| format!("-D{name}={value}")));
     options.extend_from_slice(source.options());
     options
@@ -231,5 +236,44 @@ mod tests {
         let source = Source::new("empty", "extern \"C\" __global__ void empty() {}");
         let error = compile(&source, &BTreeMap::new(), "sm_1").err().expect("there is no sm_1");
         assert!(error.to_string().contains("gpu-architecture"), "{error}");
+    }
+
+    #[test]
+    fn plain_sources_have_their_own_dialect_and_no_macro_of_ours() {
+        let options = options(&Source::plain("k", "").option("-std=c++20").define("N", 3), "sm_90a");
+        assert_eq!(
+            options,
+            [
+                "--gpu-architecture=sm_90a",
+                "--ptxas-options=-v",
+                "--generate-line-info",
+                "-DN=3",
+                "-std=c++20"
+            ]
+        );
+    }
+
+    #[test]
+    #[ignore = "needs NVRTC"]
+    fn plain_cuda_compiles_and_its_cubin_tells_the_parameters_by_mangled_name_too() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("elsewhere.h"), "struct Three { float at[3]; };\n").unwrap();
+        let text = "#include <elsewhere.h>\n#include \"given.h\"\n\
+                    #ifdef GW_CUDA\n#error\n#endif\n\
+                    extern \"C\" __global__ void scale(float* x, Three a, word n) { if (threadIdx.x < n) x[threadIdx.x] *= a.at[1]; }\n\
+                    __global__ void scale_all(double* x, double a) { x[threadIdx.x] *= a; }";
+        let source = Source::plain("plain", text)
+            .include("given.h", "using word = unsigned;")
+            .option(format!("-I{}", folder.path().display()));
+        let architecture = crate::Architecture::Sm("sm_90a".into());
+        let binary = crate::compile(&source, &architecture).unwrap();
+        assert!(!binary.cached && !crate::compile(&source, &architecture).unwrap().cached);
+        let cubin = crate::Module::from_cubin("plain", std::fs::read(&binary.path).unwrap());
+        assert_eq!(cubin.parameter_bytes("scale").unwrap(), [8, 12, 4]);
+        assert_eq!(cubin.parameter_bytes("_Z9scale_allPdd").unwrap(), [8, 8]);
+        assert!(matches!(cubin.parameter_bytes("scale_all"), Err(Error::NoEntry { .. })));
+        let without = Source::plain("plain", text).include("given.h", "using word = unsigned;");
+        let error = crate::compile(&without, &architecture).unwrap_err();
+        assert!(error.to_string().contains("elsewhere.h"), "{error}");
     }
 }

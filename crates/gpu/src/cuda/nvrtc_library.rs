@@ -22,7 +22,7 @@ pub(super) fn load() -> Result<()> {
 
 /// Looks in the folder that the user named, else where the system's loader looks, else in installed toolkits.
 fn find() -> std::result::Result<(), String> {
-    if let Some(folder) = env::var_os(FOLDER_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from) {
+    if let Some(folder) = named_folder() {
         preload(&folder).map_err(|reason| format!("{FOLDER_VARIABLE}={}: {reason}", folder.display()))?;
         warn_if_shadowed(&folder);
         return Ok(());
@@ -38,8 +38,13 @@ fn find() -> std::result::Result<(), String> {
     Err(format!("no libnvrtc.so where the system's loader looks, nor in {}", tried.join(", ")))
 }
 
+/// The folder that the user named.
+pub(super) fn named_folder() -> Option<PathBuf> {
+    env::var_os(FOLDER_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
 /// Library folders of the toolkits that may be installed: those that the environment names, then the usual places.
-fn toolkit_folders() -> Vec<PathBuf> {
+pub(super) fn toolkit_folders() -> Vec<PathBuf> {
     let named =
         ["CUDA_PATH", "CUDA_HOME"].into_iter().filter_map(env::var_os).filter(|value| !value.is_empty());
     let mut versioned: Vec<PathBuf> = entries(Path::new("/usr/local"))
@@ -58,10 +63,7 @@ fn preload(folder: &Path) -> std::result::Result<(), String> {
     let library = newest(folder, "libnvrtc.so").ok_or("it has no libnvrtc.so")?;
     let builtins = newest(folder, "libnvrtc-builtins.so").ok_or("it has no libnvrtc-builtins.so")?;
     for path in [&builtins, &library] {
-        // SAFETY: initialisers of NVIDIA's libraries may run at any time.
-        let opened = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) };
-        // Deliberately never closed: the process uses it until its end.
-        let _handle: *mut c_void = opened.map_err(|error| error.to_string())?.into_raw();
+        keep_loaded(path)?;
     }
     if loader_finds_it() {
         return Ok(());
@@ -69,8 +71,16 @@ fn preload(folder: &Path) -> std::result::Result<(), String> {
     Err(format!("{} was loaded, but is of a version that the bindings do not know", library.display()))
 }
 
+/// Loads a library for everybody. It is deliberately never closed: the process uses it until its end.
+pub(super) fn keep_loaded(path: &Path) -> std::result::Result<(), String> {
+    // SAFETY: initialisers of NVIDIA's libraries may run at any time.
+    let opened = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) };
+    let _handle: *mut c_void = opened.map_err(|error| error.to_string())?.into_raw();
+    Ok(())
+}
+
 /// The file of that name, or of that name and a version, that comes last in order.
-fn newest(folder: &Path, name: &str) -> Option<PathBuf> {
+pub(super) fn newest(folder: &Path, name: &str) -> Option<PathBuf> {
     entries(folder).into_iter().filter(|path| file_name(path).starts_with(name)).max()
 }
 

@@ -1,21 +1,23 @@
 //! The emulated device behind the seam that the CUDA driver shares.
 
 use std::any::Any;
-use std::sync::{Arc, MutexGuard};
+use std::cell::Cell;
+use std::sync::{Arc, Condvar, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::cluster::Clusters;
 use super::memory::Memory;
 use super::module::{self, Entry};
-use super::queue::{HostPointer, KernelLaunch, Op, Queues};
+use super::queue::{HostPointer, KernelLaunch, Op, Queues, Step};
 use super::{compiler, launch, tensor_map};
 use crate::driver::{
-    Arguments, Driver, EventId, Function, GraphId, HostMemory, MemoryInfo, NodeId, Pointer, StreamId,
+    Arguments, CopyEnds, Driver, EventId, Function, GraphId, HostFunction, HostMemory, MemoryInfo, NodeId,
+    Pointer, Progress, StreamId,
 };
 use crate::locked::Locked;
 use crate::types::{
-    Architecture, Binary, Clocks, DeviceProperties, Grid, KernelInfo, Kind, Priority, Reach, TensorSpec,
-    TensorWords,
+    Architecture, Binary, Clocks, DeviceProperties, Grid, Image, KernelInfo, Kind, Priority, Reach,
+    SuggestedBlock, TensorSpec, TensorWords,
 };
 use crate::{Error, Result};
 
@@ -30,19 +32,32 @@ pub(super) struct EmulatedDriver {
     properties: DeviceProperties,
     /// Which of the group.
     device: usize,
-    queues: Arc<Locked<Queues>>,
+    group: Arc<Group>,
+}
+
+/// Devices that know each other.
+struct Group {
+    queues: Locked<Queues>,
+    /// Told whenever code of the program that a stream ran has ended.
+    host_ended: Condvar,
+}
+
+thread_local! {
+    /// Whether this thread runs code of the program for a stream.
+    static RUNS_HOST_CODE: Cell<bool> = const { Cell::new(false) };
 }
 
 impl EmulatedDriver {
     /// A group of `count` devices, each with memory of its own.
     pub(super) fn group(seed: u64, count: usize) -> Result<Vec<Self>> {
         let memories = (0..count).map(|_| Memory::new(MEMORY_BYTES)).collect();
-        let queues = Arc::new(Locked::new(Queues::new(memories, seed)));
+        let queues = Locked::new(Queues::new(memories, seed));
+        let group = Arc::new(Group { queues, host_ended: Condvar::new() });
         let id = |device| if count == 1 { "emulated".into() } else { format!("emulated:{count}#{device}") };
-        (0..count).map(|device| Self::new(id(device), device, &queues)).collect()
+        (0..count).map(|device| Self::new(id(device), device, &group)).collect()
     }
 
-    fn new(id: String, device: usize, queues: &Arc<Locked<Queues>>) -> Result<Self> {
+    fn new(id: String, device: usize, group: &Arc<Group>) -> Result<Self> {
         let properties = DeviceProperties {
             kind: Kind::Emulated,
             id,
@@ -61,17 +76,77 @@ impl EmulatedDriver {
             multi_process_service: false,
             driver: compiler::name()?,
         };
-        Ok(Self { properties, device, queues: queues.clone() })
+        Ok(Self { properties, device, group: group.clone() })
     }
 
     fn queues(&self) -> MutexGuard<'_, Queues> {
-        self.queues.lock()
+        self.group.queues.lock()
+    }
+
+    /// Runs operations, in a random order of streams, until `done`.
+    fn run_until<'a>(
+        &'a self,
+        mut queues: MutexGuard<'a, Queues>,
+        done: impl Fn(&Queues) -> bool,
+    ) -> (MutexGuard<'a, Queues>, Result<()>) {
+        while !done(&queues) {
+            let (held, ran) = self.run_one(queues);
+            queues = held;
+            if ran.is_err() {
+                return (queues, ran);
+            }
+        }
+        (queues, Ok(()))
+    }
+
+    /// Runs one operation, or waits for one that another thread runs.
+    fn run_one<'a>(&'a self, mut queues: MutexGuard<'a, Queues>) -> (MutexGuard<'a, Queues>, Result<()>) {
+        match queues.run_one() {
+            Err(error) => (queues, Err(error)),
+            Ok(Step::Done) => (queues, Ok(())),
+            Ok(Step::Host(stream, function)) => {
+                drop(queues);
+                let outer = RUNS_HOST_CODE.replace(true);
+                function();
+                RUNS_HOST_CODE.set(outer);
+                let mut queues = self.queues();
+                queues.host_ended(stream);
+                self.group.host_ended.notify_all();
+                (queues, Ok(()))
+            }
+            Ok(Step::Busy) if RUNS_HOST_CODE.get() => {
+                let message = "it waits for a stream that waits for it".into();
+                (queues, Err(Error::HostFunction { message }))
+            }
+            Ok(Step::Busy) => {
+                (self.group.host_ended.wait(queues).unwrap_or_else(PoisonError::into_inner), Ok(()))
+            }
+        }
+    }
+
+    /// Queues an operation, or records it. A queue that is full does its work now.
+    fn submit(&self, stream: StreamId, op: Op) -> Result<()> {
+        let mut queues = self.queues();
+        queues.submit(stream, op)?;
+        if queues.is_full(stream) { self.finish(queues, stream) } else { Ok(()) }
+    }
+
+    /// Runs until the stream is empty, and reports what failed on it.
+    fn finish(&self, queues: MutexGuard<'_, Queues>, stream: StreamId) -> Result<()> {
+        let (mut queues, ran) = self.run_until(queues, |queues| queues.is_idle(stream));
+        ran.and_then(|()| queues.failure_of(stream))
+    }
+
+    /// Does the work of a queue that is full. What fails on it stays for the next call that can say it.
+    fn relieve(&self, queues: MutexGuard<'_, Queues>, stream: StreamId) -> Result<()> {
+        let full = queues.is_full(stream);
+        self.run_until(queues, |queues| !full || queues.is_idle(stream)).1
     }
 
     /// The other device, if it is one of this group.
     fn fellow<'a>(&self, other: &'a dyn Driver) -> Option<&'a Self> {
         let other: &Self = other.as_any().downcast_ref()?;
-        Arc::ptr_eq(&self.queues, &other.queues).then_some(other)
+        Arc::ptr_eq(&self.group, &other.group).then_some(other)
     }
 }
 
@@ -110,8 +185,14 @@ impl Driver for EmulatedDriver {
         None
     }
 
+    #[cfg(feature = "blas")]
+    fn enter(&self, what: &str) -> Result<()> {
+        Err(Error::NeedsCard { what: what.to_owned() })
+    }
+
     fn synchronize(&self) -> Result<()> {
-        self.queues().synchronize_all(self.device)
+        let streams = self.queues().streams(self.device);
+        streams.into_iter().try_for_each(|stream| self.stream_synchronize(stream))
     }
 
     /// There is no cache to set anything aside in.
@@ -124,7 +205,15 @@ impl Driver for EmulatedDriver {
     }
 
     fn stream_destroy(&self, stream: StreamId) {
-        self.queues().destroy_stream(stream);
+        let mut queues = self.queues();
+        if !RUNS_HOST_CODE.get() {
+            let (held, ran) = self.run_until(queues, |queues| queues.is_idle(stream));
+            queues = held;
+            if let Err(error) = ran {
+                tracing::warn!("a stream was dropped that cannot end: {error}");
+            }
+        }
+        queues.destroy_stream(stream);
     }
 
     fn stream_is_known(&self, stream: StreamId) -> Result<bool> {
@@ -132,11 +221,21 @@ impl Driver for EmulatedDriver {
     }
 
     fn stream_synchronize(&self, stream: StreamId) -> Result<()> {
-        self.queues().synchronize(stream)
+        self.finish(self.queues(), stream)
     }
 
     fn stream_wait(&self, stream: StreamId, event: EventId) -> Result<()> {
-        self.queues().wait(stream, event)
+        let mut queues = self.queues();
+        queues.wait(stream, event)?;
+        self.relieve(queues, stream)
+    }
+
+    fn host(&self, stream: StreamId, function: HostFunction) -> Result<()> {
+        self.submit(stream, Op::Host(Arc::new(Locked::new(Some(function)))))
+    }
+
+    fn advance(&self) -> Result<Progress> {
+        self.run_one(self.queues()).1.map(|()| Progress::Asked)
     }
 
     fn event_create(&self) -> Result<EventId> {
@@ -148,7 +247,9 @@ impl Driver for EmulatedDriver {
     }
 
     fn event_record(&self, event: EventId, stream: StreamId) -> Result<()> {
-        self.queues().record(event, stream)
+        let mut queues = self.queues();
+        queues.record(event, stream)?;
+        self.relieve(queues, stream)
     }
 
     fn event_is_complete(&self, event: EventId) -> Result<bool> {
@@ -156,7 +257,8 @@ impl Driver for EmulatedDriver {
     }
 
     fn event_synchronize(&self, event: EventId) -> Result<()> {
-        self.queues().synchronize_event(event)
+        let (mut queues, ran) = self.run_until(self.queues(), |queues| queues.event_done(event));
+        ran.and_then(|()| queues.failure_before(event))
     }
 
     fn event_elapsed(&self, start: EventId, end: EventId) -> Result<Duration> {
@@ -205,7 +307,7 @@ impl Driver for EmulatedDriver {
                 Op::CopyFromHost { to: destination, from: HostPointer(source.cast_mut()), bytes }
             }
         };
-        self.queues().submit(stream, op)
+        self.submit(stream, op)
     }
 
     unsafe fn copy_to_host(
@@ -216,15 +318,14 @@ impl Driver for EmulatedDriver {
         bytes: usize,
         host: HostMemory,
     ) -> Result<()> {
-        let mut queues = self.queues();
         let to = HostPointer(destination);
-        let queued = queues.submit(stream, Op::CopyToHost { to, from: source, bytes });
+        let queued = self.submit(stream, Op::CopyToHost { to, from: source, bytes });
         if host == HostMemory::Pinned {
             return queued;
         }
-        let done = queued.and_then(|()| queues.synchronize(stream));
+        let done = queued.and_then(|()| self.finish(self.queues(), stream));
         if done.is_err() {
-            queues.retract_copies(stream, to);
+            self.queues().retract_copies(stream, to);
         }
         done
     }
@@ -236,7 +337,7 @@ impl Driver for EmulatedDriver {
         source: Pointer,
         bytes: usize,
     ) -> Result<()> {
-        self.queues().submit(stream, Op::CopyOnDevice { to: destination, from: source, bytes })
+        self.submit(stream, Op::CopyOnDevice { to: destination, from: source, bytes })
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -245,7 +346,7 @@ impl Driver for EmulatedDriver {
 
     fn share(&self, number: usize, of: usize) -> Result<Box<dyn Driver>> {
         let id = format!("{}*{of}#{number}", self.properties.id);
-        Ok(Box::new(Self::new(id, self.device, &self.queues)?))
+        Ok(Box::new(Self::new(id, self.device, &self.group)?))
     }
 
     fn reach(&self, other: &dyn Driver) -> Result<Reach> {
@@ -267,16 +368,20 @@ impl Driver for EmulatedDriver {
         bytes: usize,
     ) -> Result<()> {
         let peer = self.fellow(other).ok_or_else(|| no_fellow("Stream::copy_from_peer"))?.device;
-        self.queues().submit(stream, Op::CopyFromPeer { to: destination, from: source, peer, bytes })
+        self.submit(stream, Op::CopyFromPeer { to: destination, from: source, peer, bytes })
     }
 
     fn fill(&self, stream: StreamId, destination: Pointer, pattern: &[u8], count: usize) -> Result<()> {
-        self.queues().submit(stream, Op::Fill { to: destination, pattern: pattern.to_vec(), count })
+        self.submit(stream, Op::Fill { to: destination, pattern: pattern.to_vec(), count })
     }
 
     fn load(&self, binary: &Binary, entry: &str) -> Result<(Function, KernelInfo)> {
         let (entry, info) = module::load(binary, entry)?;
         Ok((entry, info))
+    }
+
+    fn load_image(&self, image: &Image, _entry: &str) -> Result<(Function, KernelInfo)> {
+        Err(Error::NeedsCard { what: format!("'{}', which was compiled elsewhere,", image.name()) })
     }
 
     fn launch(
@@ -301,7 +406,28 @@ impl Driver for EmulatedDriver {
                 launch::MOST_BLOCKS
             ));
         }
-        self.queues().submit(stream, Op::Launch(launch))
+        self.submit(stream, Op::Launch(launch))
+    }
+
+    fn max_active_blocks(&self, _function: &Function, threads: u32, shared_bytes: u32) -> Result<u32> {
+        let grid = Grid::new([1; 3], [threads, 1, 1]).shared(shared_bytes);
+        Ok(resident_blocks(&grid, &self.properties) as u32)
+    }
+
+    fn suggested_block(
+        &self,
+        _function: &Function,
+        info: &KernelInfo,
+        shared_bytes: u32,
+    ) -> Result<SuggestedBlock> {
+        let resident = |threads: u32| {
+            resident_blocks(&Grid::new([1; 3], [threads, 1, 1]).shared(shared_bytes), &self.properties) as u32
+        };
+        let whole_warps = (1..=info.max_threads / 32).map(|warps| warps * 32);
+        // Of those that are as good, the largest.
+        let threads = whole_warps.max_by_key(|&threads| threads * resident(threads));
+        let threads = threads.unwrap_or(info.max_threads);
+        Ok(SuggestedBlock { threads, least_blocks: resident(threads) * MULTIPROCESSORS })
     }
 
     /// By threads and shared memory, on multiprocessors like Hopper's.
@@ -325,6 +451,11 @@ impl Driver for EmulatedDriver {
             .ok_or_else(|| Error::Graph { message: "the capture has no node".into() })
     }
 
+    fn capture_child(&self, stream: StreamId, graph: GraphId) -> Result<NodeId> {
+        self.graph_launch(graph, stream)?;
+        self.capture_last_node(stream)
+    }
+
     fn capture_end(&self, stream: StreamId) -> Result<GraphId> {
         self.queues().end_capture(stream).map(GraphId)
     }
@@ -334,7 +465,8 @@ impl Driver for EmulatedDriver {
     }
 
     fn graph_launch(&self, graph: GraphId, stream: StreamId) -> Result<()> {
-        self.queues().submit_graph(graph.0, stream)
+        let nodes = self.queues().nodes_of(graph.0);
+        nodes.map_or(Ok(()), |nodes| self.submit(stream, Op::Graph(nodes)))
     }
 
     fn graph_update(
@@ -346,8 +478,30 @@ impl Driver for EmulatedDriver {
         arguments: Arguments<'_, '_>,
     ) -> Result<()> {
         let launch = kernel_launch(function, grid, arguments)?;
-        self.queues().update_graph(graph.0, node.0 as usize, launch);
+        self.queues().update_graph(graph.0, node.0 as usize, Op::Launch(launch));
         Ok(())
+    }
+
+    unsafe fn graph_update_copy(
+        &self,
+        graph: GraphId,
+        node: NodeId,
+        ends: CopyEnds,
+        bytes: usize,
+    ) -> Result<()> {
+        let op = match ends {
+            CopyEnds::OnDevice { to, from } => Op::CopyOnDevice { to, from, bytes },
+            CopyEnds::ToDevice { to, from } => {
+                Op::CopyFromHost { to, from: HostPointer(from.cast_mut()), bytes }
+            }
+            CopyEnds::ToHost { to, from } => Op::CopyToHost { to: HostPointer(to), from, bytes },
+        };
+        self.queues().update_graph(graph.0, node.0 as usize, op);
+        Ok(())
+    }
+
+    fn graph_update_child(&self, graph: GraphId, node: NodeId, child: GraphId) -> Result<()> {
+        self.queues().update_child(graph.0, node.0 as usize, child.0)
     }
 
     fn graph_destroy(&self, graph: GraphId) {

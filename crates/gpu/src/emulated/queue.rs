@@ -8,7 +8,8 @@ use super::launch::{self, Seeds};
 use super::memory::{Memory, Region, RegionState};
 use super::module::Entry;
 use super::schedule::Schedule;
-use crate::driver::{EventId, Pointer, StreamId};
+use crate::driver::{EventId, HostFunction, Pointer, StreamId};
+use crate::locked::Locked;
 use crate::types::Fault;
 use crate::types::Grid;
 use crate::{Error, Result};
@@ -81,6 +82,16 @@ pub(super) enum Op {
         number: u64,
     },
     Graph(Arc<Vec<Node>>),
+    Host(Arc<Locked<Option<HostFunction>>>),
+}
+
+/// What running one operation came to.
+pub(super) enum Step {
+    Done,
+    /// Code of the program, which runs without the device's lock. [`Queues::host_ended`] tells when it has.
+    Host(StreamId, HostFunction),
+    /// Everything waits for code of the program that another thread runs.
+    Busy,
 }
 
 /// A node of a graph and the nodes it comes after.
@@ -97,6 +108,10 @@ struct StreamState {
     queue: VecDeque<Op>,
     failed: Option<Error>,
     capture: Option<u64>,
+    /// Whether code of the program runs in its order.
+    busy: bool,
+    /// Whether nobody has it any more: it goes with the last of its work.
+    detached: bool,
 }
 
 #[derive(Default)]
@@ -109,6 +124,18 @@ struct EventState {
     destroyed: bool,
     /// The capture it was recorded in and the nodes it stands for.
     captured: Option<(u64, Vec<usize>)>,
+}
+
+/// Whether two graphs have the same kinds of nodes with the same edges.
+fn same_shape(left: &[Node], right: &[Node]) -> bool {
+    let same = |(left, right): (&Node, &Node)| {
+        let same_op = match (&left.op, &right.op) {
+            (Op::Graph(left), Op::Graph(right)) => same_shape(left, right),
+            (left, right) => std::mem::discriminant(left) == std::mem::discriminant(right),
+        };
+        same_op && left.after == right.after
+    };
+    left.len() == right.len() && left.iter().zip(right).all(same)
 }
 
 /// A capture in progress.
@@ -185,12 +212,62 @@ impl Queues {
         self.streams.get(&stream).is_some_and(|state| state.device == device)
     }
 
-    /// What is still queued runs first, as the CUDA driver does it.
+    /// Forgets a stream. What is still queued runs first, as the CUDA driver does it.
     pub(super) fn destroy_stream(&mut self, stream: StreamId) {
-        if let Err(error) = self.synchronize(stream) {
+        if !self.is_idle(stream)
+            && let Some(state) = self.streams.get_mut(&stream)
+        {
+            state.detached = true;
+            return;
+        }
+        if let Err(error) = self.failure_of(stream) {
             tracing::warn!("a stream was dropped with an error nobody asked for: {error}");
         }
         self.streams.remove(&stream);
+    }
+
+    /// Whether nothing is left to do on a stream.
+    pub(super) fn is_idle(&self, stream: StreamId) -> bool {
+        self.streams.get(&stream).is_none_or(|state| state.queue.is_empty() && !state.busy)
+    }
+
+    /// Whether a stream has so much to do that it should do some of it.
+    pub(super) fn is_full(&self, stream: StreamId) -> bool {
+        self.streams.get(&stream).is_some_and(|state| state.queue.len() > QUEUE_LIMIT)
+    }
+
+    /// All streams of a device, in the order they were made.
+    pub(super) fn streams(&self, device: usize) -> Vec<StreamId> {
+        let of_device = self.streams.iter().filter(|(_, state)| state.device == device);
+        let mut streams: Vec<StreamId> = of_device.map(|(&id, _)| id).collect();
+        streams.sort_unstable_by_key(|id| id.0);
+        streams
+    }
+
+    /// What failed on a stream, once.
+    pub(super) fn failure_of(&mut self, stream: StreamId) -> Result<()> {
+        let failed = self.streams.get_mut(&stream).and_then(|state| state.failed.take());
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// The same, for the stream that an event was recorded on.
+    pub(super) fn failure_before(&mut self, event: EventId) -> Result<()> {
+        let stream = self.events.get(&event).and_then(|state| state.stream);
+        stream.map_or(Ok(()), |stream| self.failure_of(stream))
+    }
+
+    /// Code of the program has run.
+    pub(super) fn host_ended(&mut self, stream: StreamId) {
+        if let Some(state) = self.streams.get_mut(&stream) {
+            state.busy = false;
+        }
+        self.forget_detached(stream);
+    }
+
+    fn forget_detached(&mut self, stream: StreamId) {
+        if self.streams.get(&stream).is_some_and(|state| state.detached) && self.is_idle(stream) {
+            self.destroy_stream(stream);
+        }
     }
 
     pub(super) fn create_event(&mut self) -> EventId {
@@ -221,7 +298,7 @@ impl Queues {
             return Err(error);
         }
         state.queue.push_back(op);
-        if state.queue.len() > QUEUE_LIMIT { self.synchronize(stream) } else { Ok(()) }
+        Ok(())
     }
 
     /// Memory goes back even behind a failure.
@@ -244,15 +321,14 @@ impl Queues {
         state.stream = Some(stream);
         state.recorded += 1;
         let number = state.recorded;
-        self.mark(stream, Op::Record { event, number })
+        self.mark(stream, Op::Record { event, number });
+        Ok(())
     }
 
     /// Queues a record or a wait. They carry no result, and are queued by drops too, where nobody would hear of what failed
     /// on the stream: that stays for the next call that can say it.
-    fn mark(&mut self, stream: StreamId, op: Op) -> Result<()> {
-        let queue = &mut self.streams.entry(stream).or_default().queue;
-        queue.push_back(op);
-        if queue.len() > QUEUE_LIMIT { self.drain(stream) } else { Ok(()) }
+    fn mark(&mut self, stream: StreamId, op: Op) {
+        self.streams.entry(stream).or_default().queue.push_back(op);
     }
 
     pub(super) fn wait(&mut self, stream: StreamId, event: EventId) -> Result<()> {
@@ -267,7 +343,8 @@ impl Queues {
             }
             _ => {
                 let number = state.recorded;
-                self.mark(stream, Op::Wait { event, number })
+                self.mark(stream, Op::Wait { event, number });
+                Ok(())
             }
         }
     }
@@ -280,72 +357,49 @@ impl Queues {
         self.events.get(&event).and_then(|state| state.happened)
     }
 
-    /// Runs until the stream is empty, in a random order of streams, and reports what failed on it.
-    pub(super) fn synchronize(&mut self, stream: StreamId) -> Result<()> {
-        self.drain(stream)?;
-        let failed = self.streams.get_mut(&stream).and_then(|state| state.failed.take());
-        failed.map_or(Ok(()), Err)
-    }
-
-    /// Runs until every stream of a device is empty, and reports the first failure.
-    pub(super) fn synchronize_all(&mut self, device: usize) -> Result<()> {
-        let of_device = self.streams.iter().filter(|(_, state)| state.device == device);
-        let mut streams: Vec<StreamId> = of_device.map(|(&id, _)| id).collect();
-        streams.sort_unstable_by_key(|id| id.0);
-        streams.into_iter().try_for_each(|stream| self.synchronize(stream))
-    }
-
-    fn drain(&mut self, stream: StreamId) -> Result<()> {
-        while self.streams.get(&stream).is_some_and(|state| !state.queue.is_empty()) {
-            self.run_one()?;
-        }
-        Ok(())
-    }
-
     /// Takes back copies to host memory that the caller is about to lose.
     pub(super) fn retract_copies(&mut self, stream: StreamId, destination: HostPointer) {
         let Some(state) = self.streams.get_mut(&stream) else { return };
         state.queue.retain(|op| !matches!(op, Op::CopyToHost { to, .. } if to.0 == destination.0));
     }
 
-    /// Runs until the event has happened, and reports what failed before it on its stream.
-    pub(super) fn synchronize_event(&mut self, event: EventId) -> Result<()> {
-        while !self.event_done(event) {
-            self.run_one()?;
-        }
-        let stream = self.events.get(&event).and_then(|state| state.stream);
-        let failed =
-            stream.and_then(|stream| self.streams.get_mut(&stream)).and_then(|state| state.failed.take());
-        failed.map_or(Ok(()), Err)
-    }
-
     /// Runs the next operation of some stream that may go on.
-    fn run_one(&mut self) -> Result<()> {
+    pub(super) fn run_one(&mut self) -> Result<Step> {
         let mut ready: Vec<StreamId> =
             self.streams.iter().filter(|(_, s)| self.may_run(s)).map(|(&id, _)| id).collect();
         ready.sort_unstable_by_key(|id| id.0);
         if ready.is_empty() {
+            if self.streams.values().any(|state| state.busy) {
+                return Ok(Step::Busy);
+            }
             let message = "every stream waits for an event that no stream will reach".into();
             return Err(Error::Graph { message });
         }
         let stream = ready[self.schedule.below(ready.len())];
-        let Some(state) = self.streams.get_mut(&stream) else { return Ok(()) };
-        let Some(op) = state.queue.pop_front() else { return Ok(()) };
+        let Some(state) = self.streams.get_mut(&stream) else { return Ok(Step::Done) };
+        let Some(op) = state.queue.pop_front() else { return Ok(Step::Done) };
         let skipped =
             state.failed.is_some() && !matches!(op, Op::Free(_) | Op::Record { .. } | Op::Wait { .. });
-        if skipped {
-            return Ok(());
+        if let (Op::Host(function), false) = (&op, skipped)
+            && let Some(function) = function.lock().take()
+        {
+            state.busy = true;
+            return Ok(Step::Host(stream, function));
         }
-        let device = state.device;
-        let outcome = self.execute(device, op);
-        if let (Err(error), Some(state)) = (outcome, self.streams.get_mut(&stream)) {
-            state.failed = Some(error);
+        if !skipped {
+            let device = state.device;
+            let outcome = self.execute(device, op);
+            if let (Err(error), Some(state)) = (outcome, self.streams.get_mut(&stream)) {
+                state.failed = Some(error);
+            }
         }
-        Ok(())
+        self.forget_detached(stream);
+        Ok(Step::Done)
     }
 
     fn may_run(&self, stream: &StreamState) -> bool {
         match stream.queue.front() {
+            _ if stream.busy => false,
             None => false,
             Some(Op::Wait { event, number }) => {
                 self.events.get(event).is_none_or(|state| state.completed >= *number)
@@ -397,7 +451,8 @@ impl Queues {
                 }
                 Ok(())
             }
-            Op::Wait { .. } => Ok(()),
+            // Code of the program is never a part of a graph, and runs outside of the lock.
+            Op::Wait { .. } | Op::Host(_) => Ok(()),
             Op::Graph(nodes) => self.run_graph(device, &nodes),
         }
     }
@@ -501,15 +556,30 @@ impl Queues {
         self.captures.remove(&id)
     }
 
-    pub(super) fn submit_graph(&mut self, graph: u64, stream: StreamId) -> Result<()> {
-        let Some(nodes) = self.graphs.get(&graph).cloned() else { return Ok(()) };
-        self.submit(stream, Op::Graph(nodes))
+    pub(super) fn nodes_of(&self, graph: u64) -> Option<Arc<Vec<Node>>> {
+        self.graphs.get(&graph).cloned()
     }
 
-    pub(super) fn update_graph(&mut self, graph: u64, node: usize, launch: KernelLaunch) {
+    pub(super) fn update_graph(&mut self, graph: u64, node: usize, op: Op) {
         let Some(nodes) = self.graphs.get_mut(&graph) else { return };
         if let Some(node) = Arc::make_mut(nodes).get_mut(node) {
-            node.op = Op::Launch(launch);
+            node.op = op;
+        }
+    }
+
+    /// Puts a graph where another was, whose nodes do the same to other memory.
+    pub(super) fn update_child(&mut self, graph: u64, node: usize, child: u64) -> Result<()> {
+        let Some(new) = self.nodes_of(child) else { return Ok(()) };
+        let old = self.nodes_of(graph).and_then(|nodes| nodes.get(node).map(|node| node.op.clone()));
+        match old {
+            Some(Op::Graph(old)) if same_shape(&old, &new) => {
+                self.update_graph(graph, node, Op::Graph(new));
+                Ok(())
+            }
+            _ => {
+                let message = "the new child has other nodes, or other edges, than the one that was captured";
+                Err(Error::Graph { message: message.into() })
+            }
         }
     }
 

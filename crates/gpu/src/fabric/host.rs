@@ -79,7 +79,7 @@ impl Place for Host {
         Ok(Arc::default())
     }
 
-    fn follow(&self, (): &(), _: &[&Self::Offer]) -> Result<()> {
+    fn follow(&self, (): &(), _: &[&Self::Offer], _: &Self::Offer) -> Result<()> {
         Ok(())
     }
 

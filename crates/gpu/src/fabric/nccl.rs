@@ -4,6 +4,7 @@ use super::offered::Offered;
 use super::place::Journey;
 use crate::buffer::{SliceMut, View};
 use crate::cuda::nccl;
+use crate::order::Access;
 use crate::{Device, Error, Result, Stream};
 
 /// One rank's end of NCCL.
@@ -24,26 +25,28 @@ impl Communicator {
         to: Option<&mut SliceMut<'_, u8>>,
     ) -> Result<()> {
         let missing = |what: &str| Error::Length { call: "Fabric", message: format!("{what} is missing") };
-        let mut sends = Vec::new();
+        let (mut sends, mut uses) = (Vec::new(), Vec::new());
         for &peer in journey.members {
             for pull in (journey.plan)(peer).into_iter().filter(|p| p.from == journey.me && p.bytes > 0) {
                 let mine = journey.offer(journey.me).and_then(Offered::memory);
                 let source = mine.ok_or_else(|| missing("what is sent"))?.view();
-                stream.adopt(source.allocation);
+                uses.push(source.used(Access::Read));
                 let pointer = source.slice(pull.source..pull.source + pull.bytes).pointer();
                 sends.push(nccl::Parcel { peer, pointer, bytes: pull.bytes });
             }
         }
         let mut receives = Vec::new();
-        if let Some(to) = to {
-            stream.device().require_same(to.view().device(), "Fabric")?;
-            stream.adopt(to.view().allocation);
+        let target = to.as_ref().map(|to| to.view());
+        if let Some(to) = &target {
+            stream.device().require_same(to.device(), "Fabric")?;
             for pull in (journey.plan)(journey.me).into_iter().filter(|pull| pull.bytes > 0) {
-                let pointer = to.view().slice(pull.target..pull.target + pull.bytes).pointer();
+                let pointer = to.slice(pull.target..pull.target + pull.bytes).pointer();
                 receives.push(nccl::Parcel { peer: pull.from, pointer, bytes: pull.bytes });
             }
         }
-        self.0.exchange(stream.id(), &sends, &receives)
+        let target = target.as_ref().map(|target| target.used(Access::Write));
+        let uses = uses.into_iter().chain(target);
+        stream.queue(uses, Vec::new(), || self.0.exchange(stream.id(), &sends, &receives))
     }
 
     /// What failed behind a call that had returned.

@@ -9,6 +9,7 @@ use super::nccl::Communicator;
 use super::offered::Offered;
 use super::place::{Journey, Place, Sealed};
 use crate::buffer::{View, ViewMut};
+use crate::order::Access;
 use crate::types::Grid;
 use crate::{Buffer, Device, Error, Result, Slice, SliceMut, Stream, args};
 
@@ -90,6 +91,8 @@ impl Place for Devices {
         self.require(stream)?;
         if let Some(from) = &from {
             self.device.require_same(from.device(), "Fabric")?;
+            // The event below comes after whatever stream wrote it.
+            stream.queue([from.used(Access::Read)].into_iter(), Vec::new(), || Ok(()))?;
         }
         Offered::on(stream, from.map(|from| from.as_bytes().hold()))
     }
@@ -111,8 +114,11 @@ impl Place for Devices {
         }
     }
 
-    fn follow(&self, stream: &Stream, points: &[&Offered]) -> Result<()> {
-        points.iter().try_for_each(|point| stream.wait(point.event()))
+    fn follow(&self, stream: &Stream, points: &[&Offered], mine: &Offered) -> Result<()> {
+        points.iter().try_for_each(|point| stream.wait(point.event()))?;
+        // Whoever writes it next, on whatever stream, comes after this point, and so after those who read it.
+        let read = mine.memory().map(|memory| memory.view().used(Access::Read));
+        stream.queue(read.into_iter(), Vec::new(), || Ok(()))
     }
 
     fn fold<T: Element>(

@@ -81,9 +81,9 @@ pub trait Place: Sealed + Sized {
         journey: &Journey<'_, Self::Offer>,
         to: Option<Self::Write<'_, T>>,
     ) -> Result<Self::Offer>;
-    /// What this rank does from now on comes after these points.
+    /// What this rank does from now on comes after these points, where others have read what it offered.
     #[doc(hidden)]
-    fn follow(&self, order: &Self::Order, points: &[&Self::Offer]) -> Result<()>;
+    fn follow(&self, order: &Self::Order, points: &[&Self::Offer], mine: &Self::Offer) -> Result<()>;
     /// Folds rows into one, from the first to the last.
     #[doc(hidden)]
     fn fold<T: Element>(

@@ -390,7 +390,8 @@ impl<P: Place> Rank<P> {
     ) -> Result<()> {
         let bytes = from.as_ref().map_or(0, |from| P::len(from) * size_of::<T>());
         let room = to.as_ref().map_or(0, |to| P::len_mut(to) * size_of::<T>());
-        let mine = Brought { offer: self.place.offer(order, from)?, bytes, parts: job.parts };
+        let offer = self.place.offer(order, from)?;
+        let mine = Brought { offer: offer.clone(), bytes, parts: job.parts };
         let members = self.members(job.pair);
         let all = self.meet(&job.call, job.pair, mine)?;
         let sends = sends_of(&members, &all, job.call.name)?;
@@ -414,7 +415,7 @@ impl<P: Place> Rank<P> {
         };
         let readers = members.iter().zip(&ends).filter(|(member, _)| reads_mine(**member));
         let points: Vec<&P::Offer> = readers.map(|(_, end)| &end.offer).collect();
-        self.place.follow(order, &points)
+        self.place.follow(order, &points, &offer)
     }
 
     fn meet(

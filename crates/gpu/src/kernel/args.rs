@@ -5,9 +5,10 @@ use std::sync::Arc;
 use bytemuck::Pod;
 
 use crate::abi::Scalar;
-use crate::buffer::{Allocation, Buffer, Slice, SliceMut, View as _};
+use crate::buffer::{Allocation, Buffer, Slice, SliceMut, Use, View as _};
+use crate::order::Access;
 use crate::pinned::{DeviceUse, Pinned, PinnedBlock};
-use crate::types::{ArgType, Parameter, TensorWords};
+use crate::types::{ArgType, Parameter, ParameterType, TensorWords};
 use crate::{Device, Error, Result};
 
 /// Builds the argument list of a launch: buffers and slices by reference, scalars by value.
@@ -26,7 +27,7 @@ macro_rules! args {
 pub struct Arg<'a> {
     bytes: Bytes,
     type_: ArgType,
-    allocation: Option<&'a Arc<Allocation>>,
+    used: Option<Use<'a>>,
     /// Host memory that the kernel reads or writes where it lies.
     pinned: Option<(Arc<PinnedBlock>, DeviceUse)>,
 }
@@ -72,7 +73,11 @@ impl<'a> Arg<'a> {
     }
 
     pub(crate) fn allocation(&self) -> Option<&'a Arc<Allocation>> {
-        self.allocation
+        self.used.map(|used| used.allocation)
+    }
+
+    pub(crate) fn used(&self) -> Option<Use<'a>> {
+        self.used
     }
 
     pub(crate) fn pinned(&self) -> Option<&(Arc<PinnedBlock>, DeviceUse)> {
@@ -84,7 +89,7 @@ impl<'a> Arg<'a> {
         Self {
             bytes: Bytes::of(&slice.pointer().0.to_le_bytes()),
             type_: ArgType::Pointer { element: Scalar::of::<T>(), element_bytes, mutable },
-            allocation: Some(slice.allocation),
+            used: Some(slice.used(if mutable { Access::Write } else { Access::Read })),
             pinned: None,
         }
     }
@@ -94,18 +99,18 @@ impl<'a> Arg<'a> {
         Self {
             bytes: Bytes::of(&(host.address() as u64).to_le_bytes()),
             type_: ArgType::Pointer { element: Scalar::of::<T>(), element_bytes, mutable },
-            allocation: None,
+            used: None,
             pinned: Some((host.block(), device_use)),
         }
     }
 
-    pub(crate) fn tensor_map(words: &TensorWords, allocation: &'a Arc<Allocation>) -> Self {
-        Self { allocation: Some(allocation), ..Self::value(words) }
+    pub(crate) fn tensor_map(words: &TensorWords, used: Use<'a>) -> Self {
+        Self { used: Some(used), ..Self::value(words) }
     }
 
     fn value<T: Pod>(value: &T) -> Self {
         let bytes = Bytes::of(bytemuck::bytes_of(value));
-        Self { bytes, type_: ArgType::Value(Scalar::of::<T>()), allocation: None, pinned: None }
+        Self { bytes, type_: ArgType::Value(Scalar::of::<T>()), used: None, pinned: None }
     }
 }
 
@@ -177,6 +182,23 @@ macro_rules! scalar_arguments {
 }
 
 scalar_arguments!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64, half::f16, half::bf16);
+
+/// Compares what a program declares of a kernel with what the kernel has.
+pub(crate) fn check_declared(kernel: &str, parameters: &[usize], declared: &[ParameterType]) -> Result<()> {
+    let refuse = |message: String| Err(Error::Arguments { kernel: kernel.to_owned(), message });
+    if parameters.len() != declared.len() {
+        return refuse(format!(
+            "it takes {} parameters and {} are declared",
+            parameters.len(),
+            declared.len()
+        ));
+    }
+    let wrong = parameters.iter().zip(declared).position(|(bytes, declared)| *bytes != declared.bytes);
+    wrong.map_or(Ok(()), |index| {
+        let (bytes, declared) = (parameters[index], declared[index].bytes);
+        refuse(format!("parameter {index} has {bytes} bytes and is declared with {declared}"))
+    })
+}
 
 /// Compares count, sizes, and types where the kernel's are known.
 pub(crate) fn check(

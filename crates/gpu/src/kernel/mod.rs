@@ -8,9 +8,9 @@ use std::sync::{Arc, Weak};
 pub use args::{Arg, ByValue, IntoArg};
 
 use crate::device::DeviceShared;
-use crate::driver::Function;
-use crate::graph::{GraphKernel, Retained};
-use crate::types::{Binary, Grid, KernelInfo};
+use crate::driver::{Function, NodeId};
+use crate::graph::{GraphKernel, Retained, kept};
+use crate::types::{Binary, Grid, Image, KernelInfo, Parameter, ParameterType, SuggestedBlock};
 use crate::{Device, Error, Result, Stream};
 
 /// A kernel loaded on one device. Cheap to clone.
@@ -35,6 +35,37 @@ impl Kernel {
         Ok(Self { shared: Arc::new(KernelShared { device, name: entry.to_owned(), function, info }) })
     }
 
+    /// Loads a kernel that was compiled elsewhere.
+    pub(crate) fn load_image(
+        device: &Device,
+        image: &Image,
+        entry: &str,
+        declared: &[ParameterType],
+    ) -> Result<Self> {
+        args::check_declared(entry, &image.parameter_bytes(entry)?, declared)?;
+        let (function, info) = device.driver().load_image(image, entry)?;
+        let device = Arc::downgrade(&device.shared);
+        let name = entry.to_owned();
+        Self { shared: Arc::new(KernelShared { device, name, function, info }) }.declare(declared)
+    }
+
+    /// The same kernel, whose arguments are checked against what is declared here, types too. For kernels of
+    /// [`Source::plain`](crate::Source::plain), of which a card knows only how large each parameter is: without this, nothing tells that
+    /// memory which the kernel writes was passed by `&`, which the runtime then takes for a read.
+    pub fn declare(&self, declared: &[ParameterType]) -> Result<Self> {
+        let KernelShared { device, name, function, info } = &*self.shared;
+        let bytes: Vec<usize> = info.parameters.iter().map(|parameter| parameter.bytes).collect();
+        args::check_declared(name, &bytes, declared)?;
+        // What the device knows itself counts more.
+        let parameters = info.parameters.iter().zip(declared).map(|(parameter, declared)| Parameter {
+            bytes: parameter.bytes,
+            type_: parameter.type_.or(Some(declared.type_)),
+        });
+        let info = KernelInfo { parameters: parameters.collect(), ..info.clone() };
+        let (device, name, function) = (device.clone(), name.clone(), function.clone());
+        Ok(Self { shared: Arc::new(KernelShared { device, name, function, info }) })
+    }
+
     /// The kernel's name.
     pub fn name(&self) -> &str {
         &self.shared.name
@@ -50,10 +81,6 @@ impl Kernel {
     /// What the kernel does wrong shows at the stream's next synchronisation, as on any GPU.
     pub fn launch(&self, stream: &Stream, grid: &Grid, arguments: &[Arg<'_>]) -> Result<()> {
         self.check(stream.device(), grid, arguments)?;
-        let allocations = || arguments.iter().filter_map(Arg::allocation);
-        for allocation in allocations() {
-            allocation.visit(stream);
-        }
         #[cfg(feature = "testing")]
         if stream.device().faults().leaves_out_kernels() {
             return Ok(());
@@ -63,36 +90,71 @@ impl Kernel {
             stream.retain_in_capture(|| Retained::Pinned(block.clone(), *device_use));
         }
         let driver = stream.device().driver();
-        driver.launch(stream.id(), &self.shared.function, grid, &mut arguments.iter().map(Arg::bytes))?;
+        let pinned = arguments.iter().filter_map(Arg::pinned).cloned().collect();
+        stream.queue(arguments.iter().filter_map(Arg::used), pinned, || {
+            driver.launch(stream.id(), &self.shared.function, grid, &mut arguments.iter().map(Arg::bytes))
+        })?;
         if let Some(capture) = stream.capture_state() {
-            #[cfg(feature = "testing")]
-            stream.device().faults().captured_node()?;
-            let node = driver.capture_last_node(stream.id())?;
+            let kept = kept(arguments);
+            let node = self.captured_node(stream).inspect_err(|_| {
+                // The driver has the launch, and with it the addresses.
+                for (allocation, access) in &kept {
+                    capture.retain(Retained::Device(allocation.clone(), *access));
+                }
+            })?;
             capture.add_kernel(GraphKernel {
                 name: self.shared.name.clone(),
                 kernel: self.clone(),
                 function: self.shared.function.clone(),
                 grid: *grid,
                 node,
-                allocations: allocations().cloned().collect(),
+                allocations: kept,
             });
         }
-        for (block, _) in arguments.iter().filter_map(Arg::pinned) {
-            block.used_by(stream)?;
-        }
         Ok(())
+    }
+
+    fn captured_node(&self, stream: &Stream) -> Result<NodeId> {
+        #[cfg(feature = "testing")]
+        stream.device().faults().captured_node()?;
+        stream.device().driver().capture_last_node(stream.id())
     }
 
     /// How many clusters of such a launch the device holds at once, those of a grid without clusters being its blocks. Other
     /// work on the device leaves room for fewer. A launch of clusters for which this is 0 fails.
     pub fn max_active_clusters(&self, grid: &Grid) -> Result<u32> {
-        let device = self.shared.device.upgrade().map(|shared| Device { shared });
-        let device = device.ok_or_else(|| Error::Launch {
-            kernel: self.shared.name.clone(),
-            message: "its device is no longer open".into(),
-        })?;
+        let device = self.device()?;
         launch::check(grid, &self.shared.name, device.properties(), &self.shared.info)?;
         device.driver().max_active_clusters(&self.shared.function, grid)
+    }
+
+    /// How many blocks of `block_threads` threads and so many bytes of dynamic shared memory one multiprocessor holds at once
+    /// (occupancy). Other work on the device leaves room for fewer.
+    ///
+    /// On a card by registers, shared memory and threads. The emulated device counts threads and shared memory alone, as
+    /// Hopper does: 64 warps, 32 blocks, 228 KiB of which each block takes 1 KiB for itself.
+    pub fn max_active_blocks(&self, block_threads: u32, dynamic_shared: u32) -> Result<u32> {
+        let device = self.device()?;
+        let grid = Grid::new([1; 3], [block_threads, 1, 1]).shared(dynamic_shared);
+        launch::check(&grid, &self.shared.name, device.properties(), &self.shared.info)?;
+        device.driver().max_active_blocks(&self.shared.function, block_threads, dynamic_shared)
+    }
+
+    /// The block size with which most threads of this kernel are on a multiprocessor at once, if each block has so many bytes
+    /// of dynamic shared memory. It is about how full the device is, which is not always how fast the kernel is.
+    pub fn suggested_block(&self, dynamic_shared: u32) -> Result<SuggestedBlock> {
+        let device = self.device()?;
+        let grid = Grid::new([1; 3], [1, 1, 1]).shared(dynamic_shared);
+        launch::check(&grid, &self.shared.name, device.properties(), &self.shared.info)?;
+        device.driver().suggested_block(&self.shared.function, &self.shared.info, dynamic_shared)
+    }
+
+    fn device(&self) -> Result<Device> {
+        let device = self.shared.device.upgrade().map(|shared| Device { shared });
+        device.ok_or_else(|| Error::Launch {
+            kernel: self.shared.name.clone(),
+            message: "its device is no longer open".into(),
+        })
     }
 
     pub(crate) fn check(&self, device: &Device, grid: &Grid, arguments: &[Arg<'_>]) -> Result<()> {

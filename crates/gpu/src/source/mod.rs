@@ -34,6 +34,7 @@ pub struct Source {
     includes: BTreeMap<String, Cow<'static, str>>,
     defines: BTreeMap<String, String>,
     options: Vec<String>,
+    plain: bool,
 }
 
 impl Source {
@@ -45,7 +46,27 @@ impl Source {
             includes: BTreeMap::new(),
             defines: BTreeMap::new(),
             options: Vec::new(),
+            plain: false,
         }
+    }
+
+    /// Plain CUDA C++, which uses nothing of ours: compiled by NVRTC with the options that it is given
+    /// ([`Source::option`]: `-I` for folders of headers, `-std`), for cards only. Its kernels are found by their `extern "C"` or
+    /// mangled names. What it includes is taken from [`Source::include`], or by the compiler from its folders; in that case
+    /// it is compiled anew by every process, since nobody knows whether those files changed.
+    ///
+    /// ```
+    /// use gatework_gpu::{Architecture, Source, compile};
+    /// let source = Source::plain("scale", r#"
+    ///     extern "C" __global__ void scale(float* x, float a, unsigned n) {
+    ///         unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    ///         if (i < n) x[i] *= a;
+    ///     }
+    /// "#);
+    /// assert!(compile(&source, &Architecture::Emulated).unwrap_err().to_string().contains("on a card only"));
+    /// ```
+    pub fn plain(name: impl Into<String>, text: impl Into<Cow<'static, str>>) -> Self {
+        Self { plain: true, ..Self::new(name, text) }
     }
 
     /// Provides a file for `#include "path"`.
@@ -101,6 +122,17 @@ impl Source {
         &self.options
     }
 
+    pub(crate) fn is_plain(&self) -> bool {
+        self.plain
+    }
+
+    /// Whether everything that goes into it is known here, and not only to the compiler.
+    pub(crate) fn is_self_contained(&self) -> bool {
+        let provided = |path: &String| self.includes.contains_key(path);
+        let texts = self.includes.values().chain([&self.text]);
+        !self.plain || texts.flat_map(|text| all_included(text)).all(|path| provided(&path))
+    }
+
     /// Names defined with `GW_KERNEL` in the text: the source's own first, if it is one of them.
     pub(crate) fn entries(&self) -> Vec<&str> {
         let mut entries = kernels_in(&self.text);
@@ -115,6 +147,9 @@ impl Source {
 
     /// Every file the text includes, directly or through another, by the path it is included by.
     pub(crate) fn resolve(&self) -> Result<BTreeMap<String, Cow<'static, str>>> {
+        if self.plain {
+            return Ok(self.includes.clone());
+        }
         let mut found = BTreeMap::new();
         let mut pending = included(&self.text);
         while let Some(path) = pending.pop() {
@@ -138,6 +173,7 @@ impl Source {
             hasher.update(&(bytes.len() as u64).to_le_bytes());
             hasher.update(bytes);
         };
+        field(if self.plain { b"plain" } else { b"" });
         field(self.name.as_bytes());
         field(self.text.as_bytes());
         for (path, text) in includes {
@@ -183,9 +219,35 @@ fn included(text: &str) -> Vec<String> {
         .collect()
 }
 
+/// The same, with those of `#include <…>`, and what neither can be read from, as a macro.
+fn all_included(text: &str) -> Vec<String> {
+    let directives = text
+        .lines()
+        .filter_map(|line| line.trim_start().strip_prefix('#')?.trim_start().strip_prefix("include"));
+    let path = |rest: &str| {
+        let rest = rest.trim();
+        let quoted = |open: char, close: char| rest.strip_prefix(open)?.split(close).next();
+        quoted('"', '"').or_else(|| quoted('<', '>')).unwrap_or(rest).to_owned()
+    };
+    directives.map(path).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn plain_sources_are_told_apart_and_know_whether_they_are_whole() {
+        let text = "#include \"a.h\"\n # include <b.h>\n__global__ void k() {}";
+        let plain = Source::plain("k", text).include("a.h", "int a;");
+        assert!(!plain.is_self_contained());
+        assert!(plain.resolve().is_ok(), "what is missing is the compiler's to find");
+        let whole = plain.clone().include("b.h", "int b;");
+        assert!(whole.is_self_contained());
+        assert!(!plain.include("b.h", "#include HEADER").is_self_contained());
+        let (plain, portable) = (Source::plain("k", "int a;"), Source::new("k", "int a;"));
+        assert_ne!(plain.hash().unwrap(), portable.hash().unwrap());
+    }
 
     #[test]
     fn the_hash_moves_with_text_includes_defines_and_options() {

@@ -1,9 +1,11 @@
 //! Modules of kernels, as crates declare them.
 
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
 use super::{Source, kernels_in};
 use crate::header::Header;
+use crate::types::{Image, ImageCode};
 
 /// Definitions that a module may be compiled with.
 const MOST_DEFINITIONS: usize = 8;
@@ -95,6 +97,17 @@ impl Module {
     /// A module without definitions. Its kernels are those that `text` defines.
     pub const fn new(name: &'static str, text: &'static str, headers: &'static [Header]) -> Self {
         Self { name, text, headers, definitions: [None; MOST_DEFINITIONS] }
+    }
+
+    /// PTX of another compiler, which the driver compiles for its card when a kernel of it is loaded. `name` is what errors
+    /// call it.
+    pub fn from_ptx(name: impl Into<String>, text: impl Into<Arc<str>>) -> Image {
+        Image::new(name.into(), ImageCode::Ptx(text.into()))
+    }
+
+    /// A cubin of another compiler, for the architecture that it was compiled for.
+    pub fn from_cubin(name: impl Into<String>, bytes: impl Into<Arc<[u8]>>) -> Image {
+        Image::new(name.into(), ImageCode::Cubin(bytes.into()))
     }
 
     /// The same text, compiled with a macro more.

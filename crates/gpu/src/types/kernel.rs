@@ -4,6 +4,7 @@ use std::any::TypeId;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use bytemuck::Pod;
 use serde::{Deserialize, Serialize};
 
 use crate::abi::Scalar;
@@ -92,6 +93,35 @@ pub(crate) struct Parameter {
     pub(crate) type_: Option<ArgType>,
 }
 
+/// What a kernel that was written elsewhere takes, as the program declares it: in PTX and in a cubin only sizes are left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ParameterType {
+    pub(crate) bytes: usize,
+    pub(crate) type_: ArgType,
+}
+
+impl ParameterType {
+    /// `const T*`: memory that the kernel reads, and never writes.
+    pub fn read<T: Pod>() -> Self {
+        Self::pointer::<T>(false)
+    }
+
+    /// `T*`: memory that the kernel may write. A launch takes it as `&mut`.
+    pub fn write<T: Pod>() -> Self {
+        Self::pointer::<T>(true)
+    }
+
+    /// A scalar, or a struct by value.
+    pub fn value<T: Pod>() -> Self {
+        Self { bytes: size_of::<T>(), type_: ArgType::Value(Scalar::of::<T>()) }
+    }
+
+    fn pointer<T: Pod>(mutable: bool) -> Self {
+        let (element, element_bytes) = (Scalar::of::<T>(), size_of::<T>());
+        Self { bytes: size_of::<u64>(), type_: ArgType::Pointer { element, element_bytes, mutable } }
+    }
+}
+
 /// What a loaded kernel is.
 #[derive(Debug, Clone)]
 pub struct KernelInfo {
@@ -104,6 +134,15 @@ pub struct KernelInfo {
     /// BLAKE3 of the binary.
     pub hash: String,
     pub(crate) parameters: Vec<Parameter>,
+}
+
+/// A block size to launch a kernel with, see [`Kernel::suggested_block`](crate::Kernel::suggested_block).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SuggestedBlock {
+    /// Threads a block.
+    pub threads: u32,
+    /// Blocks that fill the device: a grid of fewer leaves some of it idle.
+    pub least_blocks: u32,
 }
 
 impl Scalar {

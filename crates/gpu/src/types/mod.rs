@@ -5,15 +5,25 @@
 mod device;
 mod fault;
 mod grid;
+mod image;
 mod kernel;
+#[cfg(feature = "blas")]
+mod matrix;
+pub(crate) mod ptx;
 mod tensor;
 mod topology;
 
 pub use device::{Clocks, DeviceListing, DeviceProperties, Kind, Presence, Priority, Reach};
 pub use fault::{Fault, FaultKind, Site};
 pub use grid::Grid;
-pub use kernel::{Architecture, Binary, KernelInfo, Resources};
+pub use image::Image;
+pub(crate) use image::ImageCode;
+pub use kernel::{Architecture, Binary, KernelInfo, ParameterType, Resources, SuggestedBlock};
 pub(crate) use kernel::{ArgType, Compiled, Parameter};
+#[cfg(feature = "blas")]
+pub use matrix::MatrixScalar;
+#[cfg(feature = "blas")]
+pub(crate) use matrix::RightLayout;
 pub(crate) use tensor::{MOST_DIMENSIONS, TensorSpec, TensorWords};
 pub use tensor::{Swizzle, TensorLayout, TensorScalar};
 pub use topology::{Card, NvLinks, PeerLink, Topology};

@@ -9,6 +9,7 @@ mod float;
 mod fp8_tile;
 mod graph_chain;
 mod half_pairs;
+mod images;
 mod integer;
 mod matrix;
 mod number_format;
@@ -18,6 +19,7 @@ mod pinned_copy;
 mod reduce;
 mod rounding;
 mod saxpy;
+mod streams;
 mod tensor_map;
 mod tensor_sums;
 mod transpose;
@@ -48,9 +50,11 @@ pub fn workloads() -> Vec<Box<dyn Workload>> {
         Box::new(fabric::Collectives),
         Box::new(float::Float),
         Box::new(half_pairs::HalfPairs),
+        Box::new(images::Images),
         Box::new(integer::Integer),
         Box::new(matrix::Matrix),
         Box::new(order::Order),
+        Box::new(streams::Streams),
         Box::new(tensor_map::TensorMaps),
         Box::new(tensor_sums::TensorSums),
         Box::new(warp::Warp),
