@@ -50,7 +50,7 @@ impl<'a> TensorMap<'a> {
         Self::of(memory.view(), layout, false)
     }
 
-    /// Memory to store boxes to, and to load them.
+    /// Memory to store boxes to, and to load them. Its rows are a multiple of 16 bytes: a store is cut off by no less.
     pub fn new_mut<T: TensorElement>(memory: &'a mut impl ViewMut<T>, layout: &TensorLayout) -> Result<Self> {
         Self::of(memory.view_mut().into_slice(), layout, true)
     }
@@ -61,6 +61,14 @@ impl<'a> TensorMap<'a> {
         layout.check(element_bytes, (memory.len() * element_bytes) as u64).map_err(refused)?;
         if !address.is_multiple_of(16) {
             return Err(refused(format!("memory at {address:#x}: a tensor starts at a multiple of 16")));
+        }
+        let row = layout.extents[0] * element_bytes as u64;
+        if writable && !row.is_multiple_of(16) {
+            let message = format!(
+                "a tensor with rows of {row} bytes to store to: the card writes whole multiples of 16, so that what lies behind \
+                 a row would be lost"
+            );
+            return Err(refused(message));
         }
         let device = memory.allocation.stream.device();
         if device.properties().compute_capability.0 < 9 {

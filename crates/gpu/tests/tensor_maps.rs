@@ -274,6 +274,20 @@ fn a_box_goes_to_every_block_of_the_mask() -> Result<()> {
 }
 
 #[test]
+fn rows_of_a_tensor_that_is_stored_to_are_whole() -> Result<()> {
+    let stream = Device::emulated(0)?.stream()?;
+    let mut x = stream.alloc_zeros::<u32>(1024)?;
+    let odd =
+        TensorLayout { extents: vec![30, 4], strides: vec![128], boxed: vec![16, 2], swizzle: Swizzle::None };
+    assert!(TensorMap::new(&x, &odd).is_ok(), "loads are cut off by elements");
+    let refused = TensorMap::new_mut(&mut x, &odd).unwrap_err().to_string();
+    assert!(refused.contains("rows of 120 bytes to store to"), "{refused}");
+    let whole = TensorLayout { extents: vec![28, 4], ..odd };
+    assert!(TensorMap::new_mut(&mut x, &whole).is_ok());
+    Ok(())
+}
+
+#[test]
 fn a_map_for_loads_is_not_stored_to() -> Result<()> {
     let text = "#include \"gw/gw.cuh\"\nGW_KERNEL(keep)(GW_TENSOR_MAP(map)) {\ngw::bulk_tensor_store(map, gw::shared<u8>(), 0, 0);\n\
                 gw::bulk_commit();\ngw::bulk_wait<0>();\n}";

@@ -114,9 +114,17 @@ impl Subject {
         corners
     }
 
+    /// The tensor that boxes are stored to: its rows are a multiple of 16 bytes.
+    fn stored(&self) -> TensorLayout {
+        let mut layout = self.layout.clone();
+        let step = 16 / self.element as u64;
+        layout.extents[0] = layout.extents[0] / step * step;
+        layout
+    }
+
     /// Every element of the box at a corner: its place in the box, and in the tensor unless it lies outside.
-    fn elements(&self, corner: &[i32]) -> Vec<(usize, Option<usize>)> {
-        let TensorLayout { extents, strides, boxed, .. } = &self.layout;
+    fn elements(&self, layout: &TensorLayout, corner: &[i32]) -> Vec<(usize, Option<usize>)> {
+        let TensorLayout { extents, strides, boxed, .. } = layout;
         let count: usize = boxed.iter().map(|&side| side as usize).product();
         let element = |number: usize| {
             let mut rest = number;
@@ -152,12 +160,12 @@ impl Subject {
         let mut to = vec![0x5a; input.len()];
         for corner in self.corners() {
             let mut image = vec![0; self.box_bytes()];
-            for (at, place) in self.elements(&corner[..3]) {
+            for (at, place) in self.elements(&self.layout, &corner[..3]) {
                 for byte in 0..self.element {
                     image[self.swizzled(at + byte)] = place.map_or(0, |place| input[place + byte]);
                 }
             }
-            for (at, place) in self.elements(&corner[3..]) {
+            for (at, place) in self.elements(&self.stored(), &corner[3..]) {
                 for byte in 0..self.element {
                     if let Some(place) = place {
                         to[place + byte] = !image[self.swizzled(at + byte)];
@@ -191,7 +199,7 @@ impl Subject {
         let grid = Grid::new([corners.len() as u32, 1, 1], [THREADS, 1, 1]).shared(shared);
         {
             let from = TensorMap::new(&from, &self.layout)?;
-            let to = TensorMap::new_mut(&mut to, &self.layout)?;
+            let to = TensorMap::new_mut(&mut to, &self.stored())?;
             kernel.launch(
                 &stream,
                 &grid,
