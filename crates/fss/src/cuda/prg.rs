@@ -65,7 +65,7 @@ impl Generator {
             let columns = [0, 32, 64, 96].map(|shift| (block >> shift) as u32);
             match self.form {
                 AesForm::Table { .. } | AesForm::Pairs | AesForm::Quads => {
-                    keys.words[round][..4].copy_from_slice(&columns)
+                    keys.words[round][..4].copy_from_slice(&columns);
                 }
                 AesForm::BitPlanes => {
                     let [a, b, c, d] = columns;

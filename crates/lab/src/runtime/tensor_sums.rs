@@ -227,7 +227,7 @@ impl Layout {
     fn decode(self, code: u32) -> Number {
         let negative = code >> (self.exponent_bits + self.mantissa_bits) & 1 == 1;
         if self.is_nan(code) {
-            return Number::NotANumber;
+            return Number::Nan;
         }
         if Some(code & self.nan()) == self.infinity() {
             return Number::Infinite { negative };
@@ -247,7 +247,7 @@ impl Layout {
 enum Number {
     Finite { steps: i64, exponent: i32, unit: i32 },
     Infinite { negative: bool },
-    NotANumber,
+    Nan,
 }
 
 impl Number {
@@ -257,9 +257,9 @@ impl Number {
                 Self::Finite { steps, exponent, unit },
                 Self::Finite { steps: by, exponent: more, unit: finer },
             ) => Self::Finite { steps: steps * by, exponent: exponent + more, unit: unit + finer },
-            (Self::NotANumber, _) | (_, Self::NotANumber) => Self::NotANumber,
+            (Self::Nan, _) | (_, Self::Nan) => Self::Nan,
             (Self::Infinite { .. }, Self::Finite { steps: 0, .. })
-            | (Self::Finite { steps: 0, .. }, Self::Infinite { .. }) => Self::NotANumber,
+            | (Self::Finite { steps: 0, .. }, Self::Infinite { .. }) => Self::Nan,
             (Self::Infinite { negative }, Self::Finite { steps, .. })
             | (Self::Finite { steps, .. }, Self::Infinite { negative }) => {
                 Self::Infinite { negative: negative != (steps < 0) }
@@ -284,9 +284,9 @@ fn add(terms: &[Number], bits: i32) -> Number {
     let infinite = |sign: bool| {
         terms.iter().any(|term| matches!(term, Number::Infinite { negative } if *negative == sign))
     };
-    let not_a_number = terms.iter().any(|term| matches!(term, Number::NotANumber));
+    let not_a_number = terms.iter().any(|term| matches!(term, Number::Nan));
     if not_a_number || (infinite(true) && infinite(false)) {
-        return Number::NotANumber;
+        return Number::Nan;
     }
     if infinite(true) || infinite(false) {
         return Number::Infinite { negative: infinite(true) };
@@ -306,7 +306,7 @@ fn add(terms: &[Number], bits: i32) -> Number {
 /// An f32 with `bits` of its mantissa, the rest cut off. What vanishes is +0.
 fn to_f32(sum: Number, bits: i32) -> u32 {
     let (steps, unit) = match sum {
-        Number::NotANumber => return 0x7FFF_FFFF,
+        Number::Nan => return 0x7FFF_FFFF,
         Number::Infinite { negative } => return 0x7F80_0000 | u32::from(negative) << 31,
         Number::Finite { steps, unit, .. } => (steps, unit),
     };
@@ -320,7 +320,7 @@ fn to_f32(sum: Number, bits: i32) -> u32 {
 /// An f16, rounded to nearest.
 fn to_f16(sum: Number) -> u32 {
     match sum {
-        Number::NotANumber => 0x7FFF,
+        Number::Nan => 0x7FFF,
         Number::Infinite { negative } => 0x7C00 | u32::from(negative) << 15,
         Number::Finite { steps: 0, .. } => 0,
         Number::Finite { steps, unit, .. } => {
@@ -420,7 +420,7 @@ impl Problem {
     }
 
     /// Every accumulator after `advance` has taken it through all steps.
-    fn sums(&self, advance: &dyn Fn(u32, &[u32], &[u32]) -> u32) -> Vec<u32> {
+    fn sums(&self, advance: impl Fn(u32, &[u32], &[u32]) -> u32) -> Vec<u32> {
         let (rows, columns, threads) = self.instruction.shape();
         let depth = self.depth();
         let mut out = vec![0; self.c.len()];
@@ -444,7 +444,7 @@ impl Problem {
     }
 
     fn reference(&self) -> Vec<u32> {
-        self.sums(&|c, a, b| step(self.instruction, c, a, b))
+        self.sums(|c, a, b| step(self.instruction, c, a, b))
     }
 
     /// The same with sums in f64 that are rounded once a step: what no tensor core does.
@@ -454,9 +454,9 @@ impl Problem {
             Number::Finite { steps, unit, .. } => steps as f64 * 2f64.powi(unit),
             Number::Infinite { negative: true } => f64::NEG_INFINITY,
             Number::Infinite { negative: false } => f64::INFINITY,
-            Number::NotANumber => f64::NAN,
+            Number::Nan => f64::NAN,
         };
-        self.sums(&|c, a, b| {
+        self.sums(|c, a, b| {
             let products = a.iter().zip(b).map(|(&a, &b)| value(layout.decode(a)) * value(layout.decode(b)));
             let sum: f64 = products.sum();
             match self.instruction {
