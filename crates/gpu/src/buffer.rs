@@ -132,14 +132,24 @@ pub(crate) struct DeferredFree {
 
 impl Drop for DeferredFree {
     fn drop(&mut self) {
+        // A capture may have begun since this was put aside.
+        if let Some(capture) = self.stream.capture_state() {
+            return capture.free_after_end(Self {
+                stream: self.stream.clone(),
+                pointer: self.pointer,
+                bytes: self.bytes,
+                visitors: std::mem::take(&mut self.visitors),
+                departures: std::mem::take(&mut self.departures),
+                owner: self.owner.take(),
+            });
+        }
         for (_, event) in &self.departures {
             let _ = self.stream.wait(event);
         }
         for visitor in &self.visitors {
-            // A stream that can no longer record has failed: its work is over, and waiting for it is moot.
-            if let Ok(event) = visitor.record() {
-                let _ = self.stream.wait(&event);
-            }
+            // Of a stream that is being captured this is what it had queued before. One that can no longer be waited for has
+            // failed: its work is over.
+            let _ = self.stream.run_after(visitor);
         }
         // An owner is let go of with this, now that the stream runs after every use.
         if self.owner.is_none() {

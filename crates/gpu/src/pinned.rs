@@ -298,12 +298,13 @@ pub(crate) fn queued<R>(
     for (state, (_, device_use)) in states.iter().zip(&uses) {
         state.order(stream, *device_use)?;
     }
-    let outcome = work()?;
+    let outcome = work();
+    // Noted even if that failed: a part of it may be queued.
     let mut noted = Ok(());
     for (state, (_, device_use)) in states.iter_mut().zip(&uses) {
         noted = noted.and(state.note(stream, *device_use));
     }
-    noted.map(|()| outcome)
+    outcome.and_then(|outcome| noted.map(|()| outcome))
 }
 
 impl BlockState {

@@ -197,6 +197,29 @@ fn memory_that_a_host_function_drops_is_freed_after_its_users() -> Result<()> {
 }
 
 #[test]
+fn what_a_skipped_function_owns_is_dropped_where_the_device_may_be_used() -> Result<()> {
+    for seed in 0..SEEDS {
+        let (device, stream) = emulated(seed);
+        let wild = Source::new("wild", "#include \"gw/gw.cuh\"\nGW_KERNEL(wild)(u32* x) { x[1 << 20] = 1; }");
+        let mut x = stream.upload(&[1u32])?;
+        device.kernel(&wild)?.launch(&stream, &grid(), &args![&mut x])?;
+        // Queued behind the failure, and refused after it.
+        let (first, second) = (stream.alloc::<u32>(8)?, device.stream()?.alloc::<u32>(8)?);
+        stream.host(move || drop(first))?;
+        assert!(matches!(stream.synchronize(), Err(Error::Fault(_))), "seed {seed}");
+        let mut y = stream.upload(&[1u32])?;
+        device.kernel(&wild)?.launch(&stream, &grid(), &args![&mut y])?;
+        device.stream()?.wait(&stream.record()?)?;
+        let _ = stream.host(move || drop(second));
+        let _ = stream.synchronize();
+        drop((x, y));
+        stream.synchronize()?;
+        assert_eq!(device.budget().held(), 0, "seed {seed}");
+    }
+    Ok(())
+}
+
+#[test]
 fn the_last_handle_of_a_stream_may_go_inside_of_its_own_function() -> Result<()> {
     let (device, stream) = emulated(5);
     let done = Arc::new(AtomicU32::new(0));

@@ -65,6 +65,29 @@ fn hand_over(seed: u64, len: usize, by: By) -> Result<Vec<u32>> {
 }
 
 #[test]
+fn memory_dropped_in_one_capture_does_not_draw_its_stream_into_another() -> Result<()> {
+    for seed in 0..SEEDS {
+        let (device, first, second) = emulated(seed);
+        let third = device.stream()?;
+        let mut x = first.upload(&words(seed, 33))?;
+        for stream in [&third, &second] {
+            chain(&device).launch(stream, &grid(), &args![&mut x, 1u32, 33u32])?;
+        }
+        second.capture(|_| {
+            third.capture(|_| {
+                drop(x);
+                Ok(())
+            })?;
+            // Freed behind what both had queued before, and outside of the capture that is still open.
+            first.synchronize()
+        })?;
+        assert_eq!(device.budget().held(), 0, "seed {seed}");
+        second.synchronize()?;
+    }
+    Ok(())
+}
+
+#[test]
 fn two_streams_that_write_one_buffer_do_it_in_the_order_of_the_program() -> Result<()> {
     for seed in 0..SEEDS {
         for len in LENGTHS {

@@ -104,6 +104,11 @@ impl EmulatedDriver {
         match queues.run_one() {
             Err(error) => (queues, Err(error)),
             Ok(Step::Done) => (queues, Ok(())),
+            Ok(Step::Skipped(op)) => {
+                drop(queues);
+                drop(op);
+                (self.queues(), Ok(()))
+            }
             Ok(Step::Host(stream, function)) => {
                 drop(queues);
                 let outer = RUNS_HOST_CODE.replace(true);
@@ -127,7 +132,12 @@ impl EmulatedDriver {
     /// Queues an operation, or records it. A queue that is full does its work now.
     fn submit(&self, stream: StreamId, op: Op) -> Result<()> {
         let mut queues = self.queues();
-        queues.submit(stream, op)?;
+        if let Err(refused) = queues.submit(stream, op) {
+            drop(queues);
+            // The operation with it.
+            let (error, _) = *refused;
+            return Err(error);
+        }
         if queues.is_full(stream) { self.finish(queues, stream) } else { Ok(()) }
     }
 
@@ -234,8 +244,11 @@ impl Driver for EmulatedDriver {
         self.submit(stream, Op::Host(Arc::new(Locked::new(Some(function)))))
     }
 
+    /// A host function that another thread runs is not waited for: whoever asked is asked again.
     fn advance(&self) -> Result<Progress> {
-        self.run_one(self.queues()).1.map(|()| Progress::Asked)
+        let queues = self.queues();
+        let ran = if queues.is_busy() { Ok(()) } else { self.run_one(queues).1 };
+        ran.map(|()| Progress::Asked)
     }
 
     fn event_create(&self) -> Result<EventId> {

@@ -88,6 +88,8 @@ pub(super) enum Op {
 /// What running one operation came to.
 pub(super) enum Step {
     Done,
+    /// Something before it failed. It may own what is not dropped under the lock.
+    Skipped(Op),
     /// Code of the program, which runs without the device's lock. [`Queues::host_ended`] tells when it has.
     Host(StreamId, HostFunction),
     /// Everything waits for code of the program that another thread runs.
@@ -231,6 +233,12 @@ impl Queues {
         self.streams.get(&stream).is_none_or(|state| state.queue.is_empty() && !state.busy)
     }
 
+    /// Whether everything waits for code of the program that a thread runs.
+    pub(super) fn is_busy(&self) -> bool {
+        self.streams.values().any(|state| state.busy)
+            && !self.streams.values().any(|state| self.may_run(state))
+    }
+
     /// Whether a stream has so much to do that it should do some of it.
     pub(super) fn is_full(&self, stream: StreamId) -> bool {
         self.streams.get(&stream).is_some_and(|state| state.queue.len() > QUEUE_LIMIT)
@@ -285,8 +293,9 @@ impl Queues {
         }
     }
 
-    /// Queues an operation, or records it if the stream is being captured.
-    pub(super) fn submit(&mut self, stream: StreamId, op: Op) -> Result<()> {
+    /// Queues an operation, or records it if the stream is being captured. What is refused is given back: it may own what
+    /// is not dropped under the lock.
+    pub(super) fn submit(&mut self, stream: StreamId, op: Op) -> Result<(), Box<(Error, Op)>> {
         let state = self.streams.entry(stream).or_default();
         if let Some(capture) = state.capture {
             let Some(capture) = self.captures.get_mut(&capture) else { return Ok(()) };
@@ -295,7 +304,7 @@ impl Queues {
             return Ok(());
         }
         if let Some(error) = state.failed.take() {
-            return Err(error);
+            return Err(Box::new((error, op)));
         }
         state.queue.push_back(op);
         Ok(())
@@ -386,12 +395,14 @@ impl Queues {
             state.busy = true;
             return Ok(Step::Host(stream, function));
         }
-        if !skipped {
-            let device = state.device;
-            let outcome = self.execute(device, op);
-            if let (Err(error), Some(state)) = (outcome, self.streams.get_mut(&stream)) {
-                state.failed = Some(error);
-            }
+        if skipped {
+            self.forget_detached(stream);
+            return Ok(Step::Skipped(op));
+        }
+        let device = state.device;
+        let outcome = self.execute(device, op);
+        if let (Err(error), Some(state)) = (outcome, self.streams.get_mut(&stream)) {
+            state.failed = Some(error);
         }
         self.forget_detached(stream);
         Ok(Step::Done)

@@ -145,8 +145,9 @@ impl<T: Clone> Hub<T> {
             .collect();
         let lost: Vec<_> = lost.iter().map(|key| state.meetings.remove(key)).collect();
         drop(state);
-        drop(lost);
         self.changed.notify_all();
+        // Frees memory, which may take its time.
+        drop(lost);
         failure
     }
 }

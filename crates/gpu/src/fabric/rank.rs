@@ -270,8 +270,9 @@ impl<P: Place> Rank<P> {
         self.guarded("all_reduce", |rank| rank.reduce_to("all_reduce", order, reduction, None, from, to))
     }
 
-    /// Waits until everything that was queued is done, here and on all other ranks. What failed on one of them is an error
-    /// on all: after this, and only after this, is what was received known to be what was sent.
+    /// Waits until everything that was queued in this order is done, here and on all other ranks. What failed in it on one of
+    /// them is an error on all: after this, and only after this, is what was received in this order known to be what was sent.
+    /// What failed on another stream, one that made the data for example, shows when that one is waited for.
     pub fn settle(&mut self, order: &P::Order) -> Result<()> {
         self.guarded("settle", |rank| {
             if !rank.place.settle(order, rank.hub.deadline)? {

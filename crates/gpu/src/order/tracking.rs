@@ -78,10 +78,12 @@ impl<S: Ordered> Tracking<S> {
     pub(crate) fn share(&self) {
         let mut uses = self.uses.lock();
         if !uses.shared {
-            self.fold(&mut uses);
             uses.shared = true;
-            self.sole.store(0, Ordering::Release);
-            self.lanes.iter().for_each(|lane| lane.line.store(0, Ordering::Release));
+            let lines: [u64; LANES] = std::array::from_fn(|at| self.lanes[at].line.load(Ordering::Acquire));
+            self.sole.store(0, Ordering::SeqCst);
+            self.lanes.iter().for_each(|lane| lane.line.store(0, Ordering::SeqCst));
+            // Last, so that a use that was noted in a lane is seen; one that is noted later finds its lane gone.
+            self.fold_lines(&mut uses, &lines);
         }
     }
 
@@ -99,27 +101,37 @@ impl<S: Ordered> Tracking<S> {
         }
     }
 
-    /// Notes a use for which [`Tracking::is_ordered`] holds.
-    fn note(&self, line: &Line, time: u64, access: Access) {
+    /// Notes a use for which [`Tracking::is_ordered`] held. Whether it could: not if the block was shared meanwhile.
+    fn note(&self, line: &Line, time: u64, access: Access) -> bool {
         match access {
-            Access::Unordered => {}
-            Access::Write => raise(&self.written, time),
+            Access::Unordered => true,
+            Access::Write => {
+                raise(&self.written, time);
+                self.sole.load(Ordering::Acquire) == line.number()
+            }
             Access::Read => {
-                let mut lanes = self.lanes.iter();
-                if let Some(lane) = lanes.find(|lane| lane.line.load(Ordering::Relaxed) == line.number()) {
-                    raise(&lane.read, time);
-                }
+                let own = |lane: &&Lane| lane.line.load(Ordering::Acquire) == line.number();
+                let Some(lane) = self.lanes.iter().find(own) else { return false };
+                raise(&lane.read, time);
+                // Looked at again: whoever took the lane away has seen the time, or this sees that it is gone.
+                own(&lane)
             }
         }
     }
 
     /// Brings what was noted without the lock under it.
     fn fold(&self, uses: &mut Uses<S>) {
+        let lines: [u64; LANES] = std::array::from_fn(|at| self.lanes[at].line.load(Ordering::Acquire));
+        self.fold_lines(uses, &lines);
+    }
+
+    /// The same, where lanes are or were of those lines.
+    fn fold_lines(&self, uses: &mut Uses<S>, lines: &[u64]) {
         if let Some(writer) = &mut uses.writer {
-            writer.time = writer.time.max(self.written.load(Ordering::Acquire));
+            writer.time = writer.time.max(self.written.load(Ordering::SeqCst));
         }
-        for lane in &self.lanes {
-            let (number, time) = (lane.line.load(Ordering::Acquire), lane.read.load(Ordering::Acquire));
+        for (lane, &number) in self.lanes.iter().zip(lines) {
+            let time = lane.read.load(Ordering::SeqCst);
             if number == 0 || time == 0 {
                 continue;
             }
@@ -214,7 +226,11 @@ where
     }
     let outcome = work();
     let time = line.now();
-    uses.for_each(|(tracking, access)| tracking.note(line, time, access));
+    for (tracking, access) in uses {
+        if !tracking.note(line, time, access) {
+            tracking.note_ordered(&mut tracking.uses.lock(), stream, access);
+        }
+    }
     outcome
 }
 
@@ -447,6 +463,29 @@ mod tests {
         assert_eq!(world.borrow().waits, 10, "for each reader");
         use_by(&streams[0], Access::Write).unwrap();
         assert_eq!(world.borrow().waits, 10);
+    }
+
+    #[test]
+    fn a_use_that_is_being_queued_while_the_block_becomes_shared_is_not_lost() {
+        for access in [Access::Read, Access::Write] {
+            let before = vec![vec![0; 2]; 2];
+            let world = Rc::new(RefCell::new(World { before, uses: vec![Vec::new()], ..World::default() }));
+            let stream = |index| Model { index, line: Line::new(), world: world.clone() };
+            let (first, second) = (stream(0), stream(1));
+            let block = Tracking::unused();
+            let queue = |stream: &Model, access, meanwhile: &dyn Fn()| {
+                queued(stream, [(&block, access)].into_iter(), || {
+                    meanwhile();
+                    let races = world.borrow().races(stream.index, 0, access);
+                    world.borrow_mut().run(stream.index, &[(0, access)]);
+                    Ok(races)
+                })
+                .unwrap()
+            };
+            queue(&first, access, &|| {});
+            queue(&first, access, &|| block.share());
+            assert!(!queue(&second, Access::Write, &|| {}), "{access:?}");
+        }
     }
 
     #[test]

@@ -22,9 +22,10 @@ impl Stream {
     /// Runs `function` on a thread of the runtime's when everything queued before is done, and what is queued after when it
     /// has returned.
     ///
-    /// It may not use the device: calls on it are refused. Buffers that it drops are freed by another thread; other things of the
-    /// device it should not own. Keep it short: the driver runs all of them on one thread. If it panics, the stream goes on, and its next [`Stream::synchronize`] or download
-    /// is an error with the panic's words. It is not run if work before it failed.
+    /// It may not use the device: queueing, waiting, recording and allocating are refused inside of it. Buffers that it drops
+    /// are freed by another thread; other things of the device it should not own. Keep it short: the driver runs all of them on
+    /// one thread. If it panics, the stream goes on, and its next [`Stream::synchronize`] or download is an error with the
+    /// panic's words. It is not run if work before it failed.
     pub fn host(&self, function: impl FnOnce() + Send + 'static) -> Result<()> {
         const CALL: &str = "Stream::host";
         forbid_inside(CALL)?;
@@ -36,11 +37,12 @@ impl Stream {
         let guarded = move || {
             let outer = INSIDE.replace(true);
             // What the closure left half done is the program's own, and it is told of the panic.
-            let outcome = catch_unwind(AssertUnwindSafe(function));
-            INSIDE.set(outer);
-            if let Err(panic) = outcome {
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(function)) {
                 panicked.0.lock().get_or_insert_with(|| words(panic.as_ref()));
+                // What it carries may panic in its turn when it is dropped.
+                let _ = catch_unwind(AssertUnwindSafe(|| drop(panic)));
             }
+            INSIDE.set(outer);
         };
         self.device().driver().host(self.id(), Box::new(guarded))
     }
