@@ -233,7 +233,7 @@ mod tests {
         let workload = Alone(Prg::default());
         let tunable = workload.tunable().unwrap();
         let configurations: Vec<Configuration> = tunable.space().configurations().collect();
-        assert_eq!(configurations.len(), 7);
+        assert_eq!(configurations.len(), 8);
         assert!(configurations.contains(&tunable.default_configuration()));
         for configuration in configurations {
             let configured = tunable.configured(&configuration);
