@@ -2,28 +2,10 @@
 
 mod support;
 
-use gatework_gpu::{CopyKind, Device, Error, Grid, Kernel, Result, Source, Stream, args};
-use support::words;
+use gatework_gpu::{CopyKind, Error, Result, args};
+use support::{chain, emulated, grid, step, words};
 
 const SEEDS: u64 = 20;
-
-fn emulated(seed: u64) -> (Device, Stream) {
-    let device = Device::emulated(seed).unwrap();
-    let stream = device.stream().unwrap();
-    (device, stream)
-}
-
-fn chain(device: &Device) -> Kernel {
-    device.kernel(&Source::new("chain", support::CHAIN)).unwrap()
-}
-
-fn grid() -> Grid {
-    Grid::new([1, 1, 1], [64, 1, 1])
-}
-
-fn step(x: u32, step: u32) -> u32 {
-    x.wrapping_mul(1_664_525).wrapping_add(step)
-}
 
 #[test]
 fn copies_of_a_graph_take_other_memory_and_other_lengths() -> Result<()> {

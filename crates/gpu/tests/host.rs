@@ -10,26 +10,10 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::Duration;
 
-use gatework_gpu::{
-    Class, Classified as _, Device, Error, Event, Grid, Kernel, Result, Source, Stream, args,
-};
-use support::words;
+use gatework_gpu::{Class, Classified as _, Error, Event, Result, Source, args};
+use support::{chain, emulated, grid, words};
 
 const SEEDS: u64 = 20;
-
-fn emulated(seed: u64) -> (Device, Stream) {
-    let device = Device::emulated(seed).unwrap();
-    let stream = device.stream().unwrap();
-    (device, stream)
-}
-
-fn chain(device: &Device) -> Kernel {
-    device.kernel(&Source::new("chain", support::CHAIN)).unwrap()
-}
-
-fn grid() -> Grid {
-    Grid::new([1, 1, 1], [64, 1, 1])
-}
 
 /// Wakes a thread that parks.
 struct Unpark(Thread);

@@ -3,9 +3,9 @@
 mod support;
 
 use gatework_gpu::{
-    Buffer, Device, Grid, Kernel, Priority, Result, Source, Stream, TensorLayout, TensorMap, View as _, args,
+    Buffer, Device, Grid, Priority, Result, Source, Stream, TensorLayout, TensorMap, View as _, args,
 };
-use support::words;
+use support::{chain, grid, step, words};
 
 const SEEDS: u64 = 20;
 const LENGTHS: [usize; 3] = [1, 33, 64];
@@ -14,18 +14,6 @@ fn emulated(seed: u64) -> (Device, Stream, Stream) {
     let device = Device::emulated(seed).unwrap();
     let (first, second) = (device.stream().unwrap(), device.stream_with(Priority::High).unwrap());
     (device, first, second)
-}
-
-fn chain(device: &Device) -> Kernel {
-    device.kernel(&Source::new("chain", support::CHAIN)).unwrap()
-}
-
-fn grid() -> Grid {
-    Grid::new([1, 1, 1], [64, 1, 1])
-}
-
-fn step(x: u32, step: u32) -> u32 {
-    x.wrapping_mul(1_664_525).wrapping_add(step)
 }
 
 fn steps(seed: u64, len: usize, steps: std::ops::Range<u32>) -> Vec<u32> {

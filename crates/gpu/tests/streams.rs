@@ -2,18 +2,8 @@
 
 mod support;
 
-use gatework_gpu::{Device, Error, Grid, Kernel, Result, Source, Stream, args};
-use support::{numbers, words};
-
-fn emulated(seed: u64) -> (Device, Stream) {
-    let device = Device::emulated(seed).unwrap();
-    let stream = device.stream().unwrap();
-    (device, stream)
-}
-
-fn chain(device: &Device) -> Kernel {
-    device.kernel(&Source::new("chain", support::CHAIN)).unwrap()
-}
+use gatework_gpu::{Error, Grid, Result, Source, Stream, args};
+use support::{chain, emulated, numbers, words};
 
 const GRID: Grid = Grid {
     blocks: [1, 1, 1],

@@ -1,6 +1,30 @@
 //! Inputs and oracles that several test files share.
 #![allow(dead_code, reason = "every test file uses its own part")]
 
+use gatework_gpu::{Device, Grid, Kernel, Source, Stream};
+
+/// An emulated device with that schedule, and a stream of it.
+pub fn emulated(seed: u64) -> (Device, Stream) {
+    let device = Device::emulated(seed).unwrap();
+    let stream = device.stream().unwrap();
+    (device, stream)
+}
+
+/// The kernel of [`CHAIN`].
+pub fn chain(device: &Device) -> Kernel {
+    device.kernel(&Source::new("chain", CHAIN)).unwrap()
+}
+
+/// One block of 64 threads.
+pub fn grid() -> Grid {
+    Grid::new([1, 1, 1], [64, 1, 1])
+}
+
+/// What [`CHAIN`] makes of a word.
+pub fn step(x: u32, step: u32) -> u32 {
+    x.wrapping_mul(1_664_525).wrapping_add(step)
+}
+
 /// Deterministic numbers in (-1, 1).
 pub fn numbers(seed: u64, len: usize) -> Vec<f32> {
     words(seed, len).into_iter().map(|word| (word >> 8) as f32 / (1 << 23) as f32 - 1.0).collect()
