@@ -18,11 +18,10 @@
 constexpr u32 STRIDE = LIMB_DEPTH + 16;
 // Fragments of 8 columns that a warp has: its sums and its left digits must fit its registers.
 constexpr u32 FRAGMENTS = LIMBS == 8 ? 2 : 4;
-// Columns of a tile: two warps side by side.
-constexpr u32 COLUMNS = 16 * FRAGMENTS;
-// Bytes of the left tile of one step, and of both.
+// Warps below each other, of 16 rows each.
+constexpr u32 WARP_ROWS = LIMB_TILE / 16;
+// Bytes of the left tile of one step.
 constexpr u32 LEFT_BYTES = LIMBS * LIMB_TILE * STRIDE;
-constexpr u32 STAGE_BYTES = LEFT_BYTES + LIMBS * COLUMNS * STRIDE;
 
 // Digits of four neighbouring words: limb i of word w is byte w of result i. Adding 128 to every byte, with carries, and taking it
 // away again, without, leaves what a byte of -128 .. 127 needs.
@@ -59,8 +58,8 @@ GW_KERNEL_BOUNDED(split_words, 256, 1)(const u64* words, u32 rows, u32 inner, u3
     for (u32 i = 0; i < LIMBS; ++i) planes[((u64)i * rows + row) * groups + group] = digits[i];
 }
 
-// Rows of a factor, of which ROWS are in a tile.
-template <u32 ROWS>
+// Rows of a factor, of which ROWS are in a tile that THREADS threads copy.
+template <u32 ROWS, u32 THREADS>
 struct Planes {
     const u8* digits;
     u32 rows, padded;
@@ -70,7 +69,7 @@ struct Planes {
     GW_DEVICE void load(u8* tile, u32 first, u32 start) const {
         constexpr u32 PIECES = LIMB_DEPTH / 16;
         GW_UNROLL_BY(1)
-        for (u32 i = gw::thread_x(); i < LIMBS * ROWS * PIECES; i += LIMB_THREADS) {
+        for (u32 i = gw::thread_x(); i < LIMBS * ROWS * PIECES; i += THREADS) {
             const u32 piece = i % PIECES, r = i / PIECES % ROWS, limb = i / PIECES / ROWS;
             const u32 row = gw::lesser(first + r, rows - 1);
             const u8* from = digits + ((u64)limb * rows + row) * padded + start + 16 * piece;
@@ -83,23 +82,27 @@ struct Planes {
         return *reinterpret_cast<const u32*>(tile + (limb * ROWS + row) * STRIDE + place);
     }
 };
-typedef Planes<LIMB_TILE> Left;
-typedef Planes<COLUMNS> Right;
 
 // sums[s][b][r][c] <- ((sums[s][b][r][c], or 0) + Σ_k left[b][r][k] right[b][c][k]) & mask, for the `each` inner indices k of
 // slice s.
 //
-// A block of eight warps has a tile of LIMB_TILE x COLUMNS sums; each warp 16 rows and half of the columns, in LIMBS fragments
-// for every 16 x 8 of them. Tiles of digits are copied one step ahead. Rows in y, batch and slices in z.
-GW_KERNEL_BOUNDED(multiply_limbs, LIMB_THREADS, 1)(
+// A block has a tile of LIMB_TILE rows and as many columns as ACROSS warps side by side have; each warp 16 rows and 8 FRAGMENTS
+// columns, in LIMBS fragments for every 16 x 8 of them. Tiles of digits are copied one step ahead. Rows in y, batch and slices
+// in z.
+template <u32 ACROSS>
+GW_DEVICE void multiply_tile(
     const u8* left, const u8* right, u32 rows, u32 columns, u32 padded, u32 each, u64 mask, u32 accumulate, u64* sums) {
+    constexpr u32 THREADS = 32 * WARP_ROWS * ACROSS, COLUMNS = 8 * FRAGMENTS * ACROSS;
+    constexpr u32 STAGE_BYTES = LEFT_BYTES + LIMBS * COLUMNS * STRIDE;
+    typedef Planes<LIMB_TILE, THREADS> Left;
+    typedef Planes<COLUMNS, THREADS> Right;
     u8* const tiles = gw::shared<u8>();
     const u32 first_row = gw::block_y() * LIMB_TILE, first_column = gw::block_x() * COLUMNS;
     const u32 slices = (padded + each - 1) / each, slice = gw::block_z() % slices, batch = gw::block_z() / slices;
     const u32 start = slice * each, end = gw::lesser(start + each, padded);
     const Left a{left + (u64)batch * LIMBS * rows * padded, rows, padded};
     const Right b{right + (u64)batch * LIMBS * columns * padded, columns, padded};
-    const u32 warp_row = gw::warp() % 4 * 16, warp_column = gw::warp() / 4 * 8 * FRAGMENTS;
+    const u32 warp_row = gw::warp() % WARP_ROWS * 16, warp_column = gw::warp() / WARP_ROWS * 8 * FRAGMENTS;
     const u32 g = gw::lane() / 4, t = gw::lane() % 4;
     i32 sum[FRAGMENTS][LIMBS][4] = {};
     a.load(tiles, first_row, start);
@@ -157,4 +160,16 @@ GW_KERNEL_BOUNDED(multiply_limbs, LIMB_THREADS, 1)(
             *to = ((accumulate ? *to : 0) + word) & mask;
         }
     }
+}
+
+// Two warps side by side: fewest reads of digits, for products that fill the device.
+GW_KERNEL_BOUNDED(multiply_limbs, 2 * LIMB_THREADS, 1)(
+    const u8* left, const u8* right, u32 rows, u32 columns, u32 padded, u32 each, u64 mask, u32 accumulate, u64* sums) {
+    multiply_tile<2>(left, right, rows, columns, padded, each, mask, accumulate, sums);
+}
+
+// One: a block takes half of a multiprocessor's registers, so that the kernels of other streams find room beside it.
+GW_KERNEL_BOUNDED(multiply_narrow, LIMB_THREADS, 2)(
+    const u8* left, const u8* right, u32 rows, u32 columns, u32 padded, u32 each, u64 mask, u32 accumulate, u64* sums) {
+    multiply_tile<1>(left, right, rows, columns, padded, each, mask, accumulate, sums);
 }

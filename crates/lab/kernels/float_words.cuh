@@ -15,6 +15,8 @@ GW_KERNEL(float_exact)(const f32* a, const f32* b, const f32* c, f32* out, u32 n
         out[4 * n + i] = gw::minimum(x, y);
         out[5 * n + i] = gw::absolute(x);
         out[6 * n + i] = (f32)gw::fma((f64)x, (f64)y, (f64)z);
+        // Nor of these, written as anyone would: the module is compiled for exact results.
+        out[7 * n + i] = x * y + z;
     }
 }
 

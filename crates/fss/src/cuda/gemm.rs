@@ -123,10 +123,7 @@ pub(super) fn memory(queue: &Queue, form: ProductForm, product: Product) -> Opti
     let planes = LimbPlanes { limbs, batch, rows: columns, inner, by_inner: layout == Layout::Plain };
     let padded = inner.next_multiple_of(LIMB_DEPTH);
     let digits = |rows: u32| u64::from(batch) * u64::from(limbs) * u64::from(rows) * u64::from(padded);
-    let tile_columns = if limbs == 8 { LIMB_TILE / 2 } else { LIMB_TILE };
-    let tiles = u64::from(columns.div_ceil(tile_columns)) * u64::from(rows.div_ceil(LIMB_TILE));
-    let each = slice_length(queue, tiles * u64::from(batch), padded);
-    let slices = padded.div_ceil(each).into();
+    let slices = Tiling::of(queue, &product, limbs).slices.into();
     Some(ProductMemory { left: digits(rows), planes, right: digits(columns), slices })
 }
 
@@ -145,20 +142,13 @@ fn by_limbs(
     let right = LimbPlanes { limbs, batch, rows: columns, inner, by_inner };
     let right = b.planes(right, |planes| split(queue, &b.words, planes))?;
     let padded = inner.next_multiple_of(LIMB_DEPTH);
-    // With 8 limbs the sums of 64 columns would not fit the registers.
-    let tile_columns = if limbs == 8 { LIMB_TILE / 2 } else { LIMB_TILE };
-    // Two stages of two tiles, whose rows are 16 bytes longer than their digits.
-    let shared = 2 * limbs * (LIMB_TILE + tile_columns) * (LIMB_DEPTH + 16);
-    let tiles = [columns.div_ceil(tile_columns), rows.div_ceil(LIMB_TILE)];
-    let each = slice_length(queue, u64::from(tiles[0]) * u64::from(tiles[1]) * u64::from(batch), padded);
-    let slices = padded.div_ceil(each);
-    let grid = Grid::new([tiles[0], tiles[1], batch * slices], [LIMB_THREADS, 1, 1]).shared(shared);
+    let Tiling { kernel, grid, each, slices } = Tiling::of(queue, &product, limbs);
     let launch = |accumulate: Start, sums: SliceMut<'_, u64>| {
         let accumulate = u32::from(accumulate == Start::Sums);
         let (left, right) = (left.view().as_bytes(), right.view().as_bytes());
         queue.launch(
             &kernels::LIMBS.define("LIMBS", limbs),
-            "multiply_limbs",
+            kernel,
             &grid,
             &args![left, right, rows, columns, padded, each, ring.mask(), accumulate, sums],
         )
@@ -177,10 +167,44 @@ fn by_limbs(
     Ok(())
 }
 
-/// Inner indices of a slice: as few as it takes to give every multiprocessor a tile, though several steps at least.
-fn slice_length(queue: &Queue, tiles: u64, padded: u32) -> u32 {
-    let multiprocessors = u64::from(queue.device().properties().multiprocessors);
-    let wanted = (multiprocessors / tiles).clamp(1, u64::from(padded / LEAST_INNER).max(1)) as u32;
+/// How a product in limbs is spread over blocks.
+struct Tiling {
+    kernel: &'static str,
+    grid: Grid,
+    /// Inner indices of a slice.
+    each: u32,
+    slices: u32,
+}
+
+impl Tiling {
+    /// Narrow tiles where wide ones are no more than the multiprocessors: they take as long, and leave half of a
+    /// multiprocessor to the kernels of other streams.
+    fn of(queue: &Queue, product: &Product, limbs: u32) -> Self {
+        let Product { batch, rows, inner, columns, .. } = *product;
+        let multiprocessors = u64::from(queue.device().properties().multiprocessors);
+        // With 8 limbs the sums of 32 columns would not fit a warp's registers.
+        let warp_columns = if limbs == 8 { 16 } else { 32 };
+        let tiles = |across: u32| {
+            let tiles = [columns.div_ceil(warp_columns * across), rows.div_ceil(LIMB_TILE)];
+            (tiles, u64::from(tiles[0]) * u64::from(tiles[1]) * u64::from(batch))
+        };
+        let wide = tiles(2).1 > multiprocessors;
+        let (kernel, across) = if wide { ("multiply_limbs", 2) } else { ("multiply_narrow", 1) };
+        let ([in_x, in_y], in_all) = tiles(across);
+        let room = if wide { multiprocessors } else { 2 * multiprocessors };
+        let padded = inner.next_multiple_of(LIMB_DEPTH);
+        let each = slice_length(room / in_all, padded);
+        let slices = padded.div_ceil(each);
+        // Two stages of two tiles, whose rows are 16 bytes longer than their digits.
+        let shared = 2 * limbs * (LIMB_TILE + warp_columns * across) * (LIMB_DEPTH + 16);
+        let grid = Grid::new([in_x, in_y, batch * slices], [LIMB_THREADS * across, 1, 1]).shared(shared);
+        Self { kernel, grid, each, slices }
+    }
+}
+
+/// Inner indices of a slice: few enough for the slices that are wanted, though several steps at least.
+fn slice_length(wanted: u64, padded: u32) -> u32 {
+    let wanted = wanted.clamp(1, u64::from(padded / LEAST_INNER).max(1)) as u32;
     padded.div_ceil(wanted).next_multiple_of(LIMB_DEPTH).min(MOST_INNER)
 }
 

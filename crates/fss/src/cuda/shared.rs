@@ -44,10 +44,10 @@ gatework_gpu::shared! {
     /// Inner indices of a tile that are in shared memory at once.
     pub(super) const GEMM_DEPTH: u32 = 16;
 
-    /// Rows and columns of a tile of a product by limbs.
+    /// Rows of a tile of a product by limbs.
     pub(super) const LIMB_TILE: u32 = 64;
-    /// Threads of a block that has such a tile.
-    pub(super) const LIMB_THREADS: u32 = 256;
+    /// Threads below each other in a block that has such a tile.
+    pub(super) const LIMB_THREADS: u32 = 128;
     /// Inner indices of one step of it.
     pub(super) const LIMB_DEPTH: u32 = 64;
 

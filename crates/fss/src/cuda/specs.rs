@@ -43,7 +43,11 @@ pub(crate) fn compare(form: AesForm) -> Vec<KernelSpec> {
 /// Products in limbs, with as many as rings of 49 to 56 bits take.
 pub(crate) fn products_in_limbs() -> Vec<KernelSpec> {
     let limbs = kernels::LIMBS.define("LIMBS", 7u32);
-    vec![spec(limbs, 256, ["multiply_limbs"]).require("IMMA"), spec(limbs, 256, ["split_words"])]
+    vec![
+        spec(limbs, 256, ["multiply_limbs"]).require("IMMA"),
+        spec(limbs, 128, ["multiply_narrow"]).require("IMMA"),
+        spec(limbs, 256, ["split_words"]),
+    ]
 }
 
 /// Products word by word.

@@ -129,7 +129,7 @@ impl Primitive for Deal {
         Ok(Box::new(move || section.run()))
     }
 
-    fn promise(&self) -> (&'static str, f64, &'static str) {
+    fn promise(&self, _: &Case) -> (&'static str, f64, &'static str) {
         (
             "one core of the host",
             1.0 / 20.0,

@@ -125,7 +125,7 @@ impl Primitive for Prg {
         Ok(Box::new(move || Ok(stream.copy(&from, &mut to)?)))
     }
 
-    fn promise(&self) -> (&'static str, f64, &'static str) {
+    fn promise(&self, _: &Case) -> (&'static str, f64, &'static str) {
         (
             "device-to-device copy",
             8.5,

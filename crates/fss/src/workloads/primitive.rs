@@ -61,7 +61,7 @@ pub(super) trait Primitive: Send + Sync + Copy + 'static {
     }
     /// What it is held against, how many times whose time it may take, and why.
     fn baseline(&self, stream: &Stream, case: &Case) -> Result<Repeated>;
-    fn promise(&self) -> (&'static str, f64, &'static str);
+    fn promise(&self, case: &Case) -> (&'static str, f64, &'static str);
     /// The backend's choices.
     fn schedule(&self, device: &Device) -> Schedule {
         Schedule::of(device)
@@ -148,7 +148,7 @@ impl<P: Primitive> Workload for Alone<P> {
             };
             run.run()
         });
-        let (baseline_name, at_most, why) = primitive.promise();
+        let (baseline_name, at_most, why) = primitive.promise(case);
         let (own, mut other) = (case.clone(), None::<Repeated>);
         let baseline = Side::new(baseline_name, move |stream: &Stream| -> Result<()> {
             match &mut other {

@@ -99,9 +99,15 @@ impl Primitive for RingGemm {
     }
 
     fn cases(&self, kind: Kind) -> Vec<Case> {
-        let mut cases = vec![case(50, [5, 150, 9]), case(8, [65, 3, 1]), case(64, [2, 33, 66])];
+        let mut cases =
+            vec![case(50, [5, 150, 9]), case(8, [65, 3, 1]), case(64, [2, 33, 66]), case(50, [66, 70, 131])];
         if kind == Kind::Cuda {
-            cases.extend([case(50, [130, 777, 300]), case(56, [64, 9000, 64]), case(37, [1, 128, 1000])]);
+            cases.extend([
+                case(50, [130, 777, 300]),
+                case(50, [520, 130, 1100]),
+                case(56, [64, 9000, 64]),
+                case(37, [1, 128, 1000]),
+            ]);
         }
         cases
     }
@@ -162,7 +168,7 @@ impl Primitive for RingGemm {
         Ok(Box::new(move || products.run()))
     }
 
-    fn promise(&self) -> (&'static str, f64, &'static str) {
+    fn promise(&self, _: &Case) -> (&'static str, f64, &'static str) {
         match self.form {
             ProductForm::Words => ("device-to-device copy", 400.0, "2 T products a second at 4096³"),
             ProductForm::Limbs | ProductForm::LimbsFrom(_) => {

@@ -37,6 +37,7 @@ pub struct Module {
     text: &'static str,
     headers: &'static [Header],
     definitions: [Option<(&'static str, Definition)>; MOST_DEFINITIONS],
+    exact: bool,
 }
 
 /// What a macro stands for.
@@ -81,6 +82,7 @@ pub(crate) struct ModuleKey {
     text: (usize, usize),
     headers: usize,
     definitions: [Option<(&'static str, Definition)>; MOST_DEFINITIONS],
+    exact: bool,
     entry: &'static str,
 }
 
@@ -96,7 +98,7 @@ impl Hash for ModuleKey {
 impl Module {
     /// A module without definitions. Its kernels are those that `text` defines.
     pub const fn new(name: &'static str, text: &'static str, headers: &'static [Header]) -> Self {
-        Self { name, text, headers, definitions: [None; MOST_DEFINITIONS] }
+        Self { name, text, headers, definitions: [None; MOST_DEFINITIONS], exact: false }
     }
 
     /// PTX of another compiler, which the driver compiles for its card when a kernel of it is loaded. `name` is what errors
@@ -121,6 +123,13 @@ impl Module {
         self
     }
 
+    /// The same text for kernels that promise bits: no product and sum of floats becomes one operation unless the text says
+    /// `gw::fma` (NVRTC's `--fmad=false`). The emulated device never fuses them, so that both compute the same.
+    pub const fn exact(mut self) -> Self {
+        self.exact = true;
+        self
+    }
+
     /// The module's name, which its only kernel has too, if there is but one.
     pub fn name(&self) -> &'static str {
         self.name
@@ -129,6 +138,7 @@ impl Module {
     /// What is compiled.
     pub fn source(&self) -> Source {
         let source = Source::new(self.name, self.text).include_all(self.headers);
+        let source = if self.exact { source.option("--fmad=false") } else { source };
         self.definitions.iter().flatten().fold(source, |source, (name, value)| source.define(*name, value))
     }
 
@@ -142,6 +152,7 @@ impl Module {
             text: (self.text.as_ptr() as usize, self.text.len()),
             headers: self.headers.as_ptr() as usize,
             definitions: self.definitions,
+            exact: self.exact,
             entry,
         }
     }
@@ -192,6 +203,7 @@ mod tests {
         assert!(key == ONE.key("run"));
         assert!(key != TWO.key("run"));
         assert!(key != ONE.key("walk"));
+        assert!(key != ONE.exact().key("run"));
         assert!(key != ONE.define("N", 3u32).key("run"));
         assert!(ONE.define("N", 3u32).key("run") != ONE.define("N", 4u32).key("run"));
         assert!(ONE.define("N", "4").key("run") == ONE.define("N", "4").key("run"));

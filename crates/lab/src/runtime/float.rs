@@ -91,7 +91,7 @@ impl Exact {
             |value: f32| if manner == Manner::Flushed && value.is_subnormal() { 0.0 } else { value };
         let product_sum =
             |x: f32, y: f32, z: f32| if manner == Manner::Fused { x.mul_add(y, z) } else { x * y + z };
-        let calls: [&dyn Fn(f32, f32, f32) -> f32; 7] = [
+        let calls: [&dyn Fn(f32, f32, f32) -> f32; 8] = [
             &|x, _, _| x.sqrt(),
             &|x, y, z| flushed(x.mul_add(y, z)),
             &|x, y, z| flushed(product_sum(x, y, z)),
@@ -99,16 +99,17 @@ impl Exact {
             &|x, y, _| -larger(-x, -y),
             &|x, _, _| if x.is_sign_negative() { -x } else { x },
             &|x, y, z| f64::from(x).mul_add(f64::from(y), f64::from(z)) as f32,
+            &|x, y, z| flushed(product_sum(x, y, z)),
         ];
         calls.iter().flat_map(|call| operands().map(|(x, y, z)| bits(call(x, y, z)))).collect()
     }
 
     fn run(&self, device: &Device) -> Result<Vec<u32>, RunError> {
         let stream = device.stream()?;
-        let kernel = device.kernel_of(&kernels::FLOAT_WORDS, ENTRIES[0])?;
+        let kernel = device.kernel_of(&kernels::FLOAT_WORDS.exact(), ENTRIES[0])?;
         let n = self.a.len();
         let (a, b, c) = (stream.upload(&self.a)?, stream.upload(&self.b)?, stream.upload(&self.c)?);
-        let mut out = poisoned::<f32>(&stream, 7 * n)?;
+        let mut out = poisoned::<f32>(&stream, 8 * n)?;
         let grid = Grid::new([BLOCKS, 1, 1], [THREADS, 1, 1]);
         kernel.launch(&stream, &grid, &args![&a, &b, &c, &mut out, n as u32])?;
         Ok(stream.download(&out)?.into_iter().map(bits).collect())
@@ -166,7 +167,7 @@ impl Approximate {
 
     fn run(&self, device: &Device) -> Result<Vec<u32>, RunError> {
         let stream = device.stream()?;
-        let kernel = device.kernel_of(&kernels::FLOAT_WORDS, ENTRIES[1])?;
+        let kernel = device.kernel_of(&kernels::FLOAT_WORDS.exact(), ENTRIES[1])?;
         let n = self.exponents.len();
         let (exponents, positives) = (stream.upload(&self.exponents)?, stream.upload(&self.positives)?);
         let mut out = poisoned::<f32>(&stream, 4 * n)?;
@@ -186,7 +187,7 @@ impl Workload for Float {
     }
 
     fn kernels(&self) -> Vec<KernelSpec> {
-        let source = kernels::FLOAT_WORDS.source();
+        let source = kernels::FLOAT_WORDS.exact().source();
         vec![
             KernelSpec::new(source.clone()).entries([ENTRIES[0]]).require("FFMA").threads(THREADS),
             KernelSpec::new(source).entries([ENTRIES[1]]).require("MUFU").threads(THREADS),
@@ -244,7 +245,7 @@ impl Workload for Float {
 
     fn work(&self, case: &Case) -> Work {
         let n = case.dimension("n") as u64;
-        let (calls, operands) = if case.name == "exact" { (7, 3) } else { (4, 2) };
+        let (calls, operands) = if case.name == "exact" { (8, 3) } else { (4, 2) };
         Work { operations: calls * n, bytes: 4 * (calls + operands) * n }
     }
 }

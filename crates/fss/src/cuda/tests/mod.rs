@@ -337,7 +337,7 @@ fn products_in_limbs_match_cpu() {
 
 fn products_on(backends: &[Arc<dyn Backend>; 2], rings: &[u32]) {
     for ((batch, rows, inner, columns), bits) in
-        [(1, 1, 1, 1), (2, 5, 37, 3), (1, 65, 17, 66), (1, 3, 300, 5)]
+        [(1, 1, 1, 1), (2, 5, 37, 3), (1, 65, 17, 66), (1, 3, 300, 5), (3, 66, 19, 67)]
             .into_iter()
             .flat_map(|sizes| rings.iter().map(move |&bits| (sizes, bits)))
     {
