@@ -14,14 +14,10 @@
 #include "gw/gw.cuh"
 #include "shared.cuh"
 
-// A row of a tile in shared memory: LIMB_DEPTH digits, and as many bytes more that eight rows of a fragment lie in all banks.
-constexpr u32 STRIDE = LIMB_DEPTH + 16;
 // Fragments of 8 columns that a warp has: its sums and its left digits must fit its registers.
 constexpr u32 FRAGMENTS = LIMBS == 8 ? 2 : 4;
 // Warps below each other, of 16 rows each.
 constexpr u32 WARP_ROWS = LIMB_TILE / 16;
-// Bytes of the left tile of one step.
-constexpr u32 LEFT_BYTES = LIMBS * LIMB_TILE * STRIDE;
 
 // Digits of four neighbouring words: limb i of word w is byte w of result i. Adding 128 to every byte, with carries, and taking it
 // away again, without, leaves what a byte of -128 .. 127 needs.
@@ -58,16 +54,19 @@ GW_KERNEL_BOUNDED(split_words, 256, 1)(const u64* words, u32 rows, u32 inner, u3
     for (u32 i = 0; i < LIMBS; ++i) planes[((u64)i * rows + row) * groups + group] = digits[i];
 }
 
-// Rows of a factor, of which ROWS are in a tile that THREADS threads copy.
-template <u32 ROWS, u32 THREADS>
+// Rows of a factor, of which ROWS are in a tile that THREADS threads copy, DEPTH digits of each.
+template <u32 ROWS, u32 DEPTH, u32 THREADS>
 struct Planes {
+    // A row of a tile in shared memory: its digits, and as many bytes more that eight rows of a fragment lie in all banks.
+    static constexpr u32 STRIDE = DEPTH + 16;
+    static constexpr u32 TILE_BYTES = LIMBS * ROWS * STRIDE;
+
     const u8* digits;
     u32 rows, padded;
 
-    // Queues copies of ROWS rows from `first` on, LIMB_DEPTH digits of each. Rows past the last repeat it: what is computed
-    // from them is not stored.
+    // Queues copies of ROWS rows from `first` on. Rows past the last repeat it: what is computed from them is not stored.
     GW_DEVICE void load(u8* tile, u32 first, u32 start) const {
-        constexpr u32 PIECES = LIMB_DEPTH / 16;
+        constexpr u32 PIECES = DEPTH / 16;
         GW_UNROLL_BY(1)
         for (u32 i = gw::thread_x(); i < LIMBS * ROWS * PIECES; i += THREADS) {
             const u32 piece = i % PIECES, r = i / PIECES % ROWS, limb = i / PIECES / ROWS;
@@ -87,15 +86,15 @@ struct Planes {
 // slice s.
 //
 // A block has a tile of LIMB_TILE rows and as many columns as ACROSS warps side by side have; each warp 16 rows and 8 FRAGMENTS
-// columns, in LIMBS fragments for every 16 x 8 of them. Tiles of digits are copied one step ahead. Rows in y, batch and slices
-// in z.
-template <u32 ACROSS>
+// columns, in LIMBS fragments for every 16 x 8 of them. Tiles of DEPTH digits a row are copied one step ahead. Rows in y, batch
+// and slices in z.
+template <u32 ACROSS, u32 DEPTH>
 GW_DEVICE void multiply_tile(
     const u8* left, const u8* right, u32 rows, u32 columns, u32 padded, u32 each, u64 mask, u32 accumulate, u64* sums) {
     constexpr u32 THREADS = 32 * WARP_ROWS * ACROSS, COLUMNS = 8 * FRAGMENTS * ACROSS;
-    constexpr u32 STAGE_BYTES = LEFT_BYTES + LIMBS * COLUMNS * STRIDE;
-    typedef Planes<LIMB_TILE, THREADS> Left;
-    typedef Planes<COLUMNS, THREADS> Right;
+    typedef Planes<LIMB_TILE, DEPTH, THREADS> Left;
+    typedef Planes<COLUMNS, DEPTH, THREADS> Right;
+    constexpr u32 LEFT_BYTES = Left::TILE_BYTES, STAGE_BYTES = LEFT_BYTES + Right::TILE_BYTES;
     u8* const tiles = gw::shared<u8>();
     const u32 first_row = gw::block_y() * LIMB_TILE, first_column = gw::block_x() * COLUMNS;
     const u32 slices = (padded + each - 1) / each, slice = gw::block_z() % slices, batch = gw::block_z() / slices;
@@ -109,11 +108,11 @@ GW_DEVICE void multiply_tile(
     b.load(tiles + LEFT_BYTES, first_column, start);
     gw::copy_async_commit();
     u32 stage = 0;
-    for (u32 k = start; k < end; k += LIMB_DEPTH, stage ^= 1) {
+    for (u32 k = start; k < end; k += DEPTH, stage ^= 1) {
         u8* const next = tiles + (stage ^ 1) * STAGE_BYTES;
-        if (k + LIMB_DEPTH < end) {
-            a.load(next, first_row, k + LIMB_DEPTH);
-            b.load(next + LEFT_BYTES, first_column, k + LIMB_DEPTH);
+        if (k + DEPTH < end) {
+            a.load(next, first_row, k + DEPTH);
+            b.load(next + LEFT_BYTES, first_column, k + DEPTH);
         }
         gw::copy_async_commit();
         gw::copy_async_wait<1>();
@@ -122,7 +121,7 @@ GW_DEVICE void multiply_tile(
         const u8* const right_tile = left_tile + LEFT_BYTES;
         // Instructions take 32 digits.
         GW_UNROLL
-        for (u32 place = 4 * t; place < LIMB_DEPTH; place += 32) {
+        for (u32 place = 4 * t; place < DEPTH; place += 32) {
             u32 x[LIMBS][4];
             GW_UNROLL
             for (u32 i = 0; i < LIMBS; ++i) {
@@ -165,11 +164,12 @@ GW_DEVICE void multiply_tile(
 // Two warps side by side: fewest reads of digits, for products that fill the device.
 GW_KERNEL_BOUNDED(multiply_limbs, 2 * LIMB_THREADS, 1)(
     const u8* left, const u8* right, u32 rows, u32 columns, u32 padded, u32 each, u64 mask, u32 accumulate, u64* sums) {
-    multiply_tile<2>(left, right, rows, columns, padded, each, mask, accumulate, sums);
+    multiply_tile<2, LIMB_DEPTH>(left, right, rows, columns, padded, each, mask, accumulate, sums);
 }
 
-// One: a block takes half of a multiprocessor's registers, so that the kernels of other streams find room beside it.
+// One, and steps half as deep: a block takes half of a multiprocessor's registers and less than a third of its shared memory, so
+// that the kernels of other streams find room beside it.
 GW_KERNEL_BOUNDED(multiply_narrow, LIMB_THREADS, 2)(
     const u8* left, const u8* right, u32 rows, u32 columns, u32 padded, u32 each, u64 mask, u32 accumulate, u64* sums) {
-    multiply_tile<1>(left, right, rows, columns, padded, each, mask, accumulate, sums);
+    multiply_tile<1, LIMB_DEPTH / 2>(left, right, rows, columns, padded, each, mask, accumulate, sums);
 }

@@ -17,7 +17,7 @@ use super::shared::{COMPARE_MOST_THREADS, COMPARE_THREADS, PRG_THREADS, RUN_WORD
 const RESIDENT_THREADS: u32 = 2048;
 /// Most blocks of a multiprocessor among which work is spread.
 const MOST_SPREAD: u32 = 8;
-/// Threads of a block, at least: each has tables of its own to copy.
+/// Threads of a block, at least: each block has tables of its own to copy.
 const LEAST_THREADS: usize = 64;
 
 /// The generator of a device: its streams start from a form of AES and that form's table.
@@ -81,9 +81,12 @@ impl Generator {
 fn spread(queue: &Queue, form: AesForm, threads: usize, most: u32) -> Grid {
     let properties = queue.device().properties();
     let bytes = form.shared_bytes();
+    let multiprocessors = properties.multiprocessors as usize;
     let resident =
         properties.shared_memory_per_block / bytes.max(properties.shared_memory_per_block / MOST_SPREAD);
-    let each = threads.div_ceil((properties.multiprocessors * resident.max(1)) as usize);
+    // As few blocks of a multiprocessor as hold its threads: tables are copied less often, and other kernels find room.
+    let blocks = threads.div_ceil(multiprocessors * most as usize).clamp(1, resident.max(1) as usize);
+    let each = threads.div_ceil(multiprocessors * blocks);
     let each = each.next_multiple_of(32).clamp(LEAST_THREADS, most as usize);
     Grid::covering(threads, each as u32).shared(bytes)
 }

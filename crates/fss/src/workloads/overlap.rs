@@ -97,10 +97,10 @@ impl Primitive for Overlap {
         cases
     }
 
-    /// The product of the feed-forward network of bert-base at 128 tokens, and as many comparisons as take about as long;
+    /// The product of the feed-forward network of bert-base at 256 tokens, and as many comparisons as take about as long;
     /// against both in turn and against each alone, so that a record has the time of each.
     fn bench_cases(&self) -> Vec<Case> {
-        let (product, elements) = ([128, 768, 3072], 36_864);
+        let (product, elements) = ([256, 768, 3072], 36_864);
         let names = ["in turn", "product", "comparisons"];
         let against = |(at, name): (usize, &str)| {
             let case = case(50, product, elements).with("against", at);

@@ -100,11 +100,11 @@ impl Primitive for RingGemm {
 
     fn cases(&self, kind: Kind) -> Vec<Case> {
         let mut cases =
-            vec![case(50, [5, 150, 9]), case(8, [65, 3, 1]), case(64, [2, 33, 66]), case(50, [66, 70, 131])];
+            vec![case(50, [5, 150, 9]), case(8, [65, 3, 1]), case(64, [2, 33, 66]), case(50, [66, 70, 259])];
         if kind == Kind::Cuda {
             cases.extend([
                 case(50, [130, 777, 300]),
-                case(50, [520, 130, 1100]),
+                case(50, [520, 130, 2100]),
                 case(56, [64, 9000, 64]),
                 case(37, [1, 128, 1000]),
             ]);
