@@ -54,11 +54,11 @@ GW_KERNEL_BOUNDED(split_words, 256, 1)(const u64* words, u32 rows, u32 inner, u3
     for (u32 i = 0; i < LIMBS; ++i) planes[((u64)i * rows + row) * groups + group] = digits[i];
 }
 
-// Rows of a factor, of which ROWS are in a tile that THREADS threads copy, DEPTH digits of each.
-template <u32 ROWS, u32 DEPTH, u32 THREADS>
+// Rows of a factor, of which ROWS are in a tile that THREADS threads copy, LIMB_DEPTH digits of each.
+template <u32 ROWS, u32 THREADS>
 struct Planes {
     // A row of a tile in shared memory: its digits, and as many bytes more that eight rows of a fragment lie in all banks.
-    static constexpr u32 STRIDE = DEPTH + 16;
+    static constexpr u32 STRIDE = LIMB_DEPTH + 16;
     static constexpr u32 TILE_BYTES = LIMBS * ROWS * STRIDE;
 
     const u8* digits;
@@ -66,7 +66,7 @@ struct Planes {
 
     // Queues copies of ROWS rows from `first` on. Rows past the last repeat it: what is computed from them is not stored.
     GW_DEVICE void load(u8* tile, u32 first, u32 start) const {
-        constexpr u32 PIECES = DEPTH / 16;
+        constexpr u32 PIECES = LIMB_DEPTH / 16;
         GW_UNROLL_BY(1)
         for (u32 i = gw::thread_x(); i < LIMBS * ROWS * PIECES; i += THREADS) {
             const u32 piece = i % PIECES, r = i / PIECES % ROWS, limb = i / PIECES / ROWS;
@@ -86,14 +86,14 @@ struct Planes {
 // slice s.
 //
 // A block has a tile of LIMB_TILE rows and as many columns as ACROSS warps side by side have; each warp 16 rows and 8 FRAGMENTS
-// columns, in LIMBS fragments for every 16 x 8 of them. Tiles of DEPTH digits a row are copied one step ahead. Rows in y, batch
-// and slices in z.
-template <u32 ACROSS, u32 DEPTH>
+// columns, in LIMBS fragments for every 16 x 8 of them. Tiles of digits are copied one step ahead. Rows in y, batch and slices
+// in z.
+template <u32 ACROSS>
 GW_DEVICE void multiply_tile(
     const u8* left, const u8* right, u32 rows, u32 columns, u32 padded, u32 each, u64 mask, u32 accumulate, u64* sums) {
     constexpr u32 THREADS = 32 * WARP_ROWS * ACROSS, COLUMNS = 8 * FRAGMENTS * ACROSS;
-    typedef Planes<LIMB_TILE, DEPTH, THREADS> Left;
-    typedef Planes<COLUMNS, DEPTH, THREADS> Right;
+    typedef Planes<LIMB_TILE, THREADS> Left;
+    typedef Planes<COLUMNS, THREADS> Right;
     constexpr u32 LEFT_BYTES = Left::TILE_BYTES, STAGE_BYTES = LEFT_BYTES + Right::TILE_BYTES;
     u8* const tiles = gw::shared<u8>();
     const u32 first_row = gw::block_y() * LIMB_TILE, first_column = gw::block_x() * COLUMNS;
@@ -108,11 +108,11 @@ GW_DEVICE void multiply_tile(
     b.load(tiles + LEFT_BYTES, first_column, start);
     gw::copy_async_commit();
     u32 stage = 0;
-    for (u32 k = start; k < end; k += DEPTH, stage ^= 1) {
+    for (u32 k = start; k < end; k += LIMB_DEPTH, stage ^= 1) {
         u8* const next = tiles + (stage ^ 1) * STAGE_BYTES;
-        if (k + DEPTH < end) {
-            a.load(next, first_row, k + DEPTH);
-            b.load(next + LEFT_BYTES, first_column, k + DEPTH);
+        if (k + LIMB_DEPTH < end) {
+            a.load(next, first_row, k + LIMB_DEPTH);
+            b.load(next + LEFT_BYTES, first_column, k + LIMB_DEPTH);
         }
         gw::copy_async_commit();
         gw::copy_async_wait<1>();
@@ -121,7 +121,7 @@ GW_DEVICE void multiply_tile(
         const u8* const right_tile = left_tile + LEFT_BYTES;
         // Instructions take 32 digits.
         GW_UNROLL
-        for (u32 place = 4 * t; place < DEPTH; place += 32) {
+        for (u32 place = 4 * t; place < LIMB_DEPTH; place += 32) {
             u32 x[LIMBS][4];
             GW_UNROLL
             for (u32 i = 0; i < LIMBS; ++i) {
@@ -164,12 +164,12 @@ GW_DEVICE void multiply_tile(
 // Two warps side by side: fewest reads of digits, for products that fill the device.
 GW_KERNEL_BOUNDED(multiply_limbs, 2 * LIMB_THREADS, 1)(
     const u8* left, const u8* right, u32 rows, u32 columns, u32 padded, u32 each, u64 mask, u32 accumulate, u64* sums) {
-    multiply_tile<2, LIMB_DEPTH>(left, right, rows, columns, padded, each, mask, accumulate, sums);
+    multiply_tile<2>(left, right, rows, columns, padded, each, mask, accumulate, sums);
 }
 
-// One, and steps half as deep: a block takes half of a multiprocessor's registers and less than a third of its shared memory, so
-// that the kernels of other streams find room beside it.
+// One: a block takes half of a multiprocessor's registers and of its shared memory, so that the kernels of other streams find room
+// beside it.
 GW_KERNEL_BOUNDED(multiply_narrow, LIMB_THREADS, 2)(
     const u8* left, const u8* right, u32 rows, u32 columns, u32 padded, u32 each, u64 mask, u32 accumulate, u64* sums) {
-    multiply_tile<1, LIMB_DEPTH / 2>(left, right, rows, columns, padded, each, mask, accumulate, sums);
+    multiply_tile<1>(left, right, rows, columns, padded, each, mask, accumulate, sums);
 }

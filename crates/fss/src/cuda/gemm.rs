@@ -189,15 +189,14 @@ impl Tiling {
             (tiles, u64::from(tiles[0]) * u64::from(tiles[1]) * u64::from(batch))
         };
         let wide = tiles(2).1 > 2 * multiprocessors;
-        let (kernel, across, depth) =
-            if wide { ("multiply_limbs", 2, LIMB_DEPTH) } else { ("multiply_narrow", 1, LIMB_DEPTH / 2) };
+        let (kernel, across) = if wide { ("multiply_limbs", 2) } else { ("multiply_narrow", 1) };
         let ([in_x, in_y], in_all) = tiles(across);
         let room = if wide { multiprocessors } else { 2 * multiprocessors };
         let padded = inner.next_multiple_of(LIMB_DEPTH);
         let each = slice_length(room / in_all, padded);
         let slices = padded.div_ceil(each);
         // Two stages of two tiles, whose rows are 16 bytes longer than their digits.
-        let shared = 2 * limbs * (LIMB_TILE + warp_columns * across) * (depth + 16);
+        let shared = 2 * limbs * (LIMB_TILE + warp_columns * across) * (LIMB_DEPTH + 16);
         let grid = Grid::new([in_x, in_y, batch * slices], [LIMB_THREADS * across, 1, 1]).shared(shared);
         Self { kernel, grid, each, slices }
     }

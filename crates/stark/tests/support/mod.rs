@@ -2,6 +2,8 @@
 
 #![allow(dead_code)]
 
+pub mod quotients;
+
 use std::sync::OnceLock;
 
 use gatework_gpu::Device;
