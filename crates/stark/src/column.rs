@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use gatework_gpu::{Buffer, Slice, SliceMut, View as _};
+pub use starknet_ff::FieldElement as Felt252;
 use stwo::core::fields::m31::BaseField;
 use stwo::core::fields::qm31::SecureField;
 use stwo::core::vcs::blake2_hash::Blake2sHash;
@@ -52,6 +53,19 @@ impl Element for Blake2sHash {
     }
     fn read(words: &[u32]) -> Self {
         Self(std::array::from_fn(|byte| words[byte / 4].to_le_bytes()[byte % 4]))
+    }
+}
+
+/// In Montgomery form on the device as on the host: nothing is converted.
+impl Element for Felt252 {
+    const WORDS: usize = 8;
+    fn write(&self, words: &mut Vec<u32>) {
+        words.extend(bytemuck::cast::<[u64; 4], [u32; 8]>(self.into_mont()));
+    }
+    fn read(words: &[u32]) -> Self {
+        Self::from_mont(std::array::from_fn(|at| {
+            u64::from(words[2 * at + 1]) << 32 | u64::from(words[2 * at])
+        }))
     }
 }
 

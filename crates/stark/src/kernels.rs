@@ -5,17 +5,20 @@ use gatework_gpu::{Header, Source};
 use crate::shared::SHARED;
 
 /// Files that kernels include.
-static HEADERS: [Header; 8] = {
-    let [blake2s, butterfly, circle, field, rows, sums, transcript] = gatework_gpu::headers![
+static HEADERS: [Header; 11] = {
+    let [blake2s, butterfly, circle, felt252, field, poseidon252, constants, rows, sums, transcript] = gatework_gpu::headers![
         "blake2s.cuh",
         "butterfly.cuh",
         "circle.cuh",
+        "felt252.cuh",
         "field.cuh",
+        "poseidon252.cuh",
+        "poseidon252_constants.cuh",
         "rows.cuh",
         "sums.cuh",
         "transcript.cuh",
     ];
-    [blake2s, butterfly, circle, field, rows, sums, transcript, SHARED]
+    [blake2s, butterfly, circle, felt252, field, poseidon252, constants, rows, sums, transcript, SHARED]
 };
 
 gatework_gpu::modules! {
@@ -42,6 +45,10 @@ gatework_gpu::modules! {
     pub(crate) MERKLE = "merkle";
     /// Values of polynomials at a point outside of their domain.
     pub(crate) OODS = "oods";
+    /// Proof of work by Poseidon252.
+    pub(crate) POSEIDON252_GRIND = "poseidon252_grind";
+    /// Leaves and layers of Poseidon252 trees.
+    pub(crate) POSEIDON252_MERKLE = "poseidon252_merkle";
     /// Quotients by the samples.
     pub(crate) QUOTIENTS = "quotients";
     /// Tables of twiddles.

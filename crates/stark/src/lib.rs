@@ -24,7 +24,7 @@ mod upload;
 pub mod workloads;
 
 pub use backend::CudaBackend;
-pub use column::{DeviceColumn, Element};
+pub use column::{DeviceColumn, Element, Felt252};
 #[cfg(feature = "lab")]
 pub use constraints::row_operations;
 pub use constraints::{Tier, interaction_trace};
@@ -32,7 +32,7 @@ pub use context::Context;
 pub use cuda::{DeviceTwiddles, interpolate_kept};
 pub use error::{Error, Result};
 pub use plan::Plan;
-pub use prove::{DeviceChannel, prove};
+pub use prove::{DeviceChannel, Digest, prove};
 pub use prover::{Builder, Prover};
 #[cfg(feature = "lab")]
 pub use rates::Rates;

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use gatework_gpu::{Observer, Target};
+use stwo::core::channel::MerkleChannel;
 use stwo::core::pcs::PcsConfig;
+use stwo::core::vcs_lifted::blake2_merkle::Blake2sMerkleChannel;
 use stwo::prover::backend::simd::SimdBackend;
 
-use crate::airs::{self, Air, Input, Proved};
+use crate::airs::{self, Air, Input, Proved, ProvesWith};
 use crate::{Context, CudaBackend, Result, Tier};
 
 /// Proves [`Air`]s on one target, with the same bytes on each.
@@ -76,9 +78,18 @@ impl Prover {
         Builder { observer: Arc::new(()), tier: None }
     }
 
-    /// Makes the trace of `air` and proves it. What does not fit into a device's memory is refused before
+    /// Makes the trace of `air` and proves it with stwo's Blake2s channel. What does not fit into a device's memory is refused before
     /// anything is made.
     pub fn prove<A: Air>(&self, air: &A, config: PcsConfig) -> Result<Proved> {
+        self.prove_with::<Blake2sMerkleChannel, A>(air, config)
+    }
+
+    /// As [`Prover::prove`], with any channel, as `Poseidon252MerkleChannel`, whose proofs are cheap to verify in a proof.
+    pub fn prove_with<MC: MerkleChannel, A: Air>(&self, air: &A, config: PcsConfig) -> Result<Proved<MC::H>>
+    where
+        SimdBackend: ProvesWith<MC>,
+        CudaBackend: ProvesWith<MC>,
+    {
         match &self.backend {
             Backend::Simd => {
                 let input = {
@@ -86,7 +97,7 @@ impl Prover {
                     Input::<SimdBackend>::new(air, config)
                 };
                 let _stage = self.observer.stage("proof");
-                airs::prove(air, config, input)
+                airs::prove_with::<MC, _, _>(air, config, input)
             }
             Backend::Cuda(context) => {
                 airs::plan(air, config).check(context.device())?;
@@ -95,7 +106,7 @@ impl Prover {
                         let _stage = self.observer.stage("trace");
                         Input::<CudaBackend>::new(air, config)
                     };
-                    airs::prove(air, config, input)
+                    airs::prove_with::<MC, _, _>(air, config, input)
                 })?
             }
         }

@@ -20,6 +20,8 @@ gatework_gpu::shared! {
     pub(crate) const BLOCK_COLUMNS: u32 = 16;
     /// Low bits of a nonce that are tried before its high word moves on.
     pub(crate) const NONCE_LOW_BITS: u32 = 20;
+    /// The same for nonces of Poseidon252.
+    pub(crate) const NONCE252_LOW_BITS: u32 = 14;
     /// Threads of the block that folds the small layers of FRI.
     pub(crate) const TAIL_THREADS: u32 = 512;
 

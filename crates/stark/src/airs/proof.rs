@@ -6,17 +6,17 @@ use std::sync::Arc;
 use gatework_gpu::{Class, Classified};
 use itertools::Itertools as _;
 use stwo::core::air::Component as _;
-use stwo::core::channel::{Blake2sChannel, Channel as _};
+use stwo::core::channel::{Blake2sChannel, Channel, MerkleChannel};
 use stwo::core::fields::m31::BaseField;
 use stwo::core::fields::qm31::SecureField;
 use stwo::core::pcs::{CommitmentSchemeVerifier, PcsConfig};
 use stwo::core::poly::circle::{CanonicCoset, CircleDomain};
 use stwo::core::proof::StarkProof;
-use stwo::core::vcs::blake2_hash::Blake2sHash;
 use stwo::core::vcs_lifted::blake2_merkle::{Blake2sMerkleChannel, Blake2sMerkleHasher};
+use stwo::core::vcs_lifted::merkle_hasher::MerkleHasherLifted;
 use stwo::core::verifier::VerificationError;
 use stwo::prover::backend::simd::SimdBackend;
-use stwo::prover::backend::{BackendForChannel, Column as _};
+use stwo::prover::backend::{self, BackendForChannel, Column as _, ColumnOps};
 use stwo::prover::poly::BitReversedOrder;
 use stwo::prover::poly::circle::{CircleCoefficients, CircleEvaluation, PolyOps as _};
 use stwo::prover::poly::twiddles::TwiddleTree;
@@ -30,17 +30,17 @@ use stwo_constraint_framework::{
 use super::{Air, HostColumn};
 use crate::backend::CudaBackend;
 use crate::constraints::interaction_trace;
-use crate::{Plan, Result};
+use crate::{DeviceChannel, DeviceColumn, Digest, Plan, Result};
 
 type Evaluation<B> = CircleEvaluation<B, BaseField, BitReversedOrder>;
 
 /// A proof with what the verifier is told beside it.
 #[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
-pub struct Proved {
+pub struct Proved<H: MerkleHasherLifted = Blake2sMerkleHasher> {
     /// The claimed sum of each component.
     pub claimed_sums: Vec<SecureField>,
     /// stwo's proof.
-    pub proof: StarkProof<Blake2sMerkleHasher>,
+    pub proof: StarkProof<H>,
 }
 
 /// Why a proof does not hold.
@@ -75,7 +75,7 @@ impl Classified for VerifyError {
 }
 
 /// What the backends differ in beside stwo's traits.
-pub trait Backend: BackendForChannel<Blake2sMerkleChannel> {
+pub trait Backend: backend::Backend {
     /// Columns with these values.
     fn columns(values: &[&[BaseField]]) -> Vec<Evaluation<Self>>;
 
@@ -92,13 +92,16 @@ pub trait Backend: BackendForChannel<Blake2sMerkleChannel> {
         preprocessed: &[&Evaluation<Self>],
         trace: &[Evaluation<Self>],
     ) -> (Vec<Evaluation<Self>>, SecureField);
+}
 
-    /// The backend's prover.
+/// A backend's prover with a channel.
+pub trait ProvesWith<MC: MerkleChannel>: Backend + BackendForChannel<MC> {
+    /// Proves what `scheme` has committed to.
     fn prove(
         components: &[&dyn ComponentProver<Self>],
-        channel: &mut Blake2sChannel,
-        scheme: CommitmentSchemeProver<'_, Self, Blake2sMerkleChannel>,
-    ) -> Result<StarkProof<Blake2sMerkleHasher>>;
+        channel: &mut MC::C,
+        scheme: CommitmentSchemeProver<'_, Self, MC>,
+    ) -> Result<StarkProof<MC::H>>;
 }
 
 /// The domain that so many values are on.
@@ -131,12 +134,17 @@ impl Backend for SimdBackend {
         let trace = trace.iter().map(|column| column.values.to_cpu()).collect_vec();
         air.simd_interaction(eval, &preprocessed, &trace)
     }
+}
 
+impl<MC: MerkleChannel> ProvesWith<MC> for SimdBackend
+where
+    SimdBackend: BackendForChannel<MC>,
+{
     fn prove(
         components: &[&dyn ComponentProver<Self>],
-        channel: &mut Blake2sChannel,
-        scheme: CommitmentSchemeProver<'_, Self, Blake2sMerkleChannel>,
-    ) -> Result<StarkProof<Blake2sMerkleHasher>> {
+        channel: &mut MC::C,
+        scheme: CommitmentSchemeProver<'_, Self, MC>,
+    ) -> Result<StarkProof<MC::H>> {
         Ok(stwo::prover::prove(components, channel, scheme)?)
     }
 }
@@ -162,12 +170,17 @@ impl Backend for CudaBackend {
     ) -> (Vec<Evaluation<Self>>, SecureField) {
         interaction_trace(eval, preprocessed, &trace.iter().collect_vec())
     }
+}
 
+impl<MC: DeviceChannel> ProvesWith<MC> for CudaBackend
+where
+    CudaBackend: BackendForChannel<MC> + ColumnOps<Digest<MC>, Column = DeviceColumn<Digest<MC>>>,
+{
     fn prove(
         components: &[&dyn ComponentProver<Self>],
-        channel: &mut Blake2sChannel,
-        scheme: CommitmentSchemeProver<'_, Self, Blake2sMerkleChannel>,
-    ) -> Result<StarkProof<Blake2sMerkleHasher>> {
+        channel: &mut MC::C,
+        scheme: CommitmentSchemeProver<'_, Self, MC>,
+    ) -> Result<StarkProof<MC::H>> {
         crate::prove(components, channel, scheme)
     }
 }
@@ -249,20 +262,36 @@ fn components<E: FrameworkEval>(
     evals.into_iter().zip(sums).map(|(eval, &sum)| FrameworkComponent::new(&mut places, eval, sum)).collect()
 }
 
-fn mix_public<A: Air>(air: &A, channel: &mut Blake2sChannel) {
+fn mix_public<A: Air>(air: &A, channel: &mut impl Channel) {
     channel.mix_u32s(&air.public());
 }
 
-/// Proves `air`. For [`CudaBackend`], inside of a [`Context::scope`](crate::Context::scope).
-pub fn prove<A: Air, B: Backend>(air: &A, config: PcsConfig, input: Input<B>) -> Result<Proved>
+/// Proves `air` with stwo's Blake2s channel. For [`CudaBackend`], inside of a [`Context::scope`](crate::Context::scope).
+pub fn prove<A: Air, B: ProvesWith<Blake2sMerkleChannel>>(
+    air: &A,
+    config: PcsConfig,
+    input: Input<B>,
+) -> Result<Proved>
+where
+    FrameworkComponent<A::Eval>: ComponentProver<B>,
+{
+    prove_with::<Blake2sMerkleChannel, A, B>(air, config, input)
+}
+
+/// As [`prove`], with any channel.
+pub fn prove_with<MC: MerkleChannel, A: Air, B: ProvesWith<MC>>(
+    air: &A,
+    config: PcsConfig,
+    input: Input<B>,
+) -> Result<Proved<MC::H>>
 where
     FrameworkComponent<A::Eval>: ComponentProver<B>,
 {
     let Input { preprocessed, traces, twiddles } = input;
     let (names, preprocessed): (Vec<String>, Vec<Evaluation<B>>) = preprocessed.into_iter().unzip();
-    let channel = &mut Blake2sChannel::default();
+    let channel = &mut MC::C::default();
     mix_public(air, channel);
-    let mut scheme = CommitmentSchemeProver::<B, Blake2sMerkleChannel>::new(config, &twiddles);
+    let mut scheme = CommitmentSchemeProver::<B, MC>::new(config, &twiddles);
 
     // Interactions are computed from values that commitments would use up.
     let kept = if air.interacts() {
@@ -313,12 +342,15 @@ fn used_columns<E: FrameworkEval>(eval: &E, names: &[String]) -> Vec<usize> {
 }
 
 /// The commitment to the preprocessed columns, which the verifier computes for itself.
-fn preprocessed_root<A: Air>(air: &A, config: PcsConfig) -> Blake2sHash {
+fn preprocessed_root<MC: MerkleChannel, A: Air>(air: &A, config: PcsConfig) -> Digest<MC>
+where
+    SimdBackend: BackendForChannel<MC>,
+{
     let Input { preprocessed, twiddles, .. } = Input::<SimdBackend>::of(air.preprocessed(), &[], config);
-    let mut scheme = CommitmentSchemeProver::<SimdBackend, Blake2sMerkleChannel>::new(config, &twiddles);
+    let mut scheme = CommitmentSchemeProver::<SimdBackend, MC>::new(config, &twiddles);
     let mut tree = scheme.tree_builder();
     tree.extend_evals(preprocessed.into_iter().map(|(_, column)| column).collect());
-    tree.commit(&mut Blake2sChannel::default());
+    tree.commit(&mut MC::C::default());
     scheme.roots()[0]
 }
 
@@ -335,11 +367,23 @@ pub fn verifying_bytes<A: Air>(air: &A, config: PcsConfig) -> u64 {
 
 /// Verifies a proof of `air` with stwo's own verifier.
 pub fn verify<A: Air>(air: &A, config: PcsConfig, proved: Proved) -> std::result::Result<(), VerifyError> {
+    verify_with::<Blake2sMerkleChannel, A>(air, config, proved)
+}
+
+/// As [`verify`], with any channel.
+pub fn verify_with<MC: MerkleChannel, A: Air>(
+    air: &A,
+    config: PcsConfig,
+    proved: Proved<MC::H>,
+) -> std::result::Result<(), VerifyError>
+where
+    SimdBackend: BackendForChannel<MC>,
+{
     let Proved { claimed_sums, proof } = proved;
     let names = air.preprocessed().into_iter().map(|(name, _)| name).collect_vec();
-    let channel = &mut Blake2sChannel::default();
+    let channel = &mut MC::C::default();
     mix_public(air, channel);
-    let mut scheme = CommitmentSchemeVerifier::<Blake2sMerkleChannel>::new(config);
+    let mut scheme = CommitmentSchemeVerifier::<MC>::new(config);
 
     // Sizes of columns follow from the components, whatever their challenges.
     let sizes = {
@@ -360,7 +404,7 @@ pub fn verify<A: Air>(air: &A, config: PcsConfig, proved: Proved) -> std::result
     if proof.commitments.len() != needed {
         return Err(VerifyError::Shape { found: proof.commitments.len(), needed });
     }
-    if proof.commitments[0] != preprocessed_root(air, config) {
+    if proof.commitments[0] != preprocessed_root::<MC, A>(air, config) {
         return Err(VerifyError::Preprocessed);
     }
     scheme.commit(proof.commitments[0], &sizes[0], channel);

@@ -8,7 +8,7 @@ use stwo::core::vcs::blake2_hash::Blake2sHash;
 use stwo::core::vcs_lifted::blake2_merkle::Blake2sMerkleHasherGeneric;
 use stwo::core::vcs_lifted::merkle_hasher::MerkleHasherLifted;
 use stwo::core::vcs_lifted::verifier::PACKED_LEAF_SIZE;
-use stwo::prover::backend::Column as _;
+use stwo::prover::backend::{Column as _, ColumnOps};
 use stwo::prover::secure_column::SecureColumnByCoords;
 use stwo::prover::vcs_lifted::ops::{MerkleOpsLifted, PackLeavesOps};
 use stwo::prover::vcs_lifted::prover::MerkleProverLifted;
@@ -16,7 +16,7 @@ use stwo::prover::vcs_lifted::prover::MerkleProverLifted;
 use super::fri::Challenge;
 use super::{THREADS, one_thread_each};
 use crate::backend::CudaBackend;
-use crate::column::{DeviceColumn, table};
+use crate::column::{DeviceColumn, Element, table};
 use crate::kernels;
 use crate::queue::Queue;
 use crate::shared::{self, DigestWords, FewColumns, LeafColumn};
@@ -74,7 +74,7 @@ impl<const IS_M31_OUTPUT: bool> MerkleOpsLifted<Blake2sMerkleHasherGeneric<IS_M3
 }
 
 /// Panics unless the columns can be lifted to one tree: their lengths are powers of two, ascend, and are no more than its leaves.
-fn require_liftable(columns: &[&DeviceColumn<BaseField>], log_leaves: u32) {
+pub(super) fn require_liftable(columns: &[&DeviceColumn<BaseField>], log_leaves: u32) {
     let lens = columns.iter().map(|column| column.len()).collect_vec();
     let Some(longest) = lens.last() else { return };
     assert!(
@@ -140,10 +140,10 @@ fn hash_leaves(
 }
 
 /// Hashes rows of few columns that are as long as the tree.
-fn hash_rows(
+fn hash_rows<T: Element>(
     queue: &Queue,
     columns: &[&DeviceColumn<BaseField>],
-    leaves: &mut DeviceColumn<Blake2sHash>,
+    leaves: &mut DeviceColumn<T>,
     form: DigestWords,
 ) {
     // Of addresses that stand for no column nothing is read.
@@ -164,9 +164,9 @@ fn hash_layers(queue: &Queue, mut tree: DeviceColumn<Blake2sHash>, log_leaves: u
 }
 
 /// Computes layers above the leaves until one block can do the others: the logarithm of the nodes that they start from.
-fn hash_lower_layers(
+fn hash_lower_layers<T: Element>(
     queue: &Queue,
-    tree: &mut DeviceColumn<Blake2sHash>,
+    tree: &mut DeviceColumn<T>,
     log_leaves: u32,
     form: DigestWords,
 ) -> u32 {
@@ -181,9 +181,9 @@ fn hash_lower_layers(
     log_children
 }
 
-fn launch_layers(
+fn launch_layers<T: Element>(
     queue: &Queue,
-    tree: &mut DeviceColumn<Blake2sHash>,
+    tree: &mut DeviceColumn<T>,
     log_children: u32,
     layers: u32,
     form: DigestWords,
@@ -195,24 +195,24 @@ fn launch_layers(
     queue.launch(&kernels::MERKLE, "merkle_layers", &grid.early(), &arguments);
 }
 
-/// A tree over one column of QM31 whose root goes into a transcript on the device.
-pub(crate) struct SecureTree {
-    nodes: DeviceColumn<Blake2sHash>,
+/// A tree of Blake2s over one column of QM31 whose root goes into a transcript on the device, with digests as the channel names them.
+pub(crate) struct SecureTree<T> {
+    nodes: DeviceColumn<T>,
     log_leaves: u32,
 }
 
-impl SecureTree {
+impl<T: Element> SecureTree<T> {
     /// Memory for a tree of 2^`log_leaves` leaves, more than one.
     pub(crate) fn new(queue: &Queue, log_leaves: u32) -> Self {
         Self { nodes: DeviceColumn::new(queue, (2 << log_leaves) - 1), log_leaves }
     }
 
     /// The nodes, root first.
-    pub(crate) fn nodes(&self) -> &DeviceColumn<Blake2sHash> {
+    pub(crate) fn nodes(&self) -> &DeviceColumn<T> {
         &self.nodes
     }
 
-    fn leaves(&self) -> DeviceColumn<Blake2sHash> {
+    fn leaves(&self) -> DeviceColumn<T> {
         let leaves = 1usize << self.log_leaves;
         self.nodes.part(leaves - 1, leaves)
     }
@@ -236,7 +236,7 @@ impl SecureTree {
     pub(crate) fn finish(
         &mut self,
         queue: &Queue,
-        digest: &mut DeviceColumn<Blake2sHash>,
+        digest: &mut DeviceColumn<T>,
         alpha: &mut Challenge,
         form: DigestWords,
     ) {
@@ -249,11 +249,9 @@ impl SecureTree {
     }
 
     /// The layers as stwo keeps them.
-    pub(crate) fn into_prover<H: MerkleHasherLifted<Hash = Blake2sHash>>(
-        self,
-    ) -> MerkleProverLifted<CudaBackend, H>
+    pub(crate) fn into_prover<H: MerkleHasherLifted<Hash = T>>(self) -> MerkleProverLifted<CudaBackend, H>
     where
-        CudaBackend: MerkleOpsLifted<H>,
+        CudaBackend: MerkleOpsLifted<H> + ColumnOps<T, Column = DeviceColumn<T>>,
     {
         let layer = |log: u32| self.nodes.part((1 << log) - 1, 1 << log);
         MerkleProverLifted { layers: (0..=self.log_leaves).map(layer).collect() }

@@ -9,6 +9,8 @@ mod lookups;
 pub(crate) mod merkle;
 pub(crate) mod oods;
 mod poly;
+mod poseidon252_grind;
+mod poseidon252_merkle;
 mod quotients;
 pub(crate) mod schedule;
 mod twiddles;
@@ -42,7 +44,7 @@ pub(crate) fn flat_words(values: &[SecureField]) -> Vec<u32> {
 }
 
 /// What every proof may need: of the transform's passes the one that all long transforms have.
-pub(crate) fn modules_of_proofs() -> [Module; 13] {
+pub(crate) fn modules_of_proofs() -> [Module; 15] {
     [
         kernels::ACCUMULATION,
         kernels::CIRCLE_FFT,
@@ -55,6 +57,8 @@ pub(crate) fn modules_of_proofs() -> [Module; 13] {
         kernels::LOOKUPS,
         kernels::MERKLE,
         kernels::OODS,
+        kernels::POSEIDON252_GRIND,
+        kernels::POSEIDON252_MERKLE,
         kernels::QUOTIENTS,
         kernels::TWIDDLES,
     ]

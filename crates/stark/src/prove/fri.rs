@@ -8,10 +8,9 @@ use stwo::core::fields::qm31::SecureField;
 use stwo::core::fri::{FriConfig, FriLayerProof, FriProof};
 use stwo::core::poly::line::LinePoly;
 use stwo::core::queries::{Queries, draw_queries};
-use stwo::core::vcs::blake2_hash::Blake2sHash;
 use stwo::core::vcs_lifted::merkle_hasher::MerkleHasherLifted;
 use stwo::core::vcs_lifted::verifier::LOG_PACKED_LEAF_SIZE;
-use stwo::prover::backend::{BackendForChannel, CpuBackend};
+use stwo::prover::backend::{BackendForChannel, ColumnOps, CpuBackend};
 use stwo::prover::line::LineEvaluation;
 use stwo::prover::poly::BitReversedOrder;
 use stwo::prover::poly::circle::SecureEvaluation;
@@ -21,9 +20,10 @@ use stwo::prover::secure_column::SecureColumnByCoords;
 use super::layer::Layer;
 use super::openings::{Hashes, Openings, Read, Values};
 use super::tail::{LOG_TAIL, fold_to_last};
-use super::transcript::{DeviceChannel, Transcript};
+use super::transcript::{DeviceChannel, Digest, Transcript, draw_on_host};
 use crate::backend::CudaBackend;
-use crate::cuda::fri::{fold_circle_by, fold_line_by, fold_line_once};
+use crate::column::{DeviceColumn, Element};
+use crate::cuda::fri::{Challenge, fold_circle_by, fold_line_by, fold_line_once};
 use crate::cuda::merkle::SecureTree;
 use crate::error::{Error, raise};
 use crate::shared::Leaves;
@@ -41,18 +41,17 @@ where
 
 impl<MC: DeviceChannel> Layers<MC>
 where
-    CudaBackend: BackendForChannel<MC>,
-    MC::H: MerkleHasherLifted<Hash = Blake2sHash>,
+    CudaBackend: BackendForChannel<MC> + ColumnOps<Digest<MC>, Column = DeviceColumn<Digest<MC>>>,
 {
-    /// Folds `quotients` down to the last layer, with a commitment and a challenge before each fold. All of it is queued at once:
-    /// the host waits for the last layer alone.
+    /// Folds `quotients` down to the last layer, with a commitment and a challenge before each fold. Where the device draws the challenges, all
+    /// of it is queued at once: the host waits for the last layer alone.
     pub(super) fn commit(
         channel: &mut MC::C,
         config: FriConfig,
         quotients: &SecureEvaluation<CudaBackend, BitReversedOrder>,
         twiddles: &TwiddleTree<CudaBackend>,
     ) -> Self {
-        let mut transcript = Transcript::of::<MC>(quotients.values.columns[0].queue(), channel);
+        let queue = quotients.values.columns[0].queue();
         let log_last = config.last_layer_domain_size().ilog2();
         let log_first = quotients.domain.log_size();
         if log_first < config.fold_step + log_last {
@@ -64,13 +63,21 @@ where
                 ),
             })
         }
-        let (first, inner, values) = if config.fold_step == 1 {
-            commit_by_two(&mut transcript, quotients, log_last, twiddles)
+        let (first, inner, domain, last_values) = if let Some(form) = MC::WORDS {
+            let mut transcript = Transcript::of::<MC>(queue, channel, form);
+            let (first, inner, values) = if config.fold_step == 1 {
+                commit_by_two(&mut transcript, quotients, log_last, twiddles)
+            } else {
+                commit_by_more(|root| transcript.draw(root), config.fold_step, quotients, log_last, twiddles)
+            };
+            (first, inner, values.domain(), transcript.finish::<MC>(channel, &values.values))
         } else {
-            commit_by_more(&mut transcript, config.fold_step, quotients, log_last, twiddles)
+            let draw = |root: &_| draw_on_host::<MC>(queue, channel, root);
+            let (first, inner, values) =
+                commit_by_more(draw, config.fold_step, quotients, log_last, twiddles);
+            (first, inner, values.domain(), values.values.to_cpu().to_vec())
         };
-        let domain = values.domain();
-        let last_values = transcript.finish::<MC>(channel, &values.values).into_iter().collect();
+        let last_values = last_values.into_iter().collect();
         let mut coefficients =
             LineEvaluation::<CpuBackend>::new(domain, last_values).interpolate().into_ordered_coefficients();
         let rest = coefficients.split_off(1 << config.log_last_layer_degree_bound);
@@ -85,7 +92,7 @@ where
         &'a self,
         channel: &mut MC::C,
         quotients: &'a SecureEvaluation<CudaBackend, BitReversedOrder>,
-        openings: &mut Openings<'a>,
+        openings: &mut Openings<'a, Digest<MC>>,
     ) -> Pending {
         let log_size = quotients.domain.log_size();
         let queries = Queries::new(&draw_queries(channel, log_size, self.config.n_queries), log_size);
@@ -105,14 +112,13 @@ type Folded<MC> = (Layer<MC>, Vec<(LineEvaluation<CudaBackend>, Layer<MC>)>, Lin
 
 /// Folds by two. A fold also hashes the leaves of the next tree, and the end of a tree draws the challenge.
 fn commit_by_two<MC: DeviceChannel>(
-    transcript: &mut Transcript,
+    transcript: &mut Transcript<Digest<MC>>,
     quotients: &SecureEvaluation<CudaBackend, BitReversedOrder>,
     log_last: u32,
     twiddles: &TwiddleTree<CudaBackend>,
 ) -> Folded<MC>
 where
-    CudaBackend: BackendForChannel<MC>,
-    MC::H: MerkleHasherLifted<Hash = Blake2sHash>,
+    CudaBackend: BackendForChannel<MC> + ColumnOps<Digest<MC>, Column = DeviceColumn<Digest<MC>>>,
 {
     let (queue, form) = (transcript.queue().clone(), transcript.form());
     // The tree over what is folded to, unless that is left to the end or is the last.
@@ -121,7 +127,8 @@ where
         let address = tree.as_ref().map_or(0, |tree| tree.leaves_address(&queue));
         (tree, Leaves { address, words: form.code(), unused: 0 })
     };
-    let layer = |tree: SecureTree| Layer { tree: tree.into_prover(), packed: false, fold_step: 1 };
+    let layer =
+        |tree: SecureTree<Digest<MC>>| Layer { tree: tree.into_prover(), packed: false, fold_step: 1 };
 
     let mut log_size = quotients.domain.log_size();
     let mut tree = SecureTree::new(&queue, log_size);
@@ -147,27 +154,28 @@ where
     (first, inner, values)
 }
 
-/// Folds by 2^`fold_step`.
+/// Folds by 2^`fold_step`. `draw` takes a root in and gives a challenge.
 fn commit_by_more<MC: DeviceChannel>(
-    transcript: &mut Transcript,
+    mut draw: impl FnMut(&DeviceColumn<Digest<MC>>) -> Challenge,
     fold_step: u32,
     quotients: &SecureEvaluation<CudaBackend, BitReversedOrder>,
     log_last: u32,
     twiddles: &TwiddleTree<CudaBackend>,
 ) -> Folded<MC>
 where
-    CudaBackend: BackendForChannel<MC>,
-    MC::H: MerkleHasherLifted<Hash = Blake2sHash>,
+    CudaBackend: BackendForChannel<MC> + ColumnOps<Digest<MC>, Column = DeviceColumn<Digest<MC>>>,
 {
     let first = Layer::<MC>::new(&quotients.values, fold_step);
-    let alpha = transcript.draw(&first.tree.layers[0]);
+    let alpha = draw(&first.tree.layers[0]);
     let mut values = fold_circle_by(quotients, &alpha, twiddles, Leaves::default());
-    values = fold_line_by(&values, &alpha, 1, twiddles, fold_step - 1);
+    if fold_step > 1 {
+        values = fold_line_by(&values, &alpha, 1, twiddles, fold_step - 1);
+    }
     let mut inner = Vec::new();
     while values.domain().log_size() > log_last {
         let fold_step = (values.domain().log_size() - log_last).min(fold_step);
         let layer = Layer::<MC>::new(&values.values, fold_step);
-        let alpha = transcript.draw(&layer.tree.layers[0]);
+        let alpha = draw(&layer.tree.layers[0]);
         let folded = fold_line_by(&values, &alpha, 0, twiddles, fold_step);
         inner.push((std::mem::replace(&mut values, folded), layer));
     }
@@ -181,15 +189,14 @@ struct Opened {
     root: Hashes,
 }
 
-fn open_layer<'a, MC: MerkleChannel>(
+fn open_layer<'a, MC: DeviceChannel>(
     layer: &'a Layer<MC>,
     values: &'a SecureColumnByCoords<CudaBackend>,
     queries: &[usize],
-    openings: &mut Openings<'a>,
+    openings: &mut Openings<'a, Digest<MC>>,
 ) -> Opened
 where
-    CudaBackend: BackendForChannel<MC>,
-    MC::H: MerkleHasherLifted<Hash = Blake2sHash>,
+    CudaBackend: BackendForChannel<MC> + ColumnOps<Digest<MC>, Column = DeviceColumn<Digest<MC>>>,
 {
     let step = layer.fold_step;
     let cosets = queries.iter().map(|query| query >> step).dedup();
@@ -219,7 +226,7 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    pub(super) fn finish<H: MerkleHasherLifted<Hash = Blake2sHash>>(self, read: &Read) -> FriProof<H> {
+    pub(super) fn finish<H: MerkleHasherLifted<Hash: Element>>(self, read: &Read<H::Hash>) -> FriProof<H> {
         let layer = |opened: &Opened| {
             let coordinates = opened.coordinates.each_ref().map(|values| read.values(values));
             let [a, b, c, d] = &coordinates;

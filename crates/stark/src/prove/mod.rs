@@ -19,18 +19,17 @@ use stwo::core::pcs::quotients::CommitmentSchemeProof;
 use stwo::core::pcs::utils::get_lifting_log_size;
 use stwo::core::proof::StarkProof;
 use stwo::core::proof_of_work::GrindOps;
-use stwo::core::vcs::blake2_hash::Blake2sHash;
-use stwo::core::vcs_lifted::merkle_hasher::MerkleHasherLifted;
 use stwo::core::verifier::PREPROCESSED_TRACE_IDX;
-use stwo::prover::backend::{BackendForChannel, Column as _};
+use stwo::prover::backend::{BackendForChannel, Column as _, ColumnOps};
 use stwo::prover::pcs::quotient_ops::compute_fri_quotients;
 use stwo::prover::{CommitmentSchemeProver, ComponentProver, ComponentProvers};
 
-pub use self::transcript::DeviceChannel;
+pub use self::transcript::{DeviceChannel, Digest};
 
 use self::fri::Layers;
 use self::openings::Openings;
 use crate::backend::CudaBackend;
+use crate::column::DeviceColumn;
 use crate::error::catch;
 use crate::queue::Queue;
 use crate::stages::Stage;
@@ -46,8 +45,7 @@ pub fn prove<MC: DeviceChannel>(
     scheme: CommitmentSchemeProver<'_, CudaBackend, MC>,
 ) -> Result<StarkProof<MC::H>>
 where
-    CudaBackend: BackendForChannel<MC>,
-    MC::H: MerkleHasherLifted<Hash = Blake2sHash>,
+    CudaBackend: BackendForChannel<MC> + ColumnOps<Digest<MC>, Column = DeviceColumn<Digest<MC>>>,
 {
     catch(|| prove_or_raise(components, channel, scheme))?
 }
@@ -58,8 +56,7 @@ fn prove_or_raise<MC: DeviceChannel>(
     mut scheme: CommitmentSchemeProver<'_, CudaBackend, MC>,
 ) -> Result<StarkProof<MC::H>>
 where
-    CudaBackend: BackendForChannel<MC>,
-    MC::H: MerkleHasherLifted<Hash = Blake2sHash>,
+    CudaBackend: BackendForChannel<MC> + ColumnOps<Digest<MC>, Column = DeviceColumn<Digest<MC>>>,
 {
     let queue = Queue::current();
     let provers = ComponentProvers {
@@ -124,7 +121,7 @@ where
     channel.mix_u64(proof_of_work);
 
     let _stage = queue.stage(Stage::Openings);
-    let mut openings = Openings::default();
+    let mut openings = Openings::new();
     let pending_fri = layers.open(channel, &quotients, &mut openings);
     let pending_trees = openings::open_trees(&scheme, &pending_fri.queries, lifting_log_size, &mut openings);
     let read = openings.read(&queue);
@@ -157,7 +154,6 @@ where
 fn log_leaves<MC: MerkleChannel>(scheme: &CommitmentSchemeProver<'_, CudaBackend, MC>, tree: usize) -> u32
 where
     CudaBackend: BackendForChannel<MC>,
-    MC::H: MerkleHasherLifted<Hash = Blake2sHash>,
 {
     scheme.trees[tree].commitment.layers.last().map_or(0, |leaves| leaves.len().ilog2())
 }

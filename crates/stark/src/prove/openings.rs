@@ -3,35 +3,32 @@
 use std::ops::Range;
 
 use stwo::core::ColumnVec;
-use stwo::core::channel::MerkleChannel;
 use stwo::core::fields::m31::BaseField;
 use stwo::core::pcs::utils::prepare_preprocessed_query_positions;
-use stwo::core::vcs::blake2_hash::Blake2sHash;
 use stwo::core::vcs_lifted::merkle_hasher::MerkleHasherLifted;
 use stwo::core::vcs_lifted::verifier::MerkleDecommitmentLifted;
 use stwo::core::verifier::PREPROCESSED_TRACE_IDX;
 use stwo::prover::CommitmentSchemeProver;
-use stwo::prover::backend::{BackendForChannel, Column as _};
+use stwo::prover::backend::{BackendForChannel, Column as _, ColumnOps};
 use stwo::prover::vcs_lifted::ops::MerkleOpsLifted;
 use stwo::prover::vcs_lifted::prover::MerkleProverLifted;
 
-use super::log_leaves;
+use super::{DeviceChannel, Digest, log_leaves};
 use crate::backend::CudaBackend;
 use crate::column::{DeviceColumn, Element};
 use crate::cuda::{Runs, gather};
 use crate::queue::Queue;
 
 /// Elements that will be read.
-#[derive(Default)]
-pub(super) struct Openings<'a> {
+pub(super) struct Openings<'a, T> {
     values: Vec<(&'a DeviceColumn<BaseField>, usize)>,
-    hashes: Vec<(&'a DeviceColumn<Blake2sHash>, usize)>,
+    hashes: Vec<(&'a DeviceColumn<T>, usize)>,
 }
 
 /// Elements that were read.
-pub(super) struct Read {
+pub(super) struct Read<T> {
     values: Vec<BaseField>,
-    hashes: Vec<Blake2sHash>,
+    hashes: Vec<T>,
 }
 
 /// Values of one column, by their place among those read.
@@ -40,7 +37,12 @@ pub(super) struct Values(Range<usize>);
 /// Hashes of one tree, by their place among those read.
 pub(super) struct Hashes(Range<usize>);
 
-impl<'a> Openings<'a> {
+impl<'a, T: Element> Openings<'a, T> {
+    /// Nothing yet.
+    pub(super) fn new() -> Self {
+        Self { values: Vec::new(), hashes: Vec::new() }
+    }
+
     /// Asks for elements of a column.
     pub(super) fn values(
         &mut self,
@@ -53,25 +55,25 @@ impl<'a> Openings<'a> {
     }
 
     /// Asks for the root of a tree.
-    pub(super) fn root<H: MerkleHasherLifted<Hash = Blake2sHash>>(
+    pub(super) fn root<H: MerkleHasherLifted<Hash = T>>(
         &mut self,
         tree: &'a MerkleProverLifted<CudaBackend, H>,
     ) -> Hashes
     where
-        CudaBackend: MerkleOpsLifted<H>,
+        CudaBackend: MerkleOpsLifted<H> + ColumnOps<T, Column = DeviceColumn<T>>,
     {
         self.hashes.push((&tree.layers[0], 0));
         Hashes(self.hashes.len() - 1..self.hashes.len())
     }
 
     /// Asks for the hashes that a verifier needs beside the leaves at `positions`, which ascend.
-    pub(super) fn witness<H: MerkleHasherLifted<Hash = Blake2sHash>>(
+    pub(super) fn witness<H: MerkleHasherLifted<Hash = T>>(
         &mut self,
         tree: &'a MerkleProverLifted<CudaBackend, H>,
         positions: &[usize],
     ) -> Hashes
     where
-        CudaBackend: MerkleOpsLifted<H>,
+        CudaBackend: MerkleOpsLifted<H> + ColumnOps<T, Column = DeviceColumn<T>>,
     {
         let first = self.hashes.len();
         let mut nodes = positions.to_vec();
@@ -86,7 +88,7 @@ impl<'a> Openings<'a> {
     }
 
     /// Reads everything that was asked for.
-    pub(super) fn read(self, queue: &Queue) -> Read {
+    pub(super) fn read(self, queue: &Queue) -> Read<T> {
         let [values, hashes] = gather(queue, [Runs::of(queue, &self.values), Runs::of(queue, &self.hashes)]);
         Read { values: elements(&values), hashes: elements(&hashes) }
     }
@@ -96,16 +98,16 @@ fn elements<T: Element>(words: &[u32]) -> Vec<T> {
     words.chunks_exact(T::WORDS).map(T::read).collect()
 }
 
-impl Read {
+impl<T: Element> Read<T> {
     pub(super) fn values(&self, values: &Values) -> Vec<BaseField> {
         self.values[values.0.clone()].to_vec()
     }
 
-    pub(super) fn root(&self, root: &Hashes) -> Blake2sHash {
+    pub(super) fn root(&self, root: &Hashes) -> T {
         self.hashes[root.0.start]
     }
 
-    pub(super) fn decommitment<H: MerkleHasherLifted<Hash = Blake2sHash>>(
+    pub(super) fn decommitment<H: MerkleHasherLifted<Hash = T>>(
         &self,
         witness: &Hashes,
     ) -> MerkleDecommitmentLifted<H> {
@@ -125,15 +127,14 @@ struct Tree {
 }
 
 /// Asks for the rows of all trees at `queries`, which are positions of 2^`lifting_log_size` rows.
-pub(super) fn open_trees<'a, MC: MerkleChannel>(
+pub(super) fn open_trees<'a, MC: DeviceChannel>(
     scheme: &'a CommitmentSchemeProver<'_, CudaBackend, MC>,
     queries: &[usize],
     lifting_log_size: u32,
-    openings: &mut Openings<'a>,
+    openings: &mut Openings<'a, Digest<MC>>,
 ) -> Trees
 where
-    CudaBackend: BackendForChannel<MC>,
-    MC::H: MerkleHasherLifted<Hash = Blake2sHash>,
+    CudaBackend: BackendForChannel<MC> + ColumnOps<Digest<MC>, Column = DeviceColumn<Digest<MC>>>,
 {
     let trees = scheme.trees.iter().enumerate().map(|(index, tree)| {
         let log_rows = log_leaves(scheme, index);
@@ -159,11 +160,11 @@ where
 type Opened<H> = (Vec<ColumnVec<Vec<BaseField>>>, Vec<MerkleDecommitmentLifted<H>>);
 
 impl Trees {
-    pub(super) fn roots(&self, read: &Read) -> Vec<Blake2sHash> {
+    pub(super) fn roots<T: Element>(&self, read: &Read<T>) -> Vec<T> {
         self.trees.iter().map(|tree| read.root(&tree.root)).collect()
     }
 
-    pub(super) fn finish<H: MerkleHasherLifted<Hash = Blake2sHash>>(&self, read: &Read) -> Opened<H> {
+    pub(super) fn finish<H: MerkleHasherLifted<Hash: Element>>(&self, read: &Read<H::Hash>) -> Opened<H> {
         let opened = self.trees.iter().map(|tree| {
             let columns = tree.columns.iter().map(|values| read.values(values)).collect();
             (columns, read.decommitment(&tree.witness))

@@ -1,17 +1,14 @@
 //! The small layers of FRI, in one launch.
 
 use gatework_gpu::{Code as _, Grid, args};
-use stwo::core::channel::MerkleChannel;
-use stwo::core::vcs::blake2_hash::Blake2sHash;
-use stwo::core::vcs_lifted::merkle_hasher::MerkleHasherLifted;
-use stwo::prover::backend::BackendForChannel;
+use stwo::prover::backend::{BackendForChannel, ColumnOps};
 use stwo::prover::line::LineEvaluation;
 use stwo::prover::poly::twiddles::TwiddleTree;
 
 use super::layer::Layer;
-use super::transcript::Transcript;
+use super::transcript::{DeviceChannel, Digest, Transcript};
 use crate::backend::CudaBackend;
-use crate::column::{coordinates, secure_column};
+use crate::column::{DeviceColumn, coordinates, secure_column};
 use crate::cuda::merkle::SecureTree;
 use crate::kernels;
 use crate::shared::{LineLayer, TAIL_THREADS};
@@ -23,15 +20,14 @@ pub(super) const LOG_TAIL: u32 = 10;
 type Committed<MC> = (LineEvaluation<CudaBackend>, Layer<MC>);
 
 /// Commits to `first` and folds it, by two, until 2^`log_last` values are left: the committed layers, and those values.
-pub(super) fn fold_to_last<MC: MerkleChannel>(
-    transcript: &mut Transcript,
+pub(super) fn fold_to_last<MC: DeviceChannel>(
+    transcript: &mut Transcript<Digest<MC>>,
     first: LineEvaluation<CudaBackend>,
     log_last: u32,
     twiddles: &TwiddleTree<CudaBackend>,
 ) -> (Vec<Committed<MC>>, LineEvaluation<CudaBackend>)
 where
-    CudaBackend: BackendForChannel<MC>,
-    MC::H: MerkleHasherLifted<Hash = Blake2sHash>,
+    CudaBackend: BackendForChannel<MC> + ColumnOps<Digest<MC>, Column = DeviceColumn<Digest<MC>>>,
 {
     let log_first = first.domain().log_size();
     let queue = transcript.queue().clone();
