@@ -6,6 +6,7 @@ mod column;
 mod constraints;
 mod context;
 mod cuda;
+mod download;
 mod error;
 #[cfg(feature = "lab")]
 pub mod floor;
@@ -17,6 +18,7 @@ mod queue;
 #[cfg(feature = "lab")]
 mod rates;
 mod shared;
+mod simd;
 mod stages;
 mod staging;
 mod upload;
@@ -31,11 +33,13 @@ pub use constraints::{Tier, interaction_trace};
 pub use context::Context;
 pub use cuda::{DeviceTwiddles, interpolate_kept};
 pub use error::{Error, Result};
+pub use kernels::KERNEL_HEADERS;
 pub use plan::Plan;
 pub use prove::{DeviceChannel, prove};
 pub use prover::{Builder, Prover};
 #[cfg(feature = "lab")]
 pub use rates::Rates;
 pub use shared::DigestWords;
+pub use simd::{ToDevice, ToSimd};
 pub use stages::Stage;
 pub use upload::{upload, upload_and_interpolate};

@@ -6,6 +6,7 @@
 
 mod fri;
 mod layer;
+mod logging;
 mod openings;
 mod samples;
 mod tail;
