@@ -11,6 +11,7 @@ mod error;
 #[cfg(feature = "lab")]
 pub mod floor;
 mod kernels;
+mod limits;
 mod plan;
 mod prove;
 mod prover;
@@ -35,7 +36,7 @@ pub use cuda::{DeviceTwiddles, interpolate_kept};
 pub use error::{Error, Result};
 pub use kernels::KERNEL_HEADERS;
 pub use plan::Plan;
-pub use prove::{DeviceChannel, prove};
+pub use prove::{DeviceChannel, prove, prove_ex};
 pub use prover::{Builder, Prover};
 #[cfg(feature = "lab")]
 pub use rates::Rates;

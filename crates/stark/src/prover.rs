@@ -76,9 +76,10 @@ impl Prover {
         Builder { observer: Arc::new(()), tier: None }
     }
 
-    /// Makes the trace of `air` and proves it. What does not fit into a device's memory is refused before
-    /// anything is made.
+    /// Makes the trace of `air` and proves it. What stwo cannot prove, and what does not fit into a device's
+    /// memory, is refused before anything is made.
     pub fn prove<A: Air>(&self, air: &A, config: PcsConfig) -> Result<Proved> {
+        airs::require_provable(air, config)?;
         match &self.backend {
             Backend::Simd => {
                 let input = {

@@ -20,7 +20,9 @@ use stwo_constraint_framework::FrameworkEval;
 pub use self::lookup::Lookup;
 pub use self::plonk::Plonk;
 pub use self::poseidon2::{PERMUTATIONS_PER_ROW, Poseidon2};
-pub use self::proof::{Backend, Input, Proved, VerifyError, plan, prove, verify, verifying_bytes};
+pub use self::proof::{
+    Backend, Input, Proved, VerifyError, plan, prove, require_provable, verify, verifying_bytes,
+};
 pub use self::state_machine::StateMachine;
 pub use self::wide_fibonacci::WideFibonacci;
 

@@ -5,6 +5,7 @@ use std::ops::Range;
 use stwo::core::ColumnVec;
 use stwo::core::channel::MerkleChannel;
 use stwo::core::fields::m31::BaseField;
+use stwo::core::fields::qm31::SecureField;
 use stwo::core::pcs::utils::prepare_preprocessed_query_positions;
 use stwo::core::vcs::blake2_hash::Blake2sHash;
 use stwo::core::vcs_lifted::merkle_hasher::MerkleHasherLifted;
@@ -52,6 +53,17 @@ impl<'a> Openings<'a> {
         Values(first..self.values.len())
     }
 
+    /// Asks for hashes of a layer of a tree.
+    pub(super) fn hashes(
+        &mut self,
+        layer: &'a DeviceColumn<Blake2sHash>,
+        indices: impl IntoIterator<Item = usize>,
+    ) -> Hashes {
+        let first = self.hashes.len();
+        self.hashes.extend(indices.into_iter().map(|index| (layer, index)));
+        Hashes(first..self.hashes.len())
+    }
+
     /// Asks for the root of a tree.
     pub(super) fn root<H: MerkleHasherLifted<Hash = Blake2sHash>>(
         &mut self,
@@ -60,8 +72,7 @@ impl<'a> Openings<'a> {
     where
         CudaBackend: MerkleOpsLifted<H>,
     {
-        self.hashes.push((&tree.layers[0], 0));
-        Hashes(self.hashes.len() - 1..self.hashes.len())
+        self.hashes(&tree.layers[0], [0])
     }
 
     /// Asks for the hashes that a verifier needs beside the leaves at `positions`, which ascend.
@@ -101,6 +112,17 @@ impl Read {
         self.values[values.0.clone()].to_vec()
     }
 
+    /// Elements of QM31 by their coordinates.
+    pub(super) fn secures(&self, coordinates: &[Values; 4]) -> Vec<SecureField> {
+        let [a, b, c, d] = coordinates.each_ref().map(|values| &self.values[values.0.clone()]);
+        let coordinates = itertools::izip!(a, b, c, d);
+        coordinates.map(|(&a, &b, &c, &d)| SecureField::from_m31_array([a, b, c, d])).collect()
+    }
+
+    pub(super) fn hashes(&self, hashes: &Hashes) -> Vec<Blake2sHash> {
+        self.hashes[hashes.0.clone()].to_vec()
+    }
+
     pub(super) fn root(&self, root: &Hashes) -> Blake2sHash {
         self.hashes[root.0.start]
     }
@@ -109,7 +131,7 @@ impl Read {
         &self,
         witness: &Hashes,
     ) -> MerkleDecommitmentLifted<H> {
-        MerkleDecommitmentLifted { hash_witness: self.hashes[witness.0.clone()].to_vec() }
+        MerkleDecommitmentLifted { hash_witness: self.hashes(witness) }
     }
 }
 
@@ -122,6 +144,25 @@ struct Tree {
     root: Hashes,
     columns: Vec<Values>,
     witness: Hashes,
+}
+
+/// The rows of a tree that belong to `queries`, which are positions of 2^`lifting_log_size` rows.
+pub(super) fn positions_in<MC: MerkleChannel>(
+    scheme: &CommitmentSchemeProver<'_, CudaBackend, MC>,
+    tree: usize,
+    queries: &[usize],
+    lifting_log_size: u32,
+) -> Vec<usize>
+where
+    CudaBackend: BackendForChannel<MC>,
+    MC::H: MerkleHasherLifted<Hash = Blake2sHash>,
+{
+    match tree {
+        PREPROCESSED_TRACE_IDX => {
+            prepare_preprocessed_query_positions(queries, lifting_log_size, log_leaves(scheme, tree))
+        }
+        _ => queries.to_vec(),
+    }
 }
 
 /// Asks for the rows of all trees at `queries`, which are positions of 2^`lifting_log_size` rows.
@@ -137,12 +178,7 @@ where
 {
     let trees = scheme.trees.iter().enumerate().map(|(index, tree)| {
         let log_rows = log_leaves(scheme, index);
-        let positions = match index {
-            PREPROCESSED_TRACE_IDX => {
-                prepare_preprocessed_query_positions(queries, lifting_log_size, log_rows)
-            }
-            _ => queries.to_vec(),
-        };
+        let positions = positions_in(scheme, index, queries, lifting_log_size);
         let columns = tree.polynomials.iter().map(|polynomial| {
             let column = &polynomial.evals.values;
             let shift = log_rows - column.len().ilog2();
