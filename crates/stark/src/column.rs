@@ -2,11 +2,12 @@
 
 use std::fmt::{self, Debug};
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::sync::Arc;
 
-use gatework_gpu::{Buffer, Slice, SliceMut, View as _};
+use gatework_gpu::{Buffer, Slice, SliceMut, Stream, View as _};
 pub use starknet_ff::FieldElement as Felt252;
-use stwo::core::fields::m31::BaseField;
+use stwo::core::fields::m31::{BaseField, P};
 use stwo::core::fields::qm31::SecureField;
 use stwo::core::vcs::blake2_hash::Blake2sHash;
 use stwo::prover::backend::Column;
@@ -26,10 +27,15 @@ pub trait Element: Copy + Debug + Default + Send + Sync + 'static {
     fn read(words: &[u32]) -> Self;
 }
 
+/// A word of [0, P] in [0, P), which kernels take. `SimdBackend` leaves P where it negates zero, and `BaseColumn::to_cpu` shows it.
+pub(crate) fn reduced(word: u32) -> u32 {
+    word.min(word.wrapping_sub(P))
+}
+
 impl Element for BaseField {
     const WORDS: usize = 1;
     fn write(&self, words: &mut Vec<u32>) {
-        words.push(self.0);
+        words.push(reduced(self.0));
     }
     fn read(words: &[u32]) -> Self {
         Self(words[0])
@@ -39,7 +45,7 @@ impl Element for BaseField {
 impl Element for SecureField {
     const WORDS: usize = 4;
     fn write(&self, words: &mut Vec<u32>) {
-        words.extend(self.to_m31_array().map(|coordinate| coordinate.0));
+        words.extend(self.to_m31_array().map(|coordinate| reduced(coordinate.0)));
     }
     fn read(words: &[u32]) -> Self {
         Self::from_u32_unchecked(words[0], words[1], words[2], words[3])
@@ -168,6 +174,11 @@ impl<T: Element> DeviceColumn<T> {
         self.own_words()
     }
 
+    /// Panics past the end.
+    fn require_element(&self, index: usize) {
+        assert!(index < self.len, "element {index} of a column of {}", self.len);
+    }
+
     fn own_words(&self) -> Slice<'_, u32> {
         self.memory.buffer.view().slice(self.offset..self.offset + self.len * T::WORDS)
     }
@@ -204,10 +215,35 @@ impl<T: Element> DeviceColumn<T> {
     }
 }
 
+/// For kernels of one's own; `examples/own_component.rs` has one.
+impl<T: Element> DeviceColumn<T> {
+    /// The stream of the context that the column was made in. Kernels that use the column are launched there.
+    pub fn stream(&self) -> &Stream {
+        self.queue().stream()
+    }
+
+    /// The column's words in device memory, to read on [`DeviceColumn::stream`]. An element of M31 is one word below P, one of QM31
+    /// is four.
+    pub fn view(&self) -> Slice<'_, u32> {
+        self.own_words()
+    }
+
+    /// The column's words in device memory, to write on [`DeviceColumn::stream`]. Words of field elements stay below P.
+    pub fn view_mut(&mut self) -> SliceMut<'_, u32> {
+        self.words_mut()
+    }
+}
+
 impl DeviceColumn<BaseField> {
-    /// A column with these values, in the context of the scope this is called in.
-    pub fn upload(values: &[BaseField]) -> Self {
-        Self::from_words(&Queue::current(), bytemuck::cast_slice(values))
+    /// Whether this lies where a column that is allocated together with `before` starts after it.
+    pub(crate) fn follows(&self, before: &Self) -> bool {
+        let next = before.offset + before.len.next_multiple_of(ALIGNMENT);
+        Arc::ptr_eq(&self.memory, &before.memory) && self.offset == next
+    }
+
+    /// Words of the allocation, counted from this column's first: of its own, and of those that follow.
+    pub(crate) fn words_after(&self, words: Range<usize>) -> Slice<'_, u32> {
+        self.memory.buffer.view().slice(self.offset + words.start..self.offset + words.end)
     }
 }
 
@@ -268,6 +304,7 @@ impl<T: Element> Column<T> for DeviceColumn<T> {
     }
 
     fn at(&self, index: usize) -> T {
+        self.require_element(index);
         if let (0, Some(element)) = (index, self.known) {
             return element;
         }
@@ -276,6 +313,7 @@ impl<T: Element> Column<T> for DeviceColumn<T> {
     }
 
     fn set(&mut self, index: usize, value: T) {
+        self.require_element(index);
         let mut words = Vec::with_capacity(T::WORDS);
         value.write(&mut words);
         let queue = self.queue().clone();

@@ -21,6 +21,9 @@ static HEADERS: [Header; 11] = {
     [blake2s, butterfly, circle, felt252, field, poseidon252, constants, rows, sums, transcript, SHARED]
 };
 
+/// Files that kernels of one's own may include, as `field.cuh` for the arithmetic of M31 and QM31.
+pub static KERNEL_HEADERS: &[Header] = &HEADERS;
+
 gatework_gpu::modules! {
     headers HEADERS;
     /// Sums of quotients of several components.

@@ -6,10 +6,12 @@ mod column;
 mod constraints;
 mod context;
 mod cuda;
+mod download;
 mod error;
 #[cfg(feature = "lab")]
 pub mod floor;
 mod kernels;
+mod limits;
 mod plan;
 mod prove;
 mod prover;
@@ -17,6 +19,7 @@ mod queue;
 #[cfg(feature = "lab")]
 mod rates;
 mod shared;
+mod simd;
 mod stages;
 mod staging;
 mod upload;
@@ -31,11 +34,13 @@ pub use constraints::{Tier, interaction_trace};
 pub use context::Context;
 pub use cuda::{DeviceTwiddles, interpolate_kept};
 pub use error::{Error, Result};
+pub use kernels::KERNEL_HEADERS;
 pub use plan::Plan;
-pub use prove::{DeviceChannel, Digest, prove};
+pub use prove::{DeviceChannel, Digest, prove, prove_ex};
 pub use prover::{Builder, Prover};
 #[cfg(feature = "lab")]
 pub use rates::Rates;
 pub use shared::DigestWords;
+pub use simd::{ToDevice, ToSimd};
 pub use stages::Stage;
 pub use upload::{upload, upload_and_interpolate};

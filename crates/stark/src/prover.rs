@@ -78,8 +78,8 @@ impl Prover {
         Builder { observer: Arc::new(()), tier: None }
     }
 
-    /// Makes the trace of `air` and proves it with stwo's Blake2s channel. What does not fit into a device's memory is refused before
-    /// anything is made.
+    /// Makes the trace of `air` and proves it with stwo's Blake2s channel. What stwo cannot prove, and what does not fit into a
+    /// device's memory, is refused before anything is made.
     pub fn prove<A: Air>(&self, air: &A, config: PcsConfig) -> Result<Proved> {
         self.prove_with::<Blake2sMerkleChannel, A>(air, config)
     }
@@ -90,6 +90,7 @@ impl Prover {
         SimdBackend: ProvesWith<MC>,
         CudaBackend: ProvesWith<MC>,
     {
+        airs::require_provable(air, config)?;
         match &self.backend {
             Backend::Simd => {
                 let input = {

@@ -10,7 +10,7 @@ use crate::error::OrRaise as _;
 /// Bytes that are staged at once.
 pub(crate) const PIECE: usize = 4 << 20;
 /// Pieces that are on their way while the next is staged.
-const PIECES: usize = 4;
+pub(crate) const PIECES: usize = 4;
 /// Bytes that one thread moves.
 pub(crate) const SHARE: usize = 256 << 10;
 
@@ -25,12 +25,12 @@ impl<T: Pod + Send + Sync> Staging<T> {
         Self { pieces: [const { None }; PIECES], next: 0 }
     }
 
-    /// The next piece, for `len` elements.
+    /// The next piece, for `len` elements, all of which the caller writes.
     pub(crate) fn piece(&mut self, stream: &Stream, len: usize) -> &mut Pinned<T> {
         let piece = &mut self.pieces[self.next];
         self.next = (self.next + 1) % PIECES;
         if piece.as_ref().is_none_or(|piece| piece.len() != len) {
-            *piece = Some(stream.device().pinned().take(len).or_raise());
+            *piece = Some(stream.device().pinned().take_as_is(len).or_raise());
         }
         let Some(piece) = piece else { unreachable!("it was just taken") };
         piece

@@ -1,15 +1,19 @@
 //! Columns of the host to the device, and on the way to coefficients.
 
+use std::ops::Range;
+
+use gatework_gpu::Stream;
+use itertools::Itertools as _;
 use rayon::iter::{IndexedParallelIterator as _, ParallelIterator as _};
 use rayon::slice::ParallelSliceMut as _;
 use stwo::core::fields::m31::BaseField;
-use stwo::core::poly::circle::CanonicCoset;
+use stwo::core::poly::circle::{CanonicCoset, CircleDomain};
 use stwo::prover::poly::circle::CircleCoefficients;
 use stwo::prover::poly::twiddles::TwiddleTree;
 
 use crate::Error;
 use crate::backend::CudaBackend;
-use crate::column::{ALIGNMENT, DeviceColumn};
+use crate::column::{ALIGNMENT, DeviceColumn, reduced};
 use crate::cuda::circle_fft::{Direction, transform};
 use crate::error::{OrRaise as _, raise};
 use crate::queue::Queue;
@@ -18,40 +22,77 @@ use crate::staging::{PIECE, SHARE, Staging};
 /// Bytes of columns that are interpolated together while the next are on their way.
 const GROUP: usize = 32 << 20;
 
-/// Columns of the device, one after the other in one allocation, that many of them or pieces of them are staged for at once.
+/// Columns of the host, and where they will lie one after the other in one allocation. Many of them, or pieces of them, are
+/// staged at once.
 struct Batch<'a> {
-    columns: &'a [&'a [BaseField]],
-    /// Where each column starts, in words.
+    columns: Vec<&'a [BaseField]>,
+    /// Where each column starts, in words, and where the last ends.
     starts: Vec<usize>,
-    words: usize,
 }
 
 impl<'a> Batch<'a> {
-    fn new(columns: &'a [&'a [BaseField]]) -> Self {
-        let mut words = 0;
-        let start = |column: &&[BaseField]| {
-            let start = words;
-            words += column.len().next_multiple_of(ALIGNMENT);
-            start
-        };
-        let starts = columns.iter().map(start).collect();
-        Self { columns, starts, words }
+    fn new(columns: Vec<&'a [BaseField]>) -> Self {
+        let ends = columns.iter().scan(0, |end, column| {
+            *end += column.len().next_multiple_of(ALIGNMENT);
+            Some(*end)
+        });
+        let starts = std::iter::once(0).chain(ends).collect();
+        Self { columns, starts }
     }
 
-    /// Writes the words from `first` on.
+    fn words(&self) -> usize {
+        self.starts[self.columns.len()]
+    }
+
+    /// Uninitialised memory for all of them.
+    fn allocate(&self, queue: &Queue) -> DeviceColumn<BaseField> {
+        DeviceColumn::new(queue, self.words())
+    }
+
+    /// The columns in `whole`, which [`Batch::allocate`] made.
+    fn parts(&self, whole: &DeviceColumn<BaseField>) -> Vec<DeviceColumn<BaseField>> {
+        let places = self.starts.iter().zip(&self.columns);
+        places.map(|(&start, column)| whole.part(start, column.len())).collect()
+    }
+
+    /// Queues copies of the columns with these numbers on `stream`, by way of page-locked memory.
+    fn send(
+        &self,
+        columns: Range<usize>,
+        staging: &mut Staging<u32>,
+        stream: &Stream,
+        whole: &mut DeviceColumn<BaseField>,
+    ) {
+        let (piece_words, share) = (PIECE / size_of::<u32>(), SHARE / size_of::<u32>());
+        let last = self.starts[columns.end];
+        for first in (self.starts[columns.start]..last).step_by(piece_words) {
+            let end = last.min(first + piece_words);
+            let piece = staging.piece(stream, end - first);
+            piece
+                .write()
+                .or_raise()
+                .par_chunks_mut(share)
+                .enumerate()
+                .for_each(|(index, words)| self.fill(first + index * share, words));
+            let mut target = whole.words_mut();
+            stream.copy_from_pinned(piece, &mut target.slice_mut(first..end)).or_raise();
+        }
+    }
+
+    /// Writes the words from `first` on, each less than P.
     fn fill(&self, first: usize, to: &mut [u32]) {
         let mut column = self.starts.partition_point(|&start| start <= first) - 1;
         let mut done = 0;
         while done < to.len() {
             let within = first + done - self.starts[column];
             let values: &[u32] = bytemuck::cast_slice(self.columns[column]);
-            let end = self.starts.get(column + 1).copied().unwrap_or(self.words);
-            let room = (end - first - done).min(to.len() - done);
+            let room = (self.starts[column + 1] - first - done).min(to.len() - done);
             let given = values.get(within..).unwrap_or_default();
             let count = given.len().min(room);
-            to[done..done + count].copy_from_slice(&given[..count]);
+            let (values, padding) = to[done..done + room].split_at_mut(count);
+            values.iter_mut().zip(given).for_each(|(to, &word)| *to = reduced(word));
             // Between columns nothing is read.
-            to[done + count..done + room].fill(0);
+            padding.fill(0);
             done += room;
             column += 1;
         }
@@ -59,29 +100,25 @@ impl<'a> Batch<'a> {
 }
 
 /// Columns with these values, in the context of the scope this is called in.
+///
+/// Columns of [`SimdBackend`](stwo::prover::backend::simd::SimdBackend) have [`ToDevice`](crate::ToDevice).
 pub fn upload(columns: &[&[BaseField]]) -> Vec<DeviceColumn<BaseField>> {
-    let batch = Batch::new(columns);
+    let batch = Batch::new(columns.to_vec());
     let queue = Queue::current();
-    let mut whole = DeviceColumn::<BaseField>::new(&queue, batch.words);
-    let (piece_words, share) = (PIECE / size_of::<u32>(), SHARE / size_of::<u32>());
-    let mut staging = Staging::<u32>::new();
-    for first in (0..batch.words).step_by(piece_words) {
-        let end = batch.words.min(first + piece_words);
-        let piece = staging.piece(queue.stream(), end - first);
-        piece
-            .write()
-            .or_raise()
-            .par_chunks_mut(share)
-            .enumerate()
-            .for_each(|(index, words)| batch.fill(first + index * share, words));
-        let mut target = whole.words_mut();
-        queue.stream().copy_from_pinned(piece, &mut target.slice_mut(first..end)).or_raise();
-    }
-    let places = batch.starts.iter().zip(columns);
-    places.map(|(&start, column)| whole.part(start, column.len())).collect()
+    let mut whole = batch.allocate(&queue);
+    batch.send(0..columns.len(), &mut Staging::new(), queue.stream(), &mut whole);
+    batch.parts(&whole)
 }
 
-/// Brings columns of values to the device and interpolates them, some while the next are on their way: for
+impl DeviceColumn<BaseField> {
+    /// A column with these values, in the context of the scope this is called in.
+    pub fn upload(values: &[BaseField]) -> Self {
+        let Some(column) = upload(&[values]).pop() else { unreachable!("one column for one") };
+        column
+    }
+}
+
+/// Brings columns of values on canonic domains to the device and interpolates them, some while the next are on their way: for
 /// `TreeBuilder::extend_polys`, instead of uploading and `extend_evals`.
 ///
 /// Inside of a [`Context::scope`](crate::Context::scope).
@@ -89,10 +126,8 @@ pub fn upload_and_interpolate(
     columns: &[&[BaseField]],
     twiddles: &TwiddleTree<CudaBackend>,
 ) -> Vec<CircleCoefficients<CudaBackend>> {
-    if columns.is_empty() {
-        return Vec::new();
-    }
-    for len in columns.iter().map(|column| column.len()) {
+    let on_domain = |column: &&'_ [BaseField]| {
+        let len = column.len();
         if len < 2 || !len.is_power_of_two() {
             raise(Error::Unsupported {
                 what: format!(
@@ -100,27 +135,48 @@ pub fn upload_and_interpolate(
                 ),
             })
         }
-    }
+        CanonicCoset::new(len.ilog2()).circle_domain()
+    };
+    let domains = columns.iter().map(on_domain).collect_vec();
+    interpolate_on(&domains, columns, twiddles)
+}
+
+/// The same for columns on domains of their own, each as long as its domain.
+pub(crate) fn interpolate_on(
+    domains: &[CircleDomain],
+    columns: &[&[BaseField]],
+    twiddles: &TwiddleTree<CudaBackend>,
+) -> Vec<CircleCoefficients<CudaBackend>> {
+    // Columns of one domain lie together, whatever order they came in.
+    let kinds = domains.iter().copied().dedup().fold(Vec::new(), |mut kinds, domain| {
+        if !kinds.contains(&domain) {
+            kinds.push(domain);
+        }
+        kinds
+    });
+    let kind = |&number: &usize| kinds.iter().position(|&kind| kind == domains[number]);
+    let order = (0..columns.len()).sorted_by_key(kind).collect_vec();
+    let batch = Batch::new(order.iter().map(|&number| columns[number]).collect());
+
     let queue = Queue::current();
-    let mut targets = DeviceColumn::<BaseField>::batch(&queue, columns.iter().map(|column| column.len()));
+    let mut whole = batch.allocate(&queue);
+    let targets = batch.parts(&whole);
     let copies = queue.stream().device().stream().or_raise();
     copies.wait(&queue.stream().record().or_raise()).or_raise();
     let mut staging = Staging::new();
-    let mut rest: (&[&[BaseField]], &mut [DeviceColumn<BaseField>]) = (columns, &mut targets);
-    while let Some(first) = rest.0.first() {
-        // As many of one size as make a group.
-        let most = (GROUP / size_of_val(*first)).max(1);
-        let count = rest.0.iter().take(most).take_while(|column| column.len() == first.len()).count();
-        let (group, next) = rest.0.split_at(count);
-        let (group_targets, next_targets) = std::mem::take(&mut rest.1).split_at_mut(count);
-        for (column, target) in group.iter().zip(group_targets.iter_mut()) {
-            staging.copy(&copies, bytemuck::cast_slice(column), &mut target.words_mut());
-        }
+    let mut first = 0;
+    while first < order.len() {
+        let domain = domains[order[first]];
+        // As many of one domain as make a group.
+        let most = (GROUP / size_of::<u32>() / domain.size()).max(1);
+        let same = order[first..].iter().take(most).take_while(|&&number| domains[number] == domain);
+        let group = first..first + same.count();
+        first = group.end;
+        batch.send(group.clone(), &mut staging, &copies, &mut whole);
         queue.stream().wait(&copies.record().or_raise()).or_raise();
-        let domain = CanonicCoset::new(first.len().ilog2()).circle_domain();
-        let (direction, inverses) = (Direction::Inverse, &twiddles.itwiddles);
-        transform(&queue, direction, domain, inverses, &*group_targets, first.len(), &*group_targets);
-        rest = (next, next_targets);
+        let (direction, group) = (Direction::Inverse, &targets[group]);
+        transform(&queue, direction, domain, &twiddles.itwiddles, group, domain.size(), group);
     }
-    targets.into_iter().map(CircleCoefficients::new).collect()
+    let arrived = order.into_iter().zip(targets).sorted_by_key(|&(number, _)| number);
+    arrived.map(|(_, column)| CircleCoefficients::new(column)).collect()
 }

@@ -12,19 +12,16 @@ use gatework_stark::airs::{Air, Lookup, Plonk, Poseidon2, StateMachine, WideFibo
 use gatework_stark::{Context, CudaBackend, Tier, interaction_trace};
 use itertools::Itertools as _;
 use num_traits::Zero as _;
-use stwo::core::air::Component as _;
 use stwo::core::channel::Blake2sChannel;
 use stwo::core::fields::FieldExpOps as _;
 use stwo::core::fields::m31::BaseField;
 use stwo::core::fields::qm31::SecureField;
-use stwo::core::pcs::TreeVec;
 use stwo::core::poly::circle::CanonicCoset;
-use stwo::prover::backend::{Backend, Column as _, CpuBackend};
-use stwo::prover::poly::circle::{CircleCoefficients, CircleEvaluation};
-use stwo::prover::secure_column::SecureColumnByCoords;
-use stwo::prover::{ComponentProver, DomainEvaluationAccumulator, EvaluationMode, Poly, Trace};
+use stwo::prover::backend::{Column as _, CpuBackend};
+use stwo::prover::poly::circle::CircleEvaluation;
+use stwo::prover::{ComponentProver, EvaluationMode};
 use stwo_constraint_framework::preprocessed_columns::PreProcessedColumnId;
-use stwo_constraint_framework::{EvalAtRow, FrameworkComponent, FrameworkEval, TraceLocationAllocator};
+use stwo_constraint_framework::{EvalAtRow, FrameworkComponent, FrameworkEval};
 
 use support::Random;
 use support::quotients::quotients;

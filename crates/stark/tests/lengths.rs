@@ -272,6 +272,30 @@ fn constraints_are_on_columns_of_the_length_of_their_component() {
 }
 
 #[test]
+fn elements_past_the_end_are_refused() {
+    for len in [0, 1, 8] {
+        let sentence = format!("element {len} of a column of {len}");
+        refused(&sentence, || base(len).at(len));
+        refused(&sentence, || base(len).set(len, BaseField::from(1)));
+        // The half of a column does not go on into the other.
+        refused(&sentence, || base(2 * len).split_at_mid().0.at(len));
+    }
+}
+
+/// Half cosets of 2^30 and 2^31 points are of no domain.
+#[test]
+fn twiddles_of_domains_that_are_too_large_are_an_error() {
+    for log_size in [30, 31] {
+        let coset = Coset::new(CirclePointIndex::generator(), log_size);
+        let error = context().scope(|| CudaBackend::precompute_twiddles(coset).root_coset).unwrap_err();
+        assert!(
+            matches!(&error, Error::Unsupported { what } if what.contains("2^30 is the largest")),
+            "{error}"
+        );
+    }
+}
+
+#[test]
 fn columns_that_are_on_no_domain_are_not_interpolated() {
     for len in [0, 1, 3] {
         let values = Random::new(1).bases(8);

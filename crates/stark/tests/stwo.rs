@@ -18,6 +18,7 @@ use stwo::core::vcs_lifted::blake2_merkle::{Blake2sM31MerkleChannel, Blake2sMerk
 use stwo::core::vcs_lifted::merkle_hasher::MerkleHasherLifted;
 use stwo::prover::backend::simd::SimdBackend;
 use stwo::prover::backend::{BackendForChannel, Column as _, CpuBackend};
+use stwo::prover::channel::logging_channel::LoggingMerkleChannel;
 use stwo::prover::fri::FriProver;
 use stwo::prover::poly::BitReversedOrder;
 use stwo::prover::poly::circle::{CircleCoefficients, CircleEvaluation, SecureEvaluation};
@@ -115,6 +116,22 @@ fn both_channels_give_the_same_proof_with_batched_reads() {
         same::<Blake2sMerkleChannel>(air, config);
         same::<Blake2sM31MerkleChannel>(air, config);
     }
+}
+
+/// stwo's channel that writes down what goes in and out is a channel of this backend too.
+#[test]
+fn logging_channels_give_the_same_proof() {
+    type Logging = LoggingMerkleChannel<Blake2sMerkleChannel>;
+    let (air, config) = (WideFibonacci { log_rows: 5, columns: 4 }, configurations()[0]);
+    let expected = prove::<SimdBackend, Logging>(air, config, false);
+    assert!(expected == prove::<SimdBackend, Blake2sMerkleChannel>(air, config, false));
+    assert!(on_device(|| prove::<CudaBackend, Logging>(air, config, false)) == expected);
+    let found = on_device(|| {
+        prove_by::<CudaBackend, Logging>(air, config, false, |component, channel, scheme| {
+            gatework_stark::prove(&[component], channel, scheme).unwrap()
+        })
+    });
+    assert!(found == expected);
 }
 
 #[test]

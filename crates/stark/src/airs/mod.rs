@@ -21,8 +21,8 @@ pub use self::lookup::Lookup;
 pub use self::plonk::Plonk;
 pub use self::poseidon2::{PERMUTATIONS_PER_ROW, Poseidon2};
 pub use self::proof::{
-    Backend, Input, Proved, ProvesWith, VerifyError, plan, prove, prove_with, verify, verify_with,
-    verifying_bytes,
+    Backend, Input, Proved, ProvesWith, VerifyError, plan, prove, prove_with, require_provable, verify,
+    verify_with, verifying_bytes,
 };
 pub use self::state_machine::StateMachine;
 pub use self::wide_fibonacci::WideFibonacci;

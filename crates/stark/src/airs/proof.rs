@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use gatework_gpu::{Class, Classified};
 use itertools::Itertools as _;
-use stwo::core::air::Component as _;
+use stwo::core::air::Component;
 use stwo::core::channel::{Blake2sChannel, Channel, MerkleChannel};
 use stwo::core::fields::m31::BaseField;
 use stwo::core::fields::qm31::SecureField;
@@ -30,6 +30,7 @@ use stwo_constraint_framework::{
 use super::{Air, HostColumn};
 use crate::backend::CudaBackend;
 use crate::constraints::interaction_trace;
+use crate::limits::Limits;
 use crate::{DeviceChannel, DeviceColumn, Digest, Plan, Result};
 
 type Evaluation<B> = CircleEvaluation<B, BaseField, BitReversedOrder>;
@@ -145,6 +146,8 @@ where
         channel: &mut MC::C,
         scheme: CommitmentSchemeProver<'_, Self, MC>,
     ) -> Result<StarkProof<MC::H>> {
+        let provable = components.iter().map(|&component| component as &dyn Component).collect_vec();
+        Limits::of(&provable, &scheme).check()?;
         Ok(stwo::prover::prove(components, channel, scheme)?)
     }
 }
@@ -231,24 +234,37 @@ impl<B: Backend> Input<B> {
     }
 }
 
-/// The memory that a proof of `air` takes.
-pub fn plan<A: Air>(air: &A, config: PcsConfig) -> Plan {
+/// Logarithms of the lengths of the columns of each tree that a proof of `air` commits to, and what its components are.
+fn trees_and_evals<A: Air>(air: &A) -> (Vec<Vec<u32>>, Vec<A::Eval>) {
     let evals = air.evals(&mut Blake2sChannel::default());
-    let preprocessed = air.preprocessed_log_sizes();
     let masks = |eval: &A::Eval, interaction: usize| {
         let info = InfoEvaluator::new(eval.log_size(), Vec::new(), SecureField::default());
         let columns = eval.evaluate(info).mask_offsets.get(interaction).map_or(0, Vec::len);
         std::iter::repeat_n(eval.log_size(), columns)
     };
     let tree = |interaction: usize| evals.iter().flat_map(|eval| masks(eval, interaction)).collect_vec();
-    let trace = tree(ORIGINAL_TRACE_IDX);
-    // The trace is there while the preprocessed columns are committed to, and stays where interactions need it.
-    let bytes = |sizes: &[u32]| sizes.iter().map(|&log_rows| 4u64 << log_rows).sum::<u64>();
-    if !air.interacts() {
-        return Plan::new(config, vec![preprocessed, trace]);
+    let mut trees = vec![air.preprocessed_log_sizes(), tree(ORIGINAL_TRACE_IDX)];
+    if air.interacts() {
+        trees.push(tree(INTERACTION_TRACE_IDX));
     }
-    let kept = bytes(&preprocessed) + bytes(&trace);
-    Plan::new(config, vec![preprocessed, trace, tree(INTERACTION_TRACE_IDX)]).holding(kept).interacting()
+    (trees, evals)
+}
+
+/// The memory that a proof of `air` takes.
+pub fn plan<A: Air>(air: &A, config: PcsConfig) -> Plan {
+    let (trees, _) = trees_and_evals(air);
+    // The trace is there while the preprocessed columns are committed to, and stays where interactions need it.
+    let kept = trees.iter().take(2).flatten().map(|&log_rows| 4u64 << log_rows).sum::<u64>();
+    let plan = Plan::new(config, trees);
+    if air.interacts() { plan.holding(kept).interacting() } else { plan }
+}
+
+/// Refuses what stwo cannot prove, or cannot verify when it is proved, before anything is made for it.
+pub fn require_provable<A: Air>(air: &A, config: PcsConfig) -> Result<()> {
+    let (trees, evals) = trees_and_evals(air);
+    let components = evals.iter().map(|eval| (eval.log_size(), eval.max_constraint_log_degree_bound()));
+    let trees = trees.iter().map(|tree| tree.iter().copied().max());
+    Limits { config, components: components.collect(), trees: trees.collect() }.check()
 }
 
 /// Components in the order of their traces.

@@ -9,9 +9,14 @@ use stwo::prover::poly::BitReversedOrder;
 use stwo::prover::poly::twiddles::{TwiddleBuffer, TwiddleTree};
 
 use super::one_thread_each;
+use crate::Error;
 use crate::backend::CudaBackend;
+use crate::error::raise;
 use crate::kernels;
 use crate::queue::Queue;
+
+/// The logarithm of the size of the largest half of a circle domain.
+const LOG_LARGEST: u32 = 29;
 
 /// The x coordinates, or their inverses, of the halves of a coset and of its doublings; `kernels/circle.cuh` has the layout.
 #[derive(Clone, Default)]
@@ -125,6 +130,14 @@ pub(crate) fn precompute(queue: &Queue, coset: Coset) -> TwiddleTree<CudaBackend
         .flat_map(|point| [point.x.0, point.y.0]);
     let powers = queue.upload(&powers.collect::<Vec<u32>>());
     let log_table = coset.log_size();
+    if log_table > LOG_LARGEST {
+        let what = format!(
+            "twiddles for a domain of 2^{} points; 2^{} is the largest that has any",
+            log_table + 1,
+            LOG_LARGEST + 1
+        );
+        raise(Error::Unsupported { what })
+    }
     let len = 1usize << log_table;
     let (mut table, mut inverses) = (queue.alloc::<u32>(len), queue.alloc::<u32>(len));
     let (initial, step) = (coset.initial_index.0 as u32, coset.step_size.0 as u32);

@@ -4,7 +4,6 @@ use gatework_gpu::Code as _;
 use itertools::Itertools as _;
 use num_traits::Zero as _;
 use stwo::core::channel::{Channel as _, MerkleChannel};
-use stwo::core::fields::qm31::SecureField;
 use stwo::core::fri::{FriConfig, FriLayerProof, FriProof};
 use stwo::core::poly::line::LinePoly;
 use stwo::core::queries::{Queries, draw_queries};
@@ -25,7 +24,6 @@ use crate::backend::CudaBackend;
 use crate::column::{DeviceColumn, Element};
 use crate::cuda::fri::{Challenge, fold_circle_by, fold_line_by, fold_line_once};
 use crate::cuda::merkle::SecureTree;
-use crate::error::{Error, raise};
 use crate::shared::Leaves;
 
 /// All layers of a commitment.
@@ -34,6 +32,7 @@ where
     CudaBackend: BackendForChannel<MC>,
 {
     config: FriConfig,
+    log_first: u32,
     first: Layer<MC>,
     inner: Vec<(LineEvaluation<CudaBackend>, Layer<MC>)>,
     last: LinePoly,
@@ -54,15 +53,6 @@ where
         let queue = quotients.values.columns[0].queue();
         let log_last = config.last_layer_domain_size().ilog2();
         let log_first = quotients.domain.log_size();
-        if log_first < config.fold_step + log_last {
-            let fold_step = config.fold_step;
-            raise(Error::Unsupported {
-                what: format!(
-                    "2^{log_first} values, folded by 2^{fold_step}, with a last layer of 2^{log_last}: prove more rows, or \
-                     choose a smaller bound for the last layer's degree"
-                ),
-            })
-        }
         let (first, inner, domain, last_values) = if let Some(form) = MC::WORDS {
             let mut transcript = Transcript::of::<MC>(queue, channel, form);
             let (first, inner, values) = if config.fold_step == 1 {
@@ -84,26 +74,44 @@ where
         assert!(rest.iter().all(|coefficient| coefficient.is_zero()), "the last layer has a higher degree");
         let last = LinePoly::from_ordered_coefficients(coefficients);
         channel.mix_felts(&last);
-        Self { config, first, inner, last }
+        Self { config, log_first, first, inner, last }
     }
 
-    /// Draws the queries and asks for what the verifier needs at them.
+    /// Draws positions of the first layer.
+    pub(super) fn draw(&self, channel: &mut MC::C) -> Vec<usize> {
+        draw_queries(channel, self.log_first, self.config.n_queries)
+    }
+
+    /// Positions in their order, each once.
+    pub(super) fn queries(&self, drawn: &[usize]) -> Queries {
+        Queries::new(drawn, self.log_first)
+    }
+
+    /// All layers with their values, and what `queries` of the first open of each.
+    pub(super) fn opened<'a>(
+        &'a self,
+        quotients: &'a SecureColumnByCoords<CudaBackend>,
+        queries: &Queries,
+    ) -> impl Iterator<Item = (&'a Layer<MC>, &'a SecureColumnByCoords<CudaBackend>, Opening)> {
+        let inner = self.inner.iter().map(|(values, layer)| (layer, &values.values));
+        let mut folded = queries.clone();
+        std::iter::once((&self.first, quotients)).chain(inner).map(move |(layer, values)| {
+            let opening = Opening::of(layer, &folded);
+            folded = folded.fold(layer.fold_step);
+            (layer, values, opening)
+        })
+    }
+
+    /// Asks for what the verifier needs at the queries.
     pub(super) fn open<'a>(
         &'a self,
-        channel: &mut MC::C,
-        quotients: &'a SecureEvaluation<CudaBackend, BitReversedOrder>,
+        quotients: &'a SecureColumnByCoords<CudaBackend>,
+        queries: &Queries,
         openings: &mut Openings<'a, Digest<MC>>,
     ) -> Pending {
-        let log_size = quotients.domain.log_size();
-        let queries = Queries::new(&draw_queries(channel, log_size, self.config.n_queries), log_size);
-        let first = open_layer(&self.first, &quotients.values, &queries, openings);
-        let mut folded = queries.fold(self.first.fold_step);
-        let inner = self.inner.iter().map(|(values, layer)| {
-            let opened = open_layer(layer, &values.values, &folded, openings);
-            folded = folded.fold(layer.fold_step);
-            opened
-        });
-        Pending { first, inner: inner.collect(), last: self.last.clone(), queries: queries.positions }
+        let opened = self.opened(quotients, queries);
+        let layers = opened.map(|(layer, values, opening)| open_layer(layer, values, opening, openings));
+        Pending { layers: layers.collect(), last: self.last.clone() }
     }
 }
 
@@ -182,6 +190,35 @@ where
     (first, inner, values)
 }
 
+/// What is opened of a layer.
+pub(super) struct Opening {
+    /// All values that are folded to what the next layer is asked for.
+    pub(super) positions: Vec<usize>,
+    /// Those of them that the verifier does not compute from the layer before.
+    missing: Vec<usize>,
+    /// The leaves that they lie in.
+    pub(super) leaves: Vec<usize>,
+}
+
+impl Opening {
+    fn of<MC: MerkleChannel>(layer: &Layer<MC>, queries: &[usize]) -> Self
+    where
+        CudaBackend: BackendForChannel<MC>,
+    {
+        let step = layer.fold_step;
+        let cosets = queries.iter().map(|query| query >> step).dedup();
+        let positions = cosets.flat_map(|coset| coset << step..(coset + 1) << step).collect_vec();
+        let missing =
+            positions.iter().copied().filter(|place| queries.binary_search(place).is_err()).collect_vec();
+        let leaves = if layer.packed {
+            positions.iter().map(|place| place >> LOG_PACKED_LEAF_SIZE).dedup().collect_vec()
+        } else {
+            positions.clone()
+        };
+        Self { positions, missing, leaves }
+    }
+}
+
 /// The openings of one layer: coordinates of values that cannot be computed, and hashes.
 struct Opened {
     coordinates: [Values; 4],
@@ -192,23 +229,13 @@ struct Opened {
 fn open_layer<'a, MC: DeviceChannel>(
     layer: &'a Layer<MC>,
     values: &'a SecureColumnByCoords<CudaBackend>,
-    queries: &[usize],
+    opening: Opening,
     openings: &mut Openings<'a, Digest<MC>>,
 ) -> Opened
 where
     CudaBackend: BackendForChannel<MC> + ColumnOps<Digest<MC>, Column = DeviceColumn<Digest<MC>>>,
 {
-    let step = layer.fold_step;
-    let cosets = queries.iter().map(|query| query >> step).dedup();
-    let positions = cosets.flat_map(|coset| coset << step..(coset + 1) << step).collect_vec();
-    // Queries are values that the verifier computes from the layer before.
-    let missing =
-        positions.iter().copied().filter(|place| queries.binary_search(place).is_err()).collect_vec();
-    let leaves = if layer.packed {
-        positions.iter().map(|place| place >> LOG_PACKED_LEAF_SIZE).dedup().collect_vec()
-    } else {
-        positions
-    };
+    let Opening { missing, leaves, .. } = opening;
     Opened {
         coordinates: values.columns.each_ref().map(|column| openings.values(column, missing.iter().copied())),
         witness: openings.witness(&layer.tree, &leaves),
@@ -218,30 +245,19 @@ where
 
 /// A proof of FRI whose openings are yet to be read.
 pub(super) struct Pending {
-    first: Opened,
-    inner: Vec<Opened>,
+    /// The first layer is the first.
+    layers: Vec<Opened>,
     last: LinePoly,
-    /// Positions in the first layer.
-    pub(super) queries: Vec<usize>,
 }
 
 impl Pending {
     pub(super) fn finish<H: MerkleHasherLifted<Hash: Element>>(self, read: &Read<H::Hash>) -> FriProof<H> {
-        let layer = |opened: &Opened| {
-            let coordinates = opened.coordinates.each_ref().map(|values| read.values(values));
-            let [a, b, c, d] = &coordinates;
-            FriLayerProof {
-                fri_witness: itertools::izip!(a, b, c, d)
-                    .map(|(&a, &b, &c, &d)| SecureField::from_m31_array([a, b, c, d]))
-                    .collect(),
-                decommitment: read.decommitment(&opened.witness),
-                commitment: read.root(&opened.root),
-            }
-        };
-        FriProof {
-            first_layer: layer(&self.first),
-            inner_layers: self.inner.iter().map(layer).collect(),
-            last_layer_poly: self.last,
-        }
+        let mut layers = self.layers.iter().map(|opened| FriLayerProof {
+            fri_witness: read.secures(&opened.coordinates),
+            decommitment: read.decommitment(&opened.witness),
+            commitment: read.root(&opened.root),
+        });
+        let Some(first_layer) = layers.next() else { unreachable!("FRI has a first layer") };
+        FriProof { first_layer, inner_layers: layers.collect(), last_layer_poly: self.last }
     }
 }

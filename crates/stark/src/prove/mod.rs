@@ -4,8 +4,10 @@
 //! every such read waits for it. Here columns are sampled together and openings are read together; the proof is the same,
 //! byte for byte.
 
+mod auxiliary;
 mod fri;
 mod layer;
+mod logging;
 mod openings;
 mod samples;
 mod tail;
@@ -15,9 +17,9 @@ use stwo::core::channel::{Channel as _, MerkleChannel};
 use stwo::core::circle::CirclePoint;
 use stwo::core::fields::qm31::{SECURE_EXTENSION_DEGREE, SecureField};
 use stwo::core::pcs::TreeVec;
-use stwo::core::pcs::quotients::CommitmentSchemeProof;
+use stwo::core::pcs::quotients::{CommitmentSchemeProof, CommitmentSchemeProofAux};
 use stwo::core::pcs::utils::get_lifting_log_size;
-use stwo::core::proof::StarkProof;
+use stwo::core::proof::{ExtendedStarkProof, StarkProof};
 use stwo::core::proof_of_work::GrindOps;
 use stwo::core::verifier::PREPROCESSED_TRACE_IDX;
 use stwo::prover::backend::{BackendForChannel, Column as _, ColumnOps};
@@ -31,6 +33,7 @@ use self::openings::Openings;
 use crate::backend::CudaBackend;
 use crate::column::DeviceColumn;
 use crate::error::catch;
+use crate::limits::Limits;
 use crate::queue::Queue;
 use crate::stages::Stage;
 use crate::{Error, Plan, Result};
@@ -47,24 +50,69 @@ pub fn prove<MC: DeviceChannel>(
 where
     CudaBackend: BackendForChannel<MC> + ColumnOps<Digest<MC>, Column = DeviceColumn<Digest<MC>>>,
 {
-    catch(|| prove_or_raise(components, channel, scheme))?
+    Ok(catch(|| prove_or_raise(components, channel, scheme, Preprocessed::Used, Detail::Proof))??.0)
 }
+
+/// As [`prove`], with the auxiliary data of `stwo::prover::prove_ex`: what the verifier reads or computes on the way to the roots,
+/// for a verifier that is itself proved. With `include_all_preprocessed_columns` those are sampled too that no component uses;
+/// stwo's `verify_ex` is told the same.
+pub fn prove_ex<MC: DeviceChannel>(
+    components: &[&dyn ComponentProver<CudaBackend>],
+    channel: &mut MC::C,
+    scheme: CommitmentSchemeProver<'_, CudaBackend, MC>,
+    include_all_preprocessed_columns: bool,
+) -> Result<ExtendedStarkProof<MC::H>>
+where
+    CudaBackend: BackendForChannel<MC> + ColumnOps<Digest<MC>, Column = DeviceColumn<Digest<MC>>>,
+{
+    let sampled = if include_all_preprocessed_columns { Preprocessed::All } else { Preprocessed::Used };
+    match catch(|| prove_or_raise(components, channel, scheme, sampled, Detail::Auxiliary))?? {
+        (proof, Some(aux)) => Ok(ExtendedStarkProof { proof, aux }),
+        (_, None) => unreachable!("auxiliary data was asked for"),
+    }
+}
+
+/// Which preprocessed columns are sampled.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Preprocessed {
+    /// Those that components use.
+    Used,
+    All,
+}
+
+/// What is read of what was committed to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Detail {
+    Proof,
+    /// The proof, and what its verifier would compute.
+    Auxiliary,
+}
+
+/// A proof, and where it was asked for the data beside it.
+type Extended<H> = (StarkProof<H>, Option<CommitmentSchemeProofAux<H>>);
 
 fn prove_or_raise<MC: DeviceChannel>(
     components: &[&dyn ComponentProver<CudaBackend>],
     channel: &mut MC::C,
     mut scheme: CommitmentSchemeProver<'_, CudaBackend, MC>,
-) -> Result<StarkProof<MC::H>>
+    sampled: Preprocessed,
+    detail: Detail,
+) -> Result<Extended<MC::H>>
 where
     CudaBackend: BackendForChannel<MC> + ColumnOps<Digest<MC>, Column = DeviceColumn<Digest<MC>>>,
 {
     let queue = Queue::current();
+    if scheme.trees.is_empty() {
+        let what = "a proof without commitments: commit to the preprocessed columns first, also where there are none";
+        return Err(Error::Unsupported { what: what.into() });
+    }
     let provers = ComponentProvers {
         components: components.to_vec(),
         n_preprocessed_columns: scheme.trees[PREPROCESSED_TRACE_IDX].polynomials.len(),
     };
     let config = scheme.config;
     let log_blowup = config.fri_config.log_blowup_factor;
+    Limits::of(&provers.components().components, &scheme).check()?;
     require_room(&queue, &scheme)?;
 
     let random_coefficient = channel.draw_secure_felt();
@@ -83,7 +131,15 @@ where
     let point = CirclePoint::<SecureField>::get_random_point(channel);
     let lifting_log_size = log_leaves(&scheme, scheme.trees.len() - 1);
     let log_degree = get_lifting_log_size(&config, lifting_log_size) - log_blowup;
-    let mut points = provers.components().mask_points(point, log_degree, false);
+    if sampled == Preprocessed::All && log_leaves(&scheme, PREPROCESSED_TRACE_IDX) > lifting_log_size {
+        let what = format!(
+            "all preprocessed columns sampled, where some have 2^{} rows, extended, and trees 2^{lifting_log_size}: set \
+             lifting_log_size to as many",
+            log_leaves(&scheme, PREPROCESSED_TRACE_IDX)
+        );
+        return Err(Error::Unsupported { what });
+    }
+    let mut points = provers.components().mask_points(point, log_degree, sampled == Preprocessed::All);
     points.push(vec![vec![point]; 2 * SECURE_EXTENSION_DEGREE]);
     let samples = {
         let _stage = queue.stage(Stage::Samples);
@@ -122,11 +178,15 @@ where
 
     let _stage = queue.stage(Stage::Openings);
     let mut openings = Openings::new();
-    let pending_fri = layers.open(channel, &quotients, &mut openings);
-    let pending_trees = openings::open_trees(&scheme, &pending_fri.queries, lifting_log_size, &mut openings);
+    let drawn = layers.draw(channel);
+    let queries = layers.queries(&drawn);
+    let pending_fri = layers.open(&quotients.values, &queries, &mut openings);
+    let pending_trees = openings::open_trees(&scheme, &queries.positions, lifting_log_size, &mut openings);
+    let pending_aux = (detail == Detail::Auxiliary)
+        .then(|| auxiliary::Pending::open(&scheme, &layers, &quotients.values, drawn, &mut openings));
     let read = openings.read(&queue);
     let (queried_values, decommitments) = pending_trees.finish(&read);
-    Ok(StarkProof(CommitmentSchemeProof {
+    let proof = StarkProof(CommitmentSchemeProof {
         config,
         commitments: TreeVec(pending_trees.roots(&read)),
         sampled_values,
@@ -134,7 +194,8 @@ where
         queried_values: TreeVec(queried_values),
         proof_of_work,
         fri_proof: pending_fri.finish(&read),
-    }))
+    });
+    Ok((proof, pending_aux.map(|aux| aux.finish(&read))))
 }
 
 /// Refuses what will not fit, before anything is done for it.

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use stwo::core::ColumnVec;
 use stwo::core::fields::m31::BaseField;
+use stwo::core::fields::qm31::SecureField;
 use stwo::core::pcs::utils::prepare_preprocessed_query_positions;
 use stwo::core::vcs_lifted::merkle_hasher::MerkleHasherLifted;
 use stwo::core::vcs_lifted::verifier::MerkleDecommitmentLifted;
@@ -54,6 +55,17 @@ impl<'a, T: Element> Openings<'a, T> {
         Values(first..self.values.len())
     }
 
+    /// Asks for hashes of a layer of a tree.
+    pub(super) fn hashes(
+        &mut self,
+        layer: &'a DeviceColumn<T>,
+        indices: impl IntoIterator<Item = usize>,
+    ) -> Hashes {
+        let first = self.hashes.len();
+        self.hashes.extend(indices.into_iter().map(|index| (layer, index)));
+        Hashes(first..self.hashes.len())
+    }
+
     /// Asks for the root of a tree.
     pub(super) fn root<H: MerkleHasherLifted<Hash = T>>(
         &mut self,
@@ -62,8 +74,7 @@ impl<'a, T: Element> Openings<'a, T> {
     where
         CudaBackend: MerkleOpsLifted<H> + ColumnOps<T, Column = DeviceColumn<T>>,
     {
-        self.hashes.push((&tree.layers[0], 0));
-        Hashes(self.hashes.len() - 1..self.hashes.len())
+        self.hashes(&tree.layers[0], [0])
     }
 
     /// Asks for the hashes that a verifier needs beside the leaves at `positions`, which ascend.
@@ -103,6 +114,17 @@ impl<T: Element> Read<T> {
         self.values[values.0.clone()].to_vec()
     }
 
+    /// Elements of QM31 by their coordinates.
+    pub(super) fn secures(&self, coordinates: &[Values; 4]) -> Vec<SecureField> {
+        let [a, b, c, d] = coordinates.each_ref().map(|values| &self.values[values.0.clone()]);
+        let coordinates = itertools::izip!(a, b, c, d);
+        coordinates.map(|(&a, &b, &c, &d)| SecureField::from_m31_array([a, b, c, d])).collect()
+    }
+
+    pub(super) fn hashes(&self, hashes: &Hashes) -> Vec<T> {
+        self.hashes[hashes.0.clone()].to_vec()
+    }
+
     pub(super) fn root(&self, root: &Hashes) -> T {
         self.hashes[root.0.start]
     }
@@ -111,7 +133,7 @@ impl<T: Element> Read<T> {
         &self,
         witness: &Hashes,
     ) -> MerkleDecommitmentLifted<H> {
-        MerkleDecommitmentLifted { hash_witness: self.hashes[witness.0.clone()].to_vec() }
+        MerkleDecommitmentLifted { hash_witness: self.hashes(witness) }
     }
 }
 
@@ -126,6 +148,24 @@ struct Tree {
     witness: Hashes,
 }
 
+/// The rows of a tree that belong to `queries`, which are positions of 2^`lifting_log_size` rows.
+pub(super) fn positions_in<MC: DeviceChannel>(
+    scheme: &CommitmentSchemeProver<'_, CudaBackend, MC>,
+    tree: usize,
+    queries: &[usize],
+    lifting_log_size: u32,
+) -> Vec<usize>
+where
+    CudaBackend: BackendForChannel<MC> + ColumnOps<Digest<MC>, Column = DeviceColumn<Digest<MC>>>,
+{
+    match tree {
+        PREPROCESSED_TRACE_IDX => {
+            prepare_preprocessed_query_positions(queries, lifting_log_size, log_leaves(scheme, tree))
+        }
+        _ => queries.to_vec(),
+    }
+}
+
 /// Asks for the rows of all trees at `queries`, which are positions of 2^`lifting_log_size` rows.
 pub(super) fn open_trees<'a, MC: DeviceChannel>(
     scheme: &'a CommitmentSchemeProver<'_, CudaBackend, MC>,
@@ -138,12 +178,7 @@ where
 {
     let trees = scheme.trees.iter().enumerate().map(|(index, tree)| {
         let log_rows = log_leaves(scheme, index);
-        let positions = match index {
-            PREPROCESSED_TRACE_IDX => {
-                prepare_preprocessed_query_positions(queries, lifting_log_size, log_rows)
-            }
-            _ => queries.to_vec(),
-        };
+        let positions = positions_in(scheme, index, queries, lifting_log_size);
         let columns = tree.polynomials.iter().map(|polynomial| {
             let column = &polynomial.evals.values;
             let shift = log_rows - column.len().ilog2();

@@ -7,6 +7,7 @@ mod merkle;
 mod prove;
 mod rates;
 mod sums;
+mod transfer;
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -30,6 +31,7 @@ pub fn workloads() -> Vec<Box<dyn Workload>> {
         Box::new(Job(constraints::Constraints)),
         Box::new(Job(logup::Logup)),
         Box::new(Job(sums::Sums)),
+        Box::new(Job(transfer::Transfer)),
         Box::new(Job(rates::Rates)),
         Box::new(prove::Prove),
     ]

@@ -13,13 +13,17 @@ use rand_chacha::ChaCha8Rng;
 use stwo::core::fields::m31::{BaseField, P};
 use stwo::core::fields::qm31::SecureField;
 
-/// A context on the emulated device, shared by the tests of a file.
+/// A context on the device that `GATEWORK_DEVICE` names, or on the emulated one, shared by the tests of a file.
 pub fn context() -> &'static Context {
     static CONTEXT: OnceLock<Context> = OnceLock::new();
-    CONTEXT.get_or_init(|| Context::new(&Device::emulated(7).unwrap()).unwrap())
+    let device = || match std::env::var("GATEWORK_DEVICE") {
+        Ok(name) => Device::open(&name).unwrap(),
+        Err(_) => Device::emulated(7).unwrap(),
+    };
+    CONTEXT.get_or_init(|| Context::new(&device()).unwrap())
 }
 
-/// Runs `body` on the emulated device.
+/// Runs `body` on that device.
 pub fn on_device<R: Send>(body: impl FnOnce() -> R + Send) -> R {
     context().scope(body).unwrap()
 }
