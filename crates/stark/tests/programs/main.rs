@@ -113,7 +113,7 @@ impl Destination for SimdBackend {
 impl Destination for CudaBackend {
     fn add_columns(tree: &mut Builder<'_, '_, Self>, columns: Vec<Simd>, twiddles: &TwiddleTree<Self>) {
         // Both ways, in turns.
-        if columns.len() % 2 == 0 {
+        if columns.len().is_multiple_of(2) {
             tree.extend_evals(columns.to_device());
         } else {
             tree.extend_polys(columns.interpolate_on_device(twiddles));

@@ -98,7 +98,7 @@ fn row_away(row: usize, log_rows: u32, offset: isize) -> usize {
     let natural = bit_reverse_index(row, log_rows);
     let in_coset = if natural < rows / 2 { 2 * natural } else { 2 * (rows - 1 - natural) + 1 };
     let there = (in_coset as isize + offset).rem_euclid(rows as isize) as usize;
-    bit_reverse_index(if there % 2 == 0 { there / 2 } else { rows - 1 - there / 2 }, log_rows)
+    bit_reverse_index(if there.is_multiple_of(2) { there / 2 } else { rows - 1 - there / 2 }, log_rows)
 }
 
 impl Part {

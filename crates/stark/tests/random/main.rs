@@ -191,7 +191,8 @@ where
     }
 }
 
-fn evaluation(values: &Vec<BaseField>) -> Simd {
+fn evaluation(values: impl AsRef<[BaseField]>) -> Simd {
+    let values = values.as_ref();
     let domain = CanonicCoset::new(values.len().ilog2()).circle_domain();
     CircleEvaluation::new(domain, values.iter().copied().collect())
 }
