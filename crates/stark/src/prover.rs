@@ -78,8 +78,8 @@ impl Prover {
         Builder { observer: Arc::new(()), tier: None }
     }
 
-    /// Makes the trace of `air` and proves it with stwo's Blake2s channel. What does not fit into a device's memory is refused before
-    /// anything is made.
+    /// Makes the trace of `air` and proves it with stwo's Blake2s channel. What does not fit into a device's memory is
+    /// refused before anything is made.
     pub fn prove<A: Air>(&self, air: &A, config: PcsConfig) -> Result<Proved> {
         self.prove_with::<Blake2sMerkleChannel, A>(air, config)
     }
@@ -100,7 +100,7 @@ impl Prover {
                 airs::prove_with::<MC, _, _>(air, config, input)
             }
             Backend::Cuda(context) => {
-                airs::plan(air, config).check(context.device())?;
+                <CudaBackend as ProvesWith<MC>>::plan(airs::plan(air, config)).check(context.device())?;
                 context.scope(|| {
                     let input = {
                         let _stage = self.observer.stage("trace");
