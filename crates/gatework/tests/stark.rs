@@ -40,6 +40,35 @@ fn proofs_of_the_cpu_and_of_the_emulated_device_are_one_file() {
 }
 
 #[test]
+fn a_proof_says_what_it_is_hashed_by() {
+    let folder = tempfile::tempdir().unwrap();
+    for channel in ["blake2s-m31", "poseidon252"] {
+        let file = |device: &str| {
+            let out = format!("{device}.json");
+            let statement = ["--log-rows", "4", "--columns", "4", "--channel", channel];
+            let arguments = [&["prove", "--device", device, "--out", &out], &statement[..]].concat();
+            let output = run(folder.path(), &arguments);
+            assert_eq!(output.status.code(), Some(0), "{output:?}");
+            fs::read(folder.path().join(out)).unwrap()
+        };
+        let proof = file("emulated");
+        assert!(proof == file("cpu"), "{channel}");
+        let verified = run(folder.path(), &["verify", "emulated.json", "--json"]);
+        assert_eq!((verified.status.code(), &json(&verified)["channel"]), (Some(0), &channel.into()));
+        // As one of another channel it is not even read, or does not hold.
+        let mut other: Value = serde_json::from_slice(&proof).unwrap();
+        other["channel"] = "blake2s".into();
+        fs::write(folder.path().join("other.json"), other.to_string()).unwrap();
+        let verified = run(folder.path(), &["verify", "other.json"]);
+        assert_eq!(
+            verified.status.code(),
+            Some(if channel == "poseidon252" { 2 } else { 1 }),
+            "{verified:?}"
+        );
+    }
+}
+
+#[test]
 fn a_changed_proof_does_not_hold() {
     let folder = tempfile::tempdir().unwrap();
     prove(folder.path(), "wide-fibonacci", "cpu", "proof.json");

@@ -1,11 +1,9 @@
 #pragma once
-// The field of Starknet, integers modulo p = 2^251 + 17 * 2^192 + 1, in Montgomery form: x stands for x / 2^256 mod p. Eight words,
-// lowest first.
+// The field of Starknet, integers modulo p = 2^251 + 17 * 2^192 + 1, in Montgomery form: x stands for x / 2^256 mod p. Eight
+// words, lowest first.
 //
-// Values are reduced late. A bound "b" is short for: below b p. As 2^256 is 31.9 p, a value may be up to 31 where nothing is said;
-// a value "above -b" is kept modulo 2^256, and something must be added to it before it is a factor.
-//
-// The product of factors with bounds a and b is divided by 2^256 = 32 p, up to a difference of less than p: see `reduce`.
+// Values are reduced late. That a value is "below b" is short for below b p. As 2^256 is 31.9 p, a value may be up to 31 where
+// nothing is said. One that is "above -b" is kept modulo 2^256, and something must be added to it before it is a factor.
 
 #include "shared.cuh"
 
@@ -25,8 +23,8 @@ const u32 P6 = 17, P7 = 0x08000000;
 // The same for products: known to be a power of two, it would be two shifts and sums of the unit that is busier.
 __constant__ u32 HIDDEN_P7 = P7;
 
-// Pairs of words with a product each: (h:l) += a * b, with the carry of the pair before, and of the last pair as a result. Two
-// instructions of PTX for a product become one of the machine.
+// Pairs of words, lowest first, with a product each: (h:l) += a * b and the carry of the pair before. The result is the carry of
+// the last. Two instructions of PTX for a product become one of the machine.
 GW_DEVICE u32 add_product(u32& l0, u32& h0, u32 a0, u32 b) {
     u32 carry;
     asm("mad.lo.cc.u32 %0, %3, %4, %0;\n\tmadc.hi.cc.u32 %1, %3, %4, %1;\n\taddc.u32 %2, 0, 0;"
@@ -90,7 +88,7 @@ GW_DEVICE void add_squares(Wide& t, const Felt& a) {
 GW_DEVICE Felt add(const Felt& a, const Felt& b) { FELT252_CHAIN("add.cc.u32", "addc.cc.u32", "addc.u32") }
 GW_DEVICE Felt sub(const Felt& a, const Felt& b) { FELT252_CHAIN("sub.cc.u32", "subc.cc.u32", "subc.u32") }
 #undef FELT252_CHAIN
-// a * b, by its instruction: left to the compiler, a factor that it widens outside of a loop makes it a product of twice the size.
+// a * b, by its instruction: a factor that the compiler widens outside of a loop would make it a product of twice the size.
 GW_DEVICE u64 product(u32 a, u32 b) {
     u64 r;
     asm("mul.wide.u32 %0, %1, %2;" : "=l"(r) : "r"(a), "r"(b));
@@ -245,9 +243,10 @@ GW_DEVICE void product(u32& l, u32& h, u32 a, u32 b) {
     h = (u32)(r >> 32);
 }
 
-// a b + OFFSET 2^256. Products of words i and j go to words i + j and i + j + 1: those of an even place into t, the others into o, which
-// starts at word 1, so that in each the pairs of words do not overlap. Where pairs of earlier rows end, the carry is kept; where the
-// last pair of a row is the first at its place, there is none.
+// a b + OFFSET 2^256. Products of words i and j go to words i + j and i + j + 1: those of an even place into t, the others into o,
+// which starts at word 1, so that in each the pairs of words do not overlap. Where the last pair of a row lies on one of the row
+// before, its carry is kept as the word above; where it is the first at its place, it has none, since a product with two carries
+// fits into a pair.
 template <u32 OFFSET>
 GW_DEVICE Wide multiply(const Felt& x, const Felt& y) {
     const u32(&a)[8] = x.w;
@@ -358,13 +357,14 @@ GW_DEVICE Wide multiply_by_itself(const Felt& x) {
 // What word i of C m is with `before`, from words i and i - 1 of m.
 GW_DEVICE u64 times_c(u64 before, u32 word, u32 lower) { return product(word, P6) + (product(lower, HIDDEN_P7) + before); }
 
-// (t - m p) / 2^256 + OFFSET p for the m below 2^256 that makes it whole, of a t that is OFFSET 2^256 too large: above OFFSET - 1, and
-// at most OFFSET + t / (2^256 p).
+// (u - m p) / 2^256 + OFFSET p for u = t - OFFSET 2^256, with the m below 2^256 that makes it whole: above OFFSET - 1, and at most
+// u / 2^256 above OFFSET.
 //
-// With C = 17 + 2^59, p is 1 + C 2^192, and 1 / p is 1 - C 2^192 modulo 2^256. So m has the words of t but for the two highest, which are
-// less by C (t1 t0); and m p = m + C m 2^192 agrees with t up to word 7, with a carry from there exactly where that difference
-// borrows. What is left is to subtract (C m) >> 64 and that carry from the high half of t. A product of a word with a word of C is
-// below 2^59, so that two of them and more fit into a pair of words.
+// With C = 17 + 2^59, p is 1 + C 2^192, and 1 / p is 1 - C 2^192 modulo 2^256. So m has the words of t but for the two highest,
+// which are less by C (t1:t0); and m p = m + C m 2^192 agrees with t up to word 7, with a carry from there exactly where that
+// difference borrows. What is left is to subtract (C m) >> 64 and that carry from the high half of t. Here p's own lowest word, as
+// often as OFFSET says, is in t already. A product of a word with a word of C is below 2^59, so that two of them and a carry fit
+// into a pair of words.
 template <u32 OFFSET>
 GW_DEVICE Felt reduce(const Wide& t) {
     const u64 c0 = product(t.w[0], P6);
@@ -406,7 +406,8 @@ GW_DEVICE Felt half(const Felt& a) {
              gw::funnel_right(even.w[6], even.w[7], 1), even.w[7] >> 1}};
 }
 
-// Subtracts p as often as leaves something from about p on and below 2 p, of something from p on.
+// Subtracts p as often as leaves something between 1 and 2, of something from 1 on: less than 2^252, and not less than p by more
+// than 2^202.
 GW_DEVICE Felt fold(const Felt& a) {
     return sub(a, multiple_of_p((a.w[7] >> 27) - 1));
 }

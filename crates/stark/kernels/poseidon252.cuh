@@ -12,13 +12,13 @@ struct State {
     Felt s[3];
 };
 
-// Above -1, for a factor of a bound of at most 7: a square is then below 3.54, and its product with the factor below 0.78.
+// Above -1. A factor of a bound of at most 7 has a square below 3.54, and a cube below 0.78.
 GW_DEVICE Felt cube(const Felt& a) { return felt252::mul<0>(felt252::square(a), a); }
 
 GW_DEVICE Felt with_constant(const Felt& a, u32 index) { return felt252::fold(felt252::add(a, CONSTANTS[index])); }
 
-// Four full rounds, with constants from a place of the table. Sums of at most five cubes are above -5 and below 4, so that with 6 p they can
-// be folded. Elements are cubed in turn, since three at once would need more flags for carries than there are.
+// Four full rounds, with constants from a place of the table. Sums of at most five cubes are above -5 and below 4, so that with
+// 6 p they can be folded. Elements are cubed in turn, since three at once would need more flags for carries than there are.
 GW_DEVICE void full_rounds(State& state, u32 constants) {
     GW_UNROLL_BY(1)
     for (u32 round = 0; round < 4; ++round) {
@@ -38,12 +38,12 @@ GW_DEVICE void full_rounds(State& state, u32 constants) {
     }
 }
 
-// Rounds in which only the last element z is cubed. With c its cube, the matrix makes of (x, y, z)
+// A round in which only the last element z is cubed. With c its cube, the matrix makes of (x, y, z)
 //     x' = 3 x + y + c,   y' = x - y + c,   z' = x + y - 2 c.
-// So x' + y' = 2 h' with h' = 2 x + c. With g = (x + y) / 2 before, h = g, and e = (x - h) / 2, what a round does is
-//     h' = 2 h + 4 e + c,   z' = 2 (h - c),   e' = h:
-// h and e are two successive values of one sequence. Each is folded to between 1 and 2, so that a sum is above 5 and below 13, and z
-// with a constant between 0 and 7.
+// With h = (x + y) / 2 and e = (x - h) / 2, so that x = h + 2 e, it is
+//     h' = 2 h + 4 e + c,   e' = h,   z' = 2 (h - c):
+// h and e are two successive values of one sequence. Each is folded to between 1 and 2, so that 2 h + 4 e + c is above 4.9 and
+// below 13, and z' with a constant between 0.4 and 7. Puts h' in the place of e, and gives z'.
 GW_DEVICE Felt partial_round(Felt& e, const Felt& h, const Felt& z) {
     const Felt c = cube(z);
     const Felt x = felt252::add(h, felt252::twice(e));
@@ -51,10 +51,11 @@ GW_DEVICE Felt partial_round(Felt& e, const Felt& h, const Felt& z) {
     return felt252::twice(felt252::sub(h, c));
 }
 
-// An odd number of them: two at a time, so that the sequence stays where it is, and the last.
+// 83 of them: two at a time, so that the sequence stays where it is, and the last.
 GW_DEVICE void partial_rounds(State& state) {
     Felt z = state.s[2];
-    Felt h = felt252::fold(felt252::half(felt252::add(state.s[0], state.s[1])));
+    const Felt xy = felt252::add(state.s[0], state.s[1]);
+    Felt h = felt252::fold(felt252::half(felt252::add(xy, felt252::multiple_of_p(2))));
     Felt e = felt252::fold(felt252::half(felt252::sub(felt252::add(state.s[0], felt252::multiple_of_p(4)), h)));
     GW_UNROLL_BY(1)
     for (u32 constants = BETWEEN_PARTIAL; constants < AFTER_PARTIAL; constants += 2) {

@@ -1,6 +1,6 @@
 #pragma once
-// What is added after each linear layer of Poseidon on felts, in Montgomery form: the round constants of Starknet's Hades permutation in
-// their compressed form, one for each partial round; where three are added, with 6 p, so that sums are not negative.
+// What is added after each linear layer of Poseidon on felts, in Montgomery form: the round constants of Starknet's Hades
+// permutation in their compressed form, one for each partial round; where three are added, with 6 p, so that sums are not negative.
 
 #include "felt252.cuh"
 
@@ -12,8 +12,8 @@
 
 namespace poseidon252 {
 
-// Before the first round 3; after each of 4 full rounds 3, of which the last leads to partial rounds; between 83 partial rounds 82; after
-// them 3; after each of 4 full rounds 3.
+// Before the first round 3; after each of 4 full rounds 3, of which the last are those of the first partial round; between 83 partial
+// rounds 82; after them 3; after each of 4 full rounds 3.
 alignas(16) POSEIDON252_TABLE felt252::Felt CONSTANTS[112] = {
     {{0xc221e1ea, 0x8048052e, 0xb2aca4da, 0xfb041a7c, 0xeae79571, 0x62818313, 0x9992bdde, 0x04056cdd}},
     {{0x3580f047, 0x6cfd5c8f, 0xbd677783, 0x9695782c, 0x2c202185, 0xae733d75, 0x61e49665, 0x0484554f}},

@@ -1,8 +1,9 @@
 #include "poseidon252.cuh"
 
-// found <- the smallest try in first .. first + count whose digest, as a number, ends in `bits` zeros, at most 32. Try t is the nonce with low
-// word t mod 2^NONCE252_LOW_BITS and high word t >> NONCE252_LOW_BITS, so that the order of tries is that of nonces. One thread a try.
-GW_KERNEL_BOUNDED(poseidon252_grind, 128, 4)(felt252::Felt prefix, u64 first, u64 count, u32 bits, u64* found) {
+// found <- the smallest try in first .. first + count whose digest, as a number, ends in `bits` zeros, at most 32. Try t is the nonce
+// with low word t mod 2^NONCE252_LOW_BITS and high word t >> NONCE252_LOW_BITS, so that the order of tries is that of nonces. One
+// thread a try.
+GW_KERNEL_BOUNDED(poseidon252_grind, 128, 8)(felt252::Felt prefix, u64 first, u64 count, u32 bits, u64* found) {
     const u64 index = gw::global_thread();
     if (index >= count) return;
     const u64 attempt = first + index;

@@ -1,11 +1,11 @@
 #include "poseidon252.cuh"
 
-// Leaves and layers of lifted Merkle trees of Poseidon on felts, whose digests lie in Montgomery form. A leaf is the hash of one row of all
-// columns, shortest first: eight elements of M31 make a felt, two felts are added to the state before a permutation, and after the last of them
-// a one. Columns that are shorter than the tree are read at the row that a row lifts to.
+// Leaves and layers of lifted Merkle trees of Poseidon on felts, whose digests lie in Montgomery form. A leaf is the hash of one row
+// of all columns, shortest first: eight elements of M31 make a felt, two felts are added to the state before a permutation, and
+// after the last of them a one. Columns that are shorter than the tree are read at the row that a row lifts to.
 
-// Elements first .. first + count of a row, at most eight, as a felt: 31 bits each, the first highest, and above eight of them their number
-// if they are fewer.
+// Elements first .. first + count of a row, at most eight, as a felt: 31 bits each, the first highest, and above eight of them
+// their number if they are fewer.
 GW_DEVICE felt252::Felt pack(const LeafColumn* columns, u32 first, u32 count, u32 row, u32 log_rows) {
     u32 x[9];
     GW_UNROLL
@@ -23,10 +23,10 @@ GW_DEVICE felt252::Felt pack(const LeafColumn* columns, u32 first, u32 count, u3
     return felt252::enter(packed);
 }
 
-// Takes steps first_step .. end_step, of two felts each, of 2^log_rows rows. Before the first step the state is that of `states`, of 2^log_states
-// rows and 24 words each, if there are steps before. After the last step of all, which has one felt or none, `results` are digests for each
-// of the 2^log_leaves rows that the rows are lifted to; otherwise they are states. One thread a row.
-GW_KERNEL_BOUNDED(poseidon252_leaves, 128, 4)(
+// Takes steps first_step .. end_step, of two felts each, of 2^log_rows rows. Before the first step the state is that of `states`, of
+// 2^log_states rows and 24 words each, if there are steps before. After the last step of all, which has one felt or none,
+// `results` are digests for each of the 2^log_leaves rows that the rows are lifted to; otherwise they are states. One thread a row.
+GW_KERNEL_BOUNDED(poseidon252_leaves, 128, 7)(
     const LeafColumn* columns, u32 column_count, u32 first_step, u32 end_step, u32 log_rows, const u32* states, u32 log_states,
     u32* results, u32 log_leaves) {
     gw::await_stream();
@@ -43,9 +43,11 @@ GW_KERNEL_BOUNDED(poseidon252_leaves, 128, 4)(
         felt252::Felt added[2] = {felt252::one(), {}};
         if (2 * step < felts) {
             added[1] = added[0];
-            added[0] = pack(columns, 16 * step, gw::lesser(column_count - 16 * step, 8), row, log_rows);
+            added[0] = pack(columns, 16 * step, gw::lesser(column_count - 16 * step, 8u), row, log_rows);
         }
-        if (2 * step + 1 < felts) added[1] = pack(columns, 16 * step + 8, gw::lesser(column_count - 16 * step - 8, 8), row, log_rows);
+        if (2 * step + 1 < felts) {
+            added[1] = pack(columns, 16 * step + 8, gw::lesser(column_count - 16 * step - 8, 8u), row, log_rows);
+        }
         state.s[0] = felt252::add(state.s[0], added[0]);
         state.s[1] = felt252::add(state.s[1], added[1]);
         poseidon252::permute(state);
@@ -63,7 +65,7 @@ GW_KERNEL_BOUNDED(poseidon252_leaves, 128, 4)(
 }
 
 // The parents of nodes. One thread a parent.
-GW_KERNEL_BOUNDED(poseidon252_parents, 128, 4)(const u32* children, u32* parents, u32 count) {
+GW_KERNEL_BOUNDED(poseidon252_parents, 128, 8)(const u32* children, u32* parents, u32 count) {
     gw::await_stream();
     const u32 node = (u32)gw::global_thread();
     if (node >= count) return;

@@ -1,5 +1,6 @@
 #include "blake2s.cuh"
 #include "butterfly.cuh"
+#include "poseidon252.cuh"
 
 // How fast the arithmetic is with everything in registers: what stages are held against.
 
@@ -36,4 +37,13 @@ GW_KERNEL_BOUNDED(rate_compressions, 256, 4)(u32* digests, u32 threads, u32 turn
     blake2s::State state = blake2s::load(digests + 8 * (u64)thread);
     for (u32 turn = 0; turn < turns; ++turn) state = blake2s::parent(state, state, DigestWords::Plain);
     blake2s::store(digests + 8 * (u64)thread, state);
+}
+
+// The same with digests of Poseidon252.
+GW_KERNEL_BOUNDED(rate_permutations, 128, 8)(u32* digests, u32 threads, u32 turns) {
+    const u32 thread = (u32)gw::global_thread();
+    if (thread >= threads) return;
+    felt252::Felt digest = felt252::load(digests + 8 * (u64)thread);
+    for (u32 turn = 0; turn < turns; ++turn) digest = poseidon252::parent(digest, digest);
+    felt252::store(digests + 8 * (u64)thread, digest);
 }

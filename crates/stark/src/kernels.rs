@@ -61,7 +61,7 @@ gatework_gpu::modules! {
 #[cfg(feature = "lab")]
 gatework_gpu::modules! {
     headers HEADERS;
-    /// Butterflies and compressions alone, for floors.
+    /// Butterflies, compressions and permutations alone, for floors.
     pub(crate) RATES = "rates";
     /// What generated kernels are held against.
     pub(crate) WIDE_FIBONACCI = "wide_fibonacci";

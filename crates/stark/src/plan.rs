@@ -6,10 +6,11 @@ use stwo::core::vcs_lifted::verifier::LOG_PACKED_LEAF_SIZE;
 
 use crate::{Error, Result};
 
-/// Bytes of an element of M31, of QM31, and of a digest.
+/// Bytes of an element of M31, of QM31, of a digest, and of the state of Poseidon252 on the way to one.
 const BASE: u64 = 4;
 const SECURE: u64 = 16;
 const DIGEST: u64 = 32;
+const STATE252: u64 = 96;
 
 /// What is proved, as far as its memory goes.
 ///
@@ -30,6 +31,8 @@ pub struct Plan {
     held: u64,
     /// Sample points of a column at most.
     points: u64,
+    /// Bytes of a hash's state that is kept for rows of shorter columns.
+    state: u64,
 }
 
 impl Plan {
@@ -37,7 +40,7 @@ impl Plan {
     /// committed to. The columns of a tree are on the device when it is committed to, and their values are
     /// not kept.
     pub fn new(config: PcsConfig, trees: Vec<Vec<u32>>) -> Self {
-        Self { config, trees, held: 0, points: 1 }
+        Self { config, trees, held: 0, points: 1, state: 0 }
     }
 
     /// With other memory that is held all the time, as copies of columns that interactions are computed from.
@@ -48,6 +51,12 @@ impl Plan {
     /// With an interaction trace: its sums are sampled at two points, and at a third for their period.
     pub fn interacting(self) -> Self {
         Self { points: 3, ..self }
+    }
+
+    /// With trees of Poseidon252, whose digests are as large as those of Blake2s, but not the states that are lifted where
+    /// columns of one tree have several lengths.
+    pub fn hashing_felts(self) -> Self {
+        Self { state: STATE252, ..self }
     }
 
     fn log_blowup(&self) -> u32 {
@@ -80,7 +89,7 @@ impl Plan {
             if let Some(&largest) = tree.iter().max() {
                 held += extended + tree_bytes(self.config.lifting_log_size.unwrap_or(largest + blowup));
             }
-            peak = peak.max(held);
+            peak = peak.max(held + self.state_bytes(tree));
         }
         peak.max(held + self.proving_bytes())
     }
@@ -105,6 +114,14 @@ impl Plan {
     /// Bytes of all columns, as they are before they are extended.
     pub fn column_bytes(&self) -> u64 {
         self.trees.iter().flatten().map(|&log_rows| BASE << log_rows).sum()
+    }
+
+    /// States while a tree is hashed: of two lengths at once, the longest being none of them.
+    fn state_bytes(&self, tree: &[u32]) -> u64 {
+        let mut lengths = tree.to_vec();
+        lengths.sort_unstable_by(|a, b| b.cmp(a));
+        lengths.dedup();
+        lengths.iter().skip(1).take(2).map(|log_rows| self.state << (log_rows + self.log_blowup())).sum()
     }
 
     /// What a proof takes beside what was committed to before it.
@@ -164,4 +181,19 @@ fn require(needed: u64, device: &Device) -> Result<()> {
 /// A Merkle tree over 2^`log_leaves` leaves.
 fn tree_bytes(log_leaves: u32) -> u64 {
     (2 * DIGEST) << log_leaves
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_of_felts_count_where_columns_have_several_lengths() {
+        let plan = |trees: Vec<u32>| Plan::new(PcsConfig::default(), vec![vec![], trees]);
+        let even = plan(vec![10; 100]);
+        assert_eq!(even.clone().hashing_felts().peak_bytes(), even.peak_bytes());
+        let mixed = plan([vec![9; 40], vec![10; 40]].concat());
+        assert_eq!(mixed.clone().hashing_felts().state_bytes(&mixed.trees[1]), 96 << 10);
+        assert_eq!(mixed.state_bytes(&mixed.trees[1]), 0);
+    }
 }

@@ -101,7 +101,7 @@ impl Prover {
                 airs::prove_with::<MC, _, _>(air, config, input)
             }
             Backend::Cuda(context) => {
-                airs::plan(air, config).check(context.device())?;
+                <CudaBackend as ProvesWith<MC>>::plan(airs::plan(air, config)).check(context.device())?;
                 context.scope(|| {
                     let input = {
                         let _stage = self.observer.stage("trace");

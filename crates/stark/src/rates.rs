@@ -1,10 +1,10 @@
 //! How fast a device does what floors are made of, measured.
 
-use gatework_gpu::{ByValue, args};
+use gatework_gpu::{ByValue, Grid, args};
 use stwo::core::fields::m31::BaseField;
 use stwo::core::vcs::blake2_hash::Blake2sHash;
 
-use crate::column::DeviceColumn;
+use crate::column::{DeviceColumn, Element as _, Felt252};
 use crate::cuda::one_thread_each;
 use crate::error::OrRaise as _;
 use crate::kernels;
@@ -20,6 +20,8 @@ pub struct Rates {
     pub butterflies: f64,
     /// Compressions of Blake2s with everything in registers.
     pub compressions: f64,
+    /// Permutations of Poseidon252, too.
+    pub permutations: f64,
 }
 
 /// Values of M31 that a thread has.
@@ -40,11 +42,12 @@ impl Rates {
     /// Measures the device of `context`, in some tenths of a second.
     pub fn measure(context: &Context) -> Result<Self> {
         let threads = THREADS * context.device().properties().multiprocessors as usize;
-        let (turns, hashes) = (400, 100);
+        let (turns, hashes, permuted) = (400, 100, 2);
         context.scope(|| {
             let queue = Queue::current();
-            let words =
-                |count: usize| (0..count as u32).map(|word| word.wrapping_mul(0x9e37_79b1) >> 1).collect();
+            let words = |count: usize| -> Vec<u32> {
+                (0..count as u32).map(|word| word.wrapping_mul(0x9e37_79b1) >> 1).collect()
+            };
             let seconds = |work: &mut dyn FnMut()| {
                 let stream = queue.stream();
                 let run = |_| {
@@ -56,12 +59,14 @@ impl Rates {
                 };
                 (0..RUNS).map(run).fold(f64::INFINITY, f64::min)
             };
-            let values: Vec<u32> = words(VALUES * threads);
+            let values = words(VALUES * threads);
             let mut values = DeviceColumn::<BaseField>::from_words(&queue, &values);
             let butterfly_seconds = seconds(&mut || butterflies(&queue, &mut values, turns));
-            let digests: Vec<u32> = words(8 * threads);
+            let digests = words(8 * threads);
             let mut digests = DeviceColumn::<Blake2sHash>::from_words(&queue, &digests);
             let hash_seconds = seconds(&mut || compressions(&queue, &mut digests, hashes));
+            let mut digests = DeviceColumn::<Felt252>::from_words(&queue, &felts(&words(8 * threads)));
+            let permutation_seconds = seconds(&mut || permutations(&queue, &mut digests, permuted));
             let bytes = COPIED.min(queue.stream().device().budget().free() / 4) as usize;
             let mut copied = [0, 0].map(|_| queue.alloc::<u8>(bytes));
             let copy_seconds = seconds(&mut || {
@@ -72,6 +77,7 @@ impl Rates {
                 bytes: 2.0 * bytes as f64 / copy_seconds,
                 butterflies: (threads * BUTTERFLIES) as f64 * f64::from(turns) / butterfly_seconds,
                 compressions: threads as f64 * f64::from(hashes) / hash_seconds,
+                permutations: threads as f64 * f64::from(permuted) / permutation_seconds,
             }
         })
     }
@@ -92,4 +98,17 @@ pub(crate) fn compressions(queue: &Queue, digests: &mut DeviceColumn<Blake2sHash
     let threads = words.len() / 8;
     let arguments = args![words.slice_mut(..), threads as u32, turns];
     queue.launch(&kernels::RATES, "rate_compressions", &one_thread_each(threads), &arguments);
+}
+
+/// Words of felts: the highest of each is less than the modulus's.
+pub(crate) fn felts(words: &[u32]) -> Vec<u32> {
+    words.iter().enumerate().map(|(at, &word)| if at % 8 == 7 { word >> 5 } else { word }).collect()
+}
+
+/// Replaces each digest of Poseidon252 by that of it and itself, `turns` times.
+pub(crate) fn permutations(queue: &Queue, digests: &mut DeviceColumn<Felt252>, turns: u32) {
+    let mut words = digests.words_mut();
+    let threads = words.len() / Felt252::WORDS;
+    let arguments = args![words.slice_mut(..), threads as u32, turns];
+    queue.launch(&kernels::RATES, "rate_permutations", &Grid::covering(threads, 128), &arguments);
 }

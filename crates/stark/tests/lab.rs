@@ -6,5 +6,5 @@ use gatework_lab::suite;
 use gatework_stark::workloads::workloads;
 
 fn main() -> ExitCode {
-    suite(workloads()).controls(4).mutants(9, &[]).run()
+    suite(workloads()).controls(4).mutants(11, &[]).run()
 }

@@ -1,10 +1,11 @@
 //! The planner against what is really held.
 
 use gatework_gpu::Device;
-use gatework_stark::airs::{self, Air, Input, Lookup, Plonk, WideFibonacci};
+use gatework_stark::airs::{self, Air, Input, Lookup, Plonk, ProvesWith, WideFibonacci};
 use gatework_stark::{Context, CudaBackend, Error};
 use stwo::core::fri::FriConfig;
 use stwo::core::pcs::PcsConfig;
+use stwo::core::vcs_lifted::poseidon252_merkle::Poseidon252MerkleChannel;
 use stwo::prover::ComponentProver;
 use stwo_constraint_framework::FrameworkComponent;
 
@@ -42,6 +43,21 @@ fn the_predicted_peak_is_the_real_one_within_a_twentieth() {
         let ratio = predicted as f64 / peak as f64;
         assert!((0.95..1.05).contains(&ratio), "case {case}: {predicted} predicted, {peak} held, {ratio:.3}");
     }
+}
+
+#[test]
+fn so_is_that_of_poseidon252() {
+    let (air, config) = (WideFibonacci { log_rows: 8, columns: 20 }, config(FriConfig::new(0, 1, 3, 1)));
+    let device = Device::emulated(2).unwrap();
+    let context = Context::new(&device).unwrap();
+    let prove = || {
+        let input = Input::<CudaBackend>::new(&air, config);
+        airs::prove_with::<Poseidon252MerkleChannel, _, _>(&air, config, input)
+    };
+    context.scope(prove).unwrap().unwrap();
+    let plan = <CudaBackend as ProvesWith<Poseidon252MerkleChannel>>::plan(airs::plan(&air, config));
+    let ratio = plan.peak_bytes() as f64 / device.budget().peak() as f64;
+    assert!((0.95..1.05).contains(&ratio), "{ratio:.3}");
 }
 
 #[test]

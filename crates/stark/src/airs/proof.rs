@@ -97,6 +97,11 @@ pub trait Backend: backend::Backend {
 
 /// A backend's prover with a channel.
 pub trait ProvesWith<MC: MerkleChannel>: Backend + BackendForChannel<MC> {
+    /// What the channel adds to a plan.
+    fn plan(plan: Plan) -> Plan {
+        plan
+    }
+
     /// Proves what `scheme` has committed to.
     fn prove(
         components: &[&dyn ComponentProver<Self>],
@@ -179,6 +184,10 @@ impl<MC: DeviceChannel> ProvesWith<MC> for CudaBackend
 where
     CudaBackend: BackendForChannel<MC> + ColumnOps<Digest<MC>, Column = DeviceColumn<Digest<MC>>>,
 {
+    fn plan(plan: Plan) -> Plan {
+        if MC::WORDS.is_some() { plan } else { plan.hashing_felts() }
+    }
+
     fn prove(
         components: &[&dyn ComponentProver<Self>],
         channel: &mut MC::C,

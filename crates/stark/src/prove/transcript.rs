@@ -23,8 +23,9 @@ pub type Digest<MC> = <<MC as MerkleChannel>::H as MerkleHasherLifted>::Hash;
 
 /// Channels that [`prove`](crate::prove()) knows: those of Blake2s, and Poseidon252.
 pub trait DeviceChannel: MerkleChannel<H: MerkleHasherLifted<Hash: Element>> {
-    /// What the words of its digests are, if the device goes on with its transcript from layer to layer of FRI. None if the host does, since it is
-    /// the faster one: a single permutation of Poseidon252 takes a core less time than a thread of a GPU, and all there is to gain is a wait.
+    /// What the words of its digests are, if the device goes on with its transcript from layer to layer of FRI. None if the
+    /// host does, which is the faster one with Poseidon252: a core takes less time for its few permutations than a thread of
+    /// a GPU, and what it costs is a wait.
     const WORDS: Option<DigestWords>;
 
     /// The channel's digest.

@@ -3,44 +3,53 @@
 use gatework_lab::{KernelSpec, Work};
 use itertools::Itertools as _;
 use stwo::core::fields::m31::BaseField;
-use stwo::core::vcs::blake2_hash::Blake2sHash;
 use stwo::core::vcs_lifted::blake2_merkle::Blake2sMerkleHasher;
-use stwo::prover::backend::{Col, Column as _, CpuBackend};
+use stwo::prover::backend::{Column as _, CpuBackend};
 use stwo::prover::vcs_lifted::ops::MerkleOpsLifted;
 use stwo::prover::vcs_lifted::prover::MerkleProverLifted;
 
 use super::{Run, Size, Task, Timed, copying};
 use crate::airs::HostColumn;
-use crate::column::Element as _;
+use crate::column::Element;
 use crate::{CudaBackend, DeviceColumn, kernels};
 
 #[derive(Clone, Copy)]
 pub(super) struct Merkle;
 
-fn words(layers: impl IntoIterator<Item = Vec<Blake2sHash>>) -> Vec<u32> {
+/// The words of digests.
+pub(super) fn words<T: Element>(layers: impl IntoIterator<Item = Vec<T>>) -> Vec<u32> {
     let mut words = Vec::new();
     layers.into_iter().flatten().for_each(|hash| hash.write(&mut words));
     words
 }
 
 fn candidate(columns: Vec<DeviceColumn<BaseField>>) -> Box<dyn Run> {
-    Box::new(Trees { columns, leaves: None })
+    Box::new(Trees::new(columns, <CudaBackend as MerkleOpsLifted<Blake2sMerkleHasher>>::build_leaves))
 }
+
+/// The leaves of a tree, which is computed with them.
+type Build<T> = fn(&[&DeviceColumn<BaseField>], u32) -> DeviceColumn<T>;
 
 /// The same tree again and again.
-struct Trees {
+pub(super) struct Trees<T> {
     columns: Vec<DeviceColumn<BaseField>>,
-    leaves: Option<Col<CudaBackend, Blake2sHash>>,
+    build: Build<T>,
+    leaves: Option<DeviceColumn<T>>,
 }
 
-impl Run for Trees {
+impl<T: Element> Trees<T> {
+    pub(super) fn new(columns: Vec<DeviceColumn<BaseField>>, build: Build<T>) -> Self {
+        Self { columns, build, leaves: None }
+    }
+}
+
+impl<T: Element> Run for Trees<T> {
     fn run(&mut self) {
         let log_rows = self.columns[0].len().ilog2();
         let columns = self.columns.iter().collect_vec();
         // The one before goes first, so that there is one at a time.
         self.leaves = None;
-        let leaves = <CudaBackend as MerkleOpsLifted<Blake2sMerkleHasher>>::build_leaves(&columns, log_rows);
-        self.leaves = Some(leaves);
+        self.leaves = Some((self.build)(&columns, log_rows));
     }
 
     fn spoil(&mut self) {

@@ -4,6 +4,7 @@ mod constraints;
 mod fft;
 mod logup;
 mod merkle;
+mod poseidon252;
 mod prove;
 mod rates;
 mod sums;
@@ -28,6 +29,7 @@ pub fn workloads() -> Vec<Box<dyn Workload>> {
     vec![
         Box::new(Job(fft::Fft)),
         Box::new(Job(merkle::Merkle)),
+        Box::new(Job(poseidon252::Poseidon252)),
         Box::new(Job(constraints::Constraints)),
         Box::new(Job(logup::Logup)),
         Box::new(Job(sums::Sums)),

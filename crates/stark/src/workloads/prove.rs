@@ -13,7 +13,7 @@ use stwo::prover::backend::simd::SimdBackend;
 
 use super::{case, size};
 use crate::airs::{self, Air as _, Input, Proved, WideFibonacci};
-use crate::floor::{self, Machine, Shape};
+use crate::floor::{self, Hash, Machine, Shape};
 use crate::{Context, CudaBackend, kernels, row_operations};
 
 /// The workload.
@@ -123,6 +123,7 @@ impl Workload for Prove {
     fn work(&self, case: &Case) -> Work {
         let air = air(case);
         let shape = Shape {
+            hash: Hash::Blake2s,
             log_rows: air.log_rows,
             columns: air.columns,
             interaction_columns: 0,

@@ -4,14 +4,16 @@ use gatework_lab::{KernelSpec, Work};
 use itertools::Itertools as _;
 use stwo::core::fields::m31::BaseField;
 use stwo::core::vcs::blake2_hash::{Blake2sHash, Blake2sHasher};
+use stwo::core::vcs_lifted::merkle_hasher::MerkleHasherLifted as _;
+use stwo::core::vcs_lifted::poseidon252_merkle::Poseidon252MerkleHasher;
 use stwo::prover::backend::Column as _;
 
 use super::{Size, Task};
 use crate::airs::HostColumn;
-use crate::column::Element as _;
-use crate::floor::{BUTTERFLY, COMPRESSION};
+use crate::column::{Element as _, Felt252};
+use crate::floor::{BUTTERFLY, COMPRESSION, PERMUTATION};
 use crate::queue::Queue;
-use crate::rates::{TWIDDLES, VALUES, butterflies, compressions};
+use crate::rates::{TWIDDLES, VALUES, butterflies, compressions, felts, permutations};
 use crate::{DeviceColumn, kernels};
 
 #[derive(Clone, Copy)]
@@ -41,6 +43,11 @@ fn on_host(columns: &[HostColumn], turns: u32) -> Vec<u32> {
         let last = (0..turns).fold(digest, |digest, _| Blake2sHasher::concat_and_hash(&digest, &digest));
         last.write(&mut result);
     }
+    for digest in felts(&words(columns, 8)).chunks_exact(8).map(Felt252::read) {
+        let last =
+            (0..turns).fold(digest, |digest, _| Poseidon252MerkleHasher::hash_children((digest, digest)));
+        last.write(&mut result);
+    }
     result
 }
 
@@ -50,12 +57,12 @@ impl Task for Rates {
     }
 
     fn summary(&self) -> &'static str {
-        "butterflies and compressions with everything in registers: what floors are made of"
+        "butterflies, compressions and permutations with everything in registers: what floors are made of"
     }
 
     fn kernels(&self) -> Vec<KernelSpec> {
         let spec = KernelSpec::new(kernels::RATES.source()).threads(256);
-        vec![spec.entries(["rate_butterflies", "rate_compressions"])]
+        vec![spec.entries(["rate_butterflies", "rate_compressions", "rate_permutations"])]
     }
 
     fn on_device(&self, columns: &[HostColumn]) -> Vec<u32> {
@@ -65,6 +72,9 @@ impl Task for Rates {
         let mut digests = DeviceColumn::<Blake2sHash>::from_words(&queue, &words(columns, 8));
         compressions(&queue, &mut digests, TURNS);
         let mut result = values.to_cpu().iter().map(|value| value.0).collect_vec();
+        digests.to_cpu().iter().for_each(|digest| digest.write(&mut result));
+        let mut digests = DeviceColumn::<Felt252>::from_words(&queue, &felts(&words(columns, 8)));
+        permutations(&queue, &mut digests, TURNS);
         digests.to_cpu().iter().for_each(|digest| digest.write(&mut result));
         result
     }
@@ -79,8 +89,8 @@ impl Task for Rates {
 
     fn work(&self, Size { log_rows, columns }: Size) -> Work {
         let values = (columns as u64) << log_rows;
-        // Two butterflies a value, and one compression for eight.
-        let of_value = 2 * BUTTERFLY as u64 + COMPRESSION as u64 / 8;
-        Work { operations: u64::from(TURNS) * values * of_value, bytes: 2 * 8 * values }
+        // Two butterflies a value, and one compression and one permutation for eight.
+        let of_value = 2 * BUTTERFLY as u64 + (COMPRESSION + PERMUTATION) as u64 / 8;
+        Work { operations: u64::from(TURNS) * values * of_value, bytes: 3 * 8 * values }
     }
 }

@@ -7,16 +7,18 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 use gatework_gpu::{Device, Source};
 use gatework_lab::{DeviceRecord, MeasuredRecord, Record, Store};
-use gatework_stark::airs::{self, Air, HostColumn, Input, Proved};
-use gatework_stark::floor::{Machine, Shape};
+use gatework_stark::airs::{self, Air, HostColumn, Input, Proved, ProvesWith};
+use gatework_stark::floor::{Hash, Machine, Shape};
 use gatework_stark::workloads::workloads;
 use gatework_stark::{Context, CudaBackend, Rates, Stage, Tier, row_operations, upload_and_interpolate};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
-use stwo::core::channel::Blake2sChannel;
+use stwo::core::channel::{Blake2sChannel, MerkleChannel};
 use stwo::core::fields::qm31::SecureField;
 use stwo::core::pcs::PcsConfig;
 use stwo::core::poly::circle::CanonicCoset;
+use stwo::core::vcs_lifted::merkle_hasher::MerkleHasherLifted;
 use stwo::prover::backend::simd::SimdBackend;
 use stwo::prover::poly::circle::PolyOps as _;
 use stwo_constraint_framework::{FrameworkEval, INTERACTION_TRACE_IDX, InfoEvaluator};
@@ -32,6 +34,7 @@ Examples:
   gatework stark bench --log-rows 14,16,18,20 --device cuda
   gatework stark bench --log-rows 20 --security 96 --repeats 500 --json
   gatework stark bench --air poseidon2 --log-rows 12 --tier interpreted
+  gatework stark bench --channel poseidon252 --log-rows 18,20 --device cuda
 
 Timed is everything from a trace where the backend has it to the proof in host memory: interpolation, extension,
 commitments, constraints, FRI, proof of work, openings. The exit code is 1 if a proof differs from SimdBackend's.";
@@ -125,6 +128,7 @@ struct MeasuredRates {
     copied_bytes: f64,
     butterflies: f64,
     compressions: f64,
+    permutations: f64,
 }
 
 #[derive(Serialize)]
@@ -204,6 +208,7 @@ pub(super) fn run(options: &BenchOptions, shell: &Shell) -> Result<Ending, Failu
         copied_bytes: rates.bytes,
         butterflies: rates.butterflies,
         compressions: rates.compressions,
+        permutations: rates.permutations,
     });
     let document = Document { device, threads, simd: Vectors::of_this_machine(), rates, sizes };
     if let Some(folder) = &options.results {
@@ -229,8 +234,13 @@ struct Bench<'a> {
 impl Visitor for Bench<'_> {
     type Output = Result<Size, Failure>;
 
-    fn visit<A: Air>(self, air: &A, config: PcsConfig) -> Self::Output {
-        let plan = airs::plan(air, config);
+    fn visit<A: Air, MC: MerkleChannel>(self, air: &A, config: PcsConfig) -> Self::Output
+    where
+        SimdBackend: ProvesWith<MC>,
+        CudaBackend: ProvesWith<MC>,
+        MC::H: Serialize + DeserializeOwned,
+    {
+        let plan = <CudaBackend as ProvesWith<MC>>::plan(airs::plan(air, config));
         // The trace stays, beside what is made of it.
         memory::require_to_prove(plan.column_bytes() + plan.host_peak_bytes())?;
         let columns = (air.preprocessed(), air.traces());
@@ -239,19 +249,21 @@ impl Visitor for Bench<'_> {
         for _ in 0..self.options.simd_repeats.get() {
             let input = Input::<SimdBackend>::of(columns.0.clone(), &columns.1, config);
             let start = Instant::now();
-            expected = Some(airs::prove(air, config, input)?);
+            expected = Some(airs::prove_with::<MC, _, _>(air, config, input)?);
             simd.push(start.elapsed());
         }
         let Some(expected) = expected else { unreachable!("there is one repeat at least") };
         let bytes = json(&expected)?;
         let start = Instant::now();
-        let verified = airs::verify(air, config, expected).is_ok();
+        let verified = airs::verify_with::<MC, _>(air, config, expected).is_ok();
         let verify_ms = milliseconds(start.elapsed());
         let simd_ms = milliseconds(simd.into_iter().min().unwrap_or_default());
         let on_device = match self.device {
             Some(device) => {
-                let mut run = on_device(self.options, device, air, config, &columns, &bytes, simd_ms)?;
-                run.add_floors(&floors(device, self.rates, air, config, &columns));
+                let mut run =
+                    on_device::<MC, A>(self.options, device, air, config, &columns, &bytes, simd_ms)?;
+                let hash = self.statement.channel.hash();
+                run.add_floors(&floors(device, self.rates, air, hash, config, &columns));
                 Some(run)
             }
             None => None,
@@ -264,7 +276,7 @@ impl Visitor for Bench<'_> {
 /// Preprocessed columns by name, and traces.
 type Columns = (Vec<(String, HostColumn)>, Vec<Vec<HostColumn>>);
 
-fn on_device<A: Air>(
+fn on_device<MC: MerkleChannel, A: Air>(
     options: &BenchOptions,
     device: &Device,
     air: &A,
@@ -272,8 +284,12 @@ fn on_device<A: Air>(
     columns: &Columns,
     expected: &[u8],
     simd_ms: f64,
-) -> Result<OnDevice, Failure> {
-    let plan = airs::plan(air, config);
+) -> Result<OnDevice, Failure>
+where
+    CudaBackend: ProvesWith<MC>,
+    MC::H: Serialize,
+{
+    let plan = <CudaBackend as ProvesWith<MC>>::plan(airs::plan(air, config));
     plan.check(device)?;
     let context = Context::new(device)?;
     match options.tier {
@@ -295,7 +311,7 @@ fn on_device<A: Air>(
                     context.keep_times();
                 }
                 let start = Instant::now();
-                let proved = airs::prove(air, config, input)?;
+                let proved = airs::prove_with::<MC, _, _>(air, config, input)?;
                 Ok((proved, upload, start.elapsed()))
             })
             .and_then(|result| result)?;
@@ -353,6 +369,7 @@ fn floors<A: Air>(
     device: &Device,
     rates: Option<&Rates>,
     air: &A,
+    hash: Hash,
     config: PcsConfig,
     columns: &Columns,
 ) -> Floors {
@@ -363,6 +380,7 @@ fn floors<A: Air>(
         eval.evaluate(info).mask_offsets.get(INTERACTION_TRACE_IDX).map_or(0, Vec::len)
     };
     let shape = Shape {
+        hash,
         log_rows: evals.iter().map(FrameworkEval::log_size).max().unwrap_or(1),
         columns: columns.0.len() + columns.1.iter().map(Vec::len).sum::<usize>(),
         interaction_columns: evals.iter().map(interaction_columns).sum(),
@@ -408,7 +426,7 @@ fn interpolated_upload(context: &Context, columns: &Columns) -> Result<f64, Fail
     Ok(milliseconds(times.into_iter().min().unwrap_or_default()))
 }
 
-fn json(proved: &Proved) -> Result<Vec<u8>, Failure> {
+fn json<H: MerkleHasherLifted + Serialize>(proved: &Proved<H>) -> Result<Vec<u8>, Failure> {
     serde_json::to_vec(proved)
         .map_err(|error| Failure::device(format!("the proof could not be written as JSON: {error}")))
 }
@@ -429,7 +447,7 @@ impl Document {
         for size in &self.sizes {
             let Value::Object(mut proof) = serde_json::to_value(size).map_err(unwritable)? else { continue };
             let stages = proof.remove("stages");
-            let of_statement = ["air", "log_rows", "columns", "security"];
+            let of_statement = ["air", "log_rows", "columns", "security", "channel"];
             let statement: Vec<(String, Value)> = of_statement
                 .iter()
                 .filter_map(|&key| Some((key.to_owned(), proof.get(key)?.clone())))
@@ -439,10 +457,11 @@ impl Document {
             if let Some(stage) = stages.iter().find(grind) {
                 proof.insert("grind_ms".to_owned(), stage["ms"].clone());
             }
-            proof.insert("kind".to_owned(), "proof".into());
+            let channel = size.statement.channel;
+            proof.insert("kind".to_owned(), channel.kind("proof").into());
             rows.push(proof);
             for stage in stages.iter().filter_map(Value::as_object) {
-                let kind = [("kind".to_owned(), Value::from("stage"))];
+                let kind = [("kind".to_owned(), Value::from(channel.kind("stage")))];
                 rows.push(kind.into_iter().chain(statement.clone()).chain(stage.clone()).collect());
             }
         }

@@ -6,10 +6,14 @@ use std::time::Instant;
 
 use clap::Args;
 use gatework_gpu::{Observer, Target};
-use gatework_stark::Prover;
-use gatework_stark::airs::{self, Air, Proved};
+use gatework_stark::airs::{self, Air, Proved, ProvesWith};
+use gatework_stark::{CudaBackend, Prover};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use stwo::core::channel::MerkleChannel;
 use stwo::core::pcs::PcsConfig;
+use stwo::core::vcs_lifted::merkle_hasher::MerkleHasherLifted;
+use stwo::prover::backend::simd::SimdBackend;
 
 use super::memory;
 use super::statement::{Statement, StatementOptions, Visitor};
@@ -21,6 +25,7 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   gatework stark prove --air wide-fibonacci --log-rows 16 --columns 100 --out proof.json
   gatework stark prove --air poseidon2 --log-rows 10 --security 96 --out proof.json --device cuda
+  gatework stark prove --log-rows 10 --channel poseidon252 --out proof.json
 
 Without a GPU, proofs are made by stwo's SimdBackend; they are the same.";
 
@@ -38,11 +43,11 @@ pub(crate) struct ProveOptions {
 
 /// A proof file.
 #[derive(Serialize, Deserialize)]
-pub(super) struct ProofFile {
+pub(super) struct ProofFile<H: MerkleHasherLifted> {
     #[serde(flatten)]
     pub(super) statement: Statement,
     #[serde(flatten)]
-    pub(super) proved: Proved,
+    pub(super) proved: Proved<H>,
 }
 
 #[derive(Serialize)]
@@ -52,7 +57,7 @@ struct Done {
     device: String,
     out: PathBuf,
     bytes: usize,
-    /// Trace generation and, on a device, its upload included; a first run on a device compiles, too.
+    /// Trace generation, writing the proof as JSON and, on a device, the upload included; a first run on a device compiles, too.
     seconds: f64,
 }
 
@@ -65,11 +70,9 @@ pub(super) fn run(options: &ProveOptions, shell: &Shell) -> Result<Ending, Failu
     jobs.doing(format!("proving {} on {}", statement.text(), target.id()));
     let observer = Arc::new(shell.progress.clone());
     let start = Instant::now();
-    let proved = statement.accept(Prove { target: &target, observer })?;
+    let file = statement.accept(Prove { statement, target: &target, observer })?;
     let seconds = start.elapsed().as_secs_f64();
     drop(jobs);
-    let file = serde_json::to_vec(&ProofFile { statement, proved })
-        .map_err(|error| Failure::device(format!("the proof could not be written as JSON: {error}")))?;
     write_file(&options.out, &file)?;
     let device = target.id().to_owned();
     let done = Done { statement, device, out: options.out.clone(), bytes: file.len(), seconds };
@@ -85,18 +88,28 @@ pub(super) fn run(options: &ProveOptions, shell: &Shell) -> Result<Ending, Failu
     Ok(Ending::Done)
 }
 
-/// Proves on a target.
+/// Proves on a target: the bytes of a proof file.
 pub(super) struct Prove<'a> {
+    pub(super) statement: Statement,
     pub(super) target: &'a Target,
     /// Who is told of the stages of the proof.
     pub(super) observer: Arc<dyn Observer>,
 }
 
 impl Visitor for Prove<'_> {
-    type Output = Result<Proved, Failure>;
+    type Output = Result<Vec<u8>, Failure>;
 
-    fn visit<A: Air>(self, air: &A, config: PcsConfig) -> Self::Output {
-        memory::require_to_prove(airs::plan(air, config).host_bytes(self.target))?;
-        Ok(Prover::builder().observer(self.observer).build(self.target)?.prove(air, config)?)
+    fn visit<A: Air, MC: MerkleChannel>(self, air: &A, config: PcsConfig) -> Self::Output
+    where
+        SimdBackend: ProvesWith<MC>,
+        CudaBackend: ProvesWith<MC>,
+        MC::H: Serialize + DeserializeOwned,
+    {
+        let plan = <CudaBackend as ProvesWith<MC>>::plan(airs::plan(air, config));
+        memory::require_to_prove(plan.host_bytes(self.target))?;
+        let prover = Prover::builder().observer(self.observer).build(self.target)?;
+        let proved = prover.prove_with::<MC, _>(air, config)?;
+        serde_json::to_vec(&ProofFile { statement: self.statement, proved })
+            .map_err(|error| Failure::device(format!("the proof could not be written as JSON: {error}")))
     }
 }

@@ -3,10 +3,17 @@
 use std::num::NonZeroUsize;
 
 use clap::{Args, ValueEnum};
-use gatework_stark::airs::{Air, Plonk, Poseidon2, StateMachine, WideFibonacci};
+use gatework_stark::CudaBackend;
+use gatework_stark::airs::{Air, Plonk, Poseidon2, ProvesWith, StateMachine, WideFibonacci};
+use gatework_stark::floor::Hash;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use stwo::core::channel::MerkleChannel;
 use stwo::core::fri::FriConfig;
 use stwo::core::pcs::PcsConfig;
+use stwo::core::vcs_lifted::blake2_merkle::{Blake2sM31MerkleChannel, Blake2sMerkleChannel};
+use stwo::core::vcs_lifted::poseidon252_merkle::Poseidon252MerkleChannel;
+use stwo::prover::backend::simd::SimdBackend;
 
 use crate::command::ending::Failure;
 
@@ -24,11 +31,9 @@ pub(super) enum AirChoice {
     Poseidon2,
 }
 
-impl AirChoice {
-    /// As it is typed.
-    fn name(self) -> String {
-        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
-    }
+/// A choice as it is typed.
+fn name_of(choice: impl ValueEnum) -> String {
+    choice.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
 /// How hard it is to prove something false.
@@ -43,6 +48,42 @@ pub(super) enum Security {
     Bits96,
 }
 
+/// What the transcript and the trees of a proof are hashed by.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum ChannelChoice {
+    /// Blake2s
+    #[default]
+    Blake2s,
+    /// Blake2s, with digests of elements of M31
+    #[value(name = "blake2s-m31")]
+    #[serde(rename = "blake2s-m31")]
+    Blake2sM31,
+    /// Poseidon on elements of Starknet's field, for proofs that are verified in proofs
+    Poseidon252,
+}
+
+impl ChannelChoice {
+    /// What floors are counted with.
+    pub(super) fn hash(self) -> Hash {
+        match self {
+            Self::Blake2s | Self::Blake2sM31 => Hash::Blake2s,
+            Self::Poseidon252 => Hash::Poseidon252,
+        }
+    }
+
+    /// A kind of rows of records: of another channel than the default one they are a kind of their own, so that no table
+    /// takes them for the others.
+    pub(super) fn kind(self, of: &str) -> String {
+        if self.is_default() { of.to_owned() } else { format!("{}-{of}", name_of(self)) }
+    }
+
+    /// As files had it before there was a choice: they say nothing.
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct StatementOptions {
     /// What to prove
@@ -54,6 +95,9 @@ pub(crate) struct StatementOptions {
     /// With which security
     #[arg(long, value_enum, default_value = "default", value_name = "SECURITY")]
     pub(super) security: Security,
+    /// What to hash by
+    #[arg(long, value_enum, default_value = "blake2s", value_name = "CHANNEL")]
+    pub(super) channel: ChannelChoice,
 }
 
 /// Columns of wide-fibonacci where none are asked for.
@@ -68,13 +112,19 @@ pub(super) struct Statement {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(super) columns: Option<usize>,
     pub(super) security: Security,
+    #[serde(skip_serializing_if = "ChannelChoice::is_default", default)]
+    pub(super) channel: ChannelChoice,
 }
 
-/// What is done with an AIR of any kind.
+/// What is done with an AIR of any kind, and any channel.
 pub(super) trait Visitor {
     type Output;
 
-    fn visit<A: Air>(self, air: &A, config: PcsConfig) -> Self::Output;
+    fn visit<A: Air, MC: MerkleChannel>(self, air: &A, config: PcsConfig) -> Self::Output
+    where
+        SimdBackend: ProvesWith<MC>,
+        CudaBackend: ProvesWith<MC>,
+        MC::H: Serialize + DeserializeOwned;
 }
 
 impl Statement {
@@ -83,14 +133,14 @@ impl Statement {
             (AirChoice::WideFibonacci, columns) => Some(columns.map_or(DEFAULT_COLUMNS, NonZeroUsize::get)),
             (_, None) => None,
             (air, Some(_)) => {
-                let air = air.name();
+                let air = name_of(air);
                 let why = format!(
                     "--columns is for wide-fibonacci: {air} has a fixed number of columns, leave --columns out"
                 );
                 return Err(Failure::input(why));
             }
         };
-        Ok(Self { air: options.air, log_rows, columns, security: options.security })
+        Ok(Self { air: options.air, log_rows, columns, security: options.security, channel: options.channel })
     }
 
     /// Says what is wrong with it, if anything is: it may come from a file.
@@ -121,22 +171,36 @@ impl Statement {
     }
 
     pub(super) fn accept<V: Visitor>(&self, visitor: V) -> V::Output {
+        match self.channel {
+            ChannelChoice::Blake2s => self.accept_with::<V, Blake2sMerkleChannel>(visitor),
+            ChannelChoice::Blake2sM31 => self.accept_with::<V, Blake2sM31MerkleChannel>(visitor),
+            ChannelChoice::Poseidon252 => self.accept_with::<V, Poseidon252MerkleChannel>(visitor),
+        }
+    }
+
+    fn accept_with<V: Visitor, MC: MerkleChannel>(&self, visitor: V) -> V::Output
+    where
+        SimdBackend: ProvesWith<MC>,
+        CudaBackend: ProvesWith<MC>,
+        MC::H: Serialize + DeserializeOwned,
+    {
         let (log_rows, config) = (self.log_rows, self.config());
         match self.air {
             AirChoice::WideFibonacci => {
                 let columns = self.columns.unwrap_or_default();
-                visitor.visit(&WideFibonacci { log_rows, columns }, config)
+                visitor.visit::<_, MC>(&WideFibonacci { log_rows, columns }, config)
             }
-            AirChoice::Plonk => visitor.visit(&Plonk { log_rows }, config),
-            AirChoice::StateMachine => visitor.visit(&StateMachine { log_rows }, config),
-            AirChoice::Poseidon2 => visitor.visit(&Poseidon2 { log_rows }, config),
+            AirChoice::Plonk => visitor.visit::<_, MC>(&Plonk { log_rows }, config),
+            AirChoice::StateMachine => visitor.visit::<_, MC>(&StateMachine { log_rows }, config),
+            AirChoice::Poseidon2 => visitor.visit::<_, MC>(&Poseidon2 { log_rows }, config),
         }
     }
 
     /// As a line of a table has it.
     pub(super) fn text(&self) -> String {
-        let air = self.air.name();
+        let air = name_of(self.air);
         let columns = self.columns.map_or_else(String::new, |columns| format!(" x {columns}"));
-        format!("{air} 2^{}{columns}", self.log_rows)
+        let channel = if self.channel.is_default() { "" } else { &format!(", {}", name_of(self.channel)) };
+        format!("{air} 2^{}{columns}{channel}", self.log_rows)
     }
 }

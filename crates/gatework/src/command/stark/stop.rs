@@ -5,9 +5,10 @@ use std::sync::Arc;
 use gatework_gpu::Target;
 use gatework_lab::Outcome;
 use stwo::core::fields::m31::BaseField;
+use stwo::core::vcs_lifted::blake2_merkle::Blake2sMerkleHasher;
 
-use super::prove::Prove;
-use super::statement::{AirChoice, Security, Statement};
+use super::prove::{ProofFile, Prove};
+use super::statement::{AirChoice, ChannelChoice, Security, Statement};
 use super::verify::Verify;
 
 /// What it computes.
@@ -23,21 +24,33 @@ pub(crate) fn visit(target: &Target) -> (String, Outcome) {
         log_rows: LOG_ROWS,
         columns: Some(COLUMNS),
         security: Security::Default,
+        channel: ChannelChoice::Blake2s,
     };
     let case = format!("{} on {}", statement.text(), target.id());
     let failed = |why: String| Outcome::Failed { why };
-    let proved = match statement.accept(Prove { target, observer: Arc::new(()) }) {
+    let proved = match statement.accept(Prove { statement, target, observer: Arc::new(()) }) {
         Ok(proved) => proved,
         Err(error) => return (case, failed(error.to_string())),
     };
-    let mut tampered = proved.clone();
-    tampered.proof.0.sampled_values[1][0][0] += BaseField::from_u32_unchecked(1);
-    let outcome = match (statement.accept(Verify { proved }), statement.accept(Verify { proved: tampered })) {
-        (Ok(()), Err(_)) => Outcome::Passed,
-        (Err(error), _) => failed(error.to_string()),
-        (Ok(()), Ok(())) => failed("a tampered proof was accepted".to_owned()),
+    let tampered = match tamper(&proved) {
+        Ok(tampered) => tampered,
+        Err(error) => return (case, failed(format!("the proof cannot be read again: {error}"))),
+    };
+    let holds = |file: &[u8]| statement.accept(Verify { file });
+    let outcome = match (holds(&proved), holds(&tampered)) {
+        (Ok(Ok(())), Ok(Err(_))) => Outcome::Passed,
+        (Ok(Err(error)), _) => failed(error.to_string()),
+        (Err(error), _) | (_, Err(error)) => failed(format!("the proof cannot be read again: {error}")),
+        (Ok(Ok(())), Ok(Ok(()))) => failed("a tampered proof was accepted".to_owned()),
     };
     (case, outcome)
+}
+
+/// A copy of a proof file with one sampled value changed.
+fn tamper(file: &[u8]) -> serde_json::Result<Vec<u8>> {
+    let mut file: ProofFile<Blake2sMerkleHasher> = serde_json::from_slice(file)?;
+    file.proved.proof.0.sampled_values[1][0][0] += BaseField::from_u32_unchecked(1);
+    serde_json::to_vec(&file)
 }
 
 #[cfg(test)]

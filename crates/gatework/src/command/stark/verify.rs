@@ -3,9 +3,13 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use gatework_stark::airs::{self, Air, Proved, VerifyError};
+use gatework_stark::CudaBackend;
+use gatework_stark::airs::{self, Air, ProvesWith, VerifyError};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
+use stwo::core::channel::MerkleChannel;
 use stwo::core::pcs::PcsConfig;
+use stwo::prover::backend::simd::SimdBackend;
 
 use super::memory;
 use super::prove::ProofFile;
@@ -35,11 +39,12 @@ pub(super) fn run(options: &VerifyOptions, shell: &Shell) -> Result<Ending, Fail
     let path = &options.proof;
     let input = |what: String| Failure::input(format!("{}: {what}", path.display()));
     let bytes = std::fs::read(path).map_err(|error| input(error.to_string()))?;
-    let ProofFile { statement, proved } = serde_json::from_slice(&bytes)
-        .map_err(|error| input(format!("it is no proof that 'gatework stark prove' wrote: {error}")))?;
+    let unreadable = |error| input(format!("it is no proof that 'gatework stark prove' wrote: {error}"));
+    let statement: Statement = serde_json::from_slice(&bytes).map_err(unreadable)?;
     statement.check()?;
     memory::require_to_verify(statement.accept(Needs))?;
-    let why = statement.accept(Verify { proved }).err().map(|error| error.to_string());
+    let verified = statement.accept(Verify { file: &bytes }).map_err(unreadable)?;
+    let why = verified.err().map(|error| error.to_string());
     let document = Document { proof: path.clone(), statement, holds: why.is_none(), why };
     shell.output.show(&document, || match &document.why {
         None => format!("the proof of {} holds", statement.text()),
@@ -54,21 +59,32 @@ struct Needs;
 impl Visitor for Needs {
     type Output = u64;
 
-    fn visit<A: Air>(self, air: &A, config: PcsConfig) -> u64 {
+    fn visit<A: Air, MC: MerkleChannel>(self, air: &A, config: PcsConfig) -> Self::Output
+    where
+        SimdBackend: ProvesWith<MC>,
+        CudaBackend: ProvesWith<MC>,
+        MC::H: Serialize + DeserializeOwned,
+    {
         airs::verifying_bytes(air, config)
     }
 }
 
-/// Verifies a proof of the AIR.
-pub(super) struct Verify {
-    pub(super) proved: Proved,
+/// Verifies the proof of a file, if that holds one of the channel's.
+pub(super) struct Verify<'a> {
+    pub(super) file: &'a [u8],
 }
 
-impl Visitor for Verify {
-    type Output = Result<(), VerifyError>;
+impl Visitor for Verify<'_> {
+    type Output = Result<Result<(), VerifyError>, serde_json::Error>;
 
-    fn visit<A: Air>(self, air: &A, config: PcsConfig) -> Self::Output {
+    fn visit<A: Air, MC: MerkleChannel>(self, air: &A, config: PcsConfig) -> Self::Output
+    where
+        SimdBackend: ProvesWith<MC>,
+        CudaBackend: ProvesWith<MC>,
+        MC::H: Serialize + DeserializeOwned,
+    {
+        let ProofFile::<MC::H> { proved, .. } = serde_json::from_slice(self.file)?;
         // stwo's verifier panics at some altered proofs; what it says of itself is no use to who has one.
-        quietly(|| airs::verify(air, config, self.proved))
+        Ok(quietly(|| airs::verify_with::<MC, A>(air, config, proved)))
     }
 }
