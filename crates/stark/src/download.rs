@@ -4,13 +4,17 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use gatework_gpu::Pinned;
-use rayon::iter::{IntoParallelIterator as _, ParallelIterator as _};
+use rayon::iter::{IndexedParallelIterator as _, IntoParallelIterator as _, ParallelIterator as _};
+use rayon::slice::{ParallelSlice as _, ParallelSliceMut as _};
 use stwo::core::fields::m31::BaseField;
 use stwo::prover::backend::Column as _;
 
 use crate::column::{ALIGNMENT, DeviceColumn};
 use crate::error::OrRaise as _;
-use crate::staging::{PIECE, PIECES};
+use crate::staging::{PIECE, PIECES, SHARE};
+
+/// Words that one thread moves.
+const SHARE_WORDS: usize = SHARE / size_of::<u32>();
 
 /// Columns that lie one after the other in one allocation: as many as can be read as if they were one.
 struct Run<'a> {
@@ -54,7 +58,10 @@ impl<'a> Run<'a> {
                 Some((&mut target[common.start - start..common.end - start], from))
             })
             .collect();
-        parts.into_par_iter().for_each(|(to, from)| to.copy_from_slice(from));
+        parts.into_par_iter().for_each(|(to, from)| {
+            let shares = to.par_chunks_mut(SHARE_WORDS).zip(from.par_chunks(SHARE_WORDS));
+            shares.for_each(|(to, from)| to.copy_from_slice(from));
+        });
     }
 }
 

@@ -122,6 +122,19 @@ impl Limits {
         Ok(())
     }
 
+    /// As [`Limits::check`], for proofs that sample all preprocessed columns: none may be longer than what queries are drawn from.
+    pub(crate) fn check_sampling_all(&self) -> Result<()> {
+        let preprocessed = self.trees.get(PREPROCESSED_TRACE_IDX).copied().flatten();
+        let (log_longest, log_lifted) = (preprocessed.unwrap_or(0) + self.log_blowup(), self.log_lifted());
+        if log_longest > log_lifted {
+            return unsupported(format!(
+                "all preprocessed columns sampled, where some have 2^{log_longest} rows when they are extended and the trace has \
+                 2^{log_lifted}: set lifting_log_size to Some({log_longest}), or sample those that are used"
+            ));
+        }
+        Ok(())
+    }
+
     fn check_folds(&self) -> Result<()> {
         let fri = &self.config.fri_config;
         let fold_step = fri.fold_step;

@@ -83,8 +83,8 @@ impl Products {
             sum * sum
         });
         let to = to.collect_vec();
-        let log_largest =
-            config.lifting_log_size.unwrap_or(0).max(self.log_rows + config.fri_config.log_blowup_factor);
+        let log_longest = self.log_rows.max(self.log_last) + config.fri_config.log_blowup_factor;
+        let log_largest = config.lifting_log_size.unwrap_or(0).max(log_longest);
         let twiddles = B::precompute_twiddles(CanonicCoset::new(log_largest).circle_domain().half_coset);
         let channel = &mut MC::C::default();
         let mut scheme = CommitmentSchemeProver::<B, MC>::new(config, &twiddles);
@@ -222,6 +222,27 @@ fn the_proof_in_an_extended_one_is_the_plain_one() {
     assert!(value(&plain) == value(&extended.proof));
     let all = on_device(|| products.found::<Blake2sMerkleChannel>(config, 3, true).unwrap());
     assert!(value(&plain) != value(&all.proof), "unused columns are sampled");
+}
+
+/// stwo stops at an assertion without a sentence; the way out is one.
+#[test]
+fn sampling_columns_that_are_longer_than_the_trace_is_an_error() {
+    let products = Products { log_rows: 5, used: 1, log_last: 7 };
+    for config in [configurations(5)[0], configurations(5)[2]] {
+        let by_stwo = || products.expected::<SimdBackend, Blake2sMerkleChannel>(config, 5, true);
+        assert!(std::panic::catch_unwind(by_stwo).is_err());
+        let error = on_device(|| products.found::<Blake2sMerkleChannel>(config, 5, true).err()).unwrap();
+        let log_needed = 7 + config.fri_config.log_blowup_factor;
+        assert!(error.to_string().contains(&format!("lifting_log_size to Some({log_needed})")), "{error}");
+        // Used columns alone, or lifted as far.
+        let lifted = PcsConfig { lifting_log_size: Some(log_needed), ..config };
+        for (config, all) in [(config, false), (lifted, true)] {
+            let found = on_device(|| products.found::<Blake2sMerkleChannel>(config, 5, all).unwrap());
+            let expected = products.expected::<SimdBackend, Blake2sMerkleChannel>(config, 5, all);
+            assert!(value(&found) == value(&expected));
+            assert!(products.is_verified::<Blake2sMerkleChannel>(config, found, all));
+        }
+    }
 }
 
 /// Nothing is proved, and the context is used again.

@@ -112,7 +112,11 @@ where
     };
     let config = scheme.config;
     let log_blowup = config.fri_config.log_blowup_factor;
-    Limits::of(&provers.components().components, &scheme).check()?;
+    let limits = Limits::of(&provers.components().components, &scheme);
+    limits.check()?;
+    if sampled == Preprocessed::All {
+        limits.check_sampling_all()?;
+    }
     require_room(&queue, &scheme)?;
 
     let random_coefficient = channel.draw_secure_felt();
@@ -131,14 +135,6 @@ where
     let point = CirclePoint::<SecureField>::get_random_point(channel);
     let lifting_log_size = log_leaves(&scheme, scheme.trees.len() - 1);
     let log_degree = get_lifting_log_size(&config, lifting_log_size) - log_blowup;
-    if sampled == Preprocessed::All && log_leaves(&scheme, PREPROCESSED_TRACE_IDX) > lifting_log_size {
-        let what = format!(
-            "all preprocessed columns sampled, where some have 2^{} rows, extended, and trees 2^{lifting_log_size}: set \
-             lifting_log_size to as many",
-            log_leaves(&scheme, PREPROCESSED_TRACE_IDX)
-        );
-        return Err(Error::Unsupported { what });
-    }
     let mut points = provers.components().mask_points(point, log_degree, sampled == Preprocessed::All);
     points.push(vec![vec![point]; 2 * SECURE_EXTENSION_DEGREE]);
     let samples = {
