@@ -42,9 +42,6 @@ impl<'a> Cubin<'a> {
     }
 }
 
-/// All that can be shared memory, in percent.
-const MOST_SHARED_MEMORY: c_int = 100;
-
 /// A kernel and the module it lives in, which is unloaded with it.
 pub(super) struct LoadedFunction {
     _module: Module,
@@ -212,16 +209,10 @@ impl LoadedFunction {
         if bytes <= self.dynamic_limit.load(Ordering::Acquire) {
             return Ok(());
         }
-        // A multiprocessor that is divided between shared memory and cache as one kernel likes it takes no block of another that
-        // likes it otherwise until it is idle: those that need much shared memory agree on the most.
-        for (attribute, value) in [
-            (Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, self.dynamic_ceiling as c_int),
-            (Attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, MOST_SHARED_MEMORY),
-        ] {
-            // SAFETY: the function is loaded.
-            let status = unsafe { sys::cuFuncSetAttribute(self.raw, attribute, value) };
-            check("cuFuncSetAttribute", status)?;
-        }
+        let attribute = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        // SAFETY: the function is loaded.
+        let status = unsafe { sys::cuFuncSetAttribute(self.raw, attribute, self.dynamic_ceiling as c_int) };
+        check("cuFuncSetAttribute", status)?;
         self.dynamic_limit.fetch_max(self.dynamic_ceiling, Ordering::Release);
         Ok(())
     }
