@@ -32,6 +32,9 @@ pub enum Error {
     /// A program that did not run to its end.
     #[error("the program did not run: {0}")]
     Run(String),
+    /// A run that stwo-cairo's trace writers cannot take.
+    #[error("stwo-cairo cannot write the trace of this run: {0}")]
+    Witness(String),
     /// A proof that the verifier refuses.
     #[error("the proof is not valid: {0}")]
     Invalid(String),
@@ -42,3 +45,12 @@ pub enum Error {
 
 /// A result whose error is [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// Runs what panics where it should return an error, as trace writers and verifiers of others do.
+pub(crate) fn caught<T>(body: impl FnOnce() -> T) -> std::result::Result<T, String> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).map_err(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()))
+            .unwrap_or_else(|| "it panicked".into())
+    })
+}

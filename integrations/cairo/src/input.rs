@@ -5,8 +5,8 @@ use std::path::Path;
 use cairo_vm::cairo_run::{CairoRunConfig, cairo_run};
 use cairo_vm::hint_processor::builtin_hint_processor::builtin_hint_processor_definition::BuiltinHintProcessor;
 use cairo_vm::types::layout_name::LayoutName;
-use stwo_cairo_adapter::ProverInput;
 use stwo_cairo_adapter::adapter::adapt;
+use stwo_cairo_adapter::{ProverInput, PublicSegmentContext};
 
 use crate::{Error, Result};
 
@@ -36,6 +36,8 @@ pub fn from_program(path: &Path) -> Result<ProverInput> {
     let mut hints = BuiltinHintProcessor::new_empty();
     let runner = cairo_run(&program, &config, &mut hints).map_err(|reason| Error::Run(reason.to_string()))?;
     let mut input = adapt(&runner).map_err(|reason| Error::Run(reason.to_string()))?;
+    // The adapter takes every program for a bootloader, whose `main` has all builtins.
+    input.public_segment_context = PublicSegmentContext::new(runner.get_program_builtins());
     // They come from a hash map: without an order every run of a program would be proved with other bytes.
     input.public_memory_addresses.sort_unstable();
     Ok(input)

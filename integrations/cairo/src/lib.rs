@@ -8,7 +8,9 @@ mod components;
 mod error;
 pub mod input;
 mod prove;
+mod verify;
 
 pub use components::{claimed_sums, provers};
 pub use error::{Error, Result};
 pub use prove::{Parameters, Proved, prove};
+pub use verify::verify;

@@ -7,12 +7,11 @@ use std::time::{Duration, Instant};
 
 use cairo_air::CairoProof;
 use cairo_air::utils::{ProofFormat, deserialize_proof_from_file, serialize_proof_to_file};
-use cairo_air::verifier::verify_cairo_ex;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use gatework_cairo::{Error, Parameters, Result, input, prove};
+use gatework_cairo::{Error, Parameters, Result, input, prove, verify};
 use gatework_gpu::Device;
 use gatework_stark::{Context, CudaBackend, DeviceChannel, DeviceColumn, Digest};
-use serde_json::json;
+use serde_json::{Value, json};
 use stwo::core::channel::MerkleChannel;
 use stwo::core::fri::FriConfig;
 use stwo::core::pcs::PcsConfig;
@@ -203,7 +202,7 @@ where
     let proof = deserialize_proof_from_file::<MC::H>(path, ProofFormat::Json).map_err(|reason| {
         Error::Format { path: path.into(), what: "proof of a Cairo program", reason: reason.to_string() }
     })?;
-    verify_cairo_ex::<MC>(proof, false).map_err(|reason| Error::Invalid(reason.to_string()))?;
+    verify::<MC>(proof, false)?;
     println!("valid");
     Ok(())
 }
@@ -224,6 +223,10 @@ where
         Ok((start.elapsed(), proved))
     };
     let (first, mut proved) = timed(input.clone())?;
+    let of_stages = |times: &[(&str, Duration)]| -> Vec<Value> {
+        times.iter().map(|(name, time)| json!([name, milliseconds(*time)])).collect()
+    };
+    let first_stages = of_stages(&proved.times);
     context.wait_for_kernels();
     let mut times = Vec::new();
     for _ in 0..repeats {
@@ -231,19 +234,20 @@ where
         times.push(time);
         proved = again;
     }
-    let mut simd = None::<(Duration, Vec<u8>)>;
+    let mut simd = None::<(Duration, Value)>;
     for _ in 0..simd_repeats {
         let (time, proof) = on_cpu::<MC>(input.clone(), &parameters, proved.log_domain)?;
         let time = time.min(simd.map_or(Duration::MAX, |(time, _)| time));
-        simd = Some((time, bytes(&proof)?));
+        simd = Some((time, document(&proof)?));
     }
-    let ours = bytes(&proved.proof)?;
-    let same = simd.as_ref().map(|(_, theirs)| *theirs == ours);
-    verify_cairo_ex::<MC>(proved.proof.into(), parameters.include_all_preprocessed_columns)
-        .map_err(|reason| Error::Invalid(reason.to_string()))?;
+    let ours = document(&proved.proof)?;
+    let proof_bytes = ours.to_string().len();
+    let differing = simd.as_ref().map(|(_, theirs)| first_difference(theirs, &ours, String::new()));
+    let same = differing.as_ref().map(Option::is_none);
+    verify::<MC>(proved.proof.into(), parameters.include_all_preprocessed_columns)?;
     times.sort_unstable();
     let median = times.get(times.len() / 2).copied().unwrap_or(first);
-    let stages: Vec<_> = proved.times.iter().map(|(name, time)| json!([name, milliseconds(*time)])).collect();
+    let stages = of_stages(&proved.times);
     let report = json!({
         "device": device.properties().name,
         "steps": steps,
@@ -252,7 +256,8 @@ where
         "repeats": times.len(),
         "simd_ms": simd.as_ref().map(|(time, _)| milliseconds(*time)),
         "stages": stages,
-        "proof_bytes": ours.len(),
+        "first_stages": first_stages,
+        "proof_bytes": proof_bytes,
         "same_bytes": same,
         "verified": true,
     });
@@ -262,7 +267,10 @@ where
         println!("{report:#}");
     }
     match same {
-        Some(false) => Err(Error::Invalid("its bytes are not those of stwo's prover on the CPU".into())),
+        Some(false) => Err(Error::Invalid(format!(
+            "it is not what stwo's prover on the CPU gives, first at '{}'",
+            differing.flatten().unwrap_or_default()
+        ))),
         _ => Ok(()),
     }
 }
@@ -304,9 +312,28 @@ where
     Ok((start.elapsed(), proof))
 }
 
-/// A proof with its auxiliary data, as JSON.
-fn bytes<H: MerkleHasherLifted + serde::Serialize>(proof: &CairoProof<H>) -> Result<Vec<u8>> {
-    serde_json::to_vec(proof).map_err(|reason| Error::Invalid(reason.to_string()))
+/// A proof with its auxiliary data, as JSON with its keys in order: auxiliary data is in hash maps.
+fn document<H: MerkleHasherLifted + serde::Serialize>(proof: &CairoProof<H>) -> Result<Value> {
+    serde_json::to_value(proof).map_err(|reason| Error::Invalid(reason.to_string()))
+}
+
+/// Where two documents first differ.
+fn first_difference(one: &Value, other: &Value, path: String) -> Option<String> {
+    match (one, other) {
+        (Value::Object(one), Value::Object(other)) if one.len() == other.len() => {
+            one.iter().find_map(|(key, value)| match other.get(key) {
+                Some(other) => first_difference(value, other, format!("{path}/{key}")),
+                None => Some(format!("{path}/{key}")),
+            })
+        }
+        (Value::Array(one), Value::Array(other)) if one.len() == other.len() => {
+            let pairs = one.iter().zip(other).enumerate();
+            pairs
+                .into_iter()
+                .find_map(|(at, (one, other))| first_difference(one, other, format!("{path}/{at}")))
+        }
+        _ => (one != other).then_some(path),
+    }
 }
 
 fn milliseconds(time: Duration) -> f64 {

@@ -32,8 +32,9 @@ use stwo_cairo_prover::witness::cairo::create_cairo_claim_generator;
 use stwo_cairo_prover::witness::preprocessed_trace::gen_trace;
 use stwo_constraint_framework::{FrameworkComponent, FrameworkEval, ORIGINAL_TRACE_IDX};
 
-use crate::Result;
 use crate::components::{Visit, claimed_sums, provers, visit};
+use crate::error::caught;
+use crate::{Error, Result};
 
 type Column = CircleEvaluation<CudaBackend, BaseField, BitReversedOrder>;
 
@@ -85,14 +86,14 @@ pub fn prove<MC: DeviceChannel>(
 where
     CudaBackend: BackendForChannel<MC> + ColumnOps<Digest<MC>, Column = DeviceColumn<Digest<MC>>>,
 {
-    Ok(context.scope(|| prove_here::<MC>(context, input, parameters))??)
+    context.scope(|| prove_here::<MC>(context, input, parameters))?
 }
 
 fn prove_here<MC: DeviceChannel>(
     context: &Context,
     input: ProverInput,
     parameters: &Parameters,
-) -> gatework_stark::Result<Proved<MC::H>>
+) -> Result<Proved<MC::H>>
 where
     CudaBackend: BackendForChannel<MC> + ColumnOps<Digest<MC>, Column = DeviceColumn<Digest<MC>>>,
 {
@@ -104,10 +105,9 @@ where
     let columns = Arc::new(preprocessed.to_preprocessed_trace());
     let preprocessed_columns = gen_trace(columns.clone());
     clock.lap("preprocessed columns")?;
-    let generator = create_cairo_claim_generator(input, columns.clone());
-    let (trace, claim, interaction) = generator.write_trace();
     // The device makes the interaction traces.
-    drop(interaction);
+    let (trace, claim, _) = caught(|| create_cairo_claim_generator(input, columns.clone()).write_trace())
+        .map_err(Error::Witness)?;
     clock.lap("witness")?;
 
     // The composition's degree is that of the largest component and one more.
