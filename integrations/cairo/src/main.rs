@@ -10,7 +10,7 @@ use cairo_air::utils::{ProofFormat, deserialize_proof_from_file, serialize_proof
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use gatework_cairo::{Error, Parameters, Result, input, prove, verify};
 use gatework_gpu::Device;
-use gatework_stark::{Context, CudaBackend, DeviceChannel, DeviceColumn, Digest};
+use gatework_stark::{Context, CudaBackend, DeviceChannel, DeviceColumn, Digest, Tier};
 use serde_json::{Value, json};
 use stwo::core::channel::MerkleChannel;
 use stwo::core::fri::FriConfig;
@@ -176,6 +176,13 @@ fn run(command: Command) -> Result<()> {
     }
 }
 
+/// A context that interprets constraints until kernels for them are compiled: there are some sixty sets.
+fn context_on(device: &Device) -> Result<Context> {
+    let context = Context::new(device)?;
+    context.set_tier(Tier::Adaptive);
+    Ok(context)
+}
+
 fn write_proof<MC: DeviceChannel>(run: &Run, out: &Path) -> Result<()>
 where
     CudaBackend: BackendForChannel<MC> + ColumnOps<Digest<MC>, Column = DeviceColumn<Digest<MC>>>,
@@ -184,7 +191,7 @@ where
     let device = Device::open(&run.device)?;
     let input = run.input()?;
     eprintln!("{} steps on {}", input::steps(&input), device.properties().name);
-    let proved = prove::<MC>(&Context::new(&device)?, input, &run.parameters())?;
+    let proved = prove::<MC>(&context_on(&device)?, input, &run.parameters())?;
     let file = |reason| Error::File { path: out.into(), reason };
     serialize_proof_to_file(&proved.proof, out, ProofFormat::Json).map_err(file)?;
     for (stage, time) in &proved.times {
@@ -214,7 +221,7 @@ where
     MC::H: serde::Serialize,
 {
     let device = Device::open(&run.device)?;
-    let context = Context::new(&device)?;
+    let context = context_on(&device)?;
     let input = run.input()?;
     let (steps, parameters) = (input::steps(&input), run.parameters());
     let timed = |input| -> Result<_> {
