@@ -1,5 +1,4 @@
-//! The constraints and interaction traces of every component of `cairo-air`, on the emulated device and as `SimdBackend` has
-//! them.
+//! The constraints of every component of `cairo-air`, on the emulated device and as `SimdBackend` has them.
 
 #[path = "../../stark/tests/support/mod.rs"]
 mod support;
@@ -18,7 +17,7 @@ use stwo_constraint_framework::{FrameworkEval, InfoEvaluator};
 use support::quotients::quotients;
 
 const MODE: EvaluationMode = EvaluationMode::SubDomain { log_expansion: 0 };
-/// Most operations of a component whose kernels are compiled here.
+/// Most constraints of a component whose kernels are compiled here.
 const MOST_COMPILED: usize = 60;
 
 type Trial = (&'static str, usize, Box<dyn Fn(Tier) + Send + Sync>);

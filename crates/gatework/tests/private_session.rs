@@ -208,7 +208,7 @@ fn a_peer_that_leaves_ends_with_3() {
 fn an_interrupted_deal_leaves_nothing() {
     let scene = Scene::new();
     let [public, server, client] = ["model.json", "server.keys", "client.keys"].map(|name| scene.path(name));
-    let mut dealer = command(&["deal", "--public", &public, "--tokens", "8x4000"])
+    let mut dealer = command(&["deal", "--public", &public, "--tokens", "8x1000"])
         .args(["--server-keys", &server, "--client-keys", &client])
         .stderr(Stdio::null())
         .spawn()

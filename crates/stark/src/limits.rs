@@ -12,8 +12,10 @@ use stwo::prover::backend::BackendForChannel;
 
 use crate::{Error, Result};
 
-/// The bound of a component that is disabled.
+/// The bound of a component that is disabled, and the most rows that it gives.
 const LOG_LEAST_BOUND: u32 = 1;
+/// Most bits of work that are ground.
+const MOST_POW_BITS: u32 = 32;
 
 /// What is to be proved, as far as that decides whether it can be.
 pub(crate) struct Limits {
@@ -50,7 +52,8 @@ impl Limits {
     pub(crate) fn check(&self) -> Result<()> {
         self.check_components()?;
         self.check_trees()?;
-        self.check_folds()
+        self.check_folds()?;
+        self.check_security()
     }
 
     fn log_blowup(&self) -> u32 {
@@ -73,7 +76,8 @@ impl Limits {
             return unsupported("a proof without components: give the prover one at least".into());
         }
         for &(log_rows, log_bound) in &self.components {
-            if log_bound != log_rows + 1 && log_bound != LOG_LEAST_BOUND {
+            let disabled = log_rows <= LOG_LEAST_BOUND && log_bound == LOG_LEAST_BOUND;
+            if log_bound != log_rows + 1 && !disabled {
                 return unsupported(format!(
                     "a component of 2^{log_rows} rows whose max_constraint_log_degree_bound is {log_bound}; stwo 2.3.0 proves \
                      {}, which is degree 3: give that bound, and make products of more factors columns of their own",
@@ -99,7 +103,12 @@ impl Limits {
         }
         for (tree, log_longest) in self.trees.iter().enumerate() {
             let Some(log_longest) = *log_longest else { continue };
-            let way_out = format!("set lifting_log_size to Some({log_needed})");
+            // Lifted proofs without preprocessed columns are refused by stwo's verifier.
+            let with = match self.trees.first() {
+                Some(Some(_)) => "",
+                _ => " and commit to a preprocessed column",
+            };
+            let way_out = format!("set lifting_log_size to Some({log_needed}){with}");
             match tree {
                 // Queries are brought down to a lower tree in an order that is not ascending, where some fall together.
                 PREPROCESSED_TRACE_IDX if log_longest < log_rows => {
@@ -147,6 +156,21 @@ impl Limits {
             return unsupported(format!(
                 "2^{log_first} values, folded by 2^{fold_step}, with a last layer of 2^{log_last}: prove more rows, or \
                  choose a smaller fold_step or a smaller bound for the last layer's degree"
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_security(&self) -> Result<()> {
+        let PcsConfig { pow_bits, fri_config, .. } = self.config;
+        if fri_config.n_queries == 0 {
+            return unsupported(
+                "a proof without queries, which shows nothing: set n_queries to 1 or more".into(),
+            );
+        }
+        if pow_bits > MOST_POW_BITS {
+            return unsupported(format!(
+                "{pow_bits} bits of work: set pow_bits to {MOST_POW_BITS} or less, and n_queries to more"
             ));
         }
         Ok(())

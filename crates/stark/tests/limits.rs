@@ -365,6 +365,25 @@ fn a_prover_refuses_before_anything_is_made() {
     }
 }
 
+/// stwo would draw queries for ever where none are wanted, and grind for ever.
+#[test]
+fn configurations_that_would_not_end() {
+    let air = WideFibonacci { log_rows: 4, columns: 4 };
+    for target in [Target::Cpu, Target::Gpu(Device::emulated(3).unwrap())] {
+        let prover = Prover::builder().build(&target).unwrap();
+        let of = |pow_bits, n_queries| PcsConfig {
+            pow_bits,
+            fri_config: FriConfig::new(0, 1, n_queries, 1),
+            lifting_log_size: None,
+        };
+        for (config, part) in [(of(0, 0), "n_queries to 1"), (of(33, 3), "pow_bits to 32")] {
+            let error = prover.prove(&air, config).unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
+        }
+        prover.prove(&air, of(1, 1)).unwrap();
+    }
+}
+
 #[test]
 fn nothing_to_prove() {
     let nothing = Statement::new(&[Powers::cubes(4)], &[]);

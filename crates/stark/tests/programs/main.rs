@@ -225,9 +225,12 @@ where
         let json = |proof: &Proof| serde_json::to_string(proof).unwrap();
         assert!(json(&found) == json(&expected), "the proofs differ with {config:?}");
         assert!(verify(program, config, &sums, found.clone()), "{config:?}");
-        // A control: of another statement it is none.
+        // Controls: it is none of another statement, nor with another value.
         let other = sums.iter().map(|&sum| sum + SecureField::from(BaseField::from(1))).collect_vec();
-        assert!(!verify(program, config, &other, found));
+        assert!(!verify(program, config, &other, found.clone()));
+        let mut changed = found;
+        changed.0.sampled_values[1][0][0] += SecureField::from(BaseField::from(1));
+        assert!(!verify(program, config, &sums, changed));
     }
 }
 

@@ -360,7 +360,7 @@ fn seeds_reach_every_choice() {
     assert!(
         (0..20).all(|seed| format!("{:?}", Configuration::of(seed)) == format!("{:?}", all[seed as usize]))
     );
-    // A choice that is drawn does not change another.
+    // Choices of a seed are drawn apart from each other.
     assert_ne!(
         Draw::new(1, "channel").number(0..=u32::MAX - 1),
         Draw::new(1, "tier").number(0..=u32::MAX - 1)
