@@ -8,6 +8,7 @@ use cairo_vm::types::layout_name::LayoutName;
 use stwo_cairo_adapter::adapter::adapt;
 use stwo_cairo_adapter::{ProverInput, PublicSegmentContext};
 
+use crate::error::caught;
 use crate::{Error, Result};
 
 /// A `ProverInput` of the adapter, as JSON.
@@ -35,7 +36,8 @@ pub fn from_program(path: &Path) -> Result<ProverInput> {
     };
     let mut hints = BuiltinHintProcessor::new_empty();
     let runner = cairo_run(&program, &config, &mut hints).map_err(|reason| Error::Run(reason.to_string()))?;
-    let mut input = adapt(&runner).map_err(|reason| Error::Run(reason.to_string()))?;
+    let adapted = caught(|| adapt(&runner)).map_err(Error::Run)?;
+    let mut input = adapted.map_err(|reason| Error::Run(reason.to_string()))?;
     // The adapter takes every program for a bootloader, whose `main` has all builtins.
     input.public_segment_context = PublicSegmentContext::new(runner.get_program_builtins());
     // They come from a hash map: without an order every run of a program would be proved with other bytes.

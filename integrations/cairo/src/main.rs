@@ -63,6 +63,9 @@ enum Job {
         /// The channel that it was made with.
         #[arg(long, value_enum, default_value_t)]
         channel: ChannelName,
+        /// Fewest bits of security that are accepted.
+        #[arg(long, default_value_t = 96)]
+        security: u32,
     },
     /// Time a proof beside stwo's prover on the CPU, and compare the bytes.
     Bench {
@@ -98,10 +101,10 @@ struct Run {
     #[arg(long, value_enum, default_value_t = Preprocessed::Canonical)]
     preprocessed: Preprocessed,
     /// Queries of FRI. 70 with 26 bits of work are stwo-cairo's 96 bits of security.
-    #[arg(long, default_value_t = 70)]
-    queries: usize,
+    #[arg(long, default_value_t = 70, value_parser = clap::value_parser!(u16).range(1..))]
+    queries: u16,
     /// Bits of the final proof of work.
-    #[arg(long, default_value_t = 26)]
+    #[arg(long, default_value_t = 26, value_parser = clap::value_parser!(u32).range(..=32))]
     pow_bits: u32,
 }
 
@@ -138,7 +141,7 @@ impl Run {
         let fri_config = FriConfig {
             log_last_layer_degree_bound: 0,
             log_blowup_factor: 1,
-            n_queries: self.queries,
+            n_queries: self.queries.into(),
             fold_step: 1,
         };
         let config = PcsConfig { pow_bits: self.pow_bits, fri_config, lifting_log_size: None };
@@ -163,10 +166,10 @@ fn run(command: Command) -> Result<()> {
             ChannelName::Blake2sM31 => write_proof::<Blake2sM31MerkleChannel>(&run, &out),
             ChannelName::Poseidon252 => write_proof::<Poseidon252MerkleChannel>(&run, &out),
         },
-        Job::Verify { proof, channel } => match channel {
-            ChannelName::Blake2s => verify_file::<Blake2sMerkleChannel>(&proof),
-            ChannelName::Blake2sM31 => verify_file::<Blake2sM31MerkleChannel>(&proof),
-            ChannelName::Poseidon252 => verify_file::<Poseidon252MerkleChannel>(&proof),
+        Job::Verify { proof, channel, security } => match channel {
+            ChannelName::Blake2s => verify_file::<Blake2sMerkleChannel>(&proof, security),
+            ChannelName::Blake2sM31 => verify_file::<Blake2sM31MerkleChannel>(&proof, security),
+            ChannelName::Poseidon252 => verify_file::<Poseidon252MerkleChannel>(&proof, security),
         },
         Job::Bench { run, repeats, simd_repeats, json } => match run.channel {
             ChannelName::Blake2s => bench::<Blake2sMerkleChannel>(&run, repeats, simd_repeats, json),
@@ -188,11 +191,13 @@ where
     CudaBackend: BackendForChannel<MC> + ColumnOps<Digest<MC>, Column = DeviceColumn<Digest<MC>>>,
     MC::H: MerkleHasherLifted<Hash: CairoSerialize> + serde::Serialize,
 {
+    let file = |reason| Error::File { path: out.into(), reason };
+    // Now, and not after the proof, whether it can be written.
+    std::fs::File::create(out).map_err(file)?;
     let device = Device::open(&run.device)?;
     let input = run.input()?;
     eprintln!("{} steps on {}", input::steps(&input), device.properties().name);
     let proved = prove::<MC>(&context_on(&device)?, input, &run.parameters())?;
-    let file = |reason| Error::File { path: out.into(), reason };
     serialize_proof_to_file(&proved.proof, out, ProofFormat::Json).map_err(file)?;
     for (stage, time) in &proved.times {
         eprintln!("{:>10.1} ms  {stage}", milliseconds(*time));
@@ -201,16 +206,19 @@ where
     Ok(())
 }
 
-fn verify_file<MC: DeviceChannel>(path: &Path) -> Result<()>
+fn verify_file<MC: DeviceChannel>(path: &Path, security: u32) -> Result<()>
 where
+    SimdBackend: BackendForChannel<MC>,
     MC::H: MerkleHasherLifted<Hash: CairoDeserialize> + serde::de::DeserializeOwned,
 {
     std::fs::metadata(path).map_err(|reason| Error::File { path: path.into(), reason })?;
     let proof = deserialize_proof_from_file::<MC::H>(path, ProofFormat::Json).map_err(|reason| {
         Error::Format { path: path.into(), what: "proof of a Cairo program", reason: reason.to_string() }
     })?;
-    verify::<MC>(proof, false)?;
+    let verified = verify::<MC>(proof, false, security)?;
     println!("valid");
+    println!("program {:#x}", verified.program_hash);
+    println!("output {:?}", verified.output.iter().map(|word| format!("{word:#x}")).collect::<Vec<_>>());
     Ok(())
 }
 
@@ -229,43 +237,42 @@ where
         let proved = prove::<MC>(&context, input, &parameters)?;
         Ok((start.elapsed(), proved))
     };
-    let (first, mut proved) = timed(input.clone())?;
-    let of_stages = |times: &[(&str, Duration)]| -> Vec<Value> {
-        times.iter().map(|(name, time)| json!([name, milliseconds(*time)])).collect()
-    };
-    let first_stages = of_stages(&proved.times);
+    let (first, first_proved) = timed(input.clone())?;
     context.wait_for_kernels();
-    let mut times = Vec::new();
+    let mut rounds = Vec::new();
     for _ in 0..repeats {
-        let (time, again) = timed(input.clone())?;
-        times.push(time);
-        proved = again;
+        rounds.push(timed(input.clone())?);
     }
-    let mut simd = None::<(Duration, Value)>;
+    let ours = document(&first_proved.proof)?;
+    let mut differing = None;
+    for (_, proved) in &rounds {
+        differing = differing.or(first_difference(&ours, &document(&proved.proof)?, String::new()));
+    }
+    let mut simd = None::<Duration>;
     for _ in 0..simd_repeats {
-        let (time, proof) = on_cpu::<MC>(input.clone(), &parameters, proved.log_domain)?;
-        let time = time.min(simd.map_or(Duration::MAX, |(time, _)| time));
-        simd = Some((time, document(&proof)?));
+        let (time, proof) = on_cpu::<MC>(input.clone(), &parameters, first_proved.log_domain)?;
+        simd = Some(time.min(simd.unwrap_or(Duration::MAX)));
+        differing = differing.or(first_difference(&document(&proof)?, &ours, String::new()));
     }
-    let ours = document(&proved.proof)?;
-    let proof_bytes = ours.to_string().len();
-    let differing = simd.as_ref().map(|(_, theirs)| first_difference(theirs, &ours, String::new()));
-    let same = differing.as_ref().map(Option::is_none);
-    verify::<MC>(proved.proof.into(), parameters.include_all_preprocessed_columns)?;
-    times.sort_unstable();
-    let median = times.get(times.len() / 2).copied().unwrap_or(first);
-    let stages = of_stages(&proved.times);
+    let security = parameters.config.security_bits();
+    verify::<MC>(first_proved.proof.into(), parameters.include_all_preprocessed_columns, security)?;
+    let times: Vec<Duration> = rounds.iter().map(|(time, _)| *time).collect();
+    let stage = |(at, (name, _)): (usize, &(&'static str, Duration))| {
+        let times: Vec<Duration> = rounds.iter().map(|(_, proved)| proved.times[at].1).collect();
+        json!([name, median(&times).map(milliseconds)])
+    };
+    let in_first = |(name, time): &(&'static str, Duration)| json!([name, milliseconds(*time)]);
     let report = json!({
         "device": device.properties().name,
         "steps": steps,
         "first_ms": milliseconds(first),
-        "median_ms": milliseconds(median),
-        "repeats": times.len(),
-        "simd_ms": simd.as_ref().map(|(time, _)| milliseconds(*time)),
-        "stages": stages,
-        "first_stages": first_stages,
-        "proof_bytes": proof_bytes,
-        "same_bytes": same,
+        "median_ms": median(&times).map(milliseconds),
+        "repeats": repeats,
+        "simd_ms": simd.map(milliseconds),
+        "stages": first_proved.times.iter().enumerate().map(stage).collect::<Vec<_>>(),
+        "first_stages": first_proved.times.iter().map(in_first).collect::<Vec<_>>(),
+        "proof_bytes": ours.to_string().len(),
+        "same_bytes": differing.is_none(),
         "verified": true,
     });
     if as_json {
@@ -273,13 +280,21 @@ where
     } else {
         println!("{report:#}");
     }
-    match same {
-        Some(false) => Err(Error::Invalid(format!(
-            "it is not what stwo's prover on the CPU gives, first at '{}'",
-            differing.flatten().unwrap_or_default()
+    match differing {
+        Some(place) => Err(Error::Invalid(format!(
+            "proofs of one run differ, on the device or from stwo's on the CPU, at '{place}'"
         ))),
-        _ => Ok(()),
+        None => Ok(()),
     }
+}
+
+/// The median; of two, their mean.
+fn median(times: &[Duration]) -> Option<Duration> {
+    let mut times = times.to_vec();
+    times.sort_unstable();
+    let upper = *times.get(times.len() / 2)?;
+    let lower = *times.get((times.len() - 1) / 2)?;
+    Some((lower + upper) / 2)
 }
 
 /// stwo's prover on the CPU. Its `prove_cairo` computes twiddles for 2^30 points, whatever is proved: here it gets those that
