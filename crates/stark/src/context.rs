@@ -48,6 +48,16 @@ impl Context {
     ///
     /// On a card every kernel that a proof may need is compiled now, on all cores, or found in the cache.
     pub fn on(stream: Stream) -> Result<Self> {
+        Self::with_threads(stream, 0)
+    }
+
+    /// A context for one of many proofs at once, each of which has one thread of the host.
+    pub(crate) fn of_one_thread(stream: Stream) -> Result<Self> {
+        Self::with_threads(stream, 1)
+    }
+
+    /// Zero threads are as many as the host has cores.
+    fn with_threads(stream: Stream, threads: usize) -> Result<Self> {
         // On the emulated device most programs launch a few of them, and each is compiled when it is.
         if !stream.device().is_emulated() {
             stream.device().prepare(&modules_of_proofs())?;
@@ -55,6 +65,7 @@ impl Context {
         let queue = Queue::new(stream);
         let of_workers = queue.downgrade();
         let pool = ThreadPoolBuilder::new()
+            .num_threads(threads)
             .thread_name(|index| format!("stark-{index}"))
             .start_handler(move |_| of_workers.make_current())
             .build()

@@ -15,6 +15,7 @@ mod limits;
 mod plan;
 mod prove;
 mod prover;
+mod provers;
 mod queue;
 #[cfg(feature = "lab")]
 mod rates;
@@ -38,6 +39,7 @@ pub use kernels::KERNEL_HEADERS;
 pub use plan::Plan;
 pub use prove::{DeviceChannel, Digest, prove, prove_ex};
 pub use prover::{Builder, Prover};
+pub use provers::Provers;
 #[cfg(feature = "lab")]
 pub use rates::Rates;
 pub use shared::DigestWords;

@@ -1,11 +1,13 @@
 //! Proofs on a target, which the engine itself finds the backend for.
 
+use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
 
 use gatework_gpu::{Device, Notice, Target};
 use gatework_stark::airs::{self, Input, WideFibonacci};
-use gatework_stark::{Error, Prover};
+use gatework_stark::{Error, Prover, Provers};
 use stwo::core::pcs::PcsConfig;
+use stwo::core::vcs_lifted::blake2_merkle::Blake2sMerkleChannel;
 use stwo::prover::backend::simd::SimdBackend;
 
 const AIR: WideFibonacci = WideFibonacci { log_rows: 5, columns: 6 };
@@ -54,4 +56,51 @@ fn the_hosts_memory_is_counted_where_the_target_uses_it() {
     let emulated = Device::emulated(3).unwrap().into();
     assert_eq!(plan.host_bytes(&Target::Cpu), plan.host_peak_bytes());
     assert_eq!(plan.host_bytes(&emulated), plan.column_bytes() + plan.peak_bytes());
+}
+
+/// Statements of several sizes.
+fn statements() -> Vec<WideFibonacci> {
+    [5, 7, 4, 6, 7, 5, 4].map(|log_rows| WideFibonacci { log_rows, columns: 6 }).to_vec()
+}
+
+#[test]
+fn many_at_once_are_those_of_one_at_a_time_on_one_device_and_on_two() {
+    let config = PcsConfig::default();
+    let device = Device::emulated(3).unwrap();
+    let alone = Prover::builder().build(&device.clone().into()).unwrap();
+    let alone = statements().iter().map(|air| alone.prove(air, config).unwrap()).collect::<Vec<_>>();
+    let alone = alone.iter().map(|proved| serde_json::to_string(proved).unwrap()).collect::<Vec<_>>();
+    for devices in [vec![device], Device::open_all("emulated:2").unwrap()] {
+        for at_once in [1, 3].map(|count| NonZeroUsize::new(count).unwrap()) {
+            let provers = Provers::new(&devices, at_once).unwrap();
+            let proved = provers.prove_all::<Blake2sMerkleChannel, _>(&statements(), config);
+            let proved = proved.iter().map(|proved| serde_json::to_string(proved.as_ref().unwrap()).unwrap());
+            assert!(proved.eq(alone.iter().cloned()), "{} devices, {at_once} at once", devices.len());
+        }
+    }
+}
+
+#[test]
+fn many_at_once_share_the_memory_and_refuse_what_never_fits() {
+    let config = PcsConfig::default();
+    let plans = statements().iter().map(|air| airs::plan(air, config).peak_bytes()).collect::<Vec<_>>();
+    // The largest fit two at a time, with the tables beside them.
+    let largest = *plans.iter().max().unwrap();
+    let device = Device::emulated(3).unwrap();
+    let limit = 2 * (largest + (64 << 10));
+    device.budget().set_limit(limit);
+    let provers = Provers::new(std::slice::from_ref(&device), NonZeroUsize::new(4).unwrap()).unwrap();
+    let proved = provers.prove_all::<Blake2sMerkleChannel, _>(&statements(), config);
+    assert!(proved.iter().all(Result::is_ok), "{:?}", proved.iter().find(|proved| proved.is_err()));
+    assert!(device.budget().peak() <= limit);
+    drop(provers);
+
+    device.budget().set_limit(largest + (64 << 10) - 1);
+    let provers = Provers::new(&[device], NonZeroUsize::new(4).unwrap()).unwrap();
+    let proved = provers.prove_all::<Blake2sMerkleChannel, _>(&statements(), config);
+    for (proved, plan) in proved.iter().zip(plans) {
+        let refused = matches!(proved, Err(Error::TooLarge { .. }));
+        assert_eq!(refused, plan == largest, "{proved:?}");
+        assert!(refused || proved.is_ok(), "{proved:?}");
+    }
 }

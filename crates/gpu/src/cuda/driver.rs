@@ -16,8 +16,10 @@ use cudarc::driver::sys::{
 use crate::cuda::address;
 use crate::cuda::blocks::{self, Blocks};
 use crate::cuda::context::Context;
+use crate::cuda::event;
+use crate::cuda::fill;
 use crate::cuda::function::{Cubin, LoadedFunction};
-use crate::cuda::graph;
+use crate::cuda::graph::{self, Templates};
 use crate::cuda::link;
 use crate::cuda::nvml::Nvml;
 use crate::cuda::peer;
@@ -52,17 +54,12 @@ pub(super) struct CudaDriver {
     staging: Locked<HashMap<StreamId, Arc<Staging>>>,
     /// Whether the card fetches ordinary host memory itself, after the copy call has returned.
     reads_pageable_memory: bool,
-    /// What each executable graph was made from. Its nodes are named by the template's handles, so both live as long.
-    templates: Locked<HashMap<GraphId, Template>>,
+    templates: Locked<Templates>,
     /// Looked up at the first question for clocks, which most programs never ask.
     nvml: OnceLock<Option<Nvml>>,
     /// Last: what is above is let go of before it.
     context: Arc<Context>,
 }
-
-struct Template(CUgraph);
-// SAFETY: a graph belongs to no thread; the map around it is locked.
-unsafe impl Send for Template {}
 
 impl CudaDriver {
     /// Opens a device of an initialised driver.
@@ -161,7 +158,7 @@ impl CudaDriver {
         Ok(())
     }
 
-    fn templates(&self) -> MutexGuard<'_, HashMap<GraphId, Template>> {
+    fn templates(&self) -> MutexGuard<'_, Templates> {
         self.templates.lock()
     }
 }
@@ -270,50 +267,33 @@ impl Driver for CudaDriver {
 
     fn event_create(&self) -> Result<EventId> {
         self.context.enter()?;
-        let mut event = ptr::null_mut();
-        // SAFETY: `event` is written by the call.
-        let status = unsafe { sys::cuEventCreate(&mut event, CUevent_flags::CU_EVENT_DEFAULT as u32) };
-        check("cuEventCreate", status)?;
-        Ok(EventId(event as u64))
+        Ok(EventId(event::create()? as u64))
     }
 
     fn event_destroy(&self, event: EventId) {
         if self.enter_to_release() {
-            // SAFETY: the safe layer destroys each event once; the driver keeps it until it has happened.
-            check_release("cuEventDestroy", unsafe { sys::cuEventDestroy_v2(raw_event(event)) });
+            event::destroy(raw_event(event));
         }
     }
 
     fn event_record(&self, event: EventId, stream: StreamId) -> Result<()> {
         self.context.enter()?;
-        // SAFETY: the event and the stream are alive.
-        check("cuEventRecord", unsafe { sys::cuEventRecord(raw_event(event), raw_stream(stream)) })
+        event::record(raw_event(event), raw_stream(stream))
     }
 
     fn event_is_complete(&self, event: EventId) -> Result<bool> {
         self.context.enter()?;
-        // SAFETY: the event is alive.
-        match unsafe { sys::cuEventQuery(raw_event(event)) } {
-            CUresult::CUDA_SUCCESS => Ok(true),
-            CUresult::CUDA_ERROR_NOT_READY => Ok(false),
-            status => Err(failure("cuEventQuery", status)),
-        }
+        event::is_complete(raw_event(event))
     }
 
     fn event_synchronize(&self, event: EventId) -> Result<()> {
         self.context.enter()?;
-        // SAFETY: the event is alive.
-        check("cuEventSynchronize", unsafe { sys::cuEventSynchronize(raw_event(event)) })
+        event::synchronize(raw_event(event))
     }
 
     fn event_elapsed(&self, start: EventId, end: EventId) -> Result<Duration> {
         self.context.enter()?;
-        let mut milliseconds = 0f32;
-        // SAFETY: both events are alive and were created with timing; `milliseconds` is written by the call.
-        let status = unsafe { elapsed_time()?(&mut milliseconds, raw_event(start), raw_event(end)) };
-        check("cuEventElapsedTime", status)?;
-        // Events of two streams may have happened in the other order, and a duration cannot be negative.
-        Ok(Duration::from_secs_f64(f64::from(milliseconds.max(0.0)) / 1000.0))
+        event::elapsed(raw_event(start), raw_event(end))
     }
 
     fn allocate(&self, stream: StreamId, bytes: usize) -> Result<Option<Pointer>> {
@@ -493,25 +473,7 @@ impl Driver for CudaDriver {
             return Ok(());
         }
         self.context.enter()?;
-        let (address, stream) = (destination.0, raw_stream(stream));
-        match *pattern {
-            // SAFETY: `count` bytes from `address` lie inside an allocation.
-            [a] => check("cuMemsetD8Async", unsafe { sys::cuMemsetD8Async(address, a, count, stream) }),
-            [a, b] => {
-                let value = u16::from_ne_bytes([a, b]);
-                // SAFETY: `count` elements of 2 bytes from `address` lie inside an allocation, aligned as elements are.
-                check("cuMemsetD16Async", unsafe { sys::cuMemsetD16Async(address, value, count, stream) })
-            }
-            [a, b, c, d] => {
-                let value = u32::from_ne_bytes([a, b, c, d]);
-                // SAFETY: `count` elements of 4 bytes from `address` lie inside an allocation, aligned as elements are.
-                check("cuMemsetD32Async", unsafe { sys::cuMemsetD32Async(address, value, count, stream) })
-            }
-            _ => Err(Error::Length {
-                call: "Driver::fill",
-                message: format!("a pattern of {} bytes, 1, 2 or 4 are possible", pattern.len()),
-            }),
-        }
+        fill::queue(raw_stream(stream), destination, pattern, count)
     }
 
     fn load(&self, binary: &Binary, entry: &str) -> Result<(Function, KernelInfo)> {
@@ -577,17 +539,13 @@ impl Driver for CudaDriver {
 
     fn capture_child(&self, stream: StreamId, graph: GraphId) -> Result<NodeId> {
         self.context.enter()?;
-        let templates = self.templates();
-        let Template(child) = templates.get(&graph).ok_or_else(no_such_graph)?;
-        Ok(NodeId(graph::add_child(raw_stream(stream), *child)? as u64))
+        Ok(NodeId(graph::add_child(raw_stream(stream), self.templates().of(graph)?)? as u64))
     }
 
     fn capture_end(&self, stream: StreamId) -> Result<GraphId> {
         self.context.enter()?;
         let (template, executable) = graph::end_capture(raw_stream(stream))?;
-        let id = GraphId(executable as u64);
-        self.templates().insert(id, Template(template));
-        Ok(id)
+        Ok(self.templates().keep(executable, template))
     }
 
     fn capture_abort(&self, stream: StreamId) {
@@ -600,8 +558,7 @@ impl Driver for CudaDriver {
         self.context.enter()?;
         // Graphs may be launched from several threads, and the driver wants calls on one graph one after another.
         let _one_at_a_time = self.templates();
-        // SAFETY: the graph and the stream are alive, and the graph's memory is retained beside it.
-        check("cuGraphLaunch", unsafe { sys::cuGraphLaunch(graph.0 as _, raw_stream(stream)) })
+        graph::launch(graph.0 as _, raw_stream(stream))
     }
 
     fn graph_update(
@@ -633,24 +590,16 @@ impl Driver for CudaDriver {
     fn graph_update_child(&self, graph: GraphId, node: NodeId, child: GraphId) -> Result<()> {
         self.context.enter()?;
         let templates = self.templates();
-        let Template(child) = templates.get(&child).ok_or_else(no_such_graph)?;
-        graph::update_child(graph.0 as _, node.0 as _, *child)
+        graph::update_child(graph.0 as _, node.0 as _, templates.of(child)?)
     }
 
     fn graph_destroy(&self, graph: GraphId) {
-        let template = self.templates().remove(&graph);
+        let template = self.templates().take(graph);
         if self.enter_to_release() {
-            // SAFETY: the safe layer destroys each graph once; a run that is under way completes.
-            check_release("cuGraphExecDestroy", unsafe { sys::cuGraphExecDestroy(graph.0 as _) });
-            if let Some(Template(template)) = template {
-                graph::destroy_template(template);
-            }
+            graph::destroy(graph.0 as _);
+            graph::destroy_template(template);
         }
     }
-}
-
-fn no_such_graph() -> Error {
-    Error::Graph { message: "it is no graph of this device".into() }
 }
 
 /// Whether work on `stream` goes into a graph.
@@ -695,21 +644,4 @@ fn loaded(function: &Function) -> Result<&LoadedFunction> {
         kernel: "a kernel of another device".into(),
         message: "it was not loaded by the CUDA driver".into(),
     })
-}
-
-type ElapsedTime = unsafe extern "C" fn(*mut f32, CUevent, CUevent) -> CUresult;
-
-/// `cuEventElapsedTime`, in the second form if the driver has it. The bindings know only that one, which came with
-/// CUDA 12.8, and would panic on an older driver.
-fn elapsed_time() -> Result<ElapsedTime> {
-    static FOUND: OnceLock<Option<ElapsedTime>> = OnceLock::new();
-    let find = || {
-        // SAFETY: an open device means that the library is loaded.
-        let library = unsafe { sys::culib() };
-        ["cuEventElapsedTime_v2", "cuEventElapsedTime"].iter().find_map(|name| {
-            // SAFETY: both forms have this signature.
-            unsafe { library.get::<ElapsedTime>(name.as_bytes()) }.ok().map(|symbol| *symbol)
-        })
-    };
-    FOUND.get_or_init(find).ok_or_else(|| failure("cuEventElapsedTime", CUresult::CUDA_ERROR_NOT_FOUND))
 }

@@ -1,5 +1,6 @@
 //! Stream capture: what a stream is given becomes a graph instead of running.
 
+use std::collections::HashMap;
 use std::mem::MaybeUninit;
 use std::ptr;
 
@@ -9,8 +10,34 @@ use cudarc::driver::sys::{
 };
 
 use crate::cuda::status::{check, check_release};
-use crate::driver::CopyEnds;
+use crate::driver::{CopyEnds, GraphId};
 use crate::{Error, Result};
+
+/// What each executable graph was made from. Its nodes are named by the template's handles, so both live as long.
+#[derive(Default)]
+pub(super) struct Templates(HashMap<GraphId, Template>);
+
+struct Template(CUgraph);
+// SAFETY: a graph belongs to no thread; the map around it is locked.
+unsafe impl Send for Template {}
+
+impl Templates {
+    pub(super) fn of(&self, graph: GraphId) -> Result<CUgraph> {
+        let template = self.0.get(&graph).map(|Template(template)| *template);
+        template.ok_or_else(|| Error::Graph { message: "it is no graph of this device".into() })
+    }
+
+    pub(super) fn keep(&mut self, executable: CUgraphExec, template: CUgraph) -> GraphId {
+        let id = GraphId(executable as u64);
+        self.0.insert(id, Template(template));
+        id
+    }
+
+    /// The template, which the caller destroys; null, if there is none.
+    pub(super) fn take(&mut self, graph: GraphId) -> CUgraph {
+        self.0.remove(&graph).map_or(ptr::null_mut(), |Template(template)| template)
+    }
+}
 
 /// Relaxed, so that other threads may load kernels and allocate while this stream records.
 pub(super) fn begin_capture(stream: CUstream) -> Result<()> {
@@ -145,6 +172,16 @@ pub(super) fn abort_capture(stream: CUstream) {
     // SAFETY: the stream is alive, and `template` is written by the call. Streams that joined leave the capture too.
     let _ = unsafe { sys::cuStreamEndCapture(stream, &mut template) };
     destroy_template(template);
+}
+
+pub(super) fn launch(graph: CUgraphExec, stream: CUstream) -> Result<()> {
+    // SAFETY: the graph and the stream are alive, and the graph's memory is retained beside it.
+    check("cuGraphLaunch", unsafe { sys::cuGraphLaunch(graph, stream) })
+}
+
+pub(super) fn destroy(graph: CUgraphExec) {
+    // SAFETY: the safe layer destroys each graph once; a run that is under way completes.
+    check_release("cuGraphExecDestroy", unsafe { sys::cuGraphExecDestroy(graph) });
 }
 
 /// Destroys a recorded graph; nothing, if the capture gave none.

@@ -9,6 +9,8 @@ mod blocks;
 mod context;
 pub(crate) mod cubin;
 mod driver;
+mod event;
+mod fill;
 mod function;
 mod graph;
 mod link;

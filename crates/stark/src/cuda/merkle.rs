@@ -35,24 +35,13 @@ impl<const IS_M31_OUTPUT: bool> MerkleOpsLifted<Blake2sMerkleHasherGeneric<IS_M3
         columns: &[&DeviceColumn<BaseField>],
         lifting_log_size: u32,
     ) -> DeviceColumn<Blake2sHash> {
-        let queue = match columns.first() {
-            Some(first) => first.queue().clone(),
-            None => Queue::current(),
-        };
-        require_liftable(columns, lifting_log_size);
-        let _stage = queue.stage(Stage::Merkle);
-        if columns.is_empty() {
-            // The digest of nothing is no secret to the host.
-            let nothing = Blake2sMerkleHasherGeneric::<IS_M31_OUTPUT>::new();
-            return DeviceColumn::of_one(&queue, nothing.finalize());
-        }
-        let leaves = 1usize << lifting_log_size;
-        let tree = DeviceColumn::<Blake2sHash>::new(&queue, 2 * leaves - 1);
-        let mut layer = tree.part(leaves - 1, leaves);
-        hash_leaves(&queue, columns, lifting_log_size, &mut layer, DigestWords::of(IS_M31_OUTPUT));
-        hash_layers(&queue, tree, lifting_log_size, DigestWords::of(IS_M31_OUTPUT));
-        layer.mark_as_tree();
-        layer
+        let form = DigestWords::of(IS_M31_OUTPUT);
+        // The digest of nothing is no secret to the host.
+        let of_nothing = || Blake2sMerkleHasherGeneric::<IS_M31_OUTPUT>::new().finalize();
+        whole_tree(columns, lifting_log_size, of_nothing, |queue, tree, leaves| {
+            hash_leaves(queue, columns, lifting_log_size, leaves, form);
+            hash_layers(queue, tree, lifting_log_size, form);
+        })
     }
 
     fn build_next_layer(layer: &DeviceColumn<Blake2sHash>) -> DeviceColumn<Blake2sHash> {
@@ -73,8 +62,33 @@ impl<const IS_M31_OUTPUT: bool> MerkleOpsLifted<Blake2sMerkleHasherGeneric<IS_M3
     }
 }
 
+/// The leaves of a tree over `columns`, all layers of which lie in one allocation and are hashed by `hash`: it is given the
+/// tree, the root first, and its leaves.
+pub(super) fn whole_tree<T: Element>(
+    columns: &[&DeviceColumn<BaseField>],
+    log_leaves: u32,
+    of_nothing: impl FnOnce() -> T,
+    hash: impl FnOnce(&Queue, DeviceColumn<T>, &mut DeviceColumn<T>),
+) -> DeviceColumn<T> {
+    let queue = match columns.first() {
+        Some(first) => first.queue().clone(),
+        None => Queue::current(),
+    };
+    require_liftable(columns, log_leaves);
+    let _stage = queue.stage(Stage::Merkle);
+    if columns.is_empty() {
+        return DeviceColumn::of_one(&queue, of_nothing());
+    }
+    let leaves = 1usize << log_leaves;
+    let tree = DeviceColumn::<T>::new(&queue, 2 * leaves - 1);
+    let mut layer = tree.part(leaves - 1, leaves);
+    hash(&queue, tree, &mut layer);
+    layer.mark_as_tree();
+    layer
+}
+
 /// Panics unless the columns can be lifted to one tree: their lengths are powers of two, ascend, and are no more than its leaves.
-pub(super) fn require_liftable(columns: &[&DeviceColumn<BaseField>], log_leaves: u32) {
+fn require_liftable(columns: &[&DeviceColumn<BaseField>], log_leaves: u32) {
     let lens = columns.iter().map(|column| column.len()).collect_vec();
     let Some(longest) = lens.last() else { return };
     assert!(

@@ -14,13 +14,12 @@ use stwo::core::vcs_lifted::poseidon252_merkle::{ELEMENTS_IN_BUFFER, Poseidon252
 use stwo::prover::backend::Column as _;
 use stwo::prover::vcs_lifted::ops::MerkleOpsLifted;
 
-use super::merkle::require_liftable;
+use super::merkle::whole_tree;
 use crate::backend::CudaBackend;
 use crate::column::{DeviceColumn, Felt252};
 use crate::kernels;
 use crate::queue::Queue;
 use crate::shared::LeafColumn;
-use crate::stages::Stage;
 
 /// Threads of a block.
 const THREADS: u32 = 128;
@@ -35,26 +34,14 @@ pub(super) fn one_thread_each(items: usize) -> Grid {
 impl MerkleOpsLifted<Poseidon252MerkleHasher> for CudaBackend {
     /// Computes the whole tree, of which this is the last layer, in one allocation.
     fn build_leaves(columns: &[&DeviceColumn<BaseField>], lifting_log_size: u32) -> DeviceColumn<Felt252> {
-        let queue = match columns.first() {
-            Some(first) => first.queue().clone(),
-            None => Queue::current(),
-        };
-        require_liftable(columns, lifting_log_size);
-        let _stage = queue.stage(Stage::Merkle);
-        if columns.is_empty() {
-            // As `SimdBackend` has it; `CpuBackend` takes the hash of nothing.
-            return DeviceColumn::of_one(&queue, Felt252::default());
-        }
-        let leaves = 1usize << lifting_log_size;
-        let tree = DeviceColumn::<Felt252>::new(&queue, 2 * leaves - 1);
-        let mut layer = tree.part(leaves - 1, leaves);
-        hash_leaves(&queue, columns, &mut layer);
-        for log_nodes in (0..lifting_log_size).rev() {
-            let nodes = 1usize << log_nodes;
-            hash_parents(&queue, &tree.part(2 * nodes - 1, 2 * nodes), &mut tree.part(nodes - 1, nodes));
-        }
-        layer.mark_as_tree();
-        layer
+        // As `SimdBackend` has it; `CpuBackend` takes the hash of nothing.
+        whole_tree(columns, lifting_log_size, Felt252::default, |queue, tree, leaves| {
+            hash_leaves(queue, columns, leaves);
+            for log_nodes in (0..lifting_log_size).rev() {
+                let nodes = 1usize << log_nodes;
+                hash_parents(queue, &tree.part(2 * nodes - 1, 2 * nodes), &mut tree.part(nodes - 1, nodes));
+            }
+        })
     }
 
     fn build_next_layer(layer: &DeviceColumn<Felt252>) -> DeviceColumn<Felt252> {

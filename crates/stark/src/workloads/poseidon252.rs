@@ -4,13 +4,12 @@ use gatework_lab::{KernelSpec, Work};
 use itertools::Itertools as _;
 use stwo::core::fields::m31::BaseField;
 use stwo::core::vcs_lifted::poseidon252_merkle::Poseidon252MerkleHasher;
+use stwo::prover::backend::Column as _;
 use stwo::prover::backend::simd::SimdBackend;
 use stwo::prover::backend::simd::column::BaseColumn;
-use stwo::prover::backend::{Column as _, CpuBackend};
 use stwo::prover::vcs_lifted::ops::MerkleOpsLifted;
-use stwo::prover::vcs_lifted::prover::MerkleProverLifted;
 
-use super::merkle::{Trees, words};
+use super::merkle::{Trees, back_to_front, device_tree, host_tree, words};
 use super::{Run, Size, Task, Timed, copying};
 use crate::airs::HostColumn;
 use crate::floor::{PERMUTATION, permutations_of_row};
@@ -50,29 +49,15 @@ impl Task for Poseidon252 {
     }
 
     fn on_device(&self, columns: &[HostColumn]) -> Vec<u32> {
-        let columns = columns.iter().map(|column| DeviceColumn::upload(column)).collect_vec();
-        let log_rows = columns[0].len().ilog2();
-        let tree = MerkleProverLifted::<CudaBackend, Poseidon252MerkleHasher>::commit(
-            columns.iter().collect(),
-            log_rows,
-            0,
-        );
-        words(tree.layers.iter().map(|layer| layer.to_cpu()))
+        device_tree::<Poseidon252MerkleHasher>(columns)
     }
 
     fn on_host(&self, columns: &[HostColumn]) -> Vec<u32> {
-        let log_rows = columns[0].len().ilog2();
-        let tree = MerkleProverLifted::<CpuBackend, Poseidon252MerkleHasher>::commit(
-            columns.iter().collect(),
-            log_rows,
-            0,
-        );
-        words(tree.layers)
+        host_tree::<Poseidon252MerkleHasher>(columns)
     }
 
     fn mistaken(&self, columns: &[HostColumn]) -> (&'static str, Vec<u32>) {
-        let reversed = columns.iter().rev().cloned().collect_vec();
-        ("columns back to front", self.on_host(&reversed))
+        back_to_front::<Poseidon252MerkleHasher>(columns)
     }
 
     /// Every value read and every node written once, and the operations of all permutations.

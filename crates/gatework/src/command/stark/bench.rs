@@ -25,6 +25,7 @@ use stwo_constraint_framework::{FrameworkEval, INTERACTION_TRACE_IDX, InfoEvalua
 
 use super::memory;
 use super::statement::{Statement, StatementOptions, Visitor};
+use super::throughput::{self, Throughput};
 use crate::command::ending::{Ending, Failure};
 use crate::command::output::table;
 use crate::command::shell::Shell;
@@ -35,6 +36,7 @@ Examples:
   gatework stark bench --log-rows 20 --security 96 --repeats 500 --json
   gatework stark bench --air poseidon2 --log-rows 12 --tier interpreted
   gatework stark bench --channel poseidon252 --log-rows 18,20 --device cuda
+  gatework stark bench --log-rows 14 --at-once 16 --repeats 100 --device cuda
 
 Timed is everything from a trace where the backend has it to the proof in host memory: interpolation, extension,
 commitments, constraints, FRI, proof of work, openings. The exit code is 1 if a proof differs from SimdBackend's.";
@@ -71,6 +73,9 @@ pub(crate) struct BenchOptions {
     /// Append a record to this folder
     #[arg(long, value_name = "DIR")]
     pub(super) results: Option<PathBuf>,
+    /// Also prove so many times at once on the device, --repeats proofs each, and say how many proofs that is a second
+    #[arg(long, value_name = "N")]
+    pub(super) at_once: Option<NonZeroUsize>,
     /// How constraints are evaluated on the device
     #[arg(long, value_enum, default_value = "auto", value_name = "TIER")]
     pub(super) tier: TierChoice,
@@ -164,6 +169,9 @@ struct OnDevice {
     pageable_upload_ms: f64,
     /// The trace to the device and interpolated, columns of it while others are on their way.
     interpolated_upload_ms: f64,
+    /// Many at once, where that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    throughput: Option<Throughput>,
     /// One more proof, with the device waited for after each stage.
     stages: Vec<StageTime>,
 }
@@ -274,7 +282,7 @@ impl Visitor for Bench<'_> {
 }
 
 /// Preprocessed columns by name, and traces.
-type Columns = (Vec<(String, HostColumn)>, Vec<Vec<HostColumn>>);
+pub(super) type Columns = (Vec<(String, HostColumn)>, Vec<Vec<HostColumn>>);
 
 fn on_device<MC: MerkleChannel, A: Air>(
     options: &BenchOptions,
@@ -332,19 +340,25 @@ where
         (!time.is_zero()).then(|| StageTime { stage: stage.name(), ms, floor_ms, measured_floor_ms })
     });
     let at = |share: f64| milliseconds(times[((times.len() - 1) as f64 * share).round() as usize]);
+    let throughput = options.at_once.map(|at_once| {
+        let runs = (at_once, options.repeats);
+        throughput::measure::<MC, A>(device, runs, (air, config), columns, expected)
+    });
+    let throughput = throughput.transpose()?;
     Ok(OnDevice {
         median_ms: at(0.5),
         p90_ms: at(0.9),
         fastest_ms: at(0.0),
         repeats: times.len(),
         ratio: simd_ms / at(0.5),
-        same_bytes,
+        same_bytes: same_bytes && throughput.as_ref().is_none_or(|many| many.same_bytes),
         peak_bytes,
         predicted_peak_bytes: plan.peak_bytes(),
         first_ms: milliseconds(first),
         upload_ms: milliseconds(uploads.iter().copied().min().unwrap_or_default()),
         pageable_upload_ms: pageable_upload(device, columns)?,
         interpolated_upload_ms: interpolated_upload(&context, columns)?,
+        throughput,
         stages: stages.collect(),
     })
 }
@@ -426,7 +440,7 @@ fn interpolated_upload(context: &Context, columns: &Columns) -> Result<f64, Fail
     Ok(milliseconds(times.into_iter().min().unwrap_or_default()))
 }
 
-fn json<H: MerkleHasherLifted + Serialize>(proved: &Proved<H>) -> Result<Vec<u8>, Failure> {
+pub(super) fn json<H: MerkleHasherLifted + Serialize>(proved: &Proved<H>) -> Result<Vec<u8>, Failure> {
     serde_json::to_vec(proved)
         .map_err(|error| Failure::device(format!("the proof could not be written as JSON: {error}")))
 }
@@ -514,6 +528,9 @@ impl Document {
                 stages.add_row([stage.stage.to_owned(), ms(Some(stage.ms)), counted, measured]);
             }
             text.push_str(&format!("\n{}\n{stages}\n", size.statement.text()));
+            if let Some(many) = &run.throughput {
+                text.push_str(&format!("{many}\n"));
+            }
         }
         text
     }

@@ -6,6 +6,7 @@ mod prove;
 mod quiet;
 mod statement;
 mod stop;
+mod throughput;
 mod verify;
 
 use clap::Parser;
