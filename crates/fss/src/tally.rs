@@ -25,6 +25,11 @@ impl Cost {
         self.key_bytes[0].max(self.key_bytes[1])
     }
 
+    /// Key bytes of both parties together.
+    pub fn all_key_bytes(&self) -> u64 {
+        self.key_bytes[0] + self.key_bytes[1]
+    }
+
     /// Bytes sent by both together.
     pub fn traffic_bytes(&self) -> u64 {
         self.sent_bytes[0] + self.sent_bytes[1]

@@ -118,6 +118,8 @@ pub struct Bench {
     pub(crate) timing: Timing,
     pub(crate) cache: Cache,
     pub(crate) arithmetic: Option<Arithmetic>,
+    /// Bytes that cross the link between host and device.
+    pub(crate) link_bytes: u64,
     pub(crate) expectation: Option<Expectation>,
     pub(crate) rates: Vec<Rate>,
     pub(crate) peers: Vec<PeerRequest>,
@@ -135,6 +137,7 @@ impl Bench {
             timing: Timing::Launches { count: 1 },
             cache: Cache::Warm,
             arithmetic: None,
+            link_bytes: 0,
             expectation: None,
             rates: Vec::new(),
             peers: Vec::new(),
@@ -156,6 +159,12 @@ impl Bench {
     /// With the units that do its operations, for the roofline.
     pub fn arithmetic(self, arithmetic: Arithmetic) -> Self {
         Self { arithmetic: Some(arithmetic), ..self }
+    }
+
+    /// With bytes that a run must bring from the host to the device: the floor is then their time over the link, as it was measured
+    /// in the same run, for wall times too.
+    pub fn over_link(self, bytes: u64) -> Self {
+        Self { link_bytes: bytes, ..self }
     }
 
     /// With the promise that the candidate takes at most `at_most` times the baseline's time.

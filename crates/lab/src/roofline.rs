@@ -61,6 +61,8 @@ pub enum Bound {
     Memory,
     /// Operations over the peak.
     Compute,
+    /// Bytes from the host over the bandwidth of an upload.
+    Link,
 }
 
 /// How far a time is from the least the machine allows.
@@ -76,6 +78,9 @@ pub struct Roofline {
     pub peak_operations_per_second: Option<f64>,
     /// Bytes a second of a device-to-device copy in the same run.
     pub copy_bytes_per_second: f64,
+    /// Bytes a second from page-locked host memory in the same run, if the floor took them into account.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link_bytes_per_second: Option<f64>,
 }
 
 impl Roofline {
@@ -91,7 +96,19 @@ impl Roofline {
             ratio_to_floor,
             peak_operations_per_second: peak,
             copy_bytes_per_second,
+            link_bytes_per_second: None,
         })
+    }
+
+    /// With `bytes` that must come over a link of `bytes_per_second`, which sets the floor where it takes longer.
+    pub fn over_link(self, bytes: u64, bytes_per_second: f64) -> Self {
+        let link_ns = 1e9 * bytes as f64 / bytes_per_second;
+        let limited = Self { link_bytes_per_second: Some(bytes_per_second), ..self };
+        if link_ns <= self.floor_ns {
+            return limited;
+        }
+        let ratio_to_floor = self.ratio_to_floor * self.floor_ns / link_ns;
+        Self { floor_ns: link_ns, bound: Bound::Link, ratio_to_floor, ..limited }
     }
 }
 
@@ -144,5 +161,18 @@ mod tests {
     #[test]
     fn no_work_has_no_floor() {
         assert_eq!(Roofline::new(Work { operations: 0, bytes: 0 }, 1.0, 4e12, None), None);
+    }
+
+    #[test]
+    fn a_link_sets_the_floor_where_it_takes_longer() {
+        let work = Work { operations: 0, bytes: 4000 };
+        let roofline = Roofline::new(work, 10.0, 4e12, None).unwrap();
+        let by_link = roofline.over_link(250, 50e9);
+        assert_eq!((by_link.bound, by_link.floor_ns, by_link.ratio_to_floor), (Bound::Link, 5.0, 2.0));
+        let by_memory = roofline.over_link(25, 50e9);
+        assert_eq!(
+            (by_memory.bound, by_memory.floor_ns, by_memory.ratio_to_floor),
+            (Bound::Memory, 1.0, 10.0)
+        );
     }
 }

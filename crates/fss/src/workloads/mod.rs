@@ -149,7 +149,9 @@ impl<G: Gate> Workload for Job<G> {
 
     fn bench(&self, _: &Device, case: &Case) -> std::result::Result<Option<Bench>, RunError> {
         let (ring, len) = (Self::ring(case)?, case.dimension("elements"));
-        Ok(Some(parties::bench(self.0, ring, len, self.work(case))))
+        let bench = parties::bench(self.0, ring, len, self.work(case));
+        // Both parties' keys come from host memory over the one link.
+        Ok(Some(bench.over_link(self.cost(case).all_key_bytes())))
     }
 
     fn run(&self, device: &Device, case: &Case, seed: u64) -> std::result::Result<Outputs, RunError> {

@@ -55,6 +55,8 @@ pub struct Station {
     pub(super) options: PerformanceOptions,
     pub(super) peers: Mutex<Vec<PeerSlot>>,
     bandwidth: Mutex<Option<CopyBandwidth>>,
+    /// Of the link to the host, once a benchmark has asked for it.
+    link: Mutex<Option<f64>>,
 }
 
 /// What all benchmarks of a workload share.
@@ -68,7 +70,7 @@ struct Setup<'a> {
 impl Station {
     /// A station; peers start with the first benchmark that asks for one.
     pub fn new(options: PerformanceOptions) -> Self {
-        Self { options, peers: Mutex::default(), bandwidth: Mutex::default() }
+        Self { options, peers: Mutex::default(), bandwidth: Mutex::default(), link: Mutex::default() }
     }
 
     /// Runs the benchmarks of one workload. `bench` makes that of a case; none means it has none. `observer`
@@ -112,6 +114,14 @@ impl Station {
         }
     }
 
+    fn link_bandwidth(&self, device: &Device, stream: &Stream) -> Result<f64, RunError> {
+        let mut known = self.link.lock().unwrap_or_else(PoisonError::into_inner);
+        match *known {
+            Some(bandwidth) => Ok(bandwidth),
+            None => Ok(*known.insert(bandwidth::measure_link(device, stream)?)),
+        }
+    }
+
     fn run(
         &self,
         setup: &mut Setup<'_>,
@@ -121,7 +131,7 @@ impl Station {
         stage: &StageGuard<'_>,
     ) -> Result<BenchRecord, RunError> {
         let Setup { device, stream, shield, copy_bandwidth } = setup;
-        let Bench { work, candidate, baseline, timing, cache, arithmetic, .. } = bench;
+        let Bench { work, candidate, baseline, timing, cache, arithmetic, link_bytes, .. } = bench;
         let Bench { expectation, recorded, rates, peers, evidence, .. } = bench;
         let lead = Lead::of(timing, cache, work.bytes, device.properties().l2_bytes);
         let names = [candidate.name.clone(), baseline.name.clone()];
@@ -155,9 +165,14 @@ impl Station {
             self.options.recorded.judge(place, promise, candidate.samples_ns.values())
         });
         let peak = arithmetic.and_then(|arithmetic| arithmetic.peak(device.properties()));
+        let on_device = Roofline::new(work, median_ns, copy_bandwidth.bytes_per_second, peak);
         let roofline = match timing {
+            _ if link_bytes > 0 => {
+                let bandwidth = self.link_bandwidth(device, stream)?;
+                on_device.map(|roofline| roofline.over_link(link_bytes, bandwidth))
+            }
             Timing::Wall => None,
-            _ => Roofline::new(work, median_ns, copy_bandwidth.bytes_per_second, peak),
+            _ => on_device,
         };
         Ok(BenchRecord {
             case: case.name.clone(),

@@ -25,6 +25,9 @@ pub(super) fn floors(benches: &[(&str, &BenchRecord)]) -> Option<String> {
         let unit = match floor.bound {
             Bound::Memory => rate(bench.bytes_per_second, "B"),
             Bound::Compute => rate(bench.operations_per_second, "FLOP"),
+            Bound::Link => {
+                format!("{} at best from the host", rate(floor.link_bytes_per_second.unwrap_or(0.0), "B"))
+            }
         };
         let value = format!("{:.0} % of the floor, {unit}", 100.0 * share);
         drawing.text("label", Anchor::Start, (LEFT, top + 11.0), name);

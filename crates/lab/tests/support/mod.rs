@@ -126,6 +126,7 @@ pub fn bench(case: &str, baseline: f64, candidate: f64, seed: u64) -> BenchRecor
             ratio_to_floor: 1.0 / 0.9,
             peak_operations_per_second: Some(66.9e12),
             copy_bytes_per_second: 4.2e12,
+            link_bytes_per_second: None,
         }),
         bytes_per_second: 1e9 * work.bytes as f64 / median_ns,
         operations_per_second: 1e9 * work.operations as f64 / median_ns,
