@@ -5,7 +5,9 @@ mod draw;
 #[path = "../support/mod.rs"]
 mod support;
 
-use gatework_stark::{Context, CudaBackend, DeviceChannel, Error, Tier, ToDevice as _, interaction_trace};
+use gatework_stark::{
+    Context, CudaBackend, DeviceChannel, DeviceColumn, Digest, Error, Tier, ToDevice as _, interaction_trace,
+};
 use itertools::Itertools as _;
 use stwo::core::air::Component as _;
 use stwo::core::channel::{Channel as _, MerkleChannel};
@@ -15,11 +17,10 @@ use stwo::core::fri::FriConfig;
 use stwo::core::pcs::{CommitmentSchemeVerifier, PcsConfig};
 use stwo::core::poly::circle::CanonicCoset;
 use stwo::core::proof::StarkProof;
-use stwo::core::vcs::blake2_hash::Blake2sHash;
 use stwo::core::vcs_lifted::blake2_merkle::{Blake2sM31MerkleChannel, Blake2sMerkleChannel};
-use stwo::core::vcs_lifted::merkle_hasher::MerkleHasherLifted;
-use stwo::prover::backend::BackendForChannel;
+use stwo::core::vcs_lifted::poseidon252_merkle::Poseidon252MerkleChannel;
 use stwo::prover::backend::simd::SimdBackend;
+use stwo::prover::backend::{BackendForChannel, ColumnOps};
 use stwo::prover::poly::BitReversedOrder;
 use stwo::prover::poly::circle::CircleEvaluation;
 use stwo::prover::{CommitmentSchemeProver, ComponentProver};
@@ -37,6 +38,7 @@ type Simd = Evaluation<SimdBackend>;
 enum Hash {
     Blake2s,
     Blake2sM31,
+    Poseidon252,
 }
 
 /// Who proves on the device.
@@ -74,7 +76,12 @@ impl Configuration {
         Self {
             pcs: Self::pcs(seed, &air),
             air,
-            hash: Draw::new(seed, "channel").one_of(&[Hash::Blake2s, Hash::Blake2sM31]),
+            // A permutation of Poseidon252 takes the emulated device as long as a hundred compressions.
+            hash: match Draw::new(seed, "channel").number(0..=9) {
+                0 => Hash::Poseidon252,
+                1..=4 => Hash::Blake2sM31,
+                _ => Hash::Blake2s,
+            },
             // Kernels of an AIR's own are compiled, which takes longer than all else.
             tier: match Draw::new(seed, "tier").number(0..=19) {
                 0 => Tier::Generated,
@@ -158,8 +165,7 @@ where
 
 impl<MC: DeviceChannel> Side<MC> for CudaBackend
 where
-    CudaBackend: BackendForChannel<MC>,
-    MC::H: MerkleHasherLifted<Hash = Blake2sHash>,
+    CudaBackend: BackendForChannel<MC> + ColumnOps<Digest<MC>, Column = DeviceColumn<Digest<MC>>>,
 {
     fn moved(columns: Vec<Simd>) -> Vec<Evaluation<Self>> {
         columns.to_device()
@@ -285,9 +291,9 @@ fn holds<MC: MerkleChannel>(configuration: &Configuration, (sums, proof): Proved
 /// Why the proofs of a seed are not as they should be, if they are not.
 fn difference<MC: DeviceChannel>(context: &Context, configuration: &Configuration) -> Option<String>
 where
-    CudaBackend: BackendForChannel<MC>,
+    CudaBackend: BackendForChannel<MC> + ColumnOps<Digest<MC>, Column = DeviceColumn<Digest<MC>>>,
     SimdBackend: BackendForChannel<MC>,
-    MC::H: MerkleHasherLifted<Hash = Blake2sHash> + serde::Serialize,
+    MC::H: serde::Serialize,
 {
     let expected = match prove::<SimdBackend, MC>(configuration) {
         Ok(expected) => expected,
@@ -310,6 +316,7 @@ fn check(context: &Context, seed: u64) {
     let difference = match configuration.hash {
         Hash::Blake2s => difference::<Blake2sMerkleChannel>(context, &configuration),
         Hash::Blake2sM31 => difference::<Blake2sM31MerkleChannel>(context, &configuration),
+        Hash::Poseidon252 => difference::<Poseidon252MerkleChannel>(context, &configuration),
     };
     if let Some(difference) = difference {
         panic!("seed {seed}: {difference}\n{configuration:#?}");
@@ -318,6 +325,11 @@ fn check(context: &Context, seed: u64) {
 
 const SEEDS: u64 = 200;
 
+/// How many seeds are tried: `GATEWORK_SEEDS` of them for a longer search.
+fn seeds() -> u64 {
+    std::env::var("GATEWORK_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(SEEDS)
+}
+
 #[test]
 fn random_airs_are_proved_as_by_simd() {
     let threads = 2;
@@ -325,7 +337,7 @@ fn random_airs_are_proved_as_by_simd() {
         for first in 0..threads {
             scope.spawn(move || {
                 let context = Context::new(support::context().device()).unwrap();
-                (first..SEEDS).step_by(threads as usize).for_each(|seed| check(&context, seed));
+                (first..seeds()).step_by(threads as usize).for_each(|seed| check(&context, seed));
             });
         }
     });
@@ -340,6 +352,7 @@ fn seeds_reach_every_choice() {
     for hash in [Hash::Blake2s, Hash::Blake2sM31] {
         assert!(count(&|configuration| configuration.hash == hash) > 50, "{hash:?}");
     }
+    assert!(count(&|configuration| configuration.hash == Hash::Poseidon252) > 10);
     for tier in [Tier::Interpreted, Tier::Generated, Tier::Adaptive] {
         assert!(count(&|configuration| configuration.tier == tier) > 3, "{tier:?}");
     }
