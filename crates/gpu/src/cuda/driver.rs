@@ -9,8 +9,7 @@ use std::sync::{Arc, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use cudarc::driver::sys::{
-    self, CUdevice, CUevent, CUevent_flags, CUgraph, CUresult, CUstream, CUstream_flags,
-    CUstreamCaptureStatus,
+    self, CUdevice, CUevent, CUresult, CUstream, CUstream_flags, CUstreamCaptureStatus,
 };
 
 use crate::cuda::address;

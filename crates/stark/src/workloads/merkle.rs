@@ -5,7 +5,7 @@ use itertools::Itertools as _;
 use stwo::core::fields::m31::BaseField;
 use stwo::core::vcs_lifted::blake2_merkle::Blake2sMerkleHasher;
 use stwo::core::vcs_lifted::merkle_hasher::MerkleHasherLifted;
-use stwo::prover::backend::{Column as _, CpuBackend};
+use stwo::prover::backend::{Col, Column as _, ColumnOps, CpuBackend};
 use stwo::prover::vcs_lifted::ops::MerkleOpsLifted;
 use stwo::prover::vcs_lifted::prover::MerkleProverLifted;
 
@@ -62,40 +62,26 @@ impl<T: Element> Run for Trees<T> {
     }
 }
 
-/// All layers of the tree over `columns`, made on the device.
-pub(super) fn device_tree<H>(columns: &[HostColumn]) -> Vec<u32>
+/// All layers of the tree over `columns`.
+pub(super) fn tree<B, H>(columns: &[HostColumn]) -> Vec<u32>
 where
-    H: MerkleHasherLifted,
-    H::Hash: Element,
-    CudaBackend: MerkleOpsLifted<H>,
+    B: MerkleOpsLifted<H> + ColumnOps<BaseField>,
+    H: MerkleHasherLifted<Hash: Element>,
 {
-    let columns = columns.iter().map(|column| DeviceColumn::upload(column)).collect_vec();
-    let log_rows = columns[0].len().ilog2();
-    let tree = MerkleProverLifted::<CudaBackend, H>::commit(columns.iter().collect(), log_rows, 0);
+    let columns = columns.iter().map(|column| column.iter().copied().collect()).collect_vec();
+    let log_rows = columns.first().map_or(0, |column: &Col<B, BaseField>| column.len().ilog2());
+    let tree = MerkleProverLifted::<B, H>::commit(columns.iter().collect(), log_rows, 0);
     words(tree.layers.iter().map(|layer| layer.to_cpu()))
-}
-
-/// All layers of the tree over `columns`, made by stwo on the host.
-pub(super) fn host_tree<H>(columns: &[HostColumn]) -> Vec<u32>
-where
-    H: MerkleHasherLifted,
-    H::Hash: Element,
-    CpuBackend: MerkleOpsLifted<H>,
-{
-    let log_rows = columns[0].len().ilog2();
-    let tree = MerkleProverLifted::<CpuBackend, H>::commit(columns.iter().collect(), log_rows, 0);
-    words(tree.layers)
 }
 
 /// The tree of a caller who took the columns in the wrong order.
 pub(super) fn back_to_front<H>(columns: &[HostColumn]) -> (&'static str, Vec<u32>)
 where
-    H: MerkleHasherLifted,
-    H::Hash: Element,
+    H: MerkleHasherLifted<Hash: Element>,
     CpuBackend: MerkleOpsLifted<H>,
 {
     let reversed = columns.iter().rev().cloned().collect_vec();
-    ("columns back to front", host_tree::<H>(&reversed))
+    ("columns back to front", tree::<CpuBackend, H>(&reversed))
 }
 
 fn expected(columns: &[HostColumn], _: u32) -> Vec<u32> {
@@ -119,11 +105,11 @@ impl Task for Merkle {
     }
 
     fn on_device(&self, columns: &[HostColumn]) -> Vec<u32> {
-        device_tree::<Blake2sMerkleHasher>(columns)
+        tree::<CudaBackend, Blake2sMerkleHasher>(columns)
     }
 
     fn on_host(&self, columns: &[HostColumn]) -> Vec<u32> {
-        host_tree::<Blake2sMerkleHasher>(columns)
+        tree::<CpuBackend, Blake2sMerkleHasher>(columns)
     }
 
     fn mistaken(&self, columns: &[HostColumn]) -> (&'static str, Vec<u32>) {

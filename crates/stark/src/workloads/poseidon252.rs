@@ -4,12 +4,12 @@ use gatework_lab::{KernelSpec, Work};
 use itertools::Itertools as _;
 use stwo::core::fields::m31::BaseField;
 use stwo::core::vcs_lifted::poseidon252_merkle::Poseidon252MerkleHasher;
-use stwo::prover::backend::Column as _;
+use stwo::prover::backend::CpuBackend;
 use stwo::prover::backend::simd::SimdBackend;
 use stwo::prover::backend::simd::column::BaseColumn;
 use stwo::prover::vcs_lifted::ops::MerkleOpsLifted;
 
-use super::merkle::{Trees, back_to_front, device_tree, host_tree, words};
+use super::merkle::{Trees, back_to_front, tree, words};
 use super::{Run, Size, Task, Timed, copying};
 use crate::airs::HostColumn;
 use crate::floor::{PERMUTATION, permutations_of_row};
@@ -49,11 +49,11 @@ impl Task for Poseidon252 {
     }
 
     fn on_device(&self, columns: &[HostColumn]) -> Vec<u32> {
-        device_tree::<Poseidon252MerkleHasher>(columns)
+        tree::<CudaBackend, Poseidon252MerkleHasher>(columns)
     }
 
     fn on_host(&self, columns: &[HostColumn]) -> Vec<u32> {
-        host_tree::<Poseidon252MerkleHasher>(columns)
+        tree::<CpuBackend, Poseidon252MerkleHasher>(columns)
     }
 
     fn mistaken(&self, columns: &[HostColumn]) -> (&'static str, Vec<u32>) {
