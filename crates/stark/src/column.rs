@@ -5,10 +5,11 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
-use gatework_gpu::{Buffer, Slice, SliceMut, Stream, View as _};
+use gatework_gpu::{Buffer, Locked, Slice, SliceMut, Stream, View as _};
 pub use starknet_ff::FieldElement as Felt252;
 use stwo::core::fields::m31::{BaseField, P};
 use stwo::core::fields::qm31::SecureField;
+use stwo::core::poly::circle::CircleDomain;
 use stwo::core::vcs::blake2_hash::Blake2sHash;
 use stwo::prover::backend::Column;
 use stwo::prover::secure_column::SecureColumnByCoords;
@@ -93,7 +94,22 @@ pub struct DeviceColumn<T> {
     in_tree: bool,
     /// The single element, when the host already knows it: reading needs no synchronisation.
     known: Option<T>,
+    /// The columns that this one is interpolated with.
+    together: Option<Together>,
     element: PhantomData<T>,
+}
+
+/// A column's place among those that it is interpolated with.
+struct Together {
+    group: Arc<Group>,
+    place: usize,
+}
+
+struct Group {
+    /// The same memory as the columns'.
+    values: Vec<DeviceColumn<BaseField>>,
+    /// On which domain they were, and the coefficients that nobody has asked for yet.
+    interpolated: Locked<Option<(CircleDomain, Vec<Option<DeviceColumn<BaseField>>>)>>,
 }
 
 /// Columns that are allocated together start at multiples of this many words, as the widest loads want.
@@ -112,36 +128,25 @@ impl<T: Element> DeviceColumn<T> {
             })
             .collect();
         let memory = Arc::new(Memory { queue: queue.clone(), buffer: queue.alloc(words) });
-        let column = |(offset, len)| Self {
-            memory: memory.clone(),
-            offset,
-            len,
-            in_tree: false,
-            known: None,
-            element: PhantomData,
-        };
-        places.into_iter().map(column).collect()
+        places.into_iter().map(|(offset, len)| Self::at_place(memory.clone(), offset, len)).collect()
+    }
+
+    fn at_place(memory: Arc<Memory>, offset: usize, len: usize) -> Self {
+        Self { memory, offset, len, in_tree: false, known: None, together: None, element: PhantomData }
     }
 
     /// An uninitialised column.
     pub(crate) fn new(queue: &Queue, len: usize) -> Self {
         let buffer = queue.alloc(len * T::WORDS);
         let memory = Arc::new(Memory { queue: queue.clone(), buffer });
-        Self { memory, offset: 0, len, in_tree: false, known: None, element: PhantomData }
+        Self::at_place(memory, 0, len)
     }
 
     /// A column with these words.
     pub(crate) fn from_words(queue: &Queue, words: &[u32]) -> Self {
         let buffer = queue.upload(words);
         let memory = Arc::new(Memory { queue: queue.clone(), buffer });
-        Self {
-            memory,
-            offset: 0,
-            len: words.len() / T::WORDS,
-            in_tree: false,
-            known: None,
-            element: PhantomData,
-        }
+        Self::at_place(memory, 0, words.len() / T::WORDS)
     }
 
     /// A column of one element.
@@ -154,14 +159,7 @@ impl<T: Element> DeviceColumn<T> {
     /// Elements `offset..offset + len` of this column, as a column of its own: the caller gives up its claim to them.
     pub(crate) fn part(&self, offset: usize, len: usize) -> Self {
         assert!(offset + len <= self.len, "elements {offset}..{} of {}", offset + len, self.len);
-        Self {
-            memory: self.memory.clone(),
-            offset: self.offset + offset * T::WORDS,
-            len,
-            in_tree: false,
-            known: None,
-            element: PhantomData,
-        }
+        Self::at_place(self.memory.clone(), self.offset + offset * T::WORDS, len)
     }
 
     pub(crate) fn queue(&self) -> &Queue {
@@ -185,7 +183,7 @@ impl<T: Element> DeviceColumn<T> {
 
     /// The words, to write on the column's own queue. What was computed from the old ones is no longer this column's tree.
     pub(crate) fn words_mut(&mut self) -> SliceMut<'_, u32> {
-        (self.in_tree, self.known) = (false, None);
+        (self.in_tree, self.known, self.together) = (false, None, None);
         // SAFETY: columns of one allocation have disjoint ranges, this one is borrowed to write, and all of a context's
         // work is on one stream.
         unsafe { self.own_words().assume_unshared() }
@@ -204,13 +202,9 @@ impl<T: Element> DeviceColumn<T> {
     pub(crate) fn parents(&self) -> Option<Self> {
         let nodes = self.len / 2;
         // The layer of n nodes starts at node n - 1.
-        (self.in_tree && nodes > 0).then(|| Self {
-            memory: self.memory.clone(),
-            offset: (nodes - 1) * T::WORDS,
-            len: nodes,
-            in_tree: true,
-            known: None,
-            element: PhantomData,
+        (self.in_tree && nodes > 0).then(|| {
+            let parents = Self::at_place(self.memory.clone(), (nodes - 1) * T::WORDS, nodes);
+            Self { in_tree: true, ..parents }
         })
     }
 }
@@ -235,6 +229,37 @@ impl<T: Element> DeviceColumn<T> {
 }
 
 impl DeviceColumn<BaseField> {
+    /// Says that columns of one length will be interpolated one after the other: the first then takes the others along, which
+    /// are so few that a launch for each would do little. A column whose values change meanwhile is on its own again.
+    pub(crate) fn go_together<const N: usize>(columns: &mut [Self; N]) {
+        let values = columns.iter().map(|column| column.part(0, column.len)).collect();
+        let group = Arc::new(Group { values, interpolated: Locked::default() });
+        for (place, column) in columns.iter_mut().enumerate() {
+            column.together = Some(Together { group: group.clone(), place });
+        }
+    }
+
+    /// Before values change that were to be interpolated with others.
+    pub(crate) fn go_alone(&mut self) {
+        self.together = None;
+    }
+
+    /// This column's coefficients on `domain`, if it goes together with others. `interpolate` is given the values of all of
+    /// them, and gives the coefficients of all; it is asked once.
+    pub(crate) fn interpolated_together(
+        &mut self,
+        domain: CircleDomain,
+        interpolate: impl FnOnce(&[Self]) -> Vec<Self>,
+    ) -> Option<Self> {
+        let Together { group, place } = self.together.take()?;
+        let mut interpolated = group.interpolated.lock();
+        let (on, columns) = interpolated.get_or_insert_with(|| {
+            let columns = interpolate(&group.values).into_iter().map(Some);
+            (domain, columns.collect())
+        });
+        if *on == domain { columns.get_mut(place)?.take() } else { None }
+    }
+
     /// Whether this lies where a column that is allocated together with `before` starts after it.
     pub(crate) fn follows(&self, before: &Self) -> bool {
         let next = before.offset + before.len.next_multiple_of(ALIGNMENT);

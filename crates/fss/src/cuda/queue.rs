@@ -123,7 +123,8 @@ impl Queue {
         arguments: &[Arg<'_>],
     ) -> Result<()> {
         let kernel = self.device().kernel_of(module, entry)?;
-        Ok(kernel.launch(&self.stream, grid, arguments)?)
+        // Products and comparisons of two streams overlap.
+        Ok(kernel.launch(&self.stream, &grid.side_by_side(), arguments)?)
     }
 }
 

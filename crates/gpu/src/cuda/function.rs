@@ -52,6 +52,8 @@ pub(super) struct LoadedFunction {
     dynamic_ceiling: u32,
     /// Whether it was allowed clusters that not every device takes.
     wide_clusters: AtomicBool,
+    /// Whether it asks for as much shared memory as a multiprocessor has.
+    side_by_side: AtomicBool,
 }
 
 // SAFETY: modules and functions belong to the context, not to a thread; the driver's calls on them may come from any.
@@ -87,8 +89,8 @@ impl LoadedFunction {
         let limit = attribute(raw, Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)?;
         let dynamic_ceiling = shared_memory_per_block.saturating_sub(info.resources.shared_bytes);
         let dynamic_limit = AtomicU32::new(limit);
-        let wide_clusters = AtomicBool::new(false);
-        Ok((Self { _module: module, raw, dynamic_limit, dynamic_ceiling, wide_clusters }, info))
+        let [wide_clusters, side_by_side] = [(); 2].map(|()| AtomicBool::new(false));
+        Ok((Self { _module: module, raw, dynamic_limit, dynamic_ceiling, wide_clusters, side_by_side }, info))
     }
 
     /// Queues a launch.
@@ -159,13 +161,23 @@ impl LoadedFunction {
     fn prepare(&self, grid: &Grid) -> Result<()> {
         self.allow_shared_memory(grid.shared_bytes)?;
         let blocks: u64 = grid.cluster.map_or(1, |cluster| cluster.iter().map(|&n| u64::from(n)).product());
-        if blocks <= PORTABLE_CLUSTER_BLOCKS || self.wide_clusters.load(Ordering::Acquire) {
-            return Ok(());
+        if blocks > PORTABLE_CLUSTER_BLOCKS {
+            let attribute = Attribute::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED;
+            self.set_once(&self.wide_clusters, attribute, 1)?;
         }
-        let attribute = Attribute::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED;
-        // SAFETY: the function is loaded.
-        check("cuFuncSetAttribute", unsafe { sys::cuFuncSetAttribute(self.raw, attribute, 1) })?;
-        self.wide_clusters.store(true, Ordering::Release);
+        if grid.side_by_side {
+            let attribute = Attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
+            self.set_once(&self.side_by_side, attribute, ALL_SHARED)?;
+        }
+        Ok(())
+    }
+
+    fn set_once(&self, done: &AtomicBool, attribute: Attribute, value: c_int) -> Result<()> {
+        if !done.load(Ordering::Acquire) {
+            // SAFETY: the function is loaded.
+            check("cuFuncSetAttribute", unsafe { sys::cuFuncSetAttribute(self.raw, attribute, value) })?;
+            done.store(true, Ordering::Release);
+        }
         Ok(())
     }
 
@@ -271,6 +283,8 @@ fn attribute(function: CUfunction, attribute: Attribute) -> Result<u32> {
     Ok(value.try_into().unwrap_or(0))
 }
 
+/// The part of a multiprocessor's memory that is shared memory where kernels run side by side, in percent.
+const ALL_SHARED: c_int = 100;
 /// Blocks of a cluster that a kernel may have without asking for more.
 const PORTABLE_CLUSTER_BLOCKS: u64 = 8;
 

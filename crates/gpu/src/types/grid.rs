@@ -26,12 +26,23 @@ pub struct Grid {
     /// Whether it may start before the work before it in the stream is done.
     #[serde(default)]
     pub early: bool,
+    /// Whether it shares multiprocessors with kernels of other streams.
+    #[serde(default)]
+    pub side_by_side: bool,
 }
 
 impl Grid {
     /// `blocks` blocks of `threads` threads.
     pub fn new(blocks: [u32; 3], threads: [u32; 3]) -> Self {
-        Self { blocks, threads, shared_bytes: 0, cluster: None, cooperative: false, early: false }
+        Self {
+            blocks,
+            threads,
+            shared_bytes: 0,
+            cluster: None,
+            cooperative: false,
+            early: false,
+            side_by_side: false,
+        }
     }
 
     /// A line of blocks that has at least one thread for each of `items`.
@@ -61,6 +72,13 @@ impl Grid {
     /// that does not.
     pub fn early(self) -> Self {
         Self { early: true, ..self }
+    }
+
+    /// Side by side with kernels of other streams on the same multiprocessors. A multiprocessor's memory is divided into cache and
+    /// shared memory, by what its first kernel asks for, and divided anew only when it is empty: kernels that are to run beside each
+    /// other all ask for as much shared memory as there is. Every kernel of those streams should, the small ones too.
+    pub fn side_by_side(self) -> Self {
+        Self { side_by_side: true, ..self }
     }
 
     /// Threads of one block.

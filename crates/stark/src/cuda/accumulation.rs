@@ -9,11 +9,12 @@ use stwo::prover::secure_column::SecureColumnByCoords;
 
 use super::one_thread_each;
 use crate::backend::CudaBackend;
-use crate::column::coordinates;
+use crate::column::{DeviceColumn, coordinates};
 use crate::kernels;
 
 impl AccumulationOps for CudaBackend {
     fn accumulate(column: &mut SecureColumnByCoords<Self>, other: &SecureColumnByCoords<Self>) {
+        column.columns.iter_mut().for_each(DeviceColumn::go_alone);
         let queue = column.columns[0].queue();
         let rows = column.columns[0].len();
         assert_eq!(rows, other.columns[0].len(), "columns that are added have one length");
@@ -28,7 +29,7 @@ impl AccumulationOps for CudaBackend {
     }
 
     fn lift_and_accumulate(columns: Vec<SecureColumnByCoords<Self>>) -> Option<SecureColumnByCoords<Self>> {
-        columns.into_iter().reduce(|shorter, longer| {
+        let sum = columns.into_iter().reduce(|shorter, longer| {
             let queue = longer.columns[0].queue();
             let rows = longer.columns[0].len();
             let from_rows = shorter.columns[0].len();
@@ -42,6 +43,11 @@ impl AccumulationOps for CudaBackend {
             let grid = one_thread_each(rows);
             queue.launch(&kernels::ACCUMULATION, "accumulate_lifted", &grid, &arguments);
             longer
+        });
+        // What is done with it next is to interpolate its coordinates.
+        sum.map(|mut sum| {
+            DeviceColumn::go_together(&mut sum.columns);
+            sum
         })
     }
 }

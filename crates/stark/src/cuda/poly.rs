@@ -30,7 +30,18 @@ impl PolyOps for CudaBackend {
 
     fn interpolate(evaluation: Evaluation, twiddles: &TwiddleTree<Self>) -> Coefficients {
         // A trace is interpolated as a whole; columns come alone from the composition polynomial.
-        let _stage = evaluation.values.queue().clone().stage(Stage::Composition);
+        let queue = evaluation.values.queue().clone();
+        let _stage = queue.stage(Stage::Composition);
+        let (domain, mut evaluation) = (evaluation.domain, evaluation);
+        let together = evaluation.values.interpolated_together(domain, |values| {
+            let targets = DeviceColumn::batch(&queue, values.iter().map(|values| values.len()));
+            let inverses = &twiddles.itwiddles;
+            transform(&queue, Direction::Inverse, domain, inverses, values, domain.size(), &targets);
+            targets
+        });
+        if let Some(coefficients) = together {
+            return CircleCoefficients::new(coefficients);
+        }
         interpolate_same_domain(vec![evaluation], twiddles).pop().expect("one polynomial for one column")
     }
 

@@ -20,6 +20,7 @@ use super::layer::Layer;
 use super::openings::{Hashes, Openings, Read, Values};
 use super::tail::{LOG_TAIL, fold_to_last};
 use super::transcript::{DeviceChannel, Digest, Transcript, draw_on_host};
+use crate::Result;
 use crate::backend::CudaBackend;
 use crate::column::{DeviceColumn, Element};
 use crate::cuda::fri::{Challenge, fold_circle_by, fold_line_by, fold_line_once};
@@ -43,13 +44,14 @@ where
     CudaBackend: BackendForChannel<MC> + ColumnOps<Digest<MC>, Column = DeviceColumn<Digest<MC>>>,
 {
     /// Folds `quotients` down to the last layer, with a commitment and a challenge before each fold. Where the device draws
-    /// the challenges, all of it is queued at once: the host waits for the last layer alone.
+    /// the challenges, all of it is queued at once: the host waits for the last layer alone, and does `meanwhile` before.
     pub(super) fn commit(
         channel: &mut MC::C,
         config: FriConfig,
         quotients: &SecureEvaluation<CudaBackend, BitReversedOrder>,
         twiddles: &TwiddleTree<CudaBackend>,
-    ) -> Self {
+        meanwhile: impl FnOnce() -> Result<()>,
+    ) -> Result<Self> {
         let queue = quotients.values.columns[0].queue();
         let log_last = config.last_layer_domain_size().ilog2();
         let log_first = quotients.domain.log_size();
@@ -60,8 +62,10 @@ where
             } else {
                 commit_by_more(|root| transcript.draw(root), config.fold_step, quotients, log_last, twiddles)
             };
+            meanwhile()?;
             (first, inner, values.domain(), transcript.finish::<MC>(channel, &values.values))
         } else {
+            meanwhile()?;
             let draw = |root: &_| draw_on_host::<MC>(queue, channel, root);
             let (first, inner, values) =
                 commit_by_more(draw, config.fold_step, quotients, log_last, twiddles);
@@ -74,7 +78,7 @@ where
         assert!(rest.iter().all(|coefficient| coefficient.is_zero()), "the last layer has a higher degree");
         let last = LinePoly::from_ordered_coefficients(coefficients);
         channel.mix_felts(&last);
-        Self { config, log_first, first, inner, last }
+        Ok(Self { config, log_first, first, inner, last })
     }
 
     /// Draws positions of the first layer.

@@ -144,27 +144,36 @@ where
     let sampled_values = samples
         .as_cols_ref()
         .map_cols(|samples| samples.iter().map(|sample| sample.value).collect::<Vec<_>>());
-    let expected = provers.components().eval_composition_polynomial_at_point(
-        point,
-        &sampled_values,
-        random_coefficient,
-        log_degree,
-    );
-    if samples::composition(&sampled_values, point, log_degree) != expected {
-        return Err(Error::ConstraintsNotSatisfied);
-    }
+    // Whether the constraints hold is known now, and looked at while the device folds.
+    let check = || {
+        let expected = provers.components().eval_composition_polynomial_at_point(
+            point,
+            &sampled_values,
+            random_coefficient,
+            log_degree,
+        );
+        let holds = samples::composition(&sampled_values, point, log_degree) == expected;
+        if holds { Ok(()) } else { Err(Error::ConstraintsNotSatisfied) }
+    };
     channel.mix_felts(&sampled_values.clone().flatten_cols());
 
-    let random_coefficient = channel.draw_secure_felt();
+    let quotient_coefficient = channel.draw_secure_felt();
     let quotients = {
         let _stage = queue.stage(Stage::Quotients);
         let columns = scheme.evaluations();
         let twiddles = scheme.twiddles;
-        compute_fri_quotients(&columns, &samples, random_coefficient, lifting_log_size, twiddles, log_blowup)
+        compute_fri_quotients(
+            &columns,
+            &samples,
+            quotient_coefficient,
+            lifting_log_size,
+            twiddles,
+            log_blowup,
+        )
     };
     let layers = {
         let _stage = queue.stage(Stage::Fri);
-        Layers::<MC>::commit(channel, config.fri_config, &quotients, scheme.twiddles)
+        Layers::<MC>::commit(channel, config.fri_config, &quotients, scheme.twiddles, check)?
     };
     let proof_of_work = {
         let _stage = queue.stage(Stage::Grind);
