@@ -42,7 +42,6 @@ const CYCLES: &[Cycle] = &[
             "block",
             "copy",
             "functions",
-            "initialised",
             "interruption",
             "launch",
             "mbarrier",
