@@ -53,8 +53,22 @@ impl DeviceAttention {
     ) -> Result<()> {
         let module = attention_module::<O>(&self.form.shape, self.schedule);
         let kernel = self.device.kernel_of(&module, "attention")?;
-        let Images { q, k, v, q_scales, k_scales, v_scales } = images;
-        let arguments = args![q, k, v, q_scales, k_scales, v_scales, lists, o, lse, ByValue(problem)];
+        let Images { q, k, v, q_scales, k_scales, v_scales, q_marks, k_marks, v_marks } = images;
+        let arguments = args![
+            q,
+            k,
+            v,
+            q_scales,
+            k_scales,
+            v_scales,
+            q_marks,
+            k_marks,
+            v_marks,
+            lists,
+            o,
+            lse,
+            ByValue(problem)
+        ];
         kernel.launch(stream, &self.grid(), &arguments)?;
         Ok(())
     }

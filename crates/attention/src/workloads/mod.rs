@@ -1,6 +1,7 @@
 //! What the lab may gate and time: `attention/*`.
 
 pub mod case;
+pub mod codes;
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -19,10 +20,9 @@ use rayon::prelude::*;
 use crate::cuda::schedule::{Exponential, Schedule};
 use crate::cuda::{
     DeviceAttention, KEY_TILE, Rotation, Workspace, attention_module, combine_module, quantise_module,
-    score_limit, value_group,
 };
 use crate::shape::{Mask, Shape};
-use crate::shared::{LARGEST_CODE, QUANTISE_THREADS, QUERY_TILE};
+use crate::shared::QUANTISE_THREADS;
 use crate::{Attention, Element, HeadDimension, reference};
 use case::{case, of_case};
 
@@ -121,11 +121,7 @@ impl Operands {
     }
 
     fn attend_to(&self, shape: &Shape, mask: Mask) -> Vec<f64> {
-        let Shape { dim, rows, keys, .. } = *shape;
-        let limit = score_limit(dim);
-        let q = quantised(&self.q, rows * dim, QUERY_TILE as usize * dim, limit);
-        let k = quantised(&self.k, keys * dim, KEY_TILE * dim, limit);
-        let v = quantised(&self.v, keys * dim, value_group(keys) * KEY_TILE * dim, LARGEST_CODE);
+        let [q, k, v] = codes::values(shape, [&self.q, &self.k, &self.v]);
         let parts: Vec<Part> = parts_of(shape, mask);
         let attended = parts.into_par_iter().map(|part| part.attend(shape, mask, &q, &k, &v));
         attended.collect::<Vec<Vec<f64>>>().concat()
@@ -172,18 +168,6 @@ impl Part {
         let (q, seen) = (&q[query..query + part.rows * dim], key..key + part.keys * dim);
         reference::attention(&part, mask, 1.0 / (dim as f64).sqrt(), q, &k[seen.clone()], &v[seen]).0
     }
-}
-
-/// The values of the codes, block by block of each head.
-fn quantised(x: &[f16], head: usize, block: usize, limit: f32) -> Vec<f64> {
-    let mut values = Vec::with_capacity(x.len());
-    for block in x.chunks(head).flat_map(|head| head.chunks(block)) {
-        let largest = block.iter().fold(0.0f32, |largest, x| largest.max(x.to_f32().abs()));
-        let (factor, scale) = (limit / largest, largest / limit);
-        let code = |x: &f16| float8::F8E4M3::from_f32(x.to_f32() * factor).to_f32() * scale;
-        values.extend(block.iter().map(|x| f64::from(code(x))));
-    }
-    values
 }
 
 impl Job {
