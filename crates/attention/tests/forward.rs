@@ -1,7 +1,7 @@
 //! The engine on the emulated device against double precision.
 
 use float8::F8E4M3;
-use gatework_attention::cuda::schedule::Schedule;
+use gatework_attention::cuda::schedule::{Parts, Schedule};
 use gatework_attention::cuda::{Granularity, Quantised, Rotation};
 use gatework_attention::reference::{self, relative_error};
 use gatework_attention::workloads::codes;
@@ -170,7 +170,7 @@ fn parts_of_the_keys_give_what_all_of_them_give() -> Result<()> {
         let whole = Schedule { consumers: 1, ..Schedule::usual(dim)? };
         let (plain, plain_lse) = run::<f16, f32>(&device, &case, layout, Some(whole))?;
         for splits in [2, 3] {
-            let schedule = Schedule { splits, ..whole };
+            let schedule = Schedule { parts: Parts::Count(splits), ..whole };
             let (parts, lse) = run::<f16, f32>(&device, &case, layout, Some(schedule))?;
             let wide: Vec<f64> = plain.iter().map(|&x| f64::from(x)).collect();
             // Weights are rounded against another maximum.
@@ -245,8 +245,10 @@ fn schedules_that_cannot_run_are_refused() -> Result<()> {
         (Schedule { consumers: 0, ..usual }, "0 consumers"),
         (Schedule { stages: 1, ..usual }, "1 stages"),
         (Schedule { stages: 100, ..usual }, "100 stages"),
-        (Schedule { splits: 0, ..usual }, "0 parts"),
-        (Schedule { splits: 3, ..usual }, "3 parts of 1000 keys"),
+        (Schedule { parts: Parts::Count(0), ..usual }, "0 parts"),
+        (Schedule { parts: Parts::Count(3), ..usual }, "3 parts of 1000 keys"),
+        (Schedule { parts: Parts::OfTiles(0), ..usual }, "parts of 0 tiles"),
+        (Schedule { parts: Parts::OfTiles(6), ..usual }, "parts of 6 tiles; it must be a multiple of 4"),
     ] {
         let shape = Shape { keys: 1000, ..Shape::square(1, 1, 64, 128) };
         let error = Attention::builder(shape).schedule(schedule).build_on(&device).unwrap_err();

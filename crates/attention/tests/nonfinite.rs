@@ -2,7 +2,7 @@
 //! precision, which does what PyTorch does.
 
 use float8::F8E4M3;
-use gatework_attention::cuda::schedule::Schedule;
+use gatework_attention::cuda::schedule::{Parts, Schedule};
 use gatework_attention::cuda::{Granularity, Quantised};
 use gatework_attention::reference::{self, relative_error};
 use gatework_attention::workloads::codes;
@@ -47,7 +47,8 @@ impl Case {
         let mut builder = Attention::builder(self.shape).mask(self.mask);
         if let (Some(splits), Target::Gpu(_)) = (splits, target) {
             let consumers = 1 + splits % 2;
-            builder = builder.schedule(Schedule { splits, consumers, ..Schedule::usual(self.shape.dim)? });
+            let (parts, usual) = (Parts::Count(splits), Schedule::usual(self.shape.dim)?);
+            builder = builder.schedule(Schedule { parts, consumers, ..usual });
         }
         let [q, k, v] =
             self.tensors.each_ref().map(|x| x.iter().map(|&x| T::from_f32(x)).collect::<Vec<T>>());

@@ -53,7 +53,7 @@ impl Workspace {
         let value_groups =
             batch * key_heads * attention.key_tiles().div_ceil(value_group(attention.form.shape.keys));
         let lists = schedule.lists(&attention.form.shape, attention.form.mask, attention.device.properties());
-        let splits = schedule.splits as usize;
+        let splits = schedule.splits(&attention.form.shape);
         let parts = if splits > 1 {
             let outputs = stream.alloc(splits * attention.form.shape.query_elements())?;
             Some(PartsOfKeys { outputs, lse: stream.alloc(splits * batch * heads * rows)? })

@@ -17,13 +17,13 @@ use gatework_lab::{
 use half::f16;
 use rayon::prelude::*;
 
-use crate::cuda::schedule::{Exponential, Schedule};
+use crate::cuda::schedule::{Exponential, Parts, Schedule};
 use crate::cuda::{
     DeviceAttention, KEY_TILE, Rotation, Workspace, attention_module, combine_module, quantise_module,
 };
 use crate::shape::{Mask, Shape};
 use crate::shared::QUANTISE_THREADS;
-use crate::{Attention, Element, HeadDimension, reference};
+use crate::{Attention, Bits, Element, HeadDimension, reference};
 use case::{case, of_case};
 
 /// All of them.
@@ -176,8 +176,8 @@ impl Job {
         match self.schedule {
             Some(schedule) => builder.schedule(schedule).build_on(device),
             None if case.dimensions.contains_key(WHOLE) => {
-                let suited = Schedule::suited(&shape(case), device.properties())?;
-                builder.schedule(Schedule { splits: 1, ..suited }).build_on(device)
+                let suited = Schedule::suited(&shape(case), Bits::Repeatable, device.properties())?;
+                builder.schedule(Schedule { parts: Parts::Count(1), ..suited }).build_on(device)
             }
             None => builder.build_on(device),
         }
@@ -490,7 +490,7 @@ impl Tunable for Job {
             .with("BLOCKS", if usual.persistent { "persistent" } else { "one each" })
             .with("CONSUMERS", i64::from(usual.consumers))
             .with("STAGES", i64::from(usual.stages))
-            .with("SPLITS", i64::from(usual.splits))
+            .with("SPLITS", usual.splits(&self.shapes[0]) as i64)
     }
 
     fn configured(&self, configuration: &Configuration) -> Box<dyn Workload> {
@@ -522,7 +522,7 @@ fn schedule(found: &Configuration) -> Schedule {
         stages: found.integer("STAGES") as u32,
         turns: found.choice("ISSUE") == "in turn",
         persistent: found.choice("BLOCKS") == "persistent",
-        splits: found.integer("SPLITS") as u32,
+        parts: Parts::Count(found.integer("SPLITS") as u32),
         exponential: match found.choice("EXPONENTIAL") {
             "line" => Exponential::Line,
             _ => Exponential::Parabola,
