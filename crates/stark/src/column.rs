@@ -108,9 +108,11 @@ struct Together {
 struct Group {
     /// The same memory as the columns'.
     values: Vec<DeviceColumn<BaseField>>,
-    /// On which domain they were, and the coefficients that nobody has asked for yet.
-    interpolated: Locked<Option<(CircleDomain, Vec<Option<DeviceColumn<BaseField>>>)>>,
+    interpolated: Locked<Option<Interpolated>>,
 }
+
+/// On which domain columns were, and the coefficients that nobody has asked for yet.
+type Interpolated = (CircleDomain, Vec<Option<DeviceColumn<BaseField>>>);
 
 /// Columns that are allocated together start at multiples of this many words, as the widest loads want.
 pub(crate) const ALIGNMENT: usize = 4;
