@@ -12,6 +12,7 @@ const GRID: Grid = Grid {
     cluster: None,
     cooperative: false,
     early: false,
+    side_by_side: false,
 };
 
 #[test]
