@@ -11,7 +11,6 @@ const FILES: &[Header] = &headers![
     "gw/bulk.cuh",
     "gw/cluster.cuh",
     "gw/convert.cuh",
-    "gw/cuda.cuh",
     "gw/debug.cuh",
     "gw/emulated.cuh",
     "gw/gw.cuh",
