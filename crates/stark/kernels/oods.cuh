@@ -5,23 +5,14 @@
 
 // basis[i] <- product of the factors whose bit in i is set: the monomial of coefficient i at a point, for the point's factors
 // y, x, 2 x^2 - 1, ... A thread has 2^LOG_RUN neighbours, or all if they are fewer.
-constexpr u32 FACTORS = 6;
 GW_KERNEL(monomials)(const QM31* factors, u32 log_size, Coordinates basis) {
     const u32 log_run = gw::lesser(LOG_RUN, log_size);
     const u32 run = (u32)gw::global_thread();
     if (run >> (log_size - log_run)) return;
     QM31 values[1 << LOG_RUN];
     values[0] = qm31::one();
-    // Factors are loaded some at a time, whether they are needed or not: one after the other each would be waited for.
-    for (u32 first = log_run; first < log_size; first += FACTORS) {
-        QM31 loaded[FACTORS];
-        GW_UNROLL
-        for (u32 i = 0; i < FACTORS; ++i) loaded[i] = qm31::load(factors + gw::lesser(first + i, log_size - 1));
-        GW_UNROLL
-        for (u32 i = 0; i < FACTORS; ++i) {
-            const u32 bit = first + i;
-            if (bit < log_size && run >> (bit - log_run) & 1) values[0] = qm31::mul(values[0], loaded[i]);
-        }
+    for (u32 bit = log_run; bit < log_size; ++bit) {
+        if (run >> (bit - log_run) & 1) values[0] = qm31::mul(values[0], qm31::load(factors + bit));
     }
     GW_UNROLL
     for (u32 bit = 0; bit < LOG_RUN; ++bit) {

@@ -3,29 +3,17 @@
 
 // Quotients of FRI: sums of (c f(p) - a y(p) - b) / line(p) over columns f and the points at which they were sampled.
 
-// numerators <- sum of factor x value over columns - constant. One thread a row, and 24 bytes of shared memory for each of them:
-// addresses and factors of as many columns are there before the values are asked for.
+// numerators <- sum of factor x value over columns - constant. One thread a row.
 GW_KERNEL_BOUNDED(numerators, 256, 2)(
     const u32* const* columns, const QM31* factors, u32 column_count, QM31 constant, Coordinates numerators, u32 rows) {
-    QM31* of_columns = gw::shared<QM31>();
-    const u32** from = gw::shared<const u32*>(gw::threads_x() * sizeof(QM31));
     const u32 row = (u32)gw::global_thread();
+    if (row >= rows) return;
     qm31::Sum sum = qm31::sum();
-    for (u32 first = 0; first < column_count; first += gw::threads_x()) {
-        const u32 count = gw::lesser(gw::threads_x(), column_count - first);
-        if (first > 0) gw::sync_threads();
-        if (gw::thread_x() < count) {
-            qm31::store(of_columns + gw::thread_x(), qm31::load(factors + first + gw::thread_x()));
-            from[gw::thread_x()] = columns[first + gw::thread_x()];
-        }
-        gw::sync_threads();
-        if (row >= rows) continue;
-        GW_UNROLL_BY(8)
-        for (u32 column = 0; column < count; ++column) {
-            qm31::add_product(sum, qm31::load(of_columns + column), from[column][row]);
-        }
+    GW_UNROLL_BY(6)
+    for (u32 column = 0; column < column_count; ++column) {
+        qm31::add_product(sum, qm31::load(factors + column), columns[column][row]);
     }
-    if (row < rows) qm31::store(numerators, row, qm31::sub(qm31::total(sum), constant));
+    qm31::store(numerators, row, qm31::sub(qm31::total(sum), constant));
 }
 
 // quotients <- sum over points of (numerator - linear y(q)) / line(q), where the line goes through the point and its

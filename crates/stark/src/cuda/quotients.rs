@@ -1,6 +1,6 @@
 //! `QuotientOps`: the quotients that FRI is run on.
 
-use gatework_gpu::{ByValue, Grid, args};
+use gatework_gpu::{ByValue, args};
 use itertools::Itertools as _;
 use stwo::core::circle::CirclePoint;
 use stwo::core::fields::cm31::CM31;
@@ -17,15 +17,12 @@ use stwo::prover::poly::circle::{CircleEvaluation, SecureEvaluation};
 use stwo::prover::poly::twiddles::{TwiddleBuffer as _, TwiddleTree};
 
 use super::circle_fft::{Direction, transform};
-use super::{THREADS, flat_words, one_thread_each, words};
+use super::{flat_words, one_thread_each, words};
 use crate::backend::CudaBackend;
 use crate::column::{coordinates, secure_column, table};
 use crate::kernels;
 use crate::queue::Queue;
 use crate::shared::Sampled;
-
-/// Rows that would be in fewer blocks than a large GPU has multiprocessors.
-const FEW_ROWS: usize = 1 << 15;
 
 impl QuotientOps for CudaBackend {
     fn accumulate_numerators(
@@ -54,10 +51,7 @@ impl QuotientOps for CudaBackend {
                 ByValue(&coordinates(queue, &numerators)),
                 rows as u32
             ];
-            // Few rows in small blocks: more multiprocessors have some.
-            let threads = if rows <= FEW_ROWS { 64 } else { THREADS };
-            let grid = Grid::covering(rows, threads).shared(24 * threads);
-            queue.launch(&kernels::QUOTIENTS, "numerators", &grid, &arguments);
+            queue.launch(&kernels::QUOTIENTS, "numerators", &one_thread_each(rows), &arguments);
             accumulated_numerators_vec.push(AccumulatedNumerators {
                 sample_point: batch.point,
                 partial_numerators_acc: numerators,
