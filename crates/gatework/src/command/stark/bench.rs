@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 use gatework_gpu::{Device, Source};
 use gatework_lab::{DeviceRecord, MeasuredRecord, Record, Store};
-use gatework_stark::airs::{self, Air, HostColumn, Input, Proved, ProvesWith};
+use gatework_stark::airs::{self, Air, Input, ProvesWith};
 use gatework_stark::floor::{Hash, Machine, Shape};
 use gatework_stark::workloads::workloads;
 use gatework_stark::{Context, CudaBackend, Rates, Stage, Tier, row_operations, upload_and_interpolate};
@@ -18,14 +18,13 @@ use stwo::core::channel::{Blake2sChannel, MerkleChannel};
 use stwo::core::fields::qm31::SecureField;
 use stwo::core::pcs::PcsConfig;
 use stwo::core::poly::circle::CanonicCoset;
-use stwo::core::vcs_lifted::merkle_hasher::MerkleHasherLifted;
 use stwo::prover::backend::simd::SimdBackend;
 use stwo::prover::poly::circle::PolyOps as _;
 use stwo_constraint_framework::{FrameworkEval, INTERACTION_TRACE_IDX, InfoEvaluator};
 
 use super::memory;
 use super::statement::{Statement, StatementOptions, Visitor};
-use super::throughput::{self, Throughput};
+use super::throughput::{self, Columns, Throughput, json};
 use crate::command::ending::{Ending, Failure};
 use crate::command::output::table;
 use crate::command::shell::Shell;
@@ -281,9 +280,6 @@ impl Visitor for Bench<'_> {
     }
 }
 
-/// Preprocessed columns by name, and traces.
-pub(super) type Columns = (Vec<(String, HostColumn)>, Vec<Vec<HostColumn>>);
-
 fn on_device<MC: MerkleChannel, A: Air>(
     options: &BenchOptions,
     device: &Device,
@@ -438,11 +434,6 @@ fn interpolated_upload(context: &Context, columns: &Columns) -> Result<f64, Fail
     });
     let times = times.and_then(|times| times)?;
     Ok(milliseconds(times.into_iter().min().unwrap_or_default()))
-}
-
-pub(super) fn json<H: MerkleHasherLifted + Serialize>(proved: &Proved<H>) -> Result<Vec<u8>, Failure> {
-    serde_json::to_vec(proved)
-        .map_err(|error| Failure::device(format!("the proof could not be written as JSON: {error}")))
 }
 
 fn milliseconds(time: Duration) -> f64 {

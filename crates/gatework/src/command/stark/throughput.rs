@@ -7,14 +7,17 @@ use std::thread;
 use std::time::Instant;
 
 use gatework_gpu::Device;
-use gatework_stark::airs::{self, Air, Input, Proved, ProvesWith};
+use gatework_stark::airs::{self, Air, HostColumn, Input, Proved, ProvesWith};
 use gatework_stark::{Context, CudaBackend, Provers};
 use serde::Serialize;
 use stwo::core::channel::MerkleChannel;
 use stwo::core::pcs::PcsConfig;
+use stwo::core::vcs_lifted::merkle_hasher::MerkleHasherLifted;
 
-use super::bench::{Columns, json};
 use crate::command::ending::Failure;
+
+/// Preprocessed columns by name, and traces.
+pub(super) type Columns = (Vec<(String, HostColumn)>, Vec<Vec<HostColumn>>);
 
 #[derive(Serialize)]
 pub(super) struct Throughput {
@@ -30,6 +33,12 @@ impl fmt::Display for Throughput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} at once: {:.0} proofs a second, of {}", self.at_once, self.per_second, self.proofs)
     }
+}
+
+/// The bytes that proofs are compared by.
+pub(super) fn json<H: MerkleHasherLifted + Serialize>(proved: &Proved<H>) -> Result<Vec<u8>, Failure> {
+    serde_json::to_vec(proved)
+        .map_err(|error| Failure::device(format!("the proof could not be written as JSON: {error}")))
 }
 
 /// Proves `repeats` times in each of `at_once` contexts, after one proof that is not timed.
