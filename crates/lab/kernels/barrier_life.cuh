@@ -4,15 +4,18 @@
 //
 // In every turn a barrier is made and ended in the same place. It waits for each thread's cp.async of a quad of `from`, for a
 // bulk copy of `other` whose bytes are expected apart from any arrival, and for 32 arrivals that one thread makes at once.
+// Between two turns the barrier's place holds a number. Each bulk copy has a place of its own: racecheck forgets with a barrier
+// what was waited for on it.
 #define QUADS 64
 #define BYTES 1024
 
 GW_KERNEL(barrier_life)(const u32x4* from, const u32x4* other, u32x4* out, u32 turns) {
     u32x4* copied = gw::shared<u32x4>();
-    u32x4* loaded = gw::shared<u32x4>(BYTES);
-    gw::Mbarrier* barrier = gw::shared<gw::Mbarrier>(2 * BYTES);
+    gw::Mbarrier* barrier = gw::shared<gw::Mbarrier>(BYTES);
+    u32x4* all_loaded = gw::shared<u32x4>(BYTES + 16);
     const u32 t = gw::thread();
     for (u32 turn = 0; turn < turns; ++turn) {
+        u32x4* loaded = all_loaded + turn * QUADS;
         if (t == 0) {
             gw::mbarrier_init(barrier, QUADS + 32);
             gw::fence_mbarrier_init();
@@ -33,5 +36,6 @@ GW_KERNEL(barrier_life)(const u32x4* from, const u32x4* other, u32x4* out, u32 t
             gw::mbarrier_invalidate(barrier);
             *barrier = turn;
         }
+        gw::sync_threads();
     }
 }

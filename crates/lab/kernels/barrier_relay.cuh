@@ -4,8 +4,8 @@
 // HALF - 1 - i of turn k.
 //
 // One half of the block computes, the other stores. They hand over through two stages of shared memory, by named
-// barriers alone: FULL + s is met when stage s has been written, EMPTY + s when it has been read. Each side arrives at
-// the one and waits at the other.
+// barriers alone: FULL + s is met when stage s has been written, EMPTY + s when it has been read. The side that writes only
+// arrives at FULL; at EMPTY both wait, since racecheck takes no arrival for the end of a read.
 #define HALF 64
 #define FULL 1
 #define EMPTY 3
@@ -29,7 +29,7 @@ GW_KERNEL_BOUNDED(barrier_relay, 128, 1)(const u32* words, const u64* longs, con
             gw::barrier_sync(FULL + s, 2 * HALF);
             out[at] = stage[HALF - 1 - i];
             // Nobody waits for the last two stages.
-            if (turn + 2 < turns) gw::barrier_arrive(EMPTY + s, 2 * HALF);
+            if (turn + 2 < turns) gw::barrier_sync(EMPTY + s, 2 * HALF);
         }
     }
 }

@@ -25,7 +25,7 @@ GW_KERNEL(cluster_ring)(const u32* values, u32* out, u32 rounds) {
 }
 
 // out[block][tile] <- tiles[cluster][tile], turned round, plus the block's rank. Block 0 of a cluster loads each tile for
-// all of them, in two stages; every block tells it when a stage is free.
+// all of them, in two stages; every thread tells it when it has read a stage.
 GW_KERNEL(cluster_multicast)(const u32* tiles, u32* out, u32 count) {
     u32* stages = gw::shared<u32>();
     gw::Mbarrier* full = gw::shared<gw::Mbarrier>(2 * TILE_BYTES);
@@ -35,7 +35,7 @@ GW_KERNEL(cluster_multicast)(const u32* tiles, u32* out, u32 count) {
     if (gw::thread() == 0) {
         for (u32 s = 0; s < 2; ++s) {
             gw::mbarrier_init(full + s, 1);
-            gw::mbarrier_init(empty + s, size);
+            gw::mbarrier_init(empty + s, size * TILE);
         }
         gw::fence_mbarrier_init();
     }
@@ -54,8 +54,7 @@ GW_KERNEL(cluster_multicast)(const u32* tiles, u32* out, u32 count) {
         gw::mbarrier_wait(full + s, (tile / 2) & 1);
         const u32 word = stages[s * TILE + TILE - 1 - gw::thread()];
         out[((u64)gw::block_x() * count + tile) * TILE + gw::thread()] = word + rank;
-        gw::sync_threads();
-        if (gw::thread() == 0) gw::mbarrier_arrive_at(empty + s, 0);
+        gw::mbarrier_arrive_at(empty + s, 0);
     }
     gw::sync_cluster();
 }

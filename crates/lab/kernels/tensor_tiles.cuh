@@ -37,10 +37,12 @@ GW_DEVICE void tiles(const gw::TensorMap& from, const gw::TensorMap& to, const i
         prefetch<RANK>(from, at);
         gw::mbarrier_init(full, 1);
         gw::fence_mbarrier_init();
+    }
+    gw::sync_threads();
+    if (gw::thread() == 0) {
         gw::mbarrier_arrive_expect(full, box_bytes);
         load<RANK>(box, from, full, at);
     }
-    gw::sync_threads();
     gw::mbarrier_wait(full, 0);
     for (u32 i = gw::thread(); i < box_bytes / 4; i += gw::threads()) {
         images[(u64)gw::block_x() * (box_bytes / 4) + i] = box[i];

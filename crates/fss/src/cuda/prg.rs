@@ -17,8 +17,9 @@ use super::shared::{COMPARE_MOST_THREADS, COMPARE_THREADS, PRG_THREADS, RUN_WORD
 const RESIDENT_THREADS: u32 = 2048;
 /// Most blocks of a multiprocessor among which work is spread.
 const MOST_SPREAD: u32 = 8;
-/// Threads of a block, at least: each block has tables of its own to copy.
-const LEAST_THREADS: usize = 64;
+/// Threads of a block, at least: a warp for each of a multiprocessor's four schedulers. A walk waits for its own lookups, so that
+/// four warps take no longer than one, and copy tables on fewer multiprocessors.
+const LEAST_THREADS: usize = 128;
 
 /// The generator of a device: its streams start from a form of AES and that form's table.
 pub(super) struct Generator {

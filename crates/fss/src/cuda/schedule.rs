@@ -142,7 +142,7 @@ impl Schedule {
 }
 
 /// Threads of a multiprocessor that compare, from which on twice the tables are worth their copies.
-const THREADS_WORTH_QUADS: usize = 256;
+const THREADS_WORTH_QUADS: usize = 160;
 
 impl AesForm {
     /// What a card runs where nothing else is asked for: a copy for every bank.

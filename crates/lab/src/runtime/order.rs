@@ -302,8 +302,10 @@ impl Barriers {
         };
         let (from, other) = (stream.upload(&quads(&self.from))?, stream.upload(&quads(&self.other))?);
         let mut out = poisoned::<[u32; 4]>(&stream, from.len())?;
-        let grid = Grid::new([1, 1, 1], [QUADS as u32, 1, 1]).shared(2 * 16 * QUADS as u32 + 8);
         let turns = (from.len() / QUADS) as u32;
+        // What each thread copies, the barrier, and every bulk copy in a place of its own.
+        let shared = 16 * QUADS as u32 * (1 + turns) + 16;
+        let grid = Grid::new([1, 1, 1], [QUADS as u32, 1, 1]).shared(shared);
         kernel.launch(&stream, &grid, &args![&from, &other, &mut out, turns])?;
         Ok(Outputs::new().with("out", stream.download(&out)?.concat()))
     }
