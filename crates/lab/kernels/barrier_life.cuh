@@ -25,7 +25,8 @@ GW_KERNEL(barrier_life)(const u32x4* from, const u32x4* other, u32x4* out, u32 t
         gw::copy_async_arrive(barrier);
         if (t == 0) {
             gw::mbarrier_expect(barrier, BYTES);
-            gw::bulk_load(loaded, other + turn * QUADS, BYTES, barrier);
+            // A 64-bit index: with one of 32 bits ptxas 13.0 loses the upper half of this address.
+            gw::bulk_load(loaded, other + (u64)turn * QUADS, BYTES, barrier);
             gw::mbarrier_arrive_many(barrier, 32);
         }
         gw::mbarrier_wait(barrier, 0);

@@ -239,7 +239,8 @@ fn run_relay(device: &Device, inputs: &RelayInputs, turns: usize) -> Result<Vec<
     let longs = stream.upload(&inputs.longs)?;
     let quads = stream.upload(&inputs.quads)?;
     let mut out = poisoned::<u32>(&stream, inputs.words.len())?;
-    let grid = Grid::new([1, 1, 1], [2 * RELAY_HALF as u32, 1, 1]).shared(2 * 4 * RELAY_HALF as u32);
+    let shared = (4 * RELAY_HALF * turns) as u32;
+    let grid = Grid::new([1, 1, 1], [2 * RELAY_HALF as u32, 1, 1]).shared(shared);
     kernel.launch(&stream, &grid, &args![&words, &longs, &quads, &mut out, turns as u32])?;
     Ok(stream.download(&out)?)
 }
