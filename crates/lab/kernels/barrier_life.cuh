@@ -33,10 +33,9 @@ GW_KERNEL(barrier_life)(const u32x4* from, const u32x4* other, u32x4* out, u32 t
         const u32x4 a = copied[QUADS - 1 - t], b = loaded[t];
         out[turn * QUADS + t] = u32x4{a.x ^ b.x, a.y ^ b.y, a.z ^ b.z, a.w ^ b.w};
         gw::sync_threads();
-        if (t == 0) {
-            gw::mbarrier_invalidate(barrier);
-            *barrier = turn;
-        }
+        if (t == 0) gw::mbarrier_invalidate(barrier);
+        gw::sync_threads();
+        if (t == 1) *barrier = turn;
         gw::sync_threads();
     }
 }
