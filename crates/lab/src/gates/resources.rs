@@ -84,6 +84,12 @@ fn instructions_refusal(spec: &KernelSpec, report: &SassReport) -> Option<String
             let count = report.count(entry, opcode);
             return Some(format!("kernel '{entry}' has {count} {opcode} instructions, and must have none"));
         }
+        if let Some((_, copy)) = report.truncated.iter().find(|(kernel, _)| kernel == entry) {
+            return Some(format!(
+                "kernel '{entry}' copies by an address whose upper half the compiler has lost, '{copy}': index the pointer \
+                 with 64 bits"
+            ));
+        }
     }
     None
 }
@@ -140,8 +146,20 @@ mod tests {
     fn required_and_forbidden_instructions() {
         let report = SassReport {
             kernels: vec![("k".into(), [("QGMMA".to_owned(), 8), ("LDL".to_owned(), 2)].into())],
+            truncated: Vec::new(),
         };
         assert!(instructions_refusal(&spec().require("HGMMA"), &report).unwrap().contains("no HGMMA"));
         assert!(instructions_refusal(&spec().require("QGMMA"), &report).unwrap().contains("2 LDL"));
+    }
+
+    #[test]
+    fn a_lost_half_of_an_address_is_refused() {
+        let kernels = vec![("k".into(), [("UBLKCP".to_owned(), 1)].into())];
+        let copy = |kernel: &str| (kernel.to_owned(), "UBLKCP.S.G [UR12], [UR6], UR8".to_owned());
+        let report = SassReport { kernels, truncated: vec![copy("k")] };
+        let why = instructions_refusal(&spec(), &report).unwrap();
+        assert!(why.contains("[UR6]") && why.contains("64 bits"), "{why}");
+        let elsewhere = SassReport { truncated: vec![copy("other")], ..report };
+        assert_eq!(instructions_refusal(&spec(), &elsewhere), None);
     }
 }
