@@ -3,6 +3,7 @@
 //! The seam ([`crate::driver`]) and both devices speak in these types alone, and know nothing of who owns what above them.
 
 mod device;
+mod emulation;
 mod fault;
 mod grid;
 mod image;
@@ -14,6 +15,7 @@ mod tensor;
 mod topology;
 
 pub use device::{Clocks, DeviceListing, DeviceProperties, Kind, Presence, Priority, Reach};
+pub use emulation::Emulation;
 pub use fault::{Fault, FaultKind, Site};
 pub use grid::Grid;
 pub use image::Image;
