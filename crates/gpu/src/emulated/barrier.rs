@@ -67,7 +67,9 @@ impl Launch {
             );
             return Err(self.fault_at(FaultKind::Protocol, site, message));
         }
+        let someone_ended = self.block().live < all as usize;
         if id == 0
+            && someone_ended
             && let Some(gone) =
                 self.block().threads.iter().find(|thread| thread.done).map(|thread| thread.index)
         {

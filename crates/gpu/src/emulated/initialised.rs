@@ -2,7 +2,8 @@
 //!
 //! A load that comes before the write it should follow looks the same at first. So the fault is kept until the launch
 //! ends: a missing barrier is found as a race before that. Copies carry the marks of their source along, and only loads
-//! into registers count: what a kernel copies and never looks at may be anything.
+//! into registers count: what a kernel copies and never looks at may be anything. A load counts if none of its bytes is
+//! written: the last word of a message, or a vector at the end of a row, may reach beyond what it needs.
 
 use super::access::{Place, Touch};
 use super::launch::Launch;
@@ -19,10 +20,10 @@ impl Launch {
         }
     }
 
-    /// Keeps the first load of bytes that are not written.
+    /// Keeps the first load of bytes none of which is written.
     pub(super) fn check_written(&mut self, touch: &Touch, place: &Place) {
         let Some((marks, at)) = self.marks(touch.address, place) else { return };
-        if marks.has(at, touch.bytes) {
+        if marks.has_some(at, touch.bytes) {
             return;
         }
         // Once is enough for a word.

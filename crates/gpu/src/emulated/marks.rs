@@ -21,6 +21,11 @@ impl Marks {
         }
     }
 
+    /// Whether any of the bytes is marked.
+    pub(super) fn has_some(&self, at: usize, len: usize) -> bool {
+        parts(at, len).any(|(byte, mask)| self.0[byte] & mask != 0)
+    }
+
     /// Whether all of the bytes are marked.
     pub(super) fn has(&self, at: usize, len: usize) -> bool {
         parts(at, len).all(|(byte, mask)| self.0[byte] & mask == mask)
@@ -50,6 +55,7 @@ mod tests {
                 assert_eq!(marks.has(byte, 1), (at..at + len).contains(&byte), "{byte} of {at}, {len}");
             }
             assert!(marks.has(at, len));
+            assert_eq!(marks.has_some(0, 64), len > 0);
             assert_eq!(marks.has(0, 64), len == 64);
             marks.set(at, len, false);
             assert!((0..64).all(|byte| !marks.has(byte, 1)));

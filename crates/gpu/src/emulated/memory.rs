@@ -112,39 +112,26 @@ impl Memory {
         })
     }
 
-    /// A host operation has written `start .. start + bytes` of one buffer.
-    pub(super) fn mark(&mut self, start: usize, bytes: usize) {
-        let found = self.blocks.range_mut(..=start).next_back();
-        if let Some((&at, block)) = found.filter(|(_, block)| !block.of_host) {
-            block.written.get_mut().set(start - at, bytes, true);
+    /// Which of the bytes `start .. start + bytes` of one buffer somebody has written; none for all of them.
+    pub(super) fn marks(&mut self, start: usize, bytes: usize) -> Option<Vec<bool>> {
+        let (&at, block) = self.blocks.range_mut(..=start).next_back().filter(|(_, block)| !block.of_host)?;
+        let (marks, from) = (block.written.get_mut(), start - at);
+        if marks.has(from, bytes) {
+            return None;
         }
+        Some((from..from + bytes).map(|byte| marks.has(byte, 1)).collect())
     }
 
-    /// Whether all of the bytes `start .. start + bytes` of one buffer are written.
-    pub(super) fn is_written(&mut self, start: usize, bytes: usize) -> bool {
+    /// Bytes of one buffer were written with what has such marks.
+    pub(super) fn set_marks(&mut self, start: usize, bytes: usize, marks: Option<&[bool]>) {
         let found = self.blocks.range_mut(..=start).next_back();
-        found.is_none_or(|(&at, block)| block.of_host || block.written.get_mut().has(start - at, bytes))
-    }
-
-    /// Which of the bytes `start .. start + bytes` of one buffer are written.
-    pub(super) fn marks(&mut self, start: usize, bytes: usize) -> Vec<bool> {
-        let found = self.blocks.range_mut(..=start).next_back();
-        match found.filter(|(_, block)| !block.of_host) {
-            Some((&at, block)) => {
-                let marks = block.written.get_mut();
-                (start - at..start - at + bytes).map(|byte| marks.has(byte, 1)).collect()
-            }
-            None => vec![true; bytes],
-        }
-    }
-
-    /// Sets them as [`Memory::marks`] gave them.
-    pub(super) fn set_marks(&mut self, start: usize, marks: &[bool]) {
-        let found = self.blocks.range_mut(..=start).next_back();
-        if let Some((&at, block)) = found.filter(|(_, block)| !block.of_host) {
-            let written = block.written.get_mut();
-            for (byte, marked) in marks.iter().enumerate() {
-                written.set(start - at + byte, 1, *marked);
+        let Some((&at, block)) = found.filter(|(_, block)| !block.of_host) else { return };
+        let (written, from) = (block.written.get_mut(), start - at);
+        match marks {
+            None => written.set(from, bytes, true),
+            Some(marks) => {
+                let each = marks.iter().enumerate();
+                each.for_each(|(byte, marked)| written.set(from + byte, 1, *marked));
             }
         }
     }

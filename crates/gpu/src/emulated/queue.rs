@@ -444,7 +444,7 @@ impl Queues {
                         .chunks_exact_mut(pattern.len())
                         .for_each(|chunk| chunk.copy_from_slice(&pattern)),
                 }
-                self.memory(device).mark(to.0 as usize, pattern.len() * count);
+                self.memory(device).set_marks(to.0 as usize, pattern.len() * count, None);
                 Ok(())
             }
             Op::Free(pointer) => {
@@ -509,13 +509,8 @@ impl Queues {
         self.require(device, to, bytes)?;
         // SAFETY: both ranges lie in live buffers.
         unsafe { std::ptr::copy(from.0 as *const u8, to.0 as *mut u8, bytes) };
-        let (from, to) = (from.0 as usize, to.0 as usize);
-        if self.memory(source).is_written(from, bytes) {
-            self.memory(device).mark(to, bytes);
-        } else {
-            let marks = self.memory(source).marks(from, bytes);
-            self.memory(device).set_marks(to, &marks);
-        }
+        let marks = self.memory(source).marks(from.0 as usize, bytes);
+        self.memory(device).set_marks(to.0 as usize, bytes, marks.as_deref());
         Ok(())
     }
 
@@ -523,7 +518,7 @@ impl Queues {
         self.require(device, to, bytes.len())?;
         // SAFETY: the range lies in a live buffer, which only the device's operations touch, one at a time.
         unsafe { std::ptr::copy(bytes.as_ptr(), to.0 as *mut u8, bytes.len()) };
-        self.memory(device).mark(to.0 as usize, bytes.len());
+        self.memory(device).set_marks(to.0 as usize, bytes.len(), None);
         Ok(())
     }
 

@@ -20,7 +20,9 @@ pub use fault::{Fault, FaultKind, Site};
 pub use grid::Grid;
 pub use image::Image;
 pub(crate) use image::ImageCode;
-pub use kernel::{Architecture, Binary, KernelInfo, ParameterType, Resources, SuggestedBlock};
+pub use kernel::{
+    Architecture, Binary, KernelInfo, ParameterShape, ParameterType, Resources, SuggestedBlock,
+};
 pub(crate) use kernel::{ArgType, Compiled, Parameter};
 #[cfg(feature = "blas")]
 pub use matrix::MatrixScalar;

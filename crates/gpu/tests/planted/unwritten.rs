@@ -54,13 +54,13 @@ fn shared_memory_that_nobody_wrote() {
                 grid: block(32),
             },
             Bug {
-                name: "high_word",
+                name: "double_word",
                 body: "u32* s = gw::shared<u32>();\nif (gw::thread() == 0) {\ns[0] = 1;\nHOLE\n}\ngw::sync_threads();\n\
-                       x[gw::thread()] = (u32)(*(u64*)s); // here",
+                       x[gw::thread()] = (u32)(((u64*)s)[1]); // here",
                 bug: "",
-                fix: "s[1] = 0;",
+                fix: "s[2] = 0;",
                 kind: KIND,
-                words: "reads 8 bytes at byte 0",
+                words: "reads 8 bytes at byte 8",
                 grid: block(32),
             },
             Bug {
