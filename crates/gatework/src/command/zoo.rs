@@ -22,7 +22,7 @@ pub(crate) struct ZooOptions {
 }
 
 pub(crate) fn run(options: &ZooOptions, shell: &Shell) -> Result<Ending, Failure> {
-    shell.device.check("zoo", DeviceUse::None)?;
+    shell.device.check("zoo", DeviceUse::EmulatedOnly)?;
     let part = options.name.as_deref().unwrap_or_default();
     if options.seeds == 0 {
         return Err(Failure::input("no schedules: at least one seed is needed".into()));
