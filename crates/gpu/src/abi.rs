@@ -124,6 +124,8 @@ crate::shared! {
         DivisionByZero,
         Shift,
         Conversion,
+        Overflow,
+        MissingReturn,
         Trap,
     }
 
@@ -196,6 +198,8 @@ crate::shared! {
         pub(crate) b_descriptor: u64,
         pub(crate) a: [u32; 4],
         pub(crate) accumulators: *mut u32,
+        /// Where the four registers of A came from.
+        pub(crate) a_source: *const u32,
     }
 
     text scalars_of_types;
@@ -212,7 +216,8 @@ macro_rules! functions {
             access(address: *const c_void, bytes: u64, flags: u32, pc: *const c_void);
             enter(frame: *const c_void);
             leave();
-            misuse(rule: u32 => "Rule", file: *const c_char => "const char*", line: u32);
+            misuse(rule: u32 => "Rule", file: *const c_char => "const char*", line: u32, pc: *const c_void);
+            misaligned(address: *const c_void, alignment: u64, pc: *const c_void);
             fail(message: *const c_char => "const char*", file: *const c_char => "const char*", line: u32);
             print(
                 format: *const c_char => "const char*", kinds: *const u32 => "const Printed*", values: *const u64,
@@ -220,7 +225,7 @@ macro_rules! functions {
             );
             barrier(id: u32, threads: u32, wait: u32, file: *const c_char => "const char*", line: u32);
             sync_warp(mask: u32, file: *const c_char => "const char*", line: u32);
-            sync_grid(file: *const c_char => "const char*", line: u32);
+            sync_grid(word: *mut c_void, file: *const c_char => "const char*", line: u32);
             cluster_arrive(releases: u32, file: *const c_char => "const char*", line: u32);
             cluster_wait(file: *const c_char => "const char*", line: u32);
             cluster_map(
@@ -303,6 +308,9 @@ macro_rules! functions {
             wgmma_wait(pending: u32, file: *const c_char => "const char*", line: u32);
             convert(kind: u32 => "Conversion", value: u32) -> u32;
             half_pair(operation: u32 => "HalfPairOp", a: u32, b: u32, c: u32) -> u32;
+            registers(
+                count: u32, acquires: u32, file: *const c_char => "const char*", line: u32
+            );
             shared_address(address: *const c_void) -> u32;
             await_stream();
             pause();

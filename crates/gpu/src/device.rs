@@ -15,7 +15,7 @@ use crate::pinned::PinnedPool;
 use crate::source::{Module, ModuleKey, Source};
 use crate::stream::Stream;
 use crate::types::{
-    Clocks, DeviceListing, DeviceProperties, Image, Kind, ParameterType, Priority, Reach, Topology,
+    Clocks, DeviceListing, DeviceProperties, Emulation, Image, Kind, ParameterType, Priority, Reach, Topology,
 };
 use crate::{Budget, DeviceChoice, Error, Result, cuda, emulated};
 
@@ -100,7 +100,7 @@ impl Device {
             Ok(DeviceChoice::Emulated) => {
                 // Every kernel needs it: better to say so now than at the first launch.
                 emulated::compiler::name()?;
-                Self::emulated(emulated::seed_from_environment()?)
+                Self::emulated_as(emulated::from_environment()?)
             }
             Ok(DeviceChoice::Several(set)) => Err(Error::SeveralDevices { given: set.to_string() }),
             // The CPU is a target, but no device.
@@ -110,14 +110,23 @@ impl Device {
 
     /// Opens the emulated device with a schedule of one's own; [`Device::open`] takes it from `GATEWORK_EMULATOR_SEED`.
     pub fn emulated(seed: u64) -> Result<Self> {
-        Self::emulated_group(seed, 1)?
-            .pop()
-            .ok_or_else(|| Error::UnknownDevice { given: "emulated:0".into() })
+        Self::emulated_as(Emulation::seeded(seed))
+    }
+
+    /// The same with a limit of time of one's own too.
+    pub fn emulated_as(how: Emulation) -> Result<Self> {
+        let mut one = emulated::open(how, 1)?.into_iter();
+        let driver = one.next().ok_or_else(|| Error::UnknownDevice { given: "emulated:0".into() })?;
+        Self::with_driver(driver)
     }
 
     /// Opens emulated devices that know each other, as `emulated:N` does, with a schedule of one's own.
     pub fn emulated_group(seed: u64, count: usize) -> Result<Vec<Self>> {
-        emulated::open(seed, count)?.into_iter().map(Self::with_driver).collect()
+        Self::group_as(Emulation::seeded(seed), count)
+    }
+
+    fn group_as(how: Emulation, count: usize) -> Result<Vec<Self>> {
+        emulated::open(how, count)?.into_iter().map(Self::with_driver).collect()
     }
 
     /// Opens several devices at once, or one: any name of a [`DeviceSet`](crate::DeviceSet) or of [`Device::open`]. They can reach each other's
@@ -135,9 +144,7 @@ impl Device {
         let Ok(DeviceChoice::Several(set)) = name.parse() else { return Ok(vec![Self::open(name)?]) };
         match set.members() {
             Members::AllCards => (0..cuda::list_devices()?.len()).map(Self::open_card).collect(),
-            Members::Emulated(count) => {
-                Self::emulated_group(emulated::seed_from_environment()?, usize::from(*count))
-            }
+            Members::Emulated(count) => Self::group_as(emulated::from_environment()?, usize::from(*count)),
             Members::EmulatedShares(count) => Self::open("emulated")?.split(usize::from(*count)),
             Members::Cards(cards) => {
                 let mut devices = Vec::new();

@@ -346,7 +346,8 @@ fn a_multicast_is_for_blocks_of_the_cluster() {
 fn a_multicast_does_not_write_what_another_block_reads() {
     Twins {
         body: "u32* s = gw::shared<u32>();\ngw::Mbarrier* b = gw::shared<gw::Mbarrier>(1024);\ngw::mbarrier_init(b, 1);\n\
-               gw::fence_mbarrier_init();\ngw::mbarrier_arrive_expect(b, 512);\ngw::sync_cluster();\nx[gw::block_x()] = s[3];\n\
+               gw::fence_mbarrier_init();\ngw::mbarrier_arrive_expect(b, 512);\ns[3] = 1;\ngw::fence_async_proxy();\n\
+               gw::sync_cluster();\nx[gw::block_x()] = s[3];\n\
                HOLE\nif (gw::cluster_rank() == 0) gw::bulk_load_multicast(s, x + 128, 512, b, 3);  // here\n\
                gw::mbarrier_wait(b, 0);",
         bug: "gw::cluster_arrive_relaxed();\ngw::cluster_wait();",

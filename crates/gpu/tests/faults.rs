@@ -16,7 +16,9 @@ fn plant_with(body: &str, grid: Grid, seeds: u64) -> Option<Fault> {
     (0..seeds).find_map(|seed| {
         let device = Device::emulated(seed).unwrap();
         let stream = device.stream().unwrap();
-        let mut x = stream.upload(&vec![7u32; 1024]).unwrap();
+        let mut words = vec![7u32; 1024];
+        words[512] = 0;
+        let mut x = stream.upload(&words).unwrap();
         let kernel = device.kernel(&source).unwrap();
         kernel.launch(&stream, &grid, &args![&mut x, 1024u32]).unwrap();
         match stream.synchronize() {
@@ -142,7 +144,12 @@ fn races_in_shared_and_global_memory() {
     let shared = "u32* s = gw::shared<u32>();\ns[gw::thread()] = gw::thread();\nx[gw::thread()] = s[gw::thread() ^ 32];";
     let fault = plant(shared, 1, 64).unwrap();
     assert_eq!(fault.kind, FaultKind::Race, "{fault}");
-    assert_fault(plant("x[0] = gw::block_x();", 2, 1), FaultKind::Race, 4, "a thread of block number");
+    assert_fault(
+        plant("x[0] = gw::block_x();", 2, 1),
+        FaultKind::Race,
+        4,
+        "which thread [0, 0, 0] of block [",
+    );
     let warp = "u32* s = gw::shared<u32>();\ns[gw::lane()] = 1;\ngw::shuffle(0u, 0);\nx[gw::lane()] = s[31 - gw::lane()];";
     assert_eq!(plant(warp, 1, 32).unwrap().kind, FaultKind::Race, "a shuffle orders no memory");
     assert!(plant(&warp.replace("gw::shuffle(0u, 0)", "gw::sync_warp()"), 1, 32).is_none());

@@ -63,7 +63,7 @@ fn a_box_lies_inside_of_shared_memory() {
         body: load!(
             "512",
             "gw::bulk_tensor_load(s + HOLE, map, b, 0, 0);  // here",
-            "gw::mbarrier_wait(b, 0);\nout[gw::thread()] = s[gw::thread()];"
+            "gw::mbarrier_wait(b, 0);\nout[gw::thread()] = s[512 + gw::thread()];"
         ),
         bug: "928",
         fix: "512",

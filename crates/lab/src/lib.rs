@@ -3,6 +3,7 @@
 mod bench;
 mod budget;
 mod case;
+pub mod check;
 mod comparison;
 mod control;
 mod error;
@@ -32,6 +33,7 @@ mod tables;
 mod tensor;
 pub mod tune;
 mod workload;
+pub mod zoo;
 
 pub use bench::{Bench, Cache, PeerRequest, Prepare, Queue, Rate, Side, Timing};
 pub use budget::{Bounds, Deviation, ErrorBudget, Format, Judgement, Rounding};

@@ -37,7 +37,7 @@ static const Api* api;
 // Calls through the table, without the instrumentation that a load of the table would get.
 namespace call {
 #define GW_TRAMPOLINE(result, name, parameters, arguments) \
-    __attribute__((no_sanitize("thread"), noinline, unused)) static result name parameters { return api->name arguments; }
+    __attribute__((no_sanitize("thread"), noinline, unused, section("gw_hooks"))) static result name parameters { return api->name arguments; }
 GW_API(GW_TRAMPOLINE)
 #undef GW_TRAMPOLINE
 }  // namespace call
@@ -89,15 +89,20 @@ template <class... P> Signature<P...> signature_of(void (*)(P...));
         decltype(gw::emulated::signature_of(&name))::invoke(&name, arguments); \
     }
 
-#define GW_HOOK extern "C" __attribute__((no_sanitize("thread"), noinline))
+#define GW_HOOK extern "C" __attribute__((no_sanitize("thread"), noinline, section("gw_hooks")))
 #define GW_CALLER __builtin_return_address(0)
 
 GW_HOOK void gw_bind(const gw::emulated::Api* table) { gw::emulated::api = table; }
 extern "C" char __ehdr_start[] __attribute__((visibility("hidden")));
 extern "C" char _end[] __attribute__((visibility("hidden")));
-GW_HOOK void gw_image(u64* begin, u64* end) {
-    *begin = (u64)__ehdr_start;
-    *end = (u64)_end;
+extern "C" char __start_gw_hooks[] __attribute__((visibility("hidden")));
+extern "C" char __stop_gw_hooks[] __attribute__((visibility("hidden")));
+// Where the library lies, and of that the functions of this file.
+GW_HOOK void gw_image(u64* bounds) {
+    bounds[0] = (u64)__ehdr_start;
+    bounds[1] = (u64)_end;
+    bounds[2] = (u64)__start_gw_hooks;
+    bounds[3] = (u64)__stop_gw_hooks;
 }
 
 #define GW_HOOK_SIZE(n) \
@@ -155,19 +160,30 @@ struct Place {
     const char* file;
     u32 line, column;
 };
+struct Mismatch {
+    Place place;
+    const void* type;
+    u8 log_alignment, kind;
+};
 }  // namespace emulated
 }  // namespace gw
-GW_HOOK void __ubsan_handle_out_of_bounds(gw::emulated::Place* place, void*) {
-    gw::emulated::api->misuse(gw::emulated::Rule::ArrayBounds, place->file, place->line);
+#define GW_MISUSE(rule) gw::emulated::api->misuse(gw::emulated::Rule::rule, place->file, place->line, GW_CALLER)
+GW_HOOK void __ubsan_handle_out_of_bounds(gw::emulated::Place* place, void*) { GW_MISUSE(ArrayBounds); }
+// Division by zero, or of the smallest integer by -1. Values of up to 64 bits are passed as they are.
+GW_HOOK void __ubsan_handle_divrem_overflow(gw::emulated::Place* place, void*, void* divisor) {
+    if (divisor) GW_MISUSE(Overflow);
+    else GW_MISUSE(DivisionByZero);
 }
-GW_HOOK void __ubsan_handle_divrem_overflow(gw::emulated::Place* place, void*, void*) {
-    gw::emulated::api->misuse(gw::emulated::Rule::DivisionByZero, place->file, place->line);
-}
-GW_HOOK void __ubsan_handle_shift_out_of_bounds(gw::emulated::Place* place, void*, void*) {
-    gw::emulated::api->misuse(gw::emulated::Rule::Shift, place->file, place->line);
-}
-GW_HOOK void __ubsan_handle_float_cast_overflow(gw::emulated::Place* place, void*) {
-    gw::emulated::api->misuse(gw::emulated::Rule::Conversion, place->file, place->line);
+GW_HOOK void __ubsan_handle_shift_out_of_bounds(gw::emulated::Place* place, void*, void*) { GW_MISUSE(Shift); }
+GW_HOOK void __ubsan_handle_float_cast_overflow(gw::emulated::Place* place, void*) { GW_MISUSE(Conversion); }
+GW_HOOK void __ubsan_handle_add_overflow(gw::emulated::Place* place, void*, void*) { GW_MISUSE(Overflow); }
+GW_HOOK void __ubsan_handle_sub_overflow(gw::emulated::Place* place, void*, void*) { GW_MISUSE(Overflow); }
+GW_HOOK void __ubsan_handle_mul_overflow(gw::emulated::Place* place, void*, void*) { GW_MISUSE(Overflow); }
+GW_HOOK void __ubsan_handle_negate_overflow(gw::emulated::Place* place, void*) { GW_MISUSE(Overflow); }
+GW_HOOK void __ubsan_handle_missing_return(gw::emulated::Place* place) { GW_MISUSE(MissingReturn); }
+#undef GW_MISUSE
+GW_HOOK void __ubsan_handle_type_mismatch_v1(gw::emulated::Mismatch* mismatch, void* address) {
+    gw::emulated::api->misaligned(address, 1ull << mismatch->log_alignment, GW_CALLER);
 }
 
 #endif  // GW_CUDA

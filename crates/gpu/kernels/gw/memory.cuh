@@ -41,31 +41,36 @@ template <class T>
 GW_DEVICE T* shared(u32 offset = 0) {
     return reinterpret_cast<T*>(emulated::call::shared() + offset);
 }
+namespace emulated {
+// The compiler may split a 16-byte access into words; this one is seen whole, with its alignment, before it is made.
+__attribute__((no_sanitize("thread"), noinline, unused)) static void whole_access(const void* pointer, u32 bytes, u32 flags) {
+    api->access(pointer, bytes, flags, GW_CALLER);
+}
+template <class T>
+__attribute__((no_sanitize("thread", "alignment"))) T unseen(const T* pointer) {
+    return *pointer;
+}
+}  // namespace emulated
 GW_DEVICE u32 shared_address(const void* pointer) { return emulated::call::shared_address(pointer); }
 
 template <class T>
 GW_DEVICE T load_readonly(const T* pointer) {
     static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16, "4, 8 or 16 bytes");
-    return *pointer;
+    emulated::whole_access(pointer, sizeof(T), 4);
+    return emulated::unseen(pointer);
 }
-namespace emulated {
-// The compiler may split a 16-byte access into words; this one sees it whole, and its alignment.
-__attribute__((no_sanitize("thread"), noinline, unused)) static void whole_access(const void* pointer, u32 write) {
-    api->access(pointer, 16, write, GW_CALLER);
-}
-}  // namespace emulated
 #endif
 
 // 128 bits in one access; the address must be a multiple of 16.
 GW_DEVICE u32x4 load_128(const void* pointer) {
 #ifndef GW_CUDA
-    emulated::whole_access(pointer, 0);
+    emulated::whole_access(pointer, 16, 0);
 #endif
     return *static_cast<const u32x4*>(pointer);
 }
 GW_DEVICE void store_128(void* pointer, u32x4 value) {
 #ifndef GW_CUDA
-    emulated::whole_access(pointer, 1);
+    emulated::whole_access(pointer, 16, 1);
 #endif
     *static_cast<u32x4*>(pointer) = value;
 }

@@ -95,7 +95,7 @@ GW_DEVICE void sync_threads(GW_SITE) { emulated::call::barrier(0, 0, 1, GW_AT); 
 GW_DEVICE void sync_warp(u32 mask = ~0u, GW_SITE) { emulated::call::sync_warp(mask, GW_AT); }
 GW_DEVICE void barrier_sync(u32 id, u32 threads, GW_SITE) { emulated::call::barrier(id, threads, 1, GW_AT); }
 GW_DEVICE void barrier_arrive(u32 id, u32 threads, GW_SITE) { emulated::call::barrier(id, threads, 0, GW_AT); }
-GW_DEVICE void trap(GW_SITE) { emulated::call::misuse(emulated::Rule::Trap, GW_AT); }
+GW_DEVICE void trap(GW_SITE) { emulated::call::misuse(emulated::Rule::Trap, GW_AT, nullptr); }
 GW_DEVICE void fence_block() { emulated::call::fence(emulated::FenceKind::Block); }
 GW_DEVICE void fence_cluster() { emulated::call::fence(emulated::FenceKind::Cluster); }
 GW_DEVICE void fence_device() { emulated::call::fence(emulated::FenceKind::Device); }
@@ -112,14 +112,18 @@ GW_DEVICE void fence_async_proxy_cluster() { emulated::call::fence(emulated::Fen
 GW_DEVICE void fence_async_proxy_global() { emulated::call::fence(emulated::FenceKind::AsyncGlobal); }
 GW_DEVICE void fence_async_proxy() { emulated::call::fence(emulated::FenceKind::AsyncAll); }
 template <u32 N>
-GW_DEVICE void registers_release() {}
+GW_DEVICE void registers_release(GW_SITE) {
+    emulated::call::registers(N, 0, GW_AT);
+}
 template <u32 N>
-GW_DEVICE void registers_acquire() {}
+GW_DEVICE void registers_acquire(GW_SITE) {
+    emulated::call::registers(N, 1, GW_AT);
+}
 GW_DEVICE void await_stream() { emulated::call::await_stream(); }
 GW_DEVICE void admit_next() {}
 GW_DEVICE void pause() { emulated::call::pause(); }
 GW_DEVICE u64 clock() { return emulated::call::clock(); }
-GW_DEVICE void sync_grid(u32*, GW_SITE) { emulated::call::sync_grid(GW_AT); }
+GW_DEVICE void sync_grid(u32* arrived, GW_SITE) { emulated::call::sync_grid(arrived, GW_AT); }
 #endif
 
 }  // namespace gw

@@ -29,7 +29,7 @@ typedef double f64;
 #define GW_RESTRICT
 #define GW_KERNEL(name) extern "C" void name
 #define GW_KERNEL_BOUNDED(name, threads, blocks) \
-    extern "C" const u32 gw_max_threads_##name = threads; \
+    extern "C" const u32 gw_bounds_##name[2] = {threads, blocks}; \
     extern "C" void name
 #endif
 

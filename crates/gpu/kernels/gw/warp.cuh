@@ -78,7 +78,7 @@ GW_DEVICE u32 ballot(bool predicate, u32 mask = ~0u, GW_SITE) {
     return emulated::exchange(emulated::ExchangeOp::Ballot, (u32)predicate, 0, mask, GW_AT);
 }
 GW_DEVICE bool any(bool predicate, u32 mask = ~0u, GW_SITE) { return ballot(predicate, mask, GW_AT) != 0; }
-GW_DEVICE bool all(bool predicate, u32 mask = ~0u, GW_SITE) { return ballot(predicate, mask, GW_AT) == mask; }
+GW_DEVICE bool all(bool predicate, u32 mask = ~0u, GW_SITE) { return ballot(!predicate, mask, GW_AT) == 0; }
 GW_DEVICE u32 match_any(u32 value, u32 mask = ~0u, GW_SITE) {
     return emulated::exchange(emulated::ExchangeOp::MatchAny, value, 0, mask, GW_AT);
 }

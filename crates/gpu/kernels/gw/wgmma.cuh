@@ -271,13 +271,13 @@ struct Wgmma {
     template <Transpose TA = AS_STORED, Transpose TB = AS_STORED, class D>
     static GW_DEVICE void ss(D (&d)[N / 2], u64 a, u64 b, bool accumulate, GW_SITE) {
         const emulated::WgmmaCall call = {
-            emulated::FormatOf<Format>::code, N, 0, accumulate, TA, TB, 0, 0, a, b, {0, 0, 0, 0}, (u32*)d};
+            emulated::FormatOf<Format>::code, N, 0, accumulate, TA, TB, 0, 0, a, b, {0, 0, 0, 0}, (u32*)d, nullptr};
         emulated::call::wgmma(&call, GW_AT);
     }
     template <Transpose TB = AS_STORED, class D>
     static GW_DEVICE void rs(D (&d)[N / 2], const u32 (&a)[4], u64 b, bool accumulate, GW_SITE) {
         const emulated::WgmmaCall call = {
-            emulated::FormatOf<Format>::code, N, 1, accumulate, 0, TB, 0, 0, 0, b, {a[0], a[1], a[2], a[3]}, (u32*)d};
+            emulated::FormatOf<Format>::code, N, 1, accumulate, 0, TB, 0, 0, 0, b, {a[0], a[1], a[2], a[3]}, (u32*)d, a};
         emulated::call::wgmma(&call, GW_AT);
     }
 };
@@ -287,12 +287,12 @@ struct WgmmaHalf {
     static_assert(N % 16 == 0 && N >= 16 && N <= 256, "N is a multiple of 16 up to 256");
 
     static GW_DEVICE void ss(u32 (&d)[N / 4], u64 a, u64 b, bool accumulate, GW_SITE) {
-        const emulated::WgmmaCall call = {emulated::Format::E4m3, N, 0, accumulate, 0, 0, 1, 0, a, b, {0, 0, 0, 0}, d};
+        const emulated::WgmmaCall call = {emulated::Format::E4m3, N, 0, accumulate, 0, 0, 1, 0, a, b, {0, 0, 0, 0}, d, nullptr};
         emulated::call::wgmma(&call, GW_AT);
     }
     static GW_DEVICE void rs(u32 (&d)[N / 4], const u32 (&a)[4], u64 b, bool accumulate, GW_SITE) {
         const emulated::WgmmaCall call = {
-            emulated::Format::E4m3, N, 1, accumulate, 0, 0, 1, 0, 0, b, {a[0], a[1], a[2], a[3]}, d};
+            emulated::Format::E4m3, N, 1, accumulate, 0, 0, 1, 0, 0, b, {a[0], a[1], a[2], a[3]}, d, a};
         emulated::call::wgmma(&call, GW_AT);
     }
 };

@@ -2,12 +2,13 @@
 
 use std::ops::Range;
 
-use super::block::{Agent, Block, Visit};
+use super::block::{Block, Visit};
 use super::clocks::{Passage, Slot, Space};
+use super::interruption;
 use super::launch::{Flow, Launch, Step, Stop};
-use super::memory::RegionState;
+use super::memory::{Region, RegionState};
 use super::operations::{read_word, write_word};
-use super::shadow::{Access, Accessor, Manner, Stamp};
+use super::shadow::{Accessor, Manner, Stamp};
 use crate::abi::{AtomicOp, FenceKind, Order, Scope};
 use crate::types::{FaultKind, Site};
 
@@ -29,6 +30,8 @@ pub(super) struct Touch {
     pub(super) address: usize,
     pub(super) bytes: usize,
     pub(super) write: bool,
+    /// Whether a write depends on what is there.
+    pub(super) updates: bool,
     /// The address must be a multiple of this.
     pub(super) alignment: usize,
     pub(super) manner: Manner,
@@ -63,25 +66,36 @@ impl Launch {
         if touch.write {
             self.quiet = 0;
         }
-        Ok(self.burn())
+        let flow = self.burn();
+        if flow == Flow::Wait && interruption::is_overdue() {
+            let site = self.line_of_code(touch.pc);
+            return Err(self.out_of_time(site));
+        }
+        Ok(flow)
     }
 
     /// Checks an access and records it for `stamp`, or for the running thread.
     pub(super) fn check(&mut self, touch: Touch, stamp: Option<Stamp>) -> Result<Place, Stop> {
         if !touch.address.is_multiple_of(touch.alignment) {
-            let message = format!("{}, but the address is no multiple of {}", told(&touch), touch.alignment);
+            let message =
+                format!("{}, but the address is no multiple of {}", self.told(&touch), touch.alignment);
             return Err(self.fault_touch(FaultKind::Misaligned, touch, message));
         }
         let place = self.place(touch)?;
         if matches!(place, Place::Global) && self.grid.early && !self.thread().awaited {
             let message =
-                format!("{} by a launch that starts early, before gw::await_stream()", told(&touch));
+                format!("{} by a launch that starts early, before gw::await_stream()", self.told(&touch));
             return Err(self.fault_touch(FaultKind::Protocol, touch, message));
         }
         let coin = self.schedule.next() & 1 == 1;
+        // Matrix loads have no counter: rows that are never looked at may be anything.
+        let is_load = stamp.is_none() && touch.pc != 0;
         let stamp = match stamp {
             Some(stamp) => stamp,
-            None => self.own_stamp(touch.pc),
+            None => {
+                let code = if touch.pc == 0 { self.code_of_call() } else { touch.pc };
+                self.own_stamp(code)
+            }
         };
         let (current, slot) = (self.current_block(), self.current_thread() as Slot);
         let clusters = &self.clusters;
@@ -121,6 +135,12 @@ impl Launch {
             Place::Constant => Ok(()),
         };
         raced.map_err(|other| self.race(touch, other, home))?;
+        if is_load && (!touch.write || touch.updates) {
+            self.check_written(&touch, &place);
+        }
+        if touch.write && manner != Manner::Reduction {
+            self.mark_written(&touch, &place);
+        }
         Ok(place)
     }
 
@@ -137,7 +157,7 @@ impl Launch {
                 if touch.pc == 0 { Visit::Call(self.thread().site) } else { Visit::Counter(touch.pc) };
             // A copy's block waits for the copy, not for the thread that issued it.
             match touch.manner {
-                Manner::Generic | Manner::Atomic(_) => self.visit(block, visit)?,
+                Manner::Generic | Manner::ReadOnly | Manner::Atomic(..) => self.visit(block, visit)?,
                 Manner::AsyncProxy | Manner::Reduction => self.check_peer(block, visit)?,
             }
             return self.shared_place(touch, block, offset);
@@ -157,13 +177,13 @@ impl Launch {
                     Ok(Place::Global)
                 }
                 RegionState::Freed => {
-                    let message = format!("{} in a buffer that was freed", told(&touch));
+                    let message = format!("{} in a buffer that was freed", self.told(&touch));
                     Err(self.fault_touch(FaultKind::FreedMemory, touch, message))
                 }
                 RegionState::OfPeer => {
                     let message = format!(
                         "{} in a buffer of another device, without Device::enable_peer_access",
-                        told(&touch)
+                        self.told(&touch)
                     );
                     Err(self.fault_touch(FaultKind::OutOfBounds, touch, message))
                 }
@@ -179,7 +199,7 @@ impl Launch {
     fn shared_place(&mut self, touch: Touch, block: usize, offset: usize) -> Result<Place, Stop> {
         let barrier = self.blocks[block].mbarriers.range(..offset + touch.bytes).next_back();
         if barrier.is_some_and(|(&at, _)| at + 8 > offset) {
-            let message = format!("{} that holds an mbarrier", told(&touch));
+            let message = format!("{} that holds an mbarrier", self.told(&touch));
             return Err(self.fault_touch(FaultKind::Protocol, touch, message));
         }
         Ok(Place::Shared { block, offset })
@@ -190,83 +210,32 @@ impl Launch {
         holds(self.entry.image()) || self.arguments.iter().any(holds)
     }
 
-    fn whereabouts(&mut self, address: usize, after: usize) -> String {
-        let shared = self.block().shared.bytes;
-        let base = self.block().shared.base();
-        if shared > 0 && address >= base && address < base + shared + 4096 {
-            return format!("{} bytes into the block's {shared} bytes of shared memory", address - base);
-        }
-        let before = after.checked_sub(1).map(|index| self.regions[index]);
-        match before.filter(|region| address < region.end + 4096) {
-            Some(region) => {
-                format!(
-                    "{} bytes into a buffer of {} bytes",
-                    address - region.start,
-                    region.end - region.start
-                )
-            }
-            None => "in no buffer of this device".into(),
-        }
-    }
-
     fn out_of_bounds(&mut self, touch: Touch, whereabouts: String) -> Stop {
-        let message = format!("{}, {whereabouts}", told(&touch));
+        let message = format!("{}, {whereabouts}", self.told(&touch));
         self.fault_touch(FaultKind::OutOfBounds, touch, message)
     }
 
-    fn fault_touch(&mut self, kind: FaultKind, touch: Touch, message: String) -> Stop {
-        let site = match touch.pc {
-            0 => self.thread().site.site(),
-            pc => self.line_of(pc),
-        };
+    pub(super) fn fault_touch(&mut self, kind: FaultKind, touch: Touch, message: String) -> Stop {
+        let site = self.site_of(&touch);
         self.fault(kind, Some(touch.address), site, message)
     }
 
-    fn line_of(&self, pc: u32) -> Option<Site> {
-        self.entry.line(pc)
-    }
-
-    fn race(&mut self, touch: Touch, other: Access, home: Option<u32>) -> Stop {
-        let mine = self.block().number;
-        let who = if other.stamp.block == mine {
-            let agent = self.block().agents[usize::from(other.stamp.slot)];
-            self.name(agent)
-        } else {
-            format!("a thread of block number {}", other.stamp.block)
-        };
-        let place = self.line_of(other.stamp.pc).map_or_else(String::new, |site| format!(" at {site}"));
-        let fence = match home {
-            None => "fence_async_proxy_global",
-            Some(home) if home == other.stamp.block => "fence_async_proxy_shared",
-            Some(_) => "fence_async_proxy_cluster",
-        };
-        let hint = match touch.manner {
-            Manner::AsyncProxy | Manner::Reduction => {
-                format!(
-                    " (a write must also be fenced with {fence} before a bulk copy or wgmma may follow it)"
-                )
-            }
-            Manner::Atomic(scope) => format!(" (an atomic of scope {scope:?} reaches no further)"),
-            Manner::Generic => String::new(),
-        };
-        let message =
-            format!("race: {}, which {who} also touches{place}; nothing orders the two{hint}", told(&touch));
-        self.fault_touch(FaultKind::Race, touch, message)
-    }
-
-    fn name(&mut self, agent: Agent) -> String {
-        let block = self.block();
-        match agent {
-            Agent::Thread(thread) => format!("thread {:?}", block.threads[thread].index),
-            Agent::Mbarrier(offset) => format!("a bulk copy for the mbarrier at shared offset {offset}"),
-            Agent::CopyGroup(thread) => {
-                format!("a cp.async group of thread {:?}", block.threads[thread].index)
-            }
-            Agent::StoreRead(thread) | Agent::StoreWrite(thread) => {
-                format!("a bulk store of thread {:?}", block.threads[thread].index)
-            }
-            Agent::Products(warp) => format!("a wgmma of warp {warp}"),
+    /// Where in the source an access is made.
+    pub(super) fn site_of(&mut self, touch: &Touch) -> Option<Site> {
+        match touch.pc {
+            0 => self.thread().site.site(),
+            pc => self.entry.line(pc),
         }
+    }
+
+    /// The region that an address is of, if it is of one.
+    pub(super) fn region_of(&mut self, address: usize) -> Option<Region> {
+        let within = |region: &&Region| address >= region.start && address < region.end;
+        if let Some(region) = self.regions.get(self.last_region).filter(within) {
+            return Some(*region);
+        }
+        let after = self.regions.partition_point(|region| region.start <= address);
+        after.checked_sub(1).and_then(|index| self.regions.get(index)).filter(within).copied()
     }
 
     /// An atomic: checked, carried out, and a carrier of what was released.
@@ -303,6 +272,10 @@ impl Launch {
         if op.writes() {
             // SAFETY: as above, and constants are not written: `check` knew that this is a write.
             unsafe { write_word(pointer, touch.bytes, after) };
+        }
+        if interruption::is_overdue() {
+            let site = self.line_of_code(touch.pc);
+            return Err(self.out_of_time(site));
         }
         self.pass_on(touch.address, atomic);
         let turn = self.schedule.below(4) == 0;
@@ -405,13 +378,4 @@ impl Launch {
             self.publish_mbarriers();
         }
     }
-}
-
-fn told(touch: &Touch) -> String {
-    let verb = match (touch.manner, touch.write) {
-        (Manner::Atomic(_) | Manner::Reduction, _) => "updates atomically",
-        (_, true) => "writes",
-        (_, false) => "reads",
-    };
-    format!("{verb} {} bytes at {:#x}", touch.bytes, touch.address)
 }

@@ -1,8 +1,12 @@
 //! Barriers of threads: of a block, named, of a cluster, and of the whole grid.
 
+use super::access::{Place, Touch};
 use super::block::{CallSite, Wait};
 use super::clocks::{Meeting, Slot, Tidings, join};
+use super::cluster::Reach;
 use super::launch::{Flow, Launch, Step, Stop};
+use super::operations::{read_word, write_word};
+use super::shadow::Manner;
 use crate::types::FaultKind;
 
 /// `sync_threads` (number 0) or one of the fifteen named barriers.
@@ -45,6 +49,8 @@ pub(super) struct GridBarrier {
     arrived: u64,
     exited: u64,
     waiters: Vec<(usize, usize)>,
+    /// The word of the round.
+    word: usize,
 }
 
 impl Launch {
@@ -61,7 +67,9 @@ impl Launch {
             );
             return Err(self.fault_at(FaultKind::Protocol, site, message));
         }
+        let someone_ended = self.block().live < all as usize;
         if id == 0
+            && someone_ended
             && let Some(gone) =
                 self.block().threads.iter().find(|thread| thread.done).map(|thread| thread.index)
         {
@@ -184,16 +192,42 @@ impl Launch {
         }
     }
 
-    pub(super) fn sync_grid(&mut self, site: CallSite) -> Step {
+    /// `word` counts arrivals on the card: all but its top bit are zero between rounds.
+    pub(super) fn sync_grid(&mut self, word: usize, site: CallSite) -> Step {
         if !self.grid.cooperative {
             let message = "sync_grid in a launch that is not cooperative: use Grid::cooperative".into();
             return Err(self.fault_at(FaultKind::Protocol, site, message));
         }
+        self.check_grid_word(word, site)?;
         self.grid_barrier.arrived += 1;
         self.grid_barrier.waiters.push((self.current_block(), self.current_thread()));
         let flow = self.wait(Wait::Grid, site);
         self.end_grid_round(site)?;
         Ok(flow)
+    }
+
+    fn check_grid_word(&mut self, word: usize, site: CallSite) -> Result<(), Stop> {
+        self.thread().site = site;
+        let manner = Manner::Atomic(Reach::Device, 4);
+        let touch =
+            Touch { address: word, bytes: 4, write: true, updates: true, alignment: 4, manner, pc: 0 };
+        if !matches!(self.check(touch, None)?, Place::Global) {
+            let message = "the word of sync_grid must lie in device memory".into();
+            return Err(self.fault_at(FaultKind::Protocol, site, message));
+        }
+        if self.grid_barrier.arrived > 0 && self.grid_barrier.word != word {
+            let message = "threads of the grid call sync_grid with different words".into();
+            return Err(self.fault_at(FaultKind::Divergence, site, message));
+        }
+        self.grid_barrier.word = word;
+        // SAFETY: `check` found four bytes of a live buffer there, aligned.
+        let value = unsafe { read_word(word as *const u8, 4) };
+        if value & 0x7FFF_FFFF == 0 {
+            return Ok(());
+        }
+        let message =
+            format!("sync_grid on a word that holds {value:#x}: it must be zeroed before the launch");
+        Err(self.fault_at(FaultKind::Protocol, site, message))
     }
 
     pub(super) fn grid_member_left(&mut self) -> Result<(), Stop> {
@@ -212,6 +246,9 @@ impl Launch {
             return Err(self.fault_at(FaultKind::Divergence, site, message));
         }
         self.grid_barrier.arrived = 0;
+        let word = self.grid_barrier.word as *mut u8;
+        // SAFETY: every thread that arrived has had the word checked.
+        unsafe { write_word(word, 4, read_word(word, 4) ^ 0x8000_0000) };
         let waiters = std::mem::take(&mut self.grid_barrier.waiters);
         // Everyone learns what every thread did, and no more: a copy that nobody waited for is still under way.
         let mut everything: Tidings = None;

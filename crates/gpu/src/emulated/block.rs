@@ -9,7 +9,9 @@ use corosensei::{Coroutine, Yielder};
 use super::barrier::NamedBarrier;
 use super::clocks::{Address, Knowledge, Meeting, Passage, Slot};
 use super::cluster::{Clusters, unravel};
+use super::marks::Marks;
 use super::mbarrier::Mbarrier;
+use super::registers::Registers;
 use super::shadow::SharedShadow;
 use super::transfer::CopyGroups;
 use super::warp::Warp;
@@ -48,6 +50,7 @@ pub(super) enum Wait {
     Warp,
     Mbarrier { offset: usize, parity: u32 },
     Products,
+    Registers { count: u32 },
     Cluster,
     Grid,
 }
@@ -62,7 +65,8 @@ impl std::fmt::Display for Wait {
             Self::Mbarrier { offset, parity } => {
                 write!(f, "the phase of parity {parity} of the mbarrier at shared offset {offset}")
             }
-            Self::Products => f.write_str("the rest of the warp to issue its wgmma"),
+            Self::Products => f.write_str("the rest of the warpgroup to issue its wgmma"),
+            Self::Registers { count } => write!(f, "{count} registers a thread that others must release"),
             Self::Cluster => f.write_str("cluster_wait"),
             Self::Grid => f.write_str("sync_grid"),
         }
@@ -126,6 +130,8 @@ pub(super) struct Block {
     pub(super) threads: Vec<Thread>,
     pub(super) shared: SharedMemory,
     pub(super) shadow: SharedShadow,
+    /// Which bytes of shared memory somebody has written.
+    pub(super) written: Marks,
     pub(super) barriers: Vec<NamedBarrier>,
     pub(super) mbarriers: BTreeMap<usize, Mbarrier>,
     /// Barriers that were invalidated: their agents, and the times these had come to.
@@ -137,6 +143,8 @@ pub(super) struct Block {
     pub(super) warps: Vec<Warp>,
     pub(super) products: Vec<WgmmaState>,
     pub(super) agents: Vec<Agent>,
+    /// What `setmaxnreg` deals out.
+    pub(super) pool: Registers,
     /// Threads that have not ended.
     pub(super) live: usize,
 }
@@ -160,6 +168,8 @@ impl Block {
             threads: (0..threads).map(|thread| Thread::new(unravel(thread as u64, grid.threads))).collect(),
             shared: SharedMemory::new(bytes),
             shadow: SharedShadow::new(bytes),
+            written: Marks::new(bytes),
+            pool: Registers::default(),
             barriers: (0..16).map(|_| NamedBarrier::default()).collect(),
             mbarriers: BTreeMap::new(),
             retired: BTreeMap::new(),

@@ -27,6 +27,9 @@ const FLAGS: &[&str] = &[
     "-fsanitize=integer-divide-by-zero",
     "-fsanitize=shift-exponent",
     "-fsanitize=float-cast-overflow",
+    "-fsanitize=signed-integer-overflow",
+    "-fsanitize=alignment",
+    "-fsanitize=return",
     "-fno-exceptions",
     "-fno-rtti",
     "-fno-strict-aliasing",
@@ -40,9 +43,13 @@ const FLAGS: &[&str] = &[
 ];
 
 /// Of each list, the first that the compiler understands. Clang's `bounds` holds a check that traps, its `array-bounds`
-/// does not; GCC knows `bounds` alone. Locals are poisoned by newer compilers only.
-const OPTIONAL_FLAGS: &[&[&str]] =
-    &[&["-fsanitize=array-bounds", "-fsanitize=bounds"], &["-ftrivial-auto-var-init=pattern"]];
+/// does not; GCC knows `bounds` alone. Locals are poisoned by newer compilers only. A loop
+/// without an end is none that the compiler may leave out.
+const OPTIONAL_FLAGS: &[&[&str]] = &[
+    &["-fsanitize=array-bounds", "-fsanitize=bounds"],
+    &["-ftrivial-auto-var-init=pattern"],
+    &["-fno-finite-loops"],
+];
 
 /// A compiler that answered.
 #[derive(Clone)]

@@ -2,7 +2,6 @@
 
 use super::access::{Place, Touch};
 use super::block::{Agent, CallSite};
-use super::clocks::Slot;
 use super::launch::{Launch, Stop};
 use super::mbarrier::Found;
 use super::shadow::{Manner, Stamp};
@@ -60,11 +59,12 @@ impl Launch {
         };
         self.thread().copies.agent = Some(agent);
         let time = self.thread().copies.filling();
-        let stamp = self.agent_stamp(agent, time);
+        let stamp = Stamp { block: self.block().number, slot: agent, time, pc: self.code_of(site) };
         let touch = Touch {
             address: from,
             bytes: source,
             write: false,
+            updates: false,
             alignment: bytes,
             manner: Manner::Generic,
             pc: 0,
@@ -73,7 +73,10 @@ impl Launch {
             self.require(touch, stamp, false, site)?;
         }
         self.require_in_block(Touch { address: to, bytes, write: true, ..touch }, stamp, site)?;
-        self.thread().copies.add(Copy { source_bytes: source, ..Copy::plain(to, from, bytes) });
+        let copy = Copy { source_bytes: source, ..Copy::plain(to, from, bytes) };
+        self.carry_marks(&copy);
+        self.thread().copies.site = Some(site);
+        self.thread().copies.add(copy);
         Ok(())
     }
 
@@ -201,12 +204,13 @@ impl Launch {
         let to = self.mbarrier(barrier, site)?;
         let (agent, time) = self.mbarrier_phase(to, site)?;
         let home = self.blocks[to.block].number;
-        let stamp = Stamp { block: home, slot: agent, time, pc: 0 };
+        let stamp = Stamp { block: home, slot: agent, time, pc: self.code_of(site) };
         for piece in &pieces {
             let touch = Touch {
                 address: piece.from,
                 bytes: piece.source_bytes,
                 write: false,
+                updates: false,
                 alignment: sides.alignment,
                 manner: Manner::AsyncProxy,
                 pc: 0,
@@ -221,6 +225,7 @@ impl Launch {
                 let message = "a bulk copy into one block's shared memory for an mbarrier of another".into();
                 return Err(self.fault_at(FaultKind::Protocol, site, message));
             }
+            self.carry_marks(piece);
         }
         let from = sides.from_shared.then(|| self.current_block());
         if from.is_some_and(|from| from != to.block) {
@@ -295,12 +300,14 @@ impl Launch {
         stores.readers.get_or_insert((reads, 0));
         let time = stores.filling();
         let block = self.block().number;
-        let stamp = |slot| Stamp { block, slot, time, pc: 0 };
+        let code = self.code_of(site);
+        let stamp = |slot| Stamp { block, slot, time, pc: code };
         for piece in pieces {
             let touch = Touch {
                 address: piece.from,
                 bytes: piece.bytes,
                 write: false,
+                updates: false,
                 alignment,
                 manner: Manner::AsyncProxy,
                 pc: 0,
@@ -312,8 +319,10 @@ impl Launch {
                 false,
                 site,
             )?;
+            self.carry_marks(piece);
             self.thread().stores.add(*piece);
         }
+        self.thread().stores.site = Some(site);
         Ok(())
     }
 
@@ -351,20 +360,22 @@ impl Launch {
         let (copies, stores) = (&thread.copies, &thread.stores);
         let unread = stores.committed.iter().any(|(_, group)| !group.is_empty());
         let lost = [
-            (copies.is_lost(&copies.open), "cp.async copies that were never committed"),
+            (copies.is_lost(&copies.open), copies.site, "cp.async copies that were never committed"),
             (
                 copies.committed.iter().any(|(_, group)| copies.is_lost(group)),
+                copies.site,
                 "cp.async groups that were never waited for",
             ),
-            (!stores.open.is_empty(), "bulk stores that were never committed"),
-            (unread, "bulk stores that were never waited for: their shared memory goes with the block"),
+            (!stores.open.is_empty(), stores.site, "bulk stores that were never committed"),
+            (
+                unread,
+                stores.site,
+                "bulk stores that were never waited for: their shared memory goes with the block",
+            ),
         ];
-        let Some((_, what)) = lost.into_iter().find(|(lost, _)| *lost) else { return Ok(()) };
-        Err(self.fault(FaultKind::Protocol, None, None, format!("the thread ends with {what}")))
-    }
-
-    fn agent_stamp(&mut self, slot: Slot, time: u32) -> Stamp {
-        Stamp { block: self.block().number, slot, time, pc: 0 }
+        let Some((_, site, what)) = lost.into_iter().find(|(lost, ..)| *lost) else { return Ok(()) };
+        let site = site.unwrap_or(CallSite::NOWHERE);
+        Err(self.fault_at(FaultKind::Protocol, site, format!("the thread ends with {what}")))
     }
 
     /// Checks one side of a copy; `shared` says which memory it must be in. Returns the resident block of shared memory.

@@ -16,8 +16,8 @@ use crate::driver::{
 };
 use crate::locked::Locked;
 use crate::types::{
-    Architecture, Binary, Clocks, DeviceProperties, Grid, Image, KernelInfo, Kind, Priority, Reach,
-    SuggestedBlock, TensorSpec, TensorWords,
+    Architecture, Binary, Clocks, DeviceProperties, Emulation, Grid, Image, KernelInfo, Kind, Priority,
+    Reach, SuggestedBlock, TensorSpec, TensorWords,
 };
 use crate::{Error, Result};
 
@@ -49,9 +49,9 @@ thread_local! {
 
 impl EmulatedDriver {
     /// A group of `count` devices, each with memory of its own.
-    pub(super) fn group(seed: u64, count: usize) -> Result<Vec<Self>> {
+    pub(super) fn group(how: Emulation, count: usize) -> Result<Vec<Self>> {
         let memories = (0..count).map(|_| Memory::new(MEMORY_BYTES)).collect();
-        let queues = Locked::new(Queues::new(memories, seed));
+        let queues = Locked::new(Queues::new(memories, how));
         let group = Arc::new(Group { queues, host_ended: Condvar::new() });
         let id = |device| if count == 1 { "emulated".into() } else { format!("emulated:{count}#{device}") };
         (0..count).map(|device| Self::new(id(device), device, &group)).collect()
@@ -410,6 +410,14 @@ impl Driver for EmulatedDriver {
             return refuse(format!(
                 "a cooperative grid keeps all its threads at once, and the emulated device takes {} at most",
                 launch::COOPERATIVE_THREADS
+            ));
+        }
+        let room = u64::from(MULTIPROCESSORS) * resident_blocks(grid, &self.properties);
+        if grid.cooperative && grid.block_count() > room {
+            return refuse(format!(
+                "a cooperative grid of {} blocks, of which the device holds {room} at once: ask \
+                 Kernel::max_active_blocks",
+                grid.block_count()
             ));
         }
         if grid.block_count() > launch::MOST_BLOCKS {

@@ -63,7 +63,7 @@ extern "C" fn shared() -> *mut u8 {
     with(|launch| launch.block().shared.bytes_mut().as_mut_ptr())
 }
 
-/// Bit 0 of `flags`: a write; bit 1: no alignment is promised.
+/// Bit 0 of `flags`: a write; bit 1: no alignment is promised; bit 2: through the read-only path.
 extern "C" fn access(address: *const c_void, bytes: u64, flags: u32, pc: *const c_void) {
     step(|launch| {
         let pc = launch.entry.offset(pc as usize);
@@ -71,8 +71,9 @@ extern "C" fn access(address: *const c_void, bytes: u64, flags: u32, pc: *const 
             address: address as usize,
             bytes: bytes as usize,
             write: flags & 1 != 0,
+            updates: false,
             alignment: if flags & 2 != 0 { 1 } else { bytes as usize },
-            manner: Manner::Generic,
+            manner: if flags & 4 != 0 { Manner::ReadOnly } else { Manner::Generic },
             pc,
         })
     });
@@ -86,9 +87,20 @@ extern "C" fn leave() {
     with(|launch| launch.leave());
 }
 
-extern "C" fn misuse(rule: u32, file: *const c_char, line: u32) {
+extern "C" fn misuse(rule: u32, file: *const c_char, line: u32, pc: *const c_void) {
     let rule = known(rule);
-    step(|launch| launch.misuse(rule, CallSite { file, line }));
+    step(|launch| {
+        let site = launch.line_at(pc as usize).or_else(|| CallSite { file, line }.site());
+        launch.misuse(rule, site)
+    });
+}
+
+extern "C" fn misaligned(address: *const c_void, alignment: u64, pc: *const c_void) {
+    step(|launch| {
+        let site = launch.line_at(pc as usize);
+        let message = format!("uses {address:p}, but the address is no multiple of {alignment}");
+        Err(launch.fault(FaultKind::Misaligned, Some(address as usize), site, message))
+    });
 }
 
 extern "C" fn fail(message: *const c_char, file: *const c_char, line: u32) {
@@ -130,8 +142,8 @@ extern "C" fn sync_warp(mask: u32, file: *const c_char, line: u32) {
     step(|launch| launch.meet(mask, Offer::Sync, CallSite { file, line }));
 }
 
-extern "C" fn sync_grid(file: *const c_char, line: u32) {
-    step(|launch| launch.sync_grid(CallSite { file, line }));
+extern "C" fn sync_grid(word: *mut c_void, file: *const c_char, line: u32) {
+    step(|launch| launch.sync_grid(word as usize, CallSite { file, line }));
 }
 
 extern "C" fn cluster_arrive(releases: u32, file: *const c_char, line: u32) {
@@ -186,8 +198,9 @@ extern "C" fn atomic(
             address: address as usize,
             bytes: bytes as usize,
             write: atomic.op.writes(),
+            updates: atomic.op.reads(),
             alignment: bytes as usize,
-            manner: Manner::Atomic(atomic.scope.into()),
+            manner: Manner::Atomic(atomic.scope.into(), bytes as u8),
             pc: launch.entry.offset(pc as usize),
         };
         let (before, flow) = launch.atomic(atomic, touch)?;
@@ -452,6 +465,10 @@ extern "C" fn half_pair(op: u32, a: u32, b: u32, c: u32) -> u32 {
     let [low, high] =
         [0, 16].map(|at| u32::from(op.apply((a >> at) as u16, (b >> at) as u16, (c >> at) as u16)));
     low | high << 16
+}
+
+extern "C" fn registers(count: u32, acquires: u32, file: *const c_char, line: u32) {
+    step(|launch| launch.set_registers(count, acquires != 0, CallSite { file, line }));
 }
 
 extern "C" fn shared_address(address: *const c_void) -> u32 {

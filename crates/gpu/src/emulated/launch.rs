@@ -1,7 +1,7 @@
 //! One launch: its blocks, its threads as fibers, and the loop that decides who runs.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::HashMap;
 use std::ffi::c_void;
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,13 +15,14 @@ use super::block::{Block, CallSite, Fiber, Thread, Wait};
 use super::clocks::Slot;
 use super::cluster::Clusters;
 use super::copy::Flight;
+use super::interruption::{self, Guard};
 use super::memory::Region;
 use super::module::Entry;
 use super::schedule::Schedule;
 use super::shadow::{GlobalShadow, Stamp};
+use super::telling::Calls;
 use crate::abi::Rule;
-use crate::types::Grid;
-use crate::types::{Fault, FaultKind, Site};
+use crate::types::{Emulation, Fault, FaultKind, Grid, Site};
 
 /// Stack of one thread.
 const STACK_BYTES: usize = 256 << 10;
@@ -64,17 +65,21 @@ pub(super) type Step = Result<Flow, Stop>;
 pub(super) struct Launch {
     pub(super) entry: Arc<Entry>,
     pub(super) grid: Grid,
-    seed: u64,
+    pub(super) seed: u64,
+    /// Calls that asynchronous accesses were issued by, by their codes.
+    pub(super) calls: Calls,
     argument_pointers: Vec<*mut c_void>,
     /// Where the arguments lie: each thread starts by copying them to its stack.
     pub(super) arguments: Vec<Range<usize>>,
+    /// The parameters as addresses; 0 for one that has another size.
+    pub(super) pointers: Vec<usize>,
     pub(super) regions: Vec<Region>,
     pub(super) last_region: usize,
     pub(super) schedule: Schedule,
     pub(super) blocks: Vec<Block>,
     pub(super) clusters: Clusters,
     pub(super) cluster_barriers: Vec<ClusterBarrier>,
-    waiting_clusters: Vec<u64>,
+    pub(super) waiting_clusters: Vec<u64>,
     ready: Vec<(usize, usize)>,
     pub(super) flights: Vec<Flight>,
     pub(super) global: GlobalShadow,
@@ -84,14 +89,16 @@ pub(super) struct Launch {
     current: (usize, usize),
     fuel: u32,
     pub(super) quiet: u64,
-    fault: Option<Box<Fault>>,
+    pub(super) fault: Option<Box<Fault>>,
+    /// The first load of bytes that nobody has written.
+    pub(super) unwritten: Option<Box<Fault>>,
 }
 
-/// The seed of the device, which a message names, and the one of this launch, which follows from it.
+/// How the device runs launches, and the seed of this one, which follows from the device's.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Seeds {
-    pub(super) device: u64,
-    pub(super) launch: u64,
+pub(super) struct Terms {
+    pub(super) how: Emulation,
+    pub(super) seed: u64,
 }
 
 /// Runs a kernel over a grid. Regions are the memory it may touch, sorted by address.
@@ -100,13 +107,14 @@ pub(super) fn run(
     grid: &Grid,
     arguments: &[Vec<u8>],
     regions: Vec<Region>,
-    seeds: Seeds,
+    terms: Terms,
 ) -> Result<(), Box<Fault>> {
+    let pointers = arguments.iter().map(|bytes| address_of(bytes)).collect();
     let mut arguments: Vec<Vec<u128>> = arguments.iter().map(|bytes| aligned_copy(bytes)).collect();
     let argument_pointers = arguments.iter_mut().map(|words| words.as_mut_ptr().cast()).collect();
     let argument_ranges = arguments.iter().map(|words| words.as_ptr_range());
     let argument_ranges = argument_ranges.map(|range| range.start as usize..range.end as usize).collect();
-    let mut schedule = Schedule::new(seeds.launch);
+    let mut schedule = Schedule::new(terms.seed);
     let clusters = Clusters::new(grid);
     let mut waiting_clusters: Vec<u64> = (0..grid.block_count() / clusters.size() as u64).collect();
     for last in (1..waiting_clusters.len()).rev() {
@@ -115,9 +123,11 @@ pub(super) fn run(
     let mut launch = Launch {
         entry: entry.clone(),
         grid: *grid,
-        seed: seeds.device,
+        seed: terms.how.seed,
+        calls: Calls::default(),
         argument_pointers,
         arguments: argument_ranges,
+        pointers,
         regions,
         last_region: 0,
         schedule,
@@ -134,16 +144,19 @@ pub(super) fn run(
         fuel: 0,
         quiet: 0,
         fault: None,
+        unwritten: None,
     };
     let pointer = &raw mut launch;
     let outer = CURRENT.replace(pointer);
+    let guard = Guard::new(entry, terms.how.limit);
     // SAFETY: `launch` outlives the loop, and only this system thread reaches it, through short borrows of `pointer`.
     unsafe { drive(pointer) };
+    drop(guard);
     CURRENT.set(outer);
     launch.reclaim_stacks();
     arguments.iter_mut().for_each(|words| words.fill(0));
     std::hint::black_box(&arguments);
-    launch.fault.take().map_or(Ok(()), Err)
+    launch.fault.take().or(launch.unwritten.take()).map_or(Ok(()), Err)
 }
 
 /// # Safety
@@ -181,6 +194,11 @@ pub(super) fn step(work: impl FnOnce(&mut Launch) -> Step) {
             suspend();
         },
     }
+}
+
+/// The highest address of the stack of the thread that runs. For the handler of signals, in kernel code.
+pub(super) fn stack_top() -> usize {
+    with(|launch| launch.stack().1)
 }
 
 fn suspend() {
@@ -239,6 +257,7 @@ impl Launch {
 
     /// Gives another thread a turn.
     pub(super) fn preempt(&mut self) -> Flow {
+        self.thread().site = CallSite::NOWHERE;
         self.ready.push(self.current);
         Flow::Wait
     }
@@ -256,7 +275,8 @@ impl Launch {
             return Ok(());
         }
         let message = format!(
-            "{QUIET_LIMIT} polls in a row and no store: the kernel spins for a value that nobody writes"
+            "{QUIET_LIMIT} polls in a row and no store: the kernel spins for a value that nobody writes{}",
+            self.told_of_blocks()
         );
         Err(self.fault(FaultKind::Deadlock, None, None, message))
     }
@@ -269,14 +289,23 @@ impl Launch {
         site: Option<Site>,
         message: String,
     ) -> Stop {
+        let fault = self.make_fault(kind, address, site, message);
+        self.fault.get_or_insert(fault);
+        Stop
+    }
+
+    pub(super) fn make_fault(
+        &mut self,
+        kind: FaultKind,
+        address: Option<usize>,
+        site: Option<Site>,
+        message: String,
+    ) -> Box<Fault> {
         let (kernel, seed) = (self.entry.name.clone(), self.seed);
         let block = self.block().index;
         let thread = Some(self.thread().index);
         let address = address.map(|address| address as u64);
-        self.fault.get_or_insert_with(|| {
-            Box::new(Fault { kind, kernel, block, thread, address, site, message, seed })
-        });
-        Stop
+        Box::new(Fault { kind, kernel, block, thread, address, site, message, seed })
     }
 
     /// Records a fault at a call that knows its place.
@@ -301,7 +330,7 @@ impl Launch {
     }
 
     /// The compiler's own checks found a rule of the language broken.
-    pub(super) fn misuse(&mut self, rule: Rule, site: CallSite) -> Step {
+    pub(super) fn misuse(&mut self, rule: Rule, site: Option<Site>) -> Step {
         let (kind, message) = match rule {
             Rule::ArrayBounds => {
                 (FaultKind::OutOfBounds, "an index beyond the end of an array of the thread's own")
@@ -315,9 +344,21 @@ impl Launch {
                 FaultKind::OutOfRange,
                 "a float that the integer cannot hold: use gw::f32_to_i32 or f32_to_u32",
             ),
+            Rule::Overflow => (
+                FaultKind::OutOfRange,
+                "a signed integer overflows: the language leaves the result open, unsigned ones wrap",
+            ),
+            Rule::MissingReturn => {
+                (FaultKind::OutOfRange, "a function that returns a value ends without a return")
+            }
             Rule::Trap => (FaultKind::Trap, "the kernel was given what it does not know, and stopped itself"),
         };
-        Err(self.fault_at(kind, site, message.into()))
+        Err(self.fault(kind, None, site, message.into()))
+    }
+
+    /// The source line of the call that returns to an address of the kernel.
+    pub(super) fn line_at(&self, pc: usize) -> Option<Site> {
+        self.entry.line(self.entry.offset(pc))
     }
 
     /// The bounds of the running thread's stack.
@@ -349,6 +390,9 @@ impl Launch {
             let (block, thread) = self.ready.swap_remove(picked);
             self.current = (block, thread);
             self.fuel = self.schedule.fuel();
+            if interruption::is_overdue() && self.stop_waiting_thread() {
+                return None;
+            }
             let fiber = match self.thread().fiber.take() {
                 Some(fiber) => fiber,
                 None => match self.start_fiber() {
@@ -358,6 +402,16 @@ impl Launch {
             };
             return Some((block, thread, fiber));
         }
+    }
+
+    /// Out of time: the thread that is next is to blame if it comes from a call that knows its line. Others are stopped
+    /// where they are.
+    fn stop_waiting_thread(&mut self) -> bool {
+        let site = self.thread().site.site();
+        if site.is_some() {
+            self.out_of_time(site);
+        }
+        self.fault.is_some()
     }
 
     fn returned(&mut self, block: usize, thread: usize, fiber: Fiber, finished: bool) {
@@ -375,6 +429,7 @@ impl Launch {
     fn exit(&mut self) -> Result<(), Stop> {
         self.check_exit_copies()?;
         self.check_exit_products()?;
+        self.check_exit_early()?;
         let thread = self.thread();
         thread.done = true;
         let block = self.block();
@@ -394,6 +449,19 @@ impl Launch {
         self.lane_left(self.current.0, warp)?;
         self.cluster_member_left();
         self.grid_member_left()
+    }
+
+    /// Whoever waits for this launch waits for those before it only if every thread of this one did.
+    fn check_exit_early(&mut self) -> Result<(), Stop> {
+        if !self.grid.early || self.thread().awaited {
+            return Ok(());
+        }
+        let message =
+            "the thread of a launch that starts early ends without gw::await_stream(): the launch may end \
+                       before the work that it follows"
+                .into();
+        let site = self.entry.definition();
+        Err(self.fault(FaultKind::Protocol, None, site, message))
     }
 
     /// Starts clusters of blocks while there is room for more.
@@ -456,37 +524,6 @@ impl Launch {
         }))
     }
 
-    fn report_deadlock(&mut self) {
-        let mut waits: BTreeMap<(usize, Wait, u32), Vec<usize>> = BTreeMap::new();
-        for (slot, block) in self.blocks.iter().enumerate() {
-            for (thread, state) in block.threads.iter().enumerate().filter(|(_, state)| !state.done) {
-                waits.entry((slot, state.waiting, state.site.line)).or_default().push(thread);
-            }
-        }
-        // Who waits for a whole cluster or grid waits for somebody who waits for something else.
-        let is_cause = |wait: Wait| !matches!(wait, Wait::Cluster | Wait::Grid);
-        let cause = waits.iter().find(|((_, wait, _), _)| is_cause(*wait));
-        let Some((&(slot, _, _), threads)) = cause.or_else(|| waits.first_key_value()) else { return };
-        let (block, site) = (self.blocks[slot].index, self.blocks[slot].threads[threads[0]].site.site());
-        let told: Vec<String> = waits
-            .iter()
-            .filter(|((other, ..), _)| *other == slot)
-            .map(|((_, wait, line), threads)| {
-                format!("{} of the block wait for {wait} (line {line})", ranges(threads))
-            })
-            .collect();
-        self.fault = Some(Box::new(Fault {
-            kind: FaultKind::Deadlock,
-            kernel: self.entry.name.clone(),
-            block,
-            thread: None,
-            address: None,
-            site,
-            message: format!("deadlock: {}", told.join("; ")),
-            seed: self.seed,
-        }));
-    }
-
     /// Abandons fibers that a fault left suspended. Kernels own nothing that would need unwinding.
     fn reclaim_stacks(&mut self) {
         for thread in self.blocks.iter_mut().flat_map(|block| &mut block.threads) {
@@ -525,32 +562,13 @@ fn give_stack(stack: DefaultStack) {
     STACKS.set(stacks);
 }
 
+/// A parameter as an address.
+fn address_of(bytes: &[u8]) -> usize {
+    bytes.try_into().map_or(0, usize::from_le_bytes)
+}
+
 fn aligned_copy(bytes: &[u8]) -> Vec<u128> {
     let mut words = vec![0u128; bytes.len().div_ceil(16).max(1)];
     bytemuck::cast_slice_mut::<u128, u8>(&mut words)[..bytes.len()].copy_from_slice(bytes);
     words
-}
-
-/// `threads 0-31, 64` from a sorted list.
-fn ranges(threads: &[usize]) -> String {
-    let mut runs: VecDeque<(usize, usize)> = VecDeque::new();
-    for &thread in threads {
-        match runs.back_mut() {
-            Some((_, last)) if *last + 1 == thread => *last = thread,
-            _ => runs.push_back((thread, thread)),
-        }
-    }
-    let told: Vec<String> =
-        runs.iter().map(|&(a, b)| if a == b { a.to_string() } else { format!("{a}-{b}") }).collect();
-    format!("threads {}", told.join(", "))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranges_read_well() {
-        assert_eq!(ranges(&[0, 1, 2, 5, 7, 8]), "threads 0-2, 5, 7-8");
-    }
 }

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use super::access::Touch;
 use super::block::{Agent, CallSite, Visit, Wait};
 use super::clocks::{Address, Knowledge, Meeting, Slot, Tidings, join};
 use super::launch::{Flow, Launch, Step, Stop};
+use super::shadow::Manner;
 use crate::abi::Scope;
 use crate::types::FaultKind;
 
@@ -62,6 +64,18 @@ impl Mbarrier {
         self.born + self.phases
     }
 
+    /// What its phase still waits for.
+    pub(super) fn told(&self) -> String {
+        let Self { count, pending, transactions, .. } = self;
+        match transactions {
+            0 => format!("which has {} of {count} arrivals", count.saturating_sub(*pending)),
+            _ => {
+                let arrived = count.saturating_sub(*pending);
+                format!("which has {arrived} of {count} arrivals and expects {transactions} more bytes")
+            }
+        }
+    }
+
     fn has_ended(&self, parity: u32) -> bool {
         self.phases & 1 != parity & 1
     }
@@ -88,6 +102,8 @@ impl Launch {
             );
             return Err(self.fault_at(FaultKind::Protocol, site, message));
         }
+        self.touch_mbarrier(address, site)?;
+        let block = self.block();
         let (slot, born) = match block.retired.remove(&offset) {
             Some(former) => former,
             None => (block.new_agent(Agent::Mbarrier(offset)), 0),
@@ -142,7 +158,15 @@ impl Launch {
         let block = &mut self.blocks[block];
         block.mbarriers.remove(&offset);
         block.retired.insert(offset, retired);
-        Ok(())
+        self.touch_mbarrier(address, site)
+    }
+
+    /// Memory becomes a barrier, or becomes data again: a write, as far as others that use it are concerned.
+    fn touch_mbarrier(&mut self, address: usize, site: CallSite) -> Result<(), Stop> {
+        self.thread().site = site;
+        let (bytes, alignment, manner) = (8, 8, Manner::Generic);
+        let touch = Touch { address, bytes, write: true, updates: false, alignment, manner, pc: 0 };
+        self.check(touch, None).map(|_| ())
     }
 
     /// `fence.mbarrier_init`: the copy engine and the cluster see what this thread initialised.
@@ -268,7 +292,9 @@ impl Launch {
             return Ok(self.wait(Wait::Mbarrier { offset, parity }, site));
         }
         self.count_quiet()?;
-        Ok(self.preempt())
+        let flow = self.preempt();
+        self.thread().site = site;
+        Ok(flow)
     }
 
     fn leave_mbarrier(&mut self, slot: usize, thread: usize, ended: &(Knowledge, Tidings), scope: Scope) {

@@ -1,7 +1,10 @@
 //! Device memory of the emulated device: host memory with guard zones, poisoned, and remembered after it is freed.
 
 use std::alloc::{Layout, alloc, dealloc};
+use std::cell::UnsafeCell;
 use std::collections::{BTreeMap, VecDeque};
+
+use super::marks::Marks;
 
 /// Every buffer starts at a multiple of this, as the CUDA allocators promise at least 256.
 const ALIGNMENT: usize = 512;
@@ -18,6 +21,8 @@ pub(super) struct Region {
     pub(super) start: usize,
     pub(super) end: usize,
     pub(super) state: RegionState,
+    /// Which bytes somebody has written; null for memory of the host, where all count as such.
+    pub(super) written: *mut Marks,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +39,7 @@ struct Block {
     freed: bool,
     /// Page-locked memory of the host, which kernels may touch too.
     of_host: bool,
+    written: Box<UnsafeCell<Marks>>,
 }
 
 /// All memory of one emulated device.
@@ -81,7 +87,8 @@ impl Memory {
         let start = base as usize + GUARD;
         // SAFETY: the block holds `bytes` bytes from `start`.
         unsafe { std::ptr::write_bytes(start as *mut u8, filled_with, bytes) };
-        self.blocks.insert(start, Block { bytes, freed: false, of_host });
+        let written = Box::new(UnsafeCell::new(Marks::new(if of_host { 0 } else { bytes })));
+        self.blocks.insert(start, Block { bytes, freed: false, of_host, written });
         Some(start)
     }
 
@@ -105,11 +112,36 @@ impl Memory {
         })
     }
 
+    /// Which of the bytes `start .. start + bytes` of one buffer somebody has written; none for all of them.
+    pub(super) fn marks(&mut self, start: usize, bytes: usize) -> Option<Vec<bool>> {
+        let (&at, block) = self.blocks.range_mut(..=start).next_back().filter(|(_, block)| !block.of_host)?;
+        let (marks, from) = (block.written.get_mut(), start - at);
+        if marks.has(from, bytes) {
+            return None;
+        }
+        Some((from..from + bytes).map(|byte| marks.has(byte, 1)).collect())
+    }
+
+    /// Bytes of one buffer were written with what has such marks.
+    pub(super) fn set_marks(&mut self, start: usize, bytes: usize, marks: Option<&[bool]>) {
+        let found = self.blocks.range_mut(..=start).next_back();
+        let Some((&at, block)) = found.filter(|(_, block)| !block.of_host) else { return };
+        let (written, from) = (block.written.get_mut(), start - at);
+        match marks {
+            None => written.set(from, bytes, true),
+            Some(marks) => {
+                let each = marks.iter().enumerate();
+                each.for_each(|(byte, marked)| written.set(from + byte, 1, *marked));
+            }
+        }
+    }
+
     pub(super) fn regions(&self) -> Vec<Region> {
         let region = |(&start, block): (&usize, &Block)| Region {
             start,
             end: start + block.bytes,
             state: if block.freed { RegionState::Freed } else { RegionState::Buffer },
+            written: if block.of_host { std::ptr::null_mut() } else { block.written.get() },
         };
         self.blocks.iter().map(region).collect()
     }

@@ -5,7 +5,7 @@
 //! open (the order of threads and streams, the moment a copy lands) is decided against the kernel, from a seed.
 //!
 //! One launch is one state machine, `launch::Launch`. Its methods lie in the file of their topic, as `impl Launch` in
-//! `access`, `barrier`, `copy`, `warp` and `wgmma`, so that these files know each other; what they keep for a block or a
+//! `access`, `barrier`, `copy`, `warp`, `wgmma` and others, so that these files know each other; what they keep for a block or a
 //! thread is in `block`. Kernels come in through `functions`, the table of which [`crate::abi`] is the list.
 
 mod access;
@@ -18,7 +18,10 @@ mod copy;
 mod driver;
 mod formats;
 mod functions;
+mod initialised;
+mod interruption;
 mod launch;
+mod marks;
 mod mbarrier;
 mod memory;
 mod module;
@@ -26,32 +29,40 @@ mod operations;
 mod peers;
 mod print;
 mod queue;
+mod registers;
 mod schedule;
 mod shadow;
+mod telling;
 mod tensor;
 mod tensor_map;
 mod transfer;
 mod warp;
+mod watchdog;
 mod wgmma;
 
+use std::time::Duration;
+
 use crate::driver::Driver;
+use crate::types::Emulation;
 use crate::{Error, Result};
 
-/// Opens emulated devices that know each other and whose schedules follow from `seed`.
-pub(crate) fn open(seed: u64, count: usize) -> Result<Vec<Box<dyn Driver>>> {
-    let group = driver::EmulatedDriver::group(seed, count)?;
+/// Opens emulated devices that know each other.
+pub(crate) fn open(how: Emulation, count: usize) -> Result<Vec<Box<dyn Driver>>> {
+    let group = driver::EmulatedDriver::group(how, count)?;
     Ok(group.into_iter().map(|device| Box::new(device) as Box<dyn Driver>).collect())
 }
 
-/// `GATEWORK_EMULATOR_SEED`, or 0.
-pub(crate) fn seed_from_environment() -> Result<u64> {
-    const VARIABLE: &str = "GATEWORK_EMULATOR_SEED";
-    match std::env::var(VARIABLE) {
-        Err(_) => Ok(0),
-        Ok(given) => given.trim().parse().map_err(|_| Error::Environment {
-            variable: VARIABLE,
-            given,
-            wanted: "a whole number",
-        }),
-    }
+/// As `GATEWORK_EMULATOR_SEED` and `GATEWORK_EMULATOR_SECONDS` say, or the default.
+pub(crate) fn from_environment() -> Result<Emulation> {
+    let default = Emulation::default();
+    let seed = number("GATEWORK_EMULATOR_SEED", 0)?.unwrap_or(default.seed);
+    let limit = number("GATEWORK_EMULATOR_SECONDS", 1)?.map_or(default.limit, Duration::from_secs);
+    Ok(Emulation { seed, limit })
+}
+
+fn number(variable: &'static str, least: u64) -> Result<Option<u64>> {
+    let Ok(given) = std::env::var(variable) else { return Ok(None) };
+    let wanted = if least == 0 { "a whole number" } else { "a whole number from 1 on" };
+    let number = given.trim().parse().ok().filter(|number| *number >= least);
+    number.map(Some).ok_or(Error::Environment { variable, given, wanted })
 }

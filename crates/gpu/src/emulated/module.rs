@@ -17,10 +17,13 @@ pub(super) struct Entry {
     pub(super) name: String,
     pub(super) invoke: unsafe extern "C" fn(*mut *mut c_void),
     image: std::ops::Range<usize>,
+    hooks: std::ops::Range<usize>,
+    /// Most threads of a block, and blocks that shall be resident, as the kernel promises them.
+    pub(super) bounds: Option<(u32, u32)>,
     path: PathBuf,
     lines: OnceLock<Option<Lines>>,
     /// Keeps the code mapped.
-    _library: Library,
+    library: Library,
 }
 
 /// A parameter as the kernel's side described it.
@@ -48,7 +51,7 @@ pub(super) fn load(binary: &Binary, entry: &str) -> Result<(Arc<Entry>, KernelIn
     let library = unsafe { Library::new(&binary.path) }.map_err(failed)?;
     let missing = |_| Error::NoEntry { kernel: binary.name.clone(), entry: entry.to_owned() };
     // SAFETY: the types of the symbols are those that `GW_EXPORT` and gw/emulated.cuh give them.
-    let (invoke, parameters, image, max_threads) = unsafe {
+    let (invoke, parameters, image, hooks, bounds) = unsafe {
         let invoke: unsafe extern "C" fn(*mut *mut c_void) =
             *library.get(format!("gw_invoke_{entry}").as_bytes()).map_err(missing)?;
         let count: unsafe extern "C" fn() -> u32 =
@@ -56,25 +59,27 @@ pub(super) fn load(binary: &Binary, entry: &str) -> Result<(Arc<Entry>, KernelIn
         let describe: unsafe extern "C" fn(*mut ParameterInfo) =
             *library.get(format!("gw_describe_{entry}").as_bytes()).map_err(missing)?;
         let bind: unsafe extern "C" fn(*const Api) = *library.get(b"gw_bind").map_err(failed)?;
-        let image: unsafe extern "C" fn(*mut u64, *mut u64) = *library.get(b"gw_image").map_err(failed)?;
-        let bound: Option<u32> =
-            library.get::<*const u32>(format!("gw_max_threads_{entry}").as_bytes()).ok().map(|at| **at);
+        let image: unsafe extern "C" fn(*mut u64) = *library.get(b"gw_image").map_err(failed)?;
+        let bounds: Option<[u32; 2]> =
+            library.get::<*const [u32; 2]>(format!("gw_bounds_{entry}").as_bytes()).ok().map(|at| **at);
         bind(&raw const API);
-        let (mut begin, mut end) = (0, 0);
-        image(&raw mut begin, &raw mut end);
+        let mut ends = [0u64; 4];
+        image(ends.as_mut_ptr());
+        let [begin, end, hooks_begin, hooks_end] = ends.map(|end| end as usize);
         let mut parameters = vec![ParameterInfo::default(); count() as usize];
         describe(parameters.as_mut_ptr());
-        (invoke, parameters, begin as usize..end as usize, bound.unwrap_or(MAX_THREADS))
+        (invoke, parameters, begin..end, hooks_begin..hooks_end, bounds)
     };
     let info = KernelInfo {
         resources: Resources::default(),
-        max_threads: max_threads.min(MAX_THREADS),
+        max_threads: bounds.map_or(MAX_THREADS, |[threads, _]| threads.min(MAX_THREADS)),
         key: binary.key.clone(),
         hash: binary.hash.clone(),
         parameters: parameters.into_iter().map(|info| parameter(binary, info)).collect::<Result<_>>()?,
     };
     let (path, lines) = (binary.path.clone(), OnceLock::new());
-    Ok((Arc::new(Entry { name: entry.to_owned(), invoke, image, path, lines, _library: library }), info))
+    let bounds = bounds.map(|[threads, blocks]| (threads, blocks));
+    Ok((Arc::new(Entry { name: entry.to_owned(), invoke, image, hooks, bounds, path, lines, library }), info))
 }
 
 impl Entry {
@@ -83,9 +88,21 @@ impl Entry {
         &self.image
     }
 
+    /// The header's own functions in it, which call the runtime.
+    pub(super) fn hooks(&self) -> &std::ops::Range<usize> {
+        &self.hooks
+    }
+
     /// An address of code as an offset into the image; 0 if it is not of this library.
     pub(super) fn offset(&self, pc: usize) -> u32 {
         if self.image.contains(&pc) { (pc - self.image.start) as u32 } else { 0 }
+    }
+
+    /// The line that the kernel begins at.
+    pub(super) fn definition(&self) -> Option<Site> {
+        // SAFETY: only the address of the symbol is taken.
+        let at = unsafe { self.library.get::<unsafe extern "C" fn()>(self.name.as_bytes()) }.ok()?;
+        self.line(self.offset(*at as usize) + 1)
     }
 
     /// The source line of the call that returns to `pc`, the innermost that is not in the portable header.

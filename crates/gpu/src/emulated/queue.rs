@@ -4,14 +4,13 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::launch::{self, Seeds};
+use super::launch::{self, Terms};
 use super::memory::{Memory, Region, RegionState};
 use super::module::Entry;
 use super::schedule::Schedule;
 use crate::driver::{EventId, HostFunction, Pointer, StreamId};
 use crate::locked::Locked;
-use crate::types::Fault;
-use crate::types::Grid;
+use crate::types::{Emulation, Fault, Grid};
 use crate::{Error, Result};
 
 /// A kernel launch with its arguments.
@@ -159,7 +158,7 @@ pub(super) struct Queues {
     captures: HashMap<u64, Capture>,
     graphs: HashMap<u64, Arc<Vec<Node>>>,
     schedule: Schedule,
-    seed: u64,
+    how: Emulation,
     next_handle: u64,
 }
 
@@ -173,8 +172,8 @@ struct Member {
 }
 
 impl Queues {
-    /// One device for each memory. All schedules follow from `seed`, and those of the first device are as if it were alone.
-    pub(super) fn new(memories: Vec<Memory>, seed: u64) -> Self {
+    /// One device for each memory. All schedules follow from its seed, and those of the first device are as if it were alone.
+    pub(super) fn new(memories: Vec<Memory>, how: Emulation) -> Self {
         let member =
             |(device, memory)| Member { memory, salt: Schedule::salt_of(device), peers: HashSet::new() };
         Self {
@@ -183,8 +182,8 @@ impl Queues {
             events: HashMap::new(),
             captures: HashMap::new(),
             graphs: HashMap::new(),
-            schedule: Schedule::new(seed),
-            seed,
+            schedule: Schedule::new(how.seed),
+            how,
             next_handle: 1,
         }
     }
@@ -445,6 +444,7 @@ impl Queues {
                         .chunks_exact_mut(pattern.len())
                         .for_each(|chunk| chunk.copy_from_slice(&pattern)),
                 }
+                self.memory(device).set_marks(to.0 as usize, pattern.len() * count, None);
                 Ok(())
             }
             Op::Free(pointer) => {
@@ -469,8 +469,8 @@ impl Queues {
     }
 
     fn launch(&mut self, device: usize, launch: &KernelLaunch) -> Result<(), Box<Fault>> {
-        let seeds = Seeds { device: self.seed, launch: self.schedule.next() ^ self.devices[device].salt };
-        launch::run(&launch.entry, &launch.grid, &launch.arguments, self.regions(device), seeds)
+        let terms = Terms { how: self.how, seed: self.schedule.next() ^ self.devices[device].salt };
+        launch::run(&launch.entry, &launch.grid, &launch.arguments, self.regions(device), terms)
     }
 
     /// What kernels of a device may touch, and what they may not because it is another's.
@@ -504,18 +504,21 @@ impl Queues {
         Ok(())
     }
 
-    fn copy(&self, device: usize, to: Pointer, source: usize, from: Pointer, bytes: usize) -> Result<()> {
+    fn copy(&mut self, device: usize, to: Pointer, source: usize, from: Pointer, bytes: usize) -> Result<()> {
         self.require(source, from, bytes)?;
         self.require(device, to, bytes)?;
         // SAFETY: both ranges lie in live buffers.
         unsafe { std::ptr::copy(from.0 as *const u8, to.0 as *mut u8, bytes) };
+        let marks = self.memory(source).marks(from.0 as usize, bytes);
+        self.memory(device).set_marks(to.0 as usize, bytes, marks.as_deref());
         Ok(())
     }
 
-    fn write(&self, device: usize, to: Pointer, bytes: &[u8]) -> Result<()> {
+    fn write(&mut self, device: usize, to: Pointer, bytes: &[u8]) -> Result<()> {
         self.require(device, to, bytes.len())?;
         // SAFETY: the range lies in a live buffer, which only the device's operations touch, one at a time.
         unsafe { std::ptr::copy(bytes.as_ptr(), to.0 as *mut u8, bytes.len()) };
+        self.memory(device).set_marks(to.0 as usize, bytes.len(), None);
         Ok(())
     }
 

@@ -15,8 +15,10 @@ const PAGE_CELLS: usize = 1024;
 pub(super) enum Manner {
     /// An ordinary load or store, or a `cp.async` copy.
     Generic,
-    /// An atomic, which never races with another atomic whose scope is wide enough for both.
-    Atomic(Reach),
+    /// A load through the read-only path: the word must not change while the kernel runs.
+    ReadOnly,
+    /// An atomic on so many bytes, which never races with another on the same whose scope is wide enough for both.
+    Atomic(Reach, u8),
     /// By a bulk copy or a matrix product: sees ordinary writes only behind a proxy fence.
     AsyncProxy,
     /// By a bulk reduction: atomic among its like.
@@ -51,6 +53,34 @@ pub(super) struct Access {
     pub(super) stamp: Stamp,
     bytes: u8,
     manner: Manner,
+}
+
+/// An earlier access that nothing orders with one that is made.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Conflict {
+    pub(super) access: Access,
+    pub(super) wrote: bool,
+    /// Whether a barrier orders the two, and only the fence of the asynchronous proxy is missing.
+    pub(super) lacks_proxy_fence: bool,
+}
+
+impl Access {
+    pub(super) fn is_atomic(&self) -> bool {
+        matches!(self.manner, Manner::Atomic(..))
+    }
+
+    pub(super) fn is_read_only(&self) -> bool {
+        self.manner == Manner::ReadOnly
+    }
+
+    pub(super) fn is_atomic_of_another_size(&self, width: u8) -> bool {
+        matches!(self.manner, Manner::Atomic(_, other) if other != width)
+    }
+
+    /// Whether a later read of the same bytes says all that this one does.
+    fn gives_way_to(&self, later: &Access) -> bool {
+        !self.is_read_only() || later.is_read_only()
+    }
 }
 
 const NONE: Access =
@@ -93,8 +123,9 @@ impl Accessor<'_> {
     fn is_atomic_with(&self, earlier: &Access) -> bool {
         match (self.manner, earlier.manner) {
             (Manner::Reduction, Manner::Reduction) => true,
-            (Manner::Atomic(mine), Manner::Atomic(other)) => {
-                self.clusters.includes(mine, self.block, earlier.stamp.block)
+            (Manner::Atomic(mine, width), Manner::Atomic(other, others)) => {
+                width == others
+                    && self.clusters.includes(mine, self.block, earlier.stamp.block)
                     && self.clusters.includes(other, self.block, earlier.stamp.block)
             }
             _ => false,
@@ -102,6 +133,9 @@ impl Accessor<'_> {
     }
 
     fn may_follow_write(&self, write: &Access, bytes: u8) -> bool {
+        if self.manner == Manner::ReadOnly && write.bytes & bytes != 0 {
+            return false;
+        }
         if write.bytes & bytes == 0 || self.is_atomic_with(write) {
             return true;
         }
@@ -120,31 +154,39 @@ impl Accessor<'_> {
         known.is_some_and(|known| known.proxied(space).get(write.stamp.slot) >= write.stamp.time)
     }
 
+    fn conflict(&self, access: &Access, wrote: bool) -> Conflict {
+        let lacks_proxy_fence = wrote && self.comes_after(access);
+        Conflict { access: *access, wrote, lacks_proxy_fence }
+    }
+
     fn may_follow_read(&self, read: &Access, bytes: u8) -> bool {
-        read.bytes & bytes == 0 || self.is_atomic_with(read) || self.comes_after(read)
+        if read.bytes & bytes == 0 {
+            return true;
+        }
+        read.manner != Manner::ReadOnly && (self.is_atomic_with(read) || self.comes_after(read))
     }
 }
 
 impl Cell {
-    fn read(&mut self, by: &Accessor<'_>, bytes: u8, coin: bool) -> Result<(), Access> {
+    fn read(&mut self, by: &Accessor<'_>, bytes: u8, coin: bool) -> Result<(), Conflict> {
         if let Some(write) = self.writes.iter().find(|write| !by.may_follow_write(write, bytes)) {
-            return Err(*write);
+            return Err(by.conflict(write, true));
         }
         let access = Access { stamp: by.stamp, bytes, manner: by.manner };
-        let superseded = self
-            .reads
-            .iter()
-            .position(|read| read.bytes == 0 || (read.bytes & !bytes == 0 && by.comes_after(read)));
+        let superseded = self.reads.iter().position(|read| {
+            read.bytes == 0
+                || (read.bytes & !bytes == 0 && read.gives_way_to(&access) && by.comes_after(read))
+        });
         self.reads[superseded.unwrap_or(usize::from(coin))] = access;
         Ok(())
     }
 
-    fn write(&mut self, by: &Accessor<'_>, bytes: u8, coin: bool) -> Result<(), Access> {
+    fn write(&mut self, by: &Accessor<'_>, bytes: u8, coin: bool) -> Result<(), Conflict> {
         if let Some(write) = self.writes.iter().find(|write| !by.may_follow_write(write, bytes)) {
-            return Err(*write);
+            return Err(by.conflict(write, true));
         }
         if let Some(read) = self.reads.iter().find(|read| !by.may_follow_read(read, bytes)) {
-            return Err(*read);
+            return Err(by.conflict(read, false));
         }
         let mut access = Access { stamp: by.stamp, bytes, manner: by.manner };
         for write in &mut self.writes {
@@ -169,8 +211,8 @@ impl Cell {
 fn words(
     start: usize,
     len: usize,
-    mut visit: impl FnMut(usize, u8) -> Result<(), Access>,
-) -> Result<(), Access> {
+    mut visit: impl FnMut(usize, u8) -> Result<(), Conflict>,
+) -> Result<(), Conflict> {
     let mut at = start;
     while at < start + len {
         let word = at / GRAIN;
@@ -200,7 +242,7 @@ impl SharedShadow {
         write: bool,
         by: &Accessor<'_>,
         coin: bool,
-    ) -> Result<(), Access> {
+    ) -> Result<(), Conflict> {
         let cells = &mut self.cells;
         words(offset, len, |word, bytes| {
             let cell = &mut cells[word];
@@ -223,7 +265,7 @@ impl GlobalShadow {
         write: bool,
         by: &Accessor<'_>,
         coin: bool,
-    ) -> Result<(), Access> {
+    ) -> Result<(), Conflict> {
         let pages = &mut self.pages;
         words(address, len, |word, bytes| {
             let page =
@@ -311,7 +353,7 @@ mod tests {
     fn atomics_race_with_ordinary_accesses_only() {
         let stranger = Knowledge::default();
         let mut shadow = GlobalShadow::default();
-        let atomic = Manner::Atomic(Reach::Block);
+        let atomic = Manner::Atomic(Reach::Block, 4);
         shadow.access(64, 4, true, &by(&stranger, 0, 1, atomic), false).unwrap();
         shadow.access(64, 4, true, &by(&stranger, 1, 1, atomic), false).unwrap();
         assert!(shadow.access(64, 4, false, &by(&stranger, 2, 1, Manner::Generic), false).is_err());
@@ -323,7 +365,7 @@ mod tests {
         let from = |block, scope| Accessor {
             block,
             stamp: Stamp { block, slot: 0, time: 1, pc: 0 },
-            ..by(&stranger, 0, 1, Manner::Atomic(scope))
+            ..by(&stranger, 0, 1, Manner::Atomic(scope, 4))
         };
         for (first, second, block, meets) in [
             (Reach::Block, Reach::Block, 0, true),

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::block::CallSite;
 use super::clocks::Slot;
 use super::operations::{read_word, write_word};
 use crate::abi::AtomicOp;
@@ -87,6 +88,8 @@ pub(super) struct CopyGroups {
     /// Batches whose end an mbarrier waits for.
     pub(super) awaited: u32,
     pub(super) agent: Option<Slot>,
+    /// Where the last copy was issued.
+    pub(super) site: Option<CallSite>,
     /// Bulk stores finish reading before they finish writing: the agent for the reads, and how many have.
     pub(super) readers: Option<(Slot, u32)>,
 }

@@ -156,9 +156,11 @@ impl Launch {
                 Ok(())
             }
             Offer::Exchange { .. } => {
+                let noise = self.schedule.next();
                 for lane in 0..32 {
                     if let Some(Offer::Exchange { op, value, argument, wide }) = met.offers[lane] {
-                        let answer = exchange(op, lane, value, argument, met);
+                        let noise = noise.rotate_left(lane as u32) | 1;
+                        let answer = exchange(op, lane, (value, value ^ noise), argument, met);
                         self.blocks[slot].threads[warp * 32 + lane].result =
                             if wide { answer } else { answer & 0xFFFF_FFFF };
                     }
@@ -204,8 +206,15 @@ impl Launch {
                     Some(Offer::Store { row, transpose, .. }) => (row, true, transpose),
                     _ => continue,
                 };
-                let touch =
-                    Touch { address, bytes: 16, write, alignment: 16, manner: Manner::Generic, pc: 0 };
+                let touch = Touch {
+                    address,
+                    bytes: 16,
+                    write,
+                    updates: false,
+                    alignment: 16,
+                    manner: Manner::Generic,
+                    pc: 0,
+                };
                 let offset = self.check_as(slot, warp * 32 + provider, touch, site)?;
                 for column in 0..8 {
                     // Element (row, column) is half `column % 2` of register `tile` of lane 4 row + column / 2.
@@ -265,7 +274,7 @@ fn lanes(warp: usize, mask: u32) -> impl Iterator<Item = usize> {
 }
 
 /// What lane `lane` gets out of an exchange.
-fn exchange(op: ExchangeOp, lane: usize, mine: u64, argument: u32, met: &Gathering) -> u64 {
+fn exchange(op: ExchangeOp, lane: usize, (mine, noise): (u64, u64), argument: u32, met: &Gathering) -> u64 {
     let value = |lane: usize| match met.offers.get(lane) {
         Some(Some(Offer::Exchange { value, .. })) => Some(*value),
         _ => None,
@@ -274,8 +283,8 @@ fn exchange(op: ExchangeOp, lane: usize, mine: u64, argument: u32, met: &Gatheri
     let fold = |combine: fn(u32, u32) -> u32| {
         u64::from(others().map(|(_, value)| value as u32).reduce(combine).unwrap_or(0))
     };
-    // A shuffle from a lane that is not there, or from beyond the warp's edge, gives back the lane's own value.
-    let from = |source: Option<usize>| source.and_then(value).unwrap_or(mine);
+    // A shuffle from beyond the warp's edge gives back the lane's own value, one from a lane that is not there anything else.
+    let from = |source: Option<usize>| source.map_or(mine, |source| value(source).unwrap_or(noise));
     // The instruction looks at five bits of a lane or a distance.
     let argument = argument as usize % 32;
     match op {

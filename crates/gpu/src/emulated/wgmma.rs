@@ -36,6 +36,8 @@ struct Lane {
     delivered: usize,
     fenced: bool,
     held: Vec<Held>,
+    /// Arrays that registers of A came from, each with the last product that uses them.
+    sources: Vec<(usize, usize)>,
 }
 
 /// Accumulators that the hardware has.
@@ -166,6 +168,9 @@ impl Launch {
             let message = "the lanes of a warp issue different wgmma instructions".into();
             return Err(self.fault_at(FaultKind::Divergence, site, message));
         }
+        self.check_warpgroup(warp, number, call, site)?;
+        let state = &mut self.blocks[block].products[warp];
+        let product = &mut state.products[index];
         product.a_registers[lane] = call.a;
         product.accumulators[lane] = call.accumulators as usize;
         product.issued |= 1 << lane;
@@ -173,6 +178,10 @@ impl Launch {
         let (address, registers) = (call.accumulators as usize, call.registers());
         let lane = &mut state.lanes[lane];
         lane.issued += 1;
+        if call.a_in_registers != 0 {
+            lane.sources.retain(|(source, _)| *source != call.a_source as usize);
+            lane.sources.push((call.a_source as usize, number));
+        }
         match lane.held.iter_mut().find(|held| held.overlaps(address, 4 * registers)) {
             Some(held) if held.address == address && held.values.len() == registers => held.last = number,
             Some(_) => {
@@ -194,6 +203,29 @@ impl Launch {
             self.wake_product_waiters(block, warp);
         }
         Ok(())
+    }
+
+    /// The four warps of a warpgroup issue the same instruction on the same operands.
+    fn check_warpgroup(
+        &mut self,
+        warp: usize,
+        number: usize,
+        call: &WgmmaCall,
+        site: CallSite,
+    ) -> Result<(), Stop> {
+        let fellows = warp / 4 * 4..warp / 4 * 4 + 4;
+        let products = &self.block().products;
+        let other = fellows.into_iter().find(|&fellow| {
+            let state = &products[fellow];
+            let theirs = number.checked_sub(state.retired).and_then(|index| state.products.get(index));
+            theirs.is_some_and(|theirs| !theirs.call.same_instruction(call))
+        });
+        let Some(other) = other else { return Ok(()) };
+        let message = format!(
+            "warp {warp} issues another wgmma than warp {other}: the four warps of a warpgroup issue one instruction, with the \
+             same descriptors"
+        );
+        Err(self.fault_at(FaultKind::Divergence, site, message))
     }
 
     fn check_operands(&mut self, call: &WgmmaCall, site: CallSite) -> Result<(), Stop> {
@@ -233,7 +265,8 @@ impl Launch {
             None => block.new_agent(Agent::Products(warp)),
         };
         self.block().products[warp].agent = Some(agent);
-        let stamp = Stamp { block: self.block().number, slot: agent, time: number as u32 + 1, pc: 0 };
+        let pc = self.code_of(site);
+        let stamp = Stamp { block: self.block().number, slot: agent, time: number as u32 + 1, pc };
         self.thread().site = site;
         let format = call.format();
         for (operand, rows) in call.operands(format, warp % 4 * 16) {
@@ -242,6 +275,7 @@ impl Launch {
                     address: base + offset,
                     bytes: 16,
                     write: false,
+                    updates: false,
                     alignment: 16,
                     manner: Manner::AsyncProxy,
                     pc: 0,
@@ -277,8 +311,11 @@ impl Launch {
         let Some(&target) = waited.checked_sub(1).and_then(|last| state.lanes[lane].groups.get(last)) else {
             return Ok(Flow::Go);
         };
-        let behind = state.lanes.iter().any(|lane| lane.issued < target);
-        if behind {
+        let group = &self.blocks[block].products[warp / 4 * 4..warp / 4 * 4 + 4];
+        let has_issued = |state: &WgmmaState| {
+            state.lanes.len() == 32 && state.lanes.iter().all(|lane| lane.issued >= target)
+        };
+        if !group.iter().all(has_issued) {
             // Comes back here when the other lanes have issued theirs.
             self.thread().result = u64::from(true);
             return Ok(self.wait(Wait::Products, site));
@@ -290,7 +327,7 @@ impl Launch {
     }
 
     fn wake_product_waiters(&mut self, block: usize, warp: usize) {
-        for thread in warp * 32..warp * 32 + 32 {
+        for thread in warp / 4 * 128..warp / 4 * 128 + 128 {
             if self.blocks[block].threads[thread].waiting == Wait::Products {
                 self.wake(block, thread);
             }
@@ -322,6 +359,7 @@ impl Launch {
         let (done, held): (Vec<_>, Vec<_>) =
             std::mem::take(&mut this.held).into_iter().partition(|held| held.last < target);
         this.held = held;
+        this.sources.retain(|(_, last)| *last >= target);
         let oldest = state.lanes.iter().map(|lane| lane.delivered).min().unwrap_or(0);
         let gone = oldest - state.retired;
         state.products.drain(..gone);
@@ -348,6 +386,13 @@ impl Launch {
         let thread = self.current_thread();
         let state = &self.block().products[thread / 32];
         let Some(lane) = state.lanes.get(thread % 32) else { return Ok(Flow::Go) };
+        let end = touch.address.saturating_add(touch.bytes);
+        if touch.write && lane.sources.iter().any(|(source, _)| touch.address < source + 16 && *source < end)
+        {
+            let site = self.entry.line(touch.pc);
+            let message = "writes the A registers of a wgmma that has not been waited for".into();
+            return Err(self.fault(FaultKind::Protocol, Some(touch.address), site, message));
+        }
         if !lane.held.iter().any(|held| held.overlaps(touch.address, touch.bytes)) {
             return Ok(Flow::Go);
         }
@@ -361,8 +406,9 @@ impl Launch {
         let state = &self.block().products[thread / 32];
         let lost = state.lanes.get(thread % 32).is_some_and(|lane| lane.delivered < lane.issued);
         if lost {
+            let site = state.products.back().map_or(CallSite::NOWHERE, |product| product.site);
             let message = "the thread ends with wgmma products that were never waited for".into();
-            return Err(self.fault(FaultKind::Protocol, None, None, message));
+            return Err(self.fault_at(FaultKind::Protocol, site, message));
         }
         Ok(())
     }

@@ -10,7 +10,9 @@ pub use args::{Arg, ByValue, IntoArg};
 use crate::device::DeviceShared;
 use crate::driver::{Function, NodeId};
 use crate::graph::{GraphKernel, Retained, kept};
-use crate::types::{Binary, Grid, Image, KernelInfo, Parameter, ParameterType, SuggestedBlock};
+use crate::types::{
+    Binary, Grid, Image, KernelInfo, Parameter, ParameterShape, ParameterType, SuggestedBlock,
+};
 use crate::{Device, Error, Result, Stream};
 
 /// A kernel loaded on one device. Cheap to clone.
@@ -74,6 +76,11 @@ impl Kernel {
     /// What it takes and what it was made from.
     pub fn info(&self) -> &KernelInfo {
         &self.shared.info
+    }
+
+    /// Its parameters, as the emulated device knows them; on a card only sizes are.
+    pub fn parameters(&self) -> Vec<ParameterShape> {
+        self.shared.info.parameters.iter().map(Parameter::shape).collect()
     }
 
     /// Queues a launch. Arguments are checked against the kernel's real parameters first.

@@ -11,6 +11,7 @@ const FILES: &[Header] = &headers![
     "gw/bulk.cuh",
     "gw/cluster.cuh",
     "gw/convert.cuh",
+    "gw/cuda.cuh",
     "gw/debug.cuh",
     "gw/emulated.cuh",
     "gw/gw.cuh",

@@ -30,6 +30,8 @@ pub enum FaultKind {
     Misaligned,
     /// Two accesses to the same bytes, one a write, with nothing that orders them.
     Race,
+    /// A load of bytes that nobody has written.
+    Uninitialised,
     /// No thread can go on.
     Deadlock,
     /// Threads of a block or a warp met at different calls, or some never came.
@@ -43,6 +45,8 @@ pub enum FaultKind {
     /// A shift by the width or more, or a float that is no integer's: the language leaves the result open, and the card gives
     /// another than the host.
     OutOfRange,
+    /// The launch runs for longer than it may.
+    TimeLimit,
     /// Calls nested deeper than a thread's stack.
     StackOverflow,
     /// The kernel stopped itself: it was given what it does not know.

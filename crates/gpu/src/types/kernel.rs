@@ -122,6 +122,33 @@ impl ParameterType {
     }
 }
 
+/// A parameter of a kernel on the emulated device: what a program needs to make up an argument for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ParameterShape {
+    /// Bytes of the parameter itself.
+    pub bytes: usize,
+    /// Bytes of an element, if it is a pointer.
+    pub element_bytes: Option<usize>,
+    /// Whether the kernel may write what it points to.
+    pub is_written: bool,
+    /// Whether it is, or points to, floats.
+    pub is_float: bool,
+}
+
+impl Parameter {
+    pub(crate) fn shape(&self) -> ParameterShape {
+        let is_float = |scalar: Scalar| matches!(scalar, Scalar::F32 | Scalar::F64);
+        let (element_bytes, is_written, is_float) = match self.type_ {
+            Some(ArgType::Pointer { element, element_bytes, mutable }) => {
+                (Some(element_bytes), mutable, is_float(element))
+            }
+            Some(ArgType::Value(scalar)) => (None, false, is_float(scalar)),
+            None => (None, false, false),
+        };
+        ParameterShape { bytes: self.bytes, element_bytes, is_written, is_float }
+    }
+}
+
 /// What a loaded kernel is.
 #[derive(Debug, Clone)]
 pub struct KernelInfo {

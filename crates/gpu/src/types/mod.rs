@@ -3,6 +3,7 @@
 //! The seam ([`crate::driver`]) and both devices speak in these types alone, and know nothing of who owns what above them.
 
 mod device;
+mod emulation;
 mod fault;
 mod grid;
 mod image;
@@ -14,11 +15,14 @@ mod tensor;
 mod topology;
 
 pub use device::{Clocks, DeviceListing, DeviceProperties, Kind, Presence, Priority, Reach};
+pub use emulation::Emulation;
 pub use fault::{Fault, FaultKind, Site};
 pub use grid::Grid;
 pub use image::Image;
 pub(crate) use image::ImageCode;
-pub use kernel::{Architecture, Binary, KernelInfo, ParameterType, Resources, SuggestedBlock};
+pub use kernel::{
+    Architecture, Binary, KernelInfo, ParameterShape, ParameterType, Resources, SuggestedBlock,
+};
 pub(crate) use kernel::{ArgType, Compiled, Parameter};
 #[cfg(feature = "blas")]
 pub use matrix::MatrixScalar;

@@ -1,0 +1,12 @@
+//! Bugs planted by class, each beside a twin without it: found by every schedule, at its line; the twin passes all.
+
+#[path = "../support/bugs.rs"]
+mod bugs;
+mod exchanges;
+mod grids;
+mod idioms;
+mod language;
+mod mbarriers;
+mod unwritten;
+mod warpgroups;
+mod words;

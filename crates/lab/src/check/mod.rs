@@ -1,0 +1,15 @@
+//! Plain CUDA C++ on the emulated device: a stranger's file is rewritten line by line onto the portable header, launched as a
+//! plan says, and what the emulated device finds is told with the file's own lines.
+
+mod lines;
+mod plan;
+mod ptx;
+mod refusal;
+mod rewrite;
+mod run;
+
+pub use plan::{Fill, Plan, PlannedArgument};
+pub use ptx::KNOWN as KNOWN_PTX;
+pub use refusal::Refusal;
+pub use rewrite::{KNOWN_INCLUDES, KernelText, Rewritten, rewrite};
+pub use run::{CheckError, Finding, Report, check};

@@ -1,0 +1,11 @@
+//! What a file uses that is not known.
+
+/// Why a file is not checked: what it uses that is not known, and where.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {message}")]
+pub struct Refusal {
+    /// The line, from 1.
+    pub line: u32,
+    /// What is not known, and what is.
+    pub message: String,
+}

@@ -1,0 +1,238 @@
+//! A file, rewritten and launched under many schedules.
+
+use std::time::Duration;
+
+use gatework_gpu::{
+    Arg, Buffer, ByValue, Device, Emulation, Error, Fault, IntoArg as _, ParameterShape, Source, Stream,
+};
+use rand::{RngExt as _, SeedableRng as _};
+use rand_chacha::ChaCha8Rng;
+use serde::Serialize;
+
+use super::plan::{Fill, Plan, PlannedArgument};
+use super::refusal::Refusal;
+use super::rewrite::{KernelText, Rewritten, rewrite};
+
+/// Bytes that `__shared__` variables may have, as on the card.
+const STATIC_BYTES: u32 = 48 << 10;
+
+/// Why a file was not checked.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckError {
+    /// It uses what is not known.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The plan does not fit the file.
+    #[error("{0}")]
+    Plan(String),
+    /// It does not compile, or cannot be launched so.
+    #[error(transparent)]
+    Device(#[from] Error),
+}
+
+/// A fault of one kind at one line, and under how many schedules it came.
+#[derive(Debug, Clone, Serialize)]
+pub struct Finding {
+    /// The fault as the first of them showed it.
+    pub fault: Fault,
+    /// Schedules that showed it first.
+    pub seeds: u64,
+}
+
+/// What was found in a kernel.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    /// The kernel.
+    pub kernel: String,
+    /// Schedules that it was run under.
+    pub seeds: u64,
+    /// What they showed.
+    pub findings: Vec<Finding>,
+}
+
+/// Checks the kernels of a file that messages call `name`.
+pub fn check(name: &str, text: &str, plan: &Plan) -> Result<Vec<Report>, CheckError> {
+    plan.check().map_err(CheckError::Plan)?;
+    let rewritten = rewrite(name, text)?;
+    let named = |kernel: &&KernelText| plan.kernel.as_ref().is_none_or(|wanted| *wanted == kernel.name);
+    let chosen: Vec<&KernelText> = rewritten.kernels.iter().filter(named).collect();
+    if chosen.is_empty() {
+        let names: Vec<&str> = rewritten.kernels.iter().map(|kernel| kernel.name.as_str()).collect();
+        let wanted = plan.kernel.as_deref().unwrap_or_default();
+        return Err(CheckError::Plan(format!(
+            "there is no kernel '{wanted}', the file has: {}",
+            names.join(", ")
+        )));
+    }
+    let known = |name: &String| chosen.iter().any(|kernel| kernel.parameters.contains(name));
+    if let Some(unknown) = plan.args.keys().find(|name| !known(name)) {
+        return Err(CheckError::Plan(format!(
+            "the plan has an argument '{unknown}', and no kernel takes it"
+        )));
+    }
+    chosen.into_iter().map(|kernel| check_kernel(&rewritten, kernel, plan)).collect()
+}
+
+fn check_kernel(rewritten: &Rewritten, kernel: &KernelText, plan: &Plan) -> Result<Report, CheckError> {
+    let static_bytes = if rewritten.has_static_shared { STATIC_BYTES } else { 0 };
+    let source = Source::new(&kernel.name, rewritten.text.clone()).define("GW_STATIC_BYTES", static_bytes);
+    let mut findings: Vec<Finding> = Vec::new();
+    for seed in 0..plan.seeds {
+        let how = Emulation::seeded(seed).limit(Duration::from_secs(plan.seconds));
+        let device = Device::emulated_as(how)?;
+        let Some(mut fault) = launch(&device, &source, kernel, plan, static_bytes)? else { continue };
+        name_parameters(&mut fault, &kernel.parameters);
+        let same =
+            |finding: &&mut Finding| finding.fault.kind == fault.kind && finding.fault.site == fault.site;
+        match findings.iter_mut().find(same) {
+            Some(finding) => finding.seeds += 1,
+            None => findings.push(Finding { fault, seeds: 1 }),
+        }
+    }
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.seeds));
+    Ok(Report { kernel: kernel.name.clone(), seeds: plan.seeds, findings })
+}
+
+/// `parameter 1` becomes `parameter 1 'out'`.
+fn name_parameters(fault: &mut Fault, names: &[String]) {
+    for (number, name) in names.iter().enumerate().rev() {
+        let plain = format!("parameter {number}");
+        if let Some(at) = fault.message.find(&plain)
+            && !fault.message[at + plain.len()..].starts_with(|c: char| c.is_ascii_digit())
+        {
+            fault.message.insert_str(at + plain.len(), &format!(" '{name}'"));
+        }
+    }
+}
+
+fn launch(
+    device: &Device,
+    source: &Source,
+    kernel: &KernelText,
+    plan: &Plan,
+    static_bytes: u32,
+) -> Result<Option<Fault>, CheckError> {
+    let stream = device.stream()?;
+    let loaded = device.kernel(source)?;
+    let shapes = loaded.parameters();
+    let mut held = shapes
+        .iter()
+        .zip(&kernel.parameters)
+        .map(|(shape, name)| Held::new(&stream, shape, name, plan.args.get(name).copied()))
+        .collect::<Result<Vec<_>, _>>()?;
+    let arguments: Vec<Arg<'_>> = held.iter_mut().map(Held::argument).collect();
+    let grid = plan.grid(static_bytes).map_err(CheckError::Plan)?;
+    let launched = loaded.launch(&stream, &grid, &arguments);
+    match launched.and_then(|()| stream.synchronize()) {
+        Ok(()) => Ok(None),
+        Err(Error::Fault(fault)) => Ok(Some(*fault)),
+        Err(other) => Err(other.into()),
+    }
+}
+
+/// Elements and values of each size that C++ knows, whatever they mean.
+macro_rules! held {
+    ($($buffer:ident $value:ident $bytes:literal),*) => {
+        /// What a parameter is given, as bytes.
+        enum Held {
+            $($buffer(Buffer<[u8; $bytes]>), $value([u8; $bytes]),)*
+        }
+
+        impl Held {
+            fn argument(&mut self) -> Arg<'_> {
+                match self {
+                    $(Self::$buffer(buffer) => buffer.into_arg(), Self::$value(value) => ByValue(value).into_arg(),)*
+                }
+            }
+
+            fn buffer(stream: &Stream, size: usize, bytes: Option<&[u8]>, elements: usize) -> Result<Option<Self>, Error> {
+                Ok(match size {
+                    $($bytes => Some(Self::$buffer(match bytes {
+                        Some(bytes) => {
+                            let words: Vec<[u8; $bytes]> =
+                                bytes.chunks_exact($bytes).map(|chunk| std::array::from_fn(|i| chunk[i])).collect();
+                            stream.upload(&words)?
+                        }
+                        None => stream.alloc::<[u8; $bytes]>(elements)?,
+                    })),)*
+                    _ => None,
+                })
+            }
+
+            fn value(bytes: &[u8]) -> Option<Self> {
+                match bytes.len() {
+                    $($bytes => Some(Self::$value(std::array::from_fn(|i| bytes[i]))),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+held!(Buffer1 Value1 1, Buffer2 Value2 2, Buffer4 Value4 4, Buffer8 Value8 8, Buffer12 Value12 12, Buffer16 Value16 16);
+
+impl Held {
+    fn new(
+        stream: &Stream,
+        shape: &ParameterShape,
+        name: &str,
+        planned: Option<PlannedArgument>,
+    ) -> Result<Self, CheckError> {
+        let wrong = |what: &str| CheckError::Plan(format!("the parameter '{name}' {what}"));
+        let Some(element) = shape.element_bytes else {
+            let bytes = match planned {
+                Some(PlannedArgument::Buffer { .. }) => {
+                    return Err(wrong("is passed by value, and the plan has a buffer"));
+                }
+                Some(PlannedArgument::Integer(value)) => number(shape, value as f64, value),
+                Some(PlannedArgument::Float(value)) => number(shape, value, value as i64),
+                None => number(shape, 1.0, Plan::INTEGER),
+            };
+            let size = shape.bytes;
+            return Self::value(&bytes).ok_or_else(|| {
+                wrong(&format!("has {size} bytes: check passes values of 1, 2, 4, 8, 12 or 16"))
+            });
+        };
+        let (elements, fill) = match planned {
+            Some(PlannedArgument::Buffer { elements, fill }) => (elements, fill),
+            Some(_) => return Err(wrong("is a pointer, and the plan has a number: write { elements = … }")),
+            None => (Plan::ELEMENTS, None),
+        };
+        if elements.checked_mul(element).is_none_or(|bytes| bytes > Plan::BUFFER_BYTES) {
+            let most = Plan::BUFFER_BYTES / element.max(1);
+            return Err(wrong(&format!("has {elements} elements in the plan: {most} at most, or 1 GiB")));
+        }
+        let fill = fill.unwrap_or(if shape.is_written { Fill::Zero } else { Fill::Random });
+        let bytes = match fill {
+            Fill::Zero => Some(vec![0; elements * element]),
+            Fill::Random => Some(random(shape, elements)),
+            Fill::Unwritten => None,
+        };
+        Self::buffer(stream, element, bytes.as_deref(), elements)?.ok_or_else(|| {
+            wrong(&format!("points to elements of {element} bytes: check has 1, 2, 4, 8, 12 or 16"))
+        })
+    }
+}
+
+/// A number in the bytes of a parameter.
+fn number(shape: &ParameterShape, float: f64, integer: i64) -> Vec<u8> {
+    match (shape.is_float, shape.bytes) {
+        (true, 4) => (float as f32).to_le_bytes().to_vec(),
+        (true, 8) => float.to_le_bytes().to_vec(),
+        (_, bytes) => (0..bytes).map(|at| integer.to_le_bytes().get(at).copied().unwrap_or(0)).collect(),
+    }
+}
+
+/// The same numbers in every run.
+fn random(shape: &ParameterShape, elements: usize) -> Vec<u8> {
+    let mut random = ChaCha8Rng::seed_from_u64(elements as u64);
+    let size = shape.element_bytes.unwrap_or(1);
+    let mut bytes = Vec::with_capacity(size * elements);
+    for _ in 0..elements {
+        match (shape.is_float, size) {
+            (true, 4) => bytes.extend((random.random_range(-1.0f32..1.0)).to_le_bytes()),
+            (true, 8) => bytes.extend((random.random_range(-1.0f64..1.0)).to_le_bytes()),
+            _ => bytes.extend((0..size).map(|at| if at == 0 { random.random_range(0..64u8) } else { 0 })),
+        }
+    }
+    bytes
+}

@@ -1,0 +1,84 @@
+//! Plain CUDA files through `check`: bugs at their own lines, and nothing where there is none.
+
+use gatework_gpu::FaultKind;
+use gatework_lab::check::{CheckError, Plan, Report, check};
+
+const REDUCE: &str = include_str!("cuda/reduce.cu");
+const PIPELINE: &str = include_str!("cuda/pipeline.cu");
+
+fn plan(toml: &str) -> Plan {
+    toml::from_str(toml).unwrap()
+}
+
+/// The one kernel's report.
+#[track_caller]
+fn report(name: &str, text: &str, plan: &Plan) -> Report {
+    let mut reports = check(name, text, plan).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(reports.len(), 1);
+    reports.remove(0)
+}
+
+#[track_caller]
+fn line_of(text: &str, part: &str) -> u32 {
+    1 + text.lines().position(|line| line.contains(part)).expect("the line is there") as u32
+}
+
+#[test]
+fn a_forgotten_barrier_is_found_without_a_plan() {
+    let found = report("reduce.cu", REDUCE, &Plan::default());
+    assert_eq!(found.findings.iter().map(|finding| finding.seeds).sum::<u64>(), found.seeds, "{found:?}");
+    for finding in &found.findings {
+        let (fault, site) = (&finding.fault, finding.fault.site.as_ref().unwrap());
+        assert_eq!((fault.kind, site.file.as_str()), (FaultKind::Race, "reduce.cu"), "{fault}");
+        let lines =
+            [line_of(REDUCE, "partial[threadIdx.x / warpSize] = v"), line_of(REDUCE, "sum += partial[w]")];
+        assert!(lines.contains(&site.line), "{fault}");
+    }
+    let mended = REDUCE.replace("// MISSING __syncthreads();", "__syncthreads();");
+    let clean = report("reduce.cu", &mended, &Plan::default());
+    assert!(clean.findings.is_empty(), "{clean:?}");
+}
+
+#[test]
+fn inline_ptx_is_understood_and_a_missing_proxy_fence_found() {
+    let plan = plan("threads = 128\nshared = 512\nblocks = 1\n[args]\ntiles = 3\nin = { elements = 1024 }\n");
+    let found = report("pipeline.cu", &PIPELINE.replace("FENCE", ""), &plan);
+    let fault = &found.findings[0].fault;
+    assert_eq!((found.findings.len(), found.findings[0].seeds), (1, 20), "{found:?}");
+    assert_eq!(fault.kind, FaultKind::Race, "{fault}");
+    assert_eq!(
+        fault.site.as_ref().unwrap().line,
+        line_of(PIPELINE, "cp.async.bulk.global.shared::cta"),
+        "{fault}"
+    );
+    assert!(fault.message.contains("fence_async_proxy_shared"), "{fault}");
+    let fence = "asm volatile(\"fence.proxy.async.shared::cta;\" ::: \"memory\");";
+    let clean = report("pipeline.cu", &PIPELINE.replace("FENCE", fence), &plan);
+    assert!(clean.findings.is_empty(), "{clean:?}");
+}
+
+#[test]
+fn parameters_are_called_by_their_names() {
+    let text =
+        "__global__ void over(float* out, int n) {\n  out[blockIdx.x * blockDim.x + threadIdx.x] = 1;\n}\n";
+    let found = report("over.cu", text, &plan("seeds = 3\n[args]\nout = { elements = 200 }\n"));
+    let fault = &found.findings[0].fault;
+    assert_eq!((fault.kind, fault.site.as_ref().unwrap().line), (FaultKind::OutOfBounds, 2), "{fault}");
+    assert!(fault.message.contains("parameter 0 'out'"), "{fault}");
+}
+
+#[test]
+fn what_does_not_fit_is_refused_with_a_sentence() {
+    let refused = |text: &str, toml: &str| check("a.cu", text, &plan(toml)).unwrap_err();
+    let kernel = "__global__ void k(float* x, int n) { x[0] = n; }\n";
+    assert!(refused(kernel, "kernel = \"j\"").to_string().contains("the file has: k"));
+    assert!(refused(kernel, "[args]\ny = 3").to_string().contains("no kernel takes it"));
+    assert!(refused(kernel, "[args]\nx = 3").to_string().contains("is a pointer"));
+    assert!(refused(kernel, "[args]\nn = { elements = 3 }").to_string().contains("passed by value"));
+    assert!(toml::from_str::<Plan>("grid = 3").is_err(), "an unknown key");
+    let unknown = refused("__global__ void k(float* x) { x[0] = __nonsense(3); }", "");
+    assert!(
+        matches!(&unknown, CheckError::Device(_)) && unknown.to_string().contains("__nonsense"),
+        "{unknown}"
+    );
+}
