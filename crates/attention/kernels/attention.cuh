@@ -1,4 +1,5 @@
 #include "gw/wgmma.cuh"
+#include "marks.cuh"
 #include "numbers.cuh"
 
 // o <- softmax(scale q k^T + mask) v for e4m3 q, k, v.
@@ -30,6 +31,11 @@
 //
 // The normaliser is the sum of the codes' values, so that what all codes have in common cancels.
 // Codes leave HEADROOM above the row's maximum; only when a tile outgrows it are the bias and the sums adjusted.
+//
+// Scores of any size. With a <= ORDINARY no a s leaves f16. Of other tiles t is a (s - c) + b, with c the largest f16 for which
+// a c is not above the row's level: s - c is exact where it matters, and what is out of range is far below, code 0. Tiles with
+// numbers that are not finite (marks.cuh) take the same way: a NaN, or plus infinity, among a row's scores makes the row's
+// sums NaN; minus infinity has no weight.
 
 // DIM, GROUP (tiles that the tensor cores add up before f32 does; they share a scale of values), OUT_FORMAT, CONSUMERS, STAGES,
 // TURNS and CURVE are the host's (cuda/schedule.rs), and so is SHARED_BYTES, which it launches with.
@@ -61,6 +67,14 @@ constexpr f32 OFFSET = 27.296875f;
 // From [128, 256) to [1024, 1152), where the unit in the last place is a whole code, less 1/2: rounding cuts off.
 constexpr f32 WHOLE = 895.5f;
 constexpr u32 MINUS_INFINITY = 0xFC00;
+// Scores are at most 60000: times this, and with START added, they are f16 that outgrow every headroom.
+constexpr f32 ORDINARY = 0.5f;
+constexpr f32 START = 34000.0f, LOWEST = -3e38f;
+// Biases and factors beyond are kept from f16's infinity; a row's level is then in f32 alone.
+constexpr f32 LARGEST_BIAS = 60000.0f, LARGEST_HALF = 65504.0f;
+// Beyond, products with scores would leave f32.
+constexpr f32 LARGEST_FACTOR = 1e30f;
+constexpr u32 NO_MARKS = ~0u;
 
 // What a block works on at a time: rows of one head, and some of its keys.
 struct Item {
@@ -91,10 +105,19 @@ GW_DEVICE u32 item_number(const u32* items, u32 i, const Problem& problem) {
     return problem.items == gw::blocks_x() ? i : gw::load_readonly(items + i);
 }
 
+// The thread's two rows.
 struct Rows {
-    // Codes of the maxima, and the f16x2 biases, of the thread's two rows.
-    f32 top[2];
+    // a s of what has the code TOP_CODE.
+    f32 level[2];
+    // BASE + TOP_CODE - level as f16x2.
     u32 bias[2];
+};
+
+// Scales and marks (marks.cuh) of the images.
+struct Beside {
+    const f32 *q_scales, *k_scales, *v_scales;
+    const u8 *q_marks, *k_marks;
+    const u32* v_marks;
 };
 
 // A place in the ring.
@@ -108,6 +131,25 @@ GW_DEVICE void advance(Place& place) {
         place.phase ^= 1;
     }
 }
+
+// What a consumer's thread holds.
+struct Consumer {
+    u32 group;
+    u64 q_operand, k_operand, v_operand;
+    Place place;
+    f32 q_scale;
+    // The tile of queries, if it has marks.
+    u32 q_marks;
+    // Of 32 tiles, one a lane.
+    f32 k_scales;
+    // The sign bit is set once there were values with marks.
+    u32 v_signs;
+    i32 last[2];
+    Rows rows;
+    f32 correction[2];
+    u32 scores[KEY_TILE / 4], p[KEY_TILE / 32][4];
+    f32 out[V_ROWS / 2], part[V_ROWS / 2];
+};
 
 struct Barriers {
     gw::Mbarrier *q_full, *q_empty, *full, *empty;
@@ -129,7 +171,15 @@ GW_DEVICE void pass_turn(u32 group) {
 // The larger of both halves, in both.
 GW_DEVICE u32 both_maximum(u32 pair) { return gw::half_maximum(pair, gw::permute_bytes(pair, pair, 0x1032)); }
 
-GW_DEVICE f32 bias_for(f32 top) { return gw::f16_to_f32(gw::f32_to_f16(BASE + TOP_CODE - top)); }
+// The level of a row with the maximum `top`: the one whose bias is an f16, where there is one.
+GW_DEVICE f32 level_for(f32 top) {
+    const f32 bias = BASE + TOP_CODE - top;
+    return gw::absolute(bias) <= LARGEST_BIAS ? BASE + TOP_CODE - gw::f16_to_f32(gw::f32_to_f16(bias)) : top;
+}
+
+GW_DEVICE u32 bias_for(f32 level) {
+    return gw::half_splat(gw::minimum(gw::maximum(BASE + TOP_CODE - level, -LARGEST_BIAS), LARGEST_BIAS));
+}
 
 // 2^(x / 8).
 GW_DEVICE f32 power_of_eighths(f32 x) { return gw::exp2(0.125f * x); }
@@ -148,7 +198,7 @@ GW_DEVICE void mask(u32 (&scores)[KEY_TILE / 4], const i32 (&last)[2]) {
     }
 }
 
-// Sets the biases from the rows' maxima; `correction` is what sums so far must be multiplied with. `highest` has the
+// Raises the levels to the rows' maxima; `correction` is what sums so far must be multiplied with. `highest` has the
 // thread's largest scores.
 GW_DEVICE void adjust(const u32 (&highest)[2], f32 a, Rows& rows, f32 (&correction)[2]) {
     // Both rows in one register: two exchanges serve them.
@@ -157,48 +207,120 @@ GW_DEVICE void adjust(const u32 (&highest)[2], f32 a, Rows& rows, f32 (&correcti
     pair = gw::half_maximum(pair, gw::shuffle_xor(pair, 2));
     GW_UNROLL
     for (u32 half = 0; half < 2; ++half) {
-        const f32 before = gw::f16_to_f32((u16)rows.bias[half]);
-        rows.top[half] = gw::maximum(rows.top[half], a * gw::f16_to_f32((u16)(pair >> 16 * half)));
-        const f32 bias = bias_for(rows.top[half]);
-        rows.bias[half] = gw::half_splat(bias);
-        correction[half] = power_of_eighths(bias - before);
+        const f32 before = rows.level[half];
+        rows.level[half] = gw::maximum(before, level_for(a * gw::f16_to_f32((u16)(pair >> 16 * half))));
+        rows.bias[half] = bias_for(rows.level[half]);
+        correction[half] = power_of_eighths(before - rows.level[half]);
     }
 }
 
-// Scores become the codes of p, each in the low byte of its half.
-GW_DEVICE void encode(u32 (&scores)[KEY_TILE / 4], const Rows& rows, u32 a) {
-    const u32 floor = gw::half_splat(128.0f), slope = gw::half_splat(SLOPE), offset = gw::half_splat(-OFFSET);
-    const u32 whole = gw::half_splat(WHOLE);
+GW_DEVICE void highest_of(const u32 (&scores)[KEY_TILE / 4], u32 (&highest)[2]) {
+    highest[0] = scores[0];
+    highest[1] = scores[1];
+    GW_UNROLL
+    for (u32 i = 2; i < KEY_TILE / 4; ++i) highest[i % 2] = gw::half_maximum(highest[i % 2], scores[i]);
+}
+
+// The code of p, in the low byte of each half, from 128 + 8 (y + 7) and what BASE adds.
+GW_DEVICE u32 code_of(u32 t) {
+    t = gw::half_maximum(t, gw::half_splat(128.0f));
+    if (CURVE) {
+        // The six bits below a power of two, as the f16 1024 + f.
+        const u32 place = gw::logic3<0xEA>(0x003F003Fu, t, 0x64006400u);
+        const u32 u = gw::half_fma(place, gw::half_splat(SLOPE), gw::half_splat(-OFFSET));
+        t = gw::half_fma(u, u, t);
+    }
+    return gw::half_add(t, gw::half_splat(WHOLE));
+}
+
+// Which of the thread's keys have an infinity: bit 2 j + i for key i of its pair in the j-th eight.
+GW_DEVICE u32 unbounded_keys(const u8* marks) {
+    u32 found = 0;
+    for (u32 j = 0; j < KEY_TILE / 8; ++j) {
+        const u8* pair = marks + 8 * j + 2 * (gw::lane() % 4);
+        found |= ((u32)pair[0] | (u32)pair[1] << 1) << 2 * j;
+    }
+    return found;
+}
+
+// Gives scores of rows and keys with an infinity their value: minus infinity, or a row that is not a number.
+GW_DEVICE void resolve(u32 (&scores)[KEY_TILE / 4], const bool (&row_unbounded)[2], u32 key_unbounded, bool (&poisoned)[2]) {
     GW_UNROLL
     for (u32 i = 0; i < KEY_TILE / 4; ++i) {
-        u32 t = gw::half_maximum(gw::half_fma(scores[i], a, rows.bias[i % 2]), floor);
-        if (CURVE) {
-            // The six bits below a power of two, as the f16 1024 + f.
-            const u32 place = gw::logic3<0xEA>(0x003F003Fu, t, 0x64006400u);
-            const u32 u = gw::half_fma(place, slope, offset);
-            t = gw::half_fma(u, u, t);
+        GW_UNROLL
+        for (u32 j = 0; j < 2; ++j) {
+            const f32 score = gw::f16_to_f32((u16)(scores[i] >> 16 * j));
+            const bool unbounded = row_unbounded[i % 2] || (key_unbounded >> (i / 2 * 2 + j) & 1);
+            if (score != score || (unbounded && score >= 0.0f)) poisoned[i % 2] = true;
+            else if (unbounded) scores[i] = gw::permute_bytes(scores[i], MINUS_INFINITY, j == 0 ? 0x3254 : 0x5410);
         }
-        scores[i] = gw::half_add(t, whole);
     }
+}
+
+// Which of the thread's two rows have a score that is not a number, or plus infinity. Scores that are minus infinity become it.
+GW_DEVICE void find_poison(Consumer& x, f32 signed_a, u64 k_tile, const Beside& beside, bool (&poisoned)[2]) {
+    bool unbounded[2] = {false, false};
+    if (x.q_marks != NO_MARKS) {
+        const u8* marks = beside.q_marks + (u64)x.q_marks * QUERY_TILE + 16 * (gw::warp() % 4) + gw::lane() / 4;
+        unbounded[0] = marks[0] != 0;
+        unbounded[1] = marks[8] != 0;
+    }
+    const u32 keys = is_marked(signed_a) ? unbounded_keys(beside.k_marks + k_tile * KEY_TILE) : 0;
+    resolve(x.scores, unbounded, keys, poisoned);
+}
+
+// The softmax of any tile. The factor is negative for keys with marks.
+GW_DEVICE bool softmax_of_any(Consumer& x, f32 signed_a, u64 k_tile, const Beside& beside) {
+    const f32 a = gw::minimum(gw::absolute(signed_a), LARGEST_FACTOR);
+    // A factor that is not a number is that of scales that are none.
+    const bool no_factor = signed_a != signed_a;
+    bool poisoned[2] = {no_factor, no_factor};
+    if (!no_factor && (is_marked(signed_a) || x.q_marks != NO_MARKS)) find_poison(x, signed_a, k_tile, beside, poisoned);
+    u32 highest[2], center[2], shift[2];
+    highest_of(x.scores, highest);
+    adjust(highest, a, x.rows, x.correction);
+    GW_UNROLL
+    for (u32 half = 0; half < 2; ++half) {
+        // Some lane of the row's four.
+        if (gw::ballot(poisoned[half]) >> (gw::lane() & ~3u) & 15) x.correction[half] = gw::bits<f32>(NOT_A_NUMBER);
+        const f32 level = x.rows.level[half];
+        const f32 ratio = a > 0.0f ? gw::minimum(gw::maximum(level / a, -LARGEST_HALF), LARGEST_HALF) : 0.0f;
+        u16 c = gw::f32_to_f16(ratio);
+        // The f16 below has the bits before those of a positive one, after those of a negative one.
+        if (a > 0.0f && gw::multiply(a, gw::f16_to_f32(c)) > level) c = (u16)(ratio > 0.0f ? c - 1 : c + 1);
+        center[half] = gw::half_splat(-gw::f16_to_f32(c));
+        shift[half] = gw::half_splat(BASE + TOP_CODE - (level - gw::multiply(a, gw::f16_to_f32(c))));
+    }
+    const u32 factor = gw::half_splat(gw::minimum(a, LARGEST_HALF));
+    GW_UNROLL
+    for (u32 i = 0; i < KEY_TILE / 4; ++i) {
+        x.scores[i] = code_of(gw::half_fma(gw::half_add(x.scores[i], center[i % 2]), factor, shift[i % 2]));
+    }
+    return gw::any(!(x.correction[0] == 1.0f && x.correction[1] == 1.0f));
 }
 
 // The codes of tile t in place of its scores. Returns whether some row of the warp outgrew its headroom; `correction` is then
-// what the rows' sums so far must be multiplied with.
+// what the rows' sums so far must be multiplied with. `k_scales` are the item's.
 template <bool MASKED>
-GW_DEVICE bool softmax(u32 (&scores)[KEY_TILE / 4], Rows& rows, f32 (&correction)[2], const i32 (&last)[2], f32 a, u32 t) {
+GW_DEVICE bool softmax(Consumer& x, const f32* k_scales, u32 t, const Beside& beside) {
     if (MASKED) {
-        const i32 tile_last[2] = {last[0] - (i32)(t * KEY_TILE), last[1] - (i32)(t * KEY_TILE)};
-        mask(scores, tile_last);
+        const i32 tile_last[2] = {x.last[0] - (i32)(t * KEY_TILE), x.last[1] - (i32)(t * KEY_TILE)};
+        mask(x.scores, tile_last);
+    }
+    const f32 a = x.q_scale * gw::shuffle(x.k_scales, t % 32);
+    // Neither too large, nor negative, nor a NaN.
+    if (gw::bits<u32>(a) > gw::bits<u32>(ORDINARY) || x.q_marks != NO_MARKS) {
+        return softmax_of_any(x, a, (u64)(k_scales - beside.k_scales) + t, beside);
     }
     const u32 factor = gw::half_splat(a), limit = gw::half_splat(LIMIT);
-    u32 highest[2] = {scores[0], scores[1]};
-    GW_UNROLL
-    for (u32 i = 2; i < KEY_TILE / 4; ++i) highest[i % 2] = gw::half_maximum(highest[i % 2], scores[i]);
-    const u32 top = gw::half_maximum(gw::half_fma(highest[0], factor, rows.bias[0]),
-                                     gw::half_fma(highest[1], factor, rows.bias[1]));
+    u32 highest[2];
+    highest_of(x.scores, highest);
+    const u32 top = gw::half_maximum(gw::half_fma(highest[0], factor, x.rows.bias[0]),
+                                     gw::half_fma(highest[1], factor, x.rows.bias[1]));
     const bool outgrown = gw::any(gw::half_maximum(top, limit) != limit);
-    if (outgrown) adjust(highest, a, rows, correction);
-    encode(scores, rows, factor);
+    if (outgrown) adjust(highest, a, x.rows, x.correction);
+    GW_UNROLL
+    for (u32 i = 0; i < KEY_TILE / 4; ++i) x.scores[i] = code_of(gw::half_fma(x.scores[i], factor, x.rows.bias[i % 2]));
     return outgrown;
 }
 
@@ -250,21 +372,6 @@ GW_DEVICE void produce(const u8* q, const u8* k, const u8* v, const u32* items, 
     }
 }
 
-// What a consumer's thread holds.
-struct Consumer {
-    u32 group;
-    u64 q_operand, k_operand, v_operand;
-    Place place;
-    f32 q_scale;
-    // Of 32 tiles, one a lane.
-    f32 k_scales;
-    i32 last[2];
-    Rows rows;
-    f32 correction[2];
-    u32 scores[KEY_TILE / 4], p[KEY_TILE / 32][4];
-    f32 out[V_ROWS / 2], part[V_ROWS / 2];
-};
-
 GW_DEVICE void multiply_scores(Consumer& x) {
     const u64 k_operand = x.k_operand + x.place.stage * (K_BYTES / 16);
     gw::wgmma_settle(x.scores);
@@ -292,7 +399,9 @@ GW_DEVICE void multiply_values(Consumer& x, u32 t) {
 }
 
 // out <- out + part, values in their scale; the sum of p has none.
-GW_DEVICE void promote(Consumer& x, f32 scale) {
+GW_DEVICE void promote(Consumer& x, f32 signed_scale) {
+    x.v_signs |= gw::bits<u32>(signed_scale);
+    const f32 scale = gw::absolute(signed_scale);
     GW_UNROLL
     for (u32 i = 0; i < DIM / 2; ++i) x.out[i] = gw::fma(x.part[i], scale, x.out[i]);
     GW_UNROLL
@@ -316,7 +425,7 @@ GW_DEVICE void release_pair(Consumer& x) {
 
 // Tile t, whose codes are in p, and the scores of the next.
 template <bool MASKED>
-GW_DEVICE void step(Consumer& x, const f32* v_scales, u32 t, u32 tiles) {
+GW_DEVICE void step(Consumer& x, const f32* k_scales, const f32* v_scales, u32 t, u32 tiles, const Beside& beside) {
     await_pair(x);
     take_turn(x.group);
     multiply_scores(x);
@@ -325,8 +434,7 @@ GW_DEVICE void step(Consumer& x, const f32* v_scales, u32 t, u32 tiles) {
     gw::wgmma_wait<1>();
     gw::wgmma_settle(x.scores);
     if (t + 2 == tiles) release(barriers().q_empty);
-    const f32 a = x.q_scale * gw::shuffle(x.k_scales, (t + 1) % 32);
-    const bool outgrown = softmax<MASKED>(x.scores, x.rows, x.correction, x.last, a, t + 1);
+    const bool outgrown = softmax<MASKED>(x, k_scales, t + 1, beside);
     gw::wgmma_settle(x.scores);
     const bool whole = t % GROUP == GROUP - 1;
     // A block of its own also keeps the assembler from waiting before the codes are made.
@@ -345,7 +453,7 @@ GW_DEVICE void step(Consumer& x, const f32* v_scales, u32 t, u32 tiles) {
 }
 
 // A warpgroup's sums over `tiles` tiles, and the codes of what stands for the rows' maxima. Keys count from the first of these.
-GW_DEVICE void accumulate(Consumer& x, const f32* k_scales, const f32* v_scales, u32 tiles, i32 clear) {
+GW_DEVICE void accumulate(Consumer& x, const f32* k_scales, const f32* v_scales, u32 tiles, i32 clear, const Beside& beside) {
     x.k_scales = gw::load_readonly(k_scales + gw::lesser(gw::lane(), tiles - 1));
     await_pair(x);
     take_turn(x.group);
@@ -355,16 +463,20 @@ GW_DEVICE void accumulate(Consumer& x, const f32* k_scales, const f32* v_scales,
     gw::wgmma_settle(x.scores);
     release_pair(x);
     if (tiles == 1) release(barriers().q_empty);
-    const f32 a = x.q_scale * gw::shuffle(x.k_scales, 0);
-    if (clear > 0) softmax<false>(x.scores, x.rows, x.correction, x.last, a, 0);
-    else softmax<true>(x.scores, x.rows, x.correction, x.last, a, 0);
+    if (clear > 0) softmax<false>(x, k_scales, 0, beside);
+    else softmax<true>(x, k_scales, 0, beside);
+    // Nothing was added up yet, and still a row may be not a number.
+    if (!(x.correction[0] + x.correction[1] >= 0.0f)) {
+        GW_UNROLL
+        for (u32 i = 0; i < V_ROWS / 2; ++i) x.out[i] *= x.correction[i / 2 % 2];
+    }
     pack(x.scores, x.p);
     u32 t = 0;
     while (t + 1 < tiles) {
         if ((t + 1) % 32 == 0) x.k_scales = gw::load_readonly(k_scales + gw::lesser(t + 1 + gw::lane(), tiles - 1));
         const u32 stop = gw::lesser(tiles - 1, (t + 1) | 31);
-        for (; t < stop && (i32)t + 1 < clear; ++t) step<false>(x, v_scales, t, tiles);
-        for (; t < stop; ++t) step<true>(x, v_scales, t, tiles);
+        for (; t < stop && (i32)t + 1 < clear; ++t) step<false>(x, k_scales, v_scales, t, tiles, beside);
+        for (; t < stop; ++t) step<true>(x, k_scales, v_scales, t, tiles, beside);
     }
     const f32 v_scale = gw::load_readonly(v_scales + t / GROUP);
     await_pair(x);
@@ -377,23 +489,49 @@ GW_DEVICE void accumulate(Consumer& x, const f32* k_scales, const f32* v_scales,
     promote(x, v_scale);
 }
 
+// Adds the values that are not finite, of keys that the thread's rows see, to the sums. `v_marks` are the item's.
+GW_DEVICE void add_marked_values(Consumer& x, const f32* v_scales, const u32* v_marks, u32 tiles) {
+    for (u32 t = 0; t < tiles; ++t) {
+        if (!is_marked(gw::load_readonly(v_scales + t / GROUP))) continue;
+        GW_UNROLL
+        for (u32 i = 0; i < DIM / 4; ++i) {
+            const u32 column = 8 * (i / 2) + 2 * (gw::lane() % 4) + i % 2;
+            const ColumnMark mark = from_word(gw::load_readonly(v_marks + t * DIM + column));
+            if (mark.kind == ColumnMark::FINITE) continue;
+            GW_UNROLL
+            for (u32 half = 0; half < 2; ++half) {
+                const bool seen = (i32)(t * KEY_TILE + mark.first) <= x.last[half];
+                if (seen) x.out[4 * (i / 2) + 2 * half + i % 2] += addend(mark.kind);
+            }
+        }
+    }
+}
+
 // A warpgroup's part of an item.
-GW_DEVICE void attend(Consumer& x, u32 q_phase, f32 q_scale, const f32* k_scales, const f32* v_scales, const Problem& problem,
-                      const Item& item) {
+GW_DEVICE void attend(Consumer& x, u32 q_phase, const Beside& beside, const Problem& problem, const Item& item) {
+    const u32 value_groups = (problem.key_tiles + GROUP - 1) / GROUP;
+    const u64 q_tile = item.q_head * problem.query_tiles + item.first_row / QUERY_TILE + x.group;
+    const u64 k_tile = item.k_head * problem.key_tiles + item.first_tile;
+    const f32* k_scales = beside.k_scales + k_tile;
+    const f32* v_scales = beside.v_scales + item.k_head * value_groups + item.first_tile / GROUP;
+    const f32 q_scale = gw::load_readonly(beside.q_scales + q_tile);
     // Keys from here on are relative to the item's first.
     const i32 end = (i32)problem.keys - 1 - (i32)(item.first_tile * KEY_TILE);
     const i32 diagonal = problem.diagonal - (i32)(item.first_tile * KEY_TILE);
     const i32 first_row = (i32)(item.first_row + QUERY_TILE * x.group), row = first_row + 16 * (gw::warp() % 4) + gw::lane() / 4;
     x.last[0] = gw::lesser(row + diagonal, end);
     x.last[1] = gw::lesser(row + 8 + diagonal, end);
-    x.q_scale = 8.0f * problem.log2_scale * q_scale;
+    x.q_scale = 8.0f * problem.log2_scale * gw::absolute(q_scale);
+    x.q_marks = is_marked(q_scale) ? (u32)q_tile : NO_MARKS;
+    x.v_signs = 0;
     // Tiles of which the warpgroup's rows see anything, and those of which all of them see every key.
     const i32 seen = gw::lesser(first_row + (i32)QUERY_TILE - 1 + diagonal, end) + 1;
     const u32 tiles = seen <= 0 ? 0 : gw::lesser((u32)(seen + KEY_TILE - 1) / KEY_TILE, item.tiles);
     const i32 clear = (gw::lesser(first_row + diagonal, end) + 1) / (i32)KEY_TILE;
     gw::mbarrier_wait(barriers().q_full, q_phase);
-    if (tiles > 0) accumulate(x, k_scales, v_scales, tiles, clear);
+    if (tiles > 0) accumulate(x, k_scales, v_scales, tiles, clear, beside);
     else release(barriers().q_empty);
+    if (x.v_signs >> 31) add_marked_values(x, v_scales, beside.v_marks + k_tile * DIM, tiles);
     // Pairs that only other warpgroups use.
     for (u32 t = tiles > 0 ? tiles + 1 : 0; t <= item.tiles; ++t) {
         await_pair(x);
@@ -418,17 +556,14 @@ GW_DEVICE void finish(const Consumer& x, Out* o, f32* lse, const Problem& proble
             store_pair<OUT_NUMBER>(line + 8 * j, x.out[4 * j + 2 * half] * scale, x.out[4 * j + 2 * half + 1] * scale);
         }
         if (gw::lane() % 4 == 0) {
-            // log2 of the sum in units of one, the bias undone: codes start at 2^-7.
-            const f32 bias = gw::f16_to_f32((u16)x.rows.bias[half]) - BASE;
-            const f32 total = gw::log2(sum) + 7.0f - 0.125f * bias;
-            lse[row + 8 * half] = sum > 0.0f ? 0.69314718f * total : gw::bits<f32>(0xFF800000u);
+            // log2 of the sum in units of one, the level undone: codes start at 2^-7.
+            const f32 total = gw::log2(sum) + 7.0f + 0.125f * (x.rows.level[half] - TOP_CODE);
+            lse[row + 8 * half] = sum == 0.0f ? gw::bits<f32>(0xFF800000u) : 0.69314718f * total;
         }
     }
 }
 
-GW_DEVICE void consume(const f32* q_scales, const f32* k_scales, const f32* v_scales, const u32* items, Out* o, f32* lse,
-                       const Problem& problem) {
-    const u32 value_groups = (problem.key_tiles + GROUP - 1) / GROUP;
+GW_DEVICE void consume(const Beside& beside, const u32* items, Out* o, f32* lse, const Problem& problem) {
     Consumer x;
     // The same in all lanes, and the compiler should know.
     x.group = gw::shuffle(gw::warp() / 4, 0);
@@ -445,13 +580,10 @@ GW_DEVICE void consume(const f32* q_scales, const f32* k_scales, const f32* v_sc
         const Item item = item_at(number, problem);
         GW_UNROLL
         for (u32 j = 0; j < V_ROWS / 2; ++j) x.out[j] = 0.0f;
-        // Low enough that the first tile always sets the bias, and finite, so that no difference is not a number.
-        x.rows = {{-60000.0f, -60000.0f}, {gw::half_splat(60000.0f), gw::half_splat(60000.0f)}};
+        // Low enough that the first tile always raises the level, and finite, so that no difference is not a number.
+        x.rows = {{LOWEST, LOWEST}, {gw::half_splat(START), gw::half_splat(START)}};
         if (item.tiles > 0) {
-            const u64 q_tile = item.q_head * problem.query_tiles + item.first_row / QUERY_TILE + x.group;
-            attend(x, q_phase, gw::load_readonly(q_scales + q_tile),
-                   k_scales + item.k_head * problem.key_tiles + item.first_tile,
-                   v_scales + item.k_head * value_groups + item.first_tile / GROUP, problem, item);
+            attend(x, q_phase, beside, problem, item);
             q_phase ^= 1;
         }
         finish(x, o + item.split * problem.split_stride + item.batch * problem.batch_stride + item.head * problem.head_stride,
@@ -462,8 +594,8 @@ GW_DEVICE void consume(const f32* q_scales, const f32* k_scales, const f32* v_sc
 }
 
 GW_KERNEL_BOUNDED(attention, THREADS, BlockForm::resident)
-(const u8* q, const u8* k, const u8* v, const f32* q_scales, const f32* k_scales, const f32* v_scales, const u32* items,
- Out* o, f32* lse, Problem problem) {
+(const u8* q, const u8* k, const u8* v, const f32* q_scales, const f32* k_scales, const f32* v_scales, const u8* q_marks,
+ const u8* k_marks, const u32* v_marks, const u32* items, Out* o, f32* lse, Problem problem) {
     if (gw::thread() == 0) {
         const Barriers b = barriers();
         gw::mbarrier_init(b.q_full, 1);
@@ -483,6 +615,6 @@ GW_KERNEL_BOUNDED(attention, THREADS, BlockForm::resident)
         if (gw::thread() == WARPGROUP * CONSUMERS) produce(q, k, v, items, problem);
     } else {
         gw::registers_acquire<BlockForm::consumer_registers>();
-        consume(q_scales, k_scales, v_scales, items, o, lse, problem);
+        consume({q_scales, k_scales, v_scales, q_marks, k_marks, v_marks}, items, o, lse, problem);
     }
 }

@@ -1,3 +1,4 @@
+#include "marks.cuh"
 #include "numbers.cuh"
 
 // Tile images of e4m3 codes from f32, f16, bf16 or e4m3 matrices, in the form that attention.cuh reads.
@@ -8,6 +9,7 @@
 // IN_FORMAT is the `Number` that comes in. e4m3 comes with scales, and its codes are only moved by
 // powers of two, which changes none but those that become subnormal.
 // GROUP is the number of tiles of values with one scale.
+// What is not finite is marked, as marks.cuh says.
 
 constexpr Number IN_NUMBER = (Number)IN_FORMAT;
 typedef Bits<IN_NUMBER> In;
@@ -15,19 +17,22 @@ constexpr u32 THREADS = QUANTISE_THREADS;
 constexpr u32 RUN = 16;
 // e4m3: 1.
 constexpr u32 ONE = 0x38;
+// What is multiplied with must be finite, however small numbers are.
+constexpr f32 LARGEST_FACTOR = 1e37f;
 
 // What numbers are multiplied with so that `largest` becomes `limit`, or nearly.
 GW_DEVICE f32 factor_for(f32 largest, f32 limit) {
     if (!(largest > 0.0f)) return 0.0f;
-    const f32 factor = limit / largest;
+    const f32 factor = gw::minimum(limit / largest, LARGEST_FACTOR);
     return IN_NUMBER == Number::E4m3 ? gw::bits<f32>(gw::bits<u32>(factor) & 0x7F800000u) : factor;
 }
 
-// The scale that came with numbers of a block of 128 rows.
+// The scale that came with numbers of a block of 128 rows; NaN for one that is none.
 GW_DEVICE f32 given_scale(const f32* scales, const Matrix& m, u32 block) {
     if (IN_NUMBER != Number::E4m3) return 1.0f;
     const u32 head = gw::block_z() * m.heads + gw::block_y();
-    return gw::load_readonly(scales + (u64)head * m.scales_of_head + block * m.scales_of_block);
+    const f32 scale = gw::load_readonly(scales + (u64)head * m.scales_of_head + block * m.scales_of_block);
+    return scale >= 0.0f && is_finite(scale) ? scale : gw::bits<f32>(NOT_A_NUMBER);
 }
 
 GW_DEVICE const In* row_of(const In* x, const Matrix& m, u32 row) {
@@ -76,10 +81,24 @@ GW_DEVICE void rotate(f32 (&run)[RUN]) {
     for (u32 i = 0; i < RUN; ++i) run[i] *= HeadDimension<DIM>::orthogonal;
 }
 
+// The larger of two numbers that are not negative, by their bits: a NaN is larger than an infinity, and that than all else.
+GW_DEVICE f32 larger(f32 a, f32 b) { return gw::bits<u32>(a) > gw::bits<u32>(b) ? a : b; }
+
+// The largest magnitude; NaN if one of them is not finite.
 GW_DEVICE f32 largest_of(const f32 (&run)[RUN]) {
+    f32 largest = 0.0f, zero = 0.0f;
+    GW_UNROLL
+    for (u32 i = 0; i < RUN; ++i) {
+        largest = gw::maximum(largest, gw::absolute(run[i]));
+        zero = gw::fma(run[i], 0.0f, zero);
+    }
+    return zero == 0.0f ? largest : gw::bits<f32>(NOT_A_NUMBER);
+}
+
+GW_DEVICE f32 largest_finite_of(const f32 (&run)[RUN]) {
     f32 largest = 0.0f;
     GW_UNROLL
-    for (u32 i = 0; i < RUN; ++i) largest = gw::maximum(largest, gw::absolute(run[i]));
+    for (u32 i = 0; i < RUN; ++i) largest = gw::maximum(largest, is_finite(run[i]) ? gw::absolute(run[i]) : 0.0f);
     return largest;
 }
 
@@ -103,27 +122,73 @@ GW_DEVICE u32x4 encode(const f32 (&run)[RUN], f32 factor) {
     return {words[0], words[1], words[2], words[3]};
 }
 
+// What stands for a row's numbers in a marked tile. `unbounded` is 0 for a finite row, 1 for a row with one infinity.
+GW_DEVICE void mark_run(f32 (&run)[RUN], f32 factor, u32 unbounded) {
+    GW_UNROLL
+    for (u32 i = 0; i < RUN; ++i) {
+        const f32 sign = run[i] > 0.0f ? LARGEST_CODE : -LARGEST_CODE;
+        if (unbounded == 0) run[i] *= factor;
+        else if (unbounded == 1) run[i] = is_finite(run[i]) ? 0.0f : sign;
+        else run[i] = gw::bits<f32>(NOT_A_NUMBER);
+    }
+}
+
+// Infinities of a row, of which this lane has a run; 2 or more if it has a NaN.
+GW_DEVICE u32 unbounded_of(const f32 (&run)[RUN]) {
+    u32 count = 0;
+    GW_UNROLL
+    for (u32 i = 0; i < RUN; ++i) count += run[i] != run[i] ? 2 : is_finite(run[i]) ? 0 : 1;
+    GW_UNROLL
+    for (u32 lanes = 1; lanes < DIM / RUN; lanes *= 2) count += gw::shuffle_xor(count, lanes);
+    return count;
+}
+
+// A tile of queries or keys that is loaded and marked. Returns the factor of its finite numbers.
+template <u32 ROWS, u32 RUNS>
+GW_DEVICE f32 mark_tile(f32 (&runs)[RUNS][RUN], u8* image, u8* marks, f32 limit) {
+    f32 largest = 0.0f;
+    GW_UNROLL
+    for (u32 i = 0; i < RUNS; ++i) largest = gw::maximum(largest, largest_finite_of(runs[i]));
+    // Every warp has read the words of the reduction before.
+    gw::sync_threads();
+    const f32 factor = factor_for(block_largest(largest), limit);
+    GW_UNROLL
+    for (u32 i = 0; i < RUNS; ++i) {
+        const u32 run = gw::thread() + i * THREADS, unbounded = unbounded_of(runs[i]);
+        mark_run(runs[i], factor, unbounded);
+        gw::store_128(image + gw::swizzled(run * RUN, HeadDimension<DIM>::swizzle), encode(runs[i], 1.0f));
+        if (run % (DIM / RUN) == 0) marks[run / (DIM / RUN)] = unbounded == 1;
+    }
+    return factor;
+}
+
 template <u32 ROWS>
-GW_DEVICE void quantise_tile(const In* x, const f32* given, u8* image, f32* scales, const Matrix& m, u32 tile) {
+GW_DEVICE void quantise_tile(const In* x, const f32* given, u8* image, f32* scales, u8* marks, const Matrix& m, u32 tile) {
     constexpr u32 RUNS = ROWS * DIM / RUN / THREADS;
     const u64 number = tile_number(m, tile);
+    image += number * (ROWS * DIM);
     f32 runs[RUNS][RUN], largest = 0.0f;
     GW_UNROLL
     for (u32 i = 0; i < RUNS; ++i) {
         const u32 run = gw::thread() + i * THREADS;
         load_run(x, m, tile * ROWS + run / (DIM / RUN), run % (DIM / RUN) * RUN, runs[i]);
         if (ROTATE) rotate(runs[i]);
-        largest = gw::maximum(largest, largest_of(runs[i]));
+        largest = larger(largest, largest_of(runs[i]));
     }
     largest = block_largest(largest);
-    const f32 factor = factor_for(largest, m.limit);
-    GW_UNROLL
-    for (u32 i = 0; i < RUNS; ++i) {
-        const u32 run = gw::thread() + i * THREADS;
-        gw::store_128(image + number * (ROWS * DIM) + gw::swizzled(run * RUN, HeadDimension<DIM>::swizzle), encode(runs[i], factor));
+    f32 factor = factor_for(largest, m.limit);
+    if (is_finite(largest)) {
+        GW_UNROLL
+        for (u32 i = 0; i < RUNS; ++i) {
+            const u32 run = gw::thread() + i * THREADS;
+            gw::store_128(image + gw::swizzled(run * RUN, HeadDimension<DIM>::swizzle), encode(runs[i], factor));
+        }
+    } else {
+        factor = mark_tile<ROWS>(runs, image, marks + number * ROWS, m.limit);
     }
     if (gw::thread() == 0) {
-        scales[number] = factor > 0.0f ? given_scale(given, m, tile * ROWS / KEY_TILE) / factor : 0.0f;
+        const f32 scale = factor > 0.0f ? given_scale(given, m, tile * ROWS / KEY_TILE) / factor : 0.0f;
+        scales[number] = is_finite(largest) ? scale : marked_scale(scale);
     }
 }
 
@@ -168,9 +233,28 @@ GW_DEVICE void write_transposed(const u32* codes, u8* tile) {
     }
 }
 
+GW_DEVICE f32 number_at(const In* from) {
+    if constexpr (IN_NUMBER == Number::F32) return *from;
+    else return widen<IN_NUMBER>(*from);
+}
+
+GW_DEVICE ColumnMark column_mark(const In* v, const Matrix& m, u32 tile, u32 column) {
+    ColumnMark mark = {ColumnMark::FINITE, 0, 0};
+    for (u32 key = 0; key < KEY_TILE && tile * KEY_TILE + key < m.rows; ++key) {
+        const f32 x = number_at(row_of(v, m, tile * KEY_TILE + key) + column);
+        if (is_finite(x)) continue;
+        const ColumnMark::Kind found = x != x     ? ColumnMark::NAN_OR_SEVERAL
+                                       : x > 0.0f ? ColumnMark::INFINITY_ABOVE
+                                                  : ColumnMark::INFINITY_BELOW;
+        if (mark.kind == ColumnMark::FINITE) mark = {found, key, key};
+        else mark = {mark.kind == found ? found : ColumnMark::NAN_OR_SEVERAL, mark.first, key};
+    }
+    return mark;
+}
+
 // A group of tiles of values.
 // Shared memory: a word a warp, and at byte QUANTISE_WORDS_BYTES the tile's codes.
-GW_DEVICE void quantise_values(const In* v, const f32* given, u8* image, f32* scales, const Matrix& m, u32 group) {
+GW_DEVICE void quantise_values(const In* v, const f32* given, u8* image, f32* scales, u32* marks, const Matrix& m, u32 group) {
     constexpr u32 RUNS = KEY_TILE * DIM / RUN / THREADS;
     const u32 first = group * GROUP, end = gw::lesser(first + GROUP, m.tiles);
     f32 runs[RUNS][RUN], largest = 0.0f;
@@ -181,6 +265,13 @@ GW_DEVICE void quantise_values(const In* v, const f32* given, u8* image, f32* sc
             load_run(v, m, tile * KEY_TILE + run / (DIM / RUN), run % (DIM / RUN) * RUN, runs[i]);
         }
     };
+    const auto drop_infinities = [&]() {
+        GW_UNROLL
+        for (u32 i = 0; i < RUNS; ++i) {
+            GW_UNROLL
+            for (u32 j = 0; j < RUN; ++j) runs[i][j] = is_finite(runs[i][j]) ? runs[i][j] : 0.0f;
+        }
+    };
     // The largest number, and the group's largest scale, so that codes that came with it stay as they are.
     f32 common = 0.0f;
     for (u32 tile = first; tile < end; ++tile) {
@@ -188,15 +279,32 @@ GW_DEVICE void quantise_values(const In* v, const f32* given, u8* image, f32* sc
         const f32 scale = given_scale(given, m, tile);
         common = gw::maximum(common, scale);
         GW_UNROLL
-        for (u32 i = 0; i < RUNS; ++i) largest = gw::maximum(largest, largest_of(runs[i]) * scale);
+        for (u32 i = 0; i < RUNS; ++i) largest = larger(largest, largest_of(runs[i]) * scale);
     }
     if (!(common > 0.0f)) common = 1.0f;
     largest = block_largest(largest);
+    const bool marked = !is_finite(largest);
+    if (marked) {
+        largest = 0.0f;
+        for (u32 tile = first; tile < end; ++tile) {
+            load(tile);
+            GW_UNROLL
+            for (u32 i = 0; i < RUNS; ++i) {
+                largest = gw::maximum(largest, largest_finite_of(runs[i]) * given_scale(given, m, tile));
+            }
+            const u64 number = tile_number(m, tile);
+            if (gw::thread() < DIM) marks[number * DIM + gw::thread()] = to_word(column_mark(v, m, tile, gw::thread()));
+        }
+        // Every warp has read the words of the reduction before.
+        gw::sync_threads();
+        largest = block_largest(largest);
+    }
     const f32 factor = factor_for(largest / common, LARGEST_CODE);
     u8* codes = gw::shared<u8>(QUANTISE_WORDS_BYTES);
     for (u32 tile = first; tile < end; ++tile) {
         // A single tile is still there.
         if (GROUP > 1) load(tile);
+        if (marked) drop_infinities();
         const f32 moved = factor * (given_scale(given, m, tile) / common);
         GW_UNROLL
         for (u32 i = 0; i < RUNS; ++i) {
@@ -208,7 +316,8 @@ GW_DEVICE void quantise_values(const In* v, const f32* given, u8* image, f32* sc
     }
     if (gw::thread() == 0) {
         const u64 head = (u64)gw::block_z() * m.heads + gw::block_y();
-        scales[head * ((m.tiles + GROUP - 1) / GROUP) + group] = factor > 0.0f ? common / factor : 0.0f;
+        const f32 scale = factor > 0.0f ? common / factor : 0.0f;
+        scales[head * ((m.tiles + GROUP - 1) / GROUP) + group] = marked ? marked_scale(scale) : scale;
     }
 }
 
@@ -216,17 +325,18 @@ GW_DEVICE void quantise_values(const In* v, const f32* given, u8* image, f32* sc
 // values have fewer. The three `given` are scales of e4m3 inputs, and of other formats anything.
 GW_KERNEL_BOUNDED(quantise, THREADS, 2)
 (const In* q, const In* k, const In* v, const f32* q_given, const f32* k_given, const f32* v_given, u8* q_image, u8* k_image,
- u8* v_image, f32* q_scales, f32* k_scales, f32* v_scales, Matrix queries, Matrix keys, Matrix values) {
+ u8* v_image, f32* q_scales, f32* k_scales, f32* v_scales, u8* q_marks, u8* k_marks, u32* v_marks, Matrix queries, Matrix keys,
+ Matrix values) {
     gw::await_stream();
     gw::admit_next();
     if (gw::block_x() < queries.tiles) {
-        quantise_tile<QUERY_TILE>(q, q_given, q_image, q_scales, queries, gw::block_x());
+        quantise_tile<QUERY_TILE>(q, q_given, q_image, q_scales, q_marks, queries, gw::block_x());
     } else if (gw::block_y() < keys.heads) {
         const u32 tile = gw::block_x() - queries.tiles;
         if (tile < keys.tiles) {
-            quantise_tile<KEY_TILE>(k, k_given, k_image, k_scales, keys, tile);
+            quantise_tile<KEY_TILE>(k, k_given, k_image, k_scales, k_marks, keys, tile);
         } else {
-            quantise_values(v, v_given, v_image, v_scales, values, tile - keys.tiles);
+            quantise_values(v, v_given, v_image, v_scales, v_marks, values, tile - keys.tiles);
         }
     }
 }

@@ -5,7 +5,7 @@ use gatework_gpu::{Device, Locked, Stream, Target};
 use crate::cpu::CpuAttention;
 use crate::cuda::schedule::Schedule;
 use crate::cuda::{DeviceAttention, Rotation, Workspace};
-use crate::form::{Form, Output};
+use crate::form::{Bits, Form, Output};
 use crate::shape::{Layout, Mask};
 use crate::{Element, Result, Shape};
 
@@ -42,6 +42,7 @@ pub struct Builder {
     layout: Layout,
     scale: Option<f32>,
     rotation: Rotation,
+    bits: Bits,
     schedule: Option<Schedule>,
 }
 
@@ -67,7 +68,14 @@ impl Builder {
         Self { rotation, ..self }
     }
 
-    /// How the kernel is run. Default: what suits the shape and the device. It has no effect on the CPU.
+    /// What the bits of results may depend on. Default: [`Bits::Repeatable`]. On the CPU they are always
+    /// [`Bits::BatchInvariant`].
+    pub fn bits(self, bits: Bits) -> Self {
+        Self { bits, ..self }
+    }
+
+    /// How the kernel is run, whatever the bits then depend on. Default: what suits the shape, the bits and the device. It has
+    /// no effect on the CPU.
     pub fn schedule(self, schedule: Schedule) -> Self {
         Self { schedule: Some(schedule), ..self }
     }
@@ -84,7 +92,7 @@ impl Builder {
 
     /// Checks the combination: an attention of buffers in the memory of `device`.
     pub fn build_on(self, device: &Device) -> Result<DeviceAttention> {
-        DeviceAttention::new(device, self.form()?, self.rotation, self.schedule)
+        DeviceAttention::new(device, self.form()?, self.rotation, self.bits, self.schedule)
     }
 
     fn form(&self) -> Result<Form> {
@@ -101,6 +109,7 @@ impl Attention {
             layout: Layout::default(),
             scale: None,
             rotation: Rotation::default(),
+            bits: Bits::default(),
             schedule: None,
         }
     }

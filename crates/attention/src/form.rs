@@ -27,6 +27,17 @@ impl Form {
     }
 }
 
+/// What the bits of a result depend on. The same call gives the same bits, always.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Bits {
+    /// On the whole call and the device too: where rows are few, keys are cut into as many parts as the device has room for.
+    #[default]
+    Repeatable,
+    /// A row's bits depend on its own sequence and head alone: not on the batch, on other heads, or on the number of
+    /// multiprocessors. Up to 64 rows, parts of the keys have a fixed length; more rows have no parts.
+    BatchInvariant,
+}
+
 /// What an attention gives.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Output<O> {

@@ -20,6 +20,6 @@ pub use attention::{Attention, Builder};
 pub use dimensions::{HEAD_DIMENSIONS, HeadDimension};
 pub use element::Element;
 pub use error::{Error, Result};
-pub use form::Output;
+pub use form::{Bits, Output};
 pub use shape::{Layout, Mask, Shape};
 pub use shared::Number;

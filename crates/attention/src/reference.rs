@@ -3,7 +3,9 @@
 use crate::shape::{Layout, Mask, Shape};
 
 /// `softmax(scale q k^T + mask) v` of tensors in `[batch, heads, rows, dim]`, and the log-sum-exp of every query row.
-/// Rows that see no key give zeros, and minus infinity.
+/// Rows that see no key give zeros, and minus infinity; so do those whose scores are all minus infinity. A score that is not a
+/// number, or plus infinity, makes its row not a number; a value that is not finite makes its column so in every row that
+/// sees the key. This is what PyTorch's `math` backend gives without a mask.
 pub fn attention(
     shape: &Shape,
     mask: Mask,
@@ -26,9 +28,11 @@ pub fn attention(
                 let seen = shape.visible(row, mask);
                 let scores: Vec<f64> = seen.clone().map(|index| scale * dot(query, &k[key(index)])).collect();
                 let top = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-                let weights: Vec<f64> = scores.iter().map(|score| (score - top).exp()).collect();
-                let sum: f64 = weights.iter().sum();
-                lse.push(if seen.is_empty() { f64::NEG_INFINITY } else { top + sum.ln() });
+                let unweighted = scores.iter().all(|&score| score == f64::NEG_INFINITY);
+                let weight = |score: &f64| if unweighted { 0.0 } else { (score - top).exp() };
+                let weights: Vec<f64> = scores.iter().map(weight).collect();
+                let sum = if unweighted { 1.0 } else { weights.iter().sum::<f64>() };
+                lse.push(top + sum.ln());
                 let mut output = vec![0.0; shape.dim];
                 for (index, weight) in seen.zip(&weights) {
                     for (o, v) in output.iter_mut().zip(&v[key(index)]) {

@@ -110,12 +110,21 @@ fn attend<V: Vector, const COLUMNS: usize>(
                 rows.for_each(|(query, scores)| dots::<V>(query, keys, scores));
             }
         }
+        let within = |key: usize| key.saturating_sub(tile * TILE).min(TILE);
+        let visible = |seen: &Range<usize>| within(seen.start)..within(seen.end);
         let rows = scores.chunks_exact_mut(TILE).zip(out.chunks_exact_mut(dim));
         for ((scores, out), (state, seen)) in rows.zip(state.iter_mut().zip(seen)) {
-            let within = |key: usize| key.saturating_sub(tile * TILE).min(TILE);
-            state.take::<V>(scores, within(seen.start)..within(seen.end), out);
+            state.take::<V>(scores, visible(seen), out);
         }
-        add_product::<V, COLUMNS>(&scores, TILE, values, dim, out);
+        let partly = seen.iter().any(|seen| visible(seen) != (0..TILE));
+        if partly && !all_finite::<V>(values) {
+            // Zero times what is not finite is not zero: keys that a row does not see must stay out of its sums.
+            for ((weights, out), seen) in scores.chunks_exact(TILE).zip(out.chunks_exact_mut(dim)).zip(seen) {
+                add_visible(weights, values, visible(seen), out);
+            }
+        } else {
+            add_product::<V, COLUMNS>(&scores, TILE, values, dim, out);
+        }
     }
     for ((state, out), lse) in state.iter().zip(out.chunks_exact_mut(dim)).zip(lse) {
         if state.top > f32::NEG_INFINITY {
@@ -159,6 +168,23 @@ impl Running {
             exp(V::load(part).sub(shift)).store(part);
         }
         self.sum += reduce::<V>(scores, V::add).sum();
+    }
+}
+
+/// Whether nothing here is infinite or not a number: whatever is times zero is not zero.
+#[inline(always)]
+fn all_finite<V: Vector>(values: &[f32]) -> bool {
+    let zero = V::splat(0.0);
+    values.chunks_exact(V::LANES).fold(zero, |sum, part| V::load(part).mul_add(zero, sum)).sum() == 0.0
+}
+
+/// `out += weights values` over the visible keys alone.
+fn add_visible(weights: &[f32], values: &[f32], visible: Range<usize>, out: &mut [f32]) {
+    let dim = out.len();
+    for key in visible {
+        for (out, value) in out.iter_mut().zip(&values[key * dim..][..dim]) {
+            *out = weights[key].mul_add(*value, *out);
+        }
     }
 }
 

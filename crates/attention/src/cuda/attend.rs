@@ -53,8 +53,22 @@ impl DeviceAttention {
     ) -> Result<()> {
         let module = attention_module::<O>(&self.form.shape, self.schedule);
         let kernel = self.device.kernel_of(&module, "attention")?;
-        let Images { q, k, v, q_scales, k_scales, v_scales } = images;
-        let arguments = args![q, k, v, q_scales, k_scales, v_scales, lists, o, lse, ByValue(problem)];
+        let Images { q, k, v, q_scales, k_scales, v_scales, q_marks, k_marks, v_marks } = images;
+        let arguments = args![
+            q,
+            k,
+            v,
+            q_scales,
+            k_scales,
+            v_scales,
+            q_marks,
+            k_marks,
+            v_marks,
+            lists,
+            o,
+            lse,
+            ByValue(problem)
+        ];
         kernel.launch(stream, &self.grid(), &arguments)?;
         Ok(())
     }
@@ -62,8 +76,9 @@ impl DeviceAttention {
     /// A block an item, or a block a multiprocessor if they have lists.
     fn grid(&self) -> Grid {
         let multiprocessors = self.device.properties().multiprocessors as usize;
-        let items = self.schedule.items(&self.form.shape);
-        let blocks = if self.schedule.has_lists(items, multiprocessors) { multiprocessors } else { items };
+        let (schedule, shape) = (&self.schedule, &self.form.shape);
+        let has_lists = schedule.has_lists(shape, multiprocessors);
+        let blocks = if has_lists { multiprocessors } else { schedule.items(shape) };
         Grid::new([blocks as u32, 1, 1], [self.schedule.threads(), 1, 1])
             .shared(self.schedule.shared_bytes(self.form.shape.dim))
             .early()
@@ -90,7 +105,7 @@ impl DeviceAttention {
             row_stride: row as u64,
             split_stride: self.form.shape.query_elements() as u64,
             split_lse_stride: (self.form.shape.query_elements() / dim) as u64,
-            splits: self.schedule.splits,
+            splits: self.schedule.splits(&self.form.shape) as u32,
             split_tiles: self.schedule.split_tiles(&self.form.shape) as u32,
             items: items as u32,
             unused: 0,

@@ -16,7 +16,7 @@ pub(crate) use self::combine::combine_module;
 pub(crate) use self::quantise::quantise_module;
 pub use self::quantise::{Granularity, Quantised, score_limit};
 pub use self::workspace::Workspace;
-use crate::form::Form;
+use crate::form::{Bits, Form};
 use crate::shape::Shape;
 use crate::{Element, Error, Result, shared};
 use schedule::Schedule;
@@ -58,11 +58,12 @@ impl DeviceAttention {
         device: &Device,
         form: Form,
         rotation: Rotation,
+        bits: Bits,
         schedule: Option<Schedule>,
     ) -> Result<Self> {
         let schedule = match schedule {
             Some(schedule) => schedule,
-            None => Schedule::suited(&form.shape, device.properties())?,
+            None => Schedule::suited(&form.shape, bits, device.properties())?,
         };
         schedule.check(&form.shape, device.properties())?;
         Ok(Self { device: device.clone(), form, rotation, schedule })

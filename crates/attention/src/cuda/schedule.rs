@@ -8,7 +8,7 @@ use gatework_gpu::DeviceProperties;
 use super::{KEY_TILE, LARGEST_GROUP, QUERY_TILE};
 use crate::dimensions::{HeadDimension, Tuned};
 use crate::shared::{self, BARRIER_BYTES, NO_ITEM, SUM_ROWS, WARPGROUP};
-use crate::{Error, Mask, Result, Shape};
+use crate::{Bits, Error, Mask, Result, Shape};
 
 /// Knobs of attention.cuh.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,9 +22,19 @@ pub struct Schedule {
     /// Whether there are no more blocks than multiprocessors, each with a list of rows to work on.
     pub persistent: bool,
     /// Parts of the keys that different blocks work on; a second launch combines what they find.
-    pub splits: u32,
+    pub parts: Parts,
     /// How codes of weights are found between powers of two.
     pub exponential: Exponential,
+}
+
+/// How keys are cut into parts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Parts {
+    /// Into so many, of whole groups of values. One is no cut.
+    Count(u32),
+    /// Into parts of so many tiles, a multiple of four, the last with what is left: a row's bits then depend on its own keys
+    /// alone.
+    OfTiles(u32),
 }
 
 /// Codes of `2^y` between powers of two.
@@ -41,25 +51,34 @@ pub enum Exponential {
 const ITEM_OVERHEAD: u64 = 2;
 /// Keys that are worth a part of their own: fewer take less time than combining does.
 const PART_TILES: usize = 2 * LARGEST_GROUP;
+/// Parts of the keys where bits may not depend on the batch: 2048 keys each, of rows that are one block.
+const INVARIANT_PART_TILES: u32 = 16;
 
 impl Schedule {
     /// What suits a shape on a device: as many rows a block as still give every multiprocessor work; parts of the keys if
-    /// even single warpgroups of rows do not.
-    pub fn suited(shape: &Shape, device: &DeviceProperties) -> Result<Self> {
+    /// even single warpgroups of rows do not, and bits may depend on that.
+    pub fn suited(shape: &Shape, bits: Bits, device: &DeviceProperties) -> Result<Self> {
         let blocks =
             |consumers: usize| shape.batch * shape.heads * shape.rows.div_ceil(QUERY_TILE * consumers);
         let multiprocessors = device.multiprocessors as usize;
         let most = Self::most_consumers(shape.dim)? as usize;
         let consumers = (2..=most).rev().find(|&consumers| blocks(consumers) >= multiprocessors).unwrap_or(1);
-        let parts = shape.keys.div_ceil(KEY_TILE * PART_TILES);
-        let splits = (multiprocessors / blocks(consumers)).clamp(1, parts);
-        Ok(Self { consumers: consumers as u32, splits: splits as u32, ..Self::usual(shape.dim)? })
+        let parts = match bits {
+            Bits::Repeatable => {
+                let most = shape.keys.div_ceil(KEY_TILE * PART_TILES);
+                Parts::Count((multiprocessors / blocks(consumers)).clamp(1, most) as u32)
+            }
+            Bits::BatchInvariant if shape.rows <= QUERY_TILE => Parts::OfTiles(INVARIANT_PART_TILES),
+            Bits::BatchInvariant => Parts::Count(1),
+        };
+        Ok(Self { consumers: consumers as u32, parts, ..Self::usual(shape.dim)? })
     }
 
     /// What suits long rows of a head dimension. Few rows take fewer consumers: [`Schedule::suited`].
     pub fn usual(dim: usize) -> Result<Self> {
         let Tuned { consumers, stages, turns } = HeadDimension::of(dim)?.tuned;
-        Ok(Self { consumers, stages, turns, persistent: true, splits: 1, exponential: Exponential::Parabola })
+        let exponential = Exponential::Parabola;
+        Ok(Self { consumers, stages, turns, persistent: true, parts: Parts::Count(1), exponential })
     }
 
     /// Whether the kernel can run like this.
@@ -77,12 +96,18 @@ impl Schedule {
             let stages = self.stages;
             return refuse(format!("{stages} stages; there must be 2, and {bytes} bytes fit into {limit}"));
         }
-        let groups = shape.keys.div_ceil(KEY_TILE * LARGEST_GROUP);
-        if self.splits == 0 || self.splits as usize > groups {
-            let (splits, keys) = (self.splits, shape.keys);
-            return refuse(format!("{splits} parts of {keys} keys; there may be 1 to {groups}"));
+        let (keys, groups) = (shape.keys, shape.keys.div_ceil(KEY_TILE * LARGEST_GROUP));
+        match self.parts {
+            Parts::Count(count) if count == 0 || count as usize > groups => {
+                refuse(format!("{count} parts of {keys} keys; there may be 1 to {groups}"))
+            }
+            Parts::OfTiles(tiles) if tiles == 0 || !(tiles as usize).is_multiple_of(LARGEST_GROUP) => {
+                refuse(format!(
+                    "parts of {tiles} tiles; it must be a multiple of {LARGEST_GROUP}, and at least that"
+                ))
+            }
+            Parts::Count(_) | Parts::OfTiles(_) => Ok(()),
         }
-        Ok(())
     }
 
     /// Consumers whose accumulators fit into a multiprocessor's registers.
@@ -107,27 +132,38 @@ impl Schedule {
         consumers * shared::QUERY_TILE * dim + stages * pair + BARRIER_BYTES * (2 + 2 * stages)
     }
 
+    /// Parts of the keys of a shape.
+    pub fn splits(&self, shape: &Shape) -> usize {
+        match self.parts {
+            Parts::Count(count) => count as usize,
+            Parts::OfTiles(tiles) => shape.keys.div_ceil(KEY_TILE * tiles as usize),
+        }
+    }
+
     /// Tiles of each part of the keys: whole groups of values.
     pub(super) fn split_tiles(&self, shape: &Shape) -> usize {
         let groups = shape.keys.div_ceil(KEY_TILE * LARGEST_GROUP);
-        groups.div_ceil(self.splits as usize) * LARGEST_GROUP
+        match self.parts {
+            Parts::Count(count) => groups.div_ceil(count as usize) * LARGEST_GROUP,
+            Parts::OfTiles(tiles) => tiles as usize,
+        }
     }
 
     /// Blocks of rows of all heads, in all parts of the keys.
     pub(super) fn items(&self, shape: &Shape) -> usize {
-        shape.batch * shape.heads * shape.rows.div_ceil(self.block_rows()) * self.splits as usize
+        shape.batch * shape.heads * shape.rows.div_ceil(self.block_rows()) * self.splits(shape)
     }
 
     /// Whether blocks have several items each.
-    pub(super) fn has_lists(&self, items: usize, multiprocessors: usize) -> bool {
-        self.persistent && self.splits == 1 && items > multiprocessors
+    pub(super) fn has_lists(&self, shape: &Shape, multiprocessors: usize) -> bool {
+        self.persistent && self.splits(shape) == 1 && self.items(shape) > multiprocessors
     }
 
     /// The items of each block, place by place: block b of n has those at b, b + n, b + 2 n, ... Empty where each block has
     /// one. Longest first, to the block that is free first; heads in groups whose keys and values fit into the cache.
     pub(super) fn lists(&self, shape: &Shape, mask: Mask, device: &DeviceProperties) -> Vec<u32> {
         let (items, multiprocessors) = (self.items(shape), device.multiprocessors as usize);
-        if !self.has_lists(items, multiprocessors) {
+        if !self.has_lists(shape, multiprocessors) {
             return Vec::new();
         }
         let heads = shape.batch * shape.heads;
@@ -221,17 +257,28 @@ mod tests {
 
     #[test]
     fn keys_are_split_where_rows_are_few() {
-        let suited = |shape: Shape| Schedule::suited(&shape, &device(132)).unwrap();
+        let suited = |shape: Shape| Schedule::suited(&shape, Bits::Repeatable, &device(132)).unwrap();
         let one_row = Shape { rows: 1, ..Shape::square(1, 16, 16384, 128) };
-        assert_eq!(suited(one_row).splits, 8);
-        assert_eq!(suited(Shape::square(1, 8, 512, 64)).splits, 1);
+        assert_eq!(suited(one_row).parts, Parts::Count(8));
+        assert_eq!(suited(Shape::square(1, 8, 512, 64)).parts, Parts::Count(1));
         assert_eq!(suited(Shape::square(4, 16, 4096, 64)), Schedule::usual(64).unwrap());
+    }
+
+    #[test]
+    fn invariant_parts_depend_on_the_sequence_alone() {
+        for (rows, keys, wanted) in [(1, 16384, 8), (64, 16385, 9), (65, 16384, 1), (1, 1, 1), (7, 2048, 1)] {
+            for (batch, heads, multiprocessors) in [(1, 1, 132), (16, 32, 132), (3, 5, 2)] {
+                let shape = Shape { batch, heads, key_heads: 1, rows, keys, dim: 128 };
+                let found = Schedule::suited(&shape, Bits::BatchInvariant, &device(multiprocessors)).unwrap();
+                assert_eq!(found.splits(&shape), wanted, "{shape:?}");
+            }
+        }
     }
 
     #[test]
     fn no_schedule_suits_an_unknown_head_dimension() {
         let shape = Shape::square(1, 1, 64, 96);
-        let known = [Schedule::usual(96), Schedule::suited(&shape, &device(132))];
+        let known = [Schedule::usual(96), Schedule::suited(&shape, Bits::Repeatable, &device(132))];
         assert!(known.iter().all(Result::is_err) && Schedule::most_consumers(96).is_err());
     }
 }

@@ -1,6 +1,7 @@
 //! What the lab may gate and time: `attention/*`.
 
 pub mod case;
+pub mod codes;
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -16,14 +17,13 @@ use gatework_lab::{
 use half::f16;
 use rayon::prelude::*;
 
-use crate::cuda::schedule::{Exponential, Schedule};
+use crate::cuda::schedule::{Exponential, Parts, Schedule};
 use crate::cuda::{
     DeviceAttention, KEY_TILE, Rotation, Workspace, attention_module, combine_module, quantise_module,
-    score_limit, value_group,
 };
 use crate::shape::{Mask, Shape};
-use crate::shared::{LARGEST_CODE, QUANTISE_THREADS, QUERY_TILE};
-use crate::{Attention, Element, HeadDimension, reference};
+use crate::shared::QUANTISE_THREADS;
+use crate::{Attention, Bits, Element, HeadDimension, reference};
 use case::{case, of_case};
 
 /// All of them.
@@ -121,11 +121,7 @@ impl Operands {
     }
 
     fn attend_to(&self, shape: &Shape, mask: Mask) -> Vec<f64> {
-        let Shape { dim, rows, keys, .. } = *shape;
-        let limit = score_limit(dim);
-        let q = quantised(&self.q, rows * dim, QUERY_TILE as usize * dim, limit);
-        let k = quantised(&self.k, keys * dim, KEY_TILE * dim, limit);
-        let v = quantised(&self.v, keys * dim, value_group(keys) * KEY_TILE * dim, LARGEST_CODE);
+        let [q, k, v] = codes::values(shape, [&self.q, &self.k, &self.v]);
         let parts: Vec<Part> = parts_of(shape, mask);
         let attended = parts.into_par_iter().map(|part| part.attend(shape, mask, &q, &k, &v));
         attended.collect::<Vec<Vec<f64>>>().concat()
@@ -174,26 +170,14 @@ impl Part {
     }
 }
 
-/// The values of the codes, block by block of each head.
-fn quantised(x: &[f16], head: usize, block: usize, limit: f32) -> Vec<f64> {
-    let mut values = Vec::with_capacity(x.len());
-    for block in x.chunks(head).flat_map(|head| head.chunks(block)) {
-        let largest = block.iter().fold(0.0f32, |largest, x| largest.max(x.to_f32().abs()));
-        let (factor, scale) = (limit / largest, largest / limit);
-        let code = |x: &f16| float8::F8E4M3::from_f32(x.to_f32() * factor).to_f32() * scale;
-        values.extend(block.iter().map(|x| f64::from(code(x))));
-    }
-    values
-}
-
 impl Job {
     fn attention(&self, device: &Device, case: &Case) -> crate::Result<DeviceAttention> {
         let builder = Attention::builder(shape(case)).mask(mask(case));
         match self.schedule {
             Some(schedule) => builder.schedule(schedule).build_on(device),
             None if case.dimensions.contains_key(WHOLE) => {
-                let suited = Schedule::suited(&shape(case), device.properties())?;
-                builder.schedule(Schedule { splits: 1, ..suited }).build_on(device)
+                let suited = Schedule::suited(&shape(case), Bits::Repeatable, device.properties())?;
+                builder.schedule(Schedule { parts: Parts::Count(1), ..suited }).build_on(device)
             }
             None => builder.build_on(device),
         }
@@ -506,7 +490,7 @@ impl Tunable for Job {
             .with("BLOCKS", if usual.persistent { "persistent" } else { "one each" })
             .with("CONSUMERS", i64::from(usual.consumers))
             .with("STAGES", i64::from(usual.stages))
-            .with("SPLITS", i64::from(usual.splits))
+            .with("SPLITS", usual.splits(&self.shapes[0]) as i64)
     }
 
     fn configured(&self, configuration: &Configuration) -> Box<dyn Workload> {
@@ -538,7 +522,7 @@ fn schedule(found: &Configuration) -> Schedule {
         stages: found.integer("STAGES") as u32,
         turns: found.choice("ISSUE") == "in turn",
         persistent: found.choice("BLOCKS") == "persistent",
-        splits: found.integer("SPLITS") as u32,
+        parts: Parts::Count(found.integer("SPLITS") as u32),
         exponential: match found.choice("EXPONENTIAL") {
             "line" => Exponential::Line,
             _ => Exponential::Parabola,
