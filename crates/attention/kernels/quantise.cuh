@@ -102,9 +102,11 @@ GW_DEVICE f32 largest_finite_of(const f32 (&run)[RUN]) {
     return largest;
 }
 
-// The largest over the block, for all its threads.
-GW_DEVICE f32 block_largest(f32 value) {
-    u32* warps = gw::shared<u32>();
+// The largest over the block, for all its threads. Each of two reductions has a word a warp of its own, so that the second need
+// not wait for who still reads the first.
+GW_DEVICE f32 block_largest(f32 value, u32 reduction) {
+    static_assert(2 * THREADS / 32 * sizeof(u32) <= QUANTISE_WORDS_BYTES, "words of both reductions");
+    u32* warps = gw::shared<u32>() + reduction * (THREADS / 32);
     // Numbers that are not negative are ordered as their bits are.
     const u32 largest = gw::reduce_max(gw::bits<u32>(value));
     if (gw::lane() == 0) warps[gw::warp()] = largest;
@@ -149,9 +151,7 @@ GW_DEVICE f32 mark_tile(f32 (&runs)[RUNS][RUN], u8* image, u8* marks, f32 limit)
     f32 largest = 0.0f;
     GW_UNROLL
     for (u32 i = 0; i < RUNS; ++i) largest = gw::maximum(largest, largest_finite_of(runs[i]));
-    // Every warp has read the words of the reduction before.
-    gw::sync_threads();
-    const f32 factor = factor_for(block_largest(largest), limit);
+    const f32 factor = factor_for(block_largest(largest, 1), limit);
     GW_UNROLL
     for (u32 i = 0; i < RUNS; ++i) {
         const u32 run = gw::thread() + i * THREADS, unbounded = unbounded_of(runs[i]);
@@ -175,7 +175,7 @@ GW_DEVICE void quantise_tile(const In* x, const f32* given, u8* image, f32* scal
         if (ROTATE) rotate(runs[i]);
         largest = larger(largest, largest_of(runs[i]));
     }
-    largest = block_largest(largest);
+    largest = block_largest(largest, 0);
     f32 factor = factor_for(largest, m.limit);
     if (is_finite(largest)) {
         GW_UNROLL
@@ -253,7 +253,7 @@ GW_DEVICE ColumnMark column_mark(const In* v, const Matrix& m, u32 tile, u32 col
 }
 
 // A group of tiles of values.
-// Shared memory: a word a warp, and at byte QUANTISE_WORDS_BYTES the tile's codes.
+// Shared memory: the words of reductions, and at byte QUANTISE_WORDS_BYTES the tile's codes.
 GW_DEVICE void quantise_values(const In* v, const f32* given, u8* image, f32* scales, u32* marks, const Matrix& m, u32 group) {
     constexpr u32 RUNS = KEY_TILE * DIM / RUN / THREADS;
     const u32 first = group * GROUP, end = gw::lesser(first + GROUP, m.tiles);
@@ -282,7 +282,7 @@ GW_DEVICE void quantise_values(const In* v, const f32* given, u8* image, f32* sc
         for (u32 i = 0; i < RUNS; ++i) largest = larger(largest, largest_of(runs[i]) * scale);
     }
     if (!(common > 0.0f)) common = 1.0f;
-    largest = block_largest(largest);
+    largest = block_largest(largest, 0);
     const bool marked = !is_finite(largest);
     if (marked) {
         largest = 0.0f;
@@ -295,9 +295,7 @@ GW_DEVICE void quantise_values(const In* v, const f32* given, u8* image, f32* sc
             const u64 number = tile_number(m, tile);
             if (gw::thread() < DIM) marks[number * DIM + gw::thread()] = to_word(column_mark(v, m, tile, gw::thread()));
         }
-        // Every warp has read the words of the reduction before.
-        gw::sync_threads();
-        largest = block_largest(largest);
+        largest = block_largest(largest, 1);
     }
     const f32 factor = factor_for(largest / common, LARGEST_CODE);
     u8* codes = gw::shared<u8>(QUANTISE_WORDS_BYTES);

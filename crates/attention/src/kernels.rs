@@ -5,9 +5,9 @@ use gatework_gpu::Header;
 use crate::shared::SHARED;
 
 /// Files that kernels include.
-static HEADERS: [Header; 3] = {
-    let [marks, numbers] = gatework_gpu::headers!["marks.cuh", "numbers.cuh"];
-    [marks, numbers, SHARED]
+static HEADERS: [Header; 4] = {
+    let [marks, numbers, softmax] = gatework_gpu::headers!["marks.cuh", "numbers.cuh", "softmax.cuh"];
+    [marks, numbers, softmax, SHARED]
 };
 
 gatework_gpu::modules! {

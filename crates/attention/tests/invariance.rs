@@ -68,7 +68,7 @@ fn a_batch_changes_no_bit_of_its_sequences() -> Result<()> {
         }
         let device = Device::emulated(0)?;
         let built = Attention::builder(shape).bits(Bits::BatchInvariant).build_on(&device)?;
-        cut += usize::from(built.schedule().splits(&shape) > 1);
+        cut += usize::from(built.schedule().splits(&shape, mask) > 1);
     }
     assert!(cut >= 2, "{cut} of the shapes are cut into parts");
     Ok(())
@@ -80,7 +80,8 @@ fn without_the_contract_a_batch_changes_bits() -> Result<()> {
     let shape = Shape { batch: 1, heads: 1, key_heads: 1, rows: 1, keys: 4200, dim: 64 };
     let device = Device::emulated(1)?;
     let properties = device.properties();
-    let parts = |batch: usize| Schedule::suited(&Shape { batch, ..shape }, Bits::Repeatable, properties);
+    let parts =
+        |batch: usize| Schedule::suited(&Shape { batch, ..shape }, Mask::Full, Bits::Repeatable, properties);
     assert_ne!(parts(1)?.parts, parts(4)?.parts, "the emulated device has few multiprocessors");
     let sequences: Vec<Sequence> = (0..4).map(|seed| Sequence::new(&shape, seed)).collect();
     let target = Target::Gpu(device);

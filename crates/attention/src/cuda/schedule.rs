@@ -57,7 +57,7 @@ const INVARIANT_PART_TILES: u32 = 16;
 impl Schedule {
     /// What suits a shape on a device: as many rows a block as still give every multiprocessor work; parts of the keys if
     /// even single warpgroups of rows do not, and bits may depend on that.
-    pub fn suited(shape: &Shape, bits: Bits, device: &DeviceProperties) -> Result<Self> {
+    pub fn suited(shape: &Shape, mask: Mask, bits: Bits, device: &DeviceProperties) -> Result<Self> {
         let blocks =
             |consumers: usize| shape.batch * shape.heads * shape.rows.div_ceil(QUERY_TILE * consumers);
         let multiprocessors = device.multiprocessors as usize;
@@ -65,7 +65,7 @@ impl Schedule {
         let consumers = (2..=most).rev().find(|&consumers| blocks(consumers) >= multiprocessors).unwrap_or(1);
         let parts = match bits {
             Bits::Repeatable => {
-                let most = shape.keys.div_ceil(KEY_TILE * PART_TILES);
+                let most = span_tiles(shape, mask, QUERY_TILE * consumers).div_ceil(PART_TILES);
                 Parts::Count((multiprocessors / blocks(consumers)).clamp(1, most) as u32)
             }
             Bits::BatchInvariant if shape.rows <= QUERY_TILE => Parts::OfTiles(INVARIANT_PART_TILES),
@@ -82,21 +82,14 @@ impl Schedule {
     }
 
     /// Whether the kernel can run like this.
-    pub(super) fn check(&self, shape: &Shape, device: &DeviceProperties) -> Result<()> {
+    pub(super) fn check(&self, shape: &Shape, mask: Mask, device: &DeviceProperties) -> Result<()> {
         let refuse = |what: String| Err(Error::Unsupported { what });
-        let most = Self::most_consumers(shape.dim)?;
-        if self.consumers == 0 || self.consumers > most {
-            let (consumers, dim) = (self.consumers, shape.dim);
-            return refuse(format!(
-                "{consumers} consumers at head dimension {dim}; there may be 1 to {most}"
-            ));
-        }
         let (bytes, limit) = (self.shared_bytes(shape.dim), device.shared_memory_per_block);
         if self.stages < 2 || bytes > limit {
             let stages = self.stages;
             return refuse(format!("{stages} stages; there must be 2, and {bytes} bytes fit into {limit}"));
         }
-        let (keys, groups) = (shape.keys, shape.keys.div_ceil(KEY_TILE * LARGEST_GROUP));
+        let (keys, groups) = (shape.keys, self.span_groups(shape, mask));
         match self.parts {
             Parts::Count(count) if count == 0 || count as usize > groups => {
                 refuse(format!("{count} parts of {keys} keys; there may be 1 to {groups}"))
@@ -132,38 +125,41 @@ impl Schedule {
         consumers * shared::QUERY_TILE * dim + stages * pair + BARRIER_BYTES * (2 + 2 * stages)
     }
 
-    /// Parts of the keys of a shape.
-    pub fn splits(&self, shape: &Shape) -> usize {
+    /// Parts of the keys that a block of rows sees.
+    pub fn splits(&self, shape: &Shape, mask: Mask) -> usize {
         match self.parts {
             Parts::Count(count) => count as usize,
-            Parts::OfTiles(tiles) => shape.keys.div_ceil(KEY_TILE * tiles as usize),
+            Parts::OfTiles(tiles) => span_tiles(shape, mask, self.block_rows()).div_ceil(tiles as usize),
         }
     }
 
     /// Tiles of each part of the keys: whole groups of values.
-    pub(super) fn split_tiles(&self, shape: &Shape) -> usize {
-        let groups = shape.keys.div_ceil(KEY_TILE * LARGEST_GROUP);
+    pub(super) fn split_tiles(&self, shape: &Shape, mask: Mask) -> usize {
         match self.parts {
-            Parts::Count(count) => groups.div_ceil(count as usize) * LARGEST_GROUP,
+            Parts::Count(count) => self.span_groups(shape, mask).div_ceil(count as usize) * LARGEST_GROUP,
             Parts::OfTiles(tiles) => tiles as usize,
         }
     }
 
+    fn span_groups(&self, shape: &Shape, mask: Mask) -> usize {
+        span_tiles(shape, mask, self.block_rows()).div_ceil(LARGEST_GROUP)
+    }
+
     /// Blocks of rows of all heads, in all parts of the keys.
-    pub(super) fn items(&self, shape: &Shape) -> usize {
-        shape.batch * shape.heads * shape.rows.div_ceil(self.block_rows()) * self.splits(shape)
+    pub(super) fn items(&self, shape: &Shape, mask: Mask) -> usize {
+        shape.batch * shape.heads * shape.rows.div_ceil(self.block_rows()) * self.splits(shape, mask)
     }
 
     /// Whether blocks have several items each.
-    pub(super) fn has_lists(&self, shape: &Shape, multiprocessors: usize) -> bool {
-        self.persistent && self.splits(shape) == 1 && self.items(shape) > multiprocessors
+    pub(super) fn has_lists(&self, shape: &Shape, mask: Mask, multiprocessors: usize) -> bool {
+        self.persistent && self.splits(shape, mask) == 1 && self.items(shape, mask) > multiprocessors
     }
 
     /// The items of each block, place by place: block b of n has those at b, b + n, b + 2 n, ... Empty where each block has
     /// one. Longest first, to the block that is free first; heads in groups whose keys and values fit into the cache.
     pub(super) fn lists(&self, shape: &Shape, mask: Mask, device: &DeviceProperties) -> Vec<u32> {
-        let (items, multiprocessors) = (self.items(shape), device.multiprocessors as usize);
-        if !self.has_lists(shape, multiprocessors) {
+        let (items, multiprocessors) = (self.items(shape, mask), device.multiprocessors as usize);
+        if !self.has_lists(shape, mask, multiprocessors) {
             return Vec::new();
         }
         let heads = shape.batch * shape.heads;
@@ -196,6 +192,19 @@ impl Schedule {
     }
 }
 
+/// Most tiles that a block of so many rows sees, from the first of its first group of values on.
+fn span_tiles(shape: &Shape, mask: Mask, block_rows: usize) -> usize {
+    let keys = match mask {
+        Mask::Full | Mask::Causal => shape.keys,
+        // A window starts anywhere in a group.
+        Mask::Window { left, right } => {
+            let seen = left.saturating_add(right).saturating_add(block_rows);
+            seen.saturating_add(LARGEST_GROUP * KEY_TILE).min(shape.keys)
+        }
+    };
+    keys.div_ceil(KEY_TILE)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -212,13 +221,14 @@ mod tests {
             (Shape::square(1, 16, 16384, 128), Mask::Full),
             (Shape { key_heads: 8, ..Shape::square(1, 64, 4096, 128) }, Mask::Causal),
             (Shape { keys: 1000, ..Shape::square(3, 5, 3001, 128) }, Mask::Causal),
+            (Shape::square(2, 16, 8192, 64), Mask::Window { left: 1023, right: 0 }),
         ] {
             let schedule = Schedule::usual(shape.dim).unwrap();
             let lists = schedule.lists(&shape, mask, &device(132));
             assert_eq!(lists.len() % 132, 0);
             let mut found: Vec<u32> = lists.iter().copied().filter(|&item| item != NO_ITEM).collect();
             found.sort_unstable();
-            assert!(found.iter().copied().eq(0..schedule.items(&shape) as u32), "{shape:?}");
+            assert!(found.iter().copied().eq(0..schedule.items(&shape, mask) as u32), "{shape:?}");
             let rows_of_head = shape.rows.div_ceil(schedule.block_rows());
             let cost = |item: u32| {
                 schedule.tiles(&shape, mask, rows_of_head - 1 - item as usize % rows_of_head) + ITEM_OVERHEAD
@@ -257,7 +267,8 @@ mod tests {
 
     #[test]
     fn keys_are_split_where_rows_are_few() {
-        let suited = |shape: Shape| Schedule::suited(&shape, Bits::Repeatable, &device(132)).unwrap();
+        let suited =
+            |shape: Shape| Schedule::suited(&shape, Mask::Full, Bits::Repeatable, &device(132)).unwrap();
         let one_row = Shape { rows: 1, ..Shape::square(1, 16, 16384, 128) };
         assert_eq!(suited(one_row).parts, Parts::Count(8));
         assert_eq!(suited(Shape::square(1, 8, 512, 64)).parts, Parts::Count(1));
@@ -269,8 +280,9 @@ mod tests {
         for (rows, keys, wanted) in [(1, 16384, 8), (64, 16385, 9), (65, 16384, 1), (1, 1, 1), (7, 2048, 1)] {
             for (batch, heads, multiprocessors) in [(1, 1, 132), (16, 32, 132), (3, 5, 2)] {
                 let shape = Shape { batch, heads, key_heads: 1, rows, keys, dim: 128 };
-                let found = Schedule::suited(&shape, Bits::BatchInvariant, &device(multiprocessors)).unwrap();
-                assert_eq!(found.splits(&shape), wanted, "{shape:?}");
+                let device = device(multiprocessors);
+                let found = Schedule::suited(&shape, Mask::Full, Bits::BatchInvariant, &device).unwrap();
+                assert_eq!(found.splits(&shape, Mask::Full), wanted, "{shape:?}");
             }
         }
     }
@@ -278,7 +290,8 @@ mod tests {
     #[test]
     fn no_schedule_suits_an_unknown_head_dimension() {
         let shape = Shape::square(1, 1, 64, 96);
-        let known = [Schedule::usual(96), Schedule::suited(&shape, Bits::Repeatable, &device(132))];
+        let known =
+            [Schedule::usual(96), Schedule::suited(&shape, Mask::Full, Bits::Repeatable, &device(132))];
         assert!(known.iter().all(Result::is_err) && Schedule::most_consumers(96).is_err());
     }
 }

@@ -54,7 +54,7 @@ where
     Proved<MC::H>: Send,
     MC::H: Serialize,
 {
-    let provers = Provers::new(&[device.clone()], at_once)?;
+    let provers = Provers::new(std::slice::from_ref(device), at_once)?;
     let barrier = Barrier::new(at_once.get());
     let work = |context: &Context| -> Result<_, Failure> {
         let input = context.scope(|| Input::<CudaBackend>::of(columns.0.clone(), &columns.1, config));
