@@ -156,10 +156,10 @@ GW_DEVICE void multiply_values(Consumer& x, u32 t) {
     gw::wgmma_commit();
 }
 
-// out <- out + part, values in their scale; the sum of p has none.
+// out <- out + part, values in their scale, which has a sign if they are marked; the sum of p has none.
+template <Kind KIND>
 GW_DEVICE void promote(Consumer& x, f32 signed_scale) {
-    x.v_signs |= gw::bits<u32>(signed_scale);
-    const f32 scale = gw::absolute(signed_scale);
+    const f32 scale = KIND == Kind::Ordinary ? signed_scale : gw::absolute(signed_scale);
     GW_UNROLL
     for (u32 i = 0; i < DIM / 2; ++i) x.out[i] = gw::fma(x.part[i], scale, x.out[i]);
     GW_UNROLL
@@ -182,7 +182,7 @@ GW_DEVICE void release_pair(Consumer& x) {
 }
 
 // Tile t, whose codes are in p, and the scores of the next.
-template <bool MASKED>
+template <Kind KIND, bool MASKED>
 GW_DEVICE void step(Consumer& x, const f32* k_scales, const f32* v_scales, u32 t, u32 tiles, const Beside& beside,
                     const Problem& problem) {
     await_pair(x);
@@ -193,7 +193,7 @@ GW_DEVICE void step(Consumer& x, const f32* k_scales, const f32* v_scales, u32 t
     gw::wgmma_wait<1>();
     gw::wgmma_settle(x.scores);
     if (t + 2 == tiles) release(barriers().q_empty);
-    const bool outgrown = softmax<MASKED>(x, k_scales, t + 1, beside, problem);
+    const bool outgrown = softmax<KIND, MASKED>(x, k_scales, t + 1, beside, problem);
     gw::wgmma_settle(x.scores);
     const bool whole = t % GROUP == GROUP - 1;
     // A block of its own also keeps the assembler from waiting before the codes are made.
@@ -201,7 +201,7 @@ GW_DEVICE void step(Consumer& x, const f32* k_scales, const f32* v_scales, u32 t
         const f32 v_scale = gw::load_readonly(v_scales + t / GROUP);
         gw::wgmma_wait<0>();
         gw::wgmma_settle(x.part);
-        if (whole) promote(x, v_scale);
+        if (whole) promote<KIND>(x, v_scale);
         if (outgrown) rescale(x);
     }
     gw::wgmma_wait<0>();
@@ -220,38 +220,36 @@ struct Tiles {
 
 GW_DEVICE bool is_clear(const Tiles& tiles, u32 t) { return (i32)t < tiles.clear_end && !(WINDOW && (i32)t < tiles.clear); }
 
-// A warpgroup's sums over its tiles, and the levels of its rows.
-GW_DEVICE void accumulate(Consumer& x, const f32* k_scales, const f32* v_scales, const Tiles& tiles, const Beside& beside,
-                          const Problem& problem) {
+// What is left once the scores of the first tile are there.
+template <Kind KIND>
+GW_DEVICE void accumulate_rest(Consumer& x, const f32* k_scales, const f32* v_scales, const Tiles& tiles, const Beside& beside,
+                               const Problem& problem) {
+    // Code for tiles of any kind is long, and they are rare: all are masked, which changes nothing in those that are clear.
+    constexpr bool ANY = KIND == Kind::Any;
     const u32 end = tiles.end, start = WINDOW ? x.start : 0;
-    x.k_scales = gw::load_readonly(k_scales + gw::lesser(gw::lane(), end - 1));
-    await_pair(x);
-    take_turn(x.group);
-    multiply_scores(x);
-    pass_turn(x.group);
-    gw::wgmma_wait<0>();
-    gw::wgmma_settle(x.scores);
-    release_pair(x);
-    if (end == start + 1) release(barriers().q_empty);
-    if (is_clear(tiles, start)) softmax<false>(x, k_scales, start, beside, problem);
-    else softmax<true>(x, k_scales, start, beside, problem);
+    if (!ANY && is_clear(tiles, start)) softmax<KIND, ANY>(x, k_scales, start, beside, problem);
+    else softmax<KIND, true>(x, k_scales, start, beside, problem);
     // Nothing was added up yet, and still a row may be not a number.
-    if (!(x.correction[0] + x.correction[1] >= 0.0f)) {
+    if (ANY && !(x.correction[0] + x.correction[1] >= 0.0f)) {
         GW_UNROLL
         for (u32 i = 0; i < V_ROWS / 2; ++i) x.out[i] *= x.correction[i / 2 % 2];
     }
     pack(x.scores, x.p);
     u32 t = start;
     while (t + 1 < end) {
-        if ((t + 1) % 32 == 0) x.k_scales = gw::load_readonly(k_scales + gw::lesser(t + 1 + gw::lane(), end - 1));
+        if ((t + 1) % 32 == 0) x.k_scales = scales_from(k_scales, t + 1, end);
         const u32 stop = gw::lesser(end - 1, (t + 1) | 31);
-        if (WINDOW) {
-            for (; t < stop && !is_clear(tiles, t + 1) && (i32)t + 1 < tiles.clear_end; ++t) {
-                step<true>(x, k_scales, v_scales, t, end, beside, problem);
+        if (!ANY) {
+            if (WINDOW) {
+                for (; t < stop && !is_clear(tiles, t + 1) && (i32)t + 1 < tiles.clear_end; ++t) {
+                    step<KIND, true>(x, k_scales, v_scales, t, end, beside, problem);
+                }
+            }
+            for (; t < stop && (i32)t + 1 < tiles.clear_end; ++t) {
+                step<KIND, ANY>(x, k_scales, v_scales, t, end, beside, problem);
             }
         }
-        for (; t < stop && (i32)t + 1 < tiles.clear_end; ++t) step<false>(x, k_scales, v_scales, t, end, beside, problem);
-        for (; t < stop; ++t) step<true>(x, k_scales, v_scales, t, end, beside, problem);
+        for (; t < stop; ++t) step<KIND, true>(x, k_scales, v_scales, t, end, beside, problem);
     }
     const f32 v_scale = gw::load_readonly(v_scales + t / GROUP);
     await_pair(x);
@@ -261,7 +259,7 @@ GW_DEVICE void accumulate(Consumer& x, const f32* k_scales, const f32* v_scales,
     gw::wgmma_wait<0>();
     gw::wgmma_settle(x.part);
     release_pair(x);
-    promote(x, v_scale);
+    promote<KIND>(x, v_scale);
 }
 
 // Adds the values that are not finite, of keys that the thread's rows see, to the sums. `v_marks` are the item's.
@@ -284,6 +282,28 @@ GW_DEVICE void add_marked_values(Consumer& x, const f32* v_scales, const u32* v_
     }
 }
 
+// A warpgroup's sums over its tiles, and the levels of its rows.
+GW_DEVICE void accumulate(Consumer& x, const f32* k_scales, const f32* v_scales, const u32* v_marks, const Tiles& tiles,
+                          const Beside& beside, const Problem& problem) {
+    // Whoever looks at them waits for the first product anyway.
+    const Scales scales = scan(k_scales, v_scales, 0, tiles.end);
+    x.k_scales = scales.keys[0];
+    await_pair(x);
+    take_turn(x.group);
+    multiply_scores(x);
+    pass_turn(x.group);
+    gw::wgmma_wait<0>();
+    gw::wgmma_settle(x.scores);
+    release_pair(x);
+    if (tiles.end == (WINDOW ? x.start : 0) + 1) release(barriers().q_empty);
+    if (GW_LIKELY(all_ordinary(x, scales, k_scales, v_scales, tiles.end))) {
+        accumulate_rest<Kind::Ordinary>(x, k_scales, v_scales, tiles, beside, problem);
+    } else {
+        accumulate_rest<Kind::Any>(x, k_scales, v_scales, tiles, beside, problem);
+        add_marked_values(x, v_scales, v_marks, tiles.end);
+    }
+}
+
 // A warpgroup's part of an item.
 GW_DEVICE void attend(Consumer& x, u32 q_phase, const Beside& beside, const Problem& problem, const Item& item) {
     const u32 value_groups = (problem.key_tiles + GROUP - 1) / GROUP;
@@ -300,7 +320,6 @@ GW_DEVICE void attend(Consumer& x, u32 q_phase, const Beside& beside, const Prob
     x.last[1] = gw::lesser(row + 8 + diagonal, end);
     x.q_scale = 8.0f * problem.log2_scale * gw::absolute(q_scale);
     x.q_marks = is_marked(q_scale) ? (u32)q_tile : NO_MARKS;
-    x.v_signs = 0;
     // Tiles of which the warpgroup's rows see anything, and those of which all of them see every key.
     const i32 seen = gw::lesser(first_row + (i32)QUERY_TILE - 1 + diagonal, end) + 1;
     Tiles tiles = {0, 0, (gw::lesser(first_row + diagonal, end) + 1) / (i32)KEY_TILE};
@@ -327,13 +346,12 @@ GW_DEVICE void attend(Consumer& x, u32 q_phase, const Beside& beside, const Prob
     };
     if (tiles.end > 0) {
         if (WINDOW) skip(item.start, x.start);
-        accumulate(x, k_scales, v_scales, tiles, beside, problem);
+        accumulate(x, k_scales, v_scales, beside.v_marks + k_tile * DIM, tiles, beside, problem);
         skip(tiles.end + 1, item.tiles + 1);
     } else {
         release(barriers().q_empty);
         skip(item.start, item.tiles + 1);
     }
-    if (x.v_signs >> 31) add_marked_values(x, v_scales, beside.v_marks + k_tile * DIM, tiles.end);
 }
 
 // A row's sum of weights in units of 2^((level - TOP_CODE) / 8 + 7), and what sums so far must be multiplied with for that.

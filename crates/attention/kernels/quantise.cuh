@@ -15,6 +15,8 @@ constexpr Number IN_NUMBER = (Number)IN_FORMAT;
 typedef Bits<IN_NUMBER> In;
 constexpr u32 THREADS = QUANTISE_THREADS;
 constexpr u32 RUN = 16;
+// Runs of a tile of values.
+constexpr u32 VALUE_RUNS = KEY_TILE * DIM / RUN;
 // e4m3: 1.
 constexpr u32 ONE = 0x38;
 // What is multiplied with must be finite, however small numbers are.
@@ -81,18 +83,12 @@ GW_DEVICE void rotate(f32 (&run)[RUN]) {
     for (u32 i = 0; i < RUN; ++i) run[i] *= HeadDimension<DIM>::orthogonal;
 }
 
-// The larger of two numbers that are not negative, by their bits: a NaN is larger than an infinity, and that than all else.
-GW_DEVICE f32 larger(f32 a, f32 b) { return gw::bits<u32>(a) > gw::bits<u32>(b) ? a : b; }
-
-// The largest magnitude; NaN if one of them is not finite.
+// The largest magnitude; infinity or NaN if one of them is not finite.
 GW_DEVICE f32 largest_of(const f32 (&run)[RUN]) {
-    f32 largest = 0.0f, zero = 0.0f;
+    f32 largest = 0.0f;
     GW_UNROLL
-    for (u32 i = 0; i < RUN; ++i) {
-        largest = gw::maximum(largest, gw::absolute(run[i]));
-        zero = gw::fma(run[i], 0.0f, zero);
-    }
-    return zero == 0.0f ? largest : gw::bits<f32>(NOT_A_NUMBER);
+    for (u32 i = 0; i < RUN; ++i) largest = gw::maximum_or_nan(largest, gw::absolute(run[i]));
+    return largest;
 }
 
 GW_DEVICE f32 largest_finite_of(const f32 (&run)[RUN]) {
@@ -145,18 +141,31 @@ GW_DEVICE u32 unbounded_of(const f32 (&run)[RUN]) {
     return count;
 }
 
-// A tile of queries or keys that is loaded and marked. Returns the factor of its finite numbers.
-template <u32 ROWS, u32 RUNS>
-GW_DEVICE f32 mark_tile(f32 (&runs)[RUNS][RUN], u8* image, u8* marks, f32 limit) {
-    f32 largest = 0.0f;
-    GW_UNROLL
-    for (u32 i = 0; i < RUNS; ++i) largest = gw::maximum(largest, largest_finite_of(runs[i]));
-    const f32 factor = factor_for(block_largest(largest, 1), limit);
-    GW_UNROLL
-    for (u32 i = 0; i < RUNS; ++i) {
-        const u32 run = gw::thread() + i * THREADS, unbounded = unbounded_of(runs[i]);
-        mark_run(runs[i], factor, unbounded);
-        gw::store_128(image + gw::swizzled(run * RUN, HeadDimension<DIM>::swizzle), encode(runs[i], 1.0f));
+// Run `run` of a tile of queries or keys.
+template <u32 ROWS>
+GW_DEVICE void load_rotated(const In* x, const Matrix& m, u32 tile, u32 run, f32 (&numbers)[RUN]) {
+    load_run(x, m, tile * ROWS + run / (DIM / RUN), run % (DIM / RUN) * RUN, numbers);
+    if (ROTATE) rotate(numbers);
+}
+
+// A tile of queries or keys that is to be marked. It is read anew, a run at a time: a tile that is not should find no
+// register taken. Returns the factor of its finite numbers.
+template <u32 ROWS>
+GW_DEVICE f32 mark_tile(const In* x, u8* image, u8* marks, const Matrix& m, u32 tile) {
+    constexpr u32 RUNS = ROWS * DIM / RUN;
+    f32 numbers[RUN], largest = 0.0f;
+    GW_UNROLL_BY(1)
+    for (u32 run = gw::thread(); run < RUNS; run += THREADS) {
+        load_rotated<ROWS>(x, m, tile, run, numbers);
+        largest = gw::maximum(largest, largest_finite_of(numbers));
+    }
+    const f32 factor = factor_for(block_largest(largest, 1), m.limit);
+    GW_UNROLL_BY(1)
+    for (u32 run = gw::thread(); run < RUNS; run += THREADS) {
+        load_rotated<ROWS>(x, m, tile, run, numbers);
+        const u32 unbounded = unbounded_of(numbers);
+        mark_run(numbers, factor, unbounded);
+        gw::store_128(image + gw::swizzled(run * RUN, HeadDimension<DIM>::swizzle), encode(numbers, 1.0f));
         if (run % (DIM / RUN) == 0) marks[run / (DIM / RUN)] = unbounded == 1;
     }
     return factor;
@@ -170,10 +179,8 @@ GW_DEVICE void quantise_tile(const In* x, const f32* given, u8* image, f32* scal
     f32 runs[RUNS][RUN], largest = 0.0f;
     GW_UNROLL
     for (u32 i = 0; i < RUNS; ++i) {
-        const u32 run = gw::thread() + i * THREADS;
-        load_run(x, m, tile * ROWS + run / (DIM / RUN), run % (DIM / RUN) * RUN, runs[i]);
-        if (ROTATE) rotate(runs[i]);
-        largest = larger(largest, largest_of(runs[i]));
+        load_rotated<ROWS>(x, m, tile, gw::thread() + i * THREADS, runs[i]);
+        largest = gw::maximum_or_nan(largest, largest_of(runs[i]));
     }
     largest = block_largest(largest, 0);
     f32 factor = factor_for(largest, m.limit);
@@ -184,7 +191,7 @@ GW_DEVICE void quantise_tile(const In* x, const f32* given, u8* image, f32* scal
             gw::store_128(image + gw::swizzled(run * RUN, HeadDimension<DIM>::swizzle), encode(runs[i], factor));
         }
     } else {
-        factor = mark_tile<ROWS>(runs, image, marks + number * ROWS, m.limit);
+        factor = mark_tile<ROWS>(x, image, marks + number * ROWS, m, tile);
     }
     if (gw::thread() == 0) {
         const f32 scale = factor > 0.0f ? given_scale(given, m, tile * ROWS / KEY_TILE) / factor : 0.0f;
@@ -252,25 +259,48 @@ GW_DEVICE ColumnMark column_mark(const In* v, const Matrix& m, u32 tile, u32 col
     return mark;
 }
 
+// Run `run` of a tile of values.
+GW_DEVICE void load_values(const In* v, const Matrix& m, u32 tile, u32 run, f32 (&numbers)[RUN]) {
+    load_run(v, m, tile * KEY_TILE + run / (DIM / RUN), run % (DIM / RUN) * RUN, numbers);
+}
+
+// Marks a group of tiles of values, and returns its largest finite number.
+GW_DEVICE f32 mark_values(const In* v, const f32* given, u32* marks, const Matrix& m, u32 first, u32 end) {
+    f32 numbers[RUN], largest = 0.0f;
+    GW_UNROLL_BY(1)
+    for (u32 tile = first; tile < end; ++tile) {
+        GW_UNROLL_BY(1)
+        for (u32 run = gw::thread(); run < VALUE_RUNS; run += THREADS) {
+            load_values(v, m, tile, run, numbers);
+            largest = gw::maximum(largest, largest_finite_of(numbers) * given_scale(given, m, tile));
+        }
+        if (gw::thread() >= DIM) continue;
+        marks[tile_number(m, tile) * DIM + gw::thread()] = to_word(column_mark(v, m, tile, gw::thread()));
+    }
+    return block_largest(largest, 1);
+}
+
+// Codes of a tile of values, as rows of keys, of which those that are not finite become zeros.
+GW_DEVICE void encode_marked(const In* v, const Matrix& m, u32 tile, u8* codes, f32 factor) {
+    f32 numbers[RUN];
+    GW_UNROLL_BY(1)
+    for (u32 run = gw::thread(); run < VALUE_RUNS; run += THREADS) {
+        load_values(v, m, tile, run, numbers);
+        GW_UNROLL
+        for (u32 i = 0; i < RUN; ++i) numbers[i] = is_finite(numbers[i]) ? numbers[i] : 0.0f;
+        gw::store_128(codes + run * RUN, encode(numbers, factor));
+    }
+}
+
 // A group of tiles of values.
 // Shared memory: the words of reductions, and at byte QUANTISE_WORDS_BYTES the tile's codes.
 GW_DEVICE void quantise_values(const In* v, const f32* given, u8* image, f32* scales, u32* marks, const Matrix& m, u32 group) {
-    constexpr u32 RUNS = KEY_TILE * DIM / RUN / THREADS;
+    constexpr u32 RUNS = VALUE_RUNS / THREADS;
     const u32 first = group * GROUP, end = gw::lesser(first + GROUP, m.tiles);
     f32 runs[RUNS][RUN], largest = 0.0f;
     const auto load = [&](u32 tile) {
         GW_UNROLL
-        for (u32 i = 0; i < RUNS; ++i) {
-            const u32 run = gw::thread() + i * THREADS;
-            load_run(v, m, tile * KEY_TILE + run / (DIM / RUN), run % (DIM / RUN) * RUN, runs[i]);
-        }
-    };
-    const auto drop_infinities = [&]() {
-        GW_UNROLL
-        for (u32 i = 0; i < RUNS; ++i) {
-            GW_UNROLL
-            for (u32 j = 0; j < RUN; ++j) runs[i][j] = is_finite(runs[i][j]) ? runs[i][j] : 0.0f;
-        }
+        for (u32 i = 0; i < RUNS; ++i) load_values(v, m, tile, gw::thread() + i * THREADS, runs[i]);
     };
     // The largest number, and the group's largest scale, so that codes that came with it stay as they are.
     f32 common = 0.0f;
@@ -279,34 +309,25 @@ GW_DEVICE void quantise_values(const In* v, const f32* given, u8* image, f32* sc
         const f32 scale = given_scale(given, m, tile);
         common = gw::maximum(common, scale);
         GW_UNROLL
-        for (u32 i = 0; i < RUNS; ++i) largest = larger(largest, largest_of(runs[i]) * scale);
+        for (u32 i = 0; i < RUNS; ++i) largest = gw::maximum_or_nan(largest, largest_of(runs[i]) * scale);
     }
     if (!(common > 0.0f)) common = 1.0f;
     largest = block_largest(largest, 0);
     const bool marked = !is_finite(largest);
-    if (marked) {
-        largest = 0.0f;
-        for (u32 tile = first; tile < end; ++tile) {
-            load(tile);
-            GW_UNROLL
-            for (u32 i = 0; i < RUNS; ++i) {
-                largest = gw::maximum(largest, largest_finite_of(runs[i]) * given_scale(given, m, tile));
-            }
-            const u64 number = tile_number(m, tile);
-            if (gw::thread() < DIM) marks[number * DIM + gw::thread()] = to_word(column_mark(v, m, tile, gw::thread()));
-        }
-        largest = block_largest(largest, 1);
-    }
+    if (marked) largest = mark_values(v, given, marks, m, first, end);
     const f32 factor = factor_for(largest / common, LARGEST_CODE);
     u8* codes = gw::shared<u8>(QUANTISE_WORDS_BYTES);
     for (u32 tile = first; tile < end; ++tile) {
-        // A single tile is still there.
-        if (GROUP > 1) load(tile);
-        if (marked) drop_infinities();
         const f32 moved = factor * (given_scale(given, m, tile) / common);
-        GW_UNROLL
-        for (u32 i = 0; i < RUNS; ++i) {
-            gw::store_128(codes + (gw::thread() + i * THREADS) * RUN, encode(runs[i], moved));
+        if (marked) {
+            encode_marked(v, m, tile, codes, moved);
+        } else {
+            // A single tile is still there.
+            if (GROUP > 1) load(tile);
+            GW_UNROLL
+            for (u32 i = 0; i < RUNS; ++i) {
+                gw::store_128(codes + (gw::thread() + i * THREADS) * RUN, encode(runs[i], moved));
+            }
         }
         gw::sync_threads();
         write_transposed(gw::shared<u32>(QUANTISE_WORDS_BYTES), image + tile_number(m, tile) * ((DIM + SUM_ROWS) * KEY_TILE));

@@ -14,7 +14,8 @@
 // Scores of any size. With a <= ORDINARY no a s leaves f16. Of other tiles t is a (s - c) + b, with c the largest f16 for which
 // a c is not above the row's level: s - c is exact where it matters, and what is out of range is far below, code 0. Tiles with
 // numbers that are not finite (marks.cuh) take the same way: a NaN, or plus infinity, among a row's scores makes the row's
-// sums NaN; minus infinity has no weight.
+// sums NaN; minus infinity has no weight. A warpgroup looks for such tiles before its first (`all_ordinary`), and where there is
+// none, its loop has no code for them: Kind::Ordinary. What a tile gives is the same in both.
 
 #include "gw/gw.cuh"
 #include "gw/half.cuh"
@@ -45,6 +46,9 @@ constexpr f32 LARGEST_BIAS = 60000.0f, LARGEST_HALF = 65504.0f;
 // Beyond, products with scores would leave f32.
 constexpr f32 LARGEST_FACTOR = 1e30f;
 constexpr u32 NO_MARKS = ~0u;
+
+// What a warpgroup's tiles may be.
+enum class Kind : u32 { Ordinary, Any };
 
 // The thread's two rows.
 struct Rows {
@@ -83,8 +87,6 @@ struct Consumer {
     u32 q_marks;
     // Of 32 tiles, one a lane.
     f32 k_scales;
-    // The sign bit is set once there were values with marks.
-    u32 v_signs;
     // The last key that each row sees, and the first; relative to the item's first.
     i32 last[2], first[2];
     // The warpgroup's first tile.
@@ -99,13 +101,16 @@ struct Consumer {
 GW_DEVICE u32 both_maximum(u32 pair) { return gw::half_maximum(pair, gw::permute_bytes(pair, pair, 0x1032)); }
 
 // The level of a row with the maximum `top`: the one whose bias is an f16, where there is one.
+template <Kind KIND>
 GW_DEVICE f32 level_for(f32 top) {
-    const f32 bias = BASE + TOP_CODE - top;
-    return gw::absolute(bias) <= LARGEST_BIAS ? BASE + TOP_CODE - gw::f16_to_f32(gw::f32_to_f16(bias)) : top;
+    const f32 bias = BASE + TOP_CODE - top, level = BASE + TOP_CODE - gw::f16_to_f32(gw::f32_to_f16(bias));
+    return KIND == Kind::Ordinary || gw::absolute(bias) <= LARGEST_BIAS ? level : top;
 }
 
+template <Kind KIND>
 GW_DEVICE u32 bias_for(f32 level) {
-    return gw::half_splat(gw::minimum(gw::maximum(BASE + TOP_CODE - level, -LARGEST_BIAS), LARGEST_BIAS));
+    const f32 bias = BASE + TOP_CODE - level;
+    return gw::half_splat(KIND == Kind::Ordinary ? bias : gw::minimum(gw::maximum(bias, -LARGEST_BIAS), LARGEST_BIAS));
 }
 
 // 2^(x / 8).
@@ -141,6 +146,7 @@ GW_DEVICE void cap_scores(Consumer& x, f32 factor) {
 
 // Raises the levels to the rows' maxima; `correction` is what sums so far must be multiplied with. `highest` has the
 // thread's largest scores.
+template <Kind KIND>
 GW_DEVICE void adjust(const u32 (&highest)[2], f32 a, Rows& rows, f32 (&correction)[2]) {
     // Both rows in one register: two exchanges serve them.
     u32 pair = gw::permute_bytes(both_maximum(highest[0]), both_maximum(highest[1]), 0x5410);
@@ -149,8 +155,8 @@ GW_DEVICE void adjust(const u32 (&highest)[2], f32 a, Rows& rows, f32 (&correcti
     GW_UNROLL
     for (u32 half = 0; half < 2; ++half) {
         const f32 before = rows.level[half];
-        rows.level[half] = gw::maximum(before, level_for(a * gw::f16_to_f32((u16)(pair >> 16 * half))));
-        rows.bias[half] = bias_for(rows.level[half]);
+        rows.level[half] = gw::maximum(before, level_for<KIND>(a * gw::f16_to_f32((u16)(pair >> 16 * half))));
+        rows.bias[half] = bias_for<KIND>(rows.level[half]);
         const f32 factor = power_of_eighths(before - rows.level[half]);
         // Before a cap, a row that is not a number was found already.
         correction[half] = SOFT_CAP ? correction[half] * factor : factor;
@@ -232,7 +238,7 @@ GW_DEVICE bool softmax_of_any(Consumer& x, f32 signed_a, u64 k_tile, const Besid
     find_poison(x, signed_a, k_tile, beside, poisoned);
     u32 highest[2], center[2], shift[2];
     highest_of(x.scores, highest);
-    adjust(highest, a, x.rows, x.correction);
+    adjust<Kind::Any>(highest, a, x.rows, x.correction);
     poison(x, poisoned);
     GW_UNROLL
     for (u32 half = 0; half < 2; ++half) {
@@ -252,14 +258,54 @@ GW_DEVICE bool softmax_of_any(Consumer& x, f32 signed_a, u64 k_tile, const Besid
     return gw::any(!(x.correction[0] == 1.0f && x.correction[1] == 1.0f));
 }
 
+// Whether a tile's scores are times a factor that is neither too large, nor negative, nor a NaN. Capped scores are never too
+// large.
+GW_DEVICE bool is_ordinary(const Consumer& x, f32 signed_a) {
+    const f32 largest = SOFT_CAP ? LARGEST_FACTOR : ORDINARY;
+    return gw::bits<u32>(signed_a) <= gw::bits<u32>(largest) && x.q_marks == NO_MARKS;
+}
+
+// The scales from place `first` on, one a lane; past the end, the last.
+GW_DEVICE f32 scales_from(const f32* scales, u32 first, u32 end) {
+    return gw::load_readonly(scales + gw::lesser(first + gw::lane(), end - 1));
+}
+
+// The scales of SCANNED tiles of keys and of their values, one a lane.
+struct Scales {
+    f32 keys[GROUP], values;
+};
+constexpr u32 SCANNED = 32 * GROUP;
+
+GW_DEVICE Scales scan(const f32* k_scales, const f32* v_scales, u32 first, u32 end) {
+    Scales scales;
+    GW_UNROLL
+    for (u32 i = 0; i < GROUP; ++i) scales.keys[i] = scales_from(k_scales, first + 32 * i, end);
+    scales.values = scales_from(v_scales, first / GROUP, (end + GROUP - 1) / GROUP);
+    return scales;
+}
+
+// Whether all tiles up to `end` are ordinary, and none of their values is marked. `scales` are those of the first.
+GW_DEVICE bool all_ordinary(const Consumer& x, Scales scales, const f32* k_scales, const f32* v_scales, u32 end) {
+    // Marked scales have a sign, and larger bits than all others.
+    u32 largest = 0, signs = 0;
+    GW_UNROLL_BY(1)
+    for (u32 first = 0;;) {
+        GW_UNROLL
+        for (u32 i = 0; i < GROUP; ++i) largest = gw::greater(largest, gw::bits<u32>(scales.keys[i]));
+        signs |= gw::bits<u32>(scales.values);
+        first += SCANNED;
+        if (first >= end) break;
+        scales = scan(k_scales, v_scales, first, end);
+    }
+    return !gw::any(!is_ordinary(x, x.q_scale * gw::bits<f32>(largest)) || signs >> 31);
+}
+
 // The codes of tile t in place of its scores. Returns whether some row of the warp outgrew its headroom; `correction` is then
 // what the rows' sums so far must be multiplied with. `k_scales` are the item's.
-template <bool MASKED>
+template <Kind KIND, bool MASKED>
 GW_DEVICE bool softmax(Consumer& x, const f32* k_scales, u32 t, const Beside& beside, const Problem& problem) {
     f32 a = x.q_scale * gw::shuffle(x.k_scales, t % 32);
-    // Neither too large, nor negative, nor a NaN. Capped scores are never too large.
-    const f32 largest = SOFT_CAP ? LARGEST_FACTOR : ORDINARY;
-    const bool ordinary = gw::bits<u32>(a) <= gw::bits<u32>(largest) && x.q_marks == NO_MARKS;
+    const bool ordinary = KIND == Kind::Ordinary || is_ordinary(x, a);
     const u64 k_tile = (u64)(k_scales - beside.k_scales) + t;
     if (MASKED) mask(x, t);
     if (!SOFT_CAP && !ordinary) return softmax_of_any(x, a, k_tile, beside);
@@ -280,7 +326,7 @@ GW_DEVICE bool softmax(Consumer& x, const f32* k_scales, u32 t, const Beside& be
     const u32 top = gw::half_maximum(gw::half_fma(highest[0], factor, x.rows.bias[0]),
                                      gw::half_fma(highest[1], factor, x.rows.bias[1]));
     const bool outgrown = gw::any(gw::half_maximum(top, limit) != limit);
-    if (outgrown) adjust(highest, a, x.rows, x.correction);
+    if (outgrown) adjust<KIND>(highest, a, x.rows, x.correction);
     GW_UNROLL
     for (u32 i = 0; i < KEY_TILE / 4; ++i) x.scores[i] = code_of(gw::half_fma(x.scores[i], factor, x.rows.bias[i % 2]));
     return outgrown || (SOFT_CAP && !ordinary);

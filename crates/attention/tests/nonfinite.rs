@@ -279,3 +279,30 @@ fn subnormal_inputs_are_finite() -> Result<()> {
     assert!(rows_first.forward(q, k, v)?.iter().all(|x| x.is_finite()));
     Ok(())
 }
+
+/// A warpgroup whose tiles are all ordinary has a loop of its own, and it must give what the loop for any tiles gives.
+#[test]
+fn what_a_row_does_not_see_changes_none_of_its_bits() -> Result<()> {
+    for (seed, (rows, keys, dim)) in [(200, 200, 64), (80, 600, 128)].into_iter().enumerate() {
+        let shape = Shape { batch: 1, heads: 1, key_heads: 1, rows, keys, dim };
+        let mut case = Case::new(shape, Mask::Causal, seed as u64);
+        // The last key, which only the last row sees, has nothing that a scale depends on.
+        let last = (keys - 1) * dim..keys * dim;
+        case.tensors[1][last.clone()].fill(0.5);
+        case.tensors[2][last.clone()].fill(0.5);
+        let target = Target::Gpu(Device::emulated(seed as u64)?);
+        let bits = |case: &Case| -> Result<Vec<u32>> {
+            Ok(case.run::<f16>(&target, None)?.o.iter().map(|x| x.to_bits()).collect())
+        };
+        let ordinary = bits(&case)?;
+        for tensor in [1, 2] {
+            let mut marked = case.clone();
+            marked.tensors[tensor][last.start + 3] = f32::INFINITY;
+            let marked = bits(&marked)?;
+            let seen = (rows - 1) * dim;
+            assert_eq!(ordinary[..seen], marked[..seen], "tensor {tensor} of {shape:?}");
+            assert_ne!(ordinary[seen..], marked[seen..], "tensor {tensor} of {shape:?}");
+        }
+    }
+    Ok(())
+}
