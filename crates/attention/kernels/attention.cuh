@@ -341,6 +341,8 @@ GW_DEVICE void attend(Consumer& x, u32 q_phase, const Beside& beside, const Prob
             await_pair(x);
             take_turn(x.group);
             pass_turn(x.group);
+            // Who has not seen the pair's phase yet would miss it.
+            gw::sync_warp();
             release_pair(x);
         }
     };

@@ -13,7 +13,7 @@
 //
 // Scores of any size. With a <= ORDINARY no a s leaves f16. Of other tiles t is a (s - c) + b, with c the largest f16 for which
 // a c is not above the row's level: s - c is exact where it matters, and what is out of range is far below, code 0. Tiles with
-// numbers that are not finite (marks.cuh) take the same way: a NaN, or plus infinity, among a row's scores makes the row's
+// numbers that are not finite (marks.cuh) are looked through first: a NaN, or plus infinity, among a row's scores makes the row's
 // sums NaN; minus infinity has no weight. A warpgroup looks for such tiles before its first (`all_ordinary`), and where there is
 // none, its loop has no code for them: Kind::Ordinary. What a tile gives is the same in both.
 
@@ -158,8 +158,8 @@ GW_DEVICE void adjust(const u32 (&highest)[2], f32 a, Rows& rows, f32 (&correcti
         rows.level[half] = gw::maximum(before, level_for<KIND>(a * gw::f16_to_f32((u16)(pair >> 16 * half))));
         rows.bias[half] = bias_for<KIND>(rows.level[half]);
         const f32 factor = power_of_eighths(before - rows.level[half]);
-        // Before a cap, a row that is not a number was found already.
-        correction[half] = SOFT_CAP ? correction[half] * factor : factor;
+        // A row that is not a number was found already.
+        correction[half] = KIND == Kind::Any ? correction[half] * factor : factor;
     }
 }
 
@@ -231,15 +231,11 @@ GW_DEVICE void poison(Consumer& x, const bool (&poisoned)[2]) {
     }
 }
 
-// The softmax of any tile, whose scores are masked. The factor is negative for keys with marks.
-GW_DEVICE bool softmax_of_any(Consumer& x, f32 signed_a, u64 k_tile, const Beside& beside) {
-    const f32 a = gw::minimum(gw::absolute(signed_a), LARGEST_FACTOR);
-    bool poisoned[2];
-    find_poison(x, signed_a, k_tile, beside, poisoned);
+// The softmax of a tile with a large factor, whose scores are masked.
+GW_DEVICE void softmax_of_large(Consumer& x, f32 a) {
     u32 highest[2], center[2], shift[2];
     highest_of(x.scores, highest);
     adjust<Kind::Any>(highest, a, x.rows, x.correction);
-    poison(x, poisoned);
     GW_UNROLL
     for (u32 half = 0; half < 2; ++half) {
         const f32 level = x.rows.level[half];
@@ -255,7 +251,6 @@ GW_DEVICE bool softmax_of_any(Consumer& x, f32 signed_a, u64 k_tile, const Besid
     for (u32 i = 0; i < KEY_TILE / 4; ++i) {
         x.scores[i] = code_of(gw::half_fma(gw::half_add(x.scores[i], center[i % 2]), factor, shift[i % 2]));
     }
-    return gw::any(!(x.correction[0] == 1.0f && x.correction[1] == 1.0f));
 }
 
 // Whether a tile's scores are times a factor that is neither too large, nor negative, nor a NaN. Capped scores are never too
@@ -308,15 +303,21 @@ GW_DEVICE bool softmax(Consumer& x, const f32* k_scales, u32 t, const Beside& be
     const bool ordinary = KIND == Kind::Ordinary || is_ordinary(x, a);
     const u64 k_tile = (u64)(k_scales - beside.k_scales) + t;
     if (MASKED) mask(x, t);
-    if (!SOFT_CAP && !ordinary) return softmax_of_any(x, a, k_tile, beside);
-    if (SOFT_CAP) {
+    if (KIND == Kind::Any) {
         x.correction[0] = x.correction[1] = 1.0f;
         if (!ordinary) {
             bool poisoned[2];
             find_poison(x, a, k_tile, beside, poisoned);
             poison(x, poisoned);
         }
-        cap_scores(x, gw::minimum(gw::absolute(a), LARGEST_FACTOR) * problem.cap_factor);
+        a = gw::minimum(gw::absolute(a), LARGEST_FACTOR);
+        if (!SOFT_CAP && a > ORDINARY) {
+            softmax_of_large(x, a);
+            return true;
+        }
+    }
+    if (SOFT_CAP) {
+        cap_scores(x, a * problem.cap_factor);
         a = problem.cap;
         if (MASKED) mask(x, t);
     }
@@ -329,7 +330,7 @@ GW_DEVICE bool softmax(Consumer& x, const f32* k_scales, u32 t, const Beside& be
     if (outgrown) adjust<KIND>(highest, a, x.rows, x.correction);
     GW_UNROLL
     for (u32 i = 0; i < KEY_TILE / 4; ++i) x.scores[i] = code_of(gw::half_fma(x.scores[i], factor, x.rows.bias[i % 2]));
-    return outgrown || (SOFT_CAP && !ordinary);
+    return outgrown || !ordinary;
 }
 
 // Codes, four to a register, in the order of wgmma's A operand.
