@@ -1,5 +1,6 @@
 #include "gw/wgmma.cuh"
 #include "numbers.cuh"
+#include "softmax.cuh"
 
 // o <- softmax(scale q k^T + mask) v for e4m3 q, k, v.
 //
@@ -15,31 +16,23 @@
 // on the softmax as soon as the scores are there; consumers take turns in issuing. A block that is done with its rows
 // goes on with others from the list of items, whose first tiles are copied meanwhile.
 //
-// Softmax in eighths of log2, which are the steps of e4m3 codes: 2^y has the code t = 8 (y + 7) at powers of two, and less
-// between them, where 2^y is curved and codes are not. With a = 8 log2(e) scale / (quantisers' scales), t = a s + bias
-// for a score s: one fused multiply-add on two f16 scores at once. The bias holds 128, whose unit in the last place is
-// 1/8: the low bits of the sum are t in eighths, three of a fraction below seven of a code. Below 128 t is cut off, code 0.
-//
-// The curve: with f the six bits of t's place between powers of two, 8 (2^(f/64) - 1) = f/8 - 0.686 (1 - ((f - 32) / 32)^2)
-// to 0.02, so the code is t - 0.686 + u^2 with u = 0.02588 (f - 32). The constant is part of the bias, and so is the half
-// that rounds when the fraction is cut off: by an addition that moves the unit in the last place to a whole code.
-//
 // Products of 8-bit numbers are added up with 14 bits of significand: a sum over thousands of keys would lose what each
 // tile adds. So the tensor cores add up a GROUP of tiles at a time, and the rest is added in f32. A group of tiles of
 // values has one scale.
 //
-// The normaliser is the sum of the codes' values, so that what all codes have in common cancels.
-// Codes leave HEADROOM above the row's maximum; only when a tile outgrows it are the bias and the sums adjusted.
-
-// DIM, GROUP (tiles that the tensor cores add up before f32 does; they share a scale of values), OUT_FORMAT, CONSUMERS, STAGES,
-// TURNS and CURVE are the host's (cuda/schedule.rs), and so is SHARED_BYTES, which it launches with.
+// DIM, GROUP (tiles that the tensor cores add up before f32 does; they share a scale of values), OUT_FORMAT, CONSUMERS, STAGES
+// are the host's (cuda/schedule.rs), and so is SHARED_BYTES, which it launches with. Of FEATURES,
+//   TURNS     and CURVE are what they are there;
+//   WINDOW    rows do not see keys before some place either: an item starts with the first tile that its rows see;
+//   SINKS     a row's sum has the weight of its head's sink, a logit without a value (in the first part of the keys);
+//   SOFT_CAP  scores become cap tanh(score / cap): f16 of at most 1, which all tiles multiply with one factor.
+// Where they are 0, nothing of them is compiled.
 
 constexpr Number OUT_NUMBER = (Number)OUT_FORMAT;
 typedef Bits<OUT_NUMBER> Out;
 typedef Block<DIM, CONSUMERS> BlockForm;
 constexpr gw::Swizzle SWIZZLE = HeadDimension<DIM>::swizzle;
 constexpr u32 THREADS = WARPGROUP * (CONSUMERS + 1);
-constexpr u32 V_ROWS = DIM + SUM_ROWS;
 constexpr u32 Q_BYTES = QUERY_TILE * DIM;
 constexpr u32 K_BYTES = KEY_TILE * DIM;
 constexpr u32 V_BYTES = V_ROWS * KEY_TILE;
@@ -49,22 +42,10 @@ constexpr u32 V_AT = K_AT + STAGES * K_BYTES;
 constexpr u32 BARRIERS_AT = V_AT + STAGES * V_BYTES;
 static_assert(BARRIERS_AT + BARRIER_BYTES * (2 + 2 * STAGES) == SHARED_BYTES, "the host's shared memory");
 
-// The code of the row's maximum: 2^4; 448, the largest e4m3, is 38 steps above.
-constexpr f32 TOP_CODE = 88.0f;
-constexpr f32 HEADROOM = 36.0f;
-// What the bias adds to a code: 128, and 1/2 - 0.686 (or, of a straight line, half of that) in eighths.
-constexpr f32 BASE = CURVE ? 127.875f : 128.125f;
-constexpr f32 LIMIT = BASE + TOP_CODE + HEADROOM;
-// u = SLOPE (1024 + f) - OFFSET; both are exact in f16.
-constexpr f32 SLOPE = 0.02587890625f;
-constexpr f32 OFFSET = 27.296875f;
-// From [128, 256) to [1024, 1152), where the unit in the last place is a whole code, less 1/2: rounding cuts off.
-constexpr f32 WHOLE = 895.5f;
-constexpr u32 MINUS_INFINITY = 0xFC00;
-
 // What a block works on at a time: rows of one head, and some of its keys.
 struct Item {
-    u32 first_row, first_tile, tiles, split;
+    // Tiles count from first_tile, with which a group of values starts: from `start` up to `tiles`.
+    u32 first_row, first_tile, start, tiles, split;
     u32 batch, head;
     u64 q_head, k_head;
 };
@@ -80,8 +61,11 @@ GW_DEVICE Item item_at(u32 number, const Problem& problem) {
     item.k_head = item.batch * problem.key_heads + item.head / (problem.heads / problem.key_heads);
     const i32 seen = (i32)(item.first_row + QUERY_TILE * CONSUMERS) + problem.diagonal;
     const u32 tiles = seen <= 0 ? 0 : gw::lesser((u32)(seen + KEY_TILE - 1) / KEY_TILE, problem.key_tiles);
-    item.first_tile = item.split * problem.split_tiles;
-    item.tiles = tiles <= item.first_tile ? 0 : gw::lesser(tiles - item.first_tile, problem.split_tiles);
+    const i32 unseen = WINDOW ? (i32)item.first_row + problem.first_diagonal : 0;
+    const u32 from = unseen <= 0 ? 0 : (u32)unseen / KEY_TILE, base = from / GROUP * GROUP;
+    item.first_tile = base + item.split * problem.split_tiles;
+    item.start = item.split == 0 ? from - base : 0;
+    item.tiles = tiles <= item.first_tile + item.start ? 0 : gw::lesser(tiles - item.first_tile, problem.split_tiles);
     return item;
 }
 
@@ -89,24 +73,6 @@ GW_DEVICE Item item_at(u32 number, const Problem& problem) {
 GW_DEVICE u32 item_number(const u32* items, u32 i, const Problem& problem) {
     if (i >= problem.items) return NO_ITEM;
     return problem.items == gw::blocks_x() ? i : gw::load_readonly(items + i);
-}
-
-struct Rows {
-    // Codes of the maxima, and the f16x2 biases, of the thread's two rows.
-    f32 top[2];
-    u32 bias[2];
-};
-
-// A place in the ring.
-struct Place {
-    u32 stage, phase;
-};
-
-GW_DEVICE void advance(Place& place) {
-    if (++place.stage == STAGES) {
-        place.stage = 0;
-        place.phase ^= 1;
-    }
 }
 
 struct Barriers {
@@ -124,92 +90,6 @@ GW_DEVICE void take_turn(u32 group) {
 }
 GW_DEVICE void pass_turn(u32 group) {
     if (TURNS && CONSUMERS > 1) gw::barrier_arrive(group + 1 == CONSUMERS ? 1 : 2 + group, 256);
-}
-
-// The larger of both halves, in both.
-GW_DEVICE u32 both_maximum(u32 pair) { return gw::half_maximum(pair, gw::permute_bytes(pair, pair, 0x1032)); }
-
-GW_DEVICE f32 bias_for(f32 top) { return gw::f16_to_f32(gw::f32_to_f16(BASE + TOP_CODE - top)); }
-
-// 2^(x / 8).
-GW_DEVICE f32 power_of_eighths(f32 x) { return gw::exp2(0.125f * x); }
-
-// Masks the scores of keys that the thread's rows do not see. `last` is the last visible key of each row, relative to the
-// tile.
-GW_DEVICE void mask(u32 (&scores)[KEY_TILE / 4], const i32 (&last)[2]) {
-    const i32 column = 2 * (gw::lane() % 4);
-    const i32 ends[2] = {last[0] - column, last[1] - column};
-    GW_UNROLL
-    for (u32 i = 0; i < KEY_TILE / 4; ++i) {
-        const i32 key = 8 * (i / 2), end = ends[i % 2];
-        // The second of the pair goes first: without it the first may still be seen.
-        if (key + 1 > end) scores[i] = gw::permute_bytes(scores[i], MINUS_INFINITY, 0x5410);
-        if (key > end) scores[i] = MINUS_INFINITY << 16 | MINUS_INFINITY;
-    }
-}
-
-// Sets the biases from the rows' maxima; `correction` is what sums so far must be multiplied with. `highest` has the
-// thread's largest scores.
-GW_DEVICE void adjust(const u32 (&highest)[2], f32 a, Rows& rows, f32 (&correction)[2]) {
-    // Both rows in one register: two exchanges serve them.
-    u32 pair = gw::permute_bytes(both_maximum(highest[0]), both_maximum(highest[1]), 0x5410);
-    pair = gw::half_maximum(pair, gw::shuffle_xor(pair, 1));
-    pair = gw::half_maximum(pair, gw::shuffle_xor(pair, 2));
-    GW_UNROLL
-    for (u32 half = 0; half < 2; ++half) {
-        const f32 before = gw::f16_to_f32((u16)rows.bias[half]);
-        rows.top[half] = gw::maximum(rows.top[half], a * gw::f16_to_f32((u16)(pair >> 16 * half)));
-        const f32 bias = bias_for(rows.top[half]);
-        rows.bias[half] = gw::half_splat(bias);
-        correction[half] = power_of_eighths(bias - before);
-    }
-}
-
-// Scores become the codes of p, each in the low byte of its half.
-GW_DEVICE void encode(u32 (&scores)[KEY_TILE / 4], const Rows& rows, u32 a) {
-    const u32 floor = gw::half_splat(128.0f), slope = gw::half_splat(SLOPE), offset = gw::half_splat(-OFFSET);
-    const u32 whole = gw::half_splat(WHOLE);
-    GW_UNROLL
-    for (u32 i = 0; i < KEY_TILE / 4; ++i) {
-        u32 t = gw::half_maximum(gw::half_fma(scores[i], a, rows.bias[i % 2]), floor);
-        if (CURVE) {
-            // The six bits below a power of two, as the f16 1024 + f.
-            const u32 place = gw::logic3<0xEA>(0x003F003Fu, t, 0x64006400u);
-            const u32 u = gw::half_fma(place, slope, offset);
-            t = gw::half_fma(u, u, t);
-        }
-        scores[i] = gw::half_add(t, whole);
-    }
-}
-
-// The codes of tile t in place of its scores. Returns whether some row of the warp outgrew its headroom; `correction` is then
-// what the rows' sums so far must be multiplied with.
-template <bool MASKED>
-GW_DEVICE bool softmax(u32 (&scores)[KEY_TILE / 4], Rows& rows, f32 (&correction)[2], const i32 (&last)[2], f32 a, u32 t) {
-    if (MASKED) {
-        const i32 tile_last[2] = {last[0] - (i32)(t * KEY_TILE), last[1] - (i32)(t * KEY_TILE)};
-        mask(scores, tile_last);
-    }
-    const u32 factor = gw::half_splat(a), limit = gw::half_splat(LIMIT);
-    u32 highest[2] = {scores[0], scores[1]};
-    GW_UNROLL
-    for (u32 i = 2; i < KEY_TILE / 4; ++i) highest[i % 2] = gw::half_maximum(highest[i % 2], scores[i]);
-    const u32 top = gw::half_maximum(gw::half_fma(highest[0], factor, rows.bias[0]),
-                                     gw::half_fma(highest[1], factor, rows.bias[1]));
-    const bool outgrown = gw::any(gw::half_maximum(top, limit) != limit);
-    if (outgrown) adjust(highest, a, rows, correction);
-    encode(scores, rows, factor);
-    return outgrown;
-}
-
-// Codes, four to a register, in the order of wgmma's A operand.
-GW_DEVICE void pack(const u32 (&codes)[KEY_TILE / 4], u32 (&p)[KEY_TILE / 32][4]) {
-    GW_UNROLL
-    for (u32 i = 0; i < KEY_TILE / 8; ++i) {
-        const u32 step = i / 4, half = i % 2, quad = i / 2 % 2;
-        const u32 word = 8 * step + 4 * quad + half;
-        p[step][2 * quad + half] = gw::permute_bytes(codes[word], codes[word + 2], 0x6420);
-    }
 }
 
 // One warp's arrival for all its lanes.
@@ -235,8 +115,8 @@ GW_DEVICE void produce(const u8* q, const u8* k, const u8* v, const u32* items, 
         gw::mbarrier_arrive_expect(b.q_full, CONSUMERS * Q_BYTES);
         gw::bulk_load(gw::shared<u8>(), q + (item.q_head * problem.query_tiles + item.first_row / QUERY_TILE) * Q_BYTES,
                       CONSUMERS * Q_BYTES, b.q_full);
-        for (u32 t = 0; t <= item.tiles; ++t) {
-            const bool has_keys = t < item.tiles, has_values = t > 0;
+        for (u32 t = item.start; t <= item.tiles; ++t) {
+            const bool has_keys = t < item.tiles, has_values = t > item.start;
             const u32 s = place.stage;
             gw::Mbarrier* full = b.full + s;
             gw::mbarrier_wait(b.empty + s, place.phase ^ 1);
@@ -249,21 +129,6 @@ GW_DEVICE void produce(const u8* q, const u8* k, const u8* v, const u32* items, 
         }
     }
 }
-
-// What a consumer's thread holds.
-struct Consumer {
-    u32 group;
-    u64 q_operand, k_operand, v_operand;
-    Place place;
-    f32 q_scale;
-    // Of 32 tiles, one a lane.
-    f32 k_scales;
-    i32 last[2];
-    Rows rows;
-    f32 correction[2];
-    u32 scores[KEY_TILE / 4], p[KEY_TILE / 32][4];
-    f32 out[V_ROWS / 2], part[V_ROWS / 2];
-};
 
 GW_DEVICE void multiply_scores(Consumer& x) {
     const u64 k_operand = x.k_operand + x.place.stage * (K_BYTES / 16);
@@ -279,7 +144,7 @@ GW_DEVICE void multiply_scores(Consumer& x) {
 // part <- p v of tile t, added to what is there except in the first tile of a group.
 GW_DEVICE void multiply_values(Consumer& x, u32 t) {
     const u64 v_operand = x.v_operand + x.place.stage * (V_BYTES / 16);
-    const bool goes_on = t % GROUP != 0;
+    const bool goes_on = t % GROUP != 0 && !(WINDOW && t == x.start);
     gw::wgmma_settle(x.part);
     GW_UNROLL
     for (u32 step = 0; step < KEY_TILE / 32; ++step) gw::wgmma_settle(x.p[step]);
@@ -291,8 +156,10 @@ GW_DEVICE void multiply_values(Consumer& x, u32 t) {
     gw::wgmma_commit();
 }
 
-// out <- out + part, values in their scale; the sum of p has none.
-GW_DEVICE void promote(Consumer& x, f32 scale) {
+// out <- out + part, values in their scale, which has a sign if they are marked; the sum of p has none.
+template <Kind KIND>
+GW_DEVICE void promote(Consumer& x, f32 signed_scale) {
+    const f32 scale = KIND == Kind::Ordinary ? signed_scale : gw::absolute(signed_scale);
     GW_UNROLL
     for (u32 i = 0; i < DIM / 2; ++i) x.out[i] = gw::fma(x.part[i], scale, x.out[i]);
     GW_UNROLL
@@ -315,8 +182,9 @@ GW_DEVICE void release_pair(Consumer& x) {
 }
 
 // Tile t, whose codes are in p, and the scores of the next.
-template <bool MASKED>
-GW_DEVICE void step(Consumer& x, const f32* v_scales, u32 t, u32 tiles) {
+template <Kind KIND, bool MASKED>
+GW_DEVICE void step(Consumer& x, const f32* k_scales, const f32* v_scales, u32 t, u32 tiles, const Beside& beside,
+                    const Problem& problem) {
     await_pair(x);
     take_turn(x.group);
     multiply_scores(x);
@@ -325,8 +193,7 @@ GW_DEVICE void step(Consumer& x, const f32* v_scales, u32 t, u32 tiles) {
     gw::wgmma_wait<1>();
     gw::wgmma_settle(x.scores);
     if (t + 2 == tiles) release(barriers().q_empty);
-    const f32 a = x.q_scale * gw::shuffle(x.k_scales, (t + 1) % 32);
-    const bool outgrown = softmax<MASKED>(x.scores, x.rows, x.correction, x.last, a, t + 1);
+    const bool outgrown = softmax<KIND, MASKED>(x, k_scales, t + 1, beside, problem);
     gw::wgmma_settle(x.scores);
     const bool whole = t % GROUP == GROUP - 1;
     // A block of its own also keeps the assembler from waiting before the codes are made.
@@ -334,7 +201,7 @@ GW_DEVICE void step(Consumer& x, const f32* v_scales, u32 t, u32 tiles) {
         const f32 v_scale = gw::load_readonly(v_scales + t / GROUP);
         gw::wgmma_wait<0>();
         gw::wgmma_settle(x.part);
-        if (whole) promote(x, v_scale);
+        if (whole) promote<KIND>(x, v_scale);
         if (outgrown) rescale(x);
     }
     gw::wgmma_wait<0>();
@@ -344,27 +211,45 @@ GW_DEVICE void step(Consumer& x, const f32* v_scales, u32 t, u32 tiles) {
     pack(x.scores, x.p);
 }
 
-// A warpgroup's sums over `tiles` tiles, and the codes of what stands for the rows' maxima. Keys count from the first of these.
-GW_DEVICE void accumulate(Consumer& x, const f32* k_scales, const f32* v_scales, u32 tiles, i32 clear) {
-    x.k_scales = gw::load_readonly(k_scales + gw::lesser(gw::lane(), tiles - 1));
-    await_pair(x);
-    take_turn(x.group);
-    multiply_scores(x);
-    pass_turn(x.group);
-    gw::wgmma_wait<0>();
-    gw::wgmma_settle(x.scores);
-    release_pair(x);
-    if (tiles == 1) release(barriers().q_empty);
-    const f32 a = x.q_scale * gw::shuffle(x.k_scales, 0);
-    if (clear > 0) softmax<false>(x.scores, x.rows, x.correction, x.last, a, 0);
-    else softmax<true>(x.scores, x.rows, x.correction, x.last, a, 0);
+// A warpgroup's tiles, counted from the item's first.
+struct Tiles {
+    // Those that some row sees are from x.start up to `end`; those of which all rows see every key, from `clear` up to `clear_end`.
+    u32 end;
+    i32 clear, clear_end;
+};
+
+GW_DEVICE bool is_clear(const Tiles& tiles, u32 t) { return (i32)t < tiles.clear_end && !(WINDOW && (i32)t < tiles.clear); }
+
+// What is left once the scores of the first tile are there.
+template <Kind KIND>
+GW_DEVICE void accumulate_rest(Consumer& x, const f32* k_scales, const f32* v_scales, const Tiles& tiles, const Beside& beside,
+                               const Problem& problem) {
+    // Code for tiles of any kind is long, and they are rare: all are masked, which changes nothing in those that are clear.
+    constexpr bool ANY = KIND == Kind::Any;
+    const u32 end = tiles.end, start = WINDOW ? x.start : 0;
+    if (!ANY && is_clear(tiles, start)) softmax<KIND, ANY>(x, k_scales, start, beside, problem);
+    else softmax<KIND, true>(x, k_scales, start, beside, problem);
+    // Nothing was added up yet, and still a row may be not a number.
+    if (ANY && !(x.correction[0] + x.correction[1] >= 0.0f)) {
+        GW_UNROLL
+        for (u32 i = 0; i < V_ROWS / 2; ++i) x.out[i] *= x.correction[i / 2 % 2];
+    }
     pack(x.scores, x.p);
-    u32 t = 0;
-    while (t + 1 < tiles) {
-        if ((t + 1) % 32 == 0) x.k_scales = gw::load_readonly(k_scales + gw::lesser(t + 1 + gw::lane(), tiles - 1));
-        const u32 stop = gw::lesser(tiles - 1, (t + 1) | 31);
-        for (; t < stop && (i32)t + 1 < clear; ++t) step<false>(x, v_scales, t, tiles);
-        for (; t < stop; ++t) step<true>(x, v_scales, t, tiles);
+    u32 t = start;
+    while (t + 1 < end) {
+        if ((t + 1) % 32 == 0) x.k_scales = scales_from(k_scales, t + 1, end);
+        const u32 stop = gw::lesser(end - 1, (t + 1) | 31);
+        if (!ANY) {
+            if (WINDOW) {
+                for (; t < stop && !is_clear(tiles, t + 1) && (i32)t + 1 < tiles.clear_end; ++t) {
+                    step<KIND, true>(x, k_scales, v_scales, t, end, beside, problem);
+                }
+            }
+            for (; t < stop && (i32)t + 1 < tiles.clear_end; ++t) {
+                step<KIND, ANY>(x, k_scales, v_scales, t, end, beside, problem);
+            }
+        }
+        for (; t < stop; ++t) step<KIND, true>(x, k_scales, v_scales, t, end, beside, problem);
     }
     const f32 v_scale = gw::load_readonly(v_scales + t / GROUP);
     await_pair(x);
@@ -374,43 +259,128 @@ GW_DEVICE void accumulate(Consumer& x, const f32* k_scales, const f32* v_scales,
     gw::wgmma_wait<0>();
     gw::wgmma_settle(x.part);
     release_pair(x);
-    promote(x, v_scale);
+    promote<KIND>(x, v_scale);
+}
+
+// Adds the values that are not finite, of keys that the thread's rows see, to the sums. `v_marks` are the item's.
+GW_DEVICE void add_marked_values(Consumer& x, const f32* v_scales, const u32* v_marks, u32 tiles) {
+    for (u32 t = WINDOW ? x.start : 0; t < tiles; ++t) {
+        if (!is_marked(gw::load_readonly(v_scales + t / GROUP))) continue;
+        GW_UNROLL
+        for (u32 i = 0; i < DIM / 4; ++i) {
+            const u32 column = 8 * (i / 2) + 2 * (gw::lane() % 4) + i % 2;
+            const ColumnMark mark = from_word(gw::load_readonly(v_marks + t * DIM + column));
+            if (mark.kind == ColumnMark::FINITE) continue;
+            GW_UNROLL
+            for (u32 half = 0; half < 2; ++half) {
+                const bool seen = (i32)(t * KEY_TILE + mark.first) <= x.last[half];
+                // Between the first and the last there may be none that a short window sees: then this is too much.
+                const bool passed = WINDOW && (i32)(t * KEY_TILE + mark.last) < x.first[half];
+                if (seen && !passed) x.out[4 * (i / 2) + 2 * half + i % 2] += addend(mark.kind);
+            }
+        }
+    }
+}
+
+// A warpgroup's sums over its tiles, and the levels of its rows.
+GW_DEVICE void accumulate(Consumer& x, const f32* k_scales, const f32* v_scales, const u32* v_marks, const Tiles& tiles,
+                          const Beside& beside, const Problem& problem) {
+    // Whoever looks at them waits for the first product anyway.
+    const Scales scales = scan(k_scales, v_scales, 0, tiles.end);
+    x.k_scales = scales.keys[0];
+    await_pair(x);
+    take_turn(x.group);
+    multiply_scores(x);
+    pass_turn(x.group);
+    gw::wgmma_wait<0>();
+    gw::wgmma_settle(x.scores);
+    release_pair(x);
+    if (tiles.end == (WINDOW ? x.start : 0) + 1) release(barriers().q_empty);
+    if (GW_LIKELY(all_ordinary(x, scales, k_scales, v_scales, tiles.end))) {
+        accumulate_rest<Kind::Ordinary>(x, k_scales, v_scales, tiles, beside, problem);
+    } else {
+        accumulate_rest<Kind::Any>(x, k_scales, v_scales, tiles, beside, problem);
+        add_marked_values(x, v_scales, v_marks, tiles.end);
+    }
 }
 
 // A warpgroup's part of an item.
-GW_DEVICE void attend(Consumer& x, u32 q_phase, f32 q_scale, const f32* k_scales, const f32* v_scales, const Problem& problem,
-                      const Item& item) {
+GW_DEVICE void attend(Consumer& x, u32 q_phase, const Beside& beside, const Problem& problem, const Item& item) {
+    const u32 value_groups = (problem.key_tiles + GROUP - 1) / GROUP;
+    const u64 q_tile = item.q_head * problem.query_tiles + item.first_row / QUERY_TILE + x.group;
+    const u64 k_tile = item.k_head * problem.key_tiles + item.first_tile;
+    const f32* k_scales = beside.k_scales + k_tile;
+    const f32* v_scales = beside.v_scales + item.k_head * value_groups + item.first_tile / GROUP;
+    const f32 q_scale = gw::load_readonly(beside.q_scales + q_tile);
     // Keys from here on are relative to the item's first.
     const i32 end = (i32)problem.keys - 1 - (i32)(item.first_tile * KEY_TILE);
     const i32 diagonal = problem.diagonal - (i32)(item.first_tile * KEY_TILE);
     const i32 first_row = (i32)(item.first_row + QUERY_TILE * x.group), row = first_row + 16 * (gw::warp() % 4) + gw::lane() / 4;
     x.last[0] = gw::lesser(row + diagonal, end);
     x.last[1] = gw::lesser(row + 8 + diagonal, end);
-    x.q_scale = 8.0f * problem.log2_scale * q_scale;
+    x.q_scale = 8.0f * problem.log2_scale * gw::absolute(q_scale);
+    x.q_marks = is_marked(q_scale) ? (u32)q_tile : NO_MARKS;
     // Tiles of which the warpgroup's rows see anything, and those of which all of them see every key.
     const i32 seen = gw::lesser(first_row + (i32)QUERY_TILE - 1 + diagonal, end) + 1;
-    const u32 tiles = seen <= 0 ? 0 : gw::lesser((u32)(seen + KEY_TILE - 1) / KEY_TILE, item.tiles);
-    const i32 clear = (gw::lesser(first_row + diagonal, end) + 1) / (i32)KEY_TILE;
+    Tiles tiles = {0, 0, (gw::lesser(first_row + diagonal, end) + 1) / (i32)KEY_TILE};
+    tiles.end = seen <= 0 ? 0 : gw::lesser((u32)(seen + KEY_TILE - 1) / KEY_TILE, item.tiles);
+    x.start = item.start;
+    if (WINDOW) {
+        const i32 first_diagonal = problem.first_diagonal - (i32)(item.first_tile * KEY_TILE);
+        x.first[0] = row + first_diagonal;
+        x.first[1] = row + 8 + first_diagonal;
+        const i32 unseen = first_row + first_diagonal, all_see = unseen + (i32)(QUERY_TILE - 1 + KEY_TILE - 1);
+        if (unseen > 0 && (u32)unseen / KEY_TILE > x.start) x.start = (u32)unseen / KEY_TILE;
+        tiles.clear = all_see <= 0 ? 0 : all_see / (i32)KEY_TILE;
+        if (tiles.end <= x.start) tiles.end = 0;
+    }
     gw::mbarrier_wait(barriers().q_full, q_phase);
-    if (tiles > 0) accumulate(x, k_scales, v_scales, tiles, clear);
-    else release(barriers().q_empty);
-    // Pairs that only other warpgroups use.
-    for (u32 t = tiles > 0 ? tiles + 1 : 0; t <= item.tiles; ++t) {
-        await_pair(x);
-        take_turn(x.group);
-        pass_turn(x.group);
-        release_pair(x);
+    // Pairs that only other warpgroups use: before, and after.
+    const auto skip = [&](u32 from, u32 to) {
+        for (u32 t = from; t < to; ++t) {
+            await_pair(x);
+            take_turn(x.group);
+            pass_turn(x.group);
+            // Who has not seen the pair's phase yet would miss it.
+            gw::sync_warp();
+            release_pair(x);
+        }
+    };
+    if (tiles.end > 0) {
+        if (WINDOW) skip(item.start, x.start);
+        accumulate(x, k_scales, v_scales, beside.v_marks + k_tile * DIM, tiles, beside, problem);
+        skip(tiles.end + 1, item.tiles + 1);
+    } else {
+        release(barriers().q_empty);
+        skip(item.start, item.tiles + 1);
     }
 }
 
+// A row's sum of weights in units of 2^((level - TOP_CODE) / 8 + 7), and what sums so far must be multiplied with for that.
+struct Weight {
+    f32 sum, level, correction;
+};
+
+// The weight of a row and a sink. TOP_CODE stands for 2^4.
+GW_DEVICE Weight with_sink(f32 sum, f32 level, f32 sink) {
+    const f32 top = 8.0f * 1.4426950408f * sink, common = gw::maximum(level, top);
+    const f32 correction = power_of_eighths(level - common);
+    return {gw::fma(sum, correction, 16.0f * power_of_eighths(top - common)), common, correction};
+}
+
 // o <- the item's sums, normalised, and the log-sum-exp of its scores.
-GW_DEVICE void finish(const Consumer& x, Out* o, f32* lse, const Problem& problem, u32 first_row) {
-    const u32 row = first_row + QUERY_TILE * x.group + 16 * (gw::warp() % 4) + gw::lane() / 4;
+GW_DEVICE void finish(const Consumer& x, Out* o, f32* lse, const Problem& problem, const Item& item, const Beside& beside) {
+    const u32 row = item.first_row + QUERY_TILE * x.group + 16 * (gw::warp() % 4) + gw::lane() / 4;
     GW_UNROLL
     for (u32 half = 0; half < 2; ++half) {
         // Column DIM of the product, the sum of p, is with the first lane of each four.
-        const f32 sum = gw::shuffle(x.out[DIM / 2 + 2 * half], gw::lane() & ~3u);
-        const f32 scale = sum > 0.0f ? 1.0f / sum : 0.0f;
+        Weight weight = {gw::shuffle(x.out[DIM / 2 + 2 * half], gw::lane() & ~3u), x.rows.level[half], 1.0f};
+        if (SINKS && item.split == 0) {
+            const f32 sink = gw::load_readonly(beside.sinks + item.head);
+            // Minus infinity is no sink.
+            if (is_finite(sink)) weight = with_sink(weight.sum, weight.level, sink);
+        }
+        const f32 sum = weight.sum, scale = sum > 0.0f ? weight.correction / sum : 0.0f;
         if (row + 8 * half >= problem.rows) continue;
         Out* line = o + (u64)(row + 8 * half) * problem.row_stride + 2 * (gw::lane() % 4);
         GW_UNROLL
@@ -418,17 +388,14 @@ GW_DEVICE void finish(const Consumer& x, Out* o, f32* lse, const Problem& proble
             store_pair<OUT_NUMBER>(line + 8 * j, x.out[4 * j + 2 * half] * scale, x.out[4 * j + 2 * half + 1] * scale);
         }
         if (gw::lane() % 4 == 0) {
-            // log2 of the sum in units of one, the bias undone: codes start at 2^-7.
-            const f32 bias = gw::f16_to_f32((u16)x.rows.bias[half]) - BASE;
-            const f32 total = gw::log2(sum) + 7.0f - 0.125f * bias;
-            lse[row + 8 * half] = sum > 0.0f ? 0.69314718f * total : gw::bits<f32>(0xFF800000u);
+            // log2 of the sum in units of one, the level undone: codes start at 2^-7.
+            const f32 total = gw::log2(sum) + 7.0f + 0.125f * (weight.level - TOP_CODE);
+            lse[row + 8 * half] = sum == 0.0f ? gw::bits<f32>(0xFF800000u) : 0.69314718f * total;
         }
     }
 }
 
-GW_DEVICE void consume(const f32* q_scales, const f32* k_scales, const f32* v_scales, const u32* items, Out* o, f32* lse,
-                       const Problem& problem) {
-    const u32 value_groups = (problem.key_tiles + GROUP - 1) / GROUP;
+GW_DEVICE void consume(const Beside& beside, const u32* items, Out* o, f32* lse, const Problem& problem) {
     Consumer x;
     // The same in all lanes, and the compiler should know.
     x.group = gw::shuffle(gw::warp() / 4, 0);
@@ -445,25 +412,23 @@ GW_DEVICE void consume(const f32* q_scales, const f32* k_scales, const f32* v_sc
         const Item item = item_at(number, problem);
         GW_UNROLL
         for (u32 j = 0; j < V_ROWS / 2; ++j) x.out[j] = 0.0f;
-        // Low enough that the first tile always sets the bias, and finite, so that no difference is not a number.
-        x.rows = {{-60000.0f, -60000.0f}, {gw::half_splat(60000.0f), gw::half_splat(60000.0f)}};
+        // Low enough that the first tile always raises the level, and finite, so that no difference is not a number.
+        x.rows = {{LOWEST, LOWEST}, {gw::half_splat(START), gw::half_splat(START)}};
+        x.correction[0] = x.correction[1] = 1.0f;
         if (item.tiles > 0) {
-            const u64 q_tile = item.q_head * problem.query_tiles + item.first_row / QUERY_TILE + x.group;
-            attend(x, q_phase, gw::load_readonly(q_scales + q_tile),
-                   k_scales + item.k_head * problem.key_tiles + item.first_tile,
-                   v_scales + item.k_head * value_groups + item.first_tile / GROUP, problem, item);
+            attend(x, q_phase, beside, problem, item);
             q_phase ^= 1;
         }
         finish(x, o + item.split * problem.split_stride + item.batch * problem.batch_stride + item.head * problem.head_stride,
-               lse + item.split * problem.split_lse_stride + item.q_head * problem.rows, problem, item.first_row);
+               lse + item.split * problem.split_lse_stride + item.q_head * problem.rows, problem, item, beside);
     }
     // The turn that the last consumer passed last.
     if (x.group == 0) take_turn(0);
 }
 
 GW_KERNEL_BOUNDED(attention, THREADS, BlockForm::resident)
-(const u8* q, const u8* k, const u8* v, const f32* q_scales, const f32* k_scales, const f32* v_scales, const u32* items,
- Out* o, f32* lse, Problem problem) {
+(const u8* q, const u8* k, const u8* v, const f32* q_scales, const f32* k_scales, const f32* v_scales, const u8* q_marks,
+ const u8* k_marks, const u32* v_marks, const f32* sinks, const u32* items, Out* o, f32* lse, Problem problem) {
     if (gw::thread() == 0) {
         const Barriers b = barriers();
         gw::mbarrier_init(b.q_full, 1);
@@ -483,6 +448,6 @@ GW_KERNEL_BOUNDED(attention, THREADS, BlockForm::resident)
         if (gw::thread() == WARPGROUP * CONSUMERS) produce(q, k, v, items, problem);
     } else {
         gw::registers_acquire<BlockForm::consumer_registers>();
-        consume(q_scales, k_scales, v_scales, items, o, lse, problem);
+        consume({q_scales, k_scales, v_scales, sinks, q_marks, k_marks, v_marks}, items, o, lse, problem);
     }
 }

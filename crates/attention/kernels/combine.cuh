@@ -19,9 +19,12 @@ GW_KERNEL(combine)(const f32* parts, const f32* parts_lse, Out* o, f32* lse, Par
     f32 sum = 0.0f, values[PER_LANE];
     GW_UNROLL
     for (u32 i = 0; i < PER_LANE; ++i) values[i] = 0.0f;
-    for (u32 part = 0; part < p.count && top > none; ++part) {
+    for (u32 part = 0; part < p.count; ++part) {
         const u64 row = part * p.total + index;
-        const f32 weight = gw::exp2(1.4426950408f * (gw::load_readonly(parts_lse + row) - top));
+        const f32 part_lse = gw::load_readonly(parts_lse + row);
+        // A part that saw nothing; one that is not a number makes the row not a number.
+        if (part_lse == none) continue;
+        const f32 weight = gw::exp2(1.4426950408f * (part_lse - top));
         sum += weight;
         GW_UNROLL
         for (u32 i = 0; i < PER_LANE; ++i) {
@@ -31,6 +34,6 @@ GW_KERNEL(combine)(const f32* parts, const f32* parts_lse, Out* o, f32* lse, Par
     const u32 head = (u32)(index / p.rows);
     Out* to = o + head / p.heads * p.batch_stride + head % p.heads * p.head_stride + index % p.rows * p.row_stride;
     GW_UNROLL
-    for (u32 i = 0; i < PER_LANE; ++i) store<OUT_NUMBER>(to + gw::lane() + 32 * i, sum > 0.0f ? values[i] / sum : 0.0f);
-    if (gw::lane() == 0) lse[index] = sum > 0.0f ? top + 0.69314718f * gw::log2(sum) : none;
+    for (u32 i = 0; i < PER_LANE; ++i) store<OUT_NUMBER>(to + gw::lane() + 32 * i, sum == 0.0f ? 0.0f : values[i] / sum);
+    if (gw::lane() == 0) lse[index] = sum == 0.0f ? none : top + 0.69314718f * gw::log2(sum);
 }

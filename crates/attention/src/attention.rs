@@ -1,11 +1,13 @@
 //! Attention of tensors in host memory, on the CPU or on a device: the same calls for both.
 
+use std::sync::Arc;
+
 use gatework_gpu::{Device, Locked, Stream, Target};
 
 use crate::cpu::CpuAttention;
 use crate::cuda::schedule::Schedule;
 use crate::cuda::{DeviceAttention, Rotation, Workspace};
-use crate::form::{Form, Output};
+use crate::form::{Bits, Form, Output};
 use crate::shape::{Layout, Mask};
 use crate::{Element, Result, Shape};
 
@@ -37,28 +39,42 @@ struct OnDevice {
 /// What an [`Attention`] is made from.
 #[derive(Debug, Clone)]
 pub struct Builder {
-    shape: Shape,
-    mask: Mask,
-    layout: Layout,
-    scale: Option<f32>,
+    form: Form,
     rotation: Rotation,
+    bits: Bits,
     schedule: Option<Schedule>,
 }
 
 impl Builder {
     /// Which keys a row sees. Default: all.
-    pub fn mask(self, mask: Mask) -> Self {
-        Self { mask, ..self }
+    pub fn mask(mut self, mask: Mask) -> Self {
+        self.form.mask = mask;
+        self
     }
 
     /// The order of dimensions of all four tensors. Default: heads first.
-    pub fn layout(self, layout: Layout) -> Self {
-        Self { layout, ..self }
+    pub fn layout(mut self, layout: Layout) -> Self {
+        self.form.layout = layout;
+        self
     }
 
     /// What scores are multiplied with. Default: `1 / sqrt(dim)`.
-    pub fn scale(self, scale: f32) -> Self {
-        Self { scale: Some(scale), ..self }
+    pub fn scale(mut self, scale: f32) -> Self {
+        self.form.scale = scale;
+        self
+    }
+
+    /// Scaled scores become `cap tanh(score / cap)`, as Gemma 2 has it. Default: they stay as they are.
+    pub fn soft_cap(mut self, cap: f32) -> Self {
+        self.form.soft_cap = Some(cap);
+        self
+    }
+
+    /// Attention sinks: a logit for each query head, as gpt-oss learns them, that takes part in the softmax as a key of no value
+    /// would. Minus infinity is none. Default: none.
+    pub fn sinks(mut self, sinks: impl Into<Arc<[f32]>>) -> Self {
+        self.form.sinks = Some(sinks.into());
+        self
     }
 
     /// Whether a device spreads outliers before it quantises. Default: no. The CPU does not quantise, and a rotation changes
@@ -67,16 +83,47 @@ impl Builder {
         Self { rotation, ..self }
     }
 
-    /// How the kernel is run. Default: what suits the shape and the device. It has no effect on the CPU.
+    /// What the bits of results may depend on. Default: [`Bits::Repeatable`]. On the CPU they are always
+    /// [`Bits::BatchInvariant`].
+    pub fn bits(self, bits: Bits) -> Self {
+        Self { bits, ..self }
+    }
+
+    /// How the kernel is run, whatever the bits then depend on. Default: what suits the shape, the bits and the device. It has
+    /// no effect on the CPU.
     pub fn schedule(self, schedule: Schedule) -> Self {
         Self { schedule: Some(schedule), ..self }
     }
 
+    pub(crate) fn shape(&self) -> &Shape {
+        &self.form.shape
+    }
+
+    /// The logit of a head's sink; minus infinity where it has none.
+    pub(crate) fn sink(&self, head: usize) -> f32 {
+        self.form.sinks.as_ref().and_then(|sinks| sinks.get(head)).copied().unwrap_or(f32::NEG_INFINITY)
+    }
+
+    /// The same for another shape.
+    pub(crate) fn reshaped(mut self, shape: Shape) -> Self {
+        self.form.shape = shape;
+        self
+    }
+
+    /// What it asks for, unchecked.
+    #[cfg(feature = "lab")]
+    pub(crate) fn into_form(self) -> Form {
+        self.form
+    }
+
     /// Checks the combination: an attention of slices in host memory.
     pub fn build(self, target: &Target) -> Result<Attention> {
-        let shape = self.shape;
+        let shape = self.form.shape;
         let runner = match target {
-            Target::Cpu => Runner::Cpu(CpuAttention::new(self.form()?)),
+            Target::Cpu => {
+                self.form.check()?;
+                Runner::Cpu(CpuAttention::new(self.form))
+            }
             Target::Gpu(device) => Runner::Device(Box::new(OnDevice::new(self.build_on(device)?, device)?)),
         };
         Ok(Attention { shape, runner })
@@ -84,11 +131,8 @@ impl Builder {
 
     /// Checks the combination: an attention of buffers in the memory of `device`.
     pub fn build_on(self, device: &Device) -> Result<DeviceAttention> {
-        DeviceAttention::new(device, self.form()?, self.rotation, self.schedule)
-    }
-
-    fn form(&self) -> Result<Form> {
-        Form::new(self.shape, self.mask, self.layout, self.scale)
+        self.form.check()?;
+        DeviceAttention::new(device, self.form, self.rotation, self.bits, self.schedule)
     }
 }
 
@@ -96,11 +140,9 @@ impl Attention {
     /// Starts with full attention over tensors with heads first.
     pub fn builder(shape: Shape) -> Builder {
         Builder {
-            shape,
-            mask: Mask::default(),
-            layout: Layout::default(),
-            scale: None,
+            form: Form::new(shape),
             rotation: Rotation::default(),
+            bits: Bits::default(),
             schedule: None,
         }
     }

@@ -116,12 +116,16 @@ mod tests {
 
     #[test]
     fn cases_are_those_of_the_workloads() {
+        let mut checked = 0;
         for workload in workloads() {
             for theirs in workload.bench_cases(Kind::Cuda) {
-                let (found, mask) = of_case(&theirs).unwrap();
+                // Those with sinks or a soft cap are no plain attention.
+                let Some((found, mask)) = of_case(&theirs) else { continue };
                 assert_eq!(case(&found, mask), theirs);
+                checked += 1;
             }
         }
+        assert!(checked > 30, "{checked}");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Head dimensions: all that host code and kernels need to know of one, in one table.
 
+use std::ops::RangeInclusive;
+
 use crate::{Error, Result};
 
 /// A head dimension that the engine computes.
@@ -13,6 +15,8 @@ pub struct HeadDimension {
     pub(crate) orthogonal: f32,
     /// Blocks of the attention kernel with one consumer, with two, and so on: as many as have room for their accumulators.
     pub(crate) blocks: &'static [Block],
+    /// Consumers whose code with a soft cap is compiled without spills.
+    pub(crate) capped: RangeInclusive<u32>,
     /// What was found fastest for long rows on an NVIDIA H200.
     pub(crate) tuned: Tuned,
 }
@@ -47,6 +51,7 @@ pub const HEAD_DIMENSIONS: &[HeadDimension] = &[
             Block { resident: 1, producer_registers: 40, consumer_registers: 232 },
             Block { resident: 1, producer_registers: 32, consumer_registers: 160 },
         ],
+        capped: 1..=2,
         tuned: Tuned { consumers: 3, stages: 4, turns: false },
     },
     HeadDimension {
@@ -57,6 +62,7 @@ pub const HEAD_DIMENSIONS: &[HeadDimension] = &[
             Block { resident: 1, producer_registers: 40, consumer_registers: 248 },
             Block { resident: 1, producer_registers: 40, consumer_registers: 232 },
         ],
+        capped: 2..=2,
         tuned: Tuned { consumers: 2, stages: 3, turns: true },
     },
 ];
@@ -65,6 +71,11 @@ pub const HEAD_DIMENSIONS: &[HeadDimension] = &[
 pub(crate) const MOST_DIM: usize = HEAD_DIMENSIONS[HEAD_DIMENSIONS.len() - 1].dim;
 
 impl HeadDimension {
+    /// How many consumers a block may have.
+    pub(crate) fn consumers(&self, has_soft_cap: bool) -> RangeInclusive<u32> {
+        if has_soft_cap { self.capped.clone() } else { 1..=self.most_consumers() }
+    }
+
     /// The table's row for `dim`, or an error that says which there are.
     pub fn of(dim: usize) -> Result<&'static Self> {
         HEAD_DIMENSIONS.iter().find(|known| known.dim == dim).ok_or_else(|| {

@@ -18,12 +18,18 @@ pub enum Error {
     /// A tensor that is not as long as the shape says.
     #[error("'{tensor}' has {found} elements, the shape needs {needed}")]
     Length {
-        /// `q`, `k`, `v` or `o`.
+        /// `q`, `k`, `v`, `o` or `sinks`.
         tensor: &'static str,
         /// Elements it has.
         found: usize,
         /// Elements it should have.
         needed: usize,
+    },
+    /// Lengths of packed sequences that are none.
+    #[error("lengths of sequences: {what}")]
+    Lengths {
+        /// What is wrong with them, and what would be right.
+        what: String,
     },
     /// The runtime's error.
     #[error("{0}")]
@@ -34,7 +40,7 @@ impl Classified for Error {
     fn class(&self) -> Class {
         match self {
             Self::Gpu(error) => error.class(),
-            Self::Unsupported { .. } | Self::Length { .. } => Class::Input,
+            Self::Unsupported { .. } | Self::Length { .. } | Self::Lengths { .. } => Class::Input,
         }
     }
 }

@@ -5,9 +5,9 @@ use gatework_gpu::Header;
 use crate::shared::SHARED;
 
 /// Files that kernels include.
-static HEADERS: [Header; 2] = {
-    let [numbers] = gatework_gpu::headers!["numbers.cuh"];
-    [numbers, SHARED]
+static HEADERS: [Header; 4] = {
+    let [marks, numbers, softmax] = gatework_gpu::headers!["marks.cuh", "numbers.cuh", "softmax.cuh"];
+    [marks, numbers, softmax, SHARED]
 };
 
 gatework_gpu::modules! {

@@ -3,7 +3,9 @@
 use crate::shape::{Layout, Mask, Shape};
 
 /// `softmax(scale q k^T + mask) v` of tensors in `[batch, heads, rows, dim]`, and the log-sum-exp of every query row.
-/// Rows that see no key give zeros, and minus infinity.
+/// Rows that see no key give zeros, and minus infinity; so do those whose scores are all minus infinity. A score that is not a
+/// number, or plus infinity, makes its row not a number; a value that is not finite makes its column so in every row that
+/// sees the key. This is what PyTorch's `math` backend gives without a mask.
 pub fn attention(
     shape: &Shape,
     mask: Mask,
@@ -12,6 +14,32 @@ pub fn attention(
     k: &[f64],
     v: &[f64],
 ) -> (Vec<f64>, Vec<f64>) {
+    attention_of(shape, &Scores { mask, scale, soft_cap: None, sinks: &[] }, q, k, v)
+}
+
+/// What becomes of products of queries and keys.
+#[derive(Debug, Clone, Copy)]
+pub struct Scores<'a> {
+    /// Which keys a row sees.
+    pub mask: Mask,
+    /// What products are multiplied with.
+    pub scale: f64,
+    /// They become `cap tanh(score / cap)`.
+    pub soft_cap: Option<f64>,
+    /// A logit for each query head that has no value; or none at all.
+    pub sinks: &'a [f64],
+}
+
+/// The same with scores of any kind. A sink counts in the log-sum-exp.
+pub fn attention_of(
+    shape: &Shape,
+    scores: &Scores<'_>,
+    q: &[f64],
+    k: &[f64],
+    v: &[f64],
+) -> (Vec<f64>, Vec<f64>) {
+    let Scores { mask, scale, soft_cap, sinks } = *scores;
+    let capped = |score: f64| soft_cap.map_or(score, |cap| cap * (score / cap).tanh());
     let (mut out, mut lse) = (Vec::with_capacity(q.len()), Vec::new());
     let q_strides = Layout::HeadsFirst.strides(shape.heads, shape.rows, shape.dim);
     let k_strides = Layout::HeadsFirst.strides(shape.key_heads, shape.keys, shape.dim);
@@ -24,11 +52,15 @@ pub fn attention(
                 let query =
                     &q[batch * q_strides.batch + head * q_strides.head + row * q_strides.row..][..shape.dim];
                 let seen = shape.visible(row, mask);
-                let scores: Vec<f64> = seen.clone().map(|index| scale * dot(query, &k[key(index)])).collect();
-                let top = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-                let weights: Vec<f64> = scores.iter().map(|score| (score - top).exp()).collect();
-                let sum: f64 = weights.iter().sum();
-                lse.push(if seen.is_empty() { f64::NEG_INFINITY } else { top + sum.ln() });
+                let score = |index: usize| capped(scale * dot(query, &k[key(index)]));
+                let scores: Vec<f64> = seen.clone().map(score).collect();
+                let sink = sinks.get(head).copied().unwrap_or(f64::NEG_INFINITY);
+                let top = scores.iter().copied().fold(sink, f64::max);
+                let unweighted = scores.iter().chain([&sink]).all(|&score| score == f64::NEG_INFINITY);
+                let weight = |score: &f64| if unweighted { 0.0 } else { (score - top).exp() };
+                let weights: Vec<f64> = scores.iter().map(weight).collect();
+                let sum = if unweighted { 1.0 } else { weights.iter().sum::<f64>() + weight(&sink) };
+                lse.push(top + sum.ln());
                 let mut output = vec![0.0; shape.dim];
                 for (index, weight) in seen.zip(&weights) {
                     for (o, v) in output.iter_mut().zip(&v[key(index)]) {

@@ -11,8 +11,27 @@ pub enum Mask {
     /// All of them.
     #[default]
     Full,
-    /// Row `i` sees keys up to `i + keys - rows`: the last row sees the last key, whatever the two lengths.
+    /// Row `i` sees keys up to `i + keys - rows`, its own place: the last row sees the last key, whatever the two lengths.
     Causal,
+    /// Row `i` sees its own place, `left` keys before it and `right` after: a sliding window.
+    Window {
+        /// Keys before the row's own place.
+        left: usize,
+        /// Keys after it.
+        right: usize,
+    },
+}
+
+impl Mask {
+    /// The causal window of `keys` keys: a row's own place and those before it.
+    pub fn sliding(keys: usize) -> Result<Self> {
+        match keys.checked_sub(1) {
+            Some(left) => Ok(Self::Window { left, right: 0 }),
+            None => Err(Error::Unsupported {
+                what: "a window of 0 keys; a row sees at least its own place".into(),
+            }),
+        }
+    }
 }
 
 /// The order of a tensor's dimensions in memory.
@@ -83,14 +102,21 @@ impl Shape {
         match mask {
             Mask::Full => 0..self.keys,
             Mask::Causal => 0..(row + 1 + self.keys).saturating_sub(self.rows),
+            Mask::Window { left, right } => {
+                let place = row + self.keys;
+                let end = (place + 1).saturating_add(right).saturating_sub(self.rows).min(self.keys);
+                place.saturating_sub(self.rows.saturating_add(left)).min(end)..end
+            }
         }
     }
 
-    /// Multiplications and additions of both products; under a causal mask only those of keys that are seen.
+    /// Multiplications and additions of both products; under a mask only those of keys that are seen.
     pub fn operations(&self, mask: Mask) -> f64 {
         let pairs = match mask {
             Mask::Full => self.rows as f64 * self.keys as f64,
-            Mask::Causal => (0..self.rows).map(|row| self.visible(row, mask).len() as f64).sum(),
+            Mask::Causal | Mask::Window { .. } => {
+                (0..self.rows).map(|row| self.visible(row, mask).len() as f64).sum()
+            }
         };
         4.0 * (self.batch * self.heads * self.dim) as f64 * pairs
     }

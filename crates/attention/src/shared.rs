@@ -21,9 +21,20 @@ gatework_gpu::shared! {
     /// The place in a list of items where a block stops.
     pub(crate) const NO_ITEM: u32 = u32::MAX;
 
+    /// Of the attention kernel's FEATURES: warpgroups of a block issue their products in turn.
+    pub(crate) const WITH_TURNS: u32 = 1;
+    /// Codes between powers of two follow a curve.
+    pub(crate) const WITH_CURVE: u32 = 2;
+    /// Rows do not see keys before some place either.
+    pub(crate) const WITH_WINDOW: u32 = 4;
+    /// Heads have sinks.
+    pub(crate) const WITH_SINKS: u32 = 8;
+    /// Scores have a soft cap.
+    pub(crate) const WITH_SOFT_CAP: u32 = 16;
+
     /// Threads of a block of the quantiser.
     pub(crate) const QUANTISE_THREADS: u32 = 256;
-    /// Shared memory before a tile of the quantiser: a word for each of its warps.
+    /// Shared memory before a tile of the quantiser: a word for each of its warps, twice.
     pub(crate) const QUANTISE_WORDS_BYTES: u32 = 64;
     /// The largest e4m3.
     pub(crate) const LARGEST_CODE: f32 = 448.0;
@@ -65,7 +76,12 @@ gatework_gpu::shared! {
         /// Entries of the list of items: a multiple of the blocks. As many as blocks: there is no list, and the last rows,
         /// which see the most keys under a causal mask, come first.
         pub(crate) items: u32,
-        pub(crate) unused: u32,
+        /// Under a window, query row i sees keys from i + first_diagonal on.
+        pub(crate) first_diagonal: i32,
+        /// The largest score after a soft cap, in eighths of log2.
+        pub(crate) cap: f32,
+        /// What scores in eighths of log2 are multiplied with before the hyperbolic tangent, which is of halved log2.
+        pub(crate) cap_factor: f32,
     }
 
     /// A matrix of heads for the quantiser; strides are in elements.

@@ -1,9 +1,10 @@
 //! The engine on the emulated device against double precision.
 
 use float8::F8E4M3;
-use gatework_attention::cuda::schedule::Schedule;
-use gatework_attention::cuda::{Granularity, Quantised, Rotation, score_limit, value_group};
+use gatework_attention::cuda::schedule::{Parts, Schedule};
+use gatework_attention::cuda::{Granularity, Quantised, Rotation};
 use gatework_attention::reference::{self, relative_error};
+use gatework_attention::workloads::codes;
 use gatework_attention::{Attention, Element, HEAD_DIMENSIONS, Layout, Mask, Result, Shape};
 use gatework_gpu::Device;
 use gatework_lab::Inputs;
@@ -44,24 +45,9 @@ impl Case {
 
     /// Attention in double precision on what the quantiser makes of the inputs: what the kernel is given.
     fn quantised(&self) -> (Vec<f64>, Vec<f64>) {
-        let Shape { dim, rows, keys, .. } = self.shape;
-        let limit = score_limit(dim);
-        let q = quantise(&self.q, rows * dim, 64 * dim, limit);
-        let k = quantise(&self.k, keys * dim, 128 * dim, limit);
-        let v = quantise(&self.v, keys * dim, value_group(keys) * 128 * dim, 448.0);
+        let [q, k, v] = codes::values(&self.shape, [&self.q, &self.k, &self.v]);
         reference::attention(&self.shape, self.mask, self.scale(), &q, &k, &v)
     }
-}
-
-/// Codes' values, block by block of each head.
-fn quantise(x: &[f32], head: usize, block: usize, limit: f32) -> Vec<f64> {
-    let mut values = Vec::with_capacity(x.len());
-    for block in x.chunks(head).flat_map(|head| head.chunks(block)) {
-        let largest = block.iter().fold(0.0f32, |largest, x| largest.max(x.abs()));
-        let (factor, scale) = (limit / largest, largest / limit);
-        values.extend(block.iter().map(|x| f64::from(F8E4M3::from_f32(x * factor).to_f32() * scale)));
-    }
-    values
 }
 
 /// `[batch, heads, rows, dim]` in another layout, and in another format.
@@ -184,7 +170,7 @@ fn parts_of_the_keys_give_what_all_of_them_give() -> Result<()> {
         let whole = Schedule { consumers: 1, ..Schedule::usual(dim)? };
         let (plain, plain_lse) = run::<f16, f32>(&device, &case, layout, Some(whole))?;
         for splits in [2, 3] {
-            let schedule = Schedule { splits, ..whole };
+            let schedule = Schedule { parts: Parts::Count(splits), ..whole };
             let (parts, lse) = run::<f16, f32>(&device, &case, layout, Some(schedule))?;
             let wide: Vec<f64> = plain.iter().map(|&x| f64::from(x)).collect();
             // Weights are rounded against another maximum.
@@ -259,8 +245,10 @@ fn schedules_that_cannot_run_are_refused() -> Result<()> {
         (Schedule { consumers: 0, ..usual }, "0 consumers"),
         (Schedule { stages: 1, ..usual }, "1 stages"),
         (Schedule { stages: 100, ..usual }, "100 stages"),
-        (Schedule { splits: 0, ..usual }, "0 parts"),
-        (Schedule { splits: 3, ..usual }, "3 parts of 1000 keys"),
+        (Schedule { parts: Parts::Count(0), ..usual }, "0 parts"),
+        (Schedule { parts: Parts::Count(3), ..usual }, "3 parts of 1000 keys"),
+        (Schedule { parts: Parts::OfTiles(0), ..usual }, "parts of 0 tiles"),
+        (Schedule { parts: Parts::OfTiles(6), ..usual }, "parts of 6 tiles; it must be a multiple of 4"),
     ] {
         let shape = Shape { keys: 1000, ..Shape::square(1, 1, 64, 128) };
         let error = Attention::builder(shape).schedule(schedule).build_on(&device).unwrap_err();

@@ -11,9 +11,9 @@ use rayon::prelude::*;
 
 use crate::dimensions::MOST_DIM;
 use crate::form::{Form, Output};
-use crate::shape::{Layout, Mask, Shape, Strides};
+use crate::shape::{Layout, Shape, Strides};
 use crate::{Element, Result};
-use vector::{GROUP, Instructions};
+use vector::{GROUP, Instructions, Look};
 
 /// Keys of a tile: their scores with a block of rows stay in the first-level cache.
 const TILE: usize = 64;
@@ -25,10 +25,7 @@ const BLOCK: usize = 8 * GROUP;
 /// An attention of one shape on the CPU.
 #[derive(Debug, Clone)]
 pub struct CpuAttention {
-    shape: Shape,
-    mask: Mask,
-    layout: Layout,
-    scale: f32,
+    form: Form,
 }
 
 /// Writes a tile: its keys, transposed if they are to be, and its values.
@@ -61,8 +58,7 @@ struct Scratch {
 
 impl CpuAttention {
     pub(crate) fn new(form: Form) -> Self {
-        let Form { shape, mask, layout, scale } = form;
-        Self { shape, mask, layout, scale }
+        Self { form }
     }
 
     /// `softmax(scale q k^T + mask) v` and the log-sum-exp of every row.
@@ -78,8 +74,8 @@ impl CpuAttention {
         k: &[T],
         v: &[T],
     ) -> Result<Output<O>> {
-        self.shape.check_lengths(q.len(), k.len(), v.len())?;
-        let Shape { heads, key_heads, rows, dim, .. } = self.shape;
+        self.form.shape.check_lengths(q.len(), k.len(), v.len())?;
+        let Shape { heads, key_heads, rows, dim, .. } = self.form.shape;
         let group = heads / key_heads;
         let mut o = vec![O::from_f32(0.0); q.len()];
         let mut lse = vec![0.0; q.len() / dim];
@@ -91,7 +87,7 @@ impl CpuAttention {
                 self.pack(k, key_head, tile, of_keys, keys);
                 self.pack(v, key_head, tile, Order::AsTheyAre, values);
             };
-            let tiles = Tiles::new(&self.shape, &pack, of_keys, group * rows > BLOCK);
+            let tiles = Tiles::new(&self.form.shape, &pack, of_keys, group * rows > BLOCK);
             let blocks = o.par_chunks_mut(BLOCK * dim).zip(lse.par_chunks_mut(BLOCK));
             blocks.enumerate().for_each(|(block, (o, lse))| {
                 let first = key_head * group * rows + block * BLOCK;
@@ -111,26 +107,31 @@ impl CpuAttention {
         o: &mut [O],
         lse: &mut [f32],
     ) {
-        let Shape { heads, rows, dim, .. } = self.shape;
-        let strides = self.layout.strides(heads, rows, dim);
+        let Form { shape, mask, layout, scale, soft_cap, .. } = self.form;
+        let Shape { heads, rows, dim, .. } = shape;
+        let strides = layout.strides(heads, rows, dim);
         // Whole groups: rows past the last are zeros, and nobody reads what they give.
         let padded = lse.len().next_multiple_of(GROUP);
         let mut queries = vec![0.0f32; padded * dim];
         for (row, query) in (first..).zip(queries.chunks_mut(dim).take(lse.len())) {
             T::widen(&q[row_at(strides, heads, row / rows, row % rows)..][..dim], query);
-            query.iter_mut().for_each(|x| *x *= self.scale);
+            query.iter_mut().for_each(|x| *x *= scale);
         }
-        let seen: Vec<_> =
-            (first..first + lse.len()).map(|row| self.shape.visible(row % rows, self.mask)).collect();
+        let look = |row: usize| Look {
+            keys: shape.visible(row % rows, mask),
+            sink: self.form.sink(row / rows % heads),
+            soft_cap,
+        };
+        let looks: Vec<Look> = (first..first + lse.len()).map(look).collect();
         let mut sums = vec![0.0f32; padded * dim];
-        instructions.attend(&queries, tiles, &seen, &mut sums, lse);
+        instructions.attend(&queries, tiles, &looks, &mut sums, lse);
         O::narrow(&sums[..o.len()], o);
     }
 
     /// One tile of the keys or the values of a key head, heads being counted over all batches.
     fn pack<T: Element>(&self, from: &[T], key_head: usize, tile: usize, order: Order, to: &mut [f32]) {
-        let Shape { key_heads, keys, dim, .. } = self.shape;
-        let strides = self.layout.strides(key_heads, keys, dim);
+        let Shape { key_heads, keys, dim, .. } = self.form.shape;
+        let strides = self.form.layout.strides(key_heads, keys, dim);
         let here = TILE.min(keys - tile * TILE);
         let row = |place: usize| &from[row_at(strides, key_heads, key_head, tile * TILE + place)..][..dim];
         match order {
@@ -155,11 +156,11 @@ impl CpuAttention {
 
     /// From `[batch, heads, rows, dim]` to the layout asked for.
     fn in_layout<O: Element>(&self, o: Vec<O>) -> Vec<O> {
-        if self.layout == Layout::HeadsFirst {
+        if self.form.layout == Layout::HeadsFirst {
             return o;
         }
-        let Shape { heads, rows, dim, .. } = self.shape;
-        let strides = self.layout.strides(heads, rows, dim);
+        let Shape { heads, rows, dim, .. } = self.form.shape;
+        let strides = self.form.layout.strides(heads, rows, dim);
         let mut arranged = vec![O::from_f32(0.0); o.len()];
         for (index, row) in o.chunks(dim).enumerate() {
             arranged[row_at(strides, heads, index / rows, index % rows)..][..dim].copy_from_slice(row);
@@ -207,7 +208,7 @@ impl<'a> Tiles<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::HEAD_DIMENSIONS;
+    use crate::{HEAD_DIMENSIONS, Mask};
 
     /// Numbers in (-2, 2) with no pattern that a sum over keys would cancel.
     fn noise(count: usize, mut state: u64) -> Vec<f32> {
@@ -229,8 +230,8 @@ mod tests {
             let scale = 1.0 / (dim as f64).sqrt();
             let (wanted, wanted_lse) =
                 crate::reference::attention(&shape, Mask::Causal, scale, &wide(&q), &wide(&k), &wide(&v));
-            let attention =
-                CpuAttention { shape, mask: Mask::Causal, layout: Layout::HeadsFirst, scale: scale as f32 };
+            let form = Form { mask: Mask::Causal, ..Form::new(shape) };
+            let attention = CpuAttention { form };
             let kinds = Instructions::all_here();
             assert!(kinds.contains(&Instructions::Portable) && kinds.contains(&Instructions::detect()));
             for kind in kinds {

@@ -7,6 +7,17 @@ use super::{Order, TILE, Tiles};
 /// Query rows whose sums are in registers at a time.
 pub(super) const GROUP: usize = 6;
 
+/// What a row looks at.
+#[derive(Debug, Clone)]
+pub(super) struct Look {
+    /// The keys that it sees.
+    pub(super) keys: Range<usize>,
+    /// The logit of a key without a value; minus infinity for none.
+    pub(super) sink: f32,
+    /// Scores become `cap tanh(score / cap)`.
+    pub(super) soft_cap: Option<f32>,
+}
+
 /// Vector instructions that this code is compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Instructions {
@@ -42,45 +53,39 @@ impl Instructions {
         found
     }
 
-    /// Attends rows of `queries`, of which row `i` sees the first `seen[i]` keys. `out` starts as zeros.
+    /// Attends rows of `queries`, of which row `i` has the look `looks[i]`. `out` starts as zeros.
     ///
-    /// `queries` and `out` have whole groups of rows; those past `seen` are padding.
+    /// `queries` and `out` have whole groups of rows; those past `looks` are padding.
     pub(super) fn attend(
         self,
         queries: &[f32],
         tiles: &Tiles<'_>,
-        seen: &[Range<usize>],
+        looks: &[Look],
         out: &mut [f32],
         lse: &mut [f32],
     ) {
         match self {
             // SAFETY: this value is made only where the machine has the instructions.
             #[cfg(target_arch = "x86_64")]
-            Self::Avx512 => unsafe { attend_avx512(queries, tiles, seen, out, lse) },
+            Self::Avx512 => unsafe { attend_avx512(queries, tiles, looks, out, lse) },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
-            Self::Avx2 => unsafe { attend_avx2(queries, tiles, seen, out, lse) },
-            Self::Portable => attend::<Portable, 2>(queries, tiles, seen, out, lse),
+            Self::Avx2 => unsafe { attend_avx2(queries, tiles, looks, out, lse) },
+            Self::Portable => attend::<Portable, 2>(queries, tiles, looks, out, lse),
         }
     }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
-fn attend_avx512(
-    queries: &[f32],
-    tiles: &Tiles<'_>,
-    seen: &[Range<usize>],
-    out: &mut [f32],
-    lse: &mut [f32],
-) {
-    attend::<Avx512, 4>(queries, tiles, seen, out, lse);
+fn attend_avx512(queries: &[f32], tiles: &Tiles<'_>, looks: &[Look], out: &mut [f32], lse: &mut [f32]) {
+    attend::<Avx512, 4>(queries, tiles, looks, out, lse);
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
-fn attend_avx2(queries: &[f32], tiles: &Tiles<'_>, seen: &[Range<usize>], out: &mut [f32], lse: &mut [f32]) {
-    attend::<Avx2, 2>(queries, tiles, seen, out, lse);
+fn attend_avx2(queries: &[f32], tiles: &Tiles<'_>, looks: &[Look], out: &mut [f32], lse: &mut [f32]) {
+    attend::<Avx2, 2>(queries, tiles, looks, out, lse);
 }
 
 /// `COLUMNS` registers of each of the `GROUP` rows hold sums: all that the machine has, less those for operands.
@@ -88,15 +93,15 @@ fn attend_avx2(queries: &[f32], tiles: &Tiles<'_>, seen: &[Range<usize>], out: &
 fn attend<V: Vector, const COLUMNS: usize>(
     queries: &[f32],
     tiles: &Tiles<'_>,
-    seen: &[Range<usize>],
+    looks: &[Look],
     out: &mut [f32],
     lse: &mut [f32],
 ) {
     let dim = tiles.dim;
     let mut scores = vec![0.0f32; queries.len() / dim * TILE];
-    let mut state = vec![Running { top: f32::NEG_INFINITY, sum: 0.0 }; seen.len()];
-    let first = seen.iter().map(|keys| keys.start).min().unwrap_or(0) / TILE;
-    let end = seen.iter().map(|keys| keys.end).max().unwrap_or(0).div_ceil(TILE);
+    let mut state: Vec<Running> = looks.iter().map(Running::of).collect();
+    let first = looks.iter().map(|look| look.keys.start).min().unwrap_or(0) / TILE;
+    let end = looks.iter().map(|look| look.keys.end).max().unwrap_or(0).div_ceil(TILE);
     let mut scratch = tiles.scratch();
     for tile in first..end {
         let (keys, values) = tiles.get(tile, &mut scratch);
@@ -106,16 +111,29 @@ fn attend<V: Vector, const COLUMNS: usize>(
                 add_product::<V, COLUMNS>(queries, dim, keys, TILE, &mut scores);
             }
             Order::AsTheyAre => {
-                let rows = queries.chunks_exact(dim).zip(scores.chunks_exact_mut(TILE)).take(seen.len());
+                let rows = queries.chunks_exact(dim).zip(scores.chunks_exact_mut(TILE)).take(looks.len());
                 rows.for_each(|(query, scores)| dots::<V>(query, keys, scores));
             }
         }
+        let within = |key: usize| key.saturating_sub(tile * TILE).min(TILE);
+        let visible = |look: &Look| within(look.keys.start)..within(look.keys.end);
         let rows = scores.chunks_exact_mut(TILE).zip(out.chunks_exact_mut(dim));
-        for ((scores, out), (state, seen)) in rows.zip(state.iter_mut().zip(seen)) {
-            let within = |key: usize| key.saturating_sub(tile * TILE).min(TILE);
-            state.take::<V>(scores, within(seen.start)..within(seen.end), out);
+        for ((scores, out), (state, look)) in rows.zip(state.iter_mut().zip(looks)) {
+            if let Some(cap) = look.soft_cap {
+                scores.iter_mut().for_each(|score| *score = cap * (*score / cap).tanh());
+            }
+            state.take::<V>(scores, visible(look), out);
         }
-        add_product::<V, COLUMNS>(&scores, TILE, values, dim, out);
+        let partly = looks.iter().any(|look| visible(look) != (0..TILE));
+        if partly && !all_finite::<V>(values) {
+            // Zero times what is not finite is not zero: keys that a row does not see must stay out of its sums.
+            for ((weights, out), look) in scores.chunks_exact(TILE).zip(out.chunks_exact_mut(dim)).zip(looks)
+            {
+                add_visible(weights, values, visible(look), out);
+            }
+        } else {
+            add_product::<V, COLUMNS>(&scores, TILE, values, dim, out);
+        }
     }
     for ((state, out), lse) in state.iter().zip(out.chunks_exact_mut(dim)).zip(lse) {
         if state.top > f32::NEG_INFINITY {
@@ -127,13 +145,17 @@ fn attend<V: Vector, const COLUMNS: usize>(
 }
 
 /// The softmax of a row so far.
-#[derive(Clone)]
 struct Running {
     top: f32,
     sum: f32,
 }
 
 impl Running {
+    /// Before the first key: the weight of the sink is all there is.
+    fn of(look: &Look) -> Self {
+        Self { top: look.sink, sum: if look.sink == f32::NEG_INFINITY { 0.0 } else { 1.0 } }
+    }
+
     /// Turns the `visible` scores of a tile into weights and the others into zeros; brings what the row has added up so far
     /// to the new maximum.
     #[inline(always)]
@@ -159,6 +181,23 @@ impl Running {
             exp(V::load(part).sub(shift)).store(part);
         }
         self.sum += reduce::<V>(scores, V::add).sum();
+    }
+}
+
+/// Whether nothing here is infinite or not a number: whatever is times zero is not zero.
+#[inline(always)]
+fn all_finite<V: Vector>(values: &[f32]) -> bool {
+    let zero = V::splat(0.0);
+    values.chunks_exact(V::LANES).fold(zero, |sum, part| V::load(part).mul_add(zero, sum)).sum() == 0.0
+}
+
+/// `out += weights values` over the visible keys alone.
+fn add_visible(weights: &[f32], values: &[f32], visible: Range<usize>, out: &mut [f32]) {
+    let dim = out.len();
+    for key in visible {
+        for (out, value) in out.iter_mut().zip(&values[key * dim..][..dim]) {
+            *out = weights[key].mul_add(*value, *out);
+        }
     }
 }
 

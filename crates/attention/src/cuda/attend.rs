@@ -1,24 +1,35 @@
 //! The attention kernel over what the quantiser made.
 
+use std::f32::consts::LOG2_E;
+
 use gatework_gpu::{Buffer, ByValue, Code as _, Grid, Module, Stream, args};
 
 use super::schedule::{Exponential, Schedule};
 use super::workspace::Images;
 use super::{DeviceAttention, Workspace, require_length, value_group};
+use crate::form::Form;
 use crate::shape::{Layout, Mask, Shape, Strides};
-use crate::shared::Problem;
+use crate::shared::{Problem, WITH_CURVE, WITH_SINKS, WITH_SOFT_CAP, WITH_TURNS, WITH_WINDOW};
 use crate::{Element, Result, kernels};
 
 /// The attention kernel for outputs of one format.
-pub(crate) fn attention_module<O: Element>(shape: &Shape, schedule: Schedule) -> Module {
+pub(crate) fn attention_module<O: Element>(form: &Form, schedule: Schedule) -> Module {
+    let shape = &form.shape;
+    let features = [
+        (schedule.turns, WITH_TURNS),
+        (schedule.exponential == Exponential::Parabola, WITH_CURVE),
+        (matches!(form.mask, Mask::Window { .. }), WITH_WINDOW),
+        (form.sinks.is_some(), WITH_SINKS),
+        (form.soft_cap.is_some(), WITH_SOFT_CAP),
+    ];
+    let features: u32 = features.iter().map(|&(has, feature)| if has { feature } else { 0 }).sum();
     kernels::ATTENTION
         .define("DIM", shape.dim as u32)
         .define("GROUP", value_group(shape.keys) as u32)
         .define("OUT_FORMAT", O::NUMBER.code())
         .define("CONSUMERS", schedule.consumers)
         .define("STAGES", schedule.stages)
-        .define("TURNS", u32::from(schedule.turns))
-        .define("CURVE", u32::from(schedule.exponential == Exponential::Parabola))
+        .define("FEATURES", features)
         .define("SHARED_BYTES", schedule.shared_bytes(shape.dim))
 }
 
@@ -51,10 +62,25 @@ impl DeviceAttention {
         o: &mut Buffer<O>,
         lse: &mut Buffer<f32>,
     ) -> Result<()> {
-        let module = attention_module::<O>(&self.form.shape, self.schedule);
+        let module = attention_module::<O>(&self.form, self.schedule);
         let kernel = self.device.kernel_of(&module, "attention")?;
-        let Images { q, k, v, q_scales, k_scales, v_scales } = images;
-        let arguments = args![q, k, v, q_scales, k_scales, v_scales, lists, o, lse, ByValue(problem)];
+        let Images { q, k, v, q_scales, k_scales, v_scales, q_marks, k_marks, v_marks, sinks } = images;
+        let arguments = args![
+            q,
+            k,
+            v,
+            q_scales,
+            k_scales,
+            v_scales,
+            q_marks,
+            k_marks,
+            v_marks,
+            sinks,
+            lists,
+            o,
+            lse,
+            ByValue(problem)
+        ];
         kernel.launch(stream, &self.grid(), &arguments)?;
         Ok(())
     }
@@ -62,8 +88,9 @@ impl DeviceAttention {
     /// A block an item, or a block a multiprocessor if they have lists.
     fn grid(&self) -> Grid {
         let multiprocessors = self.device.properties().multiprocessors as usize;
-        let items = self.schedule.items(&self.form.shape);
-        let blocks = if self.schedule.has_lists(items, multiprocessors) { multiprocessors } else { items };
+        let Form { shape, mask, .. } = &self.form;
+        let has_lists = self.schedule.has_lists(shape, *mask, multiprocessors);
+        let blocks = if has_lists { multiprocessors } else { self.schedule.items(shape, *mask) };
         Grid::new([blocks as u32, 1, 1], [self.schedule.threads(), 1, 1])
             .shared(self.schedule.shared_bytes(self.form.shape.dim))
             .early()
@@ -73,6 +100,10 @@ impl DeviceAttention {
         let Shape { heads, key_heads, rows, keys, dim, .. } = self.form.shape;
         let layout = if in_parts { Layout::HeadsFirst } else { self.form.layout };
         let Strides { batch, head, row } = layout.strides(heads, rows, dim);
+        let place = keys as i32 - rows as i32;
+        // Nobody reads a cap that is not asked for.
+        let cap = self.form.soft_cap.unwrap_or(1.0);
+        let at_most = |size: usize, most: usize| size.min(most) as i32;
         Problem {
             rows: rows as u32,
             keys: keys as u32,
@@ -82,18 +113,24 @@ impl DeviceAttention {
             key_heads: key_heads as u32,
             diagonal: match self.form.mask {
                 Mask::Full => keys as i32,
-                Mask::Causal => keys as i32 - rows as i32,
+                Mask::Causal => place,
+                Mask::Window { right, .. } => place + at_most(right, rows),
             },
-            log2_scale: std::f32::consts::LOG2_E * self.form.scale,
+            first_diagonal: match self.form.mask {
+                Mask::Full | Mask::Causal => 0,
+                Mask::Window { left, .. } => place - at_most(left, keys),
+            },
+            cap: 8.0 * LOG2_E * cap,
+            cap_factor: 0.25 / cap,
+            log2_scale: LOG2_E * self.form.scale,
             batch_stride: batch as u64,
             head_stride: head as u64,
             row_stride: row as u64,
             split_stride: self.form.shape.query_elements() as u64,
             split_lse_stride: (self.form.shape.query_elements() / dim) as u64,
-            splits: self.schedule.splits,
-            split_tiles: self.schedule.split_tiles(&self.form.shape) as u32,
+            splits: self.schedule.splits(&self.form.shape, self.form.mask) as u32,
+            split_tiles: self.schedule.split_tiles(&self.form.shape, self.form.mask) as u32,
             items: items as u32,
-            unused: 0,
         }
     }
 }

@@ -28,7 +28,7 @@ impl DeviceAttention {
         let Strides { batch, head, row } = self.form.layout.strides(heads, rows, dim);
         let total = batches * heads * rows;
         let shape = Parts {
-            count: self.schedule.splits,
+            count: self.schedule.splits(&self.form.shape, self.form.mask) as u32,
             rows: rows as u32,
             heads: heads as u32,
             unused: 0,

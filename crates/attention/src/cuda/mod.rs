@@ -16,7 +16,8 @@ pub(crate) use self::combine::combine_module;
 pub(crate) use self::quantise::quantise_module;
 pub use self::quantise::{Granularity, Quantised, score_limit};
 pub use self::workspace::Workspace;
-use crate::form::Form;
+use crate::dimensions::HeadDimension;
+use crate::form::{Bits, Form};
 use crate::shape::Shape;
 use crate::{Element, Error, Result, shared};
 use schedule::Schedule;
@@ -58,13 +59,33 @@ impl DeviceAttention {
         device: &Device,
         form: Form,
         rotation: Rotation,
+        bits: Bits,
         schedule: Option<Schedule>,
     ) -> Result<Self> {
+        let known = HeadDimension::of(form.shape.dim)?;
+        let (least, most) = known.consumers(form.soft_cap.is_some()).into_inner();
         let schedule = match schedule {
+            Some(Schedule { consumers, .. }) if !(least..=most).contains(&consumers) => {
+                let dim = form.shape.dim;
+                let allowed = format!("there may be {least} to {most}");
+                return Err(Error::Unsupported {
+                    what: match form.soft_cap {
+                        Some(_) => {
+                            format!(
+                                "{consumers} consumers at head dimension {dim} with a soft cap; {allowed}"
+                            )
+                        }
+                        None => format!("{consumers} consumers at head dimension {dim}; {allowed}"),
+                    },
+                });
+            }
             Some(schedule) => schedule,
-            None => Schedule::suited(&form.shape, device.properties())?,
+            None => {
+                let suited = Schedule::suited(&form.shape, form.mask, bits, device.properties())?;
+                Schedule { consumers: suited.consumers.clamp(least, most), ..suited }
+            }
         };
-        schedule.check(&form.shape, device.properties())?;
+        schedule.check(&form.shape, form.mask, device.properties())?;
         Ok(Self { device: device.clone(), form, rotation, schedule })
     }
 

@@ -147,6 +147,9 @@ impl DeviceAttention {
                 &mut x.q_scales,
                 &mut x.k_scales,
                 &mut x.v_scales,
+                &mut x.q_marks,
+                &mut x.k_marks,
+                &mut x.v_marks,
                 ByValue(queries),
                 ByValue(keys),
                 ByValue(values)

@@ -8,7 +8,7 @@ use gatework_gpu::DeviceProperties;
 use super::{KEY_TILE, LARGEST_GROUP, QUERY_TILE};
 use crate::dimensions::{HeadDimension, Tuned};
 use crate::shared::{self, BARRIER_BYTES, NO_ITEM, SUM_ROWS, WARPGROUP};
-use crate::{Error, Mask, Result, Shape};
+use crate::{Bits, Error, Mask, Result, Shape};
 
 /// Knobs of attention.cuh.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,9 +22,19 @@ pub struct Schedule {
     /// Whether there are no more blocks than multiprocessors, each with a list of rows to work on.
     pub persistent: bool,
     /// Parts of the keys that different blocks work on; a second launch combines what they find.
-    pub splits: u32,
+    pub parts: Parts,
     /// How codes of weights are found between powers of two.
     pub exponential: Exponential,
+}
+
+/// How keys are cut into parts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Parts {
+    /// Into so many, of whole groups of values. One is no cut.
+    Count(u32),
+    /// Into parts of so many tiles, a multiple of four, the last with what is left: a row's bits then depend on its own keys
+    /// alone.
+    OfTiles(u32),
 }
 
 /// Codes of `2^y` between powers of two.
@@ -41,48 +51,56 @@ pub enum Exponential {
 const ITEM_OVERHEAD: u64 = 2;
 /// Keys that are worth a part of their own: fewer take less time than combining does.
 const PART_TILES: usize = 2 * LARGEST_GROUP;
+/// Parts of the keys where bits may not depend on the batch: 2048 keys each, of rows that are one block.
+const INVARIANT_PART_TILES: u32 = 16;
 
 impl Schedule {
     /// What suits a shape on a device: as many rows a block as still give every multiprocessor work; parts of the keys if
-    /// even single warpgroups of rows do not.
-    pub fn suited(shape: &Shape, device: &DeviceProperties) -> Result<Self> {
+    /// even single warpgroups of rows do not, and bits may depend on that.
+    pub fn suited(shape: &Shape, mask: Mask, bits: Bits, device: &DeviceProperties) -> Result<Self> {
         let blocks =
             |consumers: usize| shape.batch * shape.heads * shape.rows.div_ceil(QUERY_TILE * consumers);
         let multiprocessors = device.multiprocessors as usize;
         let most = Self::most_consumers(shape.dim)? as usize;
         let consumers = (2..=most).rev().find(|&consumers| blocks(consumers) >= multiprocessors).unwrap_or(1);
-        let parts = shape.keys.div_ceil(KEY_TILE * PART_TILES);
-        let splits = (multiprocessors / blocks(consumers)).clamp(1, parts);
-        Ok(Self { consumers: consumers as u32, splits: splits as u32, ..Self::usual(shape.dim)? })
+        let parts = match bits {
+            Bits::Repeatable => {
+                let most = span_tiles(shape, mask, QUERY_TILE * consumers).div_ceil(PART_TILES);
+                Parts::Count((multiprocessors / blocks(consumers)).clamp(1, most) as u32)
+            }
+            Bits::BatchInvariant if shape.rows <= QUERY_TILE => Parts::OfTiles(INVARIANT_PART_TILES),
+            Bits::BatchInvariant => Parts::Count(1),
+        };
+        Ok(Self { consumers: consumers as u32, parts, ..Self::usual(shape.dim)? })
     }
 
     /// What suits long rows of a head dimension. Few rows take fewer consumers: [`Schedule::suited`].
     pub fn usual(dim: usize) -> Result<Self> {
         let Tuned { consumers, stages, turns } = HeadDimension::of(dim)?.tuned;
-        Ok(Self { consumers, stages, turns, persistent: true, splits: 1, exponential: Exponential::Parabola })
+        let exponential = Exponential::Parabola;
+        Ok(Self { consumers, stages, turns, persistent: true, parts: Parts::Count(1), exponential })
     }
 
     /// Whether the kernel can run like this.
-    pub(super) fn check(&self, shape: &Shape, device: &DeviceProperties) -> Result<()> {
+    pub(super) fn check(&self, shape: &Shape, mask: Mask, device: &DeviceProperties) -> Result<()> {
         let refuse = |what: String| Err(Error::Unsupported { what });
-        let most = Self::most_consumers(shape.dim)?;
-        if self.consumers == 0 || self.consumers > most {
-            let (consumers, dim) = (self.consumers, shape.dim);
-            return refuse(format!(
-                "{consumers} consumers at head dimension {dim}; there may be 1 to {most}"
-            ));
-        }
         let (bytes, limit) = (self.shared_bytes(shape.dim), device.shared_memory_per_block);
         if self.stages < 2 || bytes > limit {
             let stages = self.stages;
             return refuse(format!("{stages} stages; there must be 2, and {bytes} bytes fit into {limit}"));
         }
-        let groups = shape.keys.div_ceil(KEY_TILE * LARGEST_GROUP);
-        if self.splits == 0 || self.splits as usize > groups {
-            let (splits, keys) = (self.splits, shape.keys);
-            return refuse(format!("{splits} parts of {keys} keys; there may be 1 to {groups}"));
+        let (keys, groups) = (shape.keys, self.span_groups(shape, mask));
+        match self.parts {
+            Parts::Count(count) if count == 0 || count as usize > groups => {
+                refuse(format!("{count} parts of {keys} keys; there may be 1 to {groups}"))
+            }
+            Parts::OfTiles(tiles) if tiles == 0 || !(tiles as usize).is_multiple_of(LARGEST_GROUP) => {
+                refuse(format!(
+                    "parts of {tiles} tiles; it must be a multiple of {LARGEST_GROUP}, and at least that"
+                ))
+            }
+            Parts::Count(_) | Parts::OfTiles(_) => Ok(()),
         }
-        Ok(())
     }
 
     /// Consumers whose accumulators fit into a multiprocessor's registers.
@@ -107,27 +125,41 @@ impl Schedule {
         consumers * shared::QUERY_TILE * dim + stages * pair + BARRIER_BYTES * (2 + 2 * stages)
     }
 
+    /// Parts of the keys that a block of rows sees.
+    pub fn splits(&self, shape: &Shape, mask: Mask) -> usize {
+        match self.parts {
+            Parts::Count(count) => count as usize,
+            Parts::OfTiles(tiles) => span_tiles(shape, mask, self.block_rows()).div_ceil(tiles as usize),
+        }
+    }
+
     /// Tiles of each part of the keys: whole groups of values.
-    pub(super) fn split_tiles(&self, shape: &Shape) -> usize {
-        let groups = shape.keys.div_ceil(KEY_TILE * LARGEST_GROUP);
-        groups.div_ceil(self.splits as usize) * LARGEST_GROUP
+    pub(super) fn split_tiles(&self, shape: &Shape, mask: Mask) -> usize {
+        match self.parts {
+            Parts::Count(count) => self.span_groups(shape, mask).div_ceil(count as usize) * LARGEST_GROUP,
+            Parts::OfTiles(tiles) => tiles as usize,
+        }
+    }
+
+    fn span_groups(&self, shape: &Shape, mask: Mask) -> usize {
+        span_tiles(shape, mask, self.block_rows()).div_ceil(LARGEST_GROUP)
     }
 
     /// Blocks of rows of all heads, in all parts of the keys.
-    pub(super) fn items(&self, shape: &Shape) -> usize {
-        shape.batch * shape.heads * shape.rows.div_ceil(self.block_rows()) * self.splits as usize
+    pub(super) fn items(&self, shape: &Shape, mask: Mask) -> usize {
+        shape.batch * shape.heads * shape.rows.div_ceil(self.block_rows()) * self.splits(shape, mask)
     }
 
     /// Whether blocks have several items each.
-    pub(super) fn has_lists(&self, items: usize, multiprocessors: usize) -> bool {
-        self.persistent && self.splits == 1 && items > multiprocessors
+    pub(super) fn has_lists(&self, shape: &Shape, mask: Mask, multiprocessors: usize) -> bool {
+        self.persistent && self.splits(shape, mask) == 1 && self.items(shape, mask) > multiprocessors
     }
 
     /// The items of each block, place by place: block b of n has those at b, b + n, b + 2 n, ... Empty where each block has
     /// one. Longest first, to the block that is free first; heads in groups whose keys and values fit into the cache.
     pub(super) fn lists(&self, shape: &Shape, mask: Mask, device: &DeviceProperties) -> Vec<u32> {
-        let (items, multiprocessors) = (self.items(shape), device.multiprocessors as usize);
-        if !self.has_lists(items, multiprocessors) {
+        let (items, multiprocessors) = (self.items(shape, mask), device.multiprocessors as usize);
+        if !self.has_lists(shape, mask, multiprocessors) {
             return Vec::new();
         }
         let heads = shape.batch * shape.heads;
@@ -160,6 +192,19 @@ impl Schedule {
     }
 }
 
+/// Most tiles that a block of so many rows sees, from the first of its first group of values on.
+fn span_tiles(shape: &Shape, mask: Mask, block_rows: usize) -> usize {
+    let keys = match mask {
+        Mask::Full | Mask::Causal => shape.keys,
+        // A window starts anywhere in a group.
+        Mask::Window { left, right } => {
+            let seen = left.saturating_add(right).saturating_add(block_rows);
+            seen.saturating_add(LARGEST_GROUP * KEY_TILE).min(shape.keys)
+        }
+    };
+    keys.div_ceil(KEY_TILE)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -176,13 +221,14 @@ mod tests {
             (Shape::square(1, 16, 16384, 128), Mask::Full),
             (Shape { key_heads: 8, ..Shape::square(1, 64, 4096, 128) }, Mask::Causal),
             (Shape { keys: 1000, ..Shape::square(3, 5, 3001, 128) }, Mask::Causal),
+            (Shape::square(2, 16, 8192, 64), Mask::Window { left: 1023, right: 0 }),
         ] {
             let schedule = Schedule::usual(shape.dim).unwrap();
             let lists = schedule.lists(&shape, mask, &device(132));
             assert_eq!(lists.len() % 132, 0);
             let mut found: Vec<u32> = lists.iter().copied().filter(|&item| item != NO_ITEM).collect();
             found.sort_unstable();
-            assert!(found.iter().copied().eq(0..schedule.items(&shape) as u32), "{shape:?}");
+            assert!(found.iter().copied().eq(0..schedule.items(&shape, mask) as u32), "{shape:?}");
             let rows_of_head = shape.rows.div_ceil(schedule.block_rows());
             let cost = |item: u32| {
                 schedule.tiles(&shape, mask, rows_of_head - 1 - item as usize % rows_of_head) + ITEM_OVERHEAD
@@ -221,17 +267,31 @@ mod tests {
 
     #[test]
     fn keys_are_split_where_rows_are_few() {
-        let suited = |shape: Shape| Schedule::suited(&shape, &device(132)).unwrap();
+        let suited =
+            |shape: Shape| Schedule::suited(&shape, Mask::Full, Bits::Repeatable, &device(132)).unwrap();
         let one_row = Shape { rows: 1, ..Shape::square(1, 16, 16384, 128) };
-        assert_eq!(suited(one_row).splits, 8);
-        assert_eq!(suited(Shape::square(1, 8, 512, 64)).splits, 1);
+        assert_eq!(suited(one_row).parts, Parts::Count(8));
+        assert_eq!(suited(Shape::square(1, 8, 512, 64)).parts, Parts::Count(1));
         assert_eq!(suited(Shape::square(4, 16, 4096, 64)), Schedule::usual(64).unwrap());
+    }
+
+    #[test]
+    fn invariant_parts_depend_on_the_sequence_alone() {
+        for (rows, keys, wanted) in [(1, 16384, 8), (64, 16385, 9), (65, 16384, 1), (1, 1, 1), (7, 2048, 1)] {
+            for (batch, heads, multiprocessors) in [(1, 1, 132), (16, 32, 132), (3, 5, 2)] {
+                let shape = Shape { batch, heads, key_heads: 1, rows, keys, dim: 128 };
+                let device = device(multiprocessors);
+                let found = Schedule::suited(&shape, Mask::Full, Bits::BatchInvariant, &device).unwrap();
+                assert_eq!(found.splits(&shape, Mask::Full), wanted, "{shape:?}");
+            }
+        }
     }
 
     #[test]
     fn no_schedule_suits_an_unknown_head_dimension() {
         let shape = Shape::square(1, 1, 64, 96);
-        let known = [Schedule::usual(96), Schedule::suited(&shape, &device(132))];
+        let known =
+            [Schedule::usual(96), Schedule::suited(&shape, Mask::Full, Bits::Repeatable, &device(132))];
         assert!(known.iter().all(Result::is_err) && Schedule::most_consumers(96).is_err());
     }
 }

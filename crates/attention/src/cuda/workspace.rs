@@ -22,7 +22,7 @@ pub struct Workspace {
     pub(super) no_scales: Buffer<f32>,
 }
 
-/// What the quantiser makes and the attention kernel reads.
+/// What the quantiser makes and the attention kernel reads, and the sinks.
 #[derive(Debug)]
 pub(super) struct Images {
     pub(super) q: Buffer<u8>,
@@ -31,6 +31,12 @@ pub(super) struct Images {
     pub(super) q_scales: Buffer<f32>,
     pub(super) k_scales: Buffer<f32>,
     pub(super) v_scales: Buffer<f32>,
+    /// What is not finite: a byte a row of queries and of keys, a word a column of a tile of values.
+    pub(super) q_marks: Buffer<u8>,
+    pub(super) k_marks: Buffer<u8>,
+    pub(super) v_marks: Buffer<u32>,
+    /// The sinks' logits, or a word that nobody reads.
+    pub(super) sinks: Buffer<f32>,
 }
 
 /// Outputs and log-sum-exps of attention over parts of the keys.
@@ -49,7 +55,8 @@ impl Workspace {
         let value_groups =
             batch * key_heads * attention.key_tiles().div_ceil(value_group(attention.form.shape.keys));
         let lists = schedule.lists(&attention.form.shape, attention.form.mask, attention.device.properties());
-        let splits = schedule.splits as usize;
+        let mask = attention.form.mask;
+        let splits = schedule.splits(&attention.form.shape, mask);
         let parts = if splits > 1 {
             let outputs = stream.alloc(splits * attention.form.shape.query_elements())?;
             Some(PartsOfKeys { outputs, lse: stream.alloc(splits * batch * heads * rows)? })
@@ -63,11 +70,18 @@ impl Workspace {
             q_scales: stream.alloc(query_tiles)?,
             k_scales: stream.alloc(key_tiles)?,
             v_scales: stream.alloc(value_groups)?,
+            q_marks: stream.alloc(query_tiles * QUERY_TILE)?,
+            k_marks: stream.alloc(key_tiles * KEY_TILE)?,
+            v_marks: stream.alloc(key_tiles * dim)?,
+            sinks: match &attention.form.sinks {
+                Some(sinks) => stream.upload(sinks)?,
+                None => stream.alloc(1)?,
+            },
         };
         Ok(Self {
             images,
             lse: stream.alloc(batch * heads * rows)?,
-            items: if lists.is_empty() { schedule.items(&attention.form.shape) } else { lists.len() },
+            items: if lists.is_empty() { schedule.items(&attention.form.shape, mask) } else { lists.len() },
             lists: if lists.is_empty() { stream.alloc(1)? } else { stream.upload(&lists)? },
             parts,
             no_scales: stream.alloc(1)?,

@@ -4,23 +4,53 @@ use gatework_lab::Case;
 
 use crate::{Mask, Shape};
 
+/// Dimensions of a case with a window.
+const LEFT: &str = "window_left";
+const RIGHT: &str = "window_right";
+/// Those of cases with sinks or a soft cap.
+const SINKS: &str = "sinks";
+const SOFT_CAP: &str = "soft_cap";
+
 /// The case of a shape and a mask.
 pub fn case(shape: &Shape, mask: Mask) -> Case {
     let Shape { batch, heads, key_heads, rows, keys, dim } = *shape;
-    let name =
-        format!("{batch}x{heads}x{key_heads}x{rows}x{keys}x{dim}-{}", format!("{mask:?}").to_lowercase());
-    Case::new(name)
+    let seen = match mask {
+        Mask::Full => "full".to_owned(),
+        Mask::Causal => "causal".to_owned(),
+        Mask::Window { left, right } => format!("window-{left}-{right}"),
+    };
+    let case = Case::new(format!("{batch}x{heads}x{key_heads}x{rows}x{keys}x{dim}-{seen}"))
         .with("batch", batch)
         .with("heads", heads)
         .with("key_heads", key_heads)
         .with("queries", rows)
         .with("keys", keys)
         .with("head_dim", dim)
-        .with("causal", usize::from(mask == Mask::Causal))
+        .with("causal", usize::from(mask == Mask::Causal));
+    match mask {
+        Mask::Full | Mask::Causal => case,
+        Mask::Window { left, right } => case.with(LEFT, left).with(RIGHT, right),
+    }
 }
 
-/// The shape and the mask of a case; none if it is no attention.
+/// A case whose heads have sinks.
+pub(super) fn with_sinks(case: Case) -> Case {
+    Case { name: format!("{}-{SINKS}", case.name), ..case }.with(SINKS, 1)
+}
+
+/// A case whose scores are capped.
+pub(super) fn with_soft_cap(case: Case, cap: u16) -> Case {
+    Case { name: format!("{}-cap-{cap}", case.name), ..case }.with(SOFT_CAP, cap.into())
+}
+
+/// The shape and the mask of a case; none if it is no attention, or one with sinks or a soft cap.
 pub fn of_case(case: &Case) -> Option<(Shape, Mask)> {
+    let is_plain = ![SINKS, SOFT_CAP].iter().any(|&name| case.dimensions.contains_key(name));
+    shape_and_mask(case).filter(|_| is_plain)
+}
+
+/// The shape and the mask of a case, whatever becomes of its scores.
+pub(super) fn shape_and_mask(case: &Case) -> Option<(Shape, Mask)> {
     let size = |name: &str| case.dimensions.get(name).and_then(|&size| usize::try_from(size).ok());
     let shape = Shape {
         batch: size("batch")?,
@@ -30,5 +60,11 @@ pub fn of_case(case: &Case) -> Option<(Shape, Mask)> {
         keys: size("keys")?,
         dim: size("head_dim")?,
     };
-    Some((shape, if size("causal")? == 1 { Mask::Causal } else { Mask::Full }))
+    let mask = match (size("causal")?, size(LEFT), size(RIGHT)) {
+        (0, None, None) => Mask::Full,
+        (1, None, None) => Mask::Causal,
+        (0, Some(left), Some(right)) => Mask::Window { left, right },
+        _ => return None,
+    };
+    Some((shape, mask))
 }

@@ -1,6 +1,8 @@
 //! What the lab may gate and time: `attention/*`.
 
 pub mod case;
+pub mod codes;
+mod oracle;
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -14,17 +16,18 @@ use gatework_lab::{
     Work, Workload, poisoned, repeated,
 };
 use half::f16;
-use rayon::prelude::*;
 
-use crate::cuda::schedule::{Exponential, Schedule};
+use crate::cuda::schedule::{Exponential, Parts, Schedule};
 use crate::cuda::{
     DeviceAttention, KEY_TILE, Rotation, Workspace, attention_module, combine_module, quantise_module,
-    score_limit, value_group,
 };
+use crate::form::Form;
+use crate::reference::Scores;
 use crate::shape::{Mask, Shape};
-use crate::shared::{LARGEST_CODE, QUANTISE_THREADS, QUERY_TILE};
-use crate::{Attention, Element, HeadDimension, reference};
-use case::{case, of_case};
+use crate::shared::QUANTISE_THREADS;
+use crate::{Attention, Bits, Builder, Element, HeadDimension};
+use case::{case, shape_and_mask, with_sinks, with_soft_cap};
+use oracle::Operands;
 
 /// All of them.
 pub fn workloads() -> Vec<Box<dyn Workload>> {
@@ -33,6 +36,11 @@ pub fn workloads() -> Vec<Box<dyn Workload>> {
     let long =
         |dim| [(8, 2048), (4, 4096), (2, 8192), (1, 16384)].map(|(batch, rows)| square(batch, 16, rows, dim));
     let grouped = [2048, 4096, 8192, 16384].map(|rows| Shape { key_heads: 8, ..square(1, 64, rows, 128) });
+    let capped = |name, dim| {
+        let shapes = vec![Shape { key_heads: 8, ..square(1, 16, 8192, dim) }];
+        let summary = format!("16 query heads over 8 key heads of 8192 rows of {dim}, scores capped at 50");
+        Job { soft_cap: Some(50), ..Job::new(name, &summary, shapes).masks(&[Mask::Causal]) }
+    };
     let jobs = [
         Job::new("attention/small", "8 heads of 128 rows of 64", vec![square(1, 8, 128, 64)]),
         Job::new("attention/mission-1", "8 heads of 512 rows of 64", vec![square(1, 8, 512, 64)]),
@@ -49,31 +57,49 @@ pub fn workloads() -> Vec<Box<dyn Workload>> {
             "1 row of 32 query heads over 8 key heads of 16384 keys of 128",
             vec![Shape { batch: 1, heads: 32, key_heads: 8, rows: 1, keys: 16384, dim: 128 }],
         ),
+        Job::new(
+            "attention/window",
+            "16 heads of 16384 rows of 128 that see 1024 keys each",
+            vec![square(1, 16, 16384, 128)],
+        )
+        .masks(&[WINDOW]),
+        Job {
+            sinks: true,
+            ..Job::new(
+                "attention/sinks",
+                "64 query heads with sinks over 8 key heads of 8192 rows of 64, all keys and 128",
+                vec![Shape { key_heads: 8, ..square(1, 64, 8192, 64) }],
+            )
+            .masks(&[Mask::Causal, Mask::Window { left: 127, right: 0 }])
+        },
+        capped("attention/soft-cap-64", 64),
+        capped("attention/soft-cap-128", 128),
     ];
     jobs.into_iter().map(|job| Box::new(job) as Box<dyn Workload>).collect()
 }
 
-/// Shapes that are measured, each with and without a causal mask.
+/// Shapes that are measured, each under several masks.
 #[derive(Clone)]
 struct Job {
     name: String,
     summary: String,
     shapes: Vec<Shape>,
+    masks: Vec<Mask>,
+    soft_cap: Option<u16>,
+    /// Whether heads have sinks.
+    sinks: bool,
     /// How the kernel is run, if not as suits each shape.
     schedule: Option<Schedule>,
 }
 
+/// What the workload of windows is measured with, against a causal mask.
+const WINDOW: Mask = Mask::Window { left: 1023, right: 0 };
+/// The part of a causal mask's time that its window may take: it sees an eighth of the keys.
+const WINDOW_TIME: f64 = 0.2;
 /// The dimension of a case whose keys are not split.
 const WHOLE: &str = "whole";
 /// Elements of the random pattern that fills large tensors.
 const PATTERN: usize = 1_000_003;
-
-/// Queries, keys and values of a case, in f16.
-struct Operands {
-    q: Vec<f16>,
-    k: Vec<f16>,
-    v: Vec<f16>,
-}
 
 /// Tensors of a case on the device, and what works on them.
 struct Bound {
@@ -93,107 +119,59 @@ fn mask(case: &Case) -> Mask {
 }
 
 fn parts(case: &Case) -> (Shape, Mask) {
-    match of_case(case) {
+    match shape_and_mask(case) {
         Some(parts) => parts,
         None => panic!("case '{}' is no attention", case.name),
     }
 }
 
-fn both_masks(shapes: impl IntoIterator<Item = Shape>) -> Vec<Case> {
-    shapes.into_iter().flat_map(|shape| [case(&shape, Mask::Full), case(&shape, Mask::Causal)]).collect()
-}
-
-impl Operands {
-    fn new(case: &Case, seed: u64) -> Self {
-        let shape = shape(case);
-        let mut inputs = Inputs::new(seed);
-        let mut normal = |count: usize| inputs.normal(count).into_iter().map(f16::from_f32).collect();
-        Self {
-            q: normal(shape.query_elements()),
-            k: normal(shape.key_elements()),
-            v: normal(shape.key_elements()),
-        }
-    }
-
-    /// Attention in double precision on what the quantiser makes of these: what the kernel is given.
-    fn attend(&self, case: &Case) -> Vec<f64> {
-        self.attend_to(&shape(case), mask(case))
-    }
-
-    fn attend_to(&self, shape: &Shape, mask: Mask) -> Vec<f64> {
-        let Shape { dim, rows, keys, .. } = *shape;
-        let limit = score_limit(dim);
-        let q = quantised(&self.q, rows * dim, QUERY_TILE as usize * dim, limit);
-        let k = quantised(&self.k, keys * dim, KEY_TILE * dim, limit);
-        let v = quantised(&self.v, keys * dim, value_group(keys) * KEY_TILE * dim, LARGEST_CODE);
-        let parts: Vec<Part> = parts_of(shape, mask);
-        let attended = parts.into_par_iter().map(|part| part.attend(shape, mask, &q, &k, &v));
-        attended.collect::<Vec<Vec<f64>>>().concat()
-    }
-}
-
-/// Some rows of one head: what one core attends, with the arithmetic of the whole.
-struct Part {
-    batch: usize,
-    head: usize,
-    rows: Range<usize>,
-}
-
-/// Rows that one core attends at a time: few, because the longest sums have few rows.
-const PART_ROWS: usize = 1;
-
-/// The parts of a shape, in the order of their rows.
-fn parts_of(shape: &Shape, mask: Mask) -> Vec<Part> {
-    // Under a mask a part sees the keys up to those of its last row; where rows see no key at all, a head stays whole.
-    let is_split = mask == Mask::Full || shape.rows <= shape.keys;
-    let step = if is_split { PART_ROWS } else { shape.rows };
-    let mut parts = Vec::new();
-    for (batch, head) in (0..shape.batch).flat_map(|batch| (0..shape.heads).map(move |head| (batch, head))) {
-        let starts = (0..shape.rows).step_by(step);
-        parts.extend(starts.map(|start| Part { batch, head, rows: start..(start + step).min(shape.rows) }));
-    }
-    parts
-}
-
-impl Part {
-    fn attend(&self, shape: &Shape, mask: Mask, q: &[f64], k: &[f64], v: &[f64]) -> Vec<f64> {
-        let Shape { heads, key_heads, rows, keys, dim, .. } = *shape;
-        let unseen = if mask == Mask::Causal { rows - self.rows.end } else { 0 };
-        let part = Shape {
-            batch: 1,
-            heads: 1,
-            key_heads: 1,
-            rows: self.rows.len(),
-            keys: keys - unseen.min(keys),
-            dim,
-        };
-        let query = ((self.batch * heads + self.head) * rows + self.rows.start) * dim;
-        let key = (self.batch * key_heads + self.head / (heads / key_heads)) * keys * dim;
-        let (q, seen) = (&q[query..query + part.rows * dim], key..key + part.keys * dim);
-        reference::attention(&part, mask, 1.0 / (dim as f64).sqrt(), q, &k[seen.clone()], &v[seen]).0
-    }
-}
-
-/// The values of the codes, block by block of each head.
-fn quantised(x: &[f16], head: usize, block: usize, limit: f32) -> Vec<f64> {
-    let mut values = Vec::with_capacity(x.len());
-    for block in x.chunks(head).flat_map(|head| head.chunks(block)) {
-        let largest = block.iter().fold(0.0f32, |largest, x| largest.max(x.to_f32().abs()));
-        let (factor, scale) = (limit / largest, largest / limit);
-        let code = |x: &f16| float8::F8E4M3::from_f32(x.to_f32() * factor).to_f32() * scale;
-        values.extend(block.iter().map(|x| f64::from(code(x))));
-    }
-    values
+/// The logit of a head's sink.
+fn sink(head: usize) -> f32 {
+    (head * 3 % 5) as f32 - 1.5
 }
 
 impl Job {
+    fn masks(self, masks: &[Mask]) -> Self {
+        Self { masks: masks.to_vec(), ..self }
+    }
+
+    /// These shapes under each of the masks.
+    fn cases_of(&self, shapes: impl IntoIterator<Item = Shape>) -> Vec<Case> {
+        let plain =
+            shapes.into_iter().flat_map(|shape| self.masks.iter().map(move |&mask| case(&shape, mask)));
+        let sunk = plain.map(|case| if self.sinks { with_sinks(case) } else { case });
+        let capped = sunk.map(|case| match self.soft_cap {
+            Some(cap) => with_soft_cap(case, cap),
+            None => case,
+        });
+        capped.collect()
+    }
+
+    fn builder(&self, shape: &Shape, mask: Mask) -> Builder {
+        let builder = Attention::builder(*shape).mask(mask);
+        let builder = match self.soft_cap {
+            Some(cap) => builder.soft_cap(cap.into()),
+            None => builder,
+        };
+        if self.sinks { builder.sinks((0..shape.heads).map(sink).collect::<Vec<_>>()) } else { builder }
+    }
+
+    /// Attention in double precision over heads from `first_head` on.
+    fn attend(&self, operands: &Operands, shape: &Shape, mask: Mask, first_head: usize) -> Vec<f64> {
+        let heads = first_head..first_head + shape.heads;
+        let sinks: Vec<f64> = heads.filter(|_| self.sinks).map(|head| f64::from(sink(head))).collect();
+        let (scale, soft_cap) = (1.0 / (shape.dim as f64).sqrt(), self.soft_cap.map(f64::from));
+        operands.attend(shape, &Scores { mask, scale, soft_cap, sinks: &sinks })
+    }
+
     fn attention(&self, device: &Device, case: &Case) -> crate::Result<DeviceAttention> {
-        let builder = Attention::builder(shape(case)).mask(mask(case));
+        let builder = self.builder(&shape(case), mask(case));
         match self.schedule {
             Some(schedule) => builder.schedule(schedule).build_on(device),
             None if case.dimensions.contains_key(WHOLE) => {
-                let suited = Schedule::suited(&shape(case), device.properties())?;
-                builder.schedule(Schedule { splits: 1, ..suited }).build_on(device)
+                let suited =
+                    Schedule::suited(&shape(case), mask(case), Bits::Repeatable, device.properties())?;
+                builder.schedule(Schedule { parts: Parts::Count(1), ..suited }).build_on(device)
             }
             None => builder.build_on(device),
         }
@@ -207,7 +185,7 @@ impl Bound {
     }
 
     fn upload(stream: &Stream, attention: DeviceAttention, case: &Case, seed: u64) -> Result<Self, RunError> {
-        let Operands { q, k, v } = Operands::new(case, seed);
+        let Operands { q, k, v } = Operands::new(&shape(case), seed);
         Self::new(stream, attention, [stream.upload(&q)?, stream.upload(&k)?, stream.upload(&v)?])
     }
 
@@ -246,6 +224,7 @@ fn evidence(workload: &Job, case: &Case, job: Rc<RefCell<Bound>>) -> Evidence {
     let seen = shape.query_elements() - rows * shape.dim..shape.query_elements();
     let (place, mut expected) = (seen.clone(), None);
     let last = Shape { batch: 1, heads: 1, key_heads: 1, rows, ..shape };
+    let oracle = workload.clone();
     Evidence::new(
         // What these rows may be out by, which see nearly all keys: under a mask the others see few.
         workload.budget(&case::case(&last, mask)),
@@ -264,7 +243,7 @@ fn evidence(workload: &Job, case: &Case, job: Rc<RefCell<Bound>>) -> Evidence {
                 let head = shape.key_elements() - shape.keys * shape.dim..shape.key_elements();
                 let operands =
                     Operands { q: part(&q, place.clone()), k: part(&k, head.clone()), v: part(&v, head) };
-                operands.attend_to(&last, mask)
+                oracle.attend(&operands, &last, mask, shape.heads - 1)
             });
             Ok(Outputs::new().with("o", o.clone()))
         },
@@ -274,12 +253,22 @@ fn evidence(workload: &Job, case: &Case, job: Rc<RefCell<Bound>>) -> Evidence {
 impl Job {
     fn new(name: &str, summary: &str, shapes: Vec<Shape>) -> Self {
         let summary = format!("softmax(q k^T) v from f16 by e4m3: {summary}");
-        Self { name: name.into(), summary, shapes, schedule: None }
+        let masks = vec![Mask::Full, Mask::Causal];
+        Self { name: name.into(), summary, shapes, masks, soft_cap: None, sinks: false, schedule: None }
     }
 
     /// What the engine knows of the head dimension, which all shapes have.
     fn dimension(&self) -> &'static HeadDimension {
         HeadDimension::of(self.shapes[0].dim).unwrap_or_else(|error| panic!("{}: {error}", self.name))
+    }
+
+    /// What its kernels are compiled for: masks but for windows are one.
+    fn forms(&self) -> Vec<Form> {
+        let is_window = |mask: &Mask| matches!(mask, Mask::Window { .. });
+        let windows = self.masks.iter().find(|mask| is_window(mask));
+        let others = self.masks.iter().find(|mask| !is_window(mask));
+        let form = |&mask: &Mask| self.builder(&self.shapes[0], mask).into_form();
+        windows.into_iter().chain(others).map(form).collect()
     }
 
     /// How the kernel is run on long rows.
@@ -311,6 +300,16 @@ impl Job {
         shapes
     }
 
+    /// Their windows are short enough to have a left end.
+    fn checked_cases(&self, kind: Kind) -> Vec<Case> {
+        let shorten = |&mask: &Mask| match mask {
+            Mask::Full | Mask::Causal => mask,
+            Mask::Window { left, right } => Mask::Window { left: left.min(100), right },
+        };
+        let masks: Vec<Mask> = self.masks.iter().map(shorten).collect();
+        self.clone().masks(&masks).cases_of(self.checked_shapes(kind))
+    }
+
     /// Sums as long as the longest that are measured, and longer, by one block each.
     fn long_sums(&self) -> Vec<Case> {
         let Some(&Shape { keys, dim, .. }) = self.shapes.iter().max_by_key(|shape| shape.keys) else {
@@ -340,29 +339,32 @@ impl Workload for Job {
         };
         let schedules: Vec<Schedule> = match self.schedule {
             Some(schedule) => vec![schedule],
-            None => (1..=self.dimension().most_consumers())
+            None => self
+                .dimension()
+                .consumers(self.soft_cap.is_some())
                 .map(|consumers| Schedule { consumers, ..usual })
                 .collect(),
         };
-        let mut kernels: Vec<KernelSpec> = schedules
-            .into_iter()
-            .map(|schedule| spec(attention_module::<f16>(shape, schedule), schedule))
-            .collect();
+        let mut kernels: Vec<KernelSpec> = Vec::new();
+        for form in self.forms() {
+            let module = |schedule: &Schedule| spec(attention_module::<f16>(&form, *schedule), *schedule);
+            kernels.extend(schedules.iter().map(module));
+        }
         kernels.push(
             KernelSpec::new(quantise_module::<f16>(shape, Rotation::None).source()).threads(QUANTISE_THREADS),
         );
         if self.shapes.iter().any(|shape| shape.rows < 64) {
             let schedule = Schedule { consumers: 1, ..usual };
-            kernels.push(spec(attention_module::<f32>(shape, schedule), schedule));
+            kernels.push(spec(attention_module::<f32>(&Form::new(*shape), schedule), schedule));
             kernels.push(KernelSpec::new(combine_module::<f16>(dim).source()).threads(128));
         }
         kernels
     }
 
     fn cases(&self, kind: Kind) -> Vec<Case> {
-        let mut cases = both_masks(self.checked_shapes(kind));
+        let mut cases = self.checked_cases(kind);
         // How blocks are run does not change how sums are made: a search need not wait for the long ones.
-        if kind == Kind::Cuda && self.schedule.is_none() {
+        if kind == Kind::Cuda && self.schedule.is_none() && self.masks.contains(&Mask::Full) {
             cases.extend(self.long_sums());
         }
         cases
@@ -378,18 +380,24 @@ impl Workload for Job {
     }
 
     fn reference(&self, case: &Case, seed: u64) -> Outputs {
-        Outputs::new().with("o", Operands::new(case, seed).attend(case))
+        let shape = shape(case);
+        Outputs::new().with("o", self.attend(&Operands::new(&shape, seed), &shape, mask(case), 0))
     }
 
     /// Rounding p to e4m3 alone is an error of 0.024 of the output (0.019 under a causal mask, whose first rows have few
     /// keys to round). The bound on the mean is 2 % of the output's size, about sqrt(e / keys) for normal inputs.
     fn budget(&self, case: &Case) -> ErrorBudget {
         let keys = case.dimension("keys") as f64;
-        let size = (std::f64::consts::E / keys).sqrt();
+        let seen = match mask(case) {
+            Mask::Full | Mask::Causal => keys,
+            Mask::Window { left, right } => keys.min((left + right + 1) as f64),
+        };
+        let size = (std::f64::consts::E / seen).sqrt();
         let square = case.dimension("queries") == case.dimension("keys");
         let (relative_frobenius, max_abs) = match mask(case) {
             // Rows with a key or two have outputs as large as values.
-            Mask::Causal if square => (0.025, 0.3),
+            Mask::Causal if square && !self.sinks => (0.025, 0.3),
+            Mask::Causal | Mask::Window { .. } if square => (0.030, 0.3),
             _ => (0.030, 0.6 * size),
         };
         ErrorBudget::Bounded(Bounds { relative_frobenius, max_abs, mean_bias: 0.02 * size })
@@ -397,16 +405,21 @@ impl Workload for Job {
 
     fn controls(&self, case: &Case, seed: u64, reference: &Outputs) -> Vec<Control> {
         let shape = shape(case);
-        let operands = Operands::new(case, seed);
+        let operands = Operands::new(&shape, seed);
         let wrong = |name: &str, v: Vec<f16>| {
-            let changed = Operands { q: operands.q.clone(), k: operands.k.clone(), v };
-            Control::new(name, Outputs::new().with("o", changed.attend(case)))
+            let changed = Operands { v, ..operands.clone() };
+            Control::new(name, Outputs::new().with("o", self.attend(&changed, &shape, mask(case), 0)))
         };
         let dim = shape.dim;
         let mut stale = operands.v.clone();
         // Of very many keys one tile more or less does not matter.
         let tile = KEY_TILE.max(shape.keys / 8).min(shape.keys / 2) * dim;
-        stale.copy_within(0..tile, tile);
+        // The last ones of a head: rows of a window may see no others.
+        let end = shape.keys * dim;
+        match mask(case) {
+            Mask::Full | Mask::Causal => stale.copy_within(0..tile, tile),
+            Mask::Window { .. } => stale.copy_within(end - 2 * tile..end - tile, end - tile),
+        }
         let transposed = operands.v.chunks(dim).flat_map(|row| row.iter().rev().copied()).collect();
         let biased = operands.v.iter().map(|v| f16::from_f32(v.to_f32() - 0.02)).collect();
         let mean = operands.v.iter().map(|v| f64::from(v.to_f32())).sum::<f64>() / operands.v.len() as f64;
@@ -431,8 +444,8 @@ impl Workload for Job {
 
     fn bench_cases(&self, kind: Kind) -> Vec<Case> {
         match kind {
-            Kind::Cuda => both_masks(self.shapes.iter().copied()),
-            Kind::Emulated => both_masks(self.checked_shapes(kind)),
+            Kind::Cuda => self.cases_of(self.shapes.iter().copied()),
+            Kind::Emulated => self.checked_cases(kind),
         }
     }
 
@@ -446,25 +459,35 @@ impl Workload for Job {
         let mut whole = Bound::random(&stream, self.attention(device, case)?)?;
         stream.synchronize()?;
         let candidate = Side::new("kernel", move |stream| job.borrow_mut().attend(stream));
+        let timed = |baseline: Side| {
+            Bench::new(self.work(case), candidate, baseline)
+                .timing(Timing::Graph { repeats: repeats(&shape(case)) })
+                .arithmetic(Arithmetic::TensorFp8)
+                .shown_by(evidence)
+        };
+        if matches!(mask(case), Mask::Window { .. }) && !self.sinks {
+            let causal = self.builder(&shape(case), Mask::Causal).build_on(device)?;
+            let mut causal = Bound::random(&stream, causal)?;
+            causal.quantise(&stream)?;
+            stream.synchronize()?;
+            let baseline = Side::new("causal kernel", move |stream| causal.attend(stream));
+            let why = "a window that sees a fraction of the keys takes a fraction of the time";
+            return Ok(Some(timed(baseline).expect_at_most(WINDOW_TIME, why)));
+        }
         let baseline = Side::new("quantiser and kernel", move |stream| {
             whole.quantise(stream).and_then(|()| whole.attend(stream))
         });
-        let bench = Bench::new(self.work(case), candidate, baseline)
-            .timing(Timing::Graph { repeats: repeats(&shape(case)) })
-            .arithmetic(Arithmetic::TensorFp8)
-            .shown_by(evidence)
-            // The baseline has the kernel in it: it shows what the quantiser costs, and no promise can be made of it.
-            .expect_recorded(
-                1.10,
-                "the same kernel on the same card, with a tenth for its power and its clocks",
-            )
-            .peer("attention-f16", case)
-            .peer("attention-fp8", case);
-        Ok(Some(bench))
+        // The baseline has the kernel in it: it shows what the quantiser costs, and no promise can be made of it.
+        let why = "the same kernel on the same card, with a tenth for its power and its clocks";
+        let bench = timed(baseline).expect_recorded(1.10, why);
+        // Peers know neither windows nor sinks nor caps by these names.
+        let is_plain = self.soft_cap.is_none() && !self.sinks && !matches!(mask(case), Mask::Window { .. });
+        Ok(Some(if is_plain { bench.peer("attention-f16", case).peer("attention-fp8", case) } else { bench }))
     }
 
+    /// The search knows nothing of what a soft cap takes.
     fn tunable(&self) -> Option<&dyn Tunable> {
-        Some(self)
+        if self.soft_cap.is_none() { Some(self) } else { None }
     }
 }
 
@@ -506,7 +529,7 @@ impl Tunable for Job {
             .with("BLOCKS", if usual.persistent { "persistent" } else { "one each" })
             .with("CONSUMERS", i64::from(usual.consumers))
             .with("STAGES", i64::from(usual.stages))
-            .with("SPLITS", i64::from(usual.splits))
+            .with("SPLITS", usual.splits(&self.shapes[0], Mask::Full) as i64)
     }
 
     fn configured(&self, configuration: &Configuration) -> Box<dyn Workload> {
@@ -524,9 +547,9 @@ impl Tunable for Job {
         let longer = |size: usize| size + size / 4 + 1;
         let shape = Shape { rows: longer(first.rows), keys: longer(first.keys), ..first };
         match kind {
-            Kind::Cuda => both_masks([shape]),
+            Kind::Cuda => self.cases_of([shape]),
             Kind::Emulated => {
-                both_masks([Shape { batch: 1, heads: 2, key_heads: 1, rows: 90, keys: 700, ..first }])
+                self.cases_of([Shape { batch: 1, heads: 2, key_heads: 1, rows: 90, keys: 700, ..first }])
             }
         }
     }
@@ -538,7 +561,7 @@ fn schedule(found: &Configuration) -> Schedule {
         stages: found.integer("STAGES") as u32,
         turns: found.choice("ISSUE") == "in turn",
         persistent: found.choice("BLOCKS") == "persistent",
-        splits: found.integer("SPLITS") as u32,
+        parts: Parts::Count(found.integer("SPLITS") as u32),
         exponential: match found.choice("EXPONENTIAL") {
             "line" => Exponential::Line,
             _ => Exponential::Parabola,
@@ -549,27 +572,4 @@ fn schedule(found: &Configuration) -> Schedule {
 /// Runs in a graph: enough that the gaps between its ends do not count.
 fn repeats(shape: &Shape) -> u32 {
     (2e11 / shape.operations(Mask::Full)).clamp(1.0, 20.0) as u32
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_oracle_on_all_cores_is_the_oracle() {
-        for (rows, keys) in [(40, 40), (33, 70), (70, 33), (1, 100)] {
-            for mask in [Mask::Full, Mask::Causal] {
-                let shape = Shape { batch: 2, heads: 4, key_heads: 2, rows, keys, dim: 64 };
-                let mut inputs = Inputs::new(3);
-                let mut normal =
-                    |count: usize| -> Vec<f64> { inputs.normal(count).into_iter().map(f64::from).collect() };
-                let (q, k) = (normal(shape.query_elements()), normal(shape.key_elements()));
-                let v = normal(shape.key_elements());
-                let whole = reference::attention(&shape, mask, 1.0 / 8.0, &q, &k, &v).0;
-                let parts = parts_of(&shape, mask).into_iter();
-                let parts: Vec<f64> = parts.flat_map(|part| part.attend(&shape, mask, &q, &k, &v)).collect();
-                assert_eq!(parts, whole, "{rows} over {keys}, {mask:?}");
-            }
-        }
-    }
 }

@@ -7,6 +7,7 @@ namespace gw {
 
 GW_DEVICE u32 lesser(u32 a, u32 b) { return a < b ? a : b; }
 GW_DEVICE i32 lesser(i32 a, i32 b) { return a < b ? a : b; }
+GW_DEVICE u32 greater(u32 a, u32 b) { return a > b ? a : b; }
 
 // The high word of a product.
 GW_DEVICE u32 multiply_high(u32 a, u32 b) { return (u32)(((u64)a * b) >> 32); }

@@ -36,6 +36,12 @@ GW_DEVICE f32 add(f32 a, f32 b) { return __fadd_rn(a, b); }
 // A number wins over a NaN, and +0 is larger than -0.
 GW_DEVICE f32 maximum(f32 a, f32 b) { return fmaxf(a, b); }
 GW_DEVICE f32 minimum(f32 a, f32 b) { return fminf(a, b); }
+// A NaN, 0x7FFFFFFF, wins over a number.
+GW_DEVICE f32 maximum_or_nan(f32 a, f32 b) {
+    f32 r;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+    return r;
+}
 GW_DEVICE f32 absolute(f32 x) { return fabsf(x); }
 #else
 GW_DEVICE f32 exp2(f32 x) { return __builtin_exp2f(x); }
@@ -59,6 +65,7 @@ GW_DEVICE f32 minimum(f32 a, f32 b) {
     if (b != b) return a;
     return a == b ? bits<f32>(bits<u32>(a) | bits<u32>(b)) : a < b ? a : b;
 }
+GW_DEVICE f32 maximum_or_nan(f32 a, f32 b) { return a != a || b != b ? bits<f32>(0x7FFFFFFFu) : maximum(a, b); }
 GW_DEVICE f32 absolute(f32 x) { return __builtin_fabsf(x); }
 #endif
 

@@ -12,6 +12,9 @@ typedef long long i64;
 typedef float f32;
 typedef double f64;
 
+// A condition that mostly holds: the code for it comes first.
+#define GW_LIKELY(condition) __builtin_expect(!!(condition), 1)
+
 #ifdef GW_CUDA
 #define GW_DEVICE __device__ __forceinline__
 #define GW_UNROLL _Pragma("unroll")

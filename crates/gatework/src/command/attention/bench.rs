@@ -299,8 +299,11 @@ fn remarks(records: &[Record]) -> Vec<String> {
 impl Benched {
     fn draw(&mut self, plot: &Path) -> Result<(), Failure> {
         let mut notes = self.notes.clone();
-        if self.measured.iter().any(Measured::is_left_out) {
+        if self.measured.iter().any(Measured::has_other_keys) {
             notes.push("Shapes with other keys than rows are not drawn.".into());
+        }
+        if self.measured.iter().any(Measured::has_window) {
+            notes.push("Windows are not drawn.".into());
         }
         let chart = as_chart(&self.measured, &self.device, notes);
         let svg = chart.svg().ok_or_else(|| {

@@ -21,7 +21,7 @@ pub(super) struct Measured {
     #[serde(skip)]
     of: (Shape, Mask),
     shape: String,
-    mask: &'static str,
+    mask: String,
     /// Multiplications and additions, of keys that are seen.
     operations: u64,
     /// Ours first.
@@ -112,8 +112,16 @@ impl Measured {
     }
 
     /// Whether it has no place on a chart over rows.
-    pub(super) fn is_left_out(&self) -> bool {
+    fn is_left_out(&self) -> bool {
+        self.has_other_keys() || self.has_window()
+    }
+
+    pub(super) fn has_other_keys(&self) -> bool {
         self.of.0.rows != self.of.0.keys
+    }
+
+    pub(super) fn has_window(&self) -> bool {
+        matches!(self.of.1, Mask::Window { .. })
     }
 
     pub(super) fn mask(&self) -> Mask {
@@ -160,7 +168,7 @@ pub(super) fn as_table(measured: &[Measured]) -> String {
         shapes.set_constraint(ColumnConstraint::ContentWidth);
     }
     for one in measured {
-        let mut row = vec![one.shape.clone(), one.mask.to_owned()];
+        let mut row = vec![one.shape.clone(), one.mask.clone()];
         row.extend(names.iter().map(|name| match one.named(name) {
             Some(timed) => {
                 format!("{}\n{}", time(timed.median_ns), rate(timed.operations_per_second, "FLOP"))

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
-use gatework_attention::{Attention, Element, Layout, Mask, Shape};
+use gatework_attention::{Attention, Bits, Builder, Element, Layout, Mask, Shape};
 use gatework_gpu::Target;
 use half::{bf16, f16};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
@@ -18,9 +18,11 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   gatework attention run --input qkv.safetensors --output o.safetensors
   gatework attention run --input qkv.safetensors --output o.safetensors --causal --device cuda
+  gatework attention run --input qkv.safetensors --output o.safetensors --window 128 --batch-invariant
 
 The file holds q, k and v, all F16, BF16 or F32, in [batch, heads, rows, dim]; the output holds o, in the same form.
-Head dimensions 64 and 128; k and v may have fewer heads than q, and other rows.";
+Head dimensions 64 and 128; k and v may have fewer heads than q, and other rows. A tensor called sinks, if there is one, has a
+logit for each query head that takes part in the softmax without a value.";
 
 #[derive(Debug, Args)]
 pub(crate) struct RunOptions {
@@ -33,6 +35,18 @@ pub(crate) struct RunOptions {
     /// Each row sees keys up to its own place; the last row sees the last key
     #[arg(long)]
     pub(super) causal: bool,
+    /// Each row sees this many keys: its own place and those before it
+    #[arg(long, value_name = "KEYS", conflicts_with = "causal")]
+    pub(super) window: Option<usize>,
+    /// What scores are multiplied with, if not 1 / sqrt(dim)
+    #[arg(long, value_name = "FACTOR")]
+    pub(super) scale: Option<f32>,
+    /// Scores become CAP tanh(score / CAP)
+    #[arg(long, value_name = "CAP")]
+    pub(super) soft_cap: Option<f32>,
+    /// A row's bits depend on its own sequence and head alone, also on a device
+    #[arg(long)]
+    pub(super) batch_invariant: bool,
     /// The tensors are [batch, rows, heads, dim]
     #[arg(long)]
     pub(super) rows_first: bool,
@@ -61,6 +75,7 @@ pub(super) fn run(options: &RunOptions, shell: &Shell) -> Result<Ending, Failure
         q: tensor(path, &file, "q")?,
         k: tensor(path, &file, "k")?,
         v: tensor(path, &file, "v")?,
+        sinks: file.tensor("sinks").ok(),
     };
     let shape = job.shape()?;
     let target = shell.target()?;
@@ -114,6 +129,7 @@ struct Job<'a> {
     q: TensorView<'a>,
     k: TensorView<'a>,
     v: TensorView<'a>,
+    sinks: Option<TensorView<'a>>,
 }
 
 impl Job<'_> {
@@ -121,8 +137,44 @@ impl Job<'_> {
         if self.options.rows_first { Layout::RowsFirst } else { Layout::HeadsFirst }
     }
 
-    fn mask(&self) -> Mask {
-        if self.options.causal { Mask::Causal } else { Mask::Full }
+    fn mask(&self) -> Result<Mask, Failure> {
+        Ok(match self.options.window {
+            Some(keys) => Mask::sliding(keys)?,
+            None if self.options.causal => Mask::Causal,
+            None => Mask::Full,
+        })
+    }
+
+    /// The attention that the options ask for. Sinks come with the tensors.
+    fn attention(&self, shape: Shape) -> Result<Builder, Failure> {
+        let mut builder = Attention::builder(shape).mask(self.mask()?).layout(self.layout());
+        if let Some(scale) = self.options.scale {
+            builder = builder.scale(scale);
+        }
+        if let Some(cap) = self.options.soft_cap {
+            builder = builder.soft_cap(cap);
+        }
+        if self.options.batch_invariant {
+            builder = builder.bits(Bits::BatchInvariant);
+        }
+        Ok(match &self.sinks {
+            Some(sinks) => builder.sinks(self.as_f32("sinks", sinks)?),
+            None => builder,
+        })
+    }
+
+    /// A tensor's elements, whatever their format.
+    fn as_f32(&self, name: &str, view: &TensorView<'_>) -> Result<Vec<f32>, Failure> {
+        Ok(match view.dtype() {
+            Dtype::F32 => elements::<f32>(view),
+            Dtype::F16 => elements::<f16>(view).into_iter().map(Element::to_f32).collect(),
+            Dtype::BF16 => elements::<bf16>(view).into_iter().map(Element::to_f32).collect(),
+            other => {
+                return Err(
+                    self.bad(format!("'{name}' is {other:?}; F16, BF16 and F32 are supported: convert it"))
+                );
+            }
+        })
     }
 
     /// The dimensions of a tensor in the layout that was asked for, by name.
@@ -166,7 +218,7 @@ impl Job<'_> {
     fn attend<T: Element>(&self, shape: Shape, target: &Target) -> Result<Done, Failure> {
         let [q, k, v] = [&self.q, &self.k, &self.v].map(|view| elements::<T>(view));
         let start = Instant::now();
-        let attention = Attention::builder(shape).mask(self.mask()).layout(self.layout()).build(target)?;
+        let attention = self.attention(shape)?.build(target)?;
         let out = attention.forward(&q, &k, &v)?;
         let seconds = start.elapsed().as_secs_f64();
         let bytes = bytemuck::cast_slice(&out);

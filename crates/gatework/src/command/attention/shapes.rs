@@ -61,11 +61,13 @@ pub(super) fn text(shape: &Shape) -> String {
     format!("{batch}x{}x{}x{dim}", pair(heads, key_heads), pair(rows, keys))
 }
 
-/// `full` or `causal`.
-pub(super) fn mask_name(mask: Mask) -> &'static str {
+/// `full`, `causal`, or the keys of a window.
+pub(super) fn mask_name(mask: Mask) -> String {
     match mask {
-        Mask::Full => "full",
-        Mask::Causal => "causal",
+        Mask::Full => "full".into(),
+        Mask::Causal => "causal".into(),
+        Mask::Window { left, right: 0 } => format!("window of {}", left + 1),
+        Mask::Window { left, right } => format!("window of {left} before, {right} after"),
     }
 }
 
