@@ -156,7 +156,7 @@ fn files_and_plans_that_do_not_fit_are_sentences() {
     refuse("threads = 2048", &[], &["2048"]);
     refuse("seeds = 0", &[], &["at least one seed"]);
     refuse("shared = 4294967295", &[], &["shared memory"]);
-    refuse("[args]\nin = { elements = 18446744073709551615 }", &[], &["launch.toml"]);
+    refuse("[args]\nin = { elements = 18446744073709551615 }", &[], &["elements"]);
     refuse("[args]\nin = { elements = 9000000000000000000 }", &[], &["'in'", "elements"]);
     refuse(PLAN, &["--seeds", "0"], &["at least one seed"]);
     refuse(PLAN, &["--sees", "3"], &["--seeds"]);
