@@ -111,7 +111,6 @@ impl Builder {
     }
 
     /// What it asks for, unchecked.
-    #[cfg(feature = "lab")]
     pub(crate) fn into_form(self) -> Form {
         self.form
     }

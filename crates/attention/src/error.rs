@@ -31,6 +31,24 @@ pub enum Error {
         /// What is wrong with them, and what would be right.
         what: String,
     },
+    /// A cache, or a sequence of it, that cannot do what is asked.
+    #[error("cache: {what}")]
+    Cache {
+        /// What is wrong, and what would be right.
+        what: String,
+    },
+    /// A cache without room. Nothing was changed.
+    #[error(
+        "the cache is full: {needed} pages are needed and {free} of {pages} are free; free or truncate sequences"
+    )]
+    CacheFull {
+        /// Pages that the call needs.
+        needed: usize,
+        /// Pages that are free.
+        free: usize,
+        /// Pages of the cache.
+        pages: usize,
+    },
     /// The runtime's error.
     #[error("{0}")]
     Gpu(#[from] gatework_gpu::Error),
@@ -40,7 +58,11 @@ impl Classified for Error {
     fn class(&self) -> Class {
         match self {
             Self::Gpu(error) => error.class(),
-            Self::Unsupported { .. } | Self::Length { .. } | Self::Lengths { .. } => Class::Input,
+            Self::Unsupported { .. }
+            | Self::Length { .. }
+            | Self::Lengths { .. }
+            | Self::Cache { .. }
+            | Self::CacheFull { .. } => Class::Input,
         }
     }
 }

@@ -3,6 +3,7 @@
 mod attention;
 #[cfg(feature = "lab")]
 pub mod bench;
+mod cache;
 pub mod cpu;
 pub mod cuda;
 mod dimensions;
@@ -18,6 +19,7 @@ mod shared;
 pub mod workloads;
 
 pub use attention::{Attention, Builder};
+pub use cache::{CachedAttention, KvCache, PAGE_KEYS, Sequence, Statistics};
 pub use dimensions::{HEAD_DIMENSIONS, HeadDimension};
 pub use element::Element;
 pub use error::{Error, Result};

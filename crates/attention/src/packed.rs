@@ -98,7 +98,7 @@ pub struct PackedAttention {
 /// A sequence's rows and keys, and what attends them.
 type Sequence<'a> = ((Range<usize>, Range<usize>), &'a Option<Arc<Attention>>);
 /// A sequence's part of the output, and of the log-sum-exp.
-type Part<O> = (Vec<O>, Vec<f32>);
+pub(crate) type Part<O> = (Vec<O>, Vec<f32>);
 
 impl Builder {
     /// Checks the combination: an attention of packed sequences. Of the builder's shape, heads and dimension count, and its layout
@@ -157,7 +157,9 @@ impl PackedAttention {
         let sequences: Vec<Sequence<'_>> = self.lengths.each().zip(&self.attentions).collect();
         let attend = |((rows, keys), attention): &Sequence<'_>| {
             let keys = keys.start * key..keys.end * key;
-            let Some(attention) = attention else { return Ok(self.without_keys(rows.len())) };
+            let Some(attention) = attention else {
+                return Ok(without_keys(self.sinks.iter().copied(), rows.len(), self.dim));
+            };
             let queries = &q[rows.start * query..rows.end * query];
             attention.forward_to(queries, &k[keys.clone()], &v[keys]).map(|Output { o, lse }| (o, lse))
         };
@@ -166,24 +168,28 @@ impl PackedAttention {
             Target::Cpu => sequences.par_iter().map(attend).collect::<Result<_>>()?,
             Target::Gpu(_) => sequences.iter().map(attend).collect::<Result<_>>()?,
         };
-        Ok(self.joined(&parts))
+        Ok(joined(self.heads, &parts))
     }
+}
 
-    /// What rows that see no key give.
-    fn without_keys<O: Element>(&self, rows: usize) -> Part<O> {
-        let lse = self.sinks.iter().flat_map(|&sink| vec![sink; rows]).collect();
-        (vec![O::from_f32(0.0); rows * self.heads * self.dim], lse)
-    }
+/// What rows that see no key give, of heads with these sinks.
+pub(crate) fn without_keys<O: Element>(
+    sinks: impl ExactSizeIterator<Item = f32>,
+    rows: usize,
+    dim: usize,
+) -> Part<O> {
+    let o = vec![O::from_f32(0.0); rows * sinks.len() * dim];
+    (o, sinks.flat_map(|sink| vec![sink; rows]).collect())
+}
 
-    /// The parts, one after the other; the log-sum-exps head by head.
-    fn joined<O: Element>(&self, parts: &[Part<O>]) -> Output<O> {
-        let o = parts.iter().flat_map(|(o, _)| o.iter().copied()).collect();
-        let of_head = |head: usize| {
-            parts.iter().flat_map(move |(_, lse)| {
-                let rows = lse.len() / self.heads;
-                lse[head * rows..(head + 1) * rows].iter().copied()
-            })
-        };
-        Output { o, lse: (0..self.heads).flat_map(of_head).collect() }
-    }
+/// The parts, one after the other; the log-sum-exps head by head.
+pub(crate) fn joined<O: Element>(heads: usize, parts: &[Part<O>]) -> Output<O> {
+    let o = parts.iter().flat_map(|(o, _)| o.iter().copied()).collect();
+    let of_head = |head: usize| {
+        parts.iter().flat_map(move |(_, lse)| {
+            let rows = lse.len() / heads;
+            lse[head * rows..(head + 1) * rows].iter().copied()
+        })
+    };
+    Output { o, lse: (0..heads).flat_map(of_head).collect() }
 }

@@ -12,7 +12,7 @@ use rayon::prelude::*;
 use crate::dimensions::MOST_DIM;
 use crate::form::{Form, Output};
 use crate::shape::{Layout, Shape, Strides};
-use crate::{Element, Result};
+use crate::{Element, Error, Result};
 use vector::{GROUP, Instructions, Look};
 
 /// Keys of a tile: their scores with a block of rows stay in the first-level cache.
@@ -26,6 +26,31 @@ const BLOCK: usize = 8 * GROUP;
 #[derive(Debug, Clone)]
 pub struct CpuAttention {
     form: Form,
+}
+
+/// Where the rows of keys and values lie. Heads are counted over all batches.
+pub(crate) trait Rows<T>: Sync {
+    fn key(&self, key_head: usize, key: usize) -> &[T];
+    fn value(&self, key_head: usize, key: usize) -> &[T];
+}
+
+/// Tensors in the layout of the attention.
+struct Tensors<'a, T> {
+    k: &'a [T],
+    v: &'a [T],
+    strides: Strides,
+    key_heads: usize,
+    dim: usize,
+}
+
+impl<T: Element> Rows<T> for Tensors<'_, T> {
+    fn key(&self, key_head: usize, key: usize) -> &[T] {
+        &self.k[row_at(self.strides, self.key_heads, key_head, key)..][..self.dim]
+    }
+
+    fn value(&self, key_head: usize, key: usize) -> &[T] {
+        &self.v[row_at(self.strides, self.key_heads, key_head, key)..][..self.dim]
+    }
 }
 
 /// Writes a tile: its keys, transposed if they are to be, and its values.
@@ -75,6 +100,30 @@ impl CpuAttention {
         v: &[T],
     ) -> Result<Output<O>> {
         self.form.shape.check_lengths(q.len(), k.len(), v.len())?;
+        let Shape { key_heads, keys, dim, .. } = self.form.shape;
+        let strides = self.form.layout.strides(key_heads, keys, dim);
+        self.attend_all(instructions, q, &Tensors { k, v, strides, key_heads, dim })
+    }
+
+    /// The same over keys and values that lie anywhere.
+    pub(crate) fn forward_over<O: Element, Q: Element, T: Element>(
+        &self,
+        q: &[Q],
+        rows: &impl Rows<T>,
+    ) -> Result<Output<O>> {
+        let (found, needed) = (q.len(), self.form.shape.query_elements());
+        if found != needed {
+            return Err(Error::Length { tensor: "q", found, needed });
+        }
+        self.attend_all(Instructions::detect(), q, rows)
+    }
+
+    fn attend_all<O: Element, Q: Element, T: Element>(
+        &self,
+        instructions: Instructions,
+        q: &[Q],
+        from: &impl Rows<T>,
+    ) -> Result<Output<O>> {
         let Shape { heads, key_heads, rows, dim, .. } = self.form.shape;
         let group = heads / key_heads;
         let mut o = vec![O::from_f32(0.0); q.len()];
@@ -84,8 +133,8 @@ impl CpuAttention {
         runs.enumerate().for_each(|(key_head, (o, lse))| {
             let of_keys = if group * rows <= FEW { Order::AsTheyAre } else { Order::Transposed };
             let pack = |tile: usize, keys: &mut [f32], values: &mut [f32]| {
-                self.pack(k, key_head, tile, of_keys, keys);
-                self.pack(v, key_head, tile, Order::AsTheyAre, values);
+                self.pack(|key| from.key(key_head, key), tile, of_keys, keys);
+                self.pack(|key| from.value(key_head, key), tile, Order::AsTheyAre, values);
             };
             let tiles = Tiles::new(&self.form.shape, &pack, of_keys, group * rows > BLOCK);
             let blocks = o.par_chunks_mut(BLOCK * dim).zip(lse.par_chunks_mut(BLOCK));
@@ -128,12 +177,11 @@ impl CpuAttention {
         O::narrow(&sums[..o.len()], o);
     }
 
-    /// One tile of the keys or the values of a key head, heads being counted over all batches.
-    fn pack<T: Element>(&self, from: &[T], key_head: usize, tile: usize, order: Order, to: &mut [f32]) {
-        let Shape { key_heads, keys, dim, .. } = self.form.shape;
-        let strides = self.form.layout.strides(key_heads, keys, dim);
+    /// One tile of the keys or the values of a key head, whose rows `of` gives.
+    fn pack<'b, T: Element>(&self, of: impl Fn(usize) -> &'b [T], tile: usize, order: Order, to: &mut [f32]) {
+        let Shape { keys, dim, .. } = self.form.shape;
         let here = TILE.min(keys - tile * TILE);
-        let row = |place: usize| &from[row_at(strides, key_heads, key_head, tile * TILE + place)..][..dim];
+        let row = |place: usize| of(tile * TILE + place);
         match order {
             Order::AsTheyAre => {
                 for (place, to) in to.chunks_exact_mut(dim).take(here).enumerate() {
