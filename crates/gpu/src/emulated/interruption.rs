@@ -18,7 +18,7 @@ use crate::types::FaultKind;
 /// Signals that an instruction raises.
 const RAISED: [c_int; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP];
 /// Signals after which a launch ends even inside of the header's own functions, whose lines tell little.
-const PATIENCE: u32 = 200;
+const PATIENCE: u32 = 2000;
 
 /// What stopped a kernel, and where.
 #[derive(Debug, Clone, Copy)]

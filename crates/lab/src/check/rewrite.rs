@@ -433,9 +433,8 @@ mod tests {
         assert!(include.message.contains("cute/tensor.hpp"), "{include}");
         let template = refused("template <class T>\n__global__ void k(T* x) {}");
         assert!(template.message.contains("template"), "{template}");
-        let asm = refused(
-            "__global__ void k() {\nasm volatile(\"vmad.u32 %0, %1, %2;\" : \"=r\"(a) : \"r\"(b));\n}",
-        );
+        let asm =
+            refused("__global__ void k() {\nasm volatile(\"vmad.u32 %0, %1;\" : \"=r\"(a) : \"r\"(b));\n}");
         assert_eq!(asm.line, 2);
         assert!(asm.message.contains("vmad.u32"), "{asm}");
         assert!(refused("int main() { return 0; }").message.contains("no __global__"));
