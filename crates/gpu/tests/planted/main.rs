@@ -4,6 +4,7 @@
 mod bugs;
 mod exchanges;
 mod grids;
+mod idioms;
 mod language;
 mod mbarriers;
 mod unwritten;

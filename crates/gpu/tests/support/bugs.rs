@@ -62,7 +62,8 @@ impl File {
     }
 }
 
-fn run(source: &Source, kernel: &str, grid: &Grid, seed: u64) -> Option<Fault> {
+/// Runs a kernel under one schedule: a fault, or nothing.
+pub fn run(source: &Source, kernel: &str, grid: &Grid, seed: u64) -> Option<Fault> {
     let device = Device::emulated_as(Emulation::seeded(seed).limit(Duration::from_millis(400))).unwrap();
     let stream = device.stream().unwrap();
     let mut words = vec![7u32; 1024];
