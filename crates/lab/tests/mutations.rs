@@ -3,15 +3,16 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use gatework_gpu::{Device, Kind};
+use gatework_gpu::{Device, Kind, Locked};
 use gatework_lab::mutation::{Fate, Mutant, hunt, mutants};
 use gatework_lab::{Workload, runtime};
 
 /// Schedules within which a mutant must fail.
 const MUTANT_SEEDS: u64 = 20;
 /// Schedules that a kernel must pass.
-const CLEAN_SEEDS: u64 = 200;
+const CLEAN_SEEDS: usize = 200;
 
 /// Mutants that cannot fail, and why: (workload, part of what `Mutant` prints, reason).
 const SURVIVORS: &[(&str, &str, &str)] = &[];
@@ -28,28 +29,65 @@ fn is_known_survivor(workload: &str, mutant: &Mutant) -> bool {
     SURVIVORS.iter().any(|(name, part, _)| *name == workload && mutant.to_string().contains(part))
 }
 
-#[test]
-fn every_mutant_is_caught() {
-    let (mut caught, mut survivors, mut idle) = (0, Vec::new(), Vec::new());
-    for workload in runtime::workloads() {
-        for text in kernels_of(workload.as_ref()) {
-            for mutant in mutants(&text) {
-                let known = is_known_survivor(workload.name(), &mutant);
-                match hunt(workload.as_ref(), &text, &mutant.text, MUTANT_SEEDS).unwrap() {
-                    Fate::Caught { seeds, how } => {
-                        let how: String = how.lines().next().unwrap_or_default().chars().take(140).collect();
-                        println!("{} {mutant}: caught at seed {seeds}: {how}", workload.name());
-                        caught += 1;
-                        if known {
-                            idle.push(format!("{} {mutant}", workload.name()));
-                        }
-                    }
-                    Fate::Survived if known => {}
-                    Fate::Survived => survivors.push(format!("{} {mutant}", workload.name())),
+/// Does `work` for each of `0..count` on all cores.
+fn on_all_cores(count: usize, work: impl Fn(usize) + Sync) {
+    let next = AtomicUsize::new(0);
+    let some = || {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            if index >= count {
+                return;
+            }
+            work(index);
+        }
+    };
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| (0..cores).for_each(|_| _ = scope.spawn(some)));
+}
+
+/// What became of the mutants.
+#[derive(Default)]
+struct Hunted {
+    caught: usize,
+    survivors: Vec<String>,
+    /// Listed as survivors, but caught.
+    idle: Vec<String>,
+}
+
+impl Hunted {
+    fn add(&mut self, workload: &str, mutant: &Mutant, fate: Fate) {
+        let known = is_known_survivor(workload, mutant);
+        match fate {
+            Fate::Caught { seeds, how } => {
+                let how: String = how.lines().next().unwrap_or_default().chars().take(140).collect();
+                println!("{workload} {mutant}: caught at seed {seeds}: {how}");
+                self.caught += 1;
+                if known {
+                    self.idle.push(format!("{workload} {mutant}"));
                 }
             }
+            Fate::Survived if known => {}
+            Fate::Survived => self.survivors.push(format!("{workload} {mutant}")),
         }
     }
+}
+
+#[test]
+fn every_mutant_is_caught() {
+    let workloads = runtime::workloads();
+    let of_text = |text: String| mutants(&text).into_iter().map(move |mutant| (text.clone(), mutant));
+    let each = workloads.iter().flat_map(|workload| {
+        let all = kernels_of(workload.as_ref()).into_iter().flat_map(of_text);
+        all.map(move |(text, mutant)| (workload, text, mutant))
+    });
+    let quarry: Vec<_> = each.collect();
+    let hunted = Locked::new(Hunted::default());
+    on_all_cores(quarry.len(), |index| {
+        let (workload, text, mutant) = &quarry[index];
+        let fate = hunt(workload.as_ref(), text, &mutant.text, MUTANT_SEEDS).unwrap();
+        hunted.lock().add(workload.name(), mutant, fate);
+    });
+    let Hunted { caught, survivors, idle } = std::mem::take(&mut *hunted.lock());
     println!("{caught} mutants caught");
     assert!(survivors.is_empty(), "mutants that no schedule finds out:\n{}", survivors.join("\n"));
     assert!(idle.is_empty(), "listed as survivors, but caught:\n{}", idle.join("\n"));
@@ -63,15 +101,15 @@ fn the_kernels_as_they_are_pass_every_schedule() {
         let cases = workload.cases(Kind::Emulated);
         let synchronises = kernels_of(workload.as_ref()).iter().any(|text| !mutants(text).is_empty());
         let seeds = if synchronises { CLEAN_SEEDS } else { 1 };
-        for seed in 0..seeds {
-            let case = &cases[seed as usize % cases.len()];
+        on_all_cores(seeds, |seed| {
+            let (case, seed) = (&cases[seed % cases.len()], seed as u64);
             let device = Device::emulated(seed).unwrap();
             let outputs = workload
                 .run(&device, case, seed)
                 .unwrap_or_else(|error| panic!("{}: {error}", workload.name()));
             let judgement = workload.budget(case).judge(&outputs, &workload.reference(case, seed));
             assert_eq!(judgement.refused, None, "{} case {} seed {seed}", workload.name(), case.name);
-        }
+        });
     }
 }
 

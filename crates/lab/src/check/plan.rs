@@ -97,14 +97,30 @@ impl Plan {
     pub(super) const ELEMENTS: usize = 1 << 16;
     pub(super) const INTEGER: i64 = 64;
 
+    /// Bytes of one buffer at most.
+    pub(super) const BUFFER_BYTES: usize = 1 << 30;
+
+    /// What no file could be checked with.
+    pub(super) fn check(&self) -> Result<(), String> {
+        if self.seeds == 0 {
+            return Err("no schedules: at least one seed is needed".into());
+        }
+        if self.seconds == 0 {
+            return Err("no time: a launch needs at least 'seconds = 1'".into());
+        }
+        Ok(())
+    }
+
     /// The launch, with so many bytes of `__shared__` variables below the dynamic shared memory.
-    pub(super) fn grid(&self, static_bytes: u32) -> Grid {
-        let grid = Grid::new(self.blocks.whole(), self.threads.whole()).shared(self.shared + static_bytes);
-        Grid {
+    pub(super) fn grid(&self, static_bytes: u32) -> Result<Grid, String> {
+        let Some(shared) = self.shared.checked_add(static_bytes) else {
+            return Err(format!("the plan has {} bytes of shared memory: no card has so much", self.shared));
+        };
+        Ok(Grid {
             cluster: self.cluster.map(Extent::whole),
             cooperative: self.cooperative,
             early: self.early,
-            ..grid
-        }
+            ..Grid::new(self.blocks.whole(), self.threads.whole()).shared(shared)
+        })
     }
 }

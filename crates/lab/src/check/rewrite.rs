@@ -52,6 +52,7 @@ pub struct Rewritten {
 /// Rewrites a file that messages call `name`.
 pub fn rewrite(name: &str, text: &str) -> Result<Rewritten, Refusal> {
     let all = tokens(text);
+    let name = &name.replace(['"', '\\', '\n'], "_");
     let mut writer = Writer { tokens: &all, at: 0, out: String::new(), kernels: Vec::new(), shared: 0, name };
     let _ = write!(writer.out, "#include \"gw/cuda.cuh\"\n#line 1 \"{name}\"\n");
     let host = host_functions(&all);

@@ -52,6 +52,7 @@ pub struct Report {
 
 /// Checks the kernels of a file that messages call `name`.
 pub fn check(name: &str, text: &str, plan: &Plan) -> Result<Vec<Report>, CheckError> {
+    plan.check().map_err(CheckError::Plan)?;
     let rewritten = rewrite(name, text)?;
     let named = |kernel: &&KernelText| plan.kernel.as_ref().is_none_or(|wanted| *wanted == kernel.name);
     let chosen: Vec<&KernelText> = rewritten.kernels.iter().filter(named).collect();
@@ -120,7 +121,8 @@ fn launch(
         .map(|(shape, name)| Held::new(&stream, shape, name, plan.args.get(name).copied()))
         .collect::<Result<Vec<_>, _>>()?;
     let arguments: Vec<Arg<'_>> = held.iter_mut().map(Held::argument).collect();
-    let launched = loaded.launch(&stream, &plan.grid(static_bytes), &arguments);
+    let grid = plan.grid(static_bytes).map_err(CheckError::Plan)?;
+    let launched = loaded.launch(&stream, &grid, &arguments);
     match launched.and_then(|()| stream.synchronize()) {
         Ok(()) => Ok(None),
         Err(Error::Fault(fault)) => Ok(Some(*fault)),
@@ -195,6 +197,10 @@ impl Held {
             Some(_) => return Err(wrong("is a pointer, and the plan has a number: write { elements = … }")),
             None => (Plan::ELEMENTS, None),
         };
+        if elements.checked_mul(element).is_none_or(|bytes| bytes > Plan::BUFFER_BYTES) {
+            let most = Plan::BUFFER_BYTES / element.max(1);
+            return Err(wrong(&format!("has {elements} elements in the plan: {most} at most, or 1 GiB")));
+        }
         let fill = fill.unwrap_or(if shape.is_written { Fill::Zero } else { Fill::Random });
         let bytes = match fill {
             Fill::Zero => Some(vec![0; elements * element]),
