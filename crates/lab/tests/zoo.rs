@@ -24,3 +24,15 @@ fn reports_and_names_are_told_apart() {
     }
     assert!(EXHIBITS.len() >= 14);
 }
+
+#[test]
+fn the_page_shows_every_exhibit_with_its_report() {
+    let page = include_str!("../zoo/README.md");
+    let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| [`")).collect();
+    assert_eq!(rows.len(), EXHIBITS.len());
+    for (row, exhibit) in rows.iter().zip(EXHIBITS) {
+        let file = format!("[`{0}`]({0}.cuh)", exhibit.name);
+        let said = format!("({}) | {} |", exhibit.report, exhibit.says);
+        assert!(row.contains(&file) && row.contains(&said), "{}: {row}", exhibit.name);
+    }
+}

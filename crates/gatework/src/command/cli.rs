@@ -4,8 +4,10 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use gatework_gpu::DeviceChoice;
 
+use crate::command::check::CheckOptions;
 use crate::command::noun::Entry;
 use crate::command::shell::{Origin, Request};
+use crate::command::zoo::ZooOptions;
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -32,7 +34,7 @@ struct Options {
 }
 
 /// What can be done without a noun.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Subcommand)]
+#[derive(Debug, Clone, PartialEq, Eq, Subcommand)]
 pub(crate) enum Verb {
     /// Show what this machine has, and what will run where
     #[command(after_help = "Examples:\n  gatework doctor\n  gatework doctor --device cpu --json")]
@@ -40,6 +42,14 @@ pub(crate) enum Verb {
     /// Run one small checked job of everything there is
     #[command(after_help = "Examples:\n  gatework tour\n  gatework tour --device emulated")]
     Tour,
+    /// Check the kernels of a CUDA file on the emulated device
+    #[command(
+        after_help = "Examples:\n  gatework check kernel.cu\n  gatework check kernel.cu --plan launch.toml --json"
+    )]
+    Check(CheckOptions),
+    /// Show bugs of public reports, and how the emulated device finds them
+    #[command(after_help = "Examples:\n  gatework zoo\n  gatework zoo store-wait --source")]
+    Zoo(ZooOptions),
 }
 
 /// A command line that was understood.

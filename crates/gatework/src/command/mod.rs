@@ -1,6 +1,7 @@
 //! The command line: results on stdout, everything else on stderr.
 
 mod attention;
+mod check;
 mod cli;
 mod doctor;
 mod ending;
@@ -19,6 +20,7 @@ mod stark;
 mod topology;
 mod tour;
 mod train;
+mod zoo;
 
 use std::ffi::OsString;
 
@@ -86,6 +88,8 @@ fn dispatch(
     match line.wanted {
         Wanted::Verb(Verb::Doctor) => doctor::run(&shell, &NOUNS),
         Wanted::Verb(Verb::Tour) => tour::run(&shell, &NOUNS),
+        Wanted::Verb(Verb::Check(options)) => check::run(&options, &shell),
+        Wanted::Verb(Verb::Zoo(options)) => zoo::run(&options, &shell),
         Wanted::Noun(noun, typed) => noun.run(&typed, &shell),
     }
 }

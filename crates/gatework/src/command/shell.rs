@@ -41,6 +41,8 @@ pub(crate) enum DeviceUse {
     RunsThere,
     /// It computes, and can only do so on the CPU.
     CpuOnly,
+    /// It runs kernels, and can only do so on the emulated device.
+    EmulatedOnly,
     /// It computes nothing that has a place: it reads, prints or checks.
     None,
 }
@@ -56,6 +58,11 @@ impl Request {
             Origin::Environment => "the environment variable GATEWORK_DEVICE",
         };
         match (device_use, self.origin) {
+            (DeviceUse::EmulatedOnly, _) if self.choice == DeviceChoice::Emulated => Ok(()),
+            (DeviceUse::EmulatedOnly, Origin::Flag) => Err(Failure::input(format!(
+                "'gatework {command}' runs on the emulated device only: leave out --device {}",
+                self.choice
+            ))),
             (DeviceUse::CpuOnly, _) => Err(Failure::input(format!(
                 "'gatework {command}' runs on the CPU only, and {named} asks for {}: use cpu or auto",
                 self.choice
@@ -64,7 +71,9 @@ impl Request {
                 "'gatework {command}' uses no device: leave out --device {}",
                 self.choice
             ))),
-            (DeviceUse::RunsThere, _) | (DeviceUse::None, Origin::Environment) => Ok(()),
+            (DeviceUse::RunsThere, _) | (DeviceUse::None | DeviceUse::EmulatedOnly, Origin::Environment) => {
+                Ok(())
+            }
         }
     }
 }
@@ -121,7 +130,9 @@ mod tests {
                 .map_err(|failure| failure.to_string())
         };
         for choice in [DeviceChoice::Auto, DeviceChoice::Cpu] {
-            for device_use in [DeviceUse::RunsThere, DeviceUse::CpuOnly, DeviceUse::None] {
+            for device_use in
+                [DeviceUse::RunsThere, DeviceUse::CpuOnly, DeviceUse::EmulatedOnly, DeviceUse::None]
+            {
                 assert_eq!(check(choice, Origin::Flag, device_use), Ok(()));
             }
         }
@@ -137,6 +148,10 @@ mod tests {
                 refused,
                 format!("'gatework private deal' uses no device: leave out --device {choice}")
             );
+            assert_eq!(check(choice, Origin::Environment, DeviceUse::EmulatedOnly), Ok(()));
         }
+        assert_eq!(check(DeviceChoice::Emulated, Origin::Flag, DeviceUse::EmulatedOnly), Ok(()));
+        let refused = check(DeviceChoice::Cuda(0), Origin::Flag, DeviceUse::EmulatedOnly).unwrap_err();
+        assert!(refused.contains("runs on the emulated device only: leave out --device cuda"), "{refused}");
     }
 }

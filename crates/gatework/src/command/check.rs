@@ -1,0 +1,96 @@
+//! `gatework check`: a stranger's CUDA file on the emulated device.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use clap::Args;
+use gatework_lab::check::{CheckError, KNOWN_INCLUDES, KNOWN_PTX, Plan, Report, check};
+use serde::Serialize;
+
+use crate::command::ending::{Ending, Failure};
+use crate::command::shell::{DeviceUse, Shell};
+
+/// Options of `gatework check`.
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
+pub(crate) struct CheckOptions {
+    /// A file of CUDA C++
+    #[arg(required_unless_present = "known")]
+    file: Option<PathBuf>,
+    /// How its kernels are launched, as TOML: kernel, blocks, threads, shared, cluster, cooperative, early, seeds,
+    /// seconds, and [args] with a number or { elements, fill } for each parameter
+    #[arg(long, value_name = "TOML")]
+    plan: Option<PathBuf>,
+    /// Schedules to run each kernel under, instead of the plan's
+    #[arg(long)]
+    seeds: Option<u64>,
+    /// List the headers and the PTX that are known
+    #[arg(long)]
+    known: bool,
+}
+
+#[derive(Serialize)]
+struct Checked {
+    file: String,
+    kernels: Vec<Report>,
+}
+
+#[derive(Serialize)]
+struct Known {
+    includes: &'static [&'static str],
+    ptx: &'static [&'static str],
+}
+
+pub(crate) fn run(options: &CheckOptions, shell: &Shell) -> Result<Ending, Failure> {
+    shell.device.check("check", DeviceUse::EmulatedOnly)?;
+    if options.known {
+        let known = Known { includes: KNOWN_INCLUDES, ptx: KNOWN_PTX };
+        let text = || format!("headers: {}\n\nPTX: {}", KNOWN_INCLUDES.join(", "), KNOWN_PTX.join(", "));
+        shell.output.show(&known, text)?;
+        return Ok(Ending::Done);
+    }
+    let Some(path) = &options.file else { return Err(Failure::input("a file is missing".into())) };
+    let text = read(path)?;
+    let mut plan = match &options.plan {
+        Some(path) => toml::from_str(&read(path)?)
+            .map_err(|error| Failure::input(format!("{}: {error}", path.display())))?,
+        None => Plan::default(),
+    };
+    plan.seeds = options.seeds.unwrap_or(plan.seeds);
+    let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let kernels = check(&name, &text, &plan).map_err(|error| match error {
+        CheckError::Refused(refusal) => Failure::input(format!("{}: {refusal}", path.display())),
+        CheckError::Plan(sentence) => Failure::input(sentence),
+        CheckError::Device(error) => error.into(),
+    })?;
+    let checked = Checked { file: name, kernels };
+    shell.output.show(&checked, || checked.text())?;
+    let is_clean = checked.kernels.iter().all(|kernel| kernel.findings.is_empty());
+    Ok(if is_clean { Ending::Done } else { Ending::GateFailed })
+}
+
+fn read(path: &PathBuf) -> Result<String, Failure> {
+    std::fs::read_to_string(path).map_err(|error| Failure::input(format!("{}: {error}", path.display())))
+}
+
+impl Checked {
+    fn text(&self) -> String {
+        let mut text = String::new();
+        for Report { kernel, seeds, findings } in &self.kernels {
+            if findings.is_empty() {
+                let _ = writeln!(text, "{kernel}: nothing found under {seeds} schedules");
+            }
+            for finding in findings {
+                let fault = &finding.fault;
+                let site = fault.site.as_ref().map_or_else(|| self.file.clone(), ToString::to_string);
+                let thread = fault.thread.map_or_else(String::new, |thread| format!(", thread {thread:?}"));
+                let _ = writeln!(text, "{site}: {}", fault.message);
+                let _ = writeln!(
+                    text,
+                    "    in {kernel}, block {:?}{thread}, under {} of {seeds} schedules (the first: seed {})",
+                    fault.block, finding.seeds, fault.seed
+                );
+            }
+        }
+        text
+    }
+}
