@@ -22,7 +22,7 @@ use super::schedule::Schedule;
 use super::shadow::{GlobalShadow, Stamp};
 use super::telling::Calls;
 use crate::abi::Rule;
-use crate::types::{Emulation, Fault, FaultKind, Grid, Site};
+use crate::types::{Emulation, Fault, FaultKind, Grid, Overflow, Site};
 
 /// Stack of one thread.
 const STACK_BYTES: usize = 256 << 10;
@@ -66,6 +66,7 @@ pub(super) struct Launch {
     pub(super) entry: Arc<Entry>,
     pub(super) grid: Grid,
     pub(super) seed: u64,
+    overflow: Overflow,
     /// Calls that asynchronous accesses were issued by, by their codes.
     pub(super) calls: Calls,
     argument_pointers: Vec<*mut c_void>,
@@ -124,6 +125,7 @@ pub(super) fn run(
         entry: entry.clone(),
         grid: *grid,
         seed: terms.how.seed,
+        overflow: terms.how.overflow,
         calls: Calls::default(),
         argument_pointers,
         arguments: argument_ranges,
@@ -331,6 +333,9 @@ impl Launch {
 
     /// The compiler's own checks found a rule of the language broken.
     pub(super) fn misuse(&mut self, rule: Rule, site: Option<Site>) -> Step {
+        if rule == Rule::Overflow && self.overflow == Overflow::Wraps {
+            return Ok(Flow::Go);
+        }
         let (kind, message) = match rule {
             Rule::ArrayBounds => {
                 (FaultKind::OutOfBounds, "an index beyond the end of an array of the thread's own")
@@ -345,7 +350,7 @@ impl Launch {
                 "a float that the integer cannot hold: use gw::f32_to_i32 or f32_to_u32",
             ),
             Rule::Overflow => (
-                FaultKind::OutOfRange,
+                FaultKind::Overflow,
                 "a signed integer overflows: the language leaves the result open, unsigned ones wrap",
             ),
             Rule::MissingReturn => {

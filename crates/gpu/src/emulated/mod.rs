@@ -57,7 +57,7 @@ pub(crate) fn from_environment() -> Result<Emulation> {
     let default = Emulation::default();
     let seed = number("GATEWORK_EMULATOR_SEED", 0)?.unwrap_or(default.seed);
     let limit = number("GATEWORK_EMULATOR_SECONDS", 1)?.map_or(default.limit, Duration::from_secs);
-    Ok(Emulation { seed, limit })
+    Ok(Emulation { seed, limit, ..default })
 }
 
 fn number(variable: &'static str, least: u64) -> Result<Option<u64>> {

@@ -9,6 +9,8 @@ use super::cluster::{Clusters, Reach};
 const GRAIN: usize = 4;
 /// Cells of one page of the shadow of global memory.
 const PAGE_CELLS: usize = 1024;
+/// Reads that a crowd keeps, about 100 MB.
+const CROWD: usize = 4 << 20;
 
 /// How an access is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,15 +88,59 @@ impl Access {
 const NONE: Access =
     Access { stamp: Stamp { block: 0, slot: 0, time: 0, pc: 0 }, bytes: 0, manner: Manner::Generic };
 
-/// Two of the last writes of a word's bytes, and two of the reads since. Two suffice: which of many unordered ones are
-/// kept is left to chance, and a missing barrier leaves many.
+/// Two of the last writes of a word's bytes, and two of the reads since; further ones are in the [`Crowd`]. Two writes
+/// suffice, since unordered ones are found when they are made.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cell {
     writes: [Access; 2],
     reads: [Access; 2],
+    /// Whether the crowd has reads of this word.
+    is_crowded: bool,
 }
 
-const EMPTY: Cell = Cell { writes: [NONE; 2], reads: [NONE; 2] };
+const EMPTY: Cell = Cell { writes: [NONE; 2], reads: [NONE; 2], is_crowded: false };
+
+/// Reads that the cells of a shadow have no room for, by word, each list sorted by agent.
+#[derive(Default)]
+struct Crowd {
+    words: HashMap<usize, Vec<Access>>,
+    kept: usize,
+}
+
+impl Crowd {
+    /// Keeps a read. One of the same agent, of no more bytes, gives way to it.
+    fn keep(&mut self, word: usize, read: Access) {
+        let reads = self.words.entry(word).or_default();
+        let agent = |read: &Access| (read.stamp.block, read.stamp.slot);
+        let at = reads.partition_point(|other| agent(other) < agent(&read));
+        let same = reads[at..].iter().take_while(|other| agent(other) == agent(&read));
+        let place =
+            same.into_iter().position(|other| other.bytes & !read.bytes == 0 && other.gives_way_to(&read));
+        match place {
+            Some(offset) => reads[at + offset] = read,
+            None if self.kept < CROWD => {
+                reads.insert(at, read);
+                self.kept += 1;
+            }
+            // Which reads are known is left to chance from here on.
+            None => {}
+        }
+    }
+
+    /// A read that a write may not follow.
+    fn unordered(&self, word: usize, by: &Accessor<'_>, bytes: u8) -> Option<&Access> {
+        self.words.get(&word)?.iter().find(|read| !by.may_follow_read(read, bytes))
+    }
+
+    /// Forgets reads of bytes that were written; says whether others are left.
+    fn forget(&mut self, word: usize, bytes: u8) -> bool {
+        let Some(reads) = self.words.get_mut(&word) else { return false };
+        let before = reads.len();
+        reads.retain(|read| read.bytes & !bytes != 0);
+        self.kept -= before - reads.len();
+        !reads.is_empty()
+    }
+}
 
 /// A thread that makes, or issues, an access.
 pub(super) struct Accessor<'a> {
@@ -167,8 +213,14 @@ impl Accessor<'_> {
     }
 }
 
+/// A word's place, and what its cell has no room for.
+struct Rest<'a> {
+    word: usize,
+    crowd: &'a mut Crowd,
+}
+
 impl Cell {
-    fn read(&mut self, by: &Accessor<'_>, bytes: u8, coin: bool) -> Result<(), Conflict> {
+    fn read(&mut self, by: &Accessor<'_>, bytes: u8, coin: bool, rest: Rest<'_>) -> Result<(), Conflict> {
         if let Some(write) = self.writes.iter().find(|write| !by.may_follow_write(write, bytes)) {
             return Err(by.conflict(write, true));
         }
@@ -177,16 +229,27 @@ impl Cell {
             read.bytes == 0
                 || (read.bytes & !bytes == 0 && read.gives_way_to(&access) && by.comes_after(read))
         });
-        self.reads[superseded.unwrap_or(usize::from(coin))] = access;
+        let place = superseded.unwrap_or(usize::from(coin));
+        let evicted = std::mem::replace(&mut self.reads[place], access);
+        if superseded.is_none() {
+            self.is_crowded = true;
+            rest.crowd.keep(rest.word, evicted);
+        }
         Ok(())
     }
 
-    fn write(&mut self, by: &Accessor<'_>, bytes: u8, coin: bool) -> Result<(), Conflict> {
+    fn write(&mut self, by: &Accessor<'_>, bytes: u8, coin: bool, rest: Rest<'_>) -> Result<(), Conflict> {
         if let Some(write) = self.writes.iter().find(|write| !by.may_follow_write(write, bytes)) {
             return Err(by.conflict(write, true));
         }
         if let Some(read) = self.reads.iter().find(|read| !by.may_follow_read(read, bytes)) {
             return Err(by.conflict(read, false));
+        }
+        if self.is_crowded {
+            if let Some(read) = rest.crowd.unordered(rest.word, by, bytes) {
+                return Err(by.conflict(read, false));
+            }
+            self.is_crowded = rest.crowd.forget(rest.word, bytes);
         }
         let mut access = Access { stamp: by.stamp, bytes, manner: by.manner };
         for write in &mut self.writes {
@@ -228,11 +291,12 @@ fn words(
 #[derive(Default)]
 pub(super) struct SharedShadow {
     cells: Vec<Cell>,
+    crowd: Crowd,
 }
 
 impl SharedShadow {
     pub(super) fn new(bytes: usize) -> Self {
-        Self { cells: vec![EMPTY; bytes.div_ceil(GRAIN)] }
+        Self { cells: vec![EMPTY; bytes.div_ceil(GRAIN)], crowd: Crowd::default() }
     }
 
     pub(super) fn access(
@@ -243,10 +307,10 @@ impl SharedShadow {
         by: &Accessor<'_>,
         coin: bool,
     ) -> Result<(), Conflict> {
-        let cells = &mut self.cells;
+        let Self { cells, crowd } = self;
         words(offset, len, |word, bytes| {
-            let cell = &mut cells[word];
-            if write { cell.write(by, bytes, coin) } else { cell.read(by, bytes, coin) }
+            let (cell, rest) = (&mut cells[word], Rest { word, crowd });
+            if write { cell.write(by, bytes, coin, rest) } else { cell.read(by, bytes, coin, rest) }
         })
     }
 }
@@ -255,6 +319,7 @@ impl SharedShadow {
 #[derive(Default)]
 pub(super) struct GlobalShadow {
     pages: HashMap<usize, Box<[Cell]>>,
+    crowd: Crowd,
 }
 
 impl GlobalShadow {
@@ -266,12 +331,12 @@ impl GlobalShadow {
         by: &Accessor<'_>,
         coin: bool,
     ) -> Result<(), Conflict> {
-        let pages = &mut self.pages;
+        let Self { pages, crowd } = self;
         words(address, len, |word, bytes| {
             let page =
                 pages.entry(word / PAGE_CELLS).or_insert_with(|| vec![EMPTY; PAGE_CELLS].into_boxed_slice());
-            let cell = &mut page[word % PAGE_CELLS];
-            if write { cell.write(by, bytes, coin) } else { cell.read(by, bytes, coin) }
+            let (cell, rest) = (&mut page[word % PAGE_CELLS], Rest { word, crowd });
+            if write { cell.write(by, bytes, coin, rest) } else { cell.read(by, bytes, coin, rest) }
         })
     }
 }
@@ -304,6 +369,36 @@ mod tests {
             shadow.access(0, 4, true, &by(&informed, 0, 2, Manner::Generic), false).is_err(),
             "write after read"
         );
+    }
+
+    #[test]
+    fn of_many_readers_the_one_that_is_not_ordered_is_found() {
+        let stranger = Knowledge::default();
+        for missed in 0..20 {
+            let mut shadow = SharedShadow::new(4);
+            for slot in 1..=20 {
+                let coin = slot % 3 == 0;
+                shadow.access(0, 4, false, &by(&stranger, slot, 1, Manner::Generic), coin).unwrap();
+            }
+            let mut writer = Knowledge::default();
+            (1..=20).filter(|slot| *slot != missed).for_each(|slot| writer.own.seen.raise(slot, 1));
+            let written = shadow.access(0, 4, true, &by(&writer, 0, 1, Manner::Generic), false);
+            assert_eq!(written.is_err(), missed > 0, "reader {missed}");
+        }
+    }
+
+    #[test]
+    fn reads_of_other_bytes_stay_in_the_crowd() {
+        let stranger = Knowledge::default();
+        let mut shadow = SharedShadow::new(4);
+        for slot in 1..=6 {
+            let at = usize::from(slot) % 2;
+            shadow.access(at, 1, false, &by(&stranger, slot, 1, Manner::Generic), false).unwrap();
+        }
+        let mut writer = Knowledge::default();
+        [1, 3, 5].into_iter().for_each(|slot| writer.own.seen.raise(slot, 1));
+        shadow.access(1, 1, true, &by(&writer, 0, 1, Manner::Generic), false).unwrap();
+        assert!(shadow.access(0, 1, true, &by(&writer, 0, 1, Manner::Generic), false).is_err());
     }
 
     #[test]

@@ -45,6 +45,8 @@ pub enum FaultKind {
     /// A shift by the width or more, or a float that is no integer's: the language leaves the result open, and the card gives
     /// another than the host.
     OutOfRange,
+    /// A signed integer overflows: the language leaves the result open.
+    Overflow,
     /// The launch runs for longer than it may.
     TimeLimit,
     /// Calls nested deeper than a thread's stack.
