@@ -1,6 +1,6 @@
 //! `fss/gemm-overlap`: a product of matrices and a batch of comparisons, side by side on two streams.
 //!
-//! The one is bound by tensor cores, the other by integer arithmetic and shared memory: a multiprocessor can do both at once.
+//! A batch of comparisons that is small enough leaves multiprocessors free, and the product has them.
 
 use std::sync::Arc;
 

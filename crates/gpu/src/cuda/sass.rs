@@ -89,10 +89,11 @@ struct Zeros(BTreeSet<u32>);
 impl Zeros {
     /// Whether this is a bulk copy of a global address whose upper half is one of them.
     fn truncate(&self, instruction: &Instruction<'_>) -> bool {
-        // What is written stands first; S is shared memory, G is global.
-        let global = match instruction.mnemonic() {
-            "UBLKCP.S.G" => 1,
-            "UBLKCP.G.S" => 0,
+        // What is written stands first; S is shared memory, G is global: `UBLKCP.S.G`, `UBLKRED.G.S.ADD`.
+        let mnemonic = instruction.mnemonic();
+        let global = match mnemonic.starts_with("UBLK") {
+            true if mnemonic.contains(".S.G") => 1,
+            true if mnemonic.contains(".G.S") => 0,
             _ => return false,
         };
         let address = instruction.operands().nth(global).unwrap_or("");
@@ -194,7 +195,13 @@ mod tests {
         // Shared addresses have 32 bits, and a jump ends what is known.
         assert_eq!(lost(&LOST.replace("UBLKCP.S.G [UR12], [UR6]", "UBLKCP.G.S [UR12], [UR6]")), []);
         assert_eq!(lost(&LOST.replace("UMOV UR8, 0x40 ", "BRA `(.L_x_9) ")), []);
-        assert_eq!(lost(&LOST.replace("UBLKCP.S.G [UR12], [UR6]", "UBLKCP.G.S [UR6], [UR12]")).len(), 1);
+        for other in [
+            "UBLKCP.S.G.MULTICAST [UR12], [UR6]",
+            "UBLKCP.G.S [UR6], [UR12]",
+            "UBLKRED.G.S.ADD [UR6], [UR12]",
+        ] {
+            assert_eq!(lost(&LOST.replace("UBLKCP.S.G [UR12], [UR6]", other)).len(), 1, "{other}");
+        }
     }
 
     #[test]
