@@ -68,6 +68,28 @@ fn parameters_are_called_by_their_names() {
 }
 
 #[test]
+fn an_overflow_is_a_warning_and_hides_nothing() {
+    let text = "__global__ void wrap(int* out, int n) {\n  int a = 2147483640 + n;\n  out[a < 0 ? 200 : 0] = a;\n}\n";
+    let plan = plan("seeds = 3\nblocks = 1\nthreads = 1\n[args]\nout = { elements = 200 }\n");
+    let found = report("wrap.cu", text, &plan);
+    let line = |finding: &gatework_lab::check::Finding| finding.fault.site.as_ref().map(|site| site.line);
+    assert_eq!(
+        (found.warnings.len(), found.warnings[0].seeds, line(&found.warnings[0])),
+        (1, 3, Some(2)),
+        "{found:?}"
+    );
+    assert_eq!(found.warnings[0].fault.kind, FaultKind::Overflow);
+    let bounds = &found.findings[0];
+    assert_eq!(
+        (bounds.fault.kind, bounds.seeds, line(bounds)),
+        (FaultKind::OutOfBounds, 3, Some(3)),
+        "{found:?}"
+    );
+    let clean = report("wrap.cu", &text.replace("2147483640", "2147483000"), &plan);
+    assert!(clean.findings.is_empty() && clean.warnings.is_empty(), "{clean:?}");
+}
+
+#[test]
 fn what_does_not_fit_is_refused_with_a_sentence() {
     let refused = |text: &str, toml: &str| check("a.cu", text, &plan(toml)).unwrap_err();
     let kernel = "__global__ void k(float* x, int n) { x[0] = n; }\n";

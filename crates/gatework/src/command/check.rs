@@ -75,15 +75,16 @@ fn read(path: &PathBuf) -> Result<String, Failure> {
 impl Checked {
     fn text(&self) -> String {
         let mut text = String::new();
-        for Report { kernel, seeds, findings } in &self.kernels {
+        for Report { kernel, seeds, findings, warnings } in &self.kernels {
             if findings.is_empty() {
                 let _ = writeln!(text, "{kernel}: nothing found under {seeds} schedules");
             }
-            for finding in findings {
+            let all = findings.iter().map(|finding| ("", finding));
+            for (word, finding) in all.chain(warnings.iter().map(|warning| ("warning: ", warning))) {
                 let fault = &finding.fault;
                 let site = fault.site.as_ref().map_or_else(|| self.file.clone(), ToString::to_string);
                 let thread = fault.thread.map_or_else(String::new, |thread| format!(", thread {thread:?}"));
-                let _ = writeln!(text, "{site}: {}", fault.message);
+                let _ = writeln!(text, "{site}: {word}{}", fault.message);
                 let _ = writeln!(
                     text,
                     "    in {kernel}, block {:?}{thread}, under {} of {seeds} schedules (the first: seed {})",

@@ -147,6 +147,13 @@ impl EmulatedDriver {
         ran.and_then(|()| queues.failure_of(stream))
     }
 
+    /// The same for who waits on the host: what it queues from now on comes after.
+    fn wait_for(&self, stream: StreamId) -> Result<()> {
+        let (mut queues, ran) = self.run_until(self.queues(), |queues| queues.is_idle(stream));
+        queues.host_waited_for(stream);
+        ran.and_then(|()| queues.failure_of(stream))
+    }
+
     /// Does the work of a queue that is full. What fails on it stays for the next call that can say it.
     fn relieve(&self, queues: MutexGuard<'_, Queues>, stream: StreamId) -> Result<()> {
         let full = queues.is_full(stream);
@@ -202,7 +209,9 @@ impl Driver for EmulatedDriver {
 
     fn synchronize(&self) -> Result<()> {
         let streams = self.queues().streams(self.device);
-        streams.into_iter().try_for_each(|stream| self.stream_synchronize(stream))
+        streams.into_iter().try_for_each(|stream| self.stream_synchronize(stream))?;
+        self.queues().host_waited_for_device(self.device);
+        Ok(())
     }
 
     /// There is no cache to set anything aside in.
@@ -231,7 +240,7 @@ impl Driver for EmulatedDriver {
     }
 
     fn stream_synchronize(&self, stream: StreamId) -> Result<()> {
-        self.finish(self.queues(), stream)
+        self.wait_for(stream)
     }
 
     fn stream_wait(&self, stream: StreamId, event: EventId) -> Result<()> {
@@ -266,11 +275,17 @@ impl Driver for EmulatedDriver {
     }
 
     fn event_is_complete(&self, event: EventId) -> Result<bool> {
-        Ok(self.queues().event_done(event))
+        let mut queues = self.queues();
+        let done = queues.event_done(event);
+        if done {
+            queues.host_waited_for_event(event);
+        }
+        Ok(done)
     }
 
     fn event_synchronize(&self, event: EventId) -> Result<()> {
         let (mut queues, ran) = self.run_until(self.queues(), |queues| queues.event_done(event));
+        queues.host_waited_for_event(event);
         ran.and_then(|()| queues.failure_before(event))
     }
 
@@ -282,8 +297,8 @@ impl Driver for EmulatedDriver {
         }
     }
 
-    fn allocate(&self, _stream: StreamId, bytes: usize) -> Result<Option<Pointer>> {
-        Ok(self.queues().memory(self.device).allocate(bytes).map(|start| Pointer(start as u64)))
+    fn allocate(&self, stream: StreamId, bytes: usize) -> Result<Option<Pointer>> {
+        Ok(self.queues().allocate(self.device, stream, bytes).map(|start| Pointer(start as u64)))
     }
 
     fn free(&self, stream: StreamId, pointer: Pointer) {
@@ -299,7 +314,7 @@ impl Driver for EmulatedDriver {
     }
 
     unsafe fn host_free(&self, pointer: *mut u8, _bytes: usize) {
-        self.queues().memory(self.device).free_of_host(pointer as usize);
+        self.queues().free_of_host(self.device, pointer as usize);
     }
 
     unsafe fn copy_to_device(
@@ -336,7 +351,7 @@ impl Driver for EmulatedDriver {
         if host == HostMemory::Pinned {
             return queued;
         }
-        let done = queued.and_then(|()| self.finish(self.queues(), stream));
+        let done = queued.and_then(|()| self.wait_for(stream));
         if done.is_err() {
             self.queues().retract_copies(stream, to);
         }

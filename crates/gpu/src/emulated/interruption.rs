@@ -58,7 +58,8 @@ impl Guard {
     /// Watches a launch on the running system thread for `limit` of its processor time.
     pub(super) fn new(entry: &Entry, limit: Duration) -> Self {
         install();
-        let deadline = watchdog::processor_time().saturating_add(limit.as_nanos() as u64);
+        let deadline =
+            watchdog::processor_time().saturating_add(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
         let watched = Watched { image: entry.image().clone(), hooks: entry.hooks().clone(), deadline, limit };
         let watched = Box::into_raw(Box::new(watched));
         OVERDUE.set(false);

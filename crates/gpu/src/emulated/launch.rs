@@ -20,9 +20,10 @@ use super::memory::Region;
 use super::module::Entry;
 use super::schedule::Schedule;
 use super::shadow::{GlobalShadow, Stamp};
+use super::streams::{Deed, Turn, Usage};
 use super::telling::Calls;
 use crate::abi::Rule;
-use crate::types::{Emulation, Fault, FaultKind, Grid, Site};
+use crate::types::{Emulation, Fault, FaultKind, Grid, Overflow, Site};
 
 /// Stack of one thread.
 const STACK_BYTES: usize = 256 << 10;
@@ -66,6 +67,7 @@ pub(super) struct Launch {
     pub(super) entry: Arc<Entry>,
     pub(super) grid: Grid,
     pub(super) seed: u64,
+    overflow: Overflow,
     /// Calls that asynchronous accesses were issued by, by their codes.
     pub(super) calls: Calls,
     argument_pointers: Vec<*mut c_void>,
@@ -101,13 +103,14 @@ pub(super) struct Terms {
     pub(super) seed: u64,
 }
 
-/// Runs a kernel over a grid. Regions are the memory it may touch, sorted by address.
+/// Runs a kernel over a grid, in a stream's turn. Regions are the memory it may touch, sorted by address.
 pub(super) fn run(
     entry: &Arc<Entry>,
     grid: &Grid,
     arguments: &[Vec<u8>],
     regions: Vec<Region>,
     terms: Terms,
+    (usage, turn): (&mut Usage, &mut Turn),
 ) -> Result<(), Box<Fault>> {
     let pointers = arguments.iter().map(|bytes| address_of(bytes)).collect();
     let mut arguments: Vec<Vec<u128>> = arguments.iter().map(|bytes| aligned_copy(bytes)).collect();
@@ -124,6 +127,7 @@ pub(super) fn run(
         entry: entry.clone(),
         grid: *grid,
         seed: terms.how.seed,
+        overflow: terms.how.overflow,
         calls: Calls::default(),
         argument_pointers,
         arguments: argument_ranges,
@@ -156,6 +160,9 @@ pub(super) fn run(
     launch.reclaim_stacks();
     arguments.iter_mut().for_each(|words| words.fill(0));
     std::hint::black_box(&arguments);
+    if launch.fault.is_none() {
+        launch.fault = launch.settle(usage, turn);
+    }
     launch.fault.take().or(launch.unwritten.take()).map_or(Ok(()), Err)
 }
 
@@ -331,6 +338,9 @@ impl Launch {
 
     /// The compiler's own checks found a rule of the language broken.
     pub(super) fn misuse(&mut self, rule: Rule, site: Option<Site>) -> Step {
+        if rule == Rule::Overflow && self.overflow == Overflow::Wraps {
+            return Ok(Flow::Go);
+        }
         let (kind, message) = match rule {
             Rule::ArrayBounds => {
                 (FaultKind::OutOfBounds, "an index beyond the end of an array of the thread's own")
@@ -345,7 +355,7 @@ impl Launch {
                 "a float that the integer cannot hold: use gw::f32_to_i32 or f32_to_u32",
             ),
             Rule::Overflow => (
-                FaultKind::OutOfRange,
+                FaultKind::Overflow,
                 "a signed integer overflows: the language leaves the result open, unsigned ones wrap",
             ),
             Rule::MissingReturn => {
@@ -522,6 +532,13 @@ impl Launch {
             // to a value of the parameter's size; both outlive the fiber.
             unsafe { invoke(arguments as *mut *mut c_void) };
         }))
+    }
+
+    /// Tells other streams what the launch used of memory, and finds who used it without an order between the two.
+    fn settle(&mut self, usage: &mut Usage, turn: &mut Turn) -> Option<Box<Fault>> {
+        let deed = Deed::Kernel { entry: self.entry.clone(), calls: self.call_lines() };
+        let unordered = usage.note(turn, deed, self.global.runs()).err()?;
+        Some(self.unordered(&unordered))
     }
 
     /// Abandons fibers that a fault left suspended. Kernels own nothing that would need unwinding.

@@ -1,16 +1,17 @@
 //! Device memory of the emulated device: host memory with guard zones, poisoned, and remembered after it is freed.
 
-use std::alloc::{Layout, alloc, dealloc};
 use std::cell::UnsafeCell;
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 
+use super::arena::Arena;
 use super::marks::Marks;
 
 /// Every buffer starts at a multiple of this, as the CUDA allocators promise at least 256.
 const ALIGNMENT: usize = 512;
 /// Bytes around a buffer that belong to nobody.
 const GUARD: usize = 512;
-/// Freed bytes that are kept from reuse, so that a late access is recognised.
+/// Freed bytes that keep what they held, for copies and kernels that come too late.
 const QUARANTINE: usize = 64 << 20;
 /// What unwritten memory holds: not-a-number in every float format.
 const POISON: u8 = 0xFF;
@@ -45,7 +46,10 @@ struct Block {
 /// All memory of one emulated device.
 #[derive(Debug)]
 pub(super) struct Memory {
+    arenas: Vec<Arena>,
     blocks: BTreeMap<usize, Block>,
+    /// Where freed buffers lay that were given back: starts, and ends.
+    graves: BTreeMap<usize, usize>,
     quarantine: VecDeque<usize>,
     quarantined: usize,
     pub(super) held: u64,
@@ -54,37 +58,47 @@ pub(super) struct Memory {
 
 impl Memory {
     pub(super) fn new(total: u64) -> Self {
-        Self { blocks: BTreeMap::new(), quarantine: VecDeque::new(), quarantined: 0, held: 0, total }
+        Self {
+            arenas: Vec::new(),
+            blocks: BTreeMap::new(),
+            graves: BTreeMap::new(),
+            quarantine: VecDeque::new(),
+            quarantined: 0,
+            held: 0,
+            total,
+        }
     }
 
     pub(super) fn allocate(&mut self, bytes: usize) -> Option<usize> {
         if self.held.saturating_add(bytes as u64) > self.total {
             return None;
         }
-        let layout = layout(bytes)?;
-        let start = self.insert(layout, bytes, POISON, false)?;
+        let start = self.insert(bytes, POISON, false)?;
         self.held += bytes as u64;
         Some(start)
     }
 
     /// Page-locked memory of the host, zeroed.
     pub(super) fn allocate_of_host(&mut self, bytes: usize) -> Option<usize> {
-        self.insert(layout(bytes)?, bytes, 0, true)
+        self.insert(bytes, 0, true)
     }
 
-    pub(super) fn free_of_host(&mut self, start: usize) {
-        if self.blocks.get(&start).is_some_and(|block| block.of_host) {
-            self.release(start);
-        }
+    pub(super) fn free_of_host(&mut self, start: usize) -> Option<Range<usize>> {
+        self.blocks.get(&start).filter(|block| block.of_host)?;
+        self.release(start)
     }
 
-    fn insert(&mut self, layout: Layout, bytes: usize, filled_with: u8, of_host: bool) -> Option<usize> {
-        // SAFETY: the layout is not empty: it holds the guards.
-        let base = unsafe { alloc(layout) };
-        if base.is_null() {
-            return None;
-        }
-        let start = base as usize + GUARD;
+    fn insert(&mut self, bytes: usize, filled_with: u8, of_host: bool) -> Option<usize> {
+        let taken = self.arenas.last_mut().and_then(|arena| arena.take(bytes, GUARD, ALIGNMENT));
+        let start = match taken {
+            Some(start) => start,
+            None => {
+                let mut arena = Arena::new(bytes.checked_add(2 * GUARD + ALIGNMENT)?)?;
+                let start = arena.take(bytes, GUARD, ALIGNMENT)?;
+                self.arenas.push(arena);
+                start
+            }
+        };
         // SAFETY: the block holds `bytes` bytes from `start`.
         unsafe { std::ptr::write_bytes(start as *mut u8, filled_with, bytes) };
         let written = Box::new(UnsafeCell::new(Marks::new(if of_host { 0 } else { bytes })));
@@ -92,16 +106,21 @@ impl Memory {
         Some(start)
     }
 
-    pub(super) fn free(&mut self, start: usize) {
-        let Some(block) = self.blocks.get_mut(&start).filter(|block| !block.freed) else { return };
+    /// Frees a buffer. What lay there, or in others before it, is forgotten: those addresses come back.
+    pub(super) fn free(&mut self, start: usize) -> Vec<Range<usize>> {
+        let Some(block) = self.blocks.get_mut(&start).filter(|block| !block.freed) else { return Vec::new() };
         block.freed = true;
         self.held -= block.bytes as u64;
         self.quarantined += block.bytes;
         self.quarantine.push_back(start);
+        let mut released = Vec::new();
         while self.quarantined > QUARANTINE {
             let Some(oldest) = self.quarantine.pop_front() else { break };
-            self.quarantined -= self.release(oldest);
+            let Some(bytes) = self.release(oldest) else { break };
+            self.quarantined -= bytes.len();
+            released.push(bytes);
         }
+        released
     }
 
     /// Whether `start .. start + bytes` lies in one live buffer.
@@ -110,6 +129,17 @@ impl Memory {
         found.is_some_and(|(&at, block)| {
             !block.freed && !block.of_host && start - at <= block.bytes && bytes <= block.bytes - (start - at)
         })
+    }
+
+    /// Whether `start .. start + bytes` lies in page-locked memory of the host.
+    pub(super) fn holds_of_host(&self, start: usize, bytes: usize) -> bool {
+        let found = self.blocks.range(..=start).next_back();
+        found.is_some_and(|(&at, block)| block.of_host && start + bytes <= at + block.bytes)
+    }
+
+    /// Bytes of the live buffer that starts there.
+    pub(super) fn bytes_of(&self, start: usize) -> usize {
+        self.blocks.get(&start).filter(|block| !block.freed).map_or(0, |block| block.bytes)
     }
 
     /// Which of the bytes `start .. start + bytes` of one buffer somebody has written; none for all of them.
@@ -143,28 +173,63 @@ impl Memory {
             state: if block.freed { RegionState::Freed } else { RegionState::Buffer },
             written: if block.of_host { std::ptr::null_mut() } else { block.written.get() },
         };
-        self.blocks.iter().map(region).collect()
+        let grave = |(&start, &end): (&usize, &usize)| Region {
+            start,
+            end,
+            state: RegionState::Freed,
+            written: std::ptr::null_mut(),
+        };
+        let mut regions: Vec<Region> =
+            self.blocks.iter().map(region).chain(self.graves.iter().map(grave)).collect();
+        regions.sort_unstable_by_key(|region| region.start);
+        regions
     }
 
-    fn release(&mut self, start: usize) -> usize {
-        let Some(block) = self.blocks.remove(&start) else { return 0 };
-        if let Some(layout) = layout(block.bytes) {
-            // SAFETY: the block was allocated with this layout, `GUARD` before its start, and is freed once.
-            unsafe { dealloc((start - GUARD) as *mut u8, layout) };
+    fn release(&mut self, start: usize) -> Option<Range<usize>> {
+        let block = self.blocks.remove(&start)?;
+        self.arenas.iter().any(|arena| arena.give_back(start, block.bytes));
+        self.bury(start, start + block.bytes);
+        Some(start..start + block.bytes)
+    }
+
+    /// Remembers where a buffer was. Graves with no buffer between them are one.
+    fn bury(&mut self, mut start: usize, mut end: usize) {
+        if let Some((&before, _)) = self.graves.range(..start).next_back()
+            && self.blocks.range(before..start).next().is_none()
+        {
+            start = before;
         }
-        block.bytes
+        if let Some((&next, &last)) = self.graves.range(end..).next()
+            && self.blocks.range(end..next).next().is_none()
+        {
+            self.graves.remove(&next);
+            end = last;
+        }
+        self.graves.insert(start, end);
     }
 }
 
-impl Drop for Memory {
-    fn drop(&mut self) {
-        let starts: Vec<usize> = self.blocks.keys().copied().collect();
-        for start in starts {
-            self.release(start);
-        }
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn layout(bytes: usize) -> Option<Layout> {
-    Layout::from_size_align(bytes.checked_add(2 * GUARD)?, ALIGNMENT).ok()
+    #[test]
+    fn what_was_freed_stays_recognisable() {
+        let mut memory = Memory::new(1 << 40);
+        let (first, kept) = (memory.allocate(100).unwrap(), memory.allocate(100).unwrap());
+        memory.free(first);
+        // Far more than the quarantine holds.
+        for _ in 0..40 {
+            let start = memory.allocate(8 << 20).unwrap();
+            memory.free(start);
+            assert!(!memory.holds(start, 1));
+        }
+        let regions = memory.regions();
+        let state = |address| regions.iter().find(|region| (region.start..region.end).contains(&address));
+        assert_eq!(state(first).map(|region| region.state), Some(RegionState::Freed));
+        assert_eq!(state(kept).map(|region| region.state), Some(RegionState::Buffer));
+        assert!(regions.is_sorted_by_key(|region| region.start));
+        assert!(regions.len() < 16, "graves side by side are one: {}", regions.len());
+        assert!(memory.held == 100 && memory.quarantined <= QUARANTINE);
+    }
 }

@@ -9,6 +9,7 @@
 //! thread is in `block`. Kernels come in through `functions`, the table of which [`crate::abi`] is the list.
 
 mod access;
+mod arena;
 mod barrier;
 mod block;
 mod clocks;
@@ -32,6 +33,7 @@ mod queue;
 mod registers;
 mod schedule;
 mod shadow;
+mod streams;
 mod telling;
 mod tensor;
 mod tensor_map;
@@ -57,7 +59,7 @@ pub(crate) fn from_environment() -> Result<Emulation> {
     let default = Emulation::default();
     let seed = number("GATEWORK_EMULATOR_SEED", 0)?.unwrap_or(default.seed);
     let limit = number("GATEWORK_EMULATOR_SECONDS", 1)?.map_or(default.limit, Duration::from_secs);
-    Ok(Emulation { seed, limit })
+    Ok(Emulation { seed, limit, ..default })
 }
 
 fn number(variable: &'static str, least: u64) -> Result<Option<u64>> {

@@ -1,6 +1,7 @@
 //! What streams hold: operations that run when somebody waits, in an order that only events and streams constrain.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -8,9 +9,10 @@ use super::launch::{self, Terms};
 use super::memory::{Memory, Region, RegionState};
 use super::module::Entry;
 use super::schedule::Schedule;
+use super::streams::{self, Agent, Branches, Deed, Manner, Past, Run, Turn, Usage};
 use crate::driver::{EventId, HostFunction, Pointer, StreamId};
 use crate::locked::Locked;
-use crate::types::{Emulation, Fault, Grid};
+use crate::types::{Emulation, Fault, FaultKind, Grid};
 use crate::{Error, Result};
 
 /// A kernel launch with its arguments.
@@ -75,13 +77,27 @@ pub(super) enum Op {
     Record {
         event: EventId,
         number: u64,
+        mark: Mark,
     },
     Wait {
         event: EventId,
         number: u64,
+        mark: Mark,
     },
     Graph(Arc<Vec<Node>>),
     Host(Arc<Locked<Option<HostFunction>>>),
+}
+
+/// What had happened when an event was reached, once it is.
+type Mark = Arc<Locked<Past>>;
+
+/// An operation on its way.
+struct Queued {
+    op: Op,
+    /// Its number on its stream.
+    number: u32,
+    /// What the host knew when it queued this.
+    host: Past,
 }
 
 /// What running one operation came to.
@@ -106,7 +122,11 @@ pub(super) struct Node {
 struct StreamState {
     /// The device it belongs to.
     device: usize,
-    queue: VecDeque<Op>,
+    queue: VecDeque<Queued>,
+    /// Operations that were queued so far.
+    queued: u32,
+    /// What has happened before whatever the stream does next.
+    past: Past,
     failed: Option<Error>,
     capture: Option<u64>,
     /// Whether code of the program runs in its order.
@@ -115,8 +135,17 @@ struct StreamState {
     detached: bool,
 }
 
+impl StreamState {
+    fn push(&mut self, op: Op, host: &Past) {
+        self.queued += 1;
+        self.queue.push_back(Queued { op, number: self.queued, host: host.clone() });
+    }
+}
+
 #[derive(Default)]
 struct EventState {
+    /// Of the last time that it was recorded.
+    mark: Mark,
     recorded: u64,
     completed: u64,
     happened: Option<Instant>,
@@ -146,6 +175,10 @@ pub(super) struct Capture {
     tails: HashMap<StreamId, Vec<usize>>,
 }
 
+fn range(start: Pointer, bytes: usize) -> Range<usize> {
+    start.0 as usize..start.0 as usize + bytes
+}
+
 /// Operations that a queue holds before it runs some of its own accord.
 const QUEUE_LIMIT: usize = 1024;
 
@@ -157,6 +190,7 @@ pub(super) struct Queues {
     events: HashMap<EventId, EventState>,
     captures: HashMap<u64, Capture>,
     graphs: HashMap<u64, Arc<Vec<Node>>>,
+    usage: Usage,
     schedule: Schedule,
     how: Emulation,
     next_handle: u64,
@@ -182,6 +216,7 @@ impl Queues {
             events: HashMap::new(),
             captures: HashMap::new(),
             graphs: HashMap::new(),
+            usage: Usage::default(),
             schedule: Schedule::new(how.seed),
             how,
             next_handle: 1,
@@ -263,11 +298,12 @@ impl Queues {
         stream.map_or(Ok(()), |stream| self.failure_of(stream))
     }
 
-    /// Code of the program has run.
+    /// Code of the program has run. It may have told all threads of the program.
     pub(super) fn host_ended(&mut self, stream: StreamId) {
         if let Some(state) = self.streams.get_mut(&stream) {
             state.busy = false;
         }
+        self.host_waited_for(stream);
         self.forget_detached(stream);
     }
 
@@ -275,6 +311,50 @@ impl Queues {
         if self.streams.get(&stream).is_some_and(|state| state.detached) && self.is_idle(stream) {
             self.destroy_stream(stream);
         }
+    }
+
+    /// The host has waited for what a stream did so far.
+    pub(super) fn host_waited_for(&mut self, stream: StreamId) {
+        if let Some(state) = self.streams.get(&stream) {
+            self.usage.host_waited(&state.past);
+            self.forget_what_all_know();
+        }
+    }
+
+    /// What is queued now does not know what the host has learnt since.
+    fn forget_what_all_know(&mut self) {
+        if self.streams.values().all(|state| state.queue.is_empty()) {
+            self.usage.forget_what_the_host_knows();
+        }
+    }
+
+    /// The host has waited for an event.
+    pub(super) fn host_waited_for_event(&mut self, event: EventId) {
+        if let Some(state) = self.events.get(&event) {
+            let past = state.mark.lock().clone();
+            self.usage.host_waited(&past);
+            self.forget_what_all_know();
+        }
+    }
+
+    /// The host has waited for everything on a device.
+    pub(super) fn host_waited_for_device(&mut self, device: usize) {
+        self.usage.host_waited_for_device(device);
+        self.forget_what_all_know();
+    }
+
+    pub(super) fn free_of_host(&mut self, device: usize, start: usize) {
+        if let Some(bytes) = self.memory(device).free_of_host(start) {
+            self.usage.released(bytes);
+        }
+    }
+
+    /// Memory of a device, there from this point of a stream on.
+    pub(super) fn allocate(&mut self, device: usize, stream: StreamId, bytes: usize) -> Option<usize> {
+        let start = self.memory(device).allocate(bytes)?;
+        let time = self.streams.get(&stream).map_or(0, |state| streams::time_of(state.queued));
+        self.usage.allocated(start..start + bytes, Agent::of(device, stream), time);
+        Some(start)
     }
 
     pub(super) fn create_event(&mut self) -> EventId {
@@ -305,15 +385,17 @@ impl Queues {
         if let Some(error) = state.failed.take() {
             return Err(Box::new((error, op)));
         }
-        state.queue.push_back(op);
+        state.push(op, self.usage.host());
         Ok(())
     }
 
     /// Memory goes back even behind a failure.
     pub(super) fn submit_free(&mut self, device: usize, stream: StreamId, pointer: Pointer) {
         match self.streams.get_mut(&stream) {
-            Some(state) => state.queue.push_back(Op::Free(pointer)),
-            None => self.memory(device).free(pointer.0 as usize),
+            Some(state) => state.push(Op::Free(pointer), self.usage.host()),
+            None => {
+                self.memory(device).free(pointer.0 as usize);
+            }
         }
     }
 
@@ -328,15 +410,16 @@ impl Queues {
         state.captured = None;
         state.stream = Some(stream);
         state.recorded += 1;
-        let number = state.recorded;
-        self.mark(stream, Op::Record { event, number });
+        state.mark = Mark::default();
+        let (number, mark) = (state.recorded, state.mark.clone());
+        self.mark(stream, Op::Record { event, number, mark });
         Ok(())
     }
 
     /// Queues a record or a wait. They carry no result, and are queued by drops too, where nobody would hear of what failed
     /// on the stream: that stays for the next call that can say it.
     fn mark(&mut self, stream: StreamId, op: Op) {
-        self.streams.entry(stream).or_default().queue.push_back(op);
+        self.streams.entry(stream).or_default().push(op, self.usage.host());
     }
 
     pub(super) fn wait(&mut self, stream: StreamId, event: EventId) -> Result<()> {
@@ -350,8 +433,8 @@ impl Queues {
                 Ok(())
             }
             _ => {
-                let number = state.recorded;
-                self.mark(stream, Op::Wait { event, number });
+                let (number, mark) = (state.recorded, state.mark.clone());
+                self.mark(stream, Op::Wait { event, number, mark });
                 Ok(())
             }
         }
@@ -368,7 +451,8 @@ impl Queues {
     /// Takes back copies to host memory that the caller is about to lose.
     pub(super) fn retract_copies(&mut self, stream: StreamId, destination: HostPointer) {
         let Some(state) = self.streams.get_mut(&stream) else { return };
-        state.queue.retain(|op| !matches!(op, Op::CopyToHost { to, .. } if to.0 == destination.0));
+        let is_lost = |op: &Op| matches!(op, Op::CopyToHost { to, .. } if to.0 == destination.0);
+        state.queue.retain(|queued| !is_lost(&queued.op));
     }
 
     /// Runs the next operation of some stream that may go on.
@@ -385,7 +469,11 @@ impl Queues {
         }
         let stream = ready[self.schedule.below(ready.len())];
         let Some(state) = self.streams.get_mut(&stream) else { return Ok(Step::Done) };
-        let Some(op) = state.queue.pop_front() else { return Ok(Step::Done) };
+        let Some(Queued { op, number, host }) = state.queue.pop_front() else { return Ok(Step::Done) };
+        state.past.join(&host);
+        let agent = Agent::of(state.device, stream);
+        let mut turn = Turn::new(agent, streams::time_of(number), std::mem::take(&mut state.past));
+        state.past = turn.past().clone();
         let skipped =
             state.failed.is_some() && !matches!(op, Op::Free(_) | Op::Record { .. } | Op::Wait { .. });
         if let (Op::Host(function), false) = (&op, skipped)
@@ -399,43 +487,54 @@ impl Queues {
             return Ok(Step::Skipped(op));
         }
         let device = state.device;
-        let outcome = self.execute(device, op);
-        if let (Err(error), Some(state)) = (outcome, self.streams.get_mut(&stream)) {
-            state.failed = Some(error);
+        let outcome = self.execute(device, op, &mut turn);
+        if let Some(state) = self.streams.get_mut(&stream) {
+            state.past = turn.past().clone();
+            if let Err(error) = outcome {
+                state.failed.get_or_insert(error);
+            }
         }
         self.forget_detached(stream);
         Ok(Step::Done)
     }
 
     fn may_run(&self, stream: &StreamState) -> bool {
-        match stream.queue.front() {
+        match stream.queue.front().map(|queued| &queued.op) {
             _ if stream.busy => false,
             None => false,
-            Some(Op::Wait { event, number }) => {
+            Some(Op::Wait { event, number, .. }) => {
                 self.events.get(event).is_none_or(|state| state.completed >= *number)
             }
             Some(_) => true,
         }
     }
 
-    fn execute(&mut self, device: usize, op: Op) -> Result<()> {
+    fn execute(&mut self, device: usize, op: Op, turn: &mut Turn) -> Result<()> {
         match op {
-            Op::CopyBytes { to, bytes } => self.write(device, to, &bytes),
+            Op::CopyBytes { to, bytes } => {
+                self.note(turn, "a copy from the host", &[], &[range(to, bytes.len())])?;
+                self.write(device, to, &bytes)
+            }
             Op::CopyFromHost { to, from, bytes } => {
+                let source = self.host_range(device, from, bytes);
+                self.note(turn, "a copy from the host", &[source], &[range(to, bytes)])?;
                 // SAFETY: the safe layer keeps pinned memory alive, and unchanged, until the copy is done.
                 let source = unsafe { std::slice::from_raw_parts(from.0, bytes) };
                 self.write(device, to, source)
             }
             Op::CopyToHost { to, from, bytes } => {
                 self.require(device, from, bytes)?;
+                let destination = self.host_range(device, to, bytes);
+                self.note(turn, "a copy to the host", &[range(from, bytes)], &[destination])?;
                 // SAFETY: the range lies in a live buffer, and the safe layer keeps the pinned memory for this copy.
                 unsafe { std::ptr::copy(from.0 as *const u8, to.0, bytes) };
                 Ok(())
             }
-            Op::CopyOnDevice { to, from, bytes } => self.copy(device, to, device, from, bytes),
-            Op::CopyFromPeer { to, from, peer, bytes } => self.copy(device, to, peer, from, bytes),
+            Op::CopyOnDevice { to, from, bytes } => self.copy(turn, device, to, device, from, bytes),
+            Op::CopyFromPeer { to, from, peer, bytes } => self.copy(turn, device, to, peer, from, bytes),
             Op::Fill { to, pattern, count } => {
                 self.require(device, to, pattern.len() * count)?;
+                self.note(turn, "a fill", &[], &[range(to, pattern.len() * count)])?;
                 // SAFETY: the range lies in a live buffer, which only the device's operations touch, one at a time.
                 let bytes = unsafe { std::slice::from_raw_parts_mut(to.0 as *mut u8, pattern.len() * count) };
                 match *pattern {
@@ -448,11 +547,15 @@ impl Queues {
                 Ok(())
             }
             Op::Free(pointer) => {
-                self.memory(device).free(pointer.0 as usize);
-                Ok(())
+                let bytes = self.memory(device).bytes_of(pointer.0 as usize);
+                let noted = self.note(turn, "the release of the memory", &[], &[range(pointer, bytes)]);
+                let released = self.memory(device).free(pointer.0 as usize);
+                released.into_iter().for_each(|bytes| self.usage.released(bytes));
+                noted
             }
-            Op::Launch(launch) => self.launch(device, &launch).map_err(Error::Fault),
-            Op::Record { event, number } => {
+            Op::Launch(launch) => self.launch(device, &launch, turn).map_err(Error::Fault),
+            Op::Record { event, number, mark } => {
+                mark.lock().clone_from(turn.past());
                 if let Some(state) = self.events.get_mut(&event) {
                     state.completed = state.completed.max(number);
                     state.happened = Some(Instant::now());
@@ -462,15 +565,56 @@ impl Queues {
                 }
                 Ok(())
             }
+            Op::Wait { mark, .. } => {
+                turn.learn(&mark.lock());
+                Ok(())
+            }
             // Code of the program is never a part of a graph, and runs outside of the lock.
-            Op::Wait { .. } | Op::Host(_) => Ok(()),
-            Op::Graph(nodes) => self.run_graph(device, &nodes),
+            Op::Host(_) => Ok(()),
+            Op::Graph(nodes) => {
+                let past = self.run_graph(device, &nodes, turn.past(), &mut Branches::new(turn))?;
+                turn.learn(&past);
+                Ok(())
+            }
         }
     }
 
-    fn launch(&mut self, device: usize, launch: &KernelLaunch) -> Result<(), Box<Fault>> {
+    /// Notes what an operation that is no kernel reads and writes.
+    fn note(
+        &mut self,
+        turn: &mut Turn,
+        what: &'static str,
+        reads: &[Range<usize>],
+        writes: &[Range<usize>],
+    ) -> Result<()> {
+        let run = |bytes: &Range<usize>, manner| Run { bytes: bytes.clone(), manner, code: 0 };
+        let reads = reads.iter().map(|bytes| run(bytes, Manner::Read));
+        let runs = reads.chain(writes.iter().map(|bytes| run(bytes, Manner::Write))).collect();
+        let Err(other) = self.usage.note(turn, Deed::Other(what), runs) else { return Ok(()) };
+        let message = format!("{what}: {}", other.sentence("the same memory"));
+        Err(Error::Fault(Box::new(Fault {
+            kind: FaultKind::Race,
+            kernel: String::new(),
+            block: [0; 3],
+            thread: None,
+            address: Some(other.address as u64),
+            site: None,
+            message,
+            seed: self.how.seed,
+        })))
+    }
+
+    /// The bytes of a copy in the host's memory, if kernels could use them too; else none.
+    fn host_range(&mut self, device: usize, at: HostPointer, bytes: usize) -> Range<usize> {
+        let start = at.0 as usize;
+        if self.memory(device).holds_of_host(start, bytes) { start..start + bytes } else { start..start }
+    }
+
+    fn launch(&mut self, device: usize, launch: &KernelLaunch, turn: &mut Turn) -> Result<(), Box<Fault>> {
         let terms = Terms { how: self.how, seed: self.schedule.next() ^ self.devices[device].salt };
-        launch::run(&launch.entry, &launch.grid, &launch.arguments, self.regions(device), terms)
+        let regions = self.regions(device);
+        let order = (&mut self.usage, turn);
+        launch::run(&launch.entry, &launch.grid, &launch.arguments, regions, terms, order)
     }
 
     /// What kernels of a device may touch, and what they may not because it is another's.
@@ -490,23 +634,51 @@ impl Queues {
         regions
     }
 
-    /// Any order that the edges allow.
-    fn run_graph(&mut self, device: usize, nodes: &[Node]) -> Result<()> {
-        let mut done = vec![false; nodes.len()];
+    /// Any order that the edges allow. What has happened when all nodes have run comes back.
+    fn run_graph(
+        &mut self,
+        device: usize,
+        nodes: &[Node],
+        start: &Past,
+        branches: &mut Branches,
+    ) -> Result<Past> {
+        let mut turns: Vec<Option<Turn>> = vec![None; nodes.len()];
+        let mut tips = BTreeMap::new();
+        let mut end = start.clone();
         for _ in 0..nodes.len() {
             let ready: Vec<usize> = (0..nodes.len())
-                .filter(|&n| !done[n] && nodes[n].after.iter().all(|&before| done[before]))
+                .filter(|&n| {
+                    turns[n].is_none() && nodes[n].after.iter().all(|&before| turns[before].is_some())
+                })
                 .collect();
             let node = ready[self.schedule.below(ready.len())];
-            self.execute(device, nodes[node].op.clone())?;
-            done[node] = true;
+            let before: Vec<&Turn> = nodes[node].after.iter().filter_map(|&n| turns[n].as_ref()).collect();
+            let mut turn = branches.turn(start, &before, &mut tips);
+            match &nodes[node].op {
+                Op::Graph(child) => {
+                    let past = self.run_graph(device, child, turn.past(), branches)?;
+                    turn.learn(&past);
+                }
+                op => self.execute(device, op.clone(), &mut turn)?,
+            }
+            end.join(turn.past());
+            turns[node] = Some(turn);
         }
-        Ok(())
+        Ok(end)
     }
 
-    fn copy(&mut self, device: usize, to: Pointer, source: usize, from: Pointer, bytes: usize) -> Result<()> {
+    fn copy(
+        &mut self,
+        turn: &mut Turn,
+        device: usize,
+        to: Pointer,
+        source: usize,
+        from: Pointer,
+        bytes: usize,
+    ) -> Result<()> {
         self.require(source, from, bytes)?;
         self.require(device, to, bytes)?;
+        self.note(turn, "a copy on the device", &[range(from, bytes)], &[range(to, bytes)])?;
         // SAFETY: both ranges lie in live buffers.
         unsafe { std::ptr::copy(from.0 as *const u8, to.0 as *mut u8, bytes) };
         let marks = self.memory(source).marks(from.0 as usize, bytes);

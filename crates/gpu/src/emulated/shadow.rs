@@ -4,11 +4,14 @@ use std::collections::HashMap;
 
 use super::clocks::{Knowledge, Slot, Space};
 use super::cluster::{Clusters, Reach};
+use super::streams::{self, Run};
 
 /// Bytes that one cell stands for.
 const GRAIN: usize = 4;
 /// Cells of one page of the shadow of global memory.
 const PAGE_CELLS: usize = 1024;
+/// Reads that a crowd keeps, about 100 MB.
+const CROWD: usize = 4 << 20;
 
 /// How an access is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +31,11 @@ pub(super) enum Manner {
 impl Manner {
     fn is_async(self) -> bool {
         matches!(self, Self::AsyncProxy | Self::Reduction)
+    }
+
+    /// Whether it is atomic to kernels of other streams too.
+    fn reaches_device(self) -> bool {
+        matches!(self, Self::Atomic(Reach::Device, _) | Self::Reduction)
     }
 }
 
@@ -86,15 +94,69 @@ impl Access {
 const NONE: Access =
     Access { stamp: Stamp { block: 0, slot: 0, time: 0, pc: 0 }, bytes: 0, manner: Manner::Generic };
 
-/// Two of the last writes of a word's bytes, and two of the reads since. Two suffice: which of many unordered ones are
-/// kept is left to chance, and a missing barrier leaves many.
+/// Two of the last writes of a word's bytes, and two of the reads since; further ones are in the [`Crowd`]. Two writes
+/// suffice, since unordered ones are found when they are made.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cell {
     writes: [Access; 2],
     reads: [Access; 2],
+    /// Whether the crowd has reads of this word.
+    is_crowded: bool,
+    /// Which bytes were used at all, four bits for each of [`USES`].
+    used: u16,
 }
 
-const EMPTY: Cell = Cell { writes: [NONE; 2], reads: [NONE; 2] };
+const EMPTY: Cell = Cell { writes: [NONE; 2], reads: [NONE; 2], is_crowded: false, used: 0 };
+
+/// Uses of a word as other streams see them, in the order of a cell's bits.
+const USES: [streams::Manner; 4] = [
+    streams::Manner::Write,
+    streams::Manner::Read,
+    streams::Manner::AtomicWrite,
+    streams::Manner::AtomicRead,
+];
+
+/// Reads that the cells of a shadow have no room for, by word, each list sorted by agent.
+#[derive(Default)]
+struct Crowd {
+    words: HashMap<usize, Vec<Access>>,
+    kept: usize,
+}
+
+impl Crowd {
+    /// Keeps a read. One of the same agent, of no more bytes, gives way to it.
+    fn keep(&mut self, word: usize, read: Access) {
+        let reads = self.words.entry(word).or_default();
+        let agent = |read: &Access| (read.stamp.block, read.stamp.slot);
+        let at = reads.partition_point(|other| agent(other) < agent(&read));
+        let same = reads[at..].iter().take_while(|other| agent(other) == agent(&read));
+        let place =
+            same.into_iter().position(|other| other.bytes & !read.bytes == 0 && other.gives_way_to(&read));
+        match place {
+            Some(offset) => reads[at + offset] = read,
+            None if self.kept < CROWD => {
+                reads.insert(at, read);
+                self.kept += 1;
+            }
+            // Which reads are known is left to chance from here on.
+            None => {}
+        }
+    }
+
+    /// A read that a write may not follow.
+    fn unordered(&self, word: usize, by: &Accessor<'_>, bytes: u8) -> Option<&Access> {
+        self.words.get(&word)?.iter().find(|read| !by.may_follow_read(read, bytes))
+    }
+
+    /// Forgets reads of bytes that were written; says whether others are left.
+    fn forget(&mut self, word: usize, bytes: u8) -> bool {
+        let Some(reads) = self.words.get_mut(&word) else { return false };
+        let before = reads.len();
+        reads.retain(|read| read.bytes & !bytes != 0);
+        self.kept -= before - reads.len();
+        !reads.is_empty()
+    }
+}
 
 /// A thread that makes, or issues, an access.
 pub(super) struct Accessor<'a> {
@@ -167,27 +229,46 @@ impl Accessor<'_> {
     }
 }
 
+/// A word's place, and what its cell has no room for.
+struct Rest<'a> {
+    word: usize,
+    crowd: &'a mut Crowd,
+}
+
 impl Cell {
-    fn read(&mut self, by: &Accessor<'_>, bytes: u8, coin: bool) -> Result<(), Conflict> {
+    fn read(&mut self, by: &Accessor<'_>, bytes: u8, coin: bool, rest: Rest<'_>) -> Result<(), Conflict> {
         if let Some(write) = self.writes.iter().find(|write| !by.may_follow_write(write, bytes)) {
             return Err(by.conflict(write, true));
         }
+        self.used |= u16::from(bytes) << if by.manner.reaches_device() { 12 } else { 4 };
         let access = Access { stamp: by.stamp, bytes, manner: by.manner };
         let superseded = self.reads.iter().position(|read| {
             read.bytes == 0
                 || (read.bytes & !bytes == 0 && read.gives_way_to(&access) && by.comes_after(read))
         });
-        self.reads[superseded.unwrap_or(usize::from(coin))] = access;
+        let place = superseded.unwrap_or(usize::from(coin));
+        let evicted = std::mem::replace(&mut self.reads[place], access);
+        if superseded.is_none() {
+            self.is_crowded = true;
+            rest.crowd.keep(rest.word, evicted);
+        }
         Ok(())
     }
 
-    fn write(&mut self, by: &Accessor<'_>, bytes: u8, coin: bool) -> Result<(), Conflict> {
+    fn write(&mut self, by: &Accessor<'_>, bytes: u8, coin: bool, rest: Rest<'_>) -> Result<(), Conflict> {
         if let Some(write) = self.writes.iter().find(|write| !by.may_follow_write(write, bytes)) {
             return Err(by.conflict(write, true));
         }
         if let Some(read) = self.reads.iter().find(|read| !by.may_follow_read(read, bytes)) {
             return Err(by.conflict(read, false));
         }
+        if self.is_crowded {
+            if let Some(read) = rest.crowd.unordered(rest.word, by, bytes) {
+                return Err(by.conflict(read, false));
+            }
+            self.is_crowded = rest.crowd.forget(rest.word, bytes);
+        }
+        self.used |= u16::from(bytes) << if by.manner.reaches_device() { 8 } else { 0 };
         let mut access = Access { stamp: by.stamp, bytes, manner: by.manner };
         for write in &mut self.writes {
             // Neighbouring bytes keep their writer; those of one agent at one time are one write.
@@ -204,6 +285,24 @@ impl Cell {
             }
         }
         Ok(())
+    }
+}
+
+impl Cell {
+    /// The bytes that were used in one manner, where nothing stronger hides it.
+    fn used(&self, manner: usize) -> u8 {
+        let bits = |manner: usize| (self.used >> (4 * manner)) as u8 & 0xF;
+        match manner {
+            0 => bits(0),
+            _ => bits(manner) & !bits(0),
+        }
+    }
+
+    /// Who used some of the bytes so, as far as that is known.
+    fn user(&self, manner: usize, bytes: u8) -> Option<Stamp> {
+        let is_write = matches!(USES[manner], streams::Manner::Write | streams::Manner::AtomicWrite);
+        let accesses = if is_write { &self.writes } else { &self.reads };
+        accesses.iter().find(|access| access.bytes & bytes != 0).map(|access| access.stamp)
     }
 }
 
@@ -228,11 +327,12 @@ fn words(
 #[derive(Default)]
 pub(super) struct SharedShadow {
     cells: Vec<Cell>,
+    crowd: Crowd,
 }
 
 impl SharedShadow {
     pub(super) fn new(bytes: usize) -> Self {
-        Self { cells: vec![EMPTY; bytes.div_ceil(GRAIN)] }
+        Self { cells: vec![EMPTY; bytes.div_ceil(GRAIN)], crowd: Crowd::default() }
     }
 
     pub(super) fn access(
@@ -243,10 +343,10 @@ impl SharedShadow {
         by: &Accessor<'_>,
         coin: bool,
     ) -> Result<(), Conflict> {
-        let cells = &mut self.cells;
+        let Self { cells, crowd } = self;
         words(offset, len, |word, bytes| {
-            let cell = &mut cells[word];
-            if write { cell.write(by, bytes, coin) } else { cell.read(by, bytes, coin) }
+            let (cell, rest) = (&mut cells[word], Rest { word, crowd });
+            if write { cell.write(by, bytes, coin, rest) } else { cell.read(by, bytes, coin, rest) }
         })
     }
 }
@@ -255,6 +355,7 @@ impl SharedShadow {
 #[derive(Default)]
 pub(super) struct GlobalShadow {
     pages: HashMap<usize, Box<[Cell]>>,
+    crowd: Crowd,
 }
 
 impl GlobalShadow {
@@ -266,13 +367,57 @@ impl GlobalShadow {
         by: &Accessor<'_>,
         coin: bool,
     ) -> Result<(), Conflict> {
-        let pages = &mut self.pages;
+        let Self { pages, crowd } = self;
         words(address, len, |word, bytes| {
             let page =
                 pages.entry(word / PAGE_CELLS).or_insert_with(|| vec![EMPTY; PAGE_CELLS].into_boxed_slice());
-            let cell = &mut page[word % PAGE_CELLS];
-            if write { cell.write(by, bytes, coin) } else { cell.read(by, bytes, coin) }
+            let (cell, rest) = (&mut page[word % PAGE_CELLS], Rest { word, crowd });
+            if write { cell.write(by, bytes, coin, rest) } else { cell.read(by, bytes, coin, rest) }
         })
+    }
+}
+
+impl GlobalShadow {
+    /// All that the launch used of global memory, in order of addresses.
+    pub(super) fn runs(&self) -> Vec<Run> {
+        let mut numbers: Vec<usize> = self.pages.keys().copied().collect();
+        numbers.sort_unstable();
+        let mut all = Vec::new();
+        for manner in 0..USES.len() {
+            for &number in &numbers {
+                let cells = self.pages[&number].iter().enumerate();
+                for (index, cell) in cells.filter(|(_, cell)| cell.used != 0) {
+                    add_runs(&mut all, cell, manner, (number * PAGE_CELLS + index) * GRAIN);
+                }
+            }
+        }
+        all
+    }
+
+    /// Who used a byte in a manner, as far as that is known.
+    pub(super) fn user(&self, address: usize, manner: streams::Manner) -> Option<Stamp> {
+        let word = address / GRAIN;
+        let cell = self.pages.get(&(word / PAGE_CELLS))?[word % PAGE_CELLS];
+        let manner = USES.iter().position(|use_| *use_ == manner)?;
+        cell.user(manner, 1 << (address % GRAIN))
+    }
+}
+
+/// Adds the bytes of a cell that were used in one manner to the last run, or as new ones.
+fn add_runs(all: &mut Vec<Run>, cell: &Cell, manner: usize, address: usize) {
+    let used = cell.used(manner);
+    if used == 0 {
+        return;
+    }
+    let code = cell.user(manner, used).map_or(0, |stamp| stamp.pc);
+    for byte in (0..GRAIN).filter(|byte| used & (1 << byte) != 0) {
+        let at = address + byte;
+        match all.last_mut() {
+            Some(run) if run.bytes.end == at && (run.manner, run.code) == (USES[manner], code) => {
+                run.bytes.end = at + 1;
+            }
+            _ => all.push(Run { bytes: at..at + 1, manner: USES[manner], code }),
+        }
     }
 }
 
@@ -304,6 +449,36 @@ mod tests {
             shadow.access(0, 4, true, &by(&informed, 0, 2, Manner::Generic), false).is_err(),
             "write after read"
         );
+    }
+
+    #[test]
+    fn of_many_readers_the_one_that_is_not_ordered_is_found() {
+        let stranger = Knowledge::default();
+        for missed in 0..20 {
+            let mut shadow = SharedShadow::new(4);
+            for slot in 1..=20 {
+                let coin = slot % 3 == 0;
+                shadow.access(0, 4, false, &by(&stranger, slot, 1, Manner::Generic), coin).unwrap();
+            }
+            let mut writer = Knowledge::default();
+            (1..=20).filter(|slot| *slot != missed).for_each(|slot| writer.own.seen.raise(slot, 1));
+            let written = shadow.access(0, 4, true, &by(&writer, 0, 1, Manner::Generic), false);
+            assert_eq!(written.is_err(), missed > 0, "reader {missed}");
+        }
+    }
+
+    #[test]
+    fn reads_of_other_bytes_stay_in_the_crowd() {
+        let stranger = Knowledge::default();
+        let mut shadow = SharedShadow::new(4);
+        for slot in 1..=6 {
+            let at = usize::from(slot) % 2;
+            shadow.access(at, 1, false, &by(&stranger, slot, 1, Manner::Generic), false).unwrap();
+        }
+        let mut writer = Knowledge::default();
+        [1, 3, 5].into_iter().for_each(|slot| writer.own.seen.raise(slot, 1));
+        shadow.access(1, 1, true, &by(&writer, 0, 1, Manner::Generic), false).unwrap();
+        assert!(shadow.access(0, 1, true, &by(&writer, 0, 1, Manner::Generic), false).is_err());
     }
 
     #[test]

@@ -7,7 +7,9 @@ use super::block::{Agent, CallSite, Wait};
 use super::cluster::unravel;
 use super::launch::{Launch, Stop};
 use super::memory::Region;
+use super::module::Entry;
 use super::shadow::{Conflict, Manner};
+use super::streams::Unordered;
 use crate::types::{Fault, FaultKind, Site};
 
 /// Set in the code of a call, which is else a program counter.
@@ -42,6 +44,25 @@ impl Launch {
             return self.entry.line(code);
         }
         self.calls.all.get((code & !OF_CALL) as usize)?.site()
+    }
+
+    /// The lines of all calls that accesses were made by, for [`line_of_code`] after the launch.
+    pub(super) fn call_lines(&self) -> Vec<Option<Site>> {
+        self.calls.all.iter().map(CallSite::site).collect()
+    }
+
+    /// What the launch used of global memory that another stream uses too, and nothing orders the two.
+    pub(super) fn unordered(&mut self, other: &Unordered) -> Box<Fault> {
+        let stamp = self.global.user(other.address, other.manner);
+        let site = stamp.and_then(|stamp| self.line_of_code(stamp.pc));
+        let message = other.sentence(&self.describe(other.address, 1));
+        let block = stamp.map_or([0; 3], |stamp| unravel(u64::from(stamp.block), self.grid.blocks));
+        let threads = self.grid.threads_per_block();
+        let thread = stamp.map(|stamp| u64::from(stamp.slot)).filter(|slot| *slot < threads);
+        let thread = thread.map(|thread| unravel(thread, self.grid.threads));
+        let address = Some(other.address as u64);
+        let (kind, kernel, seed) = (FaultKind::Race, self.entry.name.clone(), self.seed);
+        Box::new(Fault { kind, kernel, block, thread, address, site, message, seed })
     }
 
     /// Bytes as a reader of the kernel knows them: `4 bytes at byte 260 of parameter 1`, of shared memory, of a buffer.
@@ -217,6 +238,14 @@ impl Launch {
             seed: self.seed,
         }));
     }
+}
+
+/// The line that the code of a stamp stands for, of a launch that has ended.
+pub(super) fn line_of_code(entry: &Entry, calls: &[Option<Site>], code: u32) -> Option<Site> {
+    if code & OF_CALL == 0 {
+        return (code != 0).then(|| entry.line(code)).flatten();
+    }
+    calls.get((code & !OF_CALL) as usize)?.clone()
 }
 
 /// `threads 0-31, 64` from a sorted list.

@@ -45,6 +45,8 @@ pub enum FaultKind {
     /// A shift by the width or more, or a float that is no integer's: the language leaves the result open, and the card gives
     /// another than the host.
     OutOfRange,
+    /// A signed integer overflows: the language leaves the result open.
+    Overflow,
     /// The launch runs for longer than it may.
     TimeLimit,
     /// Calls nested deeper than a thread's stack.
@@ -60,7 +62,7 @@ pub enum FaultKind {
 pub struct Fault {
     /// Which rule.
     pub kind: FaultKind,
-    /// The kernel.
+    /// The kernel; empty for a copy, a fill or a release of memory, which the message names.
     pub kernel: String,
     /// The block, where one thread is to blame.
     pub block: [u32; 3],
@@ -78,6 +80,9 @@ pub struct Fault {
 
 impl std::fmt::Display for Fault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.kernel.is_empty() {
+            return write!(f, "{} (repeat with GATEWORK_EMULATOR_SEED={})", self.message, self.seed);
+        }
         write!(f, "kernel '{}' was stopped", self.kernel)?;
         if let Some(site) = &self.site {
             write!(f, " at {site}")?;

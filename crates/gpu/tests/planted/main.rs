@@ -4,6 +4,7 @@
 mod bugs;
 mod exchanges;
 mod grids;
+mod hosts;
 mod idioms;
 mod language;
 mod mbarriers;

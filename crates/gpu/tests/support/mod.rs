@@ -1,7 +1,7 @@
 //! Inputs and oracles that several test files share.
 #![allow(dead_code, reason = "every test file uses its own part")]
 
-use gatework_gpu::{Device, Grid, Kernel, Source, Stream};
+use gatework_gpu::{Device, Error, FaultKind, Grid, Kernel, Result, Source, Stream};
 
 /// An emulated device with that schedule, and a stream of it.
 pub fn emulated(seed: u64) -> (Device, Stream) {
@@ -13,6 +13,11 @@ pub fn emulated(seed: u64) -> (Device, Stream) {
 /// The kernel of [`CHAIN`].
 pub fn chain(device: &Device) -> Kernel {
     device.kernel(&Source::new("chain", CHAIN)).unwrap()
+}
+
+/// Whether the emulated device stopped it because nothing orders two uses of memory.
+pub fn is_race<T>(outcome: &Result<T>) -> bool {
+    matches!(outcome, Err(Error::Fault(fault)) if fault.kind == FaultKind::Race)
 }
 
 /// One block of 64 threads.

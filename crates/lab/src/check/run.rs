@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use gatework_gpu::{
-    Arg, Buffer, ByValue, Device, Emulation, Error, Fault, IntoArg as _, ParameterShape, Source, Stream,
+    Arg, Buffer, ByValue, Device, Emulation, Error, Fault, FaultKind, IntoArg as _, ParameterShape, Source,
+    Stream,
 };
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
@@ -48,6 +49,8 @@ pub struct Report {
     pub seeds: u64,
     /// What they showed.
     pub findings: Vec<Finding>,
+    /// What the language leaves open and a card does in one way: signed integers that overflow, which wrap.
+    pub warnings: Vec<Finding>,
 }
 
 /// Checks the kernels of a file that messages call `name`.
@@ -76,21 +79,31 @@ pub fn check(name: &str, text: &str, plan: &Plan) -> Result<Vec<Report>, CheckEr
 fn check_kernel(rewritten: &Rewritten, kernel: &KernelText, plan: &Plan) -> Result<Report, CheckError> {
     let static_bytes = if rewritten.has_static_shared { STATIC_BYTES } else { 0 };
     let source = Source::new(&kernel.name, rewritten.text.clone()).define("GW_STATIC_BYTES", static_bytes);
-    let mut findings: Vec<Finding> = Vec::new();
+    let (mut findings, mut warnings) = (Vec::new(), Vec::new());
     for seed in 0..plan.seeds {
         let how = Emulation::seeded(seed).limit(Duration::from_secs(plan.seconds));
-        let device = Device::emulated_as(how)?;
-        let Some(mut fault) = launch(&device, &source, kernel, plan, static_bytes)? else { continue };
-        name_parameters(&mut fault, &kernel.parameters);
-        let same =
-            |finding: &&mut Finding| finding.fault.kind == fault.kind && finding.fault.site == fault.site;
-        match findings.iter_mut().find(same) {
-            Some(finding) => finding.seeds += 1,
-            None => findings.push(Finding { fault, seeds: 1 }),
+        let run = |how| launch(&Device::emulated_as(how)?, &source, kernel, plan, static_bytes);
+        let mut found = run(how)?;
+        if let Some(overflow) = found.take_if(|fault| fault.kind == FaultKind::Overflow) {
+            add(&mut warnings, overflow);
+            found = run(how.wrapping())?;
+        }
+        if let Some(mut fault) = found {
+            name_parameters(&mut fault, &kernel.parameters);
+            add(&mut findings, fault);
         }
     }
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.seeds));
-    Ok(Report { kernel: kernel.name.clone(), seeds: plan.seeds, findings })
+    Ok(Report { kernel: kernel.name.clone(), seeds: plan.seeds, findings, warnings })
+}
+
+/// Counts a fault among those of its kind at its line.
+fn add(findings: &mut Vec<Finding>, fault: Fault) {
+    let same = |finding: &&mut Finding| finding.fault.kind == fault.kind && finding.fault.site == fault.site;
+    match findings.iter_mut().find(same) {
+        Some(finding) => finding.seeds += 1,
+        None => findings.push(Finding { fault, seeds: 1 }),
+    }
 }
 
 /// `parameter 1` becomes `parameter 1 'out'`.
