@@ -260,7 +260,7 @@ impl Device {
         let missing: Vec<&Module> = modules.iter().filter(|module| !self.has_all_of(module)).collect();
         let prepared = on_all_cores(missing.len(), |index| {
             let source = missing[index].source();
-            compile(&self.substituted(&source), &self.properties().architecture)
+            compile(&self.adapted(&source), &self.properties().architecture)
         });
         for (module, binary) in missing.iter().zip(prepared) {
             let binary = binary?;
@@ -285,7 +285,7 @@ impl Device {
 
     /// Compiles (or finds in the cache) and loads the kernel `entry` of a source that has several.
     pub fn kernel_named(&self, source: &Source, entry: &str) -> Result<Kernel> {
-        let source = &self.substituted(source);
+        let source = &self.adapted(source);
         let key = (source.key(&self.properties().architecture)?, entry.to_owned());
         if let Some(kernel) = self.shared.kernels.lock().get(&key) {
             return Ok(kernel.clone());
@@ -314,6 +314,15 @@ impl Device {
     #[cfg(feature = "testing")]
     pub fn faults(&self) -> &crate::Faults {
         &self.shared.faults
+    }
+
+    /// The source as this device compiles it.
+    fn adapted<'a>(&self, source: &'a Source) -> Cow<'a, Source> {
+        let source = self.substituted(source);
+        match self.driver().definition() {
+            Some((name, value)) => Cow::Owned(source.into_owned().define(name, value)),
+            None => source,
+        }
     }
 
     #[cfg(feature = "testing")]

@@ -81,6 +81,10 @@ pub(crate) enum Progress {
 pub(crate) trait Driver: Send + Sync {
     fn properties(&self) -> &DeviceProperties;
     fn memory(&self) -> Result<MemoryInfo>;
+    /// A name that is defined in all kernels of this device, and as what.
+    fn definition(&self) -> Option<(&'static str, &'static str)> {
+        None
+    }
     /// Current clocks in MHz and temperature, where they can be read.
     fn clocks(&self) -> Option<Clocks>;
 

@@ -90,6 +90,37 @@ fn an_overflow_is_a_warning_and_hides_nothing() {
 }
 
 #[test]
+fn registers_that_some_threads_do_not_initialise_are_found() {
+    let text = "__global__ void part(float* out, const float* in, int n) {\n  float sum;\n  if (threadIdx.x < 16) sum = 0.0f;\n  \
+                for (int i = 0; i < n; ++i) sum += in[i];\n  out[threadIdx.x] = sum;\n}\n";
+    let plan = plan(
+        "seeds = 3\nblocks = 1\nthreads = 32\n[args]\nout = { elements = 32 }\nin = { elements = 8 }\nn = 8\n",
+    );
+    let found = report("part.cu", text, &plan);
+    assert!(found.fills_registers, "this test needs GCC 12, Clang 16 or later");
+    let fault = &found.findings[0].fault;
+    assert_eq!((fault.kind, found.findings.len()), (FaultKind::Uninitialised, 1), "{fault}");
+    assert!(fault.message.contains("element 16 of parameter 0 'out'"), "{fault}");
+    let clean = report("part.cu", &text.replace("float sum;", "float sum = 0.0f;"), &plan);
+    assert!(clean.findings.is_empty(), "{clean:?}");
+}
+
+#[test]
+fn what_schedules_decide_is_not_taken_for_uninitialised() {
+    let text = "__global__ void places(unsigned* out, unsigned* next, int n) {\n  struct Pair { unsigned char low; double high; };\n  \
+                out[atomicAdd(next, 1u)] = threadIdx.x;\n}\n\
+                struct Pair { unsigned low; double high; };\n\
+                __global__ void padding(Pair* out) {\n  Pair pair;\n  pair.low = threadIdx.x;\n  pair.high = 1.0;\n  \
+                out[threadIdx.x] = pair;\n}\n";
+    let plan = plan("seeds = 8\nblocks = 2\nthreads = 64\n[args]\nnext = { elements = 1 }\nn = 8\n");
+    for found in check("places.cu", text, &plan).unwrap() {
+        assert_eq!(found.findings.len(), usize::from(found.kernel == "padding"), "{found:?}");
+        // Two blocks write the same places: a race, but nothing uninitialised.
+        assert!(found.findings.iter().all(|finding| finding.fault.kind == FaultKind::Race), "{found:?}");
+    }
+}
+
+#[test]
 fn what_does_not_fit_is_refused_with_a_sentence() {
     let refused = |text: &str, toml: &str| check("a.cu", text, &plan(toml)).unwrap_err();
     let kernel = "__global__ void k(float* x, int n) { x[0] = n; }\n";

@@ -51,6 +51,14 @@ const OPTIONAL_FLAGS: &[&[&str]] = &[
     &["-fno-finite-loops"],
 ];
 
+/// Defined in a source whose locals start as a `pattern` or as `zero`: they do so for certain only without optimisation.
+pub(crate) const LOCALS: &str = "GW_LOCALS";
+
+/// Whether locals can be made to start as that definition says.
+pub(crate) fn can_fill_locals() -> Result<bool> {
+    Ok(accepts(&compiler()?.command, "-ftrivial-auto-var-init=zero"))
+}
+
 /// A compiler that answered.
 #[derive(Clone)]
 struct Compiler {
@@ -128,6 +136,13 @@ pub(crate) fn compile(
     let Compiler { command, flags, .. } = compiler()?;
     let mut compilation = Command::new(&command);
     compilation.current_dir(folder).args(flags);
+    if let Some(start) = source.defines().get(LOCALS) {
+        if !can_fill_locals()? {
+            let reason = "it cannot fill registers, as GCC 12, Clang 16 and later ones can".into();
+            return Err(Error::NoCompiler { command, reason });
+        }
+        compilation.args(["-O0".to_owned(), format!("-ftrivial-auto-var-init={start}")]);
+    }
     for (name, value) in source.defines() {
         compilation.arg(format!("-D{name}={value}"));
     }

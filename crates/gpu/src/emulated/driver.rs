@@ -16,7 +16,7 @@ use crate::driver::{
 };
 use crate::locked::Locked;
 use crate::types::{
-    Architecture, Binary, Clocks, DeviceProperties, Emulation, Grid, Image, KernelInfo, Kind, Priority,
+    Architecture, Binary, Clocks, DeviceProperties, Emulation, Fill, Grid, Image, KernelInfo, Kind, Priority,
     Reach, SuggestedBlock, TensorSpec, TensorWords,
 };
 use crate::{Error, Result};
@@ -40,6 +40,7 @@ struct Group {
     queues: Locked<Queues>,
     /// Told whenever code of the program that a stream ran has ended.
     host_ended: Condvar,
+    fill: Fill,
 }
 
 thread_local! {
@@ -50,9 +51,9 @@ thread_local! {
 impl EmulatedDriver {
     /// A group of `count` devices, each with memory of its own.
     pub(super) fn group(how: Emulation, count: usize) -> Result<Vec<Self>> {
-        let memories = (0..count).map(|_| Memory::new(MEMORY_BYTES)).collect();
+        let memories = (0..count).map(|_| Memory::new(MEMORY_BYTES, how.fill)).collect();
         let queues = Locked::new(Queues::new(memories, how));
-        let group = Arc::new(Group { queues, host_ended: Condvar::new() });
+        let group = Arc::new(Group { queues, host_ended: Condvar::new(), fill: how.fill });
         let id = |device| if count == 1 { "emulated".into() } else { format!("emulated:{count}#{device}") };
         (0..count).map(|device| Self::new(id(device), device, &group)).collect()
     }
@@ -191,6 +192,14 @@ fn kernel_launch(function: &Function, grid: &Grid, arguments: Arguments<'_, '_>)
 impl Driver for EmulatedDriver {
     fn properties(&self) -> &DeviceProperties {
         &self.properties
+    }
+
+    fn definition(&self) -> Option<(&'static str, &'static str)> {
+        match self.group.fill {
+            Fill::Usual => None,
+            Fill::Ones => Some((compiler::LOCALS, "pattern")),
+            Fill::Zeros => Some((compiler::LOCALS, "zero")),
+        }
     }
 
     fn memory(&self) -> Result<MemoryInfo> {

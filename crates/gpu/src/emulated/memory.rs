@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use super::arena::Arena;
 use super::marks::Marks;
+use crate::types::Fill;
 
 /// Every buffer starts at a multiple of this, as the CUDA allocators promise at least 256.
 const ALIGNMENT: usize = 512;
@@ -13,8 +14,14 @@ const ALIGNMENT: usize = 512;
 const GUARD: usize = 512;
 /// Freed bytes that keep what they held, for copies and kernels that come too late.
 const QUARANTINE: usize = 64 << 20;
-/// What unwritten memory holds: not-a-number in every float format.
-const POISON: u8 = 0xFF;
+
+/// What unwritten memory holds; 0xFF is not-a-number in every float format.
+pub(super) fn byte(fill: Fill) -> u8 {
+    match fill {
+        Fill::Usual | Fill::Ones => 0xFF,
+        Fill::Zeros => 0,
+    }
+}
 
 /// A run of addresses that a kernel may touch, or has lost.
 #[derive(Debug, Clone, Copy)]
@@ -53,11 +60,12 @@ pub(super) struct Memory {
     quarantine: VecDeque<usize>,
     quarantined: usize,
     pub(super) held: u64,
-    pub(super) total: u64,
+    total: u64,
+    fill: Fill,
 }
 
 impl Memory {
-    pub(super) fn new(total: u64) -> Self {
+    pub(super) fn new(total: u64, fill: Fill) -> Self {
         Self {
             arenas: Vec::new(),
             blocks: BTreeMap::new(),
@@ -66,6 +74,7 @@ impl Memory {
             quarantined: 0,
             held: 0,
             total,
+            fill,
         }
     }
 
@@ -73,7 +82,7 @@ impl Memory {
         if self.held.saturating_add(bytes as u64) > self.total {
             return None;
         }
-        let start = self.insert(bytes, POISON, false)?;
+        let start = self.insert(bytes, byte(self.fill), false)?;
         self.held += bytes as u64;
         Some(start)
     }
@@ -215,7 +224,7 @@ mod tests {
 
     #[test]
     fn what_was_freed_stays_recognisable() {
-        let mut memory = Memory::new(1 << 40);
+        let mut memory = Memory::new(1 << 40, Fill::Usual);
         let (first, kept) = (memory.allocate(100).unwrap(), memory.allocate(100).unwrap());
         memory.free(first);
         // Far more than the quarantine holds.

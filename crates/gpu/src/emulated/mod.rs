@@ -54,6 +54,14 @@ pub(crate) fn open(how: Emulation, count: usize) -> Result<Vec<Box<dyn Driver>>>
     Ok(group.into_iter().map(|device| Box::new(device) as Box<dyn Driver>).collect())
 }
 
+impl Emulation {
+    /// Whether this machine's C++ compiler can make kernels for [`Fill::Ones`](crate::Fill::Ones) and
+    /// [`Fill::Zeros`](crate::Fill::Zeros).
+    pub fn can_fill_registers() -> Result<bool> {
+        compiler::can_fill_locals()
+    }
+}
+
 /// As `GATEWORK_EMULATOR_SEED` and `GATEWORK_EMULATOR_SECONDS` say, or the default.
 pub(crate) fn from_environment() -> Result<Emulation> {
     let default = Emulation::default();

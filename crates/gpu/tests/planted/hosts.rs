@@ -178,11 +178,8 @@ fn kernels_that_meet_through_a_table_of_addresses() {
     });
     find("the host waits for the other stream", RACE, |scene, is_ordered| {
         scene.write_at(&scene.first)?;
-        if is_ordered {
-            scene.first.synchronize()?
-        } else {
-            scene.second.synchronize()?
-        }
+        let waited = if is_ordered { &scene.first } else { &scene.second };
+        waited.synchronize()?;
         scene.sum_at()
     });
     find("the host looks at the wrong event", RACE, |scene, is_ordered| {

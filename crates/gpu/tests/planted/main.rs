@@ -8,6 +8,7 @@ mod hosts;
 mod idioms;
 mod language;
 mod mbarriers;
+mod registers;
 mod unwritten;
 mod warpgroups;
 mod words;

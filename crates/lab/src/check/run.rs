@@ -51,6 +51,8 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// What the language leaves open and a card does in one way: signed integers that overflow, which wrap.
     pub warnings: Vec<Finding>,
+    /// Whether it was also run with other contents of registers that nobody has written; not every C++ compiler can that.
+    pub fills_registers: bool,
 }
 
 /// Checks the kernels of a file that messages call `name`.
@@ -80,21 +82,99 @@ fn check_kernel(rewritten: &Rewritten, kernel: &KernelText, plan: &Plan) -> Resu
     let static_bytes = if rewritten.has_static_shared { STATIC_BYTES } else { 0 };
     let source = Source::new(&kernel.name, rewritten.text.clone()).define("GW_STATIC_BYTES", static_bytes);
     let (mut findings, mut warnings) = (Vec::new(), Vec::new());
+    let mut results: Vec<Vec<Output>> = Vec::new();
     for seed in 0..plan.seeds {
         let how = Emulation::seeded(seed).limit(Duration::from_secs(plan.seconds));
         let run = |how| launch(&Device::emulated_as(how)?, &source, kernel, plan, static_bytes);
-        let mut found = run(how)?;
-        if let Some(overflow) = found.take_if(|fault| fault.kind == FaultKind::Overflow) {
-            add(&mut warnings, overflow);
-            found = run(how.wrapping())?;
+        let mut ran = run(how)?;
+        if let Ran::Stopped(fault) = &ran
+            && fault.kind == FaultKind::Overflow
+        {
+            add(&mut warnings, fault.clone());
+            ran = run(how.wrapping())?;
         }
-        if let Some(mut fault) = found {
-            name_parameters(&mut fault, &kernel.parameters);
-            add(&mut findings, fault);
+        match ran {
+            Ran::Stopped(mut fault) => {
+                name_parameters(&mut fault, &kernel.parameters);
+                add(&mut findings, fault);
+            }
+            Ran::Ended(outputs) => results.push(outputs),
         }
     }
+    let fills_registers = Emulation::can_fill_registers()?;
+    if findings.is_empty() && fills_registers {
+        let under = |fill| -> Result<Ran, CheckError> {
+            let how = Emulation::default().limit(Duration::from_secs(plan.seconds)).wrapping().fill(fill);
+            launch(&Device::emulated_as(how)?, &source, kernel, plan, static_bytes)
+        };
+        let fault =
+            unlike(&results, under(gatework_gpu::Fill::Ones)?, under(gatework_gpu::Fill::Zeros)?, kernel);
+        findings.extend(fault.map(|fault| Finding { fault, seeds: 1 }));
+    }
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.seeds));
-    Ok(Report { kernel: kernel.name.clone(), seeds: plan.seeds, findings, warnings })
+    Ok(Report { kernel: kernel.name.clone(), seeds: plan.seeds, findings, warnings, fills_registers })
+}
+
+/// How a launch ended.
+enum Ran {
+    Stopped(Fault),
+    Ended(Vec<Output>),
+}
+
+/// What a kernel left in a buffer that it may write.
+struct Output {
+    parameter: usize,
+    element: usize,
+    bytes: Vec<u8>,
+}
+
+/// What differs with what registers and memory held before, in buffers that were the same under all schedules: something
+/// is read that not every thread initialises.
+fn unlike(results: &[Vec<Output>], ones: Ran, zeros: Ran, kernel: &KernelText) -> Option<Fault> {
+    let (ones, zeros) = match (ones, zeros) {
+        (Ran::Ended(ones), Ran::Ended(zeros)) => (ones, zeros),
+        // Something that is not initialised decides what a thread does.
+        (Ran::Stopped(mut fault), _) | (_, Ran::Stopped(mut fault)) => {
+            fault
+                .message
+                .push_str(" (only where registers that nobody has written hold something else than before)");
+            name_parameters(&mut fault, &kernel.parameters);
+            return Some(fault);
+        }
+    };
+    let first = results.first()?;
+    for (index, Output { parameter, element, bytes }) in ones.iter().enumerate() {
+        if results.iter().any(|others| others[index].bytes != first[index].bytes) {
+            continue;
+        }
+        let mut pairs = bytes.chunks(*element).zip(zeros[index].bytes.chunks(*element));
+        let Some(at) = pairs.position(|(one, other)| one != other && !is_padding(one, other)) else {
+            continue;
+        };
+        let name = &kernel.parameters[*parameter];
+        return Some(Fault {
+            kind: FaultKind::Uninitialised,
+            kernel: kernel.name.clone(),
+            block: [0; 3],
+            thread: None,
+            address: None,
+            site: None,
+            message: format!(
+                "element {at} of parameter {parameter} '{name}' depends on what registers held before they were written: \
+                 something is read that nobody, or not every thread, initialises"
+            ),
+            seed: 0,
+        });
+    }
+    None
+}
+
+/// Whether two elements differ only in bytes that a structure may leave open.
+fn is_padding(one: &[u8], other: &[u8]) -> bool {
+    let is_fill = |(one, other): (&u8, &u8)| matches!(one, 0xFE | 0xFF) && *other == 0;
+    let differing = one.iter().zip(other).filter(|(one, other)| one != other);
+    let count = differing.clone().count();
+    one.len() >= 8 && count < one.len() && differing.into_iter().all(is_fill)
 }
 
 /// Counts a fault among those of its kind at its line.
@@ -124,7 +204,7 @@ fn launch(
     kernel: &KernelText,
     plan: &Plan,
     static_bytes: u32,
-) -> Result<Option<Fault>, CheckError> {
+) -> Result<Ran, CheckError> {
     let stream = device.stream()?;
     let loaded = device.kernel(source)?;
     let shapes = loaded.parameters();
@@ -137,10 +217,19 @@ fn launch(
     let grid = plan.grid(static_bytes).map_err(CheckError::Plan)?;
     let launched = loaded.launch(&stream, &grid, &arguments);
     match launched.and_then(|()| stream.synchronize()) {
-        Ok(()) => Ok(None),
-        Err(Error::Fault(fault)) => Ok(Some(*fault)),
-        Err(other) => Err(other.into()),
+        Ok(()) => {}
+        Err(Error::Fault(fault)) => return Ok(Ran::Stopped(*fault)),
+        Err(other) => return Err(other.into()),
     }
+    let mut outputs = Vec::new();
+    for (parameter, (held, shape)) in
+        held.iter().zip(shapes).enumerate().filter(|(_, (_, shape))| shape.is_written)
+    {
+        if let (Some(bytes), Some(element)) = (held.download(&stream)?, shape.element_bytes) {
+            outputs.push(Output { parameter, element, bytes });
+        }
+    }
+    Ok(Ran::Ended(outputs))
 }
 
 /// Elements and values of each size that C++ knows, whatever they mean.
@@ -155,6 +244,14 @@ macro_rules! held {
             fn argument(&mut self) -> Arg<'_> {
                 match self {
                     $(Self::$buffer(buffer) => buffer.into_arg(), Self::$value(value) => ByValue(value).into_arg(),)*
+                }
+            }
+
+            /// What a buffer holds; none for a value.
+            fn download(&self, stream: &Stream) -> Result<Option<Vec<u8>>, Error> {
+                match self {
+                    $(Self::$buffer(buffer) => Ok(Some(stream.download(buffer)?.as_flattened().to_vec())),
+                    Self::$value(_) => Ok(None),)*
                 }
             }
 
