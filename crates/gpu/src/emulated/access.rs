@@ -197,7 +197,11 @@ impl Launch {
     }
 
     fn shared_place(&mut self, touch: Touch, block: usize, offset: usize) -> Result<Place, Stop> {
-        let barrier = self.blocks[block].mbarriers.range(..offset + touch.bytes).next_back();
+        let mbarriers = &self.blocks[block].mbarriers;
+        if mbarriers.is_empty() {
+            return Ok(Place::Shared { block, offset });
+        }
+        let barrier = mbarriers.range(..offset + touch.bytes).next_back();
         if barrier.is_some_and(|(&at, _)| at + 8 > offset) {
             let message = format!("{} that holds an mbarrier", self.told(&touch));
             return Err(self.fault_touch(FaultKind::Protocol, touch, message));

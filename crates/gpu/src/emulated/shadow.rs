@@ -1,6 +1,7 @@
 //! Shadow memory: for every word, who wrote it last and who read it since.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 
 use super::clocks::{Knowledge, Slot, Space};
 use super::cluster::{Clusters, Reach};
@@ -10,7 +11,7 @@ use super::streams::{self, Run};
 const GRAIN: usize = 4;
 /// Cells of one page of the shadow of global memory.
 const PAGE_CELLS: usize = 1024;
-/// Reads that a crowd keeps, about 100 MB.
+/// Groups of readers that a crowd keeps, some 250 MB.
 const CROWD: usize = 4 << 20;
 
 /// How an access is made.
@@ -116,45 +117,103 @@ const USES: [streams::Manner; 4] = [
     streams::Manner::AtomicRead,
 ];
 
-/// Reads that the cells of a shadow have no room for, by word, each list sorted by agent.
+/// Reads that the cells of a shadow have no room for, by word.
 #[derive(Default)]
 struct Crowd {
-    words: HashMap<usize, Vec<Access>>,
+    words: HashMap<usize, Vec<Readers>, WordHashing>,
     kept: usize,
 }
 
+/// Agents of one block that read the same bytes of a word in the same manner, each at that time of its own.
+struct Readers {
+    read: Access,
+    slots: Vec<u64>,
+}
+
+impl Readers {
+    fn has_room_for(&self, read: &Access) -> bool {
+        let of = |read: &Access| (read.stamp.block, read.stamp.time, read.bytes, read.manner);
+        of(&self.read) == of(read)
+    }
+
+    fn add(&mut self, slot: Slot) {
+        let (word, bit) = (usize::from(slot) / 64, slot % 64);
+        if self.slots.len() <= word {
+            self.slots.resize(word + 1, 0);
+        }
+        self.slots[word] |= 1 << bit;
+    }
+
+    /// Each of them, as a read of its own.
+    fn reads(&self) -> impl Iterator<Item = Access> {
+        let slots = self.slots.iter().enumerate().flat_map(|(word, &bits)| {
+            (0..64).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| (word * 64 + bit) as Slot)
+        });
+        slots.map(|slot| Access { stamp: Stamp { slot, ..self.read.stamp }, ..self.read })
+    }
+}
+
 impl Crowd {
-    /// Keeps a read. One of the same agent, of no more bytes, gives way to it.
-    fn keep(&mut self, word: usize, read: Access) {
-        let reads = self.words.entry(word).or_default();
-        let agent = |read: &Access| (read.stamp.block, read.stamp.slot);
-        let at = reads.partition_point(|other| agent(other) < agent(&read));
-        let same = reads[at..].iter().take_while(|other| agent(other) == agent(&read));
-        let place =
-            same.into_iter().position(|other| other.bytes & !read.bytes == 0 && other.gives_way_to(&read));
-        match place {
-            Some(offset) => reads[at + offset] = read,
-            None if self.kept < CROWD => {
-                reads.insert(at, read);
-                self.kept += 1;
-            }
-            // Which reads are known is left to chance from here on.
-            None => {}
+    /// Keeps a read that a later one, `by` somebody else, has taken the place of. Reads that the later one follows, and says
+    /// all of, are forgotten.
+    fn keep(&mut self, word: usize, read: Access, by: &Accessor<'_>, later: &Access) {
+        let all = self.words.entry(word).or_default();
+        // Blocks that run side by side come in turns.
+        if let Some(readers) = all.iter_mut().rev().take(8).find(|readers| readers.has_room_for(&read)) {
+            return readers.add(read.stamp.slot);
+        }
+        let before = all.len();
+        all.retain(|readers| {
+            let is_said = readers.read.bytes & !later.bytes == 0 && readers.read.gives_way_to(later);
+            !(is_said
+                && readers.read.stamp.block == by.block
+                && readers.reads().all(|read| by.comes_after(&read)))
+        });
+        self.kept -= before - all.len();
+        // Beyond that, which reads are known is left to chance.
+        if self.kept < CROWD {
+            let mut readers = Readers { read, slots: Vec::new() };
+            readers.add(read.stamp.slot);
+            all.push(readers);
+            self.kept += 1;
         }
     }
 
     /// A read that a write may not follow.
-    fn unordered(&self, word: usize, by: &Accessor<'_>, bytes: u8) -> Option<&Access> {
-        self.words.get(&word)?.iter().find(|read| !by.may_follow_read(read, bytes))
+    fn unordered(&self, word: usize, by: &Accessor<'_>, bytes: u8) -> Option<Access> {
+        let all = self.words.get(&word)?.iter().filter(|readers| readers.read.bytes & bytes != 0);
+        all.flat_map(Readers::reads).find(|read| !by.may_follow_read(read, bytes))
     }
 
     /// Forgets reads of bytes that were written; says whether others are left.
     fn forget(&mut self, word: usize, bytes: u8) -> bool {
-        let Some(reads) = self.words.get_mut(&word) else { return false };
-        let before = reads.len();
-        reads.retain(|read| read.bytes & !bytes != 0);
-        self.kept -= before - reads.len();
-        !reads.is_empty()
+        let Some(all) = self.words.get_mut(&word) else { return false };
+        let before = all.len();
+        all.retain(|readers| readers.read.bytes & !bytes != 0);
+        self.kept -= before - all.len();
+        !all.is_empty()
+    }
+}
+
+/// Hashes numbers of words and pages, which nobody chooses to collide.
+#[derive(Default)]
+pub(super) struct WordHasher(u64);
+
+type WordHashing = BuildHasherDefault<WordHasher>;
+
+impl Hasher for WordHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_usize(usize::from(byte)));
+    }
+
+    fn write_usize(&mut self, number: usize) {
+        self.0 = (self.0.rotate_left(5) ^ number as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        // The table looks at the highest bits and at the lowest.
+        self.0 ^= self.0 >> 32;
     }
 }
 
@@ -194,11 +253,16 @@ impl Accessor<'_> {
         }
     }
 
+    #[inline]
     fn may_follow_write(&self, write: &Access, bytes: u8) -> bool {
-        if self.manner == Manner::ReadOnly && write.bytes & bytes != 0 {
+        write.bytes & bytes == 0 || self.is_ordered_with_write(write)
+    }
+
+    fn is_ordered_with_write(&self, write: &Access) -> bool {
+        if self.manner == Manner::ReadOnly {
             return false;
         }
-        if write.bytes & bytes == 0 || self.is_atomic_with(write) {
+        if self.is_atomic_with(write) {
             return true;
         }
         // Copies of one block follow each other by their own means; what another block's wrote to global memory passes
@@ -250,7 +314,7 @@ impl Cell {
         let evicted = std::mem::replace(&mut self.reads[place], access);
         if superseded.is_none() {
             self.is_crowded = true;
-            rest.crowd.keep(rest.word, evicted);
+            rest.crowd.keep(rest.word, evicted, by, &access);
         }
         Ok(())
     }
@@ -264,7 +328,7 @@ impl Cell {
         }
         if self.is_crowded {
             if let Some(read) = rest.crowd.unordered(rest.word, by, bytes) {
-                return Err(by.conflict(read, false));
+                return Err(by.conflict(&read, false));
             }
             self.is_crowded = rest.crowd.forget(rest.word, bytes);
         }
@@ -354,7 +418,11 @@ impl SharedShadow {
 /// Shadow of global memory, in pages that exist once touched.
 #[derive(Default)]
 pub(super) struct GlobalShadow {
-    pages: HashMap<usize, Box<[Cell]>>,
+    /// Where each page lies in `cells`, by its number.
+    places: HashMap<usize, usize, WordHashing>,
+    cells: Vec<Box<[Cell]>>,
+    /// The page that was used last, and its place.
+    last: Option<(usize, usize)>,
     crowd: Crowd,
 }
 
@@ -367,11 +435,18 @@ impl GlobalShadow {
         by: &Accessor<'_>,
         coin: bool,
     ) -> Result<(), Conflict> {
-        let Self { pages, crowd } = self;
+        let Self { places, cells, last, crowd } = self;
         words(address, len, |word, bytes| {
-            let page =
-                pages.entry(word / PAGE_CELLS).or_insert_with(|| vec![EMPTY; PAGE_CELLS].into_boxed_slice());
-            let (cell, rest) = (&mut page[word % PAGE_CELLS], Rest { word, crowd });
+            let number = word / PAGE_CELLS;
+            let place = match *last {
+                Some((page, place)) if page == number => place,
+                _ => *places.entry(number).or_insert_with(|| {
+                    cells.push(vec![EMPTY; PAGE_CELLS].into_boxed_slice());
+                    cells.len() - 1
+                }),
+            };
+            *last = Some((number, place));
+            let (cell, rest) = (&mut cells[place][word % PAGE_CELLS], Rest { word, crowd });
             if write { cell.write(by, bytes, coin, rest) } else { cell.read(by, bytes, coin, rest) }
         })
     }
@@ -380,24 +455,25 @@ impl GlobalShadow {
 impl GlobalShadow {
     /// All that the launch used of global memory, in order of addresses.
     pub(super) fn runs(&self) -> Vec<Run> {
-        let mut numbers: Vec<usize> = self.pages.keys().copied().collect();
-        numbers.sort_unstable();
-        let mut all = Vec::new();
-        for manner in 0..USES.len() {
-            for &number in &numbers {
-                let cells = self.pages[&number].iter().enumerate();
-                for (index, cell) in cells.filter(|(_, cell)| cell.used != 0) {
-                    add_runs(&mut all, cell, manner, (number * PAGE_CELLS + index) * GRAIN);
+        let mut pages: Vec<(usize, usize)> =
+            self.places.iter().map(|(&page, &place)| (page, place)).collect();
+        pages.sort_unstable();
+        let mut all: [Vec<Run>; USES.len()] = Default::default();
+        for (number, place) in pages {
+            let cells = self.cells[place].iter().enumerate();
+            for (index, cell) in cells.filter(|(_, cell)| cell.used != 0) {
+                for (manner, runs) in all.iter_mut().enumerate() {
+                    add_runs(runs, cell, manner, (number * PAGE_CELLS + index) * GRAIN);
                 }
             }
         }
-        all
+        all.concat()
     }
 
     /// Who used a byte in a manner, as far as that is known.
     pub(super) fn user(&self, address: usize, manner: streams::Manner) -> Option<Stamp> {
         let word = address / GRAIN;
-        let cell = self.pages.get(&(word / PAGE_CELLS))?[word % PAGE_CELLS];
+        let cell = &self.cells[*self.places.get(&(word / PAGE_CELLS))?][word % PAGE_CELLS];
         let manner = USES.iter().position(|use_| *use_ == manner)?;
         cell.user(manner, 1 << (address % GRAIN))
     }
