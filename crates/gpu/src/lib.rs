@@ -49,7 +49,7 @@ pub use error::{Error, Result};
 pub use fabric::Fabric;
 #[cfg(feature = "testing")]
 pub use faults::Faults;
-pub use gatework_contract::{Class, Classified, Notice, Observer, StageGuard};
+pub use gatework_contract::{Class, Classified, Notice, Observer, StageGuard, on_all_cores};
 pub use graph::{CopyKind, Graph, GraphChild, GraphCopy, GraphKernel};
 pub use header::Header;
 pub use kernel::{Arg, ByValue, IntoArg, Kernel};

@@ -13,14 +13,11 @@
 //! ignored, with the reason, and never as passed.
 
 use std::collections::BTreeMap;
-use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::sync::Arc;
 
-use gatework_gpu::{Device, Kind};
+use gatework_gpu::{Device, Kind, on_all_cores};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
 use crate::case::Case;
@@ -261,22 +258,8 @@ fn hunt_all(workloads: &[Arc<dyn Workload>], least: usize, excused: &[Excused]) 
     if caught < least {
         return Err(format!("{caught} mutants where there were {least}: are the calls still found?").into());
     }
-    let (next, faults) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let work = || -> Result<(), Failed> {
-        while let Some(mutant) = quarry.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let fault = mutant.fault()?;
-            faults.lock().unwrap_or_else(PoisonError::into_inner).extend(fault);
-        }
-        Ok(())
-    };
-    thread::scope(|scope| {
-        let hunters: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
-        hunters.into_iter().try_for_each(|hunter| match hunter.join() {
-            Ok(ended) => ended,
-            Err(_) => Err("a hunt panicked".into()),
-        })
-    })?;
-    let faults = faults.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let hunted = on_all_cores(quarry.len(), |index| quarry[index].fault());
+    let faults: Vec<String> =
+        hunted.into_iter().filter_map(Result::transpose).collect::<Result<_, Failed>>()?;
     if faults.is_empty() { Ok(()) } else { Err(faults.join("\n").into()) }
 }

@@ -2,9 +2,7 @@
 //!
 //! A file of `zoo/` holds both: the kernel `exhibit(u32* out, const u32* in)`, and the mended one where `MENDED` is 1.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-use gatework_gpu::{Device, Error, Fault, FaultKind, Grid, Locked, Result, Source, args};
+use gatework_gpu::{Device, Error, Fault, FaultKind, Grid, Result, Source, args, on_all_cores};
 use serde::Serialize;
 
 /// Words of each of the two buffers.
@@ -290,17 +288,10 @@ impl Exhibit {
 /// Visits all exhibits whose name holds `part`, on all cores; `done` hears of each that is over.
 pub fn visit_all(part: &str, seeds: u64, done: impl Fn(&str) + Sync) -> Result<Vec<Visit>> {
     let chosen: Vec<&Exhibit> = EXHIBITS.iter().filter(|exhibit| exhibit.name.contains(part)).collect();
-    let (next, visits) = (AtomicUsize::new(0), Locked::new(Vec::new()));
-    let work = || {
-        while let Some(exhibit) = chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let visit = exhibit.visit(seeds);
-            done(exhibit.name);
-            visits.lock().push((exhibit.name, visit));
-        }
-    };
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| (0..threads).for_each(|_| _ = scope.spawn(work)));
-    let mut visits = std::mem::take(&mut *visits.lock());
-    visits.sort_by_key(|(name, _)| chosen.iter().position(|exhibit| exhibit.name == *name));
-    visits.into_iter().map(|(_, visit)| visit).collect()
+    let visits = on_all_cores(chosen.len(), |index| {
+        let visit = chosen[index].visit(seeds);
+        done(chosen[index].name);
+        visit
+    });
+    visits.into_iter().collect()
 }

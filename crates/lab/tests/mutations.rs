@@ -3,9 +3,8 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use gatework_gpu::{Device, Kind, Locked};
+use gatework_gpu::{Device, Kind, Locked, on_all_cores};
 use gatework_lab::mutation::{Fate, Mutant, hunt, mutants};
 use gatework_lab::{Workload, runtime};
 
@@ -27,22 +26,6 @@ fn kernels_of(workload: &dyn Workload) -> Vec<String> {
 
 fn is_known_survivor(workload: &str, mutant: &Mutant) -> bool {
     SURVIVORS.iter().any(|(name, part, _)| *name == workload && mutant.to_string().contains(part))
-}
-
-/// Does `work` for each of `0..count` on all cores.
-fn on_all_cores(count: usize, work: impl Fn(usize) + Sync) {
-    let next = AtomicUsize::new(0);
-    let some = || {
-        loop {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            if index >= count {
-                return;
-            }
-            work(index);
-        }
-    };
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| (0..cores).for_each(|_| _ = scope.spawn(some)));
 }
 
 /// What became of the mutants.

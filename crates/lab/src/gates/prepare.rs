@@ -1,11 +1,8 @@
 //! The kernels of many workloads, compiled before the first gate.
 
 use std::collections::BTreeSet;
-use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 
-use gatework_gpu::{Architecture, Binary, Source, compile};
+use gatework_gpu::{Architecture, Binary, Source, compile, on_all_cores};
 
 use super::correctness::guarded;
 use super::listings::Listings;
@@ -14,21 +11,14 @@ use crate::workload::Workload;
 
 /// Compiles sources into the cache on all cores. What does not compile is left to its gate, which says why.
 pub(super) fn compile_all(sources: &[(Source, Architecture)], listings: &Listings) {
-    let next = AtomicUsize::new(0);
-    let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    thread::scope(|scope| {
-        for _ in 0..cores.min(sources.len()) {
-            scope.spawn(|| {
-                while let Some((source, architecture)) = sources.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let listed = |binary: Binary| match has_figures(architecture) {
-                        true => listings.of(&binary).map(drop),
-                        false => Ok(()),
-                    };
-                    if let Err(error) = compile(source, architecture).and_then(listed) {
-                        tracing::debug!("{} is left to its gate: {error}", source.name());
-                    }
-                }
-            });
+    on_all_cores(sources.len(), |index| {
+        let (source, architecture) = &sources[index];
+        let listed = |binary: Binary| match has_figures(architecture) {
+            true => listings.of(&binary).map(drop),
+            false => Ok(()),
+        };
+        if let Err(error) = compile(source, architecture).and_then(listed) {
+            tracing::debug!("{} is left to its gate: {error}", source.name());
         }
     });
 }
