@@ -11,8 +11,8 @@ use super::streams::{self, Run};
 const GRAIN: usize = 4;
 /// Cells of one page of the shadow of global memory.
 const PAGE_CELLS: usize = 1024;
-/// Groups of readers that a crowd keeps, some 250 MB.
-const CROWD: usize = 4 << 20;
+/// Groups of readers that the crowd of a page keeps.
+const CROWD: usize = 1 << 20;
 
 /// How an access is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,38 +117,39 @@ const USES: [streams::Manner; 4] = [
     streams::Manner::AtomicRead,
 ];
 
-/// Reads that the cells of a shadow have no room for, by word.
+/// Reads that the cells of some words have no room for, by word; nothing until there is one.
 #[derive(Default)]
 struct Crowd {
-    words: HashMap<usize, Vec<Readers>, WordHashing>,
+    words: Vec<Vec<Readers>>,
     kept: usize,
 }
 
-/// Agents of one block that read the same bytes of a word in the same manner, each at that time of its own.
+/// Agents of one block that read the same bytes of a word in the same manner, each at that time of its own: of the 64 from
+/// the slot of `read` on, those whose bits are set.
 struct Readers {
     read: Access,
-    slots: Vec<u64>,
+    slots: u64,
 }
 
 impl Readers {
-    fn has_room_for(&self, read: &Access) -> bool {
-        let of = |read: &Access| (read.stamp.block, read.stamp.time, read.bytes, read.manner);
-        of(&self.read) == of(read)
+    fn new(read: Access) -> Self {
+        let Stamp { slot, .. } = read.stamp;
+        Self {
+            read: Access { stamp: Stamp { slot: slot & !63, ..read.stamp }, ..read },
+            slots: 1 << (slot % 64),
+        }
     }
 
-    fn add(&mut self, slot: Slot) {
-        let (word, bit) = (usize::from(slot) / 64, slot % 64);
-        if self.slots.len() <= word {
-            self.slots.resize(word + 1, 0);
-        }
-        self.slots[word] |= 1 << bit;
+    /// Whether both are one but for the agents.
+    fn is_like(&self, other: &Readers) -> bool {
+        let of =
+            |Access { stamp, bytes, manner }: &Access| (stamp.block, stamp.slot, stamp.time, *bytes, *manner);
+        of(&self.read) == of(&other.read)
     }
 
     /// Each of them, as a read of its own.
     fn reads(&self) -> impl Iterator<Item = Access> {
-        let slots = self.slots.iter().enumerate().flat_map(|(word, &bits)| {
-            (0..64).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| (word * 64 + bit) as Slot)
-        });
+        let slots = (0..64).filter(|bit| self.slots >> bit & 1 == 1).map(|bit| self.read.stamp.slot + bit);
         slots.map(|slot| Access { stamp: Stamp { slot, ..self.read.stamp }, ..self.read })
     }
 }
@@ -156,11 +157,15 @@ impl Readers {
 impl Crowd {
     /// Keeps a read that a later one, `by` somebody else, has taken the place of. Reads that the later one follows, and says
     /// all of, are forgotten.
-    fn keep(&mut self, word: usize, read: Access, by: &Accessor<'_>, later: &Access) {
-        let all = self.words.entry(word).or_default();
+    fn keep(&mut self, word: usize, words: usize, read: Access, by: &Accessor<'_>, later: &Access) {
+        if self.words.is_empty() {
+            self.words.resize_with(words, Vec::new);
+        }
+        let (all, new) = (&mut self.words[word], Readers::new(read));
         // Blocks that run side by side come in turns.
-        if let Some(readers) = all.iter_mut().rev().take(8).find(|readers| readers.has_room_for(&read)) {
-            return readers.add(read.stamp.slot);
+        if let Some(readers) = all.iter_mut().rev().take(8).find(|readers| readers.is_like(&new)) {
+            readers.slots |= new.slots;
+            return;
         }
         let before = all.len();
         all.retain(|readers| {
@@ -172,22 +177,20 @@ impl Crowd {
         self.kept -= before - all.len();
         // Beyond that, which reads are known is left to chance.
         if self.kept < CROWD {
-            let mut readers = Readers { read, slots: Vec::new() };
-            readers.add(read.stamp.slot);
-            all.push(readers);
+            all.push(new);
             self.kept += 1;
         }
     }
 
     /// A read that a write may not follow.
     fn unordered(&self, word: usize, by: &Accessor<'_>, bytes: u8) -> Option<Access> {
-        let all = self.words.get(&word)?.iter().filter(|readers| readers.read.bytes & bytes != 0);
+        let all = self.words.get(word)?.iter().filter(|readers| readers.read.bytes & bytes != 0);
         all.flat_map(Readers::reads).find(|read| !by.may_follow_read(read, bytes))
     }
 
     /// Forgets reads of bytes that were written; says whether others are left.
     fn forget(&mut self, word: usize, bytes: u8) -> bool {
-        let Some(all) = self.words.get_mut(&word) else { return false };
+        let Some(all) = self.words.get_mut(word) else { return false };
         let before = all.len();
         all.retain(|readers| readers.read.bytes & !bytes != 0);
         self.kept -= before - all.len();
@@ -293,9 +296,10 @@ impl Accessor<'_> {
     }
 }
 
-/// A word's place, and what its cell has no room for.
+/// A word's place among so many, and what its cell has no room for.
 struct Rest<'a> {
     word: usize,
+    words: usize,
     crowd: &'a mut Crowd,
 }
 
@@ -314,7 +318,7 @@ impl Cell {
         let evicted = std::mem::replace(&mut self.reads[place], access);
         if superseded.is_none() {
             self.is_crowded = true;
-            rest.crowd.keep(rest.word, evicted, by, &access);
+            rest.crowd.keep(rest.word, rest.words, evicted, by, &access);
         }
         Ok(())
     }
@@ -387,16 +391,39 @@ fn words(
     Ok(())
 }
 
-/// Shadow of one block's shared memory.
+/// Cells of neighbouring words.
 #[derive(Default)]
-pub(super) struct SharedShadow {
+struct Page {
     cells: Vec<Cell>,
     crowd: Crowd,
 }
 
+impl Page {
+    fn new(words: usize) -> Self {
+        Self { cells: vec![EMPTY; words], crowd: Crowd::default() }
+    }
+
+    fn access(
+        &mut self,
+        word: usize,
+        bytes: u8,
+        write: bool,
+        by: &Accessor<'_>,
+        coin: bool,
+    ) -> Result<(), Conflict> {
+        let rest = Rest { word, words: self.cells.len(), crowd: &mut self.crowd };
+        let cell = &mut self.cells[word];
+        if write { cell.write(by, bytes, coin, rest) } else { cell.read(by, bytes, coin, rest) }
+    }
+}
+
+/// Shadow of one block's shared memory.
+#[derive(Default)]
+pub(super) struct SharedShadow(Page);
+
 impl SharedShadow {
     pub(super) fn new(bytes: usize) -> Self {
-        Self { cells: vec![EMPTY; bytes.div_ceil(GRAIN)], crowd: Crowd::default() }
+        Self(Page::new(bytes.div_ceil(GRAIN)))
     }
 
     pub(super) fn access(
@@ -407,23 +434,18 @@ impl SharedShadow {
         by: &Accessor<'_>,
         coin: bool,
     ) -> Result<(), Conflict> {
-        let Self { cells, crowd } = self;
-        words(offset, len, |word, bytes| {
-            let (cell, rest) = (&mut cells[word], Rest { word, crowd });
-            if write { cell.write(by, bytes, coin, rest) } else { cell.read(by, bytes, coin, rest) }
-        })
+        words(offset, len, |word, bytes| self.0.access(word, bytes, write, by, coin))
     }
 }
 
 /// Shadow of global memory, in pages that exist once touched.
 #[derive(Default)]
 pub(super) struct GlobalShadow {
-    /// Where each page lies in `cells`, by its number.
+    /// Where each page lies, by its number.
     places: HashMap<usize, usize, WordHashing>,
-    cells: Vec<Box<[Cell]>>,
+    pages: Vec<Page>,
     /// The page that was used last, and its place.
     last: Option<(usize, usize)>,
-    crowd: Crowd,
 }
 
 impl GlobalShadow {
@@ -435,19 +457,18 @@ impl GlobalShadow {
         by: &Accessor<'_>,
         coin: bool,
     ) -> Result<(), Conflict> {
-        let Self { places, cells, last, crowd } = self;
+        let Self { places, pages, last } = self;
         words(address, len, |word, bytes| {
             let number = word / PAGE_CELLS;
             let place = match *last {
                 Some((page, place)) if page == number => place,
                 _ => *places.entry(number).or_insert_with(|| {
-                    cells.push(vec![EMPTY; PAGE_CELLS].into_boxed_slice());
-                    cells.len() - 1
+                    pages.push(Page::new(PAGE_CELLS));
+                    pages.len() - 1
                 }),
             };
             *last = Some((number, place));
-            let (cell, rest) = (&mut cells[place][word % PAGE_CELLS], Rest { word, crowd });
-            if write { cell.write(by, bytes, coin, rest) } else { cell.read(by, bytes, coin, rest) }
+            pages[place].access(word % PAGE_CELLS, bytes, write, by, coin)
         })
     }
 }
@@ -460,7 +481,7 @@ impl GlobalShadow {
         pages.sort_unstable();
         let mut all: [Vec<Run>; USES.len()] = Default::default();
         for (number, place) in pages {
-            let cells = self.cells[place].iter().enumerate();
+            let cells = self.pages[place].cells.iter().enumerate();
             for (index, cell) in cells.filter(|(_, cell)| cell.used != 0) {
                 for (manner, runs) in all.iter_mut().enumerate() {
                     add_runs(runs, cell, manner, (number * PAGE_CELLS + index) * GRAIN);
@@ -473,7 +494,7 @@ impl GlobalShadow {
     /// Who used a byte in a manner, as far as that is known.
     pub(super) fn user(&self, address: usize, manner: streams::Manner) -> Option<Stamp> {
         let word = address / GRAIN;
-        let cell = &self.cells[*self.places.get(&(word / PAGE_CELLS))?][word % PAGE_CELLS];
+        let cell = &self.pages[*self.places.get(&(word / PAGE_CELLS))?].cells[word % PAGE_CELLS];
         let manner = USES.iter().position(|use_| *use_ == manner)?;
         cell.user(manner, 1 << (address % GRAIN))
     }

@@ -192,18 +192,19 @@ struct Doer {
     time: Time,
     past: Past,
     deed: Deed,
+    /// What it used, by manner and address.
+    runs: Vec<Run>,
 }
 
 #[derive(Clone)]
 struct Use {
     doer: Arc<Doer>,
     manner: Manner,
-    code: u32,
 }
 
 impl Use {
     fn is_same_as(&self, other: &Use) -> bool {
-        Arc::ptr_eq(&self.doer, &other.doer) && (self.manner, self.code) == (other.manner, other.code)
+        Arc::ptr_eq(&self.doer, &other.doer) && self.manner == other.manner
     }
 }
 
@@ -281,10 +282,14 @@ impl Usage {
         for run in runs.iter().filter(|run| matches!(run.manner, Manner::AtomicRead | Manner::AtomicWrite)) {
             self.follow_atomics(turn, run.bytes.clone());
         }
-        let doer = Doer { agent: turn.agent, time: turn.time, past: turn.past.clone(), deed };
+        let doer = Doer { agent: turn.agent, time: turn.time, past: turn.past.clone(), deed, runs };
         let doer = Arc::new(doer);
-        for Run { bytes, manner, code } in runs {
-            self.add(bytes, &Use { doer: doer.clone(), manner, code }, &turn.past)?;
+        // Neighbours that differ in their line alone are one use.
+        let is_next = |a: &Run, b: &Run| a.manner == b.manner && a.bytes.end == b.bytes.start;
+        for runs in doer.runs.chunk_by(is_next) {
+            let (Some(first), Some(last)) = (runs.first(), runs.last()) else { continue };
+            let new = Use { doer: doer.clone(), manner: first.manner };
+            self.add(first.bytes.start..last.bytes.end, &new, &turn.past)?;
         }
         Ok(())
     }
@@ -308,11 +313,10 @@ impl Usage {
         *reached = (*reached).max(time);
         let mut past = self.host.clone();
         past.reach(agent, time);
-        let doer = Arc::new(Doer { agent, time, past, deed: Deed::Other("the allocation of the memory") });
-        self.segments.insert(
-            bytes.start,
-            Segment { end: bytes.end, uses: vec![Use { doer, manner: Manner::Write, code: 0 }] },
-        );
+        let deed = Deed::Other("the allocation of the memory");
+        let doer = Arc::new(Doer { agent, time, past, deed, runs: Vec::new() });
+        let uses = vec![Use { doer, manner: Manner::Write }];
+        self.segments.insert(bytes.start, Segment { end: bytes.end, uses });
     }
 
     /// Memory is gone: nothing has the same addresses again.
@@ -354,7 +358,7 @@ impl Usage {
             at = segment.end;
             let conflicting = |other: &&Use| new.manner.conflicts_with(other.manner) && !known(other);
             if let Some(other) = segment.uses.iter().find(conflicting) {
-                let told = other.told(new.doer.agent);
+                let told = other.told(new.doer.agent, start);
                 return Err(Unordered { address: start, manner: new.manner, told });
             }
             segment
@@ -378,9 +382,9 @@ impl Usage {
 }
 
 impl Use {
-    /// Who did what and where, for somebody who is `reader`.
-    fn told(&self, reader: Agent) -> String {
-        let Doer { agent, deed, .. } = &*self.doer;
+    /// Who did what to the byte at `address` and where, for somebody who is `reader`.
+    fn told(&self, reader: Agent, address: usize) -> String {
+        let Doer { agent, deed, runs, .. } = &*self.doer;
         let whose = match (agent.device == reader.device, agent.stream == reader.stream) {
             (false, _) => "on a stream of another device",
             (true, false) => "on another stream",
@@ -389,7 +393,8 @@ impl Use {
         match deed {
             Deed::Other(what) => format!("{what} {} {whose}", self.manner.verb()),
             Deed::Kernel { entry, calls } => {
-                let site = super::telling::line_of_code(entry, calls, self.code);
+                let there = runs.iter().find(|run| run.manner == self.manner && run.bytes.contains(&address));
+                let site = there.and_then(|run| super::telling::line_of_code(entry, calls, run.code));
                 let place = site.map_or_else(String::new, |site| format!(" ({site})"));
                 format!("kernel '{}' {} {whose}{place}", entry.name, self.manner.verb())
             }
