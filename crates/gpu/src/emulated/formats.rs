@@ -18,6 +18,9 @@ const BF16: Format =
 const E4M3: Format = Format { exponent_bits: 4, mantissa_bits: 3, largest: 0x7E, overflow: None, nan: 0x7F };
 const E5M2: Format = Format { exponent_bits: 5, mantissa_bits: 2, largest: 0x7B, overflow: None, nan: 0x7F };
 
+/// From here on f64 has integers alone.
+const INTEGERS: f64 = (1u64 << 52) as f64;
+
 impl Format {
     fn encode(&self, value: f64) -> u32 {
         let bits = value.to_bits();
@@ -35,8 +38,9 @@ impl Format {
             return sign | self.overflow.unwrap_or(self.largest);
         }
         let unit = exponent - self.mantissa_bits as i32;
+        // Below 2^12: adding what has no fraction beside it rounds to nearest, ties to even, as `round_ties_even` does by a call.
         let quotient = magnitude * power_of_two(-unit);
-        let steps = quotient.round_ties_even() as u64;
+        let steps = (quotient + INTEGERS - INTEGERS) as u64;
         // A carry out of the mantissa runs into the exponent by itself.
         let code = (((exponent + bias - 1) as u64) << self.mantissa_bits) + steps;
         if code > u64::from(self.largest) {
@@ -85,6 +89,11 @@ pub(super) fn f64_to_f16(x: f64) -> u16 {
 }
 
 pub(super) fn f16_to_f32(x: u16) -> f32 {
+    let magnitude = u32::from(x & 0x7FFF);
+    // A normal number: the same mantissa, and an exponent with another bias.
+    if (0x0400..0x7C00).contains(&magnitude) {
+        return f32::from_bits(u32::from(x & 0x8000) << 16 | (magnitude + (112 << 10)) << 13);
+    }
     F16.decode(x.into())
 }
 
