@@ -3,17 +3,21 @@
 use gatework_gpu::{Header, Module};
 
 use super::shared::SHARED;
+use super::team::{Residence, Team, WeightFormat};
+use crate::world::Reset;
 
 /// Files that kernels include.
-static HEADERS: [Header; 2] = {
-    let [reduce] = gatework_gpu::headers!["reduce.cuh"];
-    [reduce, SHARED]
+pub(super) static HEADERS: [Header; 4] = {
+    let [functions, reduce, team] = gatework_gpu::headers!["functions.cuh", "reduce.cuh", "team.cuh"];
+    [functions, reduce, team, SHARED]
 };
 
 gatework_gpu::modules! {
     headers HEADERS;
     /// Linear combinations of snapshots.
     COMBINE = "combine";
+    /// Gated recurrent units, and rollouts of whole models.
+    RECURRENT = "recurrent";
     /// Norms, means, variances, extrema, cosines.
     STATISTICS = "statistics";
     /// Steps of AdamW, and what Muon's has beside its products.
@@ -33,4 +37,23 @@ pub(crate) fn statistics() -> Module {
 /// Steps with the CPU's bits, and with their sums or without.
 pub(crate) fn update(measure: bool) -> Module {
     UPDATE.define("MEASURE", measure).exact()
+}
+
+/// How a recurrent kernel is made: what it is compiled for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Form {
+    pub(crate) format: WeightFormat,
+    pub(crate) team: Team,
+    pub(crate) residence: Residence,
+    pub(crate) reset: Reset,
+}
+
+/// Gated recurrent units and rollouts. States are sampled where `sampled` is set.
+pub(crate) fn recurrent(form: Form, sampled: bool) -> Module {
+    RECURRENT
+        .define("HALVED", form.format == WeightFormat::Bf16)
+        .define("CLUSTERED", form.team == Team::Cluster)
+        .define("RESIDENT", form.residence == Residence::Shared)
+        .define("RESET_BEFORE", form.reset == Reset::Before)
+        .define("SAMPLED", sampled)
 }

@@ -57,4 +57,75 @@ gatework_gpu::shared! {
         pub(super) rate: f32,
         pub(super) unused: f32,
     }
+
+    /// Threads of a block of a team.
+    pub(super) const TEAM_THREADS: u32 = 256;
+
+    /// One launch of the GRU's kernel. Places are bytes in a block's shared memory, whose first are the slab, if it stays
+    /// there.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
+    pub(super) struct GruShape {
+        /// Blocks of a team.
+        pub(super) blocks: u32,
+        pub(super) steps: u32,
+        pub(super) inputs: u32,
+        pub(super) hidden: u32,
+        /// Numbers of the state that a block owns: a multiple of a vector's columns.
+        pub(super) width: u32,
+        /// 32-bit words of a block's slab.
+        pub(super) words: u32,
+        /// Inputs of this step and of the next.
+        pub(super) inputs_at: u32,
+        /// The state of this step and of the next.
+        pub(super) state_at: u32,
+        /// The state after its reset, where that comes before the product.
+        pub(super) reset_at: u32,
+        /// What groups of threads have of the products.
+        pub(super) partial_at: u32,
+        /// What the block keeps until it knows the state after its reset.
+        pub(super) kept_at: u32,
+        pub(super) unused: u32,
+    }
+
+    /// Features of a tick.
+    pub(super) const FEATURES: u32 = crate::state::FEATURES as u32;
+    /// Numbers of an action.
+    pub(super) const ACTION: u32 = crate::world::ACTION as u32;
+
+    /// One launch of the rollout's kernel. Places are bytes in a block's shared memory; words are 32 bits of its slab.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
+    pub(super) struct RolloutShape {
+        /// Blocks of a team.
+        pub(super) blocks: u32,
+        pub(super) ticks: u32,
+        pub(super) hidden: u32,
+        /// Numbers of the state that a block owns.
+        pub(super) width: u32,
+        pub(super) categories: u32,
+        pub(super) classes: u32,
+        /// Categories that a block owns.
+        pub(super) own_categories: u32,
+        /// Columns of their classes, in whole vectors.
+        pub(super) prior_width: u32,
+        /// Columns of the heads that a block owns.
+        pub(super) head_width: u32,
+        /// Words of a block's slab.
+        pub(super) words: u32,
+        /// Where its columns of the prior begin.
+        pub(super) prior_word: u32,
+        /// Where its columns of the heads begin.
+        pub(super) heads_word: u32,
+        pub(super) stochastic_at: u32,
+        /// The action of this tick and of the next.
+        pub(super) action_at: u32,
+        pub(super) state_at: u32,
+        pub(super) reset_at: u32,
+        pub(super) partial_at: u32,
+        pub(super) kept_at: u32,
+        pub(super) logits_at: u32,
+        pub(super) entropies_at: u32,
+        /// What groups of threads have of the heads.
+        pub(super) heads_at: u32,
+        pub(super) unused: u32,
+    }
 }

@@ -4,7 +4,7 @@ use gatework_lab::{Case, Inputs, Outputs, RunError, Work};
 
 use super::plain::gru;
 use super::{Job, Ready};
-use crate::world::lab::{Gru, Scratch};
+use crate::world::inside::{Gru, Scratch};
 use crate::world::{ACTION, Reset};
 
 /// Numbers that go in beside the state: what a world model of 8 times 8 classes is given.

@@ -1,5 +1,8 @@
 //! Kernels on the emulated device against plain loops and against the CPU's code.
 
+mod functions;
+mod gru;
+mod rollout;
 mod statistics;
 mod update;
 
