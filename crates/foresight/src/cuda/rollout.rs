@@ -312,6 +312,11 @@ impl DeviceWorld {
         Ok(())
     }
 
+    /// Forgets what was imagined last.
+    pub fn forget(&mut self) {
+        self.imagined = None;
+    }
+
     /// What was imagined last, member by member.
     pub fn paths(&self, stream: &Stream) -> Result<Vec<Path>> {
         let Some(Imagined { ticks, sampled, paths, features, classes, margins }) = &self.imagined else {

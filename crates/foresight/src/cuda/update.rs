@@ -105,6 +105,20 @@ impl DeviceOptimiser {
         })
     }
 
+    /// Steps that were begun.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// Goes back to where it began: no steps, and no moments.
+    pub fn restart(&mut self, stream: &Stream) -> Result<()> {
+        for array in [&mut self.first, &mut self.second, &mut self.last] {
+            stream.fill(array, 0.0)?;
+        }
+        self.steps = 0;
+        Ok(())
+    }
+
     /// Begins a step: counts it, and adds up the gradient's length where it may be clipped.
     pub fn begin(&mut self, stream: &Stream, gradient: &Buffer<f32>) -> Result<()> {
         require("gradient", gradient.len(), self.parameters)?;

@@ -9,7 +9,7 @@ pub use average::Average;
 pub use schedule::{Decay, Schedule};
 pub use update::{Method, Optimiser, OptimiserOptions, Sums};
 
-#[cfg(all(test, feature = "cuda"))]
+#[cfg(any(feature = "lab", all(test, feature = "cuda")))]
 pub(crate) use muon::orthogonalise;
 /// What steps on a device need of those on the CPU.
 #[cfg(feature = "cuda")]

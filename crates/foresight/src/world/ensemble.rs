@@ -170,8 +170,8 @@ impl Ensemble {
         self.states.iter().map(|state| [state.h.as_slice(), state.z.as_slice()])
     }
 
-    /// Changes every parameter, as training would.
-    #[cfg(all(test, feature = "cuda"))]
+    /// Changes every parameter, as training or rounding would.
+    #[cfg(any(feature = "lab", all(test, feature = "cuda")))]
     pub(crate) fn alter(&mut self, mut change: impl FnMut(&mut f32)) {
         self.states.iter_mut().flat_map(|state| &mut state.parameters).for_each(&mut change);
     }

@@ -1,9 +1,9 @@
-//! `foresight/gru`: a step of several gated recurrent units, each with weights of its own.
+//! `foresight/gru-host`: a step of several gated recurrent units, each with weights of its own.
 
 use gatework_lab::{Case, Inputs, Outputs, RunError, Work};
 
-use super::plain::gru;
 use super::{Job, Ready};
+use crate::workloads::plain::gru;
 use crate::world::inside::{Gru, Scratch};
 use crate::world::{ACTION, Reset};
 
@@ -58,7 +58,7 @@ impl Units {
 
 impl Job for Step {
     fn name(&self) -> &'static str {
-        "foresight/gru"
+        "foresight/gru-host"
     }
 
     fn summary(&self) -> &'static str {
