@@ -103,7 +103,7 @@ impl Schedule {
         needs: impl Fn(usize) -> Needs,
     ) -> Result<Self> {
         let properties = device.properties();
-        let room = properties.shared_memory_per_block as usize;
+        let room = room_of(properties);
         let fits = |blocks: usize| needs(blocks).slab + needs(blocks).rest <= room;
         let clusters = [1, 2, 4, PORTABLE_CLUSTER].into_iter().filter(|blocks| *blocks <= useful);
         let holding: Vec<usize> = clusters.filter(|blocks| fits(*blocks)).collect();
@@ -134,7 +134,7 @@ impl Schedule {
         needs: impl Fn(usize) -> Needs,
     ) -> Result<()> {
         let Self { blocks, team, residence } = *self;
-        let DeviceProperties { shared_memory_per_block: room, ref name, .. } = *device.properties();
+        let (room, name) = (room_of(device.properties()), &device.properties().name);
         if blocks == 0 {
             return Err(Error::shape(format!(
                 "{members} members leave no block for a team on {name}: split the ensemble into several launches"
@@ -149,7 +149,7 @@ impl Schedule {
         if blocks > most {
             return Err(Error::shape(format!("{blocks} blocks where {what} has {most} at most on {name}")));
         }
-        if needed > room as usize {
+        if needed > room {
             return Err(Error::shape(format!(
                 "{needed} bytes of shared memory a block where {name} has {room}: take more blocks, or stream the weights"
             )));
@@ -166,6 +166,11 @@ impl Schedule {
             Team::Grid => grid.cooperative(),
         }
     }
+}
+
+/// Dynamic shared memory that a block may have: what aligns its start is not for it.
+fn room_of(properties: &DeviceProperties) -> usize {
+    (properties.shared_memory_per_block as usize).saturating_sub(BLOCK_BYTES)
 }
 
 /// Blocks with that much shared memory that may wait for each other: one a multiprocessor, which has registers for no more.
