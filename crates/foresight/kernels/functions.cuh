@@ -59,6 +59,17 @@ GW_DEVICE f32 tanh(f32 x) {
     return x != x ? x : size < 0.625f ? near : with_sign;
 }
 
+// The square root in double precision, to a unit or two in the last place: from that in single precision by Newton's step.
+GW_DEVICE f64 root(f64 x) {
+    // Powers of two that keep the estimate within single precision.
+    const bool large = x > 1e30, small = x < 1e-30;
+    const f64 scaled = x * (large ? 0x1p-128 : small ? 0x1p128 : 1.0);
+    f64 estimate = (f64)gw::sqrt((f32)scaled);
+    if (estimate > 0.0) estimate = 0.5 * (estimate + scaled / estimate);
+    if (estimate > 0.0) estimate = 0.5 * (estimate + scaled / estimate);
+    return estimate * (large ? 0x1p64 : small ? 0x1p-64 : 1.0);
+}
+
 // 64 random bits: number n of a stream of src/random.rs is mix(base + (n + 1) phi).
 GW_DEVICE u64 random_bits(u64 base, u64 n) {
     u64 x = base + (n + 1) * 0x9E3779B97F4A7C15ull;

@@ -111,18 +111,23 @@ GW_KERNEL_BOUNDED(gru, TEAM_THREADS, 1)(const u32* weights, const f32* biases, c
     }
 }
 
-// What every member imagines under actions, tick by tick:
+// What every member makes of ticks that were seen (ENCODED), and what it imagines from there on, tick by tick.
+// For each of `history` ticks of a ring, the oldest first:
+//   x = the tick's features on the scale of those so far; h = GRU(h, [z, a]); z = softmax([h, x] Q + b); a = the tick's action.
+// What came of it takes the place of what there was: hidden, stochastic, action, normaliser. Then, for each of `ticks` actions:
 //   h = GRU(h, [z, a]); logits = h P + b; z = softmax(logits), or one class of each category (SAMPLED);
 //   features, mean and ln variance of the change of ln loss = [h, z] O + c; the latter two are cumulated.
-// actions: [tick, ACTION]; paths: [tick, member, (mean, variance, |h|^2, entropy)]; features: [tick, member, FEATURES];
+// ring: [place, FEATURES], [place, ACTION]; normaliser: means, variances, count. actions: [tick, ACTION]; paths: [tick, member, (mean, variance, |h|^2, entropy)]; features: [tick, member, FEATURES];
 // chosen, margins: [tick, member, category]; exchange: [member, (h, h, reset, z, entropies)].
 //
 // Two barriers of the team a tick, three with the reset gate before the product. A tick's heads run while the team is on its
 // way to the next tick's first barrier. 5 members of 256 with 32 x 8 categories in f32: 2.0 MB a member, 250 KB a block of a
 // cluster of 8 (bf16: 125 KB, 980 cycles a tick).
-GW_KERNEL_BOUNDED(rollout, TEAM_THREADS, 1)(const u32* weights, const f32* biases, const f32* actions, const f32* start_h,
-                                            const f32* start_z, const u64* bases, f32* exchange, u32* arrived, f64* paths,
-                                            f32* features, u32* chosen, f32* margins, RolloutShape s) {
+GW_KERNEL_BOUNDED(rollout, TEAM_THREADS, 1)(const u32* weights, const f32* biases, const f32* actions, const u64* bases,
+                                            f32* hidden_states, f32* stochastic_states, f32* own_actions,
+                                            const f64* ring_features, const f32* ring_actions, const f64* normaliser,
+                                            f64* next_normaliser, f32* exchange, u32* arrived, f64* paths, f32* features,
+                                            u32* chosen, f32* margins, RolloutShape s) {
     const u32 member = gw::block_x() / s.blocks, members = gw::blocks_x() / s.blocks, rank = gw::block_x() % s.blocks;
     const u32 hidden = s.hidden, stochastic = s.categories * s.classes, first = rank * s.width;
     f32* const z = gw::shared<f32>(s.stochastic_at);
@@ -149,51 +154,75 @@ GW_KERNEL_BOUNDED(rollout, TEAM_THREADS, 1)(const u32* weights, const f32* biase
     const u32* slab = weights + (u64)gw::block_x() * s.words;
     if (RESIDENT) team::settle(gw::shared<u32>(), slab, s.words);
     const u32* matrices = RESIDENT ? gw::shared<u32>() : slab;
-    const f32* bias = biases + (u64)gw::block_x() * (4 * s.width + s.prior_width + s.head_width);
+    const f32* bias = biases + (u64)gw::block_x() * (4 * s.width + 2 * s.prior_width + s.head_width);
     const f32* prior_bias = bias + 4 * s.width;
     const f32* head_bias = prior_bias + s.prior_width;
+    const f32* posterior_bias = head_bias + s.head_width;
     const team::Gates gates = {matrices, bias, stochastic, ACTION, hidden, s.width, partial};
     const u32 prior_vectors = s.prior_width / team::COLUMNS, head_vectors = s.head_width / team::COLUMNS;
     const u64 base = SAMPLED ? bases[member] : 0;
 
-    team::fetch(block.h, start_h + (u64)member * hidden, hidden);
-    team::fetch(z, start_z + (u64)member * stochastic, stochastic);
-    team::fetch(action, actions, ACTION);
+    const u32 history = ENCODED ? s.history : 0;
+    // The action of a step: while it looks back, that of the tick before.
+    const auto action_of = [&](u32 step) {
+        if (step >= history) return actions + (u64)(step - history) * ACTION;
+        return step == 0 ? (const f32*)own_actions + member * ACTION
+                         : ring_actions + (u64)((s.first_place + step - 1) % s.places) * ACTION;
+    };
+    f32* const seen = gw::shared<f32>(s.seen_at);
+    team::Running running = {0.0, 0.0};
+    f64 count = 0.0;
+    if (ENCODED && gw::thread() < FEATURES) {
+        running = {normaliser[gw::thread()], normaliser[FEATURES + gw::thread()]};
+        count = normaliser[2 * FEATURES];
+    }
+    team::fetch(block.h, hidden_states + (u64)member * hidden, hidden);
+    team::fetch(z, stochastic_states + (u64)member * stochastic, stochastic);
+    team::fetch(action, action_of(0), ACTION);
     if constexpr (CLUSTERED) gw::sync_cluster();
     else gw::sync_threads();
 
     // The thread's own head, of mean or of variance, adds up over ticks.
     f64 cumulated = 0.0;
-    for (u32 tick = 0; tick < s.ticks; ++tick) {
+    for (u32 step = 0; step < history + s.ticks; ++step) {
+        const bool looks_back = step < history;
+        const u32 tick = step - history;
         const u64 row = (u64)tick * members + member;
+        if (looks_back && gw::thread() < FEATURES) {
+            const u64 place = (s.first_place + step) % s.places;
+            count = count + 1.0 < FEATURE_MEMORY ? count + 1.0 : FEATURE_MEMORY;
+            seen[gw::thread()] = running.take(ring_features[place * FEATURES + gw::thread()], 1.0 / count);
+        }
         advance(
-            gates, block, tick, z, action + (tick & 1) * ACTION, arrived,
+            gates, block, step, z, action + (step & 1) * ACTION, arrived,
             [&] {
-                if (tick + 1 < s.ticks) {
-                    team::fetch(action + (~tick & 1) * ACTION, actions + (u64)(tick + 1) * ACTION, ACTION);
-                }
+                if (step + 1 < history + s.ticks) team::fetch(action + (~step & 1) * ACTION, action_of(step + 1), ACTION);
             },
-            [](u32, f32) {});
-        const f32* h = block.h + (~tick & 1) * hidden;
+            [&](u32 at, f32 state) {
+                if (step + 1 == history) hidden_states[(u64)member * hidden + at] = state;
+            });
+        const f32* h = block.h + (~step & 1) * hidden;
 
-        team::product(partial, matrices + s.prior_word, prior_vectors, h, hidden, h, 0);
+        team::product(partial, matrices + (looks_back ? s.posterior_word : s.prior_word), prior_vectors, h, hidden, seen,
+                      looks_back ? FEATURES : 0);
         gw::sync_threads();
         for (u32 j = gw::thread(); j < categories * s.classes; j += TEAM_THREADS) {
-            logits[j] = team::total(partial, s.prior_width, team::groups_of(prior_vectors), j) + prior_bias[j];
+            logits[j] = team::total(partial, s.prior_width, team::groups_of(prior_vectors), j) +
+                        (looks_back ? posterior_bias : prior_bias)[j];
         }
         gw::sync_threads();
         for (u32 c = gw::thread(); c < categories; c += TEAM_THREADS) {
             f32* of_category = logits + c * s.classes;
             const u32 category = first_category + c;
             team::Choice choice = {0, 0.0f};
-            if constexpr (SAMPLED) {
+            if (SAMPLED && !looks_back) {
                 const u64 number = (u64)tick * stochastic + category * s.classes;
                 choice = team::choose(of_category, s.classes, base, number);
                 chosen[row * s.categories + category] = choice.chosen;
                 margins[row * s.categories + category] = choice.margin;
             }
             const f32 entropy = team::soften(of_category, s.classes);
-            if constexpr (SAMPLED) {
+            if (SAMPLED && !looks_back) {
                 for (u32 i = 0; i < s.classes; ++i) of_category[i] = i == choice.chosen ? 1.0f : 0.0f;
             }
             team::give(entropies + category, our_entropies + category, s.blocks, entropy);
@@ -201,6 +230,7 @@ GW_KERNEL_BOUNDED(rollout, TEAM_THREADS, 1)(const u32* weights, const f32* biase
         gw::sync_threads();
         for (u32 j = gw::thread(); j < categories * s.classes; j += TEAM_THREADS) {
             team::give(z + first_class + j, our_z + first_class + j, s.blocks, logits[j]);
+            if (step + 1 == history) stochastic_states[(u64)member * stochastic + first_class + j] = logits[j];
         }
         if constexpr (CLUSTERED) gw::sync_cluster();
         else gw::sync_grid(arrived);
@@ -208,6 +238,19 @@ GW_KERNEL_BOUNDED(rollout, TEAM_THREADS, 1)(const u32* weights, const f32* biase
             team::fetch(z, our_z, stochastic);
             team::fetch(entropies, our_entropies, s.categories);
             gw::sync_threads();
+        }
+        if (looks_back) {
+            if (step + 1 < history) continue;
+            const u64 place = (s.first_place + step) % s.places;
+            if (rank == 0 && gw::thread() < ACTION) {
+                own_actions[member * ACTION + gw::thread()] = ring_actions[place * ACTION + gw::thread()];
+            }
+            if (gw::block_x() == 0 && gw::thread() < FEATURES) {
+                next_normaliser[gw::thread()] = running.mean;
+                next_normaliser[FEATURES + gw::thread()] = running.variance;
+                if (gw::thread() == 0) next_normaliser[2 * FEATURES] = count;
+            }
+            continue;
         }
 
         team::product(of_heads, matrices + s.heads_word, head_vectors, h, hidden, z, stochastic);

@@ -163,6 +163,21 @@ GW_DEVICE void fetch(f32* mine, const f32* place, u32 count) {
     for (u32 i = gw::thread(); i < count; i += TEAM_THREADS) mine[i] = place[i];
 }
 
+// Mean and variance of one feature, at weights of 1/n up to a bound on n, as src/state/normaliser.rs has them.
+struct Running {
+    f64 mean, variance;
+    // Takes in x, and gives it on the scale of what came so far; `weight` is 1/n.
+    GW_DEVICE f32 take(f64 x, f64 weight) {
+        const f64 before = x - mean;
+        mean += weight * before;
+        variance += weight * (before * (x - mean) - variance);
+        const f64 deviation = functions::root(variance > 0.0 ? variance : 0.0);
+        if (!(deviation > 1e-9)) return 0.0f;
+        const f64 scaled = (x - mean) / deviation;
+        return (f32)(scaled < -FEATURE_BOUND ? -FEATURE_BOUND : scaled > FEATURE_BOUND ? FEATURE_BOUND : scaled);
+    }
+};
+
 // Softmax of a category's logits in place, and its entropy in nats.
 GW_DEVICE f32 soften(f32* row, u32 classes) {
     f32 top = row[0], sum = 0.0f;

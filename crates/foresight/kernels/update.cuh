@@ -1,3 +1,4 @@
+#include "functions.cuh"
 #include "reduce.cuh"
 
 // Steps of all parameters, many tensors in one launch. They are what the crate's CPU code computes, bit for bit: compiled
@@ -57,21 +58,10 @@ struct Sums {
     }
 };
 
-// The square root in double precision, to a unit or two in the last place: from that in single precision by Newton's step.
-GW_DEVICE f64 root(f64 x) {
-    // Powers of two that keep the estimate within single precision.
-    const bool large = x > 1e30, small = x < 1e-30;
-    const f64 scaled = x * (large ? 0x1p-128 : small ? 0x1p128 : 1.0);
-    f64 estimate = (f64)gw::sqrt((f32)scaled);
-    if (estimate > 0.0) estimate = 0.5 * (estimate + scaled / estimate);
-    if (estimate > 0.0) estimate = 0.5 * (estimate + scaled / estimate);
-    return estimate * (large ? 0x1p64 : small ? 0x1p-64 : 1.0);
-}
-
 // What gradients are multiplied with so that all together are no longer than `clip`; a `clip` of 0 leaves them as they are.
 GW_DEVICE f32 clipping(const f64* squared_length, f64 clip) {
     if (!(clip > 0.0)) return 1.0f;
-    const f64 length = root(*squared_length);
+    const f64 length = functions::root(*squared_length);
     return length > clip ? (f32)(clip / length) : 1.0f;
 }
 

@@ -201,7 +201,8 @@ impl DeviceGru {
         let slabs = GateSlabs { sizes: self.sizes, format: self.format, blocks };
         let (shape, bytes) = shape(&slabs, steps, residence);
         let form = kernels::Form { format: self.format, team, residence, reset };
-        let kernel = stream.device().kernel_of(&kernels::recurrent(form, false), "gru")?;
+        let kernel =
+            stream.device().kernel_of(&kernels::recurrent(form, kernels::Beside::default()), "gru")?;
         let arguments = args![
             &self.weights,
             &self.biases,

@@ -48,12 +48,22 @@ pub(crate) struct Form {
     pub(crate) reset: Reset,
 }
 
-/// Gated recurrent units and rollouts. States are sampled where `sampled` is set.
-pub(crate) fn recurrent(form: Form, sampled: bool) -> Module {
+/// What rollouts do beside imagining.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Beside {
+    /// States are sampled.
+    pub(crate) sampled: bool,
+    /// Ticks that were seen are looked back on first.
+    pub(crate) encoded: bool,
+}
+
+/// Gated recurrent units and rollouts.
+pub(crate) fn recurrent(form: Form, beside: Beside) -> Module {
     RECURRENT
         .define("HALVED", form.format == WeightFormat::Bf16)
         .define("CLUSTERED", form.team == Team::Cluster)
         .define("RESIDENT", form.residence == Residence::Shared)
         .define("RESET_BEFORE", form.reset == Reset::Before)
-        .define("SAMPLED", sampled)
+        .define("SAMPLED", beside.sampled)
+        .define("ENCODED", beside.encoded)
 }

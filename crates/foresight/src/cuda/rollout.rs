@@ -10,7 +10,7 @@ use super::team::{
     MOST_HIDDEN, Needs, Places, Residence, Schedule, WeightFormat, append_rows, groups_of, require_finite,
 };
 use crate::error::{Error, Result};
-use crate::state::FEATURES;
+use crate::state::{FEATURES, Features, Normaliser};
 use crate::world::inside::Linear;
 use crate::world::{ACTION, Ensemble, Path, States, WorldOptions};
 
@@ -25,14 +25,16 @@ struct Slabs {
     gates: GateSlabs,
     categories: usize,
     classes: usize,
+    /// Whether the posterior is there too.
+    encoded: bool,
 }
 
 impl Slabs {
-    fn new(options: &WorldOptions, format: WeightFormat, blocks: usize) -> Self {
+    fn new(options: &WorldOptions, format: WeightFormat, blocks: usize, encoded: bool) -> Self {
         let WorldOptions { members, hidden, categories, classes, reset, .. } = *options;
         let inputs = categories * classes + ACTION;
         let sizes = GruSizes { members, inputs, hidden, reset };
-        Self { gates: GateSlabs { sizes, format, blocks }, categories, classes }
+        Self { gates: GateSlabs { sizes, format, blocks }, categories, classes, encoded }
     }
 
     fn stochastic(&self) -> usize {
@@ -61,13 +63,14 @@ impl Slabs {
         rows * columns / self.gates.format.columns() * 16
     }
 
-    /// Bytes of the gates, the prior and the heads.
-    fn bytes(&self) -> [usize; 3] {
+    /// Bytes of the gates, the prior, the heads and the posterior.
+    fn bytes(&self) -> [usize; 4] {
         let hidden = self.gates.sizes.hidden;
         [
             self.gates.bytes(),
             self.bytes_of(hidden, self.prior_width()),
             self.bytes_of(hidden + self.stochastic(), self.head_width()),
+            if self.encoded { self.bytes_of(hidden + FEATURES, self.prior_width()) } else { 0 },
         ]
     }
 
@@ -77,10 +80,10 @@ impl Slabs {
     }
 
     /// What the kernel is told, and the shared memory of its blocks.
-    fn shape(&self, ticks: usize, residence: Residence) -> (RolloutShape, usize) {
+    fn shape(&self, ticks: usize, back: Back, residence: Residence) -> (RolloutShape, usize) {
         let GruSizes { hidden, .. } = self.gates.sizes;
-        let [gates, prior, heads] = self.bytes();
-        let slab = gates + prior + heads;
+        let [gates, prior, heads, posterior] = self.bytes();
+        let slab = gates + prior + heads + posterior;
         let mut places = Places::after(if residence == Residence::Shared { slab } else { 0 });
         let partials = self.gates.partials().max(self.partials_of(self.prior_width()));
         let words = |bytes: usize| (bytes / size_of::<u32>()) as u32;
@@ -106,7 +109,11 @@ impl Slabs {
             logits_at: places.floats(self.prior_width()),
             entropies_at: places.floats(self.categories),
             heads_at: places.floats(self.partials_of(self.head_width())),
-            unused: 0,
+            posterior_word: words(gates + prior + heads),
+            seen_at: places.floats(FEATURES),
+            history: back.ticks as u32,
+            first_place: back.first as u32,
+            places: back.places as u32,
         };
         (shape, places.bytes())
     }
@@ -153,9 +160,65 @@ impl Slabs {
                         head(column).map_or(0.0, |(layer, at)| parameters[layer.bias.start + at])
                     }),
                 );
+                if self.encoded {
+                    let size = [hidden + FEATURES, self.prior_width()];
+                    append_rows(&mut words, format, size, |row, column| {
+                        Some(of(&member.posterior, row, class(column)?))
+                    });
+                }
+                let of_posterior = |at: usize| parameters[member.posterior.bias.start + at];
+                biases.extend((0..self.prior_width()).map(|column| class(column).map_or(0.0, of_posterior)));
             }
         }
         Ok((words, biases))
+    }
+}
+
+/// Which places of a ring a launch looks back on.
+#[derive(Debug, Clone, Copy)]
+struct Back {
+    ticks: usize,
+    first: usize,
+    places: usize,
+}
+
+impl Back {
+    /// At nothing.
+    const NONE: Self = Self { ticks: 0, first: 0, places: 1 };
+}
+
+/// Ticks that were pushed and that no launch has looked back on yet, in a ring on the device, and what normalises them.
+#[derive(Debug)]
+struct History {
+    /// Whether ticks can be pushed at all; if not, the arrays have no use.
+    places: usize,
+    waiting: usize,
+    /// Where the next tick goes.
+    next: usize,
+    features: Buffer<f64>,
+    actions: Buffer<f32>,
+    normaliser: Buffer<f64>,
+    /// A launch reads one and writes the other.
+    next_normaliser: Buffer<f64>,
+}
+
+impl History {
+    fn new(stream: &Stream, places: usize, normaliser: &Normaliser) -> Result<Self> {
+        let numbers = normaliser.numbers();
+        Ok(Self {
+            places,
+            waiting: 0,
+            next: 0,
+            features: stream.alloc(places.max(1) * FEATURES)?,
+            actions: stream.alloc(places.max(1) * ACTION)?,
+            next_normaliser: stream.alloc(numbers.len())?,
+            normaliser: stream.upload(&numbers)?,
+        })
+    }
+
+    fn back(&self) -> Back {
+        let places = self.places.max(1);
+        Back { ticks: self.waiting, first: (self.next + places - self.waiting) % places, places }
     }
 }
 
@@ -183,6 +246,8 @@ pub struct DeviceWorld {
     biases: Buffer<f32>,
     hidden: Buffer<f32>,
     stochastic: Buffer<f32>,
+    actions: Buffer<f32>,
+    history: History,
     exchange: Buffer<f32>,
     arrived: Buffer<u32>,
     imagined: Option<Imagined>,
@@ -196,6 +261,19 @@ impl DeviceWorld {
         format: WeightFormat,
         schedule: Option<Schedule>,
     ) -> Result<Self> {
+        Self::with_history(stream, ensemble, &Normaliser::default(), 0, format, schedule)
+    }
+
+    /// The same, with a ring of so many places for ticks ([`Self::push`]) that are normalised and followed on the device, in
+    /// the launch of the next [`Self::imagine`] and before it, as [`Normaliser::take`] and [`Ensemble::observe`] would.
+    pub fn with_history(
+        stream: &Stream,
+        ensemble: &Ensemble,
+        normaliser: &Normaliser,
+        places: usize,
+        format: WeightFormat,
+        schedule: Option<Schedule>,
+    ) -> Result<Self> {
         let options = *ensemble.options();
         let WorldOptions { members, hidden, categories, classes, .. } = options;
         let stochastic = categories * classes;
@@ -205,8 +283,9 @@ impl DeviceWorld {
             )));
         }
         let needs = |blocks: usize| {
-            let slabs = Slabs::new(&options, format, blocks);
-            Needs { slab: slabs.bytes().iter().sum(), rest: slabs.shape(1, Residence::Streamed).1 }
+            let slabs = Slabs::new(&options, format, blocks, places > 0);
+            let (_, rest) = slabs.shape(1, Back::NONE, Residence::Streamed);
+            Needs { slab: slabs.bytes().iter().sum(), rest }
         };
         let device = stream.device();
         let schedule = match schedule {
@@ -216,7 +295,7 @@ impl DeviceWorld {
             }
             None => Schedule::suited(device, members, hidden.div_ceil(format.columns()), needs)?,
         };
-        let (words, biases) = Slabs::new(&options, format, schedule.blocks).pack(ensemble)?;
+        let (words, biases) = Slabs::new(&options, format, schedule.blocks, places > 0).pack(ensemble)?;
         let mut world = Self {
             options,
             format,
@@ -225,6 +304,8 @@ impl DeviceWorld {
             biases: stream.upload(&biases)?,
             hidden: stream.alloc(members * hidden)?,
             stochastic: stream.alloc(members * stochastic)?,
+            actions: stream.alloc(members * ACTION)?,
+            history: History::new(stream, places, normaliser)?,
             exchange: stream.alloc(members * (3 * hidden + stochastic + categories))?,
             arrived: stream.alloc_zeros(1)?,
             imagined: None,
@@ -245,13 +326,31 @@ impl DeviceWorld {
                 "the ensemble has other sizes than the one on the device: make another",
             ));
         }
-        let (mut h, mut z) = (Vec::new(), Vec::new());
-        for [of_member, stochastic] in ensemble.recurrent_states() {
+        let (mut h, mut z, mut actions) = (Vec::new(), Vec::new(), Vec::new());
+        for [of_member, stochastic, action] in ensemble.recurrent_states() {
             h.extend_from_slice(of_member);
             z.extend_from_slice(stochastic);
+            actions.extend_from_slice(action);
         }
         stream.copy_from_host(&h, &mut self.hidden)?;
         stream.copy_from_host(&z, &mut self.stochastic)?;
+        stream.copy_from_host(&actions, &mut self.actions)?;
+        Ok(())
+    }
+
+    /// Puts a tick into the ring: features as they are, and the action that is in effect from there on.
+    pub fn push(&mut self, stream: &Stream, features: &Features, action: &[f32; ACTION]) -> Result<()> {
+        let History { places, waiting, next, .. } = self.history;
+        if waiting == places {
+            return Err(Error::shape(format!(
+                "{waiting} ticks wait in a ring of {places} places: imagine, which looks back on them, or make a longer one"
+            )));
+        }
+        let (at, of_action) = (next * FEATURES, next * ACTION);
+        stream.copy_from_host(features, &mut self.history.features.slice_mut(at..at + FEATURES))?;
+        stream.copy_from_host(action, &mut self.history.actions.slice_mut(of_action..of_action + ACTION))?;
+        self.history.next = (next + 1) % places;
+        self.history.waiting += 1;
         Ok(())
     }
 
@@ -270,9 +369,10 @@ impl DeviceWorld {
             States::Sampled(random) => random.base(),
         };
         let bases: Vec<u64> = (0..members).map(base).collect();
-        let slabs = Slabs::new(&self.options, self.format, self.schedule.blocks);
+        let encoded = self.history.places > 0;
+        let slabs = Slabs::new(&self.options, self.format, self.schedule.blocks, encoded);
         let Schedule { team, residence, .. } = self.schedule;
-        let (shape, bytes) = slabs.shape(ticks, residence);
+        let (shape, bytes) = slabs.shape(ticks, self.history.back(), residence);
         let rows = ticks * members;
         // Classes and margins that are not drawn have no place of their own.
         let drawn = if sampled { rows * categories } else { 1 };
@@ -291,14 +391,21 @@ impl DeviceWorld {
         require("actions", flat.len(), ticks * ACTION_WORDS as usize)?;
         let (actions, bases) = (stream.upload(&flat)?, stream.upload(&bases)?);
         let form = kernels::Form { format: self.format, team, residence, reset };
-        let kernel = stream.device().kernel_of(&kernels::recurrent(form, sampled), "rollout")?;
+        let kernel = stream
+            .device()
+            .kernel_of(&kernels::recurrent(form, kernels::Beside { sampled, encoded }), "rollout")?;
         let arguments = args![
             &self.weights,
             &self.biases,
             &actions,
-            &self.hidden,
-            &self.stochastic,
             &bases,
+            &mut self.hidden,
+            &mut self.stochastic,
+            &mut self.actions,
+            &self.history.features,
+            &self.history.actions,
+            &self.history.normaliser,
+            &mut self.history.next_normaliser,
             &mut self.exchange,
             &mut self.arrived,
             &mut imagined.paths,
@@ -309,6 +416,11 @@ impl DeviceWorld {
         ];
         kernel.launch(stream, &self.schedule.grid(members, bytes), &arguments)?;
         self.imagined = Some(imagined);
+        let History { waiting, normaliser, next_normaliser, .. } = &mut self.history;
+        if *waiting > 0 {
+            std::mem::swap(normaliser, next_normaliser);
+            *waiting = 0;
+        }
         Ok(())
     }
 

@@ -89,6 +89,10 @@ gatework_gpu::shared! {
 
     /// Features of a tick.
     pub(super) const FEATURES: u32 = crate::state::FEATURES as u32;
+    /// Nothing is further out than this, once it is normalised.
+    pub(super) const FEATURE_BOUND: f64 = crate::state::BOUND;
+    /// After so many ticks old ones are forgotten at this rate.
+    pub(super) const FEATURE_MEMORY: f64 = crate::state::MEMORY;
     /// Numbers of an action.
     pub(super) const ACTION: u32 = crate::world::ACTION as u32;
 
@@ -126,6 +130,13 @@ gatework_gpu::shared! {
         pub(super) entropies_at: u32,
         /// What groups of threads have of the heads.
         pub(super) heads_at: u32,
-        pub(super) unused: u32,
+        /// Where the block's columns of the posterior begin.
+        pub(super) posterior_word: u32,
+        /// A tick's features, normalised.
+        pub(super) seen_at: u32,
+        /// Ticks to look back on, the place of the first in the ring, and places of the ring.
+        pub(super) history: u32,
+        pub(super) first_place: u32,
+        pub(super) places: u32,
     }
 }

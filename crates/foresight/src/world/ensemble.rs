@@ -164,10 +164,10 @@ impl Ensemble {
         &self.options
     }
 
-    /// Deterministic and stochastic state of every member.
+    /// Deterministic state, stochastic state and action of every member.
     #[cfg(feature = "cuda")]
-    pub(crate) fn recurrent_states(&self) -> impl Iterator<Item = [&[f32]; 2]> {
-        self.states.iter().map(|state| [state.h.as_slice(), state.z.as_slice()])
+    pub(crate) fn recurrent_states(&self) -> impl Iterator<Item = [&[f32]; 3]> {
+        self.states.iter().map(|state| [state.h.as_slice(), state.z.as_slice(), &state.action[..]])
     }
 
     /// Changes every parameter, as training or rounding would.

@@ -34,7 +34,7 @@ pub(crate) struct Member {
     pub(super) sizes: Sizes,
     pub(crate) gru: Gru,
     pub(crate) prior: Linear,
-    pub(super) posterior: Linear,
+    pub(crate) posterior: Linear,
     pub(crate) features: Linear,
     pub(crate) change: Linear,
     pub(super) end: Linear,

@@ -3,7 +3,7 @@
 use super::{numbers, stream};
 use crate::cuda::{DeviceWorld, Residence, Schedule, Team, WeightFormat};
 use crate::random::Random;
-use crate::state::FEATURES;
+use crate::state::{FEATURES, Features, Normaliser};
 use crate::world::{ACTION, Ensemble, Path, Reset, States, Tick, WorldOptions};
 
 /// Choices with a smaller margin may go the other way.
@@ -204,4 +204,75 @@ fn what_cannot_be_imagined_is_refused_with_a_sentence() {
     let large = Ensemble::new(options(1, 4, [1025, 4], Reset::After), 1).unwrap();
     let refused = DeviceWorld::new(&stream, &large, WeightFormat::F32, None).unwrap_err().to_string();
     assert!(refused.contains("4096 at most"), "{refused}");
+}
+
+/// Features of very different sizes, one of which never changes.
+fn features(random: &mut Random) -> Features {
+    std::array::from_fn(|i| {
+        if i == 3 { 2.0 } else { 10f64.powi(i as i32 % 7 - 3) * (random.normal() + i as f64) }
+    })
+}
+
+#[test]
+fn ticks_of_a_ring_are_followed_as_the_cpu_follows_them() {
+    let shapes = [(1, 1, [1, 2]), (3, 21, [5, 4]), (2, 33, [8, 8])];
+    for (seed, (members, hidden, classes)) in (0u64..).zip(shapes) {
+        for (reset, team) in [(Reset::After, Team::Cluster), (Reset::Before, Team::Grid)] {
+            let mut ensemble = ensemble(options(members, hidden, classes, reset), WeightFormat::F32, seed);
+            let (stream, mut random) = (stream(seed), Random::new(seed, "ring"));
+            let mut normaliser = Normaliser::default();
+            normaliser.take(&features(&mut random));
+            let schedule = Some(Schedule { blocks: 2, team, residence: Residence::Shared });
+            let format = WeightFormat::F32;
+            let mut world =
+                DeviceWorld::with_history(&stream, &ensemble, &normaliser, 5, format, schedule).unwrap();
+            // Nothing to look back on, then some ticks, then so many that the ring begins again.
+            for (ticks, states) in [
+                (0, States::Expected),
+                (3, States::Expected),
+                (5, States::Sampled(Random::new(seed, "imagined"))),
+                (1, States::Expected),
+            ] {
+                for _ in 0..ticks {
+                    let (raw, action) = (features(&mut random), action(&mut random));
+                    world.push(&stream, &raw, &action).unwrap();
+                    let features = normaliser.take(&raw).to_vec();
+                    ensemble.observe(&Tick { features, action, level: 0.0 });
+                }
+                let actions = actions(seed + ticks, 3);
+                world.imagine(&stream, &actions, &states).unwrap();
+                let (found, wanted) = (world.paths(&stream).unwrap(), ensemble.paths(&actions, &states));
+                if states != States::Expected {
+                    follow(&found, &wanted, 3, classes[0]);
+                    continue;
+                }
+                for (found, wanted) in found.iter().zip(&wanted) {
+                    let off = apart(found, wanted, 3);
+                    assert!(off < 1e-4, "{members}x{hidden} {reset:?} {team:?} after {ticks} ticks: {off}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_tick_more_is_seen_and_a_full_ring_is_refused() {
+    let ensemble = ensemble(options(1, 8, [2, 3], Reset::After), WeightFormat::F32, 3);
+    let (stream, actions, mut random) = (stream(0), actions(1, 2), Random::new(3, "ring"));
+    let mut worlds = [1, 2].map(|places| {
+        let normaliser = Normaliser::default();
+        DeviceWorld::with_history(&stream, &ensemble, &normaliser, places, WeightFormat::F32, None).unwrap()
+    });
+    let ticks = [features(&mut random), features(&mut random)];
+    for (world, ticks) in worlds.iter_mut().zip([&ticks[..1], &ticks[..]]) {
+        ticks.iter().for_each(|tick| world.push(&stream, tick, &actions[0]).unwrap());
+        world.imagine(&stream, &actions, &States::Expected).unwrap();
+    }
+    let [one, two] = worlds.each_ref().map(|world| world.paths(&stream).unwrap());
+    assert!(apart(&one[0], &two[0], 2) > 1e-4);
+    worlds[0].push(&stream, &ticks[0], &actions[0]).unwrap();
+    let refused = worlds[0].push(&stream, &ticks[0], &actions[0]).unwrap_err().to_string();
+    assert!(refused.contains("1 ticks wait in a ring of 1 places"), "{refused}");
+    let mut none = DeviceWorld::new(&stream, &ensemble, WeightFormat::F32, None).unwrap();
+    assert!(none.push(&stream, &ticks[0], &actions[0]).is_err());
 }

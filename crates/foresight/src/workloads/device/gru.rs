@@ -9,7 +9,7 @@ use gatework_lab::{
 };
 
 use super::Job;
-use crate::cuda::kernels::{Form, recurrent};
+use crate::cuda::kernels::{Beside, Form, recurrent};
 use crate::cuda::{DeviceGru, GruSizes, Residence, Schedule, Team, WeightFormat};
 use crate::workloads::plain::gru;
 use crate::world::{ACTION, Reset};
@@ -57,7 +57,7 @@ pub(super) fn reset(case: &Case) -> Reset {
 }
 
 /// The kernel in the forms that cases run it in.
-pub(super) fn specs(entry: &'static str, sampled: bool) -> Vec<KernelSpec> {
+pub(super) fn specs(entry: &'static str, beside: Beside) -> Vec<KernelSpec> {
     let forms = [
         (WeightFormat::F32, Team::Cluster, Residence::Shared, Reset::After),
         (WeightFormat::Bf16, Team::Cluster, Residence::Shared, Reset::Before),
@@ -65,7 +65,7 @@ pub(super) fn specs(entry: &'static str, sampled: bool) -> Vec<KernelSpec> {
         (WeightFormat::F32, Team::Grid, Residence::Streamed, Reset::Before),
     ];
     let spec = |(format, team, residence, reset)| {
-        let module = recurrent(Form { format, team, residence, reset }, sampled);
+        let module = recurrent(Form { format, team, residence, reset }, beside);
         KernelSpec::new(module.source()).entries([entry]).threads(256)
     };
     forms.into_iter().map(spec).collect()
@@ -153,7 +153,7 @@ impl Job for Units {
     }
 
     fn kernels(&self) -> Vec<KernelSpec> {
-        specs("gru", false)
+        specs("gru", Beside::default())
     }
 
     fn cases(&self) -> Vec<Case> {

@@ -1,4 +1,5 @@
-//! `foresight/rollout`: what an ensemble imagines under actions, tick by tick, in one launch.
+//! `foresight/rollout`: what an ensemble imagines under actions, tick by tick, in one launch; `foresight/encode`: the same
+//! after ticks of a ring on the device that it looks back on first.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -8,9 +9,10 @@ use gatework_lab::{Bench, Case, Evidence, Inputs, KernelSpec, Outputs, RunError,
 
 use super::Job;
 use super::gru::{format, reset, schedule, scheduled, specs};
+use crate::cuda::kernels::Beside;
 use crate::cuda::{DeviceWorld, Team, WeightFormat};
 use crate::random::Random;
-use crate::state::FEATURES;
+use crate::state::{FEATURES, Features, Normaliser};
 use crate::workloads::plain::PlainMember;
 use crate::world::{ACTION, Ensemble, Path, States, Tick, WorldOptions};
 
@@ -22,7 +24,12 @@ const MARGIN: f32 = 1e-3;
 const NOT_COMPARED: u32 = u32::MAX;
 
 #[derive(Clone, Copy)]
-pub(super) struct Rollout;
+pub(super) enum Rollout {
+    /// From states that the host gives.
+    Imagine,
+    /// From what ticks of a ring lead to.
+    Encode,
+}
 
 fn case(members: usize, hidden: usize, [categories, classes]: [usize; 2], ticks: usize) -> Case {
     Case::new(format!("{ticks}x{members}x{hidden}-{categories}x{classes}"))
@@ -34,7 +41,13 @@ fn case(members: usize, hidden: usize, [categories, classes]: [usize; 2], ticks:
         .with("reset_before", 0)
         .with("bf16", 0)
         .with("sampled", 0)
+        .with("history", 0)
         .with("blocks", 0)
+}
+
+fn after(mut case: Case, history: usize) -> Case {
+    case.name = format!("{}-after-{history}", case.name);
+    case.with("history", history)
 }
 
 fn before(mut case: Case) -> Case {
@@ -54,7 +67,14 @@ fn sampled(mut case: Case) -> Case {
 
 /// An ensemble in the middle of a run, and what it is asked.
 struct Told {
+    /// Before the ticks that the device looks back on.
+    start: Ensemble,
+    normaliser: Normaliser,
+    /// Those ticks: features as they are, and actions.
+    history: Vec<(Features, [f32; ACTION])>,
+    /// After them.
     ensemble: Ensemble,
+    /// All ticks, with features on one scale.
     seen: Vec<Tick>,
     actions: Vec<[f32; ACTION]>,
     states: States,
@@ -74,18 +94,41 @@ impl Told {
             let numbers = inputs.normal(ACTION);
             std::array::from_fn(|i| numbers[i])
         };
-        let (seen, actions): (Vec<_>, Vec<_>) =
-            ((0..SEEN).map(|_| action()).collect(), (0..case.dimension("ticks")).map(|_| action()).collect());
-        let seen: Vec<Tick> = seen
-            .into_iter()
-            .map(|action| Tick { features: inputs.normal(FEATURES), action, level: 0.0 })
-            .collect();
+        let [before, past, ahead] = [SEEN, case.dimension("history"), case.dimension("ticks")]
+            .map(|count| (0..count).map(|_| action()).collect::<Vec<[f32; ACTION]>>());
+        let mut features = || -> Features {
+            let numbers = inputs.normal(FEATURES);
+            std::array::from_fn(|i| 10f64.powi(i as i32 % 5 - 2) * (f64::from(numbers[i]) + i as f64))
+        };
+        let (mut normaliser, mut seen) = (Normaliser::default(), Vec::new());
+        for action in before {
+            let features = normaliser.take(&features()).to_vec();
+            seen.push(Tick { features, action, level: 0.0 });
+        }
         seen.iter().for_each(|tick| ensemble.observe(tick));
+        let (start, at_start) = (ensemble.clone(), normaliser.clone());
+        let history: Vec<(Features, [f32; ACTION])> =
+            past.into_iter().map(|action| (features(), action)).collect();
+        for (raw, action) in &history {
+            let tick = Tick { features: normaliser.take(raw).to_vec(), action: *action, level: 0.0 };
+            ensemble.observe(&tick);
+            seen.push(tick);
+        }
         let states = match case.dimension("sampled") {
             0 => States::Expected,
             _ => States::Sampled(Random::new(seed, "imagined")),
         };
-        Ok(Self { ensemble, seen, actions, states })
+        Ok(Self { start, normaliser: at_start, history, ensemble, seen, actions: ahead, states })
+    }
+
+    /// The ensemble on a device, with what it is to look back on.
+    fn on_device(&self, stream: &Stream, case: &Case) -> Result<DeviceWorld, RunError> {
+        let places = self.history.len();
+        let (format, schedule) = (format(case), schedule(case));
+        let mut world =
+            DeviceWorld::with_history(stream, &self.start, &self.normaliser, places, format, schedule)?;
+        self.history.iter().try_for_each(|(features, action)| world.push(stream, features, action))?;
+        Ok(world)
     }
 
     /// Ticks of every member up to the first choice that is close on the CPU.
@@ -123,12 +166,17 @@ impl Told {
 
     /// In double precision; sampled states are the CPU's.
     fn plain(&self, actions: &[[f32; ACTION]]) -> Outputs {
+        self.plain_after(&self.ensemble, &self.seen, actions)
+    }
+
+    /// The same from where so many ticks led to.
+    fn plain_after(&self, ensemble: &Ensemble, seen: &[Tick], actions: &[[f32; ACTION]]) -> Outputs {
         if let States::Sampled(_) = self.states {
-            return self.outputs(&self.ensemble.paths(actions, &self.states));
+            return self.outputs(&ensemble.paths(actions, &self.states));
         }
         let of_member = |parameters| {
             let mut member = PlainMember::new(parameters, *self.ensemble.options());
-            self.seen.iter().for_each(|tick| member.observe(&tick.features, &tick.action));
+            seen.iter().for_each(|tick| member.observe(&tick.features, &tick.action));
             let (mut path, mut sum) = (Path::default(), [0.0; 2]);
             for action in actions {
                 let tick = member.imagine_all(action);
@@ -146,36 +194,63 @@ impl Told {
 
 impl Job for Rollout {
     fn name(&self) -> &'static str {
-        "foresight/rollout"
+        match self {
+            Self::Imagine => "foresight/rollout",
+            Self::Encode => "foresight/encode",
+        }
     }
 
     fn summary(&self) -> &'static str {
-        "losses, features and metrics that an ensemble imagines, tick by tick in one launch, its states sampled or not"
+        match self {
+            Self::Imagine => {
+                "losses, features and metrics that an ensemble imagines, tick by tick in one launch, its states sampled or not"
+            }
+            Self::Encode => {
+                "ticks of a ring normalised and followed by an ensemble, which imagines from there, in one launch"
+            }
+        }
     }
 
     fn kernels(&self) -> Vec<KernelSpec> {
-        let mut kernels = specs("rollout", true);
-        kernels.extend(specs("rollout", false).into_iter().take(1));
-        kernels
+        match self {
+            Self::Imagine => [true, false]
+                .map(|sampled| specs("rollout", Beside { sampled, encoded: false }))
+                .into_iter()
+                .flat_map(|specs| specs.into_iter().take(2))
+                .collect(),
+            Self::Encode => specs("rollout", Beside { sampled: true, encoded: true }),
+        }
     }
 
     fn cases(&self) -> Vec<Case> {
-        vec![
-            scheduled(before(sampled(case(2, 9, [3, 4], 3))), 2, Team::Cluster),
-            scheduled(before(sampled(case(2, 9, [3, 4], 3))), 2, Team::Grid),
-            case(1, 1, [1, 2], 2),
-            case(5, 33, [8, 8], 4),
-            sampled(case(7, 16, [5, 3], 6)),
-            halved(before(case(3, 64, [8, 8], 3))),
-            halved(sampled(case(5, 40, [32, 8], 4))),
-        ]
+        match self {
+            Self::Imagine => vec![
+                scheduled(before(sampled(case(2, 9, [3, 4], 3))), 2, Team::Cluster),
+                case(1, 1, [1, 2], 2),
+                case(5, 33, [8, 8], 4),
+                sampled(case(7, 16, [5, 3], 6)),
+                halved(before(case(3, 64, [8, 8], 3))),
+                halved(sampled(case(5, 40, [32, 8], 4))),
+            ],
+            Self::Encode => vec![
+                scheduled(after(before(sampled(case(2, 9, [3, 4], 2))), 3), 2, Team::Cluster),
+                scheduled(after(before(sampled(case(2, 9, [3, 4], 2))), 3), 2, Team::Grid),
+                after(case(1, 1, [1, 2], 1), 1),
+                after(halved(case(5, 33, [8, 8], 2)), 7),
+                after(case(2, 16, [5, 3], 1), 50),
+            ],
+        }
     }
 
     fn few(&self) -> usize {
         2
     }
 
+    /// A launch that looks back leaves other states behind than it found: what it takes is not timed again and again.
     fn large(&self) -> Vec<Case> {
+        if let Self::Encode = self {
+            return Vec::new();
+        }
         let members = [1, 3, 5, 7, 10].map(|members| sampled(halved(case(members, 256, [32, 8], 50))));
         let ticks = [10, 100].map(|ticks| sampled(halved(case(5, 256, [32, 8], ticks))));
         members.into_iter().chain(ticks).chain([sampled(case(5, 64, [8, 8], 50))]).collect()
@@ -183,7 +258,7 @@ impl Job for Rollout {
 
     fn run(&self, device: &Device, case: &Case, seed: u64) -> Result<Outputs, RunError> {
         let (stream, told) = (device.stream()?, Told::new(case, seed)?);
-        let mut world = DeviceWorld::new(&stream, &told.ensemble, format(case), schedule(case))?;
+        let mut world = told.on_device(&stream, case)?;
         world.imagine(&stream, &told.actions, &told.states)?;
         Ok(told.outputs(&world.paths(&stream)?))
     }
@@ -199,6 +274,11 @@ impl Job for Rollout {
 
     fn mistaken(&self, case: &Case, seed: u64) -> Result<(&'static str, Outputs), RunError> {
         let told = Told::new(case, seed)?;
+        if !told.history.is_empty() {
+            let (mut ensemble, seen) = (told.start.clone(), &told.seen[..told.seen.len() - 1]);
+            seen[SEEN..].iter().for_each(|tick| ensemble.observe(tick));
+            return Ok(("the last tick left out", told.plain_after(&ensemble, seen, &told.actions)));
+        }
         let late: Vec<[f32; ACTION]> =
             told.actions[..1].iter().chain(&told.actions).take(told.actions.len()).copied().collect();
         Ok(("every action a tick late", told.plain(&late)))
@@ -210,18 +290,23 @@ impl Job for Rollout {
         let stochastic = categories * classes;
         let of_gru = 3 * hidden * (stochastic + ACTION as u64 + hidden);
         let heads = hidden * stochastic + (FEATURES as u64 + 2) * (hidden + stochastic);
-        let weights = members * (of_gru + heads);
+        let history = case.dimension("history") as u64;
+        let posterior = (hidden + FEATURES as u64) * stochastic;
+        let looked_back = history * members * (of_gru + posterior);
+        let kept = if history > 0 { posterior } else { 0 };
+        let weights = members * (of_gru + heads + kept);
         let bytes_of_weight = if format(case) == WeightFormat::Bf16 { 2 } else { 4 };
         let results = ticks * members * (4 * 8 + 4 * FEATURES as u64 + 8 * categories);
-        Work { operations: 2 * ticks * weights, bytes: bytes_of_weight * weights + results }
+        let operations = 2 * (ticks * members * (of_gru + heads) + looked_back);
+        let ring = history * (8 * FEATURES as u64 + 4 * ACTION as u64);
+        Work { operations, bytes: bytes_of_weight * weights + results + ring }
     }
 
     fn bench(&self, device: &Device, case: &Case) -> Result<Bench, RunError> {
         const SEED: u64 = 1;
         let stream = device.stream()?;
         let told = Rc::new(Told::new(case, SEED)?);
-        let world = DeviceWorld::new(&stream, &told.ensemble, format(case), schedule(case))?;
-        let world = Rc::new(RefCell::new(world));
+        let world = Rc::new(RefCell::new(told.on_device(&stream, case)?));
         let (timed, spoilt, seen) = (world.clone(), world.clone(), world);
         let (asked, on_cpu, shown, expected) = (told.clone(), told.clone(), told.clone(), told);
         let candidate = Side::new("one launch", move |stream: &Stream| {
