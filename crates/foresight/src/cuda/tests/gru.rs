@@ -1,7 +1,7 @@
 //! Gated recurrent units against plain loops in double precision.
 
 use super::{numbers, stream, upload};
-use crate::cuda::{DeviceGru, GruSizes, Residence, Schedule, Team, WeightFormat};
+use crate::cuda::{DeviceGru, GruSizes, MOST_HIDDEN, Residence, Schedule, Team, WeightFormat};
 use crate::random::Random;
 use crate::world::Reset;
 
@@ -178,4 +178,12 @@ fn what_cannot_be_run_is_refused_with_a_sentence() {
         (upload(&stream, &[0.0; 5]), upload(&stream, &[0.0; 3]), upload(&stream, &[0.0; 6]));
     let error = gru.advance(&stream, &inputs, &start, &mut states).unwrap_err().to_string();
     assert_eq!(error, "'inputs' has 5 numbers where 4 are needed");
+}
+
+#[test]
+fn the_largest_state_matches_double_precision() {
+    let format = WeightFormat::Bf16;
+    let units = Units::new(9, sizes(1, 1, MOST_HIDDEN, Reset::After), 1);
+    let apart = apart(&units.on_device(0, format, None), &units.plain(format, Reset::After));
+    assert!(apart < 1e-4, "{apart}");
 }

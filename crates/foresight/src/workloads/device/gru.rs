@@ -187,6 +187,10 @@ impl Job for Units {
         ]
     }
 
+    fn tried(&self) -> Option<Case> {
+        Some(case(2, 17, 3, Reset::After, WeightFormat::F32))
+    }
+
     fn run(&self, device: &Device, case: &Case, seed: u64) -> Result<Outputs, RunError> {
         let stream = device.stream()?;
         let mut bound = Bound::new(&stream, case, &Data::new(case, seed))?;

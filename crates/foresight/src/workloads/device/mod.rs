@@ -48,6 +48,8 @@ trait Job: Send + Sync + 'static {
     fn few(&self) -> usize;
     /// Those that are timed on a card, and checked there too.
     fn large(&self) -> Vec<Case>;
+    /// A small one on which the benchmark is tried out without a card; none where there is no benchmark.
+    fn tried(&self) -> Option<Case>;
     fn run(&self, device: &Device, case: &Case, seed: u64) -> Result<Outputs, RunError>;
     fn reference(&self, case: &Case, seed: u64) -> Result<Outputs, RunError>;
     /// How far apart they may be: relative to the root mean square, and of a single number.
@@ -117,7 +119,7 @@ impl<J: Job> Workload for OnDevice<J> {
     fn bench_cases(&self, kind: Kind) -> Vec<Case> {
         match kind {
             Kind::Cuda => self.job.large(),
-            Kind::Emulated => Vec::new(),
+            Kind::Emulated => self.job.tried().into_iter().collect(),
         }
     }
 

@@ -256,6 +256,13 @@ impl Job for Rollout {
         members.into_iter().chain(ticks).chain([sampled(case(5, 64, [8, 8], 50))]).collect()
     }
 
+    fn tried(&self) -> Option<Case> {
+        match self {
+            Self::Imagine => Some(sampled(case(2, 17, [4, 4], 3))),
+            Self::Encode => None,
+        }
+    }
+
     fn run(&self, device: &Device, case: &Case, seed: u64) -> Result<Outputs, RunError> {
         let (stream, told) = (device.stream()?, Told::new(case, seed)?);
         let mut world = told.on_device(&stream, case)?;

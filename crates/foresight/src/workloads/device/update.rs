@@ -111,6 +111,10 @@ impl Job for Update {
         vec![case(Method::AdamW, 11_000)]
     }
 
+    fn tried(&self) -> Option<Case> {
+        Some(case(Method::AdamW, 8))
+    }
+
     fn run(&self, device: &Device, case: &Case, seed: u64) -> Result<Outputs, RunError> {
         let (stream, trained) = (device.stream()?, trained(case, seed)?);
         let mut weights = stream.upload(&trained.weights)?;
