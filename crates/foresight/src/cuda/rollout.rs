@@ -4,8 +4,7 @@ use gatework_gpu::{Buffer, ByValue, Stream, args};
 
 use super::gru::{GateSlabs, GruSizes};
 use super::kernels;
-use super::segments::require;
-use super::shared::{ACTION as ACTION_WORDS, FEATURES as HEAD_FEATURES, RolloutShape};
+use super::shared::RolloutShape;
 use super::team::{
     MOST_HIDDEN, Needs, Places, Residence, Schedule, WeightFormat, append_rows, groups_of, require_finite,
 };
@@ -15,7 +14,7 @@ use crate::world::inside::Linear;
 use crate::world::{ACTION, Ensemble, Path, States, WorldOptions};
 
 /// Outputs of the heads that a rollout asks: features, mean and logarithm of the variance.
-const HEADS: usize = HEAD_FEATURES as usize + 2;
+const HEADS: usize = FEATURES + 2;
 /// What a tick of a member has in `paths`.
 const OF_PATH: usize = 4;
 
@@ -388,7 +387,6 @@ impl DeviceWorld {
             },
         };
         let flat: Vec<f32> = actions.iter().flatten().copied().collect();
-        require("actions", flat.len(), ticks * ACTION_WORDS as usize)?;
         let (actions, bases) = (stream.upload(&flat)?, stream.upload(&bases)?);
         let form = kernels::Form { format: self.format, team, residence, reset };
         let kernel = stream

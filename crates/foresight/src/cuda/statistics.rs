@@ -28,7 +28,7 @@ pub struct Watched<'a> {
     pub first: &'a Buffer<f32>,
     /// Second moments.
     pub second: &'a Buffer<f32>,
-    /// Mean gradients of shards of the batch, one after another; none where the noise scale is not asked for.
+    /// Mean gradients of shards of the batch, one after another. With statistics of no shards it is not looked at.
     pub shards: &'a Buffer<f32>,
 }
 
