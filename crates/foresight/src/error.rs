@@ -82,6 +82,10 @@ pub enum Error {
         /// What the system says.
         source: io::Error,
     },
+    /// The GPU runtime's error.
+    #[cfg(feature = "cuda")]
+    #[error("{0}")]
+    Gpu(#[from] gatework_gpu::Error),
     /// Somebody asked the run to stop; it is saved.
     #[error("interrupted at step {step}; the run is saved and can be resumed")]
     Interrupted {
@@ -125,6 +129,8 @@ impl Classified for Error {
         match self {
             Self::Diverged { .. } => Class::Verification,
             Self::Interrupted { .. } => Class::Interrupted,
+            #[cfg(feature = "cuda")]
+            Self::Gpu(error) => error.class(),
             Self::Config { .. }
             | Self::Data { .. }
             | Self::Checkpoint { .. }

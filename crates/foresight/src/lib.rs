@@ -4,6 +4,8 @@ pub mod checkpoint;
 pub mod compare;
 pub mod config;
 mod conformal;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 pub mod data;
 pub mod dense;
 pub mod engine;

@@ -14,6 +14,7 @@ use crate::random::Random;
 use crate::sampling::{Kept, choose};
 use crate::trainee::{
     Evaluation, Group, Probe, Statistics, Step, Taken, Trainee, Which, example_work, forward_cost,
+    noise_scale,
 };
 
 /// Most shards of a batch. The number follows from the batch alone, so that results do not depend on threads.
@@ -233,18 +234,6 @@ fn total(tallies: &[Tally]) -> Tally {
 
 fn mean_loss(tally: Tally) -> f64 {
     tally.loss / tally.examples as f64
-}
-
-/// `tr Σ / |G|²` from mean gradients of shards. With `E|g_b|² = |G|² + tr Σ / b`, the shards' and the whole batch's squared
-/// lengths are two equations in the two unknowns.
-fn noise_scale(shards: &[(f64, usize)], whole: f64) -> f64 {
-    let batch: usize = shards.iter().map(|(_, size)| size).sum();
-    let small = batch as f64 / shards.len() as f64;
-    let mean = shards.iter().map(|(length, _)| length).sum::<f64>() / shards.len() as f64;
-    let (batch, small_inverse) = (batch as f64, 1.0 / small);
-    let trace = (mean - whole) / (small_inverse - 1.0 / batch);
-    let signal = (whole * batch - mean * small) / (batch - small);
-    (trace / signal.max(0.0)).max(0.0)
 }
 
 impl Trainee for Native {
@@ -484,12 +473,5 @@ mod tests {
         let wanted = 0.0 + 0.25 * first[7] + 0.75 * second[7];
         assert_eq!(trainee.weights()[7], wanted);
         assert!(trainee.combine(&[(1.0, &vec![0.0; 3])]).unwrap_err().to_string().contains("do not fit"));
-    }
-
-    #[test]
-    fn the_noise_scale_is_that_of_known_gradients() {
-        // |G|² = 4 and tr Σ = 8 at shards of 16 of a batch of 64.
-        let shards = [(4.0 + 8.0 / 16.0, 16); 4];
-        assert!((noise_scale(&shards, 4.0 + 8.0 / 64.0) - 2.0).abs() < 1e-9);
     }
 }

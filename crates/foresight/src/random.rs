@@ -36,6 +36,17 @@ impl Random {
         mix(self.key.wrapping_add(self.counter.wrapping_mul(GOLDEN)))
     }
 
+    /// The 64 random bits number `n` from here on, which [`Self::bits`] would come to after `n` others.
+    pub fn numbered(&self, n: u64) -> u64 {
+        mix(self.key.wrapping_add(self.counter.wrapping_add(n).wrapping_add(1).wrapping_mul(GOLDEN)))
+    }
+
+    /// `key + counter φ`: number `n` from here on is `mix(base + (n + 1) φ)`.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn base(&self) -> u64 {
+        self.key.wrapping_add(self.counter.wrapping_mul(GOLDEN))
+    }
+
     /// Uniform in [0, 1).
     pub fn uniform(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
@@ -74,6 +85,9 @@ mod tests {
         }
         let saved = postcard::to_stdvec(&random).unwrap();
         let mut restored: Random = postcard::from_bytes(&saved).unwrap();
+        let mut ahead = random.clone();
+        (0..3).for_each(|_| _ = ahead.bits());
+        assert_eq!(random.numbered(3), ahead.bits());
         assert_eq!((0..50).map(|_| random.bits()).collect::<Vec<_>>(), {
             (0..50).map(|_| restored.bits()).collect::<Vec<_>>()
         });

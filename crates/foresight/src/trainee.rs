@@ -174,3 +174,27 @@ pub fn forward_cost(groups: &[Group], examples: usize, batch: usize) -> f64 {
     let forward: f64 = groups.iter().map(|group| group.multiply_adds as f64).sum();
     forward * examples as f64 / (example_work(groups, 0) * batch as f64)
 }
+
+/// `tr Σ / |G|²` from mean gradients of shards. With `E|g_b|² = |G|² + tr Σ / b`, the shards' and the whole batch's squared
+/// lengths are two equations in the two unknowns.
+pub(crate) fn noise_scale(shards: &[(f64, usize)], whole: f64) -> f64 {
+    let batch: usize = shards.iter().map(|(_, size)| size).sum();
+    let small = batch as f64 / shards.len() as f64;
+    let mean = shards.iter().map(|(length, _)| length).sum::<f64>() / shards.len() as f64;
+    let (batch, small_inverse) = (batch as f64, 1.0 / small);
+    let trace = (mean - whole) / (small_inverse - 1.0 / batch);
+    let signal = (whole * batch - mean * small) / (batch - small);
+    (trace / signal.max(0.0)).max(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_noise_scale_is_that_of_known_gradients() {
+        // |G|² = 4 and tr Σ = 8 at shards of 16 of a batch of 64.
+        let shards = [(4.0 + 8.0 / 16.0, 16); 4];
+        assert!((noise_scale(&shards, 4.0 + 8.0 / 64.0) - 2.0).abs() < 1e-9);
+    }
+}

@@ -2,9 +2,9 @@
 
 use std::process::ExitCode;
 
-use gatework_foresight::workloads::workloads;
+use gatework_foresight::workloads::{hunted, workloads};
 use gatework_lab::suite;
 
 fn main() -> ExitCode {
-    suite(workloads()).controls(4).run()
+    suite(workloads()).controls(4).mutants_of(hunted(), 35, &[]).run()
 }

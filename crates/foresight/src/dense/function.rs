@@ -1,4 +1,4 @@
-//! Functions of every number of a run: `exp`, `σ` and `tanh`.
+//! Functions of every number of a run: `exp`, `ln`, `σ` and `tanh`.
 //!
 //! They are made of additions, products, fused multiply-adds, quotients and shifts alone, so that they give the same bits with any
 //! instructions and whatever the system's library is. Each is within 4 units in the last place of the true value.
@@ -8,6 +8,11 @@ use super::lanes::Instructions;
 /// `x ← eˣ`. Below −87.3 it is e^−87.3, above 88 it is e^88.
 pub fn exp(x: &mut [f32]) {
     each::<Exp>(x);
+}
+
+/// `x ← ln x`. What is not above the least normal number is taken for that, and infinity for 2^128.
+pub fn ln(x: &mut [f32]) {
+    each::<Ln>(x);
 }
 
 /// `x ← 1 / (1 + e^−x)`.
@@ -25,6 +30,7 @@ trait Function {
 }
 
 struct Exp;
+struct Ln;
 struct Sigmoid;
 struct Tanh;
 
@@ -51,6 +57,29 @@ impl Function for Exp {
         let power = p.mul_add(r * r, r) + 1.0;
         let exponent = shifted.to_bits().wrapping_sub(SHIFT.to_bits()).wrapping_add(127) << 23;
         power * f32::from_bits(exponent)
+    }
+}
+
+impl Function for Ln {
+    /// `ln x = n ln 2 + 2 artanh(f / (2 + f))` with `x = 2ⁿ (1 + f)` and `1 + f` between √½ and √2.
+    #[inline(always)]
+    fn of(x: f32) -> f32 {
+        // The bits of √½: adding what is missing to those of 1 moves the borders of exponents there.
+        const BORDER: u32 = 0x3f35_04f3;
+        const HIGH: f32 = 0.693_359_4;
+        const LOW: f32 = -2.121_944_4e-4;
+        let bounded = if x < f32::MIN_POSITIVE { f32::MIN_POSITIVE } else { x };
+        let moved = bounded.to_bits().wrapping_add(0x3f80_0000 - BORDER);
+        let n = (moved >> 23) as f32 - 127.0;
+        let f = f32::from_bits((moved & 0x007f_ffff) + BORDER) - 1.0;
+        let s = f / (2.0 + f);
+        let square = s * s;
+        let p =
+            (1.0f32 / 9.0).mul_add(square, 1.0 / 7.0).mul_add(square, 1.0 / 5.0).mul_add(square, 1.0 / 3.0);
+        let twice = 2.0 * s;
+        let of_rest = (p * square).mul_add(twice, twice);
+        let found = n.mul_add(HIGH, n.mul_add(LOW, of_rest));
+        if x.is_nan() { x } else { found }
     }
 }
 
@@ -149,5 +178,6 @@ mod tests {
         close::<Exp>("exp", |x| x.clamp(f64::from(-87.3f32), 88.0).exp());
         close::<Sigmoid>("sigmoid", |x| 1.0 / (1.0 + (-x).clamp(f64::from(-87.3f32), 88.0).exp()));
         close::<Tanh>("tanh", f64::tanh);
+        close::<Ln>("ln", |x| x.clamp(f64::from(f32::MIN_POSITIVE), 2f64.powi(128)).ln());
     }
 }

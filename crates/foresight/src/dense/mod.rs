@@ -8,6 +8,6 @@ mod lanes;
 mod product;
 mod reduce;
 
-pub use function::{exp, sigmoid, tanh};
+pub use function::{exp, ln, sigmoid, tanh};
 pub use product::{Strided, add_product, add_product_transposed};
 pub use reduce::{dot, norm, squares, sum};

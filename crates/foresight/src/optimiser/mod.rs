@@ -8,3 +8,9 @@ mod update;
 pub use average::Average;
 pub use schedule::{Decay, Schedule};
 pub use update::{Method, Optimiser, OptimiserOptions, Sums};
+
+#[cfg(any(feature = "lab", all(test, feature = "cuda")))]
+pub(crate) use muon::orthogonalise;
+/// What steps on a device need of those on the CPU.
+#[cfg(feature = "cuda")]
+pub(crate) use update::{EPSILON, muon_scale};

@@ -11,7 +11,7 @@ const B: f32 = -4.7750;
 const C: f32 = 2.0315;
 
 /// Replaces `matrix` of `rows × columns` by `U Vᵀ` of its singular value decomposition `U S Vᵀ`, nearly.
-pub(super) fn orthogonalise(matrix: &mut [f32], [rows, columns]: [usize; 2]) {
+pub(crate) fn orthogonalise(matrix: &mut [f32], [rows, columns]: [usize; 2]) {
     let scale = 1.0 / (norm(matrix) as f32 + 1e-7);
     // X Xᵀ is the smaller of the two products when X is wide.
     let wide = rows <= columns;

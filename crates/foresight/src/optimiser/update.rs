@@ -42,6 +42,18 @@ impl Default for OptimiserOptions {
     }
 }
 
+impl OptimiserOptions {
+    /// What moments are multiplied with after so many steps, since they began at zero: `1 / (1 − β₁ᵗ)`, `1 / (1 − β₂ᵗ)`.
+    pub(crate) fn corrections(&self, steps: u64) -> [f32; 2] {
+        [self.beta1, self.beta2].map(|beta| (1.0 / (1.0 - f64::from(beta).powf(steps as f64))) as f32)
+    }
+}
+
+/// What Muon's orthogonal direction of a matrix is multiplied with.
+pub(crate) fn muon_scale(sides: [usize; 2]) -> f32 {
+    MUON_SCALE * (sides[0].max(sides[1]) as f32).sqrt()
+}
+
 /// What one pass over a group's parameters adds up. All are sums, so that they can be added over groups.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sums {
@@ -91,7 +103,8 @@ pub struct Optimiser {
     last: Vec<f32>,
 }
 
-const EPSILON: f32 = 1e-8;
+/// Added to the root of the second moment.
+pub(crate) const EPSILON: f32 = 1e-8;
 /// Parameters that are updated and then counted while they are in the cache.
 const BLOCK: usize = 4096;
 /// The root mean square that an entry of Muon's step has, as AdamW's has (Liu et al. 2025, arXiv 2502.16982).
@@ -176,8 +189,7 @@ impl Optimiser {
         measure: bool,
     ) -> Sums {
         let OptimiserOptions { beta1, beta2, .. } = self.options;
-        let power = |beta: f32| 1.0 - f64::from(beta).powf(self.steps as f64);
-        let (first_scale, second_scale) = ((1.0 / power(beta1)) as f32, (1.0 / power(beta2)) as f32);
+        let [first_scale, second_scale] = self.options.corrections(self.steps);
         let mut step = [0.0f32; BLOCK];
         let step = &mut step[..block.len()];
         let weights = &mut weights[block.clone()];
@@ -210,7 +222,7 @@ impl Optimiser {
         first.iter_mut().zip(gradient).for_each(|(m, g)| *m = momentum * *m + g);
         let mut step: Vec<f32> = gradient.iter().zip(first.iter()).map(|(g, m)| g + momentum * m).collect();
         orthogonalise(&mut step, group.sides);
-        let scale = MUON_SCALE * (group.sides[0].max(group.sides[1]) as f32).sqrt();
+        let scale = muon_scale(group.sides);
         let weights = &mut weights[range.clone()];
         step.iter_mut()
             .zip(weights.iter())

@@ -6,3 +6,5 @@ mod series;
 
 pub use features::{FEATURES, Features, NAMES, Observation, StateTracker};
 pub use normaliser::Normaliser;
+#[cfg(feature = "cuda")]
+pub(crate) use normaliser::{BOUND, MEMORY};

@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 use super::features::{FEATURES, Features};
 
 /// After so many steps old ones are forgotten at this rate.
-const MEMORY: f64 = 1000.0;
+pub(crate) const MEMORY: f64 = 1000.0;
 /// Nothing is further out than this.
-const BOUND: f64 = 5.0;
+pub(crate) const BOUND: f64 = 5.0;
 
 /// Running means and variances: `(x − mean) / deviation`, with the mean and the deviation of what came before and `x`
 /// itself, at weights of `1/n` up to `n = 1000`.
@@ -25,6 +25,12 @@ impl Default for Normaliser {
 }
 
 impl Normaliser {
+    /// Means, variances and the count, one after another.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn numbers(&self) -> Vec<f64> {
+        self.mean.iter().chain(&self.variance).chain([&self.count]).copied().collect()
+    }
+
     /// Takes in one step's features and returns them normalised, within ±5.
     pub fn take(&mut self, raw: &Features) -> [f32; FEATURES] {
         self.count = (self.count + 1.0).min(MEMORY);

@@ -82,14 +82,42 @@ impl<'a> PlainMember<'a> {
 
     /// Goes on by the prior under an action: mean and variance of the change of ln loss.
     pub(super) fn imagine(&mut self, action: &[f32; ACTION]) -> [f64; 2] {
+        let (state, mut at) = self.tick(action);
+        at += (state.len() + 1) * FEATURES;
+        let output = linear(self.parameters, &mut at, &state, 2);
+        [output[0], output[1].clamp(-12.0, 4.0).exp()]
+    }
+
+    /// The same, with the features, and with `|h|` and the mean entropy of the categories.
+    pub(super) fn imagine_all(&mut self, action: &[f32; ACTION]) -> PlainTick {
+        let (state, mut at) = self.tick(action);
+        let features = linear(self.parameters, &mut at, &state, FEATURES);
+        let output = linear(self.parameters, &mut at, &state, 2);
+        let entropy: f64 = self.z.iter().map(|p| -p * p.max(1e-20).ln()).sum();
+        PlainTick {
+            change: [output[0], output[1].clamp(-12.0, 4.0).exp()],
+            norm: self.h.iter().map(|h| h * h).sum::<f64>().sqrt(),
+            entropy: entropy / self.options.categories as f64,
+            features,
+        }
+    }
+
+    /// Both states after an action, beside each other, and where the heads behind the posterior begin.
+    fn tick(&mut self, action: &[f32; ACTION]) -> (Vec<f64>, usize) {
         self.action = action.iter().copied().map(f64::from).collect();
         let mut at = self.advance();
         let stochastic = self.z.len();
         self.z = softmax(&linear(self.parameters, &mut at, &self.h, stochastic), self.options.classes);
-        // Behind the posterior and the head of the features lies the head of the change.
-        let state = [&self.h[..], &self.z].concat();
-        at += (self.h.len() + FEATURES + 1) * stochastic + (state.len() + 1) * FEATURES;
-        let output = linear(self.parameters, &mut at, &state, 2);
-        [output[0], output[1].clamp(-12.0, 4.0).exp()]
+        at += (self.h.len() + FEATURES + 1) * stochastic;
+        ([&self.h[..], &self.z].concat(), at)
     }
+}
+
+/// What a member imagines of a tick.
+pub(super) struct PlainTick {
+    /// Mean and variance of the change of ln loss.
+    pub(super) change: [f64; 2],
+    pub(super) norm: f64,
+    pub(super) entropy: f64,
+    pub(super) features: Vec<f64>,
 }

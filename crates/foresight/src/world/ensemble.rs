@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::episode::{ACTION, Episode, Tick};
 use super::gru::{Reset, Scratch};
 use super::member::{Draw, Losses, Member, Sizes, Slice, Weights, beside, draw, softmax};
-use super::rollout::{Path, RolloutMetrics};
+use super::rollout::{Heads, Path, RolloutMetrics, States};
 use crate::dense::squares;
 use crate::error::{Error, Result};
 use crate::random::Random;
@@ -59,7 +59,7 @@ impl Default for WorldOptions {
 }
 
 impl WorldOptions {
-    fn member(&self) -> Member {
+    pub(crate) fn member(&self) -> Member {
         let Self { hidden, categories, classes, reset, .. } = *self;
         Member::new(Sizes { hidden, categories, classes, reset })
     }
@@ -110,6 +110,21 @@ pub struct Imagined {
 
 const CLIP: f64 = 5.0;
 
+impl Imagined {
+    /// What the paths of all members come to together.
+    pub fn of(paths: &[Path]) -> Self {
+        let ticks = paths.first().map_or(0, |path| path.changes.len());
+        let mixed: Vec<[f64; 3]> =
+            (0..ticks).map(|tick| mixture(paths.iter().map(|path| path.changes[tick]))).collect();
+        Self {
+            means: mixed.iter().map(|mixed| mixed[0]).collect(),
+            deviations: mixed.iter().map(|mixed| (mixed[1] + mixed[2]).sqrt()).collect(),
+            disagreement: mixed.last().map_or(0.0, |mixed| mixed[1] / (mixed[1] + mixed[2]).max(1e-300)),
+            metrics: RolloutMetrics::of(paths),
+        }
+    }
+}
+
 impl Ensemble {
     /// Members with initial parameters of their own.
     pub fn new(options: WorldOptions, seed: u64) -> Result<Self> {
@@ -144,8 +159,25 @@ impl Ensemble {
         self.options.member()
     }
 
+    /// Its sizes and constants.
+    pub fn options(&self) -> &WorldOptions {
+        &self.options
+    }
+
+    /// Deterministic state, stochastic state and action of every member.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn recurrent_states(&self) -> impl Iterator<Item = [&[f32]; 3]> {
+        self.states.iter().map(|state| [state.h.as_slice(), state.z.as_slice(), &state.action[..]])
+    }
+
+    /// Changes every parameter, as training or rounding would.
+    #[cfg(any(feature = "lab", all(test, feature = "cuda")))]
+    pub(crate) fn alter(&mut self, mut change: impl FnMut(&mut f32)) {
+        self.states.iter_mut().flat_map(|state| &mut state.parameters).for_each(&mut change);
+    }
+
     /// The parameters of every member.
-    #[cfg(feature = "lab")]
+    #[cfg(feature = "cuda")]
     pub(crate) fn parameters(&self) -> impl Iterator<Item = &[f32]> {
         self.states.iter().map(|state| state.parameters.as_slice())
     }
@@ -200,20 +232,21 @@ impl Ensemble {
 
     /// The distribution of the loss from here on, one tick an action.
     pub fn imagine(&self, actions: &[[f32; ACTION]]) -> Imagined {
+        Imagined::of(&self.roll_out(actions, &States::Expected, Heads::Change))
+    }
+
+    /// What every member imagines from here on, one tick an action, its features too.
+    pub fn paths(&self, actions: &[[f32; ACTION]], states: &States) -> Vec<Path> {
+        self.roll_out(actions, states, Heads::All)
+    }
+
+    fn roll_out(&self, actions: &[[f32; ACTION]], states: &States, heads: Heads) -> Vec<Path> {
         let member = self.member();
-        let paths: Vec<Path> = self
-            .states
-            .iter()
-            .map(|state| member.imagine(&state.parameters, state.h.clone(), state.z.clone(), actions))
-            .collect();
-        let mixed: Vec<[f64; 3]> =
-            (0..actions.len()).map(|tick| mixture(paths.iter().map(|path| path.changes[tick]))).collect();
-        Imagined {
-            means: mixed.iter().map(|mixed| mixed[0]).collect(),
-            deviations: mixed.iter().map(|mixed| (mixed[1] + mixed[2]).sqrt()).collect(),
-            disagreement: mixed.last().map_or(0.0, |mixed| mixed[1] / (mixed[1] + mixed[2]).max(1e-300)),
-            metrics: RolloutMetrics::of(&paths),
-        }
+        let of_member = |(index, state): (usize, &MemberState)| {
+            let (h, z) = (state.h.clone(), state.z.clone());
+            member.imagine(&state.parameters, h, z, actions, &states.of_member(index), heads)
+        };
+        self.states.iter().enumerate().map(of_member).collect()
     }
 
     /// The direct head: mean and deviation of ln(end / now), from the states as they are.

@@ -29,9 +29,9 @@ pub(crate) struct Gru {
     pub(super) hidden: usize,
     reset: Reset,
     /// From the input to all three gates: z, r, n.
-    input: Linear,
+    pub(crate) input: Linear,
     /// From the state to each gate.
-    state: [Linear; 3],
+    pub(crate) state: [Linear; 3],
 }
 
 /// What the backward pass needs of a step.

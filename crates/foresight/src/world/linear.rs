@@ -7,11 +7,11 @@ use crate::random::Random;
 
 /// `y = x W + b` for rows of `x`, with `W` as `inputs × outputs` and then `b` among all parameters of a model.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Linear {
-    pub(super) inputs: usize,
-    pub(super) outputs: usize,
-    matrix: Range<usize>,
-    bias: Range<usize>,
+pub(crate) struct Linear {
+    pub(crate) inputs: usize,
+    pub(crate) outputs: usize,
+    pub(crate) matrix: Range<usize>,
+    pub(crate) bias: Range<usize>,
 }
 
 impl Linear {

@@ -30,13 +30,13 @@ pub(super) struct Sizes {
 
 /// Where the parameters of a model lie.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Member {
+pub(crate) struct Member {
     pub(super) sizes: Sizes,
-    pub(super) gru: Gru,
-    pub(super) prior: Linear,
-    pub(super) posterior: Linear,
-    pub(super) features: Linear,
-    pub(super) change: Linear,
+    pub(crate) gru: Gru,
+    pub(crate) prior: Linear,
+    pub(crate) posterior: Linear,
+    pub(crate) features: Linear,
+    pub(crate) change: Linear,
     pub(super) end: Linear,
     pub(super) parameters: usize,
 }

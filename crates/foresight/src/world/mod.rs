@@ -14,10 +14,15 @@ pub use ensemble::{Ensemble, Imagined, RecurrentState, WorldOptions};
 pub use episode::{ACTION, Episode, Replay, Source, Tick};
 pub use gru::Reset;
 pub use member::Losses;
-pub use rollout::RolloutMetrics;
+pub use rollout::{Path, RolloutMetrics, States};
 
-/// What the lab's workloads look into.
-#[cfg(feature = "lab")]
-pub(crate) mod lab {
-    pub(crate) use super::gru::{Gru, Scratch};
+/// What rollouts on a device and the lab's workloads look into.
+#[cfg(feature = "cuda")]
+pub(crate) mod inside {
+    pub(crate) use super::gru::Gru;
+    #[cfg(feature = "lab")]
+    pub(crate) use super::gru::Scratch;
+    pub(crate) use super::linear::Linear;
+    #[cfg(test)]
+    pub(crate) use super::rollout::gumbel;
 }

@@ -1,10 +1,10 @@
-//! `foresight/rollout`: what an ensemble imagines after some ticks that it has seen.
+//! `foresight/rollout-host`: what an ensemble imagines after some ticks that it has seen.
 
 use gatework_lab::{Case, Inputs, Outputs, RunError, Work};
 
-use super::plain::PlainMember;
 use super::{Job, Ready};
 use crate::state::FEATURES;
+use crate::workloads::plain::PlainMember;
 use crate::world::{ACTION, Ensemble, Reset, Tick, WorldOptions};
 
 /// Ticks that are seen before.
@@ -76,7 +76,7 @@ impl Told {
 
 impl Job for Rollout {
     fn name(&self) -> &'static str {
-        "foresight/rollout"
+        "foresight/rollout-host"
     }
 
     fn summary(&self) -> &'static str {

@@ -1,4 +1,4 @@
-//! `foresight/statistics`: the sums over all parameters that features are made of, in the pass of a step.
+//! `foresight/statistics-host`: the sums over all parameters that features are made of, in the pass of a step.
 
 use gatework_lab::{Case, Outputs, RunError, Work};
 
@@ -54,7 +54,7 @@ fn plain(trained: &Result<Trained, RunError>, along_itself: bool) -> Result<Outp
 
 impl Job for Statistics {
     fn name(&self) -> &'static str {
-        "foresight/statistics"
+        "foresight/statistics-host"
     }
 
     fn summary(&self) -> &'static str {

@@ -1,10 +1,10 @@
-//! `foresight/gru`: a step of several gated recurrent units, each with weights of its own.
+//! `foresight/gru-host`: a step of several gated recurrent units, each with weights of its own.
 
 use gatework_lab::{Case, Inputs, Outputs, RunError, Work};
 
-use super::plain::gru;
 use super::{Job, Ready};
-use crate::world::lab::{Gru, Scratch};
+use crate::workloads::plain::gru;
+use crate::world::inside::{Gru, Scratch};
 use crate::world::{ACTION, Reset};
 
 /// Numbers that go in beside the state: what a world model of 8 times 8 classes is given.
@@ -58,7 +58,7 @@ impl Units {
 
 impl Job for Step {
     fn name(&self) -> &'static str {
-        "foresight/gru"
+        "foresight/gru-host"
     }
 
     fn summary(&self) -> &'static str {

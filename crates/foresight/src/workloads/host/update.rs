@@ -1,4 +1,4 @@
-//! `foresight/update`: steps of AdamW and of Muon, and the average of the weights that they lead to.
+//! `foresight/update-host`: steps of AdamW and of Muon, and the average of the weights that they lead to.
 
 use gatework_lab::{Case, Inputs, Outputs, RunError, Work};
 
@@ -7,8 +7,8 @@ use crate::network::{Architecture, Parameters};
 use crate::optimiser::{Average, Method, Optimiser, OptimiserOptions};
 
 const STEPS: usize = 3;
-const RATE: f32 = 1e-2;
-const AVERAGE: f32 = 0.9;
+pub(in crate::workloads) const RATE: f32 = 1e-2;
+pub(in crate::workloads) const AVERAGE: f32 = 0.9;
 
 #[derive(Clone, Copy)]
 pub(super) struct Update;
@@ -22,15 +22,20 @@ fn case(method: Method, width: usize) -> Case {
 }
 
 /// Groups of parameters, initial weights, and the gradients of all steps.
-pub(super) struct Trained {
-    pub(super) options: OptimiserOptions,
-    pub(super) groups: Vec<Parameters>,
-    pub(super) weights: Vec<f32>,
-    pub(super) gradients: Vec<Vec<f32>>,
+pub(in crate::workloads) struct Trained {
+    pub(in crate::workloads) options: OptimiserOptions,
+    pub(in crate::workloads) groups: Vec<Parameters>,
+    pub(in crate::workloads) weights: Vec<f32>,
+    pub(in crate::workloads) gradients: Vec<Vec<f32>>,
 }
 
 impl Trained {
-    pub(super) fn new(method: Method, width: usize, steps: usize, seed: u64) -> Result<Self, RunError> {
+    pub(in crate::workloads) fn new(
+        method: Method,
+        width: usize,
+        steps: usize,
+        seed: u64,
+    ) -> Result<Self, RunError> {
         let groups = Architecture::mlp([1, 1, 9], &[width, width + 3], 5)?.parameters();
         let count = groups.last().map_or(0, |group| group.bias.end);
         let mut inputs = Inputs::new(seed);
@@ -45,7 +50,7 @@ impl Trained {
     }
 
     /// Weights and moments after every gradient, the last step, and the average, in double precision.
-    pub(super) fn plain(&self) -> Plain {
+    pub(in crate::workloads) fn plain(&self) -> Plain {
         let double = |x: &[f32]| x.iter().copied().map(f64::from).collect::<Vec<f64>>();
         let count = self.weights.len();
         let zeros = || vec![0.0; count];
@@ -82,13 +87,13 @@ impl Trained {
 }
 
 /// What plain loops come to.
-pub(super) struct Plain {
-    pub(super) weights: Vec<f64>,
-    pub(super) average: Vec<f64>,
-    pub(super) first: Vec<f64>,
-    pub(super) second: Vec<f64>,
-    pub(super) step: Vec<f64>,
-    pub(super) before: Vec<f64>,
+pub(in crate::workloads) struct Plain {
+    pub(in crate::workloads) weights: Vec<f64>,
+    pub(in crate::workloads) average: Vec<f64>,
+    pub(in crate::workloads) first: Vec<f64>,
+    pub(in crate::workloads) second: Vec<f64>,
+    pub(in crate::workloads) step: Vec<f64>,
+    pub(in crate::workloads) before: Vec<f64>,
 }
 
 impl Plain {
@@ -156,7 +161,7 @@ fn outputs(trained: &Result<Trained, RunError>) -> Result<Outputs, RunError> {
 
 impl Job for Update {
     fn name(&self) -> &'static str {
-        "foresight/update"
+        "foresight/update-host"
     }
 
     fn summary(&self) -> &'static str {

@@ -1,4 +1,4 @@
-//! `foresight/encode`: the features of a run on one scale, tick after tick.
+//! `foresight/encode-host`: the features of a run on one scale, tick after tick.
 
 use gatework_lab::{Case, Inputs, Outputs, RunError, Work};
 
@@ -45,7 +45,7 @@ fn plain(ticks: &[[f64; FEATURES]], least: f64) -> Outputs {
 
 impl Job for Encode {
     fn name(&self) -> &'static str {
-        "foresight/encode"
+        "foresight/encode-host"
     }
 
     fn summary(&self) -> &'static str {

@@ -1,0 +1,69 @@
+//! The engine's kernels.
+
+use gatework_gpu::{Header, Module};
+
+use super::shared::SHARED;
+use super::team::{Residence, Team, WeightFormat};
+use crate::world::Reset;
+
+/// Files that kernels include.
+pub(super) static HEADERS: [Header; 4] = {
+    let [functions, reduce, team] = gatework_gpu::headers!["functions.cuh", "reduce.cuh", "team.cuh"];
+    [functions, reduce, team, SHARED]
+};
+
+gatework_gpu::modules! {
+    headers HEADERS;
+    /// Linear combinations of snapshots.
+    COMBINE = "combine";
+    /// Gated recurrent units, and rollouts of whole models.
+    RECURRENT = "recurrent";
+    /// Norms, means, variances, extrema, cosines.
+    STATISTICS = "statistics";
+    /// Steps of AdamW, and what Muon's has beside its products.
+    UPDATE = "update";
+}
+
+/// Combinations with the CPU's bits.
+pub(crate) fn combine() -> Module {
+    COMBINE.exact()
+}
+
+/// Statistics of many tensors.
+pub(crate) fn statistics() -> Module {
+    STATISTICS
+}
+
+/// Steps with the CPU's bits, and with their sums or without.
+pub(crate) fn update(measure: bool) -> Module {
+    UPDATE.define("MEASURE", measure).exact()
+}
+
+/// How a recurrent kernel is made: what it is compiled for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Form {
+    pub(crate) format: WeightFormat,
+    pub(crate) team: Team,
+    pub(crate) residence: Residence,
+    pub(crate) reset: Reset,
+}
+
+/// What rollouts do beside imagining.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Beside {
+    /// States are sampled.
+    pub(crate) sampled: bool,
+    /// Ticks that were seen are looked back on first.
+    pub(crate) encoded: bool,
+}
+
+/// Gated recurrent units and rollouts.
+pub(crate) fn recurrent(form: Form, beside: Beside) -> Module {
+    RECURRENT
+        .define("HALVED", form.format == WeightFormat::Bf16)
+        .define("CLUSTERED", form.team == Team::Cluster)
+        .define("RESIDENT", form.residence == Residence::Shared)
+        .define("RESET_BEFORE", form.reset == Reset::Before)
+        .define("SAMPLED", beside.sampled)
+        .define("ENCODED", beside.encoded)
+}

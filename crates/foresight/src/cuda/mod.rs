@@ -1,0 +1,28 @@
+//! The engine's kernels, on a card or on the emulated device.
+//!
+//! Parameters of a network lie in one array, tensor after tensor, as they do on the CPU; gradients, moments and steps in
+//! others like it. [`Segments`] say where tensors are, and one launch does what there is to do to all of them.
+//!
+//! An ensemble of recurrent models runs many steps in one launch. Each member has a team of blocks, which keep its
+//! weights in shared memory where they fit; a [`Schedule`] says how.
+
+mod combine;
+mod gru;
+pub(crate) mod kernels;
+mod rollout;
+mod segments;
+mod shared;
+mod statistics;
+mod team;
+mod update;
+
+pub use combine::Snapshots;
+pub use gru::{DeviceGru, GruSizes};
+pub use rollout::DeviceWorld;
+pub use segments::{Segments, Tensor};
+pub use statistics::{DeviceStatistics, Moments, TensorStatistics, Watched, noise};
+pub use team::{MOST_HIDDEN, Residence, Schedule, Team, WeightFormat};
+pub use update::DeviceOptimiser;
+
+#[cfg(test)]
+mod tests;

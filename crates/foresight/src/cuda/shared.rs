@@ -1,0 +1,142 @@
+//! What host code and kernels share.
+
+use bytemuck::{Pod, Zeroable};
+
+gatework_gpu::shared! {
+    /// Included by every kernel of the engine.
+    pub(super) header SHARED = "shared.cuh";
+
+    /// Threads of a block that reduces.
+    pub(super) const REDUCE_THREADS: u32 = 256;
+    /// Arrays that statistics are of: weights, gradient, displacement, the one before, first and second moments.
+    pub(super) const STATISTIC_ARRAYS: u32 = 6;
+    /// The displacement among them.
+    pub(super) const STATISTIC_DISPLACEMENT: u32 = 2;
+    /// The displacement before.
+    pub(super) const STATISTIC_BEFORE: u32 = 3;
+    /// Sums that come with a step.
+    pub(super) const UPDATE_SUMS: u32 = 7;
+    /// Added to the root of the second moment.
+    pub(super) const ADAM_EPSILON: f32 = crate::optimiser::EPSILON;
+
+    /// Neighbouring parameters of one segment.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
+    pub(super) struct Chunk {
+        pub(super) start: u64,
+        pub(super) end: u64,
+        pub(super) segment: u32,
+        pub(super) unused: u32,
+    }
+
+    /// A tensor: where its chunks are, and what its step takes.
+    #[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
+    pub(super) struct Segment {
+        pub(super) first_chunk: u32,
+        pub(super) chunks: u32,
+        /// Decoupled weight decay.
+        pub(super) decay: f32,
+        /// Of Muon's direction.
+        pub(super) scale: f32,
+    }
+
+    /// Constants of a step of AdamW.
+    #[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
+    pub(super) struct AdamConstants {
+        /// The longest gradient; 0 for any.
+        pub(super) clip: f64,
+        pub(super) beta1: f32,
+        /// 1 − β₁.
+        pub(super) rest1: f32,
+        pub(super) beta2: f32,
+        /// 1 − β₂.
+        pub(super) rest2: f32,
+        /// 1 / (1 − β₁ᵗ).
+        pub(super) first_scale: f32,
+        /// 1 / (1 − β₂ᵗ).
+        pub(super) second_scale: f32,
+        pub(super) rate: f32,
+        pub(super) unused: f32,
+    }
+
+    /// Threads of a block of a team.
+    pub(super) const TEAM_THREADS: u32 = 256;
+
+    /// One launch of the GRU's kernel. Places are bytes in a block's shared memory, whose first are the slab, if it stays
+    /// there.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
+    pub(super) struct GruShape {
+        /// Blocks of a team.
+        pub(super) blocks: u32,
+        pub(super) steps: u32,
+        pub(super) inputs: u32,
+        pub(super) hidden: u32,
+        /// Numbers of the state that a block owns: a multiple of a vector's columns.
+        pub(super) width: u32,
+        /// 32-bit words of a block's slab.
+        pub(super) words: u32,
+        /// Inputs of this step and of the next.
+        pub(super) inputs_at: u32,
+        /// The state of this step and of the next.
+        pub(super) state_at: u32,
+        /// The state after its reset, where that comes before the product.
+        pub(super) reset_at: u32,
+        /// What groups of threads have of the products.
+        pub(super) partial_at: u32,
+        /// What the block keeps until it knows the state after its reset.
+        pub(super) kept_at: u32,
+        pub(super) unused: u32,
+    }
+
+    /// Features of a tick.
+    pub(super) const FEATURES: u32 = crate::state::FEATURES as u32;
+    /// Nothing is further out than this, once it is normalised.
+    pub(super) const FEATURE_BOUND: f64 = crate::state::BOUND;
+    /// After so many ticks old ones are forgotten at this rate.
+    pub(super) const FEATURE_MEMORY: f64 = crate::state::MEMORY;
+    /// Numbers of an action.
+    pub(super) const ACTION: u32 = crate::world::ACTION as u32;
+
+    /// One launch of the rollout's kernel. Places are bytes in a block's shared memory; words are 32 bits of its slab.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
+    pub(super) struct RolloutShape {
+        /// Blocks of a team.
+        pub(super) blocks: u32,
+        pub(super) ticks: u32,
+        pub(super) hidden: u32,
+        /// Numbers of the state that a block owns.
+        pub(super) width: u32,
+        pub(super) categories: u32,
+        pub(super) classes: u32,
+        /// Categories that a block owns.
+        pub(super) own_categories: u32,
+        /// Columns of their classes, in whole vectors.
+        pub(super) prior_width: u32,
+        /// Columns of the heads that a block owns.
+        pub(super) head_width: u32,
+        /// Words of a block's slab.
+        pub(super) words: u32,
+        /// Where its columns of the prior begin.
+        pub(super) prior_word: u32,
+        /// Where its columns of the heads begin.
+        pub(super) heads_word: u32,
+        pub(super) stochastic_at: u32,
+        /// The action of this tick and of the next.
+        pub(super) action_at: u32,
+        pub(super) state_at: u32,
+        pub(super) reset_at: u32,
+        pub(super) partial_at: u32,
+        pub(super) kept_at: u32,
+        pub(super) logits_at: u32,
+        pub(super) entropies_at: u32,
+        /// What groups of threads have of the heads.
+        pub(super) heads_at: u32,
+        /// Where the block's columns of the posterior begin.
+        pub(super) posterior_word: u32,
+        /// A tick's features, normalised.
+        pub(super) seen_at: u32,
+        /// Ticks to look back on, the place of the first in the ring, and places of the ring.
+        pub(super) history: u32,
+        pub(super) first_place: u32,
+        pub(super) places: u32,
+    }
+}

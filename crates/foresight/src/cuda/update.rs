@@ -1,0 +1,286 @@
+//! Steps of AdamW, and what Muon's steps have beside their products of matrices.
+
+use gatework_gpu::{Buffer, ByValue, Stream, args};
+
+use super::kernels;
+use super::segments::{Scratch, Segments, Tensor, require};
+use super::shared::{AdamConstants, UPDATE_SUMS};
+use crate::error::{Error, Result};
+use crate::network::Parameters;
+use crate::optimiser::{Method, OptimiserOptions, Sums, muon_scale};
+
+const SUMS: usize = UPDATE_SUMS as usize;
+
+/// Tensors that take one kind of step, whose groups they are of, and what their last step added up to.
+#[derive(Debug)]
+struct Share {
+    segments: Segments,
+    groups: Vec<usize>,
+    found: Buffer<f64>,
+}
+
+impl Share {
+    fn new(stream: &Stream, parameters: usize, tensors: Vec<(usize, Tensor)>) -> Result<Option<Self>> {
+        if tensors.is_empty() {
+            return Ok(None);
+        }
+        let (groups, tensors): (Vec<usize>, Vec<Tensor>) = tensors.into_iter().unzip();
+        let segments = Segments::new(stream, parameters, &tensors)?;
+        let found = stream.alloc_zeros(tensors.len() * SUMS)?;
+        Ok(Some(Self { segments, groups, found }))
+    }
+}
+
+/// The optimiser of the CPU on a device: the same moments and the same steps, bit for bit, as long as gradients are not
+/// clipped; clipped ones may differ in the last place, since their length is added up in another order.
+///
+/// A step is [`begin`](Self::begin), then [`adamw`](Self::adamw), and with Muon
+/// [`muon_direction`](Self::muon_direction), the orthogonalisation of every matrix of [`Self::direction`], which is
+/// products of matrices and the caller's, and [`muon_step`](Self::muon_step).
+#[derive(Debug)]
+pub struct DeviceOptimiser {
+    options: OptimiserOptions,
+    steps: u64,
+    parameters: usize,
+    groups: usize,
+    whole: Segments,
+    adam: Option<Share>,
+    muon: Option<Share>,
+    /// Sides and places of the matrices that Muon steps, in order.
+    matrices: Vec<Parameters>,
+    first: Buffer<f32>,
+    second: Buffer<f32>,
+    last: Buffer<f32>,
+    direction: Option<Buffer<f32>>,
+    squared_length: Buffer<f64>,
+    squared_directions: Option<Buffer<f64>>,
+}
+
+impl DeviceOptimiser {
+    /// For these groups, of which those before number `frozen` keep weights and moments.
+    pub fn new(
+        stream: &Stream,
+        options: OptimiserOptions,
+        groups: &[Parameters],
+        frozen: usize,
+    ) -> Result<Self> {
+        let Some(parameters) = groups.last().map(|group| group.bias.end).filter(|_| frozen < groups.len())
+        else {
+            return Err(Error::shape(format!(
+                "{} groups of which {frozen} are frozen: one at least must move",
+                groups.len()
+            )));
+        };
+        let (mut adam, mut muon, mut matrices) = (Vec::new(), Vec::new(), Vec::new());
+        for (place, group) in groups.iter().enumerate().skip(frozen) {
+            let inner = place > 0 && place + 1 < groups.len();
+            let matrix = Tensor { decay: options.weight_decay, ..Tensor::new(group.matrix.clone()) };
+            if options.method == Method::Muon && inner {
+                muon.push((place, Tensor { scale: muon_scale(group.sides), ..matrix }));
+                matrices.push(group.clone());
+            } else {
+                adam.push((place, matrix));
+            }
+            if !group.bias.is_empty() {
+                adam.push((place, Tensor::new(group.bias.clone())));
+            }
+        }
+        let muon = Share::new(stream, parameters, muon)?;
+        let zeros = || stream.alloc_zeros(parameters);
+        Ok(Self {
+            options,
+            steps: 0,
+            parameters,
+            groups: groups.len(),
+            whole: Segments::new(stream, parameters, &[Tensor::new(0..parameters)])?,
+            adam: Share::new(stream, parameters, adam)?,
+            direction: muon.as_ref().map(|_| zeros()).transpose()?,
+            squared_directions: muon.as_ref().map(|muon| stream.alloc(muon.groups.len())).transpose()?,
+            muon,
+            matrices,
+            first: zeros()?,
+            second: zeros()?,
+            last: zeros()?,
+            squared_length: stream.alloc_zeros(1)?,
+        })
+    }
+
+    /// Steps that were begun.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// Goes back to where it began: no steps, and no moments.
+    pub fn restart(&mut self, stream: &Stream) -> Result<()> {
+        for array in [&mut self.first, &mut self.second, &mut self.last] {
+            stream.fill(array, 0.0)?;
+        }
+        self.steps = 0;
+        Ok(())
+    }
+
+    /// Begins a step: counts it, and adds up the gradient's length where it may be clipped.
+    pub fn begin(&mut self, stream: &Stream, gradient: &Buffer<f32>) -> Result<()> {
+        require("gradient", gradient.len(), self.parameters)?;
+        self.steps += 1;
+        if self.options.clip > 0.0 {
+            let grid = self.whole.grid(1);
+            let kernel = stream.device().kernel_of(&kernels::update(false), "squared_lengths")?;
+            let Scratch { chunks, segments, arrived, partials } = self.whole.scratch(stream, 1)?;
+            let found = &mut self.squared_length;
+            kernel.launch(stream, &grid, &args![gradient, chunks, segments, partials, arrived, found])?;
+        }
+        Ok(())
+    }
+
+    /// AdamW's step of all that it is for, in one launch; with `measure` its sums come with it.
+    pub fn adamw(
+        &mut self,
+        stream: &Stream,
+        weights: &mut Buffer<f32>,
+        gradient: &Buffer<f32>,
+        rate: f32,
+        measure: bool,
+    ) -> Result<()> {
+        self.check(weights, gradient)?;
+        let Some(Share { segments: share, found, .. }) = &mut self.adam else { return Ok(()) };
+        let OptimiserOptions { beta1, beta2, clip, .. } = self.options;
+        let [first_scale, second_scale] = self.options.corrections(self.steps);
+        let (rest1, rest2) = (1.0 - beta1, 1.0 - beta2);
+        let constants =
+            AdamConstants { clip, beta1, rest1, beta2, rest2, first_scale, second_scale, rate, unused: 0.0 };
+        let grid = share.grid(SUMS);
+        let kernel = stream.device().kernel_of(&kernels::update(measure), "adamw")?;
+        let Scratch { chunks, segments, arrived, partials } = share.scratch(stream, SUMS)?;
+        let arguments = args![
+            weights,
+            gradient,
+            &mut self.first,
+            &mut self.second,
+            &mut self.last,
+            ByValue(&constants),
+            &self.squared_length,
+            chunks,
+            segments,
+            partials,
+            arrived,
+            found
+        ];
+        kernel.launch(stream, &grid, &arguments)?;
+        Ok(())
+    }
+
+    /// Muon's momentum and direction of all its matrices, in one launch; nothing where it has none.
+    pub fn muon_direction(&mut self, stream: &Stream, gradient: &Buffer<f32>) -> Result<()> {
+        require("gradient", gradient.len(), self.parameters)?;
+        self.begun()?;
+        let (Some(Share { segments: share, .. }), Some(direction), Some(found)) =
+            (&mut self.muon, &mut self.direction, &mut self.squared_directions)
+        else {
+            return Ok(());
+        };
+        let grid = share.grid(1);
+        let kernel = stream.device().kernel_of(&kernels::update(false), "muon_direction")?;
+        let Scratch { chunks, segments, arrived, partials } = share.scratch(stream, 1)?;
+        let arguments = args![
+            gradient,
+            &mut self.first,
+            direction,
+            self.options.momentum,
+            self.options.clip,
+            &self.squared_length,
+            chunks,
+            segments,
+            partials,
+            arrived,
+            found
+        ];
+        kernel.launch(stream, &grid, &arguments)?;
+        Ok(())
+    }
+
+    /// The matrices that Muon steps, with where each lies in the direction; the direction, which is to be made orthogonal; and
+    /// the squared length of each.
+    pub fn direction(&mut self) -> Option<(&[Parameters], &mut Buffer<f32>, &Buffer<f64>)> {
+        Some((&self.matrices, self.direction.as_mut()?, self.squared_directions.as_ref()?))
+    }
+
+    /// Muon's step along the direction, in one launch; nothing where it has no matrix.
+    pub fn muon_step(
+        &mut self,
+        stream: &Stream,
+        weights: &mut Buffer<f32>,
+        gradient: &Buffer<f32>,
+        rate: f32,
+        measure: bool,
+    ) -> Result<()> {
+        self.check(weights, gradient)?;
+        let (Some(Share { segments: share, found, .. }), Some(direction)) = (&mut self.muon, &self.direction)
+        else {
+            return Ok(());
+        };
+        let grid = share.grid(SUMS);
+        let kernel = stream.device().kernel_of(&kernels::update(measure), "muon_step")?;
+        let Scratch { chunks, segments, arrived, partials } = share.scratch(stream, SUMS)?;
+        let arguments = args![
+            weights,
+            gradient,
+            &self.first,
+            direction,
+            &mut self.last,
+            rate,
+            self.options.clip,
+            &self.squared_length,
+            chunks,
+            segments,
+            partials,
+            arrived,
+            found
+        ];
+        kernel.launch(stream, &grid, &arguments)?;
+        Ok(())
+    }
+
+    /// The sums of every group in the last step that was measured, zeros for the frozen.
+    pub fn sums(&self, stream: &Stream) -> Result<Vec<Sums>> {
+        let mut of_groups = vec![Sums::default(); self.groups];
+        for Share { segments, groups, found } in [&self.adam, &self.muon].into_iter().flatten() {
+            let found = stream.download(found)?;
+            let rows = found.chunks_exact(SUMS).zip(groups).zip(&segments.lengths);
+            for ((row, group), length) in rows {
+                of_groups[*group] = of_groups[*group]
+                    + Sums {
+                        gradient: row[0],
+                        weight: row[1],
+                        update: row[2],
+                        along: row[3],
+                        before: row[4],
+                        first_moment: row[5],
+                        second_moment: row[6],
+                        parameters: *length as f64,
+                    };
+            }
+        }
+        Ok(of_groups)
+    }
+
+    /// First moments, second moments and the last step, on the device.
+    pub fn moments(&self) -> [&Buffer<f32>; 3] {
+        [&self.first, &self.second, &self.last]
+    }
+
+    fn begun(&self) -> Result<()> {
+        if self.steps == 0 {
+            return Err(Error::shape(
+                "no step was begun: call DeviceOptimiser::begin with the gradient first",
+            ));
+        }
+        Ok(())
+    }
+
+    fn check(&self, weights: &Buffer<f32>, gradient: &Buffer<f32>) -> Result<()> {
+        require("weights", weights.len(), self.parameters)?;
+        require("gradient", gradient.len(), self.parameters)?;
+        self.begun()
+    }
+}
