@@ -5,9 +5,10 @@ use gatework_gpu::Header;
 use crate::shared::SHARED;
 
 /// Files that kernels include.
-static HEADERS: [Header; 4] = {
-    let [marks, numbers, softmax] = gatework_gpu::headers!["marks.cuh", "numbers.cuh", "softmax.cuh"];
-    [marks, numbers, softmax, SHARED]
+static HEADERS: [Header; 6] = {
+    let [consumer, images, marks, numbers, softmax] =
+        gatework_gpu::headers!["consumer.cuh", "images.cuh", "marks.cuh", "numbers.cuh", "softmax.cuh"];
+    [consumer, images, marks, numbers, softmax, SHARED]
 };
 
 gatework_gpu::modules! {
