@@ -13,8 +13,12 @@ static HEADERS: [Header; 6] = {
 
 gatework_gpu::modules! {
     headers HEADERS;
+    /// Rows into pages of a cache.
+    pub(crate) APPEND = "append";
     /// Attention over tile images.
     pub(crate) ATTENTION = "attention";
+    /// Attention over pages of a cache.
+    pub(crate) CACHED = "cached";
     /// Attention over all keys from attention over parts of them.
     pub(crate) COMBINE = "combine";
     /// Tile images from matrices of any format.
