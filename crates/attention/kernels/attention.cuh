@@ -54,9 +54,8 @@ GW_DEVICE const u8* marks_of_keys(const Where& where, u32 t) {
     return where.beside.k_marks + ((u64)(where.k_scales - where.beside.k_scales) + t) * KEY_TILE;
 }
 GW_DEVICE const u32* marks_of_values(const Where& where, u32 t) { return where.v_marks + t * DIM; }
-GW_DEVICE void take_first_scales(Consumer&, const Where&, u32) {}
-GW_DEVICE void take_scales(Consumer& x, const Where& where, u32 t, u32 end) { x.k_scales = scales_from(where, t, end); }
-GW_DEVICE f32 value_scale(const Consumer&, const Where& where, u32 t) { return scale_of_values(where, t / GROUP); }
+GW_DEVICE void prepare_value_scales(const Where&, u32, u32) {}
+GW_DEVICE f32 value_scale(const Where& where, u32 t) { return scale_of_values(where, t / GROUP); }
 
 // What a block works on at a time: rows of one head, and some of its keys.
 struct Item {

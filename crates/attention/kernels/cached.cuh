@@ -24,43 +24,55 @@ typedef Bits<OUT_NUMBER> Out;
 static_assert(GROUP == 1, "a page of values has a scale of its own");
 constexpr u32 CONSUMER_THREADS = WARPGROUP * CONSUMERS;
 constexpr u32 BLOCK_ROWS = QUERY_TILE * CONSUMERS;
-// Shared memory after the barriers: a word a warp for two reductions, the marks of queries, whether this block is the last.
+// Shared memory after the barriers: a word a warp for two reductions, the marks of queries, whether this block is the last, scales of
+// values of 32 tiles a warp.
 constexpr u32 WORDS_AT = BARRIERS_AT + BARRIER_BYTES * (2 + 2 * STAGES);
 constexpr u32 MARKS_AT = WORDS_AT + 2 * sizeof(u32) * CONSUMER_THREADS / 32;
 constexpr u32 LAST_AT = MARKS_AT + BLOCK_ROWS;
-static_assert(LAST_AT + CACHED_FLAG_BYTES == SHARED_BYTES, "the host's shared memory");
+constexpr u32 SCALES_AT = LAST_AT + CACHED_FLAG_BYTES;
+static_assert(SCALES_AT + sizeof(f32) * CONSUMER_THREADS == SHARED_BYTES, "the host's shared memory");
+// Two consumers take 8 registers each from the warpgroup that copies: they also find pages.
+constexpr u32 MOVED_REGISTERS = CONSUMERS == 2 ? 8 : 0;
 // Named barriers after those of the turns: one a consumer, and one of all.
 constexpr u32 CONSUMER_BARRIER = 4, CONSUMERS_BARRIER = 8;
 
-// The item's pages, and where what they hold lies.
+// The plan, and where what pages hold lies.
 struct Where {
-    const u32* pages;
-    u32 key_heads, key_head;
+    const u32* plan;
+    const CacheProblem& problem;
     const u8 *k_images, *v_images;
     const f32 *k_scales, *v_scales;
-    const u8 *q_marks, *k_marks;
+    const u8* k_marks;
     const u32* v_marks;
 };
 
-GW_DEVICE u64 tile_at(const Where& where, u32 t) {
-    return (u64)gw::load_readonly(where.pages + t) * where.key_heads + where.key_head;
+GW_DEVICE const CachedItem& item_of(const Where& where) {
+    return reinterpret_cast<const CachedItem*>(where.plan + where.problem.items_at)[gw::block_x()];
 }
+GW_DEVICE const CachedSequence& sequence_of(const Where& where) {
+    return reinterpret_cast<const CachedSequence*>(where.plan + where.problem.sequences_at)[item_of(where).sequence];
+}
+// The item's pages, found anew each time: scales are read before the loop and every 32 tiles of it, whose registers are all in use.
+GW_DEVICE const u32* pages_of(const Where& where) {
+    return where.plan + where.problem.tables_at + sequence_of(where).table + item_of(where).first_page;
+}
+GW_DEVICE u64 tile_of(u32 page, const Where& where) { return (u64)page * where.problem.key_heads + gw::block_y(); }
+GW_DEVICE u64 tile_at(const Where& where, u32 t) { return tile_of(pages_of(where)[t], where); }
 GW_DEVICE f32 scale_of_keys(const Where& where, u32 t) { return gw::load_readonly(where.k_scales + tile_at(where, t)); }
 GW_DEVICE f32 scale_of_values(const Where& where, u32 t) { return gw::load_readonly(where.v_scales + tile_at(where, t)); }
-GW_DEVICE const u8* marks_of_queries(const Where& where, const Consumer&) { return where.q_marks; }
+GW_DEVICE const u8* marks_of_queries(const Where&, const Consumer& x) { return gw::shared<u8>(MARKS_AT + x.group * QUERY_TILE); }
 GW_DEVICE const u8* marks_of_keys(const Where& where, u32 t) { return where.k_marks + tile_at(where, t) * KEY_TILE; }
 GW_DEVICE const u32* marks_of_values(const Where& where, u32 t) { return where.v_marks + tile_at(where, t) * DIM; }
-// A lane has the scale of values of the tile before the one of whose keys it has the scale: a step needs both.
-GW_DEVICE void take_values(Consumer& x, const Where& where, u32 t, u32 end) {
+// The warp's 32 words hold the scale of tile t - 1 at place t % 32: memory would answer too late in each step.
+GW_DEVICE f32* value_scales() { return gw::shared<f32>(SCALES_AT) + 32 * gw::warp(); }
+GW_DEVICE void prepare_value_scales(const Where& where, u32 t, u32 end) {
     const u32 place = t + gw::lane();
-    x.v_scales = scale_of_values(where, place == 0 ? 0 : gw::lesser(place - 1, end - 1));
+    const f32 scale = scale_of_values(where, place == 0 ? 0 : gw::lesser(place - 1, end - 1));
+    gw::sync_warp();
+    value_scales()[gw::lane()] = scale;
+    gw::sync_warp();
 }
-GW_DEVICE void take_first_scales(Consumer& x, const Where& where, u32 end) { take_values(x, where, 0, end); }
-GW_DEVICE void take_scales(Consumer& x, const Where& where, u32 t, u32 end) {
-    x.k_scales = scales_from(where, t, end);
-    take_values(x, where, t, end);
-}
-GW_DEVICE f32 value_scale(const Consumer& x, const Where&, u32 t) { return gw::shuffle(x.v_scales, (t + 1) % 32); }
+GW_DEVICE f32 value_scale(const Where&, u32 t) { return value_scales()[(t + 1) % 32]; }
 
 // What a block works on.
 struct Work {
@@ -69,6 +81,12 @@ struct Work {
     // Query heads of a key head, packed rows of the sequence, rows of all sequences.
     u32 group, packed, all_rows;
 };
+
+GW_DEVICE Work work_at(const Where& where) {
+    const u32 group = where.problem.heads / where.problem.key_heads;
+    const CachedSequence sequence = sequence_of(where);
+    return {item_of(where), sequence, group, sequence.rows * group, where.plan[PLAN_ROWS]};
+}
 
 // A warpgroup's queries, quantised by its threads.
 struct Queries {
@@ -94,11 +112,12 @@ struct Queries {
 GW_DEVICE void produce(const Where& where, u32 tiles) {
     const Barriers b = barriers();
     Place place = {0, 0};
+    const u32* pages = pages_of(where);
     u64 tile = 0;
     for (u32 t = 0; t <= tiles; ++t) {
         const bool has_keys = t < tiles, has_values = t > 0;
         const u64 before = tile;
-        if (has_keys) tile = tile_at(where, t);
+        if (has_keys) tile = tile_of(gw::load_readonly(pages + t), where);
         const u32 s = place.stage;
         gw::Mbarrier* full = b.full + s;
         gw::mbarrier_wait(b.empty + s, place.phase ^ 1);
@@ -228,8 +247,9 @@ GW_DEVICE void combine(const f32* parts, const f32* parts_lse, Out* o, f32* lse,
     }
 }
 
-GW_DEVICE void consume(const In* q, Where where, const f32* sinks, f32* parts, f32* parts_lse, u32* counters, Out* o, f32* lse,
-                       const Work& work, const CacheProblem& problem) {
+GW_DEVICE void consume(const In* q, const Where& where, const f32* sinks, f32* parts, f32* parts_lse, u32* counters, Out* o, f32* lse) {
+    const CacheProblem& problem = where.problem;
+    Work work = work_at(where);
     Consumer x;
     // The same in all lanes, and the compiler should know.
     x.group = gw::shuffle(gw::warp() / 4, 0);
@@ -242,7 +262,6 @@ GW_DEVICE void consume(const In* q, Where where, const f32* sinks, f32* parts, f
     queries.meet();
     x.q_scale = 8.0f * problem.log2_scale * gw::absolute(scale_of(made, 1.0f));
     x.q_marks = made.marked ? 0 : NO_MARKS;
-    where.q_marks = marks;
     x.q_operand = gw::wgmma_descriptor(image, SWIZZLE, 8 * DIM);
     x.k_operand = gw::wgmma_descriptor(gw::shared<u8>(K_AT), SWIZZLE, 8 * DIM);
     x.v_operand = gw::wgmma_descriptor(gw::shared<u8>(V_AT), gw::SWIZZLE_128, 1024);
@@ -253,6 +272,8 @@ GW_DEVICE void consume(const In* q, Where where, const f32* sinks, f32* parts, f
     if (work.item.pages > 0) attend(x, where, work, problem);
     // The turn that the last consumer passed last.
     if (x.group == 0) take_turn(0);
+    // Read again: registers that would keep it through the loop are wanted there.
+    work = work_at(where);
     finish(x, sinks, parts, parts_lse, o, lse, work, problem);
     if (work.item.parts > 1 && is_last(counters, work, problem)) combine(parts, parts_lse, o, lse, work, problem);
 }
@@ -275,19 +296,13 @@ GW_KERNEL_BOUNDED(cached, THREADS, BlockForm::resident)
     gw::await_stream();
     gw::admit_next();
     if (gw::block_x() >= gw::load_readonly(plan + PLAN_ITEMS)) return;
-    Work work;
-    work.item = reinterpret_cast<const CachedItem*>(plan + problem.items_at)[gw::block_x()];
-    work.sequence = reinterpret_cast<const CachedSequence*>(plan + problem.sequences_at)[work.item.sequence];
-    work.group = problem.heads / problem.key_heads;
-    work.packed = work.sequence.rows * work.group;
-    work.all_rows = gw::load_readonly(plan + PLAN_ROWS);
-    const Where where = {plan + problem.tables_at + work.sequence.table + work.item.first_page, problem.key_heads, gw::block_y(), k_images,
-                         v_images, k_scales, v_scales, nullptr, k_marks, v_marks};
+    const Where where = {plan, problem, k_images, v_images, k_scales, v_scales, k_marks, v_marks};
     if (gw::warp() >= 4 * CONSUMERS) {
-        gw::registers_release<BlockForm::producer_registers>();
-        if (gw::thread() == CONSUMER_THREADS && work.item.pages > 0) produce(where, work.item.pages);
+        gw::registers_release<BlockForm::producer_registers - 2 * MOVED_REGISTERS>();
+        const u32 pages = item_of(where).pages;
+        if (gw::thread() == CONSUMER_THREADS && pages > 0) produce(where, pages);
     } else {
-        gw::registers_acquire<BlockForm::consumer_registers>();
-        consume(q, where, sinks, parts, parts_lse, counters, o, lse, work, problem);
+        gw::registers_acquire<BlockForm::consumer_registers + MOVED_REGISTERS>();
+        consume(q, where, sinks, parts, parts_lse, counters, o, lse);
     }
 }

@@ -105,7 +105,7 @@ GW_DEVICE void step(Consumer& x, const Where& where, u32 t, u32 tiles, const Sof
     const bool whole = t % GROUP == GROUP - 1;
     // A block of its own also keeps the assembler from waiting before the codes are made.
     if (whole || outgrown) {
-        const f32 v_scale = value_scale(x, where, t);
+        const f32 v_scale = value_scale(where, t);
         gw::wgmma_wait<0>();
         gw::wgmma_settle(x.part);
         if (whole) promote<KIND>(x, v_scale);
@@ -143,7 +143,10 @@ GW_DEVICE void accumulate_rest(Consumer& x, const Where& where, const Tiles& til
     pack(x.scores, x.p);
     u32 t = start;
     while (t + 1 < end) {
-        if ((t + 1) % 32 == 0) take_scales(x, where, t + 1, end);
+        if ((t + 1) % 32 == 0) {
+            x.k_scales = scales_from(where, t + 1, end);
+            prepare_value_scales(where, t + 1, end);
+        }
         const u32 stop = gw::lesser(end - 1, (t + 1) | 31);
         if (!ANY) {
             if (WINDOW) {
@@ -193,7 +196,7 @@ GW_DEVICE void accumulate(Consumer& x, const Where& where, const Tiles& tiles, c
     // Whoever looks at them waits for the first product anyway.
     const Scales scales = scan(where, 0, tiles.end);
     x.k_scales = scales.keys[0];
-    take_first_scales(x, where, tiles.end);
+    prepare_value_scales(where, 0, tiles.end);
     await_pair(x);
     take_turn(x.group);
     multiply_scores(x);

@@ -83,8 +83,8 @@ struct Consumer {
     f32 q_scale;
     // The tile of queries, if it has marks.
     u32 q_marks;
-    // Of 32 tiles, one a lane; those of values are one tile behind, where a kernel keeps them.
-    f32 k_scales, v_scales;
+    // Of 32 tiles, one a lane.
+    f32 k_scales;
     // The last key that each row sees, and the first; relative to the item's first.
     i32 last[2], first[2];
     // The warpgroup's first tile.
@@ -102,11 +102,9 @@ GW_DEVICE f32 scale_of_values(const Where& where, u32 group);
 GW_DEVICE const u8* marks_of_queries(const Where& where, const Consumer& x);
 GW_DEVICE const u8* marks_of_keys(const Where& where, u32 t);
 GW_DEVICE const u32* marks_of_values(const Where& where, u32 t);
-// Before the first tile, and before tile t, a multiple of 32: puts the scales of the next 32 into the lanes.
-GW_DEVICE void take_first_scales(Consumer& x, const Where& where, u32 end);
-GW_DEVICE void take_scales(Consumer& x, const Where& where, u32 t, u32 end);
-// That of the values of tile t, before the last one.
-GW_DEVICE f32 value_scale(const Consumer& x, const Where& where, u32 t);
+// Before the first tile, and before tile t, a multiple of 32: gets ready what `value_scale` gives of the tiles from the one before on.
+GW_DEVICE void prepare_value_scales(const Where& where, u32 t, u32 end);
+GW_DEVICE f32 value_scale(const Where& where, u32 t);
 
 // The larger of both halves, in both.
 GW_DEVICE u32 both_maximum(u32 pair) { return gw::half_maximum(pair, gw::permute_bytes(pair, pair, 0x1032)); }

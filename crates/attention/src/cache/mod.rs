@@ -64,8 +64,8 @@ impl KvCache {
         Self::with_open_pages(key_heads, dim, pages, OPEN_PAGES, target)
     }
 
-    /// A cache of which up to `open` pages may be open on a device: each takes twice the memory of a full one more. A sequence has at
-    /// most one. The CPU has no such limit.
+    /// A cache of which up to `open` pages may be open on a device: each takes twice the memory of a full one more. A sequence has
+    /// one, and for the call in which it fills and the next begins, two. The CPU has no such limit.
     pub fn with_open_pages(
         key_heads: usize,
         dim: usize,
@@ -189,5 +189,49 @@ fn check_range<T: Element>(tensor: &'static str, numbers: &[T]) -> Result<()> {
                 what: format!("{tensor} has {x}; the cache keeps f16, whose largest is {largest}"),
             })
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gatework_gpu::Device;
+
+    use super::*;
+
+    /// What a device keeps of a sequence: images and scales of its pages.
+    fn bytes(cache: &KvCache, sequence: Sequence) -> Result<Vec<u8>> {
+        let Store::Device(store) = &cache.store else { panic!("the cache is on a device") };
+        let pages = &cache.pages.table(sequence)?.pages;
+        Ok(pages.iter().map(|&page| store.pages.page(page)).collect::<Result<Vec<_>>>()?.concat())
+    }
+
+    #[test]
+    fn rows_give_the_same_bytes_however_they_come() -> Result<()> {
+        let (key_heads, dim, keys) = (2, 64, 2 * PAGE_KEYS + 9);
+        let row = key_heads * dim;
+        let wave = |step: f32| {
+            (0..keys * row).map(|i| (i as f32 * step).sin() * i as f32 * 1e-3).collect::<Vec<f32>>()
+        }; // larger from row to row
+        let (k, v) = (wave(0.37), wave(0.73));
+        let mut cache = KvCache::new(key_heads, dim, 12, &Target::Gpu(Device::emulated(1)?))?;
+        let (at_once, one_by_one, shared) = (cache.begin(), cache.begin(), cache.begin());
+        cache.append(at_once, &k, &v)?;
+        for (k, v) in k.chunks(row).zip(v.chunks(row)) {
+            cache.append(one_by_one, k, v)?;
+        }
+        let half = 100 * row;
+        cache.append(shared, &k[..half], &v[..half])?;
+        let forked = cache.fork(shared, 70)?;
+        cache.append(shared, &k[half..], &v[half..])?;
+        cache.append(forked, &k[70 * row..], &v[70 * row..])?;
+        let wanted = bytes(&cache, at_once)?;
+        assert!(wanted.iter().any(|&byte| byte != 0));
+        for (name, sequence) in [("one by one", one_by_one), ("in halves", shared), ("forked", forked)] {
+            assert!(bytes(&cache, sequence)? == wanted, "{name}");
+        }
+        cache.truncate(forked, 200)?;
+        cache.append(forked, &k[200 * row..201 * row], &v[200 * row..201 * row])?;
+        assert!(bytes(&cache, forked)? != wanted[..bytes(&cache, forked)?.len()], "other rows give others");
+        Ok(())
     }
 }

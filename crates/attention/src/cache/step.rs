@@ -126,6 +126,20 @@ impl CachedAttention {
         }
     }
 
+    /// Attends once more as the last step did.
+    #[cfg(feature = "lab")]
+    pub(crate) fn attend_again<T: Element, O: Element>(
+        &self,
+        stream: &Stream,
+        steps: &mut Steps,
+        cache: &mut KvCache,
+        q: &Buffer<T>,
+        o: &mut Buffer<O>,
+    ) -> Result<()> {
+        check_steps(steps, cache)?;
+        steps.memory.attend(stream, &self.form, &cache.device_store()?.pages, q, o)
+    }
+
     fn check_buffers<T: Element, O: Element>(
         &self,
         rows: usize,

@@ -39,7 +39,7 @@ pub(crate) fn append_module<T: Element>(dim: usize) -> Module {
 }
 
 /// Shared memory of a block that appends.
-pub(crate) fn append_shared_bytes(dim: usize) -> u32 {
+fn append_shared_bytes(dim: usize) -> u32 {
     QUANTISE_WORDS_BYTES + (KEY_TILE * dim) as u32
 }
 
@@ -70,6 +70,20 @@ impl DevicePages {
     /// The stream that calls over host memory are queued on.
     pub(crate) fn stream(&self) -> &Stream {
         &self.stream
+    }
+
+    /// The bytes of a page: images and scales.
+    #[cfg(test)]
+    pub(crate) fn page(&self, page: usize) -> Result<Vec<u8>> {
+        let tiles = page * self.key_heads..(page + 1) * self.key_heads;
+        let part = |size: usize| tiles.start * size..tiles.end * size;
+        let mut bytes = self.stream.download(&self.k.slice(part(KEY_TILE * self.dim)))?;
+        let v_size = KEY_TILE * (self.dim + SUM_ROWS as usize);
+        bytes.extend(self.stream.download(&self.v.slice(part(v_size)))?);
+        for scales in [&self.k_scales, &self.v_scales] {
+            bytes.extend(bytemuck::cast_slice::<f32, u8>(&self.stream.download(&scales.slice(part(1)))?));
+        }
+        Ok(bytes)
     }
 
     fn shape(&self, appends_at: usize) -> CacheShape {

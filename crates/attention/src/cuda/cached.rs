@@ -35,11 +35,9 @@ pub(crate) struct Tiling {
 impl Tiling {
     /// One warpgroup where no sequence has more packed rows than it takes, else as many as suit long rows. Bits are the same.
     pub(crate) fn suited(form: &Form, most_rows: usize) -> Result<Self> {
-        let known = HeadDimension::of(form.shape.dim)?;
-        let (least, most) = known.consumers(form.soft_cap.is_some()).into_inner();
-        let Tuned { consumers, turns, .. } = known.tuned;
+        let Tuned { consumers, turns, .. } = HeadDimension::of(form.shape.dim)?.tuned;
         let is_one = most_rows.saturating_mul(group_of(form)) <= QUERY_TILE;
-        let consumers = if is_one { least } else { consumers.clamp(least, most) };
+        let consumers = if is_one { 1 } else { consumers.min(most_consumers(form)) };
         Ok(Self { consumers, turns: turns && consumers > 1 })
     }
 
@@ -51,15 +49,21 @@ impl Tiling {
         WARPGROUP * (self.consumers + 1)
     }
 
-    /// Queries, a ring of keys and values, the barriers; words of reductions, marks of queries, a flag.
+    /// Queries, a ring of keys and values, the barriers; words of reductions, marks of queries, a flag, scales of values.
     pub(crate) fn shared_bytes(self, dim: usize) -> u32 {
         let dim = dim as u32;
         let pair = shared::KEY_TILE * dim + (dim + SUM_ROWS) * shared::KEY_TILE;
         let ring =
             self.consumers * shared::QUERY_TILE * dim + STAGES * pair + BARRIER_BYTES * (2 + 2 * STAGES);
         let words = 2 * 4 * self.consumers * WARPGROUP / 32;
-        ring + words + self.consumers * shared::QUERY_TILE + CACHED_FLAG_BYTES
+        let scales = 4 * self.consumers * WARPGROUP;
+        ring + words + self.consumers * shared::QUERY_TILE + CACHED_FLAG_BYTES + scales
     }
+}
+
+/// Warpgroups of a block whose code is compiled without spills.
+fn most_consumers(form: &Form) -> u32 {
+    if form.soft_cap.is_some() && form.shape.dim > 64 { 1 } else { 2 }
 }
 
 fn group_of(form: &Form) -> usize {

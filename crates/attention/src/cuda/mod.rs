@@ -12,7 +12,7 @@ use gatework_gpu::{Buffer, Device, Stream};
 
 pub(crate) use self::append::DevicePages;
 #[cfg(feature = "lab")]
-pub(crate) use self::append::{append_module, append_shared_bytes};
+pub(crate) use self::append::append_module;
 #[cfg(feature = "lab")]
 pub(crate) use self::attend::attention_module;
 #[cfg(feature = "lab")]
