@@ -77,7 +77,8 @@ GW_DEVICE void quantise_tile(const In* x, const f32* given, u8* image, f32* scal
     const u64 number = tile_number(m, tile);
     const HeadRows<ROTATE != 0> source = {x, m, tile * ROWS};
     const Quantised quantised = quantise_rows<ROWS>(source, m.limit, image + number * (ROWS * DIM), marks + number * ROWS);
-    if (gw::thread() == 0) scales[number] = scale_of(quantised, given_scale(given, m, tile * ROWS / KEY_TILE));
+    // A tile past the last row has no scale that came with it.
+    if (gw::thread() == 0) scales[number] = scale_of(quantised, quantised.factor > 0.0f ? given_scale(given, m, tile * ROWS / KEY_TILE) : 0.0f);
 }
 
 // A group of tiles of values.
