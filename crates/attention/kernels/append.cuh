@@ -134,7 +134,8 @@ GW_KERNEL_BOUNDED(reopen, THREADS, 2)
         rows[i] = gw::f32_to_f16(unbounded ? addend(key > 0.0f ? ColumnMark::INFINITY_ABOVE : ColumnMark::INFINITY_BELOW)
                                            : key * gw::absolute(k_scale));
         const f32 value = widen<Number::E4m3>(v_images[tile * V_BYTES + gw::swizzled(column * KEY_TILE + place_of(row), gw::SWIZZLE_128)]);
-        const ColumnMark mark = is_marked(v_scale) ? from_word(gw::load_readonly(v_marks + tile * DIM + column)) : ColumnMark{ColumnMark::FINITE, 0, 0};
+        const ColumnMark finite = {ColumnMark::FINITE, 0, 0};
+        const ColumnMark mark = is_marked(v_scale) ? from_word(gw::load_readonly(v_marks + tile * DIM + column)) : finite;
         const bool not_finite = mark.kind != ColumnMark::FINITE && (row == mark.first || row == mark.last);
         rows[OPEN_ELEMENTS + i] = gw::f32_to_f16(not_finite ? addend(mark.kind) : value * gw::absolute(v_scale));
     }

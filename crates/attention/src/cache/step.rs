@@ -69,9 +69,10 @@ impl CachedAttention {
         Ok(Steps { cache: cache.pages.cache(), most, memory })
     }
 
-    /// Appends rows to sequences and attends with them, on `stream`, without waiting for it: as many rows of each sequence as `rows` says,
-    /// one sequence after the other, in queries `[rows, heads, dim]`, keys and values `[rows, key heads, dim]`, and in `o`. Buffers may be longer. After an
-    /// error nothing is changed. Keys and values beyond f16 become infinite.
+    /// Appends rows to sequences and attends with them, on `stream`, without waiting for it: as many rows of each
+    /// sequence as `rows` says, one sequence after the other, in queries `[rows, heads, dim]`, keys and values
+    /// `[rows, key heads, dim]`, and in `o`. Buffers may be longer. After an error nothing is changed. Keys and
+    /// values beyond f16 become infinite.
     ///
     /// There are two launches; the first step after a cut into a full page has one more.
     pub fn step<T: Element, O: Element>(
