@@ -346,3 +346,28 @@ fn what_is_not_finite_stays_so_in_pages_that_fill_and_are_cut() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn sequences_that_share_an_open_page_may_write_in_one_call() -> Result<()> {
+    let mut decoder = Decoder::new(6)?;
+    let target = Target::Gpu(Device::emulated(6)?);
+    let ([_, k, v], [q, new_k, new_v]) = (decoder.numbers(80), decoder.numbers(5));
+    let run = |together: bool| -> Result<Output<f32>> {
+        let mut cache = KvCache::new(2, 64, 2, &target)?;
+        let prompt = cache.begin();
+        cache.append(prompt, &k, &v)?;
+        // One copies the page, the other has more of it and writes behind that, in place: there is no third page.
+        let rows = [(cache.fork(prompt, 70)?, 2), (cache.fork(prompt, 50)?, 3)];
+        cache.free(prompt)?;
+        if together {
+            cache.append_all(&rows, &new_k, &new_v)?;
+        } else {
+            cache.append(rows[1].0, &new_k[2 * 128..], &new_v[2 * 128..])?;
+            cache.append(rows[0].0, &new_k[..2 * 128], &new_v[..2 * 128])?;
+        }
+        assert_eq!(cache.statistics().free_pages, 0);
+        decoder.attention.forward_to(&cache, &rows, &q)
+    };
+    assert_eq!(run(true)?, run(false)?);
+    Ok(())
+}
