@@ -1,6 +1,5 @@
-#include "gw/wgmma.cuh"
+#include "consumer.cuh"
 #include "numbers.cuh"
-#include "softmax.cuh"
 
 // o <- softmax(scale q k^T + mask) v for e4m3 q, k, v.
 //
@@ -30,17 +29,33 @@
 
 constexpr Number OUT_NUMBER = (Number)OUT_FORMAT;
 typedef Bits<OUT_NUMBER> Out;
-typedef Block<DIM, CONSUMERS> BlockForm;
-constexpr gw::Swizzle SWIZZLE = HeadDimension<DIM>::swizzle;
-constexpr u32 THREADS = WARPGROUP * (CONSUMERS + 1);
-constexpr u32 Q_BYTES = QUERY_TILE * DIM;
-constexpr u32 K_BYTES = KEY_TILE * DIM;
-constexpr u32 V_BYTES = V_ROWS * KEY_TILE;
-// Shared memory: queries, the rings of keys and of values, the barriers.
-constexpr u32 K_AT = CONSUMERS * Q_BYTES;
-constexpr u32 V_AT = K_AT + STAGES * K_BYTES;
-constexpr u32 BARRIERS_AT = V_AT + STAGES * V_BYTES;
 static_assert(BARRIERS_AT + BARRIER_BYTES * (2 + 2 * STAGES) == SHARED_BYTES, "the host's shared memory");
+
+// Scales and marks (marks.cuh) of the images, and the heads' sinks.
+struct Beside {
+    const f32 *q_scales, *k_scales, *v_scales, *sinks;
+    const u8 *q_marks, *k_marks;
+    const u32* v_marks;
+};
+
+// The item's tiles follow each other.
+struct Where {
+    const Beside& beside;
+    const f32 *k_scales, *v_scales;
+    const u32* v_marks;
+};
+
+GW_DEVICE f32 scale_of_keys(const Where& where, u32 t) { return gw::load_readonly(where.k_scales + t); }
+GW_DEVICE f32 scale_of_values(const Where& where, u32 group) { return gw::load_readonly(where.v_scales + group); }
+GW_DEVICE const u8* marks_of_queries(const Where& where, const Consumer& x) {
+    return where.beside.q_marks + (u64)x.q_marks * QUERY_TILE;
+}
+GW_DEVICE const u8* marks_of_keys(const Where& where, u32 t) {
+    return where.beside.k_marks + ((u64)(where.k_scales - where.beside.k_scales) + t) * KEY_TILE;
+}
+GW_DEVICE const u32* marks_of_values(const Where& where, u32 t) { return where.v_marks + t * DIM; }
+GW_DEVICE void prepare_value_scales(const Where&, u32, u32) {}
+GW_DEVICE f32 value_scale(const Where& where, u32 t) { return scale_of_values(where, t / GROUP); }
 
 // What a block works on at a time: rows of one head, and some of its keys.
 struct Item {
@@ -73,28 +88,6 @@ GW_DEVICE Item item_at(u32 number, const Problem& problem) {
 GW_DEVICE u32 item_number(const u32* items, u32 i, const Problem& problem) {
     if (i >= problem.items) return NO_ITEM;
     return problem.items == gw::blocks_x() ? i : gw::load_readonly(items + i);
-}
-
-struct Barriers {
-    gw::Mbarrier *q_full, *q_empty, *full, *empty;
-};
-
-GW_DEVICE Barriers barriers() {
-    gw::Mbarrier* first = gw::shared<gw::Mbarrier>(BARRIERS_AT);
-    return {first, first + 1, first + 2, first + 2 + STAGES};
-}
-
-// Consumers issue their products in turn: while one's are computed, the others have time for their softmax.
-GW_DEVICE void take_turn(u32 group) {
-    if (TURNS && CONSUMERS > 1) gw::barrier_sync(1 + group, 256);
-}
-GW_DEVICE void pass_turn(u32 group) {
-    if (TURNS && CONSUMERS > 1) gw::barrier_arrive(group + 1 == CONSUMERS ? 1 : 2 + group, 256);
-}
-
-// One warp's arrival for all its lanes.
-GW_DEVICE void release(gw::Mbarrier* empty) {
-    if (gw::lane() == 0) gw::mbarrier_arrive(empty);
 }
 
 GW_DEVICE void produce(const u8* q, const u8* k, const u8* v, const u32* items, const Problem& problem) {
@@ -130,187 +123,13 @@ GW_DEVICE void produce(const u8* q, const u8* k, const u8* v, const u32* items, 
     }
 }
 
-GW_DEVICE void multiply_scores(Consumer& x) {
-    const u64 k_operand = x.k_operand + x.place.stage * (K_BYTES / 16);
-    gw::wgmma_settle(x.scores);
-    gw::wgmma_fence();
-    GW_UNROLL
-    for (u32 step = 0; step < DIM / 32; ++step) {
-        gw::WgmmaHalf<KEY_TILE>::ss(x.scores, x.q_operand + 2 * step, k_operand + 2 * step, step > 0);
-    }
-    gw::wgmma_commit();
-}
-
-// part <- p v of tile t, added to what is there except in the first tile of a group.
-GW_DEVICE void multiply_values(Consumer& x, u32 t) {
-    const u64 v_operand = x.v_operand + x.place.stage * (V_BYTES / 16);
-    const bool goes_on = t % GROUP != 0 && !(WINDOW && t == x.start);
-    gw::wgmma_settle(x.part);
-    GW_UNROLL
-    for (u32 step = 0; step < KEY_TILE / 32; ++step) gw::wgmma_settle(x.p[step]);
-    gw::wgmma_fence();
-    GW_UNROLL
-    for (u32 step = 0; step < KEY_TILE / 32; ++step) {
-        gw::Wgmma<gw::E4M3, V_ROWS>::rs(x.part, x.p[step], v_operand + 2 * step, goes_on || step > 0);
-    }
-    gw::wgmma_commit();
-}
-
-// out <- out + part, values in their scale, which has a sign if they are marked; the sum of p has none.
-template <Kind KIND>
-GW_DEVICE void promote(Consumer& x, f32 signed_scale) {
-    const f32 scale = KIND == Kind::Ordinary ? signed_scale : gw::absolute(signed_scale);
-    GW_UNROLL
-    for (u32 i = 0; i < DIM / 2; ++i) x.out[i] = gw::fma(x.part[i], scale, x.out[i]);
-    GW_UNROLL
-    for (u32 i = DIM / 2; i < V_ROWS / 2; ++i) x.out[i] += x.part[i];
-}
-
-GW_DEVICE void rescale(Consumer& x) {
-    GW_UNROLL
-    for (u32 i = 0; i < V_ROWS / 2; ++i) {
-        x.out[i] *= x.correction[i / 2 % 2];
-        x.part[i] *= x.correction[i / 2 % 2];
-    }
-}
-
-GW_DEVICE void await_pair(const Consumer& x) { gw::mbarrier_wait(barriers().full + x.place.stage, x.place.phase); }
-
-GW_DEVICE void release_pair(Consumer& x) {
-    release(barriers().empty + x.place.stage);
-    advance(x.place);
-}
-
-// Tile t, whose codes are in p, and the scores of the next.
-template <Kind KIND, bool MASKED>
-GW_DEVICE void step(Consumer& x, const f32* k_scales, const f32* v_scales, u32 t, u32 tiles, const Beside& beside,
-                    const Problem& problem) {
-    await_pair(x);
-    take_turn(x.group);
-    multiply_scores(x);
-    multiply_values(x, t);
-    pass_turn(x.group);
-    gw::wgmma_wait<1>();
-    gw::wgmma_settle(x.scores);
-    if (t + 2 == tiles) release(barriers().q_empty);
-    const bool outgrown = softmax<KIND, MASKED>(x, k_scales, t + 1, beside, problem);
-    gw::wgmma_settle(x.scores);
-    const bool whole = t % GROUP == GROUP - 1;
-    // A block of its own also keeps the assembler from waiting before the codes are made.
-    if (whole || outgrown) {
-        const f32 v_scale = gw::load_readonly(v_scales + t / GROUP);
-        gw::wgmma_wait<0>();
-        gw::wgmma_settle(x.part);
-        if (whole) promote<KIND>(x, v_scale);
-        if (outgrown) rescale(x);
-    }
-    gw::wgmma_wait<0>();
-    gw::wgmma_settle(x.part);
-    release_pair(x);
-    // Only now: the product before reads p until it is done.
-    pack(x.scores, x.p);
-}
-
-// A warpgroup's tiles, counted from the item's first.
-struct Tiles {
-    // Those that some row sees are from x.start up to `end`; those of which all rows see every key, from `clear` up to `clear_end`.
-    u32 end;
-    i32 clear, clear_end;
-};
-
-GW_DEVICE bool is_clear(const Tiles& tiles, u32 t) { return (i32)t < tiles.clear_end && !(WINDOW && (i32)t < tiles.clear); }
-
-// What is left once the scores of the first tile are there.
-template <Kind KIND>
-GW_DEVICE void accumulate_rest(Consumer& x, const f32* k_scales, const f32* v_scales, const Tiles& tiles, const Beside& beside,
-                               const Problem& problem) {
-    // Code for tiles of any kind is long, and they are rare: all are masked, which changes nothing in those that are clear.
-    constexpr bool ANY = KIND == Kind::Any;
-    const u32 end = tiles.end, start = WINDOW ? x.start : 0;
-    if (!ANY && is_clear(tiles, start)) softmax<KIND, ANY>(x, k_scales, start, beside, problem);
-    else softmax<KIND, true>(x, k_scales, start, beside, problem);
-    // Nothing was added up yet, and still a row may be not a number.
-    if (ANY && !(x.correction[0] + x.correction[1] >= 0.0f)) {
-        GW_UNROLL
-        for (u32 i = 0; i < V_ROWS / 2; ++i) x.out[i] *= x.correction[i / 2 % 2];
-    }
-    pack(x.scores, x.p);
-    u32 t = start;
-    while (t + 1 < end) {
-        if ((t + 1) % 32 == 0) x.k_scales = scales_from(k_scales, t + 1, end);
-        const u32 stop = gw::lesser(end - 1, (t + 1) | 31);
-        if (!ANY) {
-            if (WINDOW) {
-                for (; t < stop && !is_clear(tiles, t + 1) && (i32)t + 1 < tiles.clear_end; ++t) {
-                    step<KIND, true>(x, k_scales, v_scales, t, end, beside, problem);
-                }
-            }
-            for (; t < stop && (i32)t + 1 < tiles.clear_end; ++t) {
-                step<KIND, ANY>(x, k_scales, v_scales, t, end, beside, problem);
-            }
-        }
-        for (; t < stop; ++t) step<KIND, true>(x, k_scales, v_scales, t, end, beside, problem);
-    }
-    const f32 v_scale = gw::load_readonly(v_scales + t / GROUP);
-    await_pair(x);
-    take_turn(x.group);
-    multiply_values(x, t);
-    pass_turn(x.group);
-    gw::wgmma_wait<0>();
-    gw::wgmma_settle(x.part);
-    release_pair(x);
-    promote<KIND>(x, v_scale);
-}
-
-// Adds the values that are not finite, of keys that the thread's rows see, to the sums. `v_marks` are the item's.
-GW_DEVICE void add_marked_values(Consumer& x, const f32* v_scales, const u32* v_marks, u32 tiles) {
-    for (u32 t = WINDOW ? x.start : 0; t < tiles; ++t) {
-        if (!is_marked(gw::load_readonly(v_scales + t / GROUP))) continue;
-        GW_UNROLL
-        for (u32 i = 0; i < DIM / 4; ++i) {
-            const u32 column = 8 * (i / 2) + 2 * (gw::lane() % 4) + i % 2;
-            const ColumnMark mark = from_word(gw::load_readonly(v_marks + t * DIM + column));
-            if (mark.kind == ColumnMark::FINITE) continue;
-            GW_UNROLL
-            for (u32 half = 0; half < 2; ++half) {
-                const bool seen = (i32)(t * KEY_TILE + mark.first) <= x.last[half];
-                // Between the first and the last there may be none that a short window sees: then this is too much.
-                const bool passed = WINDOW && (i32)(t * KEY_TILE + mark.last) < x.first[half];
-                if (seen && !passed) x.out[4 * (i / 2) + 2 * half + i % 2] += addend(mark.kind);
-            }
-        }
-    }
-}
-
-// A warpgroup's sums over its tiles, and the levels of its rows.
-GW_DEVICE void accumulate(Consumer& x, const f32* k_scales, const f32* v_scales, const u32* v_marks, const Tiles& tiles,
-                          const Beside& beside, const Problem& problem) {
-    // Whoever looks at them waits for the first product anyway.
-    const Scales scales = scan(k_scales, v_scales, 0, tiles.end);
-    x.k_scales = scales.keys[0];
-    await_pair(x);
-    take_turn(x.group);
-    multiply_scores(x);
-    pass_turn(x.group);
-    gw::wgmma_wait<0>();
-    gw::wgmma_settle(x.scores);
-    release_pair(x);
-    if (tiles.end == (WINDOW ? x.start : 0) + 1) release(barriers().q_empty);
-    if (GW_LIKELY(all_ordinary(x, scales, k_scales, v_scales, tiles.end))) {
-        accumulate_rest<Kind::Ordinary>(x, k_scales, v_scales, tiles, beside, problem);
-    } else {
-        accumulate_rest<Kind::Any>(x, k_scales, v_scales, tiles, beside, problem);
-        add_marked_values(x, v_scales, v_marks, tiles.end);
-    }
-}
-
 // A warpgroup's part of an item.
 GW_DEVICE void attend(Consumer& x, u32 q_phase, const Beside& beside, const Problem& problem, const Item& item) {
     const u32 value_groups = (problem.key_tiles + GROUP - 1) / GROUP;
     const u64 q_tile = item.q_head * problem.query_tiles + item.first_row / QUERY_TILE + x.group;
     const u64 k_tile = item.k_head * problem.key_tiles + item.first_tile;
-    const f32* k_scales = beside.k_scales + k_tile;
     const f32* v_scales = beside.v_scales + item.k_head * value_groups + item.first_tile / GROUP;
+    const Where where = {beside, beside.k_scales + k_tile, v_scales, beside.v_marks + k_tile * DIM};
     const f32 q_scale = gw::load_readonly(beside.q_scales + q_tile);
     // Keys from here on are relative to the item's first.
     const i32 end = (i32)problem.keys - 1 - (i32)(item.first_tile * KEY_TILE);
@@ -335,37 +154,14 @@ GW_DEVICE void attend(Consumer& x, u32 q_phase, const Beside& beside, const Prob
         if (tiles.end <= x.start) tiles.end = 0;
     }
     gw::mbarrier_wait(barriers().q_full, q_phase);
-    // Pairs that only other warpgroups use: before, and after.
-    const auto skip = [&](u32 from, u32 to) {
-        for (u32 t = from; t < to; ++t) {
-            await_pair(x);
-            take_turn(x.group);
-            pass_turn(x.group);
-            // Who has not seen the pair's phase yet would miss it.
-            gw::sync_warp();
-            release_pair(x);
-        }
-    };
     if (tiles.end > 0) {
-        if (WINDOW) skip(item.start, x.start);
-        accumulate(x, k_scales, v_scales, beside.v_marks + k_tile * DIM, tiles, beside, problem);
-        skip(tiles.end + 1, item.tiles + 1);
+        if (WINDOW) skip_pairs(x, item.start, x.start);
+        accumulate(x, where, tiles, {problem.cap, problem.cap_factor});
+        skip_pairs(x, tiles.end + 1, item.tiles + 1);
     } else {
         release(barriers().q_empty);
-        skip(item.start, item.tiles + 1);
+        skip_pairs(x, item.start, item.tiles + 1);
     }
-}
-
-// A row's sum of weights in units of 2^((level - TOP_CODE) / 8 + 7), and what sums so far must be multiplied with for that.
-struct Weight {
-    f32 sum, level, correction;
-};
-
-// The weight of a row and a sink. TOP_CODE stands for 2^4.
-GW_DEVICE Weight with_sink(f32 sum, f32 level, f32 sink) {
-    const f32 top = 8.0f * 1.4426950408f * sink, common = gw::maximum(level, top);
-    const f32 correction = power_of_eighths(level - common);
-    return {gw::fma(sum, correction, 16.0f * power_of_eighths(top - common)), common, correction};
 }
 
 // o <- the item's sums, normalised, and the log-sum-exp of its scores.
@@ -388,9 +184,7 @@ GW_DEVICE void finish(const Consumer& x, Out* o, f32* lse, const Problem& proble
             store_pair<OUT_NUMBER>(line + 8 * j, x.out[4 * j + 2 * half] * scale, x.out[4 * j + 2 * half + 1] * scale);
         }
         if (gw::lane() % 4 == 0) {
-            // log2 of the sum in units of one, the level undone: codes start at 2^-7.
-            const f32 total = gw::log2(sum) + 7.0f + 0.125f * (weight.level - TOP_CODE);
-            lse[row + 8 * half] = sum == 0.0f ? gw::bits<f32>(0xFF800000u) : 0.69314718f * total;
+            lse[row + 8 * half] = log_of(weight);
         }
     }
 }
@@ -410,11 +204,7 @@ GW_DEVICE void consume(const Beside& beside, const u32* items, Out* o, f32* lse,
         const u32 number = item_number(items, i, problem);
         if (number == NO_ITEM) break;
         const Item item = item_at(number, problem);
-        GW_UNROLL
-        for (u32 j = 0; j < V_ROWS / 2; ++j) x.out[j] = 0.0f;
-        // Low enough that the first tile always raises the level, and finite, so that no difference is not a number.
-        x.rows = {{LOWEST, LOWEST}, {gw::half_splat(START), gw::half_splat(START)}};
-        x.correction[0] = x.correction[1] = 1.0f;
+        clear(x);
         if (item.tiles > 0) {
             attend(x, q_phase, beside, problem, item);
             q_phase ^= 1;

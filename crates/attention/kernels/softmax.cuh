@@ -58,11 +58,9 @@ struct Rows {
     u32 bias[2];
 };
 
-// Scales and marks (marks.cuh) of the images, and the heads' sinks.
-struct Beside {
-    const f32 *q_scales, *k_scales, *v_scales, *sinks;
-    const u8 *q_marks, *k_marks;
-    const u32* v_marks;
+// What scores become with a soft cap: the largest, and what they are multiplied with before (`Problem`).
+struct SoftCap {
+    f32 cap, factor;
 };
 
 // A place in the ring.
@@ -96,6 +94,17 @@ struct Consumer {
     u32 scores[KEY_TILE / 4], p[KEY_TILE / 32][4];
     f32 out[V_ROWS / 2], part[V_ROWS / 2];
 };
+
+// Where scales and marks (marks.cuh) of an item's tiles lie: the including kernel's. `scale_of_values` is that of a group of tiles.
+struct Where;
+GW_DEVICE f32 scale_of_keys(const Where& where, u32 t);
+GW_DEVICE f32 scale_of_values(const Where& where, u32 group);
+GW_DEVICE const u8* marks_of_queries(const Where& where, const Consumer& x);
+GW_DEVICE const u8* marks_of_keys(const Where& where, u32 t);
+GW_DEVICE const u32* marks_of_values(const Where& where, u32 t);
+// Before the first tile, and before tile t, a multiple of 32: gets ready what `value_scale` gives of the tiles from the one before on.
+GW_DEVICE void prepare_value_scales(const Where& where, u32 t, u32 end);
+GW_DEVICE f32 value_scale(const Where& where, u32 t);
 
 // The larger of both halves, in both.
 GW_DEVICE u32 both_maximum(u32 pair) { return gw::half_maximum(pair, gw::permute_bytes(pair, pair, 0x1032)); }
@@ -209,18 +218,18 @@ GW_DEVICE void resolve(u32 (&scores)[KEY_TILE / 4], const bool (&row_unbounded)[
 }
 
 // Which rows have a score that is not a number, or plus infinity. Scores that are minus infinity become it.
-GW_DEVICE void find_poison(Consumer& x, f32 signed_a, u64 k_tile, const Beside& beside, bool (&poisoned)[2]) {
+GW_DEVICE void find_poison(Consumer& x, f32 signed_a, const Where& where, u32 t, bool (&poisoned)[2]) {
     // A factor that is not a number is that of scales that are none.
     poisoned[0] = poisoned[1] = signed_a != signed_a;
     const bool has_keys = signed_a == signed_a && is_marked(signed_a);
     if (!has_keys && x.q_marks == NO_MARKS) return;
     bool unbounded[2] = {false, false};
     if (x.q_marks != NO_MARKS) {
-        const u8* marks = beside.q_marks + (u64)x.q_marks * QUERY_TILE + 16 * (gw::warp() % 4) + gw::lane() / 4;
+        const u8* marks = marks_of_queries(where, x) + 16 * (gw::warp() % 4) + gw::lane() / 4;
         unbounded[0] = marks[0] != 0;
         unbounded[1] = marks[8] != 0;
     }
-    resolve(x.scores, unbounded, has_keys ? unbounded_keys(beside.k_marks + k_tile * KEY_TILE) : 0, poisoned);
+    resolve(x.scores, unbounded, has_keys ? unbounded_keys(marks_of_keys(where, t)) : 0, poisoned);
 }
 
 // Makes the sums of rows NaN that one of their four lanes found poison in.
@@ -261,8 +270,8 @@ GW_DEVICE bool is_ordinary(const Consumer& x, f32 signed_a) {
 }
 
 // The scales from place `first` on, one a lane; past the end, the last.
-GW_DEVICE f32 scales_from(const f32* scales, u32 first, u32 end) {
-    return gw::load_readonly(scales + gw::lesser(first + gw::lane(), end - 1));
+GW_DEVICE f32 scales_from(const Where& where, u32 first, u32 end) {
+    return scale_of_keys(where, gw::lesser(first + gw::lane(), end - 1));
 }
 
 // The scales of SCANNED tiles of keys and of their values, one a lane.
@@ -271,16 +280,16 @@ struct Scales {
 };
 constexpr u32 SCANNED = 32 * GROUP;
 
-GW_DEVICE Scales scan(const f32* k_scales, const f32* v_scales, u32 first, u32 end) {
+GW_DEVICE Scales scan(const Where& where, u32 first, u32 end) {
     Scales scales;
     GW_UNROLL
-    for (u32 i = 0; i < GROUP; ++i) scales.keys[i] = scales_from(k_scales, first + 32 * i, end);
-    scales.values = scales_from(v_scales, first / GROUP, (end + GROUP - 1) / GROUP);
+    for (u32 i = 0; i < GROUP; ++i) scales.keys[i] = scales_from(where, first + 32 * i, end);
+    scales.values = scale_of_values(where, gw::lesser(first / GROUP + gw::lane(), (end + GROUP - 1) / GROUP - 1));
     return scales;
 }
 
 // Whether all tiles up to `end` are ordinary, and none of their values is marked. `scales` are those of the first.
-GW_DEVICE bool all_ordinary(const Consumer& x, Scales scales, const f32* k_scales, const f32* v_scales, u32 end) {
+GW_DEVICE bool all_ordinary(const Consumer& x, Scales scales, const Where& where, u32 end) {
     // Marked scales have a sign, and larger bits than all others.
     u32 largest = 0, signs = 0;
     GW_UNROLL_BY(1)
@@ -290,24 +299,23 @@ GW_DEVICE bool all_ordinary(const Consumer& x, Scales scales, const f32* k_scale
         signs |= gw::bits<u32>(scales.values);
         first += SCANNED;
         if (first >= end) break;
-        scales = scan(k_scales, v_scales, first, end);
+        scales = scan(where, first, end);
     }
     return !gw::any(!is_ordinary(x, x.q_scale * gw::bits<f32>(largest)) || signs >> 31);
 }
 
 // The codes of tile t in place of its scores. Returns whether some row of the warp outgrew its headroom; `correction` is then
-// what the rows' sums so far must be multiplied with. `k_scales` are the item's.
+// what the rows' sums so far must be multiplied with.
 template <Kind KIND, bool MASKED>
-GW_DEVICE bool softmax(Consumer& x, const f32* k_scales, u32 t, const Beside& beside, const Problem& problem) {
+GW_DEVICE bool softmax(Consumer& x, const Where& where, u32 t, const SoftCap& cap) {
     f32 a = x.q_scale * gw::shuffle(x.k_scales, t % 32);
     const bool ordinary = KIND == Kind::Ordinary || is_ordinary(x, a);
-    const u64 k_tile = (u64)(k_scales - beside.k_scales) + t;
     if (MASKED) mask(x, t);
     if (KIND == Kind::Any) {
         x.correction[0] = x.correction[1] = 1.0f;
         if (!ordinary) {
             bool poisoned[2];
-            find_poison(x, a, k_tile, beside, poisoned);
+            find_poison(x, a, where, t, poisoned);
             poison(x, poisoned);
         }
         a = gw::minimum(gw::absolute(a), LARGEST_FACTOR);
@@ -317,8 +325,8 @@ GW_DEVICE bool softmax(Consumer& x, const f32* k_scales, u32 t, const Beside& be
         }
     }
     if (SOFT_CAP) {
-        cap_scores(x, a * problem.cap_factor);
-        a = problem.cap;
+        cap_scores(x, a * cap.factor);
+        a = cap.cap;
         if (MASKED) mask(x, t);
     }
     const u32 factor = gw::half_splat(a), limit = gw::half_splat(LIMIT);

@@ -99,6 +99,11 @@ impl Builder {
         &self.form.shape
     }
 
+    /// The rotation that was asked for.
+    pub(crate) fn rotated(&self) -> Rotation {
+        self.rotation
+    }
+
     /// The logit of a head's sink; minus infinity where it has none.
     pub(crate) fn sink(&self, head: usize) -> f32 {
         self.form.sinks.as_ref().and_then(|sinks| sinks.get(head)).copied().unwrap_or(f32::NEG_INFINITY)

@@ -19,7 +19,7 @@ mod shared;
 pub mod workloads;
 
 pub use attention::{Attention, Builder};
-pub use cache::{CachedAttention, KvCache, PAGE_KEYS, Sequence, Statistics};
+pub use cache::{CachedAttention, KvCache, PAGE_KEYS, Sequence, Statistics, StepGraph, StepSize, Steps};
 pub use dimensions::{HEAD_DIMENSIONS, HeadDimension};
 pub use element::Element;
 pub use error::{Error, Result};

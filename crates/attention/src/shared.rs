@@ -115,5 +115,101 @@ gatework_gpu::shared! {
         pub(crate) total: u64,
     }
 
+    /// Words of a plan before its lists: how many appends, items, and rows of all sequences there are.
+    pub(crate) const PLAN_APPENDS: u32 = 0;
+    pub(crate) const PLAN_ITEMS: u32 = 1;
+    pub(crate) const PLAN_ROWS: u32 = 2;
+    /// A multiple of 16 bytes.
+    pub(crate) const PLAN_WORDS: u32 = 4;
+    /// No place for an open page.
+    pub(crate) const NO_PLACE: u32 = u32::MAX;
+    /// Shared memory of the kernel over caches that says whether a block is the last.
+    pub(crate) const CACHED_FLAG_BYTES: u32 = 16;
+
+    /// Rows that go into a page, after those that it keeps.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
+    pub(crate) struct AppendItem {
+        pub(crate) page: u32,
+        pub(crate) kept: u32,
+        pub(crate) added: u32,
+        /// The first of the added rows among all that come.
+        pub(crate) first_row: u32,
+        /// The place of the open page that kept rows are read from, if there are any.
+        pub(crate) from: u32,
+        /// The place where this page's rows are kept from now on, or NO_PLACE if it is full.
+        pub(crate) to: u32,
+        pub(crate) unused: [u32; 2],
+    }
+
+    /// A full page of which some rows are kept in f16 again.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
+    pub(crate) struct ReopenItem {
+        pub(crate) page: u32,
+        pub(crate) kept: u32,
+        pub(crate) to: u32,
+        pub(crate) unused: u32,
+    }
+
+    /// What kernels that write into a cache know of it.
+    #[derive(Debug, Clone, Copy, Pod, Zeroable)]
+    pub(crate) struct CacheShape {
+        pub(crate) key_heads: u32,
+        /// What the largest number of a page's keys becomes.
+        pub(crate) limit: f32,
+        /// The word of the plan at which appends begin.
+        pub(crate) appends_at: u32,
+        pub(crate) unused: u32,
+    }
+
+    /// A sequence whose last rows attend.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
+    pub(crate) struct CachedSequence {
+        /// The first of its pages among those of all sequences.
+        pub(crate) table: u32,
+        pub(crate) keys: u32,
+        pub(crate) rows: u32,
+        /// The first of its rows among those of all sequences.
+        pub(crate) first_row: u32,
+    }
+
+    /// A block of packed rows over a part of their keys.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
+    pub(crate) struct CachedItem {
+        pub(crate) sequence: u32,
+        /// Which block of packed rows.
+        pub(crate) tile: u32,
+        /// The part's pages, by their place in the sequence.
+        pub(crate) first_page: u32,
+        pub(crate) pages: u32,
+        /// Which of the tile's parts this is.
+        pub(crate) part: u32,
+        pub(crate) parts: u32,
+        /// The first of the tile's parts among those of all.
+        pub(crate) first_part: u32,
+        /// The tile among those that have several parts.
+        pub(crate) counter: u32,
+    }
+
+    /// One launch of the kernel over caches.
+    #[derive(Debug, Clone, Copy, Pod, Zeroable)]
+    pub(crate) struct CacheProblem {
+        pub(crate) heads: u32,
+        pub(crate) key_heads: u32,
+        /// Keys before a row's own place that it sees, under a window, and after it.
+        pub(crate) left: i32,
+        pub(crate) right: i32,
+        pub(crate) log2_scale: f32,
+        /// As in `Problem`.
+        pub(crate) cap: f32,
+        pub(crate) cap_factor: f32,
+        /// What the largest number of a tile of queries becomes.
+        pub(crate) limit: f32,
+        /// Words of the plan at which its lists begin.
+        pub(crate) sequences_at: u32,
+        pub(crate) items_at: u32,
+        pub(crate) tables_at: u32,
+        pub(crate) unused: u32,
+    }
+
     text dimensions::declare;
 }

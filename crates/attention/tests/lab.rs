@@ -26,5 +26,7 @@ fn main() -> ExitCode {
     let busy =
         tunable.default_configuration().with("CONSUMERS", 2).with("STAGES", 2).with("ISSUE", "in turn");
     let busy = tunable.configured(&busy);
-    suite(workloads()).controls(5).mutants_of(vec![busy], 30, EXCUSED).run()
+    let cache = workloads().into_iter().find(|workload| workload.name() == "attention/cache-64");
+    let hunted = vec![busy, cache.expect("the cache is gated")];
+    suite(workloads()).controls(5).mutants_of(hunted, 60, EXCUSED).run()
 }

@@ -301,7 +301,7 @@ impl Device {
         Kernel::load_image(self, image, entry, declared)
     }
 
-    /// From now on this device compiles `substitute` wherever a source with the text `original` is asked for.
+    /// From now on this device compiles `substitute` wherever a source with the text `original`, or one that includes it, is asked for.
     ///
     /// For mutation tests: the host code around a kernel runs as it is, with a kernel that was broken on purpose.
     #[cfg(feature = "testing")]
@@ -327,10 +327,11 @@ impl Device {
 
     #[cfg(feature = "testing")]
     fn substituted<'a>(&self, source: &'a Source) -> Cow<'a, Source> {
-        match self.shared.substitutes.lock().get(source.text()) {
-            Some(text) => Cow::Owned(source.with_text(text.clone())),
-            None => Cow::Borrowed(source),
+        let substitutes = self.shared.substitutes.lock();
+        if substitutes.is_empty() {
+            return Cow::Borrowed(source);
         }
+        Cow::Owned(source.replaced(|text| substitutes.get(text).cloned()))
     }
 
     #[cfg(not(feature = "testing"))]

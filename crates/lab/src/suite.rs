@@ -218,9 +218,13 @@ impl Quarry {
 }
 
 /// The mutants of a workload's kernels, each text once, as far as the workload launches what they are in.
-fn quarry(workload: &Arc<dyn Workload>, excused: &[Excused]) -> Vec<Quarry> {
+fn quarry_of(workload: &Arc<dyn Workload>, excused: &[Excused]) -> Result<Vec<Quarry>, Failed> {
     let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for spec in workload.kernels() {
+        for path in &spec.headers {
+            let text = spec.source.included(path).ok_or_else(|| format!("'{path}' is not included"))?;
+            texts.entry(text.to_owned()).or_default();
+        }
         texts.entry(spec.source.text().to_owned()).or_default().extend(spec.entries);
     }
     let mut found = Vec::new();
@@ -241,7 +245,7 @@ fn quarry(workload: &Arc<dyn Workload>, excused: &[Excused]) -> Vec<Quarry> {
             }
         }));
     }
-    found
+    Ok(found)
 }
 
 /// The kernel that a line of a text is in; none before the first.
@@ -253,7 +257,10 @@ fn enclosing(text: &str, line: usize) -> Option<&str> {
 
 /// Hunts all mutants on all cores.
 fn hunt_all(workloads: &[Arc<dyn Workload>], least: usize, excused: &[Excused]) -> Result<(), Failed> {
-    let quarry: Vec<Quarry> = workloads.iter().flat_map(|workload| quarry(workload, excused)).collect();
+    let mut quarry = Vec::new();
+    for workload in workloads {
+        quarry.extend(quarry_of(workload, excused)?);
+    }
     let caught = quarry.iter().filter(|mutant| mutant.excuse.is_none()).count();
     if caught < least {
         return Err(format!("{caught} mutants where there were {least}: are the calls still found?").into());

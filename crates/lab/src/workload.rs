@@ -86,6 +86,8 @@ pub struct KernelSpec {
     pub required: Vec<String>,
     /// SASS opcodes that no entry may contain.
     pub forbidden: Vec<String>,
+    /// Files that it includes whose mutants are hunted as its own are.
+    pub headers: Vec<String>,
     /// Most registers a thread.
     pub max_registers: Option<u32>,
     /// Threads of the largest block it is launched with: its registers must fit into a multiprocessor.
@@ -103,6 +105,7 @@ impl KernelSpec {
             source,
             required: Vec::new(),
             forbidden: LOCAL_MEMORY_OPCODES.map(str::to_owned).to_vec(),
+            headers: Vec::new(),
             max_registers: None,
             threads: None,
         }
@@ -122,6 +125,12 @@ impl KernelSpec {
     /// With an opcode that no entry may contain.
     pub fn forbid(mut self, opcode: &str) -> Self {
         self.forbidden.push(opcode.to_owned());
+        self
+    }
+
+    /// With an included file that a hunt for mutants goes through, too.
+    pub fn header(mut self, path: &str) -> Self {
+        self.headers.push(path.to_owned());
         self
     }
 

@@ -1,14 +1,21 @@
 //! Keys and values that stay from call to call, in pages that sequences may share.
 
 mod attend;
+mod host;
+mod open;
 mod pages;
+mod step;
 
-use gatework_gpu::Target;
+use gatework_gpu::{Stream, Target};
 use half::f16;
 
 pub use self::attend::CachedAttention;
-use self::pages::Pages;
+use self::host::HostPages;
+use self::open::OpenPages;
+use self::pages::{Pages, Room};
 pub use self::pages::{Sequence, Statistics};
+pub use self::step::{StepGraph, StepSize, Steps};
+use crate::cuda::DevicePages;
 use crate::dimensions::HeadDimension;
 use crate::{Element, Error, Result};
 
@@ -17,48 +24,81 @@ pub const PAGE_KEYS: usize = crate::cuda::KEY_TILE;
 
 /// Pages together have at most so many elements of keys.
 const MOST_ELEMENTS: usize = 1 << 40;
+/// Pages that may be open on a device, if nothing else is said: more than most servers have sequences at a time.
+const OPEN_PAGES: usize = 1024;
 
 /// Keys and values of many sequences, in a fixed number of pages of [`PAGE_KEYS`] keys.
 ///
 /// Sequences grow by [`append`](Self::append), share what they have in common by [`fork`](Self::fork), and are cut by
-/// [`truncate`](Self::truncate). A page that several share is copied when one of them writes into it. Numbers are kept in f16.
+/// [`truncate`](Self::truncate). A page that several share is copied when one of them writes into it.
+///
+/// On the CPU numbers are kept in f16. On a device a page is kept in e4m3, with one scale a key head for its keys and one for its values.
+/// Beside a page that is not full its rows are kept in f16, and each append quantises the page anew from those; a page that
+/// is full is quantised for good. So the same rows give the same bytes, however they come. A page that was full and is cut
+/// has only the values of its codes, which the next append into it rounds to f16 and quantises with what comes. Until a cut or shared page is
+/// written, it is read as it was quantised with all its keys.
 #[derive(Debug)]
 pub struct KvCache {
     key_heads: usize,
     dim: usize,
     pages: Pages,
-    /// Of keys and of values, `[page, key head, key, dim]`.
-    keys: Vec<f16>,
-    values: Vec<f16>,
+    store: Store,
+}
+
+/// Where pages lie.
+#[derive(Debug)]
+enum Store {
+    Cpu(HostPages),
+    Device(Box<DeviceStore>),
+}
+
+#[derive(Debug)]
+struct DeviceStore {
+    pages: DevicePages,
+    open: OpenPages,
 }
 
 impl KvCache {
-    /// A cache of so many pages, whose memory is taken now. Only the CPU has one yet.
+    /// A cache of so many pages, whose memory is taken now. On a device up to 1024 of them may be open, that is, partly filled.
     pub fn new(key_heads: usize, dim: usize, pages: usize, target: &Target) -> Result<Self> {
+        Self::with_open_pages(key_heads, dim, pages, OPEN_PAGES, target)
+    }
+
+    /// A cache of which up to `open` pages may be open on a device: each takes twice the memory of a full one more. A sequence has
+    /// one, and for the call in which it fills and the next begins, two. The CPU has no such limit.
+    pub fn with_open_pages(
+        key_heads: usize,
+        dim: usize,
+        pages: usize,
+        open: usize,
+        target: &Target,
+    ) -> Result<Self> {
         let refuse = |what: String| Err(Error::Unsupported { what });
         HeadDimension::of(dim)?;
-        if let Target::Gpu(_) = target {
-            return refuse(format!("a cache on {}; the target must be cpu", target.id()));
-        }
-        if key_heads == 0 || pages == 0 {
+        if key_heads == 0 || pages == 0 || open == 0 {
             return refuse(format!(
-                "a cache of {pages} pages for {key_heads} key heads; both must be at least 1"
+                "a cache of {pages} pages, {open} of them open, for {key_heads} key heads; all must be at least 1"
             ));
         }
         let elements =
             [key_heads, PAGE_KEYS, dim].into_iter().try_fold(pages, |all, size| all.checked_mul(size));
-        let Some(elements) = elements.filter(|&elements| elements <= MOST_ELEMENTS) else {
+        if elements.is_none_or(|elements| elements > MOST_ELEMENTS) || pages > u32::MAX as usize {
             return refuse(format!(
-                "{pages} pages of {key_heads} key heads; at most 2^40 elements are supported"
+                "{pages} pages of {key_heads} key heads; at most 2^40 elements and 2^32 pages are supported"
             ));
+        }
+        if key_heads > 65535 {
+            return refuse(format!("{key_heads} key heads; at most 65535 are supported"));
+        }
+        let store = match target {
+            Target::Cpu => Store::Cpu(HostPages::new(key_heads, dim, pages)?),
+            Target::Gpu(device) => {
+                let open = open.min(pages);
+                let pages = DevicePages::new(&device.stream()?, key_heads, dim, pages, open)?;
+                Store::Device(Box::new(DeviceStore { pages, open: OpenPages::new(open) }))
+            }
         };
-        Ok(Self {
-            key_heads,
-            dim,
-            pages: Pages::new(pages),
-            keys: zeros(elements)?,
-            values: zeros(elements)?,
-        })
+        Ok(Self { key_heads, dim, pages: Pages::new(pages), store })
     }
 
     /// A new sequence without keys.
@@ -93,54 +133,49 @@ impl KvCache {
 
     /// Adds keys and values, `[keys, key heads, dim]`, at the end of the sequence: all of them, or after an error none.
     pub fn append<T: Element>(&mut self, sequence: Sequence, k: &[T], v: &[T]) -> Result<()> {
-        let row = self.key_heads * self.dim;
-        let rows = k.len().div_ceil(row);
+        self.append_all(&[(sequence, k.len().div_ceil(self.key_heads * self.dim))], k, v)
+    }
+
+    /// Adds so many keys and values to each of several sequences, one sequence after the other: all of them, or after an error none.
+    pub fn append_all<T: Element>(&mut self, keys: &[(Sequence, usize)], k: &[T], v: &[T]) -> Result<()> {
+        let needed = elements_of(keys, self.key_heads * self.dim)?;
         for (tensor, found) in [("k", k.len()), ("v", v.len())] {
-            if found != rows * row {
-                return Err(Error::Length { tensor, found, needed: rows * row });
+            if found != needed {
+                return Err(Error::Length { tensor, found, needed });
             }
         }
         check_range("k", k)?;
         check_range("v", v)?;
-        let first = self.keys(sequence)?;
-        if let Some((from, to)) = self.pages.reserve(sequence, rows)?.copied {
-            self.copy_page(from, to);
+        let rooms = self.pages.rooms(keys)?;
+        match &mut self.store {
+            Store::Cpu(host) => host.append(&self.pages, &rooms, k, v)?,
+            Store::Device(device) => device.append(&self.pages, &rooms, k, v)?,
         }
-        for (index, (k, v)) in k.chunks(row).zip(v.chunks(row)).enumerate() {
-            let page = self.pages.table(sequence)?.pages[(first + index) / PAGE_KEYS];
-            for (head, (k, v)) in k.chunks(self.dim).zip(v.chunks(self.dim)).enumerate() {
-                let at = self.row(page, head, (first + index) % PAGE_KEYS);
-                narrow(k, &mut self.keys[at..][..self.dim]);
-                narrow(v, &mut self.values[at..][..self.dim]);
-            }
-        }
-        Ok(())
-    }
-
-    fn copy_page(&mut self, from: usize, to: usize) {
-        let size = self.key_heads * PAGE_KEYS * self.dim;
-        for tensor in [&mut self.keys, &mut self.values] {
-            tensor.copy_within(from * size..(from + 1) * size, to * size);
-        }
-    }
-
-    /// Where the row of a page's key begins.
-    fn row(&self, page: usize, key_head: usize, key: usize) -> usize {
-        ((page * self.key_heads + key_head) * PAGE_KEYS + key) * self.dim
+        self.pages.take(&rooms)
     }
 }
 
-/// Memory of zeros, or an error that says how much there was to be.
-fn zeros(elements: usize) -> Result<Vec<f16>> {
-    let mut memory = Vec::new();
-    if memory.try_reserve_exact(elements).is_err() {
-        let bytes = 2 * elements;
-        return Err(Error::Cache {
-            what: format!("no memory for {bytes} bytes of keys or values; take fewer pages"),
-        });
+impl DeviceStore {
+    /// Writes rows from host memory into rooms, which their sequences do not have yet.
+    fn append<T: Element>(&mut self, pages: &Pages, rooms: &[Room], k: &[T], v: &[T]) -> Result<()> {
+        let writes = self.open.writes(pages, rooms)?;
+        if writes.appends.is_empty() {
+            return Ok(());
+        }
+        let stream: Stream = self.pages.stream().clone();
+        let (k, v) = (stream.upload(k)?, stream.upload(v)?);
+        self.pages.reopen(&stream, &writes.reopened)?;
+        self.pages.append_now(&stream, &writes.appends, [&k, &v])?;
+        self.open = writes.after;
+        Ok(())
     }
-    memory.resize(elements, f16::ZERO);
-    Ok(memory)
+}
+
+/// Elements of so many rows of each sequence.
+fn elements_of(rows: &[(Sequence, usize)], row: usize) -> Result<usize> {
+    let total = rows.iter().try_fold(0usize, |total, &(_, rows)| total.checked_add(rows));
+    let elements = total.and_then(|total| total.checked_mul(row)).filter(|&all| all <= MOST_ELEMENTS);
+    elements.ok_or_else(|| Error::Cache { what: "there are more rows than memory could hold".into() })
 }
 
 /// Numbers that f16 would make infinite are refused: a softmax over them would be wrong.
@@ -157,6 +192,46 @@ fn check_range<T: Element>(tensor: &'static str, numbers: &[T]) -> Result<()> {
     }
 }
 
-fn narrow<T: Element>(from: &[T], to: &mut [f16]) {
-    from.iter().zip(to).for_each(|(from, to)| *to = f16::from_f32(from.to_f32()));
+#[cfg(test)]
+mod tests {
+    use gatework_gpu::Device;
+
+    use super::*;
+
+    /// What a device keeps of a sequence: images and scales of its pages.
+    fn bytes(cache: &KvCache, sequence: Sequence) -> Result<Vec<u8>> {
+        let Store::Device(store) = &cache.store else { panic!("the cache is on a device") };
+        let pages = &cache.pages.table(sequence)?.pages;
+        Ok(pages.iter().map(|&page| store.pages.page(page)).collect::<Result<Vec<_>>>()?.concat())
+    }
+
+    #[test]
+    fn rows_give_the_same_bytes_however_they_come() -> Result<()> {
+        let (key_heads, dim, keys) = (2, 64, 2 * PAGE_KEYS + 9);
+        let row = key_heads * dim;
+        let wave = |step: f32| {
+            (0..keys * row).map(|i| (i as f32 * step).sin() * i as f32 * 1e-3).collect::<Vec<f32>>()
+        }; // larger from row to row
+        let (k, v) = (wave(0.37), wave(0.73));
+        let mut cache = KvCache::new(key_heads, dim, 12, &Target::Gpu(Device::emulated(1)?))?;
+        let (at_once, one_by_one, shared) = (cache.begin(), cache.begin(), cache.begin());
+        cache.append(at_once, &k, &v)?;
+        for (k, v) in k.chunks(row).zip(v.chunks(row)) {
+            cache.append(one_by_one, k, v)?;
+        }
+        let half = 100 * row;
+        cache.append(shared, &k[..half], &v[..half])?;
+        let forked = cache.fork(shared, 70)?;
+        cache.append(shared, &k[half..], &v[half..])?;
+        cache.append(forked, &k[70 * row..], &v[70 * row..])?;
+        let wanted = bytes(&cache, at_once)?;
+        assert!(wanted.iter().any(|&byte| byte != 0));
+        for (name, sequence) in [("one by one", one_by_one), ("in halves", shared), ("forked", forked)] {
+            assert!(bytes(&cache, sequence)? == wanted, "{name}");
+        }
+        cache.truncate(forked, 200)?;
+        cache.append(forked, &k[200 * row..201 * row], &v[200 * row..201 * row])?;
+        assert!(bytes(&cache, forked)? != wanted[..bytes(&cache, forked)?.len()], "other rows give others");
+        Ok(())
+    }
 }

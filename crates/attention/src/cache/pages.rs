@@ -1,9 +1,13 @@
 //! Which sequence has which pages: tables, a free list, and counts of who shares a page.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::PAGE_KEYS;
 use crate::{Error, Result};
+
+/// Keys of a sequence: as many as one head of any attention.
+const MOST_KEYS: usize = i32::MAX as usize / 2;
 
 /// A sequence of a [`KvCache`](super::KvCache). A handle of one that was freed is refused, and so is one of another cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -43,11 +47,35 @@ struct Slot {
     table: Option<Table>,
 }
 
-/// What an append writes into, once it has been found that there is room for it.
+/// What an append writes into: found by [`Pages::rooms`], which changes nothing, and the sequence's once it is [taken](Pages::take).
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Room {
-    /// The open page was of several sequences: what it holds must be copied from the first to the second.
+    pub(super) sequence: Sequence,
+    /// Keys that the sequence has before.
+    pub(super) before: usize,
+    /// Keys that come.
+    pub(super) added: usize,
+    /// The open page is of several sequences: what it holds must be copied from the first to the second.
     pub(super) copied: Option<(usize, usize)>,
+    /// Pages that follow.
+    fresh: Vec<usize>,
+}
+
+impl Room {
+    /// Keys of the page that is written first which are there already.
+    pub(super) fn kept(&self) -> usize {
+        self.before % PAGE_KEYS
+    }
+
+    /// The sequence's pages once the room is taken.
+    pub(super) fn pages_after(&self, table: &Table) -> Vec<usize> {
+        let mut pages = table.pages.clone();
+        if let (Some((_, own)), Some(open)) = (self.copied, pages.last_mut()) {
+            *open = own;
+        }
+        pages.extend(&self.fresh);
+        pages
+    }
 }
 
 /// All pages and all sequences.
@@ -107,32 +135,77 @@ impl Pages {
         self.slots[place].table.as_mut().ok_or_else(freed)
     }
 
-    /// Gives the sequence pages for so many more keys, all or none, and makes the page that is written first its own.
-    pub(super) fn reserve(&mut self, sequence: Sequence, keys: usize) -> Result<Room> {
-        let table = self.table(sequence)?;
-        let Some(total) = table.keys.checked_add(keys) else {
-            return Err(Error::Cache { what: format!("{keys} more keys are more than a sequence can have") });
-        };
-        let added = total.div_ceil(PAGE_KEYS) - table.pages.len();
-        let open = (keys > 0 && !table.keys.is_multiple_of(PAGE_KEYS)).then_some(table.keys / PAGE_KEYS);
-        let copied = open.map(|open| table.pages[open]).filter(|&page| self.owners[page] > 1);
-        let needed = added + usize::from(copied.is_some());
+    /// Where so many more keys of each sequence go: all of them, or an error. Nothing is changed. Of sequences that share an open page
+    /// the one with the most keys in it may write into it in place, if all of them are here: it writes behind what the others
+    /// copy.
+    pub(super) fn rooms(&self, wanted: &[(Sequence, usize)]) -> Result<Vec<Room>> {
+        let mut seen = HashSet::new();
+        let mut rooms = Vec::with_capacity(wanted.len());
+        for &(sequence, added) in wanted {
+            let before = self.table(sequence)?.keys;
+            if !seen.insert(sequence) {
+                let what = "the sequence is given twice; append its keys together";
+                return Err(Error::Cache { what: what.into() });
+            }
+            if before.checked_add(added).is_none_or(|keys| keys > MOST_KEYS) {
+                return Err(Error::Cache {
+                    what: format!(
+                        "{added} keys after {before} are more than a sequence can have, {MOST_KEYS}"
+                    ),
+                });
+            }
+            rooms.push(Room { sequence, before, added, copied: None, fresh: Vec::new() });
+        }
+        let mut order: Vec<usize> = (0..rooms.len()).collect();
+        order.sort_by_key(|&index| rooms[index].kept());
+        let mut free = self.free.iter().rev().copied();
+        let mut needed = 0;
+        let mut left: HashMap<usize, usize> = HashMap::new();
+        for index in order {
+            let room = &mut rooms[index];
+            let table = self.table(room.sequence)?;
+            let open = (room.added > 0 && room.kept() > 0).then(|| table.pages[room.before / PAGE_KEYS]);
+            let copied = open.filter(|page| self.owners[*page] - left.get(page).copied().unwrap_or(0) > 1);
+            let fresh = (room.before + room.added).div_ceil(PAGE_KEYS) - table.pages.len();
+            needed += fresh + usize::from(copied.is_some());
+            if let Some(page) = copied {
+                *left.entry(page).or_default() += 1;
+                room.copied = free.next().map(|own| (page, own));
+            }
+            room.fresh.extend(free.by_ref().take(fresh));
+        }
         if needed > self.free.len() {
             return Err(Error::CacheFull { needed, free: self.free.len(), pages: self.owners.len() });
         }
-        let fresh = self.free.split_off(self.free.len() - added);
-        let own = copied.and_then(|page| self.free.pop().map(|own| (page, own)));
-        fresh.iter().chain(own.iter().map(|(_, own)| own)).for_each(|&page| self.owners[page] = 1);
-        let table = self.table_mut(sequence)?;
-        if let (Some(open), Some((_, own))) = (open, own) {
-            table.pages[open] = own;
+        Ok(rooms)
+    }
+
+    /// Gives sequences the rooms that were found last.
+    pub(super) fn take(&mut self, rooms: &[Room]) -> Result<()> {
+        // They are the last of the list.
+        let taken: usize =
+            rooms.iter().map(|room| room.fresh.len() + usize::from(room.copied.is_some())).sum();
+        self.free.truncate(self.free.len() - taken);
+        for room in rooms {
+            let pages = room.pages_after(self.table(room.sequence)?);
+            let own = room.copied.map(|(_, own)| own);
+            own.iter().chain(&room.fresh).for_each(|&page| self.owners[page] = 1);
+            if let Some((page, _)) = room.copied {
+                self.owners[page] -= 1;
+            }
+            *self.table_mut(room.sequence)? = Table { pages, keys: room.before + room.added };
         }
-        table.pages.extend(fresh.iter().rev());
-        table.keys = total;
-        if let Some((page, _)) = own {
-            self.owners[page] -= 1;
-        }
-        Ok(Room { copied: own })
+        Ok(())
+    }
+
+    /// Tells caches apart.
+    pub(super) fn cache(&self) -> u64 {
+        self.cache
+    }
+
+    /// Whether some sequence has the page.
+    pub(super) fn is_used(&self, page: usize) -> bool {
+        self.owners[page] > 0
     }
 
     /// Another sequence with the first `keys` keys of this one: it has the same pages.

@@ -12,17 +12,29 @@ use crate::shape::{Layout, Mask, Shape, Strides};
 use crate::shared::{Problem, WITH_CURVE, WITH_SINKS, WITH_SOFT_CAP, WITH_TURNS, WITH_WINDOW};
 use crate::{Element, Result, kernels};
 
-/// The attention kernel for outputs of one format.
-pub(crate) fn attention_module<O: Element>(form: &Form, schedule: Schedule) -> Module {
-    let shape = &form.shape;
+/// What is compiled into a kernel.
+pub(super) fn features(form: &Form, turns: bool, exponential: Exponential) -> u32 {
     let features = [
-        (schedule.turns, WITH_TURNS),
-        (schedule.exponential == Exponential::Parabola, WITH_CURVE),
+        (turns, WITH_TURNS),
+        (exponential == Exponential::Parabola, WITH_CURVE),
         (matches!(form.mask, Mask::Window { .. }), WITH_WINDOW),
         (form.sinks.is_some(), WITH_SINKS),
         (form.soft_cap.is_some(), WITH_SOFT_CAP),
     ];
-    let features: u32 = features.iter().map(|&(has, feature)| if has { feature } else { 0 }).sum();
+    features.iter().map(|&(has, feature)| if has { feature } else { 0 }).sum()
+}
+
+/// A soft cap as kernels take it: the cap in eighths of log2, and what scores are multiplied with before the hyperbolic tangent.
+pub(super) fn cap_of(form: &Form) -> [f32; 2] {
+    // Nobody reads a cap that is not asked for.
+    let cap = form.soft_cap.unwrap_or(1.0);
+    [8.0 * LOG2_E * cap, 0.25 / cap]
+}
+
+/// The attention kernel for outputs of one format.
+pub(crate) fn attention_module<O: Element>(form: &Form, schedule: Schedule) -> Module {
+    let shape = &form.shape;
+    let features = features(form, schedule.turns, schedule.exponential);
     kernels::ATTENTION
         .define("DIM", shape.dim as u32)
         .define("GROUP", value_group(shape.keys) as u32)
@@ -101,8 +113,7 @@ impl DeviceAttention {
         let layout = if in_parts { Layout::HeadsFirst } else { self.form.layout };
         let Strides { batch, head, row } = layout.strides(heads, rows, dim);
         let place = keys as i32 - rows as i32;
-        // Nobody reads a cap that is not asked for.
-        let cap = self.form.soft_cap.unwrap_or(1.0);
+        let [cap, cap_factor] = cap_of(&self.form);
         let at_most = |size: usize, most: usize| size.min(most) as i32;
         Problem {
             rows: rows as u32,
@@ -120,8 +131,8 @@ impl DeviceAttention {
                 Mask::Full | Mask::Causal => 0,
                 Mask::Window { left, .. } => place - at_most(left, keys),
             },
-            cap: 8.0 * LOG2_E * cap,
-            cap_factor: 0.25 / cap,
+            cap,
+            cap_factor,
             log2_scale: LOG2_E * self.form.scale,
             batch_stride: batch as u64,
             head_stride: head as u64,

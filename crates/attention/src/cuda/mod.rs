@@ -1,6 +1,8 @@
 //! Attention on a device: the quantiser, the kernel, and the memory between them.
 
+mod append;
 mod attend;
+mod cached;
 mod combine;
 mod quantise;
 pub mod schedule;
@@ -8,8 +10,14 @@ mod workspace;
 
 use gatework_gpu::{Buffer, Device, Stream};
 
+pub(crate) use self::append::DevicePages;
+#[cfg(feature = "lab")]
+pub(crate) use self::append::append_module;
 #[cfg(feature = "lab")]
 pub(crate) use self::attend::attention_module;
+#[cfg(feature = "lab")]
+pub(crate) use self::cached::cached_module;
+pub(crate) use self::cached::{Plan, Size, StepMemory, Tiling};
 #[cfg(feature = "lab")]
 pub(crate) use self::combine::combine_module;
 #[cfg(feature = "lab")]

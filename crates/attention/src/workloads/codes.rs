@@ -18,7 +18,7 @@ pub fn values<T: Element>(shape: &Shape, [q, k, v]: [&[T]; 3]) -> [Vec<f64>; 3] 
 }
 
 /// Block by block of each head: a block's largest number becomes `limit`.
-fn of_blocks<T: Element>(x: &[T], head: usize, block: usize, limit: f32) -> Vec<f64> {
+pub(super) fn of_blocks<T: Element>(x: &[T], head: usize, block: usize, limit: f32) -> Vec<f64> {
     let mut values = Vec::with_capacity(x.len());
     for block in x.chunks(head).flat_map(|head| head.chunks(block)) {
         let largest = block.iter().fold(0.0f32, |largest, x| largest.max(x.to_f32().abs()));

@@ -1,5 +1,6 @@
 //! What the lab may gate and time: `attention/*`.
 
+mod cache;
 pub mod case;
 pub mod codes;
 mod oracle;
@@ -26,6 +27,7 @@ use crate::reference::Scores;
 use crate::shape::{Mask, Shape};
 use crate::shared::QUANTISE_THREADS;
 use crate::{Attention, Bits, Builder, Element, HeadDimension};
+use cache::CacheJob;
 use case::{case, shape_and_mask, with_sinks, with_soft_cap};
 use oracle::Operands;
 
@@ -75,7 +77,23 @@ pub fn workloads() -> Vec<Box<dyn Workload>> {
         capped("attention/soft-cap-64", 64),
         capped("attention/soft-cap-128", 128),
     ];
-    jobs.into_iter().map(|job| Box::new(job) as Box<dyn Workload>).collect()
+    let heads = |dim| Shape { batch: 1, heads: 32, key_heads: 8, rows: 1, keys: 1, dim };
+    let caches = [
+        CacheJob::new(
+            "attention/cache-64",
+            "1 row and 8 rows of 32 query heads over 8 key heads of 16384 keys of 64",
+            heads(64),
+            &[[1, 1, 16384], [1, 8, 16384]],
+        ),
+        CacheJob::new(
+            "attention/cache-128",
+            "1 row, 8 rows and 1024 rows of 32 query heads over 8 key heads of 16384 keys of 128; 16 sequences",
+            heads(128),
+            &[[1, 1, 16384], [16, 1, 16384], [1, 8, 16384], [1, 1024, 16384]],
+        ),
+    ];
+    let jobs = jobs.into_iter().map(|job| Box::new(job) as Box<dyn Workload>);
+    jobs.chain(caches.into_iter().map(|job| Box::new(job) as Box<dyn Workload>)).collect()
 }
 
 /// Shapes that are measured, each under several masks.
@@ -335,7 +353,7 @@ impl Workload for Job {
         let (dim, usual) = (shape.dim, self.usual());
         let spec = |module: Module, schedule: Schedule| {
             let spec = KernelSpec::new(module.source()).threads(schedule.threads());
-            spec.require("QGMMA").require("UBLKCP")
+            spec.require("QGMMA").require("UBLKCP").header("consumer.cuh")
         };
         let schedules: Vec<Schedule> = match self.schedule {
             Some(schedule) => vec![schedule],

@@ -97,6 +97,23 @@ impl Source {
         Self { text: text.into(), ..self.clone() }
     }
 
+    /// The text of a file that it was provided with.
+    pub fn included(&self, path: &str) -> Option<&str> {
+        self.includes.get(path).map(AsRef::as_ref)
+    }
+
+    /// The same source with each text, its own or a provided file's, as `other` has it, if that has one.
+    #[cfg(feature = "testing")]
+    pub(crate) fn replaced(&self, other: impl Fn(&str) -> Option<String>) -> Self {
+        let mut source = self.clone();
+        for text in source.includes.values_mut().chain([&mut source.text]) {
+            if let Some(other) = other(text) {
+                *text = other.into();
+            }
+        }
+        source
+    }
+
     /// The source's name, which is its kernel's unless another is asked for.
     pub fn name(&self) -> &str {
         &self.name
