@@ -21,7 +21,7 @@ use super::module::Entry;
 use super::schedule::Schedule;
 use super::shadow::{GlobalShadow, Stamp};
 use super::streams::{Deed, Turn, Usage};
-use super::telling::Calls;
+use super::telling::{self, Calls};
 use crate::abi::Rule;
 use crate::types::{Emulation, Fault, FaultKind, Fill, Grid, Overflow, Site};
 
@@ -538,7 +538,9 @@ impl Launch {
 
     /// Tells other streams what the launch used of memory, and finds who used it without an order between the two.
     fn settle(&mut self, usage: &mut Usage, turn: &mut Turn) -> Option<Box<Fault>> {
-        let deed = Deed::Kernel { entry: self.entry.clone(), calls: self.call_lines() };
+        let (entry, calls) = (self.entry.clone(), self.call_lines());
+        let line = move |code| telling::line_of_code(&entry, &calls, code);
+        let deed = Deed::Kernel { name: self.entry.name.clone(), line: Box::new(line) };
         let unordered = usage.note(turn, deed, self.global.runs()).err()?;
         Some(self.unordered(&unordered))
     }

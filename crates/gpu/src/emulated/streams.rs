@@ -11,7 +11,6 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::module::Entry;
 use crate::driver::StreamId;
 use crate::types::Site;
 
@@ -171,8 +170,8 @@ impl Manner {
 
 /// What an operation is, for messages.
 pub(super) enum Deed {
-    /// A kernel, with the lines of calls that accesses were made by.
-    Kernel { entry: Arc<Entry>, calls: Vec<Option<Site>> },
+    /// A kernel, and the line that the code of a run stands for.
+    Kernel { name: String, line: Box<dyn Fn(u32) -> Option<Site> + Send + Sync> },
     /// Something that is no kernel, in words.
     Other(&'static str),
 }
@@ -392,11 +391,11 @@ impl Use {
         };
         match deed {
             Deed::Other(what) => format!("{what} {} {whose}", self.manner.verb()),
-            Deed::Kernel { entry, calls } => {
+            Deed::Kernel { name, line } => {
                 let there = runs.iter().find(|run| run.manner == self.manner && run.bytes.contains(&address));
-                let site = there.and_then(|run| super::telling::line_of_code(entry, calls, run.code));
+                let site = there.and_then(|run| line(run.code));
                 let place = site.map_or_else(String::new, |site| format!(" ({site})"));
-                format!("kernel '{}' {} {whose}{place}", entry.name, self.manner.verb())
+                format!("kernel '{name}' {} {whose}{place}", self.manner.verb())
             }
         }
     }
