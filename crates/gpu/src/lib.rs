@@ -64,7 +64,7 @@ pub use tensor_map::{TensorElement, TensorMap};
 #[cfg(feature = "blas")]
 pub use types::MatrixScalar;
 pub use types::{
-    Architecture, Binary, Card, Clocks, DeviceListing, DeviceProperties, Emulation, Fault, FaultKind, Fill,
-    Grid, Image, KernelInfo, Kind, NvLinks, Overflow, ParameterShape, ParameterType, PeerLink, Presence,
-    Priority, Reach, Resources, Site, SuggestedBlock, Swizzle, TensorLayout, TensorScalar, Topology,
+    Architecture, Binary, Card, Clocks, DeviceListing, DeviceProperties, Emulation, Fault, FaultKind, Grid,
+    Image, KernelInfo, Kind, NvLinks, Overflow, ParameterShape, ParameterType, PeerLink, Presence, Priority,
+    Reach, RegisterFill, Resources, Site, SuggestedBlock, Swizzle, TensorLayout, TensorScalar, Topology,
 };

@@ -81,7 +81,8 @@ impl Checked {
                 if !fills_registers {
                     let _ = writeln!(
                         text,
-                        "    registers that some threads do not initialise were not looked for: that needs GCC 12 or Clang 16"
+                        "    registers that some threads do not initialise were not looked for: that needs GCC 12 or later, and a \
+                         kernel that is not too slow without optimisation"
                     );
                 }
             }

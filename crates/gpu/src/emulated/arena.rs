@@ -1,5 +1,6 @@
 //! Addresses that are handed out once: what is freed is never another buffer, so that a late access is recognised.
 
+use std::ops::Range;
 use std::ptr;
 
 /// Addresses reserved at once. They cost nothing until they are used.
@@ -62,17 +63,18 @@ impl Arena {
         Some(start)
     }
 
-    /// Gives the memory of whole pages of a run back; its addresses stay taken.
-    pub(super) fn give_back(&self, start: usize, bytes: usize) -> bool {
-        if start < self.base || start >= self.base + self.reserved {
-            return false;
-        }
-        let (first, last) = (start.next_multiple_of(PAGE), (start + bytes) / PAGE * PAGE);
-        if first < last {
+    pub(super) fn contains(&self, address: usize) -> bool {
+        (self.base..self.base + self.reserved).contains(&address)
+    }
+
+    /// Gives the memory back of pages that `bytes` lie in and that are `unused` as a whole; their addresses stay taken.
+    pub(super) fn give_back(&self, bytes: Range<usize>, unused: Range<usize>) {
+        let first = (bytes.start / PAGE * PAGE).max(unused.start.next_multiple_of(PAGE));
+        let last = bytes.end.next_multiple_of(PAGE).min(unused.end / PAGE * PAGE);
+        if first < last && self.contains(first) {
             // SAFETY: the pages lie in this arena, and nothing uses what they hold any more.
             unsafe { libc::madvise(first as *mut libc::c_void, last - first, libc::MADV_DONTNEED) };
         }
-        true
     }
 }
 
@@ -96,10 +98,16 @@ mod tests {
             assert!(start.is_multiple_of(512) && start >= last + 512, "{start:#x} after {last:#x}");
             // SAFETY: the arena gave these bytes.
             unsafe { ptr::write_bytes(start as *mut u8, 7, bytes) };
-            assert!(arena.give_back(start, bytes));
+            arena.give_back(start..start + bytes, start..start + bytes);
+            // SAFETY: its addresses are still there, and whole pages of it are zeros again.
+            let held = unsafe { std::slice::from_raw_parts(start as *const u8, bytes) };
+            let pages = start.next_multiple_of(PAGE)..(start + bytes) / PAGE * PAGE;
+            for (at, &byte) in held.iter().enumerate().step_by(97) {
+                assert_eq!(byte, if pages.contains(&(start + at)) { 0 } else { 7 });
+            }
             last = start + bytes;
         }
-        assert!(!arena.give_back(arena.base - 1, 1));
+        assert!(arena.contains(last) && !arena.contains(arena.base - 1));
         assert!(arena.take(usize::MAX - 4096, 512, 512).is_none());
         assert!(arena.take(RESERVED, 512, 512).is_none(), "it has no room for that");
     }

@@ -17,7 +17,7 @@ use super::shadow::SharedShadow;
 use super::transfer::CopyGroups;
 use super::warp::Warp;
 use super::wgmma::WgmmaState;
-use crate::types::{Fill, Grid, Site};
+use crate::types::{Grid, Site};
 
 /// Where a call stands in the source, as the kernel passes it.
 #[derive(Debug, Clone, Copy)]
@@ -158,8 +158,7 @@ pub(super) enum Visit {
 }
 
 impl Block {
-    /// The block of a launch with that number, and that rank in its cluster, with shared memory that starts as `fill` says.
-    pub(super) fn new(number: u32, rank: u32, grid: &Grid, clusters: &Clusters, fill: Fill) -> Self {
+    pub(super) fn new(number: u32, rank: u32, grid: &Grid, clusters: &Clusters) -> Self {
         let threads = grid.threads_per_block() as usize;
         let bytes = grid.shared_bytes as usize;
         Self {
@@ -168,7 +167,7 @@ impl Block {
             address: clusters.address(number),
             rank,
             threads: (0..threads).map(|thread| Thread::new(unravel(thread as u64, grid.threads))).collect(),
-            shared: SharedMemory::new(bytes, memory::byte(fill)),
+            shared: SharedMemory::new(bytes),
             shadow: SharedShadow::new(bytes),
             written: Marks::new(bytes),
             pool: Registers::default(),
@@ -211,8 +210,8 @@ pub(super) struct SharedMemory {
 struct Kibibyte([u8; 1024]);
 
 impl SharedMemory {
-    fn new(bytes: usize, filled_with: u8) -> Self {
-        Self { kibibytes: vec![Kibibyte([filled_with; 1024]); bytes.div_ceil(1024)], bytes }
+    fn new(bytes: usize) -> Self {
+        Self { kibibytes: vec![Kibibyte([memory::POISON; 1024]); bytes.div_ceil(1024)], bytes }
     }
 
     pub(super) fn base(&self) -> usize {

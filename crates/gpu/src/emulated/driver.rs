@@ -16,8 +16,8 @@ use crate::driver::{
 };
 use crate::locked::Locked;
 use crate::types::{
-    Architecture, Binary, Clocks, DeviceProperties, Emulation, Fill, Grid, Image, KernelInfo, Kind, Priority,
-    Reach, SuggestedBlock, TensorSpec, TensorWords,
+    Architecture, Binary, Clocks, DeviceProperties, Emulation, Grid, Image, KernelInfo, Kind, Priority,
+    Reach, RegisterFill, SuggestedBlock, TensorSpec, TensorWords,
 };
 use crate::{Error, Result};
 
@@ -40,7 +40,7 @@ struct Group {
     queues: Locked<Queues>,
     /// Told whenever code of the program that a stream ran has ended.
     host_ended: Condvar,
-    fill: Fill,
+    registers: RegisterFill,
 }
 
 thread_local! {
@@ -51,9 +51,9 @@ thread_local! {
 impl EmulatedDriver {
     /// A group of `count` devices, each with memory of its own.
     pub(super) fn group(how: Emulation, count: usize) -> Result<Vec<Self>> {
-        let memories = (0..count).map(|_| Memory::new(MEMORY_BYTES, how.fill)).collect();
+        let memories = (0..count).map(|_| Memory::new(MEMORY_BYTES)).collect();
         let queues = Locked::new(Queues::new(memories, how));
-        let group = Arc::new(Group { queues, host_ended: Condvar::new(), fill: how.fill });
+        let group = Arc::new(Group { queues, host_ended: Condvar::new(), registers: how.registers });
         let id = |device| if count == 1 { "emulated".into() } else { format!("emulated:{count}#{device}") };
         (0..count).map(|device| Self::new(id(device), device, &group)).collect()
     }
@@ -132,8 +132,16 @@ impl EmulatedDriver {
 
     /// Queues an operation, or records it. A queue that is full does its work now.
     fn submit(&self, stream: StreamId, op: Op) -> Result<()> {
+        self.submit_by(stream, |queues| queues.submit(stream, op))
+    }
+
+    fn submit_by(
+        &self,
+        stream: StreamId,
+        submit: impl FnOnce(&mut Queues) -> Result<(), Box<(Error, Op)>>,
+    ) -> Result<()> {
         let mut queues = self.queues();
-        if let Err(refused) = queues.submit(stream, op) {
+        if let Err(refused) = submit(&mut queues) {
             drop(queues);
             // The operation with it.
             let (error, _) = *refused;
@@ -195,10 +203,10 @@ impl Driver for EmulatedDriver {
     }
 
     fn definition(&self) -> Option<(&'static str, &'static str)> {
-        match self.group.fill {
-            Fill::Usual => None,
-            Fill::Ones => Some((compiler::LOCALS, "pattern")),
-            Fill::Zeros => Some((compiler::LOCALS, "zero")),
+        match self.group.registers {
+            RegisterFill::Any => None,
+            RegisterFill::Ones => Some((compiler::LOCALS, "pattern")),
+            RegisterFill::Zeros => Some((compiler::LOCALS, "zero")),
         }
     }
 
@@ -510,8 +518,7 @@ impl Driver for EmulatedDriver {
     }
 
     fn graph_launch(&self, graph: GraphId, stream: StreamId) -> Result<()> {
-        let nodes = self.queues().nodes_of(graph.0);
-        nodes.map_or(Ok(()), |nodes| self.submit(stream, Op::Graph(nodes)))
+        self.submit_by(stream, |queues| queues.launch_graph(graph.0, stream))
     }
 
     fn graph_update(

@@ -23,7 +23,7 @@ use super::shadow::{GlobalShadow, Stamp};
 use super::streams::{Deed, Turn, Usage};
 use super::telling::{self, Calls};
 use crate::abi::Rule;
-use crate::types::{Emulation, Fault, FaultKind, Fill, Grid, Overflow, Site};
+use crate::types::{Emulation, Fault, FaultKind, Grid, Overflow, Site};
 
 /// Stack of one thread.
 const STACK_BYTES: usize = 256 << 10;
@@ -68,7 +68,6 @@ pub(super) struct Launch {
     pub(super) grid: Grid,
     pub(super) seed: u64,
     overflow: Overflow,
-    fill: Fill,
     /// Calls that asynchronous accesses were issued by, by their codes.
     pub(super) calls: Calls,
     argument_pointers: Vec<*mut c_void>,
@@ -129,7 +128,6 @@ pub(super) fn run(
         grid: *grid,
         seed: terms.how.seed,
         overflow: terms.how.overflow,
-        fill: terms.how.fill,
         calls: Calls::default(),
         argument_pointers,
         arguments: argument_ranges,
@@ -499,7 +497,7 @@ impl Launch {
         let Some(cluster) = self.waiting_clusters.pop() else { return };
         let threads = self.grid.threads_per_block() as usize;
         for (rank, number) in self.clusters.members(cluster).enumerate() {
-            let block = Block::new(number as u32, rank as u32, &self.grid, &self.clusters, self.fill);
+            let block = Block::new(number as u32, rank as u32, &self.grid, &self.clusters);
             let slot = group * self.clusters.size() + rank;
             match self.blocks.get_mut(slot) {
                 Some(former) => *former = block,

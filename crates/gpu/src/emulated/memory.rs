@@ -6,7 +6,6 @@ use std::ops::Range;
 
 use super::arena::Arena;
 use super::marks::Marks;
-use crate::types::Fill;
 
 /// Every buffer starts at a multiple of this, as the CUDA allocators promise at least 256.
 const ALIGNMENT: usize = 512;
@@ -14,14 +13,8 @@ const ALIGNMENT: usize = 512;
 const GUARD: usize = 512;
 /// Freed bytes that keep what they held, for copies and kernels that come too late.
 const QUARANTINE: usize = 64 << 20;
-
-/// What unwritten memory holds; 0xFF is not-a-number in every float format.
-pub(super) fn byte(fill: Fill) -> u8 {
-    match fill {
-        Fill::Usual | Fill::Ones => 0xFF,
-        Fill::Zeros => 0,
-    }
-}
+/// What unwritten memory holds: not-a-number in every float format.
+pub(super) const POISON: u8 = 0xFF;
 
 /// A run of addresses that a kernel may touch, or has lost.
 #[derive(Debug, Clone, Copy)]
@@ -61,11 +54,10 @@ pub(super) struct Memory {
     quarantined: usize,
     pub(super) held: u64,
     total: u64,
-    fill: Fill,
 }
 
 impl Memory {
-    pub(super) fn new(total: u64, fill: Fill) -> Self {
+    pub(super) fn new(total: u64) -> Self {
         Self {
             arenas: Vec::new(),
             blocks: BTreeMap::new(),
@@ -74,7 +66,6 @@ impl Memory {
             quarantined: 0,
             held: 0,
             total,
-            fill,
         }
     }
 
@@ -82,7 +73,7 @@ impl Memory {
         if self.held.saturating_add(bytes as u64) > self.total {
             return None;
         }
-        let start = self.insert(bytes, byte(self.fill), false)?;
+        let start = self.insert(bytes, POISON, false)?;
         self.held += bytes as u64;
         Some(start)
     }
@@ -115,7 +106,7 @@ impl Memory {
         Some(start)
     }
 
-    /// Frees a buffer. What lay there, or in others before it, is forgotten: those addresses come back.
+    /// Frees a buffer. Returned are the addresses of buffers freed before, whose bytes are let go of now.
     pub(super) fn free(&mut self, start: usize) -> Vec<Range<usize>> {
         let Some(block) = self.blocks.get_mut(&start).filter(|block| !block.freed) else { return Vec::new() };
         block.freed = true;
@@ -196,25 +187,34 @@ impl Memory {
 
     fn release(&mut self, start: usize) -> Option<Range<usize>> {
         let block = self.blocks.remove(&start)?;
-        self.arenas.iter().any(|arena| arena.give_back(start, block.bytes));
-        self.bury(start, start + block.bytes);
-        Some(start..start + block.bytes)
+        let bytes = start..start + block.bytes;
+        let grave = self.bury(bytes.clone());
+        if let Some(arena) = self.arenas.iter().find(|arena| arena.contains(start)) {
+            arena.give_back(bytes.clone(), grave);
+        }
+        Some(bytes)
     }
 
-    /// Remembers where a buffer was. Graves with no buffer between them are one.
-    fn bury(&mut self, mut start: usize, mut end: usize) {
+    /// Remembers where a buffer was. Graves of one arena with no buffer between them are one, which comes back.
+    fn bury(&mut self, bytes: Range<usize>) -> Range<usize> {
+        let Range { mut start, mut end } = bytes;
+        let arena = self.arenas.iter().find(|arena| arena.contains(start));
+        let is_here = |address: usize| arena.is_some_and(|arena| arena.contains(address));
         if let Some((&before, _)) = self.graves.range(..start).next_back()
+            && is_here(before)
             && self.blocks.range(before..start).next().is_none()
         {
             start = before;
         }
         if let Some((&next, &last)) = self.graves.range(end..).next()
+            && is_here(next)
             && self.blocks.range(end..next).next().is_none()
         {
             self.graves.remove(&next);
             end = last;
         }
         self.graves.insert(start, end);
+        start..end
     }
 }
 
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn what_was_freed_stays_recognisable() {
-        let mut memory = Memory::new(1 << 40, Fill::Usual);
+        let mut memory = Memory::new(1 << 40);
         let (first, kept) = (memory.allocate(100).unwrap(), memory.allocate(100).unwrap());
         memory.free(first);
         // Far more than the quarantine holds.

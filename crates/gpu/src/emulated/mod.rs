@@ -55,8 +55,8 @@ pub(crate) fn open(how: Emulation, count: usize) -> Result<Vec<Box<dyn Driver>>>
 }
 
 impl Emulation {
-    /// Whether this machine's C++ compiler can make kernels for [`Fill::Ones`](crate::Fill::Ones) and
-    /// [`Fill::Zeros`](crate::Fill::Zeros).
+    /// Whether this machine's C++ compiler can fill registers with [`RegisterFill::Ones`](crate::RegisterFill::Ones) and
+    /// [`RegisterFill::Zeros`](crate::RegisterFill::Zeros): GCC 12 and later can.
     pub fn can_fill_registers() -> Result<bool> {
         compiler::can_fill_locals()
     }

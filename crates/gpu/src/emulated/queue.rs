@@ -125,6 +125,8 @@ struct StreamState {
     queue: VecDeque<Queued>,
     /// Operations that were queued so far.
     queued: u32,
+    /// How many of them the host has waited for.
+    waited: u32,
     /// What has happened before whatever the stream does next.
     past: Past,
     failed: Option<Error>,
@@ -190,7 +192,11 @@ pub(super) struct Queues {
     events: HashMap<EventId, EventState>,
     captures: HashMap<u64, Capture>,
     graphs: HashMap<u64, Arc<Vec<Node>>>,
+    /// When each graph was launched last.
+    launches: HashMap<u64, EventId>,
     usage: Usage,
+    /// What streams of each device had come to that are gone.
+    lost: HashMap<usize, Past>,
     schedule: Schedule,
     how: Emulation,
     next_handle: u64,
@@ -216,7 +222,9 @@ impl Queues {
             events: HashMap::new(),
             captures: HashMap::new(),
             graphs: HashMap::new(),
+            launches: HashMap::new(),
             usage: Usage::default(),
+            lost: HashMap::new(),
             schedule: Schedule::new(how.seed),
             how,
             next_handle: 1,
@@ -259,7 +267,9 @@ impl Queues {
         if let Err(error) = self.failure_of(stream) {
             tracing::warn!("a stream was dropped with an error nobody asked for: {error}");
         }
-        self.streams.remove(&stream);
+        if let Some(state) = self.streams.remove(&stream) {
+            self.lost.entry(state.device).or_default().join(&state.past);
+        }
     }
 
     /// Whether nothing is left to do on a stream.
@@ -298,12 +308,11 @@ impl Queues {
         stream.map_or(Ok(()), |stream| self.failure_of(stream))
     }
 
-    /// Code of the program has run. It may have told all threads of the program.
+    /// Code of the program has run.
     pub(super) fn host_ended(&mut self, stream: StreamId) {
         if let Some(state) = self.streams.get_mut(&stream) {
             state.busy = false;
         }
-        self.host_waited_for(stream);
         self.forget_detached(stream);
     }
 
@@ -319,12 +328,31 @@ impl Queues {
             self.usage.host_waited(&state.past);
             self.forget_what_all_know();
         }
+        if let Some(state) = self.streams.get_mut(&stream).filter(|state| state.queue.is_empty()) {
+            state.waited = state.queued;
+        }
     }
 
-    /// What is queued now does not know what the host has learnt since.
+    /// Forgets what nothing that is queued, now or later, can be unordered with.
     fn forget_what_all_know(&mut self) {
         if self.streams.values().all(|state| state.queue.is_empty()) {
-            self.usage.forget_what_the_host_knows();
+            if self.usage.forget_what_the_host_knows() {
+                for state in self.streams.values_mut() {
+                    (state.past, state.waited) = (Past::default(), state.queued);
+                }
+                self.events.values().for_each(|event| *event.mark.lock() = Past::default());
+                self.lost.clear();
+            }
+        } else if self.usage.is_large() {
+            // What is queued knows what the host knew then, and its stream what it did so far.
+            let least = |state: &StreamState| {
+                let mut past =
+                    state.queue.front().map_or_else(|| self.usage.host().clone(), |front| front.host.clone());
+                past.join(&state.past);
+                past
+            };
+            let pasts: Vec<Past> = self.streams.values().map(least).collect();
+            self.usage.forget_what_is_in(&pasts);
         }
     }
 
@@ -339,7 +367,11 @@ impl Queues {
 
     /// The host has waited for everything on a device.
     pub(super) fn host_waited_for_device(&mut self, device: usize) {
-        self.usage.host_waited_for_device(device);
+        let of_device =
+            |(_, state): (&StreamId, &StreamState)| (state.device == device).then(|| state.past.clone());
+        let pasts: Vec<Past> =
+            self.streams.iter().filter_map(of_device).chain(self.lost.remove(&device)).collect();
+        pasts.iter().for_each(|past| self.usage.host_waited(past));
         self.forget_what_all_know();
     }
 
@@ -352,7 +384,8 @@ impl Queues {
     /// Memory of a device, there from this point of a stream on.
     pub(super) fn allocate(&mut self, device: usize, stream: StreamId, bytes: usize) -> Option<usize> {
         let start = self.memory(device).allocate(bytes)?;
-        let time = self.streams.get(&stream).map_or(0, |state| streams::time_of(state.queued));
+        let state = self.streams.get(&stream).filter(|state| state.waited < state.queued);
+        let time = state.map_or(0, |state| streams::time_of(state.queued));
         self.usage.allocated(start..start + bytes, Agent::of(device, stream), time);
         Some(start)
     }
@@ -394,7 +427,8 @@ impl Queues {
         match self.streams.get_mut(&stream) {
             Some(state) => state.push(Op::Free(pointer), self.usage.host()),
             None => {
-                self.memory(device).free(pointer.0 as usize);
+                let released = self.memory(device).free(pointer.0 as usize);
+                released.into_iter().for_each(|bytes| self.usage.released(bytes));
             }
         }
     }
@@ -480,6 +514,8 @@ impl Queues {
             && let Some(function) = function.lock().take()
         {
             state.busy = true;
+            // It may tell all threads of the program, long before it returns.
+            self.usage.host_waited(turn.past());
             return Ok(Step::Host(stream, function));
         }
         if skipped {
@@ -572,9 +608,10 @@ impl Queues {
             // Code of the program is never a part of a graph, and runs outside of the lock.
             Op::Host(_) => Ok(()),
             Op::Graph(nodes) => {
-                let past = self.run_graph(device, &nodes, turn.past(), &mut Branches::new(turn))?;
-                turn.learn(&past);
-                Ok(())
+                let mut end = turn.past().clone();
+                let ran = self.run_graph(device, &nodes, &mut Branches::new(turn), &mut end);
+                turn.learn(&end);
+                ran
             }
         }
     }
@@ -634,17 +671,18 @@ impl Queues {
         regions
     }
 
-    /// Any order that the edges allow. What has happened when all nodes have run comes back.
+    /// Any order that the edges allow. `past` is what came before, and then what all nodes did that ran, up to one that
+    /// failed.
     fn run_graph(
         &mut self,
         device: usize,
         nodes: &[Node],
-        start: &Past,
         branches: &mut Branches,
-    ) -> Result<Past> {
+        past: &mut Past,
+    ) -> Result<()> {
         let mut turns: Vec<Option<Turn>> = vec![None; nodes.len()];
         let mut tips = BTreeMap::new();
-        let mut end = start.clone();
+        let start = past.clone();
         for _ in 0..nodes.len() {
             let ready: Vec<usize> = (0..nodes.len())
                 .filter(|&n| {
@@ -653,18 +691,21 @@ impl Queues {
                 .collect();
             let node = ready[self.schedule.below(ready.len())];
             let before: Vec<&Turn> = nodes[node].after.iter().filter_map(|&n| turns[n].as_ref()).collect();
-            let mut turn = branches.turn(start, &before, &mut tips);
-            match &nodes[node].op {
+            let mut turn = branches.turn(&start, &before, &mut tips);
+            let ran = match &nodes[node].op {
                 Op::Graph(child) => {
-                    let past = self.run_graph(device, child, turn.past(), branches)?;
-                    turn.learn(&past);
+                    let mut end = turn.past().clone();
+                    let ran = self.run_graph(device, child, branches, &mut end);
+                    turn.learn(&end);
+                    ran
                 }
-                op => self.execute(device, op.clone(), &mut turn)?,
-            }
-            end.join(turn.past());
+                op => self.execute(device, op.clone(), &mut turn),
+            };
+            past.join(turn.past());
+            ran?;
             turns[node] = Some(turn);
         }
-        Ok(end)
+        Ok(())
     }
 
     fn copy(
@@ -769,7 +810,28 @@ impl Queues {
         }
     }
 
+    /// Queues a graph behind all earlier launches of it, as the CUDA driver does, or makes it a node of a capture.
+    pub(super) fn launch_graph(&mut self, graph: u64, stream: StreamId) -> Result<(), Box<(Error, Op)>> {
+        let Some(nodes) = self.nodes_of(graph) else { return Ok(()) };
+        let is_captured = self.streams.get(&stream).is_some_and(|state| state.capture.is_some());
+        if is_captured {
+            return self.submit(stream, Op::Graph(nodes));
+        }
+        let event = match self.launches.get(&graph) {
+            Some(event) => *event,
+            None => self.create_event(),
+        };
+        self.launches.insert(graph, event);
+        let refused = |error| Box::new((error, Op::Graph(Arc::default())));
+        self.wait(stream, event).map_err(refused)?;
+        self.submit(stream, Op::Graph(nodes))?;
+        self.record(event, stream).map_err(refused)
+    }
+
     pub(super) fn destroy_graph(&mut self, graph: u64) {
         self.graphs.remove(&graph);
+        if let Some(event) = self.launches.remove(&graph) {
+            self.destroy_event(event);
+        }
     }
 }

@@ -11,8 +11,11 @@ use super::streams::{self, Run};
 const GRAIN: usize = 4;
 /// Cells of one page of the shadow of global memory.
 const PAGE_CELLS: usize = 1024;
-/// Groups of readers that the crowd of a page keeps.
-const CROWD: usize = 1 << 20;
+/// Groups of readers that are kept of one word, and of all words of a block or of a launch, some 250 MB.
+const CROWD_OF_WORD: usize = 1024;
+const CROWD: usize = 8 << 20;
+/// Groups that are looked at for one like a new one, or one that gives way: blocks that run side by side come in turns.
+const NEAR: usize = 16;
 
 /// How an access is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,7 +124,6 @@ const USES: [streams::Manner; 4] = [
 #[derive(Default)]
 struct Crowd {
     words: Vec<Vec<Readers>>,
-    kept: usize,
 }
 
 /// Agents of one block that read the same bytes of a word in the same manner, each at that time of its own: of the 64 from
@@ -157,28 +159,28 @@ impl Readers {
 impl Crowd {
     /// Keeps a read that a later one, `by` somebody else, has taken the place of. Reads that the later one follows, and says
     /// all of, are forgotten.
-    fn keep(&mut self, word: usize, words: usize, read: Access, by: &Accessor<'_>, later: &Access) {
+    fn keep(&mut self, rest: (usize, usize, &mut usize), read: Access, by: &Accessor<'_>, later: &Access) {
+        let (word, words, kept) = rest;
         if self.words.is_empty() {
             self.words.resize_with(words, Vec::new);
         }
         let (all, new) = (&mut self.words[word], Readers::new(read));
-        // Blocks that run side by side come in turns.
-        if let Some(readers) = all.iter_mut().rev().take(8).find(|readers| readers.is_like(&new)) {
+        if let Some(readers) = all.iter_mut().rev().take(NEAR).find(|readers| readers.is_like(&new)) {
             readers.slots |= new.slots;
             return;
         }
-        let before = all.len();
-        all.retain(|readers| {
-            let is_said = readers.read.bytes & !later.bytes == 0 && readers.read.gives_way_to(later);
-            !(is_said
-                && readers.read.stamp.block == by.block
-                && readers.reads().all(|read| by.comes_after(&read)))
-        });
-        self.kept -= before - all.len();
+        for at in (all.len().saturating_sub(NEAR)..all.len()).rev() {
+            let Readers { read, .. } = &all[at];
+            let is_said = read.bytes & !later.bytes == 0 && read.gives_way_to(later);
+            if is_said && read.stamp.block == by.block && all[at].reads().all(|read| by.comes_after(&read)) {
+                all.remove(at);
+                *kept -= 1;
+            }
+        }
         // Beyond that, which reads are known is left to chance.
-        if self.kept < CROWD {
+        if *kept < CROWD && all.len() < CROWD_OF_WORD {
             all.push(new);
-            self.kept += 1;
+            *kept += 1;
         }
     }
 
@@ -189,11 +191,11 @@ impl Crowd {
     }
 
     /// Forgets reads of bytes that were written; says whether others are left.
-    fn forget(&mut self, word: usize, bytes: u8) -> bool {
+    fn forget(&mut self, word: usize, bytes: u8, kept: &mut usize) -> bool {
         let Some(all) = self.words.get_mut(word) else { return false };
         let before = all.len();
         all.retain(|readers| readers.read.bytes & !bytes != 0);
-        self.kept -= before - all.len();
+        *kept -= before - all.len();
         !all.is_empty()
     }
 }
@@ -301,6 +303,8 @@ struct Rest<'a> {
     word: usize,
     words: usize,
     crowd: &'a mut Crowd,
+    /// Groups in all crowds.
+    kept: &'a mut usize,
 }
 
 impl Cell {
@@ -318,7 +322,7 @@ impl Cell {
         let evicted = std::mem::replace(&mut self.reads[place], access);
         if superseded.is_none() {
             self.is_crowded = true;
-            rest.crowd.keep(rest.word, rest.words, evicted, by, &access);
+            rest.crowd.keep((rest.word, rest.words, rest.kept), evicted, by, &access);
         }
         Ok(())
     }
@@ -334,7 +338,7 @@ impl Cell {
             if let Some(read) = rest.crowd.unordered(rest.word, by, bytes) {
                 return Err(by.conflict(&read, false));
             }
-            self.is_crowded = rest.crowd.forget(rest.word, bytes);
+            self.is_crowded = rest.crowd.forget(rest.word, bytes, rest.kept);
         }
         self.used |= u16::from(bytes) << if by.manner.reaches_device() { 8 } else { 0 };
         let mut access = Access { stamp: by.stamp, bytes, manner: by.manner };
@@ -405,13 +409,13 @@ impl Page {
 
     fn access(
         &mut self,
-        word: usize,
-        bytes: u8,
+        (word, bytes): (usize, u8),
         write: bool,
         by: &Accessor<'_>,
         coin: bool,
+        kept: &mut usize,
     ) -> Result<(), Conflict> {
-        let rest = Rest { word, words: self.cells.len(), crowd: &mut self.crowd };
+        let rest = Rest { word, words: self.cells.len(), crowd: &mut self.crowd, kept };
         let cell = &mut self.cells[word];
         if write { cell.write(by, bytes, coin, rest) } else { cell.read(by, bytes, coin, rest) }
     }
@@ -419,11 +423,15 @@ impl Page {
 
 /// Shadow of one block's shared memory.
 #[derive(Default)]
-pub(super) struct SharedShadow(Page);
+pub(super) struct SharedShadow {
+    page: Page,
+    /// Groups of readers in its crowd.
+    kept: usize,
+}
 
 impl SharedShadow {
     pub(super) fn new(bytes: usize) -> Self {
-        Self(Page::new(bytes.div_ceil(GRAIN)))
+        Self { page: Page::new(bytes.div_ceil(GRAIN)), kept: 0 }
     }
 
     pub(super) fn access(
@@ -434,7 +442,8 @@ impl SharedShadow {
         by: &Accessor<'_>,
         coin: bool,
     ) -> Result<(), Conflict> {
-        words(offset, len, |word, bytes| self.0.access(word, bytes, write, by, coin))
+        let Self { page, kept } = self;
+        words(offset, len, |word, bytes| page.access((word, bytes), write, by, coin, kept))
     }
 }
 
@@ -446,6 +455,8 @@ pub(super) struct GlobalShadow {
     pages: Vec<Page>,
     /// The page that was used last, and its place.
     last: Option<(usize, usize)>,
+    /// Groups of readers in the crowds of all pages.
+    kept: usize,
 }
 
 impl GlobalShadow {
@@ -457,7 +468,7 @@ impl GlobalShadow {
         by: &Accessor<'_>,
         coin: bool,
     ) -> Result<(), Conflict> {
-        let Self { places, pages, last } = self;
+        let Self { places, pages, last, kept } = self;
         words(address, len, |word, bytes| {
             let number = word / PAGE_CELLS;
             let place = match *last {
@@ -468,7 +479,7 @@ impl GlobalShadow {
                 }),
             };
             *last = Some((number, place));
-            pages[place].access(word % PAGE_CELLS, bytes, write, by, coin)
+            pages[place].access((word % PAGE_CELLS, bytes), write, by, coin, kept)
         })
     }
 }

@@ -191,8 +191,8 @@ struct Doer {
     time: Time,
     past: Past,
     deed: Deed,
-    /// What it used, by manner and address.
-    runs: Vec<Run>,
+    /// What it used, for the lines of messages: the first [`LINES`].
+    lines: Vec<Run>,
 }
 
 #[derive(Clone)]
@@ -241,7 +241,14 @@ pub(super) struct Usage {
     host: Past,
     /// How far every agent has come since the host knew everything.
     latest: BTreeMap<Agent, Time>,
+    /// Segments that were left when they were last looked through.
+    most: usize,
 }
+
+/// Segments that are never looked through for what can be forgotten.
+const SEGMENTS: usize = 1 << 16;
+/// Runs whose lines an operation keeps for messages.
+const LINES: usize = 4096;
 
 impl Usage {
     /// What the host knows, and so whatever it queues from now on comes after.
@@ -254,38 +261,54 @@ impl Usage {
         self.host.join(past);
     }
 
-    /// The host has waited for everything that a device did.
-    pub(super) fn host_waited_for_device(&mut self, device: usize) {
-        for (&agent, &time) in self.latest.iter().filter(|(agent, _)| agent.device == device) {
-            self.host.reach(agent, time);
-        }
-    }
-
     /// Once the host knows all that happened, nothing that it queues later can be unordered with it. To be called when
-    /// nothing is queued.
-    pub(super) fn forget_what_the_host_knows(&mut self) {
-        if self.latest.iter().all(|(&agent, &time)| self.host.holds(agent, time)) {
+    /// nothing is queued. Whether that was so: then all else that knows of the past may forget it too.
+    pub(super) fn forget_what_the_host_knows(&mut self) -> bool {
+        let knows_all = self.latest.iter().all(|(&agent, &time)| self.host.holds(agent, time));
+        if knows_all {
             self.segments.clear();
             self.latest.clear();
             self.host = Past::default();
+            self.most = 0;
         }
+        knows_all
+    }
+
+    /// Whether it pays to look for what can be forgotten one by one.
+    pub(super) fn is_large(&self) -> bool {
+        self.segments.len() > 2 * self.most.max(SEGMENTS)
+    }
+
+    /// Forgets uses that the host and all of `pasts` know, which are those of all that may come.
+    pub(super) fn forget_what_is_in(&mut self, pasts: &[Past]) {
+        let host = &self.host;
+        self.segments.retain(|_, segment| {
+            segment.uses.retain(|used| {
+                let Doer { agent, time, .. } = *used.doer;
+                !(host.holds(agent, time) && pasts.iter().all(|past| past.holds(agent, time)))
+            });
+            !segment.uses.is_empty()
+        });
+        self.most = self.segments.len();
     }
 
     /// Notes what an operation used. The first of its uses that an earlier one is not ordered with comes back; it is not
     /// noted, nor are those after it.
     ///
-    /// Kernels may also order each other: who reads by an atomic what another wrote by one is taken to follow it.
+    /// Kernels may also order each other: who uses by an atomic what another wrote by one is taken to follow it, with all
+    /// that it does.
     pub(super) fn note(&mut self, turn: &mut Turn, deed: Deed, runs: Vec<Run>) -> Result<(), Unordered> {
         let reached = self.latest.entry(turn.agent).or_default();
         *reached = (*reached).max(turn.time);
         for run in runs.iter().filter(|run| matches!(run.manner, Manner::AtomicRead | Manner::AtomicWrite)) {
             self.follow_atomics(turn, run.bytes.clone());
         }
-        let doer = Doer { agent: turn.agent, time: turn.time, past: turn.past.clone(), deed, runs };
+        let lines = runs[..runs.len().min(LINES)].to_vec();
+        let doer = Doer { agent: turn.agent, time: turn.time, past: turn.past.clone(), deed, lines };
         let doer = Arc::new(doer);
         // Neighbours that differ in their line alone are one use.
         let is_next = |a: &Run, b: &Run| a.manner == b.manner && a.bytes.end == b.bytes.start;
-        for runs in doer.runs.chunk_by(is_next) {
+        for runs in runs.chunk_by(is_next) {
             let (Some(first), Some(last)) = (runs.first(), runs.last()) else { continue };
             let new = Use { doer: doer.clone(), manner: first.manner };
             self.add(first.bytes.start..last.bytes.end, &new, &turn.past)?;
@@ -313,7 +336,7 @@ impl Usage {
         let mut past = self.host.clone();
         past.reach(agent, time);
         let deed = Deed::Other("the allocation of the memory");
-        let doer = Arc::new(Doer { agent, time, past, deed, runs: Vec::new() });
+        let doer = Arc::new(Doer { agent, time, past, deed, lines: Vec::new() });
         let uses = vec![Use { doer, manner: Manner::Write }];
         self.segments.insert(bytes.start, Segment { end: bytes.end, uses });
     }
@@ -383,7 +406,7 @@ impl Usage {
 impl Use {
     /// Who did what to the byte at `address` and where, for somebody who is `reader`.
     fn told(&self, reader: Agent, address: usize) -> String {
-        let Doer { agent, deed, runs, .. } = &*self.doer;
+        let Doer { agent, deed, lines, .. } = &*self.doer;
         let whose = match (agent.device == reader.device, agent.stream == reader.stream) {
             (false, _) => "on a stream of another device",
             (true, false) => "on another stream",
@@ -392,7 +415,8 @@ impl Use {
         match deed {
             Deed::Other(what) => format!("{what} {} {whose}", self.manner.verb()),
             Deed::Kernel { name, line } => {
-                let there = runs.iter().find(|run| run.manner == self.manner && run.bytes.contains(&address));
+                let there =
+                    lines.iter().find(|run| run.manner == self.manner && run.bytes.contains(&address));
                 let site = there.and_then(|run| line(run.code));
                 let place = site.map_or_else(String::new, |site| format!(" ({site})"));
                 format!("kernel '{name}' {} {whose}{place}", self.manner.verb())

@@ -11,23 +11,23 @@ pub struct Emulation {
     pub limit: Duration,
     /// What becomes of a signed integer that overflows.
     pub overflow: Overflow,
-    /// What registers and memory hold before they are written.
-    pub fill: Fill,
+    /// What registers hold before they are written.
+    pub registers: RegisterFill,
 }
 
-/// What registers and memory hold before they are written.
+/// What registers hold before they are written.
 ///
-/// A kernel whose results differ between [`Fill::Ones`] and [`Fill::Zeros`] reads something that nobody, or not every
-/// thread, has initialised. Loads of unwritten memory are faults anyway; registers have no such shadow, and an optimising
-/// compiler may put any value there, the right one too. So kernels are compiled without optimisation for these two.
+/// A kernel whose results differ between [`RegisterFill::Ones`] and [`RegisterFill::Zeros`] reads a register that not every
+/// thread initialises. Registers have no shadow as memory has, and an optimising compiler may put any value there, the right
+/// one too. So kernels are compiled without optimisation for these two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Fill {
-    /// Memory is not-a-number, and registers are what the compiler likes.
+pub enum RegisterFill {
+    /// What the compiler likes.
     #[default]
-    Usual,
-    /// Memory is not-a-number, and registers are large numbers.
+    Any,
+    /// Large numbers.
     Ones,
-    /// Both are zero.
+    /// Zeros.
     Zeros,
 }
 
@@ -43,7 +43,12 @@ pub enum Overflow {
 
 impl Default for Emulation {
     fn default() -> Self {
-        Self { seed: 0, limit: Duration::from_secs(600), overflow: Overflow::Stops, fill: Fill::Usual }
+        Self {
+            seed: 0,
+            limit: Duration::from_secs(600),
+            overflow: Overflow::Stops,
+            registers: RegisterFill::Any,
+        }
     }
 }
 
@@ -63,9 +68,8 @@ impl Emulation {
         Self { overflow: Overflow::Wraps, ..self }
     }
 
-    /// The same with registers and memory that start so. Needs a C++ compiler that can fill registers:
-    /// [`Emulation::can_fill_registers`].
-    pub fn fill(self, fill: Fill) -> Self {
-        Self { fill, ..self }
+    /// The same with registers that start so. Needs a C++ compiler that can do it: [`Emulation::can_fill_registers`].
+    pub fn registers(self, registers: RegisterFill) -> Self {
+        Self { registers, ..self }
     }
 }

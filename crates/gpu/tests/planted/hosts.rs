@@ -400,10 +400,48 @@ fn what_needs_no_event_raises_no_alarm() {
         ("code of the program in between", |scene| {
             scene.write_at(&scene.first)?;
             let (told, heard) = std::sync::mpsc::channel();
-            scene.first.host(move || told.send(()).unwrap())?;
+            let (go_on, wait) = std::sync::mpsc::channel();
+            scene.first.host(move || {
+                told.send(()).unwrap();
+                // Whoever was told queues before this returns.
+                wait.recv().unwrap();
+            })?;
+            let first = scene.first.clone();
+            std::thread::scope(|scope| {
+                let waits = scope.spawn(move || first.synchronize());
+                heard.recv().unwrap();
+                scene.sum_at()?;
+                go_on.send(()).unwrap();
+                waits.join().unwrap()
+            })
+        }),
+        ("one graph on two streams", |scene| {
+            let graph = scene.first.clone().capture(|stream| scene.write_at(stream))?;
+            graph.launch(&scene.first)?;
+            graph.launch(&scene.second)
+        }),
+        ("memory of a stream that is idle", |scene| {
+            scene.write_at(&scene.first)?;
             scene.first.synchronize()?;
-            heard.recv().unwrap();
-            scene.sum_at()
+            let fresh = scene.first.alloc::<u32>(N as usize)?;
+            let table = scene.second.upload(&[fresh.as_raw()])?;
+            scene.kernel("write_at").launch(&scene.second, &grid(), &args![&table, 1u32, N])?;
+            scene.second.synchronize()
+        }),
+        ("after a graph that failed", |scene| {
+            let graph = scene.first.clone().capture(|stream| {
+                scene.write_at(stream)?;
+                let wide = Grid::new([6, 1, 1], [32, 1, 1]);
+                scene.kernel("write_at").launch(stream, &wide, &args![&scene.table, 5u32, 2 * N])
+            })?;
+            graph.launch(&scene.first)?;
+            assert!(
+                matches!(scene.first.synchronize(), Err(Error::Fault(_))),
+                "the second kernel leaves the buffer"
+            );
+            let mut lent = scene.lent(&scene.first)?;
+            scene.first.fill(&mut lent, 3)?;
+            scene.first.synchronize()
         }),
         ("parts of one buffer", |scene| {
             let write = scene.kernel("write");

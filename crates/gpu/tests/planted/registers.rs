@@ -2,7 +2,7 @@
 //! neither fill can change stays hidden, as a signed maximum over positive numbers
 //! does, or a bool.
 
-use gatework_gpu::{Device, Emulation, Fill, Grid, Source, args};
+use gatework_gpu::{Device, Emulation, Grid, RegisterFill, Source, args};
 
 const SEEDS: u64 = 20;
 const THREADS: u32 = 64;
@@ -104,10 +104,18 @@ fn what_only_some_threads_initialise_shows_under_two_fills() {
     for Register { name, .. } in REGISTERS {
         for seed in 0..SEEDS {
             let under = |kind: &str, fill| {
-                run(&source, &format!("{name}_{kind}"), Emulation::seeded(seed).fill(fill))
+                run(&source, &format!("{name}_{kind}"), Emulation::seeded(seed).registers(fill))
             };
-            assert_ne!(under("bug", Fill::Ones), under("bug", Fill::Zeros), "{name}, seed {seed}");
-            assert_eq!(under("fix", Fill::Ones), under("fix", Fill::Zeros), "{name}, seed {seed}");
+            assert_ne!(
+                under("bug", RegisterFill::Ones),
+                under("bug", RegisterFill::Zeros),
+                "{name}, seed {seed}"
+            );
+            assert_eq!(
+                under("fix", RegisterFill::Ones),
+                under("fix", RegisterFill::Zeros),
+                "{name}, seed {seed}"
+            );
         }
     }
 }

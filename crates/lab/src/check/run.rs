@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use gatework_gpu::{
-    Arg, Buffer, ByValue, Device, Emulation, Error, Fault, FaultKind, IntoArg as _, ParameterShape, Source,
-    Stream,
+    Arg, Buffer, ByValue, Device, Emulation, Error, Fault, FaultKind, IntoArg as _, ParameterShape,
+    RegisterFill, Source, Stream,
 };
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
@@ -51,7 +51,8 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// What the language leaves open and a card does in one way: signed integers that overflow, which wrap.
     pub warnings: Vec<Finding>,
-    /// Whether it was also run with other contents of registers that nobody has written; not every C++ compiler can that.
+    /// Whether it was also run with other contents of registers that nobody has written: if nothing else was found, the C++
+    /// compiler can do that, and the kernel is small and fast enough without optimisation.
     pub fills_registers: bool,
 }
 
@@ -101,15 +102,20 @@ fn check_kernel(rewritten: &Rewritten, kernel: &KernelText, plan: &Plan) -> Resu
             Ran::Ended(outputs) => results.push(outputs),
         }
     }
-    let fills_registers = Emulation::can_fill_registers()?;
-    if findings.is_empty() && fills_registers {
-        let under = |fill| -> Result<Ran, CheckError> {
-            let how = Emulation::default().limit(Duration::from_secs(plan.seconds)).wrapping().fill(fill);
-            launch(&Device::emulated_as(how)?, &source, kernel, plan, static_bytes)
+    let mut fills_registers = false;
+    if findings.is_empty() && Emulation::can_fill_registers()? {
+        let under = |registers| -> Result<Option<Ran>, CheckError> {
+            // Without optimisation all takes longer.
+            let limit = Duration::from_secs(plan.seconds.saturating_mul(4));
+            let how = Emulation::default().limit(limit).wrapping().registers(registers);
+            comparable(launch(&Device::emulated_as(how)?, &source, kernel, plan, static_bytes))
         };
-        let fault =
-            unlike(&results, under(gatework_gpu::Fill::Ones)?, under(gatework_gpu::Fill::Zeros)?, kernel);
-        findings.extend(fault.map(|fault| Finding { fault, seeds: 1 }));
+        if let Some(ones) = under(RegisterFill::Ones)?
+            && let Some(zeros) = under(RegisterFill::Zeros)?
+        {
+            fills_registers = true;
+            findings.extend(unlike(&results, ones, zeros, kernel).map(|fault| Finding { fault, seeds: 1 }));
+        }
     }
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.seeds));
     Ok(Report { kernel: kernel.name.clone(), seeds: plan.seeds, findings, warnings, fills_registers })
@@ -148,7 +154,7 @@ fn unlike(results: &[Vec<Output>], ones: Ran, zeros: Ran, kernel: &KernelText) -
             continue;
         }
         let mut pairs = bytes.chunks(*element).zip(zeros[index].bytes.chunks(*element));
-        let Some(at) = pairs.position(|(one, other)| one != other && !is_padding(one, other)) else {
+        let Some(at) = pairs.position(|(one, other)| one != other) else {
             continue;
         };
         let name = &kernel.parameters[*parameter];
@@ -169,12 +175,14 @@ fn unlike(results: &[Vec<Output>], ones: Ran, zeros: Ran, kernel: &KernelText) -
     None
 }
 
-/// Whether two elements differ only in bytes that a structure may leave open.
-fn is_padding(one: &[u8], other: &[u8]) -> bool {
-    let is_fill = |(one, other): (&u8, &u8)| matches!(one, 0xFE | 0xFF) && *other == 0;
-    let differing = one.iter().zip(other).filter(|(one, other)| one != other);
-    let count = differing.clone().count();
-    one.len() >= 8 && count < one.len() && differing.into_iter().all(is_fill)
+/// A run that says something of registers: none where the kernel is too large or too slow without optimisation.
+fn comparable(ran: Result<Ran, CheckError>) -> Result<Option<Ran>, CheckError> {
+    let is_too_much = |fault: &Fault| matches!(fault.kind, FaultKind::TimeLimit | FaultKind::StackOverflow);
+    match ran {
+        Ok(Ran::Stopped(fault)) if is_too_much(&fault) => Ok(None),
+        Err(CheckError::Device(Error::Compile { .. })) => Ok(None),
+        ran => ran.map(Some),
+    }
 }
 
 /// Counts a fault among those of its kind at its line.
