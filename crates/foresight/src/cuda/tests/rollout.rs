@@ -1,5 +1,7 @@
 //! Rollouts against the CPU's.
 
+use gatework_gpu::Stream;
+
 use super::{numbers, stream};
 use crate::cuda::{DeviceWorld, Residence, Schedule, Team, WeightFormat};
 use crate::random::Random;
@@ -213,19 +215,74 @@ fn features(random: &mut Random) -> Features {
     })
 }
 
+/// A world with a ring on a device, and the ensemble and the normaliser on the CPU that it is to keep up with.
+struct Followed {
+    stream: Stream,
+    world: DeviceWorld,
+    ensemble: Ensemble,
+    normaliser: Normaliser,
+    random: Random,
+}
+
+impl Followed {
+    fn new(seed: u64, ensemble: Ensemble, places: usize, schedule: Option<Schedule>) -> Self {
+        let (stream, mut random) = (stream(seed), Random::new(seed, "ring"));
+        let mut normaliser = Normaliser::default();
+        normaliser.take(&features(&mut random));
+        let format = WeightFormat::F32;
+        let world =
+            DeviceWorld::with_history(&stream, &ensemble, &normaliser, places, format, schedule).unwrap();
+        Self { stream, world, ensemble, normaliser, random }
+    }
+
+    /// A tick of the run, as it comes.
+    fn next(&mut self) -> (Features, [f32; ACTION]) {
+        (features(&mut self.random), action(&mut self.random))
+    }
+
+    fn push(&mut self, (raw, action): &(Features, [f32; ACTION])) {
+        self.world.push(&self.stream, raw, action).unwrap();
+    }
+
+    fn observe(&mut self, (raw, action): &(Features, [f32; ACTION])) {
+        let features = self.normaliser.take(raw).to_vec();
+        self.ensemble.observe(&Tick { features, action: *action, level: 0.0 });
+    }
+
+    /// So many ticks on both sides.
+    fn see(&mut self, ticks: usize) {
+        for _ in 0..ticks {
+            let tick = self.next();
+            self.push(&tick);
+            self.observe(&tick);
+        }
+    }
+
+    /// Imagines on both sides, and asserts that they agree.
+    fn agree(&mut self, states: &States, told: &str) {
+        let actions: Vec<[f32; ACTION]> = (0..3).map(|_| action(&mut self.random)).collect();
+        self.world.imagine(&self.stream, &actions, states).unwrap_or_else(|error| panic!("{told}: {error}"));
+        let found = self.world.paths(&self.stream).unwrap_or_else(|error| panic!("{told}: {error}"));
+        let wanted = self.ensemble.paths(&actions, states);
+        if *states != States::Expected {
+            follow(&found, &wanted, actions.len(), self.ensemble.options().categories);
+            return;
+        }
+        for (member, (found, wanted)) in found.iter().zip(&wanted).enumerate() {
+            let off = apart(found, wanted, actions.len());
+            assert!(off < 1e-4, "{told}, member {member}: {off}");
+        }
+    }
+}
+
 #[test]
 fn ticks_of_a_ring_are_followed_as_the_cpu_follows_them() {
     let shapes = [(1, 1, [1, 2]), (3, 21, [5, 4]), (2, 33, [8, 8])];
     for (seed, (members, hidden, classes)) in (0u64..).zip(shapes) {
         for (reset, team) in [(Reset::After, Team::Cluster), (Reset::Before, Team::Grid)] {
-            let mut ensemble = ensemble(options(members, hidden, classes, reset), WeightFormat::F32, seed);
-            let (stream, mut random) = (stream(seed), Random::new(seed, "ring"));
-            let mut normaliser = Normaliser::default();
-            normaliser.take(&features(&mut random));
-            let schedule = Some(Schedule { blocks: 2, team, residence: Residence::Shared });
-            let format = WeightFormat::F32;
-            let mut world =
-                DeviceWorld::with_history(&stream, &ensemble, &normaliser, 5, format, schedule).unwrap();
+            let ensemble = ensemble(options(members, hidden, classes, reset), WeightFormat::F32, seed);
+            let schedule = Schedule { blocks: 2, team, residence: Residence::Shared };
+            let mut followed = Followed::new(seed, ensemble, 5, Some(schedule));
             // Nothing to look back on, then some ticks, then so many that the ring begins again.
             for (ticks, states) in [
                 (0, States::Expected),
@@ -233,22 +290,34 @@ fn ticks_of_a_ring_are_followed_as_the_cpu_follows_them() {
                 (5, States::Sampled(Random::new(seed, "imagined"))),
                 (1, States::Expected),
             ] {
-                for _ in 0..ticks {
-                    let (raw, action) = (features(&mut random), action(&mut random));
-                    world.push(&stream, &raw, &action).unwrap();
-                    let features = normaliser.take(&raw).to_vec();
-                    ensemble.observe(&Tick { features, action, level: 0.0 });
-                }
-                let actions = actions(seed + ticks, 3);
-                world.imagine(&stream, &actions, &states).unwrap();
-                let (found, wanted) = (world.paths(&stream).unwrap(), ensemble.paths(&actions, &states));
-                if states != States::Expected {
-                    follow(&found, &wanted, 3, classes[0]);
-                    continue;
-                }
-                for (found, wanted) in found.iter().zip(&wanted) {
-                    let off = apart(found, wanted, 3);
-                    assert!(off < 1e-4, "{members}x{hidden} {reset:?} {team:?} after {ticks} ticks: {off}");
+                followed.see(ticks);
+                followed
+                    .agree(&states, &format!("{members}x{hidden} {reset:?} {team:?} after {ticks} ticks"));
+            }
+        }
+    }
+}
+
+/// The first step of a launch reads the states that its last step back replaces. With one tick to look back on these are the
+/// same step, and a block that is ahead of its team must not replace what another has yet to read.
+#[test]
+fn states_are_replaced_only_after_every_block_has_read_them() {
+    for (reset, team) in [
+        (Reset::After, Team::Cluster),
+        (Reset::After, Team::Grid),
+        (Reset::Before, Team::Cluster),
+        (Reset::Before, Team::Grid),
+    ] {
+        let schedule = Schedule { blocks: 3, team, residence: Residence::Shared };
+        for history in 1..=3 {
+            for seed in 0..4 {
+                let ensemble = ensemble(options(2, 13, [4, 3], reset), WeightFormat::F32, seed);
+                let mut followed = Followed::new(seed, ensemble, history, Some(schedule));
+                // The second launch shows which states the first left; the third, which action and which normaliser.
+                for ticks in [history, 0, 1] {
+                    followed.see(ticks);
+                    let told = format!("{reset:?} {team:?}, {ticks} of {history} ticks, seed {seed}");
+                    followed.agree(&States::Expected, &told);
                 }
             }
         }
