@@ -183,7 +183,7 @@ fn schedules_of_threads_change_no_bit_and_a_world_can_follow() {
     let stream = stream(0);
     let mut world = DeviceWorld::new(&stream, &ensemble, WeightFormat::F32, None).unwrap();
     ensemble.observe(&Tick { features: vec![0.3; FEATURES], action: actions[0], level: 0.0 });
-    world.follow(&stream, &ensemble).unwrap();
+    world.follow(&stream, &ensemble, &Normaliser::default()).unwrap();
     world.imagine(&stream, &actions, &states).unwrap();
     let found = world.paths(&stream).unwrap();
     assert_ne!(found, first);
@@ -199,7 +199,8 @@ fn what_cannot_be_imagined_is_refused_with_a_sentence() {
     let refused = world.imagine(&stream, &[], &States::Expected).unwrap_err();
     assert!(refused.to_string().contains("one tick at least"));
     let other = ensemble(options(2, 8, [2, 2], Reset::After), WeightFormat::F32, 1);
-    assert!(world.follow(&stream, &other).unwrap_err().to_string().contains("other sizes"));
+    let refused = world.follow(&stream, &other, &Normaliser::default()).unwrap_err();
+    assert!(refused.to_string().contains("other sizes"));
     first.alter(|w| *w = f32::INFINITY);
     let refused = DeviceWorld::new(&stream, &first, WeightFormat::F32, None).unwrap_err().to_string();
     assert!(refused.contains("weight 0 of member 0 is inf"), "{refused}");
@@ -256,6 +257,10 @@ impl Followed {
             self.push(&tick);
             self.observe(&tick);
         }
+    }
+
+    fn follow(&mut self) {
+        self.world.follow(&self.stream, &self.ensemble, &self.normaliser).unwrap();
     }
 
     /// Imagines on both sides, and asserts that they agree.
@@ -322,6 +327,28 @@ fn states_are_replaced_only_after_every_block_has_read_them() {
             }
         }
     }
+}
+
+#[test]
+fn a_world_that_follows_looks_back_on_no_tick_twice() {
+    let ensemble = ensemble(options(2, 13, [4, 3], Reset::After), WeightFormat::F32, 5);
+    let mut followed = Followed::new(5, ensemble, 3, None);
+    // Both sides have seen these when the world takes over what the host made of them.
+    followed.see(2);
+    followed.follow();
+    followed.agree(&States::Expected, "pushed and observed, then followed");
+    // These only the host has seen; the normaliser has them too.
+    for _ in 0..2 {
+        let tick = followed.next();
+        followed.observe(&tick);
+    }
+    followed.follow();
+    followed.agree(&States::Expected, "observed, then followed");
+    // All places are free again, and what is pushed into them is looked back on.
+    followed.see(3);
+    followed.agree(&States::Expected, "a full ring after all that");
+    followed.see(1);
+    followed.agree(&States::Expected, "one tick more");
 }
 
 #[test]
