@@ -15,11 +15,11 @@ struct Block {
 //   n = tanh(x W_n + b_n + r (h U_n + c_n))       reset after the product
 //   n = tanh(x W_n + b_n + (r h) U_n + c_n)       reset before it: one product waits for the other
 //   h' = (1 - z) h + z n
-// `meanwhile` is done while the team computes; `take(i, h')` is given the numbers of the block. After it, every block has all
-// of the next state.
-template <class Meanwhile, class Take>
+// `meanwhile` is done while the team computes. After it, every block has all of the next state, and is done with what it read
+// before: `keep` may store that state in the place of the one that the team began with.
+template <class Meanwhile>
 GW_DEVICE void advance(const team::Gates& gates, const Block& b, u32 step, const f32* x, const f32* a, u32* arrived,
-                       Meanwhile meanwhile, Take take) {
+                       Meanwhile meanwhile) {
     const u32 hidden = gates.hidden, width = gates.width, next_at = (~step & 1) * hidden;
     const f32* now = b.h + (step & 1) * hidden;
     f32* const next = b.h + next_at;
@@ -52,9 +52,7 @@ GW_DEVICE void advance(const team::Gates& gates, const Block& b, u32 step, const
             inner = gw::fma(gates.reset(j), gates.part(3, j), gates.part(2, j));
         }
         const u32 at = b.first + j;
-        const f32 state = team::next_state(z, now[at], inner);
-        take(at, state);
-        team::give(next + at, b.our_h + next_at + at, b.blocks, state);
+        team::give(next + at, b.our_h + next_at + at, b.blocks, team::next_state(z, now[at], inner));
     }
     if constexpr (CLUSTERED) gw::sync_cluster();
     else gw::sync_grid(arrived);
@@ -62,6 +60,11 @@ GW_DEVICE void advance(const team::Gates& gates, const Block& b, u32 step, const
         team::fetch(next, b.our_h + next_at, hidden);
         gw::sync_threads();
     }
+}
+
+// Stores the block's numbers of the state h of its member; the other blocks of the team store theirs.
+GW_DEVICE void keep(f32* to, const Block& b, const f32* h) {
+    for (u32 i = b.first + gw::thread(); i < b.first + b.owned; i += TEAM_THREADS) to[i] = h[i];
 }
 
 // GRUs of all members for `steps` steps, each with weights of its own.
@@ -100,14 +103,12 @@ GW_KERNEL_BOUNDED(gru, TEAM_THREADS, 1)(const u32* weights, const f32* biases, c
 
     for (u32 step = 0; step < s.steps; ++step) {
         const u64 row = (u64)step * members + member;
-        advance(
-            gates, block, step, inputs + (step & 1) * s.inputs, inputs, arrived,
-            [&] {
-                if (step + 1 < s.steps) {
-                    team::fetch(inputs + (~step & 1) * s.inputs, x + (row + members) * s.inputs, s.inputs);
-                }
-            },
-            [&](u32 at, f32 state) { states[row * hidden + at] = state; });
+        advance(gates, block, step, inputs + (step & 1) * s.inputs, inputs, arrived, [&] {
+            if (step + 1 < s.steps) {
+                team::fetch(inputs + (~step & 1) * s.inputs, x + (row + members) * s.inputs, s.inputs);
+            }
+        });
+        keep(states + row * hidden, block, block.h + (~step & 1) * hidden);
     }
 }
 
@@ -193,15 +194,12 @@ GW_KERNEL_BOUNDED(rollout, TEAM_THREADS, 1)(const u32* weights, const f32* biase
             count = count + 1.0 < FEATURE_MEMORY ? count + 1.0 : FEATURE_MEMORY;
             seen[gw::thread()] = running.take(ring_features[place * FEATURES + gw::thread()], 1.0 / count);
         }
-        advance(
-            gates, block, step, z, action + (step & 1) * ACTION, arrived,
-            [&] {
-                if (step + 1 < history + s.ticks) team::fetch(action + (~step & 1) * ACTION, action_of(step + 1), ACTION);
-            },
-            [&](u32 at, f32 state) {
-                if (step + 1 == history) hidden_states[(u64)member * hidden + at] = state;
-            });
+        advance(gates, block, step, z, action + (step & 1) * ACTION, arrived, [&] {
+            if (step + 1 < history + s.ticks) team::fetch(action + (~step & 1) * ACTION, action_of(step + 1), ACTION);
+        });
         const f32* h = block.h + (~step & 1) * hidden;
+        // Not earlier: with one tick to look back on, the team has only now read all of the state that this replaces.
+        if (step + 1 == history) keep(hidden_states + (u64)member * hidden, block, h);
 
         team::product(partial, matrices + (looks_back ? s.posterior_word : s.prior_word), prior_vectors, h, hidden, seen,
                       looks_back ? FEATURES : 0);

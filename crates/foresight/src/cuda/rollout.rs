@@ -202,16 +202,16 @@ struct History {
 }
 
 impl History {
-    fn new(stream: &Stream, places: usize, normaliser: &Normaliser) -> Result<Self> {
-        let numbers = normaliser.numbers();
+    /// An empty ring, with room for a normaliser.
+    fn new(stream: &Stream, places: usize) -> Result<Self> {
         Ok(Self {
             places,
             waiting: 0,
             next: 0,
             features: stream.alloc(places.max(1) * FEATURES)?,
             actions: stream.alloc(places.max(1) * ACTION)?,
-            next_normaliser: stream.alloc(numbers.len())?,
-            normaliser: stream.upload(&numbers)?,
+            normaliser: stream.alloc(Normaliser::NUMBERS)?,
+            next_normaliser: stream.alloc(Normaliser::NUMBERS)?,
         })
     }
 
@@ -304,12 +304,12 @@ impl DeviceWorld {
             hidden: stream.alloc(members * hidden)?,
             stochastic: stream.alloc(members * stochastic)?,
             actions: stream.alloc(members * ACTION)?,
-            history: History::new(stream, places, normaliser)?,
+            history: History::new(stream, places)?,
             exchange: stream.alloc(members * (3 * hidden + stochastic + categories))?,
             arrived: stream.alloc_zeros(1)?,
             imagined: None,
         };
-        world.follow(stream, ensemble)?;
+        world.follow(stream, ensemble, normaliser)?;
         Ok(world)
     }
 
@@ -318,8 +318,12 @@ impl DeviceWorld {
         self.schedule
     }
 
-    /// Takes over what the members make of the run by now. Weights stay: after an update, make another.
-    pub fn follow(&mut self, stream: &Stream, ensemble: &Ensemble) -> Result<()> {
+    /// Takes over what the host makes of the run by now: the members' states, and the normaliser that their features went
+    /// through. Weights stay: after an update, make another.
+    ///
+    /// Ticks that wait in the ring are forgotten: the host is taken to have seen them, and looking back on them would count
+    /// them twice. Push those that it has not seen after this call. A world without a ring has no use for the normaliser.
+    pub fn follow(&mut self, stream: &Stream, ensemble: &Ensemble, normaliser: &Normaliser) -> Result<()> {
         if *ensemble.options() != self.options {
             return Err(Error::shape(
                 "the ensemble has other sizes than the one on the device: make another",
@@ -334,10 +338,13 @@ impl DeviceWorld {
         stream.copy_from_host(&h, &mut self.hidden)?;
         stream.copy_from_host(&z, &mut self.stochastic)?;
         stream.copy_from_host(&actions, &mut self.actions)?;
+        stream.copy_from_host(&normaliser.numbers(), &mut self.history.normaliser)?;
+        self.history.waiting = 0;
         Ok(())
     }
 
-    /// Puts a tick into the ring: features as they are, and the action that is in effect from there on.
+    /// Puts a tick into the ring: features as they are, and the action that is in effect from there on. It waits there for the
+    /// next [`Self::imagine`], or until [`Self::follow`] takes over from a host that has seen it.
     pub fn push(&mut self, stream: &Stream, features: &Features, action: &[f32; ACTION]) -> Result<()> {
         let History { places, waiting, next, .. } = self.history;
         if waiting == places {

@@ -25,6 +25,10 @@ impl Default for Normaliser {
 }
 
 impl Normaliser {
+    /// How many [`Self::numbers`] there are.
+    #[cfg(feature = "cuda")]
+    pub(crate) const NUMBERS: usize = 2 * FEATURES + 1;
+
     /// Means, variances and the count, one after another.
     #[cfg(feature = "cuda")]
     pub(crate) fn numbers(&self) -> Vec<f64> {

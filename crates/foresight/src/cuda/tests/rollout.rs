@@ -1,5 +1,7 @@
 //! Rollouts against the CPU's.
 
+use gatework_gpu::Stream;
+
 use super::{numbers, stream};
 use crate::cuda::{DeviceWorld, Residence, Schedule, Team, WeightFormat};
 use crate::random::Random;
@@ -181,7 +183,7 @@ fn schedules_of_threads_change_no_bit_and_a_world_can_follow() {
     let stream = stream(0);
     let mut world = DeviceWorld::new(&stream, &ensemble, WeightFormat::F32, None).unwrap();
     ensemble.observe(&Tick { features: vec![0.3; FEATURES], action: actions[0], level: 0.0 });
-    world.follow(&stream, &ensemble).unwrap();
+    world.follow(&stream, &ensemble, &Normaliser::default()).unwrap();
     world.imagine(&stream, &actions, &states).unwrap();
     let found = world.paths(&stream).unwrap();
     assert_ne!(found, first);
@@ -197,7 +199,8 @@ fn what_cannot_be_imagined_is_refused_with_a_sentence() {
     let refused = world.imagine(&stream, &[], &States::Expected).unwrap_err();
     assert!(refused.to_string().contains("one tick at least"));
     let other = ensemble(options(2, 8, [2, 2], Reset::After), WeightFormat::F32, 1);
-    assert!(world.follow(&stream, &other).unwrap_err().to_string().contains("other sizes"));
+    let refused = world.follow(&stream, &other, &Normaliser::default()).unwrap_err();
+    assert!(refused.to_string().contains("other sizes"));
     first.alter(|w| *w = f32::INFINITY);
     let refused = DeviceWorld::new(&stream, &first, WeightFormat::F32, None).unwrap_err().to_string();
     assert!(refused.contains("weight 0 of member 0 is inf"), "{refused}");
@@ -213,19 +216,78 @@ fn features(random: &mut Random) -> Features {
     })
 }
 
+/// A world with a ring on a device, and the ensemble and the normaliser on the CPU that it is to keep up with.
+struct Followed {
+    stream: Stream,
+    world: DeviceWorld,
+    ensemble: Ensemble,
+    normaliser: Normaliser,
+    random: Random,
+}
+
+impl Followed {
+    fn new(seed: u64, ensemble: Ensemble, places: usize, schedule: Option<Schedule>) -> Self {
+        let (stream, mut random) = (stream(seed), Random::new(seed, "ring"));
+        let mut normaliser = Normaliser::default();
+        normaliser.take(&features(&mut random));
+        let format = WeightFormat::F32;
+        let world =
+            DeviceWorld::with_history(&stream, &ensemble, &normaliser, places, format, schedule).unwrap();
+        Self { stream, world, ensemble, normaliser, random }
+    }
+
+    /// A tick of the run, as it comes.
+    fn next(&mut self) -> (Features, [f32; ACTION]) {
+        (features(&mut self.random), action(&mut self.random))
+    }
+
+    fn push(&mut self, (raw, action): &(Features, [f32; ACTION])) {
+        self.world.push(&self.stream, raw, action).unwrap();
+    }
+
+    fn observe(&mut self, (raw, action): &(Features, [f32; ACTION])) {
+        let features = self.normaliser.take(raw).to_vec();
+        self.ensemble.observe(&Tick { features, action: *action, level: 0.0 });
+    }
+
+    /// So many ticks on both sides.
+    fn see(&mut self, ticks: usize) {
+        for _ in 0..ticks {
+            let tick = self.next();
+            self.push(&tick);
+            self.observe(&tick);
+        }
+    }
+
+    fn follow(&mut self) {
+        self.world.follow(&self.stream, &self.ensemble, &self.normaliser).unwrap();
+    }
+
+    /// Imagines on both sides, and asserts that they agree.
+    fn agree(&mut self, states: &States, told: &str) {
+        let actions: Vec<[f32; ACTION]> = (0..3).map(|_| action(&mut self.random)).collect();
+        self.world.imagine(&self.stream, &actions, states).unwrap_or_else(|error| panic!("{told}: {error}"));
+        let found = self.world.paths(&self.stream).unwrap_or_else(|error| panic!("{told}: {error}"));
+        let wanted = self.ensemble.paths(&actions, states);
+        if *states != States::Expected {
+            follow(&found, &wanted, actions.len(), self.ensemble.options().categories);
+            return;
+        }
+        for (member, (found, wanted)) in found.iter().zip(&wanted).enumerate() {
+            let off = apart(found, wanted, actions.len());
+            assert!(off < 1e-4, "{told}, member {member}: {off}");
+        }
+    }
+}
+
 #[test]
 fn ticks_of_a_ring_are_followed_as_the_cpu_follows_them() {
     let shapes = [(1, 1, [1, 2]), (3, 21, [5, 4]), (2, 33, [8, 8])];
     for (seed, (members, hidden, classes)) in (0u64..).zip(shapes) {
         for (reset, team) in [(Reset::After, Team::Cluster), (Reset::Before, Team::Grid)] {
-            let mut ensemble = ensemble(options(members, hidden, classes, reset), WeightFormat::F32, seed);
-            let (stream, mut random) = (stream(seed), Random::new(seed, "ring"));
-            let mut normaliser = Normaliser::default();
-            normaliser.take(&features(&mut random));
-            let schedule = Some(Schedule { blocks: 2, team, residence: Residence::Shared });
-            let format = WeightFormat::F32;
-            let mut world =
-                DeviceWorld::with_history(&stream, &ensemble, &normaliser, 5, format, schedule).unwrap();
+            let ensemble = ensemble(options(members, hidden, classes, reset), WeightFormat::F32, seed);
+            let schedule = Schedule { blocks: 2, team, residence: Residence::Shared };
+            let mut followed = Followed::new(seed, ensemble, 5, Some(schedule));
             // Nothing to look back on, then some ticks, then so many that the ring begins again.
             for (ticks, states) in [
                 (0, States::Expected),
@@ -233,26 +295,60 @@ fn ticks_of_a_ring_are_followed_as_the_cpu_follows_them() {
                 (5, States::Sampled(Random::new(seed, "imagined"))),
                 (1, States::Expected),
             ] {
-                for _ in 0..ticks {
-                    let (raw, action) = (features(&mut random), action(&mut random));
-                    world.push(&stream, &raw, &action).unwrap();
-                    let features = normaliser.take(&raw).to_vec();
-                    ensemble.observe(&Tick { features, action, level: 0.0 });
-                }
-                let actions = actions(seed + ticks, 3);
-                world.imagine(&stream, &actions, &states).unwrap();
-                let (found, wanted) = (world.paths(&stream).unwrap(), ensemble.paths(&actions, &states));
-                if states != States::Expected {
-                    follow(&found, &wanted, 3, classes[0]);
-                    continue;
-                }
-                for (found, wanted) in found.iter().zip(&wanted) {
-                    let off = apart(found, wanted, 3);
-                    assert!(off < 1e-4, "{members}x{hidden} {reset:?} {team:?} after {ticks} ticks: {off}");
+                followed.see(ticks);
+                followed
+                    .agree(&states, &format!("{members}x{hidden} {reset:?} {team:?} after {ticks} ticks"));
+            }
+        }
+    }
+}
+
+/// The first step of a launch reads the states that its last step back replaces. With one tick to look back on these are the
+/// same step, and a block that is ahead of its team must not replace what another has yet to read.
+#[test]
+fn states_are_replaced_only_after_every_block_has_read_them() {
+    for (reset, team) in [
+        (Reset::After, Team::Cluster),
+        (Reset::After, Team::Grid),
+        (Reset::Before, Team::Cluster),
+        (Reset::Before, Team::Grid),
+    ] {
+        let schedule = Schedule { blocks: 3, team, residence: Residence::Shared };
+        for history in 1..=3 {
+            for seed in 0..4 {
+                let ensemble = ensemble(options(2, 13, [4, 3], reset), WeightFormat::F32, seed);
+                let mut followed = Followed::new(seed, ensemble, history, Some(schedule));
+                // The second launch shows which states the first left; the third, which action and which normaliser.
+                for ticks in [history, 0, 1] {
+                    followed.see(ticks);
+                    let told = format!("{reset:?} {team:?}, {ticks} of {history} ticks, seed {seed}");
+                    followed.agree(&States::Expected, &told);
                 }
             }
         }
     }
+}
+
+#[test]
+fn a_world_that_follows_looks_back_on_no_tick_twice() {
+    let ensemble = ensemble(options(2, 13, [4, 3], Reset::After), WeightFormat::F32, 5);
+    let mut followed = Followed::new(5, ensemble, 3, None);
+    // Both sides have seen these when the world takes over what the host made of them.
+    followed.see(2);
+    followed.follow();
+    followed.agree(&States::Expected, "pushed and observed, then followed");
+    // These only the host has seen; the normaliser has them too.
+    for _ in 0..2 {
+        let tick = followed.next();
+        followed.observe(&tick);
+    }
+    followed.follow();
+    followed.agree(&States::Expected, "observed, then followed");
+    // All places are free again, and what is pushed into them is looked back on.
+    followed.see(3);
+    followed.agree(&States::Expected, "a full ring after all that");
+    followed.see(1);
+    followed.agree(&States::Expected, "one tick more");
 }
 
 #[test]

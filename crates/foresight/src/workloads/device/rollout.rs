@@ -235,6 +235,7 @@ impl Job for Rollout {
             Self::Encode => vec![
                 scheduled(after(before(sampled(case(2, 9, [3, 4], 2))), 3), 2, Team::Cluster),
                 scheduled(after(before(sampled(case(2, 9, [3, 4], 2))), 3), 2, Team::Grid),
+                scheduled(after(case(2, 13, [4, 3], 2), 1), 3, Team::Grid),
                 after(case(1, 1, [1, 2], 1), 1),
                 after(halved(case(5, 33, [8, 8], 2)), 7),
                 after(case(2, 16, [5, 3], 1), 50),
