@@ -309,6 +309,49 @@ fn steps_without_room_are_refused_and_change_nothing() -> Result<()> {
 }
 
 #[test]
+fn steps_of_another_attention_are_refused() -> Result<()> {
+    let device = Device::emulated(7)?;
+    let (target, stream) = (Target::Gpu(device.clone()), device.stream()?);
+    let builder = |heads: usize| {
+        let shape = Shape { batch: 1, heads, key_heads: 2, rows: 1, keys: 1, dim: 64 };
+        Attention::builder(shape).mask(Mask::Causal)
+    };
+    let plain = builder(8).build_cached()?;
+    let with_sinks = builder(8).sinks(vec![0.5; 8]).build_cached()?;
+    let others = [
+        builder(16).build_cached()?,
+        builder(4).build_cached()?,
+        with_sinks.clone(),
+        builder(8).sinks(vec![0.25; 8]).build_cached()?,
+        builder(8).mask(Mask::Full).build_cached()?,
+        builder(8).soft_cap(3.0).build_cached()?,
+        builder(8).scale(0.5).build_cached()?,
+    ];
+    let mut cache = KvCache::new(2, 64, 4, &target)?;
+    let sequence = cache.begin();
+    let most = StepSize { sequences: 4, rows: 1, keys: 200 };
+    let (q, k) = (stream.alloc_zeros::<f16>(4 * 16 * 64)?, stream.alloc_zeros::<f16>(4 * 2 * 64)?);
+    let mut o = stream.alloc_zeros::<f32>(q.len())?;
+    let refused = "cache: the memory for steps is of an attention with other heads, mask, scale, cap or sinks; make it with this one";
+    for (index, other) in others.iter().enumerate() {
+        let mut steps = plain.steps(&cache, &stream, most)?;
+        let told = other.step(&stream, &mut steps, &mut cache, &[(sequence, 1)], [&q, &k, &k], &mut o);
+        assert_eq!(told.unwrap_err().to_string(), refused, "attention {index}");
+        let told = other.capture(&stream, steps, &mut cache, [&q, &k, &k], &mut o).map(|_| ());
+        assert_eq!(told.unwrap_err().to_string(), refused, "attention {index}");
+    }
+    let mut steps = with_sinks.steps(&cache, &stream, most)?;
+    let told = others[3].step(&stream, &mut steps, &mut cache, &[(sequence, 1)], [&q, &k, &k], &mut o);
+    assert_eq!(told.unwrap_err().to_string(), refused, "other sinks");
+    assert_eq!(cache.keys(sequence)?, 0);
+    let alike = builder(8).sinks(vec![0.5; 8]).build_cached()?;
+    alike.step(&stream, &mut steps, &mut cache, &[(sequence, 1)], [&q, &k, &k], &mut o)?;
+    stream.synchronize()?;
+    assert_eq!(cache.keys(sequence)?, 1);
+    Ok(())
+}
+
+#[test]
 fn what_is_not_finite_stays_so_in_pages_that_fill_and_are_cut() -> Result<()> {
     let shape = Shape { batch: 1, heads: 1, key_heads: 1, rows: 1, keys: 1, dim: 64 };
     let attention = Attention::builder(shape).mask(Mask::Causal).build_cached()?;

@@ -7,6 +7,7 @@ use super::open::Writes;
 use super::pages::{Room, Sequence};
 use super::{DeviceStore, KvCache, Store, elements_of};
 use crate::cuda::{Plan, Size, StepMemory, Tiling};
+use crate::form::Form;
 use crate::{Element, Error, Result};
 
 /// The largest step that there is memory for.
@@ -20,10 +21,12 @@ pub struct StepSize {
     pub keys: usize,
 }
 
-/// Memory for steps over one cache on its device. Made by [`CachedAttention::steps`].
+/// Memory for steps of one attention over one cache on its device. Made by [`CachedAttention::steps`].
 #[derive(Debug)]
 pub struct Steps {
     cache: u64,
+    /// The memory has room for these heads and holds these sinks.
+    form: Form,
     most: StepSize,
     memory: StepMemory,
 }
@@ -50,7 +53,7 @@ impl Steps {
 }
 
 impl CachedAttention {
-    /// Memory for steps up to a size over a cache on a device.
+    /// Memory for steps up to a size over a cache on a device. It serves this attention, and those that were built alike.
     pub fn steps(&self, cache: &KvCache, stream: &Stream, most: StepSize) -> Result<Steps> {
         self.check_cache(cache)?;
         on_device(cache)?;
@@ -66,7 +69,7 @@ impl CachedAttention {
         let tiling = Tiling::suited(&self.form, rows)?;
         let size = Size::of(&self.form, tiling, sequences, rows, keys)?;
         let memory = StepMemory::new(stream, &self.form, tiling, size)?;
-        Ok(Steps { cache: cache.pages.cache(), most, memory })
+        Ok(Steps { cache: cache.pages.cache(), form: self.form.clone(), most, memory })
     }
 
     /// Appends rows to sequences and attends with them, on `stream`, without waiting for it: as many rows of each
@@ -105,7 +108,7 @@ impl CachedAttention {
         o: &mut Buffer<O>,
     ) -> Result<StepGraph> {
         self.check_buffers(steps.most.sequences * steps.most.rows, [q, k, v], o)?;
-        check_steps(&steps, cache)?;
+        self.check_steps(&steps, cache)?;
         let (store, memory) = (cache.device_store()?, &mut steps.memory);
         let mut refused = None;
         let graph = stream.capture(|stream| {
@@ -137,7 +140,7 @@ impl CachedAttention {
         q: &Buffer<T>,
         o: &mut Buffer<O>,
     ) -> Result<()> {
-        check_steps(steps, cache)?;
+        self.check_steps(steps, cache)?;
         steps.memory.attend(stream, &self.form, &cache.device_store()?.pages, q, o)
     }
 
@@ -159,10 +162,25 @@ impl CachedAttention {
         Ok(())
     }
 
+    /// Whether memory for steps is of this attention and of this cache: kernels trust it to have their heads and sinks.
+    fn check_steps(&self, steps: &Steps, cache: &KvCache) -> Result<()> {
+        on_device(cache)?;
+        let refuse = |what: &str| Err(Error::Cache { what: what.into() });
+        if steps.cache != cache.pages.cache() {
+            return refuse("the memory for steps is of another cache; make it for this one");
+        }
+        if steps.form != self.form {
+            return refuse(
+                "the memory for steps is of an attention with other heads, mask, scale, cap or sinks; make it with this one",
+            );
+        }
+        Ok(())
+    }
+
     /// Finds what a step does.
     fn prepare(&self, steps: &Steps, cache: &KvCache, rows: &[(Sequence, usize)]) -> Result<Prepared> {
         self.check_cache(cache)?;
-        check_steps(steps, cache)?;
+        self.check_steps(steps, cache)?;
         let Store::Device(store) = &cache.store else { return Err(not_on_a_device()) };
         let rooms = cache.pages.rooms(rows)?;
         let most = steps.most;
@@ -240,12 +258,4 @@ fn not_on_a_device() -> Error {
     Error::Unsupported {
         what: "steps over a cache on the CPU; use append_all and forward_to, or a cache on a device".into(),
     }
-}
-
-fn check_steps(steps: &Steps, cache: &KvCache) -> Result<()> {
-    on_device(cache)?;
-    if steps.cache == cache.pages.cache() {
-        return Ok(());
-    }
-    Err(Error::Cache { what: "the memory for steps is of another cache; make it for this one".into() })
 }
