@@ -195,35 +195,48 @@ impl Decoder {
     }
 }
 
-#[test]
-fn a_captured_step_is_two_launches_and_gives_what_append_and_attend_give() -> Result<()> {
-    let mut decoder = Decoder::new(4)?;
-    let device = Device::emulated(4)?;
+/// What happens to three sequences in a step: one may be cut, to so many keys, and each gets rows.
+struct Step {
+    cut: Option<(usize, usize)>,
+    rows: [usize; 3],
+}
+
+impl Step {
+    fn of(rows: [usize; 3]) -> Self {
+        Self { cut: None, rows }
+    }
+}
+
+/// Three sequences with prompts of these lengths take steps by one captured graph, and by `append_all` and `forward_to`.
+fn a_graph_gives_what_append_and_attend_give(
+    seed: u64,
+    most: StepSize,
+    prompts: [usize; 3],
+    script: &[Step],
+) -> Result<()> {
+    let mut decoder = Decoder::new(seed)?;
+    let device = Device::emulated(seed)?;
     let (target, stream) = (Target::Gpu(device.clone()), device.stream()?);
     let mut plain = KvCache::new(2, 64, 24, &target)?;
     let mut stepped = KvCache::new(2, 64, 24, &target)?;
-    let most = StepSize { sequences: 3, rows: 4, keys: 1200 };
     let steps = decoder.attention.steps(&stepped, &stream, most)?;
-    let zeros = |heads: usize| stream.alloc_zeros::<f16>(12 * heads * 64);
+    let zeros = |heads: usize| stream.alloc_zeros::<f16>(most.sequences * most.rows * heads * 64);
     let (mut q, mut k, mut v) = (zeros(4)?, zeros(2)?, zeros(2)?);
-    let mut o = stream.alloc_zeros::<f32>(12 * 4 * 64)?;
+    let mut o = stream.alloc_zeros::<f32>(q.len())?;
     let mut graph = decoder.attention.capture(&stream, steps, &mut stepped, [&q, &k, &v], &mut o)?;
     assert_eq!(graph.launches(), 2);
     let mut pairs: Vec<(Sequence, Sequence)> = Vec::new();
-    for keys in [1020, 127, 0] {
+    for keys in prompts {
         let [_, k, v] = decoder.numbers(keys);
         let pair = (plain.begin(), stepped.begin());
         plain.append(pair.0, &k, &v)?;
         stepped.append(pair.1, &k, &v)?;
         pairs.push(pair);
     }
-    // Parts begin, pages fill, pages that were full are cut and written again, sequences stay away.
-    for (step, rows) in [[1, 1, 1], [4, 3, 0], [1, 1, 2], [2, 4, 4], [1, 0, 1]].into_iter().enumerate() {
-        if step == 2 {
-            for (one, other) in &pairs[1..2] {
-                plain.truncate(*one, 100)?;
-                stepped.truncate(*other, 100)?;
-            }
+    for (step, &Step { cut, rows }) in script.iter().enumerate() {
+        if let Some((sequence, keys)) = cut {
+            plain.truncate(pairs[sequence].0, keys)?;
+            stepped.truncate(pairs[sequence].1, keys)?;
         }
         let rows_of = |pick: fn(&(Sequence, Sequence)) -> Sequence| -> Vec<(Sequence, usize)> {
             pairs
@@ -247,6 +260,34 @@ fn a_captured_step_is_two_launches_and_gives_what_append_and_attend_give() -> Re
         assert_eq!(plain.statistics(), stepped.statistics());
     }
     Ok(())
+}
+
+#[test]
+fn a_captured_step_is_two_launches_and_gives_what_append_and_attend_give() -> Result<()> {
+    // Parts begin, pages fill, pages that were full are cut and written again, sequences stay away.
+    let script = [
+        Step::of([1, 1, 1]),
+        Step::of([4, 3, 0]),
+        Step { cut: Some((1, 100)), rows: [1, 1, 2] },
+        Step::of([2, 4, 4]),
+        Step::of([1, 0, 1]),
+    ];
+    let most = StepSize { sequences: 3, rows: 4, keys: 1200 };
+    a_graph_gives_what_append_and_attend_give(4, most, [1020, 127, 0], &script)
+}
+
+#[test]
+fn prompts_and_decoding_go_through_one_graph() -> Result<()> {
+    // Many rows have one part and few have several, over the same keys, in steps of their own and together.
+    let script = [
+        Step::of([40, 0, 40]),
+        Step::of([1, 0, 1]),
+        Step::of([16, 40, 1]),
+        Step::of([17, 1, 3]),
+        Step::of([1, 1, 1]),
+    ];
+    let most = StepSize { sequences: 3, rows: 40, keys: 1200 };
+    a_graph_gives_what_append_and_attend_give(9, most, [1010, 1000, 0], &script)
 }
 
 #[test]

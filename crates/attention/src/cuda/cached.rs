@@ -118,22 +118,24 @@ impl Size {
         rows: usize,
         keys: usize,
     ) -> Result<Self> {
-        let tiles = rows.saturating_mul(group_of(form)).div_ceil(tiling.block_rows());
+        let tiles_of = |rows: usize| rows.saturating_mul(group_of(form)).div_ceil(tiling.block_rows());
+        // A step may have fewer rows than the most: parts are of few rows alone, tiles are the most of many.
+        let (tiles, few_tiles) = (tiles_of(rows), tiles_of(rows.min(FEW_ROWS)));
         let pages = keys.div_ceil(KEY_TILE);
         // A window may begin inside of one part and end inside of another.
-        let parts = if rows <= FEW_ROWS { pages.div_ceil(PART_PAGES).max(1) } else { 1 };
+        let parts = pages.div_ceil(PART_PAGES).max(1);
         let times = |of_sequence: usize| sequences.checked_mul(of_sequence).filter(|&all| all < 1 << 31);
         let sizes = || {
-            let items = times(tiles.checked_mul(parts)?)?;
+            let few_items = few_tiles.checked_mul(parts)?;
             Some(Self {
                 // One that starts inside of a page touches one more.
                 appends: times(rows.div_ceil(KEY_TILE) + 1)?,
                 sequences,
-                items,
+                items: times(tiles.max(few_items))?,
                 tables: times(pages)?,
                 rows: times(rows)?,
-                parts: if parts > 1 { items } else { 0 },
-                counters: if parts > 1 { times(tiles)? } else { 0 },
+                parts: if parts > 1 { times(few_items)? } else { 0 },
+                counters: if parts > 1 { times(few_tiles)? } else { 0 },
             })
         };
         sizes().ok_or_else(|| Error::Cache {
@@ -446,13 +448,25 @@ mod tests {
         let shape = Shape { batch: 1, heads: 12, key_heads: 2, rows: 1, keys: 1, dim: 64 };
         for mask in [Mask::Causal, Mask::Window { left: 300, right: 0 }] {
             let form = Form { mask, ..Form::new(shape) };
-            for (rows, keys) in [(1, 5000), (16, 1030), (17, 3000), (100, 100)] {
-                let tiling = Tiling::suited(&form, rows).unwrap();
-                let size = Size::of(&form, tiling, 3, rows, keys).unwrap();
-                let mut plan = Plan::new(tiling);
-                let pages: Vec<usize> = (0..keys.div_ceil(KEY_TILE)).collect();
-                (0..3).for_each(|_| plan.attend(&form, &pages, keys, rows));
-                assert!(size.covers(&plan.size()), "{size:?} {:?}", plan.size());
+            for (most_rows, most_keys) in [(1, 5000), (16, 1030), (17, 3000), (32, 5000), (100, 100)] {
+                let tiling = Tiling::suited(&form, most_rows).unwrap();
+                let size = Size::of(&form, tiling, 3, most_rows, most_keys).unwrap();
+                let plan_of = |lengths: [(usize, usize); 3]| {
+                    let mut plan = Plan::new(tiling);
+                    for (rows, keys) in lengths {
+                        let pages: Vec<usize> = (0..keys.div_ceil(KEY_TILE)).collect();
+                        plan.attend(&form, &pages, keys, rows);
+                    }
+                    plan.size()
+                };
+                for rows in 1..=most_rows {
+                    for keys in [rows, most_keys.div_ceil(2).max(rows), most_keys] {
+                        let (same, most) = ((rows, keys), (most_rows, most_keys));
+                        for needed in [plan_of([same; 3]), plan_of([most, same, most])] {
+                            assert!(size.covers(&needed), "{rows} rows over {keys}: {size:?} {needed:?}");
+                        }
+                    }
+                }
             }
         }
     }
