@@ -393,6 +393,46 @@ fn steps_of_another_attention_are_refused() -> Result<()> {
 }
 
 #[test]
+fn a_step_that_cannot_attend_appends_nothing() -> Result<()> {
+    let mut decoder = Decoder::new(10)?;
+    let (device, elsewhere) = (Device::emulated(10)?, Device::emulated(11)?);
+    let (target, stream) = (Target::Gpu(device.clone()), device.stream()?);
+    let attention = decoder.attention.clone();
+    let mut cache = KvCache::new(2, 64, 4, &target)?;
+    let sequence = cache.begin();
+    let [_, k, v] = decoder.numbers(5);
+    cache.append(sequence, &k, &v)?;
+    let [q, ..] = decoder.numbers(1);
+    let mut steps = attention.steps(&cache, &stream, StepSize { sequences: 1, rows: 1, keys: 200 })?;
+    let before = (attention.forward_to::<f32, _>(&cache, &[(sequence, 1)], &q)?, cache.statistics());
+    let attend = |cache: &KvCache| attention.forward_to::<f32, _>(cache, &[(sequence, 1)], &q);
+    // Quantised with the others, they would leave nothing of them.
+    let large = stream.upload(&vec![f16::MAX; 2 * 64])?;
+    let new_q = stream.upload(&q)?;
+    let rows = [(sequence, 1)];
+
+    let mut o = elsewhere.stream()?.alloc_zeros::<f32>(q.len())?;
+    let told = attention.step(&stream, &mut steps, &mut cache, &rows, [&new_q, &large, &large], &mut o);
+    assert_eq!(
+        told.unwrap_err().to_string(),
+        "cache: 'o' is on another device than the stream; copy it to the stream's"
+    );
+    assert!((attend(&cache)?, cache.statistics()) == before, "an output on another device");
+
+    let kernel = include_str!("../kernels/cached.cuh");
+    device.substitute(kernel, "#error no attention");
+    let mut o = stream.alloc_zeros::<f16>(q.len())?;
+    let told = attention.step(&stream, &mut steps, &mut cache, &rows, [&new_q, &large, &large], &mut o);
+    assert!(told.unwrap_err().to_string().contains("no attention"));
+    device.substitute(kernel, kernel);
+    assert!((attend(&cache)?, cache.statistics()) == before, "a kernel that does not compile");
+
+    attention.step(&stream, &mut steps, &mut cache, &rows, [&new_q, &large, &large], &mut o)?;
+    assert!(attend(&cache)? != before.0, "a step that attends appends");
+    Ok(())
+}
+
+#[test]
 fn what_is_not_finite_stays_so_in_pages_that_fill_and_are_cut() -> Result<()> {
     let shape = Shape { batch: 1, heads: 1, key_heads: 1, rows: 1, keys: 1, dim: 64 };
     let attention = Attention::builder(shape).mask(Mask::Causal).build_cached()?;

@@ -1,6 +1,6 @@
 //! Steps of a model on a device: rows are appended and attend, in two launches that a graph may hold.
 
-use gatework_gpu::{Buffer, Graph, Stream};
+use gatework_gpu::{Buffer, Device, Graph, Stream};
 
 use super::attend::CachedAttention;
 use super::open::Writes;
@@ -74,8 +74,11 @@ impl CachedAttention {
 
     /// Appends rows to sequences and attends with them, on `stream`, without waiting for it: as many rows of each
     /// sequence as `rows` says, one sequence after the other, in queries `[rows, heads, dim]`, keys and values
-    /// `[rows, key heads, dim]`, and in `o`. Buffers may be longer. After an error nothing is changed. Keys and
-    /// values beyond f16 become infinite.
+    /// `[rows, key heads, dim]`, and in `o`. Buffers may be longer. Keys and values beyond f16 become infinite.
+    ///
+    /// What is refused is refused before a page is written: the cache is as it was. Should the driver itself fail
+    /// between the two launches, sequences have no new keys, but their open pages may be quantised together with the
+    /// refused rows.
     ///
     /// There are two launches; the first step after a cut into a full page has one more.
     pub fn step<T: Element, O: Element>(
@@ -88,12 +91,12 @@ impl CachedAttention {
         o: &mut Buffer<O>,
     ) -> Result<()> {
         let total = elements_of(rows, 1)?;
-        self.check_buffers(total, [q, k, v], o)?;
+        self.check_buffers(stream, total, [q, k, v], o)?;
         let prepared = self.prepare(steps, cache, rows)?;
         let store = cache.device_store()?;
+        let kernels = steps.memory.kernels(stream.device(), &self.form, &store.pages)?;
         prepared.begin(stream, steps, store)?;
-        steps.memory.append(stream, &mut store.pages, [k, v])?;
-        steps.memory.attend(stream, &self.form, &store.pages, q, o)?;
+        steps.memory.step(&kernels, stream, &self.form, &mut store.pages, [q, k, v], o)?;
         prepared.finish(cache)
     }
 
@@ -107,14 +110,13 @@ impl CachedAttention {
         [q, k, v]: [&Buffer<T>; 3],
         o: &mut Buffer<O>,
     ) -> Result<StepGraph> {
-        self.check_buffers(steps.most.sequences * steps.most.rows, [q, k, v], o)?;
+        self.check_buffers(stream, steps.most.sequences * steps.most.rows, [q, k, v], o)?;
         self.check_steps(&steps, cache)?;
         let (store, memory) = (cache.device_store()?, &mut steps.memory);
+        let kernels = memory.kernels(stream.device(), &self.form, &store.pages)?;
         let mut refused = None;
         let graph = stream.capture(|stream| {
-            let launched = memory
-                .append(stream, &mut store.pages, [k, v])
-                .and_then(|()| memory.attend(stream, &self.form, &store.pages, q, o));
+            let launched = memory.step(&kernels, stream, &self.form, &mut store.pages, [q, k, v], o);
             match launched {
                 Err(Error::Gpu(error)) => Err(error),
                 Err(error) => {
@@ -144,8 +146,10 @@ impl CachedAttention {
         steps.memory.attend(stream, &self.form, &cache.device_store()?.pages, q, o)
     }
 
+    /// Whether buffers have so many rows and are of the stream's device.
     fn check_buffers<T: Element, O: Element>(
         &self,
+        stream: &Stream,
         rows: usize,
         [q, k, v]: [&Buffer<T>; 3],
         o: &Buffer<O>,
@@ -157,6 +161,14 @@ impl CachedAttention {
         for (tensor, found, needed) in lengths {
             if found < needed {
                 return Err(Error::Length { tensor, found, needed });
+            }
+        }
+        let home = stream.device();
+        for (tensor, device) in [("q", q.device()), ("k", k.device()), ("v", v.device()), ("o", o.device())] {
+            if !is_same(home, device) {
+                let what =
+                    format!("'{tensor}' is on another device than the stream; copy it to the stream's");
+                return Err(Error::Cache { what });
             }
         }
         Ok(())
@@ -205,7 +217,7 @@ impl CachedAttention {
 }
 
 impl Prepared {
-    /// Queues what comes before the two launches.
+    /// Queues what comes before the two launches. It writes the plan and places that are free: nothing that the cache has.
     fn begin(&self, stream: &Stream, steps: &mut Steps, store: &mut DeviceStore) -> Result<()> {
         steps.memory.take(stream, &self.plan)?;
         store.pages.reopen(stream, &self.writes.reopened)
@@ -245,6 +257,11 @@ impl KvCache {
             Store::Cpu(_) => Err(not_on_a_device()),
         }
     }
+}
+
+/// All clones of a device have one budget.
+fn is_same(one: &Device, other: &Device) -> bool {
+    std::ptr::eq(one.budget(), other.budget())
 }
 
 fn on_device(cache: &KvCache) -> Result<()> {

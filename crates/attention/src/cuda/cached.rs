@@ -1,9 +1,12 @@
 //! Attention over pages of a cache: which block works on what, and the launches of a step.
 
 use std::f32::consts::LOG2_E;
+use std::marker::PhantomData;
 
 use bytemuck::Pod;
-use gatework_gpu::{Buffer, ByValue, Code as _, DeviceProperties, Grid, Module, Stream, args};
+use gatework_gpu::{
+    Buffer, ByValue, Code as _, Device, DeviceProperties, Grid, Kernel, Module, Stream, args,
+};
 
 use super::append::DevicePages;
 use super::attend::{cap_of, features};
@@ -281,6 +284,13 @@ pub(crate) struct StepMemory {
     pub(crate) lse: Buffer<f32>,
 }
 
+/// What appends and attends with rows of one format, for outputs of another.
+pub(crate) struct StepKernels<T, O> {
+    append: Kernel,
+    attend: Kernel,
+    formats: PhantomData<fn(T) -> O>,
+}
+
 impl StepMemory {
     pub(crate) fn new(stream: &Stream, form: &Form, tiling: Tiling, size: Size) -> Result<Self> {
         check_device(tiling, form.shape.dim, stream.device().properties())?;
@@ -326,17 +336,30 @@ impl StepMemory {
         Err(Error::Cache { what })
     }
 
-    /// Does the appends of the plan.
-    pub(crate) fn append<T: Element>(
+    /// The kernels of steps, compiled and loaded.
+    pub(crate) fn kernels<T: Element, O: Element>(
         &self,
+        device: &Device,
+        form: &Form,
+        pages: &DevicePages,
+    ) -> Result<StepKernels<T, O>> {
+        let attend = self.attend_kernel::<T, O>(device, form)?;
+        Ok(StepKernels { append: pages.append_kernel::<T>(device)?, attend, formats: PhantomData })
+    }
+
+    /// Does the appends of the plan and attends: two launches.
+    pub(crate) fn step<T: Element, O: Element>(
+        &mut self,
+        kernels: &StepKernels<T, O>,
         stream: &Stream,
+        form: &Form,
         pages: &mut DevicePages,
-        rows: [&Buffer<T>; 2],
+        [q, k, v]: [&Buffer<T>; 3],
+        o: &mut Buffer<O>,
     ) -> Result<()> {
-        if self.size.appends == 0 {
-            return Ok(());
-        }
-        pages.append(stream, &self.plan, self.size.appends_at(), self.size.appends, rows)
+        let Size { appends, .. } = self.size;
+        pages.append(&kernels.append, stream, &self.plan, self.size.appends_at(), appends, [k, v])?;
+        self.launch(&kernels.attend, stream, form, pages, q, o)
     }
 
     /// Attends as the plan says.
@@ -351,7 +374,23 @@ impl StepMemory {
         if self.size.items == 0 {
             return Ok(());
         }
-        let kernel = stream.device().kernel_of(&cached_module::<T, O>(form, self.tiling), "cached")?;
+        let kernel = self.attend_kernel::<T, O>(stream.device(), form)?;
+        self.launch(&kernel, stream, form, pages, q, o)
+    }
+
+    fn attend_kernel<T: Element, O: Element>(&self, device: &Device, form: &Form) -> Result<Kernel> {
+        Ok(device.kernel_of(&cached_module::<T, O>(form, self.tiling), "cached")?)
+    }
+
+    fn launch<T: Element, O: Element>(
+        &mut self,
+        kernel: &Kernel,
+        stream: &Stream,
+        form: &Form,
+        pages: &DevicePages,
+        q: &Buffer<T>,
+        o: &mut Buffer<O>,
+    ) -> Result<()> {
         let grid =
             Grid::new([self.size.items as u32, pages.key_heads as u32, 1], [self.tiling.threads(), 1, 1])
                 .shared(self.tiling.shared_bytes(form.shape.dim))
