@@ -6,7 +6,7 @@ use crate::shape::{Layout, Mask, Shape};
 use crate::{Error, Result};
 
 /// A combination that was checked: any target can compute it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Form {
     pub(crate) shape: Shape,
     pub(crate) mask: Mask,

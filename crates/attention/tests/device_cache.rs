@@ -195,35 +195,48 @@ impl Decoder {
     }
 }
 
-#[test]
-fn a_captured_step_is_two_launches_and_gives_what_append_and_attend_give() -> Result<()> {
-    let mut decoder = Decoder::new(4)?;
-    let device = Device::emulated(4)?;
+/// What happens to three sequences in a step: one may be cut, to so many keys, and each gets rows.
+struct Step {
+    cut: Option<(usize, usize)>,
+    rows: [usize; 3],
+}
+
+impl Step {
+    fn of(rows: [usize; 3]) -> Self {
+        Self { cut: None, rows }
+    }
+}
+
+/// Three sequences with prompts of these lengths take steps by one captured graph, and by `append_all` and `forward_to`.
+fn a_graph_gives_what_append_and_attend_give(
+    seed: u64,
+    most: StepSize,
+    prompts: [usize; 3],
+    script: &[Step],
+) -> Result<()> {
+    let mut decoder = Decoder::new(seed)?;
+    let device = Device::emulated(seed)?;
     let (target, stream) = (Target::Gpu(device.clone()), device.stream()?);
     let mut plain = KvCache::new(2, 64, 24, &target)?;
     let mut stepped = KvCache::new(2, 64, 24, &target)?;
-    let most = StepSize { sequences: 3, rows: 4, keys: 1200 };
     let steps = decoder.attention.steps(&stepped, &stream, most)?;
-    let zeros = |heads: usize| stream.alloc_zeros::<f16>(12 * heads * 64);
+    let zeros = |heads: usize| stream.alloc_zeros::<f16>(most.sequences * most.rows * heads * 64);
     let (mut q, mut k, mut v) = (zeros(4)?, zeros(2)?, zeros(2)?);
-    let mut o = stream.alloc_zeros::<f32>(12 * 4 * 64)?;
+    let mut o = stream.alloc_zeros::<f32>(q.len())?;
     let mut graph = decoder.attention.capture(&stream, steps, &mut stepped, [&q, &k, &v], &mut o)?;
     assert_eq!(graph.launches(), 2);
     let mut pairs: Vec<(Sequence, Sequence)> = Vec::new();
-    for keys in [1020, 127, 0] {
+    for keys in prompts {
         let [_, k, v] = decoder.numbers(keys);
         let pair = (plain.begin(), stepped.begin());
         plain.append(pair.0, &k, &v)?;
         stepped.append(pair.1, &k, &v)?;
         pairs.push(pair);
     }
-    // Parts begin, pages fill, pages that were full are cut and written again, sequences stay away.
-    for (step, rows) in [[1, 1, 1], [4, 3, 0], [1, 1, 2], [2, 4, 4], [1, 0, 1]].into_iter().enumerate() {
-        if step == 2 {
-            for (one, other) in &pairs[1..2] {
-                plain.truncate(*one, 100)?;
-                stepped.truncate(*other, 100)?;
-            }
+    for (step, &Step { cut, rows }) in script.iter().enumerate() {
+        if let Some((sequence, keys)) = cut {
+            plain.truncate(pairs[sequence].0, keys)?;
+            stepped.truncate(pairs[sequence].1, keys)?;
         }
         let rows_of = |pick: fn(&(Sequence, Sequence)) -> Sequence| -> Vec<(Sequence, usize)> {
             pairs
@@ -247,6 +260,34 @@ fn a_captured_step_is_two_launches_and_gives_what_append_and_attend_give() -> Re
         assert_eq!(plain.statistics(), stepped.statistics());
     }
     Ok(())
+}
+
+#[test]
+fn a_captured_step_is_two_launches_and_gives_what_append_and_attend_give() -> Result<()> {
+    // Parts begin, pages fill, pages that were full are cut and written again, sequences stay away.
+    let script = [
+        Step::of([1, 1, 1]),
+        Step::of([4, 3, 0]),
+        Step { cut: Some((1, 100)), rows: [1, 1, 2] },
+        Step::of([2, 4, 4]),
+        Step::of([1, 0, 1]),
+    ];
+    let most = StepSize { sequences: 3, rows: 4, keys: 1200 };
+    a_graph_gives_what_append_and_attend_give(4, most, [1020, 127, 0], &script)
+}
+
+#[test]
+fn prompts_and_decoding_go_through_one_graph() -> Result<()> {
+    // Many rows have one part and few have several, over the same keys, in steps of their own and together.
+    let script = [
+        Step::of([40, 0, 40]),
+        Step::of([1, 0, 1]),
+        Step::of([16, 40, 1]),
+        Step::of([17, 1, 3]),
+        Step::of([1, 1, 1]),
+    ];
+    let most = StepSize { sequences: 3, rows: 40, keys: 1200 };
+    a_graph_gives_what_append_and_attend_give(9, most, [1010, 1000, 0], &script)
 }
 
 #[test]
@@ -305,6 +346,89 @@ fn steps_without_room_are_refused_and_change_nothing() -> Result<()> {
     let nothing = attention.steps(&cache, &stream, StepSize { sequences: 0, rows: 1, keys: 1 }).unwrap_err();
     assert!(nothing.to_string().contains("each must be at least 1"), "{nothing}");
     assert_eq!(cache.keys(one)?, 201);
+    Ok(())
+}
+
+#[test]
+fn steps_of_another_attention_are_refused() -> Result<()> {
+    let device = Device::emulated(7)?;
+    let (target, stream) = (Target::Gpu(device.clone()), device.stream()?);
+    let builder = |heads: usize| {
+        let shape = Shape { batch: 1, heads, key_heads: 2, rows: 1, keys: 1, dim: 64 };
+        Attention::builder(shape).mask(Mask::Causal)
+    };
+    let plain = builder(8).build_cached()?;
+    let with_sinks = builder(8).sinks(vec![0.5; 8]).build_cached()?;
+    let others = [
+        builder(16).build_cached()?,
+        builder(4).build_cached()?,
+        with_sinks.clone(),
+        builder(8).sinks(vec![0.25; 8]).build_cached()?,
+        builder(8).mask(Mask::Full).build_cached()?,
+        builder(8).soft_cap(3.0).build_cached()?,
+        builder(8).scale(0.5).build_cached()?,
+    ];
+    let mut cache = KvCache::new(2, 64, 4, &target)?;
+    let sequence = cache.begin();
+    let most = StepSize { sequences: 4, rows: 1, keys: 200 };
+    let (q, k) = (stream.alloc_zeros::<f16>(4 * 16 * 64)?, stream.alloc_zeros::<f16>(4 * 2 * 64)?);
+    let mut o = stream.alloc_zeros::<f32>(q.len())?;
+    let refused = "cache: the memory for steps is of an attention with other heads, mask, scale, cap or sinks; make it with this one";
+    for (index, other) in others.iter().enumerate() {
+        let mut steps = plain.steps(&cache, &stream, most)?;
+        let told = other.step(&stream, &mut steps, &mut cache, &[(sequence, 1)], [&q, &k, &k], &mut o);
+        assert_eq!(told.unwrap_err().to_string(), refused, "attention {index}");
+        let told = other.capture(&stream, steps, &mut cache, [&q, &k, &k], &mut o).map(|_| ());
+        assert_eq!(told.unwrap_err().to_string(), refused, "attention {index}");
+    }
+    let mut steps = with_sinks.steps(&cache, &stream, most)?;
+    let told = others[3].step(&stream, &mut steps, &mut cache, &[(sequence, 1)], [&q, &k, &k], &mut o);
+    assert_eq!(told.unwrap_err().to_string(), refused, "other sinks");
+    assert_eq!(cache.keys(sequence)?, 0);
+    let alike = builder(8).sinks(vec![0.5; 8]).build_cached()?;
+    alike.step(&stream, &mut steps, &mut cache, &[(sequence, 1)], [&q, &k, &k], &mut o)?;
+    stream.synchronize()?;
+    assert_eq!(cache.keys(sequence)?, 1);
+    Ok(())
+}
+
+#[test]
+fn a_step_that_cannot_attend_appends_nothing() -> Result<()> {
+    let mut decoder = Decoder::new(10)?;
+    let (device, elsewhere) = (Device::emulated(10)?, Device::emulated(11)?);
+    let (target, stream) = (Target::Gpu(device.clone()), device.stream()?);
+    let attention = decoder.attention.clone();
+    let mut cache = KvCache::new(2, 64, 4, &target)?;
+    let sequence = cache.begin();
+    let [_, k, v] = decoder.numbers(5);
+    cache.append(sequence, &k, &v)?;
+    let [q, ..] = decoder.numbers(1);
+    let mut steps = attention.steps(&cache, &stream, StepSize { sequences: 1, rows: 1, keys: 200 })?;
+    let before = (attention.forward_to::<f32, _>(&cache, &[(sequence, 1)], &q)?, cache.statistics());
+    let attend = |cache: &KvCache| attention.forward_to::<f32, _>(cache, &[(sequence, 1)], &q);
+    // Quantised with the others, they would leave nothing of them.
+    let large = stream.upload(&vec![f16::MAX; 2 * 64])?;
+    let new_q = stream.upload(&q)?;
+    let rows = [(sequence, 1)];
+
+    let mut o = elsewhere.stream()?.alloc_zeros::<f32>(q.len())?;
+    let told = attention.step(&stream, &mut steps, &mut cache, &rows, [&new_q, &large, &large], &mut o);
+    assert_eq!(
+        told.unwrap_err().to_string(),
+        "cache: 'o' is on another device than the stream; copy it to the stream's"
+    );
+    assert!((attend(&cache)?, cache.statistics()) == before, "an output on another device");
+
+    let kernel = include_str!("../kernels/cached.cuh");
+    device.substitute(kernel, "#error no attention");
+    let mut o = stream.alloc_zeros::<f16>(q.len())?;
+    let told = attention.step(&stream, &mut steps, &mut cache, &rows, [&new_q, &large, &large], &mut o);
+    assert!(told.unwrap_err().to_string().contains("no attention"));
+    device.substitute(kernel, kernel);
+    assert!((attend(&cache)?, cache.statistics()) == before, "a kernel that does not compile");
+
+    attention.step(&stream, &mut steps, &mut cache, &rows, [&new_q, &large, &large], &mut o)?;
+    assert!(attend(&cache)? != before.0, "a step that attends appends");
     Ok(())
 }
 

@@ -1,12 +1,13 @@
 //! Steps of a model on a device: rows are appended and attend, in two launches that a graph may hold.
 
-use gatework_gpu::{Buffer, Graph, Stream};
+use gatework_gpu::{Buffer, Device, Graph, Stream};
 
 use super::attend::CachedAttention;
 use super::open::Writes;
 use super::pages::{Room, Sequence};
 use super::{DeviceStore, KvCache, Store, elements_of};
 use crate::cuda::{Plan, Size, StepMemory, Tiling};
+use crate::form::Form;
 use crate::{Element, Error, Result};
 
 /// The largest step that there is memory for.
@@ -20,10 +21,12 @@ pub struct StepSize {
     pub keys: usize,
 }
 
-/// Memory for steps over one cache on its device. Made by [`CachedAttention::steps`].
+/// Memory for steps of one attention over one cache on its device. Made by [`CachedAttention::steps`].
 #[derive(Debug)]
 pub struct Steps {
     cache: u64,
+    /// The memory has room for these heads and holds these sinks.
+    form: Form,
     most: StepSize,
     memory: StepMemory,
 }
@@ -50,7 +53,7 @@ impl Steps {
 }
 
 impl CachedAttention {
-    /// Memory for steps up to a size over a cache on a device.
+    /// Memory for steps up to a size over a cache on a device. It serves this attention, and those that were built alike.
     pub fn steps(&self, cache: &KvCache, stream: &Stream, most: StepSize) -> Result<Steps> {
         self.check_cache(cache)?;
         on_device(cache)?;
@@ -66,13 +69,16 @@ impl CachedAttention {
         let tiling = Tiling::suited(&self.form, rows)?;
         let size = Size::of(&self.form, tiling, sequences, rows, keys)?;
         let memory = StepMemory::new(stream, &self.form, tiling, size)?;
-        Ok(Steps { cache: cache.pages.cache(), most, memory })
+        Ok(Steps { cache: cache.pages.cache(), form: self.form.clone(), most, memory })
     }
 
     /// Appends rows to sequences and attends with them, on `stream`, without waiting for it: as many rows of each
     /// sequence as `rows` says, one sequence after the other, in queries `[rows, heads, dim]`, keys and values
-    /// `[rows, key heads, dim]`, and in `o`. Buffers may be longer. After an error nothing is changed. Keys and
-    /// values beyond f16 become infinite.
+    /// `[rows, key heads, dim]`, and in `o`. Buffers may be longer. Keys and values beyond f16 become infinite.
+    ///
+    /// What is refused is refused before a page is written: the cache is as it was. Should the driver itself fail
+    /// between the two launches, sequences have no new keys, but their open pages may be quantised together with the
+    /// refused rows.
     ///
     /// There are two launches; the first step after a cut into a full page has one more.
     pub fn step<T: Element, O: Element>(
@@ -85,12 +91,12 @@ impl CachedAttention {
         o: &mut Buffer<O>,
     ) -> Result<()> {
         let total = elements_of(rows, 1)?;
-        self.check_buffers(total, [q, k, v], o)?;
+        self.check_buffers(stream, total, [q, k, v], o)?;
         let prepared = self.prepare(steps, cache, rows)?;
         let store = cache.device_store()?;
+        let kernels = steps.memory.kernels(stream.device(), &self.form, &store.pages)?;
         prepared.begin(stream, steps, store)?;
-        steps.memory.append(stream, &mut store.pages, [k, v])?;
-        steps.memory.attend(stream, &self.form, &store.pages, q, o)?;
+        steps.memory.step(&kernels, stream, &self.form, &mut store.pages, [q, k, v], o)?;
         prepared.finish(cache)
     }
 
@@ -104,14 +110,13 @@ impl CachedAttention {
         [q, k, v]: [&Buffer<T>; 3],
         o: &mut Buffer<O>,
     ) -> Result<StepGraph> {
-        self.check_buffers(steps.most.sequences * steps.most.rows, [q, k, v], o)?;
-        check_steps(&steps, cache)?;
+        self.check_buffers(stream, steps.most.sequences * steps.most.rows, [q, k, v], o)?;
+        self.check_steps(&steps, cache)?;
         let (store, memory) = (cache.device_store()?, &mut steps.memory);
+        let kernels = memory.kernels(stream.device(), &self.form, &store.pages)?;
         let mut refused = None;
         let graph = stream.capture(|stream| {
-            let launched = memory
-                .append(stream, &mut store.pages, [k, v])
-                .and_then(|()| memory.attend(stream, &self.form, &store.pages, q, o));
+            let launched = memory.step(&kernels, stream, &self.form, &mut store.pages, [q, k, v], o);
             match launched {
                 Err(Error::Gpu(error)) => Err(error),
                 Err(error) => {
@@ -137,12 +142,14 @@ impl CachedAttention {
         q: &Buffer<T>,
         o: &mut Buffer<O>,
     ) -> Result<()> {
-        check_steps(steps, cache)?;
+        self.check_steps(steps, cache)?;
         steps.memory.attend(stream, &self.form, &cache.device_store()?.pages, q, o)
     }
 
+    /// Whether buffers have so many rows and are of the stream's device.
     fn check_buffers<T: Element, O: Element>(
         &self,
+        stream: &Stream,
         rows: usize,
         [q, k, v]: [&Buffer<T>; 3],
         o: &Buffer<O>,
@@ -156,13 +163,36 @@ impl CachedAttention {
                 return Err(Error::Length { tensor, found, needed });
             }
         }
+        let home = stream.device();
+        for (tensor, device) in [("q", q.device()), ("k", k.device()), ("v", v.device()), ("o", o.device())] {
+            if !is_same(home, device) {
+                let what =
+                    format!("'{tensor}' is on another device than the stream; copy it to the stream's");
+                return Err(Error::Cache { what });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether memory for steps is of this attention and of this cache: kernels trust it to have their heads and sinks.
+    fn check_steps(&self, steps: &Steps, cache: &KvCache) -> Result<()> {
+        on_device(cache)?;
+        let refuse = |what: &str| Err(Error::Cache { what: what.into() });
+        if steps.cache != cache.pages.cache() {
+            return refuse("the memory for steps is of another cache; make it for this one");
+        }
+        if steps.form != self.form {
+            return refuse(
+                "the memory for steps is of an attention with other heads, mask, scale, cap or sinks; make it with this one",
+            );
+        }
         Ok(())
     }
 
     /// Finds what a step does.
     fn prepare(&self, steps: &Steps, cache: &KvCache, rows: &[(Sequence, usize)]) -> Result<Prepared> {
         self.check_cache(cache)?;
-        check_steps(steps, cache)?;
+        self.check_steps(steps, cache)?;
         let Store::Device(store) = &cache.store else { return Err(not_on_a_device()) };
         let rooms = cache.pages.rooms(rows)?;
         let most = steps.most;
@@ -187,7 +217,7 @@ impl CachedAttention {
 }
 
 impl Prepared {
-    /// Queues what comes before the two launches.
+    /// Queues what comes before the two launches. It writes the plan and places that are free: nothing that the cache has.
     fn begin(&self, stream: &Stream, steps: &mut Steps, store: &mut DeviceStore) -> Result<()> {
         steps.memory.take(stream, &self.plan)?;
         store.pages.reopen(stream, &self.writes.reopened)
@@ -229,6 +259,11 @@ impl KvCache {
     }
 }
 
+/// All clones of a device have one budget.
+fn is_same(one: &Device, other: &Device) -> bool {
+    std::ptr::eq(one.budget(), other.budget())
+}
+
 fn on_device(cache: &KvCache) -> Result<()> {
     match &cache.store {
         Store::Device(_) => Ok(()),
@@ -240,12 +275,4 @@ fn not_on_a_device() -> Error {
     Error::Unsupported {
         what: "steps over a cache on the CPU; use append_all and forward_to, or a cache on a device".into(),
     }
-}
-
-fn check_steps(steps: &Steps, cache: &KvCache) -> Result<()> {
-    on_device(cache)?;
-    if steps.cache == cache.pages.cache() {
-        return Ok(());
-    }
-    Err(Error::Cache { what: "the memory for steps is of another cache; make it for this one".into() })
 }

@@ -1,6 +1,6 @@
 //! Pages of a cache in the memory of a device, and what writes them.
 
-use gatework_gpu::{Buffer, ByValue, Code as _, Grid, Module, Stream, args};
+use gatework_gpu::{Buffer, ByValue, Code as _, Device, Grid, Kernel, Module, Stream, args};
 use half::f16;
 
 use super::{KEY_TILE, score_limit};
@@ -125,19 +125,25 @@ impl DevicePages {
         words[PLAN_APPENDS as usize] = items.len() as u32;
         words.extend_from_slice(bytemuck::cast_slice(items));
         let plan = stream.upload(&words)?;
-        self.append(stream, &plan, PLAN_WORDS as usize, items.len(), rows)
+        let kernel = self.append_kernel::<T>(stream.device())?;
+        self.append(&kernel, stream, &plan, PLAN_WORDS as usize, items.len(), rows)
+    }
+
+    /// The kernel that appends rows of a format.
+    pub(super) fn append_kernel<T: Element>(&self, device: &Device) -> Result<Kernel> {
+        Ok(device.kernel_of(&module(T::NUMBER, self.dim), "append")?)
     }
 
     /// Does the appends of a plan, of which there are at most `most`, with rows `[row, key head, dim]`.
     pub(super) fn append<T: Element>(
         &mut self,
+        kernel: &Kernel,
         stream: &Stream,
         plan: &Buffer<u32>,
         appends_at: usize,
         most: usize,
         [rows_k, rows_v]: [&Buffer<T>; 2],
     ) -> Result<()> {
-        let kernel = stream.device().kernel_of(&module(T::NUMBER, self.dim), "append")?;
         let blocks = [2 * most as u32, self.key_heads as u32, 1];
         let grid = Grid::new(blocks, [QUANTISE_THREADS, 1, 1]).shared(append_shared_bytes(self.dim)).early();
         let shape = self.shape(appends_at);

@@ -1,9 +1,12 @@
 //! Attention over pages of a cache: which block works on what, and the launches of a step.
 
 use std::f32::consts::LOG2_E;
+use std::marker::PhantomData;
 
 use bytemuck::Pod;
-use gatework_gpu::{Buffer, ByValue, Code as _, DeviceProperties, Grid, Module, Stream, args};
+use gatework_gpu::{
+    Buffer, ByValue, Code as _, Device, DeviceProperties, Grid, Kernel, Module, Stream, args,
+};
 
 use super::append::DevicePages;
 use super::attend::{cap_of, features};
@@ -118,22 +121,24 @@ impl Size {
         rows: usize,
         keys: usize,
     ) -> Result<Self> {
-        let tiles = rows.saturating_mul(group_of(form)).div_ceil(tiling.block_rows());
+        let tiles_of = |rows: usize| rows.saturating_mul(group_of(form)).div_ceil(tiling.block_rows());
+        // A step may have fewer rows than the most: parts are of few rows alone, tiles are the most of many.
+        let (tiles, few_tiles) = (tiles_of(rows), tiles_of(rows.min(FEW_ROWS)));
         let pages = keys.div_ceil(KEY_TILE);
         // A window may begin inside of one part and end inside of another.
-        let parts = if rows <= FEW_ROWS { pages.div_ceil(PART_PAGES).max(1) } else { 1 };
+        let parts = pages.div_ceil(PART_PAGES).max(1);
         let times = |of_sequence: usize| sequences.checked_mul(of_sequence).filter(|&all| all < 1 << 31);
         let sizes = || {
-            let items = times(tiles.checked_mul(parts)?)?;
+            let few_items = few_tiles.checked_mul(parts)?;
             Some(Self {
                 // One that starts inside of a page touches one more.
                 appends: times(rows.div_ceil(KEY_TILE) + 1)?,
                 sequences,
-                items,
+                items: times(tiles.max(few_items))?,
                 tables: times(pages)?,
                 rows: times(rows)?,
-                parts: if parts > 1 { items } else { 0 },
-                counters: if parts > 1 { times(tiles)? } else { 0 },
+                parts: if parts > 1 { times(few_items)? } else { 0 },
+                counters: if parts > 1 { times(few_tiles)? } else { 0 },
             })
         };
         sizes().ok_or_else(|| Error::Cache {
@@ -279,6 +284,13 @@ pub(crate) struct StepMemory {
     pub(crate) lse: Buffer<f32>,
 }
 
+/// What appends and attends with rows of one format, for outputs of another.
+pub(crate) struct StepKernels<T, O> {
+    append: Kernel,
+    attend: Kernel,
+    formats: PhantomData<fn(T) -> O>,
+}
+
 impl StepMemory {
     pub(crate) fn new(stream: &Stream, form: &Form, tiling: Tiling, size: Size) -> Result<Self> {
         check_device(tiling, form.shape.dim, stream.device().properties())?;
@@ -324,17 +336,30 @@ impl StepMemory {
         Err(Error::Cache { what })
     }
 
-    /// Does the appends of the plan.
-    pub(crate) fn append<T: Element>(
+    /// The kernels of steps, compiled and loaded.
+    pub(crate) fn kernels<T: Element, O: Element>(
         &self,
+        device: &Device,
+        form: &Form,
+        pages: &DevicePages,
+    ) -> Result<StepKernels<T, O>> {
+        let attend = self.attend_kernel::<T, O>(device, form)?;
+        Ok(StepKernels { append: pages.append_kernel::<T>(device)?, attend, formats: PhantomData })
+    }
+
+    /// Does the appends of the plan and attends: two launches.
+    pub(crate) fn step<T: Element, O: Element>(
+        &mut self,
+        kernels: &StepKernels<T, O>,
         stream: &Stream,
+        form: &Form,
         pages: &mut DevicePages,
-        rows: [&Buffer<T>; 2],
+        [q, k, v]: [&Buffer<T>; 3],
+        o: &mut Buffer<O>,
     ) -> Result<()> {
-        if self.size.appends == 0 {
-            return Ok(());
-        }
-        pages.append(stream, &self.plan, self.size.appends_at(), self.size.appends, rows)
+        let Size { appends, .. } = self.size;
+        pages.append(&kernels.append, stream, &self.plan, self.size.appends_at(), appends, [k, v])?;
+        self.launch(&kernels.attend, stream, form, pages, q, o)
     }
 
     /// Attends as the plan says.
@@ -349,7 +374,23 @@ impl StepMemory {
         if self.size.items == 0 {
             return Ok(());
         }
-        let kernel = stream.device().kernel_of(&cached_module::<T, O>(form, self.tiling), "cached")?;
+        let kernel = self.attend_kernel::<T, O>(stream.device(), form)?;
+        self.launch(&kernel, stream, form, pages, q, o)
+    }
+
+    fn attend_kernel<T: Element, O: Element>(&self, device: &Device, form: &Form) -> Result<Kernel> {
+        Ok(device.kernel_of(&cached_module::<T, O>(form, self.tiling), "cached")?)
+    }
+
+    fn launch<T: Element, O: Element>(
+        &mut self,
+        kernel: &Kernel,
+        stream: &Stream,
+        form: &Form,
+        pages: &DevicePages,
+        q: &Buffer<T>,
+        o: &mut Buffer<O>,
+    ) -> Result<()> {
         let grid =
             Grid::new([self.size.items as u32, pages.key_heads as u32, 1], [self.tiling.threads(), 1, 1])
                 .shared(self.tiling.shared_bytes(form.shape.dim))
@@ -446,13 +487,25 @@ mod tests {
         let shape = Shape { batch: 1, heads: 12, key_heads: 2, rows: 1, keys: 1, dim: 64 };
         for mask in [Mask::Causal, Mask::Window { left: 300, right: 0 }] {
             let form = Form { mask, ..Form::new(shape) };
-            for (rows, keys) in [(1, 5000), (16, 1030), (17, 3000), (100, 100)] {
-                let tiling = Tiling::suited(&form, rows).unwrap();
-                let size = Size::of(&form, tiling, 3, rows, keys).unwrap();
-                let mut plan = Plan::new(tiling);
-                let pages: Vec<usize> = (0..keys.div_ceil(KEY_TILE)).collect();
-                (0..3).for_each(|_| plan.attend(&form, &pages, keys, rows));
-                assert!(size.covers(&plan.size()), "{size:?} {:?}", plan.size());
+            for (most_rows, most_keys) in [(1, 5000), (16, 1030), (17, 3000), (32, 5000), (100, 100)] {
+                let tiling = Tiling::suited(&form, most_rows).unwrap();
+                let size = Size::of(&form, tiling, 3, most_rows, most_keys).unwrap();
+                let plan_of = |lengths: [(usize, usize); 3]| {
+                    let mut plan = Plan::new(tiling);
+                    for (rows, keys) in lengths {
+                        let pages: Vec<usize> = (0..keys.div_ceil(KEY_TILE)).collect();
+                        plan.attend(&form, &pages, keys, rows);
+                    }
+                    plan.size()
+                };
+                for rows in 1..=most_rows {
+                    for keys in [rows, most_keys.div_ceil(2).max(rows), most_keys] {
+                        let (same, most) = ((rows, keys), (most_rows, most_keys));
+                        for needed in [plan_of([same; 3]), plan_of([most, same, most])] {
+                            assert!(size.covers(&needed), "{rows} rows over {keys}: {size:?} {needed:?}");
+                        }
+                    }
+                }
             }
         }
     }
