@@ -25,12 +25,11 @@ pub(super) fn floors(benches: &[(&str, &BenchRecord)]) -> Option<String> {
         let unit = match floor.bound {
             Bound::Memory => rate(bench.bytes_per_second, "B"),
             Bound::Compute => rate(bench.operations_per_second, "FLOP"),
-            Bound::Link => {
-                format!("{} at best from the host", rate(floor.link_bytes_per_second.unwrap_or(0.0), "B"))
-            }
+            Bound::Link => format!("link {}", rate(floor.link_bytes_per_second.unwrap_or(0.0), "B")),
         };
-        let value = format!("{:.0} % of the floor, {unit}", 100.0 * share);
-        drawing.text("label", Anchor::Start, (LEFT, top + 11.0), name);
+        let value = format!("{:.0} %, {unit}", 100.0 * share);
+        let name = name.split_once('/').map_or(name, |(_, name)| name);
+        drawing.text("label", Anchor::Start, (LEFT, top + 11.0), &format!("{name} {}", bench.case));
         drawing.text("value", Anchor::End, (RIGHT, top + 11.0), &value);
         bar(&mut drawing, &scale, top + 17.0, share);
     }

@@ -11,6 +11,7 @@ const BOTTOM: f64 = 224.0;
 /// A benchmark on the chart.
 struct Point<'a> {
     name: &'a str,
+    case: &'a str,
     /// Operations a byte.
     intensity: f64,
     /// Operations a second.
@@ -21,10 +22,11 @@ struct Point<'a> {
 
 impl<'a> Point<'a> {
     /// None for work without operations: it has no place on the chart.
-    fn of(name: &'a str, bench: &BenchRecord) -> Option<Self> {
+    fn of(name: &'a str, bench: &'a BenchRecord) -> Option<Self> {
         let roofline = bench.roofline?;
         (bench.work.operations > 0 && bench.work.bytes > 0).then_some(Self {
             name,
+            case: &bench.case,
             intensity: bench.work.operations as f64 / bench.work.bytes as f64,
             reached: bench.operations_per_second,
             bandwidth: roofline.copy_bytes_per_second,
@@ -48,9 +50,11 @@ pub(super) fn draw(benches: &[(&str, &BenchRecord)]) -> Option<String> {
     let mut drawing = Drawing::new(BOTTOM + 40.0);
     chart.draw_axes(&mut drawing);
     drawing.path("roof", &chart.roof.map(|(intensity, reached)| chart.place(intensity, reached)));
-    for (index, point) in points.iter().enumerate() {
-        chart.draw_point(&mut drawing, point, index);
+    for point in &points {
+        let name = format!("{} {}", point.name, point.case);
+        drawing.named_dot("candidate mark", chart.place(point.intensity, point.reached), 4.5, &name);
     }
+    chart.draw_names(&mut drawing, &points);
     Some(drawing.finish("Roofline"))
 }
 
@@ -89,13 +93,50 @@ impl Chart {
         drawing.text("tick", Anchor::Start, (10.0, BOTTOM + 30.0), "operations a second");
     }
 
-    fn draw_point(&self, drawing: &mut Drawing, point: &Point<'_>, index: usize) {
-        let at = self.place(point.intensity, point.reached);
-        drawing.dot("candidate mark", at, 4.5);
-        let (anchor, shift) = if at.0 > WIDTH / 2.0 { (Anchor::End, -8.0) } else { (Anchor::Start, 8.0) };
-        // Neighbours in the list are often neighbours on the chart: names alternate above and below.
-        let drop = if index.is_multiple_of(2) { 14.0 } else { -8.0 };
-        drawing.text("label", anchor, (at.0 + shift, at.1 + drop), point.name);
+    /// Names each workload once, beside the first of its points that has room for the name. A name that would cover another is left
+    /// out: a chart of names on names says nothing.
+    fn draw_names(&self, drawing: &mut Drawing, points: &[Point<'_>]) {
+        let mut placed: Vec<Label> = Vec::new();
+        let mut named: Vec<&str> = Vec::new();
+        for point in points {
+            let around = Label::around(self.place(point.intensity, point.reached), point.name);
+            let free = around.into_iter().find(|label| !placed.iter().any(|other| label.covers(other)));
+            if let Some(label) = free.filter(|_| !named.contains(&point.name)) {
+                drawing.text("label", label.anchor, label.at, point.name);
+                placed.push(label);
+                named.push(point.name);
+            }
+        }
+    }
+}
+
+/// Room of a letter, more than most take, and of a line.
+const LETTER: f64 = 6.0;
+const LINE: f64 = 12.0;
+
+/// A name beside a point.
+#[derive(Clone, Copy)]
+struct Label {
+    anchor: Anchor,
+    at: (f64, f64),
+    width: f64,
+}
+
+impl Label {
+    /// Where a name may stand: below and above its point, on the side where the chart has more room.
+    fn around(point: (f64, f64), name: &str) -> [Self; 4] {
+        let (anchor, shift) = if point.0 > WIDTH / 2.0 { (Anchor::End, -8.0) } else { (Anchor::Start, 8.0) };
+        let width = LETTER * name.chars().count() as f64;
+        [4.0, 16.0, -8.0, 28.0].map(|drop| Self { anchor, at: (point.0 + shift, point.1 + drop), width })
+    }
+
+    fn left(&self) -> f64 {
+        if matches!(self.anchor, Anchor::End) { self.at.0 - self.width } else { self.at.0 }
+    }
+
+    fn covers(&self, other: &Self) -> bool {
+        let beside = self.left() > other.left() + other.width || other.left() > self.left() + self.width;
+        !beside && (self.at.1 - other.at.1).abs() < LINE
     }
 }
 
@@ -112,4 +153,17 @@ fn with_prefix(exponent: f64) -> String {
         _ => (6.0, "M"),
     };
     format!("{} {prefix}", 10_f64.powf(exponent - unit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_would_cover_each_other_are_seen() {
+        let [first, below, ..] = Label::around((100.0, 50.0), "gpu/saxpy");
+        let [same, ..] = Label::around((110.0, 52.0), "gpu/reduce");
+        let [far, ..] = Label::around((110.0, 90.0), "gpu/reduce");
+        assert!(first.covers(&same) && !first.covers(&far) && !first.covers(&below));
+    }
 }

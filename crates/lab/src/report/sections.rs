@@ -2,12 +2,13 @@
 
 use std::fmt::Write as _;
 
+use super::markup::{cards, cell, chip, figure, list, number, outcome_chip, section, table};
 use super::subject::{GATES, Subject, device_of};
 use super::svg::escaped;
 use super::timeline::{LANES, Timeline, milliseconds};
+use super::training::TrainingRuns;
 use super::{charts, distribution, roofline, timeline};
 use crate::freshness::Freshness;
-use crate::outcome::Outcome;
 use crate::quantity::{rate, ratio, time};
 use crate::record::tuning::{Conclusion, HeldOut};
 use crate::record::{BenchRecord, PeerRecord, PerformanceRecord, Record, TuningRecord};
@@ -29,7 +30,11 @@ pub(super) fn gates(subjects: &[Subject<'_>], freshness: &dyn Fn(&Record) -> Fre
     }
     let header =
         ["workload", "device", "compile", "resources", "correctness", "performance", "profile", "verdict"];
-    section("gates", "Gates", &format!("{}{}", table(&header, &rows), list(&reasons(subjects))))
+    section(
+        "gates",
+        "Gates",
+        &format!("{}{}", table("Gates of each workload", &header, &rows), list(&reasons(subjects))),
+    )
 }
 
 /// Why things did not pass, each said once with all it holds for.
@@ -64,7 +69,7 @@ pub(super) fn performance(subjects: &[Subject<'_>], freshness: &dyn Fn(&Record) 
     }
     let header =
         ["workload", "case", "candidate", "p90", "p99", "baseline", "ratio", "verdict", "promise", "reached"];
-    let body = format!(r#"{}<div class="cards">{figures}</div>"#, table(&header, &rows));
+    let body = table("Benchmarks", &header, &rows) + &cards(&figures);
     section("performance", "Performance", &body)
 }
 
@@ -146,20 +151,25 @@ pub(super) fn floors(subjects: &[Subject<'_>]) -> String {
         let of_device = subjects.iter().filter(|subject| subject.device == device);
         let benches: Vec<(&str, &BenchRecord)> =
             of_device.flat_map(|subject| subject.benches().map(|bench| (subject.workload, bench))).collect();
-        if let Some(drawing) = charts::floors(&benches) {
-            figures += &figure(&format!("Share of the floor on {device}"), &[], &drawing);
-        }
-        if let Some(drawing) = roofline::draw(&benches) {
-            let note = "The roof is the copy's bandwidth and the highest stated peak.".to_owned();
-            figures += &figure(&format!("Roofline of {device}"), &[note], &drawing);
+        // An engine at a time: all of them together are too many for one chart.
+        for of_area in benches.chunk_by(|left, right| area(left.0) == area(right.0)) {
+            let area = area(of_area[0].0);
+            if let Some(drawing) = roofline::draw(of_area) {
+                let note = "The roof is the copy's bandwidth and the highest stated peak.".to_owned();
+                figures += &figure(&format!("Roofline of {device}: {area}"), &[note], &drawing);
+            }
+            if let Some(drawing) = charts::floors(of_area) {
+                figures += &figure(&format!("Share of the floor on {device}: {area}"), &[], &drawing);
+            }
         }
     }
-    let body = if figures.is_empty() {
-        absent("no floor")
-    } else {
-        format!(r#"<div class="cards">{figures}</div>"#)
-    };
+    let body = if figures.is_empty() { absent("no floor") } else { cards(&figures) };
     section("floors", "Distance to the floor", &body)
+}
+
+/// What a workload's name begins with, up to the slash.
+fn area(workload: &str) -> &str {
+    workload.split('/').next().unwrap_or(workload)
 }
 
 /// Other programs that did the same in the same run.
@@ -174,7 +184,7 @@ pub(super) fn peers(subjects: &[Subject<'_>]) -> String {
         }
     }
     let header = ["workload", "case", "peer", "its time", "candidate over peer", "verdict"];
-    let body = if rows.is_empty() { absent("no peer") } else { table(&header, &rows) };
+    let body = if rows.is_empty() { absent("no peer") } else { table("Peers", &header, &rows) };
     section("peers", "Peers", &body)
 }
 
@@ -224,7 +234,7 @@ pub(super) fn requests(records: &[Record]) -> String {
                    part: the order inside a part is not shown. A narrow layer has its number alone; the tables beneath \
                    name every part. Each figure is a median over requests, so that figures need not add up."
             .to_owned();
-        format!(r#"{}<div class="cards">{figures}</div>{tables}"#, list(&[how]))
+        format!("{}{}{tables}", list(&[how]), cards(&figures))
     };
     section("requests", "Private requests", &body)
 }
@@ -258,7 +268,24 @@ fn request_table(timeline: &Timeline<'_>) -> String {
     let mut rows: String = timeline.parts.iter().map(|part| row(part.name, part.ms, part.lanes)).collect();
     rows += &row("together", timeline.in_parts(), std::array::from_fn(|lane| timeline.in_lane(lane)));
     let header: Vec<&str> = ["part", "time"].into_iter().chain(LANES.iter().map(|lane| lane.name)).collect();
-    table(&header, &rows)
+    table(&timeline.heading, &header, &rows)
+}
+
+/// Losses of training runs.
+pub(super) fn training(groups: &[TrainingRuns]) -> String {
+    let mut figures = String::new();
+    for group in groups {
+        let heading = format!("Training loss: {}", group.name);
+        let note =
+            format!("{} runs: the median, and the band that holds four fifths of them", group.runs.len());
+        figures += &group.draw().map_or_else(String::new, |drawing| figure(&heading, &[note], &drawing));
+    }
+    let body = if figures.is_empty() {
+        r#"<p class="note">No training runs lie beside these records.</p>"#.to_owned()
+    } else {
+        cards(&figures)
+    };
+    section("training", "Training", &body)
 }
 
 /// Searches for faster configurations.
@@ -274,11 +301,7 @@ pub(super) fn tuning(subjects: &[Subject<'_>]) -> String {
         let heading = format!("{} on {}, {} trials", record.workload, device_of(record), tuning.trials.len());
         figures += &figure(&heading, &notes, &charts::search(tuning).unwrap_or_default());
     }
-    let body = if figures.is_empty() {
-        absent("no search")
-    } else {
-        format!(r#"<div class="cards">{figures}</div>"#)
-    };
+    let body = if figures.is_empty() { absent("no search") } else { cards(&figures) };
     section("tuning", "Tuning", &body)
 }
 
@@ -310,11 +333,7 @@ pub(super) fn profiles(subjects: &[Subject<'_>]) -> String {
             figures += &figure(&heading, &notes, &charts::utilisation(launch));
         }
     }
-    let body = if figures.is_empty() {
-        absent("no profile")
-    } else {
-        format!(r#"<div class="cards">{figures}</div>"#)
-    };
+    let body = if figures.is_empty() { absent("no profile") } else { cards(&figures) };
     section("profile", "Profile", &body)
 }
 
@@ -327,14 +346,6 @@ fn named(record: &Record, freshness: &dyn Fn(&Record) -> Freshness) -> String {
     }
 }
 
-fn outcome_chip(outcome: &Outcome) -> String {
-    match outcome {
-        Outcome::Passed => chip("good", "passed"),
-        Outcome::Failed { .. } => chip("bad", "failed"),
-        Outcome::NotRun { .. } => chip("mute", "not run"),
-    }
-}
-
 fn verdict_chip(verdict: Verdict) -> String {
     let class = match verdict {
         Verdict::Faster => "good",
@@ -343,42 +354,6 @@ fn verdict_chip(verdict: Verdict) -> String {
         Verdict::Ambiguous => "mute",
     };
     chip(class, &verdict.to_string())
-}
-
-fn chip(class: &str, text: &str) -> String {
-    format!(r#"<span class="chip {class}">{}</span>"#, escaped(text))
-}
-
-fn cell(label: &str, content: &str) -> String {
-    cell_of("text", label, content)
-}
-
-fn number(label: &str, content: &str) -> String {
-    cell_of("number", label, content)
-}
-
-/// A cell that carries the name of its column, which a narrow screen shows beside it.
-fn cell_of(class: &str, label: &str, content: &str) -> String {
-    let class = if content.is_empty() { "none" } else { class };
-    format!(r#"<td class="{class}" data-label="{label}"><div>{content}</div></td>"#)
-}
-
-fn table(header: &[&str], rows: &str) -> String {
-    let header: String = header.iter().map(|name| format!("<th>{name}</th>")).collect();
-    format!("<table><thead><tr>{header}</tr></thead><tbody>{rows}</tbody></table>")
-}
-
-fn list(items: &[String]) -> String {
-    items.iter().map(|item| format!(r#"<p class="note">{item}</p>"#)).collect()
-}
-
-fn figure(heading: &str, notes: &[String], drawing: &str) -> String {
-    let heading = escaped(heading);
-    format!("<figure><figcaption><h3>{heading}</h3>{}</figcaption>{drawing}</figure>", list(notes))
-}
-
-fn section(id: &str, heading: &str, body: &str) -> String {
-    format!("<section id=\"{id}\"><h2>{heading}</h2>{body}</section>\n")
 }
 
 fn absent(what: &str) -> String {

@@ -46,6 +46,16 @@ impl Drawing {
         ));
     }
 
+    /// A dot that says its name where a pointer rests on it.
+    pub(super) fn named_dot(&mut self, class: &str, at: (f64, f64), radius: f64, name: &str) {
+        self.push(format_args!(
+            r#"<circle class="{class}" cx="{:.1}" cy="{:.1}" r="{radius}"><title>{}</title></circle>"#,
+            at.0,
+            at.1,
+            escaped(name)
+        ));
+    }
+
     pub(super) fn cross(&mut self, class: &str, at: (f64, f64)) {
         let (x, y) = at;
         self.line(class, (x - 2.5, y - 2.5), (x + 2.5, y + 2.5));

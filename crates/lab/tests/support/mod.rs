@@ -3,6 +3,8 @@
 // Every test file compiles this module for itself and uses a part of it.
 #![allow(dead_code)]
 
+pub mod drawn;
+
 use std::collections::BTreeMap;
 
 use gatework_gpu::{Architecture, Clocks, Resources};

@@ -1,9 +1,11 @@
 //! `gatework lab report`: records as one HTML file.
 
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
-use gatework_lab::{freshness, read_records, report};
+use gatework_lab::report::{self, TrainingRuns};
+use gatework_lab::{freshness, read_records};
 use serde::Serialize;
 
 use crate::command::ending::{Ending, Failure};
@@ -25,7 +27,11 @@ pub(crate) struct ReportOptions {
 struct Written {
     file: PathBuf,
     records: usize,
+    training_runs: usize,
 }
+
+/// Where training runs lie in a folder of results.
+const TRAINING_RUNS: &str = "foresight/forecast-runs.csv";
 
 pub(super) fn run(options: &ReportOptions, shell: &Shell) -> Result<Ending, Failure> {
     let reading = read_records(&options.results)?;
@@ -36,11 +42,27 @@ pub(super) fn run(options: &ReportOptions, shell: &Shell) -> Result<Ending, Fail
             "there is no record in {folder}: make one with 'gatework lab gate'"
         )));
     }
-    let html = report::html(&reading.records, &|record| freshness(record, &shell.registry));
+    let training = training(&options.results)?;
+    let html = report::html(&reading.records, &training, &|record| freshness(record, &shell.registry));
     write_file(&options.out, html.as_bytes())?;
-    let written = Written { file: options.out.clone(), records: reading.records.len() };
-    shell
-        .output
-        .show(&written, || format!("{} records drawn in {}", written.records, written.file.display()))?;
+    let runs = training.iter().map(|group| group.runs.len()).sum();
+    let written = Written { file: options.out.clone(), records: reading.records.len(), training_runs: runs };
+    shell.output.show(&written, || {
+        let runs = if runs > 0 { format!(" and {runs} training runs") } else { String::new() };
+        format!("{} records{runs} drawn in {}", written.records, written.file.display())
+    })?;
     Ok(Ending::Done)
+}
+
+/// The runs that lie beside the records, if there are any.
+fn training(results: &Path) -> Result<Vec<TrainingRuns>, Failure> {
+    let path = results.join(TRAINING_RUNS);
+    match std::fs::read_to_string(&path) {
+        Ok(text) => TrainingRuns::read(&text)
+            .map_err(|why| Failure::input(format!("{} cannot be drawn: {why}", path.display()))),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Ok(Vec::new())
+        }
+        Err(error) => Err(Failure::input(format!("{}: {error}", path.display()))),
+    }
 }
