@@ -80,6 +80,52 @@ fn the_cpu_and_the_emulated_device_agree() {
     assert!((error / norm).sqrt() < 0.08, "{}", (error / norm).sqrt());
 }
 
+fn demo(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gatework"));
+    command
+        .env_remove("GATEWORK_DEVICE")
+        .args(["attention", "run", "--demo"])
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn the_demo_needs_no_file_and_checks_itself() {
+    let told = |arguments: &[&str]| -> serde_json::Value {
+        let output = demo(&[arguments, &["--json"]].concat());
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let plain = told(&["--device", "cpu"]);
+    assert!(plain["holds"] == true && plain["relative_error"].as_f64().unwrap() < 1e-6, "{plain}");
+    assert_ne!(told(&["--device", "cpu", "--seed", "2"])["relative_error"], plain["relative_error"]);
+    // Options that change the result change what it is held against, too.
+    for options in [&["--causal"][..], &["--window", "7"], &["--scale", "0.5", "--soft-cap", "3"]] {
+        assert!(told(&[&["--device", "cpu"], options].concat())["relative_error"].as_f64().unwrap() < 1e-6);
+    }
+    let emulated = told(&["--device", "emulated", "--causal"]);
+    assert!((1e-3..0.075).contains(&emulated["relative_error"].as_f64().unwrap()), "{emulated}");
+    let text = String::from_utf8(demo(&["--device", "cpu"]).stdout).unwrap();
+    assert!(text.contains("of its size from double precision, within the 1.0e-5 that is allowed"), "{text}");
+}
+
+#[test]
+fn the_demo_refuses_what_it_would_ignore() {
+    let refused = |output: Output, part: &str| {
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(2) && said.contains(part) && output.stdout.is_empty(), "{said}");
+    };
+    refused(demo(&["--input", "qkv.safetensors"]), "cannot be used with");
+    refused(demo(&["--rows-first"]), "cannot be used with");
+    refused(demo(&["--sede", "3"]), "--seed");
+    refused(demo(&["--seed", "three"]), "--seed");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gatework"));
+    refused(command.args(["attention", "run"]).output().unwrap(), "--input");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gatework"));
+    refused(command.args(["attention", "run", "--seed", "3"]).output().unwrap(), "--demo");
+}
+
 /// Runs what must be refused, and returns what was said.
 fn refused(folder: &Path, arguments: &[&str]) -> String {
     let output = run(folder, arguments);

@@ -308,7 +308,9 @@ fn nothing_counts_as_passed_on_the_compilers_alone() {
 
 #[test]
 fn the_tour_passes_on_the_emulated_device() {
-    let output = run(&["tour", "--device", "emulated", "--json"]);
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["tour", "--device", "emulated", "--json", "--report", "tour.html"];
+    let output = gatework(folder.path(), &arguments).output().unwrap();
     assert_eq!(output.status.code(), DONE, "{output:?}");
     let tour = json(&output);
     let stops = tour["stops"].as_array().unwrap();
@@ -320,6 +322,49 @@ fn the_tour_passes_on_the_emulated_device() {
         ["lab", "attention", "private", "stark", "train"],
         "each engine's stops are together"
     );
+    let page = fs::read_to_string(folder.path().join("tour.html")).unwrap();
+    for stop in stops {
+        assert!(page.contains(stop["name"].as_str().unwrap()), "{stop}");
+    }
+    for engine in tour["engines"].as_array().unwrap() {
+        let shown = engine["shown"].as_array().unwrap();
+        let kernels = shown.last().unwrap().as_str().unwrap();
+        assert!(kernels.contains("kernel workloads on emulated equal their CPU references"), "{engine}");
+        assert_eq!(engine["passed"], engine["stops"], "{engine}");
+    }
+}
+
+#[test]
+fn the_tour_tells_a_newcomer_what_was_shown_and_what_to_do_next() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = gatework(folder.path(), &["tour", "--device", "cpu"]).output().unwrap();
+    assert_eq!(output.status.code(), DONE, "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let told = [
+        "attention: 100 queries in each of 4 heads over 157 keys",
+        "private: a BERT of 2 layers read 5 tokens that its server never saw",
+        "stark: 32 Fibonacci sequences of 10 terms proved",
+        "train: a network learnt digits",
+        "lab: not run: kernels do not run on the CPU; use --device emulated",
+        "with it you can",
+        "gatework stark prove",
+    ];
+    for part in told {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    assert!(
+        text.lines().count() < 60 && !text.contains("what it computes"),
+        "the stops are for --verbose: {text}"
+    );
+}
+
+#[test]
+fn a_tour_whose_page_cannot_be_written_does_not_begin() {
+    let output = run(&["tour", "--report", "nowhere/tour.html"]);
+    assert_eq!(output.status.code(), BAD_INPUT);
+    assert!(stderr(&output).contains("--report nowhere/tour.html: no file can be written"), "{output:?}");
+    assert!(output.stdout.is_empty());
+    assert!(stderr(&run(&["tour", "--reprot", "tour.html"])).contains("--report"));
 }
 
 #[test]

@@ -295,7 +295,7 @@ fn mistakes_are_sentences() {
             &["run", "--public", &public, "--keys", &keys, "--connect", "localhost:1", "--ids", "1"],
             "private cert",
         ),
-        (&["run", "--local", "--model", &small_bert(), "--text", "words"], "tokenizer"),
+        (&["run", "--local", "--model", &nowhere, "--text", "words"], "--tokenizer"),
         (&["run", "--local", "--model", &small_bert(), "--ids", "99"], "token 99 is not one of the 32 words"),
         (
             &[
@@ -322,6 +322,40 @@ fn mistakes_are_sentences() {
     let output = gatework(&[&run[..], &["--connect", "127.0.0.1:1"]].concat());
     assert_eq!(output.status.code(), PEER_FAILED, "{output:?}");
     assert!(complaint(&output).contains("cannot be reached") && output.stdout.is_empty(), "{output:?}");
+}
+
+#[test]
+fn without_a_model_the_bundled_one_is_run_and_said() {
+    let output = gatework(&["run", "--local", "--text", "Where is my parcel?", "--check", "--json"]);
+    assert_eq!(output.status.code(), DONE, "{output:?}");
+    let said = complaint(&output);
+    assert!(said.contains("no --model was given: this is the bundled small-bert"), "{said}");
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["equal_in_clear"], true);
+    let answer = &document["results"][0];
+    assert_eq!(answer["tokens"].as_array().unwrap().len(), "Where is my parcel?".len() + 2);
+    assert_eq!(answer["embedding"].as_array().unwrap().len(), 16);
+    // A named model is not talked about.
+    let named = gatework(&["run", "--local", "--model", &small_bert(), "--text", "Where?"]);
+    assert!(named.status.code() == DONE && !complaint(&named).contains("bundled"), "{named:?}");
+}
+
+#[test]
+fn what_the_bundled_model_cannot_read_is_said() {
+    let too_long = "a".repeat(63);
+    let cases: [(&[&str], &str); 5] = [
+        (&["run", "--local", "--text", &too_long], "64"),
+        (&["run", "--local", "--ids", "32"], "token 32 is not one of the 32 words"),
+        (&["run", "--local"], "there is no text: give --text, --file or --ids"),
+        (&["run", "--local", "--file", "nowhere.txt"], "--file nowhere.txt"),
+        (&["run", "--lokal", "--text", "words"], "--local"),
+    ];
+    for (arguments, words) in cases {
+        let output = gatework(arguments);
+        assert_eq!(output.status.code(), BAD_INPUT, "{arguments:?}: {output:?}");
+        assert!(complaint(&output).contains(words), "{arguments:?}: {}", complaint(&output));
+        assert!(output.stdout.is_empty());
+    }
 }
 
 /// Keys are dealt for the hash of the weights, which the salt is a part of.

@@ -99,6 +99,22 @@ fn a_proof_that_stwos_verifier_stops_at_is_refused_in_one_sentence() {
 }
 
 #[test]
+fn without_options_something_small_is_proved_and_no_file_is_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = run(folder.path(), &["prove"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("written to proof.json\nverify it: gatework stark verify proof.json"), "{text}");
+    assert_eq!(run(folder.path(), &["verify", "proof.json"]).status.code(), Some(0));
+    let before = fs::read(folder.path().join("proof.json")).unwrap();
+    let again = run(folder.path(), &["prove", "--log-rows", "5"]);
+    assert_eq!(again.status.code(), Some(2), "{again:?}");
+    let said = String::from_utf8(again.stderr).unwrap();
+    assert!(said.contains("proof.json is there already and would be lost: name a file with --out"), "{said}");
+    assert!(fs::read(folder.path().join("proof.json")).unwrap() == before);
+}
+
+#[test]
 fn a_bench_compares_bytes_and_shows_stages() {
     let folder = tempfile::tempdir().unwrap();
     let arguments =

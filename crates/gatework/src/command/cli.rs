@@ -7,6 +7,7 @@ use gatework_gpu::DeviceChoice;
 use crate::command::check::CheckOptions;
 use crate::command::noun::Entry;
 use crate::command::shell::{Origin, Request};
+use crate::command::tour::{self, TourOptions};
 use crate::command::zoo::ZooOptions;
 
 const EXIT_CODES: &str = "\
@@ -39,9 +40,9 @@ pub(crate) enum Verb {
     /// Show what this machine has, and what will run where
     #[command(after_help = "Examples:\n  gatework doctor\n  gatework doctor --device cpu --json")]
     Doctor,
-    /// Run one small checked job of everything there is
-    #[command(after_help = "Examples:\n  gatework tour\n  gatework tour --device emulated")]
-    Tour,
+    /// See every engine do one small job, with every result checked
+    #[command(after_help = tour::EXAMPLES)]
+    Tour(TourOptions),
     /// Check the kernels of a CUDA file on the emulated device
     #[command(
         after_help = "Examples:\n  gatework check kernel.cu\n  gatework check kernel.cu --plan launch.toml --json"

@@ -87,7 +87,7 @@ fn dispatch(
     let shell = Shell { registry, device: line.device, output: Output::new(line.json), progress };
     match line.wanted {
         Wanted::Verb(Verb::Doctor) => doctor::run(&shell, &NOUNS),
-        Wanted::Verb(Verb::Tour) => tour::run(&shell, &NOUNS),
+        Wanted::Verb(Verb::Tour(options)) => tour::run(&options, &shell, &NOUNS),
         Wanted::Verb(Verb::Check(options)) => check::run(&options, &shell),
         Wanted::Verb(Verb::Zoo(options)) => zoo::run(&options, &shell),
         Wanted::Noun(noun, typed) => noun.run(&typed, &shell),

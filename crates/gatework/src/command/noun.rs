@@ -14,6 +14,12 @@ pub(crate) trait Noun: Parser {
     /// What the names of its workloads begin with, up to the slash, if it is not the noun itself.
     const AREA: &'static str;
 
+    /// What it does for a user, as a phrase after "you can": `gatework tour` says it.
+    const PURPOSE: &'static str;
+
+    /// The command to try first. It needs no file, no GPU and no network.
+    const FIRST_COMMAND: &'static str;
+
     /// What the lab may gate of it.
     fn workloads() -> Vec<Box<dyn Workload>>;
 
@@ -35,15 +41,38 @@ pub(crate) struct Stop<'a> {
     pub(crate) name: String,
     /// What it computes.
     pub(crate) summary: String,
-    /// Goes there: the case, and what came of it.
-    pub(crate) visit: Box<dyn FnOnce() -> (String, Outcome) + 'a>,
+    /// Goes there.
+    pub(crate) visit: Box<dyn FnOnce() -> Seen + 'a>,
+}
+
+/// What was seen at a stop.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Seen {
+    /// What was computed, in short.
+    pub(crate) case: String,
+    pub(crate) outcome: Outcome,
+    /// A sentence of what was shown and how it was checked, with the numbers of this run; none if it did not pass.
+    pub(crate) finding: Option<String>,
+    /// Of a kernel: how many results that were made wrong on purpose the check refused.
+    pub(crate) controls_refused: Option<usize>,
+}
+
+impl Seen {
+    /// What an engine showed: the sentence of what was found, or why it is wrong.
+    pub(crate) fn of_engine(case: impl Into<String>, checked: Result<String, String>) -> Self {
+        let (outcome, finding) = match checked {
+            Ok(finding) => (Outcome::Passed, Some(finding)),
+            Err(why) => (Outcome::Failed { why }, None),
+        };
+        Self { case: case.into(), outcome, finding, controls_refused: None }
+    }
 }
 
 impl<'a> Stop<'a> {
     pub(crate) fn new(
         name: impl Into<String>,
         summary: impl Into<String>,
-        visit: impl FnOnce() -> (String, Outcome) + 'a,
+        visit: impl FnOnce() -> Seen + 'a,
     ) -> Self {
         Self { name: name.into(), summary: summary.into(), visit: Box::new(visit) }
     }
@@ -52,6 +81,8 @@ impl<'a> Stop<'a> {
 /// A [`Noun`] in a list of nouns.
 pub(crate) struct Entry {
     pub(crate) area: &'static str,
+    pub(crate) purpose: &'static str,
+    pub(crate) first_command: &'static str,
     pub(crate) workloads: fn() -> Vec<Box<dyn Workload>>,
     pub(crate) jobs: fn(&Machine) -> Vec<Job>,
     pub(crate) stops: fn(&Target) -> Vec<Stop<'_>>,
@@ -63,6 +94,8 @@ impl Entry {
     pub(crate) const fn of<N: Noun>() -> Self {
         Self {
             area: N::AREA,
+            purpose: N::PURPOSE,
+            first_command: N::FIRST_COMMAND,
             workloads: N::workloads,
             jobs: N::jobs,
             stops: N::stops,

@@ -31,12 +31,21 @@ impl Output {
             text().trim_end().to_owned()
         };
         printed.push('\n');
-        let mut stdout = io::stdout().lock();
-        match stdout.write_all(printed.as_bytes()).and_then(|()| stdout.flush()) {
-            // The reader has seen enough, as in `gatework lab list | head -1`.
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            written => written.map_err(|error| Failure::output(&error)),
-        }
+        print(&printed)
+    }
+
+    /// Prints a line while the work goes on; nothing where one JSON document is asked for.
+    pub(crate) fn line(&self, line: &str) -> Result<(), Failure> {
+        if self.json { Ok(()) } else { print(&format!("{line}\n")) }
+    }
+}
+
+fn print(text: &str) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        // The reader has seen enough, as in `gatework lab list | head -1`.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written.map_err(|error| Failure::output(&error)),
     }
 }
 

@@ -30,9 +30,11 @@ impl Progress {
     /// Shows a bar for `jobs` jobs, until what this returns is dropped.
     pub(crate) fn start(&self, jobs: usize) -> Jobs<'_> {
         self.bar.set_draw_target(indicatif::ProgressDrawTarget::stderr());
+        // A command may show one bar after the other; one that has ended is not drawn again without this.
+        self.bar.reset();
         self.bar.set_length(jobs as u64);
         self.bar.set_position(0);
-        if let Ok(style) = ProgressStyle::with_template("{spinner} {pos}/{len} {elapsed} {msg}") {
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {bar:20} {pos}/{len} {elapsed} {msg}") {
             self.bar.set_style(style);
         }
         self.bar.enable_steady_tick(Duration::from_millis(100));

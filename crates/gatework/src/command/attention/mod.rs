@@ -1,6 +1,7 @@
 //! `gatework attention`.
 
 mod bench;
+mod demo;
 mod figures;
 mod run;
 mod shapes;
@@ -30,6 +31,9 @@ pub(crate) enum Attention {
 
 impl Noun for Attention {
     const AREA: &'static str = "attention";
+    const PURPOSE: &'static str =
+        "attend in FP8 on a GPU, with caches, masks and grouped heads; in f32 on a machine without one";
+    const FIRST_COMMAND: &'static str = "gatework attention run --demo";
 
     fn workloads() -> Vec<Box<dyn Workload>> {
         workloads::workloads()
@@ -44,6 +48,7 @@ impl Noun for Attention {
 
     fn run(self, shell: &Shell) -> Result<Ending, Failure> {
         match self {
+            Self::Run(options) if options.demo => demo::run(&options, shell),
             Self::Run(options) => run::run(&options, shell),
             Self::Bench(options) => bench::run(&options, shell),
         }

@@ -16,6 +16,7 @@ use crate::command::shell::Shell;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
+  gatework attention run --demo
   gatework attention run --input qkv.safetensors --output o.safetensors
   gatework attention run --input qkv.safetensors --output o.safetensors --causal --device cuda
   gatework attention run --input qkv.safetensors --output o.safetensors --window 128 --batch-invariant
@@ -26,12 +27,18 @@ logit for each query head that takes part in the softmax without a value.";
 
 #[derive(Debug, Args)]
 pub(crate) struct RunOptions {
+    /// Attend over random tensors instead of a file, and compare with double precision
+    #[arg(long, conflicts_with_all = ["input", "output", "rows_first"])]
+    pub(super) demo: bool,
+    /// What the random tensors are made from, with --demo
+    #[arg(long, default_value_t = 1, value_name = "SEED", requires = "demo")]
+    pub(super) seed: u64,
     /// The file with q, k and v
-    #[arg(long, value_name = "FILE")]
-    pub(super) input: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "demo")]
+    pub(super) input: Option<PathBuf>,
     /// The file to write o to
-    #[arg(long, value_name = "FILE")]
-    pub(super) output: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "demo")]
+    pub(super) output: Option<PathBuf>,
     /// Each row sees keys up to its own place; the last row sees the last key
     #[arg(long)]
     pub(super) causal: bool,
@@ -61,10 +68,37 @@ struct Done {
     seconds: f64,
 }
 
+impl RunOptions {
+    pub(super) fn mask(&self) -> Result<Mask, Failure> {
+        Ok(match self.window {
+            Some(keys) => Mask::sliding(keys)?,
+            None if self.causal => Mask::Causal,
+            None => Mask::Full,
+        })
+    }
+
+    /// The attention that the options ask for, of tensors with heads before rows and without sinks.
+    pub(super) fn builder(&self, shape: Shape) -> Result<Builder, Failure> {
+        let mut builder = Attention::builder(shape).mask(self.mask()?);
+        if let Some(scale) = self.scale {
+            builder = builder.scale(scale);
+        }
+        if let Some(cap) = self.soft_cap {
+            builder = builder.soft_cap(cap);
+        }
+        if self.batch_invariant {
+            builder = builder.bits(Bits::BatchInvariant);
+        }
+        Ok(builder)
+    }
+}
+
 pub(super) fn run(options: &RunOptions, shell: &Shell) -> Result<Ending, Failure> {
-    require_writable("--output", &options.output)?;
-    require_other(options)?;
-    let path = &options.input;
+    let (Some(path), Some(output)) = (&options.input, &options.output) else {
+        return Err(Failure::input("give --input and --output, or --demo".into()));
+    };
+    require_writable("--output", output)?;
+    require_other(path, output)?;
     let bytes = std::fs::read(path).map_err(|error| {
         input(path, format!("{error}; it should be a safetensors file with the tensors q, k and v"))
     })?;
@@ -72,6 +106,8 @@ pub(super) fn run(options: &RunOptions, shell: &Shell) -> Result<Ending, Failure
         .map_err(|error| input(path, format!("it is no safetensors file: {error}")))?;
     let job = Job {
         options,
+        path,
+        output,
         q: tensor(path, &file, "q")?,
         k: tensor(path, &file, "k")?,
         v: tensor(path, &file, "v")?,
@@ -102,11 +138,10 @@ pub(super) fn run(options: &RunOptions, shell: &Shell) -> Result<Ending, Failure
 }
 
 /// Refuses to write over what is read.
-fn require_other(options: &RunOptions) -> Result<(), Failure> {
-    let path = &options.output;
-    if same_file(path, &options.input) {
+fn require_other(input: &Path, output: &Path) -> Result<(), Failure> {
+    if same_file(input, output) {
         let why = "it is the input, which would be lost: name another file";
-        return Err(Failure::input(format!("--output {}: {why}", path.display())));
+        return Err(Failure::input(format!("--output {}: {why}", output.display())));
     }
     Ok(())
 }
@@ -126,6 +161,8 @@ fn tensor<'a>(path: &Path, file: &SafeTensors<'a>, name: &str) -> Result<TensorV
 
 struct Job<'a> {
     options: &'a RunOptions,
+    path: &'a Path,
+    output: &'a Path,
     q: TensorView<'a>,
     k: TensorView<'a>,
     v: TensorView<'a>,
@@ -137,26 +174,9 @@ impl Job<'_> {
         if self.options.rows_first { Layout::RowsFirst } else { Layout::HeadsFirst }
     }
 
-    fn mask(&self) -> Result<Mask, Failure> {
-        Ok(match self.options.window {
-            Some(keys) => Mask::sliding(keys)?,
-            None if self.options.causal => Mask::Causal,
-            None => Mask::Full,
-        })
-    }
-
     /// The attention that the options ask for. Sinks come with the tensors.
     fn attention(&self, shape: Shape) -> Result<Builder, Failure> {
-        let mut builder = Attention::builder(shape).mask(self.mask()?).layout(self.layout());
-        if let Some(scale) = self.options.scale {
-            builder = builder.scale(scale);
-        }
-        if let Some(cap) = self.options.soft_cap {
-            builder = builder.soft_cap(cap);
-        }
-        if self.options.batch_invariant {
-            builder = builder.bits(Bits::BatchInvariant);
-        }
+        let builder = self.options.builder(shape)?.layout(self.layout());
         Ok(match &self.sinks {
             Some(sinks) => builder.sinks(self.as_f32("sinks", sinks)?),
             None => builder,
@@ -225,14 +245,13 @@ impl Job<'_> {
         let view = TensorView::new(self.q.dtype(), self.q.shape().to_vec(), bytes)
             .and_then(|view| serialize([("o", view)], None))
             .map_err(|error| Failure::device(format!("the output could not be put into a file: {error}")))?;
-        let path = &self.options.output;
-        write_file(path, &view)?;
-        let (output, shape) = (path.clone(), self.q.shape().to_vec());
+        write_file(self.output, &view)?;
+        let (output, shape) = (self.output.to_owned(), self.q.shape().to_vec());
         Ok(Done { output, shape, device: target.id().to_owned(), seconds })
     }
 
     fn bad(&self, what: String) -> Failure {
-        input(&self.options.input, what)
+        input(self.path, what)
     }
 }
 

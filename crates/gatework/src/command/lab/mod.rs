@@ -61,6 +61,8 @@ pub(crate) enum Lab {
 
 impl Noun for Lab {
     const AREA: &'static str = "gpu";
+    const PURPOSE: &'static str = "check CUDA kernels without a GPU: races, deadlocks, stray accesses and wrong results stop at their line";
+    const FIRST_COMMAND: &'static str = "gatework lab gate gpu/saxpy --device emulated --no-record";
 
     fn workloads() -> Vec<Box<dyn Workload>> {
         runtime::workloads()

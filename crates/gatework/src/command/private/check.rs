@@ -14,7 +14,7 @@ use crate::command::output::table;
 use crate::command::shell::Shell;
 
 use super::options::CheckOptions;
-use super::texts::{Text, Texts};
+use super::texts::{Text, Texts, TokenizerOf};
 
 #[derive(Serialize)]
 struct Document {
@@ -104,7 +104,7 @@ pub(super) fn run(options: &CheckOptions, shell: &Shell) -> Result<Ending, Failu
 /// The texts, and their classes where the file says them.
 fn read(options: &CheckOptions) -> Result<(Texts, Option<Vec<usize>>), Failure> {
     let Some(path) = &options.labelled else {
-        return Ok((Texts::read(&options.texts, Some(&options.model), None)?, None));
+        return Ok((Texts::read(&options.texts, TokenizerOf::Folder(&options.model))?, None));
     };
     let file = std::fs::read_to_string(path)
         .map_err(|error| Failure::input(format!("--labelled {}: {error}", path.display())))?;
@@ -119,7 +119,7 @@ fn read(options: &CheckOptions) -> Result<(Texts, Option<Vec<usize>>), Failure> 
             "--labelled brings its own texts: leave out --text, --file and --ids".into(),
         ));
     }
-    Ok((Texts::read(&texts, Some(&options.model), None)?, Some(labels)))
+    Ok((Texts::read(&texts, TokenizerOf::Folder(&options.model))?, Some(labels)))
 }
 
 fn labelled(line: &str) -> Option<(usize, &str)> {

@@ -2,6 +2,7 @@
 
 mod answer;
 mod bench;
+mod bundled;
 mod cert;
 mod check;
 mod cost;
@@ -44,7 +45,7 @@ Three roles, on any three machines:
   the client     run: it has the text, and alone learns the result
 
 First look, all roles in one process:
-  gatework private run --local --model all-MiniLM-L6-v2 --text 'Where is my parcel?'";
+  gatework private run --local --text 'Where is my parcel?' --check";
 
 /// Infer privately: two parties, keys from a dealer, numbers that neither sees
 #[derive(Debug, Parser)]
@@ -80,6 +81,9 @@ pub(crate) enum Private {
 
 impl Noun for Private {
     const AREA: &'static str = "fss";
+    const PURPOSE: &'static str =
+        "have a server's transformer read your text: it never sees the text, and you never see its weights";
+    const FIRST_COMMAND: &'static str = "gatework private run --local --text 'Where is my parcel?' --check";
 
     fn workloads() -> Vec<Box<dyn Workload>> {
         workloads::workloads().into_iter().chain(gatework_private::workloads::workloads()).collect()

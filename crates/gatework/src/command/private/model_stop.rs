@@ -3,33 +3,28 @@
 use gatework_fss::backend_on;
 use gatework_fss::executor::run_clear;
 use gatework_gpu::Target;
-use gatework_lab::Outcome;
 use gatework_private::Error;
-use gatework_private::model::{Checkpoint, Options, Owner};
+use gatework_private::model::{Options, Owner};
 use gatework_private::roles::Loopback;
 
-const CONFIG: &[u8] = include_bytes!("../../../models/small-bert/config.json");
-const WEIGHTS: &[u8] = include_bytes!("../../../models/small-bert/model.safetensors");
+use super::bundled;
+use crate::command::noun::Seen;
+
 const TEXT: [u32; 5] = [3, 14, 15, 9, 26];
 
 /// What it computes.
 pub(crate) const SUMMARY: &str =
     "a BERT between a server and a client over TLS, from dealt keys that work once";
 
-/// The case, and what came of it on a target.
-pub(crate) fn visit(target: &Target) -> (String, Outcome) {
-    let case = format!("{} tokens, 2 layers, on {}", TEXT.len(), target.id());
-    let outcome = match mistake(target) {
-        Ok(None) => Outcome::Passed,
-        Ok(Some(why)) => Outcome::Failed { why },
-        Err(error) => Outcome::Failed { why: error.to_string() },
-    };
-    (case, outcome)
+/// What came of it on a target.
+pub(crate) fn visit(target: &Target) -> Seen {
+    let checked = checked(target).unwrap_or_else(|error| Err(error.to_string()));
+    Seen::of_engine(format!("{} tokens, 2 layers, on {}", TEXT.len(), target.id()), checked)
 }
 
-/// What is wrong, if anything is.
-fn mistake(target: &Target) -> gatework_private::Result<Option<String>> {
-    let checkpoint = Checkpoint::from_bytes(CONFIG, WEIGHTS.to_vec())?;
+/// What was shown, or what is wrong.
+fn checked(target: &Target) -> gatework_private::Result<Result<String, String>> {
+    let checkpoint = bundled::checkpoint()?;
     let model = checkpoint.public(TEXT.len(), &Options::default())?;
     let owner = Owner::new(&model, checkpoint.weights(&model)?)?;
     let unmade = |source| Error::File { path: std::env::temp_dir(), doing: "make a folder in", source };
@@ -48,12 +43,17 @@ fn mistake(target: &Target) -> gatework_private::Result<Option<String>> {
     let weights = run_clear(&network.set_up(), owner.set_up_inputs())?.output;
     let clear = run_clear(&network.inference(&weights), vec![Some(model.encode_tokens(&TEXT)?)])?.output;
     if Some(once) != clear {
-        return Ok(Some("the client's result is not what the clear evaluation gives".into()));
+        return Ok(Err("the client's result is not what the clear evaluation gives".into()));
     }
     match ask() {
-        Err(Error::NoKeys { .. }) => Ok(None),
-        Err(other) => Ok(Some(format!("a key that was used is refused for another reason: {other}"))),
-        Ok(_) => Ok(Some("a key was used twice".into())),
+        Err(Error::NoKeys { .. }) => Ok(Ok(format!(
+            "a BERT of 2 layers read {} tokens that its server never saw, over TLS, on {}: bit for bit what the clear \
+             evaluation gives, and the used key is refused a second time",
+            TEXT.len(),
+            target.id()
+        ))),
+        Err(other) => Ok(Err(format!("a key that was used is refused for another reason: {other}"))),
+        Ok(_) => Ok(Err("a key was used twice".into())),
     }
 }
 
@@ -63,6 +63,7 @@ mod tests {
 
     #[test]
     fn dealer_server_and_client_pass() {
-        assert_eq!(visit(&Target::Cpu).1, Outcome::Passed);
+        let seen = visit(&Target::Cpu);
+        assert!(seen.outcome.is_passed(), "{seen:?}");
     }
 }

@@ -223,20 +223,21 @@ pub(crate) struct CheckOptions {
 
 pub(super) const RUN_EXAMPLES: &str = "\
 Examples:
+  gatework private run --local --text 'Where is my parcel?' --check
   gatework private run --local --model all-MiniLM-L6-v2 --text 'Where is my parcel?' --check
   gatework private run --public minilm.json --keys client.keys --connect models.example.org:7117 --certificates certificates \\
       --tokenizer tokenizer.json --text 'Where is my parcel?' --json
   gatework private run --public gpt2.json --keys client.keys --connect localhost:7117 --certificates certificates --ids 464,3290 --generate 5
 
 --local plays dealer, server and client in one process: nothing is private, and all else is as in earnest. Only there --check
-compares the result with the clear evaluation, bit for bit.";
+compares the result with the clear evaluation, bit for bit. Without --model it runs a small bundled model with random weights.";
 
 #[derive(Debug, Args)]
 pub(crate) struct RunOptions {
     /// All roles in this process, for a first look
-    #[arg(long, requires = "model", conflicts_with_all = ["public", "keys", "connect"])]
+    #[arg(long, conflicts_with_all = ["public", "keys", "connect"])]
     pub(crate) local: bool,
-    /// The folder with config.json and model.safetensors, with --local
+    /// The folder with config.json and model.safetensors, with --local; a small bundled model, if it is not said
     #[arg(long, value_name = "DIR", requires = "local")]
     pub(crate) model: Option<PathBuf>,
     /// Compare with the clear evaluation, with --local

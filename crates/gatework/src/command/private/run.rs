@@ -1,7 +1,6 @@
 //! `gatework private run`.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use gatework_fss::executor::run_clear;
 use gatework_fss::{Party, backend_on};
@@ -19,11 +18,12 @@ use crate::command::progress::{Jobs, Progress};
 use crate::command::shell::Shell;
 
 use super::answer::{self, Answer};
+use super::bundled;
 use super::check::{Bite, Both};
 use super::options::RunOptions;
 use super::public_model;
 use super::summary::Told;
-use super::texts::{Text, Texts};
+use super::texts::{Text, Texts, TokenizerOf};
 use super::timeline::{StageTime, Timeline};
 
 /// Texts of one request: what both sides hold of each is in memory until all are done.
@@ -70,14 +70,17 @@ struct Inferred {
 }
 
 pub(super) fn run(options: &RunOptions, shell: &Shell) -> Result<Ending, Failure> {
-    let texts = Texts::read(&options.texts, options.model.as_deref(), options.public.as_deref())?;
-    let (model, inferred, check) = match &options.model {
-        Some(folder) => local(options, folder, &texts, shell)?,
-        None => {
-            let model = public_model(required(&options.public)?)?;
-            let inferred = remote(options, &model, &texts, shell)?;
-            (model, inferred, None)
-        }
+    let (texts, (model, inferred, check)) = if options.local {
+        let of = options.model.as_deref().map_or(TokenizerOf::Bundled, TokenizerOf::Folder);
+        let texts = Texts::read(&options.texts, of)?;
+        let done = local(options, &texts, shell)?;
+        (texts, done)
+    } else {
+        let public = required(&options.public)?;
+        let texts = Texts::read(&options.texts, TokenizerOf::Public(public))?;
+        let model = public_model(public)?;
+        let inferred = remote(options, &model, &texts, shell)?;
+        (texts, (model, inferred, None))
     };
     let mut results = Vec::new();
     for ((text, words), generated) in texts.texts.iter().zip(&inferred.words).zip(inferred.generated) {
@@ -187,7 +190,6 @@ fn require_keys(client: &Client<'_>, texts: &Texts, generate: usize) -> Result<(
 /// Deals, serves and runs in one process, over a real connection to itself, with files in a folder that goes away.
 fn local(
     options: &RunOptions,
-    folder: &Path,
     texts: &Texts,
     shell: &Shell,
 ) -> Result<(PublicModel, Inferred, Option<Check>), Failure> {
@@ -199,8 +201,16 @@ fn local(
         (0..options.generate.max(1)).flat_map(|added| lengths().map(move |length| length + added)).collect();
     let longest = dealt.iter().copied().max().unwrap_or(1);
     let jobs = progress.start(4 + options.generate.max(1));
-    jobs.doing(format!("reading {}", folder.display()));
-    let checkpoint = Checkpoint::load(folder)?;
+    let checkpoint = match &options.model {
+        Some(folder) => {
+            jobs.doing(format!("reading {}", folder.display()));
+            Checkpoint::load(folder)?
+        }
+        None => {
+            progress.say(bundled::NOTICE);
+            bundled::checkpoint()?
+        }
+    };
     jobs.done();
     jobs.doing("measuring the weights".into());
     let model = checkpoint.public(longest, &Options::default())?;

@@ -4,7 +4,9 @@ use gatework_fss::executor::{run_clear, run_in_process_on};
 use gatework_fss::gates::Activation;
 use gatework_fss::{Evaluator, FixedPoint, Party, backend_on, reference};
 use gatework_gpu::Target;
-use gatework_lab::{Inputs, Outcome};
+use gatework_lab::Inputs;
+
+use crate::command::noun::Seen;
 
 const ELEMENTS: usize = 200;
 const SEED: u64 = 1;
@@ -18,19 +20,14 @@ const ALLOWED: f64 = 16.0;
 pub(crate) const SUMMARY: &str =
     "GELU of secret numbers by two parties, bit for bit what one computes in clear";
 
-/// The case, and what came of it on a target.
-pub(crate) fn visit(target: &Target) -> (String, Outcome) {
-    let case = format!("{ELEMENTS} of {BITS} bits on {}", target.id());
-    let outcome = match mistake(target) {
-        Ok(None) => Outcome::Passed,
-        Ok(Some(why)) => Outcome::Failed { why },
-        Err(error) => Outcome::Failed { why: error.to_string() },
-    };
-    (case, outcome)
+/// What came of it on a target.
+pub(crate) fn visit(target: &Target) -> Seen {
+    let checked = checked(target).unwrap_or_else(|error| Err(error.to_string()));
+    Seen::of_engine(format!("{ELEMENTS} of {BITS} bits on {}", target.id()), checked)
 }
 
-/// What is wrong with the result, if anything is.
-fn mistake(target: &Target) -> gatework_private::Result<Option<String>> {
+/// What was shown, or what is wrong with the result.
+fn checked(target: &Target) -> gatework_private::Result<Result<String, String>> {
     let format = FixedPoint::new(BITS, FRACTION)?;
     let unit = f64::from(1u32 << FRACTION);
     let gelu = Activation::gelu(format.fraction)?;
@@ -50,20 +47,27 @@ fn mistake(target: &Target) -> gatework_private::Result<Option<String>> {
     let backends = [backend_on(target)?, backend_on(target)?];
     let [zero, one] = run_in_process_on(backends, format, circuit, [vec![None], vec![Some(secret)]])?;
     if zero.output != clear.output {
-        return Ok(Some("the parties' result is not what the clear evaluation gives".into()));
+        return Ok(Err("the parties' result is not what the clear evaluation gives".into()));
     }
     if one.output.is_some() {
-        return Ok(Some("the result is for party 0, and party 1 has it too".into()));
+        return Ok(Err("the result is for party 0, and party 1 has it too".into()));
     }
     let Some(found) = zero.output else {
-        return Ok(Some("party 0 has no result".into()));
+        return Ok(Err("party 0 has no result".into()));
     };
     let errors = found.iter().zip(&numbers).map(|(&found, &x)| {
         (format.ring.signed(found) as f64 - unit * reference::gelu(x as f64 / unit)).abs()
     });
     let worst = errors.fold(0.0, f64::max);
-    Ok((worst > ALLOWED + 0.5)
-        .then(|| format!("the result is {worst:.1} units of the last bit off, {ALLOWED} are allowed")))
+    if worst > ALLOWED + 0.5 {
+        return Ok(Err(format!("the result is {worst:.1} units of the last bit off, {ALLOWED} are allowed")));
+    }
+    Ok(Ok(format!(
+        "GELU of {ELEMENTS} numbers that one party keeps secret, by two parties on {}: bit for bit what one computes in \
+         clear, and within {:.1e} of the real function",
+        target.id(),
+        worst / unit
+    )))
 }
 
 #[cfg(test)]
@@ -72,8 +76,9 @@ mod tests {
 
     #[test]
     fn two_parties_pass() {
-        assert_eq!(visit(&Target::Cpu), (format!("{ELEMENTS} of 50 bits on cpu"), Outcome::Passed));
-        let emulated = Target::open("emulated").unwrap();
-        assert_eq!(visit(&emulated), (format!("{ELEMENTS} of 50 bits on emulated"), Outcome::Passed));
+        for (target, case) in [("cpu", "200 of 50 bits on cpu"), ("emulated", "200 of 50 bits on emulated")] {
+            let seen = visit(&Target::open(target).unwrap());
+            assert!(seen.outcome.is_passed() && seen.case == case, "{seen:?}");
+        }
     }
 }

@@ -7,6 +7,7 @@ use tokenizers::Tokenizer;
 
 use crate::command::ending::Failure;
 
+use super::bundled;
 use super::options::TextOptions;
 
 /// What a tokenizer is called beside its model.
@@ -31,6 +32,17 @@ impl Text {
     }
 }
 
+/// Whose tokenizer is used where the options name none.
+#[derive(Clone, Copy)]
+pub(super) enum TokenizerOf<'a> {
+    /// That in the folder of a checkpoint.
+    Folder(&'a Path),
+    /// That beside the public part of a model, if there is one.
+    Public(&'a Path),
+    /// That of the bundled model.
+    Bundled,
+}
+
 /// Texts of the options, in order: --text, --file, --ids.
 pub(super) struct Texts {
     pub(super) texts: Vec<Text>,
@@ -38,21 +50,17 @@ pub(super) struct Texts {
 }
 
 impl Texts {
-    /// The tokenizer is that of the options, or the one in the model's folder, or the one beside its public part.
-    pub(super) fn read(
-        options: &TextOptions,
-        model: Option<&Path>,
-        public: Option<&Path>,
-    ) -> Result<Self, Failure> {
+    /// The tokenizer is that of the options, or that of the model.
+    pub(super) fn read(options: &TextOptions, of: TokenizerOf<'_>) -> Result<Self, Failure> {
         let mut words = options.text.clone();
         if let Some(path) = &options.file {
             let refused = |error| Failure::input(format!("--file {}: {error}", path.display()));
             let file = std::fs::read_to_string(path).map_err(refused)?;
             words.extend(file.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned));
         }
-        let found = tokenizer_path(options, model, public);
-        let tokenizer = match &found {
-            Some(path) if !words.is_empty() || path.exists() => Some(load(path)?),
+        let tokenizer = match tokenizer_path(options, of) {
+            Some(path) if !words.is_empty() || path.exists() => Some(load(&path)?),
+            None if matches!(of, TokenizerOf::Bundled) => Some(bundled::tokenizer()?),
             None if !words.is_empty() => {
                 return Err(Failure::input("--text and --file need --tokenizer; or give --ids".into()));
             }
@@ -85,10 +93,14 @@ impl Texts {
     }
 }
 
-fn tokenizer_path(options: &TextOptions, model: Option<&Path>, public: Option<&Path>) -> Option<PathBuf> {
-    let beside_public = || Some(public?.parent()?.join(TOKENIZER));
-    let in_model = || Some(model?.join(TOKENIZER));
-    options.tokenizer.clone().or_else(in_model).or_else(|| beside_public().filter(|path| path.exists()))
+/// The file to read, if it is in one.
+fn tokenizer_path(options: &TextOptions, of: TokenizerOf<'_>) -> Option<PathBuf> {
+    let of_model = || match of {
+        TokenizerOf::Folder(model) => Some(model.join(TOKENIZER)),
+        TokenizerOf::Public(file) => Some(file.parent()?.join(TOKENIZER)).filter(|path| path.exists()),
+        TokenizerOf::Bundled => None,
+    };
+    options.tokenizer.clone().or_else(of_model)
 }
 
 fn load(path: &Path) -> Result<Tokenizer, Failure> {

@@ -38,6 +38,9 @@ pub(crate) enum Stark {
 
 impl Noun for Stark {
     const AREA: &'static str = "stark";
+    const PURPOSE: &'static str =
+        "prove that a computation was done right, on a GPU, to anyone who runs stwo's verifier";
+    const FIRST_COMMAND: &'static str = "gatework stark prove";
 
     fn workloads() -> Vec<Box<dyn Workload>> {
         workloads::workloads()

@@ -1,6 +1,6 @@
 //! `gatework stark prove`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -23,10 +23,12 @@ use crate::command::shell::Shell;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
+  gatework stark prove
   gatework stark prove --air wide-fibonacci --log-rows 16 --columns 100 --out proof.json
   gatework stark prove --air poseidon2 --log-rows 10 --security 96 --out proof.json --device cuda
   gatework stark prove --log-rows 10 --channel poseidon252 --out proof.json
 
+Without options it proves 1024 rows and writes proof.json, unless there is such a file already.
 Without a GPU, proofs are made by stwo's SimdBackend; they are the same.";
 
 #[derive(Debug, Args)]
@@ -34,11 +36,31 @@ pub(crate) struct ProveOptions {
     #[command(flatten)]
     pub(super) statement: StatementOptions,
     /// The logarithm of the number of rows
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(4..=26))]
+    #[arg(long, default_value_t = 10, value_name = "N", value_parser = clap::value_parser!(u32).range(4..=26))]
     pub(super) log_rows: u32,
-    /// The file to write the proof to
+    /// The file to write the proof to; a new proof.json, if it is not said
     #[arg(long, value_name = "FILE")]
-    pub(super) out: PathBuf,
+    pub(super) out: Option<PathBuf>,
+}
+
+/// Where a proof goes if nothing else is said.
+const DEFAULT_OUT: &str = "proof.json";
+
+impl ProveOptions {
+    /// The file to write. One that was named may be replaced; one that was not named is never lost.
+    fn file(&self) -> Result<PathBuf, Failure> {
+        let path = match &self.out {
+            Some(path) => path.clone(),
+            None if Path::new(DEFAULT_OUT).exists() => {
+                return Err(Failure::input(format!(
+                    "{DEFAULT_OUT} is there already and would be lost: name a file with --out"
+                )));
+            }
+            None => PathBuf::from(DEFAULT_OUT),
+        };
+        require_writable("--out", &path)?;
+        Ok(path)
+    }
 }
 
 /// A proof file.
@@ -57,6 +79,8 @@ struct Done {
     device: String,
     out: PathBuf,
     bytes: usize,
+    /// The command that verifies it.
+    verify: String,
     /// Trace generation, writing the proof as JSON and, on a device, the upload included; a first run on a device compiles, too.
     seconds: f64,
 }
@@ -64,7 +88,7 @@ struct Done {
 pub(super) fn run(options: &ProveOptions, shell: &Shell) -> Result<Ending, Failure> {
     let statement = Statement::new(&options.statement, options.log_rows)?;
     statement.check()?;
-    require_writable("--out", &options.out)?;
+    let out = options.file()?;
     let target = shell.target()?;
     let jobs = shell.progress.start(1);
     jobs.doing(format!("proving {} on {}", statement.text(), target.id()));
@@ -73,16 +97,18 @@ pub(super) fn run(options: &ProveOptions, shell: &Shell) -> Result<Ending, Failu
     let file = statement.accept(Prove { statement, target: &target, observer })?;
     let seconds = start.elapsed().as_secs_f64();
     drop(jobs);
-    write_file(&options.out, &file)?;
+    write_file(&out, &file)?;
     let device = target.id().to_owned();
-    let done = Done { statement, device, out: options.out.clone(), bytes: file.len(), seconds };
+    let verify = format!("gatework stark verify {}", out.display());
+    let done = Done { statement, device, out, bytes: file.len(), verify, seconds };
     shell.output.show(&done, || {
         format!(
-            "{} proved on {} in {seconds:.3} s, {} bytes written to {}",
+            "{} proved on {} in {seconds:.3} s, {} bytes written to {}\nverify it: {}",
             statement.text(),
             done.device,
             done.bytes,
-            done.out.display()
+            done.out.display(),
+            done.verify
         )
     })?;
     Ok(Ending::Done)

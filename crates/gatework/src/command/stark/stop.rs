@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use gatework_gpu::Target;
-use gatework_lab::Outcome;
 use stwo::core::fields::m31::BaseField;
 use stwo::core::vcs_lifted::blake2_merkle::Blake2sMerkleHasher;
 
 use super::prove::{ProofFile, Prove};
 use super::statement::{AirChoice, ChannelChoice, Security, Statement};
 use super::verify::Verify;
+use crate::command::noun::Seen;
 
 /// What it computes.
 pub(crate) const SUMMARY: &str = "a Circle STARK: proved, verified by stwo, and a tampered copy refused";
@@ -17,8 +17,8 @@ pub(crate) const SUMMARY: &str = "a Circle STARK: proved, verified by stwo, and 
 const LOG_ROWS: u32 = 5;
 const COLUMNS: usize = 10;
 
-/// The case, and what came of it on a target.
-pub(crate) fn visit(target: &Target) -> (String, Outcome) {
+/// What came of it on a target.
+pub(crate) fn visit(target: &Target) -> Seen {
     let statement = Statement {
         air: AirChoice::WideFibonacci,
         log_rows: LOG_ROWS,
@@ -26,24 +26,28 @@ pub(crate) fn visit(target: &Target) -> (String, Outcome) {
         security: Security::Default,
         channel: ChannelChoice::Blake2s,
     };
-    let case = format!("{} on {}", statement.text(), target.id());
-    let failed = |why: String| Outcome::Failed { why };
-    let proved = match statement.accept(Prove { statement, target, observer: Arc::new(()) }) {
-        Ok(proved) => proved,
-        Err(error) => return (case, failed(error.to_string())),
-    };
-    let tampered = match tamper(&proved) {
-        Ok(tampered) => tampered,
-        Err(error) => return (case, failed(format!("the proof cannot be read again: {error}"))),
-    };
-    let holds = |file: &[u8]| statement.accept(Verify { file });
-    let outcome = match (holds(&proved), holds(&tampered)) {
-        (Ok(Ok(())), Ok(Err(_))) => Outcome::Passed,
-        (Ok(Err(error)), _) => failed(error.to_string()),
-        (Err(error), _) | (_, Err(error)) => failed(format!("the proof cannot be read again: {error}")),
-        (Ok(Ok(())), Ok(Ok(()))) => failed("a tampered proof was accepted".to_owned()),
-    };
-    (case, outcome)
+    Seen::of_engine(format!("{} on {}", statement.text(), target.id()), checked(statement, target))
+}
+
+/// What was shown, or what is wrong.
+fn checked(statement: Statement, target: &Target) -> Result<String, String> {
+    let unreadable = |error: serde_json::Error| format!("the proof cannot be read again: {error}");
+    let proved = statement
+        .accept(Prove { statement, target, observer: Arc::new(()) })
+        .map_err(|error| error.to_string())?;
+    let tampered = tamper(&proved).map_err(unreadable)?;
+    let holds = |file: &[u8]| statement.accept(Verify { file }).map_err(unreadable);
+    holds(&proved)?.map_err(|error| error.to_string())?;
+    if holds(&tampered)?.is_ok() {
+        return Err("a tampered proof was accepted".to_owned());
+    }
+    Ok(format!(
+        "{} Fibonacci sequences of {COLUMNS} terms proved on {} in {} bytes: stwo's verifier accepts the proof, and \
+         refuses a copy with one number changed",
+        1 << LOG_ROWS,
+        target.id(),
+        proved.len()
+    ))
 }
 
 /// A copy of a proof file with one sampled value changed.
@@ -60,8 +64,8 @@ mod tests {
     #[test]
     fn the_cpu_and_the_emulated_device_pass() {
         for target in ["cpu", "emulated"] {
-            let (_, outcome) = visit(&Target::open(target).unwrap());
-            assert_eq!(outcome, Outcome::Passed, "{target}");
+            let seen = visit(&Target::open(target).unwrap());
+            assert!(seen.outcome.is_passed(), "{target}: {seen:?}");
         }
     }
 }

@@ -47,6 +47,9 @@ pub(crate) enum Train {
 
 impl Noun for Train {
     const AREA: &'static str = "foresight";
+    const PURPOSE: &'static str =
+        "train networks that stop and resume to the same bits, and know early where their loss will end";
+    const FIRST_COMMAND: &'static str = "gatework train run";
 
     fn workloads() -> Vec<Box<dyn Workload>> {
         workloads::workloads()
