@@ -8,6 +8,8 @@ use gatework_private::Error;
 use gatework_private::model::{Checkpoint, Options, Owner};
 use gatework_private::roles::Loopback;
 
+use crate::command::interrupt::SecretFolder;
+
 const CONFIG: &[u8] = include_bytes!("../../../models/small-bert/config.json");
 const WEIGHTS: &[u8] = include_bytes!("../../../models/small-bert/model.safetensors");
 const TEXT: [u32; 5] = [3, 14, 15, 9, 26];
@@ -33,7 +35,7 @@ fn mistake(target: &Target) -> gatework_private::Result<Option<String>> {
     let model = checkpoint.public(TEXT.len(), &Options::default())?;
     let owner = Owner::new(&model, checkpoint.weights(&model)?)?;
     let unmade = |source| Error::File { path: std::env::temp_dir(), doing: "make a folder in", source };
-    let folder = tempfile::tempdir().map_err(unmade)?;
+    let folder = SecretFolder::new(None).map_err(unmade)?;
     let roles = Loopback::new(&owner, folder.path())?.on([backend_on(target)?, backend_on(target)?]);
     roles.deal(&[TEXT.len()], &())?;
     let ask = || {

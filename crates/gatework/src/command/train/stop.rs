@@ -9,6 +9,8 @@ use gatework_foresight::run::Run;
 use gatework_foresight::{Error, Result};
 use gatework_lab::Outcome;
 
+use crate::command::interrupt::SecretFolder;
+
 /// What [`resume`] does.
 pub(super) const RESUME: &str =
     "digits, trained by the engine, stopped halfway and resumed: the same bits, and learnt";
@@ -41,7 +43,7 @@ fn stopped_and_resumed() -> Result<Option<String>> {
     let go_on = AtomicBool::new(false);
     let mut whole = Run::start(&config, &prepared, None)?;
     let summary = whole.finish(&(), &go_on, &mut ())?;
-    let folder = tempfile::tempdir().map_err(|source| Error::Io {
+    let folder = SecretFolder::new(None).map_err(|source| Error::Io {
         path: std::env::temp_dir(),
         doing: "written",
         source,
