@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::command::ending::{Ending, Failure};
 use crate::command::noun::{Entry, Stop};
 use crate::command::output::{Reasons, table, word};
+use crate::command::schema;
 use crate::command::shell::Shell;
 
 const SEED: u64 = 1;
@@ -32,6 +33,10 @@ struct Tour {
     device: Option<String>,
     /// One engine's after the other's.
     stops: Vec<Visited>,
+}
+
+impl schema::Document for Tour {
+    const SCHEMA: schema::Schema = schema::TOUR;
 }
 
 /// A stop where the tour has been.

@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::command::ending::{Ending, Failure};
 use crate::command::files::{require_writable, write_file};
+use crate::command::schema;
 use crate::command::shell::Shell;
 
 pub(super) const EXAMPLES: &str = "\
@@ -59,6 +60,10 @@ struct Done {
     device: String,
     /// Host time from tensors in memory to the output in memory; a first run on a device compiles, too.
     seconds: f64,
+}
+
+impl schema::Document for Done {
+    const SCHEMA: schema::Schema = schema::ATTENTION_RUN;
 }
 
 pub(super) fn run(options: &RunOptions, shell: &Shell) -> Result<Ending, Failure> {

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::command::ending::{Ending, Failure};
 use crate::command::files::write_file;
+use crate::command::schema;
 use crate::command::shell::Shell;
 
 /// What to draw, and where.
@@ -25,6 +26,10 @@ pub(crate) struct ReportOptions {
 struct Written {
     file: PathBuf,
     records: usize,
+}
+
+impl schema::Document for Written {
+    const SCHEMA: schema::Schema = schema::LAB_REPORT;
 }
 
 pub(super) fn run(options: &ReportOptions, shell: &Shell) -> Result<Ending, Failure> {

@@ -16,6 +16,7 @@ use serde::Serialize;
 use crate::command::ending::{Ending, Failure};
 use crate::command::interrupt::SecretFolder;
 use crate::command::progress::{Jobs, Progress};
+use crate::command::schema;
 use crate::command::shell::Shell;
 
 use super::answer::{self, Answer};
@@ -25,6 +26,7 @@ use super::public_model;
 use super::summary::Told;
 use super::texts::{Text, Texts};
 use super::timeline::{StageTime, Timeline};
+use super::weights::checkpoint;
 
 /// Texts of one request: what both sides hold of each is in memory until all are done.
 const BATCH: usize = 16;
@@ -37,6 +39,10 @@ struct Document {
     stages: Vec<StageTime>,
     #[serde(flatten)]
     check: Option<Check>,
+}
+
+impl schema::Document for Document {
+    const SCHEMA: schema::Schema = schema::PRIVATE_RUN;
 }
 
 /// What a result was held against, where that was asked.
@@ -200,7 +206,7 @@ fn local(
     let longest = dealt.iter().copied().max().unwrap_or(1);
     let jobs = progress.start(4 + options.generate.max(1));
     jobs.doing(format!("reading {}", folder.display()));
-    let checkpoint = Checkpoint::load(folder)?;
+    let checkpoint = checkpoint(folder)?;
     jobs.done();
     jobs.doing("measuring the weights".into());
     let model = checkpoint.public(longest, &Options::default())?;
