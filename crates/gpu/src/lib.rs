@@ -41,7 +41,7 @@ mod types;
 pub use budget::Budget;
 pub use buffer::{Buffer, Slice, SliceMut, View, ViewMut};
 pub use choice::DeviceChoice;
-pub use compile::{cache_directory, compile, compile_options};
+pub use compile::{cache_directory, compile, compile_options, remove_scratch_folders};
 pub use cuda::tools::{SassReport, disassemble};
 pub use device::{Device, list_devices, presence, topology};
 pub use devices::DeviceSet;

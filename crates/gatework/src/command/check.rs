@@ -8,22 +8,23 @@ use gatework_lab::check::{CheckError, KNOWN_INCLUDES, KNOWN_PTX, Plan, Report, c
 use serde::Serialize;
 
 use crate::command::ending::{Ending, Failure};
+use crate::command::schema;
 use crate::command::shell::{DeviceUse, Shell};
 
 /// Options of `gatework check`.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 pub(crate) struct CheckOptions {
-    /// A file of CUDA C++
+    /// The CUDA C++ file
     #[arg(required_unless_present = "known")]
     file: Option<PathBuf>,
     /// How its kernels are launched, as TOML: kernel, blocks, threads, shared, cluster, cooperative, early, seeds,
     /// seconds, and [args] with a number or { elements, fill } for each parameter
     #[arg(long, value_name = "TOML")]
     plan: Option<PathBuf>,
-    /// Schedules to run each kernel under, instead of the plan's
-    #[arg(long)]
+    /// Number of schedules to run each kernel under [default: the plan's]
+    #[arg(long, value_name = "N")]
     seeds: Option<u64>,
-    /// List the headers and the PTX that are known
+    /// List the headers and the PTX instructions that are supported
     #[arg(long)]
     known: bool,
 }
@@ -34,10 +35,18 @@ struct Checked {
     kernels: Vec<Report>,
 }
 
+impl schema::Document for Checked {
+    const SCHEMA: schema::Schema = schema::CHECK;
+}
+
 #[derive(Serialize)]
 struct Known {
     includes: &'static [&'static str],
     ptx: &'static [&'static str],
+}
+
+impl schema::Document for Known {
+    const SCHEMA: schema::Schema = schema::CHECK_KNOWN;
 }
 
 pub(crate) fn run(options: &CheckOptions, shell: &Shell) -> Result<Ending, Failure> {
@@ -69,7 +78,9 @@ pub(crate) fn run(options: &CheckOptions, shell: &Shell) -> Result<Ending, Failu
 }
 
 fn read(path: &PathBuf) -> Result<String, Failure> {
-    std::fs::read_to_string(path).map_err(|error| Failure::input(format!("{}: {error}", path.display())))
+    std::fs::read_to_string(path).map_err(|error| {
+        Failure::input(format!("{}: {error}; it should be a text file: name another", path.display()))
+    })
 }
 
 impl Checked {

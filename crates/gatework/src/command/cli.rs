@@ -1,16 +1,22 @@
 //! What can be typed before a noun.
 
+use std::ffi::OsString;
+
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use gatework_gpu::DeviceChoice;
 
 use crate::command::check::CheckOptions;
+use crate::command::completions::{self, CompletionsOptions};
+use crate::command::ending::Failure;
+use crate::command::man::{self, ManOptions};
 use crate::command::noun::Entry;
+use crate::command::schema::{self, SchemaOptions};
 use crate::command::shell::{Origin, Request};
 use crate::command::tour::{self, TourOptions};
 use crate::command::zoo::ZooOptions;
 
-const EXIT_CODES: &str = "\
+pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
   0    done
   1    a gate or a verification failed
@@ -24,7 +30,7 @@ Exit codes:
     name = "gatework", version, after_help = EXIT_CODES, arg_required_else_help = true, subcommand_required = true
 )]
 struct Options {
-    /// Where to run: auto, cpu, cuda, cuda:N or emulated
+    /// Where to run: auto, cpu, cuda, cuda:N (GPU number N, from 0) or emulated
     #[arg(long, global = true, env = "GATEWORK_DEVICE", default_value = "auto", value_name = "DEVICE")]
     device: DeviceChoice,
     /// Print one JSON document instead of text
@@ -48,9 +54,18 @@ pub(crate) enum Verb {
         after_help = "Examples:\n  gatework check kernel.cu\n  gatework check kernel.cu --plan launch.toml --json"
     )]
     Check(CheckOptions),
-    /// Show bugs of public reports, and how the emulated device finds them
+    /// Show kernel bugs from public reports, and how the emulated device finds them
     #[command(after_help = "Examples:\n  gatework zoo\n  gatework zoo store-wait --source")]
     Zoo(ZooOptions),
+    /// Print the JSON Schema of a document that --json prints or a command writes
+    #[command(after_help = schema::EXAMPLES)]
+    Schema(SchemaOptions),
+    /// Print a script with which a shell completes the command line
+    #[command(after_help = completions::EXAMPLES)]
+    Completions(CompletionsOptions),
+    /// Write manual pages, one for each command
+    #[command(after_help = man::EXAMPLES)]
+    Man(ManOptions),
 }
 
 /// A command line that was understood.
@@ -68,7 +83,7 @@ pub(crate) enum Wanted<'a> {
 }
 
 /// The whole command line.
-fn command(nouns: &[Entry]) -> clap::Command {
+pub(crate) fn command(nouns: &[Entry]) -> clap::Command {
     Options::command().subcommands(nouns.iter().map(|noun| (noun.command)()))
 }
 
@@ -76,7 +91,7 @@ impl<'a> Line<'a> {
     pub(crate) fn parse<I, T>(arguments: I, nouns: &'a [Entry]) -> Result<Self, clap::Error>
     where
         I: IntoIterator<Item = T>,
-        T: Into<std::ffi::OsString> + Clone,
+        T: Into<OsString> + Clone,
     {
         let mut command = command(nouns);
         let mut matches = command.try_get_matches_from_mut(arguments)?;
@@ -94,12 +109,25 @@ impl<'a> Line<'a> {
         let device = Request { choice: options.device, origin };
         Ok(Self { device, json: options.json, wanted })
     }
+
+    /// Refuses paths that no JSON document can hold. Found only when the document is printed, they would cost
+    /// the work that it is about.
+    pub(crate) fn require_printable(&self, arguments: &[OsString]) -> Result<(), Failure> {
+        match arguments.iter().skip(1).find(|argument| self.json && argument.to_str().is_none()) {
+            Some(argument) => Err(Failure::input(format!(
+                "'{}' is not UTF-8, as JSON is: name another path, or leave out --json",
+                argument.display()
+            ))),
+            None => Ok(()),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::command::NOUNS;
+    use crate::command::schema::{SCHEMAS, Schema};
 
     #[test]
     fn the_definition_is_consistent() {
@@ -109,13 +137,40 @@ mod tests {
     /// Every command says how it is called, and a noun what it is for.
     #[test]
     fn every_command_has_examples() {
-        for noun in command(&NOUNS).get_subcommands() {
-            assert!(noun.get_about().is_some(), "{}", noun.get_name());
-            for command in noun.get_subcommands() {
-                let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-                let call = format!("gatework {} {}", noun.get_name(), command.get_name());
-                assert!(help.contains(&call) && command.get_about().is_some(), "{call}: {help}");
-            }
+        for (call, command) in leaves(&command(&NOUNS), "gatework") {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains("Examples:") && help.contains(&call), "{call}: {help}");
+        }
+    }
+
+    /// The commands that do something, with what is typed to call them. All on the way say what they are for.
+    fn leaves(command: &clap::Command, call: &str) -> Vec<(String, clap::Command)> {
+        assert!(command.get_about().is_some(), "{call}");
+        if !command.has_subcommands() {
+            return vec![(call.to_owned(), command.clone())];
+        }
+        let inner = command.get_subcommands();
+        inner.flat_map(|inner| leaves(inner, &format!("{call} {}", inner.get_name()))).collect()
+    }
+
+    /// A command without a document would print JSON that nobody can check, and a document without a command is
+    /// never printed. A shell's script is none.
+    #[test]
+    fn commands_and_documents_agree() {
+        let calls: Vec<String> =
+            leaves(&command(&NOUNS), "").into_iter().map(|(call, _)| call.trim_start().to_owned()).collect();
+        let makes = |call: &str, schema: &Schema| {
+            let rest = schema.made_by.strip_prefix(call);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', ',']))
+        };
+        for call in calls.iter().filter(|call| *call != "completions") {
+            assert!(
+                SCHEMAS.iter().any(|schema| makes(call, schema)),
+                "'gatework {call}' has no schema: add one to schema.rs"
+            );
+        }
+        for schema in SCHEMAS {
+            assert!(calls.iter().any(|call| makes(call, schema)), "{} is of no command", schema.name);
         }
     }
 

@@ -11,6 +11,7 @@ use crate::command::ending::{Ending, Failure};
 use crate::command::machine::{Job, Machine, Part};
 use crate::command::noun::Entry;
 use crate::command::output::table;
+use crate::command::schema;
 use crate::command::shell::Shell;
 use crate::command::topology::Joints;
 
@@ -24,6 +25,10 @@ struct Examination {
     parts: Vec<Part>,
     cache: Cache,
     jobs: Vec<JobOfNoun>,
+}
+
+impl schema::Document for Examination {
+    const SCHEMA: schema::Schema = schema::DOCTOR;
 }
 
 /// A job, with the noun that says it.

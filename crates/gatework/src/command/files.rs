@@ -1,12 +1,12 @@
 //! Files that commands write: tried before the work, whole or not at all, and never cut short by an
 //! interrupt.
 
+use std::io;
 use std::path::Path;
-
-use serde::Serialize;
 
 use crate::command::ending::Failure;
 use crate::command::interrupt::uninterrupted;
+use crate::command::schema::{Document, Versioned};
 
 /// Says now what would otherwise be found after the work is done. `option` is the one that names the file.
 pub(crate) fn require_writable(option: &str, path: &Path) -> Result<(), Failure> {
@@ -18,7 +18,8 @@ pub(crate) fn require_writable(option: &str, path: &Path) -> Result<(), Failure>
     match tempfile::tempfile_in(folder) {
         Ok(_) => Ok(()),
         Err(error) => {
-            refuse(format!("no file can be written to {}: {error}; name another folder", folder.display()))
+            let why = said(&error);
+            refuse(format!("no file can be written to {}: {why}; name another folder", folder.display()))
         }
     }
 }
@@ -26,13 +27,20 @@ pub(crate) fn require_writable(option: &str, path: &Path) -> Result<(), Failure>
 /// Writes a file whole or not at all.
 pub(crate) fn write_file(path: &Path, contents: &[u8]) -> Result<(), Failure> {
     uninterrupted(|| gatework_lab::write_file(path, contents)).map_err(|error| {
-        Failure::input(format!("{} cannot be written: {error}; name another file", path.display()))
+        let why = said(&error);
+        Failure::input(format!("{} cannot be written: {why}; name another file", path.display()))
     })
 }
 
-/// Writes a value as JSON for people to read, as [`write_file`] does.
-pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<(), Failure> {
-    let mut text = serde_json::to_vec_pretty(value)
+/// What the system said. The file that stands in until the other is whole has a name that nobody knows.
+fn said(error: &io::Error) -> String {
+    let inner = error.get_ref().and_then(|inner| inner.source());
+    inner.map_or_else(|| error.to_string(), ToString::to_string)
+}
+
+/// Writes a document as JSON for people to read, with the name of its schema, as [`write_file`] does.
+pub(crate) fn write_json(path: &Path, document: &impl Document) -> Result<(), Failure> {
+    let mut text = serde_json::to_vec_pretty(&Versioned::new(document))
         .map_err(|error| Failure::input(format!("{} cannot be written: {error}", path.display())))?;
     text.push(b'\n');
     write_file(path, &text)

@@ -4,11 +4,11 @@ use std::fs::Permissions;
 use std::io::{self, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::exit;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, Once, PoisonError};
 
-use gatework_gpu::Class;
+use gatework_gpu::{Class, remove_scratch_folders};
+use nix::sys::signal::{SigSet, Signal};
 use tempfile::TempDir;
 
 /// Attempts to empty a folder to which others write.
@@ -23,11 +23,34 @@ static GRACEFUL: AtomicBool = AtomicBool::new(false);
 /// Whether that one was asked to.
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 
+/// What ends the process: Ctrl-C, a request to end, and a terminal that is gone.
+const SIGNALS: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
+
 /// Ends the process on an interrupt, after the write that is under way.
+///
+/// The signals are blocked in this thread and in all that it starts from now on, and one thread waits for them.
+/// A handler would not do: NVRTC puts its own in place while it compiles, and that one ends the process with
+/// a code of its own and leaves everything behind.
 pub(crate) fn install() {
     static INSTALL: Once = Once::new();
     INSTALL.call_once(|| {
-        if let Err(error) = ctrlc::set_handler(end) {
+        let signals = SIGNALS.into_iter().collect::<SigSet>();
+        let wait = move || {
+            while signals.wait().is_ok() {
+                end();
+            }
+        };
+        let mut blocked = signals;
+        // A file that grows beyond a limit of the user's is then an error of the write, which is said, and no
+        // sudden death.
+        blocked.add(Signal::SIGXFSZ);
+        let waiting = blocked
+            .thread_block()
+            .map_err(io::Error::from)
+            .and_then(|()| std::thread::Builder::new().name("signals".into()).spawn(wait));
+        if let Err(error) = waiting {
+            // Without a thread that waits for them, they must do what they always do.
+            let _ = blocked.thread_unblock();
             tracing::warn!("interrupts are not caught ({error}): one may cut a record short");
         }
     });
@@ -57,8 +80,10 @@ pub(crate) fn end_with_input() {
 fn leave(why: &str) -> ! {
     let _written = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
     LITTER.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|path| remove(path));
+    remove_scratch_folders();
     let _ = writeln!(io::stderr(), "{why}");
-    exit(Class::Interrupted.exit_code().into());
+    // At once: the destructors of NVRTC's library would run while a thread is still inside it, and crash.
+    signal_hook::low_level::exit(Class::Interrupted.exit_code().into());
 }
 
 /// Removes a file or a folder, if it has come into being.

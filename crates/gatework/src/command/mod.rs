@@ -3,18 +3,21 @@
 mod attention;
 mod check;
 mod cli;
+mod completions;
 mod doctor;
 mod ending;
 mod files;
 mod interrupt;
 mod lab;
 mod machine;
+mod man;
 mod noun;
 mod output;
 mod private;
 mod progress;
 mod recorder;
 mod samples;
+mod schema;
 mod shell;
 mod stark;
 mod topology;
@@ -57,7 +60,8 @@ pub(crate) fn workloads() -> Vec<Box<dyn Workload>> {
 /// std::process::exit(command::run(std::env::args_os(), runtime::workloads()).into());
 /// ```
 pub fn run(arguments: impl IntoIterator<Item = OsString>, workloads: Vec<Box<dyn Workload>>) -> u8 {
-    let line = match Line::parse(arguments, &NOUNS) {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let line = match Line::parse(&arguments, &NOUNS) {
         Ok(line) => line,
         Err(error) => {
             // Help and version come this way too. Where it cannot be printed there is nobody to tell.
@@ -66,9 +70,9 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, workloads: Vec<Box<dyn
         }
     };
     let progress = Progress::new();
-    progress.log_beside();
     interrupt::install();
-    match dispatch(line, workloads, progress.clone()) {
+    let ready = progress.log_beside().and_then(|()| line.require_printable(&arguments));
+    match ready.and_then(|()| dispatch(line, workloads, progress.clone())) {
         Ok(ending) => ending.code(),
         Err(failure) => {
             progress.say(&format!("error: {failure}"));
@@ -90,6 +94,9 @@ fn dispatch(
         Wanted::Verb(Verb::Tour(options)) => tour::run(&options, &shell, &NOUNS),
         Wanted::Verb(Verb::Check(options)) => check::run(&options, &shell),
         Wanted::Verb(Verb::Zoo(options)) => zoo::run(&options, &shell),
+        Wanted::Verb(Verb::Schema(options)) => schema::run(&options, &shell),
+        Wanted::Verb(Verb::Completions(options)) => completions::run(&options, &shell, &NOUNS),
+        Wanted::Verb(Verb::Man(options)) => man::run(&options, &shell, &NOUNS),
         Wanted::Noun(noun, typed) => noun.run(&typed, &shell),
     }
 }

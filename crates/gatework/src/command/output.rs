@@ -5,9 +5,9 @@ use std::io::{self, Write as _};
 
 use comfy_table::{ContentArrangement, LineStyle, Table, TableStyle};
 use gatework_lab::Outcome;
-use serde::Serialize;
 
 use crate::command::ending::Failure;
+use crate::command::schema::{Document, Versioned};
 
 /// Where results go, and as what.
 pub(crate) struct Output {
@@ -19,33 +19,42 @@ impl Output {
         Self { json }
     }
 
-    /// Prints `document` as JSON if that was asked for, else the text.
+    /// Prints `document` as JSON with the name of its schema if that was asked for, else the text.
     pub(crate) fn show(
         &self,
-        document: &impl Serialize,
+        document: &impl Document,
         text: impl FnOnce() -> String,
     ) -> Result<(), Failure> {
-        let mut printed = if self.json {
-            serde_json::to_string_pretty(document).map_err(|error| Failure::output(&error.into()))?
-        } else {
-            text().trim_end().to_owned()
-        };
-        printed.push('\n');
-        print(&printed)
+        if self.json {
+            let json = serde_json::to_string_pretty(&Versioned::new(document));
+            return self.print(&json.map_err(|error| Failure::output(&error.into()))?);
+        }
+        self.print(&text())
+    }
+
+    /// Refuses `--json` where what is printed is no document.
+    pub(crate) fn require_text(&self, command: &str) -> Result<(), Failure> {
+        if self.json {
+            let why = format!("'gatework {command}' prints no JSON document: leave out --json");
+            return Err(Failure::input(why));
+        }
+        Ok(())
     }
 
     /// Prints a line while the work goes on; nothing where one JSON document is asked for.
     pub(crate) fn line(&self, line: &str) -> Result<(), Failure> {
-        if self.json { Ok(()) } else { print(&format!("{line}\n")) }
+        if self.json { Ok(()) } else { self.print(line) }
     }
-}
 
-fn print(text: &str) -> Result<(), Failure> {
-    let mut stdout = io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        // The reader has seen enough, as in `gatework lab list | head -1`.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => written.map_err(|error| Failure::output(&error)),
+    /// Prints what is the same with and without `--json`.
+    pub(crate) fn print(&self, text: &str) -> Result<(), Failure> {
+        let printed = format!("{}\n", text.trim_end());
+        let mut stdout = io::stdout().lock();
+        match stdout.write_all(printed.as_bytes()).and_then(|()| stdout.flush()) {
+            // The reader has seen enough, as in `gatework lab list | head -1`.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            written => written.map_err(|error| Failure::output(&error)),
+        }
     }
 }
 

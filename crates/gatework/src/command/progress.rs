@@ -11,6 +11,8 @@ use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, fmt, registry};
 
+use crate::command::ending::Failure;
+
 /// The environment variable that says what is logged, as `gatework_gpu=debug`.
 const LOG_VARIABLE: &str = "GATEWORK_LOG";
 
@@ -54,8 +56,8 @@ impl Progress {
     }
 
     /// Sends the log to standard error, above the bar.
-    pub(crate) fn log_beside(&self) {
-        let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new("warn"));
+    pub(crate) fn log_beside(&self) -> Result<(), Failure> {
+        let filter = filter()?;
         let log = fmt::layer().with_writer(self.clone()).with_ansi(io::stderr().is_terminal());
         let subscriber = registry().with(log.without_time().with_target(false).with_filter(filter));
         // What is logged is one thing, what a profiler shows another.
@@ -69,7 +71,19 @@ impl Progress {
                 "spans are no NVTX ranges: no libnvToolsExt.so.1, and no tool that brings its own"
             );
         }
+        Ok(())
     }
+}
+
+/// What is logged: warnings, if nothing is said.
+fn filter() -> Result<EnvFilter, Failure> {
+    let given = std::env::var_os(LOG_VARIABLE).unwrap_or_default();
+    let wanted = if given.is_empty() { "warn".into() } else { given.to_string_lossy() };
+    EnvFilter::builder().parse(&wanted).map_err(|error| {
+        Failure::input(format!(
+            "the environment variable {LOG_VARIABLE} is '{wanted}': {error}; write it as gatework_gpu=debug, or unset it"
+        ))
+    })
 }
 
 impl Observer for Progress {

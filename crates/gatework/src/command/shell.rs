@@ -4,7 +4,7 @@ use std::path::Path;
 
 use gatework_gpu::{Device, DeviceChoice, Error, Target};
 use gatework_lab::measure::RecordedTimes;
-use gatework_lab::{Registry, TestBed, read_records};
+use gatework_lab::{Reading, Registry, TestBed, read_records};
 
 use crate::command::ending::Failure;
 use crate::command::output::Output;
@@ -105,9 +105,16 @@ impl Shell {
         if !folder.exists() {
             return Ok(RecordedTimes::default());
         }
-        let reading = read_records(folder)?;
+        Ok(RecordedTimes::of(&self.records(folder)?.records))
+    }
+
+    /// The records of a folder or a file, with a warning for each line that is none.
+    pub(crate) fn records(&self, path: &Path) -> Result<Reading, Failure> {
+        let reading = read_records(path).map_err(|error| {
+            Failure::input(format!("{error}; 'gatework lab gate' and 'gatework lab bench' write records"))
+        })?;
         self.warn_of(&reading.problems);
-        Ok(RecordedTimes::of(&reading.records))
+        Ok(reading)
     }
 
     /// Says what could not be read of a file of records.

@@ -4,21 +4,32 @@ use std::fmt::Write as _;
 
 use clap::Args;
 use gatework_lab::zoo::{EXHIBITS, Visit, visit_all};
+use serde::Serialize;
 
 use crate::command::ending::{Ending, Failure};
+use crate::command::schema;
 use crate::command::shell::{DeviceUse, Shell};
 
 /// Options of `gatework zoo`.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 pub(crate) struct ZooOptions {
-    /// Exhibits whose name has this in it; without it, all
+    /// Show only exhibits whose name contains this [default: all]
     name: Option<String>,
-    /// Schedules to run each exhibit and its twin under
-    #[arg(long, default_value_t = 20)]
+    /// Number of schedules to run each exhibit and its mended twin under
+    #[arg(long, default_value_t = 20, value_name = "N")]
     seeds: u64,
-    /// Print the kernel too
+    /// Print the source of the kernels, too
     #[arg(long)]
     source: bool,
+}
+
+#[derive(Serialize)]
+struct Visited {
+    exhibits: Vec<Visit>,
+}
+
+impl schema::Document for Visited {
+    const SCHEMA: schema::Schema = schema::ZOO;
 }
 
 pub(crate) fn run(options: &ZooOptions, shell: &Shell) -> Result<Ending, Failure> {
@@ -38,9 +49,9 @@ pub(crate) fn run(options: &ZooOptions, shell: &Shell) -> Result<Ending, Failure
         jobs.done();
     });
     drop(jobs);
-    let visits = visits?;
-    shell.output.show(&visits, || text(&visits, options.source))?;
-    let all = visits.iter().all(Visit::is_found);
+    let visited = Visited { exhibits: visits? };
+    shell.output.show(&visited, || text(&visited.exhibits, options.source))?;
+    let all = visited.exhibits.iter().all(Visit::is_found);
     Ok(if all { Ending::Done } else { Ending::GateFailed })
 }
 

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use tempfile::TempDir;
 
+use super::scratch::Scratch;
 use crate::source::Source;
 use crate::types::{Architecture, Binary, Compiled, Resources};
 use crate::{Error, Result};
@@ -51,7 +51,7 @@ pub(super) fn find_or_build(
         source.name().chars().map(|c| if c.is_alphanumeric() { c } else { '_' }).take(64).collect();
     let stem = format!("{shown}-{}", &key[..32]);
     let folder = cache_directory();
-    let binary = |path: PathBuf, entry: Entry, cached, scratch: Option<TempDir>| Binary {
+    let binary = |path: PathBuf, entry: Entry, cached, scratch: Option<Scratch>| Binary {
         name: source.name().to_owned(),
         architecture: architecture.clone(),
         key: key.clone(),
@@ -70,7 +70,7 @@ pub(super) fn find_or_build(
         return Ok(binary(path, entry, true, None));
     }
 
-    let scratch = tempfile::tempdir().map_err(|source| Error::Io { path: std::env::temp_dir(), source })?;
+    let scratch = Scratch::new().map_err(|source| Error::Io { path: std::env::temp_dir(), source })?;
     let compiled = build(scratch.path())?;
     let hash = blake3::hash(&compiled.bytes).to_hex().to_string();
     let entry = Entry { hash, log: compiled.log, resources: compiled.resources };

@@ -137,7 +137,8 @@ pub(crate) fn compile(
 
     let Compiler { command, flags, .. } = compiler()?;
     let mut compilation = Command::new(&command);
-    compilation.current_dir(folder).args(flags);
+    // Its own temporary files go with the folder, however this process ends.
+    compilation.current_dir(folder).env("TMPDIR", folder).args(flags);
     if let Some(start) = source.defines().get(LOCALS) {
         if !can_fill_locals()? {
             let reason = "it cannot fill registers, as GCC 12 and later ones can".into();

@@ -71,7 +71,8 @@ pub(crate) fn from_environment() -> Result<Emulation> {
 }
 
 fn number(variable: &'static str, least: u64) -> Result<Option<u64>> {
-    let Ok(given) = std::env::var(variable) else { return Ok(None) };
+    let Some(given) = std::env::var_os(variable) else { return Ok(None) };
+    let given = given.to_string_lossy().into_owned();
     let wanted = if least == 0 { "a whole number" } else { "a whole number from 1 on" };
     let number = given.trim().parse().ok().filter(|number| *number >= least);
     number.map(Some).ok_or(Error::Environment { variable, given, wanted })

@@ -20,6 +20,7 @@ use crate::command::output::Reasons;
 use crate::command::progress::Progress;
 use crate::command::recorder::Recorder;
 use crate::command::samples::at_least_100;
+use crate::command::schema;
 use crate::command::shell::Shell;
 
 pub(super) const EXAMPLES: &str = "\
@@ -57,25 +58,25 @@ pub(super) enum PeerChoice {
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchOptions {
-    /// What to time; a list of usual shapes for the device, if none is given
+    /// Shapes to time, separated by commas [default: common shapes for the device]
     #[arg(long, value_name = "SHAPES", value_delimiter = ',', value_parser = shapes::parse)]
     pub(super) shapes: Vec<Shape>,
-    /// With which mask
+    /// The mask
     #[arg(long, value_enum, default_value = "both", value_name = "MASK")]
     pub(super) mask: MaskChoice,
-    /// Who else to time in the same run
+    /// Other implementations to time in the same run
     #[arg(long, value_enum, value_delimiter = ',', default_value = "torch,cudnn", value_name = "PEERS")]
     pub(super) peers: Vec<PeerChoice>,
-    /// Most pairs of samples a shape: sampling stops at 100 or more, once the ratio is certain; on a CPU, after three seconds
+    /// Maximum number of sample pairs per shape, at least 100; sampling stops early once the ratio is certain, and on a CPU after three seconds
     #[arg(long, default_value_t = 400, value_name = "N", value_parser = at_least_100)]
     pub(super) samples: usize,
-    /// Draw TFLOP/s over rows to this file, as SVG
+    /// Plot TFLOP/s against rows in this SVG file
     #[arg(long, value_name = "FILE")]
     pub(super) plot: Option<PathBuf>,
-    /// Append the records to this folder
+    /// The folder to append records to [default: none are written]
     #[arg(long, value_name = "DIR")]
     pub(super) results: Option<PathBuf>,
-    /// Time nothing: show the newest records of this file or folder
+    /// Do not time anything: show the newest records of this file or folder
     #[arg(long, value_name = "FILE", conflicts_with_all = ["shapes", "peers", "samples", "results"])]
     pub(super) from_records: Option<PathBuf>,
 }
@@ -95,6 +96,10 @@ struct Benched {
     notes: Vec<String>,
     #[serde(skip)]
     ending: Ending,
+}
+
+impl schema::Document for Benched {
+    const SCHEMA: schema::Schema = schema::ATTENTION_BENCH;
 }
 
 pub(super) fn run(options: &BenchOptions, shell: &Shell) -> Result<Ending, Failure> {

@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::run::RunOptions;
 use super::shapes::text;
 use crate::command::ending::{Ending, Failure};
+use crate::command::schema;
 use crate::command::shell::Shell;
 
 /// Grouped heads, odd lengths, more keys than rows.
@@ -69,6 +70,10 @@ struct Document {
     holds: bool,
     #[serde(flatten)]
     found: Found,
+}
+
+impl schema::Document for Document {
+    const SCHEMA: schema::Schema = schema::ATTENTION_DEMO;
 }
 
 pub(super) fn run(options: &RunOptions, shell: &Shell) -> Result<Ending, Failure> {

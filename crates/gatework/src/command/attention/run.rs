@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::command::ending::{Ending, Failure};
 use crate::command::files::{require_writable, write_file};
+use crate::command::schema;
 use crate::command::shell::Shell;
 
 pub(super) const EXAMPLES: &str = "\
@@ -91,6 +92,10 @@ impl RunOptions {
         }
         Ok(builder)
     }
+}
+
+impl schema::Document for Done {
+    const SCHEMA: schema::Schema = schema::ATTENTION_RUN;
 }
 
 pub(super) fn run(options: &RunOptions, shell: &Shell) -> Result<Ending, Failure> {

@@ -15,6 +15,7 @@ use crate::command::ending::{Ending, Failure};
 use crate::command::output::{Reasons, table, word};
 use crate::command::recorder::Recorder;
 use crate::command::samples::at_least_100;
+use crate::command::schema;
 use crate::command::shell::Shell;
 use gatework_lab::quantity::{rate, ratio, time};
 
@@ -29,19 +30,19 @@ The exit code is 1 if a workload is slower than it promises.";
 /// What to time, and where the records go.
 #[derive(Debug, Args)]
 pub(crate) struct BenchOptions {
-    /// Workloads by name; all that have a benchmark, if none is given
+    /// Names of workloads [default: all that have a benchmark]
     #[arg(value_name = "NAME")]
     pub(super) names: Vec<String>,
-    /// Most pairs of samples a benchmark: sampling stops at 100 or more, once the verdict is certain
+    /// Maximum number of sample pairs per benchmark, at least 100; sampling stops early once the verdict is certain
     #[arg(long, default_value_t = 400, value_name = "N", value_parser = at_least_100)]
     pub(super) samples: usize,
-    /// Do not measure PyTorch, JAX and cuDNN beside
+    /// Do not time PyTorch, JAX and cuDNN for comparison
     #[arg(long)]
     pub(super) no_peers: bool,
-    /// The folder that records are appended to
+    /// The folder to append records to
     #[arg(long, default_value = "results", value_name = "DIR")]
     pub(super) results: PathBuf,
-    /// Write no record
+    /// Do not write records
     #[arg(long)]
     pub(super) no_record: bool,
 }
@@ -51,6 +52,10 @@ struct Benched {
     records: Vec<Record>,
     /// The file the records were appended to.
     recorded_in: Option<PathBuf>,
+}
+
+impl schema::Document for Benched {
+    const SCHEMA: schema::Schema = schema::LAB_BENCH;
 }
 
 pub(super) fn run(options: &BenchOptions, shell: &Shell) -> Result<Ending, Failure> {

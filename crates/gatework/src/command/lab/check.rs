@@ -3,15 +3,14 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use gatework_lab::{
-    DocumentProblem, Freshness, Record, Registry, check_document, freshness, read_records, standing,
-};
+use gatework_lab::{DocumentProblem, Freshness, Record, Registry, check_document, freshness, standing};
 use serde::Serialize;
 
 use super::records::RecordsOptions;
 use super::table::{documents, read, tables_of};
 use crate::command::ending::{Ending, Failure};
 use crate::command::output::table;
+use crate::command::schema;
 use crate::command::shell::Shell;
 
 #[derive(Serialize)]
@@ -19,6 +18,10 @@ struct Check {
     records: usize,
     stale: Vec<Stale>,
     documents: Vec<Document>,
+}
+
+impl schema::Document for Check {
+    const SCHEMA: schema::Schema = schema::LAB_RECORDS_CHECK;
 }
 
 #[derive(Serialize)]
@@ -58,9 +61,7 @@ fn records(folder: &Path, shell: &Shell) -> Result<Vec<Record>, Failure> {
         shell.progress.say(&format!("there is no folder {}: no figure has a record", folder.display()));
         return Ok(Vec::new());
     }
-    let reading = read_records(folder)?;
-    shell.warn_of(&reading.problems);
-    Ok(reading.records)
+    Ok(shell.records(folder)?.records)
 }
 
 impl Stale {

@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use gatework_lab::{Basis, Comparison, Record, compare, read_records};
+use gatework_lab::{Basis, Comparison, Record, compare};
 
 use crate::command::ending::{Ending, Failure};
 use crate::command::output::table;
+use crate::command::schema;
 use crate::command::shell::Shell;
 use gatework_lab::quantity::ratio;
 
@@ -15,17 +16,22 @@ Examples:
   gatework lab compare before/ after/
   gatework lab compare results/nvidia-h200.jsonl new.jsonl --json
 
-The exit code is 1 if anything became SLOWER or is no longer measured. Records of different devices are compared by their ratios to the baseline.";
+The exit code is 1 if anything became SLOWER or is no longer measured.
+Records of different devices are compared by their ratios to the baseline.";
 
 /// What to compare.
 #[derive(Debug, Args)]
 pub(crate) struct CompareOptions {
-    /// The records of before: a file or a folder
+    /// The older records: a file or a folder
     #[arg(value_name = "A")]
     pub(super) first: PathBuf,
-    /// The records of now: a file or a folder
+    /// The newer records: a file or a folder
     #[arg(value_name = "B")]
     pub(super) second: PathBuf,
+}
+
+impl schema::Document for Comparison {
+    const SCHEMA: schema::Schema = schema::LAB_COMPARE;
 }
 
 pub(super) fn run(options: &CompareOptions, shell: &Shell) -> Result<Ending, Failure> {
@@ -39,9 +45,7 @@ pub(super) fn run(options: &CompareOptions, shell: &Shell) -> Result<Ending, Fai
 }
 
 fn read(path: &Path, shell: &Shell) -> Result<Vec<Record>, Failure> {
-    let reading = read_records(path)?;
-    shell.warn_of(&reading.problems);
-    Ok(reading.records)
+    Ok(shell.records(path)?.records)
 }
 
 fn text(comparison: &Comparison) -> String {

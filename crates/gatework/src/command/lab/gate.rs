@@ -1,7 +1,7 @@
 //! `gatework lab gate`: workloads through the gates, a record of each.
 
 use std::fmt::Write as _;
-use std::num::NonZeroU64;
+use std::ops::Range;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -12,6 +12,7 @@ use serde::Serialize;
 use crate::command::ending::{Ending, Failure};
 use crate::command::output::{Reasons, table, word};
 use crate::command::recorder::Recorder;
+use crate::command::schema;
 use crate::command::shell::Shell;
 
 pub(super) const EXAMPLES: &str = "\
@@ -25,25 +26,25 @@ Examples:
 /// What to gate, and where the records go.
 #[derive(Debug, Args)]
 pub(crate) struct GateOptions {
-    /// Workloads by name, or all that match a pattern as 'gpu/*' ('gatework lab list' shows them)
+    /// Names of workloads, or patterns such as 'gpu/*'; 'gatework lab list' shows them all
     #[arg(value_name = "NAME", required_unless_present = "all", conflicts_with = "all")]
     pub(super) names: Vec<String>,
-    /// Every workload
+    /// Gate every workload
     #[arg(long)]
     pub(super) all: bool,
-    /// How many seeds each case is checked with
-    #[arg(long, default_value = "3", value_name = "N")]
-    pub(super) seeds: NonZeroU64,
-    /// The first of them
+    /// Number of seeds to check each case with, at most 1000000
+    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub(super) seeds: u64,
+    /// The first seed
     #[arg(long, default_value_t = 0, value_name = "SEED")]
     pub(super) first_seed: u64,
-    /// The folder that records are appended to
+    /// The folder to append records to
     #[arg(long, default_value = "results", value_name = "DIR")]
     pub(super) results: PathBuf,
-    /// Time what passed, too: the performance gate
+    /// Also run the performance gate: time what passed
     #[arg(long)]
     pub(super) performance: bool,
-    /// Write no record
+    /// Do not write records
     #[arg(long)]
     pub(super) no_record: bool,
 }
@@ -56,6 +57,10 @@ struct Gated {
     recorded_in: Option<PathBuf>,
 }
 
+impl schema::Document for Gated {
+    const SCHEMA: schema::Schema = schema::LAB_GATE;
+}
+
 #[derive(Serialize)]
 struct Summary {
     passed: usize,
@@ -65,8 +70,7 @@ struct Summary {
 
 pub(super) fn run(options: &GateOptions, shell: &Shell) -> Result<Ending, Failure> {
     let workloads = chosen(&shell.registry, options)?;
-    let seeds = options.first_seed..options.first_seed.saturating_add(options.seeds.get());
-    let mut gates = Gates::new(shell.test_bed()?).seeds(seeds);
+    let mut gates = Gates::new(shell.test_bed()?).seeds(seeds(options)?);
     if options.performance {
         gates = gates.performance(PerformanceOptions {
             peers: peers::installed(),
@@ -80,6 +84,15 @@ pub(super) fn run(options: &GateOptions, shell: &Shell) -> Result<Ending, Failur
     let gated = Gated { summary: Summary::of(&records), records, recorded_in: recorder.file };
     shell.output.show(&gated, || gated.text())?;
     recorder.failure.map_or_else(|| Ok(gated.summary.ending()), |error| Err(error.into()))
+}
+
+/// A range that ends beyond the last seed would be short of some, or empty: a gate that nothing can fail.
+fn seeds(options: &GateOptions) -> Result<Range<u64>, Failure> {
+    let (first, count) = (options.first_seed, options.seeds);
+    let end = first.checked_add(count).ok_or_else(|| {
+        Failure::input(format!("--first-seed {first}: there are no {count} seeds from there on: begin lower"))
+    })?;
+    Ok(first..end)
 }
 
 fn chosen<'a>(registry: &'a Registry, options: &GateOptions) -> Result<Vec<&'a dyn Workload>, Failure> {

@@ -6,7 +6,17 @@ use serde::Serialize;
 
 use crate::command::ending::{Ending, Failure};
 use crate::command::output::table;
+use crate::command::schema;
 use crate::command::shell::Shell;
+
+#[derive(Serialize)]
+struct Listed {
+    workloads: Vec<Entry>,
+}
+
+impl schema::Document for Listed {
+    const SCHEMA: schema::Schema = schema::LAB_LIST;
+}
 
 #[derive(Serialize)]
 struct Entry {
@@ -30,10 +40,10 @@ impl Entry {
 }
 
 pub(super) fn run(shell: &Shell) -> Result<Ending, Failure> {
-    let entries: Vec<Entry> = shell.registry.iter().map(Entry::of).collect();
-    shell.output.show(&entries, || {
+    let listed = Listed { workloads: shell.registry.iter().map(Entry::of).collect() };
+    shell.output.show(&listed, || {
         let mut rows = table(["workload", "what it computes", "kernels", "cases on cuda, emulated"]);
-        for entry in &entries {
+        for entry in &listed.workloads {
             let cases = format!("{}, {}", entry.cuda_cases.len(), entry.emulated_cases.len());
             rows.add_row([&entry.name, &entry.summary, &entry.kernels.join(" "), &cases]);
         }

@@ -30,10 +30,10 @@ pub(crate) enum Lab {
     /// Send workloads through the gates: compile, resources, correctness
     #[command(after_help = gate::EXAMPLES)]
     Gate(gate::GateOptions),
-    /// Time workloads against their baselines, once they passed the other gates
+    /// Time workloads against their baselines, after they have passed the other gates
     #[command(after_help = bench::EXAMPLES)]
     Bench(bench::BenchOptions),
-    /// Search for the fastest configuration of a workload that is right
+    /// Search for the fastest correct configuration of a workload
     #[command(after_help = tune::EXAMPLES)]
     Tune(tune::TuneOptions),
     /// Profile one launch of a workload with Nsight Compute
@@ -44,12 +44,12 @@ pub(crate) enum Lab {
     /// Compare the benchmarks of two files or folders of records
     #[command(after_help = compare::EXAMPLES)]
     Compare(compare::CompareOptions),
-    /// Draw records as one HTML file
+    /// Draw all records in one HTML file
     #[command(
         after_help = "Examples:\n  gatework lab report\n  gatework lab report --results my/results --out mine.html"
     )]
     Report(report::ReportOptions),
-    /// Write the tables of documents from records
+    /// Fill in the tables of Markdown documents from records
     #[command(after_help = table::EXAMPLES)]
     Table(table::TableOptions),
     /// Show the records of earlier gatings

@@ -13,24 +13,25 @@ use serde::Serialize;
 use crate::command::ending::{Ending, Failure};
 use crate::command::output::{Reasons, table};
 use crate::command::recorder::Recorder;
+use crate::command::schema;
 use crate::command::shell::Shell;
 
 /// What to profile, and where the record goes.
 #[derive(Debug, Args)]
 pub(crate) struct ProfileOptions {
-    /// The workload by name
+    /// The name of the workload
     #[arg(value_name = "NAME")]
     pub(super) name: String,
-    /// The benchmark's case; its first, if none is given
+    /// The case of the benchmark [default: the first]
     #[arg(long, value_name = "CASE")]
     pub(super) case: Option<String>,
     /// Launch it and nothing else: what the profiler runs
     #[arg(long, hide = true)]
     pub(super) launch: bool,
-    /// The folder that the record is appended to
+    /// The folder to append the record to
     #[arg(long, default_value = "results", value_name = "DIR")]
     pub(super) results: PathBuf,
-    /// Write no record
+    /// Do not write a record
     #[arg(long)]
     pub(super) no_record: bool,
 }
@@ -43,6 +44,10 @@ struct Profiled {
     record: Record,
     /// The file the record was appended to.
     recorded_in: Option<PathBuf>,
+}
+
+impl schema::Document for Profiled {
+    const SCHEMA: schema::Schema = schema::LAB_PROFILE;
 }
 
 pub(super) fn run(options: &ProfileOptions, shell: &Shell) -> Result<Ending, Failure> {

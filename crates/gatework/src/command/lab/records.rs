@@ -4,11 +4,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 use gatework_gpu::Architecture;
-use gatework_lab::{Record, read_records};
+use gatework_lab::Record;
 use serde::Serialize;
 
 use crate::command::ending::{Ending, Failure};
 use crate::command::output::{table, word};
+use crate::command::schema;
 use crate::command::shell::Shell;
 
 /// Which records to show.
@@ -17,10 +18,10 @@ pub(crate) struct RecordsOptions {
     /// The folder to read, or one file of it
     #[arg(long, default_value = "results", value_name = "DIR")]
     pub(super) results: PathBuf,
-    /// Find records that are stale, figures of documents without a record, and tables that are not as records say
+    /// Find stale records, figures in documents without a record, and tables that differ from their records
     #[arg(long)]
     pub(super) check: bool,
-    /// Only tell of stale records: the code has changed since, and a card to measure it on is elsewhere
+    /// Report stale records, but do not fail because of them
     #[arg(long, requires = "check")]
     pub(super) allow_stale: bool,
 }
@@ -31,9 +32,12 @@ struct Listing {
     problems: Vec<String>,
 }
 
+impl schema::Document for Listing {
+    const SCHEMA: schema::Schema = schema::LAB_RECORDS;
+}
+
 pub(super) fn run(options: &RecordsOptions, shell: &Shell) -> Result<Ending, Failure> {
-    let reading = read_records(&options.results)?;
-    shell.warn_of(&reading.problems);
+    let reading = shell.records(&options.results)?;
     let problems = reading.problems.iter().map(ToString::to_string).collect();
     let listing = Listing { records: reading.records, problems };
     shell.output.show(&listing, || listing.text())?;

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::command::ending::{Ending, Failure};
 use crate::command::files::write_file;
+use crate::command::schema;
 use crate::command::shell::Shell;
 
 /// What to draw, and where.
@@ -28,6 +29,10 @@ struct Written {
     file: PathBuf,
     records: usize,
     training_runs: usize,
+}
+
+impl schema::Document for Written {
+    const SCHEMA: schema::Schema = schema::LAB_REPORT;
 }
 
 /// Where training runs lie in a folder of results.

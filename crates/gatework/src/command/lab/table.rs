@@ -4,11 +4,12 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use clap::Args;
-use gatework_lab::{Freshness, Record, Registry, freshness, read_records, write_tables};
+use gatework_lab::{Freshness, Record, Registry, freshness, write_tables};
 use serde::Serialize;
 
 use crate::command::ending::{Ending, Failure};
 use crate::command::files::write_file;
+use crate::command::schema;
 use crate::command::shell::Shell;
 
 pub(super) const EXAMPLES: &str = "\
@@ -22,10 +23,10 @@ A table stands between '<!-- lab table: QUERY -->' and '<!-- end -->'. A query i
 /// Which documents to write.
 #[derive(Debug, Args)]
 pub(crate) struct TableOptions {
-    /// The documents; all below this folder, if none is given
+    /// The documents [default: all below this folder]
     #[arg(value_name = "FILE")]
     pub(super) documents: Vec<PathBuf>,
-    /// The folder of records
+    /// The folder to read records from
     #[arg(long, default_value = "results", value_name = "DIR")]
     pub(super) results: PathBuf,
 }
@@ -35,9 +36,12 @@ struct Written {
     documents: Vec<PathBuf>,
 }
 
+impl schema::Document for Written {
+    const SCHEMA: schema::Schema = schema::LAB_TABLE;
+}
+
 pub(super) fn run(options: &TableOptions, shell: &Shell) -> Result<Ending, Failure> {
-    let reading = read_records(&options.results)?;
-    shell.warn_of(&reading.problems);
+    let reading = shell.records(&options.results)?;
     let documents =
         if options.documents.is_empty() { documents(Path::new("."))? } else { options.documents.clone() };
     let mut written = Written { documents: Vec::new() };

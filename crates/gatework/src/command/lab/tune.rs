@@ -20,6 +20,7 @@ use crate::command::interrupt::uninterrupted;
 use crate::command::output::table;
 use crate::command::progress::Progress;
 use crate::command::recorder::Recorder;
+use crate::command::schema;
 use crate::command::shell::Shell;
 use gatework_lab::quantity::ratio;
 
@@ -27,20 +28,20 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   gatework lab tune gpu/transpose --seconds 60
   gatework lab tune gpu/transpose --exhaustive --out transpose.json
-  gatework lab tune gpu/transpose --evaluations 200 --state transpose.state    again to go on
+  gatework lab tune gpu/transpose --evaluations 200 --state transpose.state    run again to continue
 
-The winner is held against the default on shapes and seeds that the search never saw.";
+The winner is compared with the default on shapes and seeds that the search never saw.";
 
 /// What to tune, and when to stop.
 #[derive(Debug, Args)]
 pub(crate) struct TuneOptions {
-    /// The workload by name
+    /// The name of the workload
     #[arg(value_name = "NAME")]
     pub(super) name: String,
-    /// Stop after that many seconds
+    /// Stop after this many seconds
     #[arg(long, value_name = "N")]
     pub(super) seconds: Option<NonZeroU64>,
-    /// Stop after that many configurations, those of the state file included
+    /// Stop after this many configurations, counting those in the state file
     #[arg(long, value_name = "N")]
     pub(super) evaluations: Option<usize>,
     /// Try every configuration instead of breeding from the best
@@ -49,16 +50,16 @@ pub(crate) struct TuneOptions {
     /// The seed of the search
     #[arg(long, default_value_t = 0, value_name = "SEED")]
     pub(super) seed: u64,
-    /// Keep the search in this file, and go on from it if it is there
+    /// Save the search to this file, and continue from it if it exists
     #[arg(long, value_name = "FILE")]
     pub(super) state: Option<PathBuf>,
-    /// Write the whole search and its elite to this file, as JSON
+    /// Write all trials and the best configurations to this file, as JSON
     #[arg(long, value_name = "FILE")]
     pub(super) out: Option<PathBuf>,
-    /// The folder that the record is appended to
+    /// The folder to append the record to
     #[arg(long, default_value = "results", value_name = "DIR")]
     pub(super) results: PathBuf,
-    /// Write no record
+    /// Do not write a record
     #[arg(long)]
     pub(super) no_record: bool,
 }
@@ -73,6 +74,14 @@ struct Tuned {
     tuning: TuningRecord,
     /// The file the record was appended to.
     recorded_in: Option<PathBuf>,
+}
+
+impl schema::Document for Tuned {
+    const SCHEMA: schema::Schema = schema::LAB_TUNE;
+}
+
+impl schema::Document for TuningRecord {
+    const SCHEMA: schema::Schema = schema::TUNING;
 }
 
 pub(super) fn run(options: &TuneOptions, shell: &Shell) -> Result<Ending, Failure> {

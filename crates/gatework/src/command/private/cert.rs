@@ -6,6 +6,7 @@ use gatework_private::net::make_test_certificates;
 use serde::Serialize;
 
 use crate::command::ending::{Ending, Failure};
+use crate::command::schema;
 use crate::command::shell::Shell;
 
 use super::options::CertOptions;
@@ -18,10 +19,15 @@ struct Made {
     names: Vec<String>,
 }
 
+impl schema::Document for Made {
+    const SCHEMA: schema::Schema = schema::PRIVATE_CERT;
+}
+
 pub(super) fn run(options: &CertOptions, shell: &Shell) -> Result<Ending, Failure> {
     let folder = &options.out;
-    std::fs::create_dir_all(folder)
-        .map_err(|error| Failure::input(format!("--out {}: {error}", folder.display())))?;
+    std::fs::create_dir_all(folder).map_err(|error| {
+        Failure::input(format!("--out {}: {error}; name another folder", folder.display()))
+    })?;
     let files = make_test_certificates(folder, &options.name)?;
     let made = Made {
         authority: files.authority,

@@ -11,10 +11,12 @@ use serde::Serialize;
 
 use crate::command::ending::{Ending, Failure};
 use crate::command::output::table;
+use crate::command::schema;
 use crate::command::shell::Shell;
 
 use super::options::CheckOptions;
 use super::texts::{Text, Texts, TokenizerOf};
+use super::weights::checkpoint;
 
 #[derive(Serialize)]
 struct Document {
@@ -28,6 +30,10 @@ struct Document {
     clamps_that_bite: Vec<Bite>,
     #[serde(skip_serializing_if = "Option::is_none")]
     accuracy: Option<Accuracy>,
+}
+
+impl schema::Document for Document {
+    const SCHEMA: schema::Schema = schema::PRIVATE_CHECK;
 }
 
 /// What fixed point made of one text.
@@ -67,7 +73,7 @@ pub(super) fn run(options: &CheckOptions, shell: &Shell) -> Result<Ending, Failu
     let longest = texts.texts.iter().map(Text::len).max().unwrap_or(1);
     let jobs = shell.progress.start(2 + texts.texts.len());
     jobs.doing(format!("reading {}", options.model.display()));
-    let checkpoint = Checkpoint::load(&options.model)?;
+    let checkpoint = checkpoint(&options.model)?;
     jobs.done();
     jobs.doing("measuring the weights".into());
     let chosen = Options { head: options.head.map(Into::into), bits: options.bits, ..Options::default() };

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::command::ending::{Ending, Failure};
 use crate::command::output::table;
+use crate::command::schema;
 use crate::command::shell::Shell;
 
 use super::options::{PrivateCostOptions, Profile};
@@ -122,6 +123,10 @@ struct Document {
     #[serde(skip_serializing_if = "Option::is_none")]
     stated_weights: Option<Stated>,
     assumed: Assumed,
+}
+
+impl schema::Document for Document {
+    const SCHEMA: schema::Schema = schema::PRIVATE_COST;
 }
 
 const WITHOUT_PROOFS: &str = "no proofs";

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::command::ending::{Ending, Failure};
 use crate::command::interrupt::Litter;
+use crate::command::schema;
 use crate::command::shell::Shell;
 
 use super::device_bytes::Planned;
@@ -26,6 +27,10 @@ struct Dealt {
     #[serde(flatten)]
     device: Option<Planned>,
     seconds: f64,
+}
+
+impl schema::Document for Dealt {
+    const SCHEMA: schema::Schema = schema::PRIVATE_DEAL;
 }
 
 pub(super) fn run(options: &DealOptions, shell: &Shell) -> Result<Ending, Failure> {

@@ -5,16 +5,18 @@ use std::time::Instant;
 
 use gatework_fss::backend_on;
 use gatework_private::graph::Head;
-use gatework_private::model::{Checkpoint, Options, Salt};
+use gatework_private::model::{Options, Salt};
 use gatework_private::roles::predict;
 use serde::Serialize;
 
 use crate::command::ending::{Ending, Failure};
-use crate::command::files::write_file;
+use crate::command::files::{require_writable, write_file};
+use crate::command::schema;
 use crate::command::shell::Shell;
 
 use super::device_bytes::Planned;
 use super::options::{DescribeOptions, HeadChoice};
+use super::weights::checkpoint;
 
 #[derive(Serialize)]
 struct Described {
@@ -36,6 +38,10 @@ struct Described {
     measure_seconds: f64,
 }
 
+impl schema::Document for Described {
+    const SCHEMA: schema::Schema = schema::PRIVATE_DESCRIBE;
+}
+
 impl From<HeadChoice> for Head {
     fn from(choice: HeadChoice) -> Self {
         match choice {
@@ -48,11 +54,12 @@ impl From<HeadChoice> for Head {
 }
 
 pub(super) fn run(options: &DescribeOptions, shell: &Shell) -> Result<Ending, Failure> {
+    require_writable("--out", &options.out)?;
     let target = options.memory.limited(shell.target()?)?;
     let jobs = shell.progress.start(2);
     jobs.doing(format!("reading {}", options.model.display()));
     let start = Instant::now();
-    let checkpoint = Checkpoint::load(&options.model)?;
+    let checkpoint = checkpoint(&options.model)?;
     let read = start.elapsed();
     jobs.done();
     jobs.doing("measuring the weights".into());

@@ -8,6 +8,7 @@ use gatework_private::model::{Options, Owner};
 use gatework_private::roles::Loopback;
 
 use super::bundled;
+use crate::command::interrupt::SecretFolder;
 use crate::command::noun::Seen;
 
 const TEXT: [u32; 5] = [3, 14, 15, 9, 26];
@@ -28,7 +29,7 @@ fn checked(target: &Target) -> gatework_private::Result<Result<String, String>> 
     let model = checkpoint.public(TEXT.len(), &Options::default())?;
     let owner = Owner::new(&model, checkpoint.weights(&model)?)?;
     let unmade = |source| Error::File { path: std::env::temp_dir(), doing: "make a folder in", source };
-    let folder = tempfile::tempdir().map_err(unmade)?;
+    let folder = SecretFolder::new(None).map_err(unmade)?;
     let roles = Loopback::new(&owner, folder.path())?.on([backend_on(target)?, backend_on(target)?]);
     roles.deal(&[TEXT.len()], &())?;
     let ask = || {

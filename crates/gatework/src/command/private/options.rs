@@ -258,7 +258,7 @@ pub(crate) struct RunOptions {
     #[command(flatten)]
     pub(crate) texts: TextOptions,
     /// Words to add, one inference each, with a model that scores words
-    #[arg(long, default_value_t = 0, value_name = "N")]
+    #[arg(long, default_value_t = 0, value_name = "N", value_parser = at_most_10_000)]
     pub(crate) generate: usize,
     #[command(flatten)]
     pub(crate) memory: MemoryOptions,
@@ -307,8 +307,8 @@ pub(crate) struct PrivateCostOptions {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["model", "profile"])]
     pub(crate) public: Option<PathBuf>,
     /// Texts of that length in one batch, with --public
-    #[arg(long, default_value_t = 1, value_name = "N", requires = "public")]
-    pub(crate) texts: usize,
+    #[arg(long, default_value_t = 1, value_name = "N", requires = "public", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) texts: u32,
     /// Tokens of the sequence
     #[arg(long, default_value_t = 128, value_name = "N")]
     pub(crate) seq: usize,
@@ -341,6 +341,14 @@ pub(crate) struct PrivateCostOptions {
 /// Numbers that are far from where arithmetic on them ends.
 const LEAST: f64 = 1e-6;
 const MOST: f64 = 1e9;
+
+fn at_most_10_000(given: &str) -> Result<usize, String> {
+    given
+        .parse()
+        .ok()
+        .filter(|number| *number <= 10_000)
+        .ok_or_else(|| "give a number up to 10000".to_owned())
+}
 
 fn above_zero(given: &str) -> Result<f64, String> {
     between(LEAST, given)

@@ -15,6 +15,7 @@ use serde::Serialize;
 use crate::command::ending::{Ending, Failure};
 use crate::command::interrupt::SecretFolder;
 use crate::command::progress::{Jobs, Progress};
+use crate::command::schema;
 use crate::command::shell::Shell;
 
 use super::answer::{self, Answer};
@@ -25,6 +26,7 @@ use super::public_model;
 use super::summary::Told;
 use super::texts::{Text, Texts, TokenizerOf};
 use super::timeline::{StageTime, Timeline};
+use super::weights::checkpoint;
 
 /// Texts of one request: what both sides hold of each is in memory until all are done.
 const BATCH: usize = 16;
@@ -37,6 +39,10 @@ struct Document {
     stages: Vec<StageTime>,
     #[serde(flatten)]
     check: Option<Check>,
+}
+
+impl schema::Document for Document {
+    const SCHEMA: schema::Schema = schema::PRIVATE_RUN;
 }
 
 /// What a result was held against, where that was asked.
@@ -204,7 +210,7 @@ fn local(
     let checkpoint = match &options.model {
         Some(folder) => {
             jobs.doing(format!("reading {}", folder.display()));
-            Checkpoint::load(folder)?
+            checkpoint(folder)?
         }
         None => {
             progress.say(bundled::NOTICE);

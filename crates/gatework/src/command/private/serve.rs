@@ -17,6 +17,7 @@ use serde::Serialize;
 use crate::command::ending::{Ending, Failure};
 use crate::command::interrupt::end_with_input;
 use crate::command::progress::Progress;
+use crate::command::schema;
 use crate::command::shell::Shell;
 
 use super::options::ServeOptions;
@@ -37,6 +38,10 @@ struct Served {
     /// Where it computed.
     device: String,
     clients: Vec<Outcome>,
+}
+
+impl schema::Document for Served {
+    const SCHEMA: schema::Schema = schema::PRIVATE_SERVE;
 }
 
 #[derive(Serialize)]

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::command::ending::{Ending, Failure};
 use crate::command::output::table;
+use crate::command::schema;
 use crate::command::shell::Shell;
 
 use super::options::PrivateCostOptions;
@@ -57,12 +58,17 @@ struct Document {
     set_up: Part,
 }
 
+impl schema::Document for Document {
+    const SCHEMA: schema::Schema = schema::PRIVATE_COST_SESSION;
+}
+
 pub(super) fn run(options: &PrivateCostOptions, path: &Path, shell: &Shell) -> Result<Ending, Failure> {
     let model = public_model(path)?;
-    let [set_up, inference] = predict(&model, &vec![options.seq; options.texts])?;
+    let texts = options.texts as usize;
+    let [set_up, inference] = predict(&model, &vec![options.seq; texts])?;
     let document = Document {
         tokens: options.seq,
-        texts: options.texts,
+        texts,
         ring_bits: model.format().ring.bits(),
         fraction_bits: model.format().fraction,
         inference: inference.into(),

@@ -54,7 +54,10 @@ impl Texts {
     pub(super) fn read(options: &TextOptions, of: TokenizerOf<'_>) -> Result<Self, Failure> {
         let mut words = options.text.clone();
         if let Some(path) = &options.file {
-            let refused = |error| Failure::input(format!("--file {}: {error}", path.display()));
+            let refused = |error| {
+                let file = path.display();
+                Failure::input(format!("--file {file}: {error}; it should have a text a line"))
+            };
             let file = std::fs::read_to_string(path).map_err(refused)?;
             words.extend(file.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned));
         }
@@ -104,7 +107,10 @@ fn tokenizer_path(options: &TextOptions, of: TokenizerOf<'_>) -> Option<PathBuf>
 }
 
 fn load(path: &Path) -> Result<Tokenizer, Failure> {
-    let refused = |error| Failure::input(format!("--tokenizer {}: {error}", path.display()));
+    let refused = |error| {
+        let file = path.display();
+        Failure::input(format!("--tokenizer {file}: {error}; it should be the tokenizer.json of the model"))
+    };
     let mut tokenizer = Tokenizer::from_file(path).map_err(refused)?;
     // The models are given exactly the text: no filling up to a length, and no silent cutting.
     tokenizer.with_padding(None);

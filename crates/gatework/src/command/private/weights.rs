@@ -1,6 +1,6 @@
 //! Where a model's weights come from.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use gatework_private::model::{Checkpoint, Options, PublicModel, QuantisedWeights, RandomModel};
@@ -14,7 +14,7 @@ pub(crate) struct WeightOptions {
     /// The folder with config.json and model.safetensors
     #[arg(long, value_name = "DIR", conflicts_with = "shape")]
     pub(crate) model: Option<PathBuf>,
-    /// Instead of a model: random weights of a well-known shape, for measurements
+    /// Instead of a model: random weights in a well-known shape, for measurements
     #[arg(long, value_name = "NAME")]
     pub(crate) shape: Option<String>,
     /// The seed of random weights
@@ -41,7 +41,7 @@ impl WeightOptions {
     pub(super) fn read(&self) -> Result<Weights, Failure> {
         match (&self.shape, &self.model) {
             (Some(shape), _) => Ok(Weights::Random(RandomModel::new(shape, self.seed)?)),
-            (None, Some(folder)) => Ok(Weights::Checkpoint(Checkpoint::load(folder)?)),
+            (None, Some(folder)) => Ok(Weights::Checkpoint(checkpoint(folder)?)),
             (None, None) => Err(Failure::input("pass --model DIR or --shape NAME".into())),
         }
     }
@@ -58,6 +58,18 @@ impl WeightOptions {
             }
         }
     }
+}
+
+/// Reads a model's folder, and says what one is where that is none.
+pub(super) fn checkpoint(folder: &Path) -> Result<Checkpoint, Failure> {
+    for file in ["config.json", "model.safetensors"] {
+        if !folder.join(file).is_file() {
+            let why =
+                format!("there is no {file} in it: name the folder of a model, as Hugging Face has them");
+            return Err(Failure::input(format!("--model {}: {why}", folder.display())));
+        }
+    }
+    Ok(Checkpoint::load(folder)?)
 }
 
 /// Weights that are there.

@@ -27,6 +27,7 @@ use super::statement::{Statement, StatementOptions, Visitor};
 use super::throughput::{self, Columns, Throughput, json};
 use crate::command::ending::{Ending, Failure};
 use crate::command::output::table;
+use crate::command::schema;
 use crate::command::shell::Shell;
 
 pub(super) const EXAMPLES: &str = "\
@@ -37,8 +38,9 @@ Examples:
   gatework stark bench --channel poseidon252 --log-rows 18,20 --device cuda
   gatework stark bench --log-rows 14 --at-once 16 --repeats 100 --device cuda
 
-Timed is everything from a trace where the backend has it to the proof in host memory: interpolation, extension,
-commitments, constraints, FRI, proof of work, openings. The exit code is 1 if a proof differs from SimdBackend's.";
+The time covers everything from a trace in the backend's memory to the proof in host memory:
+interpolation, extension, commitments, constraints, FRI, proof of work, openings.
+The exit code is 1 if a proof differs from SimdBackend's.";
 
 /// How constraints are evaluated on a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -57,22 +59,22 @@ pub(super) enum TierChoice {
 pub(crate) struct BenchOptions {
     #[command(flatten)]
     pub(super) statement: StatementOptions,
-    /// Logarithms of numbers of rows
+    /// Base-2 logarithms of the numbers of rows, separated by commas
     #[arg(
         long, value_delimiter = ',', default_value = "14", value_name = "LIST",
         value_parser = clap::value_parser!(u32).range(4..=26)
     )]
     pub(super) log_rows: Vec<u32>,
-    /// Proofs on the device at each size, all of which must be equal
+    /// Number of proofs on the device at each size; all must be equal
     #[arg(long, default_value = "10", value_name = "N")]
     pub(super) repeats: NonZeroUsize,
-    /// Proofs by SimdBackend at each size; the fastest counts
+    /// Number of proofs by SimdBackend at each size; the fastest counts
     #[arg(long, default_value = "3", value_name = "N")]
     pub(super) simd_repeats: NonZeroUsize,
-    /// Append a record to this folder
+    /// The folder to append a record to [default: none is written]
     #[arg(long, value_name = "DIR")]
     pub(super) results: Option<PathBuf>,
-    /// Also prove so many times at once on the device, --repeats proofs each, and say how many proofs that is a second
+    /// Also run N provers at once on the device, --repeats proofs each, and report proofs per second
     #[arg(long, value_name = "N")]
     pub(super) at_once: Option<NonZeroUsize>,
     /// How constraints are evaluated on the device
@@ -124,6 +126,10 @@ struct Document {
     #[serde(skip_serializing_if = "Option::is_none")]
     rates: Option<MeasuredRates>,
     sizes: Vec<Size>,
+}
+
+impl schema::Document for Document {
+    const SCHEMA: schema::Schema = schema::STARK_BENCH;
 }
 
 /// What the device did in a second, each alone.
@@ -188,6 +194,8 @@ struct StageTime {
 }
 
 pub(super) fn run(options: &BenchOptions, shell: &Shell) -> Result<Ending, Failure> {
+    // A folder that cannot be written is an error now, not after the measurement.
+    let store = options.results.as_ref().map(Store::open).transpose()?;
     let target = shell.target()?;
     let device = target.device();
     // The emulated device has no rates.
@@ -218,17 +226,28 @@ pub(super) fn run(options: &BenchOptions, shell: &Shell) -> Result<Ending, Failu
         permutations: rates.permutations,
     });
     let document = Document { device, threads, simd: Vectors::of_this_machine(), rates, sizes };
-    if let Some(folder) = &options.results {
-        let kernels: Vec<Source> =
-            workloads().iter().flat_map(|workload| workload.kernels()).map(|kernel| kernel.source).collect();
-        let record = Record::of_figures(RECORD_NAME, of_device, document.measured(options)?);
-        let record = record.of_kernels(&kernels)?;
-        let file = Store::open(folder)?.append(&record)?;
-        shell.progress.say(&format!("recorded in {} as {}", file.display(), record.id()));
-    }
+    let measured = document.measured(options)?;
+    let kept = store.map_or(Ok(()), |store| keep_record(&store, of_device, measured, shell));
+    // What was measured is shown, whatever became of its record.
     shell.output.show(&document, || document.text())?;
+    kept?;
     let holds = |size: &Size| size.verified && size.on_device.as_ref().is_none_or(|run| run.same_bytes);
     Ok(if document.sizes.iter().all(holds) { Ending::Done } else { Ending::GateFailed })
+}
+
+/// Appends a record of figures, which are of all kernels of the engine.
+fn keep_record(
+    store: &Store,
+    device: Option<DeviceRecord>,
+    measured: MeasuredRecord,
+    shell: &Shell,
+) -> Result<(), Failure> {
+    let kernels: Vec<Source> =
+        workloads().iter().flat_map(|workload| workload.kernels()).map(|kernel| kernel.source).collect();
+    let record = Record::of_figures(RECORD_NAME, device, measured).of_kernels(&kernels)?;
+    let file = store.append(&record)?;
+    shell.progress.say(&format!("recorded in {} as {}", file.display(), record.id()));
+    Ok(())
 }
 
 struct Bench<'a> {

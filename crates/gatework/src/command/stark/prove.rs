@@ -19,6 +19,7 @@ use super::memory;
 use super::statement::{Statement, StatementOptions, Visitor};
 use crate::command::ending::{Ending, Failure};
 use crate::command::files::{require_writable, write_file};
+use crate::command::schema;
 use crate::command::shell::Shell;
 
 pub(super) const EXAMPLES: &str = "\
@@ -35,7 +36,7 @@ Without a GPU, proofs are made by stwo's SimdBackend; they are the same.";
 pub(crate) struct ProveOptions {
     #[command(flatten)]
     pub(super) statement: StatementOptions,
-    /// The logarithm of the number of rows
+    /// The base-2 logarithm of the number of rows, from 4 to 26
     #[arg(long, default_value_t = 10, value_name = "N", value_parser = clap::value_parser!(u32).range(4..=26))]
     pub(super) log_rows: u32,
     /// The file to write the proof to; a new proof.json, if it is not said
@@ -72,6 +73,13 @@ pub(super) struct ProofFile<H: MerkleHasherLifted> {
     pub(super) proved: Proved<H>,
 }
 
+impl<H: MerkleHasherLifted> schema::Document for ProofFile<H>
+where
+    Self: Serialize,
+{
+    const SCHEMA: schema::Schema = schema::PROOF;
+}
+
 #[derive(Serialize)]
 struct Done {
     #[serde(flatten)]
@@ -83,6 +91,10 @@ struct Done {
     verify: String,
     /// Trace generation, writing the proof as JSON and, on a device, the upload included; a first run on a device compiles, too.
     seconds: f64,
+}
+
+impl schema::Document for Done {
+    const SCHEMA: schema::Schema = schema::STARK_PROVE;
 }
 
 pub(super) fn run(options: &ProveOptions, shell: &Shell) -> Result<Ending, Failure> {
@@ -135,7 +147,8 @@ impl Visitor for Prove<'_> {
         memory::require_to_prove(plan.host_bytes(self.target))?;
         let prover = Prover::builder().observer(self.observer).build(self.target)?;
         let proved = prover.prove_with::<MC, _>(air, config)?;
-        serde_json::to_vec(&ProofFile { statement: self.statement, proved })
+        let file = ProofFile { statement: self.statement, proved };
+        serde_json::to_vec(&schema::Versioned::new(&file))
             .map_err(|error| Failure::device(format!("the proof could not be written as JSON: {error}")))
     }
 }

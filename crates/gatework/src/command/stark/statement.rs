@@ -59,7 +59,7 @@ pub(super) enum ChannelChoice {
     #[value(name = "blake2s-m31")]
     #[serde(rename = "blake2s-m31")]
     Blake2sM31,
-    /// Poseidon on elements of Starknet's field, for proofs that are verified in proofs
+    /// Poseidon on elements of Starknet's field, for recursive verification
     Poseidon252,
 }
 
@@ -86,16 +86,16 @@ impl ChannelChoice {
 
 #[derive(Debug, Args)]
 pub(crate) struct StatementOptions {
-    /// What to prove
+    /// The statement (AIR) to prove
     #[arg(long, value_enum, default_value = "wide-fibonacci", value_name = "AIR")]
     pub(super) air: AirChoice,
-    /// Columns of wide-fibonacci, 100 if not given; the other AIRs have a fixed number
+    /// Number of columns of wide-fibonacci [default: 100]; other AIRs have a fixed number
     #[arg(long, value_name = "N")]
     pub(super) columns: Option<NonZeroUsize>,
-    /// With which security
+    /// The security level
     #[arg(long, value_enum, default_value = "default", value_name = "SECURITY")]
     pub(super) security: Security,
-    /// What to hash by
+    /// The hash function of the channel and the Merkle trees
     #[arg(long, value_enum, default_value = "blake2s", value_name = "CHANNEL")]
     pub(super) channel: ChannelChoice,
 }

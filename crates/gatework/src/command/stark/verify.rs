@@ -16,6 +16,7 @@ use super::prove::ProofFile;
 use super::quiet::quietly;
 use super::statement::{Statement, Visitor};
 use crate::command::ending::{Ending, Failure};
+use crate::command::schema;
 use crate::command::shell::Shell;
 
 #[derive(Debug, Args)]
@@ -35,11 +36,18 @@ struct Document {
     why: Option<String>,
 }
 
+impl schema::Document for Document {
+    const SCHEMA: schema::Schema = schema::STARK_VERIFY;
+}
+
 pub(super) fn run(options: &VerifyOptions, shell: &Shell) -> Result<Ending, Failure> {
     let path = &options.proof;
     let input = |what: String| Failure::input(format!("{}: {what}", path.display()));
-    let bytes = std::fs::read(path).map_err(|error| input(error.to_string()))?;
-    let unreadable = |error| input(format!("it is no proof that 'gatework stark prove' wrote: {error}"));
+    let bytes = std::fs::read(path)
+        .map_err(|error| input(format!("{error}; 'gatework stark prove --out FILE' writes such a file")))?;
+    let no_proof = |why: String| input(format!("it is no proof that 'gatework stark prove' wrote: {why}"));
+    schema::PROOF.require(&bytes).map_err(no_proof)?;
+    let unreadable = |error: serde_json::Error| no_proof(error.to_string());
     let statement: Statement = serde_json::from_slice(&bytes).map_err(unreadable)?;
     statement.check()?;
     memory::require_to_verify(statement.accept(Needs))?;

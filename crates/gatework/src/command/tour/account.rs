@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::command::ending::Ending;
 use crate::command::noun::Seen;
 use crate::command::output::{Reasons, table, word};
+use crate::command::schema;
 
 #[derive(Serialize)]
 pub(super) struct Tour {
@@ -16,6 +17,10 @@ pub(super) struct Tour {
     pub(super) engines: Vec<Account>,
     /// One engine's after the other's.
     pub(super) stops: Vec<Visited>,
+}
+
+impl schema::Document for Tour {
+    const SCHEMA: schema::Schema = schema::TOUR;
 }
 
 /// What was shown of one engine.

@@ -13,6 +13,7 @@ use crate::command::ending::{Ending, Failure};
 use crate::command::files::{require_writable, write_file};
 use crate::command::interrupt::gracefully;
 use crate::command::output::table;
+use crate::command::schema;
 use crate::command::shell::Shell;
 
 pub(super) const EXAMPLES: &str = "\
@@ -21,10 +22,11 @@ Examples:
   gatework train compare --preset mnist --data data/mnist --seeds 20 --svg mnist.svg
   gatework train compare --preset digits --set data.random_labels=true
 
-The plain loop's learning rate is tuned at its own length over --factors, by the probe loss of other seeds, and beyond them where
-the best is at an edge; the engine gets the same rate. The plain loop stands there a second time, with its schedule shortened to
-what the engine cost with those other seeds and tuned there. Arms take turns seed by seed, so that their seconds can be compared.
-Losses are those of averaged weights on validation examples, for all three.";
+The learning rate of the plain loop is tuned at its own length over --factors, by the probe loss of
+other seeds, and beyond the factors where the best is at an edge. The engine gets the same rate. A
+second plain loop has its schedule shortened to what the engine cost with those other seeds, and is
+tuned at that length. The arms take turns seed by seed, so that their seconds can be compared.
+All losses are those of averaged weights on validation examples.";
 
 pub(super) const TUNING_SEEDS: [u64; 2] = [10_001, 10_002];
 pub(super) const FACTORS: [f64; 3] = [0.5, 1.0, 2.0];
@@ -33,15 +35,19 @@ pub(super) const FACTORS: [f64; 3] = [0.5, 1.0, 2.0];
 pub(crate) struct CompareOptions {
     #[command(flatten)]
     config: ConfigOptions,
-    /// Seeds that are compared
+    /// Number of seeds to compare over
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: u64,
-    /// Factors of the learning rate that plain loops are tuned over; 1 alone tunes nothing
+    /// Factors of the learning rate to try for the plain loops; a single 1 skips the tuning
     #[arg(long, value_name = "F,F,...", value_delimiter = ',', default_values_t = FACTORS)]
     factors: Vec<f64>,
-    /// Draw loss against equivalents and against seconds into this file
+    /// Plot the loss against equivalents and seconds in this SVG file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
+}
+
+impl schema::Document for Comparison {
+    const SCHEMA: schema::Schema = schema::TRAIN_COMPARE;
 }
 
 pub(super) fn run(options: &CompareOptions, shell: &Shell) -> Result<Ending, Failure> {

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::command::ending::{Ending, Failure};
 use crate::command::output::table;
+use crate::command::schema;
 use crate::command::shell::Shell;
 
 pub(super) const EXAMPLES: &str = "\
@@ -18,22 +19,23 @@ Examples:
   gatework train forecast wandb.csv --column val_loss --at 100000
   gatework train forecast new.csv --at 2000 --runs old-1.csv old-2.csv old-3.csv ...
 
-The file is JSON lines, CSV with a header, or one loss a line. Bands of 90 % are calibrated by --runs, whole runs of the same task,
-of which nine or more are needed; without them by parts of the curve itself, which is right as far as its past is like its future.
-With 30 runs or more, what they have in common is learnt and shown beside the formulas.";
+The file holds JSON lines, CSV with a header, or one loss per line. Bands of 90 % are calibrated with
+--runs, nine or more finished runs of the same task. Without them they are calibrated with parts of
+the curve itself, which holds as far as the future of the curve is like its past.
+With 30 runs or more, a forecast that is learnt from them is shown beside the formulas.";
 
 #[derive(Debug, Args)]
 pub(crate) struct ForecastOptions {
-    /// The curve
+    /// The file with the curve
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The step whose loss is asked for
+    /// The step to forecast the loss at
     #[arg(long, value_name = "STEP")]
     at: f64,
-    /// The column or key of the losses
+    /// The column or key with the losses [default: loss, or one of its usual names]
     #[arg(long, value_name = "NAME")]
     column: Option<String>,
-    /// Curves of whole runs to calibrate bands by
+    /// Curves of finished runs of the same task, to calibrate the bands with
     #[arg(long, value_name = "FILE", num_args = 1..)]
     runs: Vec<PathBuf>,
 }
@@ -50,6 +52,10 @@ struct Told {
     forecasts: Vec<Banded>,
     /// By a network that learnt from the runs, where there are enough of them.
     direct: Option<Foreseen>,
+}
+
+impl schema::Document for Told {
+    const SCHEMA: schema::Schema = schema::TRAIN_FORECAST;
 }
 
 pub(super) fn run(options: &ForecastOptions, shell: &Shell) -> Result<Ending, Failure> {

@@ -25,19 +25,19 @@ use crate::command::shell::{DeviceUse, Shell};
 #[derive(Debug, Parser)]
 #[command(name = "train")]
 pub(crate) enum Train {
-    /// Train a network, with the engine or plain
+    /// Train a network, with the engine or with a plain loop
     #[command(after_help = run::EXAMPLES)]
     Run(run::RunOptions),
-    /// Go on with a run that was killed or interrupted, bit for bit
+    /// Continue a run that was killed or interrupted, bit for bit
     #[command(after_help = resume::EXAMPLES)]
     Resume(resume::ResumeOptions),
     /// Train with the engine and with tuned plain loops, and compare them over seeds
     #[command(after_help = compare::EXAMPLES)]
     Compare(compare::CompareOptions),
-    /// Say where a loss curve will end, ours or not
+    /// Forecast where a loss curve will end, of any training program
     #[command(after_help = forecast::EXAMPLES)]
     Forecast(forecast::ForecastOptions),
-    /// Train many configurations, and stop those whose forecast says that they will not win
+    /// Train many configurations, and stop those that the forecast expects to lose
     #[command(after_help = sweep::EXAMPLES)]
     Sweep(sweep::SweepOptions),
     /// Fetch a data set, check it and unpack it

@@ -11,16 +11,16 @@ use crate::command::shell::Shell;
 
 #[derive(Debug, Args)]
 pub(super) struct ConfigOptions {
-    /// What to begin with: xor, digits (the default) or mnist
+    /// The preset to start from: xor, digits or mnist [default: digits]
     #[arg(long, value_name = "NAME")]
     preset: Option<String>,
-    /// A TOML file over the preset
+    /// A TOML file whose keys override the preset
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// One key over both, as optimiser.learning_rate=0.01; may be given again
+    /// Override one key, as in optimiser.learning_rate=0.01; may be given several times
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// The folder of the data's files
+    /// The folder with the files of the data set
     #[arg(long, value_name = "FOLDER")]
     data: Option<PathBuf>,
 }

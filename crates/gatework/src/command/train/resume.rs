@@ -4,12 +4,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 use gatework_foresight::checkpoint::RunFolder;
-use gatework_foresight::run::{Run, configuration_of};
+use gatework_foresight::run::{Run, Summary, configuration_of};
 
 use super::listen::{Lines, text};
 use super::options::prepare;
 use crate::command::ending::{Ending, Failure};
 use crate::command::interrupt::gracefully;
+use crate::command::schema;
 use crate::command::shell::Shell;
 
 pub(super) const EXAMPLES: &str = "\
@@ -23,6 +24,10 @@ pub(crate) struct ResumeOptions {
     /// The folder of the run
     #[arg(value_name = "FOLDER")]
     folder: PathBuf,
+}
+
+impl schema::Document for Summary {
+    const SCHEMA: schema::Schema = schema::TRAIN_RESUME;
 }
 
 pub(super) fn run(options: &ResumeOptions, shell: &Shell) -> Result<Ending, Failure> {

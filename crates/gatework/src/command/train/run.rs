@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use gatework_foresight::checkpoint::RunFolder;
 use gatework_foresight::compare::{CompareOptions, Comparison, compare};
-use gatework_foresight::config::MemoryPlan;
+use gatework_foresight::config::{Config, MemoryPlan};
 use gatework_foresight::run::{Run, Summary};
 use serde::Serialize;
 
@@ -15,6 +15,7 @@ use super::listen::{Lines, text};
 use super::options::{ConfigOptions, bytes, prepare};
 use crate::command::ending::{Ending, Failure};
 use crate::command::interrupt::gracefully;
+use crate::command::schema;
 use crate::command::shell::Shell;
 
 pub(super) const EXAMPLES: &str = "\
@@ -25,32 +26,35 @@ Examples:
   gatework train run --preset xor --plain
   gatework train run --preset mnist --data data/mnist --compare 0
 
-A preset that is named is compared at the end of the run, if it is with the engine: over --compare seeds, beside the plain loop tuned
-at its own length and beside one that is shortened to what the engine cost and tuned there. --compare 0 leaves that out.
-On a terminal a dashboard is drawn while it trains: curves with a forecast, the phase, the ledger. --lines, or no terminal, gives lines.
-With --out the folder gets config.toml, log.jsonl, log.csv, an event file of TensorBoard and checkpoints; 'gatework train
-resume' goes on there after Ctrl-C (exit code 130), kill -9 or a full disk, bit for bit. --show-config prints every key.";
+A run of a named preset with the engine ends with a comparison over --compare seeds: with the plain
+loop, tuned at its own length, and with a plain loop that is shortened to what the engine cost and
+tuned at that length. --compare 0 skips the comparison.
+On a terminal, a dashboard shows curves with a forecast, the phase and the ledger. With --lines, or
+without a terminal, the run prints lines.
+With --out, the folder gets config.toml, log.jsonl, log.csv, an event file for TensorBoard and
+checkpoints. After Ctrl-C (exit code 130), kill -9 or a full disk, 'gatework train resume' continues
+there, bit for bit. --show-config prints every key.";
 
 #[derive(Debug, Args)]
 pub(crate) struct RunOptions {
     #[command(flatten)]
     config: ConfigOptions,
-    /// The folder of the run; without one nothing is kept
+    /// The folder to write the run to [default: nothing is kept]
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
-    /// Leave the engine out: the plain loop
+    /// Train with the plain loop, without the engine
     #[arg(long)]
     plain: bool,
-    /// Seeds to compare the engine with tuned plain loops over, at the end of the run; 0 for none. 3 if --preset is given, else 0
+    /// Number of seeds to compare the engine with tuned plain loops over, after the run; 0 for none [default: 3 with --preset, else 0]
     #[arg(long, value_name = "N", conflicts_with = "plain", value_parser = clap::value_parser!(u64).range(0..=1000))]
     compare: Option<u64>,
-    /// Say lines on a terminal, too, where a dashboard is drawn else
+    /// Print lines instead of the dashboard, also on a terminal
     #[arg(long)]
     lines: bool,
-    /// Print the whole configuration as TOML, and train nothing
+    /// Print the whole configuration as TOML, and do not train
     #[arg(long)]
     show_config: bool,
-    /// Print what the run would hold in memory, and train nothing
+    /// Print how much memory the run would need, and do not train
     #[arg(long)]
     plan: bool,
 }
@@ -65,6 +69,18 @@ struct Done {
     comparison: Option<Comparison>,
 }
 
+impl schema::Document for Done {
+    const SCHEMA: schema::Schema = schema::TRAIN_RUN;
+}
+
+impl schema::Document for Config {
+    const SCHEMA: schema::Schema = schema::TRAIN_CONFIG;
+}
+
+impl schema::Document for MemoryPlan {
+    const SCHEMA: schema::Schema = schema::TRAIN_PLAN;
+}
+
 /// Seeds of the comparison that a named preset ends with.
 const SEEDS: u64 = 3;
 
@@ -75,6 +91,10 @@ pub(super) fn run(options: &RunOptions, shell: &Shell) -> Result<Ending, Failure
         let toml = config.text()?;
         shell.output.show(&config, || toml)?;
         return Ok(Ending::Done);
+    }
+    if let Some(path) = options.out.as_deref().filter(|path| path.is_file()) {
+        let why = "it is a file: name a folder, which is made if it is not there";
+        return Err(Failure::input(format!("--out {}: {why}", path.display())));
     }
     let prepared = prepare(&config, shell)?;
     let memory = prepared.memory(&config)?;

@@ -10,6 +10,8 @@ use gatework_foresight::{Error, Result};
 
 use crate::command::noun::Seen;
 
+use crate::command::interrupt::SecretFolder;
+
 /// What [`resume`] does.
 pub(super) const RESUME: &str =
     "digits, trained by the engine, stopped halfway and resumed: the same bits, and learnt";
@@ -35,7 +37,7 @@ fn stopped_and_resumed() -> Result<std::result::Result<String, String>> {
     let go_on = AtomicBool::new(false);
     let mut whole = Run::start(&config, &prepared, None)?;
     let summary = whole.finish(&(), &go_on, &mut ())?;
-    let folder = tempfile::tempdir().map_err(|source| Error::Io {
+    let folder = SecretFolder::new(None).map_err(|source| Error::Io {
         path: std::env::temp_dir(),
         doing: "written",
         source,

@@ -10,15 +10,17 @@ use super::options::{ConfigOptions, prepare};
 use crate::command::ending::{Ending, Failure};
 use crate::command::interrupt::gracefully;
 use crate::command::output::table;
+use crate::command::schema;
 use crate::command::shell::Shell;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  gatework train sweep --preset digits --vary optimiser.learning_rate=1e-3,4e-3,1e-2 --vary batch=32,64 --out runs/sweep
+  gatework train sweep --vary optimiser.learning_rate=1e-3,4e-3,1e-2 --out runs/rates
+  gatework train sweep --preset xor --vary batch=32,64 --vary steps=500,900 --out runs/sweep
 
-All combinations are trained to --rungs of their steps and compared by the probe loss of averaged weights. Those that the forecast
-gives no chance to become the best are stopped, and at most a half goes on from its checkpoints. Sweeping again into the same folder
-goes on where it was interrupted.";
+All combinations are trained to each of the --rungs and compared by the probe loss of averaged weights.
+Those that the forecast gives no chance are stopped, and at most half of them continue from their
+checkpoints. After an interrupt, the same sweep into the same folder continues where it was.";
 
 /// More combinations than anybody means.
 const MOST: usize = 4096;
@@ -27,15 +29,19 @@ const MOST: usize = 4096;
 pub(crate) struct SweepOptions {
     #[command(flatten)]
     config: ConfigOptions,
-    /// A key and the values that it takes; may be given again
+    /// A key and the values to try; may be given several times
     #[arg(long, value_name = "KEY=V,V,...", required = true)]
     vary: Vec<String>,
-    /// The folder of all runs
+    /// The folder to write all runs to
     #[arg(long, value_name = "FOLDER")]
     out: PathBuf,
-    /// Parts of a run after which runs are compared
+    /// Fractions of a run after which the runs are compared
     #[arg(long, value_name = "P,P,...", value_delimiter = ',', default_value = "0.1,0.2,0.4")]
     rungs: Vec<f64>,
+}
+
+impl schema::Document for Sweep {
+    const SCHEMA: schema::Schema = schema::TRAIN_SWEEP;
 }
 
 pub(super) fn run(options: &SweepOptions, shell: &Shell) -> Result<Ending, Failure> {

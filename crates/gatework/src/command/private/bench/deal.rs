@@ -1,5 +1,6 @@
 //! `--deal`: the dealer on its own, into memory.
 
+use std::path::PathBuf;
 use std::time::Instant;
 
 use gatework_fss::{Randomness, backend_on};
@@ -11,6 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::command::ending::{Ending, Failure};
+use crate::command::schema;
 use crate::command::shell::Shell;
 
 use super::document::{median, milliseconds};
@@ -35,6 +37,10 @@ struct Document {
     fastest_ms: f64,
     /// Whether the keys of the last deal gave what the clear evaluation does, bit for bit.
     equal_in_clear: bool,
+}
+
+impl schema::Document for Document {
+    const SCHEMA: schema::Schema = schema::PRIVATE_BENCH_DEAL;
 }
 
 impl Document {
@@ -115,9 +121,11 @@ pub(super) fn run(options: &BenchOptions, shell: &Shell, target: &Target) -> Res
         median_ms: median(times),
         equal_in_clear: found == in_clear(&public, &owner, &texts)?,
     };
-    if let Some(folder) = &options.results {
-        keep_record(RECORD_NAME, folder, target, document.measured()?, shell)?;
-    }
+    let measured = document.measured()?;
+    let keep = |folder: &PathBuf| keep_record(RECORD_NAME, folder, target, measured, shell);
+    let kept = options.results.as_ref().map_or(Ok(()), keep);
+    // What was measured is shown, whatever became of its record.
     shell.output.show(&document, || document.text())?;
+    kept?;
     Ok(if document.equal_in_clear { Ending::Done } else { Ending::GateFailed })
 }

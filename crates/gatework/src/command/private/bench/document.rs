@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::command::ending::Failure;
 use crate::command::output::table;
+use crate::command::schema;
 
 use super::link::LinkTimes;
 use super::{BenchOptions, Request};
@@ -116,6 +117,10 @@ pub(super) struct Document {
     deal_ms: f64,
     /// The model's parts one after the other.
     parts: Vec<PartShares>,
+}
+
+impl schema::Document for Document {
+    const SCHEMA: schema::Schema = schema::PRIVATE_BENCH;
 }
 
 impl Document {

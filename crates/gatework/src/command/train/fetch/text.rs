@@ -15,6 +15,7 @@ use tiktoken_rs::CoreBPE;
 use super::{Package, create};
 use crate::command::ending::{Ending, Failure};
 use crate::command::files::{write_file, write_json};
+use crate::command::schema;
 use crate::command::shell::Shell;
 
 /// Names, versions and BLAKE3 of the packages.
@@ -59,6 +60,10 @@ struct Manifest {
     crates: Vec<Taken>,
 }
 
+impl schema::Document for Manifest {
+    const SCHEMA: schema::Schema = schema::TRAIN_TEXT;
+}
+
 /// What came of a crate.
 #[derive(Debug, Serialize)]
 struct Taken {
@@ -73,6 +78,10 @@ struct Taken {
 struct Fetched {
     file: PathBuf,
     manifest: Manifest,
+}
+
+impl schema::Document for Fetched {
+    const SCHEMA: schema::Schema = schema::TRAIN_FETCH_TEXT;
 }
 
 pub(super) fn run(into: &Path, from: Option<&Path>, shell: &Shell) -> Result<Ending, Failure> {
