@@ -76,12 +76,7 @@ impl LineChart {
         }
         body += &words.group_at((0.0, 0.0));
         let height = below + 14.0 * notes.len() as f64 + MARGIN;
-        let title = escaped(&self.title);
-        Some(format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" \
-             height=\"{height:.0}\" role=\"img\" aria-label=\"{title}\">\n<title>{title}</title>\n<style>{STYLE}</style>\n\
-             <rect class=\"page\" width=\"{width:.0}\" height=\"{height:.0}\" rx=\"8\"/>\n{body}\n</svg>\n"
-        ))
+        Some(page(&self.title, (width, height), &body))
     }
 
     /// The style of each series.
@@ -114,6 +109,16 @@ impl LineChart {
         }
         (drawing.group_at((0.0, 0.0)), y - MARGIN - 12.0)
     }
+}
+
+/// A picture that is a file of its own.
+pub(super) fn page(title: &str, (width, height): (f64, f64), body: &str) -> String {
+    let title = escaped(title);
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" \
+         height=\"{height:.0}\" role=\"img\" aria-label=\"{title}\">\n<title>{title}</title>\n<style>{STYLE}</style>\n\
+         <rect class=\"page\" width=\"{width:.0}\" height=\"{height:.0}\" rx=\"8\"/>\n{body}\n</svg>\n"
+    )
 }
 
 /// The axes that all panels share.

@@ -1,5 +1,6 @@
 //! The report: one HTML file with everything in it, readable on a telephone, on paper and in the dark.
 
+mod bars;
 mod charts;
 mod distribution;
 mod lines;
@@ -12,6 +13,7 @@ mod svg;
 mod timeline;
 mod training;
 
+pub use bars::{Bar, BarChart};
 pub use lines::{LineChart, Panel, Series};
 pub use page::{Cell, Page, Part};
 pub use training::TrainingRuns;

@@ -5,6 +5,7 @@ mod check;
 mod compare;
 mod gate;
 mod list;
+mod picture;
 mod profile;
 mod records;
 mod report;
@@ -49,6 +50,9 @@ pub(crate) enum Lab {
         after_help = "Examples:\n  gatework lab report\n  gatework lab report --results my/results --out mine.html"
     )]
     Report(report::ReportOptions),
+    /// Draw how many times as fast as their peers the engines are, as one SVG file
+    #[command(after_help = picture::EXAMPLES)]
+    Picture(picture::PictureOptions),
     /// Fill in the tables of Markdown documents from records
     #[command(after_help = table::EXAMPLES)]
     Table(table::TableOptions),
@@ -71,9 +75,12 @@ impl Noun for Lab {
     fn device_use(&self) -> DeviceUse {
         match self {
             Self::Gate(_) | Self::Bench(_) | Self::Tune(_) | Self::Profile(_) => DeviceUse::RunsThere,
-            Self::List | Self::Compare(_) | Self::Report(_) | Self::Table(_) | Self::Records(_) => {
-                DeviceUse::None
-            }
+            Self::List
+            | Self::Compare(_)
+            | Self::Picture(_)
+            | Self::Report(_)
+            | Self::Table(_)
+            | Self::Records(_) => DeviceUse::None,
         }
     }
 
@@ -85,6 +92,7 @@ impl Noun for Lab {
             Self::Tune(options) => tune::run(&options, shell),
             Self::Profile(options) => profile::run(&options, shell),
             Self::Compare(options) => compare::run(&options, shell),
+            Self::Picture(options) => picture::run(&options, shell),
             Self::Report(options) => report::run(&options, shell),
             Self::Table(options) => table::run(&options, shell),
             Self::Records(options) if options.check => check::run(&options, shell),
