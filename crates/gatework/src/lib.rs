@@ -23,3 +23,18 @@ pub use gatework_stark as stark;
 pub fn workloads() -> Vec<Box<dyn lab::Workload>> {
     command::workloads()
 }
+
+/// Programs of the book are tests of this crate. They are not part of a package, which has no book.
+#[cfg(doctest)]
+mod book {
+    #[doc = include_str!("../../../docs/jobs/faster-attention.md")]
+    mod faster_attention {}
+    #[doc = include_str!("../../../docs/jobs/forecast-a-run.md")]
+    mod forecast_a_run {}
+    #[doc = include_str!("../../../docs/jobs/gate-your-kernel.md")]
+    mod gate_your_kernel {}
+    #[doc = include_str!("../../../docs/jobs/move-a-stwo-prover.md")]
+    mod move_a_stwo_prover {}
+    #[doc = include_str!("../../../docs/jobs/serve-from-a-cache.md")]
+    mod serve_from_a_cache {}
+}
