@@ -12,15 +12,20 @@ use gatework_gpu::Target;
 /// Eight query heads share two heads of keys and values. The last of 100 rows sees all of 157 keys.
 const SHAPE: Shape = Shape { batch: 1, heads: 8, key_heads: 2, rows: 100, keys: 157, dim: 64 };
 
-/// Numbers between -1 and 1 in place of what a model would project.
-fn wave(count: usize, step: f32) -> Vec<f32> {
-    (0..count).map(|i| (i as f32 * step).sin()).collect()
+/// Random numbers between -2 and 2 in place of what a model would project.
+fn noise(count: usize, seed: u64) -> Vec<f32> {
+    let mut state = seed;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f32 / (1 << 22) as f32 - 2.0
+    };
+    (0..count).map(|_| next()).collect()
 }
 
 /// The error of the output over its size.
 fn show(target: &Target) -> Result<f64> {
-    let q = wave(SHAPE.query_elements(), 0.37);
-    let (k, v) = (wave(SHAPE.key_elements(), 0.53), wave(SHAPE.key_elements(), 0.71));
+    let q = noise(SHAPE.query_elements(), 3);
+    let (k, v) = (noise(SHAPE.key_elements(), 5), noise(SHAPE.key_elements(), 7));
     // Building checks the shape and, on a device, compiles and loads the kernels: build once, attend often.
     let attention = Attention::builder(SHAPE).mask(Mask::Causal).build(target)?;
     // Slices may be f16, bf16 or f32, and the output is of the same kind.

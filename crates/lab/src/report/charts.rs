@@ -29,11 +29,24 @@ pub(super) fn floors(benches: &[(&str, &BenchRecord)]) -> Option<String> {
         };
         let value = format!("{:.0} %, {unit}", 100.0 * share);
         let name = name.split_once('/').map_or(name, |(_, name)| name);
-        drawing.text("label", Anchor::Start, (LEFT, top + 11.0), &format!("{name} {}", bench.case));
+        let label = fitted(&format!("{name} {}", bench.case), &value);
+        drawing.text("label", Anchor::Start, (LEFT, top + 11.0), &label);
         drawing.text("value", Anchor::End, (RIGHT, top + 11.0), &value);
         bar(&mut drawing, &scale, top + 17.0, share);
     }
     Some(drawing.finish("Share of the machine's floor that was reached"))
+}
+
+/// Room of a letter, more than most take.
+const LETTER: f64 = 6.3;
+
+/// What a label and the value at the other end of its line have room for: the end of a longer label is left out.
+fn fitted(label: &str, value: &str) -> String {
+    let room = (((RIGHT - LEFT) / LETTER) as usize).saturating_sub(value.chars().count());
+    if label.chars().count() <= room {
+        return label.to_owned();
+    }
+    label.chars().take(room.saturating_sub(1)).chain(['…']).collect()
 }
 
 fn bar(drawing: &mut Drawing, scale: &Scale, top: f64, share: f64) {
@@ -108,4 +121,16 @@ pub(super) fn utilisation(launch: &LaunchProfile) -> String {
         bar(&mut drawing, &scale, top + 17.0, percent.unwrap_or(0.0) / 100.0);
     }
     drawing.finish(&format!("Utilisation in {}", launch.kernel))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_leaves_room_for_the_value() {
+        assert_eq!(fitted("saxpy n134217728", "102 %, 4.33 TB/s"), "saxpy n134217728");
+        let cut = fitted(&"x".repeat(80), "36 %, 11.9 TFLOP/s");
+        assert!(cut.ends_with("x…") && cut.chars().count() == 35, "{cut}");
+    }
 }

@@ -143,7 +143,7 @@ fn bench_figure(
 
 /// How near each benchmark came to what the machine allows.
 pub(super) fn floors(subjects: &[Subject<'_>]) -> String {
-    let mut figures = String::new();
+    let (mut roofs, mut shares) = (String::new(), String::new());
     let mut devices: Vec<&str> = subjects.iter().map(|subject| subject.device.as_str()).collect();
     devices.sort_unstable();
     devices.dedup();
@@ -156,13 +156,14 @@ pub(super) fn floors(subjects: &[Subject<'_>]) -> String {
             let area = area(of_area[0].0);
             if let Some(drawing) = roofline::draw(of_area) {
                 let note = "The roof is the copy's bandwidth and the highest stated peak.".to_owned();
-                figures += &figure(&format!("Roofline of {device}: {area}"), &[note], &drawing);
+                roofs += &figure(&format!("Roofline of {device}: {area}"), &[note], &drawing);
             }
             if let Some(drawing) = charts::floors(of_area) {
-                figures += &figure(&format!("Share of the floor on {device}: {area}"), &[], &drawing);
+                shares += &figure(&format!("Share of the floor on {device}: {area}"), &[], &drawing);
             }
         }
     }
+    let figures = roofs + &shares;
     let body = if figures.is_empty() { absent("no floor") } else { cards(&figures) };
     section("floors", "Distance to the floor", &body)
 }
