@@ -97,7 +97,10 @@ fn missing_files_are_told_where_they_come_from() {
             &["lab", "records", "--results", "nowhere"],
             "'gatework lab gate' and 'gatework lab bench' write records",
         ),
-        (&["private", "check", "--model", "folder", "--ids", "1"], "there is no config.json in it"),
+        (
+            &["private", "check", "--model", "folder", "--ids", "1"],
+            "folder/config.json is missing: name the folder of a model",
+        ),
         (&["schema", "tuor"], "'gatework schema' lists"),
         (&["train", "run", "--preset", "xor", "--out", "text"], "it is a file: name a folder"),
     ];
