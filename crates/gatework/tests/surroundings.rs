@@ -175,9 +175,12 @@ fn processes_share_a_cache() {
     assert!(said(&scene.run(&GATE)).is_empty());
 }
 
+/// What may have happened to a file, and how it is done.
+type Damage = (&'static str, fn(&Path));
+
 #[test]
 fn a_cache_of_any_state_does_no_harm() {
-    let damage: [(&str, fn(&Path)); 5] = [
+    let damage: [Damage; 5] = [
         ("cut short", |path| fs::write(path, &fs::read(path).unwrap()[..7]).unwrap()),
         ("empty", |path| fs::write(path, "").unwrap()),
         ("of another version", |path| fs::write(path, r#"{"version": 9, "digest": "abc"}"#).unwrap()),
