@@ -47,7 +47,8 @@ fn gatework(folder: &Path, arguments: &[&str]) -> Command {
 /// What the command prints, whatever its exit code says of the matter.
 fn printed(folder: &Path, arguments: &[&str]) -> Value {
     let output = gatework(folder, arguments).output().unwrap();
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {output:?}"))
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{arguments:?}: {error}: {output:?}"))
 }
 
 impl Schemas {
@@ -56,7 +57,8 @@ impl Schemas {
         let names = list["documents"].as_array().unwrap().iter().map(|entry| entry["name"].as_str().unwrap());
         let validator = |name: &str| {
             let schema = printed(folder, &["schema", name]);
-            jsonschema::draft202012::meta::validate(&schema).unwrap_or_else(|error| panic!("{name}: {error}"));
+            jsonschema::draft202012::meta::validate(&schema)
+                .unwrap_or_else(|error| panic!("{name}: {error}"));
             jsonschema::validator_for(&schema).unwrap_or_else(|error| panic!("{name}: {error}"))
         };
         let validators = names.map(|name| (name.to_owned(), validator(name))).collect();
@@ -78,7 +80,8 @@ impl Schemas {
     }
 
     fn keeps(&self, name: &str, document: &Value) -> Result<(), String> {
-        let complaint = |error: jsonschema::ValidationError<'_>| format!("{}: {error}", error.instance_path());
+        let complaint =
+            |error: jsonschema::ValidationError<'_>| format!("{}: {error}", error.instance_path());
         self.validators[name].validate(document).map_err(complaint)
     }
 

@@ -261,9 +261,41 @@ fn a_file_that_cannot_be_written_is_no_record() {
 #[test]
 fn list_prints_every_workload() {
     let output = run(&["lab", "list", "--json"]);
-    let names: Vec<_> = json(&output).as_array().unwrap().iter().map(|entry| entry["name"].clone()).collect();
+    let listed = json(&output);
+    let names: Vec<_> =
+        listed["workloads"].as_array().unwrap().iter().map(|entry| entry["name"].clone()).collect();
     assert!(names.contains(&"gpu/graph-chain".into()), "{names:?}");
     assert!(String::from_utf8_lossy(&run(&["lab", "list"]).stdout).contains("gpu/pinned-copy"));
+}
+
+#[test]
+fn bash_reads_the_script_that_completes_commands() {
+    let script = run(&["completions", "bash"]).stdout;
+    assert!(String::from_utf8_lossy(&script).contains("gatework"));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("gatework.bash");
+    fs::write(&file, script).unwrap();
+    let read = Command::new("bash").arg("-n").arg(&file).output().unwrap();
+    assert!(read.status.success(), "{read:?}");
+}
+
+#[test]
+fn a_manual_page_is_written_for_every_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = gatework(folder.path(), &["man", "pages", "--json"]).output().unwrap();
+    assert_eq!(output.status.code(), DONE, "{output:?}");
+    let written = json(&output);
+    let pages: Vec<&str> =
+        written["pages"].as_array().unwrap().iter().map(|page| page.as_str().unwrap()).collect();
+    for page in
+        ["gatework.1", "gatework-tour.1", "gatework-lab.1", "gatework-lab-gate.1", "gatework-train-fetch.1"]
+    {
+        assert!(pages.contains(&page), "{page} in {pages:?}");
+    }
+    let page = fs::read_to_string(folder.path().join("pages/gatework-lab-gate.1")).unwrap();
+    for section in [".SH NAME", ".SH SYNOPSIS", ".SH \"EXAMPLES\"", "gatework lab gate \\-\\-all"] {
+        assert!(page.contains(section), "{section} in {page}");
+    }
 }
 
 #[test]
@@ -412,8 +444,6 @@ fn an_interrupt_leaves_whole_records() {
     let results = folder.path().join("results");
     let arguments = ["lab", "gate", "gpu/saxpy", "gpu/graph-chain", "--device", "emulated", "--seeds", "20"];
     let mut command = gatework(folder.path(), &arguments);
-    // While NVRTC compiles, interrupts are its own: the process then ends at once too, but with NVRTC's code.
-    command.env_remove("GATEWORK_CUDA_LIBRARIES");
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     while fs::read_dir(&results).map_or(0, Iterator::count) == 0 {
         assert_eq!(child.try_wait().unwrap(), None, "it ended before its first record");

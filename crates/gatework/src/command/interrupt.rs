@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, Once, PoisonError};
 
 use gatework_gpu::{Class, remove_scratch_folders};
+use nix::errno::Errno;
 use nix::sys::signal::{SigSet, Signal};
 use tempfile::TempDir;
 
@@ -36,9 +37,8 @@ pub(crate) fn install() {
     INSTALL.call_once(|| {
         let signals = SIGNALS.into_iter().collect::<SigSet>();
         let wait = move || {
-            while signals.wait().is_ok() {
-                end();
-            }
+            // Nothing else may end the waiting: a process that blocks these signals could only be killed then.
+            while let Ok(_) | Err(Errno::EINTR) = signals.wait().inspect(|_| end()) {}
         };
         let mut blocked = signals;
         // A file that grows beyond a limit of the user's is then an error of the write, which is said, and no

@@ -72,7 +72,8 @@ fn collect(command: &Command, pages: &mut Vec<Command>) {
 }
 
 fn render(command: &Command) -> io::Result<Vec<u8>> {
-    let (man, mut page) = (Man::new(command.clone()), Vec::new());
+    let man = Man::new(command.clone()).source(concat!("gatework ", env!("CARGO_PKG_VERSION")));
+    let mut page = Vec::new();
     man.render_title(&mut page)?;
     man.render_name_section(&mut page)?;
     man.render_synopsis_section(&mut page)?;

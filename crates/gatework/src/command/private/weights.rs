@@ -63,9 +63,9 @@ impl WeightOptions {
 /// Reads a model's folder, and says what one is where that is none.
 pub(super) fn checkpoint(folder: &Path) -> Result<Checkpoint, Failure> {
     for file in ["config.json", "model.safetensors"] {
-        if !folder.join(file).is_file() {
-            let why =
-                format!("there is no {file} in it: name the folder of a model, as Hugging Face has them");
+        let path = folder.join(file);
+        if !path.is_file() {
+            let why = format!("{} is missing: name the folder of a model from Hugging Face", path.display());
             return Err(Failure::input(format!("--model {}: {why}", folder.display())));
         }
     }
