@@ -6,6 +6,8 @@ mod cli;
 mod doctor;
 mod ending;
 mod files;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod interrupt;
 mod lab;
 mod machine;
