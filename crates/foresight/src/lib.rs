@@ -11,6 +11,8 @@ pub mod dense;
 pub mod engine;
 mod error;
 pub mod forecast;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod ledger;
 pub mod log;
 mod native;

@@ -300,6 +300,9 @@ impl Trainee for Native {
     }
 
     fn restore(&mut self, snapshot: &NativeSnapshot) -> Result<()> {
+        if !self.order.reaches(snapshot.place) {
+            return Err(Error::shape("the snapshot is at a place that no epoch of this data has"));
+        }
         self.roll_back(snapshot)?;
         self.order.go_to(snapshot.place);
         Ok(())
@@ -311,6 +314,13 @@ impl Trainee for Native {
                 "the snapshot is of the network '{}', this one is '{}'",
                 snapshot.architecture.text(),
                 self.fingerprint()
+            )));
+        }
+        let parameters = self.weights.len();
+        let NativeSnapshot { weights, average, optimiser, .. } = snapshot;
+        if weights.len() != parameters || !average.is_of(parameters) || !optimiser.is_of(parameters) {
+            return Err(Error::shape(format!(
+                "the snapshot has not {parameters} weights, averages and moments, as its network has"
             )));
         }
         self.weights.copy_from_slice(&snapshot.weights);
@@ -377,6 +387,25 @@ mod tests {
             let evaluation = trainee.evaluate(which).unwrap();
             assert!(evaluation.accuracy > 0.95 && evaluation.loss < 0.2, "{which:?} {evaluation:?}");
         }
+    }
+
+    #[test]
+    fn a_snapshot_whose_parts_do_not_fit_is_refused() {
+        let mut trainee = digits_trainee(1);
+        let whole = trainee.snapshot();
+        let shorter = |weights: &Vec<f32>| weights[..weights.len() - 1].to_vec();
+        let average = Average::new(0.9, &shorter(&whole.weights));
+        let optimiser = Optimiser::new(OptimiserOptions::default(), 3);
+        let broken = [
+            NativeSnapshot { weights: shorter(&whole.weights), ..whole.clone() },
+            NativeSnapshot { average, ..whole.clone() },
+            NativeSnapshot { optimiser, ..whole.clone() },
+        ];
+        for snapshot in &broken {
+            let said = trainee.restore(snapshot).unwrap_err().to_string();
+            assert!(said.contains("weights, averages and moments"), "{said}");
+        }
+        trainee.restore(&whole).unwrap();
     }
 
     #[test]

@@ -369,6 +369,16 @@ impl<'a> Run<'a> {
     }
 }
 
+/// The trainer of a plain loop as a checkpoint of these bytes left it.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn restored(config: &Config, prepared: &Prepared, bytes: &[u8]) -> Result<Trainer<Native>> {
+    let mut trainer = Trainer::new(prepared.trainee(config)?, None, config.schedule());
+    let (path, fingerprint) = (std::path::Path::new("a.checkpoint"), fingerprint(&trainer, config)?);
+    let checkpoint: Checkpoint = crate::checkpoint::parse(path, bytes, &fingerprint)?;
+    trainer.restore(checkpoint.trainer)?;
+    Ok(trainer)
+}
+
 /// What a curve has where a loss is zero: its logarithm is taken.
 const LEAST_LOSS: f64 = 1e-12;
 

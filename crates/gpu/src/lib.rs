@@ -18,6 +18,8 @@ pub mod fabric;
 #[cfg(feature = "testing")]
 mod faults;
 mod foreign;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod graph;
 mod header;
 mod image;

@@ -10,6 +10,8 @@ mod error;
 mod evidence;
 mod figures;
 mod freshness;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod gates;
 mod inputs;
 pub mod kernels;

@@ -172,7 +172,7 @@ pub fn read_records(path: &Path) -> Result<Reading> {
 }
 
 impl Reading {
-    fn take_lines(&mut self, file: &Path, bytes: &[u8]) {
+    pub(crate) fn take_lines(&mut self, file: &Path, bytes: &[u8]) {
         for (index, line) in bytes.split(|&byte| byte == b'\n').enumerate() {
             if line.trim_ascii().is_empty() {
                 continue;

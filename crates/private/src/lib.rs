@@ -5,6 +5,8 @@ mod class;
 pub mod cost;
 pub mod disk;
 mod error;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub mod graph;
 pub mod model;
 pub mod net;

@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 const MAGIC: &[u8; 8] = b"GWFORESI";
 /// The layout of checkpoints that this crate writes, and the only one that it reads.
 pub const VERSION: u32 = 2;
-const HEADER: usize = 8 + 4 + 8 + 32;
+pub(crate) const HEADER: usize = 8 + 4 + 8 + 32;
 
 /// Writes a checkpoint beside its place, syncs it, and renames it there: whatever happens, a reader finds what was there
 /// before or all of this.
@@ -57,7 +57,11 @@ fn sync_folder(path: &Path) -> std::io::Result<()> {
 /// Reads a checkpoint of `fingerprint`. One that is cut short, damaged, of another version or of another network is
 /// refused with a sentence.
 pub fn read<P: DeserializeOwned>(path: &Path, fingerprint: &str) -> Result<P> {
-    let bytes = fs::read(path).map_err(Error::reading(path))?;
+    parse(path, &fs::read(path).map_err(Error::reading(path))?, fingerprint)
+}
+
+/// As [`read`], from the bytes of a file that errors call `path`.
+pub(crate) fn parse<P: DeserializeOwned>(path: &Path, bytes: &[u8], fingerprint: &str) -> Result<P> {
     let bad = |what: String| Err(Error::checkpoint(path, what));
     if bytes.len() < HEADER || &bytes[..8] != MAGIC {
         return bad("it is no checkpoint, or was cut short at its very beginning".into());

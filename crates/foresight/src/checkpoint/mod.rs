@@ -3,5 +3,8 @@
 mod file;
 mod folder;
 
+#[cfg(feature = "fuzzing")]
+pub(crate) use file::HEADER;
+pub(crate) use file::parse;
 pub use file::{VERSION, read, write};
 pub use folder::{Kept, RunFolder};

@@ -64,6 +64,11 @@ impl Order {
         self.place
     }
 
+    /// Whether it can be there: it stops before a batch that would leave the epoch.
+    pub(crate) fn reaches(&self, place: Place) -> bool {
+        place.epoch < u64::MAX && place.position <= self.examples as u64
+    }
+
     /// Goes to where it was.
     pub fn go_to(&mut self, place: Place) {
         let shuffled = self.place.epoch == place.epoch;
@@ -95,6 +100,14 @@ mod tests {
             epoch.sort_unstable();
             assert_eq!(epoch, (0..12).collect::<Vec<_>>());
         }
+    }
+
+    #[test]
+    fn it_does_not_go_where_no_epoch_is() {
+        let order = Order::new(10, 3, 9).unwrap();
+        assert!(order.reaches(Place { epoch: 7, position: 9 }));
+        assert!(!order.reaches(Place { epoch: 0, position: u64::MAX }));
+        assert!(!order.reaches(Place { epoch: u64::MAX, position: 0 }));
     }
 
     #[test]

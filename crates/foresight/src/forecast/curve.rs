@@ -133,6 +133,8 @@ impl Curve {
 
     /// As [`Curve::read`], from text.
     pub fn parse(text: &str, column: Option<&str>) -> Result<Reading> {
+        // Spreadsheets put a mark before the first name, which is then another name.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         let Some(first) = lines.first() else { return Err(Error::curve("the file is empty")) };
         if first.starts_with('{') {
@@ -271,6 +273,13 @@ mod tests {
             Curve::parse(&(0..9).map(|i| format!("{}\n", 1.0 / f64::from(i + 1))).collect::<String>(), None)
                 .unwrap();
         assert_eq!(reading.curve.steps().len(), 9);
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_the_first_name() {
+        let rows: String = (1..10).map(|i| format!("{},0.5\r\n", 100 * i)).collect();
+        let reading = Curve::parse(&format!("\u{feff}step,loss\r\n{rows}"), None).unwrap();
+        assert_eq!(reading.curve.last_step(), 900.0);
     }
 
     #[test]

@@ -17,6 +17,11 @@ impl Average {
         self.weights.clone_from(&other.weights);
     }
 
+    /// Whether it is an average of so many weights, which can go on.
+    pub(crate) fn is_of(&self, weights: usize) -> bool {
+        self.weights.len() == weights && self.steps < u64::MAX
+    }
+
     /// Begins at `weights`.
     pub fn new(decay: f32, weights: &[f32]) -> Self {
         Self { decay, steps: 0, weights: weights.to_vec() }

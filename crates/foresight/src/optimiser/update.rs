@@ -125,6 +125,12 @@ impl Optimiser {
         self.last.clone_from(&other.last);
     }
 
+    /// Whether these are moments of so many parameters, which can go on.
+    pub(crate) fn is_of(&self, parameters: usize) -> bool {
+        let moments = [&self.first, &self.second, &self.last];
+        moments.iter().all(|moments| moments.len() == parameters) && self.steps < u64::MAX
+    }
+
     /// Steps that were taken.
     pub fn steps(&self) -> u64 {
         self.steps

@@ -55,6 +55,15 @@ impl Episode {
         std::fs::create_dir_all(folder).map_err(Error::writing(folder))?;
         checkpoint::write(&folder.join(format!("{name}.{EXTENSION}")), KIND, self)
     }
+
+    /// An episode from the bytes of a file that errors call `path`.
+    pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Self> {
+        let episode: Self = checkpoint::parse(path, bytes, KIND)?;
+        if episode.ticks.iter().any(|tick| tick.features.len() != FEATURES) {
+            return Err(Error::checkpoint(path, format!("its ticks have not {FEATURES} features")));
+        }
+        Ok(episode)
+    }
 }
 
 impl Replay {
@@ -73,15 +82,12 @@ impl Replay {
         paths.sort();
         let mut runs = Vec::new();
         for path in paths {
-            match checkpoint::read::<Episode>(&path, KIND) {
-                Ok(episode) if episode.ticks.iter().all(|tick| tick.features.len() == FEATURES) => {
-                    let bytes = std::fs::read(&path).map_err(Error::reading(&path))?;
+            let bytes = std::fs::read(&path).map_err(Error::reading(&path))?;
+            match Episode::parse(&path, &bytes) {
+                Ok(episode) => {
                     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
                     let hash = blake3::hash(&bytes).to_hex().to_string();
                     runs.push((Source { name, hash }, episode));
-                }
-                Ok(_) => {
-                    refused(&Error::checkpoint(&path, format!("its ticks have not {FEATURES} features")));
                 }
                 Err(error) => refused(&error),
             }

@@ -7,6 +7,8 @@ mod completions;
 mod doctor;
 mod ending;
 mod files;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod interrupt;
 mod lab;
 mod machine;

@@ -29,7 +29,7 @@ pub(crate) fn parameters(cubin: &[u8], kernel: &str, entry: &str) -> Result<Vec<
 }
 
 /// Ordinal and size of every parameter. `None` if the list is cut short.
-fn list(mut attributes: &[u8]) -> Option<Vec<(u16, usize)>> {
+pub(crate) fn list(mut attributes: &[u8]) -> Option<Vec<(u16, usize)>> {
     let mut found = Vec::new();
     while let [format, attribute, low, high, rest @ ..] = attributes {
         if *format != SIZED_FORMAT {

@@ -13,7 +13,7 @@ use crate::types::Resources;
 ///
 /// A function that was not inlined and spills is listed under its own name, without registers: its spills are nobody
 /// else's, and a gate that counts spills must see them.
-pub(super) fn resources(log: &str) -> Vec<(String, Resources)> {
+pub(crate) fn resources(log: &str) -> Vec<(String, Resources)> {
     let mut kernels: Vec<(String, Resources)> = Vec::new();
     let mut callees: Vec<(String, Resources)> = Vec::new();
     let mut described = None;
@@ -36,7 +36,8 @@ pub(super) fn resources(log: &str) -> Vec<(String, Resources)> {
             resources.shared_bytes = number_before(line, " bytes smem").unwrap_or(0);
         }
     }
-    let spilling = callees.into_iter().filter(|(_, callee)| callee.spill_stores + callee.spill_loads > 0);
+    let spilling =
+        callees.into_iter().filter(|(_, callee)| callee.spill_stores > 0 || callee.spill_loads > 0);
     kernels.extend(spilling);
     kernels
 }
@@ -126,5 +127,12 @@ ptxas info    : Compile time = 0.905 ms
             resources("a.cu(3): warning #177-D: variable \"x\" was declared but never referenced\n")
                 .is_empty()
         );
+    }
+
+    #[test]
+    fn numbers_at_the_edge_are_added_to_nothing() {
+        let log = "ptxas info    : Function properties for f\nptxas . 0 bytes stack frame, 4294967295 bytes spill stores, \
+                   4294967295 bytes spill loads\n";
+        assert_eq!(resources(log)[0].1.spill_stores, u32::MAX);
     }
 }

@@ -22,7 +22,7 @@ impl SassReport {
     }
 
     /// Reads a listing, in which a line `Function : name` starts each kernel.
-    pub(super) fn parse(listing: &str) -> Self {
+    pub(crate) fn parse(listing: &str) -> Self {
         let mut report = Self::default();
         let mut zeros = Zeros::default();
         for line in listing.lines() {
@@ -98,7 +98,7 @@ impl Zeros {
         };
         let address = instruction.operands().nth(global).unwrap_or("");
         let register = uniform(address.trim_start_matches('[').trim_end_matches(']'));
-        register.is_some_and(|register| self.0.contains(&(register + 1)))
+        register.is_some_and(|register| self.0.contains(&register.saturating_add(1)))
     }
 
     fn follow(&mut self, instruction: &Instruction<'_>) {
@@ -114,7 +114,7 @@ impl Zeros {
             Some(1) => 4,
             Some(_) => 2,
         };
-        (written..written + registers).for_each(|register| {
+        (written..written.saturating_add(registers)).for_each(|register| {
             self.0.remove(&register);
         });
         if mnemonic == "UMOV" && !instruction.predicated && operands.next() == Some("URZ") {
@@ -210,5 +210,12 @@ mod tests {
         assert_eq!(report.count("plain", "NOP"), 2);
         assert_eq!(report.count("plain", "LDL"), 0);
         assert_eq!(report.count("nobody", "NOP"), 0);
+    }
+
+    #[test]
+    fn a_register_that_no_card_has_is_read_too() {
+        let listing = "Function : f\n/*00*/ UMOV UR4294967295, URZ ;\n/*10*/ UBLKCP.S.G [UR1], [UR4294967295], UR8 ;\n\
+                       /*20*/ UIMAD.WIDE.128 UR4294967294, UR4, 0x8 ;\n";
+        assert_eq!(SassReport::parse(listing).count("f", "UMOV"), 1);
     }
 }

@@ -93,7 +93,7 @@ fn without_comments(text: &str) -> String {
         let end = if rest[at..].starts_with("//") {
             rest[at..].find('\n')
         } else {
-            rest[at..].find("*/").map(|end| end + 2)
+            rest[at + 2..].find("*/").map(|end| end + 4)
         };
         let Some(end) = end else { return kept };
         rest = &rest[at + end..];
@@ -148,6 +148,8 @@ mod tests {
         ];
         assert_eq!(entries(TEXT).unwrap(), wanted);
         assert!(entries("").unwrap().is_empty());
+        // A comment does not end where it begins.
+        assert!(entries("/*/ .entry k */").unwrap().is_empty());
     }
 
     #[test]

@@ -57,7 +57,7 @@ fn next(rest: &str, first: char, starts_line: bool) -> (Kind, usize) {
         '#' if starts_line => (Kind::Directive, directive(rest)),
         _ if first.is_whitespace() => (Kind::Space, run(char::is_whitespace)),
         '/' if rest.starts_with("//") => (Kind::Space, rest.find('\n').unwrap_or(rest.len())),
-        '/' if rest.starts_with("/*") => (Kind::Space, rest.find("*/").map_or(rest.len(), |at| at + 2)),
+        '/' if rest.starts_with("/*") => (Kind::Space, rest[2..].find("*/").map_or(rest.len(), |at| at + 4)),
         '"' => (Kind::Text, quoted(rest, '"')),
         '\'' => (Kind::Mark, quoted(rest, '\'')),
         _ if first.is_alphabetic() || first == '_' => (Kind::Word, run(|c| c.is_alphanumeric() || c == '_')),
@@ -157,5 +157,11 @@ mod tests {
         assert_eq!((line("f"), line("return"), line("0x1F")), (Some(3), Some(4), Some(4)));
         assert_eq!(all[0].kind, Kind::Directive);
         assert!(all.iter().any(|token| token.kind == Kind::Text && token.text == "\"d\\\"e\""));
+    }
+
+    #[test]
+    fn a_comment_does_not_end_where_it_begins() {
+        let texts: Vec<&str> = tokens("/*/ a */b/**/").iter().map(|token| token.text).collect();
+        assert_eq!(texts, ["/*/ a */", "b", "/**/"]);
     }
 }

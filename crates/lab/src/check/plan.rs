@@ -101,7 +101,7 @@ impl Plan {
     pub(super) const BUFFER_BYTES: usize = 1 << 30;
 
     /// What no file could be checked with.
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         if self.seeds == 0 {
             return Err("no schedules: at least one seed is needed".into());
         }
@@ -112,7 +112,7 @@ impl Plan {
     }
 
     /// The launch, with so many bytes of `__shared__` variables below the dynamic shared memory.
-    pub(super) fn grid(&self, static_bytes: u32) -> Result<Grid, String> {
+    pub(crate) fn grid(&self, static_bytes: u32) -> Result<Grid, String> {
         let Some(shared) = self.shared.checked_add(static_bytes) else {
             return Err(format!("the plan has {} bytes of shared memory: no card has so much", self.shared));
         };

@@ -240,7 +240,7 @@ impl<'a, 'b> Writer<'a, 'b> {
         loop {
             if self.is(at, "__launch_bounds__") {
                 let open = self.skip(at + 1);
-                let Some(close) = closing(self.tokens, open) else {
+                let Some(close) = closing(self.tokens, open).filter(|_| self.is(open, "(")) else {
                     return Self::refuse(line, "a parenthesis is not closed");
                 };
                 bounds = Some(
@@ -390,6 +390,7 @@ fn without_alignment<'a>(declared: &[Token<'a>]) -> (Vec<Token<'a>>, String) {
     while at < declared.len() {
         let token = declared[at];
         let open = (at + 1..declared.len()).find(|&next| !declared[next].is_space());
+        let open = open.filter(|&open| declared[open].is("("));
         match open.and_then(|open| closing(declared, open).map(|close| (open, close))) {
             Some((open, close)) if token.is("alignas") || token.is("__align__") => {
                 alignment = joined(&declared[open + 1..close]);
@@ -438,5 +439,16 @@ mod tests {
         assert_eq!(asm.line, 2);
         assert!(asm.message.contains("vmad.u32"), "{asm}");
         assert!(refused("int main() { return 0; }").message.contains("no __global__"));
+    }
+
+    #[test]
+    fn attributes_without_their_parentheses_are_refused() {
+        let refused = |text: &str| rewrite("a.cu", text).unwrap_err().message;
+        for text in
+            ["__global__ __launch_bounds__; void k() {}", "__global__ void __launch_bounds__ k(int n) {}"]
+        {
+            assert!(refused(text).contains("not closed"), "{text}");
+        }
+        assert!(refused("__global__ void k() { __shared__ alignas, x; }").contains("T name[N]"));
     }
 }

@@ -23,7 +23,7 @@ const PROTOCOL: u32 = 1;
 
 /// What a peer says first.
 #[derive(Debug, Clone, Deserialize)]
-struct Handshake {
+pub(crate) struct Handshake {
     protocol: u32,
     peer: String,
     #[serde(default)]
@@ -33,6 +33,19 @@ struct Handshake {
     #[serde(default)]
     operations: Vec<String>,
     unavailable: Option<String>,
+}
+
+impl Handshake {
+    /// The handshake of a peer that can be measured.
+    pub(crate) fn accepted(self) -> Result<Self, NotMeasured> {
+        match self {
+            Self { unavailable: Some(why), .. } => Err(NotMeasured(why)),
+            Self { protocol, .. } if protocol != PROTOCOL => Err(NotMeasured(format!(
+                "it speaks version {protocol} of the protocol and this program version {PROTOCOL}"
+            ))),
+            handshake => Ok(handshake),
+        }
+    }
 }
 
 /// What it is asked.
@@ -45,10 +58,29 @@ struct Request<'a> {
 
 /// What it answers.
 #[derive(Debug, Deserialize)]
-struct Reply {
+pub(crate) struct Reply {
     #[serde(default)]
     samples_ns: Vec<f64>,
     error: Option<String>,
+}
+
+impl Reply {
+    /// As many samples as were asked for, each a time.
+    pub(crate) fn samples(self, asked: usize) -> Result<Vec<f64>, NotMeasured> {
+        match self {
+            Self { error: Some(error), .. } => Err(NotMeasured(error)),
+            Self { samples_ns, .. } if samples_ns.len() != asked => Err(NotMeasured(format!(
+                "it answered {} samples and was asked for {asked}",
+                samples_ns.len()
+            ))),
+            Self { samples_ns, .. }
+                if samples_ns.iter().any(|sample| !(sample.is_finite() && *sample > 0.0)) =>
+            {
+                Err(NotMeasured("it answered a sample that is no time".into()))
+            }
+            Self { samples_ns, .. } => Ok(samples_ns),
+        }
+    }
 }
 
 /// Why a peer was not measured, as a sentence.

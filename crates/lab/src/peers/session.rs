@@ -71,13 +71,7 @@ impl PeerSession {
         let line = self.receive(limit)?;
         let handshake: Handshake = serde_json::from_str(&line)
             .map_err(|error| NotMeasured(format!("its first line is no handshake ({error})")))?;
-        match handshake {
-            Handshake { unavailable: Some(why), .. } => Err(NotMeasured(why)),
-            Handshake { protocol, .. } if protocol != PROTOCOL => Err(NotMeasured(format!(
-                "it speaks version {protocol} of the protocol and this program version {PROTOCOL}"
-            ))),
-            handshake => Ok(handshake),
-        }
+        handshake.accepted()
     }
 
     /// The name it gave itself.
@@ -111,19 +105,7 @@ impl PeerSession {
         let line = self.receive(self.request_limit)?;
         let reply: Reply = serde_json::from_str(&line)
             .map_err(|error| self.ended(&format!("it answered something that is no reply ({error})")))?;
-        match reply {
-            Reply { error: Some(error), .. } => Err(NotMeasured(error)),
-            Reply { samples_ns, .. } if samples_ns.len() != samples => Err(NotMeasured(format!(
-                "it answered {} samples and was asked for {samples}",
-                samples_ns.len()
-            ))),
-            Reply { samples_ns, .. }
-                if samples_ns.iter().any(|sample| !(sample.is_finite() && *sample > 0.0)) =>
-            {
-                Err(NotMeasured("it answered a sample that is no time".into()))
-            }
-            Reply { samples_ns, .. } => Ok(samples_ns),
-        }
+        reply.samples(samples)
     }
 
     fn receive(&mut self, limit: Duration) -> Result<String, NotMeasured> {

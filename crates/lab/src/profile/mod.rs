@@ -39,3 +39,9 @@ pub struct LaunchProfile {
     /// Every number as the profiler named it.
     pub metrics: BTreeMap<String, f64>,
 }
+
+/// Whether a text of the profiler has launches.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn reads_launches(text: &str) -> bool {
+    !csv::launches(text).is_empty()
+}

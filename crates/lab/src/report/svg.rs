@@ -123,8 +123,10 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// Values `low..high` onto places `from..to`. A range of one value is widened, so that it has a middle.
+    /// Values `low..high` onto places `from..to`. A range of one value is widened, so that it has a middle. A record may hold what
+    /// nobody measured, as a rate below zero, whose logarithm is none: such a range is 0 to 1.
     pub(super) fn new((low, high): (f64, f64), (from, to): (f64, f64)) -> Self {
+        let (low, high) = if low.is_finite() && high.is_finite() { (low, high) } else { (0.0, 1.0) };
         let (low, high) = if high > low { (low, high) } else { (low - 0.5, low + 0.5) };
         Self { low, high, from, to }
     }
@@ -156,6 +158,9 @@ mod tests {
         assert_eq!((scale.at(0.0), scale.at(10.0), scale.at(99.0)), (100.0, 300.0, 300.0));
         assert_eq!(scale.ticks(5), [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
         assert_eq!(Scale::new((7.0, 7.0), (0.0, 1.0)).at(7.0), 0.5);
+        for broken in [(f64::NAN, 3.0), (0.0, f64::INFINITY)] {
+            assert_eq!(Scale::new(broken, (100.0, 300.0)).at(0.5), 200.0);
+        }
     }
 
     #[test]

@@ -59,18 +59,21 @@ impl TuningState {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(self),
             read => read.map_err(|error| refuse(error.to_string()))?,
         };
-        let found: Self = serde_json::from_slice(&bytes).map_err(|error| refuse(error.to_string()))?;
-        if found.version != STATE_VERSION {
-            return Err(refuse(format!(
-                "it has version {} and this program reads {STATE_VERSION}",
-                found.version
-            )));
-        }
+        let found = Self::parse(&bytes).map_err(refuse)?;
         if let Some(difference) = self.subject.difference(&found.subject) {
             return Err(refuse(format!("it is of another search: {difference}")));
         }
         self.trials = found.trials;
         Ok(self)
+    }
+
+    /// What a state file says, or what is wrong with it.
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let found: Self = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+        if found.version != STATE_VERSION {
+            return Err(format!("it has version {} and this program reads {STATE_VERSION}", found.version));
+        }
+        Ok(found)
     }
 
     /// Writes the file, so that a crash leaves the old one or the new one.

@@ -15,7 +15,7 @@ const FIXED: usize = 164;
 const ENTRY: usize = 12;
 /// Most sections of a file.
 pub(super) const MOST_SECTIONS: usize = 1 << 16;
-/// Bytes of key material that no section reaches.
+/// Bytes of key material that no section reaches, and all of them together do not.
 const MOST_BYTES: u64 = 1 << 48;
 
 /// Bytes of the header of a file of so many sections.
@@ -53,7 +53,7 @@ pub struct KeyHeader {
 }
 
 impl KeyHeader {
-    pub(super) fn encode(&self) -> Zeroizing<Vec<u8>> {
+    pub(crate) fn encode(&self) -> Zeroizing<Vec<u8>> {
         let mut bytes = Zeroizing::new(Vec::with_capacity(bytes_of(self.sections.len())));
         bytes.extend_from_slice(&MAGIC);
         bytes.extend_from_slice(&VERSION.to_le_bytes());
@@ -140,6 +140,9 @@ impl KeyHeader {
             1 => Party::One,
             other => return Err(refused(format!("it is for party {other}, there are 0 and 1"))),
         };
+        if bytes[15] != 0 {
+            return Err(refused("a byte of its header that is zero in every key file is not"));
+        }
         let format = FixedPoint::new(bytes[13].into(), bytes[14].into())?;
         let mut sections = Vec::with_capacity((content.len() - FIXED) / ENTRY);
         for entry in content[FIXED..].chunks_exact(ENTRY) {
@@ -149,6 +152,12 @@ impl KeyHeader {
                 return Err(refused(format!("section {} claims {length} bytes", sections.len())));
             }
             sections.push(SectionEntry { tokens: u32::from_le_bytes(tokens), length });
+        }
+        if sections.iter().map(|section| section.length).sum::<u64>() >= MOST_BYTES {
+            return Err(refused(format!(
+                "its {} sections claim more bytes than any disk has",
+                sections.len()
+            )));
         }
         let inferences = sections.iter().filter(|section| section.tokens > 0).count();
         if sections[0].tokens != 0 || inferences + 1 != sections.len() {
@@ -232,10 +241,18 @@ mod tests {
             KeyHeader::parse(&bytes).is_err()
         };
         for (place, value) in
-            [(8, 9), (10, 7), (12, 2), (13, 0), (13, 65), (14, 50), (164, 1), (176, 0), (186, 1)]
+            [(8, 9), (10, 7), (12, 2), (13, 0), (13, 65), (14, 50), (15, 8), (164, 1), (176, 0), (186, 1)]
         {
             assert!(refused(place, value), "byte {place} set to {value}");
         }
         assert!(!refused(16, 9));
+    }
+
+    #[test]
+    fn sections_that_are_too_long_together_are_refused() {
+        let section = |tokens| SectionEntry { tokens, length: MOST_BYTES - 1 };
+        let sections = (0..MOST_SECTIONS as u32).map(section).collect();
+        let error = KeyHeader::parse(&KeyHeader { sections, ..header() }.encode()).err().unwrap();
+        assert!(error.to_string().contains("65536 sections claim more bytes"), "{error}");
     }
 }

@@ -129,8 +129,19 @@ fn forget_weights_of(key_file: &Path) {
     }
 }
 
+/// What [`write_weights`] writes before the hash.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn kept_bytes(messages: &[Vec<u8>]) -> Vec<u8> {
+    let mut bytes = [MAGIC, (messages.len() as u64).to_le_bytes()].concat();
+    for message in messages {
+        bytes.extend_from_slice(&(message.len() as u64).to_le_bytes());
+        bytes.extend_from_slice(message);
+    }
+    bytes
+}
+
 /// The messages of a file whose hash is right.
-fn messages(content: &[u8]) -> Option<Vec<Vec<u8>>> {
+pub(crate) fn messages(content: &[u8]) -> Option<Vec<Vec<u8>>> {
     let rest = content.strip_prefix(&MAGIC)?;
     let (count, mut rest) = rest.split_first_chunk()?;
     let mut messages = Vec::new();

@@ -32,7 +32,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    fn empty(key_file: &Path, header: &KeyHeader) -> Self {
+    pub(crate) fn empty(key_file: &Path, header: &KeyHeader) -> Self {
         let mut start = [0; FIXED];
         start[..8].copy_from_slice(&MAGIC);
         start[8] = header.party.index() as u8;
@@ -90,16 +90,22 @@ impl Ledger {
             .ok_or_else(|| unusable(&self.path, "it marks sections that do not exist"))
     }
 
-    fn hash(&self, content: &[u8]) -> blake3::Hash {
+    pub(crate) fn hash(&self, content: &[u8]) -> blake3::Hash {
         blake3::keyed_hash(&self.key, content)
     }
 
-    /// Replaces the file as a whole: first the new one is safe, then its name.
-    fn store(&self) -> Result<()> {
+    /// The bytes of the file.
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = self.start.to_vec();
         bytes.extend_from_slice(&self.bits());
         let hash = self.hash(&bytes);
         bytes.extend_from_slice(hash.as_bytes());
+        bytes
+    }
+
+    /// Replaces the file as a whole: first the new one is safe, then its name.
+    fn store(&self) -> Result<()> {
+        let bytes = self.encode();
         let next = self.path.with_extension(NEXT_SUFFIX);
         let mut file = create_anew(&next)?;
         file.write_all(&bytes).and_then(|()| file.sync_all()).map_err(failed(&next, "write"))?;

@@ -41,6 +41,8 @@ mod write;
 pub use header::{KeyHeader, SectionEntry};
 pub(crate) use hold::{HeldBytes, Wiping};
 pub(crate) use kept::Keeping;
+#[cfg(feature = "fuzzing")]
+pub(crate) use kept::{kept_bytes, messages};
 pub use ledger::Ledger;
 pub use read::KeyFile;
 pub(crate) use space::require_space;

@@ -1,6 +1,6 @@
 //! Who a party is: a certificate, its key, and whom it believes.
 
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
@@ -15,6 +15,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{CipherSuite, ClientConfig, RootCertStore, ServerConfig, version};
+use zeroize::Zeroizing;
 
 use crate::error::{Error, Result};
 
@@ -36,27 +37,26 @@ pub struct Identity {
 impl Identity {
     /// Reads PEM files.
     pub fn load(certificate: &Path, key: &Path, authority: &Path) -> Result<Self> {
-        let refused = |path: &Path, error: rustls::pki_types::pem::Error| Error::Certificate {
-            path: path.to_owned(),
-            what: error.to_string(),
+        let read = |path: &Path| match fs::read(path) {
+            Ok(bytes) => Ok(Zeroizing::new(bytes)),
+            Err(error) => Err(refused(path, error)),
         };
-        let certificates = |path: &Path| -> Result<Vec<CertificateDer<'static>>> {
-            let found = CertificateDer::pem_file_iter(path).map_err(|error| refused(path, error))?;
-            let found = found.collect::<Result<Vec<_>, _>>().map_err(|error| refused(path, error))?;
-            if found.is_empty() {
-                let what = "there is no certificate in it".into();
-                return Err(Error::Certificate { path: path.to_owned(), what });
-            }
-            Ok(found)
-        };
+        Self::from_pem((certificate, &read(certificate)?), (key, &read(key)?), (authority, &read(authority)?))
+    }
+
+    /// The same from what is in the files, whose names errors have.
+    pub(crate) fn from_pem(
+        certificate: (&Path, &[u8]),
+        key: (&Path, &[u8]),
+        authority: (&Path, &[u8]),
+    ) -> Result<Self> {
         let mut roots = RootCertStore::empty();
         for root in certificates(authority)? {
-            let refused = |error| Error::Certificate { path: authority.to_owned(), what: format!("{error}") };
-            roots.add(root).map_err(refused)?;
+            roots.add(root).map_err(|error| refused(authority.0, error))?;
         }
         Ok(Self {
             chain: certificates(certificate)?,
-            key: PrivateKeyDer::from_pem_file(key).map_err(|error| refused(key, error))?,
+            key: PrivateKeyDer::from_pem_slice(key.1).map_err(|error| refused(key.0, error))?,
             authority: Arc::new(roots),
         })
     }
@@ -68,7 +68,7 @@ impl Identity {
         Arc::new(provider)
     }
 
-    pub(super) fn client(&self, protocol: &[u8]) -> Result<Arc<ClientConfig>> {
+    pub(crate) fn client(&self, protocol: &[u8]) -> Result<Arc<ClientConfig>> {
         let config = ClientConfig::builder_with_provider(Self::provider());
         let config = config.with_protocol_versions(&[&version::TLS13]).map_err(tls)?;
         let config = config.with_root_certificates(self.authority.clone());
@@ -79,7 +79,7 @@ impl Identity {
         Ok(Arc::new(config))
     }
 
-    pub(super) fn server(&self) -> Result<Arc<ServerConfig>> {
+    pub(crate) fn server(&self) -> Result<Arc<ServerConfig>> {
         let clients = WebPkiClientVerifier::builder_with_provider(self.authority.clone(), Self::provider());
         let config = ServerConfig::builder_with_provider(Self::provider());
         let config = config.with_protocol_versions(&[&version::TLS13]).map_err(tls)?;
@@ -89,6 +89,20 @@ impl Identity {
         config.send_tls13_tickets = 0;
         Ok(Arc::new(config))
     }
+}
+
+fn refused(path: &Path, error: impl std::fmt::Display) -> Error {
+    Error::Certificate { path: path.to_owned(), what: error.to_string() }
+}
+
+/// The certificates of a PEM file, of which there is one at least.
+fn certificates((path, pem): (&Path, &[u8])) -> Result<Vec<CertificateDer<'static>>> {
+    let found = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
+    let found = found.map_err(|error| refused(path, error))?;
+    if found.is_empty() {
+        return Err(refused(path, "there is no certificate in it"));
+    }
+    Ok(found)
 }
 
 /// Where [`make_test_certificates`] puts what it makes.

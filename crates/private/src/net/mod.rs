@@ -16,6 +16,8 @@
 
 mod connection;
 mod frame;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod handshake;
 mod identity;
 mod inbox;

@@ -16,13 +16,13 @@ pub(super) const MOST_SECTIONS: usize = 1 << 12;
 /// Who speaks, and for which keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Hello {
-    pub(super) party: Party,
-    pub(super) session: [u8; 32],
-    pub(super) model: [u8; 32],
-    pub(super) weights: [u8; 32],
+    pub(crate) party: Party,
+    pub(crate) session: [u8; 32],
+    pub(crate) model: [u8; 32],
+    pub(crate) weights: [u8; 32],
     /// A bit for every section that was used.
-    pub(super) ledger: Vec<u8>,
-    pub(super) proof: [u8; 32],
+    pub(crate) ledger: Vec<u8>,
+    pub(crate) proof: [u8; 32],
 }
 
 impl Hello {

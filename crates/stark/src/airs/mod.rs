@@ -7,6 +7,7 @@ mod plonk;
 mod poseidon2;
 mod proof;
 mod state_machine;
+mod well_formed;
 mod wide_fibonacci;
 
 use stwo::core::channel::Channel;

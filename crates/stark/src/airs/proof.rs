@@ -27,7 +27,7 @@ use stwo_constraint_framework::{
     TraceLocationAllocator,
 };
 
-use super::{Air, HostColumn};
+use super::{Air, HostColumn, well_formed};
 use crate::backend::CudaBackend;
 use crate::constraints::interaction_trace;
 use crate::limits::Limits;
@@ -53,6 +53,12 @@ pub enum VerifyError {
     /// stwo's verifier panics at some proofs whose openings are not those that it asks for.
     #[error("the proof does not hold: stwo's verifier stopped at it")]
     Stopped,
+    /// It is none that a prover makes: stwo's verifier would misread it, or take forever.
+    #[error("the proof does not hold: {what}")]
+    Malformed {
+        /// What is wrong with it.
+        what: &'static str,
+    },
     /// Lookups do not balance.
     #[error("the proof does not hold: the claimed sums are not those of a true statement")]
     Sums,
@@ -404,6 +410,11 @@ pub fn verify_with<MC: MerkleChannel, A: Air>(
 where
     SimdBackend: BackendForChannel<MC>,
 {
+    well_formed::check(&proved, config)?;
+    let needed = if air.interacts() { 4 } else { 3 };
+    if proved.proof.commitments.len() != needed {
+        return Err(VerifyError::Shape { found: proved.proof.commitments.len(), needed });
+    }
     let Proved { claimed_sums, proof } = proved;
     let names = air.preprocessed().into_iter().map(|(name, _)| name).collect_vec();
     let channel = &mut MC::C::default();
@@ -425,10 +436,6 @@ where
         sizes[0] = air.preprocessed_log_sizes();
         sizes
     };
-    let needed = sizes.len() + 1;
-    if proof.commitments.len() != needed {
-        return Err(VerifyError::Shape { found: proof.commitments.len(), needed });
-    }
     if proof.commitments[0] != preprocessed_root::<MC, A>(air, config) {
         return Err(VerifyError::Preprocessed);
     }

@@ -7,6 +7,9 @@ mod run;
 mod shapes;
 mod stop;
 
+#[cfg(feature = "fuzzing")]
+pub(super) use run::attends;
+
 use clap::Parser;
 use gatework_attention::workloads;
 use gatework_gpu::Target;

@@ -109,15 +109,7 @@ pub(super) fn run(options: &RunOptions, shell: &Shell) -> Result<Ending, Failure
     })?;
     let file = SafeTensors::deserialize(&bytes)
         .map_err(|error| input(path, format!("it is no safetensors file: {error}")))?;
-    let job = Job {
-        options,
-        path,
-        output,
-        q: tensor(path, &file, "q")?,
-        k: tensor(path, &file, "k")?,
-        v: tensor(path, &file, "v")?,
-        sinks: file.tensor("sinks").ok(),
-    };
+    let job = Job::new(options, (path, output), &file)?;
     let shape = job.shape()?;
     let target = shell.target()?;
     let jobs = shell.progress.start(1);
@@ -174,7 +166,18 @@ struct Job<'a> {
     sinks: Option<TensorView<'a>>,
 }
 
-impl Job<'_> {
+impl<'a> Job<'a> {
+    /// The tensors of `file`, which is read from the first path; what comes of them is written to the second.
+    fn new(
+        options: &'a RunOptions,
+        (path, output): (&'a Path, &'a Path),
+        file: &SafeTensors<'a>,
+    ) -> Result<Self, Failure> {
+        let tensor = |name: &str| tensor(path, file, name);
+        let sinks = file.tensor("sinks").ok();
+        Ok(Self { options, path, output, q: tensor("q")?, k: tensor("k")?, v: tensor("v")?, sinks })
+    }
+
     fn layout(&self) -> Layout {
         if self.options.rows_first { Layout::RowsFirst } else { Layout::HeadsFirst }
     }
@@ -241,11 +244,7 @@ impl Job<'_> {
     }
 
     fn attend<T: Element>(&self, shape: Shape, target: &Target) -> Result<Done, Failure> {
-        let [q, k, v] = [&self.q, &self.k, &self.v].map(|view| elements::<T>(view));
-        let start = Instant::now();
-        let attention = self.attention(shape)?.build(target)?;
-        let out = attention.forward(&q, &k, &v)?;
-        let seconds = start.elapsed().as_secs_f64();
+        let (out, seconds) = self.output::<T>(shape, target)?;
         let bytes = bytemuck::cast_slice(&out);
         let view = TensorView::new(self.q.dtype(), self.q.shape().to_vec(), bytes)
             .and_then(|view| serialize([("o", view)], None))
@@ -253,6 +252,15 @@ impl Job<'_> {
         write_file(self.output, &view)?;
         let (output, shape) = (self.output.to_owned(), self.q.shape().to_vec());
         Ok(Done { output, shape, device: target.id().to_owned(), seconds })
+    }
+
+    /// The output, and how long it took from tensors in memory.
+    fn output<T: Element>(&self, shape: Shape, target: &Target) -> Result<(Vec<T>, f64), Failure> {
+        let [q, k, v] = [&self.q, &self.k, &self.v].map(|view| elements::<T>(view));
+        let start = Instant::now();
+        let attention = self.attention(shape)?.build(target)?;
+        let out = attention.forward(&q, &k, &v)?;
+        Ok((out, start.elapsed().as_secs_f64()))
     }
 
     fn bad(&self, what: String) -> Failure {
@@ -269,4 +277,40 @@ fn elements<T: Element>(view: &TensorView<'_>) -> Vec<T> {
 
 fn input(path: &Path, what: String) -> Failure {
     Failure::input(format!("{}: {what}", path.display()))
+}
+
+/// Whether the tensors of a file can be attended over, on the CPU.
+#[cfg(feature = "fuzzing")]
+pub(in crate::command) fn attends(bytes: &[u8]) -> bool {
+    let options = RunOptions {
+        input: None,
+        output: None,
+        demo: false,
+        seed: 0,
+        causal: true,
+        window: None,
+        scale: None,
+        soft_cap: None,
+        batch_invariant: false,
+        rows_first: false,
+    };
+    let attend = || {
+        let file = SafeTensors::deserialize(bytes).map_err(|error| Failure::input(error.to_string()))?;
+        let paths = (Path::new("qkv.safetensors"), Path::new("o.safetensors"));
+        let job = Job::new(&options, paths, &file)?;
+        let (shape, target) = (job.shape()?, Target::open("cpu")?);
+        let elements = match job.q.dtype() {
+            Dtype::F32 => job.output::<f32>(shape, &target)?.0.len(),
+            Dtype::F16 => job.output::<f16>(shape, &target)?.0.len(),
+            Dtype::BF16 => job.output::<bf16>(shape, &target)?.0.len(),
+            other => return Err(job.bad(format!("the tensors are {other:?}"))),
+        };
+        assert_eq!(
+            elements,
+            job.q.shape().iter().product::<usize>(),
+            "the output is as large as the queries"
+        );
+        Ok(())
+    };
+    attend().is_ok()
 }

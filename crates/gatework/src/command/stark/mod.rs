@@ -1,6 +1,8 @@
 //! `gatework stark`.
 
 mod bench;
+#[cfg(feature = "fuzzing")]
+mod fuzzing;
 mod memory;
 mod prove;
 mod quiet;
@@ -8,6 +10,9 @@ mod statement;
 mod stop;
 mod throughput;
 mod verify;
+
+#[cfg(feature = "fuzzing")]
+pub(super) use fuzzing::{holds, sample_proofs};
 
 use clap::Parser;
 use gatework_gpu::Target;

@@ -10,7 +10,6 @@ use gatework_gpu::Notice;
 use tempfile::TempDir;
 
 mod device;
-mod fuzz;
 mod processes;
 mod small;
 
