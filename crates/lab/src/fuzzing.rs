@@ -34,7 +34,7 @@ pub fn records(bytes: &[u8]) -> bool {
         let document = format!("<!-- lab table: {kind} {} -->\n<!-- end -->\n", names.join(" "));
         let _ = write_tables(&document, records, "results", &|_| false);
     }
-    assert!(report::html(records, &|_| Freshness::Current).ends_with("</html>\n"), "a report is whole");
+    assert!(report::html(records, &[], &|_| Freshness::Current).ends_with("</html>\n"), "a report is whole");
     true
 }
 

@@ -244,7 +244,7 @@ impl<'a> Job<'a> {
     }
 
     fn attend<T: Element>(&self, shape: Shape, target: &Target) -> Result<Done, Failure> {
-        let (out, seconds) = self.output::<T>(shape, target)?;
+        let (out, seconds) = self.computed::<T>(shape, target)?;
         let bytes = bytemuck::cast_slice(&out);
         let view = TensorView::new(self.q.dtype(), self.q.shape().to_vec(), bytes)
             .and_then(|view| serialize([("o", view)], None))
@@ -255,7 +255,7 @@ impl<'a> Job<'a> {
     }
 
     /// The output, and how long it took from tensors in memory.
-    fn output<T: Element>(&self, shape: Shape, target: &Target) -> Result<(Vec<T>, f64), Failure> {
+    fn computed<T: Element>(&self, shape: Shape, target: &Target) -> Result<(Vec<T>, f64), Failure> {
         let [q, k, v] = [&self.q, &self.k, &self.v].map(|view| elements::<T>(view));
         let start = Instant::now();
         let attention = self.attention(shape)?.build(target)?;
@@ -300,9 +300,9 @@ pub(in crate::command) fn attends(bytes: &[u8]) -> bool {
         let job = Job::new(&options, paths, &file)?;
         let (shape, target) = (job.shape()?, Target::open("cpu")?);
         let elements = match job.q.dtype() {
-            Dtype::F32 => job.output::<f32>(shape, &target)?.0.len(),
-            Dtype::F16 => job.output::<f16>(shape, &target)?.0.len(),
-            Dtype::BF16 => job.output::<bf16>(shape, &target)?.0.len(),
+            Dtype::F32 => job.computed::<f32>(shape, &target)?.0.len(),
+            Dtype::F16 => job.computed::<f16>(shape, &target)?.0.len(),
+            Dtype::BF16 => job.computed::<bf16>(shape, &target)?.0.len(),
             other => return Err(job.bad(format!("the tensors are {other:?}"))),
         };
         assert_eq!(
