@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 use crate::disk::{self, KeyHeader, Ledger, SectionEntry};
 use crate::model::{Checkpoint, Options, PublicModel};
 use crate::net::Identity;
-use crate::roles::{Hello, Message};
+use crate::roles::message::{Hello, Message};
 
 pub use crate::net::fuzzing::{frames, parcels};
 

@@ -7,7 +7,7 @@ mod train;
 
 use crate::target::{Allowance, Target, Verdict};
 
-/// Everything that reads bytes from outside.
+/// Everything that reads bytes from outside; without the feature `command`, all but what only the command reads.
 pub const TARGETS: &[Target] = &[
     small("private_key_header", "the beginning of a key file", private::key_header),
     small("private_ledger", "the ledger of a key file", private::ledger),
@@ -19,7 +19,9 @@ pub const TARGETS: &[Target] = &[
     target("private_config", "config.json of a checkpoint", private::config, 64, 4 << 20),
     target("private_safetensors", "model.safetensors of a checkpoint", private::safetensors, 64, 4 << 20),
     target("private_identity", "PEM files with certificates and a key", private::identity, 64, 1 << 20),
+    #[cfg(feature = "command")]
     target("stark_proof", "a proof file, of any channel", stark_proof, 64, 4 << 20),
+    #[cfg(feature = "command")]
     target("attention_input", "a safetensors file with q, k and v", attention_input, 64, 4 << 20),
     target("lab_records", "a file of records", lab::records, 256, 4 << 20),
     target("lab_document", "a document with tables of records", lab::document, 64, 1 << 20),
@@ -68,10 +70,12 @@ fn of_text(bytes: &[u8], read: impl FnOnce(&str) -> bool) -> Verdict {
     std::str::from_utf8(bytes).is_ok_and(read).into()
 }
 
+#[cfg(feature = "command")]
 fn stark_proof(bytes: &[u8]) -> Verdict {
     gatework::command::fuzzing::stark_proof(bytes).into()
 }
 
+#[cfg(feature = "command")]
 fn attention_input(bytes: &[u8]) -> Verdict {
     gatework::command::fuzzing::attention_input(bytes).into()
 }

@@ -7,18 +7,19 @@ mod memory;
 mod watchdog;
 
 use std::any::Any;
-use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use std::{env, fs};
 
 use gatework_fuzz::{Mutator, TARGETS, Target, Verdict, corpus};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 use self::watchdog::Watchdog;
 
-/// Altered inputs of one target at most, and the longest that they are tried.
+/// Altered inputs of one target at most, and the longest that they are tried. With `GATEWORK_FUZZ_SECONDS` they are tried for that
+/// long, however many those are; `GATEWORK_FUZZ_SEED` makes other ones.
 const INPUTS: usize = 100_000;
 const TIME: Duration = Duration::from_secs(4);
 /// Truncations of one file at most: of a longer one they are spread evenly.
@@ -67,14 +68,22 @@ impl Bench {
                 self.check(&input[..end])?;
             }
         }
-        let (mut mutator, started, mut altered) = (Mutator::new(1), Instant::now(), 0);
-        while altered < INPUTS && started.elapsed() < TIME {
+        let (most, time) = match setting("GATEWORK_FUZZ_SECONDS")? {
+            Some(seconds) => (usize::MAX, Duration::from_secs(seconds)),
+            None => (INPUTS, TIME),
+        };
+        let mut mutator = Mutator::new(setting("GATEWORK_FUZZ_SEED")?.unwrap_or(1));
+        let (started, mut altered) = (Instant::now(), 0);
+        while altered < most && started.elapsed() < time {
             let input = mutator.altered(all[altered % all.len()], &all);
             self.check(&input)?;
             altered += 1;
         }
         let (name, tried, full) = (self.target.name, self.tried, 100.0 * self.fullest);
-        println!("{name}: {tried} inputs, at most {full:.0} % of the memory that it may hold");
+        let seconds = started.elapsed().as_secs_f64();
+        println!(
+            "{name}: {tried} inputs, {seconds:.0} s, at most {full:.0} % of the memory that it may hold"
+        );
         Ok(())
     }
 
@@ -101,6 +110,16 @@ impl Bench {
     fn broken(&self, input: &[u8], what: &str) -> Failed {
         let kept = keep(self.target.name, input);
         format!("{what}\nthe input is kept as {}", kept.display()).into()
+    }
+}
+
+/// A number of the environment, if it is there.
+fn setting(name: &str) -> Result<Option<u64>, Failed> {
+    match env::var(name) {
+        Ok(value) => {
+            value.parse().map(Some).map_err(|_| format!("{name} is '{value}', which is no number").into())
+        }
+        Err(_) => Ok(None),
     }
 }
 

@@ -28,7 +28,7 @@ mod foresee;
 mod lengths;
 mod local;
 mod loopback;
-mod message;
+pub(crate) mod message;
 mod pair;
 mod parties;
 mod parts;
@@ -41,8 +41,6 @@ pub use deal::{DealPlan, deal_files};
 pub use foresee::{DeviceBytes, foresee_device};
 pub use local::LocalKeys;
 pub use loopback::Loopback;
-#[cfg(feature = "fuzzing")]
-pub(crate) use message::{Hello, Message};
 pub use parties::{Client, KeyStore, Prepared, Server};
 pub use parts::PartTime;
 pub use summary::{Counted, Summary};
