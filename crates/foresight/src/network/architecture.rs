@@ -182,9 +182,9 @@ impl Architecture {
         &self.layers
     }
 
-    /// Numbers of one example.
+    /// Numbers of one example. A damaged checkpoint may name sides whose product no machine counts.
     pub fn inputs(&self) -> usize {
-        self.shape.iter().product()
+        self.shape.iter().fold(1, |numbers, &side| usize::saturating_mul(numbers, side))
     }
 
     /// Classes.
@@ -268,6 +268,12 @@ mod tests {
         assert_eq!(cnn.parameter_count(), 8 * 26 + 16 * 201 + 257 * 64 + 65 * 10);
         let work: u64 = cnn.layers().iter().map(Layer::multiply_adds).sum();
         assert_eq!(work, 576 * 8 * 25 + 64 * 16 * 200 + 256 * 64 + 640);
+    }
+
+    #[test]
+    fn a_network_of_a_damaged_checkpoint_can_be_named() {
+        let damaged = Architecture { shape: [usize::MAX, 2, 2], layers: Vec::new() };
+        assert_eq!(damaged.text(), usize::MAX.to_string());
     }
 
     #[test]

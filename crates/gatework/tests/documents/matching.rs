@@ -47,7 +47,7 @@ fn words(line: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     for word in line.split_whitespace() {
         let bare = word.trim_end_matches([',', '.', ':', ';', ')']);
-        let number = |text: &str| text.trim_start_matches('(').parse::<f64>().is_ok();
+        let number = |text: &str| text == ANYTHING || text.trim_start_matches('(').parse::<f64>().is_ok();
         if TIMES.contains(&bare) && words.last().is_some_and(|last| number(last)) {
             words.pop();
             words.push(format!("<time>{}", &word[bare.len()..]));

@@ -212,11 +212,11 @@ impl Found {
                 (bench.candidate.summary.median_ns, bench.baseline.summary.median_ns)
             }
             Self::Row { workload, says, ours, theirs } => {
-                let rows = record.measured.iter().flat_map(|measured| &measured.rows);
+                let mut rows = record.measured.iter().flat_map(|measured| &measured.rows);
                 let matches = |row: &&Map<String, Value>| {
                     record.workload == *workload && says.iter().all(|(key, value)| said(row, key) == *value)
                 };
-                let row = rows.filter(matches).next_back()?;
+                let row = rows.rfind(matches)?;
                 let milliseconds = |key: &str| Some(row.get(key)?.as_f64()? * 1e6);
                 (milliseconds(ours)?, milliseconds(theirs)?)
             }
