@@ -2,8 +2,8 @@
 
 /// Makes inputs from those that are right, the same for the same seed.
 ///
-/// Half of the changes know what files are made of: numbers in text and in bytes, pairs of brackets, lines, keys and values. The
-/// others are those that every fuzzer makes.
+/// Half of the changes know what files are made of: numbers in text and in bytes, pairs of brackets, lines,
+/// keys and values. The others are those that every fuzzer makes.
 pub struct Mutator {
     state: u64,
 }

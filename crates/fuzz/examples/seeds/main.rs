@@ -1,6 +1,8 @@
-//! Writes the seeds of every target into `corpus/`, by the writers that users have: `cargo run -p gatework-fuzz --example seeds`.
+//! Writes the seeds of every target into `corpus/`, by the writers that users have: `cargo run -p
+//! gatework-fuzz --example seeds`.
 //!
-//! What a program outside of this workspace writes (ptxas, cuobjdump, the profiler, other compilers) is here as text.
+//! What a program outside of this workspace writes (ptxas, cuobjdump, the profiler, other compilers) is here
+//! as text.
 
 mod checkpoints;
 mod training;

@@ -7,7 +7,8 @@ mod train;
 
 use crate::target::{Allowance, Target, Verdict};
 
-/// Everything that reads bytes from outside; without the feature `command`, all but what only the command reads.
+/// Everything that reads bytes from outside; without the feature `command`, all but what only the command
+/// reads.
 pub const TARGETS: &[Target] = &[
     small("private_key_header", "the beginning of a key file", private::key_header),
     small("private_ledger", "the ledger of a key file", private::ledger),

@@ -1,7 +1,7 @@
 //! Every target over its corpus, over truncations of it, and over altered copies, in bounded time and memory.
 //!
-//! An input that breaks a target is left under the build folder, and the test says where. Mend the reader, give it a test of its
-//! own, and move the input to `corpus/<target>/findings/`.
+//! An input that breaks a target is left under the build folder, and the test says where. Mend the reader,
+//! give it a test of its own, and move the input to `corpus/<target>/findings/`.
 
 mod memory;
 mod watchdog;
@@ -18,10 +18,10 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 use self::watchdog::Watchdog;
 
-/// Altered inputs of one target at most, and the longest that they are tried. With `GATEWORK_FUZZ_SECONDS` they are tried for that
-/// long, however many those are; `GATEWORK_FUZZ_SEED` makes other ones.
+/// Altered inputs of one target at most, and the longest that they are tried. With `GATEWORK_FUZZ_SECONDS`
+/// they are tried for that long, however many those are; `GATEWORK_FUZZ_SEED` makes other ones.
 const INPUTS: usize = 100_000;
-const TIME: Duration = Duration::from_secs(4);
+const TIME: Duration = Duration::from_secs(10);
 /// Truncations of one file at most: of a longer one they are spread evenly.
 const TRUNCATIONS: usize = 2048;
 /// No reader takes that long for a short input, however busy the machine is.

@@ -13,7 +13,8 @@ struct Watched {
 }
 
 impl Watchdog {
-    /// Ends the process if an input of `name` takes longer than `limit`: a thread that runs on cannot be ended alone.
+    /// Ends the process if an input of `name` takes longer than `limit`: a thread that runs on cannot be
+    /// ended alone.
     pub fn new(name: &'static str, limit: Duration) -> Self {
         let watched = Arc::new(Mutex::new(None));
         let watching = Arc::downgrade(&watched);
