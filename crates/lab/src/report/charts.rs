@@ -40,7 +40,8 @@ pub(super) fn floors(benches: &[(&str, &BenchRecord)]) -> Option<String> {
 /// Room of a letter, more than most take.
 const LETTER: f64 = 6.3;
 
-/// What a label and the value at the other end of its line have room for: the end of a longer label is left out.
+/// What a label and the value at the other end of its line have room for: the end of a longer label is left
+/// out.
 fn fitted(label: &str, value: &str) -> String {
     let room = (((RIGHT - LEFT) / LETTER) as usize).saturating_sub(value.chars().count());
     if label.chars().count() <= room {

@@ -27,7 +27,7 @@ pub(super) fn draw(bench: &BenchRecord) -> String {
     for tick in scale.ticks(4) {
         let x = scale.at(tick);
         drawing.line("grid", (x, TOP), (x, bottom));
-        drawing.text("tick", Anchor::Middle, (x, bottom + 14.0), &time(tick));
+        drawing.text("tick", anchor_at(x), (x, bottom + 14.0), &time(tick));
     }
     for (index, one) in series.iter().enumerate() {
         draw_row(&mut drawing, &scale, TOP + ROW * index as f64, one);
@@ -63,7 +63,8 @@ fn series(bench: &BenchRecord) -> Vec<Series<'_>> {
     series
 }
 
-/// From the least sample to a little above the largest p99: one straggler must not squeeze the rest into a line.
+/// From the least sample to a little above the largest p99: one straggler must not squeeze the rest into a
+/// line.
 fn scale(series: &[Series<'_>]) -> Scale {
     let low = series.iter().map(|one| one.summary.minimum_ns).fold(f64::INFINITY, f64::min);
     let high = series.iter().map(|one| one.summary.p99_ns).fold(0.0, f64::max);
@@ -71,11 +72,36 @@ fn scale(series: &[Series<'_>]) -> Scale {
     Scale::new((low - margin, high + margin), (LEFT, RIGHT))
 }
 
+/// Numbers at the edges would be cut in half if they stood around their lines.
+fn anchor_at(x: f64) -> Anchor {
+    const HALF: f64 = 24.0;
+    if x < LEFT + HALF {
+        Anchor::Start
+    } else if x > RIGHT - HALF {
+        Anchor::End
+    } else {
+        Anchor::Middle
+    }
+}
+
+/// As much of a name as stands beside a text of so many characters.
+fn shortened(name: &str, beside: usize) -> String {
+    /// Average width of a character of either text.
+    const CHARACTER: f64 = 6.0;
+    let room = ((RIGHT - LEFT) / CHARACTER) as usize;
+    let room = room.saturating_sub(beside + 2);
+    if name.chars().count() <= room {
+        return name.to_owned();
+    }
+    let kept: String = name.chars().take(room.saturating_sub(1)).collect();
+    format!("{}…", kept.trim_end())
+}
+
 fn draw_row(drawing: &mut Drawing, scale: &Scale, top: f64, series: &Series<'_>) {
     let Series { class, name, samples, summary } = series;
     let middle = top + 32.0;
     let spread = format!("{}, spread {:.1} %", time(summary.median_ns), 100.0 * summary.relative_spread);
-    drawing.text("label", Anchor::Start, (LEFT, top + 12.0), name);
+    drawing.text("label", Anchor::Start, (LEFT, top + 12.0), &shortened(name, spread.chars().count()));
     drawing.text("value", Anchor::End, (RIGHT, top + 12.0), &spread);
     for (index, &sample) in samples.values().iter().enumerate() {
         // The golden ratio scatters successive samples evenly and the same way every time.
@@ -96,4 +122,24 @@ pub(super) fn beyond(bench: &BenchRecord) -> usize {
     let series = series(bench);
     let edge = series.iter().filter_map(|one| quantile(one.samples.values(), 0.99)).fold(0.0, f64::max);
     series.iter().flat_map(|one| one.samples.values()).filter(|&&sample| sample > edge).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_names_leave_room_for_what_stands_beside_them() {
+        assert_eq!(shortened("kernel", 24), "kernel");
+        let long = shortened("a kernel that keys the cipher anew for each point", 24);
+        assert!(long.ends_with('…') && long.chars().count() + 24 < 56, "{long}");
+        assert_eq!(shortened("anything", 1000), "…");
+    }
+
+    #[test]
+    fn numbers_at_the_edges_stay_inside() {
+        assert!(matches!(anchor_at(LEFT), Anchor::Start));
+        assert!(matches!(anchor_at(RIGHT), Anchor::End));
+        assert!(matches!(anchor_at(0.5 * (LEFT + RIGHT)), Anchor::Middle));
+    }
 }

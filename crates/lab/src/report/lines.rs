@@ -1,4 +1,5 @@
-//! Lines over a logarithmic axis, in panels that share both: a file of its own, light or dark as its reader is.
+//! Lines over a logarithmic axis, in panels that share both: a file of its own, light or dark as its reader
+//! is.
 
 use super::svg::{Anchor, Drawing, Scale, WIDTH, escaped};
 

@@ -1,4 +1,5 @@
-//! The parts that pages are made of. What is called `content`, `rows` or `body` here is markup already; all else is escaped.
+//! The parts that pages are made of. What is called `content`, `rows` or `body` here is markup already; all
+//! else is escaped.
 
 use super::svg::escaped;
 use crate::outcome::Outcome;
@@ -29,8 +30,8 @@ fn cell_of(class: &str, label: &str, content: &str) -> String {
     format!(r#"<td class="{class}" data-label="{}"><div>{content}</div></td>"#, escaped(label))
 }
 
-/// A table in a box of its own, which scrolls where the table is wider than the page: the page itself never does. The box takes
-/// the focus, so that the keyboard scrolls it too.
+/// A table in a box of its own, which scrolls where the table is wider than the page: the page itself never
+/// does. The box takes the focus, so that the keyboard scrolls it too.
 pub(super) fn table(label: &str, header: &[&str], rows: &str) -> String {
     let header: String = header.iter().map(|name| format!("<th>{}</th>", escaped(name))).collect();
     format!(

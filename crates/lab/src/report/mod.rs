@@ -22,9 +22,9 @@ use crate::freshness::Freshness;
 use crate::record::Record;
 use subject::subjects;
 
-/// Draws records as one HTML document. Of several records of a workload on a device, the newest that has a part is
-/// shown, and the newest timeline of each private request. `freshness` says which are stale. `training` are runs whose
-/// losses are drawn beside them.
+/// Draws records as one HTML document. Of several records of a workload on a device, the newest that has a
+/// part is shown, and the newest timeline of each private request. `freshness` says which are stale.
+/// `training` are runs whose losses are drawn beside them.
 pub fn html(
     records: &[Record],
     training: &[TrainingRuns],

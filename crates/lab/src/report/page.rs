@@ -11,8 +11,8 @@ use crate::stats::{BETWEEN_RUNS, CONFIDENCE, WITHIN_RUN};
 
 const STYLE: &str = include_str!("style.css");
 
-/// A page in the style of the report: one HTML file with nothing from outside, for a telephone, a wide screen and paper, light or
-/// dark as its reader is. All texts are escaped.
+/// A page in the style of the report: one HTML file with nothing from outside, for a telephone, a wide screen
+/// and paper, light or dark as its reader is. All texts are escaped.
 #[derive(Debug, Clone)]
 pub struct Page {
     title: String,
@@ -119,6 +119,7 @@ pub(super) fn document(subjects: &[Subject<'_>], sections: &str) -> String {
         "<p>Candidate and baseline are timed in pairs, in random order, in one process. The ratio is the median over pairs, with
 the interval that holds it at {confidence:.0} % confidence whatever the noise. FASTER and SLOWER: the whole interval is
 more than {within:.0} % from 1 ({between:.0} % between two runs). SAME: all of it is within. AMBIGUOUS: it crosses the edge.
+A baseline may be a bound, such as a copy of the same bytes; the promise says how near to it a kernel must be.
 The floor is the larger of the bytes at the speed of a device-to-device copy in the same run and the operations at the
 stated peak. Thin marks in a distribution are p90 and p99. A stale record is of code that has changed since.</p>"
     );

@@ -93,8 +93,8 @@ impl Chart {
         drawing.text("tick", Anchor::Start, (10.0, BOTTOM + 30.0), "operations a second");
     }
 
-    /// Names each workload once, beside the first of its points that has room for the name. A name that would cover another is left
-    /// out: a chart of names on names says nothing.
+    /// Names each workload once, beside the first of its points that has room for the name. A name that would
+    /// cover another is left out: a chart of names on names says nothing.
     fn draw_names(&self, drawing: &mut Drawing, points: &[Point<'_>]) {
         let mut placed: Vec<Label> = Vec::new();
         let mut named: Vec<&str> = Vec::new();

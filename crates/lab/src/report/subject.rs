@@ -63,8 +63,8 @@ impl<'a> Subject<'a> {
         self.records.last().copied()
     }
 
-    /// What a gate said when it was last asked, a line for each of its targets. A record of a profile alone says
-    /// nothing of the performance before it.
+    /// What a gate said when it was last asked, a line for each of its targets. A record of a profile alone
+    /// says nothing of the performance before it.
     pub(super) fn said_by(&self, gate: Gate) -> Vec<&'a GateRecord> {
         let lines = |record: &&'a Record| -> Vec<&'a GateRecord> {
             record.gates.iter().filter(|found| found.gate == gate).collect()

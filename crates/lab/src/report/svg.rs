@@ -1,8 +1,10 @@
-//! Drawings as text: shapes with classes, coloured by the page's style sheet, so that they follow its light and dark.
+//! Drawings as text: shapes with classes, coloured by the page's style sheet, so that they follow its light
+//! and dark.
 
 use std::fmt::Write as _;
 
-/// Width of every drawing, in its own units: about that of a telephone, so that text is never scaled below reading size.
+/// Width of every drawing, in its own units: about that of a telephone, so that text is never scaled below
+/// reading size.
 pub(super) const WIDTH: f64 = 360.0;
 
 /// A drawing.
@@ -123,8 +125,9 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// Values `low..high` onto places `from..to`. A range of one value is widened, so that it has a middle. A record may hold what
-    /// nobody measured, as a rate below zero, whose logarithm is none: such a range is 0 to 1.
+    /// Values `low..high` onto places `from..to`. A range of one value is widened, so that it has a middle. A
+    /// record may hold what nobody measured, as a rate below zero, whose logarithm is none: such a range is 0
+    /// to 1.
     pub(super) fn new((low, high): (f64, f64), (from, to): (f64, f64)) -> Self {
         let (low, high) = if low.is_finite() && high.is_finite() { (low, high) } else { (0.0, 1.0) };
         let (low, high) = if high > low { (low, high) } else { (low - 0.5, low + 0.5) };

@@ -1,4 +1,5 @@
-//! Where the time of a private request went: the parts of a model one after the other, and what its client did in each.
+//! Where the time of a private request went: the parts of a model one after the other, and what its client
+//! did in each.
 
 use serde_json::{Map, Value};
 

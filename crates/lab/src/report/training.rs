@@ -8,7 +8,8 @@ const LEFT: f64 = 46.0;
 const RIGHT: f64 = WIDTH - 14.0;
 const TOP: f64 = 10.0;
 const BOTTOM: f64 = 170.0;
-/// The columns of a file of runs that are read; `losses` are thousandths of ln of the loss, evenly spaced over the run.
+/// The columns of a file of runs that are read; `losses` are thousandths of ln of the loss, evenly spaced
+/// over the run.
 const GROUP: &str = "group";
 const LOSSES: &str = "losses";
 
@@ -22,8 +23,8 @@ pub struct TrainingRuns {
 }
 
 impl TrainingRuns {
-    /// Reads a file of runs as the example `forecast_runs` of gatework-foresight writes it; by group, in the order of the file. An
-    /// error names the line.
+    /// Reads a file of runs as the example `forecast_runs` of gatework-foresight writes it; by group, in the
+    /// order of the file. An error names the line.
     pub fn read(csv: &str) -> Result<Vec<Self>, String> {
         let mut lines = csv.lines();
         let header: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
@@ -86,7 +87,8 @@ impl TrainingRuns {
         Some(drawing.finish(&format!("Training loss of {}", self.name)))
     }
 
-    /// At each point that all runs have: the logarithms to the base of ten of the losses that a tenth, half and nine tenths of the runs are below.
+    /// At each point that all runs have: the logarithms to the base of ten of the losses that a tenth, half
+    /// and nine tenths of the runs are below.
     fn quantiles(&self) -> Vec<[f64; 3]> {
         let points = self.runs.iter().map(Vec::len).min().unwrap_or(0);
         let at = |place: usize| {
