@@ -17,8 +17,8 @@ pub(crate) struct CheckOptions {
     /// The CUDA C++ file
     #[arg(required_unless_present = "known")]
     file: Option<PathBuf>,
-    /// How its kernels are launched, as TOML: kernel, blocks, threads, shared, cluster, cooperative, early, seeds,
-    /// seconds, and [args] with a number or { elements, fill } for each parameter
+    /// How its kernels are launched, as TOML: kernel, blocks, threads, shared, cluster, cooperative, early,
+    /// seeds, seconds, and [args] with a number or { elements, fill } for each parameter
     #[arg(long, value_name = "TOML")]
     plan: Option<PathBuf>,
     /// Number of schedules to run each kernel under [default: the plan's]

@@ -143,6 +143,16 @@ mod tests {
         }
     }
 
+    /// A wrapped example cannot be copied, and a wrapped line of notes looks torn.
+    #[test]
+    fn what_follows_the_options_fits_a_terminal_of_100_columns() {
+        for (call, command) in leaves(&command(&NOUNS), "gatework") {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let wide: Vec<&str> = help.lines().filter(|line| line.len() > 100).collect();
+            assert!(wide.is_empty(), "{call}: {wide:?}");
+        }
+    }
+
     /// The commands that do something, with what is typed to call them. All on the way say what they are for.
     fn leaves(command: &clap::Command, call: &str) -> Vec<(String, clap::Command)> {
         assert!(command.get_about().is_some(), "{call}");
@@ -153,8 +163,8 @@ mod tests {
         inner.flat_map(|inner| leaves(inner, &format!("{call} {}", inner.get_name()))).collect()
     }
 
-    /// A command without a document would print JSON that nobody can check, and a document without a command is
-    /// never printed. A shell's script is none.
+    /// A command without a document would print JSON that nobody can check, and a document without a command
+    /// is never printed. A shell's script is none.
     #[test]
     fn commands_and_documents_agree() {
         let calls: Vec<String> =

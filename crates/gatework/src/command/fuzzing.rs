@@ -7,7 +7,8 @@ pub fn attention_input(bytes: &[u8]) -> bool {
     attention::attends(bytes)
 }
 
-/// A proof of `stark verify`, of a statement that is small. One that is accepted must be the proof that `stark prove` makes.
+/// A proof of `stark verify`, of a statement that is small. One that is accepted must be the proof that
+/// `stark prove` makes.
 pub fn stark_proof(bytes: &[u8]) -> bool {
     stark::holds(bytes)
 }

@@ -1,4 +1,5 @@
-//! Ctrl-C: the process ends at once, but never in the middle of writing a record, and leaves no unfinished secrets behind.
+//! Ctrl-C: the process ends at once, but never in the middle of writing a record, and leaves no unfinished
+//! secrets behind.
 
 use std::fs::Permissions;
 use std::io::{self, Write as _};
@@ -29,15 +30,16 @@ const SIGNALS: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
 
 /// Ends the process on an interrupt, after the write that is under way.
 ///
-/// The signals are blocked in this thread and in all that it starts from now on, and one thread waits for them.
-/// A handler would not do: NVRTC puts its own in place while it compiles, and that one ends the process with
-/// a code of its own and leaves everything behind.
+/// The signals are blocked in this thread and in all that it starts from now on, and one thread waits for
+/// them. A handler would not do: NVRTC puts its own in place while it compiles, and that one ends the process
+/// with a code of its own and leaves everything behind.
 pub(crate) fn install() {
     static INSTALL: Once = Once::new();
     INSTALL.call_once(|| {
         let signals = SIGNALS.into_iter().collect::<SigSet>();
         let wait = move || {
-            // Nothing else may end the waiting: a process that blocks these signals could only be killed then.
+            // Nothing else may end the waiting: a process that blocks these signals could only be killed
+            // then.
             while let Ok(_) | Err(Errno::EINTR) = signals.wait().inspect(|_| end()) {}
         };
         let mut blocked = signals;
@@ -64,7 +66,8 @@ fn end() {
     leave("interrupted");
 }
 
-/// Ends the process when its standard input is closed. Whoever starts this one holds the other end, and closes it however it ends.
+/// Ends the process when its standard input is closed. Whoever starts this one holds the other end, and
+/// closes it however it ends.
 pub(crate) fn end_with_input() {
     let wait = || {
         let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
@@ -147,7 +150,8 @@ impl Drop for Litter {
     }
 }
 
-/// A folder for secrets, which nobody else may look into and which goes with this, or when the process is interrupted.
+/// A folder for secrets, which nobody else may look into and which goes with this, or when the process is
+/// interrupted.
 pub(crate) struct SecretFolder {
     /// Before the note of it: between the two an interrupt still finds it there.
     folder: TempDir,

@@ -108,7 +108,17 @@ fn examples(command: &Command) -> Vec<String> {
     }
     let help = after_help(command);
     let own = help.split("\n\n").next().unwrap_or_default();
-    own.lines().filter(|line| line.starts_with("  ")).map(str::to_owned).collect()
+    let mut examples: Vec<String> = Vec::new();
+    for line in own.lines().filter(|line| line.starts_with("  ")) {
+        match examples.last_mut() {
+            Some(example) if example.ends_with('\\') => {
+                example.push('\n');
+                example.push_str(line);
+            }
+            _ => examples.push(line.to_owned()),
+        }
+    }
+    examples
 }
 
 /// A section whose lines stay as they are.

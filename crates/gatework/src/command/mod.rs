@@ -56,8 +56,8 @@ pub(crate) fn workloads() -> Vec<Box<dyn Workload>> {
 /// Runs the `gatework` command on `arguments`, the program's name first, and returns its exit code.
 ///
 /// The lab knows `workloads` and nothing else: a crate with kernels of its own makes its own command of this.
-/// SIGINT, SIGTERM and SIGHUP are blocked in the calling thread and in all that it starts: call this before other
-/// threads are there, or block these signals in them.
+/// SIGINT, SIGTERM and SIGHUP are blocked in the calling thread and in all that it starts: call this before
+/// other threads are there, or block these signals in them.
 ///
 /// ```no_run
 /// use gatework::{command, lab::runtime};

@@ -51,7 +51,8 @@ pub(crate) struct Seen {
     /// What was computed, in short.
     pub(crate) case: String,
     pub(crate) outcome: Outcome,
-    /// A sentence of what was shown and how it was checked, with the numbers of this run; none if it did not pass.
+    /// A sentence of what was shown and how it was checked, with the numbers of this run; none if it did not
+    /// pass.
     pub(crate) finding: Option<String>,
     /// Of a kernel: how many results that were made wrong on purpose the check refused.
     pub(crate) controls_refused: Option<usize>,

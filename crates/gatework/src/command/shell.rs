@@ -100,7 +100,8 @@ impl Shell {
         }
     }
 
-    /// The times that are recorded already, which some promises are made against; none if there is no folder yet.
+    /// The times that are recorded already, which some promises are made against; none if there is no folder
+    /// yet.
     pub(crate) fn recorded_times(&self, folder: &Path) -> Result<RecordedTimes, Failure> {
         if !folder.exists() {
             return Ok(RecordedTimes::default());

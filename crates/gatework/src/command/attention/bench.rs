@@ -30,9 +30,11 @@ Examples:
   gatework attention bench --device cpu --shapes 1x8x1024x64 --peers none --json
   gatework attention bench --from-records results/nvidia-h200.jsonl --plot attention.svg
 
-A shape is BATCHxHEADSxROWSxDIM; HEADS/KEY_HEADS has fewer key heads, ROWS/KEYS other keys than rows.
-On a GPU the kernels pass their gates first. Everybody is timed in turns, in one run; peers that are
-not installed are skipped.";
+A shape is BATCHxHEADSxROWSxDIM; HEADS/KEY_HEADS has fewer key heads, ROWS/KEYS another
+number of keys than rows.
+
+On a GPU the kernels pass their gates first. All implementations are timed in turns, in
+one run; peers that are not installed are skipped.";
 
 /// Which masks are timed.
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -67,7 +69,8 @@ pub(crate) struct BenchOptions {
     /// Other implementations to time in the same run
     #[arg(long, value_enum, value_delimiter = ',', default_value = "torch,cudnn", value_name = "PEERS")]
     pub(super) peers: Vec<PeerChoice>,
-    /// Maximum number of sample pairs per shape, at least 100; sampling stops early once the ratio is certain, and on a CPU after three seconds
+    /// Maximum number of sample pairs per shape, at least 100; sampling stops early once the ratio is
+    /// certain, and on a CPU after three seconds
     #[arg(long, default_value_t = 400, value_name = "N", value_parser = at_least_100)]
     pub(super) samples: usize,
     /// Plot TFLOP/s against rows in this SVG file
@@ -351,8 +354,8 @@ mod tests {
         }
     }
 
-    /// The command refuses the emulated device, because it would not time anything there; here it stands for a card
-    /// that passes every gate but that one.
+    /// The command refuses the emulated device, because it would not time anything there; here it stands for
+    /// a card that passes every gate but that one.
     #[test]
     fn a_device_goes_through_the_gates_first() {
         let options = options(&["--shapes", "1x2x64x64", "--peers", "none"]);

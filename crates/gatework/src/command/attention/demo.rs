@@ -1,5 +1,5 @@
-//! `gatework attention run --demo`, and the engine's stop of the tour: tensors from a seed, attended and held against double
-//! precision.
+//! `gatework attention run --demo`, and the engine's stop of the tour: tensors from a seed, attended and held
+//! against double precision.
 
 use std::time::Instant;
 

@@ -194,7 +194,8 @@ pub(super) fn as_table(measured: &[Measured]) -> String {
 pub(super) fn as_chart(measured: &[Measured], device: &str, notes: Vec<String>) -> LineChart {
     let names = names(measured);
     let mut drawn: Vec<&Measured> = measured.iter().filter(|one| !one.is_left_out()).collect();
-    // Within a panel by rows; of several with the same rows, the line goes through the one with the most work.
+    // Within a panel by rows; of several with the same rows, the line goes through the one with the most
+    // work.
     let kind = |one: &Measured| (one.of.0.dim, one.of.0.heads / one.of.0.key_heads, one.of.1 == Mask::Causal);
     drawn.sort_by_key(|one| (kind(one), one.of.0.rows, one.operations));
     let is_ours = |name: &str| drawn.iter().any(|one| one.named(name).is_some_and(|timed| timed.ours));

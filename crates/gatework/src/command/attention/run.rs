@@ -20,11 +20,14 @@ Examples:
   gatework attention run --demo
   gatework attention run --input qkv.safetensors --output o.safetensors
   gatework attention run --input qkv.safetensors --output o.safetensors --causal --device cuda
-  gatework attention run --input qkv.safetensors --output o.safetensors --window 128 --batch-invariant
+  gatework attention run --input qkv.safetensors --output o.safetensors \\
+      --window 128 --batch-invariant
 
-The file holds q, k and v, all F16, BF16 or F32, in [batch, heads, rows, dim]; the output holds o, in the same form.
-Head dimensions 64 and 128; k and v may have fewer heads than q, and other rows. A tensor called sinks, if there is one, has a
-logit for each query head that takes part in the softmax without a value.";
+The file holds q, k and v, all F16, BF16 or F32, in [batch, heads, rows, dim]; the
+output holds o, in the same form. Head dimensions are 64 and 128. k and v may have fewer
+heads than q (grouped-query attention), and another number of rows. A tensor called
+sinks, if there is one, has a logit for each query head, which takes part in the softmax
+without a value (an attention sink).";
 
 #[derive(Debug, Args)]
 pub(crate) struct RunOptions {

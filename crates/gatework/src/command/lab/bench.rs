@@ -21,7 +21,7 @@ use gatework_lab::quantity::{rate, ratio, time};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  gatework lab bench                             every workload that has a benchmark
+  gatework lab bench                             # every workload that has a benchmark
   gatework lab bench gpu/saxpy --samples 1000
   gatework lab bench --no-peers --results my/results
 
@@ -33,7 +33,8 @@ pub(crate) struct BenchOptions {
     /// Names of workloads [default: all that have a benchmark]
     #[arg(value_name = "NAME")]
     pub(super) names: Vec<String>,
-    /// Maximum number of sample pairs per benchmark, at least 100; sampling stops early once the verdict is certain
+    /// Maximum number of sample pairs per benchmark, at least 100; sampling stops early once the verdict is
+    /// certain
     #[arg(long, default_value_t = 400, value_name = "N", value_parser = at_least_100)]
     pub(super) samples: usize,
     /// Do not time PyTorch, JAX and cuDNN for comparison

@@ -1,4 +1,5 @@
-//! `gatework lab records --check`: records that no longer speak of this code, and figures that no record stands for.
+//! `gatework lab records --check`: records that no longer speak of this code, and figures that no record
+//! stands for.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

@@ -16,8 +16,8 @@ Examples:
   gatework lab compare before/ after/
   gatework lab compare results/nvidia-h200.jsonl new.jsonl --json
 
-The exit code is 1 if anything became SLOWER or is no longer measured.
-Records of different devices are compared by their ratios to the baseline.";
+The exit code is 1 if anything became SLOWER or is no longer measured. Records of
+different devices are compared by their ratios to the baseline.";
 
 /// What to compare.
 #[derive(Debug, Args)]

@@ -17,11 +17,11 @@ use crate::command::shell::Shell;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  gatework lab gate --all                                  on the first CUDA device
-  gatework lab gate --all --device emulated                on a machine without one
+  gatework lab gate --all                                  # on the first CUDA device
+  gatework lab gate --all --device emulated                # on a machine without one
   gatework lab gate gpu/saxpy gpu/reduce --seeds 10
-  gatework lab gate gpu/reduce --first-seed 7 --seeds 1    one seed again
-  gatework lab gate --all --device cpu --no-record         compilers alone: correctness is not run";
+  gatework lab gate gpu/reduce --first-seed 7 --seeds 1    # one seed again
+  gatework lab gate --all --device cpu --no-record         # compile only";
 
 /// What to gate, and where the records go.
 #[derive(Debug, Args)]

@@ -20,7 +20,8 @@ Examples:
   gatework lab picture
   gatework lab picture --results my/results --out mine.svg
 
-Each bar is of the newest record that has it, with a peer that ran in the same run. What has no record is left out.";
+Each bar is of the newest record that has it, with a peer that ran in the same run. What
+has no record is left out.";
 
 /// What to draw, and where.
 #[derive(Debug, Args)]

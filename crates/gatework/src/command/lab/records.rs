@@ -56,7 +56,8 @@ impl Listing {
     }
 }
 
-/// The first digits of each binary that ran on a GPU or could: enough to see which records are of the same program.
+/// The first digits of each binary that ran on a GPU or could: enough to see which records are of the same
+/// program.
 fn binaries(record: &Record) -> String {
     let binaries = record.kernels.iter().flat_map(|kernel| &kernel.binaries);
     let for_gpus = binaries.filter(|binary| binary.architecture != Architecture::Emulated);

@@ -14,11 +14,11 @@ use crate::command::shell::Shell;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  gatework lab table                    all documents below this folder
+  gatework lab table                    # all documents below this folder
   gatework lab table README.md
 
-A table stands between '<!-- lab table: QUERY -->' and '<!-- end -->'. A query is 'benches NAME...',
-'peers NAME...' or 'rows NAME KEY=VALUE... show COLUMN...'.";
+A table stands between '<!-- lab table: QUERY -->' and '<!-- end -->'. A query is
+'benches NAME...', 'peers NAME...' or 'rows NAME KEY=VALUE... show COLUMN...'.";
 
 /// Which documents to write.
 #[derive(Debug, Args)]

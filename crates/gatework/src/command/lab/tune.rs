@@ -28,9 +28,10 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   gatework lab tune gpu/transpose --seconds 60
   gatework lab tune gpu/transpose --exhaustive --out transpose.json
-  gatework lab tune gpu/transpose --evaluations 200 --state transpose.state    run again to continue
+  gatework lab tune gpu/transpose --evaluations 200 --state transpose.state
 
-The winner is compared with the default on shapes and seeds that the search never saw.";
+Running the same command with --state again continues the search. The winner is compared
+with the default on shapes and seeds that the search never saw.";
 
 /// What to tune, and when to stop.
 #[derive(Debug, Args)]

@@ -66,7 +66,8 @@ pub(crate) enum Private {
     /// Measure inferences between two processes on this machine
     #[command(after_help = bench::EXAMPLES)]
     Bench(bench::BenchOptions),
-    /// Compare a model in fixed point with the checkpoint in double precision (the server does this, before it describes one)
+    /// Compare a model in fixed point with the checkpoint in double precision (the server does this, before
+    /// it describes one)
     #[command(after_help = options::CHECK_EXAMPLES)]
     Check(options::CheckOptions),
     /// Make certificates for a first try

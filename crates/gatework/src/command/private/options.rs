@@ -16,8 +16,9 @@ Examples:
   gatework private describe --model all-MiniLM-L6-v2 --out minilm.json
   gatework private describe --model gpt2 --longest 64 --head every-word --out gpt2.json
 
-The folder holds config.json and model.safetensors of a BERT or a GPT-2, as Hugging Face stores them. What is written holds shapes,
-the ring, the choice for each truncation, and a hash of the weights; no weight, and no norm of one.";
+The folder holds config.json and model.safetensors of a BERT or a GPT-2, as Hugging Face
+stores them. What is written holds shapes, the ring, the choice for each truncation, and
+a hash of the weights; no weight, and no norm of one.";
 
 /// What goes to the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -43,10 +44,10 @@ pub(crate) struct DescribeOptions {
     /// Tokens of the longest text
     #[arg(long, default_value_t = 128, value_name = "N")]
     pub(crate) longest: usize,
-    /// What the client gets; what the model was trained for, if it is not said
+    /// What the client gets [default: what the model was trained for]
     #[arg(long, value_enum, value_name = "HEAD")]
     pub(crate) head: Option<HeadChoice>,
-    /// Bits of the ring; the narrowest that is proved, if it is not said
+    /// Bits of the ring [default: the narrowest that is proved to suffice]
     #[arg(long, value_name = "BITS", value_parser = clap::value_parser!(u32).range(32..=64))]
     pub(crate) bits: Option<u32>,
     #[command(flatten)]
@@ -55,13 +56,18 @@ pub(crate) struct DescribeOptions {
 
 pub(super) const DEAL_EXAMPLES: &str = "\
 Examples:
-  gatework private deal --public minilm.json --tokens 16 --server-keys server.keys --client-keys client.keys
-  gatework private deal --public minilm.json --tokens 16x8,4-12 --server-keys server.keys --client-keys client.keys
-  gatework private deal --public gpt2.json --tokens 8-27 --server-keys server.keys --client-keys client.keys      20 words
+  gatework private deal --public minilm.json --tokens 16 \\
+      --server-keys server.keys --client-keys client.keys
+  gatework private deal --public minilm.json --tokens 16x8,4-12 \\
+      --server-keys server.keys --client-keys client.keys
+  gatework private deal --public gpt2.json --tokens 8-27 \\
+      --server-keys server.keys --client-keys client.keys
 
-Each text uses up one key of its own length. 16x8 is eight texts of 16 tokens, 4-12 one text of each length from 4 to 12.
-Whoever runs this learns every mask: it must be neither the server nor the client, must send each file to its party alone, and
-must then forget both.";
+Each text uses up one key of its own length. 16x8 is eight texts of 16 tokens, 4-12 one
+text of each length from 4 to 12. Generating 20 words from 8 tokens takes 8-27.
+
+Whoever runs this learns every mask. It must be neither the server nor the client, must
+send each file to its party alone, and must then delete both.";
 
 #[derive(Debug, Args)]
 pub(crate) struct DealOptions {
@@ -103,8 +109,10 @@ pub(crate) struct IdentityOptions {
 
 pub(super) const SERVE_EXAMPLES: &str = "\
 Examples:
-  gatework private serve --model all-MiniLM-L6-v2 --public minilm.json --keys server.keys --certificates certificates
-  gatework private serve --model all-MiniLM-L6-v2 --public minilm.json --keys keys/ --cert me.pem --key me.key --ca ca.pem --listen 0.0.0.0:7117
+  gatework private serve --model all-MiniLM-L6-v2 --public minilm.json \\
+      --keys server.keys --certificates certificates
+  gatework private serve --model all-MiniLM-L6-v2 --public minilm.json --keys keys/ \\
+      --cert me.pem --key me.key --ca ca.pem --listen 0.0.0.0:7117
 
 Serves until it is interrupted. A folder holds one *.keys file for each client.";
 
@@ -136,7 +144,7 @@ pub(crate) struct ServeOptions {
 /// How much of a device may be used.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct MemoryOptions {
-    /// Most memory of the device to use, as 8GiB or 512MiB; all that is free, if it is not said
+    /// Most device memory to use, as 8GiB or 512MiB [default: all that is free]
     #[arg(long, value_name = "SIZE", env = "GATEWORK_DEVICE_MEMORY", value_parser = size)]
     pub(crate) device_memory: Option<u64>,
 }
@@ -186,7 +194,7 @@ pub(crate) struct TextOptions {
     /// A text as token ids, as 101,7592,102; may be given several times
     #[arg(long, value_name = "IDS", value_parser = lengths::ids)]
     pub(crate) ids: Vec<lengths::Ids>,
-    /// The model's tokenizer.json; the one beside the model, if it is not said
+    /// The model's tokenizer.json [default: the one beside the model]
     #[arg(long, value_name = "FILE")]
     pub(crate) tokenizer: Option<PathBuf>,
 }
@@ -197,8 +205,11 @@ Examples:
   gatework private check --model gpt2 --file texts.txt --at-most 0.05 --json
   gatework private check --model sst2 --labelled validation.tsv
 
-Nothing is private here: one process evaluates the checkpoint in double precision, and the circuit of a private inference in clear.
-A line of --labelled is the number of a class, a tab and a text, or two with a tab between them. The exit code is 1 if a number is off by more than --at-most.";
+Nothing is private here: one process evaluates the checkpoint in double precision, and
+the circuit of a private inference in clear.
+
+A line of --labelled is the number of a class, a tab and a text, or two texts with a tab
+between them. The exit code is 1 if a number is off by more than --at-most.";
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckOptions {
@@ -213,10 +224,10 @@ pub(crate) struct CheckOptions {
     /// How far a number may be off
     #[arg(long, value_name = "DIFFERENCE")]
     pub(crate) at_most: Option<f64>,
-    /// What the client gets; what the model was trained for, if it is not said
+    /// What the client gets [default: what the model was trained for]
     #[arg(long, value_enum, value_name = "HEAD")]
     pub(crate) head: Option<HeadChoice>,
-    /// Bits of the ring; the narrowest that is proved, if it is not said
+    /// Bits of the ring [default: the narrowest that is proved to suffice]
     #[arg(long, value_name = "BITS", value_parser = clap::value_parser!(u32).range(32..=64))]
     pub(crate) bits: Option<u32>,
 }
@@ -225,19 +236,23 @@ pub(super) const RUN_EXAMPLES: &str = "\
 Examples:
   gatework private run --local --text 'Where is my parcel?' --check
   gatework private run --local --model all-MiniLM-L6-v2 --text 'Where is my parcel?' --check
-  gatework private run --public minilm.json --keys client.keys --connect models.example.org:7117 --certificates certificates \\
+  gatework private run --public minilm.json --keys client.keys \\
+      --connect models.example.org:7117 --certificates certificates \\
       --tokenizer tokenizer.json --text 'Where is my parcel?' --json
-  gatework private run --public gpt2.json --keys client.keys --connect localhost:7117 --certificates certificates --ids 464,3290 --generate 5
+  gatework private run --public gpt2.json --keys client.keys --connect localhost:7117 \\
+      --certificates certificates --ids 464,3290 --generate 5
 
---local plays dealer, server and client in one process: nothing is private, and all else is as in earnest. Only there --check
-compares the result with the clear evaluation, bit for bit. Without --model it runs a small bundled model with random weights.";
+--local plays dealer, server and client in one process. Nothing is private then;
+everything else works as over a network. Only with --local can --check compare the
+result with the clear evaluation, bit for bit. Without --model it runs a small bundled
+model with random weights.";
 
 #[derive(Debug, Args)]
 pub(crate) struct RunOptions {
     /// All roles in this process, for a first look
     #[arg(long, conflicts_with_all = ["public", "keys", "connect"])]
     pub(crate) local: bool,
-    /// The folder with config.json and model.safetensors, with --local; a small bundled model, if it is not said
+    /// With --local, the folder with config.json and model.safetensors [default: a small bundled model]
     #[arg(long, value_name = "DIR", requires = "local")]
     pub(crate) model: Option<PathBuf>,
     /// Compare with the clear evaluation, with --local
@@ -252,7 +267,7 @@ pub(crate) struct RunOptions {
     /// The server's address
     #[arg(long, value_name = "HOST:PORT", required_unless_present = "local")]
     pub(crate) connect: Option<String>,
-    /// The name in the server's certificate; the host's, if it is not said
+    /// The name in the server's certificate [default: the host of --connect]
     #[arg(long, value_name = "NAME", requires = "connect")]
     pub(crate) server_name: Option<String>,
     #[command(flatten)]
@@ -279,14 +294,16 @@ pub(crate) struct CertOptions {
 pub(super) const PRIVATE_COST_EXAMPLES: &str = "\
 Examples:
   gatework private cost --model bert-base --seq 128
-  gatework private cost --model gpt2 --bandwidth 0.305 --latency 60       over a wide area
+  gatework private cost --model gpt2 --bandwidth 0.305 --latency 60   # a wide-area network
   gatework private cost --model bert-base --profile sigma --json
-  gatework private cost --model bert-large --spectral-norm 5              what else has to be clamped
-  gatework private cost --public minilm.json --seq 16 --texts 8           a session, to the byte
+  gatework private cost --model bert-large --spectral-norm 5          # more clamps
+  gatework private cost --public minilm.json --seq 16 --texts 8       # exact to the byte
 
 Models: bert-tiny, bert-base, bert-large, gpt2, gpt-neo-1.3b, llama2-7b, llama2-13b.
-Truncations are short where the stated norms of the weights prove that they may be. Where nothing proves that a tensor stays in its
-ring it is clamped, and the clamp is counted. Beside it: no truncation is proved, and of weights only their largest entry is known.";
+Truncations are short where the stated norms of the weights prove that they may be. A
+tensor that nothing proves to stay in its ring is clamped, and the clamp is counted. The
+column beside it assumes that no truncation is proved, and that only the largest entry
+of the weights is known.";
 
 /// Whose protocol is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

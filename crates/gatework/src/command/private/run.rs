@@ -50,7 +50,8 @@ impl schema::Document for Document {
 struct Check {
     /// Whether the clear evaluation gives the same, bit for bit.
     equal_in_clear: bool,
-    /// How far the model in fixed point is from the checkpoint in double precision, for the texts as they were given.
+    /// How far the model in fixed point is from the checkpoint in double precision, for the texts as they
+    /// were given.
     largest_difference: f64,
     clamps_that_bite: Vec<Bite>,
 }
@@ -193,7 +194,8 @@ fn require_keys(client: &Client<'_>, texts: &Texts, generate: usize) -> Result<(
     Ok(())
 }
 
-/// Deals, serves and runs in one process, over a real connection to itself, with files in a folder that goes away.
+/// Deals, serves and runs in one process, over a real connection to itself, with files in a folder that goes
+/// away.
 fn local(
     options: &RunOptions,
     texts: &Texts,

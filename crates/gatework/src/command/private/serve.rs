@@ -136,7 +136,8 @@ fn wake(listener: &TcpListener) {
 }
 
 impl Host<'_> {
-    /// Serves `most` clients, or all that come. Whoever has shown a certificate and opened its lanes is one; a scan of ports is not.
+    /// Serves `most` clients, or all that come. Whoever has shown a certificate and opened its lanes is one;
+    /// a scan of ports is not.
     fn serve(&self, listener: &TcpListener, most: Option<usize>) -> Vec<Outcome> {
         let clients = Clients { most, come: AtomicUsize::new(0), outcomes: Mutex::default() };
         thread::scope(|scope| {

@@ -25,7 +25,8 @@ Examples:
   gatework tour --report tour.html
   gatework tour --verbose --device emulated
 
-It needs no file, no GPU and no network. Without a GPU the engines run on the CPU and their kernels on the emulated device.";
+It needs no file, no GPU and no network. Without a GPU the engines run on the CPU and
+their kernels on the emulated device.";
 
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 pub(crate) struct TourOptions {
@@ -96,9 +97,9 @@ fn visit_all(engine: &str, stops: Vec<Stop<'_>>, progress: &Progress) -> Vec<Vis
     stops.into_iter().map(visit).collect()
 }
 
-/// The stops by engine, in the order of the nouns: what the noun itself shows, then the workloads of its area. The command of a
-/// crate that has kernels of its own does not tour the engines that it is not made of, and its own workloads are a group by the
-/// name of their area.
+/// The stops by engine, in the order of the nouns: what the noun itself shows, then the workloads of its
+/// area. The command of a crate that has kernels of its own does not tour the engines that it is not made of,
+/// and its own workloads are a group by the name of their area.
 fn groups<'a>(registry: &'a Registry, nouns: &[Entry], places: &'a Places) -> Vec<Group<'a>> {
     let of_noun = |noun: &Entry| {
         let (purpose, first_command) = (noun.purpose, Some(noun.first_command));

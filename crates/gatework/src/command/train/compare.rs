@@ -22,11 +22,12 @@ Examples:
   gatework train compare --preset mnist --data data/mnist --seeds 20 --svg mnist.svg
   gatework train compare --preset digits --set data.random_labels=true
 
-The learning rate of the plain loop is tuned at its own length over --factors, by the probe loss of
-other seeds, and beyond the factors where the best is at an edge. The engine gets the same rate. A
-second plain loop has its schedule shortened to what the engine cost with those other seeds, and is
-tuned at that length. The arms take turns seed by seed, so that their seconds can be compared.
-All losses are those of averaged weights on validation examples.";
+The learning rate of the plain loop is tuned at its own length over --factors, by the
+probe loss of other seeds, and beyond the factors where the best is at an edge. The
+engine gets the same rate. A second plain loop has its schedule shortened to what the
+engine cost with those other seeds, and is tuned at that length. The arms take turns
+seed by seed, so that their seconds can be compared. All losses are those of averaged
+weights on validation examples.";
 
 pub(super) const TUNING_SEEDS: [u64; 2] = [10_001, 10_002];
 pub(super) const FACTORS: [f64; 3] = [0.5, 1.0, 2.0];

@@ -19,10 +19,11 @@ Examples:
   gatework train forecast wandb.csv --column val_loss --at 100000
   gatework train forecast new.csv --at 2000 --runs old-1.csv old-2.csv old-3.csv ...
 
-The file holds JSON lines, CSV with a header, or one loss per line. Bands of 90 % are calibrated with
---runs, nine or more finished runs of the same task. Without them they are calibrated with parts of
-the curve itself, which holds as far as the future of the curve is like its past.
-With 30 runs or more, a forecast that is learnt from them is shown beside the formulas.";
+The file holds JSON lines, CSV with a header, or one loss per line. Bands of 90 % are
+calibrated with --runs, nine or more finished runs of the same task. Without them they
+are calibrated with parts of the curve itself, which holds as far as the future of the
+curve is like its past. With 30 runs or more, a forecast that is learnt from them is
+shown beside the formulas.";
 
 #[derive(Debug, Args)]
 pub(crate) struct ForecastOptions {

@@ -17,7 +17,8 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   gatework train resume runs/first
 
-The run goes on from its newest checkpoint that is whole, and ends with the weights that it would have had.";
+The run goes on from its newest checkpoint that is whole, and ends with the weights that
+it would have had.";
 
 #[derive(Debug, Args)]
 pub(crate) struct ResumeOptions {

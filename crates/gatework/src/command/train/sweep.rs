@@ -18,9 +18,10 @@ Examples:
   gatework train sweep --vary optimiser.learning_rate=1e-3,4e-3,1e-2 --out runs/rates
   gatework train sweep --preset xor --vary batch=32,64 --vary steps=500,900 --out runs/sweep
 
-All combinations are trained to each of the --rungs and compared by the probe loss of averaged weights.
-Those that the forecast gives no chance are stopped, and at most half of them continue from their
-checkpoints. After an interrupt, the same sweep into the same folder continues where it was.";
+All combinations are trained to each of the --rungs and compared by the probe loss of
+averaged weights. Those that the forecast gives no chance are stopped, and at most half
+of them continue from their checkpoints. After an interrupt, the same sweep into the
+same folder continues where it was.";
 
 /// More combinations than anybody means.
 const MOST: usize = 4096;

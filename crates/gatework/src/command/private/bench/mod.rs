@@ -39,18 +39,23 @@ Examples:
   gatework private bench --shape bert-tiny --tokens 16 --device cpu
   gatework private bench --link
   gatework private bench --deal --shape bert-base --device cuda
-  gatework private bench --model all-MiniLM-L6-v2 --tokens 16 --batch 32 --device cuda --server-device cpu
+  gatework private bench --model all-MiniLM-L6-v2 --tokens 16 --batch 32 \\
+      --device cuda --server-device cpu
 
-Shapes: bert-tiny, bert-base, bert-large, gpt2, gpt-neo-1.3b, bert-toy, gpt2-toy. Their weights are
-drawn from --seed.
-The time covers everything from token ids in the client's memory to the result in the client's memory.
-The server is a process of its own, and the two talk over TLS on this machine. Both are warm: kernels
-are compiled, and the masked weights have been exchanged. With --keys memory, both have the keys in
-memory when the clock starts; with --keys files, the time includes reading, verifying and erasing them.
-The embedding, the layers and the head are timed by stage; with --results, 'gatework lab report' draws
-them as a timeline.
-Keys of --per-deal requests at a time are stored in --folder. They take gigabytes per request, so a
-folder in memory is faster.
+Shapes: bert-tiny, bert-base, bert-large, gpt2, gpt-neo-1.3b, bert-toy, gpt2-toy. Their
+weights are drawn from --seed.
+
+The time covers everything from token ids in the client's memory to the result in the
+client's memory. The server is a process of its own, and the two talk over TLS on this
+machine. Both are warm: kernels are compiled, and the masked weights have been
+exchanged. With --keys memory, both have the keys in memory when the clock starts; with
+--keys files, the time includes reading, verifying and erasing them. The embedding, the
+layers and the head are timed by stage; with --results, 'gatework lab report' draws them
+as a timeline.
+
+Keys of --per-deal requests at a time are stored in --folder. They take gigabytes per
+request, so a folder in memory is faster.
+
 The exit code is 1 if a result differs from the clear evaluation in any bit.";
 
 /// Where keys are when the clock starts.

