@@ -1,12 +1,13 @@
-//! A decoder's loop with a cache: a prompt that two answers share, and steps that append a row to each and attend.
+//! A decoder's loop with a cache: a prompt that two answers share, and steps that append a row to each and
+//! attend.
 //!
 //! ```sh
 //! cargo run -p gatework-attention --example 04_decode_loop                # the CPU
 //! cargo run -p gatework-attention --example 04_decode_loop -- emulated    # a device: cuda, or the emulated one
 //! ```
 //!
-//! On a device the launches of a step are captured once and launched as a graph. Each step is compared with attention over all keys so
-//! far without a cache.
+//! On a device the launches of a step are captured once and launched as a graph. Each step is compared with
+//! attention over all keys so far without a cache.
 
 use gatework_attention::reference::relative_error;
 use gatework_attention::{
@@ -40,7 +41,8 @@ fn tokens(step: usize) -> [Vec<f32>; 3] {
 
 /// The largest error of a step over the size of its output.
 fn show(target: &Target) -> Result<f64> {
-    // Keys and values of all sequences lie in pages of the cache; forks share the pages of what they have in common.
+    // Keys and values of all sequences lie in pages of the cache; forks share the pages of what they have in
+    // common.
     let mut cache = KvCache::new(HEADS.key_heads, HEADS.dim, 16, target)?;
     let attention = Attention::builder(HEADS).mask(Mask::Causal).build_cached()?;
     let prompt = cache.begin();

@@ -13,7 +13,8 @@ use crate::{Element, Result, Shape};
 
 /// An attention of one shape on one target, over tensors in host memory.
 ///
-/// In f32 on the CPU, in FP8 on a device. Tensors that are on a device already stay there with a [`DeviceAttention`].
+/// In f32 on the CPU, in FP8 on a device. Tensors that are on a device already stay there with a
+/// [`DeviceAttention`].
 #[derive(Debug)]
 pub struct Attention {
     shape: Shape,
@@ -70,15 +71,15 @@ impl Builder {
         self
     }
 
-    /// Attention sinks: a logit for each query head, as gpt-oss learns them, that takes part in the softmax as a key of no value
-    /// would. Minus infinity is none. Default: none.
+    /// Attention sinks: a logit for each query head, as gpt-oss learns them, that takes part in the softmax
+    /// as a key of no value would. Minus infinity is none. Default: none.
     pub fn sinks(mut self, sinks: impl Into<Arc<[f32]>>) -> Self {
         self.form.sinks = Some(sinks.into());
         self
     }
 
-    /// Whether a device spreads outliers before it quantises. Default: no. The CPU does not quantise, and a rotation changes
-    /// no product: there it has no effect.
+    /// Whether a device spreads outliers before it quantises. Default: no. The CPU does not quantise, and a
+    /// rotation changes no product: there it has no effect.
     pub fn rotation(self, rotation: Rotation) -> Self {
         Self { rotation, ..self }
     }
@@ -89,8 +90,8 @@ impl Builder {
         Self { bits, ..self }
     }
 
-    /// How the kernel is run, whatever the bits then depend on. Default: what suits the shape, the bits and the device. It has
-    /// no effect on the CPU.
+    /// How the kernel is run, whatever the bits then depend on. Default: what suits the shape, the bits and
+    /// the device. It has no effect on the CPU.
     pub fn schedule(self, schedule: Schedule) -> Self {
         Self { schedule: Some(schedule), ..self }
     }
@@ -161,7 +162,8 @@ impl Attention {
         Ok(self.forward_to(q, k, v)?.o)
     }
 
-    /// The same in a format of one's own, with the log-sum-exp of every row: `forward_to::<f32, _>(&q, &k, &v)`.
+    /// The same in a format of one's own, with the log-sum-exp of every row: `forward_to::<f32, _>(&q, &k,
+    /// &v)`.
     pub fn forward_to<O: Element, T: Element>(&self, q: &[T], k: &[T], v: &[T]) -> Result<Output<O>> {
         self.shape.check_lengths(q.len(), k.len(), v.len())?;
         match &self.runner {

@@ -14,8 +14,8 @@ use crate::workloads::workloads;
 /// What peers call the same on the CPU.
 const CPU_OPERATION: &str = "attention-f32-cpu";
 
-/// Workloads that time these cases on a device, each gated as the engine's own that launches the same kernels, or else as one
-/// of the same head dimension.
+/// Workloads that time these cases on a device, each gated as the engine's own that launches the same
+/// kernels, or else as one of the same head dimension.
 pub fn on_device(cases: &[Case]) -> Vec<Box<dyn Workload>> {
     let engines = workloads();
     let kernels = |case: &Case| of_case(case).map(|(shape, _)| (shape.dim, value_group(shape.keys)));

@@ -13,7 +13,8 @@ pub struct HeadDimension {
     pub(crate) swizzle: &'static str,
     /// `1 / sqrt(dim)`, which keeps a Hadamard transform orthogonal.
     pub(crate) orthogonal: f32,
-    /// Blocks of the attention kernel with one consumer, with two, and so on: as many as have room for their accumulators.
+    /// Blocks of the attention kernel with one consumer, with two, and so on: as many as have room for their
+    /// accumulators.
     pub(crate) blocks: &'static [Block],
     /// Consumers whose code with a soft cap is compiled without spills.
     pub(crate) capped: RangeInclusive<u32>,
@@ -24,7 +25,8 @@ pub struct HeadDimension {
 /// What a block of the attention kernel takes.
 #[derive(Debug)]
 pub(crate) struct Block {
-    /// Blocks that a multiprocessor has room for: two small ones, so that those of the next launch can get ready.
+    /// Blocks that a multiprocessor has room for: two small ones, so that those of the next launch can get
+    /// ready.
     pub(crate) resident: u32,
     /// Registers of a thread of the warpgroup that copies.
     pub(crate) producer_registers: u32,
@@ -40,7 +42,8 @@ pub(crate) struct Tuned {
     pub(crate) turns: bool,
 }
 
-/// Every head dimension. `tuned` is from the records 3da12d7496ed and cfea36af5533 of `results/nvidia-h200.jsonl`.
+/// Every head dimension. `tuned` is from the records 3da12d7496ed and cfea36af5533 of
+/// `results/nvidia-h200.jsonl`.
 pub const HEAD_DIMENSIONS: &[HeadDimension] = &[
     HeadDimension {
         dim: 64,

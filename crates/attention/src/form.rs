@@ -63,11 +63,13 @@ impl Form {
 /// What the bits of a result depend on. The same call gives the same bits, always.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Bits {
-    /// On the whole call and the device too: where rows are few, keys are cut into as many parts as the device has room for.
+    /// On the whole call and the device too: where rows are few, keys are cut into as many parts as the
+    /// device has room for.
     #[default]
     Repeatable,
-    /// A row's bits depend on its own sequence and head alone: not on the batch, on other heads, or on the number of
-    /// multiprocessors. Up to 64 rows, parts of the keys have a fixed length; more rows have no parts.
+    /// A row's bits depend on its own sequence and head alone: not on the batch, on other heads, or on the
+    /// number of multiprocessors. Up to 64 rows, parts of the keys have a fixed length; more rows have no
+    /// parts.
     BatchInvariant,
 }
 
@@ -76,7 +78,7 @@ pub enum Bits {
 pub struct Output<O> {
     /// The output, in the order of the queries.
     pub o: Vec<O>,
-    /// Log-sum-exp of every query row, `[batch, heads, rows]`, natural logarithm, with the head's sink if it has one; minus
-    /// infinity for a row that sees no key and has no sink.
+    /// Log-sum-exp of every query row, `[batch, heads, rows]`, natural logarithm, with the head's sink if it
+    /// has one; minus infinity for a row that sees no key and has no sink.
     pub lse: Vec<f32>,
 }

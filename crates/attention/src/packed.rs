@@ -22,7 +22,8 @@ pub struct Lengths {
 }
 
 impl Lengths {
-    /// From the rows and the keys before each sequence and after the last, as `[0, 5, 5, 12]` for three sequences of 5, 0 and
+    /// From the rows and the keys before each sequence and after the last, as `[0, 5, 5, 12]` for three
+    /// sequences of 5, 0 and
     /// 7. A sequence may have no rows, or no keys.
     pub fn new(rows: &[usize], keys: &[usize]) -> Result<Self> {
         for (name, starts) in [("rows", rows), ("keys", keys)] {
@@ -79,8 +80,8 @@ fn check_starts(name: &str, starts: &[usize]) -> Result<()> {
     }
 }
 
-/// Attention of packed sequences on one target, over tensors in host memory: queries `[rows, heads, dim]`, keys and values
-/// `[keys, key heads, dim]`. Made by [`Builder::build_packed`].
+/// Attention of packed sequences on one target, over tensors in host memory: queries `[rows, heads, dim]`,
+/// keys and values `[keys, key heads, dim]`. Made by [`Builder::build_packed`].
 ///
 /// A row's bits depend on its own sequence alone, as if the sequence were all there is.
 #[derive(Debug)]
@@ -101,8 +102,8 @@ type Sequence<'a> = ((Range<usize>, Range<usize>), &'a Option<Arc<Attention>>);
 pub(crate) type Part<O> = (Vec<O>, Vec<f32>);
 
 impl Builder {
-    /// Checks the combination: an attention of packed sequences. Of the builder's shape, heads and dimension count, and its layout
-    /// does not.
+    /// Checks the combination: an attention of packed sequences. Of the builder's shape, heads and dimension
+    /// count, and its layout does not.
     pub fn build_packed(self, lengths: &Lengths, target: &Target) -> Result<PackedAttention> {
         let Shape { heads, key_heads, dim, .. } = *self.shape();
         let sinks = (0..heads).map(|head| self.sink(head)).collect();

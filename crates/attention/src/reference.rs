@@ -2,10 +2,11 @@
 
 use crate::shape::{Layout, Mask, Shape};
 
-/// `softmax(scale q k^T + mask) v` of tensors in `[batch, heads, rows, dim]`, and the log-sum-exp of every query row.
-/// Rows that see no key give zeros, and minus infinity; so do those whose scores are all minus infinity. A score that is not a
-/// number, or plus infinity, makes its row not a number; a value that is not finite makes its column so in every row that
-/// sees the key. This is what PyTorch's `math` backend gives without a mask.
+/// `softmax(scale q k^T + mask) v` of tensors in `[batch, heads, rows, dim]`, and the log-sum-exp of every
+/// query row. Rows that see no key give zeros, and minus infinity; so do those whose scores are all minus
+/// infinity. A score that is not a number, or plus infinity, makes its row not a number; a value that is not
+/// finite makes its column so in every row that sees the key. This is what PyTorch's `math` backend gives
+/// without a mask.
 pub fn attention(
     shape: &Shape,
     mask: Mask,
@@ -74,7 +75,8 @@ pub fn attention_of(
     (out, lse)
 }
 
-/// The Frobenius norm of the difference between what was got and what was wanted, relative to that of the latter.
+/// The Frobenius norm of the difference between what was got and what was wanted, relative to that of the
+/// latter.
 pub fn relative_error(got: impl IntoIterator<Item = f32>, wanted: &[f64]) -> f64 {
     let (mut count, mut error, mut norm) = (0, 0.0, 0.0);
     for (got, wanted) in got.into_iter().zip(wanted) {

@@ -11,7 +11,8 @@ pub enum Mask {
     /// All of them.
     #[default]
     Full,
-    /// Row `i` sees keys up to `i + keys - rows`, its own place: the last row sees the last key, whatever the two lengths.
+    /// Row `i` sees keys up to `i + keys - rows`, its own place: the last row sees the last key, whatever the
+    /// two lengths.
     Causal,
     /// Row `i` sees its own place, `left` keys before it and `right` after: a sliding window.
     Window {

@@ -51,7 +51,8 @@ gatework_gpu::shared! {
         E4m3,
     }
 
-    /// One launch of the attention kernel. Rows and keys are those of one head; strides are in elements of the output.
+    /// One launch of the attention kernel. Rows and keys are those of one head; strides are in elements of
+    /// the output.
     #[derive(Debug, Clone, Copy, Pod, Zeroable)]
     pub(crate) struct Problem {
         pub(crate) rows: u32,
@@ -73,14 +74,15 @@ gatework_gpu::shared! {
         pub(crate) splits: u32,
         /// Tiles of each part: a multiple of the tiles of values with one scale.
         pub(crate) split_tiles: u32,
-        /// Entries of the list of items: a multiple of the blocks. As many as blocks: there is no list, and the last rows,
-        /// which see the most keys under a causal mask, come first.
+        /// Entries of the list of items: a multiple of the blocks. As many as blocks: there is no list, and
+        /// the last rows, which see the most keys under a causal mask, come first.
         pub(crate) items: u32,
         /// Under a window, query row i sees keys from i + first_diagonal on.
         pub(crate) first_diagonal: i32,
         /// The largest score after a soft cap, in eighths of log2.
         pub(crate) cap: f32,
-        /// What scores in eighths of log2 are multiplied with before the hyperbolic tangent, which is of halved log2.
+        /// What scores in eighths of log2 are multiplied with before the hyperbolic tangent, which is of
+        /// halved log2.
         pub(crate) cap_factor: f32,
     }
 

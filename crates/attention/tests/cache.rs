@@ -26,8 +26,9 @@ struct Written {
     v: Vec<f16>,
 }
 
-/// A page by its name, which sequences with the same page have in common, and how it was written. A device makes its image from rows in
-/// f16, as long as it has them: then all that counts is one write of all of them.
+/// A page by its name, which sequences with the same page have in common, and how it was written. A device
+/// makes its image from rows in f16, as long as it has them: then all that counts is one write of all of
+/// them.
 #[derive(Clone)]
 struct Page {
     name: u64,
@@ -250,8 +251,8 @@ impl Run {
         Ok(())
     }
 
-    /// What the last rows of a sequence give by themselves, bit for bit: on a device, in a cache of their own. That is near what they
-    /// give without one.
+    /// What the last rows of a sequence give by themselves, bit for bit: on a device, in a cache of their
+    /// own. That is near what they give without one.
     fn alone(&self, model: &Model, rows: usize, q: &[f16]) -> Result<Output<f32>> {
         let exact = alone(model, rows, q)?;
         if let Target::Cpu = self.target {

@@ -1,4 +1,5 @@
-//! The cache on the emulated device: against double precision, bit for bit against itself, in graphs, and what it refuses.
+//! The cache on the emulated device: against double precision, bit for bit against itself, in graphs, and
+//! what it refuses.
 
 use gatework_attention::reference::{self, Scores};
 use gatework_attention::{
@@ -207,7 +208,8 @@ impl Step {
     }
 }
 
-/// Three sequences with prompts of these lengths take steps by one captured graph, and by `append_all` and `forward_to`.
+/// Three sequences with prompts of these lengths take steps by one captured graph, and by `append_all` and
+/// `forward_to`.
 fn a_graph_gives_what_append_and_attend_give(
     seed: u64,
     most: StepSize,
@@ -480,7 +482,8 @@ fn sequences_that_share_an_open_page_may_write_in_one_call() -> Result<()> {
         let mut cache = KvCache::new(2, 64, 2, &target)?;
         let prompt = cache.begin();
         cache.append(prompt, &k, &v)?;
-        // One copies the page, the other has more of it and writes behind that, in place: there is no third page.
+        // One copies the page, the other has more of it and writes behind that, in place: there is no third
+        // page.
         let rows = [(cache.fork(prompt, 70)?, 2), (cache.fork(prompt, 50)?, 3)];
         cache.free(prompt)?;
         if together {

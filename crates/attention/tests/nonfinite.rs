@@ -1,5 +1,5 @@
-//! NaN and infinities in queries, keys and values, and scores of any size: on the CPU and on the emulated device, against double
-//! precision, which does what PyTorch does.
+//! NaN and infinities in queries, keys and values, and scores of any size: on the CPU and on the emulated
+//! device, against double precision, which does what PyTorch does.
 
 use float8::F8E4M3;
 use gatework_attention::cuda::schedule::{Parts, Schedule};
@@ -55,7 +55,8 @@ impl Case {
         builder.build(target)?.forward_to(&q, &k, &v)
     }
 
-    /// Where results are finite, NaN or infinite must be right everywhere; what is finite, to the accuracy of FP8.
+    /// Where results are finite, NaN or infinite must be right everywhere; what is finite, to the accuracy of
+    /// FP8.
     fn check(&self, Output { o, lse }: &Output<f32>, what: &str) {
         let (wanted, wanted_lse) = self.exact();
         let kind = |x: f64| {
@@ -280,7 +281,8 @@ fn subnormal_inputs_are_finite() -> Result<()> {
     Ok(())
 }
 
-/// A warpgroup whose tiles are all ordinary has a loop of its own, and it must give what the loop for any tiles gives.
+/// A warpgroup whose tiles are all ordinary has a loop of its own, and it must give what the loop for any
+/// tiles gives.
 #[test]
 fn what_a_row_does_not_see_changes_none_of_its_bits() -> Result<()> {
     for (seed, (rows, keys, dim)) in [(200, 200, 64), (80, 600, 128)].into_iter().enumerate() {
@@ -299,7 +301,8 @@ fn what_a_row_does_not_see_changes_none_of_its_bits() -> Result<()> {
             let mut marked = case.clone();
             marked.tensors[tensor][last.start + 3] = f32::INFINITY;
             let marked = bits(&marked)?;
-            // The 16 rows of a warp raise their levels together, when a score of one of them outgrows its own.
+            // The 16 rows of a warp raise their levels together, when a score of one of them outgrows its
+            // own.
             let same = if tensor == 1 { (rows - 1) / 16 * 16 * dim } else { (rows - 1) * dim };
             let differs = |(ordinary, marked): (&u32, &u32)| ordinary != marked;
             let first = ordinary.iter().zip(&marked).position(differs).unwrap_or(ordinary.len());

@@ -4,8 +4,8 @@ use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{panic, thread};
 
-/// What `work` gives for each of `0..count`, in that order, with as many threads as there are cores. A panic in `work` goes
-/// on in the caller.
+/// What `work` gives for each of `0..count`, in that order, with as many threads as there are cores. A panic
+/// in `work` goes on in the caller.
 ///
 /// ```
 /// assert_eq!(gatework_contract::on_all_cores(4, |index| index * index), [0, 1, 4, 9]);

@@ -1,8 +1,9 @@
 //! One core, one party: how fast comparisons and activations are evaluated, and how fast they are dealt.
 //!
-//! `cargo bench -p gatework-fss [-- JOB… --results DIR]`. A party's evaluation is timed whole: reading and deriving its keys, walking, looking up, packing and
-//! opening, for every round. The peer's messages are recorded beforehand and played back, so that nothing is waited for.
-//! Printed are the median, the fastest run and the 90th percentile, an operation each.
+//! `cargo bench -p gatework-fss [-- JOB… --results DIR]`. A party's evaluation is timed whole: reading and
+//! deriving its keys, walking, looking up, packing and opening, for every round. The peer's messages are
+//! recorded beforehand and played back, so that nothing is waited for. Printed are the median, the fastest
+//! run and the 90th percentile, an operation each.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -223,7 +224,8 @@ fn main() -> std::result::Result<(), RunError> {
     ])
 }
 
-/// Times the jobs that the command names, or all of them, and appends a record to the folder after `--results`.
+/// Times the jobs that the command names, or all of them, and appends a record to the folder after
+/// `--results`.
 fn run(jobs: Vec<(&str, HostBench)>) -> std::result::Result<(), RunError> {
     let mut arguments = std::env::args().skip(1).filter(|argument| argument != "--bench");
     let (mut wanted, mut results) = (Vec::new(), None);

@@ -4,9 +4,10 @@
 //! cargo run -p gatework-fss --example 05_private_gelu
 //! ```
 //!
-//! Party 1 has the numbers, party 0 is to learn GELU of them. A dealer, who is neither, made keys for both beforehand. Both then see
-//! x + r alone, under masks r that only the dealer knows, and each evaluates its half of the function. Here all three run in one
-//! process; in earnest the dealer's keys come from a third machine.
+//! Party 1 has the numbers, party 0 is to learn GELU of them. A dealer, who is neither, made keys for both
+//! beforehand. Both then see x + r alone, under masks r that only the dealer knows, and each evaluates its
+//! half of the function. Here all three run in one process; in earnest the dealer's keys come from a third
+//! machine.
 
 use gatework_fss::executor::{run_clear, run_in_process};
 use gatework_fss::gates::Activation;
@@ -26,7 +27,8 @@ fn show() -> Result<Vec<f64>> {
     let gelu = Activation::gelu(format.fraction)?;
     let limit = 8i64 << FRACTION;
 
-    // The circuit is written once. The dealer, both parties and the clear evaluation run it, each in its own role.
+    // The circuit is written once. The dealer, both parties and the clear evaluation run it, each in its own
+    // role.
     let circuit = async |evaluator: &Evaluator| {
         let x = evaluator.input(Party::One, format.ring, SECRET.len(), -limit..=limit).await?;
         let y = evaluator.open(gelu.apply(evaluator, &x).await?).await?;

@@ -5,9 +5,10 @@ use crate::ring::Ring;
 
 /// An interval that is *proved* to hold a value: lo ≤ v ≤ hi as integers, whatever the secrets are.
 ///
-/// A bound comes from what made the value: a table's entries, a declared and checked input, an explicit clamp, sums and
-/// products of bounded values. What proves one by other means, as a range analysis of a whole network does, makes it with
-/// [`Bound::proved`] and attaches it with [`Evaluator::claim`](crate::Evaluator::claim).
+/// A bound comes from what made the value: a table's entries, a declared and checked input, an explicit
+/// clamp, sums and products of bounded values. What proves one by other means, as a range analysis of a whole
+/// network does, makes it with [`Bound::proved`] and attaches it with
+/// [`Evaluator::claim`](crate::Evaluator::claim).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bound {
     lo: i128,
@@ -15,9 +16,11 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// The interval of two ends, for which the caller vouches: a range analysis, a clamp, a gate with a known range.
+    /// The interval of two ends, for which the caller vouches: a range analysis, a clamp, a gate with a known
+    /// range.
     ///
-    /// A value outside gives a wrong result without a word, except in the clear evaluation, where it is an error.
+    /// A value outside gives a wrong result without a word, except in the clear evaluation, where it is an
+    /// error.
     pub fn proved(lo: i128, hi: i128) -> Self {
         Self { lo: lo.min(hi), hi: hi.max(lo) }
     }
@@ -134,7 +137,8 @@ impl Bound {
     }
 }
 
-/// A proof that a value leaves room for a truncation with one short comparison: v + offset is below half the ring.
+/// A proof that a value leaves room for a truncation with one short comparison: v + offset is below half the
+/// ring.
 ///
 /// * signed: |v| < 2^(n−2), offset 2^(n−2);
 /// * not negative: 0 ≤ v < 2^(n−1), offset 0.

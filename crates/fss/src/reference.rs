@@ -1,5 +1,5 @@
-//! The real functions that tables approximate, from additions, multiplications, divisions and square roots alone: those
-//! are the same bits on every machine, and so are the tables of both parties.
+//! The real functions that tables approximate, from additions, multiplications, divisions and square roots
+//! alone: those are the same bits on every machine, and so are the tables of both parties.
 
 /// e^x.
 pub fn exp(x: f64) -> f64 {

@@ -101,7 +101,8 @@ pub fn packed_bytes(count: usize, bits: u32) -> usize {
     (count as u128 * u128::from(bits)).div_ceil(8) as usize
 }
 
-/// Packs the low `bits` bits of each word, least significant bit first. The last byte is filled up with zeros.
+/// Packs the low `bits` bits of each word, least significant bit first. The last byte is filled up with
+/// zeros.
 pub fn pack(words: &[u64], bits: u32) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(packed_bytes(words.len(), bits));
     pack_into(words, bits, &mut bytes);
@@ -135,8 +136,8 @@ pub fn unpack(bytes: &[u8], count: usize, bits: u32, words: &mut Vec<u64>) -> Re
     }
     words.reserve(count);
     let mask = u64::MAX >> (64 - bits);
-    // A word of up to 64 bits lies in 9 bytes; the last few are read from a padded copy. Of the others, words start at bits
-    // that leave 16 bytes.
+    // A word of up to 64 bits lies in 9 bytes; the last few are read from a padded copy. Of the others, words
+    // start at bits that leave 16 bytes.
     let inner = bytes.len().checked_sub(16).map_or(0, |last| count.min((8 * last + 7) / bits as usize + 1));
     let window = |bytes: &[u8], at: usize| {
         let mut window = [0; 16];

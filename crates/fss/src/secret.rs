@@ -31,7 +31,8 @@ impl<T: Copy + Default> Secret<T> {
         Self(values)
     }
 
-    /// Makes room for `more` values. What a vector leaves behind when it moves is wiped, which [`Vec::reserve`] would not do.
+    /// Makes room for `more` values. What a vector leaves behind when it moves is wiped, which
+    /// [`Vec::reserve`] would not do.
     pub fn make_room(&mut self, more: usize) {
         let needed = self.0.len().saturating_add(more);
         if needed <= self.0.capacity() {
@@ -42,7 +43,8 @@ impl<T: Copy + Default> Secret<T> {
         wipe(&mut std::mem::replace(&mut self.0, larger));
     }
 
-    /// Appends values, many of them on all cores: the pages of a large buffer are made when they are written first.
+    /// Appends values, many of them on all cores: the pages of a large buffer are made when they are written
+    /// first.
     pub fn append(&mut self, values: &[T])
     where
         T: Send + Sync,
@@ -72,13 +74,15 @@ impl<T: Copy + Default> Drop for Secret<T> {
     }
 }
 
-/// Asks the system for large pages where a vector is large: its small ones are made one by one when they are written first.
+/// Asks the system for large pages where a vector is large: its small ones are made one by one when they are
+/// written first.
 fn in_large_pages<T>(values: &Vec<T>) {
     #[cfg(target_os = "linux")]
     if values.capacity() * size_of::<T>() >= LARGE {
         let start = (values.as_ptr() as usize).next_multiple_of(LARGE_PAGE);
         let end = values.as_ptr() as usize + values.capacity() * size_of::<T>();
-        // SAFETY: these pages belong to the vector alone, and what they hold does not change. A system that declines loses nothing.
+        // SAFETY: these pages belong to the vector alone, and what they hold does not change. A system that
+        // declines loses nothing.
         unsafe {
             libc::madvise(start as *mut _, (end - start) / LARGE_PAGE * LARGE_PAGE, libc::MADV_HUGEPAGE)
         };
@@ -128,7 +132,8 @@ const STACK: usize = 256 << 10;
 
 /// Does something with secrets, and overwrites the stack that it used.
 ///
-/// A compiler copies what it likes to the stack: a seed in an argument, round keys in a loop. What is returned must hold none itself.
+/// A compiler copies what it likes to the stack: a seed in an argument, round keys in a loop. What is
+/// returned must hold none itself.
 pub fn scrubbed<T>(work: impl FnOnce() -> T) -> T {
     let done = below(work);
     scrub();

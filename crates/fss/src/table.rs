@@ -8,7 +8,8 @@ use crate::error::{Error, Result};
 
 /// A public function from k-bit indices to integers, laid out for lookups by secret-shared unit vectors.
 ///
-/// The word (−i) mod 2^k lies at places i and i + 2^k, so that T((x − j) mod 2^k), j = 0, 1, .. is a run of words.
+/// The word (−i) mod 2^k lies at places i and i + 2^k, so that T((x − j) mod 2^k), j = 0, 1, .. is a run of
+/// words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Table {
     domain: u32,
@@ -16,7 +17,8 @@ pub struct Table {
     bound: Bound,
 }
 
-/// Tables that were computed before. They are public and follow from a few numbers, and every node of every inference asks for them.
+/// Tables that were computed before. They are public and follow from a few numbers, and every node of every
+/// inference asks for them.
 static KNOWN: Mutex<BTreeMap<(&'static str, [u64; 3]), Table>> = Mutex::new(BTreeMap::new());
 
 /// Tables that are kept, of up to 1 MiB each.

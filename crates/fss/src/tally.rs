@@ -13,7 +13,8 @@ pub struct Cost {
     pub sent_bits: [u64; 2],
     /// Messages one after the other.
     pub rounds: u64,
-    /// Calls of the pseudorandom generator by each party: blocks hashed in trees, and blocks of derived shares.
+    /// Calls of the pseudorandom generator by each party: blocks hashed in trees, and blocks of derived
+    /// shares.
     pub prg_blocks: [u64; 2],
     /// Words that are opened, which is what a super-batch holds in memory.
     pub opened_words: u64,

@@ -211,7 +211,8 @@ impl<State> Tensor<State> {
         self.sums(Sums::Ragged(lengths), self.bound.summed(longest).or_zero())
     }
 
-    /// Sums of the columns of rows of `columns`. `bound` is a proof that is tighter than the elements' intervals give.
+    /// Sums of the columns of rows of `columns`. `bound` is a proof that is tighter than the elements'
+    /// intervals give.
     pub fn column_sums(&self, columns: usize, bound: Bound) -> Result<Self> {
         if columns == 0 || !self.len().is_multiple_of(columns) {
             return Err(Error::Shape { gate: "column sums", what: format!("{self:?} in rows of {columns}") });
@@ -344,7 +345,8 @@ impl MaskShare {
     }
 }
 
-/// The most elements that a repetition makes: far above any tensor that is evaluated, far below what cannot be counted.
+/// The most elements that a repetition makes: far above any tensor that is evaluated, far below what cannot
+/// be counted.
 const MOST_ELEMENTS: usize = 1 << 34;
 
 fn repeated(len: usize, times: usize) -> Result<usize> {

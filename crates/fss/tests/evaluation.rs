@@ -162,7 +162,8 @@ fn a_super_batch_is_evaluated_while_another_waits() {
     let jobs: Vec<Job> = [10, 20, 30].map(Job::new).into();
     let limits = Limits { jobs: 1, ..Limits::default() };
     let (_, events) = both(&jobs, limits, None);
-    // Three messages are out before the first reply is waited for, and from then on there are always two under way.
+    // Three messages are out before the first reply is waited for, and from then on there are always two
+    // under way.
     assert_eq!(events[..3], [Event::Sent; 3]);
     let mut under_way = 0i32;
     for (index, event) in events.iter().enumerate() {

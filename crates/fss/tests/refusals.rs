@@ -4,7 +4,8 @@ use gatework_fss::executor::run_clear;
 use gatework_fss::gates::{Activation, RmsNorm, clamp, relu};
 use gatework_fss::{Error, Evaluator, Party, Ring, Wire};
 
-/// Runs one gate on values of a declared range in clear, which is where two parties would go wrong in silence.
+/// Runs one gate on values of a declared range in clear, which is where two parties would go wrong in
+/// silence.
 fn in_clear(
     bits: u32,
     range: std::ops::RangeInclusive<i64>,

@@ -124,7 +124,8 @@ fn three_roles_give_what_one_process_gives() {
     });
     let (code, served) = ended(server);
     assert_eq!((code, served["clients"].as_array().unwrap().len()), (DONE, 2));
-    // One process and the clear evaluation give the same numbers. The longest text is another, so its ring may be.
+    // One process and the clear evaluation give the same numbers. The longest text is another, so its ring
+    // may be.
     let local = json(&["run", "--local", "--model", &small_bert(), "--ids", IDS, "--check"]);
     assert_eq!(local["equal_in_clear"], true);
     assert_eq!(alice["results"][0]["embedding"], bob["results"][0]["embedding"]);

@@ -1,5 +1,5 @@
-//! A full disk, folders that cannot be written, a damaged cache, interrupts at any moment: a sentence, the right
-//! exit code, and nothing that is lost or left behind.
+//! A full disk, folders that cannot be written, a damaged cache, interrupts at any moment: a sentence, the
+//! right exit code, and nothing that is lost or left behind.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -279,7 +279,8 @@ fn an_interrupted_run_is_resumed() {
     left_nothing(&scene, &run);
 }
 
-/// NVRTC has a handler of its own for interrupts while it compiles, and destructors that crash if they run meanwhile.
+/// NVRTC has a handler of its own for interrupts while it compiles, and destructors that crash if they run
+/// meanwhile.
 #[test]
 #[ignore = "needs NVRTC"]
 fn an_interrupt_while_nvrtc_compiles_ends_with_130() {

@@ -7,7 +7,8 @@
 
 use gatework_gpu::{Device, Error, Grid, Result, Source, args};
 
-/// CUDA C++ against one portable header. NVRTC compiles it for a GPU, the machine's C++ compiler for the emulated device.
+/// CUDA C++ against one portable header. NVRTC compiles it for a GPU, the machine's C++ compiler for the
+/// emulated device.
 const SCALE: &str = r#"
     #include "gw/gw.cuh"
     // x <- a x, elementwise. One thread an element.
@@ -48,7 +49,8 @@ fn show(device: &Device) -> Result<()> {
     Ok(())
 }
 
-/// What the emulated device says of the 24 threads too many. On a GPU this would overwrite a neighbour, or nothing would be seen.
+/// What the emulated device says of the 24 threads too many. On a GPU this would overwrite a neighbour, or
+/// nothing would be seen.
 fn stray_store(device: &Device) -> Result<String> {
     let stream = device.stream()?;
     let mut x = stream.upload(&[1.0f32; 1000])?;

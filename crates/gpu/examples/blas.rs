@@ -1,4 +1,5 @@
-//! Products by cuBLASLt on a card, compared with the definition: `cargo run --release --example blas --features blas`.
+//! Products by cuBLASLt on a card, compared with the definition: `cargo run --release --example blas
+//! --features blas`.
 
 use bytemuck::Pod;
 use gatework_gpu::blas::{Blas, BlasElement, E4m3, E5m2, Product, reference};

@@ -1,5 +1,5 @@
-//! What kernels and the emulated device say to each other: the functions that a kernel calls, their codes and their structs.
-//! `gw/emulated.cuh` includes all of it as `gw/abi.cuh`.
+//! What kernels and the emulated device say to each other: the functions that a kernel calls, their codes and
+//! their structs. `gw/emulated.cuh` includes all of it as `gw/abi.cuh`.
 
 use std::fmt::Write as _;
 
@@ -118,7 +118,8 @@ crate::shared! {
         F16ToE5m2,
     }
 
-    /// A rule of the language that the compiler's own checks found broken, or that the kernel found broken itself.
+    /// A rule of the language that the compiler's own checks found broken, or that the kernel found broken
+    /// itself.
     pub(crate) enum Rule {
         ArrayBounds,
         DivisionByZero,
@@ -172,8 +173,8 @@ crate::shared! {
         F64,
     }
 
-    /// One parameter of a kernel: its size, its scalar, and for a pointer the size of the element and whether it may be
-    /// written.
+    /// One parameter of a kernel: its size, its scalar, and for a pointer the size of the element and whether
+    /// it may be written.
     #[derive(Debug, Clone, Copy, Default)]
     pub(crate) struct ParameterInfo {
         pub(crate) bytes: u32,
@@ -206,8 +207,9 @@ crate::shared! {
     text list_of_functions;
 }
 
-/// Every function of the runtime that kernels call, handed to the macro `$with`: from this list come the table's type, the
-/// table, and what kernels see of it. `=>` gives the kernel's name of a type where that is another.
+/// Every function of the runtime that kernels call, handed to the macro `$with`: from this list come the
+/// table's type, the table, and what kernels see of it. `=>` gives the kernel's name of a type where that is
+/// another.
 macro_rules! functions {
     ($with:ident) => {
         $with! {

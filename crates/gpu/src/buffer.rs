@@ -13,8 +13,8 @@ use crate::order::{Access, Ordered as _, Tracking};
 use crate::stream::{Event, Stream, forbid_inside, outside};
 use crate::{Device, Error, Result};
 
-/// One block of the stream-ordered pool. Freed in the order of the stream it came from, after every other stream that
-/// used it has passed its last use.
+/// One block of the stream-ordered pool. Freed in the order of the stream it came from, after every other
+/// stream that used it has passed its last use.
 pub(crate) struct Allocation {
     pub(crate) stream: Stream,
     pub(crate) pointer: Pointer,
@@ -90,7 +90,8 @@ impl Allocation {
         }
     }
 
-    /// Notes that `stream` has done with this memory after an event of its own, so that freeing waits for no more than that.
+    /// Notes that `stream` has done with this memory after an event of its own, so that freeing waits for no
+    /// more than that.
     fn depart(&self, stream: &Stream, event: &Event) {
         let mut departures = self.departures.lock();
         // A later event of a stream comes after its earlier ones.
@@ -119,8 +120,8 @@ impl Drop for Allocation {
     }
 }
 
-/// A block that goes back to the pool, or to its owner, when this is dropped, which must not be inside a capture of any
-/// of its streams.
+/// A block that goes back to the pool, or to its owner, when this is dropped, which must not be inside a
+/// capture of any of its streams.
 pub(crate) struct DeferredFree {
     stream: Stream,
     pointer: Pointer,
@@ -147,8 +148,8 @@ impl Drop for DeferredFree {
             let _ = self.stream.wait(event);
         }
         for visitor in &self.visitors {
-            // Of a stream that is being captured this is what it had queued before. One that can no longer be waited for has
-            // failed: its work is over.
+            // Of a stream that is being captured this is what it had queued before. One that can no longer be
+            // waited for has failed: its work is over.
             let _ = self.stream.run_after(visitor);
         }
         // An owner is let go of with this, now that the stream runs after every use.
@@ -289,8 +290,8 @@ impl<'a, T: Pod> Slice<'a, T> {
         }
     }
 
-    /// The same memory as elements of another type. Panics if it is no whole number of them or not aligned for them, as
-    /// `bytemuck::cast_slice` does.
+    /// The same memory as elements of another type. Panics if it is no whole number of them or not aligned
+    /// for them, as `bytemuck::cast_slice` does.
     pub fn cast<U: Pod>(&self) -> Slice<'a, U> {
         let (start, bytes, size) = (self.offset * size_of::<T>(), self.len * size_of::<T>(), size_of::<U>());
         assert!(
@@ -306,21 +307,22 @@ impl<'a, T: Pod> Slice<'a, T> {
         }
     }
 
-    /// The device's own address: for tables of addresses that kernels read, as long as the buffer lives and in the order
-    /// of its streams.
+    /// The device's own address: for tables of addresses that kernels read, as long as the buffer lives and
+    /// in the order of its streams.
     pub fn as_raw(&self) -> u64 {
         self.pointer().0
     }
 
     /// The same memory, to write, where several owners share one buffer and each has a part of it.
     ///
-    /// The runtime orders streams by whole buffers: two that write different parts of one would wait for each other. What is
-    /// queued with the result is not ordered at all, nor is anything after it.
+    /// The runtime orders streams by whole buffers: two that write different parts of one would wait for each
+    /// other. What is queued with the result is not ordered at all, nor is anything after it.
     ///
     /// # Safety
     ///
-    /// Until what is queued with the result is done, nobody else writes these elements, or reads them, but in the order
-    /// of the same stream. What was queued before and touches them is done, or before it in the order of that stream.
+    /// Until what is queued with the result is done, nobody else writes these elements, or reads them, but in
+    /// the order of the same stream. What was queued before and touches them is done, or before it in the
+    /// order of that stream.
     pub unsafe fn assume_unshared(self) -> SliceMut<'a, T> {
         SliceMut { slice: Slice { ordered: false, ..self } }
     }
@@ -354,7 +356,8 @@ impl Slice<'_, u8> {
 }
 
 impl Held {
-    /// Notes that `stream` reads it until an event of its own; for ever, as far as is known, if that could not be recorded.
+    /// Notes that `stream` reads it until an event of its own; for ever, as far as is known, if that could
+    /// not be recorded.
     pub(crate) fn read_until(&self, stream: &Stream, event: Option<&Event>) {
         match event {
             Some(event) => self.allocation.depart(stream, event),

@@ -87,7 +87,8 @@ pub(crate) struct DeviceShared {
 const PINNED_LIMIT: u64 = 4 << 30;
 
 impl Device {
-    /// Opens `auto` (the first CUDA device, or an error that says why there is none), `cuda`, `cuda:N` or `emulated`.
+    /// Opens `auto` (the first CUDA device, or an error that says why there is none), `cuda`, `cuda:N` or
+    /// `emulated`.
     ///
     /// ```
     /// let error = gatework_gpu::Device::open("quantum").err().unwrap();
@@ -108,7 +109,8 @@ impl Device {
         }
     }
 
-    /// Opens the emulated device with a schedule of one's own; [`Device::open`] takes it from `GATEWORK_EMULATOR_SEED`.
+    /// Opens the emulated device with a schedule of one's own; [`Device::open`] takes it from
+    /// `GATEWORK_EMULATOR_SEED`.
     pub fn emulated(seed: u64) -> Result<Self> {
         Self::emulated_as(Emulation::seeded(seed))
     }
@@ -129,8 +131,8 @@ impl Device {
         emulated::open(how, count)?.into_iter().map(Self::with_driver).collect()
     }
 
-    /// Opens several devices at once, or one: any name of a [`DeviceSet`](crate::DeviceSet) or of [`Device::open`]. They can reach each other's
-    /// memory, by copies at least.
+    /// Opens several devices at once, or one: any name of a [`DeviceSet`](crate::DeviceSet) or of
+    /// [`Device::open`]. They can reach each other's memory, by copies at least.
     ///
     /// ```
     /// use gatework_gpu::Device;
@@ -164,8 +166,9 @@ impl Device {
         Self::with_driver(cuda::open(ordinal)?)
     }
 
-    /// Virtual devices on this one: separate devices to a program, with streams, kernels and an equal part of what is free of
-    /// this one's byte budget each. They run on the same hardware, and share its memory and its bandwidth.
+    /// Virtual devices on this one: separate devices to a program, with streams, kernels and an equal part of
+    /// what is free of this one's byte budget each. They run on the same hardware, and share its memory and
+    /// its bandwidth.
     pub fn split(&self, count: usize) -> Result<Vec<Self>> {
         let share = self.budget().free() / count.max(1) as u64;
         let virtual_device = |number| {
@@ -215,8 +218,9 @@ impl Device {
         self.driver().synchronize()
     }
 
-    /// Gives back what of the level-2 cache is set aside for data that persists, and sets none aside until somebody asks
-    /// for it again: what an earlier run left there would make the next one look faster than it is.
+    /// Gives back what of the level-2 cache is set aside for data that persists, and sets none aside until
+    /// somebody asks for it again: what an earlier run left there would make the next one look faster than it
+    /// is.
     pub fn disable_persisting_cache(&self) -> Result<()> {
         self.driver().disable_persisting_cache()
     }
@@ -241,8 +245,8 @@ impl Device {
         Stream::new(self, priority)
     }
 
-    /// The kernel `entry` of a module: compiled (or found in the cache) and loaded the first time, and from then on found
-    /// without a look at the text.
+    /// The kernel `entry` of a module: compiled (or found in the cache) and loaded the first time, and from
+    /// then on found without a look at the text.
     pub fn kernel_of(&self, module: &Module, entry: &'static str) -> Result<Kernel> {
         let key = module.key(entry);
         if let Some(kernel) = self.shared.resolved.lock().get(&key) {
@@ -253,9 +257,11 @@ impl Device {
         Ok(kernel)
     }
 
-    /// Compiles modules (or finds them in the cache) on all cores and loads their kernels, so that no launch waits for it.
+    /// Compiles modules (or finds them in the cache) on all cores and loads their kernels, so that no launch
+    /// waits for it.
     ///
-    /// All are tried; the error is that of the first in the list that failed. What is ready already costs nothing.
+    /// All are tried; the error is that of the first in the list that failed. What is ready already costs
+    /// nothing.
     pub fn prepare(&self, modules: &[Module]) -> Result<()> {
         let missing: Vec<&Module> = modules.iter().filter(|module| !self.has_all_of(module)).collect();
         let prepared = on_all_cores(missing.len(), |index| {
@@ -277,8 +283,8 @@ impl Device {
         module.kernels().into_iter().all(|entry| resolved.contains_key(&module.key(entry)))
     }
 
-    /// Compiles (or finds in the cache) and loads the kernel that has the name of a source made at run time. The text is
-    /// hashed: keep the kernel, or declare a [`Module`].
+    /// Compiles (or finds in the cache) and loads the kernel that has the name of a source made at run time.
+    /// The text is hashed: keep the kernel, or declare a [`Module`].
     pub fn kernel(&self, source: &Source) -> Result<Kernel> {
         self.kernel_named(source, source.name())
     }
@@ -295,15 +301,18 @@ impl Device {
         Ok(kernel)
     }
 
-    /// Loads a kernel of an image by its `extern "C"` or mangled name. What it takes is declared, compared with what the image
-    /// says, and checked at every launch. The image is compiled every time: keep the kernel.
+    /// Loads a kernel of an image by its `extern "C"` or mangled name. What it takes is declared, compared
+    /// with what the image says, and checked at every launch. The image is compiled every time: keep the
+    /// kernel.
     pub fn kernel_in(&self, image: &Image, entry: &str, declared: &[ParameterType]) -> Result<Kernel> {
         Kernel::load_image(self, image, entry, declared)
     }
 
-    /// From now on this device compiles `substitute` wherever a source with the text `original`, or one that includes it, is asked for.
+    /// From now on this device compiles `substitute` wherever a source with the text `original`, or one that
+    /// includes it, is asked for.
     ///
-    /// For mutation tests: the host code around a kernel runs as it is, with a kernel that was broken on purpose.
+    /// For mutation tests: the host code around a kernel runs as it is, with a kernel that was broken on
+    /// purpose.
     #[cfg(feature = "testing")]
     pub fn substitute(&self, original: &str, substitute: impl Into<String>) {
         self.shared.substitutes.lock().insert(original.to_owned(), substitute.into());

@@ -16,7 +16,8 @@ pub(crate) const MOST: usize = 64;
 /// | `emulated:4` | four emulated devices that know each other |
 /// | `emulated*4` | four virtual devices on one emulated device |
 ///
-/// Virtual devices are separate devices to a program, with streams and a byte budget of their own, and share a card.
+/// Virtual devices are separate devices to a program, with streams and a byte budget of their own, and share
+/// a card.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeviceSet(Members);
 

@@ -1,5 +1,5 @@
-//! What a device must be able to do. Two implement it, [`crate::cuda`] and [`crate::emulated`]; the safe types above
-//! own the handles and release each exactly once.
+//! What a device must be able to do. Two implement it, [`crate::cuda`] and [`crate::emulated`]; the safe
+//! types above own the handles and release each exactly once.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -93,7 +93,8 @@ pub(crate) trait Driver: Send + Sync {
     fn enter(&self, what: &str) -> Result<()>;
     /// Waits for every stream of the device, those of other users of its context too.
     fn synchronize(&self) -> Result<()>;
-    /// Gives back what of the level-2 cache is set aside for data that persists, and sets none aside any more.
+    /// Gives back what of the level-2 cache is set aside for data that persists, and sets none aside any
+    /// more.
     fn disable_persisting_cache(&self) -> Result<()>;
 
     fn stream_create(&self, priority: Priority) -> Result<StreamId>;
@@ -104,7 +105,8 @@ pub(crate) trait Driver: Send + Sync {
     /// Work queued on `stream` from now on runs after what `event` recorded.
     fn stream_wait(&self, stream: StreamId, event: EventId) -> Result<()>;
 
-    /// Runs `function` on some thread when everything queued before is done, and what comes after when it has returned.
+    /// Runs `function` on some thread when everything queued before is done, and what comes after when it has
+    /// returned.
     fn host(&self, stream: StreamId, function: HostFunction) -> Result<()>;
 
     fn event_create(&self) -> Result<EventId>;
@@ -120,7 +122,8 @@ pub(crate) trait Driver: Send + Sync {
     fn allocate(&self, stream: StreamId, bytes: usize) -> Result<Option<Pointer>>;
     /// Lets go of memory once `stream` has passed this point.
     fn free(&self, stream: StreamId, pointer: Pointer);
-    /// Whether an address from elsewhere has so many bytes of this device behind it, as far as that can be told.
+    /// Whether an address from elsewhere has so many bytes of this device behind it, as far as that can be
+    /// told.
     fn memory_is_known(&self, pointer: Pointer, bytes: usize) -> Result<bool>;
     /// Page-locked host memory. `Ok(None)`: the machine has no room.
     fn host_allocate(&self, bytes: usize) -> Result<Option<*mut u8>>;

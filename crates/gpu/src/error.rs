@@ -1,4 +1,5 @@
-//! One error type for the whole runtime. Every variant is a sentence that names what was given and the way out.
+//! One error type for the whole runtime. Every variant is a sentence that names what was given and the way
+//! out.
 
 use std::path::PathBuf;
 

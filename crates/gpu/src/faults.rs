@@ -25,7 +25,8 @@ impl Faults {
         self.allocations.load(Ordering::SeqCst)
     }
 
-    /// Checks launches and does not run them: where what the host does depends on no value, it does the same in less time.
+    /// Checks launches and does not run them: where what the host does depends on no value, it does the same
+    /// in less time.
     pub fn leave_out_kernels(&self, leave_out: bool) {
         self.without_kernels.store(leave_out, Ordering::SeqCst);
     }

@@ -172,7 +172,8 @@ impl Capture {
         }
     }
 
-    /// Keeps a block until the capture has ended: a graph must not hide a free, nor an event that one waits for.
+    /// Keeps a block until the capture has ended: a graph must not hide a free, nor an event that one waits
+    /// for.
     pub(crate) fn free_after_end(&self, free: DeferredFree) {
         self.lock().frees.push(free);
     }
@@ -290,11 +291,11 @@ struct GraphShared {
 }
 
 impl Graph {
-    /// Queues one run of the whole graph. To everything else it is one use of all the memory that it uses, so that it runs
-    /// after what other streams queued before and conflicts with it.
+    /// Queues one run of the whole graph. To everything else it is one use of all the memory that it uses, so
+    /// that it runs after what other streams queued before and conflicts with it.
     ///
-    /// Inside of a capture it becomes a child of the graph that is captured, as it is now: what is updated here later does
-    /// not change it there.
+    /// Inside of a capture it becomes a child of the graph that is captured, as it is now: what is updated
+    /// here later does not change it there.
     pub fn launch(&self, stream: &Stream) -> Result<()> {
         const CALL: &str = "Graph::launch";
         self.shared.device.require_same(stream.device(), CALL)?;

@@ -5,7 +5,8 @@ use crate::types::{Image, ImageCode, ptx};
 use crate::{Error, Result};
 
 impl Image {
-    /// The bytes of each parameter of the kernel `entry`, by its `extern "C"` or mangled name, as the PTX or the cubin says.
+    /// The bytes of each parameter of the kernel `entry`, by its `extern "C"` or mangled name, as the PTX or
+    /// the cubin says.
     pub fn parameter_bytes(&self, entry: &str) -> Result<Vec<usize>> {
         let refused = |reason: String| Error::Load { kernel: self.name().to_owned(), reason };
         match self.code() {

@@ -8,11 +8,11 @@ pub(crate) const FILL_MAX_BYTES: usize = 64;
 crate::modules! {
     /// `x[i] <- pattern`: `fill(u8* x, Pattern pattern, u64 n)` for elements of `ELEMENT_BYTES` bytes.
     FILL = "fill";
-    /// `to[i] <- from[indices[i]]`: `gather(const u8* from, const u32* indices, u8* to, u64 from_len, u64 n)` for elements
-    /// of `ELEMENT_BYTES` bytes.
+    /// `to[i] <- from[indices[i]]`: `gather(const u8* from, const u32* indices, u8* to, u64 from_len, u64 n)`
+    /// for elements of `ELEMENT_BYTES` bytes.
     GATHER = "gather";
-    /// `to[i] <- x[0][i] ∘ x[1][i] ∘ …`, from left to right: `fold(const ELEMENT* x, ELEMENT* to, u64 rows, u64 n)` for rows
-    /// of `n` elements.
+    /// `to[i] <- x[0][i] ∘ x[1][i] ∘ …`, from left to right: `fold(const ELEMENT* x, ELEMENT* to, u64 rows,
+    /// u64 n)` for rows of `n` elements.
     FOLD = "fold";
 }
 

@@ -2,8 +2,8 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Data behind a mutex whose invariants hold after every statement: a thread that panicked while it held the lock has left
-/// nothing half done, and the others go on.
+/// Data behind a mutex whose invariants hold after every statement: a thread that panicked while it held the
+/// lock has left nothing half done, and the others go on.
 #[derive(Debug, Default)]
 pub struct Locked<T>(Mutex<T>);
 

@@ -11,9 +11,11 @@ use crate::{Device, Error, Result, Stream};
 const COPIES: usize = 12;
 
 impl Device {
-    /// What this device can do with the memory of another: nothing, copies, or loads and stores of kernels too.
+    /// What this device can do with the memory of another: nothing, copies, or loads and stores of kernels
+    /// too.
     ///
-    /// Virtual devices of one card reach each other directly, and so do emulated devices that were opened at once.
+    /// Virtual devices of one card reach each other directly, and so do emulated devices that were opened at
+    /// once.
     pub fn reach(&self, other: &Device) -> Result<Reach> {
         if self.same_as(other) { Ok(Reach::Direct) } else { self.driver().reach(other.driver()) }
     }
@@ -23,19 +25,19 @@ impl Device {
         Ok(self.reach(other)? == Reach::Direct)
     }
 
-    /// From now on kernels of this device may load and store memory of `other`, which they find by its address
-    /// ([`Slice::as_raw`](crate::Slice::as_raw)). Copies need no such leave.
+    /// From now on kernels of this device may load and store memory of `other`, which they find by its
+    /// address ([`Slice::as_raw`](crate::Slice::as_raw)). Copies need no such leave.
     ///
-    /// A kernel that uses memory by address alone keeps nobody from freeing it: keep the buffer until it is done, and
-    /// order the streams of both devices by events.
+    /// A kernel that uses memory by address alone keeps nobody from freeing it: keep the buffer until it is
+    /// done, and order the streams of both devices by events.
     pub fn enable_peer_access(&self, other: &Device) -> Result<()> {
         const CALL: &str = "Device::enable_peer_access";
         self.require_reach(other, CALL)?;
         if self.same_as(other) { Ok(()) } else { self.driver().enable_peer_access(other.driver()) }
     }
 
-    /// Bytes a second that copies of so many bytes reach from `other` to this device: the best of some, each timed by events
-    /// of this device. `None` where its clock says nothing, as on the emulated device.
+    /// Bytes a second that copies of so many bytes reach from `other` to this device: the best of some, each
+    /// timed by events of this device. `None` where its clock says nothing, as on the emulated device.
     ///
     /// Between cards it [enables](Device::enable_peer_access) the direct way, if there is one.
     pub fn measure_copies_from(&self, other: &Device, bytes: usize) -> Result<Option<f64>> {
@@ -89,8 +91,8 @@ impl Stream {
         self.queue_from_peer(from, to, Some(source))
     }
 
-    /// As [`Stream::copy_from_peer`]. The caller sees to it that this comes after what wrote `from`, and that `from` is neither
-    /// written nor freed before this stream has passed the copy.
+    /// As [`Stream::copy_from_peer`]. The caller sees to it that this comes after what wrote `from`, and that
+    /// `from` is neither written nor freed before this stream has passed the copy.
     pub(crate) fn queue_copy_from_peer<T: Pod>(
         &self,
         from: &impl View<T>,

@@ -20,8 +20,8 @@ use crate::{Device, Error, Result, Stream};
 /// Smallest block the pool hands out.
 const SMALLEST_CLASS: u64 = 4096;
 
-/// A bounded pool of page-locked blocks. Classes are powers of two; a returned block serves the next request of its
-/// class as soon as no queued copy uses it.
+/// A bounded pool of page-locked blocks. Classes are powers of two; a returned block serves the next request
+/// of its class as soon as no queued copy uses it.
 #[derive(Clone)]
 pub struct PinnedPool {
     shared: Arc<PoolShared>,
@@ -82,7 +82,8 @@ impl PinnedPool {
         Ok(pinned)
     }
 
-    /// A block for `len` elements, in which there is what its last user left, or zeros: for whoever overwrites all of it.
+    /// A block for `len` elements, in which there is what its last user left, or zeros: for whoever
+    /// overwrites all of it.
     pub fn take_as_is<T: Pod>(&self, len: usize) -> Result<Pinned<T>> {
         let device = Device { shared: self.shared.device.upgrade().ok_or_else(closed)? };
         let overflow = || Error::Length {
@@ -114,8 +115,8 @@ impl PinnedPool {
         }
     }
 
-    /// Raises the bound, where it is lower, to `least` bytes and those of all rooms that there are. The bound stays when a room goes: the
-    /// pool keeps what it has locked for whoever comes next.
+    /// Raises the bound, where it is lower, to `least` bytes and those of all rooms that there are. The bound
+    /// stays when a room goes: the pool keeps what it has locked for whoever comes next.
     pub fn make_room(&self, least: u64, bytes: u64) -> PinnedRoom {
         let mut state = self.shared.lock();
         state.rooms += bytes;
@@ -283,8 +284,8 @@ struct LastUse {
 /// A use of page-locked memory by queued work.
 pub(crate) type PinnedUse = (Arc<PinnedBlock>, DeviceUse);
 
-/// Queues `work` on `stream`, after the uses of pinned memory that it conflicts with, and notes what it uses. Refused while a slice
-/// of it is in the way.
+/// Queues `work` on `stream`, after the uses of pinned memory that it conflicts with, and notes what it uses.
+/// Refused while a slice of it is in the way.
 pub(crate) fn queued<R>(
     stream: &Stream,
     mut uses: Vec<PinnedUse>,
@@ -361,8 +362,8 @@ impl PinnedBlock {
         Ok(state)
     }
 
-    /// Waits for the last queued copy, and counts a slice that is about to be handed out. The lock is held meanwhile:
-    /// another thread that asks must wait too.
+    /// Waits for the last queued copy, and counts a slice that is about to be handed out. The lock is held
+    /// meanwhile: another thread that asks must wait too.
     fn borrow(&self, count: impl FnOnce(&mut BlockState)) -> Result<()> {
         forbid_inside("waiting for page-locked memory")?;
         let mut state = self.lock();
@@ -422,7 +423,8 @@ impl<T: Pod> Pinned<T> {
         Ok(PinnedMut { pinned: self })
     }
 
-    /// Waits for the last queued copy. From then on the elements are there to be read, by anybody and for as long as they are kept.
+    /// Waits for the last queued copy. From then on the elements are there to be read, by anybody and for as
+    /// long as they are kept.
     pub fn into_read(self) -> Result<PinnedRead<T>> {
         self.block.borrow(|state| state.readers += 1)?;
         Ok(PinnedRead { pinned: self })
@@ -450,8 +452,9 @@ impl<T: Pod> Deref for PinnedRef<'_, T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // SAFETY: the block holds `len` initialised elements, aligned to a page. No queued copy writes them: the last was
-        // waited for, a new one needs the `Pinned` exclusively, and a graph is refused while this is counted.
+        // SAFETY: the block holds `len` initialised elements, aligned to a page. No queued copy writes them:
+        // the last was waited for, a new one needs the `Pinned` exclusively, and a graph is refused while
+        // this is counted.
         unsafe { std::slice::from_raw_parts(self.pinned.address().cast(), self.pinned.len) }
     }
 }
@@ -506,7 +509,8 @@ impl<T: Pod> Deref for PinnedMut<'_, T> {
 
 impl<T: Pod> DerefMut for PinnedMut<'_, T> {
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as for `PinnedRef`; the `Pinned` is borrowed exclusively, and no queued copy reads the elements either.
+        // SAFETY: as for `PinnedRef`; the `Pinned` is borrowed exclusively, and no queued copy reads the
+        // elements either.
         unsafe { std::slice::from_raw_parts_mut(self.pinned.address().cast(), self.pinned.len) }
     }
 }

@@ -2,7 +2,8 @@
 
 use crate::{Device, Result};
 
-/// Bytes of a device that a job plans to hold, until this goes: two jobs that do not fit together are not both begun.
+/// Bytes of a device that a job plans to hold, until this goes: two jobs that do not fit together are not
+/// both begun.
 #[derive(Debug)]
 pub struct Promise {
     device: Device,
@@ -15,7 +16,8 @@ impl Promise {
         Self { device: device.clone(), bytes: 0 }
     }
 
-    /// Sets aside so many bytes instead of those before. Where other promises leave no room, those before stay and this fails.
+    /// Sets aside so many bytes instead of those before. Where other promises leave no room, those before
+    /// stay and this fails.
     pub fn resize(&mut self, bytes: u64) -> Result<()> {
         self.device.budget().promise(self.bytes, bytes)?;
         self.bytes = bytes;

@@ -1,20 +1,21 @@
-//! What host code and kernels share, said once: [`shared!`](crate::shared!) makes the Rust items and the header that kernels
-//! include from one declaration.
+//! What host code and kernels share, said once: [`shared!`](crate::shared!) makes the Rust items and the
+//! header that kernels include from one declaration.
 
 use std::fmt::Write as _;
 
 /// Declares constants, structs and enumerations that host code and kernels share.
 ///
-/// The first line names the header and the path that kernels include it by, and, where needed, files that it includes
-/// itself (`after "field.cuh"`) and the namespace that it is in (`in "gw::emulated"`). Then come items, in the order in which
-/// a kernel must see them:
+/// The first line names the header and the path that kernels include it by, and, where needed, files that it
+/// includes itself (`after "field.cuh"`) and the namespace that it is in (`in "gw::emulated"`). Then come
+/// items, in the order in which a kernel must see them:
 ///
 /// * `const` becomes a `constexpr` of the same name;
-/// * `struct` becomes a struct of the same fields in the same order. The kernel's compiler checks its size, and that of the
-///   emulated device the place of every field. Where the two languages name a type differently, as they do for pointers,
-///   `=> "const u32*"` gives the kernel's, and `=> "const u32* {}[4]"` that of an array;
-/// * `enum` becomes an `enum class` of 32 bits with the same variants, and implements [`Code`]. In a kernel, `known` tells
-///   whether a value is one of them;
+/// * `struct` becomes a struct of the same fields in the same order. The kernel's compiler checks its size,
+///   and that of the emulated device the place of every field. Where the two languages name a type
+///   differently, as they do for pointers, `=> "const u32*"` gives the kernel's, and `=> "const u32* {}[4]"`
+///   that of an array;
+/// * `enum` becomes an `enum class` of 32 bits with the same variants, and implements [`Code`]. In a kernel,
+///   `known` tells whether a value is one of them;
 /// * `text` names a function `fn(&mut String)` that appends what these do not cover, as a table.
 ///
 /// ```
@@ -259,7 +260,8 @@ pub fn constant<T: Constant>(text: &mut String, name: &str, value: T) {
     let _ = writeln!(text, "constexpr {} = {};", T::declare(name), value.literal());
 }
 
-/// The declaration of a field: with the kernel's own type, if one is given. The name goes where that has `{}`, or after it.
+/// The declaration of a field: with the kernel's own type, if one is given. The name goes where that has
+/// `{}`, or after it.
 pub fn field<T: Shared>(name: &str, theirs: &[&str]) -> String {
     match theirs.first() {
         None => T::declare(name),

@@ -29,11 +29,12 @@ use crate::{Device, Error, Result, args, kernels};
 
 /// An in-order queue of copies and launches. Cheap to clone; all clones are one queue.
 ///
-/// Streams run beside each other, but not over each other: work that uses a buffer runs after what other streams queued
-/// before it that writes the buffer, or that reads it, if this work writes. Where the order is known already, by
-/// [`Stream::wait`] or because somebody waited for the end of that work, nothing is queued for it. The unit is the whole
-/// buffer; [`Slice::assume_unshared`](crate::Slice::assume_unshared) is the way to write parts of one on several streams at
-/// once. Addresses that kernels find in memory are not seen: order those by events.
+/// Streams run beside each other, but not over each other: work that uses a buffer runs after what other
+/// streams queued before it that writes the buffer, or that reads it, if this work writes. Where the order is
+/// known already, by [`Stream::wait`] or because somebody waited for the end of that work, nothing is queued
+/// for it. The unit is the whole buffer; [`Slice::assume_unshared`](crate::Slice::assume_unshared) is the way
+/// to write parts of one on several streams at once. Addresses that kernels find in memory are not seen:
+/// order those by events.
 #[derive(Clone)]
 pub struct Stream {
     shared: Arc<StreamShared>,
@@ -161,15 +162,16 @@ impl Stream {
         self.report_panic()
     }
 
-    /// Queues a copy from page-locked memory. `host` may be used again at once: touching it waits for the copy.
+    /// Queues a copy from page-locked memory. `host` may be used again at once: touching it waits for the
+    /// copy.
     pub fn copy_from_pinned<T: Pod>(&self, host: &Pinned<T>, device: &mut impl ViewMut<T>) -> Result<()> {
         const CALL: &str = "Stream::copy_from_pinned";
         self.device().require_same(host.device(), CALL)?;
         let target = self.target(device, host.len(), CALL)?;
         let bytes = host.len() * size_of::<T>();
         let pinned = Some((host.block(), DeviceUse::Reads));
-        // SAFETY: the block outlives the copy: it is returned to the pool only after an event recorded behind it, and a
-        // captured copy keeps the block alive with the graph.
+        // SAFETY: the block outlives the copy: it is returned to the pool only after an event recorded behind
+        // it, and a captured copy keeps the block alive with the graph.
         self.queue_copy(CopyKind::FromPinned, bytes, [target.used], pinned, || unsafe {
             self.device().driver().copy_to_device(
                 self.id(),
@@ -188,7 +190,8 @@ impl Stream {
         let source = self.source(device, host.len(), CALL)?;
         let bytes = host.len() * size_of::<T>();
         let pinned = Some((host.block(), DeviceUse::Writes));
-        // SAFETY: as in `copy_from_pinned`; the exclusive borrow ends before the copy does, and reading waits.
+        // SAFETY: as in `copy_from_pinned`; the exclusive borrow ends before the copy does, and reading
+        // waits.
         self.queue_copy(CopyKind::ToPinned, bytes, [source.used], pinned, || unsafe {
             self.device().driver().copy_to_host(
                 self.id(),
@@ -272,8 +275,8 @@ impl Stream {
         Event::record(self)
     }
 
-    /// Work queued from now on runs after what `event` marked, on this device or on another that this one reaches. A stream
-    /// that waits for an event of a capture joins it.
+    /// Work queued from now on runs after what `event` marked, on this device or on another that this one
+    /// reaches. A stream that waits for an event of a capture joins it.
     pub fn wait(&self, event: &Event) -> Result<()> {
         const CALL: &str = "Stream::wait";
         forbid_inside(CALL)?;
@@ -321,10 +324,11 @@ impl Stream {
         self.report_panic()
     }
 
-    /// Records what `body` queues on this stream (and on streams that join it through events) into a [`Graph`].
+    /// Records what `body` queues on this stream (and on streams that join it through events) into a
+    /// [`Graph`].
     ///
-    /// Whatever happens inside, the stream is usable again afterwards; a call that cannot be captured breaks the
-    /// capture, and the error names it.
+    /// Whatever happens inside, the stream is usable again afterwards; a call that cannot be captured breaks
+    /// the capture, and the error names it.
     pub fn capture(&self, body: impl FnOnce(&Stream) -> Result<()>) -> Result<Graph> {
         let capture = Arc::new(Capture::new(self));
         // Known here before the driver begins: a call from another thread must not slip between the two.

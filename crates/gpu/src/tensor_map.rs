@@ -1,4 +1,5 @@
-//! Tensor maps: what bulk tensor copies of a kernel (`gw::bulk_tensor_load`) know of the memory they move boxes of.
+//! Tensor maps: what bulk tensor copies of a kernel (`gw::bulk_tensor_load`) know of the memory they move
+//! boxes of.
 
 use bytemuck::Pod;
 
@@ -50,7 +51,8 @@ impl<'a> TensorMap<'a> {
         Self::of(memory.view(), layout, false)
     }
 
-    /// Memory to store boxes to, and to load them. Its rows are a multiple of 16 bytes: a store is cut off by no less.
+    /// Memory to store boxes to, and to load them. Its rows are a multiple of 16 bytes: a store is cut off by
+    /// no less.
     pub fn new_mut<T: TensorElement>(memory: &'a mut impl ViewMut<T>, layout: &TensorLayout) -> Result<Self> {
         Self::of(memory.view_mut().into_slice(), layout, true)
     }

@@ -1,9 +1,10 @@
-//! Classic mistakes, planted one at a time: each is a typed fault that names its place, and the process goes on.
+//! Classic mistakes, planted one at a time: each is a typed fault that names its place, and the process goes
+//! on.
 
 use gatework_gpu::{ByValue, Device, Error, Fault, FaultKind, Grid, Result, Source, args};
 
-/// Runs `body` as a kernel `planted(u32* x, u32 n)` over `blocks` x `threads` with 4 KiB of shared memory, under several
-/// schedules, and returns the fault of the first that shows it.
+/// Runs `body` as a kernel `planted(u32* x, u32 n)` over `blocks` x `threads` with 4 KiB of shared memory,
+/// under several schedules, and returns the fault of the first that shows it.
 fn plant(body: &str, blocks: u32, threads: u32) -> Option<Fault> {
     plant_with(body, Grid::new([blocks, 1, 1], [threads, 1, 1]).shared(4096), 20)
 }

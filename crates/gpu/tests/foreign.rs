@@ -24,7 +24,8 @@ fn work_on_lent_things_is_seen_by_their_owner() -> Result<()> {
     for seed in 0..10 {
         let device = Device::emulated(seed)?;
         let Theirs { stream, memory } = theirs(&device)?;
-        // SAFETY: the clone keeps the stream alive, and the shared buffer the memory; both are of this device.
+        // SAFETY: the clone keeps the stream alive, and the shared buffer the memory; both are of this
+        // device.
         let lent = unsafe { Stream::from_raw(&device, stream.as_raw(), stream.clone())? };
         // SAFETY: as above.
         let mut x = unsafe { Buffer::<u32>::from_raw(&lent, memory.as_raw(), 4, memory.clone())? };

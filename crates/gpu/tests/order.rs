@@ -10,7 +10,8 @@ fn blocks(blocks: u32, threads: u32) -> Grid {
     Grid::new([blocks, 1, 1], [threads, 1, 1]).shared(8192)
 }
 
-/// One word from block 0 to block 1: the writer's and the reader's lines are `HOLE`s of their own in the tests below.
+/// One word from block 0 to block 1: the writer's and the reader's lines are `HOLE`s of their own in the
+/// tests below.
 macro_rules! message {
     ($release:literal, $acquire:literal) => {
         concat!(

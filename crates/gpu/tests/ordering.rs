@@ -1,4 +1,5 @@
-//! Streams that share memory in safe code are ordered, and the emulated device would show it if they were not.
+//! Streams that share memory in safe code are ordered, and the emulated device would show it if they were
+//! not.
 
 mod support;
 
@@ -37,7 +38,8 @@ fn hand_over(seed: u64, len: usize, by: By) -> Result<Vec<u32>> {
         let (stream, other) = if step % 2 == 0 { (&first, &second) } else { (&second, &first) };
         let n = len as u32;
         if let By::Nobody = by {
-            // SAFETY: there is none, which is what the control is for; the emulated device runs one launch at a time.
+            // SAFETY: there is none, which is what the control is for; the emulated device runs one launch at
+            // a time.
             let unordered = unsafe { x.view().assume_unshared() };
             chain(&device).launch(stream, &grid(), &args![unordered, step, n])?;
         } else {

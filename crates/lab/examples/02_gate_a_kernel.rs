@@ -1,7 +1,8 @@
 //! Gate a kernel of your own: what a crate outside Gatework does, with the public API alone.
 //!
-//! A workload says what its kernel computes: its cases, a plain reference, how far from it the result may be, and results that must be
-//! refused, so that a check that accepts everything is found out. The lab does the rest, as it does for every kernel of Gatework.
+//! A workload says what its kernel computes: its cases, a plain reference, how far from it the result may be,
+//! and results that must be refused, so that a check that accepts everything is found out. The lab does the
+//! rest, as it does for every kernel of Gatework.
 //!
 //! ```sh
 //! cargo run -p gatework-lab --example 02_gate_a_kernel
@@ -95,7 +96,8 @@ impl Workload for Reverse {
 fn gate_all() -> Result<bool, Box<dyn Error>> {
     let mut registry = Registry::new();
     registry.add(Box::new(Reverse))?;
-    // On the emulated device nothing is timed; there the gates are those of correctness, and of the compiler where NVRTC is.
+    // On the emulated device nothing is timed; there the gates are those of correctness, and of the compiler
+    // where NVRTC is.
     let gates = Gates::new(Device::open("emulated")?);
     let mut all_passed = true;
     for workload in registry.iter() {

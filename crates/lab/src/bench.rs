@@ -61,7 +61,8 @@ pub enum Timing {
         /// Runs in the graph.
         repeats: u32,
     },
-    /// Device time around so many runs, each launched by the host while the device is still busy with earlier work.
+    /// Device time around so many runs, each launched by the host while the device is still busy with earlier
+    /// work.
     Launches {
         /// Runs between the two events.
         count: u32,
@@ -86,8 +87,8 @@ impl Timing {
 pub enum Cache {
     /// What the run before left there.
     Warm,
-    /// Nothing: the workload is bound by memory. Data of several times the cache evicts itself; smaller data is
-    /// evicted before every sample.
+    /// Nothing: the workload is bound by memory. Data of several times the cache evicts itself; smaller data
+    /// is evicted before every sample.
     Cold,
 }
 
@@ -161,8 +162,8 @@ impl Bench {
         Self { arithmetic: Some(arithmetic), ..self }
     }
 
-    /// With bytes that a run must bring from the host to the device: the floor is then their time over the link, as it was measured
-    /// in the same run, for wall times too.
+    /// With bytes that a run must bring from the host to the device: the floor is then their time over the
+    /// link, as it was measured in the same run, for wall times too.
     pub fn over_link(self, bytes: u64) -> Self {
         Self { link_bytes: bytes, ..self }
     }
@@ -172,8 +173,8 @@ impl Bench {
         Self { expectation: Some(Expectation { at_most, why: why.into() }), ..self }
     }
 
-    /// With the promise that the candidate takes at most `at_most` times its fastest recorded time on a device of the same
-    /// name. For a candidate that nothing but itself could be the baseline of.
+    /// With the promise that the candidate takes at most `at_most` times its fastest recorded time on a
+    /// device of the same name. For a candidate that nothing but itself could be the baseline of.
     pub fn expect_recorded(self, at_most: f64, why: impl Into<String>) -> Self {
         Self { recorded: Some(Expectation { at_most, why: why.into() }), ..self }
     }
@@ -183,7 +184,8 @@ impl Bench {
         Self { evidence: Some(evidence), ..self }
     }
 
-    /// With a promise about counts; `counts` returns how often it happened so far, and how often it could have.
+    /// With a promise about counts; `counts` returns how often it happened so far, and how often it could
+    /// have.
     pub fn expect_rate(
         mut self,
         name: impl Into<String>,
@@ -200,7 +202,8 @@ impl Bench {
         self
     }
 
-    /// Runs the candidate once on spoiled outputs; an error says what is wrong with what it left, or that nothing shows it.
+    /// Runs the candidate once on spoiled outputs; an error says what is wrong with what it left, or that
+    /// nothing shows it.
     pub fn try_out(mut self, stream: &Stream) -> Result<(), RunError> {
         let Some(evidence) = &mut self.evidence else {
             return Err("nothing shows what the candidate computed".into());

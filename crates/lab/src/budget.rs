@@ -20,7 +20,8 @@ pub enum Format {
     E4m3,
     /// 8 bits, 5 of exponent, 2 of mantissa.
     E5m2,
-    /// What Hopper's tensor cores keep of a sum of 8-bit products before it becomes an f32: 14 bits of significand.
+    /// What Hopper's tensor cores keep of a sum of 8-bit products before it becomes an f32: 14 bits of
+    /// significand.
     Fp8Accumulator,
 }
 
@@ -84,15 +85,16 @@ const TYPICAL: f64 = 4.0;
 /// Standard deviations that the largest of many errors may lie out: one in 10^15 by chance.
 const EXTREME: f64 = 8.0;
 
-/// Relative size of a change that shows in every floating-point format, ten of which are less than the number itself.
+/// Relative size of a change that shows in every floating-point format, ten of which are less than the number
+/// itself.
 const SMALLEST_STEP: f64 = 1.0 / 64.0;
 
 impl ErrorBudget {
     /// Bounds for results that are rounded to nearest on their way.
     ///
-    /// Rounding errors have independent signs, so `d` of them on a path add up like a random walk (Higham and Mary,
-    /// 2019). With `u` the format's unit roundoff, `m` the magnitude and `n` the number of outputs, an output's error
-    /// has a standard deviation of at most `s = u sqrt(d) m`, and
+    /// Rounding errors have independent signs, so `d` of them on a path add up like a random walk (Higham and
+    /// Mary, 2019). With `u` the format's unit roundoff, `m` the magnitude and `n` the number of outputs, an
+    /// output's error has a standard deviation of at most `s = u sqrt(d) m`, and
     ///
     /// * relative Frobenius `<= 4 s / output_rms`,
     /// * max abs `<= 8 s`,
@@ -114,8 +116,8 @@ impl ErrorBudget {
         })
     }
 
-    /// The largest error that one element of a tensor may have: nothing at all where the same bits are asked for, in
-    /// which case one unit (or the smallest change that shows) stands for it.
+    /// The largest error that one element of a tensor may have: nothing at all where the same bits are asked
+    /// for, in which case one unit (or the smallest change that shows) stands for it.
     pub(crate) fn largest_error(&self, reference: &Tensor) -> f64 {
         match self {
             Self::Bounded(bounds) if reference.is_float() => bounds.max_abs,

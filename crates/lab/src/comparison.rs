@@ -13,8 +13,8 @@ use crate::stats::{BETWEEN_RUNS, CONFIDENCE, Interval, Verdict, ratio_of_medians
 pub enum Basis {
     /// Times: both ran on the same kind of device.
     Time,
-    /// Ratios to the baseline that each run measured beside: the devices differ, and times of different devices say
-    /// nothing about the code.
+    /// Ratios to the baseline that each run measured beside: the devices differ, and times of different
+    /// devices say nothing about the code.
     RatioToBaseline,
 }
 
@@ -25,7 +25,8 @@ pub struct Comparison {
     pub cases: Vec<CaseComparison>,
     /// What only the second side has, or what cannot be compared, each as a sentence.
     pub left_out: Vec<String>,
-    /// Benchmarks of the first side that the second has not: what is no longer measured may have become anything.
+    /// Benchmarks of the first side that the second has not: what is no longer measured may have become
+    /// anything.
     pub vanished: Vec<String>,
 }
 
@@ -89,7 +90,8 @@ impl std::fmt::Display for Key {
     }
 }
 
-/// The last benchmark of each workload, case and device. Records are appended, so that the last is the newest.
+/// The last benchmark of each workload, case and device. Records are appended, so that the last is the
+/// newest.
 fn newest(records: &[Record]) -> BTreeMap<Key, &BenchRecord> {
     let mut found = BTreeMap::new();
     for record in records {

@@ -66,11 +66,12 @@ impl Control {
         })
     }
 
-    /// The controls that the lab adds to a workload's own, for `budget`: zeros, everything half as large again, an element
-    /// that is off by ten times its bound, and two elements exchanged that differ by more than it.
+    /// The controls that the lab adds to a workload's own, for `budget`: zeros, everything half as large
+    /// again, an element that is off by ten times its bound, and two elements exchanged that differ by more
+    /// than it.
     ///
-    /// What a reference cannot be altered to is left out: zeros stay zeros, and equal elements can change places.
-    /// One at a time, since each is as large as the reference.
+    /// What a reference cannot be altered to is left out: zeros stay zeros, and equal elements can change
+    /// places. One at a time, since each is as large as the reference.
     pub(crate) fn of_the_lab<'a>(
         reference: &'a Outputs,
         budget: &'a ErrorBudget,

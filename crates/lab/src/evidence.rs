@@ -12,8 +12,9 @@ pub const END: usize = 4096;
 
 /// The output of what is timed: how to spoil it before a run, how to read it after, and what it should be.
 ///
-/// The lab spoils the output before a sample that it picks at random, and before one more at the end, and judges what
-/// the timed runs left. A candidate that does nothing, does it once, or does something else than what was gated, fails.
+/// The lab spoils the output before a sample that it picks at random, and before one more at the end, and
+/// judges what the timed runs left. A candidate that does nothing, does it once, or does something else than
+/// what was gated, fails.
 pub struct Evidence {
     budget: ErrorBudget,
     spoil: Spoil,
@@ -26,8 +27,8 @@ type Read = Box<dyn FnMut(&Stream) -> Result<Outputs, RunError>>;
 type Expected = Box<dyn FnMut(u32) -> Result<Outputs, RunError>>;
 
 impl Evidence {
-    /// Outputs that `outputs` reads and `spoil` spoils. `expected` says what they are after so many runs on spoiled
-    /// ones: all of an output, or as much of it as a plain reference can follow.
+    /// Outputs that `outputs` reads and `spoil` spoils. `expected` says what they are after so many runs on
+    /// spoiled ones: all of an output, or as much of it as a plain reference can follow.
     pub fn new(
         budget: ErrorBudget,
         spoil: impl FnMut(&Stream) -> Result<(), RunError> + 'static,

@@ -1,8 +1,9 @@
 //! Figures in documents: every one names the record it comes from.
 //!
-//! A figure is a number with a unit in a table, or a cell of a table that is nothing but a number. Its row, or a line that begins with `Records:` right below the table,
-//! links to the record as `results/<file>.jsonl#<id>`. A table of something else than measurements says so in a line
-//! above it: `<!-- not measured: … -->`.
+//! A figure is a number with a unit in a table, or a cell of a table that is nothing but a number. Its row,
+//! or a line that begins with `Records:` right below the table, links to the record as
+//! `results/<file>.jsonl#<id>`. A table of something else than measurements says so in a line above it: `<!--
+//! not measured: … -->`.
 
 use serde::Serialize;
 
@@ -129,7 +130,8 @@ fn figure(row: &str) -> Option<&str> {
     None
 }
 
-/// A cell that is a number and nothing else: what it counts stands in the header, and it is as much of a figure.
+/// A cell that is a number and nothing else: what it counts stands in the header, and it is as much of a
+/// figure.
 fn bare_number(row: &str) -> Option<&str> {
     row.split('|').map(str::trim).find(|cell| {
         cell.contains(|c: char| c.is_ascii_digit())

@@ -23,8 +23,8 @@ pub enum Freshness {
     Unknown,
 }
 
-/// Compares the sources of a record's kernels with those of the registry's workload of that name, or for figures of a
-/// whole job with those of all workloads.
+/// Compares the sources of a record's kernels with those of the registry's workload of that name, or for
+/// figures of a whole job with those of all workloads.
 ///
 /// Host code leaves no hash in a record: what has no kernels is always current.
 pub fn freshness(record: &Record, registry: &Registry) -> Freshness {
@@ -41,8 +41,8 @@ pub fn freshness(record: &Record, registry: &Registry) -> Freshness {
     stale.map_or(Freshness::Current, |why| Freshness::Stale { why })
 }
 
-/// The records that still speak for a workload on a device: the newest, and the newest with a benchmark, a search or a
-/// profile. What they replaced is history.
+/// The records that still speak for a workload on a device: the newest, and the newest with a benchmark, a
+/// search or a profile. What they replaced is history.
 pub fn standing(records: &[Record]) -> Vec<&Record> {
     let mut seen = BTreeSet::new();
     let mut standing = Vec::new();

@@ -1,4 +1,5 @@
-//! Entries for fuzzers: each reads bytes as a file or another program hands them over, and returns whether they were accepted.
+//! Entries for fuzzers: each reads bytes as a file or another program hands them over, and returns whether
+//! they were accepted.
 
 use std::path::Path;
 

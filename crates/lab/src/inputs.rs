@@ -62,11 +62,12 @@ pub fn repeated<T: Pod>(stream: &Stream, pattern: &[T], len: usize) -> Result<Bu
     Ok(buffer)
 }
 
-/// A buffer for an output, filled so that an element that is never written shows: all ones, which is NaN in every
-/// floating-point format.
+/// A buffer for an output, filled so that an element that is never written shows: all ones, which is NaN in
+/// every floating-point format.
 pub fn poisoned<T: Pod>(stream: &Stream, len: usize) -> Result<Buffer<T>> {
     let mut buffer = stream.alloc(len)?;
-    // The emulated device poisons by itself and knows which bytes were never written; filling them would hide it.
+    // The emulated device poisons by itself and knows which bytes were never written; filling them would hide
+    // it.
     if !stream.device().is_emulated() {
         let mut ones = T::zeroed();
         bytemuck::bytes_of_mut(&mut ones).fill(0xff);

@@ -1,6 +1,8 @@
-//! Mutations: a kernel with one synchronising call dropped or altered must not pass, or the emulator proves nothing.
+//! Mutations: a kernel with one synchronising call dropped or altered must not pass, or the emulator proves
+//! nothing.
 //!
-//! Call sites are found in the text, mechanically: every barrier, wait, arrive, fence and commit goes through `gw::`.
+//! Call sites are found in the text, mechanically: every barrier, wait, arrive, fence and commit goes through
+//! `gw::`.
 
 use gatework_gpu::{Device, Kind};
 
@@ -143,9 +145,11 @@ pub enum Fate {
     Survived,
 }
 
-/// Runs a workload's smallest telling cases with a mutant of one of its kernels, over up to `seeds` schedules.
+/// Runs a workload's smallest telling cases with a mutant of one of its kernels, over up to `seeds`
+/// schedules.
 ///
-/// `original` is the text that the workload's host code asks for. Fails if an emulated device cannot be opened.
+/// `original` is the text that the workload's host code asks for. Fails if an emulated device cannot be
+/// opened.
 pub fn hunt(workload: &dyn Workload, original: &str, mutant: &str, seeds: u64) -> gatework_gpu::Result<Fate> {
     let cases = workload.cases(Kind::Emulated);
     for seed in 0..seeds {

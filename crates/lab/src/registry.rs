@@ -43,7 +43,8 @@ impl Registry {
             .ok_or_else(|| Error::UnknownWorkload { given: name.to_owned(), hint: self.hint(name) })
     }
 
-    /// The workload of that name, or all that a pattern like `attention/*` matches; an error if there is none.
+    /// The workload of that name, or all that a pattern like `attention/*` matches; an error if there is
+    /// none.
     pub fn select(&self, pattern: &str) -> Result<Vec<&dyn Workload>> {
         let Some((before, after)) = pattern.split_once('*') else { return Ok(vec![self.get(pattern)?]) };
         let matches = |name: &str| {

@@ -1,4 +1,5 @@
-//! The least time that the machine allows: memory at the speed of its own copies, arithmetic at its stated peak.
+//! The least time that the machine allows: memory at the speed of its own copies, arithmetic at its stated
+//! peak.
 
 use gatework_gpu::DeviceProperties;
 use serde::{Deserialize, Serialize};
@@ -72,7 +73,8 @@ pub struct Roofline {
     pub floor_ns: f64,
     /// What sets it.
     pub bound: Bound,
-    /// The median over the floor. Below 1 the work was overstated, or the copy is not the best the memory can do.
+    /// The median over the floor. Below 1 the work was overstated, or the copy is not the best the memory can
+    /// do.
     pub ratio_to_floor: f64,
     /// Stated operations a second, if the floor took them into account.
     pub peak_operations_per_second: Option<f64>,
@@ -100,7 +102,8 @@ impl Roofline {
         })
     }
 
-    /// With `bytes` that must come over a link of `bytes_per_second`, which sets the floor where it takes longer.
+    /// With `bytes` that must come over a link of `bytes_per_second`, which sets the floor where it takes
+    /// longer.
     pub fn over_link(self, bytes: u64, bytes_per_second: f64) -> Self {
         let link_ns = 1e9 * bytes as f64 / bytes_per_second;
         let limited = Self { link_bytes_per_second: Some(bytes_per_second), ..self };

@@ -54,8 +54,8 @@ pub struct Knob {
     pub layer: Layer,
     /// Its values, in the order in which neighbours are alike.
     pub values: Vec<Value>,
-    /// Whether the binary shows it. Of a knob that it does not show, as the size of a grid, equal binaries do not make
-    /// equal configurations.
+    /// Whether the binary shows it. Of a knob that it does not show, as the size of a grid, equal binaries do
+    /// not make equal configurations.
     pub compiled: bool,
 }
 

@@ -17,8 +17,8 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens a folder for writing, makes it if it is not there, and tries it out: a folder that cannot be written is
-    /// an error now, not after the gates have run.
+    /// Opens a folder for writing, makes it if it is not there, and tries it out: a folder that cannot be
+    /// written is an error now, not after the gates have run.
     pub fn open(folder: impl Into<PathBuf>) -> Result<Self> {
         let folder = folder.into();
         let store = Self { folder };
@@ -33,8 +33,8 @@ impl Store {
 
     /// Appends one record to the file of its device, and returns the file.
     ///
-    /// The line is written whole under a lock and reaches the disk before this returns; if it cannot be, the file is
-    /// as it was before.
+    /// The line is written whole under a lock and reaches the disk before this returns; if it cannot be, the
+    /// file is as it was before.
     pub fn append(&self, record: &Record) -> Result<PathBuf> {
         let path = self.file(&record.slug());
         append_line(&path, record).map_err(|error| unwritable(&path, &error))?;
@@ -67,7 +67,8 @@ fn append_line(path: &Path, record: &Record) -> io::Result<()> {
         line.insert(0, b'\n');
     }
     if let Err(error) = file.write_all(&line).and_then(|()| file.sync_all()) {
-        // A full disk may have taken a part of the line. If even that cannot be undone, the next line starts afresh.
+        // A full disk may have taken a part of the line. If even that cannot be undone, the next line starts
+        // afresh.
         let _ = file.set_len(length);
         return Err(error);
     }
@@ -152,7 +153,8 @@ pub enum Unreadable {
     },
 }
 
-/// Reads every record of a folder, or of one file. Lines that cannot be read are reported and the rest is read.
+/// Reads every record of a folder, or of one file. Lines that cannot be read are reported and the rest is
+/// read.
 pub fn read_records(path: &Path) -> Result<Reading> {
     let unreadable = |path: &Path, error: &io::Error| Error::Unreadable {
         path: path.to_owned(),

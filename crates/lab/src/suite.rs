@@ -1,4 +1,5 @@
-//! The conformance suite: one call in a test without a harness of its own gives every workload of an engine its tests.
+//! The conformance suite: one call in a test without a harness of its own gives every workload of an engine
+//! its tests.
 //!
 //! ```no_run
 //! fn main() -> std::process::ExitCode {
@@ -6,11 +7,11 @@
 //! }
 //! ```
 //!
-//! For each workload there is a test of every case on the emulated device (`gpu/saxpy::n31`), one that takes it through
-//! the gates (`gpu/saxpy::gates`), one of what its benchmarks' candidates compute (`gpu/saxpy::bench`), and one of what
-//! its kernels take of a GPU (`gpu/saxpy::resources`).
-//! [`Suite::mutants`] adds the hunt for mutants. What cannot run here is shown as
-//! ignored, with the reason, and never as passed.
+//! For each workload there is a test of every case on the emulated device (`gpu/saxpy::n31`), one that takes
+//! it through the gates (`gpu/saxpy::gates`), one of what its benchmarks' candidates compute
+//! (`gpu/saxpy::bench`), and one of what its kernels take of a GPU (`gpu/saxpy::resources`).
+//! [`Suite::mutants`] adds the hunt for mutants. What cannot run here is shown as ignored, with the reason,
+//! and never as passed.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -64,13 +65,14 @@ impl Suite {
         Self { least_controls: least, ..self }
     }
 
-    /// With a test that every mutant of the workloads' own kernels is caught, of which there are at least `least`, but for
-    /// those of one list.
+    /// With a test that every mutant of the workloads' own kernels is caught, of which there are at least
+    /// `least`, but for those of one list.
     pub fn mutants(self, least: usize, excused: &'static [Excused]) -> Self {
         Self { hunted: self.workloads.clone(), least_mutants: least, excused, ..self }
     }
 
-    /// The same, with mutants of the kernels of other workloads: a busier configuration, or one of many alike.
+    /// The same, with mutants of the kernels of other workloads: a busier configuration, or one of many
+    /// alike.
     pub fn mutants_of(
         self,
         workloads: Vec<Box<dyn Workload>>,

@@ -1,6 +1,7 @@
 //! Tables of documents, written from records.
 //!
-//! A table stands between `<!-- lab table: QUERY -->` and `<!-- end -->`; [`write_tables`] writes it anew. A query is
+//! A table stands between `<!-- lab table: QUERY -->` and `<!-- end -->`; [`write_tables`] writes it anew. A
+//! query is
 //!
 //! * `benches NAME…`: benchmarks against their baselines and the floor,
 //! * `peers NAME…`: benchmarks beside other programs of the same run,
@@ -30,8 +31,8 @@ struct Sources<'a> {
     folder: &'a str,
 }
 
-/// The document with every table between markers written from `records`. `folder` is how it links to them; `is_stale`
-/// says which no longer speak of this code.
+/// The document with every table between markers written from `records`. `folder` is how it links to them;
+/// `is_stale` says which no longer speak of this code.
 pub fn write_tables(
     text: &str,
     records: &[Record],
@@ -78,7 +79,8 @@ impl<'a> Sources<'a> {
         Ok(line(header) + &rule + &body.iter().map(line).collect::<String>())
     }
 
-    /// The newest record of each workload and device that one of the names matches, by name and then by workload.
+    /// The newest record of each workload and device that one of the names matches, by name and then by
+    /// workload.
     fn newest(&self, name: &str, has: impl Fn(&'a Record) -> bool) -> Result<Vec<&'a Record>, String> {
         let matches = |record: &&Record| match name.split_once('*') {
             Some((before, after)) => record.workload.starts_with(before) && record.workload.ends_with(after),
@@ -180,7 +182,8 @@ impl<'a> Sources<'a> {
         let is_wanted =
             |row: &&Map<String, Value>| wanted.iter().all(|(key, value)| said(row, key) == *value);
         let of = |record: &'a Record| record.measured.iter().flat_map(|measured| &measured.rows);
-        // A job is run with other options too: the newest record that has such rows, not the newest of the name.
+        // A job is run with other options too: the newest record that has such rows, not the newest of the
+        // name.
         for record in self.newest(name, |record| of(record).any(|row| is_wanted(&row)))? {
             for row in of(record).filter(is_wanted) {
                 rows.push(

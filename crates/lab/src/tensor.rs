@@ -186,8 +186,8 @@ impl Outputs {
         self.iter().all(|(_, tensor)| tensor.is_finite())
     }
 
-    /// What is empty, as a sentence: the outputs as a whole, or one of them. Nothing was computed then, and nothing is
-    /// always equal to its reference.
+    /// What is empty, as a sentence: the outputs as a whole, or one of them. Nothing was computed then, and
+    /// nothing is always equal to its reference.
     pub(crate) fn emptiness(&self) -> Option<String> {
         if self.tensors.is_empty() {
             return Some("there is no output at all".to_owned());

@@ -9,7 +9,8 @@ use crate::control::Control;
 use crate::space::{Configuration, Space};
 use crate::tensor::Outputs;
 
-/// A job with a known right answer: kernels, the host code that launches them, and the plain code they must equal.
+/// A job with a known right answer: kernels, the host code that launches them, and the plain code they must
+/// equal.
 ///
 /// `run` and `reference` make their inputs from the same seed. `run` is the code that ships, on outputs from
 /// [`poisoned`](crate::poisoned); `reference` is the plainest Rust that is right.

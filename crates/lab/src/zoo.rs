@@ -1,6 +1,7 @@
 //! The zoo: bugs of public reports, each written anew as a small kernel beside its mended twin.
 //!
-//! A file of `zoo/` holds both: the kernel `exhibit(u32* out, const u32* in)`, and the mended one where `MENDED` is 1.
+//! A file of `zoo/` holds both: the kernel `exhibit(u32* out, const u32* in)`, and the mended one where
+//! `MENDED` is 1.
 
 use gatework_gpu::{Device, Error, Fault, FaultKind, Grid, Result, Source, args, on_all_cores};
 use serde::Serialize;

@@ -1,5 +1,5 @@
-//! The benchmarks of the runtime's workloads, mechanically: on the emulated device their times mean nothing, but their
-//! kernels, copies, captures and counts are the real ones.
+//! The benchmarks of the runtime's workloads, mechanically: on the emulated device their times mean nothing,
+//! but their kernels, copies, captures and counts are the real ones.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Pages in a real browser: none is wider than its window, from a telephone to a wide screen, and something is drawn. Where no
-//! browser is installed the tests are shown as ignored, and why.
+//! Pages in a real browser: none is wider than its window, from a telephone to a wide screen, and something
+//! is drawn. Where no browser is installed the tests are shown as ignored, and why.
 
 mod support;
 
@@ -25,8 +25,8 @@ const FLAGS: [&str; 10] = [
     "--hide-scrollbars",
     "--dump-dom",
 ];
-/// Loads the page in a frame of each width, which is what its media queries see, and leaves the widths that it takes. A browser's own
-/// window cannot be as narrow as a telephone.
+/// Loads the page in a frame of each width, which is what its media queries see, and leaves the widths that
+/// it takes. A browser's own window cannot be as narrow as a telephone.
 const MEASURE: &str = r#"<script>addEventListener("load", () => {
     const frames = [...document.querySelectorAll("iframe")].map((frame) => frame.contentDocument.documentElement);
     const taken = frames.map((page) => `${page.clientWidth}:${page.scrollWidth}:${page.scrollHeight}`);

@@ -146,7 +146,8 @@ fn transpose_matches_reference() -> Result<()> {
     Ok(())
 }
 
-/// How far sums of some hundred products of e4m3 may be off: tensor cores cut terms off 13 bits below the largest.
+/// How far sums of some hundred products of e4m3 may be off: tensor cores cut terms off 13 bits below the
+/// largest.
 const TILE_ERROR: f64 = 1.0;
 
 #[test]

@@ -1,9 +1,10 @@
-//! Modules of every crate refer to each other in one direction: where two siblings need each other, directly or by way of
-//! others, that is listed here with its reason, and a listed cycle that is gone must go from the list.
+//! Modules of every crate refer to each other in one direction: where two siblings need each other, directly
+//! or by way of others, that is listed here with its reason, and a listed cycle that is gone must go from the
+//! list.
 //!
-//! The graph is read from the sources. For every module that has children, its children are the nodes, each with all that
-//! lies below it; an edge is any path, in code or in a `use`, that leads from one into another, also by way of a name that
-//! a module in between passes on. What is compiled for tests alone is left out.
+//! The graph is read from the sources. For every module that has children, its children are the nodes, each
+//! with all that lies below it; an edge is any path, in code or in a `use`, that leads from one into another,
+//! also by way of a name that a module in between passes on. What is compiled for tests alone is left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

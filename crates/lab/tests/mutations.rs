@@ -1,5 +1,5 @@
-//! Every synchronising call of every shipped kernel, dropped or altered in turn, must be found out by the emulator; the
-//! kernels as they are must pass under every schedule.
+//! Every synchronising call of every shipped kernel, dropped or altered in turn, must be found out by the
+//! emulator; the kernels as they are must pass under every schedule.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -80,7 +80,8 @@ fn every_mutant_is_caught() {
 #[test]
 fn the_kernels_as_they_are_pass_every_schedule() {
     for workload in runtime::workloads() {
-        // The smallest case that every kernel of the workload takes part in is enough for the order of threads.
+        // The smallest case that every kernel of the workload takes part in is enough for the order of
+        // threads.
         let cases = workload.cases(Kind::Emulated);
         let synchronises = kernels_of(workload.as_ref()).iter().any(|text| !mutants(text).is_empty());
         let seeds = if synchronises { CLEAN_SEEDS } else { 1 };

@@ -41,7 +41,8 @@ fn the_report_shows_every_part() {
     assert!(!html.contains("<odd>") && !html.contains("NaN") && !html.contains("inf"));
 }
 
-/// Every string of a value with markup behind it, as far as a record still reads with it: names of variants stay.
+/// Every string of a value with markup behind it, as far as a record still reads with it: names of variants
+/// stay.
 fn spiked(value: &mut serde_json::Value, whole: &dyn Fn(&str, String) -> bool, path: &str) {
     match value {
         serde_json::Value::String(text) => {

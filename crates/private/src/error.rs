@@ -14,7 +14,8 @@ pub enum Error {
     /// What the evaluation of a circuit failed with.
     #[error(transparent)]
     Fss(gatework_fss::Error),
-    /// The range analysis proves nothing for a tensor of a graph, and no clamp of one or more would change that.
+    /// The range analysis proves nothing for a tensor of a graph, and no clamp of one or more would change
+    /// that.
     #[error(
         "nothing proves that '{tensor}', made from {operands}, stays in a ring of {bits} bits: a wider ring, smaller norms or \
          clamped operands would"

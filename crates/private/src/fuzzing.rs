@@ -1,7 +1,9 @@
-//! Entries for fuzzers: each reads bytes as a file or a peer hands them over, and returns whether they were accepted.
+//! Entries for fuzzers: each reads bytes as a file or a peer hands them over, and returns whether they were
+//! accepted.
 //!
-//! A format that ends in a hash is read twice, as it is and with the hash made right: an attacker can hash, too, and nothing
-//! behind the hash would be reached otherwise. What is accepted must be written as it was read, or the entry panics.
+//! A format that ends in a hash is read twice, as it is and with the hash made right: an attacker can hash,
+//! too, and nothing behind the hash would be reached otherwise. What is accepted must be written as it was
+//! read, or the entry panics.
 
 use std::path::Path;
 

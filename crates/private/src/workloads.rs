@@ -1,7 +1,8 @@
 //! What the lab may gate: `private/*`, parts of a layer as two parties evaluate them.
 //!
-//! Both parties are threads of one process on one device, with keys in host memory, and messages go by way of the host. The weights are
-//! masked before the clock starts. What is timed is one inference with keys ahead of the gates, against the same without.
+//! Both parties are threads of one process on one device, with keys in host memory, and messages go by way of
+//! the host. The weights are masked before the clock starts. What is timed is one inference with keys ahead
+//! of the gates, against the same without.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -170,7 +171,8 @@ impl Parties {
 
 type Made = Rc<RefCell<Option<Parties>>>;
 
-/// A side that makes its parties the first time: party 0 on the stream that is timed, party 1 on one of its own.
+/// A side that makes its parties the first time: party 0 on the stream that is timed, party 1 on one of its
+/// own.
 fn side(
     name: &'static str,
     (block, case): (Block, Case),

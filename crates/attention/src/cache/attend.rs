@@ -15,16 +15,17 @@ use crate::{Element, Error, Result};
 
 /// Attention of the last rows of sequences over their cached keys. Made by [`Builder::build_cached`].
 ///
-/// Rows are the sequence's last: under a causal mask the last of them sees the last key. A row's bits depend on its own sequence
-/// alone (on a device, on all rows that it attends with), and not on other sequences of the call or on which pages it has.
+/// Rows are the sequence's last: under a causal mask the last of them sees the last key. A row's bits depend
+/// on its own sequence alone (on a device, on all rows that it attends with), and not on other sequences of
+/// the call or on which pages it has.
 #[derive(Debug, Clone)]
 pub struct CachedAttention {
     pub(super) form: Form,
 }
 
 impl Builder {
-    /// Checks the combination: an attention over caches. Of the builder's shape, heads and dimension count, and its layout does not.
-    /// A cache keeps keys as they are: there is no rotation.
+    /// Checks the combination: an attention over caches. Of the builder's shape, heads and dimension count,
+    /// and its layout does not. A cache keeps keys as they are: there is no rotation.
     pub fn build_cached(self) -> Result<CachedAttention> {
         if self.rotated() == Rotation::Hadamard {
             let what = "a rotation of cached keys; leave it at Rotation::None".into();
@@ -39,8 +40,8 @@ impl Builder {
 }
 
 impl CachedAttention {
-    /// `softmax(scale q k^T + mask) v` of queries `[rows, heads, dim]`, as many rows of each sequence as `rows` says, one sequence
-    /// after the other, and the log-sum-exp of every row, `[heads, rows]`.
+    /// `softmax(scale q k^T + mask) v` of queries `[rows, heads, dim]`, as many rows of each sequence as
+    /// `rows` says, one sequence after the other, and the log-sum-exp of every row, `[heads, rows]`.
     pub fn forward_to<O: Element, T: Element>(
         &self,
         cache: &KvCache,

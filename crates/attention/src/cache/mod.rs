@@ -24,19 +24,22 @@ pub const PAGE_KEYS: usize = crate::cuda::KEY_TILE;
 
 /// Pages together have at most so many elements of keys.
 const MOST_ELEMENTS: usize = 1 << 40;
-/// Pages that may be open on a device, if nothing else is said: more than most servers have sequences at a time.
+/// Pages that may be open on a device, if nothing else is said: more than most servers have sequences at a
+/// time.
 const OPEN_PAGES: usize = 1024;
 
 /// Keys and values of many sequences, in a fixed number of pages of [`PAGE_KEYS`] keys.
 ///
-/// Sequences grow by [`append`](Self::append), share what they have in common by [`fork`](Self::fork), and are cut by
-/// [`truncate`](Self::truncate). A page that several share is copied when one of them writes into it.
+/// Sequences grow by [`append`](Self::append), share what they have in common by [`fork`](Self::fork), and
+/// are cut by [`truncate`](Self::truncate). A page that several share is copied when one of them writes into
+/// it.
 ///
-/// On the CPU numbers are kept in f16. On a device a page is kept in e4m3, with one scale a key head for its keys and one for its values.
-/// Beside a page that is not full its rows are kept in f16, and each append quantises the page anew from those; a page that
-/// is full is quantised for good. So the same rows give the same bytes, however they come. A page that was full and is cut
-/// has only the values of its codes, which the next append into it rounds to f16 and quantises with what comes. Until a cut or shared page is
-/// written, it is read as it was quantised with all its keys.
+/// On the CPU numbers are kept in f16. On a device a page is kept in e4m3, with one scale a key head for its
+/// keys and one for its values. Beside a page that is not full its rows are kept in f16, and each append
+/// quantises the page anew from those; a page that is full is quantised for good. So the same rows give the
+/// same bytes, however they come. A page that was full and is cut has only the values of its codes, which the
+/// next append into it rounds to f16 and quantises with what comes. Until a cut or shared page is written, it
+/// is read as it was quantised with all its keys.
 #[derive(Debug)]
 pub struct KvCache {
     key_heads: usize,
@@ -59,13 +62,15 @@ struct DeviceStore {
 }
 
 impl KvCache {
-    /// A cache of so many pages, whose memory is taken now. On a device up to 1024 of them may be open, that is, partly filled.
+    /// A cache of so many pages, whose memory is taken now. On a device up to 1024 of them may be open, that
+    /// is, partly filled.
     pub fn new(key_heads: usize, dim: usize, pages: usize, target: &Target) -> Result<Self> {
         Self::with_open_pages(key_heads, dim, pages, OPEN_PAGES, target)
     }
 
-    /// A cache of which up to `open` pages may be open on a device: each takes twice the memory of a full one more. A sequence has
-    /// one, and for the call in which it fills and the next begins, two. The CPU has no such limit.
+    /// A cache of which up to `open` pages may be open on a device: each takes twice the memory of a full one
+    /// more. A sequence has one, and for the call in which it fills and the next begins, two. The CPU has no
+    /// such limit.
     pub fn with_open_pages(
         key_heads: usize,
         dim: usize,
@@ -106,7 +111,8 @@ impl KvCache {
         self.pages.begin()
     }
 
-    /// Another sequence with the first `keys` keys of this one. It takes no page: both have the same until one writes.
+    /// Another sequence with the first `keys` keys of this one. It takes no page: both have the same until
+    /// one writes.
     pub fn fork(&mut self, sequence: Sequence, keys: usize) -> Result<Sequence> {
         self.pages.fork(sequence, keys)
     }
@@ -131,12 +137,14 @@ impl KvCache {
         self.pages.statistics()
     }
 
-    /// Adds keys and values, `[keys, key heads, dim]`, at the end of the sequence: all of them, or after an error none.
+    /// Adds keys and values, `[keys, key heads, dim]`, at the end of the sequence: all of them, or after an
+    /// error none.
     pub fn append<T: Element>(&mut self, sequence: Sequence, k: &[T], v: &[T]) -> Result<()> {
         self.append_all(&[(sequence, k.len().div_ceil(self.key_heads * self.dim))], k, v)
     }
 
-    /// Adds so many keys and values to each of several sequences, one sequence after the other: all of them, or after an error none.
+    /// Adds so many keys and values to each of several sequences, one sequence after the other: all of them,
+    /// or after an error none.
     pub fn append_all<T: Element>(&mut self, keys: &[(Sequence, usize)], k: &[T], v: &[T]) -> Result<()> {
         let needed = elements_of(keys, self.key_heads * self.dim)?;
         for (tensor, found) in [("k", k.len()), ("v", v.len())] {

@@ -1,4 +1,5 @@
-//! Where the f16 rows of open pages are kept on a device: a fixed number of places, which pages have until they are full or free.
+//! Where the f16 rows of open pages are kept on a device: a fixed number of places, which pages have until
+//! they are full or free.
 
 use std::collections::HashMap;
 
@@ -87,7 +88,8 @@ impl OpenPages {
 }
 
 impl Writes {
-    /// Finds where the kept rows come from, by the places that were known before, and where the page's rows stay.
+    /// Finds where the kept rows come from, by the places that were known before, and where the page's rows
+    /// stay.
     fn place(
         &mut self,
         item: AppendItem,

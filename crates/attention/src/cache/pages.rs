@@ -9,7 +9,8 @@ use crate::{Error, Result};
 /// Keys of a sequence: as many as one head of any attention.
 const MOST_KEYS: usize = i32::MAX as usize / 2;
 
-/// A sequence of a [`KvCache`](super::KvCache). A handle of one that was freed is refused, and so is one of another cache.
+/// A sequence of a [`KvCache`](super::KvCache). A handle of one that was freed is refused, and so is one of
+/// another cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Sequence {
     cache: u64,
@@ -47,7 +48,8 @@ struct Slot {
     table: Option<Table>,
 }
 
-/// What an append writes into: found by [`Pages::rooms`], which changes nothing, and the sequence's once it is [taken](Pages::take).
+/// What an append writes into: found by [`Pages::rooms`], which changes nothing, and the sequence's once it
+/// is [taken](Pages::take).
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Room {
     pub(super) sequence: Sequence,
@@ -135,9 +137,9 @@ impl Pages {
         self.slots[place].table.as_mut().ok_or_else(freed)
     }
 
-    /// Where so many more keys of each sequence go: all of them, or an error. Nothing is changed. Of sequences that share an open page
-    /// the one with the most keys in it may write into it in place, if all of them are here: it writes behind what the others
-    /// copy.
+    /// Where so many more keys of each sequence go: all of them, or an error. Nothing is changed. Of
+    /// sequences that share an open page the one with the most keys in it may write into it in place, if all
+    /// of them are here: it writes behind what the others copy.
     pub(super) fn rooms(&self, wanted: &[(Sequence, usize)]) -> Result<Vec<Room>> {
         let mut seen = HashSet::new();
         let mut rooms = Vec::with_capacity(wanted.len());

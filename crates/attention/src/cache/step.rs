@@ -46,14 +46,16 @@ pub struct StepGraph {
 }
 
 impl Steps {
-    /// Log-sum-exp of every row of the last step, `[heads, rows]`, with as many rows as the step had in all; what follows is not written.
+    /// Log-sum-exp of every row of the last step, `[heads, rows]`, with as many rows as the step had in all;
+    /// what follows is not written.
     pub fn lse(&self) -> &Buffer<f32> {
         &self.memory.lse
     }
 }
 
 impl CachedAttention {
-    /// Memory for steps up to a size over a cache on a device. It serves this attention, and those that were built alike.
+    /// Memory for steps up to a size over a cache on a device. It serves this attention, and those that were
+    /// built alike.
     pub fn steps(&self, cache: &KvCache, stream: &Stream, most: StepSize) -> Result<Steps> {
         self.check_cache(cache)?;
         on_device(cache)?;
@@ -72,13 +74,14 @@ impl CachedAttention {
         Ok(Steps { cache: cache.pages.cache(), form: self.form.clone(), most, memory })
     }
 
-    /// Appends rows to sequences and attends with them, on `stream`, without waiting for it: as many rows of each
-    /// sequence as `rows` says, one sequence after the other, in queries `[rows, heads, dim]`, keys and values
-    /// `[rows, key heads, dim]`, and in `o`. Buffers may be longer. Keys and values beyond f16 become infinite.
+    /// Appends rows to sequences and attends with them, on `stream`, without waiting for it: as many rows of
+    /// each sequence as `rows` says, one sequence after the other, in queries `[rows, heads, dim]`, keys and
+    /// values `[rows, key heads, dim]`, and in `o`. Buffers may be longer. Keys and values beyond f16 become
+    /// infinite.
     ///
-    /// What is refused is refused before a page is written: the cache is as it was. Should the driver itself fail
-    /// between the two launches, sequences have no new keys, but their open pages may be quantised together with the
-    /// refused rows.
+    /// What is refused is refused before a page is written: the cache is as it was. Should the driver itself
+    /// fail between the two launches, sequences have no new keys, but their open pages may be quantised
+    /// together with the refused rows.
     ///
     /// There are two launches; the first step after a cut into a full page has one more.
     pub fn step<T: Element, O: Element>(
@@ -100,8 +103,8 @@ impl CachedAttention {
         prepared.finish(cache)
     }
 
-    /// Captures the launches of a step on these buffers, which must be as long as the largest step of `steps`. Each
-    /// [`StepGraph::step`] then is a copy of its plan and one launch of the graph.
+    /// Captures the launches of a step on these buffers, which must be as long as the largest step of
+    /// `steps`. Each [`StepGraph::step`] then is a copy of its plan and one launch of the graph.
     pub fn capture<T: Element, O: Element>(
         &self,
         stream: &Stream,
@@ -174,7 +177,8 @@ impl CachedAttention {
         Ok(())
     }
 
-    /// Whether memory for steps is of this attention and of this cache: kernels trust it to have their heads and sinks.
+    /// Whether memory for steps is of this attention and of this cache: kernels trust it to have their heads
+    /// and sinks.
     fn check_steps(&self, steps: &Steps, cache: &KvCache) -> Result<()> {
         on_device(cache)?;
         let refuse = |what: &str| Err(Error::Cache { what: what.into() });
@@ -217,7 +221,8 @@ impl CachedAttention {
 }
 
 impl Prepared {
-    /// Queues what comes before the two launches. It writes the plan and places that are free: nothing that the cache has.
+    /// Queues what comes before the two launches. It writes the plan and places that are free: nothing that
+    /// the cache has.
     fn begin(&self, stream: &Stream, steps: &mut Steps, store: &mut DeviceStore) -> Result<()> {
         steps.memory.take(stream, &self.plan)?;
         store.pages.reopen(stream, &self.writes.reopened)

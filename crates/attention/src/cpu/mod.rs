@@ -1,9 +1,10 @@
 //! Attention on the CPU, in f32: key tiles with a running maximum, blocks of query rows in parallel.
 //!
-//! A block of rows passes over the tiles of its keys. Each tile gives `s = q kᵀ`, then row by row the new maximum `m`,
-//! weights `p = exp(s - m)` and their sum, then `o <- o exp(m_old - m) + p v`. Keys lie transposed in their tiles
-//! (`[dim][TILE]`), values as they are (`[TILE][dim]`), so that both products are the same loop. For a few rows alone,
-//! as in decoding, transposing would take longer than all the rest: keys then lie as they are, too.
+//! A block of rows passes over the tiles of its keys. Each tile gives `s = q kᵀ`, then row by row the new
+//! maximum `m`, weights `p = exp(s - m)` and their sum, then `o <- o exp(m_old - m) + p v`. Keys lie
+//! transposed in their tiles (`[dim][TILE]`), values as they are (`[TILE][dim]`), so that both products are
+//! the same loop. For a few rows alone, as in decoding, transposing would take longer than all the rest: keys
+//! then lie as they are, too.
 
 mod vector;
 
@@ -61,8 +62,8 @@ struct Tiles<'a> {
     dim: usize,
     of_keys: Order,
     pack: &'a Pack<'a>,
-    /// All of them, if more than one block of rows passes over them. One block alone packs a tile when it comes to it,
-    /// and it is still in the cache when it is used.
+    /// All of them, if more than one block of rows passes over them. One block alone packs a tile when it
+    /// comes to it, and it is still in the cache when it is used.
     packed: Option<(Vec<f32>, Vec<f32>)>,
 }
 

@@ -88,7 +88,8 @@ fn attend_avx2(queries: &[f32], tiles: &Tiles<'_>, looks: &[Look], out: &mut [f3
     attend::<Avx2, 2>(queries, tiles, looks, out, lse);
 }
 
-/// `COLUMNS` registers of each of the `GROUP` rows hold sums: all that the machine has, less those for operands.
+/// `COLUMNS` registers of each of the `GROUP` rows hold sums: all that the machine has, less those for
+/// operands.
 #[inline(always)]
 fn attend<V: Vector, const COLUMNS: usize>(
     queries: &[f32],
@@ -126,7 +127,8 @@ fn attend<V: Vector, const COLUMNS: usize>(
         }
         let partly = looks.iter().any(|look| visible(look) != (0..TILE));
         if partly && !all_finite::<V>(values) {
-            // Zero times what is not finite is not zero: keys that a row does not see must stay out of its sums.
+            // Zero times what is not finite is not zero: keys that a row does not see must stay out of its
+            // sums.
             for ((weights, out), look) in scores.chunks_exact(TILE).zip(out.chunks_exact_mut(dim)).zip(looks)
             {
                 add_visible(weights, values, visible(look), out);
@@ -156,8 +158,8 @@ impl Running {
         Self { top: look.sink, sum: if look.sink == f32::NEG_INFINITY { 0.0 } else { 1.0 } }
     }
 
-    /// Turns the `visible` scores of a tile into weights and the others into zeros; brings what the row has added up so far
-    /// to the new maximum.
+    /// Turns the `visible` scores of a tile into weights and the others into zeros; brings what the row has
+    /// added up so far to the new maximum.
     #[inline(always)]
     fn take<V: Vector>(&mut self, scores: &mut [f32], visible: Range<usize>, out: &mut [f32]) {
         if visible.is_empty() {
@@ -259,8 +261,8 @@ const LEAST: f32 = -87.3;
 
 /// `exp(x)` for `x <= 0`, to about one part in ten million; 0 below `LEAST`, not-a-number for itself.
 ///
-/// `x = n ln 2 + r` with `n` whole and `|r| <= ln 2 / 2`; `ln 2` in two parts, so that `r` is exact; the polynomial is
-/// Taylor's, whose next term is below half a unit in the last place.
+/// `x = n ln 2 + r` with `n` whole and `|r| <= ln 2 / 2`; `ln 2` in two parts, so that `r` is exact; the
+/// polynomial is Taylor's, whose next term is below half a unit in the last place.
 #[inline(always)]
 fn exp<V: Vector>(x: V) -> V {
     const TERMS: [f32; 6] = [1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0];

@@ -10,7 +10,8 @@ use crate::shared::{
 };
 use crate::{Element, Result, kernels};
 
-/// Pages of [`KEY_TILE`] keys of every key head: images of e4m3 codes with their scales and marks, and f16 rows of those that are open.
+/// Pages of [`KEY_TILE`] keys of every key head: images of e4m3 codes with their scales and marks, and f16
+/// rows of those that are open.
 #[derive(Debug)]
 pub(crate) struct DevicePages {
     pub(super) stream: Stream,

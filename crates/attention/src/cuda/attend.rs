@@ -24,7 +24,8 @@ pub(super) fn features(form: &Form, turns: bool, exponential: Exponential) -> u3
     features.iter().map(|&(has, feature)| if has { feature } else { 0 }).sum()
 }
 
-/// A soft cap as kernels take it: the cap in eighths of log2, and what scores are multiplied with before the hyperbolic tangent.
+/// A soft cap as kernels take it: the cap in eighths of log2, and what scores are multiplied with before the
+/// hyperbolic tangent.
 pub(super) fn cap_of(form: &Form) -> [f32; 2] {
     // Nobody reads a cap that is not asked for.
     let cap = form.soft_cap.unwrap_or(1.0);

@@ -23,9 +23,11 @@ use crate::{Element, Error, Result, kernels};
 
 /// Rows up to which keys are cut into parts.
 pub(crate) const FEW_ROWS: usize = 16;
-/// Pages of a part: 1024 keys. 8 key heads over 16384 keys are then 128 blocks, for the 132 multiprocessors of an H200.
+/// Pages of a part: 1024 keys. 8 key heads over 16384 keys are then 128 blocks, for the 132 multiprocessors
+/// of an H200.
 pub(crate) const PART_PAGES: usize = 8;
-/// Pairs of pages in flight: at head dimension 128 they are 135 KB, more than memory's latency times its bandwidth asks for.
+/// Pairs of pages in flight: at head dimension 128 they are 135 KB, more than memory's latency times its
+/// bandwidth asks for.
 const STAGES: u32 = 4;
 
 /// How the kernel over caches is compiled.
@@ -36,7 +38,8 @@ pub(crate) struct Tiling {
 }
 
 impl Tiling {
-    /// One warpgroup where no sequence has more packed rows than it takes, else as many as suit long rows. Bits are the same.
+    /// One warpgroup where no sequence has more packed rows than it takes, else as many as suit long rows.
+    /// Bits are the same.
     pub(crate) fn suited(form: &Form, most_rows: usize) -> Result<Self> {
         let Tuned { consumers, turns, .. } = HeadDimension::of(form.shape.dim)?.tuned;
         let is_one = most_rows.saturating_mul(group_of(form)) <= QUERY_TILE;
@@ -52,7 +55,8 @@ impl Tiling {
         WARPGROUP * (self.consumers + 1)
     }
 
-    /// Queries, a ring of keys and values, the barriers; words of reductions, marks of queries, a flag, scales of values.
+    /// Queries, a ring of keys and values, the barriers; words of reductions, marks of queries, a flag,
+    /// scales of values.
     pub(crate) fn shared_bytes(self, dim: usize) -> u32 {
         let dim = dim as u32;
         let pair = shared::KEY_TILE * dim + (dim + SUM_ROWS) * shared::KEY_TILE;
@@ -113,7 +117,8 @@ pub(crate) struct Size {
 }
 
 impl Size {
-    /// What steps of `sequences` sequences need, each of which appends and attends up to `rows` rows and has up to `keys` keys.
+    /// What steps of `sequences` sequences need, each of which appends and attends up to `rows` rows and has
+    /// up to `keys` keys.
     pub(crate) fn of(
         form: &Form,
         tiling: Tiling,
@@ -257,8 +262,9 @@ fn put<T: Pod>(words: &mut [u32], at: usize, list: &[T]) {
     words[at..at + list.len()].copy_from_slice(list);
 }
 
-/// The first page and the number of pages of each part of the keys that rows from `first` to `last` see. Few rows have parts of a fixed
-/// number of pages, counted from the sequence's first. There is at least one part, which may be empty.
+/// The first page and the number of pages of each part of the keys that rows from `first` to `last` see. Few
+/// rows have parts of a fixed number of pages, counted from the sequence's first. There is at least one part,
+/// which may be empty.
 fn parts_of(shape: &Shape, mask: Mask, first: usize, last: usize) -> Vec<(usize, usize)> {
     let seen = shape.visible(first, mask).start..shape.visible(last, mask).end.min(shape.keys);
     let pages = seen.start / KEY_TILE..seen.end.div_ceil(KEY_TILE);

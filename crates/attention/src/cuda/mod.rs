@@ -42,7 +42,8 @@ pub fn value_group(keys: usize) -> usize {
     if keys <= LARGEST_GROUP * KEY_TILE { 1 } else { LARGEST_GROUP }
 }
 
-/// An attention of one shape over buffers on one device. Made by [`Builder::build_on`](crate::Builder::build_on).
+/// An attention of one shape over buffers on one device. Made by
+/// [`Builder::build_on`](crate::Builder::build_on).
 #[derive(Debug, Clone)]
 pub struct DeviceAttention {
     device: Device,

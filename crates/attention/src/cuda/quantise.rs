@@ -27,8 +27,8 @@ pub enum Granularity {
     Tensor,
     /// A head of a batch.
     Head,
-    /// 128 rows of a head. Of more than 512 rows, values keep their codes only where the scales of each 512 are powers of two
-    /// apart: the kernel has one scale for those.
+    /// 128 rows of a head. Of more than 512 rows, values keep their codes only where the scales of each 512
+    /// are powers of two apart: the kernel has one scale for those.
     Block,
 }
 

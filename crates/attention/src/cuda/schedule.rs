@@ -32,8 +32,8 @@ pub struct Schedule {
 pub enum Parts {
     /// Into so many, of whole groups of values. One is no cut.
     Count(u32),
-    /// Into parts of so many tiles, a multiple of four, the last with what is left: a row's bits then depend on its own keys
-    /// alone.
+    /// Into parts of so many tiles, a multiple of four, the last with what is left: a row's bits then depend
+    /// on its own keys alone.
     OfTiles(u32),
 }
 
@@ -55,8 +55,8 @@ const PART_TILES: usize = 2 * LARGEST_GROUP;
 const INVARIANT_PART_TILES: u32 = 16;
 
 impl Schedule {
-    /// What suits a shape on a device: as many rows a block as still give every multiprocessor work; parts of the keys if
-    /// even single warpgroups of rows do not, and bits may depend on that.
+    /// What suits a shape on a device: as many rows a block as still give every multiprocessor work; parts of
+    /// the keys if even single warpgroups of rows do not, and bits may depend on that.
     pub fn suited(shape: &Shape, mask: Mask, bits: Bits, device: &DeviceProperties) -> Result<Self> {
         let blocks =
             |consumers: usize| shape.batch * shape.heads * shape.rows.div_ceil(QUERY_TILE * consumers);
@@ -155,8 +155,9 @@ impl Schedule {
         self.persistent && self.splits(shape, mask) == 1 && self.items(shape, mask) > multiprocessors
     }
 
-    /// The items of each block, place by place: block b of n has those at b, b + n, b + 2 n, ... Empty where each block has
-    /// one. Longest first, to the block that is free first; heads in groups whose keys and values fit into the cache.
+    /// The items of each block, place by place: block b of n has those at b, b + n, b + 2 n, ... Empty where
+    /// each block has one. Longest first, to the block that is free first; heads in groups whose keys and
+    /// values fit into the cache.
     pub(super) fn lists(&self, shape: &Shape, mask: Mask, device: &DeviceProperties) -> Vec<u32> {
         let (items, multiprocessors) = (self.items(shape, mask), device.multiprocessors as usize);
         if !self.has_lists(shape, mask, multiprocessors) {

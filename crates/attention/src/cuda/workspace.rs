@@ -6,8 +6,8 @@ use super::{DeviceAttention, KEY_TILE, QUERY_TILE, value_group};
 use crate::shared::SUM_ROWS;
 use crate::{Result, Shape};
 
-/// Quantised queries, keys and values as tile images, and the row log-sum-exp: all the memory an attention needs besides
-/// its inputs and output.
+/// Quantised queries, keys and values as tile images, and the row log-sum-exp: all the memory an attention
+/// needs besides its inputs and output.
 #[derive(Debug)]
 pub struct Workspace {
     pub(super) images: Images,

@@ -1,4 +1,5 @@
-//! A cache on a device: sequences of different lengths, of which all but the first share a prefix with it, append rows and attend.
+//! A cache on a device: sequences of different lengths, of which all but the first share a prefix with it,
+//! append rows and attend.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -185,7 +186,8 @@ fn rows_first<T: Copy>(x: &[T], heads: usize, dim: usize) -> Vec<T> {
     (0..rows).flat_map(|row| (0..heads).flat_map(move |head| at(row, head))).copied().collect()
 }
 
-/// Attention in double precision over the values of codes: a page of keys or values shares a scale, and 64 packed rows of queries do.
+/// Attention in double precision over the values of codes: a page of keys or values shares a scale, and 64
+/// packed rows of queries do.
 fn attend(shape: &Shape, given: &Given) -> Vec<f64> {
     let Shape { heads, key_heads, dim, .. } = *shape;
     let (group, rows) = (heads / key_heads, given.rows);
@@ -317,7 +319,8 @@ impl Workload for CacheJob {
         }
     }
 
-    /// The launch that attends, against the kernel without a cache at the same shape, on images that are ready.
+    /// The launch that attends, against the kernel without a cache at the same shape, on images that are
+    /// ready.
     fn bench(&self, device: &Device, case: &Case) -> Result<Option<Bench>, RunError> {
         let (stream, shape) = (device.stream()?, self.shape(case));
         let given = given(&shape, 1);

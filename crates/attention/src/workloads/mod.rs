@@ -234,8 +234,8 @@ fn patterns(shape: &Shape) -> [Vec<f16>; 3] {
     elements.map(|count| inputs.normal(PATTERN.min(count)).into_iter().map(f16::from_f32).collect())
 }
 
-/// The last tile of query rows of the last head: under a mask they see the most keys, and they are few enough for the
-/// plain oracle at any length.
+/// The last tile of query rows of the last head: under a mask they see the most keys, and they are few enough
+/// for the plain oracle at any length.
 fn evidence(workload: &Job, case: &Case, job: Rc<RefCell<Bound>>) -> Evidence {
     let (shape, mask, spoiled) = (shape(case), mask(case), job.clone());
     let rows = shape.rows - (shape.rows - 1) / 64 * 64;
@@ -402,8 +402,9 @@ impl Workload for Job {
         Outputs::new().with("o", self.attend(&Operands::new(&shape, seed), &shape, mask(case), 0))
     }
 
-    /// Rounding p to e4m3 alone is an error of 0.024 of the output (0.019 under a causal mask, whose first rows have few
-    /// keys to round). The bound on the mean is 2 % of the output's size, about sqrt(e / keys) for normal inputs.
+    /// Rounding p to e4m3 alone is an error of 0.024 of the output (0.019 under a causal mask, whose first
+    /// rows have few keys to round). The bound on the mean is 2 % of the output's size, about sqrt(e / keys)
+    /// for normal inputs.
     fn budget(&self, case: &Case) -> ErrorBudget {
         let keys = case.dimension("keys") as f64;
         let seen = match mask(case) {
@@ -495,7 +496,8 @@ impl Workload for Job {
         let baseline = Side::new("quantiser and kernel", move |stream| {
             whole.quantise(stream).and_then(|()| whole.attend(stream))
         });
-        // The baseline has the kernel in it: it shows what the quantiser costs, and no promise can be made of it.
+        // The baseline has the kernel in it: it shows what the quantiser costs, and no promise can be made of
+        // it.
         let why = "the same kernel on the same card, with a tenth for its power and its clocks";
         let bench = timed(baseline).expect_recorded(1.10, why);
         // Peers know neither windows nor sinks nor caps by these names.
@@ -510,8 +512,8 @@ impl Workload for Job {
 }
 
 impl Tunable for Job {
-    /// What the seeds of this engine called toggles, and sizes. A configuration with a straight line for the exponential
-    /// is there to be refused by the correctness gate: it is fast.
+    /// What the seeds of this engine called toggles, and sizes. A configuration with a straight line for the
+    /// exponential is there to be refused by the correctness gate: it is fast.
     fn space(&self) -> Space {
         let dim = self.shapes[0].dim;
         let most = i64::from(self.dimension().most_consumers());

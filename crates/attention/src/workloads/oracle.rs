@@ -1,4 +1,5 @@
-//! The plain oracle on all cores: a case's inputs, and attention in double precision over the values of their codes.
+//! The plain oracle on all cores: a case's inputs, and attention in double precision over the values of their
+//! codes.
 
 use std::ops::Range;
 
@@ -50,8 +51,8 @@ const PART_ROWS: usize = 1;
 
 /// The parts of a shape, in the order of their rows.
 fn parts_of(shape: &Shape, mask: Mask) -> Vec<Part> {
-    // Under a mask a part sees the keys up to those of its last row; where rows see no key at all, or keys after their place,
-    // a head stays whole.
+    // Under a mask a part sees the keys up to those of its last row; where rows see no key at all, or keys
+    // after their place, a head stays whole.
     let is_split = match mask {
         Mask::Full => true,
         Mask::Causal | Mask::Window { right: 0, .. } => shape.rows <= shape.keys,

@@ -1,9 +1,10 @@
 //! The seam: where words are kept, and what computes with them.
 //!
-//! A circuit never sees a word. It holds [`Words`], which lie where their [`Backend`] keeps them, and asks the backend for work on
-//! whole tensors: element-wise [`Formula`]s, sums of rows, products of matrices, point functions, packing and opening, key material.
-//! A backend with a queue of its own (a stream of a GPU) may return before the work is done. Three calls wait: [`Download::take`],
-//! [`Backend::download`] and, if its buffers are full, [`Backend::open`].
+//! A circuit never sees a word. It holds [`Words`], which lie where their [`Backend`] keeps them, and asks
+//! the backend for work on whole tensors: element-wise [`Formula`]s, sums of rows, products of matrices,
+//! point functions, packing and opening, key material. A backend with a queue of its own (a stream of a GPU)
+//! may return before the work is done. Three calls wait: [`Download::take`], [`Backend::download`] and, if
+//! its buffers are full, [`Backend::open`].
 //!
 //! Results are the same bits on every backend: all of it is arithmetic modulo powers of two.
 
@@ -126,8 +127,8 @@ pub trait PartyKeys: Send {
     /// The next keys of `len` point functions over domains of `domain` bits.
     fn points(&mut self, domain: u32, len: usize) -> Result<Handle>;
 
-    /// Brings the material near, as far as there is room, so that reading it waits for no file. Whoever asks for nothing of it before
-    /// loses nothing by that.
+    /// Brings the material near, as far as there is room, so that reading it waits for no file. Whoever asks
+    /// for nothing of it before loses nothing by that.
     fn settle(&mut self) -> Result<()> {
         Ok(())
     }
@@ -156,10 +157,12 @@ pub trait DealerKeys: Send {
     /// Gives `len` words to one party alone.
     fn give(&mut self, party: Party, values: &Handle, len: usize, ring: Ring) -> Result<()>;
 
-    /// Makes keys of point functions at `len` secret places, modulo the domain. Returns party 0's bit at each place.
+    /// Makes keys of point functions at `len` secret places, modulo the domain. Returns party 0's bit at each
+    /// place.
     fn points(&mut self, domain: u32, places: &Handle, len: usize) -> Result<Handle>;
 
-    /// Writes what was made to where each party's material goes, or some of it. Returns the bytes that are written.
+    /// Writes what was made to where each party's material goes, or some of it. Returns the bytes that are
+    /// written.
     fn write(&mut self, sinks: &mut [&mut dyn KeySink; 2]) -> Result<[u64; 2]>;
 
     /// Writes what is still on its way there, after the last of them. Returns its bytes.
@@ -170,23 +173,26 @@ pub trait DealerKeys: Send {
 
 /// What keeps words and computes with them.
 ///
-/// Handles belong to the backend that made them; those of another are an error. Words are residues in the low bits, with zeros
-/// above, except inside a formula, which ends by reducing its result.
+/// Handles belong to the backend that made them; those of another are an error. Words are residues in the low
+/// bits, with zeros above, except inside a formula, which ends by reducing its result.
 pub trait Backend: Send + Sync {
     /// Where it computes, in words.
     fn name(&self) -> String;
 
-    /// Waits for what is done beside the work, such as compiling kernels and wiping used keys, so that what follows runs as fast as it can.
+    /// Waits for what is done beside the work, such as compiling kernels and wiping used keys, so that what
+    /// follows runs as fast as it can.
     fn settle(&self) -> Result<()> {
         Ok(())
     }
 
-    /// Words of key material of all jobs that may be made ready before a gate asks for them, if that is worth anything.
+    /// Words of key material of all jobs that may be made ready before a gate asks for them, if that is worth
+    /// anything.
     fn words_ahead(&self) -> Option<usize> {
         None
     }
 
-    /// A backend that counts the memory that this one would take, and computes nothing. None where words lie in the host's memory.
+    /// A backend that counts the memory that this one would take, and computes nothing. None where words lie
+    /// in the host's memory.
     fn rehearsal(&self) -> Option<Rehearsal> {
         None
     }
@@ -196,8 +202,8 @@ pub trait Backend: Send + Sync {
         None
     }
 
-    /// Bytes of the host's memory that a copy of keys of so many bytes takes when they are settled. None where they are read from where
-    /// they lie.
+    /// Bytes of the host's memory that a copy of keys of so many bytes takes when they are settled. None
+    /// where they are read from where they lie.
     fn staging_bytes(&self, _keys: u64) -> Option<u64> {
         None
     }
@@ -222,7 +228,8 @@ pub trait Backend: Send + Sync {
     /// Words one after the other.
     fn concat(&self, parts: &[&Handle]) -> Result<Handle>;
 
-    /// start + Σ a b over pairs of matrices, in a ring. Of the factors only the residues count, whatever is above them.
+    /// start + Σ a b over pairs of matrices, in a ring. Of the factors only the residues count, whatever is
+    /// above them.
     fn products(
         &self,
         shape: MatmulShape,
@@ -232,22 +239,25 @@ pub trait Backend: Send + Sync {
         start: Option<Handle>,
     ) -> Result<Handle>;
 
-    /// Shares of the bits 1[(x + shift) mod 2^k < α] for one public x a key of domain 2^k: all keys with the first shift, then all
-    /// with the second.
+    /// Shares of the bits 1[(x + shift) mod 2^k < α] for one public x a key of domain 2^k: all keys with the
+    /// first shift, then all with the second.
     fn less_than(&self, keys: &Handle, x: &Handle, shifts: &[u64]) -> Result<Handle>;
 
     /// Σ_j e(j) T((x − j) mod 2^k) modulo 2^64, for one public x a key.
     fn lookup(&self, keys: &Handle, x: &Handle, table: &Table) -> Result<Handle>;
 
-    /// The message that a party sends: a header, and of each part its words packed to the bits of its ring and filled up to a byte.
+    /// The message that a party sends: a header, and of each part its words packed to the bits of its ring
+    /// and filled up to a byte.
     fn pack(&self, header: &[u8], parts: &[Part]) -> Result<Box<dyn Download>>;
 
-    /// What parts become when the peer's packed words are added. `bytes` has words for the parts that are in the message.
+    /// What parts become when the peer's packed words are added. `bytes` has words for the parts that are in
+    /// the message.
     fn open(&self, parts: Vec<Part>, bytes: &[u8]) -> Result<Vec<Handle>>;
 
     /// The key material of a section, for the party that evaluates it.
     fn party_keys(&self, party: Party, section: KeySection) -> Result<Box<dyn PartyKeys>>;
 
-    /// A section to be dealt under both parties' seeds. The public keys of its trees are derived from the section's.
+    /// A section to be dealt under both parties' seeds. The public keys of its trees are derived from the
+    /// section's.
     fn dealer_keys(&self, seeds: [u128; 2], public_key: u128) -> Result<Box<dyn DealerKeys>>;
 }

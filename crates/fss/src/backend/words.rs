@@ -10,7 +10,8 @@ use crate::secret::Secret;
 
 use super::{Backend, Handle, Sums};
 
-/// Words that lie where their backend keeps them, or only their number: an estimate has none, and a party none of the other's.
+/// Words that lie where their backend keeps them, or only their number: an estimate has none, and a party
+/// none of the other's.
 ///
 /// Words do not change once they are made. Clones share them.
 #[derive(Clone)]

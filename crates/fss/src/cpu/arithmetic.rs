@@ -1,7 +1,7 @@
 //! Formulas on vectors.
 //!
-//! A formula is interpreted for [`BLOCK`] words at a time, which stay in the first-level cache from step to step: each step is one loop
-//! over a block, compiled for several instruction sets.
+//! A formula is interpreted for [`BLOCK`] words at a time, which stay in the first-level cache from step to
+//! step: each step is one loop over a block, compiled for several instruction sets.
 
 use rayon::prelude::*;
 
@@ -52,7 +52,8 @@ struct Program<'a> {
 }
 
 impl<'a> Program<'a> {
-    /// Gives every step a block until its last reader, the last step the result. Operands that are read in order need no block.
+    /// Gives every step a block until its last reader, the last step the result. Operands that are read in
+    /// order need no block.
     fn new(formula: &Formula, operands: &'a [Source<'a>]) -> Self {
         let steps = formula.steps();
         let mut last_reader: Vec<usize> = (0..steps.len()).collect();
@@ -237,7 +238,8 @@ mod tests {
         (0..len as u64).map(|i| (i + 1).wrapping_mul(by) ^ by.rotate_left(i as u32 % 64)).collect()
     }
 
-    /// A formula that takes every kind of step and keeps many of them for later, built from a list of choices.
+    /// A formula that takes every kind of step and keeps many of them for later, built from a list of
+    /// choices.
     fn record<'t>(w: &'t Tape, operands: &[(Words, View)], choices: &[u8]) -> Word<'t> {
         let mut words: Vec<Word<'t>> =
             operands.iter().map(|(words, view)| w.read_as(words, view.clone())).collect();

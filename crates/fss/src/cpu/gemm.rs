@@ -1,9 +1,10 @@
 //! Products of matrices modulo 2^64.
 //!
-//! The right factor, a model's weights, is far larger than a cache, the left one is small. So the right one is read once, in blocks of
-//! [`BLOCK`] of its rows, which stay in the cache while every row of the left factor passes over them; sums are kept in registers,
-//! [`ROWS`] × [`LANES`] at a time. The code is written once and compiled for several instruction sets: 64-bit products are one
-//! instruction with AVX-512DQ, and three shorter products with AVX2.
+//! The right factor, a model's weights, is far larger than a cache, the left one is small. So the right one
+//! is read once, in blocks of [`BLOCK`] of its rows, which stay in the cache while every row of the left
+//! factor passes over them; sums are kept in registers, [`ROWS`] × [`LANES`] at a time. The code is written
+//! once and compiled for several instruction sets: 64-bit products are one instruction with AVX-512DQ, and
+//! three shorter products with AVX2.
 
 use rayon::prelude::*;
 

@@ -64,7 +64,8 @@ impl DealtSection {
         }
     }
 
-    /// Keys of point functions at `alphas`. Returns party 0's bit at each place: the sign of what lookups give.
+    /// Keys of point functions at `alphas`. Returns party 0's bit at each place: the sign of what lookups
+    /// give.
     fn trees(&mut self, domain: u32, alphas: &[u64]) -> HostWords {
         if domain <= TABLE_BITS {
             return self.tables(domain, alphas);
@@ -91,7 +92,8 @@ impl DealtSection {
         let units = alphas.iter().flat_map(|&alpha| (0..width).map(move |place| (place, alpha)));
         let units: HostWords = Secret::new(units.map(unit).collect());
         let half = stored_by_zero(words);
-        // Party 0's vectors: the units ⊕ party 1's words where it stores them, its own words where it derives them.
+        // Party 0's vectors: the units ⊕ party 1's words where it stores them, its own words where it derives
+        // them.
         let mut zero = HostWords::with_capacity(words);
         let derived_by_one = self.derive(Party::One, half, bits);
         zero.extend(units[..half].iter().zip(derived_by_one.iter()).map(|(unit, word)| unit ^ word));

@@ -1,7 +1,7 @@
 //! Formulas on the device: interpreted, or compiled into a kernel of their own.
 //!
-//! Both forms take the same operands and give the same words. What a formula was prepared into is kept under the formula itself, as
-//! gates record the same ones for every tensor.
+//! Both forms take the same operands and give the same words. What a formula was prepared into is kept under
+//! the formula itself, as gates record the same ones for every tensor.
 
 use std::sync::Arc;
 

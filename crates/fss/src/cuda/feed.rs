@@ -1,9 +1,10 @@
 //! Key material on its way to the device, ahead of the gates that ask for it.
 //!
-//! Two threads a section. One reads its bytes, in the order of their use, into page-locked blocks; the other queues their copies on a
-//! stream of their own, to a ring of device memory. The first is ahead of the second by as many bytes as the schedule says, or by all of
-//! them where that is asked for; the second is ahead of the gates by as many as the ring holds. A block that was copied is read into
-//! again, and wiped after the end.
+//! Two threads a section. One reads its bytes, in the order of their use, into page-locked blocks; the other
+//! queues their copies on a stream of their own, to a ring of device memory. The first is ahead of the second
+//! by as many bytes as the schedule says, or by all of them where that is asked for; the second is ahead of
+//! the gates by as many as the ring holds. A block that was copied is read into again, and wiped after the
+//! end.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -105,7 +106,8 @@ struct Reader {
     blocks: Option<Receiver<Result<SecretBlock>>>,
     back: Option<Sender<SecretBlock>>,
     thread: JoinHandle<()>,
-    /// Where all of it was asked for: said once all that may wait in page-locked memory is there, or cannot be.
+    /// Where all of it was asked for: said once all that may wait in page-locked memory is there, or cannot
+    /// be.
     full: Receiver<Result<()>>,
 }
 
@@ -158,7 +160,8 @@ impl KeyFeed {
         let mut done = 0;
         while done < words.len() {
             let place = ring.place(self.used);
-            // Eight words are `bits` bytes. As many as begin before the end of the ring, and half of it at most.
+            // Eight words are `bits` bytes. As many as begin before the end of the ring, and half of it at
+            // most.
             let until_end = (ring.length as usize - place).div_ceil(bits as usize);
             let groups = until_end.min((ring.length as usize / 2 / bits as usize).max(1));
             let some = (8 * groups).min(words.len() - done);
@@ -255,7 +258,8 @@ impl Reader {
             // What was read is in page-locked memory, and need not be in the host's twice.
             let Reading { queue, section, returned, .. } = reading;
             drop(section);
-            // Whoever copies gives blocks back as it goes, until it ends. Wiping them meanwhile would take memory's bandwidth from it.
+            // Whoever copies gives blocks back as it goes, until it ends. Wiping them meanwhile would take
+            // memory's bandwidth from it.
             queue.wiper().wipe(returned.iter().collect());
         })?;
         Ok(Self { blocks: Some(blocks), back: Some(back), thread, full })
@@ -293,7 +297,8 @@ impl Reading {
             });
             left -= count as u64;
             let block = match block {
-                // Whoever waits for the section to be near hears it before anybody begins; if nobody does, the first who takes from it.
+                // Whoever waits for the section to be near hears it before anybody begins; if nobody does,
+                // the first who takes from it.
                 Err(error) if self.said.is_some() => {
                     self.say_full(Err(error));
                     Err(ended())
@@ -318,7 +323,8 @@ impl Reading {
         }
     }
 
-    /// A block that was given back, or a new one while there is room. Where memory is short, those that are under way must do.
+    /// A block that was given back, or a new one while there is room. Where memory is short, those that are
+    /// under way must do.
     fn block(&mut self, count: usize, held: &mut u64) -> Result<SecretBlock> {
         if let Ok(block) = self.returned.try_recv() {
             return self.fitting(block, count);
@@ -352,7 +358,8 @@ struct Copying {
     queue: Queue,
     stream: Stream,
     ring: Ring,
-    /// Copies that are queued at once: a message's copy waits for those that were queued before it, whatever their stream is.
+    /// Copies that are queued at once: a message's copy waits for those that were queued before it, whatever
+    /// their stream is.
     under_way: usize,
     releases: Receiver<Released>,
 }
@@ -410,8 +417,8 @@ impl Copying {
     /// Queues the copy of a block, which is from byte `at` of the section on.
     fn copy(&self, block: &SecretBlock, at: u64) -> Result<()> {
         let (place, all) = (self.ring.place(at), self.ring.words.view().as_bytes());
-        // SAFETY: of these bytes nothing is read any more that is not queued before the event that this stream waited for, and what
-        // comes after waits for the event behind this.
+        // SAFETY: of these bytes nothing is read any more that is not queued before the event that this
+        // stream waited for, and what comes after waits for the event behind this.
         let mut target = unsafe { all.slice(place..place + block.len()).assume_unshared() };
         block.copy_to(&self.stream, &mut target)?;
         if place == 0 && at > 0 {

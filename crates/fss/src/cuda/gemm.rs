@@ -156,7 +156,8 @@ fn by_limbs(
     if slices == 1 {
         return launch(start, sums.slice_mut(..));
     }
-    // Sums of every slice one after the other, and what they are added to: the sums of their columns are the product.
+    // Sums of every slice one after the other, and what they are added to: the sums of their columns are the
+    // product.
     let (len, started) = (sums.len(), usize::from(start == Start::Sums));
     let mut partial = queue.alloc::<u64>((slices as usize + started) * len)?;
     launch(Start::Zero, partial.slice_mut(..slices as usize * len))?;
@@ -177,8 +178,8 @@ struct Tiling {
 }
 
 impl Tiling {
-    /// Narrow tiles where wide ones would be two for a multiprocessor at most: they take about as long, and leave half of
-    /// a multiprocessor to the kernels of other streams.
+    /// Narrow tiles where wide ones would be two for a multiprocessor at most: they take about as long, and
+    /// leave half of a multiprocessor to the kernels of other streams.
     fn of(queue: &Queue, product: &Product, limbs: u32) -> Self {
         let Product { batch, rows, inner, columns, .. } = *product;
         let multiprocessors = u64::from(queue.device().properties().multiprocessors);

@@ -86,7 +86,8 @@ impl Generated {
             Some(running) => running,
             none => none.insert(begin(self.device.clone(), self.known.clone())?),
         };
-        // Threads take jobs until the sender goes; if all ended before, they panicked, and the next call compiles by itself.
+        // Threads take jobs until the sender goes; if all ended before, they panicked, and the next call
+        // compiles by itself.
         if let Err(refused) = running.jobs.send((key, source)) {
             note(&self.known, refused.0.0, Compiled::Failed);
             *compiler = None;
@@ -98,7 +99,8 @@ impl Generated {
     pub(super) fn wait(&self) {
         let Some(Compiler { jobs, threads, .. }) = self.compiler.lock().take() else { return };
         drop(jobs);
-        // A panic there was printed. What it left uncompiled is compiled by whoever needs it next, who has the error.
+        // A panic there was printed. What it left uncompiled is compiled by whoever needs it next, who has
+        // the error.
         threads.into_iter().for_each(|thread| _ = thread.join());
         for (_, compiled) in self.known.lock().values_mut().flatten() {
             if let Compiled::Asked = compiled {
@@ -160,8 +162,8 @@ fn note(known: &Known, (formula, kinds): Key, compiled: Compiled) {
     }
 }
 
-/// The kernel of a formula: to[i] is its last step over word i of its operands. One thread a word; every operand is read once
-/// and every result written once, so memory bounds it.
+/// The kernel of a formula: to[i] is its last step over word i of its operands. One thread a word; every
+/// operand is read once and every result written once, so memory bounds it.
 fn source(formula: &Formula, kinds: &[ViewKind]) -> Source {
     let steps = formula.steps();
     let mut text = String::from(

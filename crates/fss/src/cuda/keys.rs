@@ -1,4 +1,5 @@
-//! Key material of one section on the device: what the dealer writes and what a party reads, in the same order.
+//! Key material of one section on the device: what the dealer writes and what a party reads, in the same
+//! order.
 
 use std::sync::Arc;
 
@@ -168,7 +169,8 @@ impl ReadSection {
         range: std::ops::Range<usize>,
         bits: u32,
     ) -> Result<()> {
-        // SAFETY: the buffer is borrowed to be written, and nothing is queued for it but in this queue's order.
+        // SAFETY: the buffer is borrowed to be written, and nothing is queued for it but in this queue's
+        // order.
         unsafe { self.feed.unpack(&self.queue, words.slice(range), bits) }
     }
 

@@ -1,7 +1,8 @@
 //! The backend on a device of `gatework-gpu`: a CUDA card, or the emulated device.
 //!
-//! Words stay on the device from gate to gate. One stream computes, and every section of keys has one of its own; events order them, and
-//! nothing waits for the device as a whole. Each file launches the kernels of the file of its name in `kernels/`.
+//! Words stay on the device from gate to gate. One stream computes, and every section of keys has one of its
+//! own; events order them, and nothing waits for the device as a whole. Each file launches the kernels of the
+//! file of its name in `kernels/`.
 
 mod arithmetic;
 mod feed;

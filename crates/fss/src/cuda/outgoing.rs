@@ -1,4 +1,5 @@
-//! Key material on its way from the device to where a dealer writes it, in pieces, through a few page-locked blocks.
+//! Key material on its way from the device to where a dealer writes it, in pieces, through a few page-locked
+//! blocks.
 
 use std::collections::VecDeque;
 
@@ -71,7 +72,8 @@ impl UnderWay {
         Self { queue, pieces: VecDeque::new(), free: Vec::new() }
     }
 
-    /// Queues copies of all of it. Writes the first pieces where there are too many, and returns each party's bytes.
+    /// Queues copies of all of it. Writes the first pieces where there are too many, and returns each party's
+    /// bytes.
     pub(super) fn send(
         &mut self,
         outgoing: Vec<Outgoing>,

@@ -118,8 +118,8 @@ pub(super) fn message(queue: &Queue, header: &[u8], parts: &[Part]) -> Result<Bo
     Ok(Box::new(Arriving { header: header.to_vec(), bytes, arrived }))
 }
 
-/// What parts become when the peer's packed words are added. Messages of at most `direct` bytes are read where they are staged: a copy
-/// would wait for the copies of keys that were queued before it.
+/// What parts become when the peer's packed words are added. Messages of at most `direct` bytes are read
+/// where they are staged: a copy would wait for the copies of keys that were queued before it.
 pub(super) fn open(queue: &Queue, parts: Vec<Part>, bytes: &[u8], direct: usize) -> Result<Vec<Handle>> {
     let in_message = || parts.iter().filter(|part| part.in_message);
     let needed: usize = in_message().map(|part| packed_bytes(part.len, part.ring.bits())).sum();

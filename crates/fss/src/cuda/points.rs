@@ -33,7 +33,8 @@ pub(super) enum Form {
 }
 
 impl DevicePoints {
-    /// Shares of 1[(x + shift) mod 2^k < α], one bit a word: all keys with the first shift, then all with the second.
+    /// Shares of 1[(x + shift) mod 2^k < α], one bit a word: all keys with the first shift, then all with the
+    /// second.
     pub(super) fn less_than(
         &self,
         queue: &Queue,
@@ -175,8 +176,8 @@ pub(super) fn generate_trees(
     Ok((corrections, signs))
 }
 
-/// Unit vectors at secret places modulo 2^domain: party 0's words, what party 1 stores of its own, and party 0's bit at each place.
-/// Party 1 derives the first words, party 0 the others.
+/// Unit vectors at secret places modulo 2^domain: party 0's words, what party 1 stores of its own, and party
+/// 0's bit at each place. Party 1 derives the first words, party 0 the others.
 pub(super) fn generate_tables(
     queue: &Queue,
     generator: &Generator,

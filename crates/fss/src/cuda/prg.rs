@@ -17,8 +17,8 @@ use super::shared::{COMPARE_MOST_THREADS, COMPARE_THREADS, PRG_THREADS, RUN_WORD
 const RESIDENT_THREADS: u32 = 2048;
 /// Most blocks of a multiprocessor among which work is spread.
 const MOST_SPREAD: u32 = 8;
-/// Threads of a block, at least: a warp for each of a multiprocessor's four schedulers. A walk waits for its own lookups, so that
-/// four warps take no longer than one, and copy tables on fewer multiprocessors.
+/// Threads of a block, at least: a warp for each of a multiprocessor's four schedulers. A walk waits for its
+/// own lookups, so that four warps take no longer than one, and copy tables on fewer multiprocessors.
 const LEAST_THREADS: usize = 128;
 
 /// The generator of a device: its streams start from a form of AES and that form's table.
@@ -33,8 +33,8 @@ impl Generator {
         Ok(Self { form, table: queue.upload(&round_table())? })
     }
 
-    /// A block of threads for each of so many tiles, or as many as are resident at once: what each has to prepare, it prepares for
-    /// all of its tiles. `more` is the shared memory beside the cipher's.
+    /// A block of threads for each of so many tiles, or as many as are resident at once: what each has to
+    /// prepare, it prepares for all of its tiles. `more` is the shared memory beside the cipher's.
     fn resident(&self, queue: &Queue, tiles: u64, threads: u32, more: u32) -> Grid {
         let properties = queue.device().properties();
         let bytes = self.form.shared_bytes() + more;
@@ -52,8 +52,8 @@ impl Generator {
         (form, spread(queue, form, threads, most))
     }
 
-    /// Blocks of threads for so many threads in all, `most` each at most: smaller ones where that spreads the work over more
-    /// multiprocessors.
+    /// Blocks of threads for so many threads in all, `most` each at most: smaller ones where that spreads the
+    /// work over more multiprocessors.
     pub(super) fn spread(&self, queue: &Queue, threads: usize, most: u32) -> Grid {
         spread(queue, self.form, threads, most)
     }
@@ -85,7 +85,8 @@ fn spread(queue: &Queue, form: AesForm, threads: usize, most: u32) -> Grid {
     let multiprocessors = properties.multiprocessors as usize;
     let resident =
         properties.shared_memory_per_block / bytes.max(properties.shared_memory_per_block / MOST_SPREAD);
-    // As few blocks of a multiprocessor as hold its threads: tables are copied less often, and other kernels find room.
+    // As few blocks of a multiprocessor as hold its threads: tables are copied less often, and other kernels
+    // find room.
     let blocks = threads.div_ceil(multiprocessors * most as usize).clamp(1, resident.max(1) as usize);
     let each = threads.div_ceil(multiprocessors * blocks);
     let each = each.next_multiple_of(32).clamp(LEAST_THREADS, most as usize);
@@ -120,7 +121,8 @@ fn round_table() -> Vec<u32> {
     (0..=u8::MAX).map(entry).collect()
 }
 
-/// The eleven round keys of AES-128, by the processor's own instructions where it has them: every batch of trees has a key.
+/// The eleven round keys of AES-128, by the processor's own instructions where it has them: every batch of
+/// trees has a key.
 fn expand_key(key: u128) -> [u128; 11] {
     #[cfg(target_arch = "x86_64")]
     if crate::prg::vector::Width::detect().is_some() {

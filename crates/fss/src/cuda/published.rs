@@ -1,4 +1,5 @@
-//! What comparisons are held against: a kernel written the published way, which keys the cipher anew with every node.
+//! What comparisons are held against: a kernel written the published way, which keys the cipher anew with
+//! every node.
 
 use gatework_gpu::{Buffer, Grid, Stream, args};
 
@@ -11,7 +12,8 @@ use super::queue::Queue;
 use super::schedule::{AesForm, Schedule};
 use super::shared::COMPARE_THREADS;
 
-/// Comparisons of as many keys of a domain. Their bits mean nothing: the cost of a comparison does not depend on them.
+/// Comparisons of as many keys of a domain. Their bits mean nothing: the cost of a comparison does not depend
+/// on them.
 pub(crate) struct Published {
     queue: Queue,
     form: AesForm,

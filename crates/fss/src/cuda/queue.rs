@@ -53,8 +53,9 @@ impl Queue {
         self.stream.device()
     }
 
-    /// Lets the pool of page-locked memory grow by so many bytes beyond those of other rooms of this device. The pool keeps what it has
-    /// locked for whoever comes next: locking pages takes longer than filling them.
+    /// Lets the pool of page-locked memory grow by so many bytes beyond those of other rooms of this device.
+    /// The pool keeps what it has locked for whoever comes next: locking pages takes longer than filling
+    /// them.
     pub(super) fn make_room(&self, bytes: u64) -> PinnedRoom {
         self.device().pinned().make_room(PINNED_AT_LEAST, bytes)
     }
@@ -75,7 +76,8 @@ impl Queue {
         Ok(stream.alloc(len)?)
     }
 
-    /// A copy of something public, by way of page-locked memory, so that nothing waits for what was queued before.
+    /// A copy of something public, by way of page-locked memory, so that nothing waits for what was queued
+    /// before.
     pub(super) fn upload<T: Pod>(&self, host: &[T]) -> Result<Buffer<T>> {
         self.upload_with(host.len(), |staged| staged.copy_from_slice(host))
     }
@@ -98,7 +100,8 @@ impl Queue {
         Ok(staged)
     }
 
-    /// A copy of something secret. The page-locked memory behind it is wiped once it is copied, and nobody waits for that.
+    /// A copy of something secret. The page-locked memory behind it is wiped once it is copied, and nobody
+    /// waits for that.
     pub(super) fn upload_secret<T: Pod>(&self, host: &[T]) -> Result<Buffer<T>> {
         let mut buffer = self.alloc(host.len())?;
         if host.is_empty() {

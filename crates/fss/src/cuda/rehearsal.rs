@@ -1,4 +1,5 @@
-//! The device's memory that an evaluation takes, counted without a device: every call holds as many bytes as it would there, for as long.
+//! The device's memory that an evaluation takes, counted without a device: every call holds as many bytes as
+//! it would there, for as long.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};
@@ -69,7 +70,8 @@ impl<T> Copied<T> {
     }
 }
 
-/// A backend that counts what one with this queue and this schedule takes, beside so many bytes for its generator.
+/// A backend that counts what one with this queue and this schedule takes, beside so many bytes for its
+/// generator.
 pub(super) fn rehearsal(queue: &Queue, schedule: Schedule, generator: u64) -> Rehearsal {
     let memory = MemoryCount::default();
     let backend = CountingBackend {

@@ -1,19 +1,21 @@
-//! Which form of a kernel runs where, and how work is cut: every choice of the backend that could have been another.
+//! Which form of a kernel runs where, and how work is cut: every choice of the backend that could have been
+//! another.
 
 use gatework_gpu::{Device, Module};
 
 /// How AES is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AesForm {
-    /// Lookups in a table of 1 KiB in shared memory, which lies there in so many copies: 1 to 32, a power of two. Which entries
-    /// are read depends on secrets.
+    /// Lookups in a table of 1 KiB in shared memory, which lies there in so many copies: 1 to 32, a power of
+    /// two. Which entries are read depends on secrets.
     Table {
         /// Copies, side by side.
         copies: u32,
     },
     /// Lookups in two tables of 1 KiB, 32 copies of each; where a block of threads has little to do, in one.
     Pairs,
-    /// Lookups in four tables of 1 KiB, 32 copies of each: for a block of threads that has a multiprocessor to itself.
+    /// Lookups in four tables of 1 KiB, 32 copies of each: for a block of threads that has a multiprocessor
+    /// to itself.
     Quads,
     /// A circuit over bit planes of two blocks: constant time.
     BitPlanes,
@@ -98,7 +100,8 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// The choices for a device. The emulated one has no banks, and its compiler would be asked for every formula.
+    /// The choices for a device. The emulated one has no banks, and its compiler would be asked for every
+    /// formula.
     pub fn of(device: &Device) -> Self {
         // Of a small budget keys get a small part.
         let copied = (512u64 << 20).min(device.budget().limit() / 8).max(2 << 20);
@@ -131,8 +134,8 @@ impl Schedule {
 }
 
 impl Schedule {
-    /// The same without overlap, to measure what it is worth: no key is made ready before a gate asks for it, and keys are copied one
-    /// chunk at a time, as few ahead as there can be.
+    /// The same without overlap, to measure what it is worth: no key is made ready before a gate asks for it,
+    /// and keys are copied one chunk at a time, as few ahead as there can be.
     pub fn without_overlap(device: &Device) -> Self {
         let card = Self::of(device);
         let chunk = card.keys.chunk as u64;

@@ -54,7 +54,8 @@ impl SecretBlock {
         Ok(self.0.read()?)
     }
 
-    /// Waits for the last copy, after which nothing writes the block. It is wiped when it has come [back](Self::from_read).
+    /// Waits for the last copy, after which nothing writes the block. It is wiped when it has come
+    /// [back](Self::from_read).
     pub(super) fn into_read(self) -> Result<PinnedRead<u8>> {
         // Whatever fails, fails here, where it is still wiped.
         drop(self.read()?);
@@ -78,7 +79,8 @@ impl Drop for SecretBlock {
     }
 }
 
-/// Blocks that are wiped on threads of their own: gigabytes take a while, and whoever has just got a result should not wait for it.
+/// Blocks that are wiped on threads of their own: gigabytes take a while, and whoever has just got a result
+/// should not wait for it.
 #[derive(Default)]
 pub(super) struct Wiper(Mutex<Vec<JoinHandle<()>>>);
 

@@ -37,7 +37,8 @@ pub(super) struct TensorWords {
     planes: OnceLock<(LimbPlanes, Buffer<u32>)>,
 }
 
-/// How the digits of a matrix lie: so many limbs of so many rows, which lie inner index by inner index in the words or row by row.
+/// How the digits of a matrix lie: so many limbs of so many rows, which lie inner index by inner index in the
+/// words or row by row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LimbPlanes {
     pub(super) limbs: u32,
@@ -112,7 +113,8 @@ pub(super) fn words_to_change(queue: &Queue, handle: Handle) -> Result<DeviceWor
     Ok(copy)
 }
 
-/// Copies of public arrays that gates share, such as tables and places. An entry is there as long as the host keeps its array.
+/// Copies of public arrays that gates share, such as tables and places. An entry is there as long as the host
+/// keeps its array.
 pub(super) struct Copies<T: Pod>(Locked<HashMap<usize, Copied<T>>>);
 
 struct Copied<T: Pod> {

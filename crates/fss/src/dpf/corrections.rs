@@ -6,14 +6,14 @@ use crate::secret::SharedBytes;
 
 use super::LEAF_BITS;
 
-/// Keys of a tile. Within it words lie level by level, so that lanes side by side read words side by side; tiles follow each
-/// other, so that a walk streams through memory.
+/// Keys of a tile. Within it words lie level by level, so that lanes side by side read words side by side;
+/// tiles follow each other, so that a walk streams through memory.
 pub(crate) const TILE: usize = 32;
 
 /// Correction words of a batch, the same for both parties, as they lie in the key stream.
 ///
-/// A tile of k keys has rows of k words: one row for each level but the last, then the last level's for left leaves, then for
-/// right ones.
+/// A tile of k keys has rows of k words: one row for each level but the last, then the last level's for left
+/// leaves, then for right ones.
 pub(crate) struct Corrections {
     pub(super) bytes: SharedBytes,
     count: usize,
@@ -62,8 +62,8 @@ pub(super) fn finish(leaf: u128, parity: u128, point: u64) -> u64 {
     (u64::from((leaf & leaf_mask(point)).count_ones()) ^ parity as u64) & 1
 }
 
-/// Bits above place x of a leaf; if x is left of its sibling, all the others instead, since the sibling's parity is its
-/// parent's control bit and this leaf's parity together.
+/// Bits above place x of a leaf; if x is left of its sibling, all the others instead, since the sibling's
+/// parity is its parent's control bit and this leaf's parity together.
 fn leaf_mask(point: u64) -> u128 {
     let above = (u128::MAX << 1) << (point & 127);
     above ^ !spread(point >> LEAF_BITS)

@@ -6,9 +6,9 @@
 //! * `less_than`: shares of 1[x < α] for any public x, by one walk down the tree;
 //! * `lookup`: Σ_j e_b(j) T((x − j) mod 2^k) for any public table.
 //!
-//! Up to [`TABLE_BITS`] bits the vector itself is shared; above, a half-tree with 128-bit leaves is. Keys of a batch lie in tiles of 32,
-//! and within a tile level by level: the correction words of level 0 for all its keys, then those of level 1, so that neighbouring
-//! lanes (or GPU threads) read neighbouring words.
+//! Up to [`TABLE_BITS`] bits the vector itself is shared; above, a half-tree with 128-bit leaves is. Keys of
+//! a batch lie in tiles of 32, and within a tile level by level: the correction words of level 0 for all its
+//! keys, then those of level 1, so that neighbouring lanes (or GPU threads) read neighbouring words.
 
 mod corrections;
 mod masked_sum;
@@ -71,7 +71,8 @@ impl PointKeys {
         self.domain
     }
 
-    /// Shares of 1[x < α], one bit a word. `points` are public: all keys' first points, then all keys' second ones.
+    /// Shares of 1[x < α], one bit a word. `points` are public: all keys' first points, then all keys' second
+    /// ones.
     pub(crate) fn less_than(&self, hash: &TreeHash, points: &[u64]) -> Vec<u64> {
         let (roots, corrections) = match &self.form {
             Form::Table(words) => return table::less_than(self.domain, self.count, words, points),

@@ -1,4 +1,5 @@
-//! Many keys on many threads. Keys are independent of each other, so the results are the same for any number of threads.
+//! Many keys on many threads. Keys are independent of each other, so the results are the same for any number
+//! of threads.
 
 use std::ops::Range;
 

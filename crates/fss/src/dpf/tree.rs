@@ -1,15 +1,17 @@
 //! Half-trees with 128-bit leaves.
 //!
-//! A node has a seed s whose lowest bit is its control bit t. With H the tree hash and CW the level's correction word,
+//! A node has a seed s whose lowest bit is its control bit t. With H the tree hash and CW the level's
+//! correction word,
 //!
 //! ```text
 //! child x of s  =  H(s) ⊕ x s ⊕ t CW                       CW = H(s_0) ⊕ H(s_1) ⊕ ¬α_i Δ
 //! leaf x of s   =  H(s with lowest bit x) ⊕ t CW_x          CW_x = H(..) ⊕ H(..) ⊕ [x is on the path] e_α
 //! ```
 //!
-//! On the path to α the parties' seeds differ by Δ, whose lowest bit is one, so their control bits differ; off it they
-//! are equal. One hash serves both children, and the control bits of children add up to their parent's, so a walk
-//! yields the parity of everything right of it: each time it turns left, t(parent) ⊕ t(child) is the right sibling's.
+//! On the path to α the parties' seeds differ by Δ, whose lowest bit is one, so their control bits differ;
+//! off it they are equal. One hash serves both children, and the control bits of children add up to their
+//! parent's, so a walk yields the parity of everything right of it: each time it turns left, t(parent) ⊕
+//! t(child) is the right sibling's.
 
 use crate::prg::{Cipher, TreeHash};
 use crate::secret::Secret;
@@ -22,8 +24,8 @@ use super::masked_sum::masked_sum;
 #[cfg(target_arch = "x86_64")]
 use super::vectors;
 
-/// Makes the correction words for `alphas`, given both parties' roots, whose lowest bits are 0 and 1. Also returns
-/// e_0(α), which tells the dealer the sign of e_0 − e_1 there.
+/// Makes the correction words for `alphas`, given both parties' roots, whose lowest bits are 0 and 1. Also
+/// returns e_0(α), which tells the dealer the sign of e_0 − e_1 there.
 pub(crate) fn generate(
     hash: &TreeHash,
     domain: u32,

@@ -106,8 +106,8 @@ unsafe fn walk<V: Vector, const LANES: usize>(
     }
     let (mut leaves, mut parities) = ([0u128; MOST], [0u128; MOST]);
     let first = |lane: usize| lane * V::BLOCKS;
-    // SAFETY: lane `lane` has the keys `first(lane)..first(lane) + BLOCKS`, which every row has; the local arrays hold
-    // `MOST` elements, which is at least `LANES * BLOCKS`.
+    // SAFETY: lane `lane` has the keys `first(lane)..first(lane) + BLOCKS`, which every row has; the local
+    // arrays hold `MOST` elements, which is at least `LANES * BLOCKS`.
     unsafe {
         let upper_halves = V::splat(!u128::from(u64::MAX));
         let lowest = V::splat(1);
@@ -194,7 +194,8 @@ unsafe fn generate_tile<V: Vector>(
 ) {
     /// Registers of keys; as many for each party.
     const PAIRS: usize = 4;
-    // SAFETY: a step of keys divides a tile, so that every access is to the keys `first(pair)..first(pair) + BLOCKS` of a tile.
+    // SAFETY: a step of keys divides a tile, so that every access is to the keys `first(pair)..first(pair) +
+    // BLOCKS` of a tile.
     unsafe {
         let round_keys = spread_keys::<V>(keys);
         let upper_halves = V::splat(!u128::from(u64::MAX));

@@ -1,7 +1,7 @@
 //! A party's key material, some of it made ready before a gate asks for it.
 //!
-//! What a circuit asks of its keys depends on shapes alone, so that it is known before. While the other party's message is on its way,
-//! a party makes ready what it will need when it has come.
+//! What a circuit asks of its keys depends on shapes alone, so that it is known before. While the other
+//! party's message is on its way, a party makes ready what it will need when it has come.
 
 use std::collections::VecDeque;
 

@@ -6,8 +6,8 @@ use std::task::Poll;
 
 use crate::error::Result;
 
-/// Runs both. In every phase the first advances before the second, for dealer and parties alike: that is the order of
-/// their key material.
+/// Runs both. In every phase the first advances before the second, for dealer and parties alike: that is the
+/// order of their key material.
 pub async fn join<A, B>(
     first: impl Future<Output = Result<A>>,
     second: impl Future<Output = Result<B>>,

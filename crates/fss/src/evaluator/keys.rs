@@ -23,7 +23,8 @@ pub(crate) struct Points {
 }
 
 impl Evaluator {
-    /// Key bytes and derived blocks, as the formulas have them; the streams themselves are compared with these.
+    /// Key bytes and derived blocks, as the formulas have them; the streams themselves are compared with
+    /// these.
     fn count_keys(&self, cost_of: impl Fn(Party) -> (u64, u64)) {
         self.count(|cost| {
             for party in Party::BOTH {
@@ -114,7 +115,8 @@ impl Evaluator {
         Ok(points)
     }
 
-    /// Shares of 1[x̂ + shift < r] modulo the keys' domain, for every public shift in turn; absent but for a party.
+    /// Shares of 1[x̂ + shift < r] modulo the keys' domain, for every public shift in turn; absent but for a
+    /// party.
     pub(crate) fn less_than(&self, keys: &Points, x: &Wire, shifts: &[u64]) -> Result<Words> {
         let len = shifts.len() * keys.count;
         self.count_keys(|_| (0, len as u64 * dpf::walk_blocks(keys.domain)));
@@ -137,7 +139,8 @@ impl Evaluator {
         }
     }
 
-    /// Σ a b over pairs of matrices, added to `start`, in a ring; only the number of words where there are none.
+    /// Σ a b over pairs of matrices, added to `start`, in a ring; only the number of words where there are
+    /// none.
     pub(crate) fn matrix_products(
         &self,
         shape: crate::backend::MatmulShape,

@@ -28,8 +28,9 @@ pub(crate) use role::Role;
 
 /// Evaluates circuits: in clear, as the dealer who makes keys, as a party who uses them, or only counting.
 ///
-/// Every gate is written once for all four, so that they cannot drift apart: each asks for its key material and its opens
-/// in one order, and says what a word is in clear, what mask it has, and what share of it a party computes.
+/// Every gate is written once for all four, so that they cannot drift apart: each asks for its key material
+/// and its opens in one order, and says what a word is in clear, what mask it has, and what share of it a
+/// party computes.
 pub struct Evaluator {
     pub(crate) role: Role,
     backend: Arc<dyn Backend>,
@@ -54,7 +55,8 @@ impl Evaluator {
         }
     }
 
-    /// Whether it looks ahead on shapes, beside an evaluator that computes the same: what a circuit tells others it tells them once.
+    /// Whether it looks ahead on shapes, beside an evaluator that computes the same: what a circuit tells
+    /// others it tells them once.
     pub fn is_scout(&self) -> bool {
         matches!(self.role, Role::Scout(..))
     }
@@ -106,8 +108,8 @@ impl Evaluator {
 
     /// A tensor from what its words are in each role, recorded as formulas over the words of its operands.
     ///
-    /// This is how a gate is written. Opened operands are x in clear, the mask r for the dealer, and x + r for a party; of shares, the
-    /// two parties' words add up to the value under its mask.
+    /// This is how a gate is written. Opened operands are x in clear, the mask r for the dealer, and x + r
+    /// for a party; of shares, the two parties' words add up to the value under its mask.
     pub fn compute<State>(
         &self,
         gate: &'static str,
@@ -131,7 +133,8 @@ impl Evaluator {
         Ok(Tensor::new(ring, words, bound))
     }
 
-    /// The same where a word is the same expression of masked values, masks and values: everything linear without constants.
+    /// The same where a word is the same expression of masked values, masks and values: everything linear
+    /// without constants.
     pub fn compute_linear(
         &self,
         gate: &'static str,
@@ -212,9 +215,11 @@ impl Evaluator {
         )
     }
 
-    /// The same values under a bound that is proved by other means than intervals: what a gate does, or range analysis.
+    /// The same values under a bound that is proved by other means than intervals: what a gate does, or range
+    /// analysis.
     ///
-    /// The only way to attach a bound to a value. In clear every value is checked against it, and one outside is an error.
+    /// The only way to attach a bound to a value. In clear every value is checked against it, and one outside
+    /// is an error.
     pub fn claim<State>(&self, gate: &'static str, x: Tensor<State>, bound: Bound) -> Result<Tensor<State>> {
         let bound = bound.in_ring(gate, x.ring())?;
         if matches!(self.role, Role::Clear) {

@@ -75,7 +75,8 @@ pub struct WireShape {
     pub range: RangeInclusive<i64>,
 }
 
-/// What a gate costs on wires of given shapes, without what brings them there. The result is not opened unless the gate does it.
+/// What a gate costs on wires of given shapes, without what brings them there. The result is not opened
+/// unless the gate does it.
 ///
 /// ```
 /// use gatework_fss::executor::{WireShape, estimate_gate};

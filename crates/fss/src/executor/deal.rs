@@ -60,7 +60,8 @@ impl<'a> Dealer<'a> {
         [self.randomness.block(), self.randomness.block()]
     }
 
-    /// Writes a circuit's key material, as long as `planned` says, while it is made. Sections have numbers in the order of the calls.
+    /// Writes a circuit's key material, as long as `planned` says, while it is made. Sections have numbers in
+    /// the order of the calls.
     pub fn section<C: Circuit>(
         &mut self,
         circuit: &C,

@@ -58,9 +58,10 @@ fn message_header(tag: u64, batch: usize, phase: u32, words: usize) -> [u8; MESS
 
 /// Evaluates circuits as one of the parties, super-batch by super-batch as planned.
 ///
-/// All opens of a super-batch's phase are one message. While it is under way the other super-batches are evaluated.
-/// Ends with an error as soon as anything differs from the plan: bytes read, bytes sent, or the peer's messages, the first of which
-/// shows whether its key stream is from the same deal. The keys are used up either way.
+/// All opens of a super-batch's phase are one message. While it is under way the other super-batches are
+/// evaluated. Ends with an error as soon as anything differs from the plan: bytes read, bytes sent, or the
+/// peer's messages, the first of which shows whether its key stream is from the same deal. The keys are used
+/// up either way.
 pub fn evaluate<C: Circuit>(
     party: Party,
     keys: KeyStream,
@@ -81,7 +82,8 @@ pub struct Evaluated<T> {
     pub outputs: Vec<Local<T>>,
     /// Time by stage.
     pub stages: Stages,
-    /// The same, whenever the first circuit was about to go on: at its start and after each of its rounds. The last is at the end.
+    /// The same, whenever the first circuit was about to go on: at its start and after each of its rounds.
+    /// The last is at the end.
     pub moments: Vec<Moment>,
 }
 
@@ -147,7 +149,8 @@ pub fn evaluate_with<C: Circuit>(
     Ok(Evaluated { outputs, stages: peer.stages, moments: peer.moments })
 }
 
-/// Sends messages that need not wait for the other super-batches. The peer expects them in this order, so that none leaves before another.
+/// Sends messages that need not wait for the other super-batches. The peer expects them in this order, so
+/// that none leaves before another.
 fn send_what_is_there<T>(batches: &mut [Batch<'_, T>], order: &[usize], peer: &mut Peer<'_>) -> Result<()> {
     for &index in order {
         let batch = &mut batches[index];
@@ -175,7 +178,8 @@ impl Peer<'_> {
 }
 
 impl<T> Batch<'_, T> {
-    /// Evaluates until every task waits or is done, and starts the message with what they want opened. Whether there is one.
+    /// Evaluates until every task waits or is done, and starts the message with what they want opened.
+    /// Whether there is one.
     fn advance(&mut self, peer: &mut Peer<'_>) -> Result<bool> {
         let _span = tracing::debug_span!("evaluate", batch = self.index, phase = self.phase).entered();
         let mut context = Context::from_waker(Waker::noop());

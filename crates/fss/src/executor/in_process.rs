@@ -11,7 +11,8 @@ use crate::ring::FixedPoint;
 
 use super::{Circuit, Inputs, Limits, Local, MemoryChannel, Plan, deal, evaluate};
 
-/// Deals keys from the operating system's randomness and runs one circuit as both parties, in two threads on the CPU.
+/// Deals keys from the operating system's randomness and runs one circuit as both parties, in two threads on
+/// the CPU.
 pub fn run_in_process<C>(format: FixedPoint, circuit: C, inputs: [Inputs; 2]) -> Result<[Local<C::Output>; 2]>
 where
     C: Circuit<Output: Send> + Sync,

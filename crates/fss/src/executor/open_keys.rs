@@ -29,7 +29,8 @@ impl OpenKeys {
         Ok(Self { party, format, backend: backend.clone(), sections, tag, key_bytes })
     }
 
-    /// Waits until the keys are in memory from where the backend takes them, as far as there is room, and none is read from a file later.
+    /// Waits until the keys are in memory from where the backend takes them, as far as there is room, and
+    /// none is read from a file later.
     pub fn settle(&mut self) -> Result<()> {
         self.sections.iter_mut().try_for_each(|section| section.settle())
     }
@@ -45,7 +46,8 @@ impl OpenKeys {
     }
 }
 
-/// What both streams of a deal have in common and no other deal has: a constant under its public key, which is fresh for each.
+/// What both streams of a deal have in common and no other deal has: a constant under its public key, which
+/// is fresh for each.
 fn deal_tag(keys: &KeyStream) -> u64 {
     let mut block = [0];
     Cipher::new(keys.public_key()).encrypt(&mut block);

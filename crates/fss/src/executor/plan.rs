@@ -34,7 +34,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Fills super-batches in the order of the jobs. A job that no other fits beside has one of its own, however large it is.
+    /// Fills super-batches in the order of the jobs. A job that no other fits beside has one of its own,
+    /// however large it is.
     pub fn new(limits: Limits, costs: &[Cost]) -> Self {
         let mut batches: Vec<Vec<usize>> = Vec::new();
         let mut filled = (0u64, 0u64, 0u64);
@@ -57,7 +58,8 @@ impl Plan {
         Self { batches, costs: costs.to_vec(), scripts: Vec::new() }
     }
 
-    /// The same with what each job asks of its keys, one script a job, which is worked out during the evaluation otherwise.
+    /// The same with what each job asks of its keys, one script a job, which is worked out during the
+    /// evaluation otherwise.
     pub fn with_scripts(self, scripts: Vec<Arc<Script>>) -> Self {
         Self { scripts, ..self }
     }

@@ -27,9 +27,9 @@ struct Task<'a, T> {
     output: Option<T>,
 }
 
-/// Runs circuits as a party on the backend of a [`Rehearsal`](crate::backend::Rehearsal), super-batch by super-batch as planned: what
-/// comes out has lengths, and the rehearsal's count says what was held at most. `together` jobs are evaluated at once, if they are more than
-/// these: each has so much the less ahead.
+/// Runs circuits as a party on the backend of a [`Rehearsal`](crate::backend::Rehearsal), super-batch by
+/// super-batch as planned: what comes out has lengths, and the rehearsal's count says what was held at most.
+/// `together` jobs are evaluated at once, if they are more than these: each has so much the less ahead.
 pub fn rehearse_on<C: Circuit>(
     backend: &Arc<dyn Backend>,
     party: Party,

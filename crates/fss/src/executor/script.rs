@@ -10,7 +10,8 @@ use crate::party::Party;
 use super::Circuit;
 use super::alone::{host, run_stepwise};
 
-/// Everything that a circuit asks of keys, round by round. It follows from shapes alone, so that keys can be made ready a round ahead.
+/// Everything that a circuit asks of keys, round by round. It follows from shapes alone, so that keys can be
+/// made ready a round ahead.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Script {
     rounds: Vec<Vec<(Option<Party>, Ask)>>,
@@ -47,8 +48,8 @@ pub(super) struct Lookout {
 }
 
 impl Lookout {
-    /// The lookout of a job, which has the script that was planned, or that of its circuit where none was. None where nothing is made
-    /// ready ahead.
+    /// The lookout of a job, which has the script that was planned, or that of its circuit where none was.
+    /// None where nothing is made ready ahead.
     pub(super) fn new<C: Circuit>(
         words_ahead: Option<usize>,
         planned: Option<&Arc<Script>>,
@@ -59,7 +60,8 @@ impl Lookout {
         Ok(Some(Self { script, most_words, rounds: 0 }))
     }
 
-    /// Tells a party's keys what one more round asks for. The first is asked for at once; what comes after is made ready.
+    /// Tells a party's keys what one more round asks for. The first is asked for at once; what comes after is
+    /// made ready.
     pub(super) fn look_ahead(&mut self, evaluator: &Evaluator) -> Result<()> {
         let Role::Party(party, keys) = &evaluator.role else { return Ok(()) };
         let mut keys = keys.borrow_mut();

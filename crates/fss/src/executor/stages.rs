@@ -55,8 +55,8 @@ pub struct Moment {
 }
 
 impl Moment {
-    /// The time by stage until `time`, which lies in the gates that follow one of the moments, or at the last of them. None before the
-    /// first.
+    /// The time by stage until `time`, which lies in the gates that follow one of the moments, or at the last
+    /// of them. None before the first.
     pub fn stages_until(moments: &[Self], time: Instant) -> Option<Stages> {
         let later = moments.partition_point(|moment| moment.at <= time);
         let Self { at, stages } = moments[..later].last()?;

@@ -1,8 +1,9 @@
 //! Element-wise arithmetic that is written once and runs anywhere.
 //!
-//! A gate says what a word of its result is by computing with [`Word`]s. Each is a number, or a symbol for something that is
-//! known only where the tensors lie. What is computed with symbols is recorded as a [`Formula`], a list of steps without branches,
-//! which a backend interprets on vectors, or compiles into a kernel.
+//! A gate says what a word of its result is by computing with [`Word`]s. Each is a number, or a symbol for
+//! something that is known only where the tensors lie. What is computed with symbols is recorded as a
+//! [`Formula`], a list of steps without branches, which a backend interprets on vectors, or compiles into a
+//! kernel.
 
 mod tape;
 mod view;
@@ -55,7 +56,8 @@ impl Step {
     }
 }
 
-/// What a word of a result is, over words of operands. Steps read only earlier ones; the last is the result, and all are used.
+/// What a word of a result is, over words of operands. Steps read only earlier ones; the last is the result,
+/// and all are used.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Formula {
     steps: Vec<Step>,
@@ -67,7 +69,8 @@ impl Formula {
         &self.steps
     }
 
-    /// The word at `index`, where `operand` gives the words of operands: the plain meaning of a formula, one word at a time.
+    /// The word at `index`, where `operand` gives the words of operands: the plain meaning of a formula, one
+    /// word at a time.
     pub fn word(&self, operand: impl Fn(u32) -> u64) -> u64 {
         let mut words: Vec<u64> = Vec::with_capacity(self.steps.len());
         for &step in &self.steps {

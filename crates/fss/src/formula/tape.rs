@@ -103,8 +103,8 @@ impl Tape {
         self.symbol(step(a.min(b), a.max(b)))
     }
 
-    /// The formula that ends with a step, with its operands; `None` if something was read that is not there. Steps and operands that
-    /// the result does not need are left out.
+    /// The formula that ends with a step, with its operands; `None` if something was read that is not there.
+    /// Steps and operands that the result does not need are left out.
     pub(crate) fn finish(&self, result: u32) -> Option<(Formula, Vec<Operand>)> {
         if self.absent.get() {
             return None;

@@ -99,8 +99,8 @@ impl Places {
         Ok(Self { places: places.into(), end, nowhere })
     }
 
-    /// Places that follow from a shape and from what they are for, and from nothing else: made once and kept, since every layer of a model
-    /// asks for the same.
+    /// Places that follow from a shape and from what they are for, and from nothing else: made once and kept,
+    /// since every layer of a model asks for the same.
     pub fn of_shape(
         what: &'static str,
         shape: &[usize],

@@ -47,8 +47,9 @@ pub async fn relu(evaluator: &Evaluator, x: &Wire) -> Result<Share> {
 
 /// g(x) = max(x, 0) − δ(x), where δ is even, small, and zero outside [−2^e, 2^e).
 ///
-/// With y = ⌊x / 2^s⌋, δ is a public table of its middle over the 2^s inputs that share y, read at y modulo the table's size; outside
-/// the interval the value is dropped by a bit. The comparisons are of y, which has fewer bits than x: three walks of one key.
+/// With y = ⌊x / 2^s⌋, δ is a public table of its middle over the 2^s inputs that share y, read at y modulo
+/// the table's size; outside the interval the value is dropped by a bit. The comparisons are of y, which has
+/// fewer bits than x: three walks of one key.
 ///
 /// ```text
 /// round 1   the borrow of the truncation       round 2   y
@@ -116,7 +117,8 @@ impl Activation {
         self.apply_at(evaluator, x, &evaluator.open(y).await?).await
     }
 
-    /// x = ⌊p / 2^t⌋ in the ring of p, and y of it, both opened in the round in which x alone would be, for [`Activation::apply_at`].
+    /// x = ⌊p / 2^t⌋ in the ring of p, and y of it, both opened in the round in which x alone would be, for
+    /// [`Activation::apply_at`].
     pub async fn truncated(&self, evaluator: &Evaluator, product: &Wire, shift: u32) -> Result<(Wire, Wire)> {
         let ring = product.ring();
         let (_, quotient) = self.index_ring(&product.bound().shifted_right(shift), ring)?;

@@ -9,8 +9,8 @@ use super::activation::signed_in;
 
 /// min(max(x, lo), hi) = lo + 1[x ≥ lo] (x − lo) − 1[x ≥ hi] (x − hi), of any signed x in the ring.
 ///
-/// One key of as many bits as the values' bound and the limits take, and two selections; the result's bound is [lo, hi], proved. Two
-/// rounds with its opening.
+/// One key of as many bits as the values' bound and the limits take, and two selections; the result's bound
+/// is [lo, hi], proved. Two rounds with its opening.
 pub async fn clamp(evaluator: &Evaluator, x: &Wire, lo: i64, hi: i64) -> Result<Share> {
     let ring = x.ring();
     let room = Bound::signed(ring);

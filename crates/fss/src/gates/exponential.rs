@@ -10,10 +10,11 @@ use crate::tensor::{Share, Wire};
 
 /// e^−x of not negative x with f fractional bits, zero from x = 16 on.
 ///
-/// x is split into h, the bits from f/2 + 2 on, and l below: e^−x = S(h) T(l) with tables of f + 2 fractional bits, whose product is
-/// rounded to f. l needs no interaction at all, since the low bits of a masked value are masked low bits. h is not opened either: S is
-/// looked up at both numbers that it can be, and the product chooses by the borrow. Whether x < 16 is a comparison of the upper bits,
-/// of h or of h + 1. That is the same, since S is zero at the last h below 16.
+/// x is split into h, the bits from f/2 + 2 on, and l below: e^−x = S(h) T(l) with tables of f + 2 fractional
+/// bits, whose product is rounded to f. l needs no interaction at all, since the low bits of a masked value
+/// are masked low bits. h is not opened either: S is looked up at both numbers that it can be, and the
+/// product chooses by the borrow. Whether x < 16 is a comparison of the upper bits, of h or of h + 1. That is
+/// the same, since S is zero at the last h below 16.
 ///
 /// ```text
 /// round 1   the borrow of the split, ±S(h + b), ±S(h + b − 1), ±T(l), 1[h + b < 16]

@@ -7,9 +7,11 @@ use crate::ring::Ring;
 use crate::table::{LARGEST_TABLE_BITS, Table};
 use crate::tensor::Wire;
 
-/// F(x) of 2^a ≤ x < 2^b, from the position of the leading one and the bits behind it: a table over (exponent, mantissa).
+/// F(x) of 2^a ≤ x < 2^b, from the position of the leading one and the bits behind it: a table over
+/// (exponent, mantissa).
 ///
-/// The index comes from [`Evaluator::leading_index`], which has the truncations of all exponents side by side.
+/// The index comes from [`Evaluator::leading_index`], which has the truncations of all exponents side by
+/// side.
 ///
 /// ```text
 /// round 1   bits and borrows of all exponents       round 2   the index       round 3   ±F(x), ready for a product

@@ -9,15 +9,15 @@ use crate::tensor::Wire;
 use super::activation::{negatives, relu};
 use super::rows::Rows;
 
-/// Rows of up to so many elements are cut down by groups, longer ones by pairs: a group of four has twice the comparisons of its
-/// pairs, and half the rounds.
+/// Rows of up to so many elements are cut down by groups, longer ones by pairs: a group of four has twice the
+/// comparisons of its pairs, and half the rounds.
 const SHORT: usize = GROUP;
 
-/// The largest element of every row, by a tree: of pairs as max(a, b) = b + max(a − b, 0), of short rows in groups of four, whose elements
-/// are all compared with each other.
+/// The largest element of every row, by a tree: of pairs as max(a, b) = b + max(a − b, 0), of short rows in
+/// groups of four, whose elements are all compared with each other.
 ///
-/// Two rounds a level; in each level all pairs, or all groups, of all rows are one batch. Rows may have different lengths, which are
-/// public.
+/// Two rounds a level; in each level all pairs, or all groups, of all rows are one batch. Rows may have
+/// different lengths, which are public.
 pub async fn row_maxima(evaluator: &Evaluator, x: &Wire, rows: &Rows) -> Result<Wire> {
     if rows.elements() != x.len() {
         let what = format!("{x:?} and rows of {} elements together", rows.elements());
@@ -57,7 +57,8 @@ async fn of_pairs(evaluator: &Evaluator, left: &Wire, lengths: &[usize]) -> Resu
     all.gather(&next_rows(lengths, larger.len())?)
 }
 
-/// A quarter of every row: the elements g, g + G, g + 2 G and g + 3 G of a row of 4 G, as far as they are there, are the group g.
+/// A quarter of every row: the elements g, g + G, g + 2 G and g + 3 G of a row of 4 G, as far as they are
+/// there, are the group g.
 async fn of_groups(evaluator: &Evaluator, left: &Wire, lengths: &[usize]) -> Result<Wire> {
     let table = Places::of_shape("elements of groups", lengths, || {
         let groups = groups_of(lengths);
@@ -120,8 +121,8 @@ fn pairs_of(lengths: &[usize]) -> Vec<PairOfGroup> {
     pairs
 }
 
-/// Where the bit is that says whether a member's other number `index` is larger: among the pairs' bits for the first of a pair, and
-/// behind them for the second. All groups' first members, then all second ones.
+/// Where the bit is that says whether a member's other number `index` is larger: among the pairs' bits for
+/// the first of a pair, and behind them for the second. All groups' first members, then all second ones.
 fn bits_of(lengths: &[usize], index: usize) -> Vec<Option<usize>> {
     let (groups, pairs) = (groups_of(lengths).len(), pairs_of(lengths));
     let mut bits = vec![None; GROUP * groups];
@@ -153,7 +154,8 @@ fn parts_of(
     })
 }
 
-/// Row by row again, behind all pairs' maxima and all elements without a partner: a row's maxima, then its single element.
+/// Row by row again, behind all pairs' maxima and all elements without a partner: a row's maxima, then its
+/// single element.
 fn next_rows(lengths: &[usize], maxima: usize) -> Result<Places> {
     Places::of_shape("maxima of pairs", lengths, || {
         let (mut places, mut pair, mut single) = (Vec::new(), 0, maxima);

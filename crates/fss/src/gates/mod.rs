@@ -1,6 +1,7 @@
 //! The composite gates, each a short program of primitives.
 //!
-//! They are written once for all roles, so that what two parties compute is what the clear evaluator specifies, bit for bit.
+//! They are written once for all roles, so that what two parties compute is what the clear evaluator
+//! specifies, bit for bit.
 
 mod activation;
 mod clamp;

@@ -16,12 +16,14 @@ const LARGEST_WIDTH: usize = 1 << 30;
 
 /// x γ / √(Σ x² / d + ε) over rows of d, with secret γ.
 ///
-/// Sums of squares, [`FloatingTable`], a product with it, a truncation; then the product with γ and its truncation. The product with γ is
-/// one with a [`Quotient`](crate::ops::Quotient), which is never opened. Nine rounds with the opening of the result.
+/// Sums of squares, [`FloatingTable`], a product with it, a truncation; then the product with γ and its
+/// truncation. The product with γ is one with a [`Quotient`](crate::ops::Quotient), which is never opened.
+/// Nine rounds with the opening of the result.
 ///
-/// A row's deviation may be as large as the ring allows, and its reciprocal small: the table keeps it with g bits more than
-/// numbers have, which the truncation of the product takes away again. They are as many as make it at least one for the largest
-/// deviation, whose reciprocal is then as exact as the table's index allows.
+/// A row's deviation may be as large as the ring allows, and its reciprocal small: the table keeps it with g
+/// bits more than numbers have, which the truncation of the product takes away again. They are as many as
+/// make it at least one for the largest deviation, whose reciprocal is then as exact as the table's index
+/// allows.
 #[derive(Debug, Clone)]
 pub struct RmsNorm {
     width: usize,
@@ -44,7 +46,8 @@ pub struct LayerNorm {
 }
 
 impl RmsNorm {
-    /// Rows of `width` numbers with `fraction` fractional bits, whose sums of squares stay below 2^`sum_bits` as integers.
+    /// Rows of `width` numbers with `fraction` fractional bits, whose sums of squares stay below 2^`sum_bits`
+    /// as integers.
     pub fn new(width: usize, fraction: u32, epsilon: f64, sum_bits: u32) -> Result<Self> {
         let scaled = (epsilon * width as f64 * (1u128 << (2 * fraction.min(30))) as f64).round();
         if !(1.0..1e18).contains(&scaled) {
@@ -96,7 +99,8 @@ impl RmsNorm {
         self.apply_within(evaluator, x, gamma, None).await
     }
 
-    /// The same with a tighter proof of the sums of squares than the elements' intervals give, if there is one.
+    /// The same with a tighter proof of the sums of squares than the elements' intervals give, if there is
+    /// one.
     pub async fn apply_within(
         &self,
         evaluator: &Evaluator,
@@ -154,7 +158,8 @@ impl RmsNorm {
     }
 }
 
-/// ⌊log2 σ⌋ of the largest deviation σ that sums of squares below 2^`sum_bits` allow, or fewer, so that a product
+/// ⌊log2 σ⌋ of the largest deviation σ that sums of squares below 2^`sum_bits` allow, or fewer, so that a
+/// product
 /// |x| 2^(f+g) / σ ≤ √d 2^(2f+g) stays below 2^`sum_bits`, as the squares do.
 fn guard_bits(width: usize, fraction: u32, sum_bits: u32) -> u32 {
     let root = usize::BITS - width.leading_zeros();
@@ -196,7 +201,8 @@ impl LayerNorm {
         squares: Option<Bound>,
     ) -> Result<Share> {
         let (width, ring) = (self.norm.width, x.ring());
-        // The mean as a product with 2^t / d, t such that the factor has as many bits as there are fractional ones.
+        // The mean as a product with 2^t / d, t such that the factor has as many bits as there are fractional
+        // ones.
         let shift = self.norm.fraction + (usize::BITS - (width - 1).leading_zeros());
         let factor = ((1u64 << shift) as f64 / width as f64).round() as i64;
         let sums = x.row_sums(width)?.times(factor)?;

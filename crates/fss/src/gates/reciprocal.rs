@@ -9,7 +9,8 @@ use crate::tensor::Wire;
 
 /// 1 / x of 1 ≤ x ≤ `largest`, all with f fractional bits: a table of up to 16 bits of the leading bits of x.
 ///
-/// One round gives ±1/x, ready for a product; where low bits are cut off, of both numbers that the index can be, and the product chooses.
+/// One round gives ±1/x, ready for a product; where low bits are cut off, of both numbers that the index can
+/// be, and the product chooses.
 #[derive(Debug, Clone)]
 pub struct Reciprocal {
     fraction: u32,

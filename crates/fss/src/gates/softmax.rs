@@ -14,8 +14,8 @@ use super::rows::Rows;
 
 /// p_j = e^(x_j − max x) / Σ_k e^(x_k − max x) over every row, with f fractional bits.
 ///
-/// A tree of maxima, [`NegativeExponential`], a sum, [`Reciprocal`], a product with it, a rounding. Past the maxima everything
-/// runs in rings just wide enough for probabilities, not in the model's.
+/// A tree of maxima, [`NegativeExponential`], a sum, [`Reciprocal`], a product with it, a rounding. Past the
+/// maxima everything runs in rings just wide enough for probabilities, not in the model's.
 #[derive(Debug, Clone)]
 pub struct Softmax {
     rows: Rows,

@@ -11,8 +11,8 @@ use super::clamp::clamp;
 
 /// tanh x: x is clamped to [−2^e, 2^e) and looked up in full, so that the result is rounded and nothing else.
 ///
-/// The table has 2^(e+1+f) entries, each of which both parties add up for every element. That is for a row or two, as a pooler has it,
-/// not for whole layers.
+/// The table has 2^(e+1+f) entries, each of which both parties add up for every element. That is for a row or
+/// two, as a pooler has it, not for whole layers.
 ///
 /// ```text
 /// round 1   the bits of the clamp       round 2   the clamped value       round 3   ±tanh

@@ -1,9 +1,9 @@
 //! How key material lies: what is stored, what is derived, and so what it costs.
 //!
-//! Shares are uniform, so a party can derive them from its seed instead of storing them. A sharing that the dealer may
-//! choose freely (a fresh mask) costs no key bytes at all. One whose sum is given costs one correction: of every array,
-//! party 0 stores the first half and derives the second, party 1 the other way round, so that both streams are equally
-//! long and half of what they would be.
+//! Shares are uniform, so a party can derive them from its seed instead of storing them. A sharing that the
+//! dealer may choose freely (a fresh mask) costs no key bytes at all. One whose sum is given costs one
+//! correction: of every array, party 0 stores the first half and derives the second, party 1 the other way
+//! round, so that both streams are equally long and half of what they would be.
 
 use crate::dpf::{self, TABLE_BITS, words_per_table};
 use crate::party::Party;

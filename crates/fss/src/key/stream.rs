@@ -128,8 +128,8 @@ impl KeyStream {
         self.public_key
     }
 
-    /// The same keys once more. Whoever evaluates with both reveals the differences of what went in: for tests and measurements
-    /// only, of keys that are in memory.
+    /// The same keys once more. Whoever evaluates with both reveals the differences of what went in: for
+    /// tests and measurements only, of keys that are in memory.
     pub fn insecure_copy_for_measurements(&self) -> Result<Self> {
         if self.resident.len() != self.sections.len() {
             return Err(Error::Key { what: "it is read from a file, which has it once".into() });

@@ -11,8 +11,8 @@ use crate::tensor::{Share, Wire};
 impl Evaluator {
     /// MSB(x + c) for every public c, from one key.
     ///
-    /// MSB(x + c) = MSB(x̂ + c) ⊕ MSB(r) ⊕ 1[(x̂ + c) mod 2^(n−1) < r mod 2^(n−1)]: a point function of n − 1 bits at r,
-    /// one walk for each c. Masked by a fresh bit each.
+    /// MSB(x + c) = MSB(x̂ + c) ⊕ MSB(r) ⊕ 1[(x̂ + c) mod 2^(n−1) < r mod 2^(n−1)]: a point function of n − 1
+    /// bits at r, one walk for each c. Masked by a fresh bit each.
     pub fn signs(&self, x: &Wire, shifts: &[u64]) -> Result<Vec<Share>> {
         let (ring, len, word) = (x.ring(), x.len(), x.words());
         if ring.bits() < 2 {
@@ -38,10 +38,11 @@ impl Evaluator {
         shifts.iter().enumerate().map(sign).collect()
     }
 
-    /// 1[x ∈ [lo, hi)] for every pair of public ends, cyclically in the ring, from one key. Equal ends are an empty interval.
+    /// 1[x ∈ [lo, hi)] for every pair of public ends, cyclically in the ring, from one key. Equal ends are an
+    /// empty interval.
     ///
-    /// x ∈ [lo, hi) ⇔ r ∈ (x̂ − hi, x̂ − lo], so the bit is 1[x̂ − lo < r] ⊕ 1[x̂ − hi < r] ⊕ 1[x̂ − lo < x̂ − hi], whose last term
-    /// is public: a point function of n bits at r, one walk for each distinct end.
+    /// x ∈ [lo, hi) ⇔ r ∈ (x̂ − hi, x̂ − lo], so the bit is 1[x̂ − lo < r] ⊕ 1[x̂ − hi < r] ⊕ 1[x̂ − lo < x̂
+    /// − hi], whose last term is public: a point function of n bits at r, one walk for each distinct end.
     pub fn intervals(&self, x: &Wire, ends: &[(u64, u64)]) -> Result<Vec<Share>> {
         let empty = |lo: u64, hi: u64| x.ring().reduce(lo) == x.ring().reduce(hi);
         let sets: Vec<Vec<(u64, u64)>> =
@@ -49,8 +50,8 @@ impl Evaluator {
         self.unions(x, &sets.iter().collect::<Vec<_>>())
     }
 
-    /// Whether x is in a union of disjoint cyclic intervals, for every union, from one key: the exclusive or of interval tests. An
-    /// interval whose ends are equal is the whole ring.
+    /// Whether x is in a union of disjoint cyclic intervals, for every union, from one key: the exclusive or
+    /// of interval tests. An interval whose ends are equal is the whole ring.
     pub(crate) fn unions(&self, x: &Wire, sets: &[&Vec<(u64, u64)>]) -> Result<Vec<Share>> {
         let (ring, len, word) = (x.ring(), x.len(), x.words());
         let ends =
@@ -108,7 +109,8 @@ impl Evaluator {
 
     /// b x for an opened bit b̂ = b ⊕ ρ.
     ///
-    /// b = 0 ⊕ ρ: x̂ ⟨ρ⟩ + u; b = 1 ⊕ ρ: x̂ − x̂ ⟨ρ⟩ + ⟨u + (2ρ − 1) r⟩. Two words of key, of which a party stores half.
+    /// b = 0 ⊕ ρ: x̂ ⟨ρ⟩ + u; b = 1 ⊕ ρ: x̂ − x̂ ⟨ρ⟩ + ⟨u + (2ρ − 1) r⟩. Two words of key, of which a party
+    /// stores half.
     pub fn select(&self, bit: &Wire, x: &Wire) -> Result<Share> {
         expect_bits(bit, x.len(), "a selection")?;
         let (ring, len) = (x.ring(), x.len());

@@ -11,8 +11,8 @@ use crate::ring::Ring;
 use crate::secret::Secret;
 use crate::tensor::{MaskShare, Wire};
 
-/// A wire with the shares of its mask, as products need it. The same mask may serve for as long as the values are the
-/// same bits, as a model's weights are.
+/// A wire with the shares of its mask, as products need it. The same mask may serve for as long as the values
+/// are the same bits, as a model's weights are.
 #[derive(Clone)]
 pub struct Weights {
     wire: Wire,
@@ -38,7 +38,8 @@ impl Weights {
 }
 
 impl Evaluator {
-    /// x̂ = x + r of one party's private x, with a mask r that only this party derives. One word from the owner.
+    /// x̂ = x + r of one party's private x, with a mask r that only this party derives. One word from the
+    /// owner.
     ///
     /// The owner's values are checked against `range`, which becomes their proved bound.
     pub async fn input(
@@ -51,7 +52,8 @@ impl Evaluator {
         self.input_checked(owner, ring, len, range, |_| Ok(())).await
     }
 
-    /// `rows` rows of bits in groups, exactly one of each of which is set: one row of each part of a table, in a product with it.
+    /// `rows` rows of bits in groups, exactly one of each of which is set: one row of each part of a table,
+    /// in a product with it.
     ///
     /// The owner's rows are checked; the other party has to trust that, as it does that inputs are in range.
     pub async fn one_hot_input(

@@ -1,9 +1,9 @@
 //! The largest of a few values, by comparing all of them with each other.
 //!
-//! With ℓ_j = 1 for each of the others that is larger, a value is the largest if all ℓ_j are 0. Opened, ℓ̂_j = ℓ_j ⊕ ρ_j, that is
-//! where the pattern ℓ̂ is the pattern ρ, which the dealer knows. So of each value x̂ = x + r and each pattern p the dealer shares
-//! 1[p = ρ] and 1[p = ρ] r, and 1[x is the largest] x = x̂ ⟨1[ℓ̂ = ρ]⟩ − ⟨1[ℓ̂ = ρ] r⟩: one round after the comparisons, whatever the number
-//! of values.
+//! With ℓ_j = 1 for each of the others that is larger, a value is the largest if all ℓ_j are 0. Opened, ℓ̂_j
+//! = ℓ_j ⊕ ρ_j, that is where the pattern ℓ̂ is the pattern ρ, which the dealer knows. So of each value x̂ =
+//! x + r and each pattern p the dealer shares 1[p = ρ] and 1[p = ρ] r, and 1[x is the largest] x = x̂ ⟨1[ℓ̂ =
+//! ρ]⟩ − ⟨1[ℓ̂ = ρ] r⟩: one round after the comparisons, whatever the number of values.
 
 use std::sync::{Arc, LazyLock};
 
@@ -25,8 +25,9 @@ const PATTERNS: usize = 1 << OTHERS;
 static NUMBERS: LazyLock<Arc<[u64]>> = LazyLock::new(|| (0..PATTERNS as u64).collect());
 
 impl Evaluator {
-    /// The sums of what is the largest: `x` has the first values of all groups, then all second ones, up to the last, and of each value
-    /// `larger` says which of its others are. Values that are not there are public zeros, and their bits too.
+    /// The sums of what is the largest: `x` has the first values of all groups, then all second ones, up to
+    /// the last, and of each value `larger` says which of its others are. Values that are not there are
+    /// public zeros, and their bits too.
     pub(crate) fn largest(&self, x: &Wire, larger: [&Wire; OTHERS], groups: usize) -> Result<Share> {
         const GATE: &str = "the largest of a group";
         let (ring, len) = (x.ring(), x.len());

@@ -38,14 +38,14 @@ impl Leading {
         self.most - 1 - self.mantissa
     }
 
-    /// Exponents whose numbers have bits below their mantissa: the largest ones. Of the others the cut-off bits are zero, and so are those
-    /// of their masks.
+    /// Exponents whose numbers have bits below their mantissa: the largest ones. Of the others the cut-off
+    /// bits are zero, and so are those of their masks.
     fn cut(self) -> usize {
         (self.most - self.least.max(self.mantissa + 1)) as usize
     }
 
-    /// Of every exponent e, the largest first: all 2^(b−1−e), then all 2^(e+1), then all e − a − 1. One array for equal exponents, as every
-    /// layer asks for it.
+    /// Of every exponent e, the largest first: all 2^(b−1−e), then all 2^(e+1), then all e − a − 1. One array
+    /// for equal exponents, as every layer asks for it.
     fn exponents(self) -> Arc<[u64]> {
         static KNOWN: LazyLock<Locked<Known>> = LazyLock::new(Locked::default);
         let make = || {
@@ -61,12 +61,14 @@ impl Leading {
 }
 
 impl Evaluator {
-    /// (e − a) 2^k + ⌊x / 2^(e−k)⌋ − 2^k for 2^a ≤ x < 2^b, where e is the place of the leading one: its exponent, and the k bits behind it.
+    /// (e − a) 2^k + ⌊x / 2^(e−k)⌋ − 2^k for 2^a ≤ x < 2^b, where e is the place of the leading one: its
+    /// exponent, and the k bits behind it.
     ///
-    /// For every exponent e at once: the bit u_e = 1[2^e ≤ x < 2^(e+1)], from one key of b bits; and with n_e = x 2^(b−1−e) mod 2^(b+1)
-    /// the quotient q_e = ⌊n_e / 2^s⌋, whose borrow is a comparison of s = b − 1 − k bits. All bits are opened in one round, and
-    /// Σ_e u_e (q_e + (e − a − 1) 2^k) is one expression of them and of the dealer's words. n_e is below half its ring where u_e is set,
-    /// so that its wrap-around is no comparison; elsewhere it does not count.
+    /// For every exponent e at once: the bit u_e = 1[2^e ≤ x < 2^(e+1)], from one key of b bits; and with n_e
+    /// = x 2^(b−1−e) mod 2^(b+1) the quotient q_e = ⌊n_e / 2^s⌋, whose borrow is a comparison of s = b − 1 −
+    /// k bits. All bits are opened in one round, and Σ_e u_e (q_e + (e − a − 1) 2^k) is one expression of
+    /// them and of the dealer's words. n_e is below half its ring where u_e is set, so that its wrap-around
+    /// is no comparison; elsewhere it does not count.
     pub async fn leading_index(&self, x: &Wire, leading: Leading, out: Ring) -> Result<Share> {
         const GATE: &str = "the bits behind the leading one";
         let Leading { least, most, mantissa } = leading;
@@ -79,7 +81,8 @@ impl Evaluator {
             return Err(Error::NotProved { gate: GATE, lo: bound.lo(), hi: bound.hi(), room });
         }
         let (rows, count, shift) = (x.len(), leading.count(), leading.shift());
-        // All numbers with the largest exponent, then all with the next: x 2^p, and the end of the interval of the exponent b − 1 − p.
+        // All numbers with the largest exponent, then all with the next: x 2^p, and the end of the interval
+        // of the exponent b − 1 − p.
         let len = count * rows;
         let each = || View::Each(rows.max(1));
         let [factors, ends, numbers] = &self.exponents(leading)?;

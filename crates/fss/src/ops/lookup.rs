@@ -1,16 +1,18 @@
 //! Public tables at secret places.
 //!
-//! The parties' unit vectors differ at the place r alone, so that the difference of their sums is ±T(x). The sign is a
-//! secret, but one that the dealer knows when it makes the keys: it follows from party 0's vector at r, not from x. So it
-//! is never opened; σ T(x) is, under a mask a, and whatever uses the value multiplies by the dealer's ⟨σ⟩ on the way:
+//! The parties' unit vectors differ at the place r alone, so that the difference of their sums is ±T(x). The
+//! sign is a secret, but one that the dealer knows when it makes the keys: it follows from party 0's vector
+//! at r, not from x. So it is never opened; σ T(x) is, under a mask a, and whatever uses the value multiplies
+//! by the dealer's ⟨σ⟩ on the way:
 //!
 //! ```text
 //! v̂ = σ T(x) + a        T(x) = σ (v̂ − a)
 //! ```
 //!
-//! A place that is a quotient y = ⌊x / 2^s⌋ need not be opened before: ⌊x̂ / 2^s⌋ − ⌊r / 2^s⌋ is y or y + 1, as the borrow b of the low
-//! bits says. So T is looked up at both with one key, and b is opened beside them. With ŵ_0 the value at y + b, ŵ_1 the one before it,
-//! a_0 and a_1 their masks and b̂ = b ⊕ ρ, the value is chosen by whatever uses it:
+//! A place that is a quotient y = ⌊x / 2^s⌋ need not be opened before: ⌊x̂ / 2^s⌋ − ⌊r / 2^s⌋ is y or y + 1,
+//! as the borrow b of the low bits says. So T is looked up at both with one key, and b is opened beside them.
+//! With ŵ_0 the value at y + b, ŵ_1 the one before it, a_0 and a_1 their masks and b̂ = b ⊕ ρ, the value is
+//! chosen by whatever uses it:
 //!
 //! ```text
 //! T(y) = σ_0 (ŵ_b̂ − a_b̂) + σ_1 (ŵ_(1−b̂) − a_(1−b̂))       σ_0 = (1 − ρ) σ,   σ_1 = ρ σ
@@ -97,7 +99,8 @@ impl Lookup {
 }
 
 impl Evaluator {
-    /// T(x) for x of as many bits as the table has. Key: one point function; no comparison. One word of `out` is opened.
+    /// T(x) for x of as many bits as the table has. Key: one point function; no comparison. One word of `out`
+    /// is opened.
     pub async fn lookup(&self, x: &Wire, table: &Table, out: Ring) -> Result<Lookup> {
         const GATE: &str = "a lookup";
         if x.ring().bits() != table.domain() {
@@ -114,8 +117,9 @@ impl Evaluator {
         Ok(Lookup { opened: Wire::new(out, words, either_sign), signs, bound, before: None })
     }
 
-    /// T(⌊x / 2^s⌋) for x of s bits more than the table has, in the round in which the quotient would be opened. Key: that of the borrow,
-    /// of s bits, and one point function. Two words of `out` and a bit are opened.
+    /// T(⌊x / 2^s⌋) for x of s bits more than the table has, in the round in which the quotient would be
+    /// opened. Key: that of the borrow, of s bits, and one point function. Two words of `out` and a bit are
+    /// opened.
     pub async fn lookup_quotient(&self, x: &Wire, shift: u32, table: &Table, out: Ring) -> Result<Lookup> {
         const GATE: &str = "a lookup of a quotient";
         let domain = table.domain();
@@ -138,8 +142,8 @@ impl Evaluator {
         Ok(Lookup { opened: Wire::new(out, first, either_sign), signs, bound, before })
     }
 
-    /// ⌊x / 2^s⌋ in clear, and that or the next number for parties, under the mask ⌊r / 2^s⌋: which of the two is what the borrow of the
-    /// low bits says. Nothing is opened.
+    /// ⌊x / 2^s⌋ in clear, and that or the next number for parties, under the mask ⌊r / 2^s⌋: which of the
+    /// two is what the borrow of the low bits says. Nothing is opened.
     pub(crate) fn quotient_or_next(&self, x: &Wire, shift: u32, out: Ring) -> Result<Wire> {
         const GATE: &str = "a quotient or the next";
         if shift.saturating_add(out.bits()) > x.ring().bits() {
@@ -171,8 +175,8 @@ impl Evaluator {
         }
     }
 
-    /// The value itself: v̂ ⟨σ⟩ + u; Σ_z ŵ_z ⟨σ_z⟩ + u under the mask u + A_0 if it is of a quotient, with A as in
-    /// [`Evaluator::scale_rows`].
+    /// The value itself: v̂ ⟨σ⟩ + u; Σ_z ŵ_z ⟨σ_z⟩ + u under the mask u + A_0 if it is of a quotient, with A
+    /// as in [`Evaluator::scale_rows`].
     pub fn looked_up(&self, found: &Lookup) -> Result<Share> {
         const GATE: &str = "a lookup";
         let (ring, len) = (found.opened.ring(), found.len());
@@ -242,9 +246,11 @@ impl Evaluator {
         )
     }
 
-    /// b S(⌊x / 2^s⌋) T(y) in one round after the lookups, for an opened bit b̂ = b ⊕ ρ_b: `left` is of a quotient, `right` is not.
+    /// b S(⌊x / 2^s⌋) T(y) in one round after the lookups, for an opened bit b̂ = b ⊕ ρ_b: `left` is of a
+    /// quotient, `right` is not.
     ///
-    /// With κ_z = σ_z σ_T, A_c = κ_0 a_c + κ_1 a_(1−c) for the borrow's ĉ and t the mask of T: b (Σ_z ŵ_z ⟨κ_z⟩ v̂ − Σ_z ŵ_z ⟨κ_z t⟩ − v̂ ⟨A_ĉ⟩)
+    /// With κ_z = σ_z σ_T, A_c = κ_0 a_c + κ_1 a_(1−c) for the borrow's ĉ and t the mask of T: b (Σ_z ŵ_z
+    /// ⟨κ_z⟩ v̂ − Σ_z ŵ_z ⟨κ_z t⟩ − v̂ ⟨A_ĉ⟩)
     /// + u, where b κ is ρ_b κ or (1 − ρ_b) κ as b̂ says. Fifteen words of key.
     pub fn select_product(&self, bit: &Wire, left: &Lookup, right: &Lookup) -> Result<Share> {
         const GATE: &str = "a product of lookups";
@@ -302,8 +308,8 @@ impl Evaluator {
         )
     }
 
-    /// x T(y) with one looked-up value for each row, `row_of` the row of each element: x̂ v̂ ⟨σ⟩ − x̂ ⟨σ a⟩ − v̂ ⟨σ r⟩ + u. Two
-    /// words of key a row and one an element; four and three if y is a quotient.
+    /// x T(y) with one looked-up value for each row, `row_of` the row of each element: x̂ v̂ ⟨σ⟩ − x̂ ⟨σ a⟩ −
+    /// v̂ ⟨σ r⟩ + u. Two words of key a row and one an element; four and three if y is a quotient.
     ///
     /// `bound` is a tighter proof than the factors' intervals give, if there is one.
     pub fn scale_rows(&self, x: &Wire, rows: &Lookup, row_of: &View, bound: Option<Bound>) -> Result<Share> {
@@ -339,7 +345,8 @@ impl Evaluator {
         )
     }
 
-    /// With A_b = σ_0 a_b + σ_1 a_(1−b): x̂ (Σ_z ŵ_z ⟨σ_z⟩ − ⟨A_b̂⟩) − Σ_z ŵ_z ⟨σ_z r⟩ + u, under the mask u − A_0 r.
+    /// With A_b = σ_0 a_b + σ_1 a_(1−b): x̂ (Σ_z ŵ_z ⟨σ_z⟩ − ⟨A_b̂⟩) − Σ_z ŵ_z ⟨σ_z r⟩ + u, under the mask u
+    /// − A_0 r.
     fn scale_rows_by_quotients(
         &self,
         x: &Wire,

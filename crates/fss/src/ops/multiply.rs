@@ -50,8 +50,8 @@ impl Evaluator {
         )
     }
 
-    /// Σ x² over rows of `width`: Σ (x̂² − 2 x̂ ⟨r⟩) + u. One word is opened a row. `bound` is a tighter proof of the sums, if
-    /// there is one.
+    /// Σ x² over rows of `width`: Σ (x̂² − 2 x̂ ⟨r⟩) + u. One word is opened a row. `bound` is a tighter
+    /// proof of the sums, if there is one.
     pub fn square_sums(
         &self,
         x: &Wire,
@@ -95,7 +95,8 @@ impl Evaluator {
         terms.words().sums(Sums::Rows(width), ring)
     }
 
-    /// X W: X̂ Ŵ − X̂ ⟨R_w⟩ − ⟨R_x⟩ Ŵ + U. One word is opened for each element of the product, whatever the inner length.
+    /// X W: X̂ Ŵ − X̂ ⟨R_w⟩ − ⟨R_x⟩ Ŵ + U. One word is opened for each element of the product, whatever the
+    /// inner length.
     ///
     /// If the factors' intervals do not prove that the product stays in the ring, it is an error.
     pub fn matmul(
@@ -176,8 +177,8 @@ impl Evaluator {
         self.compute(GATE, (ring, len), bound, |w| w.read(words), |w| w.read(words), |w, _| w.read(words))
     }
 
-    /// The small factor takes the public product along, so that the weights are read where they lie: with A = X̂ − [R_x] for party 0
-    /// and −[R_x] for party 1 the share is A Ŵ − X̂ [R_w] + U. A and −X̂.
+    /// The small factor takes the public product along, so that the weights are read where they lie: with A =
+    /// X̂ − [R_x] for party 0 and −[R_x] for party 1 the share is A Ŵ − X̂ [R_w] + U. A and −X̂.
     fn left_factors(&self, party: Party, x: &Words, mask: &Words) -> Result<[Words; 2]> {
         let first = self.words(x.len(), Ring::WORD, |w| w.read(x).once(party) - w.read(mask))?;
         let second = self.words(x.len(), Ring::WORD, |w| -w.read(x))?;

@@ -1,9 +1,10 @@
 //! Public constants by interval, and polynomials with them.
 //!
-//! From one point function at r: the unit vector over intervals, e(j) = 1[x ∈ [c_j, c_{j+1})], as differences of neighbouring
-//! comparisons. Its signed sums with public constants p(j) give ±p, as in a table lookup, but here the sign depends on x. It is
-//! shared for free: with A and B the parties' numbers of ones, A − B = 1 − 2 s, and s = bit 1 of A ⊕ bit 1 of B ⊕ bit 0 of B.
-//! ŝ = s ⊕ ρ_s and v̂_k = (1 − 2 s) p_k + a_k are opened in one round.
+//! From one point function at r: the unit vector over intervals, e(j) = 1[x ∈ [c_j, c_{j+1})], as differences
+//! of neighbouring comparisons. Its signed sums with public constants p(j) give ±p, as in a table lookup, but
+//! here the sign depends on x. It is shared for free: with A and B the parties' numbers of ones, A − B = 1 −
+//! 2 s, and s = bit 1 of A ⊕ bit 1 of B ⊕ bit 0 of B. ŝ = s ⊕ ρ_s and v̂_k = (1 − 2 s) p_k + a_k are opened
+//! in one round.
 
 use crate::backend::Words;
 use crate::bound::Bound;
@@ -37,8 +38,8 @@ impl Piecewise {
 }
 
 impl Evaluator {
-    /// The payload of the interval that holds x. Intervals cover the ring: each ends where the next begins, the last at
-    /// the first's start. Key: one point function of n bits; a walk for each interval.
+    /// The payload of the interval that holds x. Intervals cover the ring: each ends where the next begins,
+    /// the last at the first's start. Key: one point function of n bits; a walk for each interval.
     pub async fn piecewise(&self, x: &Wire, pieces: &[Payload], out: Ring) -> Result<Piecewise> {
         const GATE: &str = "an interval lookup";
         let (ring, len, word) = (x.ring(), x.len(), x.words());
@@ -106,7 +107,8 @@ impl Evaluator {
         Ok(Piecewise { sign, words })
     }
 
-    /// A party's e(j) for every interval j: 1[x̂ − c_j < r] ⊕ 1[x̂ − c_(j+1) < r] ⊕ 1[x̂ − c_j < x̂ − c_(j+1)]. Nothing in other roles.
+    /// A party's e(j) for every interval j: 1[x̂ − c_j < r] ⊕ 1[x̂ − c_(j+1) < r] ⊕ 1[x̂ − c_j < x̂ −
+    /// c_(j+1)]. Nothing in other roles.
     fn unit_vectors(&self, x: &Wire, pieces: &[Payload], below: &Words) -> Result<Vec<Words>> {
         let Role::Party(party, _) = &self.role else { return Ok(Vec::new()) };
         let (ring, len, word) = (x.ring(), x.len(), x.words());
@@ -123,8 +125,9 @@ impl Evaluator {
 
     /// Σ_k p_{first+k} x^k of degree at most 3, in the payload's ring, modulo which x is taken.
     ///
-    /// Everything but x̂, v̂ and ŝ is known to the dealer, so the polynomial is one expression of its words and one round:
-    /// with ρ = 1 − 2 ρ_s, y = (1 − 2 ŝ) (Σ_{i≤k} C(k,i) v̂_k x̂^i ⟨ρ (−r)^{k−i}⟩ − Σ_i x̂^i ⟨ρ Σ_k C(k,i) a_k (−r)^{k−i}⟩).
+    /// Everything but x̂, v̂ and ŝ is known to the dealer, so the polynomial is one expression of its words
+    /// and one round: with ρ = 1 − 2 ρ_s, y = (1 − 2 ŝ) (Σ_{i≤k} C(k,i) v̂_k x̂^i ⟨ρ (−r)^{k−i}⟩ − Σ_i x̂^i
+    /// ⟨ρ Σ_k C(k,i) a_k (−r)^{k−i}⟩).
     pub fn polynomial(
         &self,
         pieces: &Piecewise,
@@ -183,7 +186,8 @@ fn negated_power(x: Word<'_>, power: usize) -> Word<'_> {
     (0..power).fold(x.number(1), |product, _| product * -x)
 }
 
-/// ρ Σ_k C(k,i) a_k (−r)^(k−i), for the dealer, whose words of the coefficients are a_k, of x r, and of the sign ρ_s.
+/// ρ Σ_k C(k,i) a_k (−r)^(k−i), for the dealer, whose words of the coefficients are a_k, of x r, and of the
+/// sign ρ_s.
 fn constant<'t>(w: &'t Tape, [sign, x]: [&Words; 2], coefficients: &[Wire], i: usize) -> Word<'t> {
     let term = |(k, coefficient): (usize, &Wire)| {
         w.read(coefficient.words()) * negated_power(w.read(x), k - i) * binomial(k, i)

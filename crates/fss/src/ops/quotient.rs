@@ -1,14 +1,14 @@
 //! Quotients by powers of two that are computed with before they are opened.
 //!
-//! Once the borrow of a truncation with a gap is open, ⌊x / 2^s⌋ = a − m: a is public, and m is a sum of the dealer's words with public
-//! coefficients,
+//! Once the borrow of a truncation with a gap is open, ⌊x / 2^s⌋ = a − m: a is public, and m is a sum of the
+//! dealer's words with public coefficients,
 //!
 //! ```text
 //! m = h + (1 − 2 b̂) ρ − c w       h = ⌊r / 2^s⌋,   b̂ = b ⊕ ρ the borrow,   w = MSB(r),   c = 2^(l−s) (1 − MSB(x̂))
 //! ```
 //!
-//! So is every product of m with words that the dealer knows. What is computed with a quotient is opened in the round in which the
-//! quotient would be.
+//! So is every product of m with words that the dealer knows. What is computed with a quotient is opened in
+//! the round in which the quotient would be.
 
 use crate::backend::Words;
 use crate::bound::{Bound, GapProof};
@@ -87,7 +87,8 @@ impl Quotient {
     }
 }
 
-/// A party's shares of ρ f and w f for a factor f that the dealer knows. Absent where nothing depends on them.
+/// A party's shares of ρ f and w f for a factor f that the dealer knows. Absent where nothing depends on
+/// them.
 struct Corrections {
     borrow: Option<Words>,
     wrap: Option<Words>,
@@ -104,9 +105,11 @@ impl Corrections {
 }
 
 impl Evaluator {
-    /// The quotient of a truncation with a gap: one round of one bit and a key of s bits. Without a proof it is an error, never a hope.
+    /// The quotient of a truncation with a gap: one round of one bit and a key of s bits. Without a proof it
+    /// is an error, never a hope.
     ///
-    /// Below half the ring 1[x̂ < r] = MSB(r) (1 − MSB(x̂)), so only the short borrow is compared. With s = 0 nothing is opened.
+    /// Below half the ring 1[x̂ < r] = MSB(r) (1 − MSB(x̂)), so only the short borrow is compared. With s = 0
+    /// nothing is opened.
     pub async fn quotient(&self, x: &Wire, shift: u32) -> Result<Quotient> {
         const GATE: &str = "a truncation with a gap";
         let ring = x.ring();
@@ -145,7 +148,8 @@ impl Evaluator {
         Ok(Corrections { borrow, wrap })
     }
 
-    /// The quotient itself, in any ring that holds it: ⟨ρ⟩, and ⟨w⟩ in the bits by which the ring is wider than l − s.
+    /// The quotient itself, in any ring that holds it: ⟨ρ⟩, and ⟨w⟩ in the bits by which the ring is wider
+    /// than l − s.
     pub fn quotient_share(&self, quotient: &Quotient, out: Ring) -> Result<Share> {
         let corrections = &self.corrections(quotient, out, |w| w.number(1))?;
         let fresh = &self.fresh(quotient.x.len(), out)?;
@@ -159,11 +163,12 @@ impl Evaluator {
         )
     }
 
-    /// ⌊x / 2^s⌋ in the ring `out`, and ⌊x / 2^(s+t)⌋ in the ring `coarse`, of at most l − s − t bits, after one round of three bits.
+    /// ⌊x / 2^s⌋ in the ring `out`, and ⌊x / 2^(s+t)⌋ in the ring `coarse`, of at most l − s − t bits, after
+    /// one round of three bits.
     ///
-    /// With b the borrow of the low s bits, and x̂' and r' the t bits above them, the borrow of all s + t bits is
-    /// 1[x̂' < r'] + 1[x̂' = r'] b: comparisons of s and of t bits, from one key each. The product is one of opened bits,
-    /// ê b̂ + (1 − 2 b̂) ê ⟨ρ_b⟩ + (1 − 2 ê) b̂ ⟨ρ_e⟩ + (1 − 2 ê) (1 − 2 b̂) ⟨ρ_e ρ_b⟩.
+    /// With b the borrow of the low s bits, and x̂' and r' the t bits above them, the borrow of all s + t
+    /// bits is 1[x̂' < r'] + 1[x̂' = r'] b: comparisons of s and of t bits, from one key each. The product is
+    /// one of opened bits, ê b̂ + (1 − 2 b̂) ê ⟨ρ_b⟩ + (1 − 2 ê) b̂ ⟨ρ_e⟩ + (1 − 2 ê) (1 − 2 b̂) ⟨ρ_e ρ_b⟩.
     pub async fn two_quotients(
         &self,
         x: &Wire,
@@ -210,7 +215,8 @@ impl Evaluator {
         Ok([share, coarse])
     }
 
-    /// The opened bits 1[x̂ < r] and 1[x̂ = r], from one key of as many bits as the ring has. No one reads them in clear.
+    /// The opened bits 1[x̂ < r] and 1[x̂ = r], from one key of as many bits as the ring has. No one reads
+    /// them in clear.
     async fn compared(&self, x: &Wire) -> Result<(Words, Words)> {
         let (len, word) = (x.len(), x.words());
         let keys = self.points(x.ring().bits(), x)?;

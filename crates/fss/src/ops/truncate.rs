@@ -14,7 +14,8 @@ use crate::ring::Ring;
 use crate::tensor::{Share, Wire};
 
 impl Evaluator {
-    /// The opened bit ρ ⊕ 1[x̂ mod 2^k < r mod 2^k], which no one reads in clear: one bit on the wire. The dealer's word is ρ.
+    /// The opened bit ρ ⊕ 1[x̂ mod 2^k < r mod 2^k], which no one reads in clear: one bit on the wire. The
+    /// dealer's word is ρ.
     pub(super) async fn borrow_bit(&self, x: &Wire, offset: u64, domain: u32) -> Result<Words> {
         let keys = self.points(domain, x)?;
         let below = self.less_than(&keys, x, &[offset])?;
@@ -28,13 +29,14 @@ impl Evaluator {
 
     /// ⌊x / 2^s⌋ in any ring that holds it, where the value's bound leaves a gap (see [`GapProof`]).
     ///
-    /// One round of one bit, a key of s bits, ⟨ρ⟩, and ⟨MSB(r)⟩ in the bits by which the result's ring is wider than l − s. With s = 0
-    /// it only widens the ring and opens nothing.
+    /// One round of one bit, a key of s bits, ⟨ρ⟩, and ⟨MSB(r)⟩ in the bits by which the result's ring is
+    /// wider than l − s. With s = 0 it only widens the ring and opens nothing.
     pub async fn gap_truncate(&self, x: &Wire, shift: u32, out: Ring) -> Result<Share> {
         self.quotient_share(&self.quotient(x, shift).await?, out)
     }
 
-    /// ⌊x / 2^s⌋ mod 2^k, k ≤ l − s, of any x: the wrap-around falls away. One round of one bit, a key of s bits and ⟨ρ⟩.
+    /// ⌊x / 2^s⌋ mod 2^k, k ≤ l − s, of any x: the wrap-around falls away. One round of one bit, a key of s
+    /// bits and ⟨ρ⟩.
     pub async fn truncate_reduce(&self, x: &Wire, shift: u32, out: Ring) -> Result<Share> {
         const GATE: &str = "a truncation that reduces";
         let (ring, len, word) = (x.ring(), x.len(), x.words());
@@ -60,8 +62,8 @@ impl Evaluator {
         )
     }
 
-    /// The same integer in a wider ring, for any x: x̂ − r + 2^l 1[x̂ < r], with 2^(l−1) added before and taken off after if
-    /// values are signed. One round of one bit, a key of l bits, and ⟨ρ⟩ in the new bits.
+    /// The same integer in a wider ring, for any x: x̂ − r + 2^l 1[x̂ < r], with 2^(l−1) added before and
+    /// taken off after if values are signed. One round of one bit, a key of l bits, and ⟨ρ⟩ in the new bits.
     pub async fn extend(&self, x: &Wire, out: Ring) -> Result<Share> {
         const GATE: &str = "an extension";
         let (ring, len, word) = (x.ring(), x.len(), x.words());
@@ -96,8 +98,8 @@ impl Evaluator {
         )
     }
 
-    /// ⌊x / 2^s⌋ of any x, in a ring of at least l − s bits: [`Evaluator::truncate_reduce`], then [`Evaluator::extend`]. Three
-    /// rounds with the opening in between.
+    /// ⌊x / 2^s⌋ of any x, in a ring of at least l − s bits: [`Evaluator::truncate_reduce`], then
+    /// [`Evaluator::extend`]. Three rounds with the opening in between.
     pub async fn faithful_truncate(&self, x: &Wire, shift: u32, out: Ring) -> Result<Share> {
         let quotient = Ring::new(x.ring().bits().saturating_sub(shift))?;
         if out.bits() <= quotient.bits() {

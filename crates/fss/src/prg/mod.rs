@@ -79,7 +79,8 @@ impl TreeHash {
     }
 }
 
-/// The public key of the trees of a section: AES_k(s + 1), where k is the deal's key and s the section's number.
+/// The public key of the trees of a section: AES_k(s + 1), where k is the deal's key and s the section's
+/// number.
 pub fn section_key(public_key: u128, section: u64) -> u128 {
     encrypted(public_key, u128::from(section) + 1)
 }
@@ -90,7 +91,8 @@ fn encrypted(key: u128, block: u128) -> u128 {
     blocks[0]
 }
 
-/// Public keys of a section's trees, a fresh one for every batch: the g-th is AES_k(g) under the section's key k.
+/// Public keys of a section's trees, a fresh one for every batch: the g-th is AES_k(g) under the section's
+/// key k.
 ///
 /// Whoever looks for the seed of one of N trees under one key has N targets, so no two batches share theirs.
 pub(crate) struct TreeKeys {

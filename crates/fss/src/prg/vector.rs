@@ -1,6 +1,7 @@
 //! AES and tree arithmetic on vectors of 128-bit blocks: AES-NI, VAES on 256 bits, VAES on 512 bits.
 //!
-//! Code that is generic over [`Vector`] is inlined into one function per width, which alone enables the instructions.
+//! Code that is generic over [`Vector`] is inlined into one function per width, which alone enables the
+//! instructions.
 
 use std::arch::x86_64::*;
 
@@ -124,8 +125,8 @@ pub(crate) use at_width;
 /// Blocks side by side in a register.
 ///
 /// # Safety
-/// Every function needs the instructions of its implementation's [`Width`]; pointers are to `BLOCKS` elements, of any
-/// alignment.
+/// Every function needs the instructions of its implementation's [`Width`]; pointers are to `BLOCKS`
+/// elements, of any alignment.
 pub(crate) trait Vector: Copy {
     /// Blocks in a register.
     const BLOCKS: usize;

@@ -1,12 +1,13 @@
 //! From a description to gates.
 //!
-//! One packed-compare program: the bits that the boolean outputs need, as cyclic intervals of one point function of n bits, and of
-//! one of f bits for each f that occurs. At most one interval-lookup program: the coefficients of all polynomials. Both have shapes
-//! that follow from the description alone.
+//! One packed-compare program: the bits that the boolean outputs need, as cyclic intervals of one point
+//! function of n bits, and of one of f bits for each f that occurs. At most one interval-lookup program: the
+//! coefficients of all polynomials. Both have shapes that follow from the description alone.
 //!
-//! An expression over predicates of x, on its piece, is again constant on intervals. So all boolean outputs together are constant on
-//! the cells of (interval of x) × (intervals of x mod 2^f); an output that needs no low bits is one exclusive or of interval tests,
-//! and costs no round of its own. One that mixes them is a sum of conjunctions, one for each part of x with another pattern.
+//! An expression over predicates of x, on its piece, is again constant on intervals. So all boolean outputs
+//! together are constant on the cells of (interval of x) × (intervals of x mod 2^f); an output that needs no
+//! low bits is one exclusive or of interval tests, and costs no round of its own. One that mixes them is a
+//! sum of conjunctions, one for each part of x with another pattern.
 
 use std::collections::BTreeSet;
 
@@ -77,8 +78,8 @@ impl Program {
         Ok(Self { ring, degrees, payloads, bools })
     }
 
-    /// Evaluates the function of every element. Three rounds at most before the outputs are opened: the bits and coefficients, then
-    /// conjunctions.
+    /// Evaluates the function of every element. Three rounds at most before the outputs are opened: the bits
+    /// and coefficients, then conjunctions.
     pub async fn apply(&self, evaluator: &Evaluator, x: &Wire) -> Result<SufOutput> {
         if x.ring() != self.ring {
             let what = format!("{x:?} and a function of {} bits", self.ring.bits());
@@ -234,7 +235,8 @@ fn compile_bool(function: &Function, output: usize) -> Result<BoolOutput> {
     Ok(BoolOutput { terms: distinct.into_iter().map(term).collect() })
 }
 
-/// The intervals on which `held` is true, as pairs of ends; the last ends at the first start, around the ring.
+/// The intervals on which `held` is true, as pairs of ends; the last ends at the first start, around the
+/// ring.
 fn runs(starts: &[u64], held: &[bool]) -> Intervals {
     let end = |index: usize| starts[(index + 1) % starts.len()];
     (0..starts.len()).filter(|&index| held[index]).map(|index| (starts[index], end(index))).collect()

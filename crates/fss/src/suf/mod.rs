@@ -1,7 +1,8 @@
 //! SUF: a small typed description of fixed-point functions of one variable, and its compilation to gates.
 //!
-//! A function on Z_2^n is a list of intervals that cover the ring. On each, every arithmetic output is a polynomial of degree at
-//! most 3 in the ring, and every boolean output an expression over predicates x < β, x mod 2^f < γ and MSB(x + c).
+//! A function on Z_2^n is a list of intervals that cover the ring. On each, every arithmetic output is a
+//! polynomial of degree at most 3 in the ring, and every boolean output an expression over predicates x < β,
+//! x mod 2^f < γ and MSB(x + c).
 //!
 //! ```
 //! use gatework_fss::suf::{Bool, Function, Piece, Polynomial, Predicate};

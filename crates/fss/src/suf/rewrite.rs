@@ -6,8 +6,8 @@
 //! x ∈ [a, b)  ⇔  r ∈ (x̂ − b, x̂ − a]  ⇔  1[x̂ − a < r] ⊕ 1[x̂ − b < r] ⊕ 1[x̂ − a < x̂ − b]
 //! ```
 //!
-//! so that the secret enters only as the one place r of a point function: thresholds stay public and on the public side, and
-//! neither the number of comparisons nor their widths depend on r.
+//! so that the secret enters only as the one place r of a point function: thresholds stay public and on the
+//! public side, and neither the number of comparisons nor their widths depend on r.
 
 use crate::error::Result;
 use crate::ring::Ring;

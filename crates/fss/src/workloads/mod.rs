@@ -1,8 +1,8 @@
 //! What the lab may gate: `fss/*`.
 //!
-//! Gates run as two parties in one process, both on the device, against plain code. Their keys are dealt from the operating system's
-//! randomness, so that two runs of a case share nothing but their answer. Of the calls that gates are made of, each alone is held
-//! against plain code too, and timed.
+//! Gates run as two parties in one process, both on the device, against plain code. Their keys are dealt from
+//! the operating system's randomness, so that two runs of a case share nothing but their answer. Of the calls
+//! that gates are made of, each alone is held against plain code too, and timed.
 
 mod compare;
 mod deal;

@@ -52,7 +52,8 @@ fn comparisons() -> Compare {
     Compare::default()
 }
 
-/// Both, each on a stream of its own: the second begins when the first may, and whoever goes on waits for both.
+/// Both, each on a stream of its own: the second begins when the first may, and whoever goes on waits for
+/// both.
 struct SideBySide {
     streams: [Stream; 2],
     product: Box<dyn Run>,
@@ -102,8 +103,8 @@ impl Primitive for Overlap {
         cases
     }
 
-    /// The product of the feed-forward network of bert-base at 128 tokens, and comparisons that take about as long, against both
-    /// in turn and against each alone, so that a record has the time of each.
+    /// The product of the feed-forward network of bert-base at 128 tokens, and comparisons that take about as
+    /// long, against both in turn and against each alone, so that a record has the time of each.
     fn bench_cases(&self) -> Vec<Case> {
         let (product, elements) = ([128, 768, 3072], 12_288);
         let names = ["in turn", "product", "comparisons"];

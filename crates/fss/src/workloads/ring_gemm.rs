@@ -1,4 +1,5 @@
-//! `fss/ring-gemm` and `fss/ring-gemm-words`: products of matrices in a ring, in limbs of 8 bits and word by word.
+//! `fss/ring-gemm` and `fss/ring-gemm-words`: products of matrices in a ring, in limbs of 8 bits and word by
+//! word.
 
 use std::sync::Arc;
 
@@ -145,7 +146,8 @@ impl Primitive for RingGemm {
         ("the topmost limb is lost", right.iter().enumerate().map(lost).collect())
     }
 
-    /// Factors read and sums stored once; a product of words is 28 products of digits, or a multiplication and an addition.
+    /// Factors read and sums stored once; a product of words is 28 products of digits, or a multiplication
+    /// and an addition.
     fn work(&self, case: &Case) -> Work {
         let MatmulShape { rows, inner, columns, .. } = shape(case);
         let words = rows * inner + inner * columns + rows * columns;

@@ -1,5 +1,5 @@
-//! Other backends: one behind opaque handles with nothing done when a call returns, and the emulated device. The same bits, for every
-//! pair of backends.
+//! Other backends: one behind opaque handles with nothing done when a call returns, and the emulated device.
+//! The same bits, for every pair of backends.
 
 use std::sync::Arc;
 use std::thread;
@@ -27,7 +27,8 @@ fn format() -> FixedPoint {
     FixedPoint::new(50, 12).unwrap()
 }
 
-/// Every primitive and every composite gate, one after the other on one input, in a ring that no power of two divides.
+/// Every primitive and every composite gate, one after the other on one input, in a ring that no power of two
+/// divides.
 async fn everything(evaluator: &Evaluator) -> Result<Option<Vec<u64>>> {
     let ring = format().ring;
     let x = evaluator.input(Party::One, ring, LEN, -(6 << 12)..=6 << 12).await?;

@@ -1,4 +1,5 @@
-//! A transformer of two layers: two parties give, bit for bit, what the clear evaluator gives, and that is close to f64.
+//! A transformer of two layers: two parties give, bit for bit, what the clear evaluator gives, and that is
+//! close to f64.
 
 use gatework_fss::backend::MatmulShape;
 use gatework_fss::executor::join3;

@@ -248,7 +248,8 @@ proptest! {
             let gate = gate.unwrap();
             let apply = async |evaluator: &Evaluator, x: Wire| gate.apply(evaluator, &x).await;
             if wide {
-                // The difference of a selection and a table entry could leave the ring here, which is refused.
+                // The difference of a selection and a table entry could leave the ring here, which is
+                // refused.
                 let circuit = async |evaluator: &Evaluator| {
                     let x = evaluator.input(Party::One, ring, 1, range.clone()).await?;
                     apply(evaluator, x).await
@@ -368,7 +369,8 @@ fn norms_match_clear_and_the_real_functions() {
     assert!(worst.iter().all(|&worst| worst < 8.0), "{worst:?}");
 }
 
-/// Pre-norm models have rows of deviations in the hundreds: their reciprocals must be as exact as those of small ones.
+/// Pre-norm models have rows of deviations in the hundreds: their reciprocals must be as exact as those of
+/// small ones.
 #[test]
 fn norms_of_rows_of_any_deviation_are_as_exact() {
     let width = 64usize;

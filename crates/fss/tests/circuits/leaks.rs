@@ -1,4 +1,5 @@
-//! What a party sees tells it nothing: tests that look for leaks, and deliberately broken variants that they must catch.
+//! What a party sees tells it nothing: tests that look for leaks, and deliberately broken variants that they
+//! must catch.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -33,7 +34,8 @@ fn random_words(count: usize, bits: u32, seed: u64) -> Vec<u64> {
     (0..count).map(|_| randomness.word() >> (64 - bits)).collect()
 }
 
-/// Whether a secret, its complement, its negative or a rotation of them lies anywhere in the bytes, at any bit.
+/// Whether a secret, its complement, its negative or a rotation of them lies anywhere in the bytes, at any
+/// bit.
 fn holds_a_trace(bytes: &[u8], secrets: &[u64]) -> bool {
     let variants =
         secrets.iter().flat_map(|&secret| [secret, !secret, secret.wrapping_neg(), secret.swap_bytes()]);
@@ -89,8 +91,8 @@ fn no_key_holds_a_threshold_or_a_mask() {
     }
 }
 
-/// χ² of the bytes at every place of the words, and of the differences of neighbouring words: the worst, as standard deviations from
-/// what uniform words give.
+/// χ² of the bytes at every place of the words, and of the differences of neighbouring words: the worst, as
+/// standard deviations from what uniform words give.
 fn worst_deviation(words: &[u64], bits: u32) -> f64 {
     let mask = u64::MAX >> (64 - bits);
     let differences = words.windows(2).map(|pair| pair[1].wrapping_sub(pair[0]) & mask).collect::<Vec<_>>();
@@ -154,8 +156,9 @@ fn unfair(words: &[u64], deviations: f64) -> bool {
     far(ones, words.len()) || far(changes, words.len() - 1)
 }
 
-/// Whether two opened tensors tell something together: values under one mask, or under parts of one, differ by what they differ in
-/// clear. Words are compared from their lowest bits and from their highest, as truncations leave them, a bit with all bits of a word.
+/// Whether two opened tensors tell something together: values under one mask, or under parts of one, differ
+/// by what they differ in clear. Words are compared from their lowest bits and from their highest, as
+/// truncations leave them, a bit with all bits of a word.
 fn related(one: &OpenedWords, two: &OpenedWords) -> bool {
     let (narrow, long) = if one.ring < two.ring { (one, two) } else { (two, one) };
     let (bits, spare) = (narrow.ring.bits(), long.ring.bits() - narrow.ring.bits());
@@ -170,8 +173,8 @@ fn related(one: &OpenedWords, two: &OpenedWords) -> bool {
     uneven(&differ(0), bits) || uneven(&differ(spare), bits)
 }
 
-/// The first opened tensor, if any, that is not uniform, of which a party's shares are not, or that is related to an earlier one. Inputs
-/// are left out, since the tests choose their masks.
+/// The first opened tensor, if any, that is not uniform, of which a party's shares are not, or that is
+/// related to an earlier one. Inputs are left out, since the tests choose their masks.
 fn leak(opened: &[Vec<OpenedWords>; 2]) -> Option<String> {
     let [zero, one] = opened.each_ref().map(|opened| opened.iter().filter(|request| !request.from_one));
     let sums: Vec<&OpenedWords> = zero.clone().collect();
@@ -191,9 +194,9 @@ fn leak(opened: &[Vec<OpenedWords>; 2]) -> Option<String> {
     None
 }
 
-/// One value under one mask all over each input, so that whatever is uniform after the inputs is so by the gates' own masks. Then the
-/// same with masks missing: all of the bits, all of the words, and each alone, of which those numbered in `covered` are not seen
-/// because other masks still cover what is opened.
+/// One value under one mask all over each input, so that whatever is uniform after the inputs is so by the
+/// gates' own masks. Then the same with masks missing: all of the bits, all of the words, and each alone, of
+/// which those numbered in `covered` are not seen because other masks still cover what is opened.
 fn examine<C>(name: &str, circuit: C, given: &[Given], covered: &[usize])
 where
     C: Circuit<Output = Option<Vec<u64>>> + Sync + Copy,
@@ -385,8 +388,9 @@ fn opened_functions_are_uniform() {
     });
 }
 
-/// Two masks of which one sum is opened cover for each other, so that neither is missed alone. Both together are: nothing else covers
-/// what they do. That each is there, the tests of the selections, truncations and polynomials themselves see.
+/// Two masks of which one sum is opened cover for each other, so that neither is missed alone. Both together
+/// are: nothing else covers what they do. That each is there, the tests of the selections, truncations and
+/// polynomials themselves see.
 #[test]
 fn masks_that_cover_for_each_other_are_missed_together() {
     fn examine_both<G>(
@@ -408,8 +412,9 @@ fn masks_that_cover_for_each_other_are_missed_together() {
     examine_both("gelu", 1000, RANGE, [4, 5], async |evaluator, x, _| gelu.apply(evaluator, &x).await);
 }
 
-/// A line a + b x is opened under its own mask. Without it, it would be under ±(m_a − r m_b), where m_a and m_b are the masks of the
-/// coefficients that are opened before: all three together, and x̂, would show the line up to a sign.
+/// A line a + b x is opened under its own mask. Without it, it would be under ±(m_a − r m_b), where m_a and
+/// m_b are the masks of the coefficients that are opened before: all three together, and x̂, would show the
+/// line up to a sign.
 #[test]
 fn a_polynomial_is_under_a_mask_of_its_own() {
     let piece = |start: u64, words: &[u64]| Payload { start, words: words.to_vec() };
@@ -470,7 +475,8 @@ fn opened_norms_are_uniform() {
     examine("LayerNorm", normal, &given, &[]);
 }
 
-/// A linear classifier, trained on the difference of the means of two classes of bit vectors. Its accuracy on unseen ones.
+/// A linear classifier, trained on the difference of the means of two classes of bit vectors. Its accuracy on
+/// unseen ones.
 fn trained_accuracy(classes: [&[Vec<bool>]; 2]) -> f64 {
     let means = classes.map(|class| {
         let training = &class[..class.len() / 2];

@@ -1,4 +1,5 @@
-//! Circuits in all roles: two parties give what the clear evaluator gives, for exactly what the cost model says.
+//! Circuits in all roles: two parties give what the clear evaluator gives, for exactly what the cost model
+//! says.
 
 mod backends;
 mod block;

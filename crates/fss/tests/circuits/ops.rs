@@ -456,7 +456,8 @@ fn two_quotients_match_for_all_values_and_masks() {
 
 #[test]
 fn centred_sums_of_squares_match_for_all_means_and_masks() {
-    // Rows of two, the first of which has every mask; the mean is a quarter of their sum, so that bits are cut off.
+    // Rows of two, the first of which has every mask; the mean is a quarter of their sum, so that bits are
+    // cut off.
     let ring = Ring::new(9).unwrap();
     let (mut values, mut masks) = (Vec::new(), Vec::new());
     for (first, second) in [(0i64, 0i64), (3, 5), (-6, 1), (-7, -7), (7, 7), (2, -5)] {

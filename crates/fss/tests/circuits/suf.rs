@@ -16,7 +16,8 @@ fn rewritten_predicates_match_for_all_values_and_masks() {
     for bits in 1..=10 {
         let ring = ring(bits);
         let (words, masks) = all_pairs(bits);
-        // Every threshold of small rings; of the two largest, those around every place where something can change.
+        // Every threshold of small rings; of the two largest, those around every place where something can
+        // change.
         let thresholds = |bits: u32| -> Vec<u64> {
             let size = 1u64 << bits;
             let edges = [0, 1, 2, size / 3, size / 2 - 1, size / 2, size / 2 + 1, size - 1, size];
@@ -60,7 +61,8 @@ fn circuit(program: &Program, ring: Ring, len: usize) -> impl Circuit<Output = O
     }
 }
 
-/// What is public of a run: the lengths of both key streams, and the ring and length of everything that is sent.
+/// What is public of a run: the lengths of both key streams, and the ring and length of everything that is
+/// sent.
 #[test]
 fn a_program_has_the_same_shape_for_every_mask() {
     let ring = ring(6);

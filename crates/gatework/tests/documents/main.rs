@@ -1,18 +1,19 @@
 //! Every command in README.md and docs/ runs as it is written, and prints what the page shows.
 //!
-//! The fenced blocks of a page are run in order, in a folder of the page's own that looks like the root of the
-//! repository:
+//! The fenced blocks of a page are run in order, in a folder of the page's own that looks like the root of
+//! the repository:
 //!
 //! * `sh`: commands that must succeed.
-//! * `console`: lines that begin with `$ ` are commands, and what follows each is what it prints, on stdout and
-//!   stderr together. A command that fails is followed by `$ echo $?`. See [`matching`] for what may differ.
+//! * `console`: lines that begin with `$ ` are commands, and what follows each is what it prints, on stdout
+//!   and stderr together. A command that fails is followed by `$ echo $?`. See [`matching`] for what may
+//!   differ.
 //! * `sh cuda`, `sh cairo`, `sh network`: shown as ignored, with the reason.
 //!
 //! `cargo run` in a page is the binary or the example that this test run has built; see [`session`].
 //! Blocks of Rust are doctests of the crate `gatework`.
 //!
-//! `GATEWORK_BLESS=1 cargo test -p gatework --test documents` writes what commands print into `console` blocks, and the page of
-//! commands.
+//! `GATEWORK_BLESS=1 cargo test -p gatework --test documents` writes what commands print into `console`
+//! blocks, and the page of commands.
 
 mod commands;
 mod markdown;

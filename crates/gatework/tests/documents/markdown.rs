@@ -86,7 +86,8 @@ pub fn anchors(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// The columns of every line of prose. Tables, markers and lines that hold a link, which cannot be broken, do not count.
+/// The columns of every line of prose. Tables, markers and lines that hold a link, which cannot be broken, do
+/// not count.
 pub fn prose_widths(text: &str) -> Vec<(usize, usize)> {
     prose(text)
         .filter(|(_, line)| {

@@ -1,8 +1,8 @@
 //! Whether a command printed what its page shows.
 //!
-//! White space counts as one space, and rules of tables may have any length. `…` stands for any text, and alone on
-//! a line for any lines. A number before a unit of time (s, ms, µs, seconds) may be any number, since no two
-//! machines take the same time. Everything else is equal.
+//! White space counts as one space, and rules of tables may have any length. `…` stands for any text, and
+//! alone on a line for any lines. A number before a unit of time (s, ms, µs, seconds) may be any number,
+//! since no two machines take the same time. Everything else is equal.
 
 /// Units whose numbers differ from machine to machine.
 const TIMES: [&str; 5] = ["s", "ms", "µs", "seconds", "minutes"];

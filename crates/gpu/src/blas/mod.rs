@@ -29,8 +29,9 @@ use crate::{Device, Error, Result, Stream};
 /// Bytes that cuBLASLt may work in: what NVIDIA recommends for Hopper.
 const WORKSPACE: usize = 32 << 20;
 
-/// cuBLASLt on one device, with its workspace and the plans that it has made. Products on several streams share the workspace, and so
-/// run one after another: make one of these for each stream that should run beside others.
+/// cuBLASLt on one device, with its workspace and the plans that it has made. Products on several streams
+/// share the workspace, and so run one after another: make one of these for each stream that should run
+/// beside others.
 pub struct Blas {
     plans: Locked<HashMap<Matmul, Plan>>,
     /// After the plans that were made with it, and before what keeps its context.
@@ -40,8 +41,8 @@ pub struct Blas {
 }
 
 impl Blas {
-    /// Finds the library and takes a workspace of 32 MiB in the order of `stream`. Fails with a sentence where the library is missing, and
-    /// on the emulated device.
+    /// Finds the library and takes a workspace of 32 MiB in the order of `stream`. Fails with a sentence
+    /// where the library is missing, and on the emulated device.
     pub fn new(stream: &Stream) -> Result<Self> {
         let device = stream.device().clone();
         device.driver().enter("cuBLASLt")?;
@@ -55,9 +56,9 @@ impl Blas {
         self.handle.version()
     }
 
-    /// Queues `c <- alpha a b + beta c`, all of them row by row, summed in f32. `a`, `b` and `c` have `m k`, `k n` and `m n`
-    /// elements. Types that the library does not multiply, or sizes that it does not (those of 8-bit types are multiples
-    /// of 16), are an error that says so.
+    /// Queues `c <- alpha a b + beta c`, all of them row by row, summed in f32. `a`, `b` and `c` have `m k`,
+    /// `k n` and `m n` elements. Types that the library does not multiply, or sizes that it does not (those
+    /// of 8-bit types are multiples of 16), are an error that says so.
     pub fn multiply<A: BlasElement, B: BlasElement, C: BlasElement>(
         &self,
         stream: &Stream,
@@ -95,8 +96,8 @@ impl Blas {
             workspace.view().used(Access::Write),
         ];
         stream.queue_retained(&uses, || {
-            // SAFETY: the lengths were checked against the sizes of the plan, everything is of this device, whose context is current, and
-            // stays until the stream has passed the product.
+            // SAFETY: the lengths were checked against the sizes of the plan, everything is of this device,
+            // whose context is current, and stays until the stream has passed the product.
             unsafe {
                 plan.run(
                     &self.handle,

@@ -33,12 +33,14 @@ pub enum Right {
     Columns,
 }
 
-/// Which algorithm the library's heuristic is asked for. The same product on the same card with the same library gets the same.
+/// Which algorithm the library's heuristic is asked for. The same product on the same card with the same
+/// library gets the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Pick {
     /// The one that it thinks is fastest.
     Fastest,
-    /// The fastest that does not split sums over `k` between blocks: the order of additions does not depend on who is first.
+    /// The fastest that does not split sums over `k` between blocks: the order of additions does not depend
+    /// on who is first.
     Deterministic,
 }
 

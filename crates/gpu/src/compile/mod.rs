@@ -31,8 +31,8 @@ pub fn compile(source: &Source, architecture: &Architecture) -> Result<Binary> {
     }
 }
 
-/// The options that [`compile`] gives to the compiler for a source, definitions included. Fails where the machine
-/// has no such compiler.
+/// The options that [`compile`] gives to the compiler for a source, definitions included. Fails where the
+/// machine has no such compiler.
 pub fn compile_options(source: &Source, architecture: &Architecture) -> Result<Vec<String>> {
     match architecture {
         Architecture::Sm(name) => Ok(cuda::nvrtc::options(source, name)),

@@ -1,5 +1,5 @@
-//! Folders that compilers write to. They go with the last binary that lies in them, or when the process is told
-//! to end.
+//! Folders that compilers write to. They go with the last binary that lies in them, or when the process is
+//! told to end.
 
 use std::fs;
 use std::io;
@@ -41,7 +41,8 @@ impl Drop for Scratch {
 }
 
 /// Removes the folders that compilers write to at this moment. For a process that is about to end without
-/// unwinding, as on Ctrl-C: no destructor would do it. Whoever wants to compile from now on waits for that end.
+/// unwinding, as on Ctrl-C: no destructor would do it. Whoever wants to compile from now on waits for that
+/// end.
 pub fn remove_scratch_folders() {
     let mut known = folders();
     for folder in known.drain(..) {

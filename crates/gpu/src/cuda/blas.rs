@@ -81,7 +81,8 @@ impl Matmul {
         Self { types, sizes, right, splits_sums, alignments: addresses.map(alignment) }
     }
 
-    /// Our right factor, our left one and the result, as the library sees them; and whether it transposes the first.
+    /// Our right factor, our left one and the result, as the library sees them; and whether it transposes the
+    /// first.
     fn arranged(&self) -> ([Columns; 3], bool) {
         let [m, n, k] = self.sizes;
         let by_rows =
@@ -127,7 +128,8 @@ impl Plan {
         let preference = preference(matmul, workspace)?;
         let mut found = std::mem::MaybeUninit::<cublasLtMatmulHeuristicResult_t>::zeroed();
         let mut count = 0;
-        // SAFETY: all descriptors are alive, there is room for the one result that is asked for, and the call writes both.
+        // SAFETY: all descriptors are alive, there is room for the one result that is asked for, and the call
+        // writes both.
         let status = unsafe {
             sys::cublasLtMatmulAlgoGetHeuristic(
                 handle.0,
@@ -165,8 +167,9 @@ impl Plan {
     /// Queues `c <- alpha a b + beta c`.
     ///
     /// # Safety
-    /// The context is current. The addresses are of matrices as the plan has them, on its device, aligned as it was told; the workspace has
-    /// so many bytes, which nobody else uses in the meantime; the stream is alive.
+    /// The context is current. The addresses are of matrices as the plan has them, on its device, aligned as
+    /// it was told; the workspace has so many bytes, which nobody else uses in the meantime; the stream is
+    /// alive.
     pub(crate) unsafe fn run(
         &self,
         handle: &Handle,
@@ -176,7 +179,8 @@ impl Plan {
         stream: *mut c_void,
     ) -> Result<()> {
         let at = |address: u64| address as *mut c_void;
-        // SAFETY: as the caller promises; factors are read before the call returns, since they are the host's.
+        // SAFETY: as the caller promises; factors are read before the call returns, since they are the
+        // host's.
         let status = unsafe {
             sys::cublasLtMatmul(
                 handle.0,
@@ -244,7 +248,8 @@ fn preference(matmul: &Matmul, workspace: usize) -> Result<Owned<cublasLtMatmulP
     check("cublasLtMatmulPreferenceCreate", unsafe { sys::cublasLtMatmulPreferenceCreate(&mut raw) })?;
     let preference = Owned { raw, destroy: sys::cublasLtMatmulPreferenceDestroy };
     let set = |attribute: Attribute, value: *const c_void, bytes: usize| {
-        // SAFETY: `value` is of so many bytes, which are those of the attribute, and is read before the call returns.
+        // SAFETY: `value` is of so many bytes, which are those of the attribute, and is read before the call
+        // returns.
         let status = unsafe { sys::cublasLtMatmulPreferenceSetAttribute(raw, attribute, value, bytes) };
         check("cublasLtMatmulPreferenceSetAttribute", status)
     };

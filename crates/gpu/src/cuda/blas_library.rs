@@ -8,13 +8,15 @@ use cudarc::cublaslt::sys;
 use crate::cuda::nvrtc_library::{keep_loaded, named_folder, newest, toolkit_folders};
 use crate::{Error, Result};
 
-/// Makes the library available, once for the process. Afterwards every function of `cudarc::cublaslt::sys` may be called.
+/// Makes the library available, once for the process. Afterwards every function of `cudarc::cublaslt::sys`
+/// may be called.
 pub(super) fn load() -> Result<()> {
     static LOADED: OnceLock<std::result::Result<(), String>> = OnceLock::new();
     LOADED.get_or_init(find).clone().map_err(|reason| Error::NoBlas { reason })
 }
 
-/// Looks in the folder that the user named, if it has the library, else where the system's loader looks, else in installed toolkits.
+/// Looks in the folder that the user named, if it has the library, else where the system's loader looks, else
+/// in installed toolkits.
 fn find() -> std::result::Result<(), String> {
     let named = named_folder();
     if named.is_some_and(|folder| preload(&folder).is_ok()) || loader_finds_it() {

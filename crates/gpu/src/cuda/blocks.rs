@@ -1,5 +1,5 @@
-//! Blocks of device memory that a stream has freed and may have again without the driver: its calls cost more than small kernels,
-//! and large blocks are put together anew from pieces where others were taken between.
+//! Blocks of device memory that a stream has freed and may have again without the driver: its calls cost more
+//! than small kernels, and large blocks are put together anew from pieces where others were taken between.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -22,10 +22,12 @@ pub(super) struct Blocks {
     kept: u64,
 }
 
-/// Blocks of one stream by size, those of a size in the order in which they were freed, with their numbers in it.
+/// Blocks of one stream by size, those of a size in the order in which they were freed, with their numbers in
+/// it.
 type Idle = HashMap<usize, VecDeque<(u64, Pointer)>>;
 
-/// Whether a block comes from the pool for small ones: kept ones would keep the memory between them from being had in one piece.
+/// Whether a block comes from the pool for small ones: kept ones would keep the memory between them from
+/// being had in one piece.
 pub(super) fn is_small(size: usize) -> bool {
     size <= SMALL
 }
@@ -41,7 +43,8 @@ impl Blocks {
         Self { most, idle: HashMap::new(), lent: HashMap::new(), idle_bytes: 0, kept: 0 }
     }
 
-    /// From now on keeps blocks of this stream, whose end will be told. (Nobody tells of the end of somebody else's stream.)
+    /// From now on keeps blocks of this stream, whose end will be told. (Nobody tells of the end of somebody
+    /// else's stream.)
     pub(super) fn open(&mut self, stream: StreamId) {
         self.idle.insert(stream, Idle::new());
     }
@@ -59,8 +62,8 @@ impl Blocks {
         self.lent.insert(pointer, size);
     }
 
-    /// Keeps a block. What is to be freed comes back: those of the stream that have been idle the longest where there are too many,
-    /// or the block itself.
+    /// Keeps a block. What is to be freed comes back: those of the stream that have been idle the longest
+    /// where there are too many, or the block itself.
     pub(super) fn put(&mut self, stream: StreamId, pointer: Pointer) -> Vec<Pointer> {
         let size = self.lent.remove(&pointer);
         let (Some(size), Some(of_stream)) = (size, self.idle.get_mut(&stream)) else { return vec![pointer] };

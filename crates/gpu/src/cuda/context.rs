@@ -8,7 +8,8 @@ use cudarc::driver::sys::{self, CUcontext, CUdevice, CUresult, CUstream};
 use crate::Result;
 use crate::cuda::status::{check, check_release, failure};
 
-/// A hold on the primary context, given back at drop. Kernels keep one too, because they can outlive their device.
+/// A hold on the primary context, given back at drop. Kernels keep one too, because they can outlive their
+/// device.
 pub(super) struct Context {
     device: CUdevice,
     raw: CUcontext,
@@ -22,7 +23,8 @@ unsafe impl Sync for Context {}
 impl Context {
     pub(super) fn retain(device: CUdevice) -> Result<Arc<Self>> {
         let mut raw = ptr::null_mut();
-        // SAFETY: the driver is initialised, `device` is one of its devices, and `raw` is written by the call.
+        // SAFETY: the driver is initialised, `device` is one of its devices, and `raw` is written by the
+        // call.
         check("cuDevicePrimaryCtxRetain", unsafe { sys::cuDevicePrimaryCtxRetain(&mut raw, device) })?;
         let context = Arc::new(Self { device, raw });
         // Unconditionally: this thread may still have the context current from before it was last released.
@@ -39,8 +41,8 @@ impl Context {
         self.raw
     }
 
-    /// Makes the context the calling thread's. Every call of the driver starts with this: streams travel between
-    /// threads, and another library may have changed the thread's context.
+    /// Makes the context the calling thread's. Every call of the driver starts with this: streams travel
+    /// between threads, and another library may have changed the thread's context.
     pub(super) fn enter(&self) -> Result<()> {
         if self.is_current()? { Ok(()) } else { self.set_current() }
     }

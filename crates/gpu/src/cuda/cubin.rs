@@ -1,9 +1,10 @@
 //! A kernel's parameters, read from the cubin itself.
 //!
-//! The driver tells them one by one until it answers an invalid index with an error, which every checking tool reports.
-//! The cubin says the same without one: section `.nv.info.<kernel>` is a list of attributes, each a format byte, an
-//! attribute byte, and either a 16-bit value or a 16-bit length and that many bytes. `KPARAM_INFO` holds a parameter's
-//! ordinal and offset (16 bits each, after a 32-bit index) and its size in the top 14 bits of a last word.
+//! The driver tells them one by one until it answers an invalid index with an error, which every checking
+//! tool reports. The cubin says the same without one: section `.nv.info.<kernel>` is a list of attributes,
+//! each a format byte, an attribute byte, and either a 16-bit value or a 16-bit length and that many bytes.
+//! `KPARAM_INFO` holds a parameter's ordinal and offset (16 bits each, after a 32-bit index) and its size in
+//! the top 14 bits of a last word.
 
 use object::{Object as _, ObjectSection as _};
 

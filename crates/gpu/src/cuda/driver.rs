@@ -66,8 +66,8 @@ impl CudaDriver {
         Self::hold(properties::read(ordinal, device)?, device, 1)
     }
 
-    /// One of so many holds on the device. They share its context and the driver's default pool, and divide what of its
-    /// memory is kept for streams.
+    /// One of so many holds on the device. They share its context and the driver's default pool, and divide
+    /// what of its memory is kept for streams.
     fn hold(properties: DeviceProperties, device: CUdevice, of: usize) -> Result<Self> {
         let context = Context::retain(device)?;
         Ok(Self {
@@ -143,8 +143,9 @@ impl CudaDriver {
         self.blocks.lock()
     }
 
-    /// Gives the blocks that all streams keep back to the pools, and waits until they are there. Those of a stream that is being
-    /// captured stay: they would be freed by the graph. The caller has entered the context.
+    /// Gives the blocks that all streams keep back to the pools, and waits until they are there. Those of a
+    /// stream that is being captured stay: they would be freed by the graph. The caller has entered the
+    /// context.
     fn release_idle_blocks(&self) -> Result<()> {
         // Under the lock, so that no stream ends meanwhile.
         let mut blocks = self.blocks();
@@ -219,7 +220,8 @@ impl Driver for CudaDriver {
         if self.enter_to_release() {
             let mut blocks = self.blocks();
             release(stream, blocks.close(stream));
-            // Under the lock till here: an allocation that fails releases the blocks of every stream that is open.
+            // Under the lock till here: an allocation that fails releases the blocks of every stream that is
+            // open.
             drop(blocks);
             let staging = self.staging().remove(&stream);
             if staging.as_ref().is_some_and(|staging| staging.is_busy()) {
@@ -248,9 +250,11 @@ impl Driver for CudaDriver {
 
     fn host(&self, stream: StreamId, function: HostFunction) -> Result<()> {
         self.context.enter()?;
-        // A thin pointer to a fat one. Lost, and never run, if the context fails before the stream comes to it.
+        // A thin pointer to a fat one. Lost, and never run, if the context fails before the stream comes to
+        // it.
         let data = Box::into_raw(Box::new(function));
-        // SAFETY: the stream is alive; the driver calls `run_host_function` once with `data`, which is of its type.
+        // SAFETY: the stream is alive; the driver calls `run_host_function` once with `data`, which is of its
+        // type.
         let status =
             unsafe { sys::cuLaunchHostFunc(raw_stream(stream), Some(run_host_function), data.cast()) };
         if status != CUresult::CUDA_SUCCESS {
@@ -344,7 +348,8 @@ impl Driver for CudaDriver {
 
     unsafe fn host_free(&self, pointer: *mut u8, _bytes: usize) {
         if self.enter_to_release() {
-            // SAFETY: the caller promises that the pointer came from `host_allocate` and that no copy uses it.
+            // SAFETY: the caller promises that the pointer came from `host_allocate` and that no copy uses
+            // it.
             check_release("cuMemFreeHost", unsafe { sys::cuMemFreeHost(pointer.cast()) });
         }
     }
@@ -362,8 +367,8 @@ impl Driver for CudaDriver {
         }
         self.context.enter()?;
         let queue = |source: *const u8| {
-            // SAFETY: the caller promises `bytes` readable bytes, or they are staged and stay until the stream was waited for; the
-            // destination lies inside an allocation.
+            // SAFETY: the caller promises `bytes` readable bytes, or they are staged and stay until the
+            // stream was waited for; the destination lies inside an allocation.
             let status =
                 unsafe { sys::cuMemcpyHtoDAsync_v2(destination.0, source.cast(), bytes, raw_stream(stream)) };
             check("cuMemcpyHtoDAsync", status)
@@ -392,7 +397,8 @@ impl Driver for CudaDriver {
     ) -> Result<()> {
         self.context.enter()?;
         let queue = |target: *mut u8| {
-            // SAFETY: the caller promises `bytes` writable bytes, or they are page-locked; the source lies inside an allocation.
+            // SAFETY: the caller promises `bytes` writable bytes, or they are page-locked; the source lies
+            // inside an allocation.
             let status =
                 unsafe { sys::cuMemcpyDtoHAsync_v2(target.cast(), source.0, bytes, raw_stream(stream)) };
             check("cuMemcpyDtoHAsync", status)
@@ -555,7 +561,8 @@ impl Driver for CudaDriver {
 
     fn graph_launch(&self, graph: GraphId, stream: StreamId) -> Result<()> {
         self.context.enter()?;
-        // Graphs may be launched from several threads, and the driver wants calls on one graph one after another.
+        // Graphs may be launched from several threads, and the driver wants calls on one graph one after
+        // another.
         let _one_at_a_time = self.templates();
         graph::launch(graph.0 as _, raw_stream(stream))
     }

@@ -52,8 +52,8 @@ pub(super) fn elapsed(start: CUevent, end: CUevent) -> Result<Duration> {
 
 type ElapsedTime = unsafe extern "C" fn(*mut f32, CUevent, CUevent) -> CUresult;
 
-/// `cuEventElapsedTime`, in the second form if the driver has it. The bindings know only that one, which came with
-/// CUDA 12.8, and would panic on an older driver.
+/// `cuEventElapsedTime`, in the second form if the driver has it. The bindings know only that one, which came
+/// with CUDA 12.8, and would panic on an older driver.
 fn elapsed_time() -> Result<ElapsedTime> {
     static FOUND: OnceLock<Option<ElapsedTime>> = OnceLock::new();
     let find = || {

@@ -14,12 +14,14 @@ pub(super) fn queue(stream: CUstream, destination: Pointer, pattern: &[u8], coun
         [a] => check("cuMemsetD8Async", unsafe { sys::cuMemsetD8Async(address, a, count, stream) }),
         [a, b] => {
             let value = u16::from_ne_bytes([a, b]);
-            // SAFETY: `count` elements of 2 bytes from `address` lie inside an allocation, aligned as elements are.
+            // SAFETY: `count` elements of 2 bytes from `address` lie inside an allocation, aligned as
+            // elements are.
             check("cuMemsetD16Async", unsafe { sys::cuMemsetD16Async(address, value, count, stream) })
         }
         [a, b, c, d] => {
             let value = u32::from_ne_bytes([a, b, c, d]);
-            // SAFETY: `count` elements of 4 bytes from `address` lie inside an allocation, aligned as elements are.
+            // SAFETY: `count` elements of 4 bytes from `address` lie inside an allocation, aligned as
+            // elements are.
             check("cuMemsetD32Async", unsafe { sys::cuMemsetD32Async(address, value, count, stream) })
         }
         _ => Err(Error::Length {

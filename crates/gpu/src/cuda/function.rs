@@ -46,7 +46,8 @@ impl<'a> Cubin<'a> {
 pub(super) struct LoadedFunction {
     _module: Module,
     raw: CUfunction,
-    /// Dynamic shared memory a launch may ask for now, in bytes. 48 KB less static memory until more is asked.
+    /// Dynamic shared memory a launch may ask for now, in bytes. 48 KB less static memory until more is
+    /// asked.
     dynamic_limit: AtomicU32,
     /// What the limit can be raised to.
     dynamic_ceiling: u32,
@@ -56,7 +57,8 @@ pub(super) struct LoadedFunction {
     side_by_side: AtomicBool,
 }
 
-// SAFETY: modules and functions belong to the context, not to a thread; the driver's calls on them may come from any.
+// SAFETY: modules and functions belong to the context, not to a thread; the driver's calls on them may come
+// from any.
 unsafe impl Send for LoadedFunction {}
 // SAFETY: as above; the only state kept here is atomic.
 unsafe impl Sync for LoadedFunction {}
@@ -67,7 +69,8 @@ struct Module {
 }
 
 impl LoadedFunction {
-    /// Loads the kernel `entry` of a cubin and reads what the driver knows of it. The caller has entered the context.
+    /// Loads the kernel `entry` of a cubin and reads what the driver knows of it. The caller has entered the
+    /// context.
     pub(super) fn load(
         context: &Arc<Context>,
         cubin: &Cubin<'_>,
@@ -76,8 +79,8 @@ impl LoadedFunction {
     ) -> Result<(Self, KernelInfo)> {
         let module = Module::load(context, cubin)?;
         let raw = module.function(cubin, entry)?;
-        // Now, and not at the first launch: loading can wait for kernels that run, which may wait for that launch.
-        // SAFETY: the function belongs to the module above.
+        // Now, and not at the first launch: loading can wait for kernels that run, which may wait for that
+        // launch. SAFETY: the function belongs to the module above.
         check("cuFuncLoad", unsafe { sys::cuFuncLoad(raw) })?;
         let info = KernelInfo {
             resources: resources(raw, cubin, entry)?,
@@ -99,8 +102,8 @@ impl LoadedFunction {
         let mut attributes = launch_attributes(grid);
         let config = launch_config(grid, stream, &mut attributes);
         let status = with_packed(arguments, |parameters| {
-            // SAFETY: the arguments were checked against the kernel's parameters in number and size, and are copied
-            // before the call returns; attributes and configuration live until then.
+            // SAFETY: the arguments were checked against the kernel's parameters in number and size, and are
+            // copied before the call returns; attributes and configuration live until then.
             unsafe { sys::cuLaunchKernelEx(&config, self.raw, parameters.as_mut_ptr(), ptr::null_mut()) }
         });
         check("cuLaunchKernelEx", status)
@@ -127,8 +130,8 @@ impl LoadedFunction {
     pub(super) fn suggested_block(&self, shared_bytes: u32) -> Result<SuggestedBlock> {
         self.allow_shared_memory(shared_bytes)?;
         let (mut blocks, mut threads) = (0, 0);
-        // SAFETY: the function is loaded, both numbers are written by the call, and shared memory is the same for all blocks,
-        // so that no function is asked for it.
+        // SAFETY: the function is loaded, both numbers are written by the call, and shared memory is the same
+        // for all blocks, so that no function is asked for it.
         let status = unsafe {
             sys::cuOccupancyMaxPotentialBlockSize(
                 &mut blocks,
@@ -151,7 +154,8 @@ impl LoadedFunction {
         let mut attributes = launch_attributes(&grid);
         let config = launch_config(&grid, ptr::null_mut(), &mut attributes);
         let mut count = 0;
-        // SAFETY: the function is loaded, attributes and configuration live until the call returns, which writes `count`.
+        // SAFETY: the function is loaded, attributes and configuration live until the call returns, which
+        // writes `count`.
         let status = unsafe { sys::cuOccupancyMaxActiveClusters(&mut count, self.raw, &config) };
         check("cuOccupancyMaxActiveClusters", status)?;
         Ok(count.try_into().unwrap_or(0))
@@ -181,7 +185,8 @@ impl LoadedFunction {
         Ok(())
     }
 
-    /// Gives this kernel's node of an executable graph new arguments. Cluster and cooperation stay as captured.
+    /// Gives this kernel's node of an executable graph new arguments. Cluster and cooperation stay as
+    /// captured.
     pub(super) fn update_node(
         &self,
         graph: CUgraphExec,
@@ -205,8 +210,9 @@ impl LoadedFunction {
         };
         with_packed(arguments, |parameters| {
             node_parameters.kernelParams = parameters.as_mut_ptr();
-            // SAFETY: the node is one of the graph that `graph` was made from, which is kept alive beside it; the
-            // arguments were checked against the kernel's parameters and are copied before the call returns.
+            // SAFETY: the node is one of the graph that `graph` was made from, which is kept alive beside it;
+            // the arguments were checked against the kernel's parameters and are copied before the call
+            // returns.
             let status = unsafe { sys::cuGraphExecKernelNodeSetParams_v2(graph, node, &node_parameters) };
             check("cuGraphExecKernelNodeSetParams", status)?;
             // In the template too: a capture that takes this graph as a child copies that.
@@ -216,7 +222,8 @@ impl LoadedFunction {
         })
     }
 
-    /// Raises the limit if `bytes` is beyond it, at once to all there is: threads that race then set the same value.
+    /// Raises the limit if `bytes` is beyond it, at once to all there is: threads that race then set the same
+    /// value.
     fn allow_shared_memory(&self, bytes: u32) -> Result<()> {
         if bytes <= self.dynamic_limit.load(Ordering::Acquire) {
             return Ok(());
@@ -233,8 +240,8 @@ impl LoadedFunction {
 impl Module {
     fn load(context: &Arc<Context>, cubin: &Cubin<'_>) -> Result<Self> {
         let mut raw = ptr::null_mut();
-        // SAFETY: the bytes are a whole cubin, as NVRTC wrote it and the cache verified it, as the driver linked it, or as far
-        // as its sections could be read; the call writes `raw`.
+        // SAFETY: the bytes are a whole cubin, as NVRTC wrote it and the cache verified it, as the driver
+        // linked it, or as far as its sections could be read; the call writes `raw`.
         let status = unsafe { sys::cuModuleLoadData(&mut raw, cubin.bytes.as_ptr().cast()) };
         check("cuModuleLoadData", status)
             .map_err(|error| Error::Load { kernel: cubin.name.to_owned(), reason: error.to_string() })?;

@@ -13,7 +13,8 @@ use crate::cuda::status::{check, check_release};
 use crate::driver::{CopyEnds, GraphId};
 use crate::{Error, Result};
 
-/// What each executable graph was made from. Its nodes are named by the template's handles, so both live as long.
+/// What each executable graph was made from. Its nodes are named by the template's handles, so both live as
+/// long.
 #[derive(Default)]
 pub(super) struct Templates(HashMap<GraphId, Template>);
 
@@ -56,8 +57,8 @@ pub(super) fn last_node(stream: CUstream) -> Result<CUgraphNode> {
 fn recorded(stream: CUstream) -> Result<(CUgraph, Vec<CUgraphNode>)> {
     let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
     let (mut graph, mut nodes, mut edges, mut count) = (ptr::null_mut(), ptr::null(), ptr::null(), 0);
-    // SAFETY: the stream is alive; the id is optional, and everything else is written by the call. Edges are asked for
-    // because the driver refuses to name nodes without them when an edge carries data.
+    // SAFETY: the stream is alive; the id is optional, and everything else is written by the call. Edges are
+    // asked for because the driver refuses to name nodes without them when an edge carries data.
     let answer = unsafe {
         sys::cuStreamGetCaptureInfo_v3(
             stream,
@@ -111,7 +112,8 @@ pub(super) fn update_child(graph: CUgraphExec, node: CUgraphNode, child: CUgraph
 /// Gives a copy other ends.
 ///
 /// # Safety
-/// The node is a copy of the graph that `graph` was made from. What is of the host is page-locked and stays valid.
+/// The node is a copy of the graph that `graph` was made from. What is of the host is page-locked and stays
+/// valid.
 pub(super) unsafe fn update_copy(
     graph: CUgraphExec,
     node: CUgraphNode,
@@ -166,10 +168,12 @@ pub(super) fn end_capture(stream: CUstream) -> Result<(CUgraph, CUgraphExec)> {
     }
 }
 
-/// Ends a capture whose graph nobody wants. A broken capture answers with an error, and that is not news here.
+/// Ends a capture whose graph nobody wants. A broken capture answers with an error, and that is not news
+/// here.
 pub(super) fn abort_capture(stream: CUstream) {
     let mut template = ptr::null_mut();
-    // SAFETY: the stream is alive, and `template` is written by the call. Streams that joined leave the capture too.
+    // SAFETY: the stream is alive, and `template` is written by the call. Streams that joined leave the
+    // capture too.
     let _ = unsafe { sys::cuStreamEndCapture(stream, &mut template) };
     destroy_template(template);
 }

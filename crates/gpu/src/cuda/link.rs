@@ -11,8 +11,8 @@ use crate::{Error, Result};
 /// Bytes of what the compiler says that are kept.
 const LOG: usize = 16 << 10;
 
-/// Compiles PTX for the device of the current context. The cubin is wanted for what it says of its kernels, which a
-/// module that the driver compiled by itself would not.
+/// Compiles PTX for the device of the current context. The cubin is wanted for what it says of its kernels,
+/// which a module that the driver compiled by itself would not.
 pub(super) fn cubin(name: &str, text: &str) -> Result<Vec<u8>> {
     let refused =
         |log: String| Error::Compile { kernel: name.to_owned(), compiler: "the driver".to_owned(), log };
@@ -25,8 +25,8 @@ pub(super) fn cubin(name: &str, text: &str) -> Result<Vec<u8>> {
     // A number is passed as if it were a pointer.
     let mut values: [*mut c_void; 2] = [log.as_mut_ptr().cast(), ptr::without_provenance_mut(LOG)];
     let mut state = Linker(ptr::null_mut());
-    // SAFETY: both lists have two entries; they and the log live until the linker is destroyed, which `state` sees to at the
-    // latest. The call writes the linker.
+    // SAFETY: both lists have two entries; they and the log live until the linker is destroyed, which `state`
+    // sees to at the latest. The call writes the linker.
     let status = unsafe {
         sys::cuLinkCreate_v2(options.len() as u32, options.as_mut_ptr(), values.as_mut_ptr(), &mut state.0)
     };

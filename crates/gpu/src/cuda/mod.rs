@@ -1,4 +1,5 @@
-//! The CUDA device: the driver and NVRTC, both loaded at run time, so that nothing of CUDA is needed to build.
+//! The CUDA device: the driver and NVRTC, both loaded at run time, so that nothing of CUDA is needed to
+//! build.
 
 mod address;
 #[cfg(feature = "blas")]
@@ -111,8 +112,8 @@ fn initialize() -> Result<usize> {
     }
 }
 
-/// The driver's version, if the library is there and new enough. `cudarc` panics on a missing library or function, so
-/// every way into the driver passes here first.
+/// The driver's version, if the library is there and new enough. `cudarc` panics on a missing library or
+/// function, so every way into the driver passes here first.
 fn usable_driver() -> Result<c_int> {
     if !library_is_present() {
         let reason = "the driver library libcuda.so.1 was not found; install the NVIDIA driver, or in a container make \

@@ -1,7 +1,7 @@
 //! NCCL, NVIDIA's library for collectives, loaded at run time.
 //!
-//! By hand and not by `cudarc`: its loader does not look for `libnccl.so.2`, the only name that the library's packages
-//! have, and panics where it finds none.
+//! By hand and not by `cudarc`: its loader does not look for `libnccl.so.2`, the only name that the library's
+//! packages have, and panics where it finds none.
 
 use std::env;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -31,7 +31,8 @@ type RawCommunicator = *mut c_void;
 #[derive(Clone, Copy)]
 struct UniqueId([c_char; 128]);
 
-/// The functions that are used, as `nccl.h` declares them. Codes are plain numbers: newer libraries have more of them.
+/// The functions that are used, as `nccl.h` declares them. Codes are plain numbers: newer libraries have more
+/// of them.
 struct Nccl {
     version: String,
     error_string: unsafe extern "C" fn(c_int) -> *const c_char,
@@ -120,7 +121,8 @@ impl Nccl {
         Err(Error::Nccl { reason: format!("{call} failed with {code}: {text}") })
     }
 
-    /// Runs `body` as one group: its calls are carried out together, so that no order of them can wait for itself.
+    /// Runs `body` as one group: its calls are carried out together, so that no order of them can wait for
+    /// itself.
     fn group(&self, body: impl FnOnce() -> Result<()>) -> Result<()> {
         // SAFETY: matched by the end below, on the same thread.
         self.check("ncclGroupStart", unsafe { (self.group_start)() })?;
@@ -176,8 +178,8 @@ impl Communicator {
         let joined = nccl.group(|| {
             for (rank, (context, raw)) in contexts.iter().zip(&mut raw).enumerate() {
                 context.enter()?;
-                // SAFETY: the rank's context is current, and its handle is written at the latest at the end of the group,
-                // until when `raw` lives.
+                // SAFETY: the rank's context is current, and its handle is written at the latest at the end
+                // of the group, until when `raw` lives.
                 let code = unsafe { (nccl.init_rank)(raw, contexts.len() as c_int, id, rank as c_int) };
                 nccl.check("ncclCommInitRank", code)?;
             }
@@ -205,8 +207,8 @@ impl Communicator {
         let stream = stream.0 as *mut c_void;
         self.nccl.group(|| {
             for Parcel { peer, pointer, bytes } in sends {
-                // SAFETY: the bytes lie inside an allocation that lives until the stream has passed this; so does the
-                // communicator, which is aborted or destroyed once.
+                // SAFETY: the bytes lie inside an allocation that lives until the stream has passed this; so
+                // does the communicator, which is aborted or destroyed once.
                 let code = unsafe {
                     (self.nccl.send)(pointer.0 as *const c_void, *bytes, BYTES, *peer as c_int, *raw, stream)
                 };

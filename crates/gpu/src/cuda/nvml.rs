@@ -1,4 +1,5 @@
-//! Clocks, temperature and NVLinks through NVML, the management library that comes with the driver. All of it is optional.
+//! Clocks, temperature and NVLinks through NVML, the management library that comes with the driver. All of it
+//! is optional.
 
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use std::ptr;

@@ -28,7 +28,8 @@ pub(crate) fn identity() -> Result<String> {
     Ok(format!("{} {}", version()?, FIXED_OPTIONS.join(" ")))
 }
 
-/// From 13 on NVRTC has a cache of its own. What it finds there comes without the assembler's log, and so without resources.
+/// From 13 on NVRTC has a cache of its own. What it finds there comes without the assembler's log, and so
+/// without resources.
 fn keeps_a_cache(version: &str) -> bool {
     let major = version.trim_start_matches("NVRTC ").split('.').next();
     major.and_then(|major| major.parse::<u32>().ok()).is_some_and(|major| major >= 13)
@@ -55,7 +56,8 @@ pub(crate) fn compile(
     Ok(Compiled { bytes, resources: ptxas::resources(&log), log })
 }
 
-/// `--ptxas-options=-v` is what writes the resources into the log; line numbers cost nothing and serve the profiler.
+/// `--ptxas-options=-v` is what writes the resources into the log; line numbers cost nothing and serve the
+/// profiler.
 const FIXED_OPTIONS: [&str; 4] = ["--std=c++17", "--ptxas-options=-v", "--generate-line-info", "-DGW_CUDA=1"];
 
 /// Those that plain sources are compiled with too.
@@ -89,8 +91,8 @@ impl Program {
             includes.iter().map(|(path, text)| c_string(path, text)).collect::<Outcome<Vec<_>>>()?;
         let (path_pointers, header_pointers) = (pointers(&paths), pointers(&headers));
         let mut raw = ptr::null_mut();
-        // SAFETY: the library is loaded; every text ends in NUL, both lists have as many entries as the call is told,
-        // and the texts live as long as the program. `raw` is written by the call.
+        // SAFETY: the library is loaded; every text ends in NUL, both lists have as many entries as the call
+        // is told, and the texts live as long as the program. `raw` is written by the call.
         let status = unsafe {
             sys::nvrtcCreateProgram(
                 &mut raw,
@@ -143,7 +145,8 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // SAFETY: created once, destroyed once. The only possible answer besides success is that it was not a program.
+        // SAFETY: created once, destroyed once. The only possible answer besides success is that it was not a
+        // program.
         let _ = unsafe { sys::nvrtcDestroyProgram(&mut self.raw) };
     }
 }

@@ -14,7 +14,8 @@ use crate::{Error, Result};
 
 const FOLDER_VARIABLE: &str = "GATEWORK_CUDA_LIBRARIES";
 
-/// Makes the library available, once for the process. Afterwards every function of `cudarc::nvrtc::sys` may be called.
+/// Makes the library available, once for the process. Afterwards every function of `cudarc::nvrtc::sys` may
+/// be called.
 pub(super) fn load() -> Result<()> {
     static LOADED: OnceLock<std::result::Result<(), String>> = OnceLock::new();
     LOADED.get_or_init(find).clone().map_err(|reason| Error::NoNvrtc { reason })
@@ -43,7 +44,8 @@ pub(super) fn named_folder() -> Option<PathBuf> {
     env::var_os(FOLDER_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
-/// Library folders of the toolkits that may be installed: those that the environment names, then the usual places.
+/// Library folders of the toolkits that may be installed: those that the environment names, then the usual
+/// places.
 pub(super) fn toolkit_folders() -> Vec<PathBuf> {
     let named =
         ["CUDA_PATH", "CUDA_HOME"].into_iter().filter_map(env::var_os).filter(|value| !value.is_empty());
@@ -99,7 +101,8 @@ fn loader_finds_it() -> bool {
     unsafe { sys::is_culib_present() }
 }
 
-/// The bindings ask the loader for `libnvrtc.so` first, so one in the system's own folders wins over the user's folder.
+/// The bindings ask the loader for `libnvrtc.so` first, so one in the system's own folders wins over the
+/// user's folder.
 fn warn_if_shadowed(folder: &Path) {
     let Some(used) = library_in_use() else { return };
     let same = |left: &Path, right: &Path| fs::canonicalize(left).ok() == fs::canonicalize(right).ok();

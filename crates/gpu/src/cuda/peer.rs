@@ -18,7 +18,8 @@ pub(super) fn can_access(device: CUdevice, other: CUdevice) -> Result<bool> {
     Ok(reachable != 0)
 }
 
-/// Kernels of `context` may touch what `other` allocates, from its pools too: those have access rights of their own.
+/// Kernels of `context` may touch what `other` allocates, from its pools too: those have access rights of
+/// their own.
 pub(super) fn enable_access(context: &Context, other: &Context, pools: [CUmemoryPool; 2]) -> Result<()> {
     if !can_access(context.device(), other.device())? {
         return Err(Error::Foreign {
@@ -46,8 +47,8 @@ pub(super) fn enable_access(context: &Context, other: &Context, pools: [CUmemory
     Ok(())
 }
 
-/// Queues a copy from a card to another on a stream of the latter. Where there is no direct way the driver goes through
-/// the host, which is slower and otherwise the same.
+/// Queues a copy from a card to another on a stream of the latter. Where there is no direct way the driver
+/// goes through the host, which is slower and otherwise the same.
 pub(super) fn copy(
     stream: CUstream,
     (context, destination): (&Context, Pointer),
@@ -55,7 +56,8 @@ pub(super) fn copy(
     bytes: usize,
 ) -> Result<()> {
     context.enter()?;
-    // SAFETY: both runs lie inside allocations of their contexts, which outlive the copy; the stream is alive.
+    // SAFETY: both runs lie inside allocations of their contexts, which outlive the copy; the stream is
+    // alive.
     let status =
         unsafe { sys::cuMemcpyPeerAsync(destination.0, context.raw(), source.0, other.raw(), bytes, stream) };
     check("cuMemcpyPeerAsync", status)

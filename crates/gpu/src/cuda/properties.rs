@@ -9,7 +9,8 @@ use crate::cuda::driver_version;
 use crate::cuda::status::check;
 use crate::types::{Architecture, DeviceProperties, Kind};
 
-/// Compute capabilities whose `a` variant has instructions the plain one lacks: `wgmma`, `setmaxnreg`, `tcgen05`.
+/// Compute capabilities whose `a` variant has instructions the plain one lacks: `wgmma`, `setmaxnreg`,
+/// `tcgen05`.
 const ACCELERATED: [(u32, u32); 4] = [(9, 0), (10, 0), (10, 3), (12, 0)];
 
 pub(super) fn read(ordinal: usize, device: CUdevice) -> Result<DeviceProperties> {

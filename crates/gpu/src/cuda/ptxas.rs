@@ -11,8 +11,8 @@ use crate::types::Resources;
 
 /// Resources by kernel name, in the order of the log.
 ///
-/// A function that was not inlined and spills is listed under its own name, without registers: its spills are nobody
-/// else's, and a gate that counts spills must see them.
+/// A function that was not inlined and spills is listed under its own name, without registers: its spills are
+/// nobody else's, and a gate that counts spills must see them.
 pub(crate) fn resources(log: &str) -> Vec<(String, Resources)> {
     let mut kernels: Vec<(String, Resources)> = Vec::new();
     let mut callees: Vec<(String, Resources)> = Vec::new();

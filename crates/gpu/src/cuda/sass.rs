@@ -7,10 +7,12 @@ use serde::Serialize;
 /// How often each instruction occurs in each kernel of a binary.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct SassReport {
-    /// Kernels in the order of the listing; of each, the count by opcode without its modifiers, as `QGMMA` or `LDL`.
+    /// Kernels in the order of the listing; of each, the count by opcode without its modifiers, as `QGMMA` or
+    /// `LDL`.
     pub kernels: Vec<(String, BTreeMap<String, u32>)>,
-    /// Bulk copies whose global address has a constant zero for its upper half, with their kernels. No memory of a device lies
-    /// there: ptxas 13.0 was seen to lose the upper half where a pointer was indexed with 32 bits.
+    /// Bulk copies whose global address has a constant zero for its upper half, with their kernels. No memory
+    /// of a device lies there: ptxas 13.0 was seen to lose the upper half where a pointer was indexed with 32
+    /// bits.
     pub truncated: Vec<(String, String)>,
 }
 
@@ -51,7 +53,8 @@ struct Instruction<'a> {
 }
 
 impl<'a> Instruction<'a> {
-    /// That of `/*00f0*/  @!P0 EXIT ;  /* 0x000000000000094d */`, and nothing of a line that only continues an encoding.
+    /// That of `/*00f0*/  @!P0 EXIT ;  /* 0x000000000000094d */`, and nothing of a line that only continues
+    /// an encoding.
     fn of(line: &'a str) -> Option<Self> {
         let (address, rest) = line.trim_start().strip_prefix("/*")?.split_once("*/")?;
         if address.is_empty() || !address.bytes().all(|byte| byte.is_ascii_hexdigit()) {

@@ -1,5 +1,5 @@
-//! Page-locked memory of a stream, that small copies between ordinary memory and the device go through: the driver's own way waits
-//! for everything queued before, or takes several calls.
+//! Page-locked memory of a stream, that small copies between ordinary memory and the device go through: the
+//! driver's own way waits for everything queued before, or takes several calls.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -51,7 +51,8 @@ impl Places {
         Some(place)
     }
 
-    /// After a wait that began when there were `count` copies: all bytes are free, unless another copy came meanwhile.
+    /// After a wait that began when there were `count` copies: all bytes are free, unless another copy came
+    /// meanwhile.
     fn rewind(&mut self, count: u64) {
         if self.count == count {
             self.used = 0;
@@ -89,8 +90,8 @@ impl Drop for PageLocked {
 }
 
 impl Staging {
-    /// Has `copy` queue a copy from staged bytes of `source`; `wait` waits for the stream if there is no more room. The caller has
-    /// entered the context.
+    /// Has `copy` queue a copy from staged bytes of `source`; `wait` waits for the stream if there is no more
+    /// room. The caller has entered the context.
     ///
     /// # Safety
     /// `source` has `bytes` readable bytes, at most [`LARGEST`].
@@ -124,8 +125,8 @@ impl Staging {
         copy(staged)
     }
 
-    /// Has `copy` bring bytes from the device into page-locked memory, and wait for them; then they are in `target`. The caller
-    /// has entered the context.
+    /// Has `copy` bring bytes from the device into page-locked memory, and wait for them; then they are in
+    /// `target`. The caller has entered the context.
     ///
     /// # Safety
     /// `target` has `bytes` writable bytes, at most [`LARGEST`].
@@ -142,7 +143,8 @@ impl Staging {
             None => downward.insert(PageLocked::new(context, LARGEST)?).address,
         };
         copy(memory)?;
-        // SAFETY: the target is the caller's promise, and the memory has LARGEST bytes, which only this lock gives access to.
+        // SAFETY: the target is the caller's promise, and the memory has LARGEST bytes, which only this lock
+        // gives access to.
         unsafe { ptr::copy_nonoverlapping(memory, target, bytes) };
         Ok(())
     }

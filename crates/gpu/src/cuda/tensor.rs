@@ -20,8 +20,8 @@ pub(super) fn encode(spec: &TensorSpec<'_>) -> Result<TensorWords> {
     let mut strides = layout.strides.clone();
     strides.resize(MOST_DIMENSIONS, 0);
     let steps = [1u32; MOST_DIMENSIONS];
-    // SAFETY: extents, box and steps have as many entries as the tensor has dimensions, strides at least one less; the
-    // call writes `map`.
+    // SAFETY: extents, box and steps have as many entries as the tensor has dimensions, strides at least one
+    // less; the call writes `map`.
     let status = unsafe {
         sys::cuTensorMapEncodeTiled(
             &mut map,

@@ -27,7 +27,8 @@ pub(crate) fn find(name: &str) -> Result<PathBuf> {
         .ok_or_else(|| Error::NoTool { tool: name.to_owned() })
 }
 
-/// Counts the machine instructions of a cubin, kernel by kernel. Needs `cuobjdump` and `nvdisasm`, and no GPU.
+/// Counts the machine instructions of a cubin, kernel by kernel. Needs `cuobjdump` and `nvdisasm`, and no
+/// GPU.
 pub fn disassemble(binary: &Binary) -> Result<SassReport> {
     if binary.architecture == Architecture::Emulated {
         let source = io::Error::new(

@@ -264,8 +264,8 @@ impl Launch {
             ));
         }
         let pointer = touch.address as *mut u8;
-        // SAFETY: `check` found the bytes inside a live buffer, the cluster's shared memory or, to be read, a constant,
-        // aligned; the launch is the only one that touches them now.
+        // SAFETY: `check` found the bytes inside a live buffer, the cluster's shared memory or, to be read, a
+        // constant, aligned; the launch is the only one that touches them now.
         let before = unsafe { read_word(pointer, touch.bytes) };
         let after = op.apply(before, value, compare, touch.bytes);
         if op.writes() && after != before {
@@ -286,8 +286,9 @@ impl Launch {
         Ok((before, if turn { self.preempt() } else { self.burn() }))
     }
 
-    /// The release and acquire sides of an atomic. A relaxed one carries what fences before it released, to fences after
-    /// those that read it. A store by another thread ends what came before; an update hands it on.
+    /// The release and acquire sides of an atomic. A relaxed one carries what fences before it released, to
+    /// fences after those that read it. A store by another thread ends what came before; an update hands it
+    /// on.
     fn pass_on(&mut self, address: usize, atomic: Atomic) {
         let Atomic { op, order, scope, .. } = atomic;
         let (at, slot) = (self.block().address, self.current_thread() as Slot);
@@ -348,8 +349,8 @@ impl Launch {
         self.fence_proxy(spaces);
     }
 
-    /// Relaxed atomics before this have acquired, and those after it release. Memory is sequentially consistent here, so
-    /// that `fence.sc` does no more.
+    /// Relaxed atomics before this have acquired, and those after it release. Memory is sequentially
+    /// consistent here, so that `fence.sc` does no more.
     fn fence_memory(&mut self, scope: Scope) {
         let at = self.block().address;
         let thread = self.thread();

@@ -1,4 +1,5 @@
-//! Addresses that are handed out once: what is freed is never another buffer, so that a late access is recognised.
+//! Addresses that are handed out once: what is freed is never another buffer, so that a late access is
+//! recognised.
 
 use std::ops::Range;
 use std::ptr;
@@ -40,8 +41,8 @@ impl Arena {
         Some(Self { base, reserved, next: base, usable: base })
     }
 
-    /// The next run of `bytes` bytes that may be read and written, with `guard` bytes on either side that belong to nobody,
-    /// at a multiple of `alignment`.
+    /// The next run of `bytes` bytes that may be read and written, with `guard` bytes on either side that
+    /// belong to nobody, at a multiple of `alignment`.
     pub(super) fn take(&mut self, bytes: usize, guard: usize, alignment: usize) -> Option<usize> {
         let start = self.next.checked_add(guard)?.checked_next_multiple_of(alignment)?;
         let end = start.checked_add(bytes)?.checked_add(guard)?;
@@ -67,7 +68,8 @@ impl Arena {
         (self.base..self.base + self.reserved).contains(&address)
     }
 
-    /// Gives the memory back of pages that `bytes` lie in and that are `unused` as a whole; their addresses stay taken.
+    /// Gives the memory back of pages that `bytes` lie in and that are `unused` as a whole; their addresses
+    /// stay taken.
     pub(super) fn give_back(&self, bytes: Range<usize>, unused: Range<usize>) {
         let first = (bytes.start / PAGE * PAGE).max(unused.start.next_multiple_of(PAGE));
         let last = bytes.end.next_multiple_of(PAGE).min(unused.end / PAGE * PAGE);

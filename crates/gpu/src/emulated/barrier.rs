@@ -109,7 +109,8 @@ impl Launch {
         Ok(Flow::Go)
     }
 
-    /// Arrives at the barrier of the thread's cluster. `releases` says whether others may rely on what it did before.
+    /// Arrives at the barrier of the thread's cluster. `releases` says whether others may rely on what it did
+    /// before.
     pub(super) fn cluster_arrive(&mut self, releases: bool, site: CallSite) -> Step {
         let (slot, number) = (self.current_thread() as Slot, self.block().number);
         let thread = self.thread();
@@ -250,7 +251,8 @@ impl Launch {
         // SAFETY: every thread that arrived has had the word checked.
         unsafe { write_word(word, 4, read_word(word, 4) ^ 0x8000_0000) };
         let waiters = std::mem::take(&mut self.grid_barrier.waiters);
-        // Everyone learns what every thread did, and no more: a copy that nobody waited for is still under way.
+        // Everyone learns what every thread did, and no more: a copy that nobody waited for is still under
+        // way.
         let mut everything: Tidings = None;
         for block in &mut self.blocks {
             let met = block.knowledge();

@@ -139,7 +139,8 @@ pub(super) struct Block {
     pub(super) retired: BTreeMap<usize, (Slot, u32)>,
     /// What threads of other blocks last did here: by block and thread, when and where.
     pub(super) visits: BTreeMap<(u32, Slot), (u32, Visit)>,
-    /// Copies out of its shared memory that another block's mbarrier ends: that block, the agent, its time, and where.
+    /// Copies out of its shared memory that another block's mbarrier ends: that block, the agent, its time,
+    /// and where.
     pub(super) departures: Vec<(u32, Slot, u32, CallSite)>,
     pub(super) warps: Vec<Warp>,
     pub(super) products: Vec<WgmmaState>,

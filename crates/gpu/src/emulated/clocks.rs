@@ -1,8 +1,8 @@
 //! Who knows what has happened: vector clocks over the agents of a block.
 //!
-//! An agent is a thread, or something asynchronous that finishes in order: the phases of an mbarrier, the copy groups of
-//! a thread, the products of a warp. An access by agent `a` at its time `t` happened before a thread's next access if
-//! the thread's clock for `a` is at least `t`.
+//! An agent is a thread, or something asynchronous that finishes in order: the phases of an mbarrier, the
+//! copy groups of a thread, the products of a warp. An access by agent `a` at its time `t` happened before a
+//! thread's next access if the thread's clock for `a` is at least `t`.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -69,7 +69,8 @@ pub(super) enum Space {
 pub(super) struct Known {
     /// Their accesses.
     pub(super) seen: Clocks,
-    /// Ordinary writes that the asynchronous proxy (bulk copies, wgmma) may rely on, by [`Space`]: fenced by their writer.
+    /// Ordinary writes that the asynchronous proxy (bulk copies, wgmma) may rely on, by [`Space`]: fenced by
+    /// their writer.
     proxied: [Clocks; 3],
 }
 
@@ -143,7 +144,8 @@ impl Knowledge {
     }
 }
 
-/// What an atomic carries from a release to an acquire, by the scope of the two: a narrow one serves few threads.
+/// What an atomic carries from a release to an acquire, by the scope of the two: a narrow one serves few
+/// threads.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Passage {
     /// To the whole device, and the system.
@@ -221,8 +223,8 @@ pub(super) fn join(into: &mut Tidings, other: &Tidings) {
     }
 }
 
-/// The joined knowledge of threads that arrive one after another. Threads of a block mostly share one set of clocks, so
-/// a set that was joined just before is not joined again.
+/// The joined knowledge of threads that arrive one after another. Threads of a block mostly share one set of
+/// clocks, so a set that was joined just before is not joined again.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Meeting {
     joined: Knowledge,

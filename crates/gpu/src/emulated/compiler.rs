@@ -12,10 +12,12 @@ use crate::source::Source;
 use crate::types::Compiled;
 use crate::{Error, Result};
 
-/// Every load and store is instrumented, and so are array indices and divisors, which would otherwise reach host memory
-/// or stop the process, and shifts and conversions, which would have another result than on the card; locals start as garbage; nothing is fused that the GPU would not fuse; the library runs on any
-/// machine of this architecture. A function that is nowhere defined is the linker's error: found at its first call, it
-/// would end the process. One that is defined here is this one, and never the process's own of that name.
+/// Every load and store is instrumented, and so are array indices and divisors, which would otherwise reach
+/// host memory or stop the process, and shifts and conversions, which would have another result than on the
+/// card; locals start as garbage; nothing is fused that the GPU would not fuse; the library runs on any
+/// machine of this architecture. A function that is nowhere defined is the linker's error: found at its first
+/// call, it would end the process. One that is defined here is this one, and never the process's own of that
+/// name.
 const FLAGS: &[&str] = &[
     "-std=c++17",
     "-O2",
@@ -42,8 +44,8 @@ const FLAGS: &[&str] = &[
     "-Wl,-Bsymbolic",
 ];
 
-/// Of each list, the first that the compiler understands. Clang's `bounds` holds a check that traps, its `array-bounds`
-/// does not; GCC knows `bounds` alone. Locals are poisoned by newer compilers only. A loop
+/// Of each list, the first that the compiler understands. Clang's `bounds` holds a check that traps, its
+/// `array-bounds` does not; GCC knows `bounds` alone. Locals are poisoned by newer compilers only. A loop
 /// without an end is none that the compiler may leave out.
 const OPTIONAL_FLAGS: &[&[&str]] = &[
     &["-fsanitize=array-bounds", "-fsanitize=bounds"],
@@ -51,11 +53,12 @@ const OPTIONAL_FLAGS: &[&[&str]] = &[
     &["-fno-finite-loops"],
 ];
 
-/// Defined in a source whose locals start as a `pattern` or as `zero`: they do so for certain only without optimisation.
+/// Defined in a source whose locals start as a `pattern` or as `zero`: they do so for certain only without
+/// optimisation.
 pub(crate) const LOCALS: &str = "GW_LOCALS";
 
-/// Whether locals can be made to start as that definition says. Clang would fill the padding of structures too, which copies
-/// carry into memory.
+/// Whether locals can be made to start as that definition says. Clang would fill the padding of structures
+/// too, which copies carry into memory.
 pub(crate) fn can_fill_locals() -> Result<bool> {
     let Compiler { command, name, .. } = compiler()?;
     Ok(!name.contains("clang") && accepts(&command, "-ftrivial-auto-var-init=zero"))

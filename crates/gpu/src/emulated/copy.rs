@@ -100,8 +100,8 @@ impl Launch {
         self.quiet = 0;
     }
 
-    /// `cp.async.mbarrier.arrive`: an arrival once the thread's copies so far are done. `counted` says whether the
-    /// barrier's count has it already (`.noinc`).
+    /// `cp.async.mbarrier.arrive`: an arrival once the thread's copies so far are done. `counted` says
+    /// whether the barrier's count has it already (`.noinc`).
     pub(super) fn copy_async_arrive(
         &mut self,
         barrier: usize,
@@ -174,7 +174,8 @@ impl Launch {
         self.fly(parcel, barrier, site)
     }
 
-    /// The same bytes to the same place in every block of the cluster whose bit is set, each for its own mbarrier.
+    /// The same bytes to the same place in every block of the cluster whose bit is set, each for its own
+    /// mbarrier.
     pub(super) fn multicast(
         &mut self,
         parcel: &Parcel,
@@ -378,7 +379,8 @@ impl Launch {
         Err(self.fault_at(FaultKind::Protocol, site, format!("the thread ends with {what}")))
     }
 
-    /// Checks one side of a copy; `shared` says which memory it must be in. Returns the resident block of shared memory.
+    /// Checks one side of a copy; `shared` says which memory it must be in. Returns the resident block of
+    /// shared memory.
     fn require(
         &mut self,
         touch: Touch,

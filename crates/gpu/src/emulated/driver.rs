@@ -26,8 +26,8 @@ const MEMORY_BYTES: u64 = 4 << 30;
 /// Few, so that grids made to fill the device stay small.
 const MULTIPROCESSORS: u32 = 4;
 
-/// One emulated device of a group. Devices of a group share their queues, so that streams of one wait for events of
-/// another.
+/// One emulated device of a group. Devices of a group share their queues, so that streams of one wait for
+/// events of another.
 pub(super) struct EmulatedDriver {
     properties: DeviceProperties,
     /// Which of the group.
@@ -176,8 +176,8 @@ impl EmulatedDriver {
     }
 }
 
-/// Blocks that one multiprocessor holds at once: it has room for 64 warps and 32 blocks, and keeps 1 KiB of shared memory
-/// a block for itself.
+/// Blocks that one multiprocessor holds at once: it has room for 64 warps and 32 blocks, and keeps 1 KiB of
+/// shared memory a block for itself.
 fn resident_blocks(grid: &Grid, properties: &DeviceProperties) -> u64 {
     let by_threads = 64 / grid.threads_per_block().div_ceil(32).max(1);
     let shared = u64::from(grid.shared_bytes) + 1024;

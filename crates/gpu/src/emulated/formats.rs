@@ -38,7 +38,8 @@ impl Format {
             return sign | self.overflow.unwrap_or(self.largest);
         }
         let unit = exponent - self.mantissa_bits as i32;
-        // Below 2^12: adding what has no fraction beside it rounds to nearest, ties to even, as `round_ties_even` does by a call.
+        // Below 2^12: adding what has no fraction beside it rounds to nearest, ties to even, as
+        // `round_ties_even` does by a call.
         let quotient = magnitude * power_of_two(-unit);
         let steps = (quotient + INTEGERS - INTEGERS) as u64;
         // A carry out of the mantissa runs into the exponent by itself.

@@ -27,7 +27,8 @@ macro_rules! table {
 }
 functions!(table);
 
-/// The variant of a code that a kernel gave. One that the runtime does not know is a fault, and does not return.
+/// The variant of a code that a kernel gave. One that the runtime does not know is a fault, and does not
+/// return.
 fn known<T: Code>(code: u32) -> T {
     T::from_code(code).unwrap_or_else(|| {
         step(|launch| {

@@ -1,9 +1,10 @@
 //! Loads of bytes that nobody has written.
 //!
-//! A load that comes before the write it should follow looks the same at first. So the fault is kept until the launch
-//! ends: a missing barrier is found as a race before that. Copies carry the marks of their source along, and only loads
-//! into registers count: what a kernel copies and never looks at may be anything. A load counts if none of its bytes is
-//! written: the last word of a message, or a vector at the end of a row, may reach beyond what it needs.
+//! A load that comes before the write it should follow looks the same at first. So the fault is kept until
+//! the launch ends: a missing barrier is found as a race before that. Copies carry the marks of their source
+//! along, and only loads into registers count: what a kernel copies and never looks at may be anything. A
+//! load counts if none of its bytes is written: the last word of a message, or a vector at the end of a row,
+//! may reach beyond what it needs.
 
 use super::access::{Place, Touch};
 use super::launch::Launch;

@@ -1,8 +1,8 @@
 //! What stops a kernel from outside of its calls: the end of its time, a trap, an address that is none.
 //!
-//! Signals arrive on the system thread that runs the launch. Inside of kernel code nothing of the runtime is borrowed, so
-//! the handler sends the thread, which never runs again, to a function that records the fault and leaves the fiber.
-//! Signals that hit anything else are handed on to whoever handled them before.
+//! Signals arrive on the system thread that runs the launch. Inside of kernel code nothing of the runtime is
+//! borrowed, so the handler sends the thread, which never runs again, to a function that records the fault
+//! and leaves the fiber. Signals that hit anything else are handed on to whoever handled them before.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -47,7 +47,8 @@ thread_local! {
     static PENDING: Cell<Option<Interruption>> = const { Cell::new(None) };
 }
 
-/// While it lives, a kernel on this system thread is stopped after its time, and by what would end the process.
+/// While it lives, a kernel on this system thread is stopped after its time, and by what would end the
+/// process.
 pub(super) struct Guard {
     watched: *mut Watched,
     outer: Option<&'static Watched>,
@@ -141,8 +142,8 @@ fn install() {
 }
 
 fn replace(signal: c_int) -> libc::sigaction {
-    // SAFETY: both structs are plain data for which zeros are valid; the handler is a function of the right type, which
-    // touches nothing but the thread's own state and, in kernel code, its launch.
+    // SAFETY: both structs are plain data for which zeros are valid; the handler is a function of the right
+    // type, which touches nothing but the thread's own state and, in kernel code, its launch.
     unsafe {
         let mut former: libc::sigaction = std::mem::zeroed();
         let mut action: libc::sigaction = std::mem::zeroed();
@@ -197,8 +198,8 @@ fn hand_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     if handler == libc::SIG_IGN || (handler == libc::SIG_DFL && signal == OUT_OF_TIME) {
         return;
     }
-    // SAFETY: the handler was installed by somebody for this signal, with the type that its flags say. By default the
-    // instruction runs once more and ends the process, as it would without us.
+    // SAFETY: the handler was installed by somebody for this signal, with the type that its flags say. By
+    // default the instruction runs once more and ends the process, as it would without us.
     unsafe {
         if handler == libc::SIG_DFL {
             let mut default: libc::sigaction = std::mem::zeroed();

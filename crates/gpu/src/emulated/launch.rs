@@ -27,8 +27,8 @@ use crate::types::{Emulation, Fault, FaultKind, Grid, Overflow, Site};
 
 /// Stack of one thread.
 const STACK_BYTES: usize = 256 << 10;
-/// Below this much a function may not be entered: its own frame (64 KiB at most, as the compiler checks) and the
-/// runtime's must still fit above the guard page.
+/// Below this much a function may not be entered: its own frame (64 KiB at most, as the compiler checks) and
+/// the runtime's must still fit above the guard page.
 const STACK_RESERVE: usize = 128 << 10;
 /// Blocks of an ordinary launch that run side by side.
 const RESIDENT_BLOCKS: usize = 4;
@@ -36,10 +36,11 @@ const RESIDENT_BLOCKS: usize = 4;
 pub(super) const MOST_BLOCKS: u64 = 1 << 24;
 /// Threads that a cooperative launch may keep at once: each has a stack with a guard page of its own.
 pub(super) const COOPERATIVE_THREADS: u64 = 8192;
-/// Atomic loads and failed waits, with no store by any thread between them, after which a launch spins for ever.
+/// Atomic loads and failed waits, with no store by any thread between them, after which a launch spins for
+/// ever.
 const QUIET_LIMIT: u64 = 2_000_000;
-/// Polls in a row and no store after which the schedule turns kind: threads may be spinning for a copy that has not
-/// landed, or for a thread that it starves.
+/// Polls in a row and no store after which the schedule turns kind: threads may be spinning for a copy that
+/// has not landed, or for a thread that it starves.
 const PATIENCE: u64 = 10_000;
 
 thread_local! {
@@ -153,7 +154,8 @@ pub(super) fn run(
     let pointer = &raw mut launch;
     let outer = CURRENT.replace(pointer);
     let guard = Guard::new(entry, terms.how.limit);
-    // SAFETY: `launch` outlives the loop, and only this system thread reaches it, through short borrows of `pointer`.
+    // SAFETY: `launch` outlives the loop, and only this system thread reaches it, through short borrows of
+    // `pointer`.
     unsafe { drive(pointer) };
     drop(guard);
     CURRENT.set(outer);
@@ -187,12 +189,13 @@ unsafe fn drive(launch: *mut Launch) {
 /// Lets a runtime function work on the launch whose thread called it.
 pub(super) fn with<R>(work: impl FnOnce(&mut Launch) -> R) -> R {
     let launch = CURRENT.get();
-    // SAFETY: kernels run only inside `run`, which set the pointer; no other borrow is alive while a fiber runs, and
-    // `work` does not switch fibers.
+    // SAFETY: kernels run only inside `run`, which set the pointer; no other borrow is alive while a fiber
+    // runs, and `work` does not switch fibers.
     work(unsafe { &mut *launch })
 }
 
-/// Carries out a call that may have to wait; comes back when the thread may go on, and not at all after a fault.
+/// Carries out a call that may have to wait; comes back when the thread may go on, and not at all after a
+/// fault.
 pub(super) fn step(work: impl FnOnce(&mut Launch) -> Step) {
     match with(work) {
         Ok(Flow::Go) => {}
@@ -414,8 +417,8 @@ impl Launch {
         }
     }
 
-    /// Out of time: the thread that is next is to blame if it comes from a call that knows its line. Others are stopped
-    /// where they are.
+    /// Out of time: the thread that is next is to blame if it comes from a call that knows its line. Others
+    /// are stopped where they are.
     fn stop_waiting_thread(&mut self) -> bool {
         let site = self.thread().site.site();
         if site.is_some() {
@@ -528,13 +531,14 @@ impl Launch {
                 thread.yielder = std::ptr::from_ref(yielder);
                 thread.stack.1 = top;
             });
-            // SAFETY: the entry was described by the same library, and `arguments` holds one pointer a parameter, each
-            // to a value of the parameter's size; both outlive the fiber.
+            // SAFETY: the entry was described by the same library, and `arguments` holds one pointer a
+            // parameter, each to a value of the parameter's size; both outlive the fiber.
             unsafe { invoke(arguments as *mut *mut c_void) };
         }))
     }
 
-    /// Tells other streams what the launch used of memory, and finds who used it without an order between the two.
+    /// Tells other streams what the launch used of memory, and finds who used it without an order between the
+    /// two.
     fn settle(&mut self, usage: &mut Usage, turn: &mut Turn) -> Option<Box<Fault>> {
         let (entry, calls) = (self.entry.clone(), self.call_lines());
         let line = move |code| telling::line_of_code(&entry, &calls, code);
@@ -548,7 +552,8 @@ impl Launch {
         for thread in self.blocks.iter_mut().flat_map(|block| &mut block.threads) {
             if let Some(mut fiber) = thread.fiber.take() {
                 if fiber.started() && !fiber.done() {
-                    // SAFETY: the frames on the stack are the kernel's and the runtime's own, which hold no resources.
+                    // SAFETY: the frames on the stack are the kernel's and the runtime's own, which hold no
+                    // resources.
                     unsafe { fiber.force_reset() };
                 }
                 give_stack(fiber.into_stack());

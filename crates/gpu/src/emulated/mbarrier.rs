@@ -38,8 +38,8 @@ pub(super) struct Mbarrier {
     last_copy: Option<(u32, CallSite)>,
 }
 
-/// When a thread fenced its barriers: at which of its times, and after how many arrivals at cluster barriers, the next of
-/// which tells the cluster even if it is relaxed.
+/// When a thread fenced its barriers: at which of its times, and after how many arrivals at cluster barriers,
+/// the next of which tells the cluster even if it is relaxed.
 #[derive(Debug, Clone, Copy)]
 struct Fenced {
     time: u32,
@@ -222,7 +222,8 @@ impl Launch {
         self.end_phase(found, site)
     }
 
-    /// An arrival that `cp.async` copies bring when they are done. Of the thread that issued them it tells nothing else.
+    /// An arrival that `cp.async` copies bring when they are done. Of the thread that issued them it tells
+    /// nothing else.
     pub(super) fn mbarrier_copies_done(
         &mut self,
         found: Found,
@@ -248,8 +249,8 @@ impl Launch {
         let _ = self.end_phase(found, site);
     }
 
-    /// The phase that copies of the running thread count towards. `counted` says whether they bring an arrival that the
-    /// barrier's count does not have.
+    /// The phase that copies of the running thread count towards. `counted` says whether they bring an
+    /// arrival that the barrier's count does not have.
     pub(super) fn mbarrier_await_copies(
         &mut self,
         address: usize,
@@ -307,7 +308,8 @@ impl Launch {
         state.result = 1;
     }
 
-    /// The agent that a copy for this barrier is recorded as. Whoever issues it must know that the barrier was fenced.
+    /// The agent that a copy for this barrier is recorded as. Whoever issues it must know that the barrier
+    /// was fenced.
     pub(super) fn mbarrier_phase(&mut self, found: Found, site: CallSite) -> Result<(Slot, u32), Stop> {
         let (mine, thread) = (self.block().number, self.current_thread());
         let home = self.blocks[found.block].number;
@@ -402,7 +404,8 @@ impl Launch {
         Ok(Found { block: slot, offset })
     }
 
-    /// The same, for a use by the thread itself: neither the barrier nor its block may end before that is known.
+    /// The same, for a use by the thread itself: neither the barrier nor its block may end before that is
+    /// known.
     fn used_mbarrier(&mut self, address: usize, site: CallSite) -> Result<Found, Stop> {
         let found = self.mbarrier(address, site)?;
         if found.block != self.current_block() {

@@ -1,4 +1,5 @@
-//! Device memory of the emulated device: host memory with guard zones, poisoned, and remembered after it is freed.
+//! Device memory of the emulated device: host memory with guard zones, poisoned, and remembered after it is
+//! freed.
 
 use std::cell::UnsafeCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -195,7 +196,8 @@ impl Memory {
         Some(bytes)
     }
 
-    /// Remembers where a buffer was. Graves of one arena with no buffer between them are one, which comes back.
+    /// Remembers where a buffer was. Graves of one arena with no buffer between them are one, which comes
+    /// back.
     fn bury(&mut self, bytes: Range<usize>) -> Range<usize> {
         let Range { mut start, mut end } = bytes;
         let arena = self.arenas.iter().find(|arena| arena.contains(start));

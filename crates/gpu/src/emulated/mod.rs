@@ -1,12 +1,15 @@
-//! The emulated device: the same kernels and the same host code on a machine without a GPU, and with every rule checked.
+//! The emulated device: the same kernels and the same host code on a machine without a GPU, and with every
+//! rule checked.
 //!
-//! Device memory is host memory with guards, a stream is a queue that runs when somebody waits, a graph is a recorded
-//! list, and a kernel is a shared library whose threads are fibers. It is an adversary: everything that the rules leave
-//! open (the order of threads and streams, the moment a copy lands) is decided against the kernel, from a seed.
+//! Device memory is host memory with guards, a stream is a queue that runs when somebody waits, a graph is a
+//! recorded list, and a kernel is a shared library whose threads are fibers. It is an adversary: everything
+//! that the rules leave open (the order of threads and streams, the moment a copy lands) is decided against
+//! the kernel, from a seed.
 //!
-//! One launch is one state machine, `launch::Launch`. Its methods lie in the file of their topic, as `impl Launch` in
-//! `access`, `barrier`, `copy`, `warp`, `wgmma` and others, so that these files know each other; what they keep for a block or a
-//! thread is in `block`. Kernels come in through `functions`, the table of which [`crate::abi`] is the list.
+//! One launch is one state machine, `launch::Launch`. Its methods lie in the file of their topic, as `impl
+//! Launch` in `access`, `barrier`, `copy`, `warp`, `wgmma` and others, so that these files know each other;
+//! what they keep for a block or a thread is in `block`. Kernels come in through `functions`, the table of
+//! which [`crate::abi`] is the list.
 
 mod access;
 mod arena;
@@ -55,7 +58,8 @@ pub(crate) fn open(how: Emulation, count: usize) -> Result<Vec<Box<dyn Driver>>>
 }
 
 impl Emulation {
-    /// Whether this machine's C++ compiler can fill registers with [`RegisterFill::Ones`](crate::RegisterFill::Ones) and
+    /// Whether this machine's C++ compiler can fill registers with
+    /// [`RegisterFill::Ones`](crate::RegisterFill::Ones) and
     /// [`RegisterFill::Zeros`](crate::RegisterFill::Zeros): GCC 12 and later can.
     pub fn can_fill_registers() -> Result<bool> {
         compiler::can_fill_locals()

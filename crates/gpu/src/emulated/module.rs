@@ -1,4 +1,5 @@
-//! A compiled kernel in this process: its entry, its parameters, and the way from an address to a source line.
+//! A compiled kernel in this process: its entry, its parameters, and the way from an address to a source
+//! line.
 
 use std::ffi::c_void;
 use std::path::{Path, PathBuf};
@@ -47,7 +48,8 @@ const MAX_THREADS: u32 = 1024;
 pub(super) fn load(binary: &Binary, entry: &str) -> Result<(Arc<Entry>, KernelInfo)> {
     let failed =
         |error: libloading::Error| Error::Load { kernel: binary.name.clone(), reason: error.to_string() };
-    // SAFETY: the library was compiled here from a kernel source (its hash was checked) and has no initialisers.
+    // SAFETY: the library was compiled here from a kernel source (its hash was checked) and has no
+    // initialisers.
     let library = unsafe { Library::new(&binary.path) }.map_err(failed)?;
     let missing = |_| Error::NoEntry { kernel: binary.name.clone(), entry: entry.to_owned() };
     // SAFETY: the types of the symbols are those that `GW_EXPORT` and gw/emulated.cuh give them.

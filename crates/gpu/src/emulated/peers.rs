@@ -62,7 +62,8 @@ impl Launch {
         Ok(())
     }
 
-    /// Notes that the running thread touches shared memory of another block, which must not end before it knows.
+    /// Notes that the running thread touches shared memory of another block, which must not end before it
+    /// knows.
     pub(super) fn visit(&mut self, slot: usize, visit: Visit) -> Result<(), Stop> {
         self.check_peer(slot, visit)?;
         let (mine, thread, time) = (self.block().number, self.current_thread() as Slot, self.thread().time);
@@ -78,7 +79,8 @@ impl Launch {
         self.fault(kind, None, site, message)
     }
 
-    /// A block that ends must know that copies into and out of its shared memory are over, and visits of other blocks too.
+    /// A block that ends must know that copies into and out of its shared memory are over, and visits of
+    /// other blocks too.
     pub(super) fn check_block_end(&mut self) -> Result<(), Stop> {
         let slot = self.current_block();
         let block = &self.blocks[slot];

@@ -131,8 +131,8 @@ fn printed(directive: &Directive<'_>, argument: Argument, text: Option<&str>) ->
     let text = CString::new(text.unwrap_or_default()).map_err(|error| error.to_string())?;
     let mut room = vec![0u8; 2 * LONGEST];
     let (to, bytes) = (room.as_mut_ptr().cast::<c_char>(), room.len());
-    // SAFETY: the room has so many bytes, and the one directive of the format was just matched with the type of the one
-    // argument: `long long`, `double`, a text that ends in NUL, a pointer, or an `int`.
+    // SAFETY: the room has so many bytes, and the one directive of the format was just matched with the type
+    // of the one argument: `long long`, `double`, a text that ends in NUL, a pointer, or an `int`.
     let written = unsafe {
         match conversion {
             'c' => snprintf(to, bytes, format.as_ptr(), argument.bits as c_int),

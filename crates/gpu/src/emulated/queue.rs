@@ -1,4 +1,5 @@
-//! What streams hold: operations that run when somebody waits, in an order that only events and streams constrain.
+//! What streams hold: operations that run when somebody waits, in an order that only events and streams
+//! constrain.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::ops::Range;
@@ -184,8 +185,8 @@ fn range(start: Pointer, bytes: usize) -> Range<usize> {
 /// Operations that a queue holds before it runs some of its own accord.
 const QUEUE_LIMIT: usize = 1024;
 
-/// Streams, events, graphs and memory of a group of devices, which know each other. They are one machine: streams of all
-/// of them run in any order that events allow.
+/// Streams, events, graphs and memory of a group of devices, which know each other. They are one machine:
+/// streams of all of them run in any order that events allow.
 pub(super) struct Queues {
     devices: Vec<Member>,
     streams: HashMap<StreamId, StreamState>,
@@ -212,7 +213,8 @@ struct Member {
 }
 
 impl Queues {
-    /// One device for each memory. All schedules follow from its seed, and those of the first device are as if it were alone.
+    /// One device for each memory. All schedules follow from its seed, and those of the first device are as
+    /// if it were alone.
     pub(super) fn new(memories: Vec<Memory>, how: Emulation) -> Self {
         let member =
             |(device, memory)| Member { memory, salt: Schedule::salt_of(device), peers: HashSet::new() };
@@ -405,8 +407,8 @@ impl Queues {
         }
     }
 
-    /// Queues an operation, or records it if the stream is being captured. What is refused is given back: it may own what
-    /// is not dropped under the lock.
+    /// Queues an operation, or records it if the stream is being captured. What is refused is given back: it
+    /// may own what is not dropped under the lock.
     pub(super) fn submit(&mut self, stream: StreamId, op: Op) -> Result<(), Box<(Error, Op)>> {
         let state = self.streams.entry(stream).or_default();
         if let Some(capture) = state.capture {
@@ -450,8 +452,8 @@ impl Queues {
         Ok(())
     }
 
-    /// Queues a record or a wait. They carry no result, and are queued by drops too, where nobody would hear of what failed
-    /// on the stream: that stays for the next call that can say it.
+    /// Queues a record or a wait. They carry no result, and are queued by drops too, where nobody would hear
+    /// of what failed on the stream: that stays for the next call that can say it.
     fn mark(&mut self, stream: StreamId, op: Op) {
         self.streams.entry(stream).or_default().push(op, self.usage.host());
     }
@@ -562,7 +564,8 @@ impl Queues {
                 self.require(device, from, bytes)?;
                 let destination = self.host_range(device, to, bytes);
                 self.note(turn, "a copy to the host", &[range(from, bytes)], &[destination])?;
-                // SAFETY: the range lies in a live buffer, and the safe layer keeps the pinned memory for this copy.
+                // SAFETY: the range lies in a live buffer, and the safe layer keeps the pinned memory for
+                // this copy.
                 unsafe { std::ptr::copy(from.0 as *const u8, to.0, bytes) };
                 Ok(())
             }
@@ -571,7 +574,8 @@ impl Queues {
             Op::Fill { to, pattern, count } => {
                 self.require(device, to, pattern.len() * count)?;
                 self.note(turn, "a fill", &[], &[range(to, pattern.len() * count)])?;
-                // SAFETY: the range lies in a live buffer, which only the device's operations touch, one at a time.
+                // SAFETY: the range lies in a live buffer, which only the device's operations touch, one at a
+                // time.
                 let bytes = unsafe { std::slice::from_raw_parts_mut(to.0 as *mut u8, pattern.len() * count) };
                 match *pattern {
                     [byte] => bytes.fill(byte),
@@ -671,8 +675,8 @@ impl Queues {
         regions
     }
 
-    /// Any order that the edges allow. `past` is what came before, and then what all nodes did that ran, up to one that
-    /// failed.
+    /// Any order that the edges allow. `past` is what came before, and then what all nodes did that ran, up
+    /// to one that failed.
     fn run_graph(
         &mut self,
         device: usize,
@@ -810,7 +814,8 @@ impl Queues {
         }
     }
 
-    /// Queues a graph behind all earlier launches of it, as the CUDA driver does, or makes it a node of a capture.
+    /// Queues a graph behind all earlier launches of it, as the CUDA driver does, or makes it a node of a
+    /// capture.
     pub(super) fn launch_graph(&mut self, graph: u64, stream: StreamId) -> Result<(), Box<(Error, Op)>> {
         let Some(nodes) = self.nodes_of(graph) else { return Ok(()) };
         let is_captured = self.streams.get(&stream).is_some_and(|state| state.capture.is_some());

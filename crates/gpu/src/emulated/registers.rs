@@ -24,7 +24,8 @@ struct Group {
 }
 
 impl Launch {
-    /// All threads of a warpgroup ask for `count` registers each. Who asks for more waits until others have given theirs.
+    /// All threads of a warpgroup ask for `count` registers each. Who asks for more waits until others have
+    /// given theirs.
     pub(super) fn set_registers(&mut self, count: u32, acquires: bool, site: CallSite) -> Step {
         let (block, thread) = (self.current_block(), self.current_thread());
         self.open_pool(site)?;

@@ -12,7 +12,8 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// Seeds differ not only in order but in temper: some starve warps, some land copies as late as the rules allow.
+    /// Seeds differ not only in order but in temper: some starve warps, some land copies as late as the rules
+    /// allow.
     pub(super) fn new(seed: u64) -> Self {
         let mut schedule =
             Self { state: seed ^ 0x9E37_79B9_7F4A_7C15, landing: None, candidates: 1, ranks: 0 };

@@ -14,7 +14,8 @@ const PAGE_CELLS: usize = 1024;
 /// Groups of readers that are kept of one word, and of all words of a block or of a launch, some 250 MB.
 const CROWD_OF_WORD: usize = 1024;
 const CROWD: usize = 8 << 20;
-/// Groups that are looked at for one like a new one, or one that gives way: blocks that run side by side come in turns.
+/// Groups that are looked at for one like a new one, or one that gives way: blocks that run side by side come
+/// in turns.
 const NEAR: usize = 16;
 
 /// How an access is made.
@@ -24,7 +25,8 @@ pub(super) enum Manner {
     Generic,
     /// A load through the read-only path: the word must not change while the kernel runs.
     ReadOnly,
-    /// An atomic on so many bytes, which never races with another on the same whose scope is wide enough for both.
+    /// An atomic on so many bytes, which never races with another on the same whose scope is wide enough for
+    /// both.
     Atomic(Reach, u8),
     /// By a bulk copy or a matrix product: sees ordinary writes only behind a proxy fence.
     AsyncProxy,
@@ -98,8 +100,8 @@ impl Access {
 const NONE: Access =
     Access { stamp: Stamp { block: 0, slot: 0, time: 0, pc: 0 }, bytes: 0, manner: Manner::Generic };
 
-/// Two of the last writes of a word's bytes, and two of the reads since; further ones are in the [`Crowd`]. Two writes
-/// suffice, since unordered ones are found when they are made.
+/// Two of the last writes of a word's bytes, and two of the reads since; further ones are in the [`Crowd`].
+/// Two writes suffice, since unordered ones are found when they are made.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cell {
     writes: [Access; 2],
@@ -126,8 +128,8 @@ struct Crowd {
     words: Vec<Vec<Readers>>,
 }
 
-/// Agents of one block that read the same bytes of a word in the same manner, each at that time of its own: of the 64 from
-/// the slot of `read` on, those whose bits are set.
+/// Agents of one block that read the same bytes of a word in the same manner, each at that time of its own:
+/// of the 64 from the slot of `read` on, those whose bits are set.
 struct Readers {
     read: Access,
     slots: u64,
@@ -157,8 +159,8 @@ impl Readers {
 }
 
 impl Crowd {
-    /// Keeps a read that a later one, `by` somebody else, has taken the place of. Reads that the later one follows, and says
-    /// all of, are forgotten.
+    /// Keeps a read that a later one, `by` somebody else, has taken the place of. Reads that the later one
+    /// follows, and says all of, are forgotten.
     fn keep(&mut self, rest: (usize, usize, &mut usize), read: Access, by: &Accessor<'_>, later: &Access) {
         let (word, words, kept) = rest;
         if self.words.is_empty() {
@@ -270,8 +272,8 @@ impl Accessor<'_> {
         if self.is_atomic_with(write) {
             return true;
         }
-        // Copies of one block follow each other by their own means; what another block's wrote to global memory passes
-        // through ordinary accesses on its way here.
+        // Copies of one block follow each other by their own means; what another block's wrote to global
+        // memory passes through ordinary accesses on its way here.
         let direct = write.manner.is_async() && (write.stamp.block == self.block || self.home.is_some());
         if !self.manner.is_async() || direct {
             return self.comes_after(write);

@@ -1,9 +1,10 @@
 //! Streams as agents: who used which bytes, and whether something orders that with who uses them now.
 //!
-//! Inside of a launch, [`super::shadow`] knows every access of every thread. When the launch has ended, what it touched
-//! is one *use* by its stream. Two uses of the same bytes, one of them a write, must be ordered: by their stream, by an
-//! event, by edges of a graph, or by the host, which waited for one before it queued the other. The order in which the
-//! emulated device happens to run them counts for nothing, so that a missing event is found under every schedule.
+//! Inside of a launch, [`super::shadow`] knows every access of every thread. When the launch has ended, what
+//! it touched is one *use* by its stream. Two uses of the same bytes, one of them a write, must be ordered:
+//! by their stream, by an event, by edges of a graph, or by the host, which waited for one before it queued
+//! the other. The order in which the emulated device happens to run them counts for nothing, so that a
+//! missing event is found under every schedule.
 //!
 //! All threads of the program count as one host: what one has waited for, another is taken to know.
 
@@ -33,7 +34,8 @@ impl Agent {
     }
 }
 
-/// When an agent does something: the number of the operation on its stream, and below it that of a node of a graph.
+/// When an agent does something: the number of the operation on its stream, and below it that of a node of a
+/// graph.
 pub(super) type Time = u64;
 
 /// The time of operation number `operation` of a stream.
@@ -41,7 +43,8 @@ pub(super) fn time_of(operation: u32) -> Time {
     u64::from(operation) << 32
 }
 
-/// All that has happened before something: how far each agent had come. Copies are cheap until one of them changes.
+/// All that has happened before something: how far each agent had come. Copies are cheap until one of them
+/// changes.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Past(Arc<BTreeMap<Agent, Time>>);
 
@@ -94,8 +97,8 @@ impl Turn {
     }
 }
 
-/// Hands out the turns of the nodes of one graph launch: each goes on with the branch of a node that it follows, if no
-/// other node does, and else begins a branch of its own.
+/// Hands out the turns of the nodes of one graph launch: each goes on with the branch of a node that it
+/// follows, if no other node does, and else begins a branch of its own.
 pub(super) struct Branches {
     agent: Agent,
     time: Time,
@@ -108,8 +111,8 @@ impl Branches {
         Self { agent: turn.agent, time: turn.time, next: 0, nodes: 0 }
     }
 
-    /// The turn of a node that comes after `start` and after the nodes that `before` are the turns of. `tips` says of each
-    /// branch which turn is its last.
+    /// The turn of a node that comes after `start` and after the nodes that `before` are the turns of. `tips`
+    /// says of each branch which turn is its last.
     pub(super) fn turn(&mut self, start: &Past, before: &[&Turn], tips: &mut BTreeMap<u32, Time>) -> Turn {
         let mut past = start.clone();
         before.iter().for_each(|turn| past.join(&turn.past));
@@ -261,8 +264,9 @@ impl Usage {
         self.host.join(past);
     }
 
-    /// Once the host knows all that happened, nothing that it queues later can be unordered with it. To be called when
-    /// nothing is queued. Whether that was so: then all else that knows of the past may forget it too.
+    /// Once the host knows all that happened, nothing that it queues later can be unordered with it. To be
+    /// called when nothing is queued. Whether that was so: then all else that knows of the past may forget it
+    /// too.
     pub(super) fn forget_what_the_host_knows(&mut self) -> bool {
         let knows_all = self.latest.iter().all(|(&agent, &time)| self.host.holds(agent, time));
         if knows_all {
@@ -292,11 +296,11 @@ impl Usage {
         self.most = self.segments.len();
     }
 
-    /// Notes what an operation used. The first of its uses that an earlier one is not ordered with comes back; it is not
-    /// noted, nor are those after it.
+    /// Notes what an operation used. The first of its uses that an earlier one is not ordered with comes
+    /// back; it is not noted, nor are those after it.
     ///
-    /// Kernels may also order each other: who uses by an atomic what another wrote by one is taken to follow it, with all
-    /// that it does.
+    /// Kernels may also order each other: who uses by an atomic what another wrote by one is taken to follow
+    /// it, with all that it does.
     pub(super) fn note(&mut self, turn: &mut Turn, deed: Deed, runs: Vec<Run>) -> Result<(), Unordered> {
         let reached = self.latest.entry(turn.agent).or_default();
         *reached = (*reached).max(turn.time);

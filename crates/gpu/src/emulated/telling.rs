@@ -65,7 +65,8 @@ impl Launch {
         Box::new(Fault { kind, kernel, block, thread, address, site, message, seed })
     }
 
-    /// Bytes as a reader of the kernel knows them: `4 bytes at byte 260 of parameter 1`, of shared memory, of a buffer.
+    /// Bytes as a reader of the kernel knows them: `4 bytes at byte 260 of parameter 1`, of shared memory, of
+    /// a buffer.
     pub(super) fn describe(&mut self, address: usize, bytes: usize) -> String {
         if let Some(offset) = self.block().shared.offset(address, bytes) {
             return format!("{bytes} bytes at byte {offset} of shared memory");

@@ -1,9 +1,10 @@
 //! Number formats of the tensor cores, fragments, and sums of products bit for bit as Hopper makes them.
 //!
-//! One instruction adds all its products to the accumulator at once. Each term has the exponent of its factors' codes, added up;
-//! the largest of a term that is not zero decides where all of them are cut off, towards zero, so many bits below it. What is
-//! left is added without rounding and cut off once more for the accumulator (rounded to nearest for f16). Sums that vanish are
-//! +0. MMA-Sim (arXiv 2511.10909) describes such models; the workload `gpu/tensor-sums` compares this one with the card.
+//! One instruction adds all its products to the accumulator at once. Each term has the exponent of its
+//! factors' codes, added up; the largest of a term that is not zero decides where all of them are cut off,
+//! towards zero, so many bits below it. What is left is added without rounding and cut off once more for the
+//! accumulator (rounded to nearest for f16). Sums that vanish are +0. MMA-Sim (arXiv 2511.10909) describes
+//! such models; the workload `gpu/tensor-sums` compares this one with the card.
 
 use crate::abi::Format;
 
@@ -57,8 +58,9 @@ static E4M3_ELEMENTS: std::sync::LazyLock<[(f32, f32); 256]> = std::sync::LazyLo
 pub(super) enum Adder {
     /// A warpgroup's product, or a warp's of 16-bit floats.
     Fused(Format),
-    /// A warp's product of 8-bit floats. Hopper has none: it makes two products of f16 out of it, of the first and of the
-    /// last two elements of every four, and adds their sum to the accumulator as any two floats.
+    /// A warp's product of 8-bit floats. Hopper has none: it makes two products of f16 out of it, of the
+    /// first and of the last two elements of every four, and adds their sum to the accumulator as any two
+    /// floats.
     Widened(Format),
 }
 
@@ -231,12 +233,13 @@ trait Lane: Copy + PartialOrd {
     /// The largest product of two powers of two, if one is not zero.
     fn largest(a: &[f32], b: &[f32]) -> Option<Self>;
     fn exponent(self) -> i32;
-    /// The sum of products times two to the power of `scale`, each cut off to an integer. Each is below 2^27 and there are at
-    /// most 16, or below 2^15.
+    /// The sum of products times two to the power of `scale`, each cut off to an integer. Each is below 2^27
+    /// and there are at most 16, or below 2^15.
     fn cut_products(a: &[f32], b: &[f32], scale: i32) -> i32;
 }
 
-/// Lanes that are worked on at once, so that the compiler can use vector registers. Rows are a multiple of 8 long.
+/// Lanes that are worked on at once, so that the compiler can use vector registers. Rows are a multiple of 8
+/// long.
 const LANES: usize = 8;
 
 macro_rules! lane {

@@ -19,7 +19,8 @@ struct Decoded {
     layout: TensorLayout,
 }
 
-/// The words that a kernel is given: magic, address, rank with element size, swizzle and use, then extents, strides, box.
+/// The words that a kernel is given: magic, address, rank with element size, swizzle and use, then extents,
+/// strides, box.
 pub(super) fn encode(spec: &TensorSpec<'_>) -> TensorWords {
     let TensorSpec { layout, .. } = spec;
     let swizzle = SWIZZLES.iter().position(|swizzle| *swizzle == layout.swizzle).unwrap_or_default();
@@ -179,7 +180,8 @@ impl Launch {
     fn tensor_map(&mut self, address: usize, corner: &[i32], site: CallSite) -> Result<Decoded, Stop> {
         let end = address.saturating_add(size_of::<TensorWords>());
         let is_parameter = self.arguments.iter().any(|range| range.start <= address && end <= range.end);
-        // SAFETY: the words lie in an argument of the launch, which outlives its threads, and nobody writes them.
+        // SAFETY: the words lie in an argument of the launch, which outlives its threads, and nobody writes
+        // them.
         let words = is_parameter.then(|| unsafe { (address as *const TensorWords).read_unaligned() });
         let Some(map) = words.as_ref().and_then(decode) else {
             let what = if is_parameter {

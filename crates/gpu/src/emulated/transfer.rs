@@ -61,8 +61,8 @@ impl Copy {
     }
 
     fn replace(&self) {
-        // SAFETY: both ranges were checked at the issue, against live buffers and the cluster's shared memory, and both
-        // live as long as the copy is in flight.
+        // SAFETY: both ranges were checked at the issue, against live buffers and the cluster's shared
+        // memory, and both live as long as the copy is in flight.
         unsafe {
             std::ptr::copy(self.from as *const u8, self.to as *mut u8, self.source_bytes);
             std::ptr::write_bytes(
@@ -74,8 +74,8 @@ impl Copy {
     }
 }
 
-/// A thread's groups of one kind of copy. As an agent, its time counts batches of copies that have finished: a batch ends
-/// with its group, or where an mbarrier is told to count it.
+/// A thread's groups of one kind of copy. As an agent, its time counts batches of copies that have finished:
+/// a batch ends with its group, or where an mbarrier is told to count it.
 #[derive(Debug, Default)]
 pub(super) struct CopyGroups {
     /// Copies of the group that is being filled, each with its batch.

@@ -9,7 +9,8 @@ use super::tensor::{Adder, Matrix};
 use crate::abi::{ExchangeOp, Format};
 use crate::types::FaultKind;
 
-/// What one lane brings to a meeting of its warp. Pointers are into the lane's own stack, which stays while it waits.
+/// What one lane brings to a meeting of its warp. Pointers are into the lane's own stack, which stays while
+/// it waits.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Offer {
     Sync,
@@ -90,8 +91,8 @@ impl Launch {
         Ok(flow)
     }
 
-    /// The arrays that an instruction reads and writes as registers must be the thread's own: they are touched later,
-    /// by whichever lane completes the meeting.
+    /// The arrays that an instruction reads and writes as registers must be the thread's own: they are
+    /// touched later, by whichever lane completes the meeting.
     fn check_registers(&mut self, offer: &Offer, site: CallSite) -> Result<(), Stop> {
         match *offer {
             Offer::Sync | Offer::Exchange { .. } => Ok(()),
@@ -217,7 +218,8 @@ impl Launch {
                 };
                 let offset = self.check_as(slot, warp * 32 + provider, touch, site)?;
                 for column in 0..8 {
-                    // Element (row, column) is half `column % 2` of register `tile` of lane 4 row + column / 2.
+                    // Element (row, column) is half `column % 2` of register `tile` of lane 4 row + column /
+                    // 2.
                     let (g, c) = if transpose { (column, row) } else { (row, column) };
                     let lane = 4 * g + c / 2;
                     let at = offset + 2 * column;
@@ -283,7 +285,8 @@ fn exchange(op: ExchangeOp, lane: usize, (mine, noise): (u64, u64), argument: u3
     let fold = |combine: fn(u32, u32) -> u32| {
         u64::from(others().map(|(_, value)| value as u32).reduce(combine).unwrap_or(0))
     };
-    // A shuffle from beyond the warp's edge gives back the lane's own value, one from a lane that is not there anything else.
+    // A shuffle from beyond the warp's edge gives back the lane's own value, one from a lane that is not
+    // there anything else.
     let from = |source: Option<usize>| source.map_or(mine, |source| value(source).unwrap_or(noise));
     // The instruction looks at five bits of a lane or a distance.
     let argument = argument as usize % 32;

@@ -1,6 +1,7 @@
 //! A thread that signals launches that are out of time.
 //!
-//! Time is processor time of the system thread that runs the launch: a machine that has other things to do stops nothing.
+//! Time is processor time of the system thread that runs the launch: a machine that has other things to do
+//! stops nothing.
 
 use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
@@ -31,7 +32,8 @@ static CHANGED: Condvar = Condvar::new();
 pub(super) struct Watch(u64);
 
 impl Watch {
-    /// Signals the running system thread from the time that it has used `deadline` nanoseconds of processor time on.
+    /// Signals the running system thread from the time that it has used `deadline` nanoseconds of processor
+    /// time on.
     pub(super) fn new(deadline: u64) -> Self {
         static STARTED: Once = Once::new();
         STARTED.call_once(|| {

@@ -1,7 +1,7 @@
 //! Warpgroup products: issued now, read from shared memory and delivered to the registers at the wait.
 //!
-//! Each warp of a warpgroup is carried out by itself: it owns 16 rows of D. A lane's accumulators are taken over at the
-//! issue, poisoned meanwhile, and given back at the wait that covers their last product.
+//! Each warp of a warpgroup is carried out by itself: it owns 16 rows of D. A lane's accumulators are taken
+//! over at the issue, poisoned meanwhile, and given back at the wait that covers their last product.
 
 use std::collections::VecDeque;
 
@@ -91,7 +91,8 @@ impl Operand {
     fn offset(&self, row: usize, k: usize) -> usize {
         let pitch = [16, 128, 64, 32][self.swizzle as usize];
         let linear = match (self.transposed, self.swizzle) {
-            // K-major: a group of 8 rows of `pitch` bytes; without swizzle each 16 bytes of K are a tile of their own.
+            // K-major: a group of 8 rows of `pitch` bytes; without swizzle each 16 bytes of K are a tile of
+            // their own.
             (false, 0) => {
                 let byte = k * self.element;
                 row / 8 * self.stride + row % 8 * 16 + byte / 16 * self.leading + byte % 16
@@ -346,8 +347,8 @@ impl Launch {
     }
 
     fn deliver(&mut self, warp: usize, lane: usize, target: usize, groups: usize) -> Result<(), Stop> {
-        // Where the function that waits has its frame: what lies below was of functions that have returned, and is now
-        // the runtime's own.
+        // Where the function that waits has its frame: what lies below was of functions that have returned,
+        // and is now the runtime's own.
         let scope = self.thread().frames.last().copied().unwrap_or(usize::MAX);
         let state = &mut self.block().products[warp];
         let site = state.products.back().map_or(CallSite::NOWHERE, |product| product.site);
@@ -370,7 +371,8 @@ impl Launch {
                 let message = "the accumulators of a wgmma went out of scope before the wait".into();
                 return Err(self.fault_at(FaultKind::Protocol, site, message));
             }
-            // SAFETY: the words lay on the running thread's stack when they were taken, and their frame is still there.
+            // SAFETY: the words lay on the running thread's stack when they were taken, and their frame is
+            // still there.
             let words =
                 unsafe { std::slice::from_raw_parts_mut(held.address as *mut u32, held.values.len()) };
             words.copy_from_slice(&held.values);
@@ -436,7 +438,8 @@ fn multiply(product: &Product, warp: usize, shared: &[u8], lanes: &mut [Lane]) {
     let adder = Adder::Fused(format);
     let gather = |operand: Operand, rows: std::ops::Range<usize>| {
         let mut matrix = Matrix::new(adder, rows.len());
-        // Elements that lie side by side: a chunk of 16 bytes along K, or single ones of a transposed operand.
+        // Elements that lie side by side: a chunk of 16 bytes along K, or single ones of a transposed
+        // operand.
         let run = if operand.transposed { 1 } else { 16 / format.bytes() };
         for (place, row) in rows.enumerate() {
             for k in (0..format.depth()).step_by(run) {

@@ -32,9 +32,10 @@ impl Operation {
 
 /// What a reduction computes: an operation over rows, of which every rank has as many.
 ///
-/// Row `j` of rank `r` is row `r * rows + j` of all. Element `i` of the result is the left fold
-/// `((x[0][i] ∘ x[1][i]) ∘ x[2][i]) ∘ …` over all rows in that order, whatever arrives first and whichever rank computes
-/// it. So 8 rows of floats have a sum of the same bits on 8 ranks with a row each, on 4 with two, and on one with eight.
+/// Row `j` of rank `r` is row `r * rows + j` of all. Element `i` of the result is the left fold `((x[0][i] ∘
+/// x[1][i]) ∘ x[2][i]) ∘ …` over all rows in that order, whatever arrives first and whichever rank computes
+/// it. So 8 rows of floats have a sum of the same bits on 8 ranks with a row each, on 4 with two, and on one
+/// with eight.
 ///
 /// Where a sum is not a number, the bits of that NaN are those that the processor gives it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,8 +55,8 @@ impl Reduction {
         Self { rows, ..self }
     }
 
-    /// The kernel that folds rows of such elements on a device. What is [prepared](crate::Device::prepare) keeps no rank
-    /// waiting for a compiler.
+    /// The kernel that folds rows of such elements on a device. What is [prepared](crate::Device::prepare)
+    /// keeps no rank waiting for a compiler.
     pub fn module<T: Element>(&self) -> Module {
         kernels::fold(T::NAME, self.operation.function())
     }
@@ -125,8 +126,8 @@ macro_rules! floats {
 integers!(u32 u64);
 floats!(f32 f64);
 
-/// Elements that the rank with this number has of `len` elements that are dealt out over all ranks: `(start, len)`. Parts
-/// differ by one at most, the first ones being the longer.
+/// Elements that the rank with this number has of `len` elements that are dealt out over all ranks: `(start,
+/// len)`. Parts differ by one at most, the first ones being the longer.
 pub fn part_of(len: usize, ranks: usize, rank: usize) -> (usize, usize) {
     let ranks = ranks.max(1);
     let (each, more) = (len / ranks, len % ranks);

@@ -28,7 +28,8 @@ impl Place for Host {
     type Read<'a, T: Pod> = &'a [T];
     type Write<'a, T: Pod> = &'a mut [T];
     type Own<T: Pod> = Vec<T>;
-    /// A copy: the slice is its owner's again when the call returns, also with an error, while others may still read.
+    /// A copy: the slice is its owner's again when the call returns, also with an error, while others may
+    /// still read.
     type Offer = Arc<Vec<u8>>;
 
     fn len<T: Pod>(from: &&[T]) -> usize {

@@ -1,5 +1,5 @@
-//! Where ranks meet: each brings something, and goes on with what all of them brought, or with the failure that all of
-//! them are told.
+//! Where ranks meet: each brings something, and goes on with what all of them brought, or with the failure
+//! that all of them are told.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -74,8 +74,8 @@ impl<T: Clone> Hub<T> {
 
     /// Brings `mine` to a meeting and waits for the rest: what the members brought, in their order.
     ///
-    /// Whatever keeps one from coming is an error for all: another call, a wait in a circle, a rank that is gone, the
-    /// deadline.
+    /// Whatever keeps one from coming is an error for all: another call, a wait in a circle, a rank that is
+    /// gone, the deadline.
     pub(super) fn meet(
         &self,
         me: usize,

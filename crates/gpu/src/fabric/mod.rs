@@ -1,18 +1,20 @@
-//! Ranks that work together: send, receive, broadcast, gather, all-to-all, reduce, over devices or host threads.
+//! Ranks that work together: send, receive, broadcast, gather, all-to-all, reduce, over devices or host
+//! threads.
 //!
 //! # What is the same
 //!
-//! What an operation gives is defined by its arguments alone. It does not depend on the place (threads, emulated devices,
-//! virtual devices, cards), on the way that bytes take, on which rank comes first, or on how the devices schedule their
-//! work. Reductions fold rows in the order of ranks ([`Reduction`]), so that a computation which deals the same rows out
-//! over 1, 2, 4 or 8 ranks has the same bits on all of them.
+//! What an operation gives is defined by its arguments alone. It does not depend on the place (threads,
+//! emulated devices, virtual devices, cards), on the way that bytes take, on which rank comes first, or on
+//! how the devices schedule their work. Reductions fold rows in the order of ranks ([`Reduction`]), so that a
+//! computation which deals the same rows out over 1, 2, 4 or 8 ranks has the same bits on all of them.
 //!
 //! # How bytes go
 //!
-//! Every rank offers what others may read, with an event of its stream. When all have met and their calls agree, each
-//! queues on its own stream: waits for the events, peer copies into its own memory, an event of its end. They meet once
-//! more, and each stream waits for the ends of those that read from it. So calls return when the work is queued, the host
-//! never waits for a device but in [`Rank::settle`], and buffers may be used again in the order of the stream.
+//! Every rank offers what others may read, with an event of its stream. When all have met and their calls
+//! agree, each queues on its own stream: waits for the events, peer copies into its own memory, an event of
+//! its end. They meet once more, and each stream waits for the ends of those that read from it. So calls
+//! return when the work is queued, the host never waits for a device but in [`Rank::settle`], and buffers may
+//! be used again in the order of the stream.
 
 mod failure;
 mod fold;
@@ -93,8 +95,8 @@ impl Fabric {
         Self { deadline }
     }
 
-    /// One rank for each device, in that order: emulated devices of one group, virtual devices of a card, or cards. Bytes go
-    /// by peer copies.
+    /// One rank for each device, in that order: emulated devices of one group, virtual devices of a card, or
+    /// cards. Bytes go by peer copies.
     pub fn over(&self, devices: &[Device]) -> Result<Vec<DeviceRank>> {
         for device in devices {
             for other in devices {
@@ -106,11 +108,11 @@ impl Fabric {
         self.ranks(devices.iter().map(place).collect())
     }
 
-    /// One rank for each card, in that order. Bytes go by NCCL's sends and receives, reductions are this runtime's own, so
-    /// that results are those of [`Fabric::over`].
+    /// One rank for each card, in that order. Bytes go by NCCL's sends and receives, reductions are this
+    /// runtime's own, so that results are those of [`Fabric::over`].
     ///
-    /// A machine without the library gets an error that says so. NCCL takes no two ranks on one card. With more than one
-    /// card this is untested.
+    /// A machine without the library gets an error that says so. NCCL takes no two ranks on one card. With
+    /// more than one card this is untested.
     pub fn over_nccl(&self, devices: &[Device]) -> Result<Vec<DeviceRank>> {
         let places = devices.iter().zip(Communicator::of(devices)?);
         let place = |(device, end): (&Device, Communicator)| Devices::new(device.clone(), Way::Nccl(end));
@@ -134,8 +136,8 @@ impl Fabric {
     }
 }
 
-/// Lets copies between cards go straight where they can: without leave to access, the driver takes them through the host.
-/// Copies between emulated devices need none, and kernels there should not get it unasked.
+/// Lets copies between cards go straight where they can: without leave to access, the driver takes them
+/// through the host. Copies between emulated devices need none, and kernels there should not get it unasked.
 fn open_the_way(device: &Device, other: &Device) -> Result<()> {
     let apart = !device.is_emulated() && !device.same_as(other);
     if apart && device.can_access_peer(other)? { device.enable_peer_access(other) } else { Ok(()) }

@@ -16,8 +16,8 @@ use crate::{Buffer, Device, Error, Result, Slice, SliceMut, Stream, args};
 /// How long a wait for a card sleeps between two looks.
 const LOOK: Duration = Duration::from_micros(50);
 
-/// Ranks that are devices, emulated, virtual or cards: a call queues work on a stream of the rank's device and returns
-/// when every rank has queued its part. What it writes is there in the order of that stream.
+/// Ranks that are devices, emulated, virtual or cards: a call queues work on a stream of the rank's device
+/// and returns when every rank has queued its part. What it writes is there in the order of that stream.
 pub struct Devices {
     device: Device,
     way: Way,

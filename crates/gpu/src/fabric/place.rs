@@ -39,8 +39,8 @@ impl<O> Journey<'_, O> {
     }
 }
 
-/// Where the ranks of a fabric keep their data: [`Devices`](super::Devices) or [`Host`](super::Host). Nothing else
-/// implements it; code that runs on both is generic over it.
+/// Where the ranks of a fabric keep their data: [`Devices`](super::Devices) or [`Host`](super::Host). Nothing
+/// else implements it; code that runs on both is generic over it.
 pub trait Place: Sealed + Sized {
     /// In whose order the operations of a rank run: a stream, or nothing for ranks that are threads.
     type Order;
@@ -51,7 +51,8 @@ pub trait Place: Sealed + Sized {
     /// Memory of the fabric's own.
     #[doc(hidden)]
     type Own<T: Pod>;
-    /// Memory to be read by others, from the point in this rank's order where that may begin; or such a point alone.
+    /// Memory to be read by others, from the point in this rank's order where that may begin; or such a point
+    /// alone.
     #[doc(hidden)]
     type Offer: Clone + Send;
 
@@ -72,8 +73,8 @@ pub trait Place: Sealed + Sized {
     /// Lets other ranks read what this one has written so far.
     #[doc(hidden)]
     fn offer<T: Pod>(&self, order: &Self::Order, from: Option<Self::Read<'_, T>>) -> Result<Self::Offer>;
-    /// Moves what this rank takes, and what it must send where the others cannot fetch it. Gives the point after which it
-    /// reads nothing of theirs.
+    /// Moves what this rank takes, and what it must send where the others cannot fetch it. Gives the point
+    /// after which it reads nothing of theirs.
     #[doc(hidden)]
     fn carry<T: Pod>(
         &self,

@@ -16,8 +16,9 @@ use crate::{Error, Result};
 /// One rank of a [`Fabric`](super::Fabric), driven by a thread of its own.
 ///
 /// Every rank makes the same calls with lengths that agree, in the same order; those of [`Rank::send`] and
-/// [`Rank::receive`] concern two ranks only. A call that returns an error has lost the fabric: all other ranks get
-/// [`Error::Peer`] where they wait or at their next call, and so does this one. What such a call was to write is undefined.
+/// [`Rank::receive`] concern two ranks only. A call that returns an error has lost the fabric: all other
+/// ranks get [`Error::Peer`] where they wait or at their next call, and so does this one. What such a call
+/// was to write is undefined.
 pub struct Rank<P: Place> {
     hub: Arc<Hub<Brought<P>>>,
     rank: usize,
@@ -88,13 +89,14 @@ impl<P: Place> Rank<P> {
         self.hub.meter.read()
     }
 
-    /// The elements of `len` that this rank has after [`Rank::reduce_scatter`]: where they start, and how many.
+    /// The elements of `len` that this rank has after [`Rank::reduce_scatter`]: where they start, and how
+    /// many.
     pub fn part(&self, len: usize) -> (usize, usize) {
         part_of(len, self.ranks(), self.rank)
     }
 
-    /// Sends to another rank, which receives as many. Returns when it has come for them: ranks that all send first are an
-    /// error, and want [`Rank::all_to_all_parts`].
+    /// Sends to another rank, which receives as many. Returns when it has come for them: ranks that all send
+    /// first are an error, and want [`Rank::all_to_all_parts`].
     pub fn send<T: Pod>(&mut self, order: &P::Order, to: usize, from: P::Read<'_, T>) -> Result<()> {
         let pair = (self.rank, to);
         self.guarded("send", |rank| {
@@ -155,7 +157,8 @@ impl<P: Place> Rank<P> {
         })
     }
 
-    /// `root` has `from` of all ranks, `lens[r]` elements of rank `r`, in the order of ranks. Elsewhere `to` is empty.
+    /// `root` has `from` of all ranks, `lens[r]` elements of rank `r`, in the order of ranks. Elsewhere `to`
+    /// is empty.
     pub fn gather<T: Pod>(
         &mut self,
         order: &P::Order,
@@ -194,8 +197,8 @@ impl<P: Place> Rank<P> {
         })
     }
 
-    /// As [`Rank::all_to_all`] with parts of any length: `sends[s]` elements for rank `s` and `receives[r]` from rank `r`,
-    /// each in the order of ranks. What one sends is what the other receives.
+    /// As [`Rank::all_to_all`] with parts of any length: `sends[s]` elements for rank `s` and `receives[r]`
+    /// from rank `r`, each in the order of ranks. What one sends is what the other receives.
     pub fn all_to_all_parts<T: Pod>(
         &mut self,
         order: &P::Order,
@@ -270,9 +273,10 @@ impl<P: Place> Rank<P> {
         self.guarded("all_reduce", |rank| rank.reduce_to("all_reduce", order, reduction, None, from, to))
     }
 
-    /// Waits until everything that was queued in this order is done, here and on all other ranks. What failed in it on one of
-    /// them is an error on all: after this, and only after this, is what was received in this order known to be what was sent.
-    /// What failed on another stream, one that made the data for example, shows when that one is waited for.
+    /// Waits until everything that was queued in this order is done, here and on all other ranks. What failed
+    /// in it on one of them is an error on all: after this, and only after this, is what was received in this
+    /// order known to be what was sent. What failed on another stream, one that made the data for example,
+    /// shows when that one is waited for.
     pub fn settle(&mut self, order: &P::Order) -> Result<()> {
         self.guarded("settle", |rank| {
             if !rank.place.settle(order, rank.hub.deadline)? {
@@ -381,7 +385,8 @@ impl<P: Place> Rank<P> {
         self.carry_out(order, Job { call, pair: Some(pair), parts: None, plan: &plan }, from, to)
     }
 
-    /// Meets the others with what this rank offers, takes its part of theirs, and lets nobody go before all have taken.
+    /// Meets the others with what this rank offers, takes its part of theirs, and lets nobody go before all
+    /// have taken.
     fn carry_out<T: Pod>(
         &mut self,
         order: &P::Order,

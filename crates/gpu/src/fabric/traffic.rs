@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes that a fabric has moved, by link: from one rank to another. What a rank copies to itself is on no link.
+/// Bytes that a fabric has moved, by link: from one rank to another. What a rank copies to itself is on no
+/// link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Traffic {
     ranks: usize,

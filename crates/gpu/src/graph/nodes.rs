@@ -80,8 +80,8 @@ impl Graph {
         &self.children
     }
 
-    /// Gives the copy at `index` of [`Graph::copies`], which is one on the device, other memory for the launches that follow. Its
-    /// length may differ from before.
+    /// Gives the copy at `index` of [`Graph::copies`], which is one on the device, other memory for the
+    /// launches that follow. Its length may differ from before.
     pub fn update_copy<T: Pod>(
         &mut self,
         index: usize,
@@ -125,8 +125,8 @@ impl Graph {
         self.change_copy::<T>(index, CopyKind::ToPinned, [source, target], pinned, ends)
     }
 
-    /// Puts another graph, as it is now, in the place of the one at `index` of [`Graph::children`]. It must have the same nodes with
-    /// the same edges, on other memory or with other arguments.
+    /// Puts another graph, as it is now, in the place of the one at `index` of [`Graph::children`]. It must
+    /// have the same nodes with the same edges, on other memory or with other arguments.
     pub fn update_child(&mut self, index: usize, child: &Graph) -> Result<()> {
         self.shared.device.require_same(&child.shared.device, "Graph::update_child")?;
         child.require_whole("Graph::update_child")?;

@@ -23,7 +23,8 @@ macro_rules! args {
     ($($argument:expr),* $(,)?) => { [$($crate::IntoArg::into_arg($argument)),*] };
 }
 
-/// One argument of a launch. It borrows the memory it stands for, so that `args![&x, &mut x]` does not compile.
+/// One argument of a launch. It borrows the memory it stands for, so that `args![&x, &mut x]` does not
+/// compile.
 pub struct Arg<'a> {
     bytes: Bytes,
     type_: ArgType,
@@ -144,8 +145,8 @@ impl<'a, T: Pod> IntoArg<'a> for &'a mut Buffer<T> {
     }
 }
 
-/// Page-locked memory that the kernel reads where it lies, over the link between host and device: one copy less for what is read once.
-/// Touching it waits for the kernel.
+/// Page-locked memory that the kernel reads where it lies, over the link between host and device: one copy
+/// less for what is read once. Touching it waits for the kernel.
 impl<'a, T: Pod> IntoArg<'a> for &'a Pinned<T> {
     fn into_arg(self) -> Arg<'a> {
         Arg::host_pointer(self, DeviceUse::Reads)

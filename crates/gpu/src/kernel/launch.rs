@@ -31,7 +31,8 @@ pub(super) fn check(grid: &Grid, kernel: &str, device: &DeviceProperties, info: 
     Ok(())
 }
 
-/// Blocks of a cluster that every device with clusters takes, and that Hopper takes of kernels which ask for it.
+/// Blocks of a cluster that every device with clusters takes, and that Hopper takes of kernels which ask for
+/// it.
 const MOST_CLUSTER_BLOCKS: u64 = 16;
 
 fn check_cluster(cluster: [u32; 3], blocks: [u32; 3], device: &DeviceProperties) -> Result<(), String> {

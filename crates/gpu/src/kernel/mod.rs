@@ -52,8 +52,9 @@ impl Kernel {
     }
 
     /// The same kernel, whose arguments are checked against what is declared here, types too. For kernels of
-    /// [`Source::plain`](crate::Source::plain), of which a card knows only how large each parameter is: without this, nothing tells that
-    /// memory which the kernel writes was passed by `&`, which the runtime then takes for a read.
+    /// [`Source::plain`](crate::Source::plain), of which a card knows only how large each parameter is:
+    /// without this, nothing tells that memory which the kernel writes was passed by `&`, which the runtime
+    /// then takes for a read.
     pub fn declare(&self, declared: &[ParameterType]) -> Result<Self> {
         let KernelShared { device, name, function, info } = &*self.shared;
         let bytes: Vec<usize> = info.parameters.iter().map(|parameter| parameter.bytes).collect();
@@ -127,19 +128,20 @@ impl Kernel {
         stream.device().driver().capture_last_node(stream.id())
     }
 
-    /// How many clusters of such a launch the device holds at once, those of a grid without clusters being its blocks. Other
-    /// work on the device leaves room for fewer. A launch of clusters for which this is 0 fails.
+    /// How many clusters of such a launch the device holds at once, those of a grid without clusters being
+    /// its blocks. Other work on the device leaves room for fewer. A launch of clusters for which this is 0
+    /// fails.
     pub fn max_active_clusters(&self, grid: &Grid) -> Result<u32> {
         let device = self.device()?;
         launch::check(grid, &self.shared.name, device.properties(), &self.shared.info)?;
         device.driver().max_active_clusters(&self.shared.function, grid)
     }
 
-    /// How many blocks of `block_threads` threads and so many bytes of dynamic shared memory one multiprocessor holds at once
-    /// (occupancy). Other work on the device leaves room for fewer.
+    /// How many blocks of `block_threads` threads and so many bytes of dynamic shared memory one
+    /// multiprocessor holds at once (occupancy). Other work on the device leaves room for fewer.
     ///
-    /// On a card by registers, shared memory and threads. The emulated device counts threads and shared memory alone, as
-    /// Hopper does: 64 warps, 32 blocks, 228 KiB of which each block takes 1 KiB for itself.
+    /// On a card by registers, shared memory and threads. The emulated device counts threads and shared
+    /// memory alone, as Hopper does: 64 warps, 32 blocks, 228 KiB of which each block takes 1 KiB for itself.
     pub fn max_active_blocks(&self, block_threads: u32, dynamic_shared: u32) -> Result<u32> {
         let device = self.device()?;
         let grid = Grid::new([1; 3], [block_threads, 1, 1]).shared(dynamic_shared);
@@ -147,8 +149,9 @@ impl Kernel {
         device.driver().max_active_blocks(&self.shared.function, block_threads, dynamic_shared)
     }
 
-    /// The block size with which most threads of this kernel are on a multiprocessor at once, if each block has so many bytes
-    /// of dynamic shared memory. It is about how full the device is, which is not always how fast the kernel is.
+    /// The block size with which most threads of this kernel are on a multiprocessor at once, if each block
+    /// has so many bytes of dynamic shared memory. It is about how full the device is, which is not always
+    /// how fast the kernel is.
     pub fn suggested_block(&self, dynamic_shared: u32) -> Result<SuggestedBlock> {
         let device = self.device()?;
         let grid = Grid::new([1; 3], [1, 1, 1]).shared(dynamic_shared);

@@ -1,7 +1,8 @@
 //! NVTX without its library: a tool brings functions of its own, as version 3 of NVTX has it.
 //!
-//! The tool's library exports `InitializeInjectionNvtx2`. It is given a function that hands out tables by number; through
-//! the table of callbacks it asks for the slots of each module's functions, and writes its own into them.
+//! The tool's library exports `InitializeInjectionNvtx2`. It is given a function that hands out tables by
+//! number; through the table of callbacks it asks for the slots of each module's functions, and writes its
+//! own into them.
 
 use std::ffi::{OsStr, c_char, c_int, c_uint, c_void};
 use std::ptr;
@@ -12,8 +13,8 @@ use libloading::Library;
 
 use super::{Ranges, words};
 
-/// How many functions each module of NVTX has, and one more; by the module's number. Most are never called here, but a tool
-/// may refuse to work without them.
+/// How many functions each module of NVTX has, and one more; by the module's number. Most are never called
+/// here, but a tool may refuse to work without them.
 const MODULE_SIZES: [usize; 7] = [0, 16, 9, 15, 7, 16, 7];
 const MOST: usize = 16;
 const CORE: usize = 1;
@@ -79,7 +80,8 @@ pub(super) fn ranges(path: &OsStr) -> Result<Ranges, String> {
             .get::<unsafe extern "C" fn(GetExportTable) -> c_int>(b"InitializeInjectionNvtx2")
             .map_err(failed)?
     };
-    // SAFETY: the function takes one that hands out tables, and calls it before it returns or later; those are static.
+    // SAFETY: the function takes one that hands out tables, and calls it before it returns or later; those
+    // are static.
     if unsafe { initialize(export_table) } == 0 {
         return Err(format!("{shown} does not want to hear of ranges"));
     }

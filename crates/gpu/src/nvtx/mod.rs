@@ -9,9 +9,9 @@
 //! });
 //! ```
 //!
-//! The ranges go to `libnvToolsExt.so.1` where the machine has it. Newer toolkits have no such library: there a tool that
-//! wants to hear of ranges names its own in `NVTX_INJECTION64_PATH`, and that one is asked, as NVIDIA's `nvtx3` headers do.
-//! Without either there are no ranges, and one line of the log says so.
+//! The ranges go to `libnvToolsExt.so.1` where the machine has it. Newer toolkits have no such library: there
+//! a tool that wants to hear of ranges names its own in `NVTX_INJECTION64_PATH`, and that one is asked, as
+//! NVIDIA's `nvtx3` headers do. Without either there are no ranges, and one line of the log says so.
 
 mod injection;
 
@@ -25,7 +25,8 @@ use tracing::span::Id;
 use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::registry::LookupSpan;
 
-/// A layer of `tracing-subscriber` that opens a range when a thread enters a span, and closes it when it leaves.
+/// A layer of `tracing-subscriber` that opens a range when a thread enters a span, and closes it when it
+/// leaves.
 #[derive(Debug, Clone, Copy)]
 pub struct NvtxLayer {
     ranges: Option<&'static Ranges>,

@@ -14,7 +14,8 @@ pub(crate) trait Ordered: Clone {
     fn run_after(&self, other: &Self) -> Result<()>;
 }
 
-/// The time of one stream, which counts its marks: work that was queued at time `t` is before the mark that ended `t`.
+/// The time of one stream, which counts its marks: work that was queued at time `t` is before the mark that
+/// ended `t`.
 pub(crate) struct Line {
     number: u64,
     time: AtomicU64,
@@ -40,13 +41,14 @@ impl Line {
         self.number
     }
 
-    /// The time of work that has just been queued. Asked for *after* queueing it: a mark that another thread makes
-    /// meanwhile may come before that work.
+    /// The time of work that has just been queued. Asked for *after* queueing it: a mark that another thread
+    /// makes meanwhile may come before that work.
     pub(crate) fn now(&self) -> u64 {
         self.time.load(Ordering::Acquire)
     }
 
-    /// All that is before a mark of this stream. Made *before* the mark is queued, so that it claims no more than that.
+    /// All that is before a mark of this stream. Made *before* the mark is queued, so that it claims no more
+    /// than that.
     pub(crate) fn mark(self: &Arc<Self>) -> Clock {
         let time = self.time.fetch_add(1, Ordering::AcqRel);
         let mut clock = self.known.lock().clone();
@@ -98,7 +100,8 @@ impl Clock {
             Some(entry) => entry.2 = entry.2.max(time),
             None => {
                 if self.entries.len() >= MANY {
-                    // No memory was used last by a stream that is gone: whoever tracks a use holds its stream.
+                    // No memory was used last by a stream that is gone: whoever tracks a use holds its
+                    // stream.
                     self.entries.retain(|(_, line, _)| line.strong_count() > 0);
                 }
                 self.entries.push((number, line.clone(), time));

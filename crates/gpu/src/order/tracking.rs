@@ -20,11 +20,13 @@ const LANES: usize = 4;
 
 /// The last uses of one block of memory.
 ///
-/// What is atomic is a shortcut to what is locked, for uses that wait for nothing. It rests on Rust's borrows: nobody else
-/// uses memory while somebody queues a write of it. Where that does not hold, because a graph or a tensor map writes
-/// memory that others hold too, the block is *shared*, and every use takes the lock until it is queued.
+/// What is atomic is a shortcut to what is locked, for uses that wait for nothing. It rests on Rust's
+/// borrows: nobody else uses memory while somebody queues a write of it. Where that does not hold, because a
+/// graph or a tensor map writes memory that others hold too, the block is *shared*, and every use takes the
+/// lock until it is queued.
 pub(crate) struct Tracking<S> {
-    /// The only stream that used it since all others were waited for, by the number of its line: it may write at once.
+    /// The only stream that used it since all others were waited for, by the number of its line: it may write
+    /// at once.
     sole: AtomicU64,
     /// When the last writer wrote.
     written: AtomicU64,
@@ -82,7 +84,8 @@ impl<S: Ordered> Tracking<S> {
             let lines: [u64; LANES] = std::array::from_fn(|at| self.lanes[at].line.load(Ordering::Acquire));
             self.sole.store(0, Ordering::SeqCst);
             self.lanes.iter().for_each(|lane| lane.line.store(0, Ordering::SeqCst));
-            // Last, so that a use that was noted in a lane is seen; one that is noted later finds its lane gone.
+            // Last, so that a use that was noted in a lane is seen; one that is noted later finds its lane
+            // gone.
             self.fold_lines(&mut uses, &lines);
         }
     }
@@ -101,7 +104,8 @@ impl<S: Ordered> Tracking<S> {
         }
     }
 
-    /// Notes a use for which [`Tracking::is_ordered`] held. Whether it could: not if the block was shared meanwhile.
+    /// Notes a use for which [`Tracking::is_ordered`] held. Whether it could: not if the block was shared
+    /// meanwhile.
     fn note(&self, line: &Line, time: u64, access: Access) -> bool {
         match access {
             Access::Unordered => true,
@@ -113,7 +117,8 @@ impl<S: Ordered> Tracking<S> {
                 let own = |lane: &&Lane| lane.line.load(Ordering::Acquire) == line.number();
                 let Some(lane) = self.lanes.iter().find(own) else { return false };
                 raise(&lane.read, time);
-                // Looked at again: whoever took the lane away has seen the time, or this sees that it is gone.
+                // Looked at again: whoever took the lane away has seen the time, or this sees that it is
+                // gone.
                 own(&lane)
             }
         }
@@ -374,7 +379,8 @@ mod tests {
         (*state >> 33) as usize % below
     }
 
-    /// Runs a random program: launches with a few blocks, or many, and events of the program's own. How many uses raced.
+    /// Runs a random program: launches with a few blocks, or many, and events of the program's own. How many
+    /// uses raced.
     fn run(
         seed: u64,
         streams: usize,

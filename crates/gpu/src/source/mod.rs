@@ -51,9 +51,10 @@ impl Source {
     }
 
     /// Plain CUDA C++, which uses nothing of ours: compiled by NVRTC with the options that it is given
-    /// ([`Source::option`]: `-I` for folders of headers, `-std`), for cards only. Its kernels are found by their `extern "C"` or
-    /// mangled names. What it includes is taken from [`Source::include`], or by the compiler from its folders; in that case
-    /// it is compiled anew by every process, since nobody knows whether those files changed.
+    /// ([`Source::option`]: `-I` for folders of headers, `-std`), for cards only. Its kernels are found by
+    /// their `extern "C"` or mangled names. What it includes is taken from [`Source::include`], or by the
+    /// compiler from its folders; in that case it is compiled anew by every process, since nobody knows
+    /// whether those files changed.
     ///
     /// ```
     /// use gatework_gpu::{Architecture, Source, compile};

@@ -10,11 +10,11 @@ use crate::types::{Image, ImageCode};
 /// Definitions that a module may be compiled with.
 const MOST_DEFINITIONS: usize = 8;
 
-/// A file of kernels that is part of a crate: its name, its text, the files it may include, and the definitions it is
-/// compiled with.
+/// A file of kernels that is part of a crate: its name, its text, the files it may include, and the
+/// definitions it is compiled with.
 ///
-/// Declared by [`modules!`](crate::modules). A [`Device`](crate::Device) resolves a kernel of it once and then finds it
-/// by where the module lies in the program: no launch reads the text again.
+/// Declared by [`modules!`](crate::modules). A [`Device`](crate::Device) resolves a kernel of it once and
+/// then finds it by where the module lies in the program: no launch reads the text again.
 ///
 /// ```
 /// use gatework_gpu::{Device, Grid, Module, args};
@@ -76,7 +76,8 @@ impl std::fmt::Display for Definition {
     }
 }
 
-/// What tells a kernel of a module from all others: addresses in the program stand for texts, which never change.
+/// What tells a kernel of a module from all others: addresses in the program stand for texts, which never
+/// change.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ModuleKey {
     text: (usize, usize),
@@ -101,8 +102,8 @@ impl Module {
         Self { name, text, headers, definitions: [None; MOST_DEFINITIONS], exact: false }
     }
 
-    /// PTX of another compiler, which the driver compiles for its card when a kernel of it is loaded. `name` is what errors
-    /// call it.
+    /// PTX of another compiler, which the driver compiles for its card when a kernel of it is loaded. `name`
+    /// is what errors call it.
     pub fn from_ptx(name: impl Into<String>, text: impl Into<Arc<str>>) -> Image {
         Image::new(name.into(), ImageCode::Ptx(text.into()))
     }
@@ -123,8 +124,9 @@ impl Module {
         self
     }
 
-    /// The same text for kernels that promise bits: no product and sum of floats becomes one operation unless the text says
-    /// `gw::fma` (NVRTC's `--fmad=false`). The emulated device never fuses them, so that both compute the same.
+    /// The same text for kernels that promise bits: no product and sum of floats becomes one operation unless
+    /// the text says `gw::fma` (NVRTC's `--fmad=false`). The emulated device never fuses them, so that both
+    /// compute the same.
     pub const fn exact(mut self) -> Self {
         self.exact = true;
         self
@@ -158,8 +160,8 @@ impl Module {
     }
 }
 
-/// Declares modules of kernels: each the file `kernels/<name>.cuh` of the crate that invokes this, with the headers that all
-/// of them may include.
+/// Declares modules of kernels: each the file `kernels/<name>.cuh` of the crate that invokes this, with the
+/// headers that all of them may include.
 ///
 /// ```ignore
 /// static HEADERS: [Header; 1] = gatework_gpu::headers!["field.cuh"];

@@ -19,13 +19,14 @@ thread_local! {
 }
 
 impl Stream {
-    /// Runs `function` on a thread of the runtime's when everything queued before is done, and what is queued after when it
-    /// has returned.
+    /// Runs `function` on a thread of the runtime's when everything queued before is done, and what is queued
+    /// after when it has returned.
     ///
-    /// It may not use the device: queueing, waiting, recording and allocating are refused inside of it. Buffers that it drops
-    /// are freed by another thread; other things of the device it should not own. Keep it short: the driver runs all of them on
-    /// one thread. If it panics, the stream goes on, and its next [`Stream::synchronize`] or download is an error with the
-    /// panic's words. It is not run if work before it failed.
+    /// It may not use the device: queueing, waiting, recording and allocating are refused inside of it.
+    /// Buffers that it drops are freed by another thread; other things of the device it should not own. Keep
+    /// it short: the driver runs all of them on one thread. If it panics, the stream goes on, and its next
+    /// [`Stream::synchronize`] or download is an error with the panic's words. It is not run if work before
+    /// it failed.
     pub fn host(&self, function: impl FnOnce() + Send + 'static) -> Result<()> {
         const CALL: &str = "Stream::host";
         forbid_inside(CALL)?;

@@ -1,4 +1,5 @@
-//! How work gets onto a stream: after the uses of memory that it conflicts with, on whatever stream those are.
+//! How work gets onto a stream: after the uses of memory that it conflicts with, on whatever stream those
+//! are.
 
 use std::sync::Arc;
 
@@ -10,7 +11,8 @@ use crate::driver::EventId;
 use crate::order::{self, Clock, Line, Ordered};
 use crate::pinned::{self, PinnedUse};
 
-/// A point of a stream that others were told to wait for, for memory that they share. The event is used again.
+/// A point of a stream that others were told to wait for, for memory that they share. The event is used
+/// again.
 pub(super) struct Mark {
     pub(super) event: EventId,
     clock: Clock,
@@ -19,8 +21,9 @@ pub(super) struct Mark {
 impl Stream {
     /// Queues `work`, which does to memory what `uses` and `pinned` say and no more.
     ///
-    /// Outside of a capture it runs after the work on other streams that it conflicts with. Inside of one it is ordered with
-    /// what was captured: the graph is ordered with everything else, as a whole, where it is launched.
+    /// Outside of a capture it runs after the work on other streams that it conflicts with. Inside of one it
+    /// is ordered with what was captured: the graph is ordered with everything else, as a whole, where it is
+    /// launched.
     pub(crate) fn queue<'a, R>(
         &self,
         uses: impl Iterator<Item = Use<'a>> + Clone,
@@ -39,8 +42,8 @@ impl Stream {
         pinned::queued(self, pinned, || order::queued(self, uses, work))
     }
 
-    /// Marks this point, for others to wait for. The stream is not being captured, and whoever calls this holds the lock
-    /// that keeps it so.
+    /// Marks this point, for others to wait for. The stream is not being captured, and whoever calls this
+    /// holds the lock that keeps it so.
     pub(super) fn mark(&self) -> Result<()> {
         let driver = self.device().driver();
         let mut mark = self.shared.mark.lock();
@@ -92,7 +95,8 @@ mod tests {
     use crate::order::Access;
     use crate::{Buffer, Device};
 
-    /// Prints what a launch with four buffers pays for the order of streams, with everything that comes before the driver.
+    /// Prints what a launch with four buffers pays for the order of streams, with everything that comes
+    /// before the driver.
     #[test]
     #[ignore = "measures; run it in release"]
     fn cost_of_four_buffers() {

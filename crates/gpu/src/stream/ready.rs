@@ -23,10 +23,11 @@ pub struct EventReady {
 impl Event {
     /// A future that is ready when the stream has passed it, for any executor. `event.await` is the same.
     ///
-    /// On a card nothing polls meanwhile: the driver calls back when the event has happened, and a thread of the runtime, which
-    /// sleeps otherwise, wakes the task. The emulated device does its work while the future is polled, one operation each
-    /// time. Errors of that work surface as in [`Event::synchronize`], but for a fault on a card: that ends the context, the
-    /// driver calls nobody back, and a task that waits already is not woken. Await with a timeout where kernels may fault.
+    /// On a card nothing polls meanwhile: the driver calls back when the event has happened, and a thread of
+    /// the runtime, which sleeps otherwise, wakes the task. The emulated device does its work while the
+    /// future is polled, one operation each time. Errors of that work surface as in [`Event::synchronize`],
+    /// but for a fault on a card: that ends the context, the driver calls nobody back, and a task that waits
+    /// already is not woken. Await with a timeout where kernels may fault.
     pub fn ready(&self) -> EventReady {
         EventReady::new(self.clone())
     }

@@ -19,8 +19,8 @@ pub enum Kind {
 pub struct DeviceProperties {
     /// Which of the two.
     pub kind: Kind,
-    /// `cuda:0` or `emulated`: what [`Device::open`](crate::Device::open) takes. One of several that were opened at once
-    /// has its number after theirs, as `emulated:4#1` or `cuda:0*4#1`.
+    /// `cuda:0` or `emulated`: what [`Device::open`](crate::Device::open) takes. One of several that were
+    /// opened at once has its number after theirs, as `emulated:4#1` or `cuda:0*4#1`.
     pub id: String,
     /// The card's name.
     pub name: String,

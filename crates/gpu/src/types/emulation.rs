@@ -7,7 +7,8 @@ use std::time::Duration;
 pub struct Emulation {
     /// What all schedules follow from.
     pub seed: u64,
-    /// Processor time after which a launch is stopped with [`FaultKind::TimeLimit`](crate::FaultKind::TimeLimit).
+    /// Processor time after which a launch is stopped with
+    /// [`FaultKind::TimeLimit`](crate::FaultKind::TimeLimit).
     pub limit: Duration,
     /// What becomes of a signed integer that overflows.
     pub overflow: Overflow,
@@ -17,9 +18,9 @@ pub struct Emulation {
 
 /// What registers hold before they are written.
 ///
-/// A kernel whose results differ between [`RegisterFill::Ones`] and [`RegisterFill::Zeros`] reads a register that not every
-/// thread initialises. Registers have no shadow as memory has, and an optimising compiler may put any value there, the right
-/// one too. So kernels are compiled without optimisation for these two.
+/// A kernel whose results differ between [`RegisterFill::Ones`] and [`RegisterFill::Zeros`] reads a register
+/// that not every thread initialises. Registers have no shadow as memory has, and an optimising compiler may
+/// put any value there, the right one too. So kernels are compiled without optimisation for these two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RegisterFill {
     /// What the compiler likes.
@@ -68,7 +69,8 @@ impl Emulation {
         Self { overflow: Overflow::Wraps, ..self }
     }
 
-    /// The same with registers that start so. Needs a C++ compiler that can do it: [`Emulation::can_fill_registers`].
+    /// The same with registers that start so. Needs a C++ compiler that can do it:
+    /// [`Emulation::can_fill_registers`].
     pub fn registers(self, registers: RegisterFill) -> Self {
         Self { registers, ..self }
     }

@@ -42,8 +42,8 @@ pub enum FaultKind {
     Protocol,
     /// An integer divided by zero.
     DivisionByZero,
-    /// A shift by the width or more, or a float that is no integer's: the language leaves the result open, and the card gives
-    /// another than the host.
+    /// A shift by the width or more, or a float that is no integer's: the language leaves the result open,
+    /// and the card gives another than the host.
     OutOfRange,
     /// A signed integer overflows: the language leaves the result open.
     Overflow,

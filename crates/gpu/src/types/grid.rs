@@ -57,7 +57,8 @@ impl Grid {
         Self { shared_bytes: bytes, ..self }
     }
 
-    /// In clusters of that many blocks, up to 8 in all; 16 where the device has room. They must divide the grid.
+    /// In clusters of that many blocks, up to 8 in all; 16 where the device has room. They must divide the
+    /// grid.
     pub fn cluster(self, blocks: [u32; 3]) -> Self {
         Self { cluster: Some(blocks), ..self }
     }
@@ -67,16 +68,17 @@ impl Grid {
         Self { cooperative: true, ..self }
     }
 
-    /// Started while the work before it in the stream is still running, so that its start costs no time. The kernel waits for
-    /// that work by `gw::await_stream()`, in every thread and before it touches device memory; the emulated device stops one
-    /// that does not.
+    /// Started while the work before it in the stream is still running, so that its start costs no time. The
+    /// kernel waits for that work by `gw::await_stream()`, in every thread and before it touches device
+    /// memory; the emulated device stops one that does not.
     pub fn early(self) -> Self {
         Self { early: true, ..self }
     }
 
-    /// Side by side with kernels of other streams on the same multiprocessors. A multiprocessor's memory is divided into cache and
-    /// shared memory, by what its first kernel asks for, and divided anew only when it is empty: kernels that are to run beside each
-    /// other all ask for as much shared memory as there is. Every kernel of those streams should, the small ones too.
+    /// Side by side with kernels of other streams on the same multiprocessors. A multiprocessor's memory is
+    /// divided into cache and shared memory, by what its first kernel asks for, and divided anew only when it
+    /// is empty: kernels that are to run beside each other all ask for as much shared memory as there is.
+    /// Every kernel of those streams should, the small ones too.
     pub fn side_by_side(self) -> Self {
         Self { side_by_side: true, ..self }
     }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 /// PTX or a cubin of somebody else's compiler: an existing code base moves to this runtime kernel by kernel.
 ///
-/// Made by [`Module::from_ptx`](crate::Module::from_ptx) and [`Module::from_cubin`](crate::Module::from_cubin), loaded by
+/// Made by [`Module::from_ptx`](crate::Module::from_ptx) and
+/// [`Module::from_cubin`](crate::Module::from_cubin), loaded by
 /// [`Device::kernel_in`](crate::Device::kernel_in). It runs on a card only.
 #[derive(Debug, Clone)]
 pub struct Image {

@@ -74,7 +74,8 @@ pub struct Binary {
     pub resources: Vec<(String, Resources)>,
     /// Whether it came from the cache.
     pub cached: bool,
-    /// Holds the folder it lies in where the cache cannot be written: that is removed with the last copy of this.
+    /// Holds the folder it lies in where the cache cannot be written: that is removed with the last copy of
+    /// this.
     pub folder: Option<Arc<dyn std::any::Any + Send + Sync>>,
 }
 
@@ -93,7 +94,8 @@ pub(crate) struct Parameter {
     pub(crate) type_: Option<ArgType>,
 }
 
-/// What a kernel that was written elsewhere takes, as the program declares it: in PTX and in a cubin only sizes are left.
+/// What a kernel that was written elsewhere takes, as the program declares it: in PTX and in a cubin only
+/// sizes are left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ParameterType {
     pub(crate) bytes: usize,

@@ -1,6 +1,7 @@
 //! Plain data of the runtime: what devices, kernels and launches are, without handles of any driver.
 //!
-//! The seam ([`crate::driver`]) and both devices speak in these types alone, and know nothing of who owns what above them.
+//! The seam ([`crate::driver`]) and both devices speak in these types alone, and know nothing of who owns
+//! what above them.
 
 mod device;
 mod emulation;

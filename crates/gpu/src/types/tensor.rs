@@ -1,7 +1,8 @@
 //! How a tensor lies in device memory, and which box of it one bulk copy moves.
 
-/// How chunks of 16 bytes of a box change places in shared memory, so that a column of them falls on different banks:
-/// `gw::swizzled` in kernels. The rows of a swizzled box have as many bytes as its name says.
+/// How chunks of 16 bytes of a box change places in shared memory, so that a column of them falls on
+/// different banks: `gw::swizzled` in kernels. The rows of a swizzled box have as many bytes as its name
+/// says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Swizzle {
     /// They lie in order.
@@ -26,8 +27,8 @@ impl Swizzle {
         }
     }
 
-    /// What the place of a box in shared memory is a multiple of: for a swizzled one the bytes after which the pattern
-    /// repeats.
+    /// What the place of a box in shared memory is a multiple of: for a swizzled one the bytes after which
+    /// the pattern repeats.
     pub(crate) fn alignment(self) -> usize {
         self.row_bytes().map_or(128, |row| 8 * row as usize)
     }
@@ -56,7 +57,8 @@ impl Swizzle {
 pub struct TensorLayout {
     /// Elements in each dimension.
     pub extents: Vec<u64>,
-    /// Bytes from one element to the next in each dimension but the innermost, whose elements lie side by side.
+    /// Bytes from one element to the next in each dimension but the innermost, whose elements lie side by
+    /// side.
     pub strides: Vec<u64>,
     /// Elements of the box in each dimension.
     pub boxed: Vec<u32>,
@@ -104,7 +106,8 @@ impl TensorLayout {
             + u128::from(inner) * u128::from(element_bytes)
     }
 
-    /// What the device asks of a tensor of such elements in `memory_bytes` of memory; a sentence where it is not so.
+    /// What the device asks of a tensor of such elements in `memory_bytes` of memory; a sentence where it is
+    /// not so.
     pub(crate) fn check(&self, element_bytes: usize, memory_bytes: u64) -> Result<(), String> {
         let rank = self.extents.len();
         if rank == 0 || rank > MOST_DIMENSIONS {

@@ -1,5 +1,6 @@
-//! Order that the host forgot, where the safe interface cannot make it: tables of addresses, lent streams and memory,
-//! branches of graphs, memory that goes too early. Found by the first schedule, whichever stream runs first.
+//! Order that the host forgot, where the safe interface cannot make it: tables of addresses, lent streams and
+//! memory, branches of graphs, memory that goes too early. Found by the first schedule, whichever stream runs
+//! first.
 
 use std::sync::Arc;
 

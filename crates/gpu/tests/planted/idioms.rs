@@ -1,4 +1,5 @@
-//! Correct ways to work together that look like bugs: no schedule raises an alarm, and all compute what they should.
+//! Correct ways to work together that look like bugs: no schedule raises an alarm, and all compute what they
+//! should.
 
 use gatework_gpu::{Grid, Source};
 

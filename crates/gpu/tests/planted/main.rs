@@ -1,4 +1,5 @@
-//! Bugs planted by class, each beside a twin without it: found by every schedule, at its line; the twin passes all.
+//! Bugs planted by class, each beside a twin without it: found by every schedule, at its line; the twin
+//! passes all.
 
 #[path = "../support/bugs.rs"]
 mod bugs;

@@ -1,6 +1,6 @@
-//! Registers that only some threads initialise: no shadow sees them, but results differ with what they held before. What
-//! neither fill can change stays hidden, as a signed maximum over positive numbers
-//! does, or a bool.
+//! Registers that only some threads initialise: no shadow sees them, but results differ with what they held
+//! before. What neither fill can change stays hidden, as a signed maximum over positive numbers does, or a
+//! bool.
 
 use gatework_gpu::{Device, Emulation, Grid, RegisterFill, Source, args};
 

@@ -1,5 +1,5 @@
-//! Memory that nobody has written, read by code that tolerates what is there: a maximum over poison that is not a number,
-//! a minimum or a mask over ones.
+//! Memory that nobody has written, read by code that tolerates what is there: a maximum over poison that is
+//! not a number, a minimum or a mask over ones.
 
 use crate::bugs::{Bug, block, blocks, find_all};
 use gatework_gpu::FaultKind;

@@ -8,9 +8,10 @@ use gatework_gpu::{Device, Emulation, Error, Fault, FaultKind, Grid, Source, arg
 /// Schedules under which a bug must be found, and its twin must pass.
 const SEEDS: u64 = 20;
 
-/// A kernel `(u32* x, u32* fresh, u32 n)` whose body has a `HOLE`. With `bug` there, every schedule stops at a line marked
-/// `// here`, or at the kernel's first where none is, with a fault of that kind that has those words; with `fix` there, every schedule passes. `x` has 1024 words,
-/// all 7 but for the last eight, which are 0; `fresh` has as many that nobody has written; `n` is 1024.
+/// A kernel `(u32* x, u32* fresh, u32 n)` whose body has a `HOLE`. With `bug` there, every schedule stops at
+/// a line marked `// here`, or at the kernel's first where none is, with a fault of that kind that has those
+/// words; with `fix` there, every schedule passes. `x` has 1024 words, all 7 but for the last eight, which
+/// are 0; `fresh` has as many that nobody has written; `n` is 1024.
 pub struct Bug {
     pub name: &'static str,
     pub body: &'static str,

@@ -6,8 +6,8 @@ use gatework_gpu::{Device, Error, FaultKind, Grid, Kernel, Result, Source, args}
 /// Schedules under which a bug must be found, and its twin must pass.
 const SEEDS: u64 = 20;
 
-/// A kernel body with a `HOLE`. With `bug` there, every schedule stops at the line marked `// here` with a fault of that
-/// kind that has those words; with `fix` there, every schedule passes.
+/// A kernel body with a `HOLE`. With `bug` there, every schedule stops at the line marked `// here` with a
+/// fault of that kind that has those words; with `fix` there, every schedule passes.
 pub struct Twins {
     pub body: &'static str,
     pub bug: &'static str,

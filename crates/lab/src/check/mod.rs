@@ -1,5 +1,5 @@
-//! Plain CUDA C++ on the emulated device: a stranger's file is rewritten line by line onto the portable header, launched as a
-//! plan says, and what the emulated device finds is told with the file's own lines.
+//! Plain CUDA C++ on the emulated device: a stranger's file is rewritten line by line onto the portable
+//! header, launched as a plan says, and what the emulated device finds is told with the file's own lines.
 
 mod lines;
 mod plan;

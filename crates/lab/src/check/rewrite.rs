@@ -1,5 +1,5 @@
-//! CUDA C++ onto the portable header, line by line: kernels, `__shared__`, builtin variables and inline PTX. Host code is
-//! left out.
+//! CUDA C++ onto the portable header, line by line: kernels, `__shared__`, builtin variables and inline PTX.
+//! Host code is left out.
 
 use std::fmt::Write as _;
 

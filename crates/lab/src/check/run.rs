@@ -51,8 +51,8 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// What the language leaves open and a card does in one way: signed integers that overflow, which wrap.
     pub warnings: Vec<Finding>,
-    /// Whether it was also run with other contents of registers that nobody has written: if nothing else was found, the C++
-    /// compiler can do that, and the kernel is small and fast enough without optimisation.
+    /// Whether it was also run with other contents of registers that nobody has written: if nothing else was
+    /// found, the C++ compiler can do that, and the kernel is small and fast enough without optimisation.
     pub fills_registers: bool,
 }
 
@@ -134,8 +134,8 @@ struct Output {
     bytes: Vec<u8>,
 }
 
-/// What differs with what registers and memory held before, in buffers that were the same under all schedules: something
-/// is read that not every thread initialises.
+/// What differs with what registers and memory held before, in buffers that were the same under all
+/// schedules: something is read that not every thread initialises.
 fn unlike(results: &[Vec<Output>], ones: Ran, zeros: Ran, kernel: &KernelText) -> Option<Fault> {
     let (ones, zeros) = match (ones, zeros) {
         (Ran::Ended(ones), Ran::Ended(zeros)) => (ones, zeros),
@@ -175,7 +175,8 @@ fn unlike(results: &[Vec<Output>], ones: Ran, zeros: Ran, kernel: &KernelText) -
     None
 }
 
-/// A run that says something of registers: none where the kernel is too large or too slow without optimisation.
+/// A run that says something of registers: none where the kernel is too large or too slow without
+/// optimisation.
 fn comparable(ran: Result<Ran, CheckError>) -> Result<Option<Ran>, CheckError> {
     let is_too_much = |fault: &Fault| matches!(fault.kind, FaultKind::TimeLimit | FaultKind::StackOverflow);
     match ran {

@@ -45,13 +45,14 @@ impl TestBed {
         }
     }
 
-    /// A device that answers, for one run. The emulated device is opened anew with `schedule`, so that a kernel that
-    /// is right by luck of the order is found; a GPU is the same for all runs.
+    /// A device that answers, for one run. The emulated device is opened anew with `schedule`, so that a
+    /// kernel that is right by luck of the order is found; a GPU is the same for all runs.
     pub(super) fn ready(device: &Device, schedule: u64) -> Result<Device> {
         if device.is_emulated() {
             return Device::emulated(schedule);
         }
-        // A kernel that went astray leaves the card's context unusable: that is not the next workload's fault.
+        // A kernel that went astray leaves the card's context unusable: that is not the next workload's
+        // fault.
         device.stream()?.synchronize()?;
         Ok(device.clone())
     }

@@ -71,10 +71,11 @@ pub(super) fn run(
     (outcome, records)
 }
 
-/// Does `items` in their order on all cores, up to the first that is not `good`. All that come before that one are done,
-/// whichever core was faster, so that the answer does not depend on the machine.
+/// Does `items` in their order on all cores, up to the first that is not `good`. All that come before that
+/// one are done, whichever core was faster, so that the answer does not depend on the machine.
 ///
-/// Threads of its own: one that waits for the card must not be a thread that a reference needs for its own work.
+/// Threads of its own: one that waits for the card must not be a thread that a reference needs for its own
+/// work.
 fn until_failure<I: Sync, T: Send>(
     items: &[I],
     work: impl Fn(&I) -> T + Sync,
@@ -151,8 +152,8 @@ pub fn check_case(workload: &dyn Workload, device: &Device, case: &Case, seed: u
     check(workload, device, None, case, seed)
 }
 
-/// References, inputs of controls and judgements are made beside each other; with a `turn`, runs take theirs on the card,
-/// whose pools and memory a workload may then count on having for itself.
+/// References, inputs of controls and judgements are made beside each other; with a `turn`, runs take theirs
+/// on the card, whose pools and memory a workload may then count on having for itself.
 fn check(
     workload: &dyn Workload,
     device: &Device,
@@ -239,7 +240,8 @@ fn refused_controls(
         let why = "refused: the workload has no negative control, so nothing shows that this gate can fail";
         return Err(Stop::Failed(why.to_owned()));
     }
-    // A control of NaNs, or of another shape, is refused by any budget: it shows nothing of how far this one reaches.
+    // A control of NaNs, or of another shape, is refused by any budget: it shows nothing of how far this one
+    // reaches.
     let plausible = |control: &Control| {
         control.outputs.is_finite() && ErrorBudget::same_shape(&control.outputs, reference)
     };
@@ -280,7 +282,8 @@ fn run_once(
     })
 }
 
-/// Turns a panic of the workload's own code into a failure, so that one workload does not take the others down.
+/// Turns a panic of the workload's own code into a failure, so that one workload does not take the others
+/// down.
 pub(super) fn guarded<T>(what: &str, code: impl FnOnce() -> T) -> Result<T, Stop> {
     catch_unwind(AssertUnwindSafe(code)).map_err(|panic| {
         let text =

@@ -58,8 +58,8 @@ impl Gates {
         Self { station: Some(Arc::new(Station::new(options))), ..self }
     }
 
-    /// Compiles the kernels of many workloads and lists their instructions on all cores, so that no gate waits for
-    /// either. What does not compile fails its own gate, later.
+    /// Compiles the kernels of many workloads and lists their instructions on all cores, so that no gate
+    /// waits for either. What does not compile fails its own gate, later.
     pub fn prepare(&self, workloads: &[&dyn Workload]) {
         prepare::compile_all(&prepare::sources(workloads, &self.bed.architectures()), &self.listings);
     }

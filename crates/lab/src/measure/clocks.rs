@@ -6,7 +6,8 @@ use super::shield::Shield;
 
 /// Below this part of its highest clock a device is throttled.
 const THROTTLED: f64 = 0.75;
-/// Runs of the shield that are queued while the clocks are read: some ten milliseconds, because reading takes one or two.
+/// Runs of the shield that are queued while the clocks are read: some ten milliseconds, because reading takes
+/// one or two.
 const LOAD: usize = 64;
 
 /// Clocks and temperature while the device works. An idle device tells nothing: it has slowed down already.

@@ -20,8 +20,8 @@ use crate::stats::{Samples, Summary};
 const LEAST_SAMPLES: usize = 5;
 /// A turn of either side, at least: what is short is sampled several times before the other's turn.
 const TURN: Duration = Duration::from_millis(50);
-/// The untimed part of a turn: the other side has used the caches, and a system takes some milliseconds to spread threads
-/// that wake up over the cores again.
+/// The untimed part of a turn: the other side has used the caches, and a system takes some milliseconds to
+/// spread threads that wake up over the cores again.
 const WARM_UP: Duration = Duration::from_millis(50);
 /// Left between turns, because the threads of either side may spin for a while when their work is done.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -120,7 +120,8 @@ impl HostRecord {
 }
 
 impl Station {
-    /// Times a job on the CPU: at least five samples, then until the time or the number of samples is reached.
+    /// Times a job on the CPU: at least five samples, then until the time or the number of samples is
+    /// reached.
     pub fn measure_on_host(
         &self,
         case: &Case,

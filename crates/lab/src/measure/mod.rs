@@ -1,4 +1,5 @@
-//! Timing on a device: interleaved pairs, a warm device, clocks watched, and what the machine could do at best.
+//! Timing on a device: interleaved pairs, a warm device, clocks watched, and what the machine could do at
+//! best.
 
 mod bandwidth;
 mod clocks;

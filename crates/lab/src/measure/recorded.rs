@@ -40,8 +40,8 @@ impl RecordedTimes {
         times
     }
 
-    /// What becomes of a promise for a workload, a case and a device. Where there is no record yet, it is not decided:
-    /// this run is the first, and the next is held against it.
+    /// What becomes of a promise for a workload, a case and a device. Where there is no record yet, it is not
+    /// decided: this run is the first, and the next is held against it.
     pub(super) fn judge(
         &self,
         (workload, case, device): (&str, &str, &str),

@@ -206,8 +206,8 @@ impl std::fmt::Debug for Station {
     }
 }
 
-/// Whether all that the candidate launches is also launched by the baseline, as far as graphs tell: it can then never
-/// be the slower of the two, and a promise about it is worth nothing.
+/// Whether all that the candidate launches is also launched by the baseline, as far as graphs tell: it can
+/// then never be the slower of the two, and a promise about it is worth nothing.
 fn contains(baseline: &Timer, candidate: &Timer) -> bool {
     match (baseline.kernels(), candidate.kernels()) {
         (Some(baseline), Some(candidate)) => !candidate.is_empty() && candidate.is_subset(&baseline),

@@ -143,7 +143,8 @@ impl Timer {
 /// A wait for an idle device takes less.
 const IDLE: Duration = Duration::from_micros(100);
 
-/// The time that other streams of the device still work after this one is done: what a run queues there is part of it.
+/// The time that other streams of the device still work after this one is done: what a run queues there is
+/// part of it.
 fn left_elsewhere(stream: &Stream) -> Result<Duration> {
     let done = Instant::now();
     stream.device().synchronize()?;

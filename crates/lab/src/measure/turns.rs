@@ -32,8 +32,8 @@ pub(super) struct PeerTurn<'a> {
 }
 
 impl<'a> PeerTurn<'a> {
-    /// The turn of a peer: with the first operation that it offers, or with why it does not run. A peer that offers
-    /// none has no turn.
+    /// The turn of a peer: with the first operation that it offers, or with why it does not run. A peer that
+    /// offers none has no turn.
     pub(super) fn each(slot: &'a mut PeerSlot, requests: &'a [PeerRequest]) -> Option<Self> {
         match &mut slot.session {
             Ok(session) => {

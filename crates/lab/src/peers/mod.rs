@@ -1,9 +1,10 @@
 //! Other programs that do the same work, measured in the same run.
 //!
 //! A peer is a script that speaks JSON lines. It says first who it is:
-//! `{"protocol":1,"peer":"PyTorch","versions":{"torch":"2.9.0"},"device":"NVIDIA H200","operations":["saxpy"]}`,
-//! or why it cannot work here: `{"protocol":1,"peer":"PyTorch","unavailable":"no module named 'torch'"}`.
-//! Then it answers requests until its standard input ends: `{"operation":"saxpy","shape":{"n":1024},"samples":20}` with
+//! `{"protocol":1,"peer":"PyTorch","versions":{"torch":"2.9.0"},"device":"NVIDIA
+//! H200","operations":["saxpy"]}`, or why it cannot work here:
+//! `{"protocol":1,"peer":"PyTorch","unavailable":"no module named 'torch'"}`. Then it answers requests until
+//! its standard input ends: `{"operation":"saxpy","shape":{"n":1024},"samples":20}` with
 //! `{"samples_ns":[812.0,…]}`, device times of one run each, or with `{"error":"…"}`.
 //!
 //! A peer that is missing, stuck or broken is "not measured", with the reason. It never fails a gate.

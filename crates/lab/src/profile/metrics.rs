@@ -10,8 +10,8 @@ const PERCENT: &str = ".avg.pct_of_peak_sustained_elapsed";
 const MULTIPROCESSORS: [&str; 1] = ["sm__throughput"];
 /// Device memory: the first on most architectures, the second where that is missing.
 const MEMORY: [&str; 2] = ["dram__throughput", "gpu__dram_throughput"];
-/// The tensor cores: cycles in which the pipe works, on Hopper and later; then by kind of instruction; then by
-/// instructions issued, which on Hopper undercounts the long ones.
+/// The tensor cores: cycles in which the pipe works, on Hopper and later; then by kind of instruction; then
+/// by instructions issued, which on Hopper undercounts the long ones.
 const TENSOR: [&str; 7] = [
     "sm__pipe_tensor_cycles_active",
     "sm__pipe_tensor_op_gmma_cycles_active",

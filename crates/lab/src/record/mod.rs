@@ -252,8 +252,8 @@ impl Record {
         Ok(self)
     }
 
-    /// Twelve digits that name this record in documents: they follow from the workload, the time, the device and the
-    /// sources.
+    /// Twelve digits that name this record in documents: they follow from the workload, the time, the device
+    /// and the sources.
     pub fn id(&self) -> String {
         let device = self.device.as_ref().map_or("no device", |device| &device.name);
         let sources = self.kernels.iter().map(|kernel| kernel.source_hash.as_str());

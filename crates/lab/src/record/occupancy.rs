@@ -12,8 +12,8 @@ const THREADS: u32 = 2048;
 /// Blocks that it holds at most.
 const BLOCKS: u32 = 32;
 
-/// Blocks of one kernel on one multiprocessor, by its registers and threads. Shared memory that a launch asks for is not
-/// known here and may leave room for fewer.
+/// Blocks of one kernel on one multiprocessor, by its registers and threads. Shared memory that a launch asks
+/// for is not known here and may leave room for fewer.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Occupancy {
     /// Threads of a block.

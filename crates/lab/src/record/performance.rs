@@ -71,7 +71,8 @@ pub struct BenchRecord {
     /// Whether the baseline launches everything that the candidate does.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub contains_itself: bool,
-    /// Whether the output of timed runs was spoiled, read again and found right. Records of before have no word on it.
+    /// Whether the output of timed runs was spoiled, read again and found right. Records of before have no
+    /// word on it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub rechecked: bool,
     /// The distance from the least time the machine allows; none for host time.

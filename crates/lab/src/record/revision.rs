@@ -6,8 +6,8 @@ use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 
-/// The environment variable that says the revision where git cannot: a commit, with `+changes` behind it if the tree
-/// had some.
+/// The environment variable that says the revision where git cannot: a commit, with `+changes` behind it if
+/// the tree had some.
 const VARIABLE: &str = "GATEWORK_REVISION";
 /// What stands behind a commit in [`VARIABLE`] if the tree had changes.
 const CHANGES: &str = "+changes";
@@ -22,7 +22,8 @@ pub struct Revision {
 }
 
 impl Revision {
-    /// The revision of the tree that this program was built from: what `GATEWORK_REVISION` says, or git. Asked once.
+    /// The revision of the tree that this program was built from: what `GATEWORK_REVISION` says, or git.
+    /// Asked once.
     pub(crate) fn current() -> Option<Self> {
         static CURRENT: OnceLock<Option<Revision>> = OnceLock::new();
         let said = || std::env::var(VARIABLE).ok().and_then(|text| Self::parse(&text));

@@ -178,8 +178,8 @@ fn pipeline_entry(element: usize) -> &'static str {
 fn run_pipeline(device: &Device, input: &[u8], element: usize, tiles: usize) -> Result<Vec<u8>, RunError> {
     let stream = device.stream()?;
     let kernel = device.kernel_of(&kernels::COPY_PIPELINE, pipeline_entry(element))?;
-    // Memory checkers count a copy's whole element as read, also where it asks for fewer bytes: the buffer has room for
-    // one more. The emulated device counts what is really read, and there it has none.
+    // Memory checkers count a copy's whole element as read, also where it asks for fewer bytes: the buffer
+    // has room for one more. The emulated device counts what is really read, and there it has none.
     let mut from =
         stream.alloc::<u8>(if device.is_emulated() { input.len() } else { input.len() + element })?;
     stream.copy_from_host(input, &mut from.slice_mut(..input.len()))?;

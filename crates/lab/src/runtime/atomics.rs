@@ -1,4 +1,5 @@
-//! Atomic operations whose outcome does not depend on the order of the threads, and messages that atomics order.
+//! Atomic operations whose outcome does not depend on the order of the threads, and messages that atomics
+//! order.
 
 use gatework_gpu::{Device, Grid, args};
 
@@ -62,8 +63,8 @@ impl Atomics {
             .threads(THREADS as u32)
     }
 
-    /// The cells after some threads have changed them. Exchanges leave the last word that was put in, which is any: its
-    /// cell is added to the sum of what came out, and is zero itself.
+    /// The cells after some threads have changed them. Exchanges leave the last word that was put in, which
+    /// is any: its cell is added to the sum of what came out, and is zero itself.
     fn changed(&self, threads: std::ops::Range<usize>) -> Vec<u64> {
         let (words, longs) = (&self.words[threads.clone()], &self.longs[threads]);
         let half = |cell: usize| self.initial[cell] as u32;

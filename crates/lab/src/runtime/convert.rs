@@ -53,8 +53,8 @@ impl Subject {
     }
 }
 
-/// For neighbours `a < b` of a format: the values next to `a` on both sides, the middle of `a` and `b`, and the values
-/// next to that. Signs alternate. Which codes are taken depends on the seed.
+/// For neighbours `a < b` of a format: the values next to `a` on both sides, the middle of `a` and `b`, and
+/// the values next to that. Signs alternate. Which codes are taken depends on the seed.
 fn between(step: usize, seed: u64) -> Vec<f32> {
     let formats = [SmallFormat::f16(), SmallFormat::bf16(), SmallFormat::e4m3(), SmallFormat::e5m2()];
     let mut singles = Vec::new();

@@ -1,5 +1,5 @@
-//! Floating-point functions: those that round correctly, bit for bit, and the hardware's approximations, within what the
-//! PTX manual promises.
+//! Floating-point functions: those that round correctly, bit for bit, and the hardware's approximations,
+//! within what the PTX manual promises.
 
 use gatework_gpu::{Device, Grid, Kind, args};
 

@@ -39,8 +39,8 @@ impl Matrix {
         Self { columns, codes: values.into_iter().map(|value| F8E4M3::from_f32(value).to_bits()).collect() }
     }
 
-    /// Tiles of `tile_rows` x 128 bytes in the order the kernel loads them, each with the 128-byte swizzle: the 16-byte
-    /// chunk `c` of row `r` lies at chunk `c ^ (r % 8)`.
+    /// Tiles of `tile_rows` x 128 bytes in the order the kernel loads them, each with the 128-byte swizzle:
+    /// the 16-byte chunk `c` of row `r` lies at chunk `c ^ (r % 8)`.
     fn images(&self, tile_rows: usize) -> Vec<u8> {
         let k_tiles = self.columns / K_TILE;
         let mut image = vec![0; self.codes.len()];
@@ -167,8 +167,8 @@ impl Workload for Fp8Tile {
         Outputs::new().with("c", product(&a, &b))
     }
 
-    /// Each of the `k / 32` instructions rounds to the accumulator once; values stay within a few standard deviations of
-    /// the sum.
+    /// Each of the `k / 32` instructions rounds to the accumulator once; values stay within a few standard
+    /// deviations of the sum.
     fn budget(&self, case: &Case) -> ErrorBudget {
         let k = case.dimension("k") as f64;
         // Products of two uniform values on [-1, 1] have variance 1/9.
@@ -212,8 +212,8 @@ impl Workload for Fp8Tile {
         vec![Case::new(format!("{m}x{n}x{k}")).with("m", m).with("n", n).with("k", k)]
     }
 
-    /// Against itself: the runtime has no other fp8 product, peers have. It shows what the timing can tell apart, and
-    /// promises nothing; the promise is against what was recorded.
+    /// Against itself: the runtime has no other fp8 product, peers have. It shows what the timing can tell
+    /// apart, and promises nothing; the promise is against what was recorded.
     fn bench(&self, device: &Device, case: &Case) -> Result<Option<Bench>, RunError> {
         let stream = device.stream()?;
         let len = case.dimension("m") * case.dimension("n");

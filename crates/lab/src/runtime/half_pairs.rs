@@ -33,8 +33,8 @@ fn pairs(inputs: &mut Inputs, count: usize) -> Vec<u32> {
     low.into_iter().zip(high).map(|(low, high)| low | high << 16).collect()
 }
 
-/// The nearest f16. Rounded to f32 first, as `f16::from_f64` does, a number may end on the wrong side of the middle between
-/// two f16; an odd f32 on the number's side never lies there.
+/// The nearest f16. Rounded to f32 first, as `f16::from_f64` does, a number may end on the wrong side of the
+/// middle between two f16; an odd f32 on the number's side never lies there.
 fn nearest(x: f64) -> f16 {
     let close = x as f32;
     let back = f64::from(close);
@@ -202,7 +202,8 @@ mod tests {
 
     #[test]
     fn a_number_just_off_the_middle_is_not_rounded_twice() {
-        // Between 1 and the next f16, a little more than half way: to f32 it is exactly half way, and that rounds to even.
+        // Between 1 and the next f16, a little more than half way: to f32 it is exactly half way, and that
+        // rounds to even.
         let middle = 1.0 + 2f64.powi(-11);
         assert_eq!(nearest(middle + 2f64.powi(-40)), f16::from_bits(0x3C01));
         assert_eq!(nearest(-middle - 2f64.powi(-40)), f16::from_bits(0xBC01));

@@ -138,8 +138,8 @@ fn tiles(seed: u64) -> Vec<Tile> {
     words.chunks_exact(64).map(|words| std::array::from_fn(|at| words[at] as u16)).collect()
 }
 
-/// The register of each lane after loading a tile: lane `4 g + t` gets elements `2 t` and `2 t + 1` of row `g`, or of
-/// column `g`.
+/// The register of each lane after loading a tile: lane `4 g + t` gets elements `2 t` and `2 t + 1` of row
+/// `g`, or of column `g`.
 fn fragments(tile: &Tile, transposed: bool) -> [u32; 32] {
     std::array::from_fn(|lane| {
         let (g, t) = (lane / 4, lane % 4);

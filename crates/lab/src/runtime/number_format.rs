@@ -1,4 +1,5 @@
-//! The number formats that matrix instructions take, and values of theirs that multiply and add up without rounding.
+//! The number formats that matrix instructions take, and values of theirs that multiply and add up without
+//! rounding.
 
 use float8::{F8E4M3, F8E5M2};
 use half::{bf16, f16};
@@ -40,8 +41,8 @@ impl NumberFormat {
 
     /// `count` values that the format holds, so small that no sum of a few hundred products rounds.
     ///
-    /// Tensor cores add 8-bit floats with little more than 13 bits: multiples of a half up to 4 have products that are
-    /// multiples of a quarter up to 16, and 64 of those fit.
+    /// Tensor cores add 8-bit floats with little more than 13 bits: multiples of a half up to 4 have products
+    /// that are multiples of a quarter up to 16, and 64 of those fit.
     pub(super) fn draw(self, inputs: &mut Inputs, count: usize) -> Vec<f32> {
         let (range, unit) = match self {
             Self::F16 | Self::Bf16 => (-16..17, 0.5),

@@ -1,8 +1,8 @@
 //! Matrices as `wgmma` wants them in shared memory.
 //!
-//! An operand is made of atoms: 8 lines of 16, 32, 64 or 128 bytes, one after the other. A line holds a run of the
-//! contiguous index: of K, or of M or N when transposed. Inside an atom the swizzle moves 16-byte chunk `c` of line `l`
-//! to place `c ^ l` (128-byte lines), `c ^ (l / 2)` (64) or `c ^ (l / 4)` (32).
+//! An operand is made of atoms: 8 lines of 16, 32, 64 or 128 bytes, one after the other. A line holds a run
+//! of the contiguous index: of K, or of M or N when transposed. Inside an atom the swizzle moves 16-byte
+//! chunk `c` of line `l` to place `c ^ l` (128-byte lines), `c ^ (l / 2)` (64) or `c ^ (l / 4)` (32).
 
 /// Bytes of K that an image holds: four products of 32.
 pub(super) const DEPTH_BYTES: usize = 128;
@@ -70,8 +70,8 @@ pub(super) struct OperandImage {
 }
 
 impl OperandImage {
-    /// Lays out a row-major matrix of `DEPTH_BYTES` a row. Rows count along M or N; atoms that follow each other along
-    /// the lines are neighbours in memory.
+    /// Lays out a row-major matrix of `DEPTH_BYTES` a row. Rows count along M or N; atoms that follow each
+    /// other along the lines are neighbours in memory.
     pub(super) fn new(matrix: &[u8], element_bytes: usize, contiguous: Contiguous, swizzle: Swizzle) -> Self {
         let rows = matrix.len() / DEPTH_BYTES;
         let depth = DEPTH_BYTES / element_bytes;

@@ -1,5 +1,5 @@
-//! Order between threads and proxies: atomics of every scope, bulk copies of what other blocks wrote, bulk reductions, and
-//! barriers that are made and ended again.
+//! Order between threads and proxies: atomics of every scope, bulk copies of what other blocks wrote, bulk
+//! reductions, and barriers that are made and ended again.
 
 use bytemuck::{Pod, Zeroable};
 use gatework_gpu::{Device, Grid, Kind, args};

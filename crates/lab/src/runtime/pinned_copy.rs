@@ -64,7 +64,8 @@ fn round_trip(up: &Stream, down: &Stream, bytes: &[u8]) -> gatework_gpu::Result<
     Ok(collected)
 }
 
-/// What the pool must report for a round trip whose blocks are all there: two blocks a chunk, nothing locked anew.
+/// What the pool must report for a round trip whose blocks are all there: two blocks a chunk, nothing locked
+/// anew.
 fn expected_pool_counts(bytes: usize) -> Vec<u64> {
     vec![2 * chunks(bytes).len() as u64, 0]
 }
@@ -190,7 +191,8 @@ fn pinned_side(device: &Device, bytes: &[u8]) -> Result<(Side, Evidence), RunErr
     Ok((copies.prepared_by(prepare), evidence))
 }
 
-/// What came back is what was sent. Blocks are taken anew before every run, so that the next one is spoiled then.
+/// What came back is what was sent. Blocks are taken anew before every run, so that the next one is spoiled
+/// then.
 fn evidence(bytes: Vec<u8>, ends: Rc<RefCell<Option<[Pinned<u8>; 2]>>>, spoils: Rc<Cell<bool>>) -> Evidence {
     Evidence::new(
         ErrorBudget::Exact,

@@ -27,7 +27,8 @@ const BENCH_WORTH: f64 = 0.60;
 /// `gpu/reduce`.
 pub(super) struct Reduce;
 
-/// Small integers add up without rounding, so that one lost element shows; fractions round, as real data does.
+/// Small integers add up without rounding, so that one lost element shows; fractions round, as real data
+/// does.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Values {
     Integers,
@@ -58,7 +59,8 @@ fn grid(n: usize) -> Grid {
     grid
 }
 
-/// Additions on the longest way from an element to the sum: its thread's share, its block's tree, and the partials.
+/// Additions on the longest way from an element to the sum: its thread's share, its block's tree, and the
+/// partials.
 fn depth(n: usize) -> usize {
     let grid = grid(n);
     // Each of four sums, these four, and one element that is left over.
@@ -134,7 +136,8 @@ impl Workload for Reduce {
             return ErrorBudget::Exact;
         }
         let n = case.dimension("n");
-        // No term cancels another, so that the sum is the largest value on the way: n at most, n / 2 in the mean.
+        // No term cancels another, so that the sum is the largest value on the way: n at most, n / 2 in the
+        // mean.
         ErrorBudget::rounding(Rounding {
             format: Format::F32,
             depth: depth(n),

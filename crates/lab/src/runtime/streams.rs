@@ -1,5 +1,5 @@
-//! Streams that share memory, code of the program in their order, and graphs that change: what a program relies on without
-//! an event of its own.
+//! Streams that share memory, code of the program in their order, and graphs that change: what a program
+//! relies on without an event of its own.
 
 use std::future::Future;
 use std::pin::pin;
@@ -65,7 +65,8 @@ impl Scene {
         self.streams[1].download(&x)
     }
 
-    /// One stream writes, another copies what there is after each write, a third hands it over through page-locked memory.
+    /// One stream writes, another copies what there is after each write, a third hands it over through
+    /// page-locked memory.
     fn looks(&self) -> GpuResult<Vec<u32>> {
         let [writes, copies, hands] = &self.streams;
         let mut x = writes.upload(&self.words)?;
@@ -148,7 +149,8 @@ impl Scene {
         Ok([other.download(&x)?, other.download(&y)?].concat())
     }
 
-    /// In which order host functions and awaited events came: numbers from 0 on, if it is the one that streams and events make.
+    /// In which order host functions and awaited events came: numbers from 0 on, if it is the one that
+    /// streams and events make.
     fn hosts(&self) -> GpuResult<Vec<u32>> {
         let [first, second, third] = &self.streams;
         let order = Arc::new(Mutex::new(Vec::new()));
@@ -174,7 +176,8 @@ impl Scene {
         Ok(order.clone())
     }
 
-    /// Whether a panic inside of a stream comes out where it should, a capture refuses host functions, and blocks fit.
+    /// Whether a panic inside of a stream comes out where it should, a capture refuses host functions, and
+    /// blocks fit.
     fn refusals(&self) -> GpuResult<Vec<u32>> {
         let stream = &self.streams[0];
         stream.host(|| std::panic::resume_unwind(Box::new("on purpose")))?;
@@ -209,7 +212,8 @@ fn words(case: &Case, seed: u64) -> Vec<u32> {
     Inputs::new(seed).words(case.dimension("n"))
 }
 
-/// What all of it comes to, with so many turns, looks that see the step `late` steps before, and host functions in that order.
+/// What all of it comes to, with so many turns, looks that see the step `late` steps before, and host
+/// functions in that order.
 fn outputs(words: &[u32], turns: u32, late: u32, hosts: [u32; 4]) -> Outputs {
     let n = words.len();
     let looks: Vec<u32> = (1..=LOOKS).flat_map(|look| stepped(words, 0..look.saturating_sub(late))).collect();

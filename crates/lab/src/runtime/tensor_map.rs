@@ -84,7 +84,8 @@ impl Subject {
         words.into_iter().flat_map(u32::to_le_bytes).take(self.bytes()).collect()
     }
 
-    /// Corners of loads, beyond every edge too, and of stores: a grid of boxes that ends beyond the last element.
+    /// Corners of loads, beyond every edge too, and of stores: a grid of boxes that ends beyond the last
+    /// element.
     fn corners(&self) -> Vec<[i32; 6]> {
         let boxed: Vec<i32> =
             (0..3).map(|axis| self.layout.boxed.get(axis).map_or(1, |&side| side as i32)).collect();

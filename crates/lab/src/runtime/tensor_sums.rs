@@ -1,4 +1,5 @@
-//! How tensor cores add: sums of products, bit for bit, in every floating-point format and from every kind of input.
+//! How tensor cores add: sums of products, bit for bit, in every floating-point format and from every kind of
+//! input.
 
 use gatework_gpu::{Device, Grid, Kind, Module, args};
 use half::f16;
@@ -241,8 +242,8 @@ impl Layout {
     }
 }
 
-/// A number as its code says: `steps` times two to the power of `unit`, with an exponent that counts even if the leading bits of
-/// the steps are zeros.
+/// A number as its code says: `steps` times two to the power of `unit`, with an exponent that counts even if
+/// the leading bits of the steps are zeros.
 #[derive(Debug, Clone, Copy)]
 enum Number {
     Finite { steps: i64, exponent: i32, unit: i32 },
@@ -279,7 +280,8 @@ fn cut(value: i64, shift: i32) -> i64 {
     if value < 0 { -(moved as i64) } else { moved as i64 }
 }
 
-/// The sum of terms as one instruction makes it: each cut off `bits` below the largest exponent. Terms that are zero do not count.
+/// The sum of terms as one instruction makes it: each cut off `bits` below the largest exponent. Terms that
+/// are zero do not count.
 fn add(terms: &[Number], bits: i32) -> Number {
     let infinite = |sign: bool| {
         terms.iter().any(|term| matches!(term, Number::Infinite { negative } if *negative == sign))

@@ -22,7 +22,8 @@ pub(super) struct Warp;
 /// What a case checks.
 #[derive(Clone, Copy)]
 enum Subject {
-    /// Shuffles by a distance. A lane may only hear of lanes that call, so that masks and distances go together.
+    /// Shuffles by a distance. A lane may only hear of lanes that call, so that masks and distances go
+    /// together.
     Shuffles { mask: u32, distance: usize },
     /// Votes, matches and reductions.
     Votes { mask: u32 },

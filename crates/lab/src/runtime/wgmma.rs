@@ -32,7 +32,8 @@ struct Instruction {
 }
 
 impl Instruction {
-    /// A from shared memory and from registers, and for the 16-bit formats, which alone have them, transposed operands.
+    /// A from shared memory and from registers, and for the 16-bit formats, which alone have them, transposed
+    /// operands.
     fn all() -> Vec<Self> {
         use Contiguous::{Depth, Rows};
         use Left::{Registers, Shared};

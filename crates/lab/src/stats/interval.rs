@@ -33,11 +33,12 @@ impl Interval {
     }
 }
 
-/// The interval of the median of independent values, none if there are too few for that confidence (8 for 99 %).
+/// The interval of the median of independent values, none if there are too few for that confidence (8 for 99
+/// %).
 ///
-/// For any distribution, the number of values below its median is binomial (n, 1/2). So the median lies between the
-/// k-th smallest and the k-th largest value unless fewer than k values fell on one side of it; k is the largest for
-/// which that is rare enough.
+/// For any distribution, the number of values below its median is binomial (n, 1/2). So the median lies
+/// between the k-th smallest and the k-th largest value unless fewer than k values fell on one side of it; k
+/// is the largest for which that is rare enough.
 ///
 /// ```
 /// use gatework_lab::stats::median_interval;
@@ -65,8 +66,8 @@ pub fn paired_ratio(baseline: &[f64], candidate: &[f64], confidence: f64) -> Opt
 
 /// The interval of median(candidate) / median(baseline) for samples of two separate runs.
 ///
-/// Each median gets an interval that fails half as often, and the ratio's reaches from corner to corner: it is wider
-/// than need be and never too narrow.
+/// Each median gets an interval that fails half as often, and the ratio's reaches from corner to corner: it
+/// is wider than need be and never too narrow.
 pub fn ratio_of_medians(baseline: &[f64], candidate: &[f64], confidence: f64) -> Option<Interval> {
     let each = 1.0 - (1.0 - confidence) / 2.0;
     let (baseline, candidate) = (median_interval(baseline, each)?, median_interval(candidate, each)?);

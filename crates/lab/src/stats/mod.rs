@@ -1,9 +1,10 @@
-//! What samples say, whatever the noise looks like: quantiles, intervals that assume no distribution, and verdicts.
+//! What samples say, whatever the noise looks like: quantiles, intervals that assume no distribution, and
+//! verdicts.
 //!
-//! The interval of a median lies between two order statistics. How often the true median falls between them follows
-//! from the binomial distribution alone, so that heavy tails and outliers cost width and never coverage. Baseline and
-//! candidate are sampled in pairs, one right after the other in random order, and the ratio is taken pair by pair: a
-//! drift of the clocks moves both and cancels.
+//! The interval of a median lies between two order statistics. How often the true median falls between them
+//! follows from the binomial distribution alone, so that heavy tails and outliers cost width and never
+//! coverage. Baseline and candidate are sampled in pairs, one right after the other in random order, and the
+//! ratio is taken pair by pair: a drift of the clocks moves both and cancels.
 
 mod interval;
 mod samples;

@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize, Serializer};
 
 /// Times in nanoseconds, in the order they were taken.
 ///
-/// A record keeps every one, to a tenth of a nanosecond, so that later comparisons need no assumption about them.
+/// A record keeps every one, to a tenth of a nanosecond, so that later comparisons need no assumption about
+/// them.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(transparent)]
 pub struct Samples {

@@ -13,8 +13,8 @@ pub(crate) const LEAST_PAIRS: usize = 100;
 /// Half-width of the interval at which more samples would change nothing.
 const NARROW: f64 = 0.005;
 
-/// How long to sample: at least 100 pairs; then until the ratio is known to half a percent and both the verdict and
-/// the promise are decided, or the pairs or the time run out.
+/// How long to sample: at least 100 pairs; then until the ratio is known to half a percent and both the
+/// verdict and the promise are decided, or the pairs or the time run out.
 #[derive(Debug, Clone, Copy)]
 pub struct StopRule {
     most_pairs: usize,

@@ -6,8 +6,8 @@ use super::interval::Interval;
 
 /// Differences that do not count within one run, as a part of 1.
 pub const WITHIN_RUN: f64 = 0.01;
-/// Differences that do not count between two runs: a new process gets other pages, other clocks, another temperature,
-/// and the samples of one run know nothing of that.
+/// Differences that do not count between two runs: a new process gets other pages, other clocks, another
+/// temperature, and the samples of one run know nothing of that.
 pub const BETWEEN_RUNS: f64 = 0.03;
 
 /// How a candidate compares with its baseline.
@@ -25,8 +25,8 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// What `ratio`, candidate over baseline, says when differences up to `band` do not count. Without an interval
-    /// there were too few samples to tell.
+    /// What `ratio`, candidate over baseline, says when differences up to `band` do not count. Without an
+    /// interval there were too few samples to tell.
     ///
     /// ```
     /// use gatework_lab::stats::{Interval, Verdict};

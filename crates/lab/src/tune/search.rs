@@ -15,8 +15,8 @@ const CROSSOVER: f64 = 0.5;
 /// How often a mutation changes the algorithm rather than its sizes.
 const MACRO_MUTATION: f64 = 0.25;
 
-/// A search. What it proposes follows from its seed and the trials so far, so that a search that was stopped goes on as
-/// if it had not been.
+/// A search. What it proposes follows from its seed and the trials so far, so that a search that was stopped
+/// goes on as if it had not been.
 #[derive(Debug)]
 pub struct Search {
     space: Space,
@@ -100,8 +100,8 @@ impl Search {
             .find(|child| self.space.contains(child) && is_new(child))
     }
 
-    /// The first generation, before there is anything to breed from: every algorithm with the default's sizes, then
-    /// anything.
+    /// The first generation, before there is anything to breed from: every algorithm with the default's
+    /// sizes, then anything.
     fn pioneer(
         &self,
         random: &mut ChaCha8Rng,

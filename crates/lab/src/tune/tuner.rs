@@ -19,7 +19,8 @@ pub struct Limits {
     pub time: Option<Duration>,
 }
 
-/// Searches until the limits or the end of the space. `after_trial` gets the state after every trial, to keep it.
+/// Searches until the limits or the end of the space. `after_trial` gets the state after every trial, to keep
+/// it.
 pub fn tune(
     search: &Search,
     evaluator: &mut dyn Evaluator,

@@ -17,17 +17,19 @@ use super::weights::ModelWeights;
 
 /// A proved graph, evaluated: party 0 owns the weights, party 1 the input and the result.
 ///
-/// It runs in two circuits. [`Network::set_up`] takes the weights, once for a model; [`Network::inference`] takes the client's
-/// activations, or its tokens, one-hot, any number of times. The network itself, as a circuit, is one after the other. Weights are
-/// integers with f fractional bits (2 f for a bias), in the order of [`Graph::weights`].
+/// It runs in two circuits. [`Network::set_up`] takes the weights, once for a model; [`Network::inference`]
+/// takes the client's activations, or its tokens, one-hot, any number of times. The network itself, as a
+/// circuit, is one after the other. Weights are integers with f fractional bits (2 f for a bias), in the
+/// order of [`Graph::weights`].
 ///
-/// Two parties do not notice a value that leaves its ring. Party 0 therefore asks [`Proved::holds_for`] of its weights first: what was
-/// proved from stated norms, or from other weights, need not hold for them.
+/// Two parties do not notice a value that leaves its ring. Party 0 therefore asks [`Proved::holds_for`] of
+/// its weights first: what was proved from stated norms, or from other weights, need not hold for them.
 pub struct Network {
     proved: Proved,
 }
 
-/// One inference with weights that were taken before; its only input is the client's. The result goes to party 1.
+/// One inference with weights that were taken before; its only input is the client's. The result goes to
+/// party 1.
 pub struct Inference<'a> {
     network: &'a Network,
     weights: &'a ModelWeights,
@@ -83,7 +85,8 @@ impl Network {
         Self { proved }
     }
 
-    /// One inference with weights from [`Network::set_up`] of this network, or of one of another length of the same model.
+    /// One inference with weights from [`Network::set_up`] of this network, or of one of another length of
+    /// the same model.
     pub fn inference<'a>(&'a self, weights: &'a ModelWeights) -> Inference<'a> {
         Inference { network: self, weights, begins: None }
     }
@@ -98,8 +101,8 @@ impl Network {
         self.graph().format()
     }
 
-    /// BLAKE3 of what is computed: every node with its shapes, its operands and its room. Two networks with the same hash take the same
-    /// keys.
+    /// BLAKE3 of what is computed: every node with its shapes, its operands and its room. Two networks with
+    /// the same hash take the same keys.
     pub fn hash(&self) -> [u8; 32] {
         let mut hasher = blake3::Hasher::new_derive_key("gatework-fss 2026 network");
         let mut line = |what: String| {
@@ -132,7 +135,8 @@ impl Network {
         (Knowledge::ENTRY as i64) << fraction
     }
 
-    /// Evaluates every node, shows each result to `observe` with what was counted so far, and reveals the last one to party 1.
+    /// Evaluates every node, shows each result to `observe` with what was counted so far, and reveals the
+    /// last one to party 1.
     pub(crate) async fn observed(
         &self,
         evaluator: &Evaluator,
@@ -183,7 +187,8 @@ impl Network {
                 (None, Some(y)) => step.activate_at(&operands[0], &y).await?,
                 (None, None) => step.evaluate(&operands).await?,
             };
-            // A part's result is as wide as its room says, not as what happened to come before: parts of one shape cost the same.
+            // A part's result is as wide as its room says, not as what happened to come before: parts of one
+            // shape cost the same.
             if nodes.get(index + 1).is_none_or(|next| next.part != node.part) {
                 wire = evaluator.claim("the result of a part", wire, self.boundary(NodeId(index)))?;
             }
@@ -402,7 +407,8 @@ impl Step<'_> {
         evaluator.open(share.gather(&places)?).await
     }
 
-    /// Local: the angles are public, and a public multiple of a masked value is one under the multiple of its mask.
+    /// Local: the angles are public, and a public multiple of a masked value is one under the multiple of its
+    /// mask.
     fn rotate(&self, x: &Wire, heads: usize) -> Result<Wire> {
         let fraction = self.network.fraction();
         let (tokens, columns) = (self.network.graph().tokens(), self.node.segments[0].columns);

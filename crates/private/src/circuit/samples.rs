@@ -13,7 +13,8 @@ pub(crate) enum Style {
     Identity,
     /// Signs alternate along rows and columns: rank one, aligned with alternating rows.
     Alternating,
-    /// Inputs have one large element a row, which a normalisation makes as large as it can; matrices pass columns on.
+    /// Inputs have one large element a row, which a normalisation makes as large as it can; matrices pass
+    /// columns on.
     Spike,
 }
 

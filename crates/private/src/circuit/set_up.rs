@@ -25,7 +25,8 @@ impl ModelWeights {
     }
 }
 
-/// Takes all weights from party 0, in the order of [`Graph::weights`](crate::graph::Graph::weights). Those of one part of the model travel in one message.
+/// Takes all weights from party 0, in the order of [`Graph::weights`](crate::graph::Graph::weights). Those of
+/// one part of the model travel in one message.
 pub struct SetUp<'a> {
     network: &'a Network,
 }
@@ -65,8 +66,8 @@ impl Circuit for SetUp<'_> {
     }
 }
 
-/// Runs all side by side. In every phase each advances before the next, for dealer and parties alike: that is the order of their
-/// key material.
+/// Runs all side by side. In every phase each advances before the next, for dealer and parties alike: that is
+/// the order of their key material.
 async fn together_in_order<T>(
     mut futures: Vec<Pin<Box<dyn Future<Output = Result<T>> + '_>>>,
 ) -> Result<Vec<T>> {

@@ -7,10 +7,11 @@ use gatework_fss::{Error, Result};
 
 use crate::graph::{Graph, WeightId};
 
-/// A model's masked weights and the shares of their masks, of whoever has them: a party, the dealer, the clear evaluation.
+/// A model's masked weights and the shares of their masks, of whoever has them: a party, the dealer, the
+/// clear evaluation.
 ///
-/// One set serves any number of inferences, of any length that the model takes, for as long as the weights are the same bits. Clones
-/// share it.
+/// One set serves any number of inferences, of any length that the model takes, for as long as the weights
+/// are the same bits. Clones share it.
 #[derive(Clone)]
 pub struct ModelWeights {
     weights: Arc<Vec<Weights>>,

@@ -17,7 +17,8 @@ use super::{Apart, Figures, Report};
 /// Scores of one layer up to which a model is counted: counting lists the places of every one.
 pub const LARGEST_SCORES: usize = 1 << 26;
 
-/// What a model costs here for a sequence: with what `knowledge` proves under `trust`, and clamps where it proves nothing.
+/// What a model costs here for a sequence: with what `knowledge` proves under `trust`, and clamps where it
+/// proves nothing.
 pub fn gatework(model: &Model, tokens: usize, knowledge: &Knowledge, trust: Trust) -> Result<Report> {
     model.check(tokens)?;
     let scores = model.attention().scores(model.heads, tokens);

@@ -1,8 +1,9 @@
 //! What one private inference of a whole transformer costs.
 //!
-//! * [`gatework()`] runs a proved graph in the counting role: the same code that deals and evaluates, so its bytes are those of the key
-//!   streams and of the channel.
-//! * [`sigma()`] is a model of SIGMA (Gupta et al., ePrint 2023/1269), as its published code works, to compare with.
+//! * [`gatework()`] runs a proved graph in the counting role: the same code that deals and evaluates, so its
+//!   bytes are those of the key streams and of the channel.
+//! * [`sigma()`] is a model of SIGMA (Gupta et al., ePrint 2023/1269), as its published code works, to
+//!   compare with.
 //!
 //! Keys are the larger party's, traffic is both directions together, generator calls are the larger party's.
 

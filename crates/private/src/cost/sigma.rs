@@ -1,10 +1,12 @@
 //! A model of SIGMA's keys, traffic, rounds and AES calls.
 //!
-//! What it models is the published GPU code: 64-bit words of key whatever the ring, a tree of 128-bit nodes with early termination whose
-//! last level has two leaves, truth tables up to 7 bits, selections of five words, faithful truncations after every matrix product and
-//! slack ones inside gates, masks of weights dealt for every inference. Both parties' keys are equally long. A lookup opens a bit, a
-//! word, and where its result is used further the masked result, one message each; that, and a truncation's two or four messages, is
-//! what makes the rounds. How LLaMA's products and scores are divided was inferred from its printed totals, which the model meets.
+//! What it models is the published GPU code: 64-bit words of key whatever the ring, a tree of 128-bit nodes
+//! with early termination whose last level has two leaves, truth tables up to 7 bits, selections of five
+//! words, faithful truncations after every matrix product and slack ones inside gates, masks of weights dealt
+//! for every inference. Both parties' keys are equally long. A lookup opens a bit, a word, and where its
+//! result is used further the masked result, one message each; that, and a truncation's two or four messages,
+//! is what makes the rounds. How LLaMA's products and scores are divided was inferred from its printed
+//! totals, which the model meets.
 
 use crate::error::Result;
 use crate::graph::{Family, Gate, Mask, Model};
@@ -16,7 +18,8 @@ const WORD: u64 = 64;
 /// Bits of a masked bit's share.
 const BIT: u64 = 1;
 
-/// Cost of one element: bits of key, bits sent a direction, and AES calls; and the messages of a whole tensor of them.
+/// Cost of one element: bits of key, bits sent a direction, and AES calls; and the messages of a whole tensor
+/// of them.
 #[derive(Debug, Clone, Copy, Default)]
 struct Element {
     key: u64,
@@ -41,7 +44,8 @@ impl Element {
     }
 }
 
-/// Key bits and AES calls of a walk down a point function of `bits` bits: a correction word and a bit a level, two leaves.
+/// Key bits and AES calls of a walk down a point function of `bits` bits: a correction word and a bit a
+/// level, two leaves.
 fn walk(bits: u32) -> (u64, u64) {
     if bits <= 7 {
         return (1 << bits.max(3), 0);
@@ -146,8 +150,8 @@ impl Sum {
     }
 }
 
-/// Messages of a reciprocal root: its interval, the scaled mantissa, a truncation, a lookup. It runs on rows, so that its keys and traffic
-/// do not show.
+/// Messages of a reciprocal root: its interval, the scaled mantissa, a truncation, a lookup. It runs on rows,
+/// so that its keys and traffic do not show.
 const ROOT_MESSAGES: u64 = 7;
 
 /// What SIGMA costs for a model and a sequence.
@@ -168,7 +172,8 @@ pub fn sigma(model: &Model, tokens: usize) -> Result<Report> {
     let fed = if gated { 2 * inner } else { inner };
 
     let mut products = Sum::default();
-    // Left factor, right factor if it is an activation, and product. LLaMA's projections are products of their own, the others' one.
+    // Left factor, right factor if it is an activation, and product. LLaMA's projections are products of
+    // their own, the others' one.
     let projections = if gated { vec![(t * d, 0, t * d); 3] } else { vec![(t * d, 0, 3 * t * d)] };
     let rises = vec![(t * d, 0, t * inner); if gated { 2 } else { 1 }];
     let attention = [(t * d, t * d, scores), (rows * t, t * d, t * d), (t * d, 0, t * d)];
@@ -186,7 +191,8 @@ pub fn sigma(model: &Model, tokens: usize) -> Result<Report> {
         truncations.add(product, gates.faithful());
     }
     if gated {
-        // Rotations; and scores are scaled by a root that is no power of two, which takes a truncation of its own.
+        // Rotations; and scores are scaled by a root that is no power of two, which takes a truncation of its
+        // own.
         truncations.add(2 * t * d, gates.slack(f - 3, n, WORD));
         truncations.add(scores, gates.faithful());
         products.add(t * inner, Element::words(3, n));

@@ -122,7 +122,8 @@ fn parts_cost_what_the_whole_costs() {
             assert_eq!(all.traffic_bytes, whole.traffic_bytes());
             assert_eq!(all.rounds, whole.rounds);
             let by_party = |party: usize| whole.key_bytes[party];
-            // The larger party of each part may differ: its bytes are at most a few more than those of either.
+            // The larger party of each part may differ: its bytes are at most a few more than those of
+            // either.
             assert!(all.key_bytes >= by_party(0).max(by_party(1)));
             assert!(all.key_bytes <= by_party(0).max(by_party(1)) + 4000, "{} {whole:?}", all.key_bytes);
         }
@@ -165,8 +166,8 @@ impl Layer {
         apart.setup + apart.embedding + apart.head
     }
 
-    /// Runs both parties over a channel. The runtime ends with an error if a party reads, sends or derives anything that was
-    /// not planned. Returns what each learned and the bytes that both sent.
+    /// Runs both parties over a channel. The runtime ends with an error if a party reads, sends or derives
+    /// anything that was not planned. Returns what each learned and the bytes that both sent.
     fn evaluate(&self, given: &[Given]) -> ([Option<Vec<u64>>; 2], u64) {
         let plan = Plan::new(Limits::default(), &self.dealt.costs());
         let run = |party: Party, mut channel: MemoryChannel| {

@@ -13,7 +13,8 @@ pub struct Link {
 }
 
 impl Link {
-    /// Bits a second in each direction; seconds until a message arrives; generator calls a second of one party.
+    /// Bits a second in each direction; seconds until a message arrives; generator calls a second of one
+    /// party.
     pub fn new(bandwidth: f64, latency: f64, prg_rate: f64) -> Result<Self> {
         let refused = |what: String| Error::Unsupported { gate: "time prediction", what };
         if !(bandwidth.is_finite() && bandwidth > 0.0) {
@@ -30,8 +31,8 @@ impl Link {
 
     /// The time of a cost, stage by stage.
     ///
-    /// Both directions carry at once, and each round waits for one message to arrive. Matrix products, packing, and the copying of keys are not in it:
-    /// it is what the cryptography and the link take.
+    /// Both directions carry at once, and each round waits for one message to arrive. Matrix products,
+    /// packing, and the copying of keys are not in it: it is what the cryptography and the link take.
     pub fn predict(&self, figures: &Figures) -> Prediction {
         Prediction {
             transfer: figures.traffic_bytes as f64 * 8.0 / 2.0 / self.bandwidth,

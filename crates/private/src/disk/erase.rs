@@ -10,7 +10,8 @@ use super::CHUNK;
 /// Erases a part of a file: its blocks are given back, or overwritten where the file system cannot do that.
 pub(super) fn punch(file: &File, start: u64, length: u64) -> io::Result<()> {
     let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-    // SAFETY: the descriptor is open for as long as `file` is, and the call touches no memory of this process.
+    // SAFETY: the descriptor is open for as long as `file` is, and the call touches no memory of this
+    // process.
     let outcome = unsafe { libc::fallocate(file.as_raw_fd(), mode, start as i64, length as i64) };
     if outcome == 0 {
         return Ok(());

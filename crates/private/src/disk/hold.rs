@@ -12,8 +12,8 @@ use crate::error::{Error, Result};
 
 use super::{CHUNK, KeyFile, SEED};
 
-/// Bytes of keys that an evaluation was given. They are wiped when this goes, on a thread of their own: gigabytes take a while, and
-/// whoever has just got a result should not wait for it.
+/// Bytes of keys that an evaluation was given. They are wiped when this goes, on a thread of their own:
+/// gigabytes take a while, and whoever has just got a result should not wait for it.
 pub(crate) struct HeldBytes {
     sections: Vec<SharedBytes>,
 }
@@ -43,8 +43,8 @@ impl Drop for Wiping {
 }
 
 impl KeyFile {
-    /// Fails if sections are too large for the memory that is available: before any of them is used. `taken` is what so many bytes of
-    /// keys take of it.
+    /// Fails if sections are too large for the memory that is available: before any of them is used. `taken`
+    /// is what so many bytes of keys take of it.
     pub(crate) fn require_room(&self, sections: &[usize], taken: impl FnOnce(u64) -> u64) -> Result<()> {
         let entries = sections.iter().filter_map(|&section| self.header().sections.get(section));
         let held: u64 = entries.map(|entry| entry.length + SEED as u64).sum();
@@ -57,7 +57,8 @@ impl KeyFile {
         }
     }
 
-    /// Sections for one evaluation, read and verified as a whole. From here on they are used, whatever happens.
+    /// Sections for one evaluation, read and verified as a whole. From here on they are used, whatever
+    /// happens.
     pub(crate) fn hold(&mut self, sections: &[usize]) -> Result<(KeyStream, HeldBytes)> {
         self.ledger.burn(sections)?;
         let held = self.hold_burnt(sections);

@@ -31,7 +31,8 @@ impl KeyFile {
         blake3::Hasher::new_keyed(&self.header().weights_key())
     }
 
-    /// The messages with the masked weights of this deal, if they were kept. What is damaged, or others may write to, is not used.
+    /// The messages with the masked weights of this deal, if they were kept. What is damaged, or others may
+    /// write to, is not used.
     pub(crate) fn kept_weights(&self) -> Option<Vec<Vec<u8>>> {
         let path = self.weights_path();
         match self.read_weights(&path) {
@@ -64,8 +65,8 @@ impl KeyFile {
         messages(content).map(Some).ok_or_else(damaged)
     }
 
-    /// Keeps the messages with the masked weights, beside whatever comes next: gigabytes take a while to write. A disk that has no room
-    /// for them is no reason to stop.
+    /// Keeps the messages with the masked weights, beside whatever comes next: gigabytes take a while to
+    /// write. A disk that has no room for them is no reason to stop.
     pub(crate) fn keep_weights(&self, messages: Vec<Vec<u8>>) -> Keeping {
         let (path, hasher) = (self.path().to_owned(), self.weights_hasher());
         let write = move || {

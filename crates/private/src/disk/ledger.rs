@@ -136,7 +136,8 @@ impl Ledger {
         self.replace(next)
     }
 
-    /// Marks sections as used, all or none. A section that was used before is an error, and so is the set-up, which has no bit.
+    /// Marks sections as used, all or none. A section that was used before is an error, and so is the set-up,
+    /// which has no bit.
     pub(crate) fn burn(&mut self, sections: &[usize]) -> Result<()> {
         let mut next = self.clone();
         for &section in sections {

@@ -19,12 +19,13 @@
 //!   then     32   BLAKE3 of all that
 //! ```
 //!
-//! The sections follow. A section is a seed of 16 bytes and its key material, in chunks of 2^20 bytes of which only the last is
-//! shorter. Behind each chunk stands its BLAKE3 hash, under a key that is derived from the header, of section, place and bytes: a chunk
-//! that was altered, moved or taken from another file is not read. All numbers are little-endian.
+//! The sections follow. A section is a seed of 16 bytes and its key material, in chunks of 2^20 bytes of
+//! which only the last is shorter. Behind each chunk stands its BLAKE3 hash, under a key that is derived from
+//! the header, of section, place and bytes: a chunk that was altered, moved or taken from another file is not
+//! read. All numbers are little-endian.
 //!
-//! Section 0 masks the weights and may be read again. Every other one is one inference: once it has been read its bytes are punched out
-//! of the file, seed included.
+//! Section 0 masks the weights and may be read again. Every other one is one inference: once it has been read
+//! its bytes are punched out of the file, seed included.
 
 mod erase;
 mod header;
@@ -90,7 +91,8 @@ fn unusable(path: &Path, what: impl Into<String>) -> Error {
     Error::KeyFile { path: path.to_owned(), what: what.into() }
 }
 
-/// A file that only its owner may use, in the place of whatever was there: never through a link, and never with an older file's mode.
+/// A file that only its owner may use, in the place of whatever was there: never through a link, and never
+/// with an older file's mode.
 fn create_anew(path: &Path) -> Result<File> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(path, "replace")(error)),

@@ -27,7 +27,8 @@ pub struct KeyFile {
 }
 
 impl KeyFile {
-    /// Opens a party's keys. Everything outside is checked: who may read the file, its header, its length and its ledger.
+    /// Opens a party's keys. Everything outside is checked: who may read the file, its header, its length and
+    /// its ledger.
     pub fn open(path: &Path, party: Party) -> Result<Self> {
         scrubbed(|| Self::open_as(path, party))
     }
@@ -155,7 +156,8 @@ impl KeyFile {
         self.stream(&[0])
     }
 
-    /// Sections for one evaluation. From here on they are used, whatever happens: the ledger says so before this returns.
+    /// Sections for one evaluation. From here on they are used, whatever happens: the ledger says so before
+    /// this returns.
     pub(crate) fn spend(&mut self, sections: &[usize]) -> Result<KeyStream> {
         self.ledger.burn(sections)?;
         let stream = self.stream(sections);
@@ -196,7 +198,8 @@ impl KeyFile {
     }
 }
 
-/// A lock lasts until every descriptor of the file is closed, and a process that is just being started may hold one.
+/// A lock lasts until every descriptor of the file is closed, and a process that is just being started may
+/// hold one.
 impl Drop for KeyFile {
     fn drop(&mut self) {
         if self.is_exhausted() {

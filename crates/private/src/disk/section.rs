@@ -1,7 +1,8 @@
 //! A section that is read while it is used.
 //!
-//! Threads read its chunks ahead and verify them; whoever uses the section takes them in order, and what was taken is punched out of the
-//! file, some chunks at a time. A chunk that is damaged is an error when it would be used, not before.
+//! Threads read its chunks ahead and verify them; whoever uses the section takes them in order, and what was
+//! taken is punched out of the file, some chunks at a time. A chunk that is damaged is an error when it would
+//! be used, not before.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;

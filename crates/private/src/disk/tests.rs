@@ -364,7 +364,8 @@ fn files_of_others_are_refused() {
         fs::set_permissions(&ledger, Permissions::from_mode(0o600)).unwrap();
         assert!(matches!(KeyFile::open(&path, Party::One), Err(Error::KeyFile { .. })));
     }
-    // One whose bits were changed by somebody who has no key file, and whose hash is made right as far as that goes.
+    // One whose bits were changed by somebody who has no key file, and whose hash is made right as far as
+    // that goes.
     let content = mine.len() - HASH;
     let mut forged = mine.clone();
     forged[content - 1] ^= 0b10;

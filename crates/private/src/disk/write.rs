@@ -96,7 +96,8 @@ impl KeyFileWriter {
         Ok(())
     }
 
-    /// Writes what is pending as a chunk, if anything is, and the chunks that follow. All cores hash; a file has one writer at a time.
+    /// Writes what is pending as a chunk, if anything is, and the chunks that follow. All cores hash; a file
+    /// has one writer at a time.
     fn store(&mut self, whole: &[u8]) -> Result<()> {
         let pending = Some(self.pending.as_slice()).filter(|pending| !pending.is_empty());
         let chunks: Vec<&[u8]> = pending.into_iter().chain(whole.chunks(CHUNK)).collect();

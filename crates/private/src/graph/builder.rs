@@ -127,10 +127,11 @@ impl GraphBuilder {
         Ok(self.push("input", Op::Input { magnitude }, vec![], vec![shape], self.f()))
     }
 
-    /// Tokens looked up in a table of words and `types` types, each a row; with the rows of a second table of `places` rows
-    /// added, if there is one.
+    /// Tokens looked up in a table of words and `types` types, each a row; with the rows of a second table of
+    /// `places` rows added, if there is one.
     ///
-    /// The second table may have more rows than there are tokens, so that one set of weights serves every length.
+    /// The second table may have more rows than there are tokens, so that one set of weights serves every
+    /// length.
     pub fn embed(
         &mut self,
         vocabulary: usize,

@@ -1,8 +1,9 @@
 //! A transformer as a typed graph of fixed-point operations.
 //!
-//! A tensor is a list of segments, one after the other, each `rows × columns`, row by row. Activations have f fractional bits;
-//! a product of two has 2 f until a truncation takes f off again. The graph says what is computed and nothing about secrets:
-//! which truncation a node needs follows from [`crate::range`], and what it costs from [`crate::cost`].
+//! A tensor is a list of segments, one after the other, each `rows × columns`, row by row. Activations have f
+//! fractional bits; a product of two has 2 f until a truncation takes f off again. The graph says what is
+//! computed and nothing about secrets: which truncation a node needs follows from [`crate::range`], and what
+//! it costs from [`crate::cost`].
 
 mod builder;
 mod model;
@@ -138,7 +139,8 @@ pub enum Op {
         table: WeightId,
         /// Places × width; there may be more places than tokens, of which the first are used.
         positions: Option<WeightId>,
-        /// Rows of the table behind the words, one of which is added to every token's: its type. None if there are 0.
+        /// Rows of the table behind the words, one of which is added to every token's: its type. None if
+        /// there are 0.
         types: usize,
     },
     /// x W + b for each weight: one segment each. 2 f fractional bits.
@@ -172,7 +174,8 @@ pub enum Op {
         /// What a row sees.
         attention: Mask,
     },
-    /// Rotations of pairs of columns by the token's place, by public angles; segments 0 and 1. 2 f fractional bits.
+    /// Rotations of pairs of columns by the token's place, by public angles; segments 0 and 1. 2 f fractional
+    /// bits.
     Rotate {
         /// Heads.
         heads: usize,

@@ -144,8 +144,9 @@ impl Model {
 
     /// The whole model: embedding, layers, head.
     ///
-    /// GPT's words are scored by the table in which they are looked up, LLaMA's by a matrix of their own. GPT-Neo's local attention is
-    /// computed as a full causal one, which is the same up to its window of 256 tokens and an upper bound above.
+    /// GPT's words are scored by the table in which they are looked up, LLaMA's by a matrix of their own.
+    /// GPT-Neo's local attention is computed as a full causal one, which is the same up to its window of 256
+    /// tokens and an upper bound above.
     pub fn graph(&self, tokens: usize) -> Result<Graph> {
         self.check(tokens)?;
         let mut graph = GraphBuilder::new(self.format()?, tokens)?;

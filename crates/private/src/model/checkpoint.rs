@@ -89,8 +89,9 @@ impl Checkpoint {
 
     /// What dealer and client may know of it, for sequences of up to `longest` tokens.
     ///
-    /// Measures the weights and takes the narrowest ring in which nothing has to be clamped and every truncation is short; if there is
-    /// none, the narrowest without clamps; if there is none, 64 bits with clamps.
+    /// Measures the weights and takes the narrowest ring in which nothing has to be clamped and every
+    /// truncation is short; if there is none, the narrowest without clamps; if there is none, 64 bits with
+    /// clamps.
     pub fn public(&self, longest: usize, options: &Options) -> Result<PublicModel> {
         let head = options.head.map_or_else(|| self.head(), Ok)?;
         let widest = self.config.model(longest, head, *RINGS.end())?;
@@ -111,7 +112,8 @@ impl Checkpoint {
     }
 }
 
-/// What is public of a model with these weights, whose context is the longest sequence, in the ring that was chosen or in the narrowest.
+/// What is public of a model with these weights, whose context is the longest sequence, in the ring that was
+/// chosen or in the narrowest.
 pub(super) fn publish(
     widest: &Model,
     weights: &QuantisedWeights,

@@ -53,7 +53,8 @@ impl PublicModel {
         self.encode(&ids.into())
     }
 
-    /// A text as the input of an inference: a row for each token, one-hot, with its type behind it in models that have types.
+    /// A text as the input of an inference: a row for each token, one-hot, with its type behind it in models
+    /// that have types.
     pub fn encode(&self, text: &Tokens) -> Result<Vec<u64>> {
         let (words, types, longest) = (self.model().vocabulary, self.model().types, self.longest());
         let count = text.ids.len();

@@ -9,7 +9,8 @@ use super::client::Tokens;
 use super::public::PublicModel;
 use super::refused;
 
-/// The weights of a checkpoint as they are, in the order of [`Graph::weights`]; queries have the scale of the scores.
+/// The weights of a checkpoint as they are, in the order of [`Graph::weights`]; queries have the scale of the
+/// scores.
 pub struct ExactWeights {
     tensors: Vec<Vec<f64>>,
 }
@@ -19,7 +20,8 @@ pub struct ExactWeights {
 pub struct Exact {
     /// The result, row by row, as [`PublicModel::decode`] gives it.
     pub numbers: Vec<f64>,
-    /// Tensors of which elements are beyond a clamp's limit, which fixed point cuts off: with the largest element, and the limit.
+    /// Tensors of which elements are beyond a clamp's limit, which fixed point cuts off: with the largest
+    /// element, and the limit.
     pub clamped: Vec<(String, f64, f64)>,
 }
 
@@ -28,7 +30,8 @@ impl ExactWeights {
         Self { tensors }
     }
 
-    /// Evaluates the public model of these weights for a text. Clamps are not applied: the checkpoint has none.
+    /// Evaluates the public model of these weights for a text. Clamps are not applied: the checkpoint has
+    /// none.
     pub fn evaluate(&self, public: &PublicModel, text: &Tokens) -> Result<Exact> {
         // Checks the number of tokens and every one of them.
         public.encode(text)?;
@@ -91,7 +94,8 @@ impl Step<'_> {
                 let what = "rotary positions".to_owned();
                 return Err(Error::Unsupported { gate: "evaluation in double precision", what });
             }
-            // Nothing is rounded, so nothing is truncated; and what a clamp would cut off is told, not cut off.
+            // Nothing is rounded, so nothing is truncated; and what a clamp would cut off is told, not cut
+            // off.
             Op::Truncate | Op::Clamp { .. } => x.to_vec(),
             Op::Multiply => x.iter().zip(inputs[1]).map(|(x, y)| x * y).collect(),
             Op::Add => x.iter().zip(inputs[1]).map(|(x, y)| x + y).collect(),

@@ -6,8 +6,9 @@
 //! | the dealer | the [`PublicModel`] |
 //! | the client | the [`PublicModel`], its tokens, and the result |
 //!
-//! The public part is a small JSON document: shapes, number format, the choice for each truncation, hashes. It is read from outside, so
-//! everything in it is checked. Weights are rounded to 12 fractional bits, biases to 24.
+//! The public part is a small JSON document: shapes, number format, the choice for each truncation, hashes.
+//! It is read from outside, so everything in it is checked. Weights are rounded to 12 fractional bits, biases
+//! to 24.
 //!
 //! ```no_run
 //! use std::path::Path;

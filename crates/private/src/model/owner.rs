@@ -10,8 +10,8 @@ use super::refused;
 
 /// Weights that are those of a public model, and for which what it claims is proved.
 ///
-/// Two parties do not notice a value that leaves its ring. So the inputs of a set-up come from here alone, and this can only be made of
-/// weights that pass both checks.
+/// Two parties do not notice a value that leaves its ring. So the inputs of a set-up come from here alone,
+/// and this can only be made of weights that pass both checks.
 pub struct Owner {
     public: PublicModel,
     weights: QuantisedWeights,

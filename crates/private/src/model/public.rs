@@ -15,16 +15,18 @@ use super::refused;
 const NAME: &str = "the model";
 /// The document's version.
 const VERSION: u32 = 2;
-/// Limits of what is read from outside, far above any model that is evaluated: nothing is allocated before they are checked.
+/// Limits of what is read from outside, far above any model that is evaluated: nothing is allocated before
+/// they are checked.
 const MOST_LAYERS: usize = 512;
 const MOST_WEIGHTS: u128 = 1 << 33;
 const MOST_TOKEN_WORDS: usize = 1 << 28;
 const LEAST_BITS: u32 = 32;
 
-/// A model without its weights: shapes, number format, the choice for each truncation, and hashes. Serialised as JSON.
+/// A model without its weights: shapes, number format, the choice for each truncation, and hashes. Serialised
+/// as JSON.
 ///
-/// Whoever reads it can build the network of any length up to the longest, deal for it, and take part in it. That its choices are
-/// proved, only the owner of the weights can check: see [`super::Owner`].
+/// Whoever reads it can build the network of any length up to the longest, deal for it, and take part in it.
+/// That its choices are proved, only the owner of the weights can check: see [`super::Owner`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Description", into = "Description")]
 pub struct PublicModel {

@@ -1,4 +1,5 @@
-//! Models of well-known shapes with weights that are drawn: for measurements, where nobody cares what a model says.
+//! Models of well-known shapes with weights that are drawn: for measurements, where nobody cares what a model
+//! says.
 
 use gatework_fss::secret::Secret;
 use rayon::prelude::*;
@@ -12,8 +13,8 @@ use super::public::PublicModel;
 use super::quantised::QuantisedWeights;
 use super::refused;
 
-/// The standard deviation with which BERT and GPT-2 are initialised. A matrix of n × m such entries has a spectral norm of about
-/// 0.02 (√n + √m), well within what the range analysis proves.
+/// The standard deviation with which BERT and GPT-2 are initialised. A matrix of n × m such entries has a
+/// spectral norm of about 0.02 (√n + √m), well within what the range analysis proves.
 const DEVIATION: f64 = 0.02;
 
 const fn toy(name: &'static str, family: Family) -> Model {
@@ -70,7 +71,8 @@ impl RandomModel {
         self.shape.context
     }
 
-    /// What dealer and client may know of it, for sequences of up to `longest` tokens: see [`super::Checkpoint::public`].
+    /// What dealer and client may know of it, for sequences of up to `longest` tokens: see
+    /// [`super::Checkpoint::public`].
     pub fn public(&self, longest: usize) -> Result<PublicModel> {
         self.public_by(longest, Trust::default())
     }

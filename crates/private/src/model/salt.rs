@@ -12,8 +12,8 @@ use super::refused;
 
 /// A random key of the weights' hash, which their owner alone keeps.
 ///
-/// The hash is public. Without a salt, whoever has a guess of the weights, such as a fine-tuned model of somebody else's, could confirm it.
-/// The default is no salt, for weights whose hash nobody else sees.
+/// The hash is public. Without a salt, whoever has a guess of the weights, such as a fine-tuned model of
+/// somebody else's, could confirm it. The default is no salt, for weights whose hash nobody else sees.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Salt([u8; 32]);
 

@@ -1,8 +1,8 @@
 //! One TLS connection of a link, and the thread that waits for its socket.
 //!
-//! Whoever holds the lock of a connection moves its bytes: the thread, whenever the socket has some or takes some, or the caller, who
-//! need not wait for a thread to wake up before a short message leaves, or is here. Neither side waits for the other to read before it
-//! may write.
+//! Whoever holds the lock of a connection moves its bytes: the thread, whenever the socket has some or takes
+//! some, or the caller, who need not wait for a thread to wake up before a short message leaves, or is here.
+//! Neither side waits for the other to read before it may write.
 
 use std::io::{self, BufRead as _};
 use std::net::Shutdown;
@@ -332,7 +332,8 @@ impl Mover {
         Ok(Reading::More)
     }
 
-    /// Takes what is decrypted. Whether all of it was taken: if not, somebody must take a message first, and then wakes the thread.
+    /// Takes what is decrypted. Whether all of it was taken: if not, somebody must take a message first, and
+    /// then wakes the thread.
     fn take(&mut self, inbox: &Inbox) -> Result<bool> {
         loop {
             let mut reader = self.tls.reader();

@@ -102,12 +102,14 @@ impl Link {
         &self.binding
     }
 
-    /// Lets messages of that many bytes through, too. What is about to be asked for may come at once, so this is said before.
+    /// Lets messages of that many bytes through, too. What is about to be asked for may come at once, so this
+    /// is said before.
     pub(crate) fn expect(&self, bytes: u64) {
         self.shared.inbox.expect(bytes + HASH as u64);
     }
 
-    /// Lets only short messages through from here on, and keeps no memory of longer ones: the weights were sent, and come once.
+    /// Lets only short messages through from here on, and keeps no memory of longer ones: the weights were
+    /// sent, and come once.
     pub(crate) fn expect_short(&self) {
         self.shared.inbox.expect_only(LARGEST_GREETING + HASH as u64);
     }

@@ -15,7 +15,8 @@ fn transcript() -> Transcript {
     Transcript::new(&BINDING, "to the server")
 }
 
-/// Bytes as they come on the main connection, in pieces whose length the first byte says. Accepted if a message became whole.
+/// Bytes as they come on the main connection, in pieces whose length the first byte says. Accepted if a
+/// message became whole.
 pub fn frames(bytes: &[u8]) -> bool {
     let Some((&first, stream)) = bytes.split_first() else { return false };
     let (inbox, mut incoming) = (Inbox::new(LARGEST), Incoming::new(transcript()));
@@ -37,8 +38,9 @@ pub fn frames(bytes: &[u8]) -> bool {
     whole > 0
 }
 
-/// Parcels of a peer that hashes rightly, on the main connection and two lanes: of each the connection (its highest bit lets
-/// the receiver take messages), the head, and the body as far as there is one. Accepted if a message became whole.
+/// Parcels of a peer that hashes rightly, on the main connection and two lanes: of each the connection (its
+/// highest bit lets the receiver take messages), the head, and the body as far as there is one. Accepted if a
+/// message became whole.
 pub fn parcels(mut bytes: &[u8]) -> bool {
     let inbox = Inbox::new(LARGEST);
     let mut connections: [Connection; 1 + LANES] = std::array::from_fn(|_| Connection::new());

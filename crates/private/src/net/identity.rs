@@ -61,7 +61,8 @@ impl Identity {
         })
     }
 
-    /// AES-128 first, as everywhere else: it is quicker than AES-256, and no bit of security is above 128 here.
+    /// AES-128 first, as everywhere else: it is quicker than AES-256, and no bit of security is above 128
+    /// here.
     fn provider() -> Arc<CryptoProvider> {
         let mut provider = ring::default_provider();
         provider.cipher_suites.sort_by_key(|suite| suite.suite() != CipherSuite::TLS13_AES_128_GCM_SHA256);
@@ -137,7 +138,8 @@ impl CertificateFiles {
     }
 }
 
-/// An authority, a server that has `names`, and a client, for a first try: files in `folder` that must not exist.
+/// An authority, a server that has `names`, and a client, for a first try: files in `folder` that must not
+/// exist.
 pub fn make_test_certificates(folder: &Path, names: &[String]) -> Result<CertificateFiles> {
     let files = CertificateFiles::of(folder);
     let mut authority = CertificateParams::default();

@@ -140,8 +140,8 @@ impl Inbox {
         self.changed.notify_all();
     }
 
-    /// Says that a lane has ended after so many parts. A peer that goes closes all its connections, and what it said last may still be
-    /// on its way on the others.
+    /// Says that a lane has ended after so many parts. A peer that goes closes all its connections, and what
+    /// it said last may still be on its way on the others.
     pub(super) fn end_lane(&self, parts: u64, why: Error) {
         let mut state = self.lock();
         state.last = Some(state.last.map_or(parts, |last| last.min(parts)));

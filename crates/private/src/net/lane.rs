@@ -8,15 +8,15 @@
 //!                                       ←   proof
 //! ```
 //!
-//! Every connection has mutual TLS of its own. A proof is a hash, under a key that follows from what only the two ends of the main
-//! connection know, of the lane's number and of what only its own two ends know.
+//! Every connection has mutual TLS of its own. A proof is a hash, under a key that follows from what only the
+//! two ends of the main connection know, of the lane's number and of what only its own two ends know.
 
 use blake3::Hash;
 
 /// Most lanes of a link.
 pub const MOST_LANES: usize = 16;
-/// Lanes of a link, if its ends do not say otherwise: each is a busy thread at either end, and a dozen leave room on a machine of
-/// sixteen cores that runs both.
+/// Lanes of a link, if its ends do not say otherwise: each is a busy thread at either end, and a dozen leave
+/// room on a machine of sixteen cores that runs both.
 pub const LANES: usize = 6;
 /// Bytes of the server's answer: lanes, and a token.
 pub(super) const ANSWER: usize = 1 + TOKEN;

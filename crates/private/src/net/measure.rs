@@ -62,8 +62,8 @@ pub fn measure_link(link: &mut Link, end: LinkEnd) -> Result<LinkFigures> {
     })
 }
 
-/// The median time until both have sent so many bytes, and have received as many. What came is sent back: making new messages is not
-/// the link's work.
+/// The median time until both have sent so many bytes, and have received as many. What came is sent back:
+/// making new messages is not the link's work.
 fn exchanges(link: &mut Link, bytes: usize, before: usize, count: usize) -> Result<Duration> {
     let mut message = vec![2; bytes];
     let times = repeat(before, count, || {

@@ -7,12 +7,13 @@
 //!    16   the first half of the transcript's hash
 //! ```
 //!
-//! Each direction of a connection has a transcript: a chain of BLAKE3 hashes over all that was sent on it so far, which begins with a
-//! value that only the two ends of this TLS connection know. Messages that were lost, repeated or exchanged are noticed, and nothing is
-//! handed over before its hash is right.
+//! Each direction of a connection has a transcript: a chain of BLAKE3 hashes over all that was sent on it so
+//! far, which begins with a value that only the two ends of this TLS connection know. Messages that were
+//! lost, repeated or exchanged are noticed, and nothing is handed over before its hash is right.
 //!
-//! One connection is as fast as one core encrypts, decrypts and hashes. So a link has more of them, its lanes, if both ends want it: a
-//! long message is cut into one part for each lane, and the main connection only announces it.
+//! One connection is as fast as one core encrypts, decrypts and hashes. So a link has more of them, its
+//! lanes, if both ends want it: a long message is cut into one part for each lane, and the main connection
+//! only announces it.
 
 mod connection;
 mod frame;
@@ -81,7 +82,8 @@ fn unreachable(address: &str) -> impl FnOnce(io::Error) -> Error {
 }
 
 impl Link {
-    /// Connects to a server that shows a certificate for `name`, with the usual number of lanes if it takes any.
+    /// Connects to a server that shows a certificate for `name`, with the usual number of lanes if it takes
+    /// any.
     pub fn connect(address: &str, name: &str, identity: &Identity, timeouts: Timeouts) -> Result<Self> {
         Self::connect_with_lanes(address, name, identity, timeouts, LANES)
     }

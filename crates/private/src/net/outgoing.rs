@@ -47,7 +47,8 @@ impl Outgoing {
         self.waiting.is_empty()
     }
 
-    /// Writes the next piece, and returns its bytes, none if nothing waits; and the message, if that was its last piece.
+    /// Writes the next piece, and returns its bytes, none if nothing waits; and the message, if that was its
+    /// last piece.
     pub(super) fn write_piece(&mut self, writer: &mut impl Write) -> io::Result<(u64, Option<Arc<Message>>)> {
         let Some(parcel) = self.waiting.front() else { return Ok((0, None)) };
         let body = &parcel.message[parcel.range.clone()];

@@ -20,7 +20,8 @@ const BLOCK: usize = 1 << 16;
 
 /// Where parcels go. Nothing is handed over before its hash is right.
 pub(crate) trait Destination {
-    /// Room for the body of a parcel with this head, none if there is no room now. A head that belongs to nothing is an error.
+    /// Room for the body of a parcel with this head, none if there is no room now. A head that belongs to
+    /// nothing is an error.
     fn begin(&mut self, head: u64) -> Result<Option<BytesMut>>;
 
     /// A whole parcel, verified.

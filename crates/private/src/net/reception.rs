@@ -123,8 +123,8 @@ impl Reception {
         place.send((lane, agreed)).map_err(|_| Error::Closed)
     }
 
-    /// Takes one client with all its lanes from a listener that nobody else uses. Whoever connects and is no client is let go, and
-    /// others are waited for.
+    /// Takes one client with all its lanes from a listener that nobody else uses. Whoever connects and is no
+    /// client is let go, and others are waited for.
     pub fn accept(&self, listener: &TcpListener) -> Result<Link> {
         listener.set_nonblocking(true).map_err(socket_failed)?;
         let mut client: Option<Box<Arriving<'_>>> = None;

@@ -1,7 +1,7 @@
 //! Memory of messages that were sent or read, for messages that arrive.
 //!
-//! Fresh memory of some megabytes costs more than a copy of as many: the system hands it out page by page, each cleared first.
-//! Rounds send about as much as they receive.
+//! Fresh memory of some megabytes costs more than a copy of as many: the system hands it out page by page,
+//! each cleared first. Rounds send about as much as they receive.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -18,8 +18,8 @@ const SHORTEST: usize = 1 << 16;
 pub(super) struct Spare(Mutex<Vec<Vec<u8>>>);
 
 impl Spare {
-    /// Takes a message back of which all parts were sent; not yet, if others still send theirs. Buffers of more than `most` bytes
-    /// together are not kept.
+    /// Takes a message back of which all parts were sent; not yet, if others still send theirs. Buffers of
+    /// more than `most` bytes together are not kept.
     pub(super) fn give(&self, message: Arc<Message>, most: u64) {
         let Some(buffer) = Arc::into_inner(message)
             .and_then(Message::into_own_vec)

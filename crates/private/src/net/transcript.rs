@@ -5,7 +5,8 @@ use blake3::Hasher;
 /// Bytes of the transcript's hash behind a parcel.
 pub(crate) const HASH: usize = 16;
 
-/// A chain of BLAKE3 hashes over all parcels so far, which begins with what only the two ends of a connection know.
+/// A chain of BLAKE3 hashes over all parcels so far, which begins with what only the two ends of a connection
+/// know.
 pub(super) struct Transcript {
     key: [u8; 32],
     hasher: Hasher,
@@ -22,7 +23,8 @@ impl Transcript {
         Self { key, hasher: Hasher::new_keyed(&key) }
     }
 
-    /// More of the parcel that is under way. Hashing is quickest in whole powers of two, so the head of a parcel comes last.
+    /// More of the parcel that is under way. Hashing is quickest in whole powers of two, so the head of a
+    /// parcel comes last.
     pub(super) fn add(&mut self, body: &[u8]) {
         self.hasher.update(body);
     }

@@ -62,10 +62,12 @@ impl Proved {
         })
     }
 
-    /// A graph with choices that someone else has proved, of a graph of this shape and as many tokens or more.
+    /// A graph with choices that someone else has proved, of a graph of this shape and as many tokens or
+    /// more.
     ///
-    /// Nothing is proved here, since that takes the weights: whoever owns them asks [`Self::holds_for`]. Every rule grows with the number
-    /// of tokens, if with it at all, so that choices for the longest sequence are good for all shorter ones.
+    /// Nothing is proved here, since that takes the weights: whoever owns them asks [`Self::holds_for`].
+    /// Every rule grows with the number of tokens, if with it at all, so that choices for the longest
+    /// sequence are good for all shorter ones.
     pub fn claimed(graph: &Graph, choices: &Choices) -> Result<Self> {
         let refused = |what: String| Error::Unsupported { gate: "claimed proof", what };
         let format = graph.format();
@@ -109,8 +111,8 @@ impl Proved {
 
     /// Fails unless these weights leave every tensor at least the room that is proved here.
     ///
-    /// A proof from stated norms is worth what they are: whoever owns the weights asks this of them before it evaluates. A proof from
-    /// measured weights holds for those and asks the same of others.
+    /// A proof from stated norms is worth what they are: whoever owns the weights asks this of them before it
+    /// evaluates. A proof from measured weights holds for those and asks the same of others.
     pub fn holds_for(&self, weights: Vec<Vec<i64>>) -> Result<()> {
         self.holds_with(&Knowledge::Measured(weights).facts(&self.graph)?)
     }
@@ -198,7 +200,8 @@ impl Prover<'_> {
 
     fn prove(&mut self, given: &Node) -> Result<()> {
         let inputs: Vec<NodeId> = given.inputs.iter().map(|input| self.places[input.0]).collect();
-        // Rules look operands' shapes up in the given graph, so the node keeps its own inputs until it is proved.
+        // Rules look operands' shapes up in the given graph, so the node keeps its own inputs until it is
+        // proved.
         let spans: Vec<&[Span]> = inputs.iter().map(|input| self.spans[input.0].as_slice()).collect();
         if let Some((room, spans)) = self.attempt(given, &spans) {
             let place = self.push(Node { inputs, ..given.clone() }, room, spans);
@@ -229,7 +232,8 @@ impl Prover<'_> {
         Ok(())
     }
 
-    /// The largest power of two to which clamping the operands proves the node, leaving a gap where a gap is wanted.
+    /// The largest power of two to which clamping the operands proves the node, leaving a gap where a gap is
+    /// wanted.
     fn clamps_for(&self, node: &Node, inputs: &[NodeId]) -> Option<(i64, Vec<NodeId>)> {
         let format = self.rules.graph.format();
         let clampable = clampable(&self.nodes, inputs);

@@ -1,8 +1,8 @@
 //! Proofs that no value of a network leaves its ring, or the gap of a truncation.
 //!
-//! Each tensor carries two upper bounds in units of one: the largest magnitude, and the largest ℓ2 norm of a row. Intervals alone
-//! fail on transformers, since q kᵀ of anything but tiny intervals leaves every ring; norms do not, since a normalisation makes
-//! rows of norm √d whatever it is given:
+//! Each tensor carries two upper bounds in units of one: the largest magnitude, and the largest ℓ2 norm of a
+//! row. Intervals alone fail on transformers, since q kᵀ of anything but tiny intervals leaves every ring;
+//! norms do not, since a normalisation makes rows of norm √d whatever it is given:
 //!
 //! | node | magnitude | row norm |
 //! |---|---|---|
@@ -20,16 +20,18 @@
 //! | x + y | sum | sum |
 //! | x y | product | ‖x‖ ‖y‖_∞ |
 //!
-//! w is the longest row of the softmax and s the bits that its reciprocal's table leaves out. Different heads may look at different
-//! tokens, which costs p v the root of their number. The bounds are of the integers that are really computed, with the rounding
-//! of every gate, and are themselves rounded up. Each is also at most what the other implies.
+//! w is the longest row of the softmax and s the bits that its reciprocal's table leaves out. Different heads
+//! may look at different tokens, which costs p v the root of their number. The bounds are of the integers
+//! that are really computed, with the rounding of every gate, and are themselves rounded up. Each is also at
+//! most what the other implies.
 //!
-//! What a proof says is one of three things ([`Room`]): an activation is no wider than what a truncation leaves of the ring, so that
-//! comparisons of it are as short as after one; the tensor is below a quarter of the ring, so that a short truncation is enough; or it
-//! stays in the ring. That choice is public, since it decides which keys are dealt. Norms are not: the runtime is given the room's bound,
-//! never the proved one. Where none can be proved the analysis inserts a clamp, or refuses and names the tensor ([`Unproved`]). A
-//! clamp's limit is public too: a power of two that follows from shapes, except before a product with weights, where it follows from
-//! their norm.
+//! What a proof says is one of three things ([`Room`]): an activation is no wider than what a truncation
+//! leaves of the ring, so that comparisons of it are as short as after one; the tensor is below a quarter of
+//! the ring, so that a short truncation is enough; or it stays in the ring. That choice is public, since it
+//! decides which keys are dealt. Norms are not: the runtime is given the room's bound, never the proved one.
+//! Where none can be proved the analysis inserts a clamp, or refuses and names the tensor ([`Unproved`]). A
+//! clamp's limit is public too: a power of two that follows from shapes, except before a product with
+//! weights, where it follows from their norm.
 
 mod analysis;
 mod rules;

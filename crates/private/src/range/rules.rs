@@ -56,11 +56,13 @@ fn root_of(count: usize) -> Upper {
     Upper::exactly(count as f64).root()
 }
 
-/// log2 of what GELU and SiLU may be off, beside one unit of the last bit: a table's entry is the middle of a run of 2^−6, over which
-/// max(x, 0) − g(x) changes by at most half of that; what is dropped outside the table is less.
+/// log2 of what GELU and SiLU may be off, beside one unit of the last bit: a table's entry is the middle of a
+/// run of 2^−6, over which max(x, 0) − g(x) changes by at most half of that; what is dropped outside the
+/// table is less.
 const ACTIVATION_ERROR: i32 = -8;
 
-/// log2 of the relative error that the table of reciprocal roots may have: it has seven mantissa bits or more.
+/// log2 of the relative error that the table of reciprocal roots may have: it has seven mantissa bits or
+/// more.
 const ROOT_TABLE_ERROR: i32 = -9;
 
 /// What the rules need beside the operands.
@@ -122,7 +124,8 @@ impl Rules<'_> {
                 vec![Span { peak: alpha.times(y.peak), norm: alpha.times(root_of(*heads).times(y.norm)) }]
             }
             Op::Rotate { .. } => {
-                // Four rounded entries of half a unit each are a matrix of norm 2^−f; twice that leaves room for how they are computed.
+                // Four rounded entries of half a unit each are a matrix of norm 2^−f; twice that leaves room
+                // for how they are computed.
                 let stretch = Upper::exactly(1.0).plus(Upper::power(1 - f as i32));
                 let diagonal = Upper::exactly(2.0).root();
                 let turn = |span: Span| Span {
@@ -189,8 +192,9 @@ impl Rules<'_> {
 
     /// What a row of probabilities adds up to, at most.
     ///
-    /// The reciprocal of a sum S ≥ 1 is that of the first number of its run of 2^s, and half a unit more; S is less than a run above. So
-    /// the products add up to less than 1 + (2^s − 1 + w / 2) 2^−f, and each is rounded by half a unit.
+    /// The reciprocal of a sum S ≥ 1 is that of the first number of its run of 2^s, and half a unit more; S
+    /// is less than a run above. So the products add up to less than 1 + (2^s − 1 + w / 2) 2^−f, and each is
+    /// rounded by half a unit.
     fn row_sum(&self) -> Upper {
         let f = self.fraction();
         let longest = self.graph.tokens() as u64;

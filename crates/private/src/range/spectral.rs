@@ -4,12 +4,13 @@
 //!
 //! * ‖W‖₂ ≤ √(‖W‖₁ ‖W‖_∞), the roots of the largest column and row sums of magnitudes;
 //! * ‖W‖₂ ≤ ‖W‖_F;
-//! * ‖W‖₂^(2^k) = ‖(WᵀW)^(2^(k−1))‖₂ ≤ ‖(WᵀW)^(2^(k−1))‖_F: repeated squaring, which is a power iteration on all vectors at once
-//!   and overestimates by at most rank^(1/2^(k+1)).
+//! * ‖W‖₂^(2^k) = ‖(WᵀW)^(2^(k−1))‖₂ ≤ ‖(WᵀW)^(2^(k−1))‖_F: repeated squaring, which is a power iteration on
+//!   all vectors at once and overestimates by at most rank^(1/2^(k+1)).
 //!
-//! The third is computed with rounded products. A sum of m rounded products is off by at most γ Σ |a b|, γ = m u / (1 − m u) and
-//! u = 2^−53, whatever the order; so by ‖A²‖₂ ≤ ‖fl(A²)‖₂ + γ ‖A‖_F² every squaring adds its own rounding error to what
-//! it proves. Squares are mirrored, hence exactly symmetric, and scaled by powers of two, hence exactly scaled.
+//! The third is computed with rounded products. A sum of m rounded products is off by at most γ Σ |a b|, γ =
+//! m u / (1 − m u) and u = 2^−53, whatever the order; so by ‖A²‖₂ ≤ ‖fl(A²)‖₂ + γ ‖A‖_F² every squaring adds
+//! its own rounding error to what it proves. Squares are mirrored, hence exactly symmetric, and scaled by
+//! powers of two, hence exactly scaled.
 
 use super::upper::Upper;
 

@@ -161,7 +161,8 @@ fn faithful_truncations_stand_between() {
         let proved = Proved::new(&graph, &Knowledge::Entries, Trust::Intervals, Unproved::Refuse);
         proved.map(|proved| proved.truncations().next().map(|(_, kind)| kind))
     };
-    // 4 · 16 · 16 = 2^10 with 24 fractional bits is 2^34: below a quarter of 2^37, below half of 2^36, in no ring of 35 bits.
+    // 4 · 16 · 16 = 2^10 with 24 fractional bits is 2^34: below a quarter of 2^37, below half of 2^36, in no
+    // ring of 35 bits.
     assert_eq!(narrow(37).unwrap(), Some(Truncation::Gap));
     assert_eq!(narrow(36).unwrap(), Some(Truncation::Faithful));
     assert!(matches!(narrow(35), Err(Error::Unproved { .. })));
@@ -235,7 +236,8 @@ fn activations_may_be_off_by_what_their_tables_are() {
 
 #[test]
 fn a_mean_that_is_rounded_makes_centred_rows_longer() {
-    // 291 numbers of ±15 have squares that add up to 65475, below 2^16. Their mean of −15/291 is rounded to −1, and then it is 65736.
+    // 291 numbers of ±15 have squares that add up to 65475, below 2^16. Their mean of −15/291 is rounded to
+    // −1, and then it is 65736.
     let run = |magnitude: i64| {
         let mut graph = GraphBuilder::new(FixedPoint::new(18, 2).unwrap(), 1).unwrap();
         let x = graph.input(291, magnitude).unwrap();

@@ -2,7 +2,8 @@
 
 /// A number that is at least the true one: every operation rounds up.
 ///
-/// Sums, products, quotients and square roots are correctly rounded by IEEE 754, so the next larger number is above the exact result.
+/// Sums, products, quotients and square roots are correctly rounded by IEEE 754, so the next larger number is
+/// above the exact result.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 pub(crate) struct Upper(f64);
 

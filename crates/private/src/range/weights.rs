@@ -95,7 +95,8 @@ impl WeightFacts {
 
 /// Norms that someone states about a model's weights, without the weights.
 ///
-/// They are inputs of the analysis, not of the protocol: what becomes public is which truncations and clamps it chose.
+/// They are inputs of the analysis, not of the protocol: what becomes public is which truncations and clamps
+/// it chose.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StatedNorms {
     /// Largest magnitude of a gain γ.
@@ -114,14 +115,16 @@ impl Default for StatedNorms {
     }
 }
 
-/// Where the facts about weights come from. Every entry is below [`Knowledge::ENTRY`] in any case: inputs are checked for that.
+/// Where the facts about weights come from. Every entry is below [`Knowledge::ENTRY`] in any case: inputs are
+/// checked for that.
 #[derive(Debug, Clone)]
 pub enum Knowledge {
     /// Nothing but that.
     Entries,
     /// Norms that were stated.
     Stated(StatedNorms),
-    /// The weights themselves, as integers with f fractional bits (2 f for a bias), in the order of [`Graph::weights`].
+    /// The weights themselves, as integers with f fractional bits (2 f for a bias), in the order of
+    /// [`Graph::weights`].
     Measured(Vec<Vec<i64>>),
 }
 

@@ -18,8 +18,9 @@ use crate::model::PublicModel;
 
 /// Deals keys for inferences of the given numbers of tokens, into a file for each party: the server's first.
 ///
-/// Masks and keys are computed by `backend`. Whoever runs this learns every mask and must be neither of the two: a server that dealt could read the client's text.
-/// `observer` hears of every section that is done: the weights' masks, and one for each inference.
+/// Masks and keys are computed by `backend`. Whoever runs this learns every mask and must be neither of the
+/// two: a server that dealt could read the client's text. `observer` hears of every section that is done: the
+/// weights' masks, and one for each inference.
 pub fn deal_files(
     backend: &Arc<dyn Backend>,
     randomness: &mut Randomness,

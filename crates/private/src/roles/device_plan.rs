@@ -22,7 +22,8 @@ pub(super) struct LengthPlan {
 /// Shared by all sessions.
 pub(super) type Planned = Arc<LengthPlan>;
 
-/// Texts of a batch that are rehearsed together; of more, each is counted as if all were at their peaks at once.
+/// Texts of a batch that are rehearsed together; of more, each is counted as if all were at their peaks at
+/// once.
 const MOST_TOGETHER: usize = 32;
 
 /// What is planned beyond what was counted, as a part of it: threads that copy keys go at their own pace.

@@ -21,8 +21,8 @@ pub struct DeviceBytes {
     pub peak: [u64; 2],
 }
 
-/// What texts of so many tokens, one at a time, take of a device like the backend's. Fails with numbers if the device has no room for it;
-/// none where words lie in the host's memory.
+/// What texts of so many tokens, one at a time, take of a device like the backend's. Fails with numbers if
+/// the device has no room for it; none where words lie in the host's memory.
 pub fn foresee_device(
     backend: &Arc<dyn Backend>,
     model: &PublicModel,

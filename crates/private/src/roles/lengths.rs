@@ -11,7 +11,8 @@ use crate::model::PublicModel;
 
 use super::device_plan::{DevicePlan, LengthPlan, Peaks, Planned, WeightBytes};
 
-/// Networks by their lengths, for all sessions with a model: building one, and counting what it costs, takes longer than many an answer.
+/// Networks by their lengths, for all sessions with a model: building one, and counting what it costs, takes
+/// longer than many an answer.
 #[derive(Default)]
 pub(super) struct Lengths {
     known: Mutex<BTreeMap<usize, Planned>>,
@@ -27,7 +28,8 @@ impl Lengths {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What `ask` finds in the plan of the device's memory, which is made first if it is not there; nothing without a device.
+    /// What `ask` finds in the plan of the device's memory, which is made first if it is not there; nothing
+    /// without a device.
     fn device<T>(
         &self,
         make: impl FnOnce() -> Result<Option<DevicePlan>>,

@@ -90,8 +90,8 @@ impl LocalKeys {
         [0, 1].map(|party: usize| self.sections[party].iter().map(KeySection::length).sum())
     }
 
-    /// Runs texts of the lengths that keys were planned for through the model, each party on a thread and a backend of its own. Returns
-    /// the words of each result.
+    /// Runs texts of the lengths that keys were planned for through the model, each party on a thread and a
+    /// backend of its own. Returns the words of each result.
     pub fn infer<T: Clone + Into<Tokens>>(
         self,
         owner: &Owner,

@@ -1,4 +1,5 @@
-//! Dealer, server and client in this process, over a connection as in earnest: for a first look, for examples and tests.
+//! Dealer, server and client in this process, over a connection as in earnest: for a first look, for examples
+//! and tests.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -59,8 +60,8 @@ impl<'a> Loopback<'a> {
         deal_files(&self.backends[0], randomness, model, tokens, paths, observer)
     }
 
-    /// Serves one client, which is `ask`. If both fail, the client's error is the cause: the server's is mostly that the client has
-    /// gone.
+    /// Serves one client, which is `ask`. If both fail, the client's error is the cause: the server's is
+    /// mostly that the client has gone.
     pub fn ask<T, E: From<Error>>(
         &self,
         ask: impl FnOnce(Client<'_>) -> std::result::Result<T, E>,

@@ -1,4 +1,5 @@
-//! Three roles on three machines: a dealer who hands out key files, a server with a model's weights, a client with a text.
+//! Three roles on three machines: a dealer who hands out key files, a server with a model's weights, a client
+//! with a text.
 //!
 //! ```text
 //! client                                          server
@@ -14,13 +15,15 @@
 //!   Infer again, or Done                  →
 //! ```
 //!
-//! A client that has kept the masked weights of this deal sends SetUpAgain: the server masks them once more, and sends nothing.
+//! A client that has kept the masked weights of this deal sends SetUpAgain: the server masks them once more,
+//! and sends nothing.
 //!
-//! A client that wants an answer as soon as it has a text sends Hold instead of Infer, before it has one: both sides read the keys of
-//! these sections into memory, and Begin starts the gates.
+//! A client that wants an answer as soon as it has a text sends Hold instead of Infer, before it has one:
+//! both sides read the keys of these sections into memory, and Begin starts the gates.
 //!
-//! A proof is a hash under the pairing secret, which only the two key files hold, of the greeting and of a value that only the two ends of
-//! this TLS connection know. Ledgers are compared before anything else: what either of them has as used is used.
+//! A proof is a hash under the pairing secret, which only the two key files hold, of the greeting and of a
+//! value that only the two ends of this TLS connection know. Ledgers are compared before anything else: what
+//! either of them has as used is used.
 
 mod deal;
 mod device_plan;

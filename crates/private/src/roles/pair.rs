@@ -265,7 +265,8 @@ impl<'a> Pair<'a> {
         Ok(Held { keys, bytes, sections })
     }
 
-    /// Lets go of keys that are held and will not be used, and of the device's memory that was promised for them.
+    /// Lets go of keys that are held and will not be used, and of the device's memory that was promised for
+    /// them.
     pub(super) fn let_go(&mut self, held: Held) {
         let Held { keys, bytes, .. } = held;
         drop(keys);

@@ -79,7 +79,8 @@ pub struct Server<'a> {
 }
 
 impl<'a> Server<'a> {
-    /// A server of a model. That it owns the weights, and that they fit the model, is what an [`Owner`] stands for.
+    /// A server of a model. That it owns the weights, and that they fit the model, is what an [`Owner`]
+    /// stands for.
     pub fn new(owner: &'a Owner, keys: &'a KeyStore) -> Self {
         Self { owner, keys, backend: Arc::new(CpuBackend), lengths: Arc::default() }
     }
@@ -94,7 +95,8 @@ impl<'a> Server<'a> {
         self.greet(link)?.serve()
     }
 
-    /// Takes a client's greeting, which must come soon, and answers it: from here on it is known whose keys it has.
+    /// Takes a client's greeting, which must come soon, and answers it: from here on it is known whose keys
+    /// it has.
     pub fn greet(&self, mut link: Link) -> Result<Greeted<'_>> {
         match self.exchange_greetings(&mut link) {
             Ok(keys) => {
@@ -196,7 +198,8 @@ pub struct Client<'a> {
 }
 
 impl<'a> Client<'a> {
-    /// Greets the server. Both sides have shown that they hold their halves of one deal, and know what of it was used.
+    /// Greets the server. Both sides have shown that they hold their halves of one deal, and know what of it
+    /// was used.
     pub fn new(model: &'a PublicModel, keys: KeyFile, link: Link) -> Result<Self> {
         Self::on(model, Arc::new(CpuBackend), keys, link)
     }
@@ -275,8 +278,8 @@ impl<'a> Client<'a> {
         Self { keeping: true, ..self }
     }
 
-    /// Runs texts, as token ids or [`Tokens`], through the model in one batch, and returns the words of each result, for
-    /// [`PublicModel::decode`]. Uses up a key for each.
+    /// Runs texts, as token ids or [`Tokens`], through the model in one batch, and returns the words of each
+    /// result, for [`PublicModel::decode`]. Uses up a key for each.
     pub fn infer<T: Clone + Into<Tokens>>(&mut self, texts: &[T]) -> Result<Vec<Vec<u64>>> {
         let texts: Vec<Tokens> = texts.iter().cloned().map(T::into).collect();
         let lengths: Vec<usize> = texts.iter().map(|text| text.ids().len()).collect();
@@ -284,7 +287,8 @@ impl<'a> Client<'a> {
         self.infer_texts(&sections, &texts)
     }
 
-    /// The same with the keys of these sections, by their positions in the key file: for whoever decides which key serves which text.
+    /// The same with the keys of these sections, by their positions in the key file: for whoever decides
+    /// which key serves which text.
     pub fn infer_at<T: Clone + Into<Tokens>>(
         &mut self,
         sections: &[usize],
@@ -317,9 +321,9 @@ impl<'a> Client<'a> {
         results(self.pair.infer(keys, sections, inputs)?)
     }
 
-    /// Takes keys for texts of so many tokens into the memory of both sides, so that an answer only takes the gates. The keys are
-    /// used from here on, whether or not the texts follow. The server waits for them as long as for any message, and ends the session
-    /// then: 120 s, if its timeouts do not say otherwise.
+    /// Takes keys for texts of so many tokens into the memory of both sides, so that an answer only takes the
+    /// gates. The keys are used from here on, whether or not the texts follow. The server waits for them as
+    /// long as for any message, and ends the session then: 120 s, if its timeouts do not say otherwise.
     pub fn prepare(&mut self, tokens: &[usize]) -> Result<Prepared<'_, 'a>> {
         let sections = self.sections(tokens)?;
         self.set_up()?;

@@ -72,7 +72,8 @@ pub fn predict(model: &PublicModel, tokens: &[usize]) -> Result<[Predicted; 2]> 
     Ok([Predicted::of(&plan(&set_up), &set_up), Predicted::of(&plan(&costs), &costs)])
 }
 
-/// How inferences of one request are put together: in two super-batches, so that one is evaluated while the other is on its way.
+/// How inferences of one request are put together: in two super-batches, so that one is evaluated while the
+/// other is on its way.
 ///
 /// Both parties must come to the same plan.
 pub(super) fn plan(costs: &[Cost]) -> Plan {

@@ -33,7 +33,8 @@ fn backends() -> [Arc<dyn Backend>; 2] {
     backends_with(AesForm::Table { copies: 1 })
 }
 
-/// The CPU and the device, with a form of AES, and so few bytes of keys at once that most arrays lie in several chunks.
+/// The CPU and the device, with a form of AES, and so few bytes of keys at once that most arrays lie in
+/// several chunks.
 fn backends_with(aes: AesForm) -> [Arc<dyn Backend>; 2] {
     let device = device();
     let schedule = Schedule {
@@ -468,7 +469,8 @@ fn what_is_kept_is_what_would_be_written() {
     }
 }
 
-/// Through a ring of four chunks, many times over: words of every width, from anywhere, more at once than the ring holds.
+/// Through a ring of four chunks, many times over: words of every width, from anywhere, more at once than the
+/// ring holds.
 #[test]
 fn words_come_round_the_ring_whole() {
     let backends = backends();

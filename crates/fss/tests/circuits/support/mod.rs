@@ -91,8 +91,8 @@ pub fn deal<C: Circuit>(
     Dealt { streams: [stream(Party::Zero, zero), stream(Party::One, one)], held }
 }
 
-/// Runs a circuit that reveals its output to one party, and asserts that both parties together give what the clear
-/// evaluator gives, for exactly what the cost model says.
+/// Runs a circuit that reveals its output to one party, and asserts that both parties together give what the
+/// clear evaluator gives, for exactly what the cost model says.
 pub fn check<C>(circuit: C, given: &[Given], masks: Option<Vec<Vec<u64>>>, seed: u64) -> Seen
 where
     C: Circuit<Output = Option<Vec<u64>>> + Sync,
@@ -131,7 +131,8 @@ where
         let backend: Arc<dyn Backend> = tampered.clone();
         let own = |(owner, words): &Given| (*owner == party).then(|| words.clone());
         let inputs = given.iter().map(own).collect();
-        // Fails if bytes, rounds or generator calls, as counted where they are made, are not what the estimate says.
+        // Fails if bytes, rounds or generator calls, as counted where they are made, are not what the
+        // estimate says.
         let mut outputs =
             evaluate(party, keys, &backend, &mut channel, &plan, vec![(&circuit, inputs)]).unwrap();
         let local = outputs.remove(0);
@@ -169,7 +170,8 @@ const ON_A_DEVICE: usize = 2;
 /// Generator calls and opened words of the largest that do.
 const LARGEST_ON_A_DEVICE: u64 = 20_000;
 
-/// One of the two parties, in turns, and the dealer of the other turn on the emulated device: the same output.
+/// One of the two parties, in turns, and the dealer of the other turn on the emulated device: the same
+/// output.
 fn check_on_the_emulated_device<C>(circuit: &C, given: &[Given], expected: &[u64], cost: Cost)
 where
     C: Circuit<Output = Option<Vec<u64>>> + Sync,

@@ -1,5 +1,5 @@
-//! A deliberately awkward backend: words are behind numbers, in the memory of a thread that does what it is asked some time later,
-//! and nothing of it can be read but by waiting for it. A device, without one.
+//! A deliberately awkward backend: words are behind numbers, in the memory of a thread that does what it is
+//! asked some time later, and nothing of it can be read but by waiting for it. A device, without one.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};

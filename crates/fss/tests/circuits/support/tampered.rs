@@ -13,8 +13,8 @@ use gatework_fss::{CpuBackend, Party, Result, Ring};
 
 use super::Given;
 
-/// Which fresh masks are zero, as if a gate had forgotten them. The results stay right, so that nothing but a test of what is opened
-/// can find it.
+/// Which fresh masks are zero, as if a gate had forgotten them. The results stay right, so that nothing but a
+/// test of what is opened can find it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Missing {
     Nothing,

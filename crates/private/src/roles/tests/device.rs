@@ -51,7 +51,8 @@ impl Case {
         Scene::of_in(folder.unwrap(), &self.public, &vec![self.text.len(); keys])
     }
 
-    /// One session with one inference, before whose gates `begin` is called; what came of it at the server and at the client.
+    /// One session with one inference, before whose gates `begin` is called; what came of it at the server
+    /// and at the client.
     fn ask(
         &self,
         scene: &Scene,
@@ -266,7 +267,8 @@ fn a_hundred_inferences_side_by_side_neither_hang_nor_grow() {
         });
         let after = [&device, &meeting].map(held);
         assert_eq!(after.map(|held| held.0), before.map(|held| held.0), "device memory grows");
-        // A message that a thread of the network has not let go yet is a block more; what is lost with every inference is more than that.
+        // A message that a thread of the network has not let go yet is a block more; what is lost with every
+        // inference is more than that.
         let lost = EACH as u64 * 4096;
         assert!(after[0].1 < before[0].1 + lost, "page-locked memory grows: {before:?}, then {after:?}");
         // Sessions side by side need blocks side by side; the pool has them once.

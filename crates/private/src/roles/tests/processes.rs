@@ -152,11 +152,13 @@ fn two_processes_give_what_one_computes_in_clear() {
     assert_eq!(client.unwrap(), format!("{:?}", [in_clear(&TEXT)]));
 }
 
-/// Kills one party at every frame in turn. The other one must end with an error in time, and what was begun must be burnt.
+/// Kills one party at every frame in turn. The other one must end with an error in time, and what was begun
+/// must be burnt.
 fn killed_at_every_frame(dying: Party) {
     let certificates = certificates();
     let [set_up, inference] = predict(&MODEL.0, &[TEXT.len()]).unwrap();
-    // Greetings and requests before the first frame that depends on a key of this inference, and all after it.
+    // Greetings and requests before the first frame that depends on a key of this inference, and all after
+    // it.
     let before = 2 + 2 + 2 * set_up.traffic.frames + 2;
     let all = before + 2 * inference.traffic.frames;
     for frame in 1..=all {
