@@ -21,7 +21,7 @@ pub struct Attention {
     runner: Runner,
 }
 
-/// What attends.
+/// The implementation behind an [`Attention`].
 #[derive(Debug)]
 enum Runner {
     Cpu(CpuAttention),
@@ -37,7 +37,7 @@ struct OnDevice {
     workspace: Locked<Workspace>,
 }
 
-/// What an [`Attention`] is made from.
+/// Builds an [`Attention`]: shape, mask, scale, soft cap.
 #[derive(Debug, Clone)]
 pub struct Builder {
     form: Form,
@@ -59,7 +59,7 @@ impl Builder {
         self
     }
 
-    /// What scores are multiplied with. Default: `1 / sqrt(dim)`.
+    /// The factor of scores. Default: `1 / sqrt(dim)`.
     pub fn scale(mut self, scale: f32) -> Self {
         self.form.scale = scale;
         self

@@ -28,13 +28,13 @@ pub enum Error {
     /// Lengths of packed sequences that are none.
     #[error("lengths of sequences: {what}")]
     Lengths {
-        /// What is wrong with them, and what would be right.
+        /// The mistake, and what would be right.
         what: String,
     },
     /// A cache, or a sequence of it, that cannot do what is asked.
     #[error("cache: {what}")]
     Cache {
-        /// What is wrong, and what would be right.
+        /// The mistake, and what would be right.
         what: String,
     },
     /// A cache without room. Nothing was changed.

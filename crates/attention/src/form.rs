@@ -11,7 +11,7 @@ pub(crate) struct Form {
     pub(crate) shape: Shape,
     pub(crate) mask: Mask,
     pub(crate) layout: Layout,
-    /// What scores are multiplied with.
+    /// The factor of scores.
     pub(crate) scale: f32,
     /// Scores become `cap tanh(score / cap)`.
     pub(crate) soft_cap: Option<f32>,
@@ -60,7 +60,7 @@ impl Form {
     }
 }
 
-/// What the bits of a result depend on. The same call gives the same bits, always.
+/// What the bits of a result may depend on. The same call always gives the same bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Bits {
     /// On the whole call and the device too: where rows are few, keys are cut into as many parts as the
@@ -73,7 +73,7 @@ pub enum Bits {
     BatchInvariant,
 }
 
-/// What an attention gives.
+/// The result of an attention.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Output<O> {
     /// The output, in the order of the queries.

@@ -18,12 +18,12 @@ pub fn attention(
     attention_of(shape, &Scores { mask, scale, soft_cap: None, sinks: &[] }, q, k, v)
 }
 
-/// What becomes of products of queries and keys.
+/// How products of queries and keys become scores.
 #[derive(Debug, Clone, Copy)]
 pub struct Scores<'a> {
     /// Which keys a row sees.
     pub mask: Mask,
-    /// What products are multiplied with.
+    /// The factor of products.
     pub scale: f64,
     /// They become `cap tanh(score / cap)`.
     pub soft_cap: Option<f64>,

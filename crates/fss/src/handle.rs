@@ -13,12 +13,12 @@ impl Handle {
         Self(Arc::new(kept))
     }
 
-    /// What is kept, for the backend whose type it is.
+    /// The contents, if they are of this type.
     pub fn get<T: Any>(&self) -> Option<&T> {
         self.0.downcast_ref()
     }
 
-    /// What is kept, if this is the only handle of it; the handle otherwise.
+    /// The contents, if this is their only handle; otherwise the handle.
     pub fn try_unwrap<T: Any + Send + Sync>(self) -> Result<T, Self> {
         let kept = self.0.downcast::<T>().map_err(Self)?;
         Arc::try_unwrap(kept).map_err(|shared| Self(shared))

@@ -29,7 +29,7 @@ pub fn topology() -> Result<Topology> {
     cuda::topology()
 }
 
-/// What of the tool chain this machine has.
+/// Which parts of the tool chain this machine has.
 pub mod presence {
     use super::{cuda, emulated};
     use crate::types::Presence;
@@ -198,7 +198,7 @@ impl Device {
         Ok(Self { shared })
     }
 
-    /// What this device is.
+    /// Name, architecture and limits of this device.
     pub fn properties(&self) -> &DeviceProperties {
         self.driver().properties()
     }
@@ -319,7 +319,7 @@ impl Device {
         self.shared.resolved.lock().clear();
     }
 
-    /// What this device is made to fail at.
+    /// Injected failures, for tests.
     #[cfg(feature = "testing")]
     pub fn faults(&self) -> &crate::Faults {
         &self.shared.faults

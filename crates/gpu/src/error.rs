@@ -8,26 +8,26 @@ use crate::types::Fault;
 /// The runtime's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What can go wrong between a program and a device.
+/// Errors between a program and a device.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The name is none that [`Device::open`](crate::Device::open) knows.
     #[error("unknown device '{given}': use auto, cuda, cuda:N or emulated")]
     UnknownDevice {
-        /// What the caller wrote.
+        /// The name as the caller wrote it.
         given: String,
     },
     /// The name is none that [`Target::open`](crate::Target::open) knows.
     #[error("unknown device '{given}': use auto, cpu, cuda, cuda:N or emulated")]
     UnknownTarget {
-        /// What the caller wrote.
+        /// The name as the caller wrote it.
         given: String,
     },
     /// Several devices were named where one is used.
     #[error("'{given}' names several devices, and this runs on one: use cuda, cuda:N or emulated")]
     SeveralDevices {
-        /// What the caller wrote.
+        /// The name as the caller wrote it.
         given: String,
     },
     /// An environment variable holds what it cannot.
@@ -35,9 +35,9 @@ pub enum Error {
     Environment {
         /// Its name.
         variable: &'static str,
-        /// What it holds.
+        /// The value that was found.
         given: String,
-        /// What it should.
+        /// The values that are allowed.
         wanted: &'static str,
     },
     /// There is no CUDA device that can be used.
@@ -116,7 +116,7 @@ pub enum Error {
          and name its library folder in GATEWORK_CUDA_LIBRARIES or LD_LIBRARY_PATH"
     )]
     NoNvrtc {
-        /// What was tried.
+        /// The attempts, and why each failed.
         reason: String,
     },
     /// A CUDA command-line tool is missing.
@@ -140,13 +140,13 @@ pub enum Error {
     Arguments {
         /// The kernel.
         kernel: String,
-        /// What differs.
+        /// The difference, as a sentence.
         message: String,
     },
     /// A tensor map of what the device does not take.
     #[error("no tensor map: {message}")]
     TensorMap {
-        /// What is wrong with it.
+        /// The reason, as a sentence.
         message: String,
     },
     /// The grid is not one the device can launch.
@@ -176,7 +176,7 @@ pub enum Error {
     /// A graph was used in a way it cannot be.
     #[error("graph: {message}")]
     Graph {
-        /// What is wrong.
+        /// The reason, as a sentence.
         message: String,
     },
     /// Two objects of different devices met.
@@ -210,7 +210,7 @@ pub enum Error {
         rank: usize,
         /// The operation.
         call: &'static str,
-        /// What it did or did not do.
+        /// The misuse, as a sentence.
         what: String,
     },
     /// NCCL cannot be used.
@@ -224,7 +224,7 @@ pub enum Error {
     Foreign {
         /// The runtime's call.
         call: &'static str,
-        /// What was given.
+        /// The reason, as a sentence.
         message: String,
     },
     /// cuBLASLt is not on this machine.
@@ -233,19 +233,19 @@ pub enum Error {
          and name its library folder in GATEWORK_CUDA_LIBRARIES or LD_LIBRARY_PATH"
     )]
     NoBlas {
-        /// What was tried.
+        /// The attempts, and why each failed.
         reason: String,
     },
     /// cuBLASLt refused a product.
     #[error("blas: {message}")]
     Blas {
-        /// What it said.
+        /// The library's message.
         message: String,
     },
     /// The emulated device cannot do it.
     #[error("{what} runs on a card only: open the device 'cuda', not 'emulated'")]
     NeedsCard {
-        /// What was asked for.
+        /// The request.
         what: String,
     },
     /// A function of the program that a stream ran, see [`Stream::host`](crate::Stream::host).
@@ -272,7 +272,7 @@ pub enum Error {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// A compiled kernel could not be loaded.
@@ -280,7 +280,7 @@ pub enum Error {
     Load {
         /// The kernel.
         kernel: String,
-        /// What the loader said.
+        /// The loader's message.
         reason: String,
     },
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::{Budget, Error, Result};
 
-/// What a device is made to fail at.
+/// Failures that a test injects into a device.
 #[derive(Debug, Default)]
 pub struct Faults {
     allocations: AtomicU64,

@@ -13,7 +13,7 @@ impl Header {
         Self { path, text }
     }
 
-    /// What an `#include` names it by.
+    /// The path in an `#include`.
     pub fn path(&self) -> &'static str {
         self.path
     }

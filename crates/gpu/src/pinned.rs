@@ -48,7 +48,7 @@ struct Idle {
     last_use: Option<EventId>,
 }
 
-/// What a pool did.
+/// Hits, misses and bytes of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct PinnedStats {
     /// Requests served by a block that was there.

@@ -13,12 +13,12 @@ use crate::stats::Expectation;
 /// Queues one run on a stream. Its inputs lie on the device already.
 pub type Queue = Box<dyn FnMut(&Stream) -> Result<(), RunError>>;
 
-/// What is done before a run and not timed.
+/// Prepares a run. It is not timed.
 pub type Prepare = Box<dyn FnMut() -> Result<(), RunError>>;
 
 /// One of the two that are timed.
 pub struct Side {
-    /// What it is, in a few words: `device-to-device copy`.
+    /// A short name: `device-to-device copy`.
     pub name: String,
     pub(crate) queue: Queue,
     pub(crate) prepare: Option<Prepare>,
@@ -81,7 +81,7 @@ impl Timing {
     }
 }
 
-/// What of the inputs may lie in the level-2 cache when a run begins.
+/// How much of the inputs may lie in the level-2 cache when a run begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Cache {
@@ -94,7 +94,7 @@ pub enum Cache {
 
 /// A promise about counts that grow while the benchmark runs, as hits and requests of a pool.
 pub struct Rate {
-    /// What of what: `pool hits`.
+    /// The name of the rate: `pool hits`.
     pub name: String,
     /// The least share that keeps the promise.
     pub at_least: f64,

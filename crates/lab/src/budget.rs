@@ -189,7 +189,7 @@ fn shape_mismatch(outputs: &Outputs, reference: &Outputs) -> Option<String> {
     None
 }
 
-/// What a comparison found.
+/// The result of comparing an output with its reference.
 #[derive(Debug, Clone)]
 pub struct Judgement {
     /// How far each output was out. Empty if names, types or lengths did not match.

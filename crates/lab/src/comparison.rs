@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::record::{BenchRecord, Record};
 use crate::stats::{BETWEEN_RUNS, CONFIDENCE, Interval, Verdict, ratio_of_medians};
 
-/// What is compared.
+/// Whether times or ratios to a baseline are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Basis {
@@ -21,9 +21,9 @@ pub enum Basis {
 /// All of a comparison.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Comparison {
-    /// What both sides have.
+    /// Cases that both sides measured.
     pub cases: Vec<CaseComparison>,
-    /// What only the second side has, or what cannot be compared, each as a sentence.
+    /// Cases that only the second side has or that cannot be compared, each as a sentence.
     pub left_out: Vec<String>,
     /// Benchmarks of the first side that the second has not: what is no longer measured may have become
     /// anything.
@@ -39,11 +39,11 @@ pub struct CaseComparison {
     pub case: String,
     /// The device of the second side, and of the first if that is another.
     pub devices: String,
-    /// What is compared.
+    /// Whether times or ratios to a baseline are compared.
     pub basis: Basis,
     /// Second over first.
     pub ratio: Option<Interval>,
-    /// What the ratio says of the second.
+    /// Whether the second side is faster, the same or slower.
     pub verdict: Verdict,
 }
 

@@ -8,7 +8,7 @@ use crate::tensor::Outputs;
 /// A named wrong output. If the correctness gate accepts it, the gate is blind.
 #[derive(Debug, Clone)]
 pub struct Control {
-    /// What is wrong with it.
+    /// The mistake that it contains.
     pub name: String,
     /// The wrong outputs.
     pub outputs: Outputs,

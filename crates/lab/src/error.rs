@@ -7,7 +7,7 @@ use gatework_gpu::{Class, Classified};
 /// The lab's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What the lab refuses, as sentences.
+/// Everything that the lab refuses, as sentences.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -25,7 +25,7 @@ const RECORDS: &str = "Records:";
 pub struct DocumentProblem {
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong, as a sentence.
+    /// The complaint, as a sentence.
     pub what: String,
 }
 

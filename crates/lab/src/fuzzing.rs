@@ -50,7 +50,7 @@ pub fn launch_plan(plan: &Plan) -> bool {
     plan.check().is_ok() && plan.grid(48 << 10).is_ok()
 }
 
-/// What a peer says: its first line, and its answers.
+/// Reads the output of a peer: its first line, and its answers.
 pub fn peer(text: &str) -> bool {
     let mut lines = text.lines();
     let first = lines.next().and_then(|line| serde_json::from_str::<Handshake>(line).ok());
@@ -58,7 +58,7 @@ pub fn peer(text: &str) -> bool {
     lines.all(|line| serde_json::from_str::<Reply>(line).is_ok_and(|reply| reply.samples(3).is_ok()))
 }
 
-/// What the profiler prints.
+/// Reads the table that the profiler prints.
 pub fn profile(text: &str) -> bool {
     profile::reads_launches(text)
 }

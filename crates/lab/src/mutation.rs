@@ -74,7 +74,7 @@ pub struct Mutant {
     pub line: usize,
     /// The call as it stands.
     pub call: String,
-    /// What was done to it: `dropped`, or the call that replaced it.
+    /// The alteration: `dropped`, or the call that replaced it.
     pub change: String,
     /// The whole changed text.
     pub text: String,

@@ -37,7 +37,7 @@ impl std::fmt::Display for Gate {
     }
 }
 
-/// What a gate, or all of them together, said. What did not run has not passed.
+/// The verdict of a gate, or of all together. A gate that did not run has not passed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "kebab-case")]
 pub enum Outcome {

@@ -54,7 +54,7 @@ impl Arithmetic {
     }
 }
 
-/// What sets the floor.
+/// The resource that sets the floor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Bound {
@@ -71,7 +71,7 @@ pub enum Bound {
 pub struct Roofline {
     /// The least time.
     pub floor_ns: f64,
-    /// What sets it.
+    /// The resource that sets it.
     pub bound: Bound,
     /// The median over the floor. Below 1 the work was overstated, or the copy is not the best the memory can
     /// do.

@@ -35,7 +35,7 @@ impl std::fmt::Display for Value {
     }
 }
 
-/// What a knob changes.
+/// The part of a configuration that a knob changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Layer {
@@ -50,7 +50,7 @@ pub enum Layer {
 pub struct Knob {
     /// Its name.
     pub name: String,
-    /// What it changes.
+    /// The part of a configuration that it changes.
     pub layer: Layer,
     /// Its values, in the order in which neighbours are alike.
     pub values: Vec<Value>,

@@ -110,7 +110,7 @@ pub fn write_file(path: &Path, contents: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// What a folder of records holds.
+/// The contents of a folder of records.
 #[derive(Debug, Default)]
 pub struct Reading {
     /// The records that could be read, by file and then by line.
@@ -127,7 +127,7 @@ pub struct LineProblem {
     pub file: PathBuf,
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// The reason.
     pub what: Unreadable,
 }
 

@@ -15,7 +15,7 @@ pub struct Exhibit {
     pub name: &'static str,
     /// Where it was reported.
     pub report: &'static str,
-    /// What the report says.
+    /// A summary of the public report.
     pub says: &'static str,
     /// The rules that it breaks: which of them shows may be up to the schedule.
     pub kinds: &'static [FaultKind],
@@ -24,14 +24,14 @@ pub struct Exhibit {
     grid: fn() -> Grid,
 }
 
-/// What the emulated device said of an exhibit.
+/// The emulated device's findings for one exhibit.
 #[derive(Debug, Clone, Serialize)]
 pub struct Visit {
     /// The exhibit.
     pub name: &'static str,
     /// Where it was reported.
     pub report: &'static str,
-    /// What the report says.
+    /// A summary of the public report.
     pub says: &'static str,
     /// Schedules that it was run under.
     pub seeds: u64,
@@ -39,7 +39,7 @@ pub struct Visit {
     pub found: u64,
     /// The fault of the first schedule that showed it.
     pub fault: Option<Fault>,
-    /// What was found in the twin, which should be nothing.
+    /// A fault found in the mended twin: a false alarm.
     pub alarm: Option<Fault>,
 }
 

@@ -18,7 +18,7 @@ pub struct Sequence {
     generation: u64,
 }
 
-/// What a cache holds.
+/// How full a cache is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Statistics {
     /// Pages that it was made with.

@@ -16,11 +16,11 @@ pub struct Quantised<'a> {
     pub codes: &'a Buffer<u8>,
     /// Positive numbers: one; or `[batch, heads]`; or `[batch, heads, blocks]`.
     pub scales: &'a Buffer<f32>,
-    /// What a scale is for.
+    /// The group of values that shares a scale.
     pub granularity: Granularity,
 }
 
-/// What shares a scale.
+/// The groups of values that may share a scale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Granularity {
     /// The whole tensor.

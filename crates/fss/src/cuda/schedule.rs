@@ -46,11 +46,11 @@ pub enum ProductForm {
 /// How far key material is ahead of the gates that ask for it, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyAhead {
-    /// What is copied at once.
+    /// Bytes of one copy.
     pub chunk: usize,
-    /// What waits in page-locked memory.
+    /// Bytes that may wait in page-locked memory.
     pub staged: u64,
-    /// What waits on the device, at least four chunks.
+    /// Bytes that may wait on the device, at least four chunks.
     pub copied: u64,
     /// Chunks whose copies are queued at once.
     pub under_way: usize,
@@ -148,7 +148,7 @@ impl Schedule {
 const THREADS_WORTH_QUADS: usize = 160;
 
 impl AesForm {
-    /// What a card runs where nothing else is asked for: a copy for every bank.
+    /// The default on a card: a copy of the tables for every bank.
     pub const OF_A_CARD: Self = Self::Pairs;
 
     /// The form for blocks of threads that have so little to do that copies of tables count.

@@ -66,7 +66,7 @@ impl Evaluator {
         Self { rehearses: true, ..self }
     }
 
-    /// What was counted so far.
+    /// The costs counted so far.
     pub fn cost(&self) -> Cost {
         *self.tally.borrow()
     }

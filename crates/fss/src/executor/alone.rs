@@ -54,7 +54,7 @@ pub fn run_clear<C: Circuit>(circuit: &C, inputs: Inputs) -> Result<Local<C::Out
     run_alone(&Evaluator::new(Role::Clear, host(), inputs), circuit)
 }
 
-/// What a circuit costs, from its shapes alone.
+/// The cost of a circuit, from its shapes alone.
 pub fn estimate<C: Circuit>(circuit: &C) -> Result<Cost> {
     Ok(rehearse(circuit)?.cost)
 }

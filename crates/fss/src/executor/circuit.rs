@@ -42,11 +42,11 @@ impl<T, F: AsyncFn(&Evaluator) -> Result<T>> Circuit for F {
 /// A circuit's inputs in the order in which it asks for them. A party gives only its own.
 pub type Inputs = Vec<Option<Vec<u64>>>;
 
-/// What a circuit gave in a role that needs no peer, and what it cost.
+/// The output of a circuit in a role that needs no peer, and its cost.
 #[derive(Debug, Clone)]
 pub struct Local<T> {
     /// Its output.
     pub output: T,
-    /// What was counted.
+    /// The counted cost.
     pub cost: Cost,
 }

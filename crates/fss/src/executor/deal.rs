@@ -19,11 +19,11 @@ use super::alone::run_stepwise;
 use super::plan::on_plan;
 use super::{Circuit, Local, estimate};
 
-/// What the dealer made.
+/// The dealer's output.
 pub struct Dealt<T> {
     /// Each party's stream.
     pub streams: [KeyStream; 2],
-    /// What each circuit gave the dealer, and what it cost.
+    /// The dealer's view of each circuit's output, and its cost.
     pub outputs: Vec<Local<T>>,
 }
 

@@ -76,9 +76,9 @@ pub fn evaluate<C: Circuit>(
     Ok(evaluate_with(OpenKeys::new(keys, backend)?, channel, plan, jobs)?.outputs)
 }
 
-/// What an evaluation gave, and where its time went.
+/// The outputs of an evaluation, and where its time went.
 pub struct Evaluated<T> {
-    /// What each circuit gave this party.
+    /// This party's share of each circuit's output.
     pub outputs: Vec<Local<T>>,
     /// Time by stage.
     pub stages: Stages,

@@ -7,7 +7,7 @@ use crate::tally::Cost;
 
 use super::Script;
 
-/// What jobs of one super-batch may come to, together. A job that is larger runs alone.
+/// Upper limits on the jobs of one super-batch, together. A larger job runs alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Jobs.

@@ -32,7 +32,7 @@ impl Stages {
         }
     }
 
-    /// What came after an earlier look at the same clocks.
+    /// The difference to an earlier reading of the same clocks.
     pub fn since(self, earlier: Self) -> Self {
         Self {
             gates: self.gates.saturating_sub(earlier.gates),

@@ -28,12 +28,12 @@ impl KeySection {
         Self { seed: Box::new(Zeroizing::new(seed)), public_key, length, material, beside: 1 }
     }
 
-    /// What the party's own words and the roots of its trees are derived from.
+    /// The seed of the party's own words and of the roots of its trees.
     pub fn seed(&self) -> u128 {
         **self.seed
     }
 
-    /// What the public keys of the section's trees are derived from.
+    /// The seed of the public keys of the section's trees.
     pub fn public_key(&self) -> u128 {
         self.public_key
     }

@@ -45,7 +45,7 @@ pub struct Program {
     bools: Vec<BoolOutput>,
 }
 
-/// What a program gives for a tensor.
+/// The outputs of a program for a tensor.
 pub struct SufOutput {
     /// Arithmetic outputs.
     pub words: Vec<Share>,

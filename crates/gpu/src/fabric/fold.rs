@@ -76,7 +76,7 @@ impl Reduction {
 
 /// Numbers that ranks can reduce: `u32`, `u64`, `f32` and `f64`.
 pub trait Element: Pod + sealed::Sealed {
-    /// What kernels call the type.
+    /// The name of the type in kernels.
     #[doc(hidden)]
     const NAME: &'static str;
     /// Whether rows may be folded in any order.

@@ -20,20 +20,20 @@ pub struct Pull {
     pub bytes: usize,
 }
 
-/// What all members of one operation move.
+/// All data movement of one operation.
 pub struct Journey<'a, O> {
     /// Who carries it out.
     pub me: usize,
     /// Who takes part.
     pub members: &'a [usize],
-    /// What each member offers, in their order.
+    /// The offers of all members, in their order.
     pub offers: &'a [O],
-    /// What a rank takes, in one order for all who ask.
+    /// The pulls of each rank, always in the same order.
     pub plan: &'a dyn Fn(usize) -> Vec<Pull>,
 }
 
 impl<O> Journey<'_, O> {
-    /// What a member offers.
+    /// The offer of a member.
     pub fn offer(&self, rank: usize) -> Option<&O> {
         self.offers.get(self.members.iter().position(|&member| member == rank)?)
     }

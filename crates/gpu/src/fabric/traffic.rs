@@ -27,7 +27,7 @@ impl Traffic {
         self.bytes.iter().enumerate().map(link).filter(|&(.., bytes)| bytes > 0)
     }
 
-    /// What was moved since an earlier look at the same fabric.
+    /// The traffic since an earlier reading of the same fabric.
     pub fn since(&self, earlier: &Traffic) -> Traffic {
         let moved = |(now, before): (&u64, &u64)| now.saturating_sub(*before);
         Traffic { ranks: self.ranks, bytes: self.bytes.iter().zip(&earlier.bytes).map(moved).collect() }

@@ -25,7 +25,7 @@ pub enum CopyKind {
 
 /// A copy inside a graph.
 pub struct GraphCopy {
-    /// What it copies from, and to.
+    /// The kinds of memory at both ends.
     pub kind: CopyKind,
     /// How many bytes.
     pub bytes: usize,

@@ -115,7 +115,7 @@ impl<'a> Arg<'a> {
     }
 }
 
-/// What [`args!`](crate::args) accepts.
+/// Values that [`args!`](crate::args) accepts.
 pub trait IntoArg<'a> {
     /// The argument.
     fn into_arg(self) -> Arg<'a>;
@@ -123,7 +123,7 @@ pub trait IntoArg<'a> {
 
 /// A plain struct or array, passed by value.
 pub struct ByValue<'a, T: Pod>(
-    /// What to pass.
+    /// The value to pass.
     pub &'a T,
 );
 

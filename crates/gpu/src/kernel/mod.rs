@@ -74,7 +74,7 @@ impl Kernel {
         &self.shared.name
     }
 
-    /// What it takes and what it was made from.
+    /// Its parameters, resources and origin.
     pub fn info(&self) -> &KernelInfo {
         &self.shared.info
     }

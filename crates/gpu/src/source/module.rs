@@ -40,7 +40,7 @@ pub struct Module {
     exact: bool,
 }
 
-/// What a macro stands for.
+/// The value of a preprocessor definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Definition {
     /// A number.
@@ -137,7 +137,7 @@ impl Module {
         self.name
     }
 
-    /// What is compiled.
+    /// The source text with its headers and definitions.
     pub fn source(&self) -> Source {
         let source = Source::new(self.name, self.text).include_all(self.headers);
         let source = if self.exact { source.option("--fmad=false") } else { source };

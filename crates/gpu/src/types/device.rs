@@ -14,7 +14,7 @@ pub enum Kind {
     Emulated,
 }
 
-/// What a device is.
+/// Name, architecture and limits of a device.
 #[derive(Debug, Clone, Serialize)]
 pub struct DeviceProperties {
     /// Which of the two.
@@ -26,7 +26,7 @@ pub struct DeviceProperties {
     pub name: String,
     /// Major and minor compute capability.
     pub compute_capability: (u32, u32),
-    /// What kernels are compiled for.
+    /// The architecture that kernels are compiled for.
     pub architecture: Architecture,
     /// Streaming multiprocessors.
     pub multiprocessors: u32,
@@ -66,13 +66,13 @@ pub struct Clocks {
 /// A CUDA device as the driver lists it.
 #[derive(Debug, Clone, Serialize)]
 pub struct DeviceListing {
-    /// What it is.
+    /// Its properties.
     pub properties: DeviceProperties,
     /// Ordinals of the devices whose memory it can address directly.
     pub peers: Vec<usize>,
 }
 
-/// What a device can do with the memory of another.
+/// How far a device can use the memory of another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Reach {

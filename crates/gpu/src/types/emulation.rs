@@ -5,25 +5,25 @@ use std::time::Duration;
 /// How an emulated device runs kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Emulation {
-    /// What all schedules follow from.
+    /// The seed of all schedules.
     pub seed: u64,
     /// Processor time after which a launch is stopped with
     /// [`FaultKind::TimeLimit`](crate::FaultKind::TimeLimit).
     pub limit: Duration,
-    /// What becomes of a signed integer that overflows.
+    /// How a signed integer that overflows is treated.
     pub overflow: Overflow,
-    /// What registers hold before they are written.
+    /// The contents of registers before they are written.
     pub registers: RegisterFill,
 }
 
-/// What registers hold before they are written.
+/// The contents of registers before they are written.
 ///
 /// A kernel whose results differ between [`RegisterFill::Ones`] and [`RegisterFill::Zeros`] reads a register
 /// that not every thread initialises. Registers have no shadow as memory has, and an optimising compiler may
 /// put any value there, the right one too. So kernels are compiled without optimisation for these two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RegisterFill {
-    /// What the compiler likes.
+    /// Whatever the compiler chooses.
     #[default]
     Any,
     /// Large numbers.
@@ -32,7 +32,7 @@ pub enum RegisterFill {
     Zeros,
 }
 
-/// What becomes of a signed integer that overflows.
+/// How a signed integer that overflows is treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Overflow {
     /// A fault: [`FaultKind::Overflow`](crate::FaultKind::Overflow).

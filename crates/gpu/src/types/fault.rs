@@ -72,7 +72,7 @@ pub struct Fault {
     pub address: Option<u64>,
     /// Where in the source, where it is known.
     pub site: Option<Site>,
-    /// What happened, in words.
+    /// The fault, in words.
     pub message: String,
     /// The seed that repeats the run: `GATEWORK_EMULATOR_SEED`.
     pub seed: u64,

@@ -25,7 +25,7 @@ impl Image {
         Self { name, code }
     }
 
-    /// What errors call it.
+    /// Its name in errors.
     pub fn name(&self) -> &str {
         &self.name
     }

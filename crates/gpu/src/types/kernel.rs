@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::abi::Scalar;
 
-/// What a kernel is compiled for.
+/// The architecture that a kernel is compiled for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "String", from = "String")]
 pub enum Architecture {
@@ -40,7 +40,7 @@ impl std::fmt::Display for Architecture {
     }
 }
 
-/// What one kernel takes of a multiprocessor, as the assembler reported it. All zero on the emulated device.
+/// The resources of one kernel, as the assembler reported them. All zero on the emulated device.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resources {
     /// 32-bit registers a thread.
@@ -60,7 +60,7 @@ pub struct Resources {
 pub struct Binary {
     /// The source's name.
     pub name: String,
-    /// What it was compiled for.
+    /// The architecture that it was compiled for.
     pub architecture: Architecture,
     /// BLAKE3 of everything that went in.
     pub key: String,
@@ -151,7 +151,7 @@ impl Parameter {
     }
 }
 
-/// What a loaded kernel is.
+/// A loaded kernel: parameters, resources and origin.
 #[derive(Debug, Clone)]
 pub struct KernelInfo {
     /// Registers, shared memory, stack and spills.

@@ -33,7 +33,7 @@ pub struct NvLinks {
     pub remotes: Vec<String>,
 }
 
-/// What the driver says of the way from one card to another.
+/// The link from one card to another, as the driver reports it.
 #[derive(Debug, Clone, Serialize)]
 pub struct PeerLink {
     /// Whose kernels.

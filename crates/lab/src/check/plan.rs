@@ -45,7 +45,7 @@ impl Extent {
     }
 }
 
-/// What a parameter is given.
+/// The argument for one parameter of the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(untagged)]
 pub enum PlannedArgument {
@@ -63,7 +63,7 @@ pub enum PlannedArgument {
     },
 }
 
-/// What is in a buffer before the launch.
+/// The contents of a buffer before the launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Fill {

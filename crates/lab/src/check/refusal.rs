@@ -6,6 +6,6 @@
 pub struct Refusal {
     /// The line, from 1.
     pub line: u32,
-    /// What is not known, and what is.
+    /// Names the unknown construct, and what is supported instead.
     pub message: String,
 }

@@ -40,16 +40,16 @@ pub struct Finding {
     pub seeds: u64,
 }
 
-/// What was found in a kernel.
+/// The findings of all schedules of one kernel.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
     /// The kernel.
     pub kernel: String,
     /// Schedules that it was run under.
     pub seeds: u64,
-    /// What they showed.
+    /// Faults, each with the schedules that showed it.
     pub findings: Vec<Finding>,
-    /// What the language leaves open and a card does in one way: signed integers that overflow, which wrap.
+    /// Undefined behaviour that a card resolves in one way: signed integers that overflow, which wrap.
     pub warnings: Vec<Finding>,
     /// Whether it was also run with other contents of registers that nobody has written: if nothing else was
     /// found, the C++ compiler can do that, and the kernel is small and fast enough without optimisation.

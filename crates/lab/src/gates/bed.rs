@@ -5,7 +5,7 @@ use gatework_gpu::{Architecture, Device, Result};
 /// The architecture that kernels are compiled for where there is no GPU to ask: Hopper.
 const ABSENT_GPU: &str = "sm_90a";
 
-/// What the gates run on.
+/// Where the gates run: on a device, or with compilers alone.
 #[derive(Debug, Clone)]
 pub enum TestBed {
     /// An open device. On the emulated one every run gets a schedule of its own.

@@ -19,7 +19,7 @@ use crate::control::Control;
 use crate::record::CaseRecord;
 use crate::tensor::Outputs;
 
-/// What checking one case with one seed showed.
+/// The outcome of one case with one seed.
 #[derive(Debug, Clone)]
 pub struct Checked {
     /// Whether the outputs are right.

@@ -61,7 +61,7 @@ impl HostBench {
         Self { peers, ..self }
     }
 
-    /// What peers are asked for.
+    /// The requests to peers.
     pub fn requests(&self) -> &[PeerRequest] {
         &self.peers
     }
@@ -73,18 +73,18 @@ impl std::fmt::Debug for HostBench {
     }
 }
 
-/// What a job on the CPU took.
+/// The times of a job on the CPU.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HostRecord {
     /// The case's name.
     pub case: String,
     /// Sizes by name.
     pub dimensions: BTreeMap<String, u64>,
-    /// What one run must do.
+    /// Bytes and operations of one run.
     pub work: Work,
-    /// What was timed.
+    /// The name of the job.
     pub name: String,
-    /// What its samples come to.
+    /// Quantiles of its samples.
     pub summary: Summary,
     /// All of them, in the order they were taken.
     pub samples_ns: Samples,

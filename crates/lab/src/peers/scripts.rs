@@ -30,7 +30,7 @@ const PYTHON_VARIABLE: &str = "GATEWORK_PYTHON";
 /// How a peer is started.
 #[derive(Debug, Clone)]
 pub struct PeerCommand {
-    /// What options call it: `torch`, `jax`, `cudnn`.
+    /// Its name in options: `torch`, `jax`, `cudnn`.
     pub id: String,
     /// Its name until it says its own.
     pub name: String,

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// What the profiler saw.
+/// The metrics of one profiled launch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ProfileRecord {
     /// The profiler and its version.
@@ -21,7 +21,7 @@ pub struct ProfileRecord {
     pub case: String,
     /// One for each launch that was profiled.
     pub launches: Vec<LaunchProfile>,
-    /// What the profiler does not know on this device.
+    /// Metrics that the profiler does not have on this device.
     pub missing: Vec<String>,
 }
 
@@ -32,9 +32,9 @@ pub struct LaunchProfile {
     pub kernel: String,
     /// How busy its units were, in percent of what they can do.
     pub utilisation: Utilisation,
-    /// What bounds it.
+    /// The resource that bounds the kernel.
     pub bound_by: BoundBy,
-    /// What to try next.
+    /// A suggestion of what to try next.
     pub advice: String,
     /// Every number as the profiler named it.
     pub metrics: BTreeMap<String, f64>,

@@ -13,7 +13,7 @@ pub struct Utilisation {
     pub memory: Option<f64>,
 }
 
-/// What bounds a kernel.
+/// The resource that bounds a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BoundBy {
@@ -51,7 +51,7 @@ impl Utilisation {
         }
     }
 
-    /// What to try next.
+    /// A suggestion of what to try next.
     pub fn advice(&self) -> &'static str {
         match self.bound_by() {
             BoundBy::Compute => {

@@ -49,7 +49,7 @@ pub struct Record {
     /// The revision of the code; none in records of before, and where it cannot be told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<Revision>,
-    /// What it ran on; none if nothing but the compilers took part.
+    /// The device; none if only compilers took part.
     pub device: Option<DeviceRecord>,
     /// The gates in the order they ran, one line for each target.
     pub gates: Vec<GateRecord>,
@@ -57,16 +57,16 @@ pub struct Record {
     pub kernels: Vec<KernelRecord>,
     /// The cases that were compared with the reference.
     pub cases: Vec<CaseRecord>,
-    /// What the performance gate measured, since version 2.
+    /// Measurements of the performance gate, since version 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub performance: Option<PerformanceRecord>,
     /// Figures of a command that times whole jobs and not workloads, since revisions are recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured: Option<MeasuredRecord>,
-    /// What the profiler saw, since version 2.
+    /// The profile, since version 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<ProfileRecord>,
-    /// What the tuner found, since version 2. The gates are then those of the configuration it settled on.
+    /// The tuner's search, since version 2. The gates are then those of the configuration that it chose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tuning: Option<TuningRecord>,
     /// Fields that a later Gatework wrote. They are kept as they are.
@@ -90,7 +90,7 @@ pub struct DeviceRecord {
     pub id: String,
     /// The card's name.
     pub name: String,
-    /// What kernels are compiled for.
+    /// The architecture that kernels are compiled for.
     pub architecture: Architecture,
     /// Streaming multiprocessors.
     pub multiprocessors: u32,
@@ -103,7 +103,7 @@ pub struct DeviceRecord {
 }
 
 impl DeviceRecord {
-    /// What `device` is, with its clocks now.
+    /// Describes `device`, with its clocks now.
     pub fn of(device: &Device) -> Self {
         let properties = device.properties();
         Self {
@@ -146,14 +146,14 @@ impl DeviceRecord {
     }
 }
 
-/// What one gate said for one target.
+/// The verdict of one gate for one target.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GateRecord {
     /// Which gate.
     pub gate: Gate,
     /// The architecture or the device.
     pub target: String,
-    /// What it said.
+    /// The verdict.
     #[serde(flatten)]
     pub outcome: Outcome,
 }
@@ -172,13 +172,13 @@ pub struct KernelRecord {
 /// One compiled form of a source.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BinaryRecord {
-    /// What it was compiled for.
+    /// The architecture that it was compiled for.
     pub architecture: Architecture,
     /// BLAKE3 of everything that went in, compiler and options too.
     pub key: String,
     /// BLAKE3 of what came out: equal hashes are the same program.
     pub hash: String,
-    /// What the compiler was told; empty in records of before.
+    /// The compiler's options; empty in older records.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<String>,
     /// Its kernels; none are known for the emulated device.
@@ -190,7 +190,7 @@ pub struct BinaryRecord {
 pub struct EntryRecord {
     /// The kernel's name.
     pub name: String,
-    /// What the assembler reported.
+    /// Registers, shared memory, stack and spills, as the assembler reported them.
     #[serde(flatten)]
     pub resources: Resources,
     /// How much of a multiprocessor its threads fill, where the size of its blocks is known.
@@ -209,9 +209,9 @@ pub struct CaseRecord {
     pub dimensions: BTreeMap<String, u64>,
     /// The seeds that ran.
     pub seeds: Vec<u64>,
-    /// What no kernel can do without.
+    /// Bytes and operations that every kernel for this case needs.
     pub work: Work,
-    /// What was allowed.
+    /// The error that was allowed.
     pub budget: ErrorBudget,
     /// The worst of all seeds, by output.
     pub errors: BTreeMap<String, Deviation>,

@@ -13,7 +13,7 @@ use crate::stats::{Expectation, Fulfilment, Interval, Samples, Stop, Summary, Ve
 /// Every timing of one gating, with the state of the machine around it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct PerformanceRecord {
-    /// What a device-to-device copy reached in the same run.
+    /// The bandwidth of a device-to-device copy in the same run.
     pub copy_bandwidth: CopyBandwidth,
     /// Clocks and temperature under load, before the first sample.
     pub clocks_before: Option<Clocks>,
@@ -43,29 +43,29 @@ pub struct BenchRecord {
     pub case: String,
     /// Sizes by name.
     pub dimensions: BTreeMap<String, u64>,
-    /// What one run must do.
+    /// Bytes and operations of one run.
     pub work: Work,
     /// How runs were timed.
     pub timing: Timing,
-    /// What the cache held.
+    /// How much of the inputs the cache held.
     pub cache: Cache,
     /// The seed of the order within pairs.
     pub seed: u64,
     /// Why sampling stopped.
     pub stopped: Stop,
-    /// What is judged.
+    /// The times of the candidate.
     pub candidate: SideRecord,
-    /// What it is held against.
+    /// The times of the baseline.
     pub baseline: SideRecord,
     /// Candidate over baseline, pair by pair.
     pub ratio: Option<Interval>,
-    /// What the ratio says.
+    /// The verdict on the ratio.
     pub verdict: Verdict,
-    /// What the workload promised.
+    /// The workload's promise.
     pub expectation: Option<Expectation>,
     /// Whether the promise was kept.
     pub fulfilment: Option<Fulfilment>,
-    /// What was promised against the fastest recorded time, and what became of it.
+    /// The promise against the fastest recorded time, and whether it was met.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recorded: Option<RecordedPromise>,
     /// Whether the baseline launches everything that the candidate does.
@@ -92,9 +92,9 @@ pub struct BenchRecord {
 /// One side of a benchmark.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SideRecord {
-    /// What it is.
+    /// Its name.
     pub name: String,
-    /// What its samples come to.
+    /// Quantiles of its samples.
     pub summary: Summary,
     /// All of them, in the order they were taken; the n-th of both sides are a pair.
     pub samples_ns: Samples,
@@ -113,10 +113,10 @@ pub struct RecordedPromise {
     pub fulfilment: Fulfilment,
 }
 
-/// What became of a promise about counts.
+/// A promise about counts, and whether it was met.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RateRecord {
-    /// What of what.
+    /// The name of the rate.
     pub name: String,
     /// The share, over all samples, the warm-up not counted; none if there was nothing to count.
     pub share: Option<f64>,
@@ -143,13 +143,13 @@ pub enum PeerRecord {
         versions: BTreeMap<String, String>,
         /// The operation it was asked for.
         operation: String,
-        /// What its samples come to.
+        /// Quantiles of its samples.
         summary: Summary,
         /// All of them.
         samples_ns: Samples,
         /// Candidate over peer.
         ratio: Option<Interval>,
-        /// What the ratio says.
+        /// The verdict on the ratio.
         verdict: Verdict,
     },
     /// It was not.

@@ -41,7 +41,7 @@ pub struct HeldOut {
     pub case: String,
     /// Winner over default.
     pub ratio: Option<Interval>,
-    /// What the ratio says.
+    /// The verdict on the ratio.
     pub verdict: Verdict,
 }
 
@@ -50,14 +50,14 @@ pub struct HeldOut {
 pub struct Trial {
     /// Which.
     pub configuration: Configuration,
-    /// What tells its program from others, if it compiled.
+    /// A hash of its compiled program, if it compiled.
     pub identity: Option<String>,
-    /// What became of it.
+    /// Its result.
     #[serde(flatten)]
     pub outcome: TrialOutcome,
 }
 
-/// What became of a configuration.
+/// The result of trying a configuration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "kebab-case")]
 pub enum TrialOutcome {
@@ -105,7 +105,7 @@ pub enum TuneStop {
 pub struct EliteMember {
     /// The configuration.
     pub configuration: Configuration,
-    /// What tells its program from others.
+    /// A hash of its compiled program.
     pub identity: Option<String>,
     /// Other configurations that are the same program.
     pub also: Vec<Configuration>,
@@ -113,7 +113,7 @@ pub struct EliteMember {
     pub ratio: f64,
 }
 
-/// What the search comes to.
+/// The conclusion of a search.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "conclusion", rename_all = "kebab-case")]
 pub enum Conclusion {
@@ -150,7 +150,7 @@ pub struct TuningRecord {
     pub elite: Vec<EliteMember>,
     /// Why it ended.
     pub stopped: TuneStop,
-    /// What it comes to.
+    /// Its conclusion.
     #[serde(flatten)]
     pub conclusion: Conclusion,
 }

@@ -16,7 +16,7 @@ const NOTE: f64 = 14.0;
 /// Ratios, each with what it is of.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BarChart {
-    /// What it shows.
+    /// The heading.
     pub title: String,
     /// The bars, in groups that follow each other.
     pub bars: Vec<Bar>,
@@ -29,9 +29,9 @@ pub struct BarChart {
 pub struct Bar {
     /// The heading of its group.
     pub group: String,
-    /// What was measured.
+    /// The case that was measured.
     pub label: String,
-    /// What it was measured against.
+    /// The peer that it was measured against.
     pub peer: String,
     /// How many times as long the peer takes.
     pub ratio: f64,

@@ -24,9 +24,9 @@ const LETTER: f64 = 6.4;
 /// A chart of several panels, one beside and below the other.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LineChart {
-    /// What it shows, and in which unit.
+    /// The heading, with the unit.
     pub title: String,
-    /// What lies along the logarithmic axis: `rows`.
+    /// The quantity along the logarithmic axis: `rows`.
     pub axis: String,
     /// The series, the first drawn last and so on top.
     pub series: Vec<Series>,
@@ -36,7 +36,7 @@ pub struct LineChart {
     pub notes: Vec<String>,
 }
 
-/// What a line and its points are of.
+/// One line with its points.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Series {
     /// Its name.
@@ -48,7 +48,7 @@ pub struct Series {
 /// One plot of a [`LineChart`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Panel {
-    /// What it shows.
+    /// The heading.
     pub title: String,
     /// Points of each series of the chart, by x. Of several with one x, the line goes through the last.
     pub points: Vec<Vec<(f64, f64)>>,

@@ -16,7 +16,7 @@ const LOSSES: &str = "losses";
 /// Runs of one kind.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TrainingRuns {
-    /// What they have in common.
+    /// The name of the group.
     pub name: String,
     /// ln of the training loss of each, at evenly spaced shares of the run.
     pub runs: Vec<Vec<f64>>,

@@ -66,7 +66,7 @@ impl Samples {
 /// The standard deviation of a normal distribution, in median absolute deviations.
 const NORMAL_DEVIATION: f64 = 1.482_602_218_505_602;
 
-/// What samples come to. There is no mean: one outlier decides it.
+/// Quantiles of samples. There is no mean: one outlier decides it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// How many.

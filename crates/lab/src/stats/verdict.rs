@@ -61,7 +61,7 @@ impl std::fmt::Display for Verdict {
     }
 }
 
-/// What a workload promises of its candidate: at most so many times the baseline's time.
+/// A workload's promise: its candidate takes at most so many times the baseline's time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Expectation {
     /// The largest ratio of candidate to baseline that keeps the promise.
@@ -83,7 +83,7 @@ pub enum Fulfilment {
 }
 
 impl Expectation {
-    /// What `ratio`, candidate over baseline, says of the promise.
+    /// Whether `ratio`, candidate over baseline, meets the promise.
     pub fn judge(&self, ratio: Option<Interval>) -> Fulfilment {
         match ratio {
             Some(Interval { low, .. }) if low > self.at_most => Fulfilment::Missed,

@@ -68,7 +68,7 @@ impl Search {
         timed.into_iter().map(|(_, index, trial)| (index, trial)).collect()
     }
 
-    /// What to try next; nothing once everything was tried.
+    /// The next configuration to try; none once all were tried.
     pub fn propose(&self, trials: &[Trial]) -> Option<Configuration> {
         let is_new = |found: &Configuration| trials.iter().all(|trial| trial.configuration != *found);
         if is_new(&self.default) {

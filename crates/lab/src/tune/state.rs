@@ -18,7 +18,7 @@ const STATE_VERSION: u32 = 1;
 pub struct TuningState {
     version: u32,
     subject: Subject,
-    /// What was tried, in order.
+    /// All trials, in order.
     pub trials: Vec<Trial>,
 }
 

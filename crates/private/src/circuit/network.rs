@@ -91,7 +91,7 @@ impl Network {
         Inference { network: self, weights, begins: None }
     }
 
-    /// What is proved of it.
+    /// The proved ranges of its values.
     pub fn proved(&self) -> &Proved {
         &self.proved
     }

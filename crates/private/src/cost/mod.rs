@@ -88,7 +88,7 @@ impl Add for Figures {
     }
 }
 
-/// What is done outside the layers.
+/// Costs outside the layers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Apart {
     /// Once for a model: masked weights, and shares of their masks.
@@ -106,7 +106,7 @@ pub struct Report {
     pub total: Figures,
     /// The same by gate, in the order of [`Gate::ALL`], without those that do not occur.
     pub gates: Vec<(Gate, Figures)>,
-    /// What is not in the total. SIGMA's model has none of it; its total has the masks of weights.
+    /// Costs that are not in the total. SIGMA's model has none; its total includes the masks of weights.
     pub apart: Option<Apart>,
     /// Elements of the layers that are truncated with a gap after a product.
     pub gap_truncations: u64,

@@ -154,7 +154,7 @@ impl Sum {
 /// so that its keys and traffic do not show.
 const ROOT_MESSAGES: u64 = 7;
 
-/// What SIGMA costs for a model and a sequence.
+/// The cost of SIGMA for a model and a sequence.
 pub fn sigma(model: &Model, tokens: usize) -> Result<Report> {
     model.check(tokens)?;
     let format = model.format()?;

@@ -4,7 +4,8 @@ use crate::error::{Error, Result};
 
 use super::Figures;
 
-/// What connects the parties, and how fast a party derives blocks. All three are stated, not measured here.
+/// The connection of the parties, and how fast a party derives blocks. All three numbers are assumptions, not
+/// measured here.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Link {
     bandwidth: f64,

@@ -32,14 +32,14 @@ pub struct SectionEntry {
     pub length: u64,
 }
 
-/// What a key file is for.
+/// The purpose of a key file: party, model, lengths.
 #[derive(Clone)]
 pub struct KeyHeader {
     /// Whose it is.
     pub party: Party,
     /// The number format.
     pub format: FixedPoint,
-    /// What both parties' files have in common and no other deal has.
+    /// Identifies the deal: equal in both parties' files, and in no other deal.
     pub session: [u8; 32],
     /// The hash of the model's public description.
     pub model: [u8; 32],

@@ -60,7 +60,7 @@ impl KeyFile {
         Ok(keys)
     }
 
-    /// What a key file is for, without opening it for use.
+    /// Reads the header of a key file, without opening the file for use.
     pub fn peek(path: &Path) -> Result<KeyHeader> {
         let file = File::open(path).map_err(failed(path, "open"))?;
         scrubbed(|| Self::read_header(&file, path))
@@ -85,7 +85,7 @@ impl KeyFile {
         KeyHeader::parse(&bytes)
     }
 
-    /// What it is for.
+    /// The header of the file.
     pub fn header(&self) -> &KeyHeader {
         &self.header
     }
@@ -94,7 +94,7 @@ impl KeyFile {
         &self.path
     }
 
-    /// What of it was used.
+    /// The ledger: which keys were used.
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
     }

@@ -45,7 +45,7 @@ impl GraphBuilder {
         Ok(Self { graph, part: Part::Embedding })
     }
 
-    /// What follows belongs to that part.
+    /// Assigns the nodes that follow to `part`.
     pub fn part(&mut self, part: Part) {
         self.part = part;
     }

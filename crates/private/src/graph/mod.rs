@@ -23,7 +23,7 @@ pub struct NodeId(pub(crate) usize);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WeightId(pub(crate) usize);
 
-/// What a weight tensor is used for.
+/// The use of a weight tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WeightKind {
     /// Multiplies rows from the right.
@@ -43,7 +43,7 @@ pub enum WeightKind {
 pub struct Weight {
     /// For people.
     pub name: String,
-    /// What it is used for.
+    /// Its use.
     pub kind: WeightKind,
     /// Rows; one for a vector.
     pub rows: usize,
@@ -76,7 +76,7 @@ pub enum Part {
     Head,
 }
 
-/// What a causal row sees.
+/// The keys that a row attends to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mask {
     /// Every token.
@@ -125,7 +125,7 @@ pub enum ActivationKind {
     Tanh,
 }
 
-/// What a node computes.
+/// The operation of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Op {
     /// The client's activations, |x| ≤ `magnitude` as integers with f fractional bits.
@@ -300,7 +300,7 @@ impl Shape {
 pub struct Node {
     /// For people: `layer 3 scores`.
     pub name: String,
-    /// What it computes.
+    /// The operation.
     pub op: Op,
     /// From what.
     pub inputs: Vec<NodeId>,

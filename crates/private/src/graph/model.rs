@@ -20,7 +20,7 @@ pub enum Family {
     Llama,
 }
 
-/// What is behind the last layer, and goes to the client.
+/// The head behind the last layer, whose output goes to the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Head {
@@ -57,7 +57,7 @@ pub struct Model {
     pub types: usize,
     /// The longest sequence. A table of places has that many rows, whatever the sequence.
     pub context: usize,
-    /// What is behind the layers.
+    /// The head behind the layers.
     pub head: Head,
     /// ε of every normalisation.
     pub epsilon: f64,

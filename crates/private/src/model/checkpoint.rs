@@ -25,16 +25,16 @@ pub struct Checkpoint {
     file: Secret<u8>,
 }
 
-/// What may be chosen about a model.
+/// Choices about a model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Options {
-    /// What goes to the client, if not what the checkpoint was trained for.
+    /// The output for the client, if it is not the one that the checkpoint was trained for.
     pub head: Option<Head>,
     /// Bits of the ring, if not the narrowest that is proved.
     pub bits: Option<u32>,
-    /// What proofs of ranges may rest on.
+    /// The facts about weights that proofs of ranges may use.
     pub trust: Trust,
-    /// What the hash of the weights is salted with.
+    /// The salt of the weights' hash.
     pub salt: Salt,
 }
 
@@ -87,7 +87,7 @@ impl Checkpoint {
         Ok(self.read(model, graph, Keeps::Integers)?.0)
     }
 
-    /// What dealer and client may know of it, for sequences of up to `longest` tokens.
+    /// The public description for dealer and client, for sequences of up to `longest` tokens.
     ///
     /// Measures the weights and takes the narrowest ring in which nothing has to be clamped and every
     /// truncation is short; if there is none, the narrowest without clamps; if there is none, 64 bits with

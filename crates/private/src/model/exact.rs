@@ -15,7 +15,7 @@ pub struct ExactWeights {
     tensors: Vec<Vec<f64>>,
 }
 
-/// What a model gives in double precision.
+/// A model evaluated in double precision.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Exact {
     /// The result, row by row, as [`PublicModel::decode`] gives it.

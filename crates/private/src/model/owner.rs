@@ -36,7 +36,7 @@ impl Owner {
         &self.public
     }
 
-    /// What party 0 gives to [`crate::circuit::Network::set_up`].
+    /// Party 0's inputs to [`crate::circuit::Network::set_up`].
     pub fn set_up_inputs(&self) -> Inputs {
         self.weights.words(self.public.format().ring).into_iter().map(Some).collect()
     }

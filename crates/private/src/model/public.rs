@@ -121,7 +121,7 @@ impl PublicModel {
         self.model.context
     }
 
-    /// What goes to the client.
+    /// The head, whose output goes to the client.
     pub fn head(&self) -> Head {
         self.model.head
     }

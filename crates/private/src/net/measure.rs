@@ -28,7 +28,7 @@ pub enum LinkEnd {
     Answers,
 }
 
-/// What was measured of a link.
+/// Measurements of a link.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LinkFigures {
     /// The median time until 1 KiB has come back.

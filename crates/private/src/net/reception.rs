@@ -35,7 +35,7 @@ struct Expected {
     places: Vec<Option<Sender<(usize, Agreed)>>>,
 }
 
-/// What a connection turned out to be.
+/// The kind of an incoming connection.
 pub enum Arrival<'a> {
     /// A client, whose lanes may still be on their way.
     Client(Box<Arriving<'a>>),

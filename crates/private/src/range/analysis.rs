@@ -140,7 +140,7 @@ impl Proved {
         &self.graph
     }
 
-    /// What is proved of a node's result.
+    /// The proved room of a node's result.
     pub fn room(&self, node: NodeId) -> Room {
         self.choices.rooms[node.0]
     }

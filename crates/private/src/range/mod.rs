@@ -82,7 +82,7 @@ pub struct Clamped {
     pub exponent: u32,
 }
 
-/// What is public of a proof: it decides which keys are dealt.
+/// The public part of a proof: it decides which keys are dealt.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Choices {
     /// How much room every tensor has, clamps included.
@@ -91,7 +91,7 @@ pub struct Choices {
     pub clamps: Vec<Clamped>,
 }
 
-/// What proofs may rest on.
+/// The facts that proofs may use.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Trust {
     /// Magnitudes and norms.
@@ -103,7 +103,7 @@ pub enum Trust {
     RingOnly,
 }
 
-/// What to do where nothing proves a bound.
+/// How to continue where nothing proves a bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Unproved {
     /// Clamp the operands, at the cost of a clamp.

@@ -78,7 +78,7 @@ fn deal(
     Ok(plan.costs)
 }
 
-/// What is to be dealt: the masks of a model's weights, and keys for texts of some lengths.
+/// The contents of a deal: the masks of a model's weights, and keys for texts of some lengths.
 pub struct DealPlan<'a> {
     model: &'a PublicModel,
     tokens: Vec<usize>,
@@ -122,7 +122,7 @@ impl<'a> DealPlan<'a> {
         &self.whole
     }
 
-    /// What the weights cost, then what each text does.
+    /// The cost of the weights, then of each text.
     pub fn costs(&self) -> &[Cost] {
         &self.costs
     }

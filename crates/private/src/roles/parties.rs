@@ -353,7 +353,7 @@ impl<'a> Client<'a> {
         texts.iter().map(|text| Ok(vec![Some(model.encode(text)?)])).collect()
     }
 
-    /// What was done so far.
+    /// A summary of the session so far.
     pub fn summary(&self) -> Summary {
         self.pair.summary()
     }

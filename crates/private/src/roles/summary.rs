@@ -6,7 +6,7 @@ use gatework_fss::executor::Stages;
 
 use super::traffic::Traffic;
 
-/// What evaluations took.
+/// Counts and times of evaluations.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counted {
     /// Frames and bytes, as they were counted on the link.
@@ -39,7 +39,7 @@ impl Counted {
     }
 }
 
-/// What a party did in a session.
+/// A party's session in numbers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Inferences.

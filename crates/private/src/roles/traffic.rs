@@ -33,7 +33,7 @@ impl Traffic {
     }
 }
 
-/// What an evaluation will take, to the byte.
+/// The exact cost of an evaluation, to the byte.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Predicted {
     /// Frames and bytes on the link.
@@ -57,7 +57,7 @@ impl Predicted {
     }
 }
 
-/// What the set-up takes, and one request for texts of so many tokens.
+/// The cost of the set-up, and of one request for texts of so many tokens.
 pub fn predict(model: &PublicModel, tokens: &[usize]) -> Result<[Predicted; 2]> {
     let set_up = rehearse(&model.network(model.longest())?.set_up())?;
     let mut costs: Vec<Cost> = Vec::with_capacity(tokens.len());
