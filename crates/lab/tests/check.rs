@@ -149,3 +149,77 @@ fn what_does_not_fit_is_refused_with_a_sentence() {
         "{unknown}"
     );
 }
+
+#[test]
+fn device_variables_are_memory_that_starts_anew() {
+    // The last block adds up what all blocks left, and leaves the counter as it found it in all schedules but the last.
+    let text = "__device__ unsigned arrived;\n__device__ float partial[4], scale = 2.0f;\nstatic __device__ __forceinline__ float twice(float x) { return scale * x; }\n\
+                __global__ void last_block(float* out) {\n  __shared__ bool last;\n  if (threadIdx.x == 0) {\n    partial[blockIdx.x] = twice(1.0f);\n    \
+                __threadfence();\n    last = atomicAdd(&arrived, 1u) == gridDim.x - 1;\n  }\n  __syncthreads();\n  if (last && threadIdx.x == 0) {\n    \
+                __threadfence();\n    float sum = 0;\n    for (unsigned i = 0; i < gridDim.x; ++i) sum += partial[i];\n    \
+                out[sum == 8.0f ? 0 : 1] = sum;\n  }\n}\n";
+    let plan = plan("blocks = 4\nthreads = 32\nseeds = 5\n[args]\nout = { elements = 1 }\n");
+    let clean = report("last.cu", text, &plan);
+    assert!(clean.findings.is_empty(), "{clean:?}");
+    let racy = text.replace("atomicAdd(&arrived, 1u)", "arrived++");
+    let found = report("last.cu", &racy, &plan);
+    let fault = &found.findings[0].fault;
+    assert_eq!((fault.kind, fault.site.as_ref().unwrap().line), (FaultKind::Race, 9), "{fault}");
+    assert!(fault.message.contains("__device__ variables"), "{fault}");
+    let beyond = text.replace("partial[blockIdx.x] =", "(&partial[0])[blockIdx.x + 4096] =");
+    let found = report("last.cu", &beyond, &plan);
+    assert_eq!(found.findings[0].fault.kind, FaultKind::OutOfBounds, "{found:?}");
+}
+
+#[test]
+fn constants_have_the_values_that_the_file_gives_them() {
+    let text = "__constant__ int table[4] = {1, 2, 3, 4};\n__constant__ const float half = 0.5f;\n\
+                __device__ int of(const int* t, int i) { return t[i & 3]; }\n\
+                __global__ void k(float* out) {\n  int i = threadIdx.x;\n  out[of(table, i) == 1 + (i & 3) ? i : -1] = half;\n}\n";
+    let plan = plan("blocks = 1\nthreads = 64\nseeds = 3\n[args]\nout = { elements = 64 }\n");
+    assert!(report("k.cu", text, &plan).findings.is_empty());
+    let refused = check("k.cu", &text.replace(" = {1, 2, 3, 4}", ""), &plan).unwrap_err().to_string();
+    assert!(refused.contains("line 1") && refused.contains("without an initial value"), "{refused}");
+}
+
+#[test]
+fn small_floats_are_rounded_as_the_card_rounds_them() {
+    let text = "\u{feff}#include <cuda_fp16.h>\r\n#include <cuda_bf16.h>\r\n__global__ void k(half* out, const __half2* in) {\r\n  \
+                half third = __float2half(1.0f / 3.0f);\r\n  half2 sum = __hadd2(__floats2half2_rn(1.0f, 2048.0f), __float2half2_rn(1.0f));\r\n  \
+                __nv_bfloat16 wide = __float2bfloat16(1.00390625f);\r\n  \
+                bool right = __half2float(third) == 0.333251953125f && __low2float(sum) == 2.0f && __high2float(sum) == 2048.0f\r\n    \
+                && __bfloat162float(wide) == 1.0f && __hfma(third, half(3.0f), half(-1.0f)) == half(-0.000244140625f);\r\n  \
+                out[right ? threadIdx.x : 100000] = third + __low2half(in[threadIdx.x]);\r\n}\r\n";
+    let found = report("k.cu", text, &plan("blocks = 1\nthreads = 32\nseeds = 2\n"));
+    assert!(found.findings.is_empty(), "{found:?}");
+    let wrong = report(
+        "k.cu",
+        &text.replace("0.333251953125f", "0.3333f"),
+        &plan("blocks = 1\nthreads = 32\nseeds = 2\n"),
+    );
+    let fault = &wrong.findings[0].fault;
+    assert_eq!((fault.kind, fault.site.as_ref().unwrap().line), (FaultKind::OutOfBounds, 9), "{fault}");
+}
+
+#[test]
+fn a_kernel_without_an_end_is_not_run_under_every_schedule() {
+    let text = "__global__ void spin(volatile int* flag) {\n  while (*flag == 0) {}\n}\n";
+    let found = report("spin.cu", text, &plan("blocks = 1\nthreads = 32\nseeds = 20\nseconds = 1\n"));
+    assert_eq!((found.seeds, found.findings.len()), (1, 1), "{found:?}");
+    assert_eq!(found.findings[0].fault.kind, FaultKind::TimeLimit);
+}
+
+#[test]
+fn errors_of_the_compiler_are_about_the_file() {
+    let said = |text: &str| check("a.cu", text, &Plan::default()).unwrap_err().to_string();
+    let unclosed = said("__global__ void k(int* x) {\n  if (x[0]) {\n    x[1] = 2;\n}\n");
+    assert!(unclosed.contains("a.cu:1: this '{' is never closed"), "{unclosed}");
+    let unknown = said("__global__ void k(int* x) {\n  x[0] = nothing;\n}\n");
+    assert!(
+        unknown.contains("a.cu:2:") && unknown.contains("'nothing'") || unknown.contains("‘nothing’"),
+        "{unknown}"
+    );
+    for said in [unclosed, unknown] {
+        assert!(!said.contains("gw_") && !said.contains("GW_EXPORT") && said.lines().count() < 8, "{said}");
+    }
+}

@@ -224,6 +224,15 @@ GW_FUNCTION int __popcll(unsigned long long x) { return __builtin_popcountll(x);
 GW_FUNCTION int __clz(int x) { return x ? __builtin_clz((unsigned)x) : 32; }
 GW_FUNCTION int __ffs(int x) { return __builtin_ffs(x); }
 
+// `__device__` variables lie together in a section, which the runtime watches as it does buffers.
+#define GW_VARIABLES \
+    extern "C" char __start_gw_variables[] __attribute__((visibility("hidden"))); \
+    extern "C" char __stop_gw_variables[] __attribute__((visibility("hidden"))); \
+    extern "C" GW_HOST void gw_variables(gw::u64* ends) { \
+        ends[0] = (gw::u64)__start_gw_variables; \
+        ends[1] = (gw::u64)__stop_gw_variables; \
+    }
+
 #define printf gw::print
 #define assert GW_ASSERT
 #define INFINITY __builtin_inff()

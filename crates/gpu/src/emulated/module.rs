@@ -2,6 +2,10 @@
 //! line.
 
 use std::ffi::c_void;
+use std::fs::File;
+use std::io::Write as _;
+use std::ops::Range;
+use std::os::fd::{AsRawFd as _, FromRawFd as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -17,14 +21,19 @@ use crate::{Error, Result};
 pub(super) struct Entry {
     pub(super) name: String,
     pub(super) invoke: unsafe extern "C" fn(*mut *mut c_void),
-    image: std::ops::Range<usize>,
-    hooks: std::ops::Range<usize>,
+    image: Range<usize>,
+    hooks: Range<usize>,
     /// Most threads of a block, and blocks that shall be resident, as the kernel promises them.
     pub(super) bounds: Option<(u32, u32)>,
     path: PathBuf,
     lines: OnceLock<Option<Lines>>,
+    /// `__device__` variables; empty if there are none.
+    variables: Range<usize>,
     /// Keeps the code mapped.
     library: Library,
+    /// The file that the code was mapped from, if it is a copy. The loader knows a library by its name, which is
+    /// that of the descriptor: it must not be given to another file meanwhile.
+    _copy: Option<File>,
 }
 
 /// A parameter as the kernel's side described it.
@@ -50,7 +59,22 @@ pub(super) fn load(binary: &Binary, entry: &str) -> Result<(Arc<Entry>, KernelIn
         |error: libloading::Error| Error::Load { kernel: binary.name.clone(), reason: error.to_string() };
     // SAFETY: the library was compiled here from a kernel source (its hash was checked) and has no
     // initialisers.
-    let library = unsafe { Library::new(&binary.path) }.map_err(failed)?;
+    let mut library = unsafe { Library::new(&binary.path) }.map_err(failed)?;
+    let (mut copy, mut variables) = (None, 0..0);
+    if has_variables(&library) {
+        // Each device has variables of its own, which start as they are initialised.
+        let file = copy_of(&binary.path).map_err(|source| Error::Io { path: binary.path.clone(), source })?;
+        // SAFETY: as above.
+        library = unsafe { Library::new(format!("/proc/self/fd/{}", file.as_raw_fd())) }.map_err(failed)?;
+        copy = Some(file);
+        let mut ends = [0u64; 2];
+        // SAFETY: the type is the one that `GW_VARIABLES` gives it.
+        unsafe {
+            let tell: unsafe extern "C" fn(*mut u64) = *library.get(VARIABLES).map_err(failed)?;
+            tell(ends.as_mut_ptr());
+        }
+        variables = ends[0] as usize..ends[1] as usize;
+    }
     let missing = |_| Error::NoEntry { kernel: binary.name.clone(), entry: entry.to_owned() };
     // SAFETY: the types of the symbols are those that `GW_EXPORT` and gw/emulated.cuh give them.
     let (invoke, parameters, image, hooks, bounds) = unsafe {
@@ -81,17 +105,46 @@ pub(super) fn load(binary: &Binary, entry: &str) -> Result<(Arc<Entry>, KernelIn
     };
     let (path, lines) = (binary.path.clone(), OnceLock::new());
     let bounds = bounds.map(|[threads, blocks]| (threads, blocks));
-    Ok((Arc::new(Entry { name: entry.to_owned(), invoke, image, hooks, bounds, path, lines, library }), info))
+    let name = entry.to_owned();
+    let entry = Entry { name, invoke, image, hooks, bounds, path, lines, variables, library, _copy: copy };
+    Ok((Arc::new(entry), info))
+}
+
+/// The function that says where `__device__` variables lie.
+const VARIABLES: &[u8] = b"gw_variables";
+
+fn has_variables(library: &Library) -> bool {
+    // SAFETY: only whether the symbol is there is asked.
+    unsafe { library.get::<unsafe extern "C" fn(*mut u64)>(VARIABLES) }.is_ok()
+}
+
+/// A copy of a file that has no place in any folder.
+fn copy_of(path: &Path) -> std::io::Result<File> {
+    // SAFETY: the name is a string that ends, and the descriptor is nobody else's.
+    let mut copy = unsafe {
+        let descriptor = libc::memfd_create(c"gatework-kernel".as_ptr(), libc::MFD_CLOEXEC);
+        if descriptor < 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+        File::from_raw_fd(descriptor)
+    };
+    copy.write_all(&std::fs::read(path)?)?;
+    Ok(copy)
 }
 
 impl Entry {
     /// Where the library itself lies: constants of the kernel are in it.
-    pub(super) fn image(&self) -> &std::ops::Range<usize> {
+    pub(super) fn image(&self) -> &Range<usize> {
         &self.image
     }
 
+    /// Where its `__device__` variables lie.
+    pub(super) fn variables(&self) -> &Range<usize> {
+        &self.variables
+    }
+
     /// The header's own functions in it, which call the runtime.
-    pub(super) fn hooks(&self) -> &std::ops::Range<usize> {
+    pub(super) fn hooks(&self) -> &Range<usize> {
         &self.hooks
     }
 

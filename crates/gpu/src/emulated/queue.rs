@@ -653,7 +653,12 @@ impl Queues {
 
     fn launch(&mut self, device: usize, launch: &KernelLaunch, turn: &mut Turn) -> Result<(), Box<Fault>> {
         let terms = Terms { how: self.how, seed: self.schedule.next() ^ self.devices[device].salt };
-        let regions = self.regions(device);
+        let mut regions = self.regions(device);
+        let Range { start, end } = *launch.entry.variables();
+        if start < end {
+            let variables = Region { start, end, state: RegionState::Buffer, written: std::ptr::null_mut() };
+            regions.insert(regions.partition_point(|region| region.start < start), variables);
+        }
         let order = (&mut self.usage, turn);
         launch::run(&launch.entry, &launch.grid, &launch.arguments, regions, terms, order)
     }

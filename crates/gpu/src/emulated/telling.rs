@@ -78,6 +78,9 @@ impl Launch {
         let region = self.region_of(address).filter(|region| address + bytes <= region.end);
         let Some(region) = region else { return format!("{bytes} bytes at {address:#x}") };
         let (at, size) = (address - region.start, region.end - region.start);
+        if region.start == self.entry.variables().start {
+            return format!("{bytes} bytes at byte {at} of {size} bytes of __device__ variables");
+        }
         match self.parameter_in(&region, address) {
             Some((parameter, start)) => {
                 format!("{bytes} bytes at byte {} of parameter {parameter}", address - start)
@@ -103,6 +106,9 @@ impl Launch {
             return "in no buffer of this device".into();
         };
         let size = region.end - region.start;
+        if region.start == self.entry.variables().start {
+            return format!("{} bytes into {size} bytes of __device__ variables", address - region.start);
+        }
         let of = self.pointers.iter().position(|&at| at >= region.start && at < region.end);
         let of = of.map_or_else(String::new, |parameter| format!(", which parameter {parameter} points to"));
         format!("{} bytes into a buffer of {size} bytes{of}", address - region.start)

@@ -12,6 +12,7 @@ const FILES: &[Header] = &headers![
     "gw/cluster.cuh",
     "gw/convert.cuh",
     "gw/cuda.cuh",
+    "gw/cuda_half.cuh",
     "gw/debug.cuh",
     "gw/emulated.cuh",
     "gw/gw.cuh",

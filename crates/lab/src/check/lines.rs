@@ -114,6 +114,21 @@ pub(super) fn closing(tokens: &[Token<'_>], open: usize) -> Option<usize> {
     None
 }
 
+/// The last bracket that nothing closes, and its line.
+pub(super) fn unclosed(tokens: &[Token<'_>]) -> Option<(char, u32)> {
+    let mut open: Vec<(char, u32)> = Vec::new();
+    for token in tokens.iter().filter(|token| token.kind == Kind::Mark) {
+        match token.text {
+            "(" | "{" | "[" => open.extend(token.text.chars().map(|mark| (mark, token.line))),
+            ")" | "}" | "]" => {
+                open.pop();
+            }
+            _ => {}
+        }
+    }
+    open.pop()
+}
+
 /// The text of tokens, on one line.
 pub(super) fn joined(tokens: &[Token<'_>]) -> String {
     let text: String = tokens.iter().map(|token| if token.is_space() { " " } else { token.text }).collect();

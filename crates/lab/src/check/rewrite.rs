@@ -3,15 +3,18 @@
 
 use std::fmt::Write as _;
 
-use super::lines::{Kind, Token, breaks, closing, joined, split, tokens};
+use super::lines::{Kind, Token, breaks, closing, joined, split, tokens, unclosed};
 use super::ptx;
 use super::refusal::Refusal;
+use super::variables::{Declared, declared, is_initialised};
 
 /// Headers that a file may include: what of them kernels use is in ours.
 pub const KNOWN_INCLUDES: &[&str] = &[
     "cuda_runtime.h",
     "cuda_runtime_api.h",
     "cuda.h",
+    "cuda_fp16.h",
+    "cuda_bf16.h",
     "device_launch_parameters.h",
     "stdint.h",
     "cstdint",
@@ -47,13 +50,25 @@ pub struct Rewritten {
     pub kernels: Vec<KernelText>,
     /// Whether there are `__shared__` variables beside the dynamic shared memory.
     pub has_static_shared: bool,
+    /// The name of the file in messages.
+    pub name: String,
+    /// The last bracket that nothing closes, and its line.
+    pub unclosed: Option<(char, u32)>,
 }
 
 /// Rewrites a file that messages call `name`.
 pub fn rewrite(name: &str, text: &str) -> Result<Rewritten, Refusal> {
-    let all = tokens(text);
+    let all = tokens(text.trim_start_matches('\u{feff}'));
     let name = &name.replace(['"', '\\', '\n'], "_");
-    let mut writer = Writer { tokens: &all, at: 0, out: String::new(), kernels: Vec::new(), shared: 0, name };
+    let mut writer = Writer {
+        tokens: &all,
+        at: 0,
+        out: String::new(),
+        kernels: Vec::new(),
+        shared: 0,
+        has_variables: false,
+        name,
+    };
     let _ = write!(writer.out, "#include \"gw/cuda.cuh\"\n#line 1 \"{name}\"\n");
     let host = host_functions(&all);
     while writer.at < all.len() {
@@ -65,8 +80,12 @@ pub fn rewrite(name: &str, text: &str) -> Result<Rewritten, Refusal> {
     if writer.kernels.is_empty() {
         return Err(Refusal { line: 1, message: "there is no __global__ function in the file".into() });
     }
+    if writer.has_variables {
+        writer.out.push_str("\nGW_VARIABLES\n");
+    }
     let has_static_shared = writer.shared > 0;
-    Ok(Rewritten { text: writer.out, kernels: writer.kernels, has_static_shared })
+    let (name, unclosed) = (name.clone(), unclosed(&all));
+    Ok(Rewritten { text: writer.out, kernels: writer.kernels, has_static_shared, name, unclosed })
 }
 
 /// Functions that neither `__global__` nor `__device__` stands before, as first and last token.
@@ -103,6 +122,8 @@ struct Writer<'a, 'b> {
     out: String,
     kernels: Vec<KernelText>,
     shared: usize,
+    /// Whether there are `__device__` variables that kernels may write.
+    has_variables: bool,
     name: &'b str,
 }
 
@@ -141,7 +162,12 @@ impl<'a, 'b> Writer<'a, 'b> {
             (Kind::Directive, text) => self.directive(text, token.line),
             (Kind::Word, "template" | "extern" | "static" | "inline" | "__global__") => self.declaration(),
             (Kind::Word, "__shared__" | "alignas" | "__align__") => self.shared(),
-            (Kind::Word, "__constant__" | "__managed__" | "texture" | "surface") => {
+            (Kind::Word, "__device__") => {
+                self.device();
+                Ok(())
+            }
+            (Kind::Word, "__constant__") => self.constant(),
+            (Kind::Word, "__managed__" | "texture" | "surface") => {
                 Self::refuse(token.line, format!("{} is not known to the emulated device", token.text))
             }
             (Kind::Word, "asm" | "__asm__") => self.assembly(),
@@ -156,6 +182,33 @@ impl<'a, 'b> Writer<'a, 'b> {
         }
     }
 
+    /// `__device__`: before a variable it says where that lies.
+    fn device(&mut self) {
+        if declared(self.tokens, self.at) == Declared::Variable {
+            self.has_variables = true;
+            self.put("__attribute__((section(\"gw_variables\"), used))", self.at);
+        } else {
+            self.put("", self.at);
+        }
+    }
+
+    /// `__constant__ T name[N] = {…};`
+    fn constant(&mut self) -> Result<(), Refusal> {
+        if !is_initialised(self.tokens, self.at) {
+            return Self::refuse(
+                self.tokens[self.at].line,
+                "a __constant__ variable without an initial value: check leaves out host code, which would copy \
+                 one, so write one into the declaration",
+            );
+        }
+        let next = self.skip(self.at + 1);
+        let end = if self.is(next, "__device__") { next } else { self.at };
+        let is_const = ["const", "constexpr"].iter().any(|word| self.is(self.skip(end + 1), word));
+        let lines = breaks(&self.tokens[self.at..=end]);
+        self.put(&format!("{}{lines}", if is_const { "" } else { "const" }), end);
+        Ok(())
+    }
+
     fn directive(&mut self, text: &str, line: u32) -> Result<(), Refusal> {
         let Some(include) = text[1..].trim_start().strip_prefix("include") else {
             self.put(text, self.at);
@@ -165,7 +218,8 @@ impl<'a, 'b> Writer<'a, 'b> {
         if path.starts_with("gw/") {
             self.put(text, self.at);
         } else if KNOWN_INCLUDES.contains(&path) {
-            self.put("", self.at);
+            let small_floats = path == "cuda_fp16.h" || path == "cuda_bf16.h";
+            self.put(if small_floats { "#include \"gw/cuda_half.cuh\"" } else { "" }, self.at);
         } else {
             let known = KNOWN_INCLUDES.join(", ");
             return Self::refuse(

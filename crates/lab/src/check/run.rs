@@ -45,7 +45,7 @@ pub struct Finding {
 pub struct Report {
     /// The kernel.
     pub kernel: String,
-    /// Schedules that it was run under.
+    /// Schedules that it was run under: no more after one that took too long.
     pub seeds: u64,
     /// Faults, each with the schedules that showed it.
     pub findings: Vec<Finding>,
@@ -84,10 +84,11 @@ fn check_kernel(rewritten: &Rewritten, kernel: &KernelText, plan: &Plan) -> Resu
     let source = Source::new(&kernel.name, rewritten.text.clone()).define("GW_STATIC_BYTES", static_bytes);
     let (mut findings, mut warnings) = (Vec::new(), Vec::new());
     let mut results: Vec<Vec<Output>> = Vec::new();
+    let mut seeds = plan.seeds;
     for seed in 0..plan.seeds {
         let how = Emulation::seeded(seed).limit(Duration::from_secs(plan.seconds));
         let run = |how| launch(&Device::emulated_as(how)?, &source, kernel, plan, static_bytes);
-        let mut ran = run(how)?;
+        let mut ran = run(how).map_err(|error| of_the_file(error, rewritten))?;
         if let Ran::Stopped(fault) = &ran
             && fault.kind == FaultKind::Overflow
         {
@@ -97,7 +98,13 @@ fn check_kernel(rewritten: &Rewritten, kernel: &KernelText, plan: &Plan) -> Resu
         match ran {
             Ran::Stopped(mut fault) => {
                 name_parameters(&mut fault, &kernel.parameters);
+                let too_long = fault.kind == FaultKind::TimeLimit;
                 add(&mut findings, fault);
+                if too_long {
+                    // Every other schedule may take all of its time, too.
+                    seeds = seed + 1;
+                    break;
+                }
             }
             Ran::Ended(outputs) => results.push(outputs),
         }
@@ -118,7 +125,35 @@ fn check_kernel(rewritten: &Rewritten, kernel: &KernelText, plan: &Plan) -> Resu
         }
     }
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.seeds));
-    Ok(Report { kernel: kernel.name.clone(), seeds: plan.seeds, findings, warnings, fills_registers })
+    Ok(Report { kernel: kernel.name.clone(), seeds, findings, warnings, fills_registers })
+}
+
+/// A compiler's error in the words that are about the file: what it says of the code around the kernel follows from that.
+fn of_the_file(error: CheckError, rewritten: &Rewritten) -> CheckError {
+    let CheckError::Device(Error::Compile { kernel, compiler, log }) = error else { return error };
+    let mut about = String::new();
+    let mut kept = false;
+    for line in log.lines() {
+        let is_message = [": error: ", ": fatal error: ", ": warning: ", ": note: "]
+            .iter()
+            .any(|kind| line.contains(kind));
+        let is_context = line.contains(": In ")
+            || line.starts_with("In file included from ")
+            || line.starts_with("                 from ");
+        if is_message || is_context {
+            kept =
+                is_message && line.starts_with(&format!("{}:", rewritten.name)) && !line.contains(": note: ");
+        }
+        if kept {
+            about.push_str(line);
+            about.push('\n');
+        }
+    }
+    if let Some((mark, line)) = rewritten.unclosed {
+        about = format!("{}:{line}: this '{mark}' is never closed\n{about}", rewritten.name);
+    }
+    let log = if about.is_empty() { log } else { about.trim_end().to_owned() };
+    CheckError::Device(Error::Compile { kernel, compiler, log })
 }
 
 /// How a launch ended.
