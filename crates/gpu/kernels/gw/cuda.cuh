@@ -228,7 +228,7 @@ GW_FUNCTION int __ffs(int x) { return __builtin_ffs(x); }
 #define GW_VARIABLES \
     extern "C" char __start_gw_variables[] __attribute__((visibility("hidden"))); \
     extern "C" char __stop_gw_variables[] __attribute__((visibility("hidden"))); \
-    extern "C" GW_HOST void gw_variables(u64* ends) { \
+    extern "C" GW_HOST void gw_variables_at(u64* ends) { \
         ends[0] = (u64)__start_gw_variables; \
         ends[1] = (u64)__stop_gw_variables; \
     }

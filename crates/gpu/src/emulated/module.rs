@@ -111,7 +111,7 @@ pub(super) fn load(binary: &Binary, entry: &str) -> Result<(Arc<Entry>, KernelIn
 }
 
 /// The function that says where `__device__` variables lie.
-const VARIABLES: &[u8] = b"gw_variables";
+const VARIABLES: &[u8] = b"gw_variables_at";
 
 fn has_variables(library: &Library) -> bool {
     // SAFETY: only whether the symbol is there is asked.
