@@ -208,14 +208,51 @@ enum Place {
     Brought(usize),
 }
 
-#[cfg(test)]
-mod tests {
-    use gatework_gpu::Device;
+/// What chunks give of a streamed column, one after the other.
+#[cfg(feature = "lab")]
+pub(crate) fn rows_by_chunks(
+    queue: &Queue,
+    column: &DeviceColumn<BaseField>,
+    domain: Domain,
+    offset: i32,
+) -> Vec<u32> {
+    let Some(log_chunk) = log_chunk([column], domain.log_rows) else {
+        unreachable!("the column is streamed")
+    };
+    rows_in_chunks(queue, column, domain, log_chunk, offset)
+}
+
+/// What chunks of 2^`log_chunk` rows give of a column, one after the other.
+#[cfg(any(test, feature = "lab"))]
+fn rows_in_chunks(
+    queue: &Queue,
+    column: &DeviceColumn<BaseField>,
+    domain: Domain,
+    log_chunk: u32,
+    offset: i32,
+) -> Vec<u32> {
     use stwo::prover::backend::Column as _;
 
+    let mut found = Vec::new();
+    by_chunks(queue, &[Read { column, offset }], domain, log_chunk, |chunk, addresses| {
+        assert_eq!(chunk.first, found.len(), "chunks come in their order");
+        let copy = DeviceColumn::<BaseField>::new(queue, 1 << chunk.log_rows);
+        // Rows that are none ahead are a copy.
+        let (even, odd, target) = (addresses[0], addresses[0], copy.address(queue));
+        let columns = queue.upload(&[ShiftedColumn { even, odd, target, offset: 0, unused: 0 }]);
+        let arguments = args![&columns, 0u32, chunk.log_rows, chunk.log_rows, chunk.log_rows];
+        queue.launch(&kernels::SHIFTED_ROWS, "shift_rows", &one_thread_each(copy.len()), &arguments);
+        found.extend(copy.to_cpu().iter().map(|value| value.0));
+    });
+    found
+}
+
+#[cfg(test)]
+mod tests {
     use super::*;
     use crate::Streaming;
     use crate::pages::Pages;
+    use gatework_gpu::Device;
 
     const DOMAINS: [Domain; 4] = [
         Domain { log_trace: 6, log_rows: 6 },
@@ -229,29 +266,8 @@ mod tests {
         let streaming = Streaming::new(0, log_page);
         let streamed = DeviceColumn::streamed(queue, Pages::with(queue, values, streaming, |word| word));
         let on_device = DeviceColumn::<BaseField>::from_words(queue, values);
-        let reads = [&streamed, &on_device].map(|column| Read { column, offset });
-        let log_chunk = log_chunk([&streamed, &on_device], domain.log_rows).unwrap();
-        let mut found = [Vec::new(), Vec::new()];
-        by_chunks(queue, &reads, domain, log_chunk, |chunk, addresses| {
-            assert_eq!(chunk.first, found[0].len());
-            for (found, address) in found.iter_mut().zip(addresses) {
-                let copy = DeviceColumn::<BaseField>::new(queue, 1 << chunk.log_rows);
-                // A copy by the kernel itself, whose offset is none.
-                let column = ShiftedColumn {
-                    even: address,
-                    odd: address,
-                    target: copy.address(queue),
-                    offset: 0,
-                    unused: 0,
-                };
-                let columns = queue.upload(&[column]);
-                let arguments = args![&columns, 0u32, chunk.log_rows, chunk.log_rows, chunk.log_rows];
-                let grid = one_thread_each(copy.len());
-                queue.launch(&kernels::SHIFTED_ROWS, "shift_rows", &grid, &arguments);
-                found.extend(copy.to_cpu().iter().map(|value| value.0));
-            }
-        });
-        found
+        [&streamed, &on_device]
+            .map(|column| rows_in_chunks(queue, column, domain, log_page.min(domain.log_rows), offset))
     }
 
     #[test]

@@ -40,6 +40,8 @@ mod text;
 pub use self::cache::Tier;
 pub(crate) use self::cache::Workshop;
 #[cfg(feature = "lab")]
+pub(crate) use self::chunks::{Domain, rows_by_chunks};
+#[cfg(feature = "lab")]
 pub(crate) use self::component::denominators;
 #[cfg(feature = "lab")]
 pub(crate) use self::generate::{compile, unrolled};
