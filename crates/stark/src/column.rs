@@ -1,5 +1,6 @@
 //! Columns in device memory.
 
+use std::any::Any;
 use std::fmt::{self, Debug};
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -14,9 +15,12 @@ use stwo::core::vcs::blake2_hash::Blake2sHash;
 use stwo::prover::backend::Column;
 use stwo::prover::secure_column::SecureColumnByCoords;
 
+use crate::Error;
 use crate::backend::CudaBackend;
-use crate::error::OrRaise as _;
+use crate::error::{OrRaise as _, raise};
+use crate::pages::Pages;
 use crate::queue::Queue;
+use crate::streaming::Streaming;
 
 /// What columns are made of: a fixed number of 32-bit words.
 pub trait Element: Copy + Debug + Default + Send + Sync + 'static {
@@ -76,13 +80,26 @@ impl Element for Felt252 {
     }
 }
 
-/// Device memory that several columns may lie in.
-pub(crate) struct Memory {
-    pub(crate) queue: Queue,
-    buffer: Buffer<u32>,
+/// Memory that several columns may lie in.
+struct Memory {
+    queue: Queue,
+    words: Words,
 }
 
-/// `len` elements in device memory, in the order of the stream of the context they were made in.
+enum Words {
+    Device(Buffer<u32>),
+    /// Those of one column.
+    Host(Pages),
+}
+
+/// What is yet to be done with the words of a column that is kept on the host, each time that they have been brought.
+pub(crate) trait Finish: Send + Sync {
+    /// Does it, in place, with columns that this belongs to.
+    fn finish(&self, queue: &Queue, columns: &[DeviceColumn<BaseField>]);
+}
+
+/// `len` elements in device memory, in the order of the stream of the context they were made in; or in page-locked memory of
+/// the host, from where they are brought when they are used ([`Context::set_streaming`](crate::Context::set_streaming)).
 ///
 /// A column owns its elements alone, though it may share the allocation with others that were made with it.
 pub struct DeviceColumn<T> {
@@ -96,6 +113,8 @@ pub struct DeviceColumn<T> {
     known: Option<T>,
     /// The columns that this one is interpolated with.
     together: Option<Together>,
+    /// Of a column that is kept on the host.
+    finish: Option<Arc<dyn Finish>>,
     element: PhantomData<T>,
 }
 
@@ -117,6 +136,24 @@ type Interpolated = (CircleDomain, Vec<Option<DeviceColumn<BaseField>>>);
 /// Columns that are allocated together start at multiples of this many words, as the widest loads want.
 pub(crate) const ALIGNMENT: usize = 4;
 
+impl Memory {
+    fn of(queue: &Queue, buffer: Buffer<u32>) -> Arc<Self> {
+        Arc::new(Self { queue: queue.clone(), words: Words::Device(buffer) })
+    }
+
+    /// Refuses what is on the host: only what brings columns knows of those.
+    fn on_device(&self) -> &Buffer<u32> {
+        match &self.words {
+            Words::Device(buffer) => buffer,
+            Words::Host(_) => {
+                let what = "this operation on a column that is streamed from the host's memory: \
+                            bring it to the device with DeviceColumn::to_memory first";
+                raise(Error::Unsupported { what: what.into() })
+            }
+        }
+    }
+}
+
 impl<T: Element> DeviceColumn<T> {
     /// Uninitialised columns of the given lengths, in one allocation.
     pub(crate) fn batch(queue: &Queue, lens: impl IntoIterator<Item = usize>) -> Vec<Self> {
@@ -129,25 +166,26 @@ impl<T: Element> DeviceColumn<T> {
                 (offset, len)
             })
             .collect();
-        let memory = Arc::new(Memory { queue: queue.clone(), buffer: queue.alloc(words) });
+        let memory = Memory::of(queue, queue.alloc(words));
         places.into_iter().map(|(offset, len)| Self::at_place(memory.clone(), offset, len)).collect()
     }
 
     fn at_place(memory: Arc<Memory>, offset: usize, len: usize) -> Self {
-        Self { memory, offset, len, in_tree: false, known: None, together: None, element: PhantomData }
+        let (in_tree, known, together, finish) = (false, None, None, None);
+        Self { memory, offset, len, in_tree, known, together, finish, element: PhantomData }
     }
 
     /// An uninitialised column.
     pub(crate) fn new(queue: &Queue, len: usize) -> Self {
         let buffer = queue.alloc(len * T::WORDS);
-        let memory = Arc::new(Memory { queue: queue.clone(), buffer });
+        let memory = Memory::of(queue, buffer);
         Self::at_place(memory, 0, len)
     }
 
     /// A column with these words.
     pub(crate) fn from_words(queue: &Queue, words: &[u32]) -> Self {
         let buffer = queue.upload(words);
-        let memory = Arc::new(Memory { queue: queue.clone(), buffer });
+        let memory = Memory::of(queue, buffer);
         Self::at_place(memory, 0, words.len() / T::WORDS)
     }
 
@@ -156,6 +194,30 @@ impl<T: Element> DeviceColumn<T> {
         let mut words = Vec::new();
         element.write(&mut words);
         Self { known: Some(element), ..Self::from_words(queue, &words) }
+    }
+
+    /// The words of the column where they are kept on the host, and what is yet to be done with them.
+    pub(crate) fn pages(&self) -> Option<(&Pages, Option<&Arc<dyn Finish>>)> {
+        match &self.memory.words {
+            Words::Device(_) => None,
+            Words::Host(pages) => Some((pages, self.finish.as_ref())),
+        }
+    }
+
+    /// How this column is streamed, if it is.
+    pub(crate) fn streaming(&self) -> Option<Streaming> {
+        self.pages().map(|(pages, _)| pages.streaming())
+    }
+
+    /// Whether the column is kept on the host.
+    pub(crate) fn is_streamed(&self) -> bool {
+        self.pages().is_some()
+    }
+
+    /// Another handle of the same words: one of the two is only read, or none is.
+    pub(crate) fn alias(&self) -> Self {
+        let memory = self.memory.clone();
+        Self { finish: self.finish.clone(), ..Self::at_place(memory, self.offset, self.len) }
     }
 
     /// Elements `offset..offset + len` of this column, as a column of its own: the caller gives up its claim to them.
@@ -180,7 +242,7 @@ impl<T: Element> DeviceColumn<T> {
     }
 
     fn own_words(&self) -> Slice<'_, u32> {
-        self.memory.buffer.view().slice(self.offset..self.offset + self.len * T::WORDS)
+        self.memory.on_device().view().slice(self.offset..self.offset + self.len * T::WORDS)
     }
 
     /// The words, to write on the column's own queue. What was computed from the old ones is no longer this column's tree.
@@ -231,6 +293,49 @@ impl<T: Element> DeviceColumn<T> {
 }
 
 impl DeviceColumn<BaseField> {
+    /// A column that is kept on the host.
+    pub(crate) fn streamed(queue: &Queue, pages: Pages) -> Self {
+        let len = pages.len();
+        Self::at_place(Arc::new(Memory { queue: queue.clone(), words: Words::Host(pages) }), 0, len)
+    }
+
+    /// The same, with something yet to be done with the words each time that they have been brought.
+    ///
+    /// Panics if something else is yet to be done with them, or if they are not on the host.
+    pub(crate) fn yet_to(self, finish: Arc<dyn Finish>) -> Self {
+        assert!(self.is_streamed() && self.finish.is_none(), "one thing is done with what was brought");
+        Self { finish: Some(finish), ..self }
+    }
+
+    /// The column in device memory: itself, or brought for the occasion.
+    pub(crate) fn brought(&self) -> Self {
+        let Some((pages, finish)) = self.pages() else { return self.alias() };
+        let queue = self.queue();
+        let mut column = Self::new(queue, self.len);
+        pages.load(queue.stream(), 0, &mut column.words_mut());
+        if let Some(finish) = finish {
+            finish.finish(queue, std::slice::from_ref(&column));
+        }
+        column
+    }
+
+    /// A copy of the column in device memory, also where the column is streamed from the host's: for operations that read
+    /// columns by themselves, as kernels of one's own or those of GKR.
+    pub fn to_memory(&self) -> Self {
+        if self.is_streamed() { self.brought() } else { self.clone() }
+    }
+
+    /// The values, in the order of the column's own queue.
+    pub(crate) fn read_into(&self, target: &mut [u32]) {
+        match self.pages() {
+            Some((pages, None)) => pages.read(target),
+            _ => {
+                let words = self.queue().stream().download(&self.brought().own_words()).or_raise();
+                target.copy_from_slice(&words);
+            }
+        }
+    }
+
     /// Says that columns of one length will be interpolated one after the other: the first then takes the others along, which
     /// are so few that a launch for each would do little. A column whose values change meanwhile is on its own again.
     pub(crate) fn go_together<const N: usize>(columns: &mut [Self; N]) {
@@ -270,7 +375,24 @@ impl DeviceColumn<BaseField> {
 
     /// Words of the allocation, counted from this column's first: of its own, and of those that follow.
     pub(crate) fn words_after(&self, words: Range<usize>) -> Slice<'_, u32> {
-        self.memory.buffer.view().slice(self.offset + words.start..self.offset + words.end)
+        self.memory.on_device().view().slice(self.offset + words.start..self.offset + words.end)
+    }
+}
+
+impl<T: Element> DeviceColumn<T> {
+    /// This column as one of M31, if it is.
+    fn as_base(&self) -> Option<&DeviceColumn<BaseField>> {
+        (self as &dyn Any).downcast_ref()
+    }
+
+    /// Brings the column to device memory for good: before its elements are changed there.
+    pub(crate) fn come_to_stay(&mut self) {
+        if !self.is_streamed() {
+            return;
+        }
+        if let Some(column) = (self as &mut dyn Any).downcast_mut::<DeviceColumn<BaseField>>() {
+            *column = column.brought();
+        }
     }
 }
 
@@ -322,7 +444,14 @@ impl<T: Element> Column<T> for DeviceColumn<T> {
     }
 
     fn to_cpu(&self) -> Vec<T> {
-        let words = self.queue().stream().download(&self.own_words()).or_raise();
+        let words = match self.as_base() {
+            Some(column) if column.is_streamed() => {
+                let mut words = vec![0; column.len];
+                column.read_into(&mut words);
+                words
+            }
+            _ => self.queue().stream().download(&self.own_words()).or_raise(),
+        };
         words.chunks_exact(T::WORDS).map(T::read).collect()
     }
 
@@ -335,12 +464,19 @@ impl<T: Element> Column<T> for DeviceColumn<T> {
         if let (0, Some(element)) = (index, self.known) {
             return element;
         }
+        if let (Some((pages, None)), 1) = (self.pages(), T::WORDS) {
+            return T::read(&[pages.word(index)]);
+        }
+        if let Some(column) = self.as_base().filter(|column| column.is_streamed()) {
+            return T::read(&[column.brought().at(index).0]);
+        }
         let range = index * T::WORDS..(index + 1) * T::WORDS;
         T::read(&self.queue().stream().download(&self.own_words().slice(range)).or_raise())
     }
 
     fn set(&mut self, index: usize, value: T) {
         self.require_element(index);
+        self.come_to_stay();
         let mut words = Vec::with_capacity(T::WORDS);
         value.write(&mut words);
         let queue = self.queue().clone();
@@ -349,7 +485,8 @@ impl<T: Element> Column<T> for DeviceColumn<T> {
         queue.stream().copy_from_host(&words, &mut target).or_raise();
     }
 
-    fn split_at_mid(self) -> (Self, Self) {
+    fn split_at_mid(mut self) -> (Self, Self) {
+        self.come_to_stay();
         let middle = self.len / 2;
         (self.part(0, middle), self.part(middle, self.len - middle))
     }
@@ -357,6 +494,10 @@ impl<T: Element> Column<T> for DeviceColumn<T> {
 
 impl<T: Element> Clone for DeviceColumn<T> {
     fn clone(&self) -> Self {
+        // What is on the host is never changed there.
+        if self.is_streamed() {
+            return self.alias();
+        }
         let mut copy = Self::new(self.queue(), self.len);
         self.queue().stream().copy(&self.own_words(), &mut copy.words_mut()).or_raise();
         copy

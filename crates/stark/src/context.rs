@@ -11,7 +11,8 @@ use crate::cuda::modules_of_proofs;
 use crate::error::catch;
 use crate::queue::Queue;
 use crate::stages::Stages;
-use crate::{Error, Result, Stage};
+use crate::streaming::Streams;
+use crate::{Error, Result, Stage, Streaming};
 
 /// A device, a stream of its own, and a pool of threads that prove on it.
 ///
@@ -90,6 +91,16 @@ impl Context {
     /// How constraints are evaluated from now on. Default: generated on CUDA, interpreted on the emulated device.
     pub fn set_tier(&self, tier: Tier) {
         Workshop::of(&self.queue).set_tier(tier);
+    }
+
+    /// How columns are streamed that are brought to the device from now on, by [`upload`](crate::upload()),
+    /// [`ToDevice`](crate::ToDevice) and the like: they stay in page-locked memory of the host, as does what proofs make of
+    /// them, and are on the device while they are used. `None`, as in the beginning: they are in device memory.
+    ///
+    /// Proofs are the same, byte for byte. The bound on page-locked memory is that of
+    /// [`Device::pinned`](gatework_gpu::Device::pinned).
+    pub fn set_streaming(&self, streaming: Option<Streaming>) {
+        Streams::of(&self.queue).set(streaming);
     }
 
     /// Waits until all kernels are compiled that were begun for [`Tier::Adaptive`].

@@ -73,7 +73,12 @@ fn common(left: &Range<usize>, right: &Range<usize>) -> Option<Range<usize>> {
 /// Reads columns into host memory of their lengths, through page-locked memory, some while the next are on their way. Each is
 /// read in the order of its own context.
 pub(crate) fn download(columns: &[&DeviceColumn<BaseField>], targets: Vec<&mut [BaseField]>) {
-    let mut targets = targets.into_iter().map(bytemuck::cast_slice_mut);
+    let targets = targets.into_iter().map(bytemuck::cast_slice_mut);
+    let (streamed, on_device): (Vec<_>, Vec<_>) =
+        columns.iter().copied().zip(targets).partition(|(column, _)| column.is_streamed());
+    streamed.into_iter().for_each(|(column, target)| column.read_into(target));
+    let (columns, targets): (Vec<_>, Vec<_>) = on_device.into_iter().unzip();
+    let mut targets = targets.into_iter();
     let mut runs: Vec<Run<'_>> = columns
         .chunk_by(|before, after| after.follows(before))
         .map(|columns| Run { columns, targets: targets.by_ref().take(columns.len()).collect() })

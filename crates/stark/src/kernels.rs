@@ -54,6 +54,8 @@ gatework_gpu::modules! {
     pub(crate) POSEIDON252_MERKLE = "poseidon252_merkle";
     /// Quotients by the samples.
     pub(crate) QUOTIENTS = "quotients";
+    /// Rows of streamed columns that are ahead of others.
+    pub(crate) SHIFTED_ROWS = "shifted_rows";
     /// Tables of twiddles.
     pub(crate) TWIDDLES = "twiddles";
 }

@@ -11,6 +11,9 @@ use stwo::prover::backend::simd::SimdBackend;
 use crate::airs::{self, Air, Input, Proved, ProvesWith};
 use crate::{Context, CudaBackend, Result, Tier};
 
+/// Page-locked memory that what is uploaded and read goes through.
+const STAGED: u64 = 64 << 20;
+
 /// Proves [`Air`]s on one target, with the same bytes on each.
 ///
 /// ```
@@ -78,8 +81,9 @@ impl Prover {
         Builder { observer: Arc::new(()), tier: None }
     }
 
-    /// Makes the trace of `air` and proves it with stwo's Blake2s channel. What stwo cannot prove, and what does not fit into a
-    /// device's memory, is refused before anything is made.
+    /// Makes the trace of `air` and proves it with stwo's Blake2s channel. Columns that do not fit into a device's memory are
+    /// streamed from the host's, as [`Plan::way`](crate::Plan::way) says beforehand. What stwo cannot prove, and what does
+    /// not fit even so, is refused before anything is made.
     pub fn prove<A: Air>(&self, air: &A, config: PcsConfig) -> Result<Proved> {
         self.prove_with::<Blake2sMerkleChannel, A>(air, config)
     }
@@ -101,7 +105,10 @@ impl Prover {
                 airs::prove_with::<MC, _, _>(air, config, input)
             }
             Backend::Cuda(context) => {
-                <CudaBackend as ProvesWith<MC>>::plan(airs::plan(air, config)).check(context.device())?;
+                let device = context.device();
+                let way = <CudaBackend as ProvesWith<MC>>::plan(airs::plan(air, config)).way(device)?;
+                context.set_streaming(way.streaming);
+                let _pages = way.streaming.map(|_| device.pinned().make_room(STAGED, way.pinned_bytes));
                 context.scope(|| {
                     let input = {
                         let _stage = self.observer.stage("trace");

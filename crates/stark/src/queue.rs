@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use bytemuck::Pod;
-use gatework_gpu::{Arg, Buffer, Grid, Locked, Module, Stream};
+use gatework_gpu::{Arg, Buffer, Grid, Locked, Module, Pinned, Stream};
 
 use crate::Error;
 use crate::error::{OrRaise as _, raise, work_inside_of_a_scope};
@@ -104,15 +104,34 @@ impl Queue {
 
     /// Uninitialised memory.
     pub(crate) fn alloc<T: Pod>(&self, len: usize) -> Buffer<T> {
-        let _number = self.shared.allocations.fetch_add(1, Ordering::Relaxed);
-        #[cfg(feature = "testing")]
-        if _number == self.shared.refused.load(Ordering::Relaxed) {
+        if self.next_is_refused() {
             let budget = self.stream().device().budget();
             let asked = (len * size_of::<T>()) as u64;
             let (held, limit) = (budget.held(), budget.limit());
             raise(gatework_gpu::Error::OutOfMemory { asked, held, free: 0, limit });
         }
         self.stream().alloc(len).or_raise()
+    }
+
+    /// Page-locked memory of the host, all of which the caller writes.
+    pub(crate) fn lock_pages<T: Pod>(&self, len: usize) -> Pinned<T> {
+        let pool = self.stream().device().pinned();
+        if self.next_is_refused() {
+            let (asked, stats) = ((len * size_of::<T>()) as u64, pool.stats());
+            let (held, limit) = (stats.held, stats.limit);
+            raise(gatework_gpu::Error::OutOfPinnedMemory { asked, held, limit });
+        }
+        pool.take_as_is(len).or_raise()
+    }
+
+    /// Counts an allocation, of the device or of pages. Whether it is the one that a test has fail.
+    fn next_is_refused(&self) -> bool {
+        let _number = self.shared.allocations.fetch_add(1, Ordering::Relaxed);
+        #[cfg(feature = "testing")]
+        let refused = _number == self.shared.refused.load(Ordering::Relaxed);
+        #[cfg(not(feature = "testing"))]
+        let refused = false;
+        refused
     }
 
     /// A copy of `host` on the device, by way of page-locked memory: a pageable copy may wait for everything queued before. For small

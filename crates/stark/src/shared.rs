@@ -131,6 +131,19 @@ gatework_gpu::shared! {
         pub(crate) log_rows: u32,
     }
 
+    /// Rows of a column that are ahead of those of a chunk, and where they go.
+    #[derive(Debug, Clone, Copy, Pod, Zeroable)]
+    pub(crate) struct ShiftedColumn {
+        /// The chunk that even rows are ahead in.
+        pub(crate) even: u64 => "const u32*",
+        /// The same for odd rows.
+        pub(crate) odd: u64 => "const u32*",
+        pub(crate) target: u64 => "u32*",
+        /// How far, in rows of the trace.
+        pub(crate) offset: i32,
+        pub(crate) unused: u32,
+    }
+
     /// What the instances of a kernel work on, where it goes through several: tables with a part for each. While nothing lies
     /// on the device: places in the tables, counted in elements.
     #[derive(Debug, Clone, Copy, Pod, Zeroable)]

@@ -11,13 +11,16 @@ use stwo::core::poly::circle::{CanonicCoset, CircleDomain};
 use stwo::prover::poly::circle::CircleCoefficients;
 use stwo::prover::poly::twiddles::TwiddleTree;
 
-use crate::Error;
 use crate::backend::CudaBackend;
 use crate::column::{ALIGNMENT, DeviceColumn, reduced};
 use crate::cuda::circle_fft::{Direction, transform};
+use crate::cuda::interpolate_streamed;
 use crate::error::{OrRaise as _, raise};
+use crate::pages::Pages;
 use crate::queue::Queue;
 use crate::staging::{PIECE, SHARE, Staging};
+use crate::streaming::Streams;
+use crate::{Error, Streaming};
 
 /// Bytes of columns that are interpolated together while the next are on their way.
 const GROUP: usize = 32 << 20;
@@ -103,11 +106,19 @@ impl<'a> Batch<'a> {
 ///
 /// Columns of [`SimdBackend`](stwo::prover::backend::simd::SimdBackend) have [`ToDevice`](crate::ToDevice).
 pub fn upload(columns: &[&[BaseField]]) -> Vec<DeviceColumn<BaseField>> {
-    let batch = Batch::new(columns.to_vec());
     let queue = Queue::current();
+    if let Some(streaming) = Streams::of(&queue).get() {
+        return columns.iter().map(|values| streamed(&queue, values, streaming)).collect();
+    }
+    let batch = Batch::new(columns.to_vec());
     let mut whole = batch.allocate(&queue);
     batch.send(0..columns.len(), &mut Staging::new(), queue.stream(), &mut whole);
     batch.parts(&whole)
+}
+
+/// A column with these values that is kept on the host.
+fn streamed(queue: &Queue, values: &[BaseField], streaming: Streaming) -> DeviceColumn<BaseField> {
+    DeviceColumn::streamed(queue, Pages::with(queue, bytemuck::cast_slice(values), streaming, reduced))
 }
 
 impl DeviceColumn<BaseField> {
@@ -147,6 +158,11 @@ pub(crate) fn interpolate_on(
     columns: &[&[BaseField]],
     twiddles: &TwiddleTree<CudaBackend>,
 ) -> Vec<CircleCoefficients<CudaBackend>> {
+    let queue = Queue::current();
+    if let Some(streaming) = Streams::of(&queue).get() {
+        let columns = columns.iter().map(|values| streamed(&queue, values, streaming)).collect_vec();
+        return interpolate_streamed(domains, columns, twiddles);
+    }
     // Columns of one domain lie together, whatever order they came in.
     let kinds = domains.iter().copied().dedup().fold(Vec::new(), |mut kinds, domain| {
         if !kinds.contains(&domain) {
@@ -158,7 +174,6 @@ pub(crate) fn interpolate_on(
     let order = (0..columns.len()).sorted_by_key(kind).collect_vec();
     let batch = Batch::new(order.iter().map(|&number| columns[number]).collect());
 
-    let queue = Queue::current();
     let mut whole = batch.allocate(&queue);
     let targets = batch.parts(&whole);
     let copies = queue.stream().device().stream().or_raise();

@@ -267,11 +267,28 @@ fn trees_and_evals<A: Air>(air: &A) -> (Vec<Vec<u32>>, Vec<A::Eval>) {
 
 /// The memory that a proof of `air` takes.
 pub fn plan<A: Air>(air: &A, config: PcsConfig) -> Plan {
-    let (trees, _) = trees_and_evals(air);
+    let (trees, evals) = trees_and_evals(air);
+    let pages = evals.iter().map(pages_at_once).max().unwrap_or(0);
     // The trace is there while the preprocessed columns are committed to, and stays where interactions need it.
     let kept = trees.iter().take(2).flatten().map(|&log_rows| 4u64 << log_rows).sum::<u64>();
-    let plan = Plan::new(config, trees);
+    let plan = Plan::new(config, trees).reading(pages);
     if air.interacts() { plan.holding(kept).interacting() } else { plan }
+}
+
+/// Pages that are in the window where a component's columns are streamed: those of one chunk, rows that are ahead of its own
+/// and what is computed from it; and those of the next chunk.
+fn pages_at_once(eval: &impl FrameworkEval) -> u64 {
+    let info = eval.evaluate(InfoEvaluator::new(eval.log_size(), Vec::new(), SecureField::default()));
+    let offsets = info.mask_offsets.iter().skip(ORIGINAL_TRACE_IDX).map(|tree| tree.iter().flatten());
+    // Even and odd rows that are ahead are in two pages; the own row is in one.
+    let (mut brought, mut ahead) = (info.preprocessed_columns.len() as u64, 0);
+    for &offset in offsets.flatten() {
+        brought += if offset == 0 { 1 } else { 2 };
+        ahead += u64::from(offset != 0);
+    }
+    let interaction = info.mask_offsets.get(INTERACTION_TRACE_IDX).map_or(0, Vec::len) as u64;
+    // Numerators and denominators have four coordinates each.
+    2 * brought + ahead + 2 * interaction
 }
 
 /// Refuses what stwo cannot prove, or cannot verify when it is proved, before anything is made for it.

@@ -16,13 +16,16 @@ use stwo::prover::{ComponentProver, DomainEvaluationAccumulator, EvaluationMode,
 use stwo_constraint_framework::{FrameworkComponent, FrameworkEval, PREPROCESSED_TRACE_IDX};
 
 use super::cache::{Prepared, Workshop};
+use super::chunks::{Domain, Read, by_chunks, log_chunk};
 use super::inputs::Inputs;
 use super::program::Roots;
 use super::record::record;
+use super::tape::{self, Tape};
 use crate::backend::CudaBackend;
 use crate::column::coordinates;
 use crate::cuda::flat_words;
 use crate::error::OrRaise as _;
+use crate::queue::Queue;
 use crate::shared::Rows;
 use crate::stages::Stage;
 
@@ -67,11 +70,6 @@ impl<E: FrameworkEval + Sync> ComponentProver<CudaBackend> for FrameworkComponen
 
         let queue = sums.col.columns[0].queue().clone();
         let _stage = queue.stage(Stage::Constraints);
-        let first_of_interaction = first_columns(&columns);
-        let inputs = Inputs {
-            columns: columns.iter().flatten().map(|column| column.values.address(&queue)).collect(),
-            parameters: tape.parameters.clone(),
-        };
         let coefficients = queue.upload(&flat_words(&sums.random_coeff_powers));
         let denominators = queue.upload(&denominators(log_trace, domain));
         let rows = Rows {
@@ -84,16 +82,62 @@ impl<E: FrameworkEval + Sync> ComponentProver<CudaBackend> for FrameworkComponen
             log_trace,
             log_rows: domain.log_size(),
         };
-        let column = |interaction: u32, column: u32| first_of_interaction[interaction as usize] + column;
-        let workshop = Workshop::of(&queue);
-        let tier = workshop.tier();
-        let depends_on = ("constraints", tier, *tape.key().as_bytes(), &first_of_interaction);
-        let prepared = workshop.get(depends_on, || {
-            let graph = tape.graph();
-            Prepared::new(&queue, tier, &graph, &Roots::constraints(&graph), column)
-        });
-        prepared.or_raise().launch(&queue, &inputs, &rows, None);
+        let all = columns.iter().flatten().map(|column| &column.values);
+        match log_chunk(all.clone(), domain.log_size()) {
+            None => on_all_rows(&queue, &tape, &columns, &rows),
+            Some(log_chunk) => on_chunks(&queue, &tape, &columns, &rows, log_chunk),
+        }
     }
+}
+
+type Columns<'a> = TreeVec<Vec<Cow<'a, Evaluation>>>;
+
+/// Adds up the constraints of columns in device memory.
+fn on_all_rows(queue: &Queue, tape: &Tape, columns: &Columns<'_>, rows: &Rows) {
+    let first_of_interaction = first_columns(columns);
+    let inputs = Inputs {
+        columns: columns.iter().flatten().map(|column| column.values.address(queue)).collect(),
+        parameters: tape.parameters.clone(),
+    };
+    let column = |interaction: u32, column: u32| first_of_interaction[interaction as usize] + column;
+    let workshop = Workshop::of(queue);
+    let tier = workshop.tier();
+    let depends_on = ("constraints", tier, *tape.key().as_bytes(), &first_of_interaction);
+    let prepared = workshop.get(depends_on, || {
+        let graph = tape.graph();
+        Prepared::new(queue, tier, &graph, &Roots::constraints(&graph), column)
+    });
+    prepared.or_raise().launch(queue, &inputs, rows, None);
+}
+
+/// The same of columns of which some are streamed, a chunk of 2^`log_chunk` rows at a time.
+fn on_chunks(queue: &Queue, tape: &Tape, columns: &Columns<'_>, rows: &Rows, log_chunk: u32) {
+    let (own, reads) = tape.constraints_at_own_rows();
+    let column = |read: &tape::Read| Read {
+        column: &columns[read.interaction as usize][read.column as usize].values,
+        offset: read.offset,
+    };
+    let reads = reads.iter().map(column).collect_vec();
+    let workshop = Workshop::of(queue);
+    let tier = workshop.tier();
+    let depends_on = ("constraints of chunks", tier, *own.key().as_bytes());
+    let prepared = workshop.get(depends_on, || {
+        let graph = own.graph();
+        Prepared::new(queue, tier, &graph, &Roots::constraints(&graph), |_, column| column)
+    });
+    let prepared = prepared.or_raise();
+    let domain = Domain { log_trace: rows.log_trace, log_rows: rows.log_rows };
+    by_chunks(queue, &reads, domain, log_chunk, |chunk, columns| {
+        let inputs = Inputs { columns, parameters: own.parameters.clone() };
+        let run = chunk.first >> rows.log_trace;
+        let of_chunk = Rows {
+            denominators: rows.denominators + (run * size_of::<u32>()) as u64,
+            sums: rows.sums.map(|coordinate| chunk.address(coordinate)),
+            log_rows: log_chunk,
+            ..*rows
+        };
+        prepared.launch(queue, &inputs, &of_chunk, None);
+    });
 }
 
 /// The first column of each interaction in the component's table.

@@ -1,6 +1,6 @@
 //! Interaction traces of LogUp, from the same recording as the constraints.
 
-use gatework_gpu::{ByValue, Grid, args};
+use gatework_gpu::{Buffer, ByValue, Grid, args};
 use itertools::Itertools as _;
 use num_traits::Zero as _;
 use stwo::core::fields::m31::BaseField;
@@ -12,15 +12,17 @@ use stwo::prover::poly::circle::CircleEvaluation;
 use stwo_constraint_framework::{FrameworkEval, ORIGINAL_TRACE_IDX, PREPROCESSED_TRACE_IDX};
 
 use super::cache::{Prepared, Workshop};
+use super::chunks::{Domain, Read, by_chunks, log_chunk};
 use super::graph::Node;
 use super::inputs::Inputs;
 use super::program::Roots;
 use super::record::record;
-use super::tape::Tape;
+use super::tape::{self, Tape};
 use crate::backend::CudaBackend;
 use crate::column::{DeviceColumn, Element as _, table};
 use crate::cuda::{one_thread_each, words};
 use crate::error::{OrRaise as _, raise};
+use crate::pages::Pages;
 use crate::queue::Queue;
 use crate::shared::{Rows, SCAN_ROWS};
 use crate::{Error, kernels};
@@ -50,54 +52,135 @@ pub fn interaction_trace<E: FrameworkEval>(
     require_columns(&tape, log_size, [preprocessed, trace]);
     let all = preprocessed.iter().chain(trace).map(|column| &column.values).collect_vec();
     let queue = first.values.queue().clone();
+    let (columns, claimed_sum) = match log_chunk(all.iter().copied(), log_size) {
+        None => on_all_rows(&queue, tape, log_size, preprocessed.len(), &all),
+        Some(log_chunk) => on_chunks(&queue, &tape, log_size, preprocessed.len(), &all, log_chunk),
+    };
+    let domain = CanonicCoset::new(log_size).circle_domain();
+    (columns.into_iter().map(|column| CircleEvaluation::new(domain, column)).collect(), claimed_sum)
+}
+
+/// The place of a column among those of a component, of which the first are preprocessed.
+fn place(preprocessed: usize, interaction: u32, column: u32) -> u32 {
+    match interaction as usize {
+        PREPROCESSED_TRACE_IDX => column,
+        ORIGINAL_TRACE_IDX => preprocessed as u32 + column,
+        _ => unreachable!("fractions are made of the trace and preprocessed columns"),
+    }
+}
+
+/// The columns and their sum, of columns in device memory.
+fn on_all_rows(
+    queue: &Queue,
+    tape: Tape,
+    log_size: u32,
+    preprocessed: usize,
+    all: &[&DeviceColumn<BaseField>],
+) -> (Vec<DeviceColumn<BaseField>>, SecureField) {
     let (rows, count) = (1usize << log_size, tape.batches.len());
     // Numerators become sums where they are.
-    let mut sums = DeviceColumn::<BaseField>::batch(&queue, vec![rows; 4 * count]);
-    let denominators = DeviceColumn::<BaseField>::batch(&queue, vec![rows; 4 * count]);
-
-    let own_first = preprocessed.len() as u32;
-    let column = |interaction: u32, column: u32| match interaction as usize {
-        PREPROCESSED_TRACE_IDX => column,
-        ORIGINAL_TRACE_IDX => own_first + column,
-        _ => unreachable!("fractions are made of the trace and preprocessed columns"),
-    };
-    let workshop = Workshop::of(&queue);
+    let mut sums = DeviceColumn::<BaseField>::batch(queue, vec![rows; 4 * count]);
+    let denominators = DeviceColumn::<BaseField>::batch(queue, vec![rows; 4 * count]);
+    let workshop = Workshop::of(queue);
     let tier = workshop.tier();
-    let depends_on = ("fractions", tier, *tape.key().as_bytes(), own_first);
+    let depends_on = ("fractions", tier, *tape.key().as_bytes(), preprocessed);
     let prepared = workshop.get(depends_on, || {
         let graph = tape.graph();
-        Prepared::new(&queue, tier, &graph, &Roots::fractions(&graph), column)
+        let column = |interaction, column| place(preprocessed, interaction, column);
+        Prepared::new(queue, tier, &graph, &Roots::fractions(&graph), column)
     });
     let inputs = Inputs {
-        columns: all.iter().map(|column| column.address(&queue)).collect(),
+        columns: all.iter().map(|column| column.address(queue)).collect(),
         parameters: tape.parameters,
     };
-    let coordinates_of =
-        |column: usize| sums[4 * column..][..4].iter().chain(&denominators[4 * column..][..4]);
-    let outputs = table(&queue, (0..count).flat_map(coordinates_of));
-    let component = Rows {
-        // Who launches has those of `inputs` on the device.
-        columns: 0,
-        parameters: 0,
-        // No constraint is evaluated.
-        coefficients: 0,
-        denominators: 0,
-        sums: [0; 4],
-        log_trace: log_size,
-        log_rows: log_size,
-    };
-    prepared.or_raise().launch(&queue, &inputs, &component, Some(&outputs));
+    let outputs = outputs(queue, &sums, &denominators);
+    prepared.or_raise().launch(queue, &inputs, &without_constraints(log_size, log_size), Some(&outputs));
+    let claimed_sum = sum_fractions(queue, &outputs, count, rows);
+    sum_over_rows(queue, &mut sums[4 * count - 4..], log_size, claimed_sum);
+    (sums, claimed_sum)
+}
 
+/// The same of columns of which some are streamed, a chunk of 2^`log_chunk` rows at a time. What comes back is streamed too. The
+/// last column alone is in device memory as a whole, since its rows are summed up.
+fn on_chunks(
+    queue: &Queue,
+    tape: &Tape,
+    log_size: u32,
+    preprocessed: usize,
+    all: &[&DeviceColumn<BaseField>],
+    log_chunk: u32,
+) -> (Vec<DeviceColumn<BaseField>>, SecureField) {
+    let Some(streaming) = all.iter().find_map(|column| column.streaming()) else {
+        unreachable!("chunks are of columns that are streamed")
+    };
+    let (rows, count) = (1usize << log_size, tape.batches.len());
+    let (own, reads) = tape.fractions_at_own_rows();
+    let read = |read: &tape::Read| Read {
+        column: all[place(preprocessed, read.interaction, read.column) as usize],
+        offset: read.offset,
+    };
+    let reads = reads.iter().map(read).collect_vec();
+    let workshop = Workshop::of(queue);
+    let tier = workshop.tier();
+    let prepared = workshop.get(("fractions of chunks", tier, *own.key().as_bytes()), || {
+        let graph = own.graph();
+        Prepared::new(queue, tier, &graph, &Roots::fractions(&graph), |_, column| column)
+    });
+    let prepared = prepared.or_raise();
+    let pages = (0..4 * count).map(|_| Pages::new(queue, rows, streaming)).collect_vec();
+    let mut last = DeviceColumn::<BaseField>::batch(queue, [rows; 4]);
+    let mut claimed_sum = SecureField::zero();
+    let domain = Domain { log_trace: log_size, log_rows: log_size };
+    by_chunks(queue, &reads, domain, log_chunk, |chunk, columns| {
+        let inputs = Inputs { columns, parameters: own.parameters.clone() };
+        let of_chunk = 1usize << log_chunk;
+        let sums = DeviceColumn::<BaseField>::batch(queue, vec![of_chunk; 4 * count]);
+        let denominators = DeviceColumn::<BaseField>::batch(queue, vec![of_chunk; 4 * count]);
+        let outputs = outputs(queue, &sums, &denominators);
+        prepared.launch(queue, &inputs, &without_constraints(log_size, log_chunk), Some(&outputs));
+        claimed_sum += sum_fractions(queue, &outputs, count, of_chunk);
+        let (before, of_last) = sums.split_at(4 * count - 4);
+        for (sums, pages) in before.iter().zip(&pages) {
+            pages.store(queue.stream(), chunk.first >> log_chunk, &sums.words(queue));
+        }
+        for (sums, whole) in of_last.iter().zip(&mut last) {
+            let mut words = whole.words_mut();
+            let mut target = words.slice_mut(chunk.first..chunk.first + of_chunk);
+            queue.stream().copy(&sums.words(queue), &mut target).or_raise();
+        }
+    });
+    sum_over_rows(queue, &mut last, log_size, claimed_sum);
+    for (column, pages) in last.iter().zip(&pages[4 * count - 4..]) {
+        pages.store(queue.stream(), 0, &column.words(queue));
+    }
+    (pages.into_iter().map(|pages| DeviceColumn::streamed(queue, pages)).collect(), claimed_sum)
+}
+
+/// Where numerators and denominators go: coordinates of one column after the other.
+fn outputs(
+    queue: &Queue,
+    numerators: &[DeviceColumn<BaseField>],
+    denominators: &[DeviceColumn<BaseField>],
+) -> Buffer<u64> {
+    let pairs = numerators.chunks(4).zip(denominators.chunks(4));
+    table(queue, pairs.flat_map(|(numerator, denominator)| numerator.iter().chain(denominator)))
+}
+
+/// Rows on which no constraint is evaluated.
+fn without_constraints(log_trace: u32, log_rows: u32) -> Rows {
+    // Who launches has columns and parameters on the device.
+    let (columns, parameters) = (0, 0);
+    Rows { columns, parameters, coefficients: 0, denominators: 0, sums: [0; 4], log_trace, log_rows }
+}
+
+/// Sums the fractions of each row up, column by column, where the numerators are. Gives the sum of all.
+fn sum_fractions(queue: &Queue, outputs: &Buffer<u64>, count: usize, rows: usize) -> SecureField {
     let grid = Grid::covering(rows, THREADS).shared(THREADS / 32 * 16);
     let mut partials = queue.alloc::<[u32; 4]>(grid.blocks[0] as usize);
-    let arguments = args![&outputs, count as u32, rows as u32, &mut partials];
+    let arguments = args![outputs, count as u32, rows as u32, &mut partials];
     queue.launch(&kernels::LOGUP, "sum_fractions", &grid, &arguments);
     let partials = queue.stream().download(&partials).or_raise();
-    let claimed_sum: SecureField = partials.iter().map(|words| SecureField::read(words)).sum();
-    sum_over_rows(&queue, &mut sums[4 * count - 4..], log_size, claimed_sum);
-
-    let domain = CanonicCoset::new(log_size).circle_domain();
-    (sums.into_iter().map(|column| CircleEvaluation::new(domain, column)).collect(), claimed_sum)
+    partials.iter().map(|words| SecureField::read(words)).sum()
 }
 
 /// Panics unless `columns`, preprocessed ones and those of the trace, are all that the fractions ask for, of the trace's length.

@@ -15,11 +15,13 @@
 //!       |             |-- shape, reroll     what repeats on other columns is compiled once
 //!       |      |-- adaptive                 the interpreter until the kernels are there
 //!       v                                   v
-//!   component (quotients of constraints) and logup (interaction traces) launch what is prepared on their inputs
+//!   component (quotients of constraints) and logup (interaction traces) launch what is prepared on their inputs,
+//!   by chunks of rows where columns are streamed
 //! ```
 
 mod adaptive;
 mod cache;
+mod chunks;
 mod component;
 mod generate;
 mod graph;
@@ -37,6 +39,8 @@ mod text;
 
 pub use self::cache::Tier;
 pub(crate) use self::cache::Workshop;
+#[cfg(feature = "lab")]
+pub(crate) use self::chunks::{Domain, rows_by_chunks};
 #[cfg(feature = "lab")]
 pub(crate) use self::component::denominators;
 #[cfg(feature = "lab")]

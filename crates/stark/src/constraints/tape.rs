@@ -3,6 +3,7 @@
 //! To write an AIR down is quick, to find out what its operations share is not. Tapes of two proofs of one AIR are the same but
 //! for the values of their parameters: the second finds by its key what was made from the first.
 
+use hashbrown::HashMap;
 use num_traits::{One as _, Zero as _};
 use stwo::core::fields::qm31::SecureField;
 
@@ -18,6 +19,14 @@ pub(crate) struct Tape {
     pub(crate) constraints: Vec<Id>,
     /// The fractions of LogUp, in order.
     pub(crate) batches: Vec<Batch>,
+}
+
+/// A column of an interaction, some rows of the trace ahead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Read {
+    pub(crate) interaction: u32,
+    pub(crate) column: u32,
+    pub(crate) offset: i32,
 }
 
 impl Tape {
@@ -81,6 +90,46 @@ impl Tape {
         hasher.update(bytemuck::cast_slice(&constraints));
         hasher.update(bytemuck::cast_slice(&batches));
         hasher.finalize()
+    }
+
+    /// The constraints, on columns each of which is read at its own row alone.
+    pub(crate) fn constraints_at_own_rows(&self) -> (Self, Vec<Read>) {
+        self.at_own_rows(self.constraints.clone(), Vec::new())
+    }
+
+    /// The fractions, on columns each of which is read at its own row alone.
+    pub(crate) fn fractions_at_own_rows(&self) -> (Self, Vec<Read>) {
+        self.at_own_rows(Vec::new(), self.batches.clone())
+    }
+
+    /// The operations for these alone, on columns of interaction 0 that are read at their own rows; and what each of them is of this
+    /// tape's.
+    fn at_own_rows(&self, constraints: Vec<Id>, batches: Vec<Batch>) -> (Self, Vec<Read>) {
+        let mut is_used = vec![false; self.nodes.len()];
+        let roots = batches.iter().flat_map(|batch| [batch.numerator, batch.denominator]);
+        roots.chain(constraints.iter().copied()).for_each(|id| is_used[id.index()] = true);
+        // Operands come before what is computed from them.
+        for (number, node) in self.nodes.iter().enumerate().rev() {
+            if is_used[number] {
+                node.operands().for_each(|operand| is_used[operand.index()] = true);
+            }
+        }
+        let (mut reads, mut numbers) = (Vec::new(), HashMap::new());
+        let own = |(node, &is_used): (&Node, &bool)| match *node {
+            Node::Column { interaction, column, offset } if is_used => {
+                let read = Read { interaction, column, offset };
+                let number = *numbers.entry(read).or_insert_with(|| {
+                    reads.push(read);
+                    reads.len() as u32 - 1
+                });
+                Node::Column { interaction: 0, column: number, offset: 0 }
+            }
+            // Nobody asks for it.
+            Node::Column { .. } => Node::Constant(0),
+            other => other,
+        };
+        let nodes = self.nodes.iter().zip(&is_used).map(own).collect();
+        (Self { nodes, parameters: self.parameters.clone(), constraints, batches }, reads)
     }
 
     /// What the operations share, found.

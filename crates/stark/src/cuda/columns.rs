@@ -19,6 +19,7 @@ impl<T: Element> ColumnOps<T> for CudaBackend {
         if len <= 2 {
             return;
         }
+        column.come_to_stay();
         let queue = column.queue().clone();
         let (log_size, grid) = (len.ilog2(), one_thread_each(len));
         let arguments = args![column.words_mut(), log_size, T::WORDS as u32];

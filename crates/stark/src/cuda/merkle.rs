@@ -1,6 +1,6 @@
 //! `MerkleOpsLifted` and `PackLeavesOps`: Blake2s trees.
 
-use gatework_gpu::{ByValue, Code as _, Grid, args};
+use gatework_gpu::{Buffer, ByValue, Code as _, Grid, args};
 use itertools::Itertools as _;
 use stwo::core::fields::m31::BaseField;
 use stwo::core::fields::qm31::SECURE_EXTENSION_DEGREE;
@@ -14,6 +14,7 @@ use stwo::prover::vcs_lifted::ops::{MerkleOpsLifted, PackLeavesOps};
 use stwo::prover::vcs_lifted::prover::MerkleProverLifted;
 
 use super::fri::Challenge;
+use super::groups::{Wanted, by_groups};
 use super::{THREADS, one_thread_each};
 use crate::backend::CudaBackend;
 use crate::column::{DeviceColumn, Element, table};
@@ -107,16 +108,14 @@ fn hash_leaves(
     leaves: &mut DeviceColumn<Blake2sHash>,
     form: DigestWords,
 ) {
-    if columns.len() <= BLOCK_COLUMNS && columns.iter().all(|column| column.len() == leaves.len()) {
+    let are_alike = columns.iter().all(|column| column.len() == leaves.len() && !column.is_streamed());
+    if columns.len() <= BLOCK_COLUMNS && are_alike {
         return hash_rows(queue, columns, leaves, form);
     }
     let log_sizes = columns.iter().map(|column| column.len().ilog2()).collect_vec();
-    let entries = columns.iter().zip(&log_sizes).map(|(column, &log_size)| LeafColumn {
-        values: column.address(queue),
-        log_size,
-        unused: 0,
-    });
-    let entries = queue.upload(&entries.collect_vec());
+    // Where all columns are on the device, one table serves all launches.
+    let all = columns.iter().all(|column| !column.is_streamed());
+    let all = all.then(|| leaf_table(queue, columns.len(), 0, columns.iter().copied()));
     let blocks = columns.len().div_ceil(BLOCK_COLUMNS);
     // The rows that a block needs are those of its last column, the longest.
     let log_rows = |block: usize| {
@@ -128,29 +127,51 @@ fn hash_leaves(
         let stage = stage.collect_vec();
         let (first, end) = (stage[0], stage[stage.len() - 1] + 1);
         let mut states = (end < blocks).then(|| DeviceColumn::<Blake2sHash>::new(queue, 1 << rows));
-        let count = columns.len() as u32;
-        {
-            // Before the first block no state is read: any memory will do.
+        let of_stage = &columns[BLOCK_COLUMNS * first..columns.len().min(BLOCK_COLUMNS * end)];
+        by_groups(queue, of_stage, &Wanted { unit: BLOCK_COLUMNS, ..Wanted::WHOLE }, |part, arrived| {
+            let (first_block, end_block) =
+                (first + part.start / BLOCK_COLUMNS, first + part.end.div_ceil(BLOCK_COLUMNS));
+            let of_group = || leaf_table(queue, columns.len(), BLOCK_COLUMNS * first_block, arrived);
+            let entries = all.is_none().then(of_group);
+            let Some(entries) = all.as_ref().or(entries.as_ref()) else { unreachable!("one is there") };
+            let digests = states.as_mut().unwrap_or(leaves);
+            // A row's state goes on where it is.
+            let own = digests.alias();
             let (initial, log_initial) = match &before {
+                _ if first_block > first => (own.words(queue), rows),
                 Some(states) => (states.words(queue), states.len().ilog2()),
+                // Before the first block no state is read: any memory will do.
                 None => (entries.slice(..).cast(), 0),
             };
-            let digests = states.as_mut().unwrap_or(leaves).words_mut();
             let arguments = args![
-                &entries,
-                count,
-                first as u32,
-                end as u32,
+                entries,
+                columns.len() as u32,
+                first_block as u32,
+                end_block as u32,
                 rows,
                 initial,
                 log_initial,
-                digests,
+                digests.words_mut(),
                 form.code()
             ];
             queue.launch(&kernels::MERKLE, "merkle_leaves", &one_thread_each(1 << rows).early(), &arguments);
-        }
+        });
         before = states;
     }
+}
+
+/// The table of `count` columns that leaves are made of, of which only those from `first` on are known.
+pub(super) fn leaf_table<'a>(
+    queue: &Queue,
+    count: usize,
+    first: usize,
+    columns: impl IntoIterator<Item = &'a DeviceColumn<BaseField>>,
+) -> Buffer<LeafColumn> {
+    let mut entries = vec![LeafColumn { values: 0, log_size: 0, unused: 0 }; count];
+    for (entry, column) in entries[first..].iter_mut().zip(columns) {
+        (entry.values, entry.log_size) = (column.address(queue), column.len().ilog2());
+    }
+    queue.upload(&entries)
 }
 
 /// Hashes rows of few columns that are as long as the tree.

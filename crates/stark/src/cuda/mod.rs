@@ -5,6 +5,7 @@ pub(crate) mod circle_fft;
 mod columns;
 pub(crate) mod fri;
 mod grind;
+pub(crate) mod groups;
 mod lookups;
 pub(crate) mod merkle;
 pub(crate) mod oods;
@@ -20,6 +21,7 @@ use stwo::core::fields::qm31::SecureField;
 
 pub(crate) use self::columns::{Runs, gather};
 pub use self::poly::interpolate_kept;
+pub(crate) use self::poly::interpolate_streamed;
 pub use self::twiddles::DeviceTwiddles;
 use crate::kernels;
 use crate::shared::LOWEST;
@@ -44,7 +46,7 @@ pub(crate) fn flat_words(values: &[SecureField]) -> Vec<u32> {
 }
 
 /// What every proof may need: of the transform's passes the one that all long transforms have.
-pub(crate) fn modules_of_proofs() -> [Module; 15] {
+pub(crate) fn modules_of_proofs() -> [Module; 16] {
     [
         kernels::ACCUMULATION,
         kernels::CIRCLE_FFT,
@@ -60,6 +62,7 @@ pub(crate) fn modules_of_proofs() -> [Module; 15] {
         kernels::POSEIDON252_GRIND,
         kernels::POSEIDON252_MERKLE,
         kernels::QUOTIENTS,
+        kernels::SHIFTED_ROWS,
         kernels::TWIDDLES,
     ]
 }

@@ -9,6 +9,7 @@ use stwo::prover::backend::Column as _;
 use stwo::prover::secure_column::SecureColumnByCoords;
 
 use super::circle_fft::{Direction, transform};
+use super::groups::{Wanted, by_groups};
 use super::twiddles::DeviceTwiddles;
 use super::{THREADS, flat_words, one_thread_each};
 use crate::backend::CudaBackend;
@@ -65,11 +66,25 @@ pub(crate) fn dot_products<'a>(
     let long_enough = columns.into_iter().inspect(|column| {
         assert!(column.len() >= rows, "{rows} weights are not those of {} values", column.len());
     });
-    let columns = table(queue, long_enough);
-    let count = columns.len();
+    let columns: Vec<_> = long_enough.collect();
+    let mut products = Vec::with_capacity(columns.len());
+    by_groups(queue, &columns, &Wanted { rows, ..Wanted::WHOLE }, |_, arrived| {
+        products.extend(dot_products_of(queue, arrived, weights));
+    });
+    products
+}
+
+/// The same of columns in device memory.
+fn dot_products_of(
+    queue: &Queue,
+    columns: &[DeviceColumn<BaseField>],
+    weights: &SecureColumnByCoords<CudaBackend>,
+) -> Vec<SecureField> {
+    let (rows, count) = (weights.columns[0].len(), columns.len());
     if count == 0 {
         return Vec::new();
     }
+    let columns = table(queue, columns);
     let blocks = rows.div_ceil((DOT_ROWS * THREADS) as usize);
     let mut partials = queue.alloc::<[u32; 4]>(count * blocks);
     let group = (count * blocks).div_ceil(DOT_BLOCKS).clamp(1, DOT_COLUMNS);
@@ -104,7 +119,7 @@ pub(super) fn dot_interleaved(
     weights: &DeviceColumn<SecureField>,
 ) -> SecureField {
     let queue = values.queue();
-    let rows = values.len();
+    let (values, rows) = (values.brought(), values.len());
     assert_eq!(weights.len(), rows, "every value has a weight");
     let mut value = queue.alloc::<[u32; 4]>(1);
     let grid = Grid::new([1, 1, 1], [THREADS, 1, 1]).shared(THREADS / 32 * 16);

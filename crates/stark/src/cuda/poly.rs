@@ -1,5 +1,7 @@
 //! `PolyOps`: interpolation, evaluation, and single values.
 
+use std::sync::Arc;
+
 use itertools::Itertools as _;
 use stwo::core::ColumnVec;
 use stwo::core::circle::{CirclePoint, Coset};
@@ -14,11 +16,13 @@ use stwo::prover::poly::circle::{CircleCoefficients, CircleEvaluation, PolyOps};
 use stwo::prover::poly::twiddles::TwiddleTree;
 
 use super::circle_fft::{Direction, transform};
+use super::groups::{Wanted, by_groups};
 use super::oods;
 use super::twiddles::{self, DeviceTwiddles};
 use crate::backend::CudaBackend;
-use crate::column::DeviceColumn;
+use crate::column::{DeviceColumn, Finish};
 use crate::error::OrRaise as _;
+use crate::pages::Pages;
 use crate::queue::Queue;
 use crate::stages::Stage;
 
@@ -29,6 +33,9 @@ impl PolyOps for CudaBackend {
     type Twiddles = DeviceTwiddles;
 
     fn interpolate(evaluation: Evaluation, twiddles: &TwiddleTree<Self>) -> Coefficients {
+        if evaluation.values.is_streamed() {
+            return streamed_coefficients(evaluation.values, &Interpolation::of(evaluation.domain, twiddles));
+        }
         // A trace is interpolated as a whole; columns come alone from the composition polynomial.
         let queue = evaluation.values.queue().clone();
         let _stage = queue.stage(Stage::Composition);
@@ -60,7 +67,15 @@ impl PolyOps for CudaBackend {
             let places = (0..columns.len())
                 .filter(|&place| columns[place].as_ref().is_some_and(|column| column.domain == domain))
                 .collect_vec();
-            let group = places.iter().filter_map(|&place| columns[place].take()).collect();
+            let (streamed, on_device): (Vec<_>, Vec<_>) = places
+                .into_iter()
+                .filter_map(|place| Some((place, columns[place].take()?)))
+                .partition(|(_, column)| column.values.is_streamed());
+            let interpolation = Interpolation::of(domain, twiddles);
+            for (place, column) in streamed {
+                polynomials[place] = Some(streamed_coefficients(column.values, &interpolation));
+            }
+            let (places, group): (Vec<_>, Vec<_>) = on_device.into_iter().unzip();
             for (place, polynomial) in places.into_iter().zip(interpolate_same_domain(group, twiddles)) {
                 polynomials[place] = Some(polynomial);
             }
@@ -96,7 +111,7 @@ impl PolyOps for CudaBackend {
     }
 
     fn extend(polynomial: &Coefficients, log_size: u32) -> Coefficients {
-        let (from, len) = (&polynomial.coeffs, 1usize << log_size);
+        let (from, len) = (polynomial.coeffs.brought(), 1usize << log_size);
         assert!(len >= from.len(), "{} coefficients are no extension of {}", len, from.len());
         let queue = from.queue();
         let mut column = DeviceColumn::<BaseField>::new(queue, len);
@@ -107,6 +122,9 @@ impl PolyOps for CudaBackend {
     }
 
     fn evaluate(polynomial: &Coefficients, domain: CircleDomain, twiddles: &TwiddleTree<Self>) -> Evaluation {
+        if polynomial.coeffs.is_streamed() {
+            return evaluate_streamed(&[polynomial], domain, twiddles).remove(0);
+        }
         let buffer = DeviceColumn::new(polynomial.coeffs.queue(), domain.size());
         Self::evaluate_into(polynomial, domain, twiddles, buffer)
     }
@@ -117,6 +135,10 @@ impl PolyOps for CudaBackend {
         twiddles: &TwiddleTree<Self>,
         buffer: Col<Self, BaseField>,
     ) -> Evaluation {
+        // What is streamed stays so, and into what is streamed nothing is written.
+        if polynomial.coeffs.is_streamed() || buffer.is_streamed() {
+            return Self::evaluate(polynomial, domain, twiddles);
+        }
         evaluate_same_size(&[polynomial], domain, twiddles, &[&buffer]);
         CircleEvaluation::new(domain, buffer)
     }
@@ -130,25 +152,35 @@ impl PolyOps for CudaBackend {
     ) -> Vec<Poly<Self>> {
         let _stage = polynomials.first().map(|first| first.coeffs.queue().stage(Stage::Extend));
         let log_size = |polynomial: &Coefficients| polynomial.log_size() + log_blowup_factor;
-        let values = columns_from(pool, &polynomials.iter().map(log_size).collect_vec());
+        let mut values: Vec<Option<Evaluation>> = polynomials.iter().map(|_| None).collect();
+        let (streamed, on_device): (Vec<_>, Vec<_>) =
+            (0..polynomials.len()).partition(|&place| polynomials[place].coeffs.is_streamed());
+        let mut buffers =
+            columns_from(pool, &on_device.iter().map(|&place| log_size(&polynomials[place])).collect_vec())
+                .into_iter()
+                .map(Some)
+                .collect_vec();
         for size in polynomials.iter().map(log_size).unique().collect_vec() {
             let domain = CanonicCoset::new(size).circle_domain();
-            let (group, targets): (Vec<_>, Vec<_>) = polynomials
-                .iter()
-                .zip(&values)
-                .filter(|(polynomial, _)| log_size(polynomial) == size)
-                .unzip();
-            evaluate_same_size(&group, domain, twiddles, &targets);
+            let is_of_size = |place: usize| log_size(&polynomials[place]) == size;
+            let places = streamed.iter().copied().filter(|&place| is_of_size(place)).collect_vec();
+            let group = places.iter().map(|&place| &polynomials[place]).collect_vec();
+            for (place, evaluation) in places.into_iter().zip(evaluate_streamed(&group, domain, twiddles)) {
+                values[place] = Some(evaluation);
+            }
+            let places = on_device.iter().copied().zip(&mut buffers).filter(|&(place, _)| is_of_size(place));
+            let (places, targets): (Vec<_>, Vec<_>) =
+                places.filter_map(|(place, buffer)| Some((place, buffer.take()?))).unzip();
+            let group = places.iter().map(|&place| &polynomials[place]).collect_vec();
+            evaluate_same_size(&group, domain, twiddles, &targets.iter().collect_vec());
+            for (place, target) in places.into_iter().zip(targets) {
+                values[place] = Some(CircleEvaluation::new(domain, target));
+            }
         }
-        polynomials
-            .into_iter()
-            .zip(values)
-            .map(|(polynomial, values)| {
-                let domain = CanonicCoset::new(log_size(&polynomial)).circle_domain();
-                let kept = store_polynomials_coefficients.then_some(polynomial);
-                Poly::new(kept, CircleEvaluation::new(domain, values))
-            })
-            .collect()
+        let pairs = polynomials.into_iter().zip(values.into_iter().flatten());
+        let poly =
+            |(polynomial, values)| Poly::new(store_polynomials_coefficients.then_some(polynomial), values);
+        pairs.map(poly).collect()
     }
 
     fn precompute_twiddles(coset: Coset) -> TwiddleTree<Self> {
@@ -168,6 +200,11 @@ fn columns_from(pool: &BaseColumnPool<CudaBackend>, log_sizes: &[u32]) -> Vec<De
     for &log_size in log_sizes {
         let before = queue.allocations();
         columns.push(pool.take_or_alloc(log_size));
+        // What was streamed before has come back to the pool.
+        if let Some(column) = columns.pop_if(|column| column.is_streamed()) {
+            columns.push(DeviceColumn::new(&queue, column.len()));
+            continue;
+        }
         // The pool does not tell what it has; an allocation does.
         if queue.allocations() > before {
             break;
@@ -183,6 +220,11 @@ fn columns_from(pool: &BaseColumnPool<CudaBackend>, log_sizes: &[u32]) -> Vec<De
 /// Interpolates columns and keeps their values.
 pub fn interpolate_kept(columns: &[&Evaluation], twiddles: &TwiddleTree<CudaBackend>) -> Vec<Coefficients> {
     let Some(first) = columns.first() else { return Vec::new() };
+    if columns.iter().any(|column| column.values.is_streamed()) {
+        // The values of columns that are streamed are kept anyway.
+        let copies = columns.iter().map(|&column| column.clone()).collect();
+        return CudaBackend::interpolate_columns(copies, twiddles);
+    }
     let all = || columns.iter().map(|column| &column.values);
     let queue = first.values.queue();
     let _stage = queue.stage(Stage::Interpolate);
@@ -195,6 +237,69 @@ pub fn interpolate_kept(columns: &[&Evaluation], twiddles: &TwiddleTree<CudaBack
         transform(queue, direction, domain, inverses, sources, domain.size(), targets);
     }
     targets.into_iter().map(CircleCoefficients::new).collect()
+}
+
+/// The values of columns that are streamed are interpolated each time that they have been brought: coefficients take no memory
+/// of the host beside them, and no way there and back.
+struct Interpolation {
+    domain: CircleDomain,
+    inverses: DeviceTwiddles,
+}
+
+impl Interpolation {
+    fn of(domain: CircleDomain, twiddles: &TwiddleTree<CudaBackend>) -> Arc<dyn Finish> {
+        Arc::new(Self { domain, inverses: twiddles.itwiddles.clone() })
+    }
+}
+
+impl Finish for Interpolation {
+    fn finish(&self, queue: &Queue, columns: &[DeviceColumn<BaseField>]) {
+        let (direction, size) = (Direction::Inverse, self.domain.size());
+        transform(queue, direction, self.domain, &self.inverses, columns, size, columns);
+    }
+}
+
+fn streamed_coefficients(values: DeviceColumn<BaseField>, interpolation: &Arc<dyn Finish>) -> Coefficients {
+    CircleCoefficients::new(values.yet_to(interpolation.clone()))
+}
+
+/// The coefficients of columns that are streamed, each on a domain as long as it.
+pub(crate) fn interpolate_streamed(
+    domains: &[CircleDomain],
+    columns: Vec<DeviceColumn<BaseField>>,
+    twiddles: &TwiddleTree<CudaBackend>,
+) -> Vec<Coefficients> {
+    let evaluations = domains.iter().zip(columns);
+    let evaluations = evaluations.map(|(&domain, values)| Evaluation::new(domain, values)).collect();
+    CudaBackend::interpolate_columns(evaluations, twiddles)
+}
+
+/// Evaluates polynomials that are streamed on one domain. The values are streamed too.
+fn evaluate_streamed(
+    polynomials: &[&Coefficients],
+    domain: CircleDomain,
+    twiddles: &TwiddleTree<CudaBackend>,
+) -> Vec<Evaluation> {
+    let columns = polynomials.iter().map(|polynomial| &polynomial.coeffs).collect_vec();
+    let beside = (domain.size() * size_of::<BaseField>()) as u64;
+    let mut evaluations = Vec::with_capacity(columns.len());
+    let same_length = columns.chunk_by(|before, after| before.len() == after.len());
+    for columns in same_length {
+        let (queue, len) = (columns[0].queue(), columns[0].len());
+        by_groups(queue, columns, &Wanted { beside, ..Wanted::WHOLE }, |group, arrived| {
+            let targets = DeviceColumn::batch(queue, arrived.iter().map(|_| domain.size()));
+            transform(queue, Direction::Forward, domain, &twiddles.twiddles, arrived, len, &targets);
+            for (column, target) in columns[group].iter().zip(&targets) {
+                let Some(streaming) = column.streaming() else {
+                    unreachable!("those of others are not asked for")
+                };
+                let pages = Pages::new(queue, domain.size(), streaming);
+                pages.store(queue.stream(), 0, &target.words(queue));
+                evaluations.push(CircleEvaluation::new(domain, DeviceColumn::streamed(queue, pages)));
+            }
+        });
+    }
+    evaluations
 }
 
 /// Interpolates evaluations on one domain, in place.

@@ -14,12 +14,12 @@ use stwo::core::vcs_lifted::poseidon252_merkle::{ELEMENTS_IN_BUFFER, Poseidon252
 use stwo::prover::backend::Column as _;
 use stwo::prover::vcs_lifted::ops::MerkleOpsLifted;
 
-use super::merkle::whole_tree;
+use super::groups::{Wanted, by_groups};
+use super::merkle::{leaf_table, whole_tree};
 use crate::backend::CudaBackend;
 use crate::column::{DeviceColumn, Felt252};
 use crate::kernels;
 use crate::queue::Queue;
-use crate::shared::LeafColumn;
 
 /// Threads of a block.
 const THREADS: u32 = 128;
@@ -61,12 +61,8 @@ impl MerkleOpsLifted<Poseidon252MerkleHasher> for CudaBackend {
 fn hash_leaves(queue: &Queue, columns: &[&DeviceColumn<BaseField>], leaves: &mut DeviceColumn<Felt252>) {
     let log_leaves = leaves.len().ilog2();
     let log_sizes = columns.iter().map(|column| column.len().ilog2()).collect_vec();
-    let entries = columns.iter().zip(&log_sizes).map(|(column, &log_size)| LeafColumn {
-        values: column.address(queue),
-        log_size,
-        unused: 0,
-    });
-    let entries = queue.upload(&entries.collect_vec());
+    let all = columns.iter().all(|column| !column.is_streamed());
+    let all = all.then(|| leaf_table(queue, columns.len(), 0, columns.iter().copied()));
     // Two felts a step, and a last one with the felt that is left, or none.
     let steps = columns.len().div_ceil(ELEMENTS_IN_BUFFER / 2) / 2 + 1;
     let log_rows = |step: usize| log_sizes[(ELEMENTS_IN_BUFFER * (step + 1)).min(columns.len()) - 1];
@@ -75,27 +71,48 @@ fn hash_leaves(queue: &Queue, columns: &[&DeviceColumn<BaseField>], leaves: &mut
         let run = run.collect_vec();
         let (first, end) = (run[0], run[run.len() - 1] + 1);
         let mut states = (end < steps).then(|| DeviceColumn::<Felt252>::new(queue, STATE << rows));
-        {
-            // Before the first step no state is read: any memory will do.
-            let (initial, log_initial) = match &before {
-                Some(states) => (states.words(queue), (states.len() / STATE).ilog2()),
-                None => (entries.slice(..).cast(), 0),
+        let mut between: Option<DeviceColumn<Felt252>> = None;
+        let last_column = columns.len().min(ELEMENTS_IN_BUFFER * end);
+        let of_run = &columns[ELEMENTS_IN_BUFFER * first..last_column];
+        by_groups(queue, of_run, &Wanted { unit: ELEMENTS_IN_BUFFER, ..Wanted::WHOLE }, |part, arrived| {
+            let first_step = first + part.start / ELEMENTS_IN_BUFFER;
+            // The last step of all may have no columns.
+            let ends = part.end == of_run.len();
+            let end_step = if ends { end } else { first + part.end / ELEMENTS_IN_BUFFER };
+            let of_group = || leaf_table(queue, columns.len(), ELEMENTS_IN_BUFFER * first_step, arrived);
+            let entries = all.is_none().then(of_group);
+            let Some(entries) = all.as_ref().or(entries.as_ref()) else { unreachable!("one is there") };
+            // Between two groups of the last run there are states as well.
+            if !ends && between.is_none() && states.is_none() {
+                between = Some(DeviceColumn::<Felt252>::new(queue, STATE << rows));
+            }
+            let own = states.as_ref().or(between.as_ref()).map(DeviceColumn::alias);
+            let (initial, log_initial) = match (&before, &own) {
+                // A row's state goes on where it is.
+                (_, Some(own)) if first_step > first => (own.words(queue), rows),
+                (Some(states), _) => (states.words(queue), (states.len() / STATE).ilog2()),
+                // Before the first step no state is read: any memory will do.
+                (None, _) => (entries.slice(..).cast(), 0),
             };
-            let results = states.as_mut().unwrap_or(leaves).words_mut();
+            let to = match (&mut states, &mut between) {
+                (Some(states), _) => states,
+                (None, Some(between)) if !ends => between,
+                (None, _) => &mut *leaves,
+            };
             let arguments = args![
-                &entries,
+                entries,
                 columns.len() as u32,
-                first as u32,
-                end as u32,
+                first_step as u32,
+                end_step as u32,
                 rows,
                 initial,
                 log_initial,
-                results,
+                to.words_mut(),
                 log_leaves
             ];
             let grid = one_thread_each(1 << rows).early();
             queue.launch(&kernels::POSEIDON252_MERKLE, "poseidon252_leaves", &grid, &arguments);
-        }
+        });
         before = states;
     }
 }

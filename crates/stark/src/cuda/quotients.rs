@@ -9,17 +9,19 @@ use stwo::core::fields::qm31::SecureField;
 use stwo::core::pcs::quotients::{ColumnSampleBatch, quotient_constants};
 use stwo::core::poly::circle::{CanonicCoset, CircleDomain};
 use stwo::core::utils::bit_reverse_index;
-use stwo::prover::QuotientOps;
 use stwo::prover::backend::Column as _;
 use stwo::prover::pcs::quotient_ops::AccumulatedNumerators;
 use stwo::prover::poly::BitReversedOrder;
 use stwo::prover::poly::circle::{CircleEvaluation, SecureEvaluation};
 use stwo::prover::poly::twiddles::{TwiddleBuffer as _, TwiddleTree};
+use stwo::prover::secure_column::SecureColumnByCoords;
+use stwo::prover::{AccumulationOps as _, QuotientOps};
 
 use super::circle_fft::{Direction, transform};
+use super::groups::{Wanted, by_groups};
 use super::{flat_words, one_thread_each, words};
 use crate::backend::CudaBackend;
-use crate::column::{coordinates, secure_column, table};
+use crate::column::{DeviceColumn, coordinates, secure_column, table};
 use crate::kernels;
 use crate::queue::Queue;
 use crate::shared::Sampled;
@@ -36,25 +38,36 @@ impl QuotientOps for CudaBackend {
         let lens = columns.iter().map(|column| column.values.len());
         assert!(lens.dedup().count() == 1, "columns that are divided together have one length");
         let constants = quotient_constants(sample_batches);
-        for (batch, coefficients) in sample_batches.iter().zip(constants.line_coeffs) {
-            let sampled = batch.cols_vals_randpows.iter().map(|sample| &columns[sample.column_index].values);
-            let sampled = table(queue, sampled);
-            let factors: Vec<SecureField> = coefficients.iter().map(|&(_, _, c)| c).collect();
-            let factors = queue.upload(&flat_words(&factors));
-            let constant: SecureField = coefficients.iter().map(|&(_, b, _)| b).sum();
-            let numerators = secure_column(queue, rows);
-            let arguments = args![
-                &sampled,
-                factors.slice(..).cast::<[u32; 4]>(),
-                coefficients.len() as u32,
-                ByValue(&words(constant)),
-                ByValue(&coordinates(queue, &numerators)),
-                rows as u32
-            ];
-            queue.launch(&kernels::QUOTIENTS, "numerators", &one_thread_each(rows), &arguments);
+        let values = columns.iter().map(|column| &column.values).collect_vec();
+        let mut sums: Vec<Option<SecureColumnByCoords<Self>>> = sample_batches.iter().map(|_| None).collect();
+        by_groups(queue, &values, &Wanted { rows, ..Wanted::WHOLE }, |group, arrived| {
+            let batches = sample_batches.iter().zip(&constants.line_coeffs).zip(&mut sums);
+            for ((batch, coefficients), sum) in batches {
+                let samples = batch.cols_vals_randpows.iter().zip(coefficients);
+                let of_group = samples.filter(|(sample, _)| group.contains(&sample.column_index));
+                let (sampled, factors): (Vec<_>, Vec<_>) = of_group
+                    .map(|(sample, &(_, _, c))| (&arrived[sample.column_index - group.start], c))
+                    .unzip();
+                if sampled.is_empty() {
+                    continue;
+                }
+                // The constant is taken off once.
+                let constant: SecureField = match sum {
+                    None => coefficients.iter().map(|&(_, b, _)| b).sum(),
+                    Some(_) => SecureField::default(),
+                };
+                let numerators = numerators(queue, &sampled, &factors, constant, rows);
+                match sum {
+                    None => *sum = Some(numerators),
+                    Some(sum) => Self::accumulate(sum, &numerators),
+                }
+            }
+        });
+        for ((batch, coefficients), sum) in sample_batches.iter().zip(&constants.line_coeffs).zip(sums) {
+            let Some(sum) = sum else { unreachable!("a point is one of some column") };
             accumulated_numerators_vec.push(AccumulatedNumerators {
                 sample_point: batch.point,
-                partial_numerators_acc: numerators,
+                partial_numerators_acc: sum,
                 first_linear_term_acc: coefficients.iter().map(|&(a, _, _)| a).sum(),
             });
         }
@@ -96,6 +109,29 @@ impl QuotientOps for CudaBackend {
         transform(queue, forward, domain, &twiddles.twiddles, columns, rows, &values.columns);
         SecureEvaluation::new(domain, values)
     }
+}
+
+/// The sum of factor times value over columns, less `constant`.
+fn numerators(
+    queue: &Queue,
+    columns: &[&DeviceColumn<BaseField>],
+    factors: &[SecureField],
+    constant: SecureField,
+    rows: usize,
+) -> SecureColumnByCoords<CudaBackend> {
+    let (columns, count) = (table(queue, columns.iter().copied()), factors.len() as u32);
+    let factors = queue.upload(&flat_words(factors));
+    let numerators = secure_column(queue, rows);
+    let arguments = args![
+        &columns,
+        factors.slice(..).cast::<[u32; 4]>(),
+        count,
+        ByValue(&words(constant)),
+        ByValue(&coordinates(queue, &numerators)),
+        rows as u32
+    ];
+    queue.launch(&kernels::QUOTIENTS, "numerators", &one_thread_each(rows), &arguments);
+    numerators
 }
 
 fn sampled(queue: &Queue, sums: &AccumulatedNumerators<CudaBackend>, rows: usize) -> Sampled {

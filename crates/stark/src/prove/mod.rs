@@ -213,7 +213,12 @@ where
 {
     let log_blowup = scheme.config.fri_config.log_blowup_factor;
     let trees = scheme.polynomials().map_cols(|polynomial| polynomial.evals.domain.log_size() - log_blowup);
-    Plan::new(scheme.config, trees.0).check_proving(queue.stream().device())
+    let (plan, device) = (Plan::new(scheme.config, trees.0), queue.stream().device());
+    let polynomials = scheme.polynomials();
+    match polynomials.iter().flatten().find_map(|polynomial| polynomial.evals.values.streaming()) {
+        None => plan.check_proving(device),
+        Some(streaming) => plan.check_proving_streamed(device, streaming),
+    }
 }
 
 /// The logarithm of the number of leaves of a tree.

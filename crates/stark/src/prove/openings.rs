@@ -100,8 +100,15 @@ impl<'a, T: Element> Openings<'a, T> {
 
     /// Reads everything that was asked for.
     pub(super) fn read(self, queue: &Queue) -> Read<T> {
-        let [values, hashes] = gather(queue, [Runs::of(queue, &self.values), Runs::of(queue, &self.hashes)]);
-        Read { values: elements(&values), hashes: elements(&hashes) }
+        let on_device = self.values.iter().copied().filter(|(column, _)| !column.is_streamed());
+        let on_device: Vec<_> = on_device.collect();
+        let [values, hashes] = gather(queue, [Runs::of(queue, &on_device), Runs::of(queue, &self.hashes)]);
+        let mut values = elements(&values).into_iter();
+        let value = |(column, index): (&DeviceColumn<BaseField>, usize)| {
+            // What is streamed is the host's already.
+            if column.is_streamed() { Some(column.at(index)) } else { values.next() }
+        };
+        Read { values: self.values.into_iter().filter_map(value).collect(), hashes: elements(&hashes) }
     }
 }
 

@@ -7,6 +7,7 @@ mod merkle;
 mod poseidon252;
 mod prove;
 mod rates;
+mod streaming;
 mod sums;
 mod transfer;
 
@@ -32,6 +33,7 @@ pub fn workloads() -> Vec<Box<dyn Workload>> {
         Box::new(Job(poseidon252::Poseidon252)),
         Box::new(Job(constraints::Constraints)),
         Box::new(Job(logup::Logup)),
+        Box::new(Job(streaming::Streamed)),
         Box::new(Job(sums::Sums)),
         Box::new(Job(transfer::Transfer)),
         Box::new(Job(rates::Rates)),

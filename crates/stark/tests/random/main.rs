@@ -6,7 +6,8 @@ mod draw;
 mod support;
 
 use gatework_stark::{
-    Context, CudaBackend, DeviceChannel, DeviceColumn, Digest, Error, Tier, ToDevice as _, interaction_trace,
+    Context, CudaBackend, DeviceChannel, DeviceColumn, Digest, Error, Streaming, Tier, ToDevice as _,
+    interaction_trace,
 };
 use itertools::Itertools as _;
 use stwo::core::air::Component as _;
@@ -68,6 +69,8 @@ struct Configuration {
     by: By,
     interactions: Interactions,
     keeps_coefficients: bool,
+    /// How columns are streamed from the host's memory, where they are.
+    streaming: Option<Streaming>,
 }
 
 impl Configuration {
@@ -92,7 +95,17 @@ impl Configuration {
             interactions: Draw::new(seed, "interactions")
                 .one_of(&[Interactions::OnDevice, Interactions::OnHost]),
             keeps_coefficients: Draw::new(seed, "coefficients").one_in(4),
+            streaming: Self::streaming(seed),
         }
+    }
+
+    /// In windows from none, which holds one column or sixteen at a time, to one that holds all; in pages shorter than columns, and as
+    /// long.
+    fn streaming(seed: u64) -> Option<Streaming> {
+        let draw = &mut Draw::new(seed, "streaming");
+        let streams = draw.one_in(3);
+        let (window, log_page) = (draw.one_of(&[0, 1 << 12, 1 << 14, 1 << 20]), draw.number(4..=7));
+        streams.then(|| Streaming::new(window, log_page))
     }
 
     fn pcs(seed: u64, air: &RandomAir) -> PcsConfig {
@@ -300,6 +313,7 @@ where
         Err(error) => return Some(format!("SimdBackend: {error}")),
     };
     context.set_tier(configuration.tier);
+    context.set_streaming(configuration.streaming);
     let found = match context.scope(|| prove::<CudaBackend, MC>(configuration)).flatten() {
         Ok(found) => found,
         Err(error) => return Some(format!("CudaBackend: {error}")),
@@ -363,6 +377,12 @@ fn seeds_reach_every_choice() {
         assert!(count(&|configuration| configuration.interactions == interactions) > 50, "{interactions:?}");
     }
     assert!(count(&|configuration| configuration.pcs.lifting_log_size.is_some()) > 20);
+    assert!(count(&|configuration| configuration.streaming.is_some()) > 50);
+    for hash in [Hash::Blake2s, Hash::Blake2sM31, Hash::Poseidon252] {
+        let streams =
+            |configuration: &Configuration| configuration.streaming.is_some() && configuration.hash == hash;
+        assert!(count(&streams) > 2, "{hash:?}");
+    }
     assert!(count(&|configuration| configuration.keeps_coefficients) > 20);
     assert!(count(&|configuration| configuration.air.preprocessed.is_empty()) > 20);
     assert!(count(&|configuration| configuration.air.interacts()) > 50);

@@ -1,8 +1,12 @@
 //! How much device memory a proof takes, before it is asked for.
 
-use gatework_gpu::{Device, Target};
+mod way;
+
+use gatework_gpu::Device;
 use stwo::core::pcs::PcsConfig;
 use stwo::core::vcs_lifted::verifier::LOG_PACKED_LEAF_SIZE;
+
+pub use self::way::Way;
 
 use crate::{Error, Result};
 
@@ -33,6 +37,8 @@ pub struct Plan {
     points: u64,
     /// Bytes of a hash's state that is kept for rows of shorter columns.
     state: u64,
+    /// Pages that are in the window at once where columns are streamed, if that is known.
+    pages: Option<u64>,
 }
 
 impl Plan {
@@ -40,7 +46,7 @@ impl Plan {
     /// committed to. The columns of a tree are on the device when it is committed to, and their values are
     /// not kept.
     pub fn new(config: PcsConfig, trees: Vec<Vec<u32>>) -> Self {
-        Self { config, trees, held: 0, points: 1, state: 0 }
+        Self { config, trees, held: 0, points: 1, state: 0, pages: None }
     }
 
     /// With other memory that is held all the time, as copies of columns that interactions are computed from.
@@ -101,16 +107,6 @@ impl Plan {
         peak + peak / 8
     }
 
-    /// The most of the host's memory that a proof on `target` holds at once. The trace is made on the host
-    /// for a device too, and the memory of an emulated device is the host's.
-    pub fn host_bytes(&self, target: &Target) -> u64 {
-        match target {
-            Target::Cpu => self.host_peak_bytes(),
-            Target::Gpu(device) if device.is_emulated() => self.column_bytes() + self.peak_bytes(),
-            Target::Gpu(_) => self.column_bytes(),
-        }
-    }
-
     /// Bytes of all columns, as they are before they are extended.
     pub fn column_bytes(&self) -> u64 {
         self.trees.iter().flatten().map(|&log_rows| BASE << log_rows).sum()
@@ -127,16 +123,20 @@ impl Plan {
     /// What a proof takes beside what was committed to before it.
     fn proving_bytes(&self) -> u64 {
         let (log_rows, log_lifted) = (self.log_rows(), self.log_lifted());
-        let log_half = log_rows + self.log_blowup();
         // Sums of constraints on twice the rows become two halves of coefficients.
         let sums = SECURE << (log_rows + 1);
-        let composition =
-            ((8 * BASE) << log_half) + tree_bytes(self.config.lifting_log_size.unwrap_or(log_half));
+        let composition = self.composition_bytes();
         let values = SECURE << log_lifted;
         let quotients =
             self.points * (SECURE << log_rows) + (SECURE << (log_lifted - self.log_blowup())) + values;
         let fri = values + self.fri_bytes();
         (sums + composition).max(composition + quotients).max(composition + fri)
+    }
+
+    /// The halves of the composition polynomial and their tree.
+    fn composition_bytes(&self) -> u64 {
+        let log_half = self.log_rows() + self.log_blowup();
+        ((8 * BASE) << log_half) + tree_bytes(self.config.lifting_log_size.unwrap_or(log_half))
     }
 
     /// Trees and folded values.
@@ -161,7 +161,7 @@ impl Plan {
         bytes.max(packed + tree_bytes(leaves(self.log_lifted())))
     }
 
-    /// Refuses a proof that does not fit into what of `device` may still be held.
+    /// Refuses a proof that does not fit into what of `device` may still be held, with its columns in device memory.
     pub fn check(&self, device: &Device) -> Result<()> {
         require(self.peak_bytes(), device)
     }
