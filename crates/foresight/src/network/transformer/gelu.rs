@@ -3,8 +3,9 @@
 use crate::dense::tanh;
 
 /// `√(2/π)`.
-const SCALE: f32 = 0.797_884_6;
-const CUBIC: f32 = 0.044_715;
+pub(crate) const SCALE: f32 = 0.797_884_6;
+/// What the cube is multiplied with.
+pub(crate) const CUBIC: f32 = 0.044_715;
 
 /// `t ← tanh(√(2/π) (x + 0.044715 x³))`.
 fn inner(x: &[f32], t: &mut [f32]) {

@@ -24,6 +24,12 @@ use crate::trainee::Group;
 
 pub use pass::Pass;
 
+/// What kernels need of normalisations and GELUs on the CPU.
+#[cfg(feature = "cuda")]
+pub(crate) use gelu::{CUBIC as GELU_CUBIC, SCALE as GELU_SCALE};
+#[cfg(feature = "cuda")]
+pub(crate) use norm::EPSILON;
+
 /// Rows of the embedding are a multiple of this, so that the tiles of a device's products are whole: 50257 becomes 50304. The rows
 /// that are added stand for no token; they are zero, are left out of every softmax, and stay zero.
 const PADDING: usize = 64;

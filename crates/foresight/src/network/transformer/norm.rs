@@ -1,7 +1,7 @@
 //! `y = (x − mean) / √(variance + ε) · gain + shift` of every row, and its gradient.
 
 /// As GPT-2 has it.
-const EPSILON: f32 = 1e-5;
+pub(crate) const EPSILON: f32 = 1e-5;
 /// Sums that run beside each other, so that they fit vectors; their number is part of the result.
 const LANES: usize = 16;
 
