@@ -229,7 +229,21 @@ impl Job for Transformer {
     }
 
     fn kernels(&self) -> Vec<KernelSpec> {
-        vec![KernelSpec::new(transformer().source()).threads(256)]
+        let entries = [
+            "normalise",
+            "normalise_back",
+            "normalise_sums",
+            "bias_sums",
+            "add_chunks",
+            "gelu",
+            "gelu_back",
+            "attend",
+            "attend_back",
+            "cross_entropy",
+            "embed",
+            "embed_back",
+        ];
+        vec![KernelSpec::new(transformer().source()).entries(entries).threads(256)]
     }
 
     fn cases(&self) -> Vec<Case> {
