@@ -1,4 +1,4 @@
-//! How long things take: `cargo bench -p gatework-foresight`, or a part of it: `-- steps`, `overhead`, `world`, `curves`.
+//! How long things take: `cargo bench -p gatework-foresight`, or a part of it: `-- steps`, `text`, `overhead`, `world`, `curves`.
 //!
 //! Operations come first, so that a time can be judged: a step of the MNIST network is three times its forward pass less the
 //! gradient of the image, two operations a multiply-add. No data is needed: images are noise.
@@ -11,7 +11,7 @@ use gatework_foresight::config::{Config, Prepared};
 use gatework_foresight::data::{Examples, Splits};
 use gatework_foresight::engine::Allowed;
 use gatework_foresight::forecast::{Curve, forecast};
-use gatework_foresight::network::{Architecture, Layer};
+use gatework_foresight::network::Architecture;
 use gatework_foresight::optimiser::OptimiserOptions;
 use gatework_foresight::random::Random;
 use gatework_foresight::run::Run;
@@ -39,12 +39,12 @@ fn noise(count: usize, random: &mut Random) -> Examples {
 }
 
 fn main() {
-    let parts: [(&str, fn()); 4] =
-        [("steps", steps), ("overhead", overhead), ("world", world), ("curves", curves)];
+    let parts: [(&str, fn()); 5] =
+        [("steps", steps), ("text", text), ("overhead", overhead), ("world", world), ("curves", curves)];
     // Cargo adds options of its own.
     let chosen: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with("--")).collect();
     if let Some(unknown) = chosen.iter().find(|word| !parts.iter().any(|(name, _)| name == word)) {
-        eprintln!("there is no part '{unknown}': there are steps, overhead, world and curves");
+        eprintln!("there is no part '{unknown}': there are steps, text, overhead, world and curves");
         std::process::exit(2);
     }
     for (_, part) in
@@ -56,8 +56,7 @@ fn main() {
 
 fn steps() {
     let architecture = Architecture::cnn([1, 28, 28], &[8, 16], 5, &[64], 10).expect("the preset");
-    let layers: Vec<f64> =
-        architecture.layers().iter().map(|layer: &Layer| layer.multiply_adds() as f64).collect();
+    let layers: Vec<f64> = architecture.groups().iter().map(|group| group.multiply_adds as f64).collect();
     let (all, first) = (layers.iter().sum::<f64>(), layers[0]);
     let operations = 128.0 * 2.0 * (3.0 * all - first);
     let mut random = Random::new(1, "bench");
@@ -93,6 +92,95 @@ fn steps() {
         probe / plain,
         trainee.probe_cost()
     );
+}
+
+/// Steps of transformers beside what fused multiply-adds of registers alone reach on all threads. What is counted is the work of
+/// `Trainee::step_work`: products alone, and of pairs those at or below the diagonal.
+fn text() {
+    let peak = peak();
+    let shapes: [(&str, &[&str], usize); 3] = [
+        ("the preset", &[], 12),
+        ("of another shape", &["model.width=256", "model.layers=4", "model.context=128", "batch=8"], 5),
+        (
+            "one block of GPT-2 small",
+            &["model.width=768", "model.layers=1", "model.heads=12", "model.context=200", "batch=4"],
+            3,
+        ),
+    ];
+    for (name, settings, times) in shapes {
+        let config =
+            settings.iter().try_fold(Config::preset("text").expect("the preset"), |config, setting| {
+                config.with_setting(setting)
+            });
+        let config = config.expect("settings");
+        let prepared = Prepared::of(&config, |_| ()).expect("built-in data");
+        let mut trainee = prepared.trainee(&config).expect("a transformer");
+        let milliseconds = median(times, || drop(trainee.step(&Step::full(1e-4))));
+        let rate = 2.0 * trainee.step_work() / milliseconds / 1e6;
+        println!(
+            "step of {name}: {:.1} Gop, {milliseconds:.1} ms, {rate:.1} Gop/s on {} threads, {:.2} of the peak of {peak:.0}",
+            2.0 * trainee.step_work() / 1e9,
+            rayon::current_num_threads(),
+            rate / peak
+        );
+    }
+}
+
+/// Gop/s of fused multiply-adds of registers on all threads.
+fn peak() -> f64 {
+    const ROUNDS: usize = 4_000_000;
+    let chains = || std::hint::black_box(chains(ROUNDS));
+    let milliseconds = median(5, || drop(rayon::broadcast(|_| chains())));
+    (2 * CHAINS * LANES * ROUNDS * rayon::current_num_threads()) as f64 / milliseconds / 1e6
+}
+
+/// Chains that run beside each other, each of a vector.
+const CHAINS: usize = 12;
+const LANES: usize = 16;
+
+fn chains(rounds: usize) -> f32 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        if is_x86_feature_detected!("avx512f") {
+            // SAFETY: the instructions were found on this machine.
+            return unsafe { chains_avx512(rounds) };
+        }
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            // SAFETY: as above.
+            return unsafe { chains_avx2(rounds) };
+        }
+    }
+    any_chains(rounds)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+fn chains_avx512(rounds: usize) -> f32 {
+    use std::arch::x86_64::{_mm512_fmadd_ps, _mm512_reduce_add_ps, _mm512_set1_ps};
+    let [factor, addend] = [0.5, 1.0].map(|x| _mm512_set1_ps(std::hint::black_box(x)));
+    let mut sums = [addend; CHAINS];
+    for _ in 0..rounds {
+        sums.iter_mut().for_each(|sum| *sum = _mm512_fmadd_ps(*sum, factor, addend));
+    }
+    sums.into_iter().map(|sum| _mm512_reduce_add_ps(sum)).sum()
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn chains_avx2(rounds: usize) -> f32 {
+    any_chains(rounds)
+}
+
+#[inline(always)]
+fn any_chains(rounds: usize) -> f32 {
+    let [factor, addend] = [0.5f32, 1.0].map(std::hint::black_box);
+    let mut sums = [[addend; LANES]; CHAINS];
+    for _ in 0..rounds {
+        for sum in sums.iter_mut().flatten() {
+            *sum = sum.mul_add(factor, addend);
+        }
+    }
+    sums.into_iter().flatten().sum()
 }
 
 /// The engine beside the plain loop: interleaved, so that both see the same machine. With no action to take and no samples; and on

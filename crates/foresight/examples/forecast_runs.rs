@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use gatework_foresight::config::{Config, Prepared};
-use gatework_foresight::data::{Examples, Splits};
+use gatework_foresight::data::{Data, Examples, Splits};
 use gatework_foresight::random::Random;
 use gatework_foresight::run::Run;
 use gatework_foresight::world::Replay;
@@ -58,7 +58,7 @@ fn main() -> Result<()> {
     }
     for task in 0..TASKS {
         let (name, splits) = made_up(task)?;
-        let prepared = Prepared { splits: Arc::new(splits), replay: Replay::default() };
+        let prepared = Prepared { data: Arc::new(splits).into(), replay: Replay::default() };
         for run in 0..RUNS_OF_TASK {
             one(&LEARNT, &format!("{name} {task}"), &prepared, 1000 + 100 * task + run)?;
         }
@@ -85,7 +85,7 @@ fn main() -> Result<()> {
     let group = Group { name: "other kinds of tasks", ..LEARNT };
     for task in fresh..fresh + OTHER_TASKS {
         let (name, splits) = of_other_kind(task)?;
-        let prepared = Prepared { splits: Arc::new(splits), replay: Replay::default() };
+        let prepared = Prepared { data: Arc::new(splits).into(), replay: Replay::default() };
         for run in 0..RUNS_OF_OTHER {
             one(&group, &format!("{name} {task}"), &prepared, 60_000 + RUNS_OF_OTHER * task + run)?;
         }
@@ -118,7 +118,8 @@ fn one(group: &Group, task: &str, prepared: &Prepared, seed: u64) -> Result<()> 
     let curve = run.curve()?.thinned(POINTS);
     let losses: Vec<String> =
         curve.losses().iter().map(|loss| format!("{:.0}", 1000.0 * loss.ln())).collect();
-    let examples = prepared.splits.train.count();
+    let Data::Examples(splits) = &prepared.data else { unreachable!("perceptrons learn from examples") };
+    let examples = splits.train.count();
     println!(
         "{},{task},{examples},{width},{rate:.4e},{decay},{steps},{seed},{}",
         group.name,

@@ -1,15 +1,15 @@
-//! The trainee of this crate: perceptrons and convolutional networks on the CPU.
+//! The trainee of this crate: perceptrons, convolutional networks and transformers on the CPU.
 
 use std::sync::Arc;
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::data::{Examples, Order, Place, Splits};
+use crate::data::{Cut, Data, Order, Place, Splits};
 use crate::dense::squares;
 use crate::error::{Error, Result};
-use crate::network::{Architecture, Parameters, Pass, Tally};
-use crate::optimiser::{Average, Optimiser, OptimiserOptions};
+use crate::network::{Architecture, Parameters, Pass, Source, Tally, transformer};
+use crate::optimiser::{Average, Optimiser, OptimiserOptions, Sums};
 use crate::random::Random;
 use crate::sampling::{Kept, choose};
 use crate::trainee::{
@@ -19,10 +19,6 @@ use crate::trainee::{
 
 /// Most shards of a batch. The number follows from the batch alone, so that results do not depend on threads.
 const MOST_SHARDS: usize = 8;
-/// Examples that are worth a shard.
-const SHARD: usize = 16;
-/// Examples of a shard of an evaluation: few, so that their activations stay in the cache.
-const EVALUATION_SHARD: usize = 32;
 
 /// What a native trainee is made of.
 #[derive(Debug, Clone)]
@@ -43,7 +39,7 @@ pub struct NativeOptions {
 /// their gradients are added up in the order of the shards.
 pub struct Native {
     options: NativeOptions,
-    splits: Arc<Splits>,
+    material: Material,
     parameters: Vec<Parameters>,
     groups: Vec<Group>,
     weights: Vec<f32>,
@@ -53,6 +49,70 @@ pub struct Native {
     shards: Vec<Shard>,
     /// Lengths of the last step's examples, while it is decided which are kept.
     lengths: Vec<f32>,
+}
+
+/// What a network of this kind learns from: examples, or a text that is cut into windows of its context.
+enum Material {
+    Examples(Arc<Splits>),
+    Windows(Cut),
+}
+
+impl Material {
+    /// Refuses data that a network cannot read.
+    fn of(architecture: &Architecture, data: Data) -> Result<Self> {
+        match (architecture, data) {
+            (Architecture::Layers(layers), Data::Examples(splits)) => {
+                for examples in [&splits.train, &splits.probe, &splits.validation] {
+                    if examples.size() != layers.inputs() || examples.classes() != layers.classes() {
+                        return Err(Error::shape(format!(
+                            "the network takes {} numbers and knows {} classes, the data has {} and {}",
+                            layers.inputs(),
+                            layers.classes(),
+                            examples.size(),
+                            examples.classes()
+                        )));
+                    }
+                }
+                Ok(Self::Examples(splits))
+            }
+            (Architecture::Transformer(transformer), Data::Text(text)) => {
+                let [knows, has] = [transformer.vocabulary(), text.tokens().vocabulary()];
+                if knows != has {
+                    return Err(Error::shape(format!(
+                        "the network knows {knows} tokens, the text has {has}"
+                    )));
+                }
+                Ok(Self::Windows(text.cut(transformer.context())?))
+            }
+            (Architecture::Layers(_), Data::Text(_)) => {
+                Err(Error::shape("layers learn from labelled examples, and the data is a text"))
+            }
+            (Architecture::Transformer(_), Data::Examples(_)) => {
+                Err(Error::shape("a transformer learns from a text, and the data is labelled examples"))
+            }
+        }
+    }
+
+    fn train(&self) -> Source<'_> {
+        match self {
+            Self::Examples(splits) => Source::Examples(&splits.train),
+            Self::Windows(cut) => Source::Windows(&cut.train),
+        }
+    }
+
+    fn probe(&self) -> Source<'_> {
+        match self {
+            Self::Examples(splits) => Source::Examples(&splits.probe),
+            Self::Windows(cut) => Source::Windows(&cut.probe),
+        }
+    }
+
+    fn validation(&self) -> Source<'_> {
+        match self {
+            Self::Examples(splits) => Source::Examples(&splits.validation),
+            Self::Windows(cut) => Source::Windows(&cut.validation),
+        }
+    }
 }
 
 /// Memory of a shard.
@@ -81,35 +141,20 @@ impl NativeSnapshot {
 
 impl Native {
     /// A network with initial weights.
-    pub fn new(options: NativeOptions, splits: Arc<Splits>) -> Result<Self> {
+    pub fn new(options: NativeOptions, data: impl Into<Data>) -> Result<Self> {
         let architecture = &options.architecture;
-        for examples in [&splits.train, &splits.probe, &splits.validation] {
-            if examples.size() != architecture.inputs() || examples.classes() != architecture.classes() {
-                return Err(Error::shape(format!(
-                    "the network takes {} numbers and knows {} classes, the data has {} and {}",
-                    architecture.inputs(),
-                    architecture.classes(),
-                    examples.size(),
-                    examples.classes()
-                )));
-            }
-        }
-        let order = Order::new(splits.train.count(), options.batch, options.seed)?;
+        let material = Material::of(architecture, data.into())?;
+        let order = Order::new(material.train().count(), options.batch, options.seed)?;
         let weights = architecture.initial(options.seed);
         let parameters = architecture.parameters();
-        let groups = parameters.iter().enumerate().map(|(place, group)| Group {
-            name: format!("{} {}", architecture.layers()[group.layer].name(), place + 1),
-            parameters: group.range().len(),
-            multiply_adds: architecture.layers()[group.layer].multiply_adds(),
-        });
-        let [count, capacity] = shards_of(options.batch);
+        let [count, capacity] = shards_of(architecture, options.batch);
         let shard = || Shard {
             pass: Pass::new(architecture, capacity),
             gradient: vec![0.0; weights.len()],
             tally: Tally::default(),
         };
         Ok(Self {
-            groups: groups.collect(),
+            groups: architecture.groups(),
             average: Average::new(options.average_decay, &weights),
             optimiser: Optimiser::new(options.optimiser, weights.len()),
             shards: (0..count).map(|_| shard()).collect(),
@@ -117,7 +162,7 @@ impl Native {
             parameters,
             weights,
             order,
-            splits,
+            material,
             options,
         })
     }
@@ -125,12 +170,13 @@ impl Native {
     /// Bytes of weights and average, of the optimiser and of passes that a network would hold.
     pub fn bytes(architecture: &Architecture, batch: usize) -> [usize; 3] {
         let parameters = architecture.parameter_count() * size_of::<f32>();
-        let [count, capacity] = shards_of(batch);
+        let [count, capacity] = shards_of(architecture, batch);
         [2 * parameters, 3 * parameters, count * (Pass::bytes(architecture, capacity) + parameters)]
     }
 
     /// Leaves the examples for the backward pass that are worth one. Returns which part of all they are.
-    fn sample(&mut self, used: usize, times: f64) -> f64 {
+    fn sample(&mut self, sizes: &[usize], times: f64) -> f64 {
+        let used = sizes.len();
         if times <= 0.0 {
             return 1.0;
         }
@@ -141,8 +187,8 @@ impl Native {
         let mut random = Random::new(self.options.seed, "sampling").fork(self.optimiser.steps());
         let Some(kept) = choose(lengths, times, &mut random) else { return 1.0 };
         let (mut start, mut rest) = (0, kept.as_slice());
-        for shard in &mut self.shards[..used] {
-            let end = start + shard.tally.examples;
+        for (shard, size) in self.shards[..used].iter_mut().zip(sizes) {
+            let end = start + size;
             let (own, after) = rest.split_at(rest.partition_point(|kept| kept.place < end));
             let own: Vec<Kept> = own.iter().map(|kept| Kept { place: kept.place - start, ..*kept }).collect();
             shard.pass.keep(&own);
@@ -156,58 +202,170 @@ impl Native {
     /// that they are of.
     fn gradient(&mut self, batch: &[u32], step: &Step) -> (f64, Vec<(f64, usize)>, f64) {
         let frozen = step.frozen;
-        let from = self.parameters.get(frozen).map_or(self.weights.len(), |group| group.matrix.start);
-        let (weights, train) = (&self.weights, &self.splits.train);
+        let first = self.frozen_parameters(frozen);
+        let from = self.parameters.get(first).map_or(self.weights.len(), |group| group.matrix.start);
+        let (weights, train) = (&self.weights, self.material.train());
         let used = self.shards.len().min(batch.len());
         let part = |index: usize| index * batch.len() / used..(index + 1) * batch.len() / used;
         let small = example_work(&self.groups, 0) * (batch.len() as f64) < PARALLEL;
+        let samples = step.sampled > 0.0;
         each(&mut self.shards[..used], small, |index, shard| {
             // What is frozen has no gradient, and none of an earlier step: clipping looks at the whole.
             shard.gradient.fill(0.0);
-            shard.tally = shard.pass.forward(weights, train, &batch[part(index)]);
+            let Shard { pass, gradient, tally } = shard;
+            *tally = if samples {
+                pass.forward(weights, train, &batch[part(index)])
+            } else {
+                pass.learn(weights, train, &batch[part(index)], frozen, gradient)
+            };
         });
-        let kept = self.sample(used, step.sampled);
-        let weights = &self.weights;
-        each(&mut self.shards[..used], small, |_, shard| {
-            shard.pass.backward(weights, frozen, &mut shard.gradient);
-        });
+        let mut kept = 1.0;
+        if samples {
+            let sizes: Vec<usize> = (0..used).map(|index| part(index).len()).collect();
+            kept = self.sample(&sizes, step.sampled);
+            let weights = &self.weights;
+            each(&mut self.shards[..used], small, |_, shard| {
+                shard.pass.backward(weights, frozen, &mut shard.gradient);
+            });
+        }
         let tally = self.shards[..used].iter().fold(Tally::default(), |all, shard| all + shard.tally);
         let measured = if step.measure { used } else { 0 };
         let lengths = self.shards[..measured]
             .iter()
             .enumerate()
             .map(|(index, shard)| {
-                let size = part(index).len();
-                (squares(&shard.gradient[from..]) / (size as f64).powi(2), size)
+                (squares(&shard.gradient[from..]) / (shard.tally.judged as f64).powi(2), part(index).len())
             })
             .collect();
-        let scale = 1.0 / tally.examples as f32;
+        self.add_up(used, from, 1.0 / tally.judged as f32);
+        (tally.loss / tally.judged as f64, lengths, kept)
+    }
+
+    /// The first shard's gradient becomes the sum of so many shards', in their order, times `scale`.
+    fn add_up(&mut self, used: usize, from: usize, scale: f32) {
+        /// Parameters of which one thread adds up all shards' gradients while they are in its cache.
+        const PART: usize = 1 << 14;
         let (first, others) = self.shards.split_at_mut(1);
-        for shard in &others[..used - 1] {
-            first[0].gradient[from..]
-                .iter_mut()
-                .zip(&shard.gradient[from..])
-                .for_each(|(g, more)| *g += more);
+        let others: Vec<&[f32]> = others[..used - 1].iter().map(|shard| &shard.gradient[from..]).collect();
+        let add = |(part, sum): (usize, &mut [f32])| {
+            for other in &others {
+                sum.iter_mut().zip(&other[part * PART..]).for_each(|(g, more)| *g += more);
+            }
+            sum.iter_mut().for_each(|g| *g *= scale);
+        };
+        let sum = &mut first[0].gradient[from..];
+        if sum.len() < 16 * PART {
+            sum.chunks_mut(PART).enumerate().for_each(add);
+        } else {
+            sum.par_chunks_mut(PART).enumerate().for_each(add);
         }
-        first[0].gradient[from..].iter_mut().for_each(|g| *g *= scale);
-        (tally.loss / tally.examples as f64, lengths, kept)
+    }
+
+    /// Of a frozen prefix of groups, how many matrices with their biases it is.
+    fn frozen_parameters(&self, frozen: usize) -> usize {
+        let mut places = self.parameters.iter().map(|parameters| parameters.layer).peekable();
+        let mut count = 0;
+        for _ in 0..frozen {
+            let Some(layer) = places.next() else { break };
+            count += 1;
+            while places.next_if_eq(&layer).is_some() {
+                count += 1;
+            }
+        }
+        count
+    }
+
+    /// Sums of matrices with their biases, as those of groups.
+    fn grouped(&self, sums: Vec<Sums>) -> Vec<Sums> {
+        let mut grouped: Vec<Sums> = Vec::with_capacity(self.groups.len());
+        let mut layer = None;
+        for (parameters, sums) in self.parameters.iter().zip(sums) {
+            match grouped.last_mut() {
+                Some(group) if layer == Some(parameters.layer) => *group = *group + sums,
+                _ => grouped.push(sums),
+            }
+            layer = Some(parameters.layer);
+        }
+        grouped
     }
 
     /// What shards of the examples come to, in their order.
-    fn tallies(&self, which: Which, examples: &Examples) -> Vec<Tally> {
-        let weights = match which {
-            Which::Trained => &self.weights,
-            Which::Averaged => self.average.weights(),
-        };
-        let indices: Vec<u32> = (0..examples.count() as u32).collect();
+    fn tallies(&self, which: Which, source: Source<'_>) -> Vec<Tally> {
+        let weights = self.weights_of(which);
+        let indices: Vec<u32> = (0..source.count() as u32).collect();
+        let size = self.options.architecture.sharding().evaluation;
         indices
-            .par_chunks(EVALUATION_SHARD)
+            .par_chunks(size)
             .map_init(
-                || Pass::new(&self.options.architecture, EVALUATION_SHARD),
-                |pass, shard| pass.forward(weights, examples, shard),
+                || Pass::new(&self.options.architecture, size),
+                |pass, shard| pass.forward(weights, source, shard),
             )
             .collect()
     }
+
+    /// What a transformer writes after the tokens of `prompt`: `count` tokens, each drawn by `softmax(logits / temperature)` of
+    /// the last tokens that fit its context; the likeliest each time at temperature 0.
+    pub fn write(
+        &self,
+        which: Which,
+        prompt: &[u16],
+        count: usize,
+        temperature: f64,
+        seed: u64,
+    ) -> Result<Vec<u16>> {
+        let transformer = self.options.architecture.transformer()?;
+        let (context, vocabulary) = (transformer.context(), transformer.vocabulary());
+        if prompt.is_empty() || prompt.iter().any(|token| usize::from(*token) >= vocabulary) {
+            return Err(Error::shape(format!(
+                "a prompt is one token at least, and each of its tokens is below {vocabulary}"
+            )));
+        }
+        if !(temperature >= 0.0 && temperature.is_finite()) {
+            return Err(Error::shape(format!("a temperature of {temperature}: it is a number from 0 on")));
+        }
+        let mut random = Random::new(seed, "writing");
+        let mut pass = transformer::Pass::new(transformer, 1);
+        let mut written = prompt.to_vec();
+        for _ in 0..count {
+            let seen = &written[written.len().saturating_sub(context)..];
+            let logits = pass.next(self.weights_of(which), seen);
+            written.push(drawn(&logits, temperature, &mut random)?);
+        }
+        Ok(written.split_off(prompt.len()))
+    }
+
+    fn weights_of(&self, which: Which) -> &[f32] {
+        match which {
+            Which::Trained => &self.weights,
+            Which::Averaged => self.average.weights(),
+        }
+    }
+}
+
+/// A token by `softmax(logits / temperature)`, or the first of the likeliest at temperature 0.
+fn drawn(logits: &[f32], temperature: f64, random: &mut Random) -> Result<u16> {
+    let top = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    if !logits.iter().all(|logit| logit.is_finite()) {
+        return Err(Error::shape("the network's logits are no numbers: its weights have diverged"));
+    }
+    let powers: Vec<f64> = logits
+        .iter()
+        .map(|&logit| match temperature {
+            0.0 => f64::from(u8::from(logit == top)),
+            temperature => (f64::from(logit - top) / temperature).exp(),
+        })
+        .collect();
+    let mut left = match temperature {
+        0.0 => 0.0,
+        _ => random.uniform() * powers.iter().sum::<f64>(),
+    };
+    let found = powers.iter().position(|power| {
+        left -= power;
+        left < 0.0
+    });
+    // Rounding may leave a little of the sum: the last token that is possible at all has it.
+    let found = found.or_else(|| powers.iter().rposition(|power| *power > 0.0)).unwrap_or(0);
+    Ok(found as u16)
 }
 
 /// Multiply-adds of a step from which its shards are worth several threads: waking them up takes some microseconds, twice a step.
@@ -223,8 +381,8 @@ fn each(shards: &mut [Shard], small: bool, work: impl Fn(usize, &mut Shard) + Se
 }
 
 /// How many shards a batch is cut into, and how many examples the largest has.
-fn shards_of(batch: usize) -> [usize; 2] {
-    let count = (batch / SHARD).clamp(2, MOST_SHARDS).min(batch);
+fn shards_of(architecture: &Architecture, batch: usize) -> [usize; 2] {
+    let count = (batch / architecture.sharding().batch).clamp(2, MOST_SHARDS).min(batch);
     [count, batch.div_ceil(count)]
 }
 
@@ -233,7 +391,7 @@ fn total(tallies: &[Tally]) -> Tally {
 }
 
 fn mean_loss(tally: Tally) -> f64 {
-    tally.loss / tally.examples as f64
+    tally.loss / tally.judged as f64
 }
 
 impl Trainee for Native {
@@ -252,32 +410,33 @@ impl Trainee for Native {
         let batch = self.order.next_batch().to_vec();
         let used = ((step.share * batch.len() as f64).round() as usize).clamp(1, batch.len());
         let (loss, shards, kept) = self.gradient(&batch[..used], step);
+        let frozen = self.frozen_parameters(step.frozen);
         let gradient = &mut self.shards[0].gradient;
         let (length, sums) = self.optimiser.step(
             &self.parameters,
             &mut self.weights,
             gradient,
             step.rate as f32,
-            step.frozen,
+            frozen,
             step.measure,
         );
         self.average.take(&self.weights);
         let statistics = step.measure.then(|| {
             let whole = sums.iter().map(|sums| sums.gradient).sum();
-            Statistics { groups: sums, noise_scale: noise_scale(&shards, whole) }
+            Statistics { groups: self.grouped(sums), noise_scale: noise_scale(&shards, whole) }
         });
         Ok(Taken { loss, kept, gradient: length, statistics })
     }
 
     fn probe(&self, which: Which) -> Result<Probe> {
-        let tallies = self.tallies(which, &self.splits.probe);
+        let tallies = self.tallies(which, self.material.probe());
         let loss = mean_loss(total(&tallies));
         Ok(Probe { loss, parts: tallies.into_iter().map(mean_loss).collect() })
     }
 
     fn evaluate(&self, which: Which) -> Result<Evaluation> {
-        let tally = total(&self.tallies(which, &self.splits.validation));
-        Ok(Evaluation { loss: mean_loss(tally), accuracy: tally.correct as f64 / tally.examples as f64 })
+        let tally = total(&self.tallies(which, self.material.validation()));
+        Ok(Evaluation { loss: mean_loss(tally), accuracy: tally.correct as f64 / tally.judged as f64 })
     }
 
     fn snapshot(&self) -> NativeSnapshot {
@@ -357,14 +516,15 @@ impl Trainee for Native {
     }
 
     fn probe_cost(&self) -> f64 {
-        forward_cost(&self.groups, self.splits.probe.count(), self.order.batch())
+        forward_cost(&self.groups, self.material.probe().count(), self.order.batch())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::{digits, xor};
+    use crate::data::{Examples, Text, Tokens, digits, xor};
+    use crate::network::Transformer;
     use crate::optimiser::{Decay, Schedule};
 
     fn digits_trainee(seed: u64) -> Native {
@@ -387,6 +547,111 @@ mod tests {
             let evaluation = trainee.evaluate(which).unwrap();
             assert!(evaluation.accuracy > 0.95 && evaluation.loss < 0.2, "{which:?} {evaluation:?}");
         }
+    }
+
+    /// A text that says one thing: each token is followed by another that depends on it alone, but one time in ten.
+    fn chain() -> Arc<Text> {
+        let mut random = Random::new(1, "chain");
+        let mut tokens = |count: usize| -> Vec<u16> {
+            let mut token = 0;
+            let mut next = || {
+                token = if random.below(10) == 0 { random.below(97) } else { (5 * token + 3) % 97 };
+                token as u16
+            };
+            (0..count).map(|_| next()).collect()
+        };
+        let tokens = Tokens::new(97, tokens(3000), tokens(400)).unwrap();
+        Arc::new(Text::new(tokens, 10))
+    }
+
+    fn text_trainee(seed: u64) -> Native {
+        let architecture = Architecture::Transformer(Transformer::new(97, 12, [24, 2, 3]).unwrap());
+        let optimiser = OptimiserOptions { clip: 1.0, ..OptimiserOptions::default() };
+        let options = NativeOptions { architecture, optimiser, average_decay: 0.98, batch: 9, seed };
+        Native::new(options, chain()).unwrap()
+    }
+
+    #[test]
+    fn a_text_is_learnt_and_written() {
+        let mut trainee = text_trainee(1);
+        let taken = trainee.step(&Step { measure: true, ..Step::full(3e-3) }).unwrap();
+        assert!((taken.loss - 97f64.ln()).abs() < 0.2, "{}", taken.loss);
+        let statistics = taken.statistics.unwrap();
+        let counted: Vec<f64> = statistics.groups.iter().map(|sums| sums.parameters).collect();
+        let groups: Vec<f64> = trainee.groups().iter().map(|group| group.parameters as f64).collect();
+        assert_eq!(counted, groups);
+        let gradient: f64 = statistics.groups.iter().map(|sums| sums.gradient).sum();
+        assert!(gradient > 0.0 && statistics.noise_scale > 0.0, "{statistics:?}");
+        (0..300).for_each(|_| drop(trainee.step(&Step::full(3e-3)).unwrap()));
+        for which in [Which::Trained, Which::Averaged] {
+            // The entropy of what follows is 0.77 nats.
+            let evaluation = trainee.evaluate(which).unwrap();
+            assert!(evaluation.accuracy > 0.8 && evaluation.loss < 1.3, "{which:?} {evaluation:?}");
+        }
+        let written = trainee.write(Which::Averaged, &[7], 20, 0.0, 1).unwrap();
+        let mut token = 7;
+        for next in &written {
+            token = (5 * token + 3) % 97;
+            assert_eq!(usize::from(*next), token, "{written:?}");
+        }
+        let drawn = |seed| trainee.write(Which::Averaged, &[7], 40, 2.0, seed).unwrap();
+        assert!(drawn(1) == drawn(1) && drawn(1) != drawn(2));
+        assert!(
+            trainee.write(Which::Trained, &[97], 1, 0.0, 1).unwrap_err().to_string().contains("below 97")
+        );
+        let said = digits_trainee(1).write(Which::Trained, &[1], 1, 0.0, 1).unwrap_err().to_string();
+        assert!(said.contains("knows no text"), "{said}");
+    }
+
+    #[test]
+    fn muon_learns_a_text_and_frozen_groups_of_it_stay() {
+        let architecture = Architecture::Transformer(Transformer::new(97, 12, [24, 2, 3]).unwrap());
+        let optimiser =
+            OptimiserOptions { method: crate::optimiser::Method::Muon, ..OptimiserOptions::default() };
+        let options = NativeOptions { architecture, optimiser, average_decay: 0.98, batch: 8, seed: 1 };
+        let mut trainee = Native::new(options, chain()).unwrap();
+        (0..100).for_each(|_| drop(trainee.step(&Step::full(3e-3)).unwrap()));
+        assert!(trainee.evaluate(Which::Trained).unwrap().loss < 2.5);
+        let ends: Vec<usize> = trainee
+            .groups()
+            .iter()
+            .scan(0, |end, group| {
+                *end += group.parameters;
+                Some(*end)
+            })
+            .collect();
+        for frozen in 1..=ends.len() {
+            let before = trainee.weights();
+            let step = Step { frozen, measure: true, ..Step::full(1e-3) };
+            let statistics = trainee.step(&step).unwrap().statistics.unwrap();
+            let moved = trainee.weights();
+            let end = ends[frozen - 1];
+            assert_eq!(moved[..end], before[..end], "{frozen}");
+            assert!(frozen == ends.len() || moved[end..] != before[end..], "{frozen}");
+            let still = statistics.groups.iter().filter(|sums| sums.parameters == 0.0).count();
+            assert_eq!((statistics.groups.len(), still), (ends.len(), frozen));
+        }
+    }
+
+    #[test]
+    fn data_of_another_kind_is_refused() {
+        let options = |architecture| NativeOptions {
+            architecture,
+            optimiser: OptimiserOptions::default(),
+            average_decay: 0.9,
+            batch: 8,
+            seed: 1,
+        };
+        let said = |architecture, data: Data| {
+            Native::new(options(architecture), data).err().expect("it is refused").to_string()
+        };
+        let transformer =
+            |vocabulary| Architecture::Transformer(Transformer::new(vocabulary, 12, [8, 1, 1]).unwrap());
+        let splits = Arc::new(digits(200, 1).unwrap());
+        assert!(said(transformer(97), splits.into()).contains("learns from a text"));
+        assert!(said(transformer(96), chain().into()).contains("knows 96 tokens, the text has 97"));
+        let layers = Architecture::mlp([1, 1, 12], &[4], 97).unwrap();
+        assert!(said(layers, chain().into()).contains("learn from labelled examples"));
     }
 
     #[test]
@@ -425,11 +690,17 @@ mod tests {
 
     #[test]
     fn weights_do_not_depend_on_the_number_of_threads() {
+        same_on_all_threads(digits_trainee, 0.0);
+        same_on_all_threads(text_trainee, 0.0);
+        same_on_all_threads(text_trainee, 0.5);
+    }
+
+    fn same_on_all_threads(trainee: fn(u64) -> Native, sampled: f64) {
         let run = |threads: usize| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
             pool.install(|| {
-                let mut trainee = digits_trainee(3);
-                let step = Step { measure: true, ..Step::full(3e-3) };
+                let mut trainee = trainee(3);
+                let step = Step { measure: true, sampled, ..Step::full(3e-3) };
                 let losses: Vec<f64> = (0..30).map(|_| trainee.step(&step).unwrap().loss).collect();
                 (losses, trainee.snapshot(), trainee.probe(Which::Averaged).unwrap().loss.to_bits())
             })
@@ -441,16 +712,21 @@ mod tests {
 
     #[test]
     fn a_restored_snapshot_goes_on_bit_for_bit_and_a_rollback_sees_other_batches() {
-        let mut trainee = digits_trainee(4);
+        goes_on_and_rolls_back(digits_trainee);
+        goes_on_and_rolls_back(text_trainee);
+    }
+
+    fn goes_on_and_rolls_back(fresh: fn(u64) -> Native) {
+        let mut trainee = fresh(4);
         (0..25).for_each(|_| drop(trainee.step(&Step::full(3e-3)).unwrap()));
-        let mut saved = digits_trainee(9).snapshot();
+        let mut saved = fresh(9).snapshot();
         trainee.snapshot_into(&mut saved);
         assert_eq!(saved, trainee.snapshot());
         let losses: Vec<f64> = (0..25).map(|_| trainee.step(&Step::full(3e-3)).unwrap().loss).collect();
         let end = trainee.snapshot();
         let bytes = postcard::to_stdvec(&saved).unwrap();
         let read: NativeSnapshot = postcard::from_bytes(&bytes).unwrap();
-        let mut other = digits_trainee(4);
+        let mut other = fresh(4);
         other.restore(&read).unwrap();
         let again: Vec<f64> = (0..25).map(|_| other.step(&Step::full(3e-3)).unwrap().loss).collect();
         assert_eq!((losses.clone(), end), (again, other.snapshot()));

@@ -1,6 +1,5 @@
 //! A whole run: steps, evaluations, logs, checkpoints.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gatework_contract::Observer;
@@ -174,7 +173,7 @@ impl<'a> Run<'a> {
         };
         if checkpoint.replay != prepared.replay.sources() {
             let replay = prepared.replay.only(&checkpoint.replay)?;
-            let began = Prepared { replay, splits: Arc::clone(&prepared.splits) };
+            let began = Prepared { replay, data: prepared.data.clone() };
             let trainee = began.trainee(config)?;
             let engine = began.engine(config, &trainee)?;
             trainer = Trainer::new(trainee, engine, config.schedule());

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 
 use gatework_foresight::config::{Config, Prepared};
+use gatework_foresight::data::Tokens;
 use gatework_foresight::engine::{Action, Alarm, Engine, Event};
 use gatework_foresight::{
     Error, Evaluation, Group, Ledger, Native, NativeSnapshot, Phase, Probe, Result, Step, Taken, Trainee,
@@ -296,6 +297,33 @@ fn bad_batches_are_passed_and_the_run_goes_on_at_a_lower_rate() {
     assert!(evaluation.accuracy > 0.8, "{evaluation:?}");
     let (again, ..) = run();
     assert_eq!(trainee.weights(), again.weights());
+}
+
+#[test]
+fn a_transformer_whose_weights_are_no_numbers_is_rolled_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let tokens = |count: usize| (0..count).map(|i| (i * i % 61) as u16).collect();
+    let tokens = Tokens::new(61, tokens(2000), tokens(100)).unwrap();
+    std::fs::write(folder.path().join("text.tokens"), tokens.bytes()).unwrap();
+    let text = format!(
+        "batch = 6\n[data]\nkind = \"text\"\nprobe = 12\nfolder = {:?}\n[model]\nkind = \"gpt\"\ncontext = 9\n\
+         width = 12\nlayers = 1\nheads = 3",
+        folder.path().display().to_string()
+    );
+    let config = config(NOTHING).with_text("text", &text).unwrap();
+    let (mut trainee, mut engine) = start(&config, |_| None, faults);
+    let mut alarms = Vec::new();
+    while !engine.is_finished() {
+        let report = engine.tick(&mut trainee, &mut Ledger::default()).unwrap();
+        let events = report.events.into_iter();
+        alarms.extend(events.filter_map(|event| match event {
+            Event::RolledBack { alarm, .. } => Some(alarm),
+            _ => None,
+        }));
+    }
+    assert_eq!(alarms.iter().filter(|alarm| **alarm == Alarm::NotANumber).count(), 4, "{alarms:?}");
+    let evaluation = trainee.evaluate(Which::Averaged).unwrap();
+    assert!(evaluation.loss < 61f64.ln() - 1.0, "{evaluation:?}");
 }
 
 #[test]

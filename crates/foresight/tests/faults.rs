@@ -99,7 +99,7 @@ fn prepared() -> Prepared {
         probe: examples(300, false),
         validation: examples(300, false),
     };
-    Prepared { splits: Arc::new(splits), replay: Replay::default() }
+    Prepared { data: Arc::new(splits).into(), replay: Replay::default() }
 }
 
 /// Counts rollbacks.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use gatework_foresight::checkpoint::RunFolder;
 use gatework_foresight::config::{Config, Prepared};
+use gatework_foresight::data::Tokens;
 use gatework_foresight::random::Random;
 use gatework_foresight::run::{Listener, Run, configuration_of};
 use gatework_foresight::{Error, NativeSnapshot, Saved};
@@ -24,8 +25,10 @@ fn main() {
         return;
     }
     let tests = vec![
-        Trial::test("killed_twenty_times_the_engine_ends_with_the_same_bits", || killed(true, 20)),
-        Trial::test("killed_the_plain_loop_ends_with_the_same_bits", || killed(false, 5)),
+        Trial::test("killed_twenty_times_the_engine_ends_with_the_same_bits", || killed(&config(true), 20)),
+        Trial::test("killed_the_plain_loop_ends_with_the_same_bits", || killed(&config(false), 5)),
+        Trial::test("killed_a_transformer_on_text_ends_with_the_same_bits", || on_text(false, 6)),
+        Trial::test("killed_the_engine_on_text_ends_with_the_same_bits", || on_text(true, 6)),
         Trial::test("interrupted_a_run_is_saved_and_ends_with_the_same_bits", interrupted),
         Trial::test("a_broken_checkpoint_costs_steps_and_no_bits", broken),
         Trial::test("a_replay_folder_that_grows_changes_no_run_that_goes_on", replayed),
@@ -79,11 +82,32 @@ fn require(same: bool, what: &str) -> Result<(), Failed> {
     if same { Ok(()) } else { Err(what.into()) }
 }
 
-fn killed(engine: bool, times: usize) -> Result<(), Failed> {
-    let config = config(engine);
+/// A transformer on a text of few tokens, each of which depends on the one before.
+fn on_text(engine: bool, times: usize) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
-    prepare(folder.path(), &config);
-    let mut random = Random::new(if engine { 11 } else { 12 }, "kills");
+    let mut random = Random::new(1, "text");
+    let mut tokens = |count: usize| -> Vec<u16> {
+        let (mut token, mut all) = (0, Vec::new());
+        for _ in 0..count {
+            token = if random.below(5) == 0 { random.below(61) } else { (3 * token + 7) % 61 };
+            all.push(token as u16);
+        }
+        all
+    };
+    let tokens = Tokens::new(61, tokens(2000), tokens(200))?;
+    std::fs::write(folder.path().join("text.tokens"), tokens.bytes())?;
+    let text = format!(
+        "steps = 400\nbatch = 6\n[data]\nkind = \"text\"\nprobe = 12\nfolder = {:?}\n[model]\nkind = \"gpt\"\n\
+         context = 9\nwidth = 12\nlayers = 2\nheads = 3",
+        folder.path().display().to_string()
+    );
+    killed(&config(engine).with_text("text", &text)?, times)
+}
+
+fn killed(config: &Config, times: usize) -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    prepare(folder.path(), config);
+    let mut random = Random::new(if config.engine.enabled { 11 } else { 12 }, "kills");
     let mut landed = 0;
     for _ in 0..times {
         let before = newest(folder.path());
@@ -109,7 +133,7 @@ fn killed(engine: bool, times: usize) -> Result<(), Failed> {
     }
     require(landed * 2 >= times, "most kills must hit a run that is under way")?;
     let end = train(folder.path())?;
-    require(end.goes_on_as(&undisturbed(&config)), "the run that was killed ended elsewhere")
+    require(end.goes_on_as(&undisturbed(config)), "the run that was killed ended elsewhere")
 }
 
 /// The step of the newest checkpoint, or 0.

@@ -49,6 +49,45 @@ fn a_run_leaves_logs_and_checkpoints_and_is_not_written_over() {
 }
 
 #[test]
+fn a_small_gpt_trains_on_text_writes_and_has_a_plan() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings =
+        ["--preset", "text", "--set", "model.width=16", "--set", "model.layers=1", "--set", "batch=4"];
+    let steps = ["--set", "steps=30", "--set", "optimiser.warmup=3", "--set", "run.evaluate_every=15"];
+    let arguments = [&["run", "--json", "--sample", "5"][..], &settings, &steps].concat();
+    let output = run(folder.path(), &arguments);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let document = json(&output);
+    let losses: Vec<f64> = document["evaluations"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|evaluated| evaluated["trained"]["loss"].as_f64().unwrap())
+        .collect();
+    assert!(losses.len() == 2 && losses[1] < losses[0] && losses[1] < 10.0, "{losses:?}");
+    assert!(document.get("comparison").is_none());
+    // The held-out file begins with this.
+    let sample = &document["sample"];
+    assert!(sample["prompt"].as_str().unwrap().contains("extern crate"), "{sample}");
+    assert!(!sample["written"].as_str().unwrap().is_empty());
+    // GPT-2 small: 124,475,904 parameters and as many averages, of four bytes.
+    let small = [
+        "--preset",
+        "gpt2",
+        "--set",
+        "data.kind=rust",
+        "--set",
+        "model.context=200",
+        "--set",
+        "data.probe=4",
+    ];
+    let plan = json(&run(folder.path(), &[&["run", "--plan", "--json"][..], &small].concat()));
+    let parameters = 124_475_904 - (1024 - 200) * 768;
+    assert_eq!(plan["weights"].as_u64().unwrap(), 2 * 4 * parameters, "{plan}");
+    assert!(plan["passes"].as_u64().unwrap() > 8 * 4 * parameters, "{plan}");
+}
+
+#[test]
 #[cfg(unix)]
 fn ctrl_c_saves_and_ends_with_130_and_the_run_goes_on() {
     let folder = tempfile::tempdir().unwrap();
@@ -95,8 +134,12 @@ fn mistakes_are_named_with_the_way_out() {
     std::fs::write(folder.path().join("other.tgz"), "no package").unwrap();
     std::fs::create_dir(folder.path().join("crates")).unwrap();
     std::fs::write(folder.path().join("crates/candle-core-0.10.2.crate"), "no crate").unwrap();
-    let cases: [(&[&str], &str); 12] = [
-        (&["run", "--preset", "imagenet"], "there are xor, digits, mnist"),
+    let cases: [(&[&str], &str); 16] = [
+        (&["run", "--preset", "imagenet"], "there are xor, digits, mnist, text, gpt2"),
+        (&["run", "--preset", "gpt2", "--plan"], "gatework train fetch text"),
+        (&["run", "--sample", "5"], "only a run on text writes"),
+        (&["run", "--set", "model.kind=gpt"], "'model.kind' is 'gpt', which learns from a text"),
+        (&["run", "--preset", "text", "--set", "model.context=1024"], "use a smaller 'model.context'"),
         (&["run", "--config", "bad.toml"], "did you mean 'optimiser.learning_rate'?"),
         (&["run", "--config", "none.toml"], "none.toml cannot be read"),
         (&["run", "--set", "batch=5000"], "a batch of 5000 cannot be drawn from 1200 examples"),

@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 
 const MAGIC: &[u8; 8] = b"GWFORESI";
 /// The layout of checkpoints that this crate writes, and the only one that it reads.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 pub(crate) const HEADER: usize = 8 + 4 + 8 + 32;
 
 /// Writes a checkpoint beside its place, syncs it, and renames it there: whatever happens, a reader finds what was there

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::sections::{Config, DataKind, ModelKind, ModelSection};
-use crate::data::{Splits, digits, mnist, xor};
+use crate::data::{Data, Splits, Text, Tokens, digits, mnist, rust_slice, xor};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::native::{Native, NativeOptions};
-use crate::network::Architecture;
+use crate::network::{Architecture, Transformer};
 use crate::optimiser::OptimiserOptions;
 use crate::world::Replay;
 
@@ -23,7 +23,7 @@ const SPLIT_SEED: u64 = 1;
 #[derive(Clone)]
 pub struct Prepared {
     /// The data.
-    pub splits: Arc<Splits>,
+    pub data: Data,
     /// Finished runs.
     pub replay: Replay,
 }
@@ -55,32 +55,67 @@ impl MemoryPlan {
 impl Prepared {
     /// Reads the data that a configuration names.
     pub fn of(config: &Config, refused: impl FnMut(&Error)) -> Result<Self> {
-        let probe = config.data.probe;
-        let mut splits = match config.data.kind {
-            DataKind::Xor => {
-                Splits::hold_back(&xor(XOR_POINTS, SPLIT_SEED)?, probe, XOR_VALIDATION, SPLIT_SEED)?
-            }
-            DataKind::Digits => digits(probe, SPLIT_SEED)?,
-            DataKind::Mnist => mnist(&config.data.folder, probe, SPLIT_SEED)?,
-        };
-        if config.data.random_labels {
-            splits.train = splits.train.with_random_labels(SPLIT_SEED);
-            splits.probe = splits.probe.with_random_labels(SPLIT_SEED + 1);
-            splits.validation = splits.validation.with_random_labels(SPLIT_SEED + 2);
-        }
+        let data = Self::data(config)?;
         let replay = if config.engine.replay.as_os_str().is_empty() {
             Replay::default()
         } else {
             Replay::read(&config.engine.replay, refused)?
         };
-        Ok(Self { splits: Arc::new(splits), replay })
+        Ok(Self { data, replay })
+    }
+
+    fn data(config: &Config) -> Result<Data> {
+        let (data, probe) = (&config.data, config.data.probe);
+        let mut splits = match data.kind {
+            DataKind::Xor => {
+                Splits::hold_back(&xor(XOR_POINTS, SPLIT_SEED)?, probe, XOR_VALIDATION, SPLIT_SEED)?
+            }
+            DataKind::Digits => digits(probe, SPLIT_SEED)?,
+            DataKind::Mnist => mnist(&data.folder, probe, SPLIT_SEED)?,
+            kind if kind.is_text() && data.random_labels => {
+                return Err(Error::config(
+                    "'data.random_labels' is true, and a text has no labels: what follows a token is its own",
+                ));
+            }
+            DataKind::Rust => return Ok(Arc::new(Text::new(rust_slice()?, probe)).into()),
+            DataKind::Text => {
+                let tokens = Tokens::read(&data.folder.join("text.tokens"))?;
+                return Ok(Arc::new(Text::new(tokens, probe)).into());
+            }
+        };
+        if data.random_labels {
+            splits.train = splits.train.with_random_labels(SPLIT_SEED);
+            splits.probe = splits.probe.with_random_labels(SPLIT_SEED + 1);
+            splits.validation = splits.validation.with_random_labels(SPLIT_SEED + 2);
+        }
+        Ok(Arc::new(splits).into())
     }
 
     fn architecture(&self, model: &ModelSection) -> Result<Architecture> {
-        let (shape, classes) = (self.splits.train.shape(), self.splits.classes());
-        match model.kind {
-            ModelKind::Mlp => Architecture::mlp(shape, &model.hidden, classes),
-            ModelKind::Cnn => Architecture::cnn(shape, &model.filters, model.kernel, &model.hidden, classes),
+        let ModelSection { hidden, filters, kernel, context, width, layers, heads, .. } = model;
+        let examples = |said: &str| match &self.data {
+            Data::Examples(splits) => Ok((splits.train.shape(), splits.classes())),
+            Data::Text(_) => Err(Error::config(format!(
+                "'model.kind' is '{said}', which cannot learn from a text: use 'model.kind = \"gpt\"'"
+            ))),
+        };
+        match (model.kind, &self.data) {
+            (ModelKind::Mlp, _) => {
+                let (shape, classes) = examples("mlp")?;
+                Architecture::mlp(shape, hidden, classes)
+            }
+            (ModelKind::Cnn, _) => {
+                let (shape, classes) = examples("cnn")?;
+                Architecture::cnn(shape, filters, *kernel, hidden, classes)
+            }
+            (ModelKind::Gpt, Data::Text(text)) => {
+                let vocabulary = text.tokens().vocabulary();
+                Transformer::new(vocabulary, *context, [*width, *layers, *heads])
+                    .map(Architecture::Transformer)
+            }
+            (ModelKind::Gpt, Data::Examples(_)) => Err(Error::config(
+                "'model.kind' is 'gpt', which learns from a text: use 'data.kind = \"rust\"' or 'data.kind = \"text\"'",
+            )),
         }
     }
 
@@ -97,10 +132,7 @@ impl Prepared {
             clip: given.clip,
         };
         let (average_decay, batch, seed) = (given.average_decay, config.batch, config.seed);
-        Native::new(
-            NativeOptions { architecture, optimiser, average_decay, batch, seed },
-            Arc::clone(&self.splits),
-        )
+        Native::new(NativeOptions { architecture, optimiser, average_decay, batch, seed }, self.data.clone())
     }
 
     /// The engine of a configuration, or none for the plain loop.
@@ -116,8 +148,7 @@ impl Prepared {
     pub fn memory(&self, config: &Config) -> Result<MemoryPlan> {
         let architecture = self.architecture(&config.model)?;
         let [weights, optimiser, passes] = Native::bytes(&architecture, config.batch);
-        let splits = [&self.splits.train, &self.splits.probe, &self.splits.validation];
-        let data = splits.iter().map(|part| part.count() * (part.size() * size_of::<f32>() + 2)).sum();
+        let data = self.data.bytes();
         let (mut snapshots, mut world) = (0, 0);
         if config.engine.enabled {
             let parameters = architecture.parameter_count() * size_of::<f32>();

@@ -43,7 +43,7 @@ pub struct DataSection {
     pub kind: DataKind,
     /// The folder of its files, where it has any.
     pub folder: PathBuf,
-    /// Examples that are held back for the engine.
+    /// Examples, or windows of a text, that are held back for the engine.
     pub probe: usize,
     /// Whether labels are drawn anew, so that there is nothing to learn.
     pub random_labels: bool,
@@ -59,6 +59,17 @@ pub enum DataKind {
     Digits,
     /// 70,000 digits of 28 by 28, from a folder.
     Mnist,
+    /// 7,317 tokens of Rust source, built in.
+    Rust,
+    /// Tokens of a text, from `text.tokens` in a folder.
+    Text,
+}
+
+impl DataKind {
+    /// Whether it is a text, whose losses are nats a token.
+    pub fn is_text(self) -> bool {
+        matches!(self, Self::Rust | Self::Text)
+    }
 }
 
 /// What learns.
@@ -73,6 +84,14 @@ pub struct ModelSection {
     pub filters: Vec<usize>,
     /// The side of their kernels.
     pub kernel: usize,
+    /// Tokens that a transformer reads at once.
+    pub context: usize,
+    /// Numbers of its stream.
+    pub width: usize,
+    /// Its blocks.
+    pub layers: usize,
+    /// Heads of its attention.
+    pub heads: usize,
 }
 
 /// Which kind of network.
@@ -83,6 +102,8 @@ pub enum ModelKind {
     Mlp,
     /// A convolutional network.
     Cnn,
+    /// A decoder-only transformer with GPT-2's architecture.
+    Gpt,
 }
 
 /// How it learns.
@@ -167,7 +188,16 @@ impl Default for DataSection {
 
 impl Default for ModelSection {
     fn default() -> Self {
-        Self { kind: ModelKind::Mlp, hidden: vec![64], filters: vec![8, 16], kernel: 5 }
+        Self {
+            kind: ModelKind::Mlp,
+            hidden: vec![64],
+            filters: vec![8, 16],
+            kernel: 5,
+            context: 64,
+            width: 64,
+            layers: 2,
+            heads: 4,
+        }
     }
 }
 
@@ -211,7 +241,7 @@ impl Default for RunSection {
 
 impl Config {
     /// Names of presets.
-    pub const PRESETS: [&str; 3] = ["xor", "digits", "mnist"];
+    pub const PRESETS: [&str; 5] = ["xor", "digits", "mnist", "text", "gpt2"];
 
     /// The configuration of that name.
     pub fn preset(name: &str) -> Result<Self> {
@@ -230,6 +260,49 @@ impl Config {
                 config.optimiser.learning_rate = 8e-3;
                 (config.steps, config.batch) = (1500, 128);
                 config.model = ModelSection { kind: ModelKind::Cnn, hidden: vec![64], ..config.model };
+                config.run = RunSection { evaluate_every: 250, checkpoint_every: 250, ..config.run };
+            }
+            "text" => {
+                config.data = DataSection { kind: DataKind::Rust, probe: 8, ..config.data };
+                config.model.kind = ModelKind::Gpt;
+                (config.steps, config.batch) = (200, 16);
+                config.optimiser = OptimiserSection {
+                    learning_rate: 3e-3,
+                    warmup: 20,
+                    weight_decay: 0.1,
+                    clip: 1.0,
+                    ..config.optimiser
+                };
+                // A checkpoint of the engine holds several copies of the embedding, which is nearly all of this network.
+                config.engine.enabled = false;
+                config.run = RunSection { evaluate_every: 25, checkpoint_every: 50, ..config.run };
+            }
+            "gpt2" => {
+                config.data = DataSection {
+                    kind: DataKind::Text,
+                    folder: "data/text".into(),
+                    probe: 16,
+                    ..config.data
+                };
+                config.model = ModelSection {
+                    kind: ModelKind::Gpt,
+                    context: 1024,
+                    width: 768,
+                    layers: 12,
+                    heads: 12,
+                    ..config.model
+                };
+                (config.steps, config.batch) = (4000, 16);
+                config.optimiser = OptimiserSection {
+                    learning_rate: 6e-4,
+                    warmup: 200,
+                    beta2: 0.95,
+                    weight_decay: 0.1,
+                    clip: 1.0,
+                    average_decay: 0.999,
+                    ..config.optimiser
+                };
+                config.engine.enabled = false;
                 config.run = RunSection { evaluate_every: 250, checkpoint_every: 250, ..config.run };
             }
             other => {
@@ -359,6 +432,10 @@ impl Config {
         let sizes = [
             one("batch", self.batch, 1 << 20),
             one("model.kernel", model.kernel, 1 << 6),
+            one("model.context", model.context, 1 << 14),
+            one("model.width", model.width, 1 << 14),
+            one("model.layers", model.layers, 1 << 8),
+            one("model.heads", model.heads, 1 << 8),
             one("engine.options.snapshots", self.engine.options.snapshots, 1 << 8),
             one("world.members", world.members, 1 << 6),
             one("world.hidden", world.hidden, 1 << 12),
@@ -433,6 +510,9 @@ mod tests {
         assert!(said("optimiser.weight_decay=-1").contains("'optimiser.weight_decay' is -1"));
         assert!(said("model.hidden=[64, 10000000000]").contains("'model.hidden' is 10000000000"));
         assert!(said("world.hidden=100000").contains("'world.hidden'"));
+        for key in ["context", "width", "layers", "heads"] {
+            assert!(said(&format!("model.{key}=100000")).contains(&format!("'model.{key}' is 100000")));
+        }
     }
 
     #[test]
@@ -451,6 +531,8 @@ mod tests {
         assert_eq!(config.with_setting("optimiser.decay=wsd").unwrap().optimiser.decay, Decay::Wsd);
         assert_eq!(config.with_setting("model.hidden=[3, 4]").unwrap().model.hidden, [3, 4]);
         assert!(config.with_setting("steps").unwrap_err().to_string().contains("KEY=VALUE"));
-        assert!(Config::preset("imagenet").unwrap_err().to_string().contains("xor, digits, mnist"));
+        assert!(
+            Config::preset("imagenet").unwrap_err().to_string().contains("xor, digits, mnist, text, gpt2")
+        );
     }
 }

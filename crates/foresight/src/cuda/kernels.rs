@@ -20,6 +20,8 @@ gatework_gpu::modules! {
     RECURRENT = "recurrent";
     /// Norms, means, variances, extrema, cosines.
     STATISTICS = "statistics";
+    /// What a transformer's step has beside its products.
+    TRANSFORMER = "transformer";
     /// Steps of AdamW, and what Muon's has beside its products.
     UPDATE = "update";
 }
@@ -32,6 +34,11 @@ pub(crate) fn combine() -> Module {
 /// Statistics of many tensors.
 pub(crate) fn statistics() -> Module {
     STATISTICS
+}
+
+/// Normalisations, GELU, softmax, cross-entropies and embeddings.
+pub(crate) fn transformer() -> Module {
+    TRANSFORMER
 }
 
 /// Steps with the CPU's bits, and with their sums or without.

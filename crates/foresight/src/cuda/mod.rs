@@ -14,6 +14,7 @@ mod segments;
 mod shared;
 mod statistics;
 mod team;
+mod transformer;
 mod update;
 
 pub use combine::Snapshots;
@@ -22,6 +23,7 @@ pub use rollout::DeviceWorld;
 pub use segments::{Segments, Tensor};
 pub use statistics::{DeviceStatistics, Moments, TensorStatistics, Watched, noise};
 pub use team::{MOST_HIDDEN, Residence, Schedule, Team, WeightFormat};
+pub use transformer::{Judged, RowKernels, Rows, Sorted};
 pub use update::DeviceOptimiser;
 
 #[cfg(test)]

@@ -19,6 +19,21 @@ gatework_gpu::shared! {
     /// Added to the root of the second moment.
     pub(super) const ADAM_EPSILON: f32 = crate::optimiser::EPSILON;
 
+    /// Added to the variance that a normalisation divides by.
+    pub(super) const NORM_EPSILON: f32 = crate::network::transformer::EPSILON;
+    /// √(2/π), and what GELU's cube is multiplied with.
+    pub(super) const GELU_SCALE: f32 = crate::network::transformer::GELU_SCALE;
+    pub(super) const GELU_CUBIC: f32 = crate::network::transformer::GELU_CUBIC;
+
+    /// Rows whose gradients are added to one row of a table.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
+    pub(super) struct RowGroup {
+        /// The row of the table.
+        pub(super) key: u32,
+        pub(super) from: u32,
+        pub(super) end: u32,
+    }
+
     /// Neighbouring parameters of one segment.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
     pub(super) struct Chunk {

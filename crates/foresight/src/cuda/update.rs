@@ -78,7 +78,7 @@ impl DeviceOptimiser {
             if options.method == Method::Muon && inner {
                 muon.push((place, Tensor { scale: muon_scale(group.sides), ..matrix }));
                 matrices.push(group.clone());
-            } else {
+            } else if !matrix.range.is_empty() {
                 adam.push((place, matrix));
             }
             if !group.bias.is_empty() {

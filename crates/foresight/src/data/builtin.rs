@@ -2,6 +2,7 @@
 
 use super::examples::{Examples, Splits};
 use super::idx::{read_images, read_labels};
+use super::tokens::Tokens;
 use crate::error::Result;
 use crate::random::Random;
 
@@ -27,6 +28,11 @@ pub fn digits(probe: usize, seed: u64) -> Result<Splits> {
     let inputs = grey.iter().map(|&grey| f32::from(grey) / 8.0 - 1.0).collect();
     let all = Examples::new([1, rows, columns], 10, inputs, read_labels("digits", labels)?)?;
     Splits::hold_back(&all, probe, 397, seed)
+}
+
+/// The Rust source that ships with this crate, as tokens of GPT-2.
+pub fn rust_slice() -> Result<Tokens> {
+    Tokens::parse(include_bytes!("../../data/rust-slice.tokens"))
 }
 
 #[cfg(test)]

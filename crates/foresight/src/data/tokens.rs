@@ -8,11 +8,9 @@
 //!
 //! All numbers are little-endian.
 
-use std::ops::Range;
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::random::Random;
 
 const MAGIC: &[u8; 8] = b"GWTOKENS";
 const VERSION: u32 = 1;
@@ -33,19 +31,6 @@ pub enum Part {
     Train,
     /// Those to validate with.
     Validation,
-}
-
-/// Windows of a text: `rows` times `columns` tokens, and for each the token that follows it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TokenBatch {
-    /// Row after row.
-    pub inputs: Vec<u16>,
-    /// One place further on.
-    pub targets: Vec<u16>,
-    /// Windows.
-    pub rows: usize,
-    /// Tokens of each.
-    pub columns: usize,
 }
 
 impl Tokens {
@@ -140,6 +125,11 @@ impl Tokens {
         self.vocabulary as usize
     }
 
+    /// How many there are in both parts.
+    pub fn count(&self) -> usize {
+        self.train.len() + self.validation.len()
+    }
+
     /// The tokens of a part.
     pub fn part(&self, part: Part) -> &[u16] {
         match part {
@@ -147,55 +137,6 @@ impl Tokens {
             Part::Validation => &self.validation,
         }
     }
-
-    fn check(&self, part: Part, rows: usize, columns: usize) -> Result<usize> {
-        let length = self.part(part).len();
-        if rows == 0 || columns == 0 || columns >= length {
-            return Err(Error::data(format!(
-                "a batch of {rows} windows of {columns} tokens cannot be drawn from {length}: both start at 1, and a window and \
-                 the token after it must fit"
-            )));
-        }
-        Ok(length - columns)
-    }
-
-    /// Batch number `step` to train on: windows at places that follow from `seed` and `step` alone, so that a run goes on from its
-    /// step and nothing else.
-    pub fn batch(&self, seed: u64, step: u64, rows: usize, columns: usize) -> Result<TokenBatch> {
-        let starts = self.check(Part::Train, rows, columns)?;
-        let mut random = Random::new(seed, "tokens").fork(step);
-        Ok(windows(&self.train, (0..rows).map(|_| random.below(starts)), rows, columns))
-    }
-
-    /// How many batches of [`Self::validation`] there are.
-    pub fn validation_batches(&self, rows: usize, columns: usize) -> Result<usize> {
-        self.check(Part::Validation, rows, columns)?;
-        Ok(((self.validation.len() - 1) / columns).div_ceil(rows))
-    }
-
-    /// Validation windows one after another, without overlap; the last batch may have fewer rows, and what is less than a window at
-    /// the end is left out.
-    pub fn validation(&self, batch: usize, rows: usize, columns: usize) -> Result<TokenBatch> {
-        let batches = self.validation_batches(rows, columns)?;
-        if batch >= batches {
-            return Err(Error::data(format!(
-                "validation batch {batch} is asked for, and there are {batches}"
-            )));
-        }
-        let all = (self.validation.len() - 1) / columns;
-        let here: Range<usize> = batch * rows..((batch + 1) * rows).min(all);
-        let count = here.len();
-        Ok(windows(&self.validation, here.map(|row| row * columns), count, columns))
-    }
-}
-
-fn windows(tokens: &[u16], starts: impl Iterator<Item = usize>, rows: usize, columns: usize) -> TokenBatch {
-    let (mut inputs, mut targets) = (Vec::with_capacity(rows * columns), Vec::with_capacity(rows * columns));
-    for start in starts {
-        inputs.extend(&tokens[start..start + columns]);
-        targets.extend(&tokens[start + 1..start + columns + 1]);
-    }
-    TokenBatch { inputs, targets, rows, columns }
 }
 
 #[cfg(test)]
@@ -205,40 +146,12 @@ mod tests {
     const SLICE: &[u8] = include_bytes!("../../data/rust-slice.tokens");
 
     #[test]
-    fn the_slice_gives_windows_and_what_follows_them() {
+    fn a_file_is_read_and_written_to_the_same_bytes() {
         let tokens = Tokens::parse(SLICE).unwrap();
         assert_eq!(tokens.vocabulary(), 50_257);
         assert_eq!(tokens.bytes(), SLICE);
-        let batch = tokens.batch(1, 7, 4, 32).unwrap();
-        assert_eq!((batch.rows, batch.columns, batch.inputs.len()), (4, 32, 128));
-        for (inputs, targets) in batch.inputs.chunks(32).zip(batch.targets.chunks(32)) {
-            assert_eq!(inputs[1..], targets[..31]);
-            let train = tokens.part(Part::Train);
-            assert!(train.windows(33).any(|window| window[..32] == *inputs && window[32] == targets[31]));
-        }
-        assert_eq!(batch, tokens.batch(1, 7, 4, 32).unwrap());
-        assert_ne!(batch, tokens.batch(1, 8, 4, 32).unwrap());
-        assert_ne!(batch, tokens.batch(2, 7, 4, 32).unwrap());
-    }
-
-    #[test]
-    fn validation_sees_every_window_once() {
-        let tokens = Tokens::new(100, vec![1; 10], (0..50).collect()).unwrap();
-        let batches = tokens.validation_batches(3, 8).unwrap();
-        let all: Vec<TokenBatch> =
-            (0..batches).map(|batch| tokens.validation(batch, 3, 8).unwrap()).collect();
-        let seen: Vec<u16> = all.iter().flat_map(|batch| batch.inputs.clone()).collect();
-        assert_eq!(seen, (0..48).collect::<Vec<u16>>());
-        assert_eq!(all.iter().map(|batch| batch.rows).collect::<Vec<_>>(), [3, 3]);
-        assert!(tokens.validation(2, 3, 8).unwrap_err().to_string().contains("there are 2"));
-    }
-
-    #[test]
-    fn windows_reach_both_ends_of_the_text() {
-        let tokens = Tokens::new(100, (0..20).collect(), vec![1; 20]).unwrap();
-        let batch = tokens.batch(1, 0, 400, 4).unwrap();
-        assert_eq!(batch.inputs.iter().min(), Some(&0));
-        assert_eq!(batch.targets.iter().max(), Some(&19));
+        let gone = Tokens::read(Path::new("nowhere.tokens")).unwrap_err().to_string();
+        assert!(gone.contains("nowhere.tokens") && gone.contains("train fetch text"), "{gone}");
     }
 
     #[test]
@@ -261,18 +174,5 @@ mod tests {
         assert!(said(&small).contains("the vocabulary has 2"));
         assert!(Tokens::new(10, vec![], vec![1]).unwrap_err().to_string().contains("no training tokens"));
         assert!(Tokens::new(10, vec![10], vec![1]).unwrap_err().to_string().contains("token 0 is 10"));
-    }
-
-    #[test]
-    fn windows_that_do_not_fit_are_refused() {
-        let tokens = Tokens::new(10, vec![1; 9], vec![2; 5]).unwrap();
-        for (rows, columns) in [(0, 4), (4, 0), (1, 9), (1, usize::MAX)] {
-            let said = tokens.batch(1, 0, rows, columns).unwrap_err().to_string();
-            assert!(said.contains("cannot be drawn from 9"), "{said}");
-        }
-        assert!(tokens.batch(1, 0, 1, 8).is_ok());
-        assert!(tokens.validation_batches(1, 5).unwrap_err().to_string().contains("cannot be drawn from 5"));
-        let gone = Tokens::read(Path::new("nowhere.tokens")).unwrap_err().to_string();
-        assert!(gone.contains("nowhere.tokens") && gone.contains("train fetch text"), "{gone}");
     }
 }

@@ -1,8 +1,11 @@
-//! Multilayer perceptrons and convolutional networks with their gradients.
+//! Networks with their gradients: multilayer perceptrons, convolutional networks and transformers.
 
 mod architecture;
-mod convolution;
+pub mod layers;
 mod pass;
+pub mod transformer;
 
-pub use architecture::{Architecture, Layer, Parameters};
-pub use pass::{Pass, Tally};
+pub use architecture::{Architecture, Parameters};
+pub use layers::Layers;
+pub use pass::{Pass, Source, Tally};
+pub use transformer::Transformer;

@@ -4,6 +4,7 @@ mod functions;
 mod gru;
 mod rollout;
 mod statistics;
+mod transformer;
 mod update;
 
 use gatework_gpu::{Buffer, Device, Stream};

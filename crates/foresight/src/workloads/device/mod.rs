@@ -3,6 +3,7 @@
 mod gru;
 mod rollout;
 mod statistics;
+mod transformer;
 mod update;
 
 use gatework_gpu::{Device, Kind};
@@ -27,6 +28,7 @@ fn all(cases: Cases) -> Vec<Box<dyn Workload>> {
         Box::new(OnDevice { job: rollout::Rollout::Encode, cases }),
         Box::new(OnDevice { job: rollout::Rollout::Imagine, cases }),
         Box::new(OnDevice { job: statistics::Statistics, cases }),
+        Box::new(OnDevice { job: transformer::Transformer, cases }),
         Box::new(OnDevice { job: update::Update, cases }),
     ]
 }

@@ -1,5 +1,6 @@
 //! What a run says while it runs, and at its end.
 
+use gatework_foresight::config::Config;
 use gatework_foresight::engine::{Counts, Event};
 use gatework_foresight::run::{Evaluated, Listener, Summary};
 use gatework_foresight::{Entry, Error, Phase};
@@ -54,7 +55,7 @@ pub(super) fn line_of(step: u64, event: &Event) -> Option<String> {
 }
 
 /// The ledger and the last evaluation.
-pub(super) fn text(summary: &Summary) -> String {
+pub(super) fn text(summary: &Summary, config: &Config) -> String {
     let mut rows = table(["phase", "steps", "seconds", "full-backward equivalents", "predictor seconds"]);
     let mut row = |name: &str, entry: &Entry| {
         rows.add_row([
@@ -76,10 +77,19 @@ pub(super) fn text(summary: &Summary) -> String {
             100.0 * last.trained.accuracy,
             last.averaged.loss,
             100.0 * last.averaged.accuracy
-        )
+        ) + &bits(config, last)
     });
     let early = if summary.ended_early { ", ended early" } else { "" };
     format!("{rows}\n\n{end}{} steps{early}; {}", summary.steps, actions(&summary.counts))
+}
+
+/// What a text's losses, in nats a token, are in bits.
+fn bits(config: &Config, last: &Evaluated) -> String {
+    if !config.data.kind.is_text() {
+        return String::new();
+    }
+    let [trained, averaged] = [last.trained, last.averaged].map(|found| found.loss / std::f64::consts::LN_2);
+    format!("held-out text: {trained:.3} bits per token; of averaged weights {averaged:.3}\n")
 }
 
 pub(super) fn actions(counts: &Counts) -> String {

@@ -8,6 +8,7 @@ mod listen;
 mod options;
 mod resume;
 mod run;
+mod sample;
 mod stop;
 mod sweep;
 

@@ -11,7 +11,7 @@ use crate::command::shell::Shell;
 
 #[derive(Debug, Args)]
 pub(super) struct ConfigOptions {
-    /// The preset to start from: xor, digits or mnist [default: digits]
+    /// The preset to start from: xor, digits, mnist, text or gpt2 [default: digits]
     #[arg(long, value_name = "NAME")]
     preset: Option<String>,
     /// A TOML file whose keys override the preset

@@ -42,6 +42,6 @@ pub(super) fn run(options: &ResumeOptions, shell: &Shell) -> Result<Ending, Fail
     let interrupt = gracefully();
     let summary = run.finish(&shell.progress, interrupt.flag(), &mut lines)?;
     drop(jobs);
-    shell.output.show(&summary, || text(&summary))?;
+    shell.output.show(&summary, || text(&summary, &config))?;
     Ok(Ending::Done)
 }

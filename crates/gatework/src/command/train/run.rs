@@ -6,6 +6,7 @@ use clap::Args;
 use gatework_foresight::checkpoint::RunFolder;
 use gatework_foresight::compare::{CompareOptions, Comparison, compare};
 use gatework_foresight::config::{Config, MemoryPlan};
+use gatework_foresight::data::Data;
 use gatework_foresight::run::{Run, Summary};
 use serde::Serialize;
 
@@ -13,6 +14,7 @@ use super::compare::{FACTORS, TUNING_SEEDS, text as comparison_text};
 use super::dashboard::{self, Dashboard};
 use super::listen::{Lines, text};
 use super::options::{ConfigOptions, bytes, prepare};
+use super::sample::Sample;
 use crate::command::ending::{Ending, Failure};
 use crate::command::interrupt::gracefully;
 use crate::command::schema;
@@ -24,11 +26,15 @@ Examples:
   gatework train run --preset digits --out runs/first --set steps=2000
   gatework train run --preset mnist --data data/mnist --out runs/mnist
   gatework train run --preset xor --plain
+  gatework train run --preset text --sample 40
+  gatework train run --preset gpt2 --data data/text --plan
   gatework train run --preset mnist --data data/mnist --compare 0
 
 A run of a named preset with the engine ends with a comparison over --compare seeds: with the plain
 loop, tuned at its own length, and with a plain loop that is shortened to what the engine cost and
 tuned at that length. --compare 0 skips the comparison.
+The preset text trains a small GPT on Rust source that is built in, as a plain loop; gpt2 has the shapes
+of GPT-2 small and learns from what 'gatework train fetch text' writes. Both are trained on the CPU.
 On a terminal, a dashboard shows curves with a forecast, the phase and the ledger. With --lines, or
 without a terminal, the run prints lines.
 With --out, the folder gets config.toml, log.jsonl, log.csv, an event file for TensorBoard and
@@ -48,6 +54,9 @@ pub(crate) struct RunOptions {
     /// Number of seeds to compare the engine with tuned plain loops over, after the run; 0 for none [default: 3 with --preset, else 0]
     #[arg(long, value_name = "N", conflicts_with = "plain", value_parser = clap::value_parser!(u64).range(0..=1000))]
     compare: Option<u64>,
+    /// After a run on text, write so many tokens after the start of the held-out text, with averaged weights; 0 for none
+    #[arg(long, value_name = "TOKENS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=10_000))]
+    sample: u64,
     /// Print lines instead of the dashboard, also on a terminal
     #[arg(long)]
     lines: bool,
@@ -67,6 +76,8 @@ struct Done {
     summary: Summary,
     #[serde(skip_serializing_if = "Option::is_none")]
     comparison: Option<Comparison>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sample: Option<Sample>,
 }
 
 impl schema::Document for Done {
@@ -95,6 +106,11 @@ pub(super) fn run(options: &RunOptions, shell: &Shell) -> Result<Ending, Failure
     if let Some(path) = options.out.as_deref().filter(|path| path.is_file()) {
         let why = "it is a file: name a folder, which is made if it is not there";
         return Err(Failure::input(format!("--out {}: {why}", path.display())));
+    }
+    if options.sample > 0 && !config.data.kind.is_text() {
+        let why =
+            "only a run on text writes: use --preset text, or --set data.kind=text with --set model.kind=gpt";
+        return Err(Failure::input(format!("--sample {}: {why}", options.sample)));
     }
     let prepared = prepare(&config, shell)?;
     let memory = prepared.memory(&config)?;
@@ -127,17 +143,26 @@ pub(super) fn run(options: &RunOptions, shell: &Shell) -> Result<Ending, Failure
         Ok(comparison) => (comparison, None),
         Err(error) => (None, Some(error)),
     };
-    let done = Done { out: options.out.clone(), memory, summary, comparison };
-    shell.output.show(&done, || done.text())?;
+    let sample = match (options.sample, &prepared.data) {
+        (count @ 1.., Data::Text(text)) => {
+            Some(Sample::of(run.trainer().trainee(), text, count as usize, config.seed)?)
+        }
+        _ => None,
+    };
+    let done = Done { out: options.out.clone(), memory, summary, comparison, sample };
+    shell.output.show(&done, || done.text(&config))?;
     // The run itself came to its end and is shown, whatever became of the comparison.
     failed.map_or(Ok(Ending::Done), |error| Err(error.into()))
 }
 
 impl Done {
-    fn text(&self) -> String {
+    fn text(&self, config: &Config) -> String {
         let comparison =
             self.comparison.as_ref().map(|comparison| format!("\n\n{}", comparison_text(comparison)));
-        text(&self.summary) + &comparison.unwrap_or_default()
+        let sample = self.sample.as_ref().map(|Sample { prompt, written }| {
+            format!("\n\nafter the held-out text\n{prompt}\nit writes\n{written}")
+        });
+        text(&self.summary, config) + &comparison.unwrap_or_default() + &sample.unwrap_or_default()
     }
 }
 

@@ -1,0 +1,327 @@
+//! What a transformer's step has beside its products: normalisations, GELU, causal softmax, cross-entropies, embeddings.
+//!
+//! Rows are tokens, window after window, as on the CPU. Sums over rows go by chunks, whose sums are added up in order.
+
+use gatework_gpu::{Buffer, Grid, Kernel, Stream, args};
+
+use super::kernels;
+use super::segments::require;
+use super::shared::{REDUCE_THREADS, RowGroup};
+use crate::error::{Error, Result};
+
+const WARPS: usize = REDUCE_THREADS as usize / 32;
+/// Rows whose sums one block takes: enough that its reading hides what comes after it.
+const CHUNK_ROWS: usize = 256;
+
+/// So many rows of so many numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rows {
+    /// Rows.
+    pub count: usize,
+    /// Numbers of each.
+    pub width: usize,
+}
+
+impl Rows {
+    fn numbers(self) -> usize {
+        self.count * self.width
+    }
+
+    fn check(self) -> Result<()> {
+        let fits = |number: usize| (1..=1 << 30).contains(&number);
+        if fits(self.count) && fits(self.width) {
+            return Ok(());
+        }
+        let Self { count, width } = self;
+        Err(Error::shape(format!("{count} rows of {width} numbers: a launch takes from 1 to 2^30 of both")))
+    }
+
+    /// A warp a row.
+    fn warps(self) -> Grid {
+        Grid::new([self.count.div_ceil(WARPS) as u32, 1, 1], [REDUCE_THREADS, 1, 1])
+    }
+}
+
+/// Tokens in the order in which their rows' gradients are added to the embedding: sorted, those of one token in the order of their rows.
+#[derive(Debug)]
+pub struct Sorted {
+    rows: usize,
+    highest: u32,
+    order: Buffer<u32>,
+    groups: Buffer<RowGroup>,
+}
+
+impl Sorted {
+    /// Of the tokens of all rows.
+    pub fn new(stream: &Stream, tokens: &[u32]) -> Result<Self> {
+        let Some(&highest) = tokens.iter().max() else {
+            return Err(Error::shape("there are no tokens to sort: one at least is needed"));
+        };
+        let mut order: Vec<u32> = (0..tokens.len() as u32).collect();
+        // Stable: rows of one token stay in their order.
+        order.sort_by_key(|&row| tokens[row as usize]);
+        let mut groups: Vec<RowGroup> = Vec::new();
+        for (at, &row) in order.iter().enumerate() {
+            let key = tokens[row as usize];
+            match groups.last_mut() {
+                Some(group) if group.key == key => group.end += 1,
+                _ => groups.push(RowGroup { key, from: at as u32, end: at as u32 + 1 }),
+            }
+        }
+        let (order, groups) = (stream.upload(&order)?, stream.upload(&groups)?);
+        Ok(Self { rows: tokens.len(), highest, order, groups })
+    }
+}
+
+/// What is found of every row by [`RowKernels::cross_entropy`].
+#[derive(Debug)]
+pub struct Judged {
+    /// `−ln p` of its target.
+    pub losses: Buffer<f32>,
+    /// 1 where the target is the first of the largest logits.
+    pub right: Buffer<u32>,
+}
+
+/// The kernels, on one stream. Each call is a launch, or two where sums over rows are taken.
+#[derive(Debug)]
+pub struct RowKernels {
+    stream: Stream,
+    partials: Option<Buffer<f32>>,
+}
+
+impl RowKernels {
+    /// Whose launches come in the order of `stream`.
+    pub fn new(stream: &Stream) -> Self {
+        Self { stream: stream.clone(), partials: None }
+    }
+
+    fn kernel(&self, name: &'static str) -> Result<Kernel> {
+        Ok(self.stream.device().kernel_of(&kernels::transformer(), name)?)
+    }
+
+    /// `y ← (x − mean) / √(variance + ε) · gain + shift` of every row. `gains` are gains, then shifts; `moments` become mean and one over
+    /// the deviation of every row.
+    pub fn normalise(
+        &self,
+        rows: Rows,
+        x: &Buffer<f32>,
+        gains: &Buffer<f32>,
+        y: &mut Buffer<f32>,
+        moments: &mut Buffer<f32>,
+    ) -> Result<()> {
+        rows.check()?;
+        require("x", x.len(), rows.numbers())?;
+        require("y", y.len(), rows.numbers())?;
+        require("gains", gains.len(), 2 * rows.width)?;
+        require("moments", moments.len(), 2 * rows.count)?;
+        let arguments = args![x, gains, y, moments, rows.count as u32, rows.width as u32];
+        Ok(self.kernel("normalise")?.launch(&self.stream, &rows.warps(), &arguments)?)
+    }
+
+    /// Adds the gradient of `x` to `dx`, and those of gains and shifts to `of_gains`.
+    #[expect(clippy::too_many_arguments, reason = "what a gradient is made of, and what it is")]
+    pub fn normalise_back(
+        &mut self,
+        rows: Rows,
+        x: &Buffer<f32>,
+        gains: &Buffer<f32>,
+        moments: &Buffer<f32>,
+        dy: &Buffer<f32>,
+        dx: &mut Buffer<f32>,
+        of_gains: &mut Buffer<f32>,
+    ) -> Result<()> {
+        rows.check()?;
+        for (name, array) in [("x", x), ("dy", dy), ("dx", &*dx)] {
+            require(name, array.len(), rows.numbers())?;
+        }
+        require("gains", gains.len(), 2 * rows.width)?;
+        require("of_gains", of_gains.len(), 2 * rows.width)?;
+        require("moments", moments.len(), 2 * rows.count)?;
+        let (count, width) = (rows.count as u32, rows.width as u32);
+        let arguments = args![x, gains, moments, dy, dx, count, width];
+        self.kernel("normalise_back")?.launch(&self.stream, &rows.warps(), &arguments)?;
+        let kernel = self.kernel("normalise_sums")?;
+        let (grid, chunks) = columns(rows, 2);
+        let partials = room(&self.stream, &mut self.partials, chunks * 2 * rows.width)?;
+        let arguments = args![x, moments, dy, &mut *partials, count, width, CHUNK_ROWS as u32];
+        kernel.launch(&self.stream, &grid, &arguments)?;
+        self.add_chunks(chunks, 2 * rows.width, of_gains)
+    }
+
+    /// Adds the sum of all rows to `of_bias`.
+    pub fn bias_back(&mut self, rows: Rows, dy: &Buffer<f32>, of_bias: &mut Buffer<f32>) -> Result<()> {
+        rows.check()?;
+        require("dy", dy.len(), rows.numbers())?;
+        require("of_bias", of_bias.len(), rows.width)?;
+        let kernel = self.kernel("bias_sums")?;
+        let (grid, chunks) = columns(rows, 1);
+        let partials = room(&self.stream, &mut self.partials, chunks * rows.width)?;
+        let arguments = args![dy, &mut *partials, rows.count as u32, rows.width as u32, CHUNK_ROWS as u32];
+        kernel.launch(&self.stream, &grid, &arguments)?;
+        self.add_chunks(chunks, rows.width, of_bias)
+    }
+
+    fn add_chunks(&self, chunks: usize, count: usize, to: &mut Buffer<f32>) -> Result<()> {
+        let Some(partials) = &self.partials else { return Err(Error::shape("no sums were taken")) };
+        let arguments = args![partials, to, chunks as u32, count as u32];
+        let grid = Grid::covering(count, REDUCE_THREADS);
+        Ok(self.kernel("add_chunks")?.launch(&self.stream, &grid, &arguments)?)
+    }
+
+    /// `y ← gelu(x)`, in GPT-2's form.
+    pub fn gelu(&self, x: &Buffer<f32>, y: &mut Buffer<f32>) -> Result<()> {
+        require("y", y.len(), x.len())?;
+        let grid = Grid::covering(x.len(), REDUCE_THREADS);
+        Ok(self.kernel("gelu")?.launch(&self.stream, &grid, &args![x, y, x.len() as u64])?)
+    }
+
+    /// `d ← d · gelu'(x)`.
+    pub fn gelu_back(&self, x: &Buffer<f32>, d: &mut Buffer<f32>) -> Result<()> {
+        require("d", d.len(), x.len())?;
+        let grid = Grid::covering(x.len(), REDUCE_THREADS);
+        Ok(self.kernel("gelu_back")?.launch(&self.stream, &grid, &args![x, d, x.len() as u64])?)
+    }
+
+    /// Causal softmax of squares of scores, one after another, in place: row `i` becomes `softmax(scale s)` of its columns up to
+    /// `i`, and zeros.
+    pub fn attend(&self, squares: usize, side: usize, scores: &mut Buffer<f32>, scale: f32) -> Result<()> {
+        let rows = Rows { count: squares * side, width: side };
+        rows.check()?;
+        require("scores", scores.len(), rows.numbers())?;
+        check_scale(scale)?;
+        let arguments = args![scores, rows.count as u32, side as u32, scale];
+        Ok(self.kernel("attend")?.launch(&self.stream, &rows.warps(), &arguments)?)
+    }
+
+    /// From the gradient of what [`Self::attend`] gave to that of the scores, in place of it.
+    pub fn attend_back(
+        &self,
+        squares: usize,
+        side: usize,
+        p: &Buffer<f32>,
+        d: &mut Buffer<f32>,
+        scale: f32,
+    ) -> Result<()> {
+        let rows = Rows { count: squares * side, width: side };
+        rows.check()?;
+        require("p", p.len(), rows.numbers())?;
+        require("d", d.len(), rows.numbers())?;
+        check_scale(scale)?;
+        let arguments = args![p, d, rows.count as u32, side as u32, scale];
+        Ok(self.kernel("attend_back")?.launch(&self.stream, &rows.warps(), &arguments)?)
+    }
+
+    /// Losses of every row of logits, which become `(softmax − target) weight`. Of a row's numbers the first `vocabulary` are logits; the
+    /// others become 0. Targets are below it.
+    pub fn cross_entropy(
+        &self,
+        rows: Rows,
+        vocabulary: usize,
+        targets: &[u32],
+        logits: &mut Buffer<f32>,
+        weight: f32,
+    ) -> Result<Judged> {
+        rows.check()?;
+        require("logits", logits.len(), rows.numbers())?;
+        require("targets", targets.len(), rows.count)?;
+        if vocabulary == 0 || vocabulary > rows.width {
+            return Err(Error::shape(format!(
+                "a vocabulary of {vocabulary} in rows of {}: it has from 1 number to all of them",
+                rows.width
+            )));
+        }
+        if let Some(beyond) = targets.iter().find(|target| **target as usize >= vocabulary) {
+            return Err(Error::shape(format!("a target is {beyond}, and the vocabulary has {vocabulary}")));
+        }
+        let targets = self.stream.upload(targets)?;
+        let mut losses = self.stream.alloc(rows.count)?;
+        let mut right = self.stream.alloc(rows.count)?;
+        // A peak is two numbers and a place.
+        let shared = REDUCE_THREADS * 3 * size_of::<f32>() as u32;
+        let grid = Grid::new([rows.count as u32, 1, 1], [REDUCE_THREADS, 1, 1]).shared(shared);
+        let arguments =
+            args![logits, &targets, &mut losses, &mut right, vocabulary as u32, rows.width as u32, weight];
+        self.kernel("cross_entropy")?.launch(&self.stream, &grid, &arguments)?;
+        Ok(Judged { losses, right })
+    }
+
+    /// `x ← table[token] + places[place]` of every row; places are `context` rows, and windows begin at multiples of it.
+    pub fn embed(
+        &self,
+        rows: Rows,
+        context: usize,
+        tokens: &[u32],
+        table: &Buffer<f32>,
+        places: &Buffer<f32>,
+        x: &mut Buffer<f32>,
+    ) -> Result<()> {
+        rows.check()?;
+        require("x", x.len(), rows.numbers())?;
+        require("tokens", tokens.len(), rows.count)?;
+        require("places", places.len(), context.saturating_mul(rows.width))?;
+        if context == 0 {
+            return Err(Error::shape("windows of no token: a context starts at 1"));
+        }
+        check_tokens(tokens.iter().max(), table, rows.width)?;
+        let tokens = self.stream.upload(tokens)?;
+        let arguments =
+            args![&tokens, table, places, x, rows.count as u32, rows.width as u32, context as u32];
+        Ok(self.kernel("embed")?.launch(&self.stream, &rows.warps(), &arguments)?)
+    }
+
+    /// Adds every row of `dx` to the row of the table that it came from.
+    pub fn embed_back(
+        &self,
+        rows: Rows,
+        sorted: &Sorted,
+        dx: &Buffer<f32>,
+        of_table: &mut Buffer<f32>,
+    ) -> Result<()> {
+        rows.check()?;
+        require("dx", dx.len(), rows.numbers())?;
+        require("sorted tokens", sorted.rows, rows.count)?;
+        check_tokens(Some(&sorted.highest), of_table, rows.width)?;
+        let groups = Rows { count: sorted.groups.len(), ..rows };
+        let arguments =
+            args![&sorted.groups, &sorted.order, dx, of_table, groups.count as u32, rows.width as u32];
+        Ok(self.kernel("embed_back")?.launch(&self.stream, &groups.warps(), &arguments)?)
+    }
+}
+
+/// Memory for so many partial sums, in what there is if it is large enough.
+fn room<'a>(
+    stream: &Stream,
+    partials: &'a mut Option<Buffer<f32>>,
+    needed: usize,
+) -> Result<&'a mut Buffer<f32>> {
+    let found = match partials.take() {
+        Some(found) if found.len() >= needed => found,
+        _ => stream.alloc(needed)?,
+    };
+    Ok(partials.insert(found))
+}
+
+/// Blocks of 32 columns and so many rows, with room for what their warps have of so many sums; and how many chunks of rows there are.
+fn columns(rows: Rows, places: usize) -> (Grid, usize) {
+    let chunks = rows.count.div_ceil(CHUNK_ROWS);
+    let blocks = [rows.width.div_ceil(32) as u32, chunks as u32, 1];
+    let shared = places * WARPS * 32 * size_of::<f32>();
+    (Grid::new(blocks, [REDUCE_THREADS, 1, 1]).shared(shared as u32), chunks)
+}
+
+fn check_scale(scale: f32) -> Result<()> {
+    if scale > 0.0 && scale.is_finite() {
+        return Ok(());
+    }
+    Err(Error::shape(format!("scores are scaled by {scale}: it is a number above 0")))
+}
+
+fn check_tokens(highest: Option<&u32>, table: &Buffer<f32>, width: usize) -> Result<()> {
+    let rows = table.len() / width;
+    match highest {
+        Some(&token) if token as usize >= rows => {
+            Err(Error::shape(format!("a token is {token}, and the table has {rows} rows of {width}")))
+        }
+        _ => Ok(()),
+    }
+}
