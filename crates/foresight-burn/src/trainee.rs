@@ -63,7 +63,8 @@ pub struct BurnSnapshot {
     place: Place,
 }
 
-/// A tensor of two or more dimensions begins a group, as rows by all other sides; vectors belong to the group before them.
+/// A tensor of two or more dimensions begins a group, as rows by all other sides; vectors belong to the group
+/// before them.
 fn lay_out(sides: &[Vec<usize>]) -> Vec<Parameters> {
     let mut found: Vec<Parameters> = Vec::new();
     let mut at = 0;

@@ -1,7 +1,9 @@
-//! How long things take: `cargo bench -p gatework-foresight`, or a part of it: `-- steps`, `text`, `overhead`, `world`, `curves`.
+//! How long things take: `cargo bench -p gatework-foresight`, or a part of it: `-- steps`, `text`,
+//! `overhead`, `world`, `curves`.
 //!
-//! Operations come first, so that a time can be judged: a step of the MNIST network is three times its forward pass less the
-//! gradient of the image, two operations a multiply-add. No data is needed: images are noise.
+//! Operations come first, so that a time can be judged: a step of the MNIST network is three times its
+//! forward pass less the gradient of the image, two operations a multiply-add. No data is needed: images are
+//! noise.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -94,8 +96,8 @@ fn steps() {
     );
 }
 
-/// Steps of transformers beside what fused multiply-adds of registers alone reach on all threads. What is counted is the work of
-/// `Trainee::step_work`: products alone, and of pairs those at or below the diagonal.
+/// Steps of transformers beside what fused multiply-adds of registers alone reach on all threads. What is
+/// counted is the work of `Trainee::step_work`: products alone, and of pairs those at or below the diagonal.
 fn text() {
     let peak = peak();
     let shapes: [(&str, &[&str], usize); 3] = [
@@ -183,8 +185,8 @@ fn any_chains(rounds: usize) -> f32 {
     sums.into_iter().flatten().sum()
 }
 
-/// The engine beside the plain loop: interleaved, so that both see the same machine. With no action to take and no samples; and on
-/// random labels with all of them allowed.
+/// The engine beside the plain loop: interleaved, so that both see the same machine. With no action to take
+/// and no samples; and on random labels with all of them allowed.
 fn overhead() {
     let small_cnn = ["steps=300", "batch=128", "model.kind=cnn", "model.filters=[16]", "model.kernel=3"];
     compared("predicts nothing", "xor", &["steps=3000"], Idle::Yes);

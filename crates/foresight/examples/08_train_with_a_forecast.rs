@@ -4,9 +4,10 @@
 //! cargo run --release -p gatework-foresight --example 08_train_with_a_forecast
 //! ```
 //!
-//! The band must hold the loss at the end. It is wide here, since it is calibrated by the curve itself: one that is calibrated by runs
-//! that went to their end (the last argument of `forecast`) is narrower. With a forecast a run that will not win is stopped early;
-//! `gatework train sweep` does that for many configurations.
+//! The band must hold the loss at the end. It is wide here, since it is calibrated by the curve itself: one
+//! that is calibrated by runs that went to their end (the last argument of `forecast`) is narrower. With a
+//! forecast a run that will not win is stopped early; `gatework train sweep` does that for many
+//! configurations.
 
 use std::sync::atomic::AtomicBool;
 

@@ -1,11 +1,12 @@
-//! Trains the runs that forecasts are studied on, and writes their loss curves:
-//! `cargo run --release -p gatework-foresight --example forecast_runs -- data/mnist > results/foresight/forecast-runs.csv`.
+//! Trains the runs that forecasts are studied on, and writes their loss curves: `cargo run --release -p
+//! gatework-foresight --example forecast_runs -- data/mnist > results/foresight/forecast-runs.csv`.
 //!
-//! Learnt from: digits, and made-up tasks (clusters, teachers, spirals, spoilt digits), at two widths, around three rates and with
-//! two schedules. Never learnt from: other widths, other rates, another schedule, noisy XOR, MNIST, and made-up tasks of other kinds
-//! (rings, checkerboards, waves, parities, heavy tails). Each line is the group, the task, what was set, and ln of the training loss
-//! in thousandths, as means over a hundred equal stretches of the run. A number after the folder replaces the first seed of the runs
-//! that are forecast.
+//! Learnt from: digits, and made-up tasks (clusters, teachers, spirals, spoilt digits), at two widths, around
+//! three rates and with two schedules. Never learnt from: other widths, other rates, another schedule, noisy
+//! XOR, MNIST, and made-up tasks of other kinds (rings, checkerboards, waves, parities, heavy tails). Each
+//! line is the group, the task, what was set, and ln of the training loss in thousandths, as means over a
+//! hundred equal stretches of the run. A number after the folder replaces the first seed of the runs that are
+//! forecast.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -128,7 +129,8 @@ fn one(group: &Group, task: &str, prepared: &Prepared, seed: u64) -> Result<()> 
     Ok(())
 }
 
-/// A task that nobody has seen, by its number: of few examples that are seen many times, or of so many that most are seen once.
+/// A task that nobody has seen, by its number: of few examples that are seen many times, or of so many that
+/// most are seen once.
 fn made_up(task: u64) -> Result<(&'static str, Splits)> {
     let mut random = Random::new(task, "task");
     let count = (800.0 * 40f64.powf(random.uniform())) as usize;

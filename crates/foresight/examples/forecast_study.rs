@@ -1,8 +1,9 @@
-//! How good forecasts from the first fifth of a run are, on runs that were not learnt from:
-//! `cargo run --release -p gatework-foresight --example forecast_study -- results/foresight/forecast-runs.csv`.
+//! How good forecasts from the first fifth of a run are, on runs that were not learnt from: `cargo run
+//! --release -p gatework-foresight --example forecast_study -- results/foresight/forecast-runs.csv`.
 //!
-//! The runs are those of the example `forecast_runs`. The score is the CRPS of the logarithm of the final training loss. The head and
-//! the formulas are calibrated by the same runs: for digits by those of digits, for another data set by those of all tasks.
+//! The runs are those of the example `forecast_runs`. The score is the CRPS of the logarithm of the final
+//! training loss. The head and the formulas are calibrated by the same runs: for digits by those of digits,
+//! for another data set by those of all tasks.
 
 use std::time::Instant;
 

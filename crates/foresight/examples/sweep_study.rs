@@ -1,9 +1,10 @@
 //! Whether sweeps find what full training finds, and at what cost:
 //! `cargo run --release -p gatework-foresight --example sweep_study -- data/mnist`.
 //!
-//! Sixteen configurations of the MNIST network: eight learning rates, with linear decay and without decay. For each of five seeds all of
-//! them are trained to the end, and swept. The rungs, the least number of survivors and the size of the probe were settled with other
-//! seeds: a probe of 500 examples is noisier than the best configurations differ.
+//! Sixteen configurations of the MNIST network: eight learning rates, with linear decay and without decay.
+//! For each of five seeds all of them are trained to the end, and swept. The rungs, the least number of
+//! survivors and the size of the probe were settled with other seeds: a probe of 500 examples is noisier than
+//! the best configurations differ.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;

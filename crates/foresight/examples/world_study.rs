@@ -1,10 +1,11 @@
 //! Whether the world model foresees the loss of full steps better than the slope of the last losses:
 //! `cargo run --release -p gatework-foresight --example world_study`.
 //!
-//! A convolutional network on the digits, at a learning rate of its own for each run. The first ten runs begin with a world model that
-//! knows nothing; the others with one that may look at those ten. It may take up to three tenths of the counted work, thirty times what
-//! it is allowed by default, so that it learns as much as it can. Printed is the root mean square error of the model's forecasts over that
-//! of the slope's, on the same stretches of 48 steps. The engine asks the model only below the root of 0.8.
+//! A convolutional network on the digits, at a learning rate of its own for each run. The first ten runs
+//! begin with a world model that knows nothing; the others with one that may look at those ten. It may take
+//! up to three tenths of the counted work, thirty times what it is allowed by default, so that it learns as
+//! much as it can. Printed is the root mean square error of the model's forecasts over that of the slope's,
+//! on the same stretches of 48 steps. The engine asks the model only below the root of 0.8.
 
 use std::sync::atomic::AtomicBool;
 

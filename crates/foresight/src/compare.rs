@@ -10,22 +10,23 @@ use crate::error::{Error, Result};
 use crate::run::{Run, Summary, comparable};
 use crate::student::mean_and_reach;
 
-/// What is compared, and how carefully.
+/// How many seeds are compared, and how plain loops are tuned.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CompareOptions {
     /// Seeds that all arms are run with.
     pub seeds: Vec<u64>,
-    /// Factors of the configured learning rate that the plain loops are tuned over, and beyond where the best is at an edge; one
-    /// factor tunes nothing.
+    /// Factors of the configured learning rate that the plain loops are tuned over, and beyond where the best
+    /// is at an edge; one factor tunes nothing.
     pub factors: Vec<f64>,
-    /// Seeds that tuning is done with, and that say how long the shortened loop is: none of those that are compared.
+    /// Seeds that tuning is done with, and that say how long the shortened loop is: none of those that are
+    /// compared.
     pub tuning_seeds: Vec<u64>,
 }
 
 /// One way to train, run with every seed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Arm {
-    /// What it is.
+    /// The name of the arm.
     pub name: String,
     /// Steps of its schedule.
     pub steps: u64,
@@ -33,7 +34,7 @@ pub struct Arm {
     pub rate: f64,
     /// Rates that were tried, and the loss of averaged weights on the probe that each came to.
     pub tried: Vec<(f64, f64)>,
-    /// What every seed came to.
+    /// The result of every seed.
     pub runs: Vec<Summary>,
 }
 
@@ -143,7 +144,8 @@ struct Tuned {
 const EXTENSIONS: usize = 4;
 
 impl Bench<'_> {
-    /// Finds the best rate. Where that is the lowest or the highest of the grid, the grid goes on there by its own ratio.
+    /// Finds the best rate. Where that is the lowest or the highest of the grid, the grid goes on there by
+    /// its own ratio.
     fn tune(&self, name: &'static str, config: &Config) -> Result<Tuned> {
         let _stage = self.observer.stage("tuning");
         let base = config.optimiser.learning_rate;
@@ -197,8 +199,8 @@ impl Bench<'_> {
         Ok(sum / self.options.tuning_seeds.len() as f64)
     }
 
-    /// Runs all arms with every seed: seed by seed, and within a seed arm by arm from another one each time, so that all of them
-    /// see the same machine.
+    /// Runs all arms with every seed: seed by seed, and within a seed arm by arm from another one each time,
+    /// so that all of them see the same machine.
     fn run(&self, tuned: Vec<Tuned>) -> Result<Vec<Arm>> {
         let stage = self.observer.stage("comparing");
         let mut runs: Vec<Vec<Summary>> = tuned.iter().map(|_| Vec::new()).collect();

@@ -1,7 +1,7 @@
 //! Quantiles of scores that a new score keeps to.
 
-/// The `⌈level (n + 1)⌉`-th smallest of `scores`: a new one is not above it with probability `level` or more. None where
-/// there are too few for that.
+/// The `⌈level (n + 1)⌉`-th smallest of `scores`: a new one is not above it with probability `level` or more.
+/// None where there are too few for that.
 pub(crate) fn conformal(scores: &[f64], level: f64) -> Option<f64> {
     let rank = (level * (scores.len() + 1) as f64).ceil() as usize;
     let mut sorted: Vec<f64> = scores.to_vec();
@@ -9,8 +9,8 @@ pub(crate) fn conformal(scores: &[f64], level: f64) -> Option<f64> {
     sorted.get(rank.checked_sub(1)?).copied()
 }
 
-/// The `⌊α (n + 1)⌋`-th and the `⌈(1 − α) (n + 1)⌉`-th smallest of `values` with `α = (1 − level) / 2`: a new one lies between them
-/// with probability `level` or more. None where there are too few for that.
+/// The `⌊α (n + 1)⌋`-th and the `⌈(1 − α) (n + 1)⌉`-th smallest of `values` with `α = (1 − level) / 2`: a new
+/// one lies between them with probability `level` or more. None where there are too few for that.
 pub(crate) fn signed(values: &[f64], level: f64) -> Option<[f64; 2]> {
     let tail = 0.5 * (1.0 - level) * (values.len() + 1) as f64;
     // Rounding must not cost a rank: 0.05 · 20 is a little less than one.

@@ -1,7 +1,7 @@
 //! Entries for fuzzers: each reads bytes as a file hands them over, and returns whether they were accepted.
 //!
-//! Checkpoints are read twice, as they are and with length and checksum made right: an attacker can hash, too, and nothing
-//! behind the checksum would be reached otherwise.
+//! Checkpoints are read twice, as they are and with length and checksum made right: an attacker can hash,
+//! too, and nothing behind the checksum would be reached otherwise.
 
 use std::path::Path;
 use std::sync::LazyLock;

@@ -31,7 +31,7 @@ impl Phase {
     }
 }
 
-/// What one phase has cost.
+/// The cost of one phase.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
     /// Training steps.
@@ -44,7 +44,7 @@ pub struct Entry {
     pub predictor_seconds: f64,
 }
 
-/// What every phase has cost. Seconds are written down and never decided by, so that runs repeat.
+/// The cost of every phase. Seconds are recorded but decide nothing, so that runs repeat.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ledger {
     entries: [Entry; 4],

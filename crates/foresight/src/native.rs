@@ -20,7 +20,7 @@ use crate::trainee::{
 /// Most shards of a batch. The number follows from the batch alone, so that results do not depend on threads.
 const MOST_SHARDS: usize = 8;
 
-/// What a native trainee is made of.
+/// Settings of a native trainee.
 #[derive(Debug, Clone)]
 pub struct NativeOptions {
     /// The network.
@@ -35,8 +35,8 @@ pub struct NativeOptions {
     pub seed: u64,
 }
 
-/// A network that learns on the CPU. A batch is cut into shards that run on rayon's threads, each with memory of its own;
-/// their gradients are added up in the order of the shards.
+/// A network that learns on the CPU. A batch is cut into shards that run on rayon's threads, each with memory
+/// of its own; their gradients are added up in the order of the shards.
 pub struct Native {
     options: NativeOptions,
     material: Material,
@@ -197,9 +197,9 @@ impl Native {
         kept.len() as f64 / lengths.len() as f64
     }
 
-    /// Computes the gradient of the mean loss of `batch`, in the first shard's memory, and returns that loss, the
-    /// squared lengths of the shards' mean gradients with their sizes if they are to be measured, and the part of the batch
-    /// that they are of.
+    /// Computes the gradient of the mean loss of `batch`, in the first shard's memory, and returns that loss,
+    /// the squared lengths of the shards' mean gradients with their sizes if they are to be measured, and the
+    /// part of the batch that they are of.
     fn gradient(&mut self, batch: &[u32], step: &Step) -> (f64, Vec<(f64, usize)>, f64) {
         let frozen = step.frozen;
         let first = self.frozen_parameters(frozen);
@@ -303,8 +303,8 @@ impl Native {
             .collect()
     }
 
-    /// What a transformer writes after the tokens of `prompt`: `count` tokens, each drawn by `softmax(logits / temperature)` of
-    /// the last tokens that fit its context; the likeliest each time at temperature 0.
+    /// What a transformer writes after the tokens of `prompt`: `count` tokens, each drawn by `softmax(logits
+    /// / temperature)` of the last tokens that fit its context; the likeliest each time at temperature 0.
     pub fn write(
         &self,
         which: Which,
@@ -368,10 +368,12 @@ fn drawn(logits: &[f32], temperature: f64, random: &mut Random) -> Result<u16> {
     Ok(found as u16)
 }
 
-/// Multiply-adds of a step from which its shards are worth several threads: waking them up takes some microseconds, twice a step.
+/// Multiply-adds of a step from which its shards are worth several threads: waking them up takes some
+/// microseconds, twice a step.
 const PARALLEL: f64 = 2e6;
 
-/// Does something with every shard, one after another where they are small. Shards know nothing of each other.
+/// Does something with every shard, one after another where they are small. Shards know nothing of each
+/// other.
 fn each(shards: &mut [Shard], small: bool, work: impl Fn(usize, &mut Shard) + Send + Sync) {
     if small {
         shards.iter_mut().enumerate().for_each(|(index, shard)| work(index, shard));
@@ -549,7 +551,8 @@ mod tests {
         }
     }
 
-    /// A text that says one thing: each token is followed by another that depends on it alone, but one time in ten.
+    /// A text that says one thing: each token is followed by another that depends on it alone, but one time
+    /// in ten.
     fn chain() -> Arc<Text> {
         let mut random = Random::new(1, "chain");
         let mut tokens = |count: usize| -> Vec<u16> {

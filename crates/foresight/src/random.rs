@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A stream of random numbers: SplitMix64 read as a counter-based generator. Number `n` is
-/// `mix(key + (n + 1) φ)` with `φ = 2^64 / golden ratio`, so that a stream can be saved and continued exactly.
+/// A stream of random numbers: SplitMix64 read as a counter-based generator. Number `n` is `mix(key + (n + 1)
+/// φ)` with `φ = 2^64 / golden ratio`, so that a stream can be saved and continued exactly.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Random {
     key: u64,

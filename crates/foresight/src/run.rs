@@ -34,16 +34,16 @@ pub struct Evaluated {
     pub equivalents: f64,
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Summary {
     /// Steps.
     pub steps: u64,
     /// Every evaluation, the last at the end.
     pub evaluations: Vec<Evaluated>,
-    /// What it cost, by phase.
+    /// The cost by phase.
     pub ledger: Ledger,
-    /// What the engine did.
+    /// Counts of the engine's actions.
     pub counts: Counts,
     /// Whether it ended before its last step, by patience or by the engine.
     pub ended_early: bool,
@@ -65,11 +65,11 @@ pub struct Stepped<'a> {
     pub loss: f64,
     /// Its phase.
     pub phase: Phase,
-    /// What the run has cost so far.
+    /// The cost of the run so far.
     pub ledger: &'a Ledger,
 }
 
-/// What is told of a run while it runs.
+/// Hears of a run while it runs.
 pub trait Listener {
     /// A step.
     fn stepped(&mut self, _: &Stepped<'_>) {}
@@ -201,7 +201,8 @@ impl<'a> Run<'a> {
         &self.trainer
     }
 
-    /// Trains to the end. When `interrupted` becomes true the run is saved, and this returns [`Error::Interrupted`].
+    /// Trains to the end. When `interrupted` becomes true the run is saved, and this returns
+    /// [`Error::Interrupted`].
     pub fn finish(
         &mut self,
         observer: &dyn Observer,
@@ -290,8 +291,8 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Leaves what the world model saw in the replay folder, under a name that follows from the configuration: a run that is
-    /// repeated takes its own place.
+    /// Leaves what the world model saw in the replay folder, under a name that follows from the
+    /// configuration: a run that is repeated takes its own place.
     fn remember(&self) -> Result<()> {
         let folder = &self.config.engine.replay;
         let (Some(engine), false) = (self.trainer.engine(), folder.as_os_str().is_empty()) else {
@@ -386,7 +387,8 @@ pub(crate) fn comparable(loss: f64) -> f64 {
     if loss.is_finite() { loss } else { f64::INFINITY }
 }
 
-/// What a checkpoint must agree in, in words: the network, and everything in the configuration that decides its weights.
+/// What a checkpoint must agree in, in words: the network, and everything in the configuration that decides
+/// its weights.
 fn fingerprint(trainer: &Trainer<Native>, config: &Config) -> Result<String> {
     let deciding = Config { run: Default::default(), ..config.clone() };
     let hash = blake3::hash(deciding.text()?.as_bytes()).to_hex();

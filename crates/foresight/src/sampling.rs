@@ -1,10 +1,10 @@
 //! Which examples of a batch are worth a backward pass.
 //!
-//! The gradient of an example is `J δ` with `δ = softmax − label`, so that `|δ|` bounds its length up to a factor that
-//! examples share more or less (Katharopoulos and Fleuret, 2018). Late in training most examples are right and have next to
-//! nothing to say. Each is kept with probability `p = min(1, c |δ|)` and then weighs `1 / p`: the gradient's mean is that of
-//! the whole batch, whatever `c` is. By how much it scatters more follows from how many are kept for each of the
-//! `n_eff = (Σ|δ|)² / Σ|δ|²` that count.
+//! The gradient of an example is `J δ` with `δ = softmax − label`, so that `|δ|` bounds its length up to a
+//! factor that examples share more or less (Katharopoulos and Fleuret, 2018). Late in training most examples
+//! are right and have next to nothing to say. Each is kept with probability `p = min(1, c |δ|)` and then
+//! weighs `1 / p`: the gradient's mean is that of the whole batch, whatever `c` is. By how much it scatters
+//! more follows from how many are kept for each of the `n_eff = (Σ|δ|)² / Σ|δ|²` that count.
 
 use crate::random::Random;
 
@@ -47,8 +47,8 @@ pub fn choose(lengths: &[f32], times: f64, random: &mut Random) -> Option<Vec<Ke
     Some(kept)
 }
 
-/// `c` with `Σ min(1, c |δ|) = wanted`: from the `c` that it would be if none were cut off at 1, each round takes those out that
-/// are. None comes back in, so that it ends, as a rule after two or three rounds.
+/// `c` with `Σ min(1, c |δ|) = wanted`: from the `c` that it would be if none were cut off at 1, each round
+/// takes those out that are. None comes back in, so that it ends, as a rule after two or three rounds.
 fn scale(lengths: &[f32], wanted: f64) -> f64 {
     let mut scale = 0.0;
     let mut whole = usize::MAX;

@@ -1,7 +1,7 @@
 //! Student's t, for the means of few values.
 
-/// The one-sided 95 % quantile for the mean of `n` values, that is at `n − 1` degrees of freedom; between the entries of the table
-/// the larger one. None for one value.
+/// The one-sided 95 % quantile for the mean of `n` values, that is at `n − 1` degrees of freedom; between the
+/// entries of the table the larger one. None for one value.
 pub(crate) fn student(n: usize) -> Option<f64> {
     const TABLE: [(usize, f64); 14] = [
         (1, 6.314),
@@ -23,8 +23,8 @@ pub(crate) fn student(n: usize) -> Option<f64> {
     TABLE.iter().rev().find(|(known, _)| *known <= degrees).map(|(_, t)| *t)
 }
 
-/// The mean of `values`, and how far above it the true mean may lie: the upper end of its one-sided 95 % interval less it. None
-/// for fewer than two.
+/// The mean of `values`, and how far above it the true mean may lie: the upper end of its one-sided 95 %
+/// interval less it. None for fewer than two.
 pub(crate) fn mean_and_reach(values: &[f64]) -> (f64, Option<f64>) {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;

@@ -1,10 +1,11 @@
 //! Many configurations under one budget: runs whose forecast says that they will not win are stopped.
 //!
-//! One number decides throughout: the loss of averaged weights on the probe. Forecasts are of how runs will stand against each other.
-//! With `x_i` the logarithm of that loss less the mean over the better half of the runs, `x_i` is taken for a random walk in the
-//! logarithm of the steps: its deviation over a doubling of the steps is the one that the better half showed since the rung before, so
-//! that from a part `r` of a run to its end the ratio of two losses varies by `√(2 log₂(1/r))` times that. At the first rung nothing
-//! is known of that yet, and the better half goes on: rates that win in the end are often behind at first.
+//! One number decides throughout: the loss of averaged weights on the probe. Forecasts are of how runs will
+//! stand against each other. With `x_i` the logarithm of that loss less the mean over the better half of the
+//! runs, `x_i` is taken for a random walk in the logarithm of the steps: its deviation over a doubling of the
+//! steps is the one that the better half showed since the rung before, so that from a part `r` of a run to
+//! its end the ratio of two losses varies by `√(2 log₂(1/r))` times that. At the first rung nothing is known
+//! of that yet, and the better half goes on: rates that win in the end are often behind at first.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -25,7 +26,8 @@ pub struct SweepOptions {
     pub rungs: Vec<f64>,
     /// Runs that always go on from a rung, however bad their forecast.
     pub least: usize,
-    /// The part of the runs at a rung that goes on at most, the best first, however good the forecasts of the others.
+    /// The part of the runs at a rung that goes on at most, the best first, however good the forecasts of the
+    /// others.
     pub most: f64,
 }
 
@@ -46,10 +48,10 @@ pub struct Standing {
     pub band: Option<[f64; 2]>,
 }
 
-/// What became of a configuration.
+/// One configuration of a sweep, and its result.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Entrant {
-    /// What was set.
+    /// The keys and values that were set.
     pub settings: Vec<String>,
     /// Steps that it was trained for.
     pub steps: u64,
@@ -57,15 +59,16 @@ pub struct Entrant {
     pub work: f64,
     /// How it stood at its last rung; none for a run that diverged.
     pub standing: Option<Standing>,
-    /// What it came to, if it was trained to the end.
+    /// The result, if it was trained to the end.
     pub summary: Option<Summary>,
-    /// Multiply-adds that training it to the end costs: its own, where that was done, else as its steps so far go on.
+    /// Multiply-adds that training it to the end costs: its own, where that was done, else as its steps so
+    /// far go on.
     whole_work: f64,
     /// Parts of its steps and logarithms of probe losses there.
     probes: Vec<(f64, f64)>,
 }
 
-/// What came of a sweep.
+/// The result of a sweep.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Sweep {
     /// All configurations in their order.
@@ -141,7 +144,8 @@ struct Track<'a> {
 }
 
 impl Track<'_> {
-    /// Trains a run to a part of its steps and probes it, or to its end. One that cannot be trained is not probed, and the others go on.
+    /// Trains a run to a part of its steps and probes it, or to its end. One that cannot be trained is not
+    /// probed, and the others go on.
     fn train(&self, place: usize, config: &Config, part: Option<f64>, entrant: &mut Entrant) -> Result<()> {
         let stage_name = format!("configuration {}", place + 1);
         let _stage = self.observer.stage(&stage_name);
@@ -228,7 +232,8 @@ fn judge(entrants: &mut [Entrant], alive: &[usize], part: f64) {
 /// Fewest runs whose changes say anything.
 const LEAST_CHANGES: usize = 3;
 
-/// The deviation of changes of ln loss since the rung before, for a doubling of the steps; none for too few runs.
+/// The deviation of changes of ln loss since the rung before, for a doubling of the steps; none for too few
+/// runs.
 fn deviation_per_doubling(entrants: &[Entrant], runs: &[usize]) -> Option<f64> {
     let changes: Vec<f64> = runs
         .iter()
@@ -293,7 +298,8 @@ mod tests {
         assert_eq!(survivors(&few, &alive, &all), [0, 1, 2]);
     }
 
-    /// A rate at which losses become no numbers never wins, and does not end the sweep; with the engine or without it.
+    /// A rate at which losses become no numbers never wins, and does not end the sweep; with the engine or
+    /// without it.
     #[test]
     fn a_rate_that_diverges_is_stopped() {
         for enabled in [false, true] {

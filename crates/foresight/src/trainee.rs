@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use crate::error::Result;
 use crate::optimiser::Sums;
 
-/// Parameters that are frozen, measured and counted together: a layer, as a rule. A *prefix* is the first so many groups
-/// from the input on, where a backward pass can end early.
+/// Parameters that are frozen, measured and counted together: a layer, as a rule. A *prefix* is the first so
+/// many groups from the input on, where a backward pass can end early.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Group {
     /// Its name, as logs have it.
@@ -27,7 +27,8 @@ pub struct Step {
     pub frozen: usize,
     /// The part of the batch that is used, from above 0 to 1. The data order moves on by a whole batch.
     pub share: f64,
-    /// How many times the number of examples that count a backward pass is of: see [`crate::sampling`]. 0 for all of them.
+    /// How many times the number of examples that count a backward pass is of: see [`crate::sampling`]. 0 for
+    /// all of them.
     pub sampled: f64,
     /// Whether statistics are wanted.
     pub measure: bool,
@@ -40,16 +41,17 @@ impl Step {
     }
 }
 
-/// What a step did.
+/// The effects of a step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Taken {
     /// The mean training loss of the batch, before the step.
     pub loss: f64,
     /// The part of its examples that the backward pass was of.
     pub kept: f64,
-    /// The length of its gradient, before it was clipped. Activations can hide in the loss that this is no number.
+    /// The length of its gradient, before it was clipped. Activations can hide in the loss that this is no
+    /// number.
     pub gradient: f64,
-    /// What was asked for.
+    /// Statistics, if they were asked for.
     pub statistics: Option<Statistics>,
 }
 
@@ -58,8 +60,8 @@ pub struct Taken {
 pub struct Statistics {
     /// Of every group.
     pub groups: Vec<Sums>,
-    /// The simple gradient noise scale `tr Σ / |G|²` in examples (McCandlish et al. 2018), from the gradients of shards
-    /// of the batch; not finite where they disagree completely.
+    /// The simple gradient noise scale `tr Σ / |G|²` in examples (McCandlish et al. 2018), from the gradients
+    /// of shards of the batch; not finite where they disagree completely.
     pub noise_scale: f64,
 }
 
@@ -86,13 +88,15 @@ pub struct Evaluation {
 pub struct Probe {
     /// Its mean.
     pub loss: f64,
-    /// Its means over parts of the examples, always the same parts in the same order, so that two probes can be paired.
+    /// Its means over parts of the examples, always the same parts in the same order, so that two probes can
+    /// be paired.
     pub parts: Vec<f64>,
 }
 
 /// Something that learns by steps: weights, an optimiser, an order of data.
 ///
-/// Given the same calls it does the same, bit for bit; everything that decides what it does next is in its snapshot.
+/// Given the same calls it does the same, bit for bit; everything that decides what it does next is in its
+/// snapshot.
 pub trait Trainee {
     /// All that decides what it does next: weights, average, optimiser, data order, random state.
     type Snapshot: Clone + Serialize + DeserializeOwned;
@@ -125,7 +129,8 @@ pub trait Trainee {
     /// Everything as it was.
     fn restore(&mut self, snapshot: &Self::Snapshot) -> Result<()>;
 
-    /// Everything as it was, except that the data order stays where it is: what came in between is not seen again.
+    /// Everything as it was, except that the data order stays where it is: what came in between is not seen
+    /// again.
     fn roll_back(&mut self, snapshot: &Self::Snapshot) -> Result<()>;
 
     /// The weights as they are.
@@ -141,9 +146,10 @@ pub trait Trainee {
 
     /// What a step costs, in full-backward equivalents: a full step of a whole batch is 1.
     ///
-    /// A layer's forward pass, the gradient of its matrix and the gradient of its input are the same multiply-adds each;
-    /// the input of the first trained layer needs none. So with `f_l` of layer `l` and `k` frozen layers a step is
-    /// `Σ_l f_l + Σ_{l ≥ k} f_l + Σ_{l > k} f_l`, over the same with `k = 0`, times the share of the batch.
+    /// A layer's forward pass, the gradient of its matrix and the gradient of its input are the same
+    /// multiply-adds each; the input of the first trained layer needs none. So with `f_l` of layer `l` and
+    /// `k` frozen layers a step is `Σ_l f_l + Σ_{l ≥ k} f_l + Σ_{l > k} f_l`, over the same with `k = 0`,
+    /// times the share of the batch.
     fn cost(&self, frozen: usize, share: f64) -> f64 {
         example_work(self.groups(), frozen) / example_work(self.groups(), 0) * share
     }
@@ -169,14 +175,14 @@ pub fn example_work(groups: &[Group], frozen: usize) -> f64 {
     work(0) + work(frozen) + work(frozen + 1)
 }
 
-/// What a forward pass of `examples` costs in full steps of `batch`.
+/// The cost of a forward pass of `examples`, in full steps of `batch`.
 pub fn forward_cost(groups: &[Group], examples: usize, batch: usize) -> f64 {
     let forward: f64 = groups.iter().map(|group| group.multiply_adds as f64).sum();
     forward * examples as f64 / (example_work(groups, 0) * batch as f64)
 }
 
-/// `tr Σ / |G|²` from mean gradients of shards. With `E|g_b|² = |G|² + tr Σ / b`, the shards' and the whole batch's squared
-/// lengths are two equations in the two unknowns.
+/// `tr Σ / |G|²` from mean gradients of shards. With `E|g_b|² = |G|² + tr Σ / b`, the shards' and the whole
+/// batch's squared lengths are two equations in the two unknowns.
 pub(crate) fn noise_scale(shards: &[(f64, usize)], whole: f64) -> f64 {
     let batch: usize = shards.iter().map(|(_, size)| size).sum();
     let small = batch as f64 / shards.len() as f64;

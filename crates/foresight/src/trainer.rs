@@ -10,8 +10,8 @@ use crate::ledger::{Ledger, Phase};
 use crate::optimiser::Schedule;
 use crate::trainee::{Step, Trainee};
 
-/// A trainee with its schedule and its ledger. Without an engine it takes full steps and nothing else: the baseline, and
-/// the same code otherwise.
+/// A trainee with its schedule and its ledger. Without an engine it takes full steps and nothing else: the
+/// baseline, and the same code otherwise.
 pub struct Trainer<T: Trainee> {
     trainee: T,
     engine: Option<Engine<T>>,
@@ -48,7 +48,7 @@ impl<T: Trainee> Trainer<T> {
         self.engine.as_ref().map_or(self.step, Engine::step)
     }
 
-    /// What trains.
+    /// The trainee.
     pub fn trainee(&self) -> &T {
         &self.trainee
     }
@@ -58,12 +58,12 @@ impl<T: Trainee> Trainer<T> {
         self.engine.as_ref()
     }
 
-    /// What it has cost so far.
+    /// The cost so far.
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
     }
 
-    /// What the engine did.
+    /// Counts of the engine's actions.
     pub fn counts(&self) -> Counts {
         self.engine.as_ref().map(Engine::counts).unwrap_or_default()
     }

@@ -1,9 +1,10 @@
 //! A run that faults hit all the time ends with the weights of the same run without them.
 //!
-//! Some training examples are so far off that batches with them spike, or come to no number: both runs have those. On top of them one run
-//! is killed, interrupted, and kept from writing. As a test this takes seconds; `cargo test --release -p gatework-foresight --test faults
-//! -- --minutes 60 [FOLDER]` goes on for an hour. FOLDER is a small file system of its own (`mount -t tmpfs -o size=32m none FOLDER`) that
-//! is really filled up. The program is also the child that trains: `--child FOLDER`.
+//! Some training examples are so far off that batches with them spike, or come to no number: both runs have
+//! those. On top of them one run is killed, interrupted, and kept from writing. As a test this takes seconds;
+//! `cargo test --release -p gatework-foresight --test faults -- --minutes 60 [FOLDER]` goes on for an hour.
+//! FOLDER is a small file system of its own (`mount -t tmpfs -o size=32m none FOLDER`) that is really filled
+//! up. The program is also the child that trains: `--child FOLDER`.
 
 use std::io::Write as _;
 use std::path::Path;

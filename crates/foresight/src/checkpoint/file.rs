@@ -22,8 +22,8 @@ const MAGIC: &[u8; 8] = b"GWFORESI";
 pub const VERSION: u32 = 3;
 pub(crate) const HEADER: usize = 8 + 4 + 8 + 32;
 
-/// Writes a checkpoint beside its place, syncs it, and renames it there: whatever happens, a reader finds what was there
-/// before or all of this.
+/// Writes a checkpoint beside its place, syncs it, and renames it there: whatever happens, a reader finds
+/// what was there before or all of this.
 pub fn write(path: &Path, fingerprint: &str, payload: &impl Serialize) -> Result<()> {
     let body = postcard::to_stdvec(&(fingerprint, payload))
         .map_err(|error| Error::checkpoint(path, format!("it cannot be put into bytes: {error}")))?;
@@ -54,8 +54,8 @@ fn sync_folder(path: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Reads a checkpoint of `fingerprint`. One that is cut short, damaged, of another version or of another network is
-/// refused with a sentence.
+/// Reads a checkpoint of `fingerprint`. One that is cut short, damaged, of another version or of another
+/// network is refused with a sentence.
 pub fn read<P: DeserializeOwned>(path: &Path, fingerprint: &str) -> Result<P> {
     parse(path, &fs::read(path).map_err(Error::reading(path))?, fingerprint)
 }

@@ -66,8 +66,8 @@ impl RunFolder {
         Ok(steps)
     }
 
-    /// Writes the checkpoint of a step, and then removes those that need not stay: among them those of later steps, which were
-    /// undone, or could not be read.
+    /// Writes the checkpoint of a step, and then removes those that need not stay: among them those of later
+    /// steps, which were undone, or could not be read.
     pub fn save(&self, step: u64, fingerprint: &str, payload: &impl Serialize, kept: Kept<'_>) -> Result<()> {
         write(&self.checkpoint(step), fingerprint, payload)?;
         let (later, earlier): (Vec<u64>, Vec<u64>) = self.steps()?.into_iter().partition(|&old| old > step);

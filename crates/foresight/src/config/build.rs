@@ -144,7 +144,7 @@ impl Prepared {
         Engine::new(options, world, config.schedule(), self.replay.clone(), config.seed, trainee).map(Some)
     }
 
-    /// What a run will hold. Nothing of it is allocated.
+    /// Predicts the memory of a run, without allocating any of it.
     pub fn memory(&self, config: &Config) -> Result<MemoryPlan> {
         let architecture = self.architecture(&config.model)?;
         let [weights, optimiser, passes] = Native::bytes(&architecture, config.batch);

@@ -25,7 +25,8 @@ pub(super) fn check_keys(name: &str, known: &Table, given: &Table) -> Result<()>
             continue;
         }
         let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
-        // A key that is right in the wrong section is nearer than one that is misspelt; of two such, the nearer section.
+        // A key that is right in the wrong section is nearer than one that is misspelt; of two such, the
+        // nearer section.
         let likeness = |candidate: &String| {
             let whole = strsim::jaro_winkler(candidate, &path);
             whole.max(strsim::jaro_winkler(&last(candidate), &last(&path))) + 0.01 * whole

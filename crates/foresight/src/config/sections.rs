@@ -21,13 +21,13 @@ pub struct Config {
     pub steps: u64,
     /// Examples of a step.
     pub batch: usize,
-    /// What is learnt from.
+    /// The data set.
     pub data: DataSection,
-    /// What learns.
+    /// The network.
     pub model: ModelSection,
     /// How.
     pub optimiser: OptimiserSection,
-    /// What the engine may do.
+    /// Settings of the engine.
     pub engine: EngineSection,
     /// The world model.
     pub world: WorldOptions,
@@ -35,7 +35,7 @@ pub struct Config {
     pub run: RunSection,
 }
 
-/// What is learnt from.
+/// The data set.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DataSection {
@@ -72,7 +72,7 @@ impl DataKind {
     }
 }
 
-/// What learns.
+/// The network.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ModelSection {
@@ -134,7 +134,7 @@ pub struct OptimiserSection {
     pub average_decay: f32,
 }
 
-/// What the engine may do.
+/// Settings of the engine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct EngineSection {
@@ -273,7 +273,8 @@ impl Config {
                     clip: 1.0,
                     ..config.optimiser
                 };
-                // A checkpoint of the engine holds several copies of the embedding, which is nearly all of this network.
+                // A checkpoint of the engine holds several copies of the embedding, which is nearly all of
+                // this network.
                 config.engine.enabled = false;
                 config.run = RunSection { evaluate_every: 25, checkpoint_every: 50, ..config.run };
             }
@@ -315,8 +316,8 @@ impl Config {
         Ok(config)
     }
 
-    /// A configuration from TOML text over this one: keys that are not given stay as they are. `name` is what errors call
-    /// the text.
+    /// A configuration from TOML text over this one: keys that are not given stay as they are. `name` is what
+    /// errors call the text.
     pub fn with_text(&self, name: &str, text: &str) -> Result<Self> {
         let given: Table = text.parse().map_err(|error: toml::de::Error| {
             Error::config(format!("{name} is no TOML: {}", error.message()))

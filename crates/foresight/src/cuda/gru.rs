@@ -121,9 +121,9 @@ pub struct DeviceGru {
 }
 
 impl DeviceGru {
-    /// Puts the weights of every member on the device: those of the input to z, r and n as `inputs × 3 hidden`, their
-    /// bias, and for each gate those of the state as `hidden × hidden` and their bias, as [`world`](crate::world) has
-    /// them. Without a schedule, the one that suits.
+    /// Puts the weights of every member on the device: those of the input to z, r and n as `inputs × 3
+    /// hidden`, their bias, and for each gate those of the state as `hidden × hidden` and their bias, as
+    /// [`world`](crate::world) has them. Without a schedule, the one that suits.
     pub fn new(
         stream: &Stream,
         sizes: GruSizes,
@@ -177,8 +177,8 @@ impl DeviceGru {
         self.schedule
     }
 
-    /// The states after every step, as `steps × members × hidden`, from inputs as `steps × members × inputs` and states
-    /// before the first as `members × hidden`.
+    /// The states after every step, as `steps × members × hidden`, from inputs as `steps × members × inputs`
+    /// and states before the first as `members × hidden`.
     pub fn advance(
         &mut self,
         stream: &Stream,

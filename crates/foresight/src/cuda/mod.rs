@@ -1,10 +1,11 @@
 //! The engine's kernels, on a card or on the emulated device.
 //!
-//! Parameters of a network lie in one array, tensor after tensor, as they do on the CPU; gradients, moments and steps in
-//! others like it. [`Segments`] say where tensors are, and one launch does what there is to do to all of them.
+//! Parameters of a network lie in one array, tensor after tensor, as they do on the CPU; gradients, moments
+//! and steps in others like it. [`Segments`] say where tensors are, and one launch does what there is to do
+//! to all of them.
 //!
-//! An ensemble of recurrent models runs many steps in one launch. Each member has a team of blocks, which keep its
-//! weights in shared memory where they fit; a [`Schedule`] says how.
+//! An ensemble of recurrent models runs many steps in one launch. Each member has a team of blocks, which
+//! keep its weights in shared memory where they fit; a [`Schedule`] says how.
 
 mod combine;
 mod gru;

@@ -186,7 +186,8 @@ impl Back {
     const NONE: Self = Self { ticks: 0, first: 0, places: 1 };
 }
 
-/// Ticks that were pushed and that no launch has looked back on yet, in a ring on the device, and what normalises them.
+/// Ticks that were pushed and that no launch has looked back on yet, in a ring on the device, and what
+/// normalises them.
 #[derive(Debug)]
 struct History {
     /// Whether ticks can be pushed at all; if not, the arrays have no use.
@@ -234,8 +235,9 @@ struct Imagined {
 
 /// An ensemble on a device: its weights, and what its members make of the run so far.
 ///
-/// [`Self::imagine`] is [`Ensemble::paths`] in one launch. Generator and functions are the CPU's, bit for bit; sums are added
-/// up in another order. So a sampled class is the CPU's unless its margin is as small as the difference between sums.
+/// [`Self::imagine`] is [`Ensemble::paths`] in one launch. Generator and functions are the CPU's, bit for
+/// bit; sums are added up in another order. So a sampled class is the CPU's unless its margin is as small as
+/// the difference between sums.
 #[derive(Debug)]
 pub struct DeviceWorld {
     options: WorldOptions,
@@ -263,8 +265,9 @@ impl DeviceWorld {
         Self::with_history(stream, ensemble, &Normaliser::default(), 0, format, schedule)
     }
 
-    /// The same, with a ring of so many places for ticks ([`Self::push`]) that are normalised and followed on the device, in
-    /// the launch of the next [`Self::imagine`] and before it, as [`Normaliser::take`] and [`Ensemble::observe`] would.
+    /// The same, with a ring of so many places for ticks ([`Self::push`]) that are normalised and followed on
+    /// the device, in the launch of the next [`Self::imagine`] and before it, as [`Normaliser::take`] and
+    /// [`Ensemble::observe`] would.
     pub fn with_history(
         stream: &Stream,
         ensemble: &Ensemble,
@@ -318,11 +321,12 @@ impl DeviceWorld {
         self.schedule
     }
 
-    /// Takes over what the host makes of the run by now: the members' states, and the normaliser that their features went
-    /// through. Weights stay: after an update, make another.
+    /// Takes over what the host makes of the run by now: the members' states, and the normaliser that their
+    /// features went through. Weights stay: after an update, make another.
     ///
-    /// Ticks that wait in the ring are forgotten: the host is taken to have seen them, and looking back on them would count
-    /// them twice. Push those that it has not seen after this call. A world without a ring has no use for the normaliser.
+    /// Ticks that wait in the ring are forgotten: the host is taken to have seen them, and looking back on
+    /// them would count them twice. Push those that it has not seen after this call. A world without a ring
+    /// has no use for the normaliser.
     pub fn follow(&mut self, stream: &Stream, ensemble: &Ensemble, normaliser: &Normaliser) -> Result<()> {
         if *ensemble.options() != self.options {
             return Err(Error::shape(
@@ -343,8 +347,9 @@ impl DeviceWorld {
         Ok(())
     }
 
-    /// Puts a tick into the ring: features as they are, and the action that is in effect from there on. It waits there for the
-    /// next [`Self::imagine`], or until [`Self::follow`] takes over from a host that has seen it.
+    /// Puts a tick into the ring: features as they are, and the action that is in effect from there on. It
+    /// waits there for the next [`Self::imagine`], or until [`Self::follow`] takes over from a host that has
+    /// seen it.
     pub fn push(&mut self, stream: &Stream, features: &Features, action: &[f32; ACTION]) -> Result<()> {
         let History { places, waiting, next, .. } = self.history;
         if waiting == places {
@@ -434,7 +439,7 @@ impl DeviceWorld {
         self.imagined = None;
     }
 
-    /// What was imagined last, member by member.
+    /// Downloads the last rollout, member by member.
     pub fn paths(&self, stream: &Stream) -> Result<Vec<Path>> {
         let Some(Imagined { ticks, sampled, paths, features, classes, margins }) = &self.imagined else {
             return Err(Error::shape("nothing was imagined yet: call DeviceWorld::imagine first"));

@@ -19,7 +19,7 @@ pub struct Tensor {
     pub range: Range<usize>,
     /// Decoupled weight decay.
     pub decay: f32,
-    /// What Muon's orthogonal direction is multiplied with; of no account for AdamW.
+    /// The factor of Muon's orthogonal direction; AdamW ignores it.
     pub scale: f32,
 }
 

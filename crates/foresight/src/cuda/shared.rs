@@ -8,7 +8,8 @@ gatework_gpu::shared! {
 
     /// Threads of a block that reduces.
     pub(super) const REDUCE_THREADS: u32 = 256;
-    /// Arrays that statistics are of: weights, gradient, displacement, the one before, first and second moments.
+    /// Arrays that statistics are of: weights, gradient, displacement, the one before, first and second
+    /// moments.
     pub(super) const STATISTIC_ARRAYS: u32 = 6;
     /// The displacement among them.
     pub(super) const STATISTIC_DISPLACEMENT: u32 = 2;
@@ -76,8 +77,8 @@ gatework_gpu::shared! {
     /// Threads of a block of a team.
     pub(super) const TEAM_THREADS: u32 = 256;
 
-    /// One launch of the GRU's kernel. Places are bytes in a block's shared memory, whose first are the slab, if it stays
-    /// there.
+    /// One launch of the GRU's kernel. Places are bytes in a block's shared memory, whose first are the slab,
+    /// if it stays there.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
     pub(super) struct GruShape {
         /// Blocks of a team.
@@ -111,7 +112,8 @@ gatework_gpu::shared! {
     /// Numbers of an action.
     pub(super) const ACTION: u32 = crate::world::ACTION as u32;
 
-    /// One launch of the rollout's kernel. Places are bytes in a block's shared memory; words are 32 bits of its slab.
+    /// One launch of the rollout's kernel. Places are bytes in a block's shared memory; words are 32 bits of
+    /// its slab.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
     pub(super) struct RolloutShape {
         /// Blocks of a team.

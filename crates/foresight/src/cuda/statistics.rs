@@ -28,7 +28,8 @@ pub struct Watched<'a> {
     pub first: &'a Buffer<f32>,
     /// Second moments.
     pub second: &'a Buffer<f32>,
-    /// Mean gradients of shards of the batch, one after another. With statistics of no shards it is not looked at.
+    /// Mean gradients of shards of the batch, one after another. With statistics of no shards it is not
+    /// looked at.
     pub shards: &'a Buffer<f32>,
 }
 
@@ -107,8 +108,8 @@ impl TensorStatistics {
     }
 }
 
-/// The gradient noise scale `tr Σ / |G|²` in examples, of all tensors together, from shards of so many examples each; none
-/// where there are fewer than two shards.
+/// The gradient noise scale `tr Σ / |G|²` in examples, of all tensors together, from shards of so many
+/// examples each; none where there are fewer than two shards.
 pub fn noise(tensors: &[TensorStatistics], examples: &[usize]) -> Option<f64> {
     let shards = tensors.first()?.shards.len();
     if shards < 2 || shards != examples.len() || examples.contains(&0) {
@@ -182,7 +183,7 @@ impl DeviceStatistics {
         Ok(stream.fill(&mut self.found, f64::NAN)?)
     }
 
-    /// What the last pass found, tensor by tensor.
+    /// Downloads the statistics of the last pass, tensor by tensor.
     pub fn download(&self, stream: &Stream) -> Result<Vec<TensorStatistics>> {
         let found = stream.download(&self.found)?;
         let rows = found.chunks_exact(SUMS + EXTREMA + self.shards);

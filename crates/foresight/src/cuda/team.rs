@@ -10,7 +10,8 @@ use crate::error::{Error, Result};
 pub const MOST_HIDDEN: usize = 4096;
 /// Blocks of a cluster that every device with clusters takes.
 const PORTABLE_CLUSTER: usize = 8;
-/// A slab that is through shared memory in 500 cycles: smaller ones do not pay for another block at the barrier.
+/// A slab that is through shared memory in 500 cycles: smaller ones do not pay for another block at the
+/// barrier.
 const SMALL_SLAB: usize = 64 << 10;
 /// Threads that the emulated device keeps at once in a cooperative grid.
 const EMULATED_THREADS: usize = 8192;
@@ -94,8 +95,9 @@ pub(super) struct Needs {
 }
 
 impl Schedule {
-    /// The one that suits a device: the smallest cluster whose slabs are small, else the largest that holds them, else as
-    /// many blocks as the device has multiprocessors for every member. `useful` is how many blocks have something to do.
+    /// The one that suits a device: the smallest cluster whose slabs are small, else the largest that holds
+    /// them, else as many blocks as the device has multiprocessors for every member. `useful` is how many
+    /// blocks have something to do.
     pub(super) fn suited(
         device: &Device,
         members: usize,
@@ -173,8 +175,8 @@ fn room_of(properties: &DeviceProperties) -> usize {
     (properties.shared_memory_per_block as usize).saturating_sub(BLOCK_BYTES)
 }
 
-/// Blocks with that much shared memory that may wait for each other: one a multiprocessor, which has registers for no more.
-/// The emulated device has few multiprocessors and any number of registers.
+/// Blocks with that much shared memory that may wait for each other: one a multiprocessor, which has
+/// registers for no more. The emulated device has few multiprocessors and any number of registers.
 fn most_blocks(device: &Device, shared_bytes: usize) -> usize {
     let properties = device.properties();
     let multiprocessors = properties.multiprocessors as usize;

@@ -1,6 +1,8 @@
-//! What a transformer's step has beside its products: normalisations, GELU, causal softmax, cross-entropies, embeddings.
+//! What a transformer's step has beside its products: normalisations, GELU, causal softmax, cross-entropies,
+//! embeddings.
 //!
-//! Rows are tokens, window after window, as on the CPU. Sums over rows go by chunks, whose sums are added up in order.
+//! Rows are tokens, window after window, as on the CPU. Sums over rows go by chunks, whose sums are added up
+//! in order.
 
 use gatework_gpu::{Buffer, Grid, Kernel, Stream, args};
 
@@ -42,7 +44,8 @@ impl Rows {
     }
 }
 
-/// Tokens in the order in which their rows' gradients are added to the embedding: sorted, those of one token in the order of their rows.
+/// Tokens in the order in which their rows' gradients are added to the embedding: sorted, those of one token
+/// in the order of their rows.
 #[derive(Debug)]
 pub struct Sorted {
     rows: usize,
@@ -99,8 +102,8 @@ impl RowKernels {
         Ok(self.stream.device().kernel_of(&kernels::transformer(), name)?)
     }
 
-    /// `y ← (x − mean) / √(variance + ε) · gain + shift` of every row. `gains` are gains, then shifts; `moments` become mean and one over
-    /// the deviation of every row.
+    /// `y ← (x − mean) / √(variance + ε) · gain + shift` of every row. `gains` are gains, then shifts;
+    /// `moments` become mean and one over the deviation of every row.
     pub fn normalise(
         &self,
         rows: Rows,
@@ -182,8 +185,8 @@ impl RowKernels {
         Ok(self.kernel("gelu_back")?.launch(&self.stream, &grid, &args![x, d, x.len() as u64])?)
     }
 
-    /// Causal softmax of squares of scores, one after another, in place: row `i` becomes `softmax(scale s)` of its columns up to
-    /// `i`, and zeros.
+    /// Causal softmax of squares of scores, one after another, in place: row `i` becomes `softmax(scale s)`
+    /// of its columns up to `i`, and zeros.
     pub fn attend(&self, squares: usize, side: usize, scores: &mut Buffer<f32>, scale: f32) -> Result<()> {
         let rows = Rows { count: squares * side, width: side };
         rows.check()?;
@@ -211,8 +214,8 @@ impl RowKernels {
         Ok(self.kernel("attend_back")?.launch(&self.stream, &rows.warps(), &arguments)?)
     }
 
-    /// Losses of every row of logits, which become `(softmax − target) weight`. Of a row's numbers the first `vocabulary` are logits; the
-    /// others become 0. Targets are below it.
+    /// Losses of every row of logits, which become `(softmax − target) weight`. Of a row's numbers the first
+    /// `vocabulary` are logits; the others become 0. Targets are below it.
     pub fn cross_entropy(
         &self,
         rows: Rows,
@@ -245,7 +248,8 @@ impl RowKernels {
         Ok(Judged { losses, right })
     }
 
-    /// `x ← table[token] + places[place]` of every row; places are `context` rows, and windows begin at multiples of it.
+    /// `x ← table[token] + places[place]` of every row; places are `context` rows, and windows begin at
+    /// multiples of it.
     pub fn embed(
         &self,
         rows: Rows,
@@ -301,7 +305,8 @@ fn room<'a>(
     Ok(partials.insert(found))
 }
 
-/// Blocks of 32 columns and so many rows, with room for what their warps have of so many sums; and how many chunks of rows there are.
+/// Blocks of 32 columns and so many rows, with room for what their warps have of so many sums; and how many
+/// chunks of rows there are.
 fn columns(rows: Rows, places: usize) -> (Grid, usize) {
     let chunks = rows.count.div_ceil(CHUNK_ROWS);
     let blocks = [rows.width.div_ceil(32) as u32, chunks as u32, 1];

@@ -31,12 +31,13 @@ impl Share {
     }
 }
 
-/// The optimiser of the CPU on a device: the same moments and the same steps, bit for bit, as long as gradients are not
-/// clipped; clipped ones may differ in the last place, since their length is added up in another order.
+/// The optimiser of the CPU on a device: the same moments and the same steps, bit for bit, as long as
+/// gradients are not clipped; clipped ones may differ in the last place, since their length is added up in
+/// another order.
 ///
 /// A step is [`begin`](Self::begin), then [`adamw`](Self::adamw), and with Muon
-/// [`muon_direction`](Self::muon_direction), the orthogonalisation of every matrix of [`Self::direction`], which is
-/// products of matrices and the caller's, and [`muon_step`](Self::muon_step).
+/// [`muon_direction`](Self::muon_direction), the orthogonalisation of every matrix of [`Self::direction`],
+/// which is products of matrices and the caller's, and [`muon_step`](Self::muon_step).
 #[derive(Debug)]
 pub struct DeviceOptimiser {
     options: OptimiserOptions,
@@ -199,8 +200,8 @@ impl DeviceOptimiser {
         Ok(())
     }
 
-    /// The matrices that Muon steps, with where each lies in the direction; the direction, which is to be made orthogonal; and
-    /// the squared length of each.
+    /// The matrices that Muon steps, with where each lies in the direction; the direction, which is to be
+    /// made orthogonal; and the squared length of each.
     pub fn direction(&mut self) -> Option<(&[Parameters], &mut Buffer<f32>, &Buffer<f64>)> {
         Some((&self.matrices, self.direction.as_mut()?, self.squared_directions.as_ref()?))
     }

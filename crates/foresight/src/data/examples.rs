@@ -14,8 +14,8 @@ pub struct Examples {
 }
 
 impl Examples {
-    /// Examples of `shape` (channels, rows, columns), one after the other. All of it is checked: a number that is
-    /// not finite or a label without a class would otherwise show as a run that diverges.
+    /// Examples of `shape` (channels, rows, columns), one after the other. All of it is checked: a number
+    /// that is not finite or a label without a class would otherwise show as a run that diverges.
     pub fn new(shape: [usize; 3], classes: usize, inputs: Vec<f32>, labels: Vec<u16>) -> Result<Self> {
         let size: usize = shape.iter().product();
         if labels.is_empty() || size == 0 {
@@ -89,7 +89,8 @@ impl Examples {
     }
 }
 
-/// What is trained on, what the engine probes with, and what a run is judged by. No example is in two of them.
+/// What is trained on, what the engine probes with, and what a run is judged by. No example is in two of
+/// them.
 #[derive(Debug, Clone)]
 pub struct Splits {
     /// Trained on.

@@ -1,5 +1,5 @@
-//! `idx`, the file format of MNIST: two zero bytes, 8 for bytes, the number of dimensions, each dimension as a
-//! big-endian word, then the bytes.
+//! `idx`, the file format of MNIST: two zero bytes, 8 for bytes, the number of dimensions, each dimension as
+//! a big-endian word, then the bytes.
 
 use std::path::Path;
 
@@ -58,8 +58,8 @@ fn pair(folder: &Path, part: &str) -> Result<Examples> {
     Examples::new([1, rows, columns], 10, inputs, read_labels(&labels_name, &labels)?)
 }
 
-/// MNIST from a folder with its four files, unpacked: the official 10,000 test images validate, and `probe` of the
-/// training images are held back.
+/// MNIST from a folder with its four files, unpacked: the official 10,000 test images validate, and `probe`
+/// of the training images are held back.
 pub fn mnist(folder: &Path, probe: usize, seed: u64) -> Result<Splits> {
     Splits::with_validation(&pair(folder, "train")?, probe, pair(folder, "t10k")?, seed)
 }

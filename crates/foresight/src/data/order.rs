@@ -5,8 +5,9 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::random::Random;
 
-/// Batches without end: every epoch is a permutation of all examples that follows from the seed and the epoch's number,
-/// and a batch never straddles two. What is left of an epoch and is less than a batch is not seen in it.
+/// Batches without end: every epoch is a permutation of all examples that follows from the seed and the
+/// epoch's number, and a batch never straddles two. What is left of an epoch and is less than a batch is not
+/// seen in it.
 ///
 /// Its state is two numbers. The permutation is computed again after a restore.
 #[derive(Debug, Clone)]

@@ -70,7 +70,7 @@ impl Tokens {
         })
     }
 
-    /// What the bytes of a file say.
+    /// Reads the bytes of a file.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
         if bytes.len() < HEADER || &bytes[..8] != MAGIC {
             return Err(Error::data(

@@ -1,7 +1,8 @@
 //! Functions of every number of a run: `exp`, `ln`, `σ` and `tanh`.
 //!
-//! They are made of additions, products, fused multiply-adds, quotients and shifts alone, so that they give the same bits with any
-//! instructions and whatever the system's library is. Each is within 4 units in the last place of the true value.
+//! They are made of additions, products, fused multiply-adds, quotients and shifts alone, so that they give
+//! the same bits with any instructions and whatever the system's library is. Each is within 4 units in the
+//! last place of the true value.
 
 use super::lanes::Instructions;
 

@@ -82,8 +82,8 @@ pub(super) trait Vector: Copy {
     }
 }
 
-/// Plain numbers. A fused multiply-add is a call of a library where the machine has no instruction for it: slow there,
-/// and the same bits.
+/// Plain numbers. A fused multiply-add is a call of a library where the machine has no instruction for it:
+/// slow there, and the same bits.
 #[derive(Clone, Copy)]
 pub(super) struct Portable([f32; LANES]);
 
@@ -116,8 +116,9 @@ pub(super) use x86::{Avx2, Avx512};
 #[cfg(target_arch = "x86_64")]
 #[expect(clippy::undocumented_unsafe_blocks, reason = "one reason for all, below")]
 mod x86 {
-    //! SAFETY, of every block here: values of these types are made only in functions compiled for their instructions,
-    //! which run only where [`super::Instructions::detect`] found them; runs are sliced to their length first.
+    //! SAFETY, of every block here: values of these types are made only in functions compiled for their
+    //! instructions, which run only where [`super::Instructions::detect`] found them; runs are sliced to
+    //! their length first.
 
     use std::arch::x86_64::*;
 

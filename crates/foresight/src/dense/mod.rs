@@ -1,7 +1,7 @@
 //! Matrix products, functions and reductions in f32.
 //!
-//! Every sum is added up in an order that depends on the shapes alone, and every multiply-add is fused: results are
-//! the same bits for any number of threads and any width of vector registers.
+//! Every sum is added up in an order that depends on the shapes alone, and every multiply-add is fused:
+//! results are the same bits for any number of threads and any width of vector registers.
 
 mod function;
 mod lanes;

@@ -90,7 +90,8 @@ fn transposed_avx2(size: [usize; 3], a: &[f32], b: &[f32], c: &mut [f32]) {
     transposed::<Avx2, 2, 2>(size, a, b, c);
 }
 
-/// Blocks of `ROWS` rows by `COLUMNS` vectors, whose sums stay in registers; how large they are changes no sum.
+/// Blocks of `ROWS` rows by `COLUMNS` vectors, whose sums stay in registers; how large they are changes no
+/// sum.
 #[inline(always)]
 fn product<V: Vector, const ROWS: usize, const COLUMNS: usize>(
     [m, n, k]: [usize; 3],
@@ -116,8 +117,8 @@ fn product<V: Vector, const ROWS: usize, const COLUMNS: usize>(
     }
 }
 
-/// A product of one row, which is bound by how fast `b` is read: panels are as wide as registers allow, so that rows of `b` are
-/// read on and many sums run beside each other. The sums are those of [`product`].
+/// A product of one row, which is bound by how fast `b` is read: panels are as wide as registers allow, so
+/// that rows of `b` are read on and many sums run beside each other. The sums are those of [`product`].
 #[inline(always)]
 fn row<V: Vector, const WIDE: usize, const NARROW: usize>(
     [_, n, k]: [usize; 3],
@@ -189,7 +190,8 @@ fn block<V: Vector, const ROWS: usize, const COLUMNS: usize>(
         let b = &b[..COLUMNS * LANES];
         let columns: [V; COLUMNS] = std::array::from_fn(|j| V::load(&b[j * LANES..]));
         for row in 0..ROWS {
-            // SAFETY: `add_product` checked that the last row and column lie within, and both strides only grow.
+            // SAFETY: `add_product` checked that the last row and column lie within, and both strides only
+            // grow.
             let factor = V::splat(unsafe { *a.numbers.get_unchecked(at[row]) });
             at[row] = at[row].wrapping_add(a.column);
             for j in 0..COLUMNS {

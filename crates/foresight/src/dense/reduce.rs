@@ -34,7 +34,8 @@ fn dot_avx2(x: &[f32], y: &[f32]) -> f64 {
     chains(x, y)
 }
 
-/// Products of single precision are exact in double precision, so that it does not matter whether they are fused.
+/// Products of single precision are exact in double precision, so that it does not matter whether they are
+/// fused.
 #[inline(always)]
 fn chains(x: &[f32], y: &[f32]) -> f64 {
     let mut sums = [0.0f64; CHAINS];

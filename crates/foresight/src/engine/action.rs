@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::world::ACTION;
 
-/// What is done next.
+/// The engine's next action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Action {

@@ -1,11 +1,13 @@
-//! How often the engine looks, decides and learns, so that all of it stays a small part of the training itself.
+//! How often the engine looks, decides and learns, so that all of it stays a small part of the training
+//! itself.
 
 use super::options::EngineOptions;
 use crate::world::Ensemble;
 
 /// Time of a multiply-add of the world model's products of one row, over one of a batch's.
 const SMALL_PRODUCTS: f64 = 5.0;
-/// Multiply-adds that the sums of a step's statistics take for each parameter, and the features for all of them.
+/// Multiply-adds that the sums of a step's statistics take for each parameter, and the features for all of
+/// them.
 const STATISTICS: f64 = 10.0;
 const FEATURES: f64 = 20_000.0;
 /// The same for a state to roll back to: weights, average, moments and the last step are copied.
@@ -19,7 +21,8 @@ const SNAPSHOTS: f64 = 0.2;
 /// A world model that would learn less often than this in a run is left out.
 const LEAST_UPDATES: u64 = 8;
 
-/// Steps between two looks, decisions, updates and states to roll back to. All follow from counted multiply-adds, so that runs repeat.
+/// Steps between two looks, decisions, updates and states to roll back to. All follow from counted
+/// multiply-adds, so that runs repeat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Cadence {
     /// Between two looks at the statistics, which are ticks of the world model.

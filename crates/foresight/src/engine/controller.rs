@@ -11,18 +11,20 @@ pub struct Candidate {
     pub action: Action,
     /// The expected drop of ln loss.
     pub drop: f64,
-    /// The deviation of what it drops less or more than full steps would: what all actions have in common is not in it.
+    /// The deviation of what it drops less or more than full steps would: what all actions have in common is
+    /// not in it.
     pub deviation: f64,
-    /// What it costs, probes included, in full-backward equivalents.
+    /// The cost, probes included, in full-backward equivalents.
     pub cost: f64,
     /// How sure one can be of it, from 0 to 1.
     pub confidence: f64,
 }
 
 impl Candidate {
-    /// What it gains over full steps, in ln loss: the drop that is gained or lost, and what the equivalents that it saves would buy
-    /// at the price of full steps, less `penalty` deviations. Uncertainty always counts against it. Where a run no longer falls,
-    /// its drop counts as a little, so that the cheaper of two useless actions is worth more.
+    /// What it gains over full steps, in ln loss: the drop that is gained or lost, and what the equivalents
+    /// that it saves would buy at the price of full steps, less `penalty` deviations. Uncertainty always
+    /// counts against it. Where a run no longer falls, its drop counts as a little, so that the cheaper of
+    /// two useless actions is worth more.
     pub fn advantage(&self, full: &Self, penalty: f64) -> f64 {
         const LITTLE: f64 = 1e-4;
         let price = full.drop.max(LITTLE) / full.cost.max(1e-9);
@@ -39,7 +41,8 @@ pub struct Choice {
     pub candidates: Vec<Candidate>,
 }
 
-/// Chooses by [`Candidate::advantage`]. To explore is to leave full steps out where something else is sure enough.
+/// Chooses by [`Candidate::advantage`]. To explore is to leave full steps out where something else is sure
+/// enough.
 pub(super) fn choose(
     full: Candidate,
     others: Vec<Candidate>,

@@ -56,7 +56,8 @@ impl Corrector {
         (self.residuals.iter().map(|residual| residual * residual).sum::<f64>() / count as f64).sqrt()
     }
 
-    /// Takes in what became of a prediction: the drop that was predicted, bias included, and the drop that came.
+    /// Takes in what became of a prediction: the drop that was predicted, bias included, and the drop that
+    /// came.
     pub(super) fn learn(&mut self, basis: &Basis, predicted: f64, found: f64, accepted: bool) {
         self.trust = if accepted { self.trust + 0.25 * (1.0 - self.trust) } else { 0.5 * self.trust };
         if self.residuals.len() == RESIDUALS {

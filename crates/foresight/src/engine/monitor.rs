@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What the monitor saw.
+/// An alarm of the monitor.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Alarm {
@@ -116,8 +116,8 @@ impl Monitor {
         if self.seen >= SETTLED {
             let above = level - self.level;
             let deviations = above / self.variance.sqrt().max(1e-3);
-            // Losses next to zero jump by factors and mean nothing by it: a factor counts if the run is usually quieter than
-            // that, or worse off than it began.
+            // Losses next to zero jump by factors and mean nothing by it: a factor counts if the run is
+            // usually quieter than that, or worse off than it began.
             let unusual = deviations > UNUSUAL || level > self.start;
             if above > 10f64.ln() && unusual && loss > 0.1 {
                 return Some(Alarm::TenFold { ratio: above.exp() });

@@ -31,8 +31,8 @@ pub struct EngineOptions {
     pub sampled: f64,
     /// Full steps before anything is predicted.
     pub warmup_steps: u64,
-    /// An action is taken only with at least this confidence, from 0 to 1: trust in its kind over one plus the
-    /// deviation of the predicted ln loss.
+    /// An action is taken only with at least this confidence, from 0 to 1: trust in its kind over one plus
+    /// the deviation of the predicted ln loss.
     pub confidence_threshold: f64,
     /// Steps that the world model looks ahead when actions are compared.
     pub horizon: u64,
@@ -42,27 +42,29 @@ pub struct EngineOptions {
     pub correction_steps: u64,
     /// Fewest steps between two decisions.
     pub decide_every: u64,
-    /// Every so many decisions the best action beside full steps is tried although it is not worth most, so that the
-    /// corrector learns what it does; 0 for never.
+    /// Every so many decisions the best action beside full steps is tried although it is not worth most, so
+    /// that the corrector learns what it does; 0 for never.
     pub explore_every: u64,
-    /// What may be lost on rejected actions, over what was spent: an action is begun only if its whole cost fits into this
-    /// part of the full-backward equivalents so far, plus what accepted actions saved, less what was lost. So a run costs at
-    /// most this much more than the plain loop.
+    /// What may be lost on rejected actions, over what was spent: an action is begun only if its whole cost
+    /// fits into this part of the full-backward equivalents so far, plus what accepted actions saved, less
+    /// what was lost. So a run costs at most this much more than the plain loop.
     pub risk: f64,
-    /// What a deviation of the predicted ln loss weighs against a drop of it.
+    /// The weight of a deviation of the predicted ln loss against a drop of it.
     pub uncertainty_penalty: f64,
     /// Fewest steps between two looks at statistics and features, which are ticks of the world model.
     pub tick: u64,
     /// Fewest steps between two updates of the world model; 0 for no updates.
     pub learn_every: u64,
-    /// The most that looks, decisions and updates may cost together, in counted multiply-adds over those of training. Beside a
-    /// small network they are rarer than is asked for, and the world model is left out where it would hardly learn.
+    /// The most that looks, decisions and updates may cost together, in counted multiply-adds over those of
+    /// training. Beside a small network they are rarer than is asked for, and the world model is left out
+    /// where it would hardly learn.
     pub predictor_share: f64,
     /// Steps between two snapshots of weights to average over.
     pub snapshot_every: u64,
     /// Snapshots that are averaged over.
     pub snapshots: usize,
-    /// Steps between two states to roll back to, at least; more beside a network whose steps take no longer than such a copy.
+    /// Steps between two states to roll back to, at least; more beside a network whose steps take no longer
+    /// than such a copy.
     pub safe_every: u64,
     /// The learning rate's factor after a rollback.
     pub lowered_rate: f64,
@@ -72,7 +74,8 @@ pub struct EngineOptions {
     pub most_rollbacks: u32,
     /// Steps, those that were undone included, over which rollbacks are counted.
     pub rollback_window: u64,
-    /// What a frozen stretch may fall short of its promise, in ln loss, where that is within what chance explains.
+    /// What a frozen stretch may fall short of its promise, in ln loss, where that is within what chance
+    /// explains.
     pub allowance: f64,
     /// `stop` is taken when less than this drop of ln loss is forecast for the rest of the run.
     pub stop_below: f64,

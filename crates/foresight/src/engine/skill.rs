@@ -18,7 +18,8 @@ struct Pending {
     model: Option<f64>,
 }
 
-/// Errors of forecasts that came due: of the slope of the last losses, and of the world model on the same stretches.
+/// Errors of forecasts that came due: of the slope of the last losses, and of the world model on the same
+/// stretches.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Skill {
     pending: Vec<Pending>,
@@ -58,8 +59,8 @@ impl Skill {
         self.pending.clear();
     }
 
-    /// The model's root mean square error over the slope's on the same stretches, lately, and how many there were; none before there
-    /// are enough.
+    /// The model's root mean square error over the slope's on the same stretches, lately, and how many there
+    /// were; none before there are enough.
     pub(super) fn model_over_slope(&self) -> Option<(f64, u64)> {
         let ratio = (self.paired[0] / self.paired[1]).sqrt();
         (self.compared >= LEAST && ratio.is_finite()).then_some((ratio, self.compared))

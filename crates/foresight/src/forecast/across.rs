@@ -1,6 +1,6 @@
-//! What runs of many tasks say of a run of a task that was not among them: a robust linear law from a few of the [`Inputs`] to
-//! ln(end / now), mostly a correction of the power laws. Every task counts the same, and bands are calibrated by tasks that are left
-//! out whole.
+//! What runs of many tasks say of a run of a task that was not among them: a robust linear law from a few of
+//! the [`Inputs`] to ln(end / now), mostly a correction of the power laws. Every task counts the same, and
+//! bands are calibrated by tasks that are left out whole.
 
 use serde::{Deserialize, Serialize};
 

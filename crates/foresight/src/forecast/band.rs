@@ -12,7 +12,8 @@ use crate::error::{Error, Result};
 pub struct Banded {
     /// The formula.
     pub method: Method,
-    /// The loss that it expects, with the median of its past errors taken off, where there are enough of them for that.
+    /// The loss that it expects, with the median of its past errors taken off, where there are enough of them
+    /// for that.
     pub expected: f64,
     /// The band, where there is enough to calibrate it by.
     pub band: Option<[f64; 2]>,
@@ -42,8 +43,9 @@ const LEVEL: f64 = 0.9;
 const END: f64 = 0.05;
 
 impl Calibration {
-    /// From whole runs, each forecast from the same part of its steps. With runs like the one that is forecast, the bands hold
-    /// in nine of ten cases (split conformal prediction). Curves that are too short are left out.
+    /// From whole runs, each forecast from the same part of its steps. With runs like the one that is
+    /// forecast, the bands hold in nine of ten cases (split conformal prediction). Curves that are too short
+    /// are left out.
     pub fn by_runs(runs: &[Curve], part: f64) -> Self {
         let mut calibration = Self::default();
         for run in runs {
@@ -53,8 +55,9 @@ impl Calibration {
         calibration
     }
 
-    /// From the curve itself: parts of it are forecast from parts of those, as far ahead in proportion as is asked for.
-    /// Scores of one curve resemble each other, so that bands are right only as far as its past is like its future.
+    /// From the curve itself: parts of it are forecast from parts of those, as far ahead in proportion as is
+    /// asked for. Scores of one curve resemble each other, so that bands are right only as far as its past is
+    /// like its future.
     pub fn by_itself(curve: &Curve, at: f64) -> Self {
         let mut calibration = Self { of: ErrorsOf::Parts, ..Self::default() };
         let ratio = (at / curve.last_step().max(1e-9)).max(1.05);
@@ -73,8 +76,9 @@ impl Calibration {
         }
     }
 
-    /// A method's forecast with its band: between quantiles of signed errors, so that a formula's bias is no part of its width. With
-    /// fewer than 19 of them, and with those of the curve itself, by the quantile of their sizes, for which nine are enough.
+    /// A method's forecast with its band: between quantiles of signed errors, so that a formula's bias is no
+    /// part of its width. With fewer than 19 of them, and with those of the curve itself, by the quantile of
+    /// their sizes, for which nine are enough.
     pub fn band(&self, method: Method, expected: f64) -> Banded {
         let scores = &self.scores[method as usize];
         let sizes: Vec<f64> = scores.iter().map(|score| score.abs()).collect();
@@ -109,9 +113,9 @@ fn rates_ahead(whole: &Curve, from: f64) -> Vec<(f64, f64)> {
     whole.points_with_rates().into_iter().filter(|(step, _)| *step > from).collect()
 }
 
-/// All four forecasts of the loss at step `at`, with bands by `runs` that went to their end, or by the curve itself where
-/// there are none. `ahead` are the rates to come; where they are not known, those of the past and of the runs are not looked at, since
-/// a forecast must be calibrated as it is made.
+/// All four forecasts of the loss at step `at`, with bands by `runs` that went to their end, or by the curve
+/// itself where there are none. `ahead` are the rates to come; where they are not known, those of the past
+/// and of the runs are not looked at, since a forecast must be calibrated as it is made.
 pub fn forecast(curve: &Curve, at: f64, ahead: &[(f64, f64)], runs: &[Curve]) -> Result<Vec<Banded>> {
     if !(at.is_finite() && at > curve.last_step()) {
         return Err(Error::curve(format!(

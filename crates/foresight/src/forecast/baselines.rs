@@ -16,9 +16,9 @@ pub enum Method {
     Linear,
     /// `L(t) = a + b t^−c` with `a, b ≥ 0`, over the part after the first tenth.
     PowerLaw,
-    /// `L = a + b S^−c − d Σ_k (η_{k−1} − η_k) (1 − (1 + s S_k)^−β)` with `S` the sum of rates so far and `S_k` that since
-    /// step `k` (Luo et al. 2025, arXiv 2503.12811, with their γ = 0). Without rates, or before the rate has fallen, `d`
-    /// cannot be told and is 0.
+    /// `L = a + b S^−c − d Σ_k (η_{k−1} − η_k) (1 − (1 + s S_k)^−β)` with `S` the sum of rates so far and
+    /// `S_k` that since step `k` (Luo et al. 2025, arXiv 2503.12811, with their γ = 0). Without rates, or
+    /// before the rate has fallen, `d` cannot be told and is 0.
     MultiPowerLaw,
 }
 
@@ -41,8 +41,8 @@ impl fmt::Display for Method {
 /// Points that fits are made on.
 const POINTS: usize = 120;
 
-/// The loss that a formula expects at step `at`, from a curve up to some step before it. `rates` are the steps and rates
-/// from the curve's end to `at`, where they are known.
+/// The loss that a formula expects at step `at`, from a curve up to some step before it. `rates` are the
+/// steps and rates from the curve's end to `at`, where they are known.
 pub fn predict(method: Method, curve: &Curve, at: f64, rates: &[(f64, f64)]) -> f64 {
     let curve = curve.thinned(POINTS);
     let floor = 1e-12;
@@ -68,8 +68,8 @@ fn line(curve: &Curve, at: f64) -> f64 {
     (mean + slope * (at - mean_step)).exp()
 }
 
-/// Least squares of `y ≈ Σ c_j x_j` with `c ≥ 0`, by trying every set of columns that may be zero. For three columns that
-/// is exact and cheap.
+/// Least squares of `y ≈ Σ c_j x_j` with `c ≥ 0`, by trying every set of columns that may be zero. For three
+/// columns that is exact and cheap.
 fn non_negative<const N: usize>(columns: &[[f64; N]], y: &[f64]) -> ([f64; N], f64) {
     let mut best = ([0.0; N], f64::INFINITY);
     for set in 1..1usize << N {
@@ -143,7 +143,8 @@ fn power_law(curve: &Curve, at: f64) -> f64 {
     best.1
 }
 
-/// At most `count` of the points, evenly, the last among them: every point ahead costs as many terms as there are falls of the rate.
+/// At most `count` of the points, evenly, the last among them: every point ahead costs as many terms as there
+/// are falls of the rate.
 fn thinned(points: &[(f64, f64)], count: usize) -> impl Iterator<Item = (f64, f64)> + '_ {
     let kept = points.len().min(count);
     (1..=kept).map(move |i| points[i * points.len() / kept - 1])

@@ -93,13 +93,14 @@ impl Curve {
         self.steps.last().copied().unwrap_or(0.0)
     }
 
-    /// The mean loss of the last `share` of its points, of two at least: what a curve's noise leaves of its end.
+    /// The mean loss of the last `share` of its points, of two at least: what a curve's noise leaves of its
+    /// end.
     pub fn end(&self, share: f64) -> f64 {
         let count = ((self.losses.len() as f64 * share) as usize).clamp(2, self.losses.len());
         self.losses[self.losses.len() - count..].iter().sum::<f64>() / count as f64
     }
 
-    /// What there was of it up to a step.
+    /// The part of the curve up to a step.
     pub fn until(&self, step: f64) -> Result<Self> {
         let count = self.steps.partition_point(|here| *here <= step);
         let rates = self.rates.as_ref().map(|rates| rates[..count].to_vec());
@@ -107,7 +108,8 @@ impl Curve {
         Self::new(points.map(|(i, (&step, &loss))| (step, loss, rates.as_ref().map(|rates| rates[i]))))
     }
 
-    /// At most `count` points, each the mean of its stretch. Fits of long curves cost no more than those of short ones.
+    /// At most `count` points, each the mean of its stretch. Fits of long curves cost no more than those of
+    /// short ones.
     pub fn thinned(&self, count: usize) -> Self {
         let n = self.steps.len();
         if n <= count {
@@ -124,8 +126,8 @@ impl Curve {
         Self { steps: mean(&self.steps), losses: mean(&self.losses), rates: self.rates.as_deref().map(mean) }
     }
 
-    /// Reads a file: JSON lines if its first line is an object, else CSV with a header, else one loss a line. `column` is
-    /// the name of the losses, where they have none of the usual names.
+    /// Reads a file: JSON lines if its first line is an object, else CSV with a header, else one loss a line.
+    /// `column` is the name of the losses, where they have none of the usual names.
     pub fn read(path: &Path, column: Option<&str>) -> Result<Reading> {
         let text = std::fs::read_to_string(path).map_err(Error::reading(path))?;
         Self::parse(&text, column)

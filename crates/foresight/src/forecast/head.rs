@@ -1,8 +1,9 @@
 //! The direct head: the final loss of a run from its first part, learnt from runs that went to their end.
 //!
-//! Of a task that it has enough runs of, it asks those runs ([`Within`]); of another task, what runs of many tasks have in common
-//! ([`Across`]); and of a known task at rates beyond those that it has seen, both in equal parts, so that their disagreement widens the
-//! band. Answers are samples, whose 5th to 95th percentile is the band of 90 %.
+//! Of a task that it has enough runs of, it asks those runs ([`Within`]); of another task, what runs of many
+//! tasks have in common ([`Across`]); and of a known task at rates beyond those that it has seen, both in
+//! equal parts, so that their disagreement widens the band. Answers are samples, whose 5th to 95th percentile
+//! is the band of 90 %.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +17,7 @@ use crate::error::{Error, Result};
 /// A run that went to its end.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Finished {
-    /// What it learnt, so that runs of the same can be told from others.
+    /// The task of the run, so that runs of the same task can be found.
     pub task: String,
     /// Its losses, with rates if those of the run that is asked about are known, too.
     pub curve: Curve,
@@ -33,7 +34,7 @@ pub struct DirectHead {
     across: Option<Across>,
 }
 
-/// What it says of the end of a run.
+/// The head's forecast of the end of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Foreseen {
     /// The median of the final loss.
@@ -157,7 +158,8 @@ mod tests {
     use crate::forecast::{Calibration, Method, crps_samples, predict};
     use crate::random::Random;
 
-    /// Runs that fall by a power law and then, at a time that the curve does not show, a second time: by as much as the task has it.
+    /// Runs that fall by a power law and then, at a time that the curve does not show, a second time: by as
+    /// much as the task has it.
     fn run(task: u64, seed: u64) -> Finished {
         let mut random = Random::new(1000 * task + seed, "runs");
         let second = 0.3 + 0.6 * Random::new(task, "task").uniform();

@@ -1,4 +1,5 @@
-//! What is seen of the first part of a run: numbers that do not change when all losses, all steps or all rates are scaled.
+//! What is seen of the first part of a run: numbers that do not change when all losses, all steps or all
+//! rates are scaled.
 
 use super::baselines::{Method, predict};
 use super::curve::Curve;

@@ -1,7 +1,7 @@
 //! How good a forecast was: the continuous ranked probability score.
 
-/// The score of a forecast that is given by samples: `E|X − found| − E|X − X'| / 2`. Less is better; for one sample it is the absolute
-/// error.
+/// The score of a forecast that is given by samples: `E|X − found| − E|X − X'| / 2`. Less is better; for one
+/// sample it is the absolute error.
 pub fn crps_samples(samples: &[f64], found: f64) -> f64 {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -1,9 +1,10 @@
 //! What runs of one task say of another run of it: a Gaussian process from [`Inputs`] to ln(end / now).
 //!
-//! `k(x, y) = a exp(−|x − y|² / 2ℓ²) + b x·y + 1`, and noise. Its constants were chosen by the logarithmic score of runs that were left
-//! out, on runs that are learnt from. Bands are calibrated by runs that are left out (cross-conformal prediction): one at a time and
-//! by thirds of the learning rates; for a network of a size that was not learnt from, all of one size at once, and for a schedule that
-//! was not learnt from, all of one schedule at once, so that they know how far a forecast is off there.
+//! `k(x, y) = a exp(−|x − y|² / 2ℓ²) + b x·y + 1`, and noise. Its constants were chosen by the logarithmic
+//! score of runs that were left out, on runs that are learnt from. Bands are calibrated by runs that are left
+//! out (cross-conformal prediction): one at a time and by thirds of the learning rates; for a network of a
+//! size that was not learnt from, all of one size at once, and for a schedule that was not learnt from, all
+//! of one schedule at once, so that they know how far a forecast is off there.
 
 use serde::{Deserialize, Serialize};
 
@@ -53,8 +54,8 @@ impl Settings {
     }
 }
 
-/// Errors at settings that were not learnt from, over what the few groups that could be left out say: those lie between others, and new
-/// ones beyond them. Settled on seeds that no result counts.
+/// Errors at settings that were not learnt from, over what the few groups that could be left out say: those
+/// lie between others, and new ones beyond them. Settled on seeds that no result counts.
 const WIDER: f64 = 1.25;
 
 /// What differs by less is taken for one.
@@ -72,7 +73,8 @@ pub(super) struct Within {
     inputs: Vec<Vec<f64>>,
     weights: Vec<f64>,
     inverse: Matrix,
-    /// Errors over their deviations: of runs that were left out one by one and by rates, by schedules, and by sizes.
+    /// Errors over their deviations: of runs that were left out one by one and by rates, by schedules, and by
+    /// sizes.
     scores: [Vec<f64>; 3],
     /// Lowest and highest of the logarithms of their rates.
     rates: Option<[f64; 2]>,
@@ -86,7 +88,8 @@ fn kernel(x: &[f64], y: &[f64]) -> f64 {
 }
 
 impl Within {
-    /// Learns from runs. `everywhere` is the deviation of each input over all tasks: what hardly varies here must not blow up.
+    /// Learns from runs. `everywhere` is the deviation of each input over all tasks: what hardly varies here
+    /// must not blow up.
     pub(super) fn learn(examples: &[Example], everywhere: &Inputs) -> Self {
         let n = examples.len() as f64;
         let mean = |i: usize| examples.iter().map(|example| example.inputs[i]).sum::<f64>() / n;
@@ -150,7 +153,8 @@ impl Within {
         scores.into_iter().map(|score| mean + wider * deviation * score).collect()
     }
 
-    /// The scores of runs that were left out in the way in which this one is new, and by how much its errors are larger.
+    /// The scores of runs that were left out in the way in which this one is new, and by how much its errors
+    /// are larger.
     fn scores_for(&self, settings: &Settings) -> (Vec<f64>, f64) {
         let new = |here: Option<Trait>, known: &[Trait]| {
             here.is_some_and(|here| !known.iter().any(|known| are_alike(known, &here)))
@@ -178,8 +182,8 @@ fn normalise(inputs: &Inputs, centre: &[f64], scale: &[f64]) -> Vec<f64> {
     (0..INPUTS).map(|i| ((inputs[i] - centre[i]) / scale[i]).clamp(-BOUND, BOUND)).collect()
 }
 
-/// Errors over deviations of a group's forecasts from all others: with `B` the block of the inverse, the errors are `B⁻¹ α` and the
-/// covariance is `B⁻¹` (Rasmussen and Williams 2006, section 5.4.2).
+/// Errors over deviations of a group's forecasts from all others: with `B` the block of the inverse, the
+/// errors are `B⁻¹ α` and the covariance is `B⁻¹` (Rasmussen and Williams 2006, section 5.4.2).
 fn left_out(inverse_covariance: &Matrix, weights: &[f64], group: &[usize]) -> Vec<f64> {
     let block: Matrix =
         group.iter().map(|&i| group.iter().map(|&j| inverse_covariance[i][j]).collect()).collect();

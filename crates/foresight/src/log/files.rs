@@ -53,7 +53,8 @@ pub struct Logs {
 }
 
 impl Logs {
-    /// Opens the files of a run folder at `offsets`: what was written after the checkpoint that they are of is cut off.
+    /// Opens the files of a run folder at `offsets`: what was written after the checkpoint that they are of
+    /// is cut off.
     pub fn open(folder: &Path, offsets: Offsets) -> Result<Self> {
         let open = |place: usize| -> Result<(PathBuf, BufWriter<File>)> {
             let path = folder.join(NAMES[place]);

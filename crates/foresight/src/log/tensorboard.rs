@@ -1,7 +1,7 @@
 //! Event files of TensorBoard: a record is its length, a checksum of that, the event, a checksum of that.
 //!
-//! The event is a protocol buffer: `wall_time = 1` (double), `step = 2` (varint), `file_version = 3` (string), and
-//! `summary = 5` with `value = 1` of `tag = 1` (string) and `simple_value = 2` (float).
+//! The event is a protocol buffer: `wall_time = 1` (double), `step = 2` (varint), `file_version = 3`
+//! (string), and `summary = 5` with `value = 1` of `tag = 1` (string) and `simple_value = 2` (float).
 
 /// The cyclic redundancy check with Castagnoli's polynomial, as `x86` and `iSCSI` have it.
 pub fn crc32c(bytes: &[u8]) -> u32 {
@@ -25,7 +25,8 @@ const fn table() -> [u32; 256] {
     table
 }
 
-/// A checksum of bytes that themselves end in checksums would be weak, so that TensorFlow rotates it and adds a constant.
+/// A checksum of bytes that themselves end in checksums would be weak, so that TensorFlow rotates it and adds
+/// a constant.
 fn masked(bytes: &[u8]) -> [u8; 4] {
     crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes()
 }

@@ -9,8 +9,8 @@ use super::transformer::Transformer;
 use crate::error::{Error, Result};
 use crate::trainee::Group;
 
-/// Where a matrix with its bias lies among all parameters: the matrix, then the bias. What else is a vector, as the gains of a
-/// normalisation, lies with the bias of a neighbour: all of that is stepped alike.
+/// Where a matrix with its bias lies among all parameters: the matrix, then the bias. What else is a vector,
+/// as the gains of a normalisation, lies with the bias of a neighbour: all of that is stepped alike.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parameters {
     /// Which layer's, or, of a transformer, which group's.
@@ -105,7 +105,8 @@ impl Architecture {
         }
     }
 
-    /// How examples are dealt out. A window of a text is many tokens, each of which is an example to the products.
+    /// How examples are dealt out. A window of a text is many tokens, each of which is an example to the
+    /// products.
     pub(crate) fn sharding(&self) -> Sharding {
         match self {
             Self::Layers(_) => Sharding { batch: 16, evaluation: 32 },

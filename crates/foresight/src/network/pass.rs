@@ -89,8 +89,8 @@ impl Pass {
         }
     }
 
-    /// [`Self::forward`] and [`Self::backward`] in one: where nothing is left out between them, a transformer computes its logits
-    /// once.
+    /// [`Self::forward`] and [`Self::backward`] in one: where nothing is left out between them, a transformer
+    /// computes its logits once.
     ///
     /// # Panics
     /// As [`Self::forward`].

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// `a_t = d_t a_{t−1} + (1 − d_t) w_t` with `d_t = min(decay, t / (t + 10))`: early on the average is of what there is.
+/// `a_t = d_t a_{t−1} + (1 − d_t) w_t` with `d_t = min(decay, t / (t + 10))`: early on the average is of what
+/// there is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Average {
     decay: f32,

@@ -4,8 +4,8 @@ use crate::dense::{Strided, add_product, add_product_transposed, norm};
 
 /// Newton–Schulz iterations.
 const ROUNDS: usize = 5;
-// Coefficients of `X ← a X + b (X Xᵀ) X + c (X Xᵀ)² X`, chosen for a steep slope at zero (Jordan 2024): singular values
-// end between about 0.7 and 1.2, which is all that a direction needs.
+// Coefficients of `X ← a X + b (X Xᵀ) X + c (X Xᵀ)² X`, chosen for a steep slope at zero (Jordan 2024):
+// singular values end between about 0.7 and 1.2, which is all that a direction needs.
 const A: f32 = 3.4445;
 const B: f32 = -4.7750;
 const C: f32 = 2.0315;

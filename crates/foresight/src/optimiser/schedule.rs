@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What becomes of the learning rate after its warm-up.
+/// The course of the learning rate after its warm-up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Decay {

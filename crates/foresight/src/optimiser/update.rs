@@ -43,7 +43,8 @@ impl Default for OptimiserOptions {
 }
 
 impl OptimiserOptions {
-    /// What moments are multiplied with after so many steps, since they began at zero: `1 / (1 − β₁ᵗ)`, `1 / (1 − β₂ᵗ)`.
+    /// What moments are multiplied with after so many steps, since they began at zero: `1 / (1 − β₁ᵗ)`, `1 /
+    /// (1 − β₂ᵗ)`.
     pub(crate) fn corrections(&self, steps: u64) -> [f32; 2] {
         [self.beta1, self.beta2].map(|beta| (1.0 / (1.0 - f64::from(beta).powf(steps as f64))) as f32)
     }
@@ -54,7 +55,7 @@ pub(crate) fn muon_scale(sides: [usize; 2]) -> f32 {
     MUON_SCALE * (sides[0].max(sides[1]) as f32).sqrt()
 }
 
-/// What one pass over a group's parameters adds up. All are sums, so that they can be added over groups.
+/// Sums of one pass over a group's parameters. They can be added over groups.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sums {
     /// `Σ g²` of gradients.
@@ -136,9 +137,9 @@ impl Optimiser {
         self.steps
     }
 
-    /// Moves `weights` against `gradient` at rate `rate`, all groups from number `frozen` on; those before keep weights
-    /// and moments. Returns the gradient's length before it is clipped, and with `measure` the sums of every group, zeros for the
-    /// frozen.
+    /// Moves `weights` against `gradient` at rate `rate`, all groups from number `frozen` on; those before
+    /// keep weights and moments. Returns the gradient's length before it is clipped, and with `measure` the
+    /// sums of every group, zeros for the frozen.
     pub fn step(
         &mut self,
         groups: &[Parameters],
@@ -301,7 +302,8 @@ mod tests {
         for method in [Method::AdamW, Method::Muon] {
             let (weights, sums) = descend(method);
             let size = squares(&weights).sqrt() / (weights.len() as f64).sqrt();
-            // It was 0.6. Muon's steps do not shrink with the gradient, so that it ends within its last rates.
+            // It was 0.6. Muon's steps do not shrink with the gradient, so that it ends within its last
+            // rates.
             assert!(size < 0.1, "{method:?}: {size}");
             assert_eq!(sums.len(), 3);
             assert!(sums.iter().all(|sums| sums.update > 0.0 && sums.before > 0.0));

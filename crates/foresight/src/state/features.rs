@@ -1,8 +1,9 @@
 //! The 64 features, before they are normalised.
 //!
-//! With `L` the training loss of a step, `E_n` its exponential average over about `n` steps, and for each of four bands of
-//! layers (a quarter of the groups each, from the input on) the gradient `g`, the weights `w`, the step `u` and the step
-//! before it `u'`, the moments `m` and `v`. A band without gradients, because it is frozen, keeps what it last had.
+//! With `L` the training loss of a step, `E_n` its exponential average over about `n` steps, and for each of
+//! four bands of layers (a quarter of the groups each, from the input on) the gradient `g`, the weights `w`,
+//! the step `u` and the step before it `u'`, the moments `m` and `v`. A band without gradients, because it is
+//! frozen, keeps what it last had.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +22,7 @@ const OF_BAND: usize = 8;
 const FIRST_OF_BANDS: usize = 20;
 const FIRST_OF_WHOLE: usize = FIRST_OF_BANDS + BANDS * OF_BAND;
 
-/// What each feature is, as logs have it.
+/// Names of the features in logs.
 pub const NAMES: [&str; FEATURES] = [
     "ln L",
     "ln E8",
@@ -89,7 +90,7 @@ pub const NAMES: [&str; FEATURES] = [
     "ln |u| of all - ln rate",
 ];
 
-/// What a step showed that is looked at.
+/// The observed quantities of a step.
 #[derive(Debug, Clone, Copy)]
 pub struct Observation<'a> {
     /// Its number.
@@ -116,8 +117,9 @@ impl Smooth {
     }
 }
 
-/// The history that features need. Every step gives its loss; features are computed at the steps that are looked at, in one pass
-/// over their statistics and at most 64 values of history. Averages over `n` steps fade by the steps since the last look.
+/// The history that features need. Every step gives its loss; features are computed at the steps that are
+/// looked at, in one pass over their statistics and at most 64 values of history. Averages over `n` steps
+/// fade by the steps since the last look.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StateTracker {
     losses: Series,

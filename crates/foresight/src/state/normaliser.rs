@@ -9,8 +9,8 @@ pub(crate) const MEMORY: f64 = 1000.0;
 /// Nothing is further out than this.
 pub(crate) const BOUND: f64 = 5.0;
 
-/// Running means and variances: `(x − mean) / deviation`, with the mean and the deviation of what came before and `x`
-/// itself, at weights of `1/n` up to `n = 1000`.
+/// Running means and variances: `(x − mean) / deviation`, with the mean and the deviation of what came before
+/// and `x` itself, at weights of `1/n` up to `n = 1000`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Normaliser {
     count: f64,

@@ -102,16 +102,17 @@ pub struct Imagined {
     pub means: Vec<f64>,
     /// Its deviation after every tick.
     pub deviations: Vec<f64>,
-    /// The part of the variance at the end that members disagree by (epistemic); the rest is noise (aleatoric).
+    /// The part of the variance at the end that members disagree by (epistemic); the rest is noise
+    /// (aleatoric).
     pub disagreement: f64,
-    /// What it looks like.
+    /// Metrics of the rollout.
     pub metrics: RolloutMetrics,
 }
 
 const CLIP: f64 = 5.0;
 
 impl Imagined {
-    /// What the paths of all members come to together.
+    /// Averages the paths of all members.
     pub fn of(paths: &[Path]) -> Self {
         let ticks = paths.first().map_or(0, |path| path.changes.len());
         let mixed: Vec<[f64; 3]> =
@@ -198,7 +199,7 @@ impl Ensemble {
         self.states.iter().map(|state| state.parameters.len()).sum::<usize>() as f64
     }
 
-    /// What the members make of the run so far.
+    /// The members' recurrent states after the run so far.
     pub fn recurrent(&self) -> RecurrentState {
         RecurrentState(
             self.states.iter().map(|state| (state.h.clone(), state.z.clone(), state.action)).collect(),
@@ -235,7 +236,7 @@ impl Ensemble {
         Imagined::of(&self.roll_out(actions, &States::Expected, Heads::Change))
     }
 
-    /// What every member imagines from here on, one tick an action, its features too.
+    /// The rollout of every member from here on, one tick an action, with its features.
     pub fn paths(&self, actions: &[[f32; ACTION]], states: &States) -> Vec<Path> {
         self.roll_out(actions, states, Heads::All)
     }
@@ -375,7 +376,8 @@ fn slices(windows: &[Window<'_>]) -> Vec<Slice> {
         .collect()
 }
 
-/// The mean of normal distributions with these means and variances, how their means vary, and their mean variance.
+/// The mean of normal distributions with these means and variances, how their means vary, and their mean
+/// variance.
 fn mixture(parts: impl Iterator<Item = [f64; 2]>) -> [f64; 3] {
     let parts: Vec<[f64; 2]> = parts.collect();
     let count = parts.len() as f64;

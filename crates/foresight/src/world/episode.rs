@@ -67,7 +67,8 @@ impl Episode {
 }
 
 impl Replay {
-    /// Reads all episodes of a folder; a folder that is not there has none. What cannot be used goes to `refused`.
+    /// Reads all episodes of a folder; a folder that is not there has none. What cannot be used goes to
+    /// `refused`.
     pub fn read(folder: &Path, mut refused: impl FnMut(&Error)) -> Result<Self> {
         if !folder.exists() {
             return Ok(Self::default());
@@ -111,7 +112,8 @@ impl Replay {
         self
     }
 
-    /// These runs alone, in this order: a run that goes on learns from what it began with, whatever was added since.
+    /// These runs alone, in this order: a run that goes on learns from what it began with, whatever was added
+    /// since.
     pub fn only(&self, sources: &[Source]) -> Result<Self> {
         let runs = sources.iter().map(|wanted| {
             self.runs.iter().find(|(source, _)| source == wanted).cloned().ok_or_else(|| {

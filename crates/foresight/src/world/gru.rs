@@ -100,7 +100,8 @@ impl Gru {
         (next, Trace { x: x.to_vec(), h: h.to_vec(), z, r, n, inner })
     }
 
-    /// The next state of one row in place of `h`: the bits of [`Self::forward`], with nothing kept for a backward pass.
+    /// The next state of one row in place of `h`: the bits of [`Self::forward`], with nothing kept for a
+    /// backward pass.
     pub(crate) fn advance(&self, parameters: &[f32], x: &[f32], h: &mut [f32], scratch: &mut Scratch) {
         let Scratch { gates, z, r, n, inner } = scratch;
         self.input.forward_into(parameters, x, gates);

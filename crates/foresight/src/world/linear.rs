@@ -5,7 +5,8 @@ use std::ops::Range;
 use crate::dense::{Strided, add_product, add_product_transposed};
 use crate::random::Random;
 
-/// `y = x W + b` for rows of `x`, with `W` as `inputs × outputs` and then `b` among all parameters of a model.
+/// `y = x W + b` for rows of `x`, with `W` as `inputs × outputs` and then `b` among all parameters of a
+/// model.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Linear {
     pub(crate) inputs: usize,

@@ -267,8 +267,8 @@ impl Member {
     }
 }
 
-/// The mean of `−ln N(target; mean, variance)` up to a constant over targets that there are, and its gradient in mean and
-/// log variance.
+/// The mean of `−ln N(target; mean, variance)` up to a constant over targets that there are, and its gradient
+/// in mean and log variance.
 fn normal(outputs: &[f32], targets: &[Option<f32>], scale: f32) -> (f64, Vec<f32>) {
     let mut loss = 0.0;
     let mut gradient = vec![0.0; outputs.len()];

@@ -1,7 +1,7 @@
 //! The world model: an ensemble of recurrent state-space models of a training run.
 //!
-//! It sees a run in *ticks* of a few steps. Between two ticks an action is in effect; what the model learns is how the
-//! logarithm of the loss changes over a tick under each of them.
+//! It sees a run in *ticks* of a few steps. Between two ticks an action is in effect; what the model learns
+//! is how the logarithm of the loss changes over a tick under each of them.
 
 mod ensemble;
 mod episode;

@@ -8,7 +8,7 @@ use super::member::{Member, bounded, softmax_of};
 use crate::dense::{ln, norm};
 use crate::random::Random;
 
-/// What a rollout looks like, averaged over members.
+/// Metrics of a rollout, averaged over members.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct RolloutMetrics {
     /// `|Δ ln loss|` of every tick.
@@ -23,14 +23,14 @@ pub struct RolloutMetrics {
     pub trajectory_smoothness: f64,
 }
 
-/// What the stochastic states of a rollout are.
+/// How the stochastic states of a rollout are chosen.
 #[derive(Debug, Clone, PartialEq)]
 pub enum States {
     /// The probabilities themselves: no noise, and the same every time.
     Expected,
-    /// One class of each category: that of the largest `logit + g`, with `g = −ln(−ln u)` (Gumbel) and `u` uniform by
-    /// number `(tick · categories + category) · classes + class` of the member's fork of this stream. A choice depends on
-    /// its numbers alone, in whatever order they are drawn.
+    /// One class of each category: that of the largest `logit + g`, with `g = −ln(−ln u)` (Gumbel) and `u`
+    /// uniform by number `(tick · categories + category) · classes + class` of the member's fork of this
+    /// stream. A choice depends on its numbers alone, in whatever order they are drawn.
     Sampled(Random),
 }
 

@@ -108,7 +108,8 @@ fn units_of_any_size_match_double_precision() {
     }
 }
 
-/// Every way to run it: more or fewer blocks, clusters and grids, weights that stay and weights that are streamed.
+/// Every way to run it: more or fewer blocks, clusters and grids, weights that stay and weights that are
+/// streamed.
 #[test]
 fn every_schedule_matches_double_precision() {
     for reset in BOTH {

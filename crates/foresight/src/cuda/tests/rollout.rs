@@ -64,8 +64,8 @@ fn apart(found: &Path, wanted: &Path, ticks: usize) -> f64 {
     changes.chain(norms).chain(entropies).chain(features).fold(0.0, f64::max)
 }
 
-/// Compares sampled rollouts up to the first choice that goes the other way, which must have been close: its margin is small on
-/// both sides. Returns how many choices were equal, and how many members parted.
+/// Compares sampled rollouts up to the first choice that goes the other way, which must have been close: its
+/// margin is small on both sides. Returns how many choices were equal, and how many members parted.
 fn follow(found: &[Path], wanted: &[Path], ticks: usize, categories: usize) -> [usize; 2] {
     let (mut equal, mut parted) = (0, 0);
     for (member, (found, wanted)) in found.iter().zip(wanted).enumerate() {
@@ -216,7 +216,8 @@ fn features(random: &mut Random) -> Features {
     })
 }
 
-/// A world with a ring on a device, and the ensemble and the normaliser on the CPU that it is to keep up with.
+/// A world with a ring on a device, and the ensemble and the normaliser on the CPU that it is to keep up
+/// with.
 struct Followed {
     stream: Stream,
     world: DeviceWorld,
@@ -303,8 +304,9 @@ fn ticks_of_a_ring_are_followed_as_the_cpu_follows_them() {
     }
 }
 
-/// The first step of a launch reads the states that its last step back replaces. With one tick to look back on these are the
-/// same step, and a block that is ahead of its team must not replace what another has yet to read.
+/// The first step of a launch reads the states that its last step back replaces. With one tick to look back
+/// on these are the same step, and a block that is ahead of its team must not replace what another has yet to
+/// read.
 #[test]
 fn states_are_replaced_only_after_every_block_has_read_them() {
     for (reset, team) in [
@@ -318,7 +320,8 @@ fn states_are_replaced_only_after_every_block_has_read_them() {
             for seed in 0..4 {
                 let ensemble = ensemble(options(2, 13, [4, 3], reset), WeightFormat::F32, seed);
                 let mut followed = Followed::new(seed, ensemble, history, Some(schedule));
-                // The second launch shows which states the first left; the third, which action and which normaliser.
+                // The second launch shows which states the first left; the third, which action and which
+                // normaliser.
                 for ticks in [history, 0, 1] {
                     followed.see(ticks);
                     let told = format!("{reset:?} {team:?}, {ticks} of {history} ticks, seed {seed}");

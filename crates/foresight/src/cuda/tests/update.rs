@@ -12,7 +12,8 @@ fn groups(width: usize) -> Vec<Parameters> {
     Architecture::mlp([1, 1, 9], &[width, width + 3], 5).unwrap().parameters()
 }
 
-/// Weights, first moments, second moments and the last step after some steps on the device, and the last sums.
+/// Weights, first moments, second moments and the last step after some steps on the device, and the last
+/// sums.
 fn on_device(
     seed: u64,
     options: OptimiserOptions,

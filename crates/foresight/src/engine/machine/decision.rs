@@ -123,8 +123,8 @@ impl<T: Trainee> Engine<T> {
         self.options.risk * budget.spent + budget.saved - budget.lost
     }
 
-    /// Mean and deviation of the drop of ln loss over so many full steps: by the world model if that has shown itself better, else
-    /// by the slope of the last 64 losses.
+    /// Mean and deviation of the drop of ln loss over so many full steps: by the world model if that has
+    /// shown itself better, else by the slope of the last 64 losses.
     pub(super) fn full_drop(&self, trainee: &T, steps: u64) -> [f64; 2] {
         match self.model_drop(trainee, steps).filter(|_| self.state.skill.model_counts()) {
             Some(drop) => drop,

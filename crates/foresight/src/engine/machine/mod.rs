@@ -60,7 +60,7 @@ pub enum Event {
     Stopped,
 }
 
-/// What one tick of the engine did.
+/// A report on one tick of the engine.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
     /// Its phase.
@@ -71,7 +71,7 @@ pub struct Report {
     pub loss: f64,
     /// Its rate.
     pub rate: f64,
-    /// What else happened.
+    /// Other events of the tick.
     pub events: Vec<Event>,
 }
 
@@ -278,8 +278,8 @@ impl<T: Trainee> Engine<T> {
         Episode { end: Some(probe.max(1e-30).ln() as f32), ..self.state.episode.clone() }
     }
 
-    /// Mean and deviation of the logarithm of the final loss by the direct head, once the world model has learnt from
-    /// runs that are over.
+    /// Mean and deviation of the logarithm of the final loss by the direct head, once the world model has
+    /// learnt from runs that are over.
     pub fn end(&self) -> Option<[f64; 2]> {
         let known = self.replay.episodes().any(|episode| episode.end.is_some());
         let level = self.state.view.tracker.smooth_loss()?.max(1e-30).ln();
@@ -289,8 +289,8 @@ impl<T: Trainee> Engine<T> {
         })
     }
 
-    /// How far off the world model's forecasts of full steps were, over how far off the slope of the last losses was, and how many came
-    /// due; none where there were too few.
+    /// How far off the world model's forecasts of full steps were, over how far off the slope of the last
+    /// losses was, and how many came due; none where there were too few.
     pub fn model_over_slope(&self) -> Option<(f64, u64)> {
         self.state.skill.model_over_slope()
     }

@@ -30,7 +30,8 @@ impl<T: Trainee> Engine<T> {
                 (steps, basis, promised, promised + self.state.freezes.bias(&basis))
             }
             Action::Jump { .. } => {
-                // It must be ahead of full steps after a while: an average that the next steps lose again is worth nothing.
+                // It must be ahead of full steps after a while: an average that the next steps lose again is
+                // worth nothing.
                 let steps = self.options.correction_steps;
                 let [drop, _] = self.full_drop(trainee, steps);
                 (steps, self.basis(0.0, drop, steps), drop.max(0.0), drop.max(0.0))
@@ -182,9 +183,10 @@ impl<T: Trainee> Engine<T> {
     }
 }
 
-/// Whether the probe fell by `promised`, in ln loss, by a paired test over its parts. A frozen stretch may fall short by what chance
-/// explains (the reach of a one-sided 95 % interval), and never by more than `allowance`; failures of the past do not widen that. A
-/// jump saves nothing, so that it must be ahead by more than chance explains.
+/// Whether the probe fell by `promised`, in ln loss, by a paired test over its parts. A frozen stretch may
+/// fall short by what chance explains (the reach of a one-sided 95 % interval), and never by more than
+/// `allowance`; failures of the past do not widen that. A jump saves nothing, so that it must be ahead by
+/// more than chance explains.
 fn keeps_promise(action: Action, before: &Probe, after: &Probe, promised: f64, allowance: f64) -> bool {
     let factor = (-promised).exp();
     let short: Vec<f64> = before.parts.iter().zip(&after.parts).map(|(b, a)| a - factor * b).collect();

@@ -1,7 +1,7 @@
 //! Convolutions as matrix products: `im2col`.
 //!
-//! For one example, `columns` is `(channels kernel²) × (rows' columns')`: row `(c, u, v)` holds pixel `(y + u, x + v)` of
-//! channel `c` for every place `(y, x)` of the output. Then the output is `W columns`.
+//! For one example, `columns` is `(channels kernel²) × (rows' columns')`: row `(c, u, v)` holds pixel `(y +
+//! u, x + v)` of channel `c` for every place `(y, x)` of the output. Then the output is `W columns`.
 
 use crate::dense::{Strided, add_product, add_product_transposed};
 
@@ -27,13 +27,14 @@ impl Convolution {
         self.depth() * self.places().iter().product::<usize>()
     }
 
-    /// Examples whose gradients are added up in one product: with few places a product of one is mostly the sums of lanes
-    /// at its end.
+    /// Examples whose gradients are added up in one product: with few places a product of one is mostly the
+    /// sums of lanes at its end.
     pub(super) fn together(&self) -> usize {
         256usize.div_ceil(self.places().iter().product()).min(8)
     }
 
-    /// Calls `visit(pixel, column, width)` for every run of pixels that lies in one row of the image and of `columns`.
+    /// Calls `visit(pixel, column, width)` for every run of pixels that lies in one row of the image and of
+    /// `columns`.
     fn runs(&self, mut visit: impl FnMut(usize, usize, usize)) {
         let [channels, rows, width] = self.shape;
         let [down, across] = self.places();
@@ -74,7 +75,8 @@ impl Convolution {
         add_product([self.filters, places, depth], Strided::rows(matrix, depth), columns, out);
     }
 
-    /// `dW += Σ dOut columns(image)ᵀ`, `db += Σ dOut` over examples, whose columns lie beside each other in each row.
+    /// `dW += Σ dOut columns(image)ᵀ`, `db += Σ dOut` over examples, whose columns lie beside each other in
+    /// each row.
     pub(super) fn gradient(
         &self,
         images: &[f32],

@@ -122,8 +122,8 @@ impl Layers {
         Self::checked(shape, layers)
     }
 
-    /// For each entry of `filters` a convolution, a 2 × 2 maximum and a ReLU; then dense layers. (The maximum comes
-    /// before the ReLU: both orders compute the same, and this one has a quarter of the work.)
+    /// For each entry of `filters` a convolution, a 2 × 2 maximum and a ReLU; then dense layers. (The maximum
+    /// comes before the ReLU: both orders compute the same, and this one has a quarter of the work.)
     pub fn cnn(
         shape: [usize; 3],
         filters: &[usize],
@@ -202,8 +202,8 @@ impl Layers {
         self.parameters().last().map_or(0, |last| last.bias.end)
     }
 
-    /// Parameters to begin with: He's normal numbers, `w ~ N(0, 2 / inputs)`, a tenth of that in the last layer, and
-    /// biases of zero.
+    /// Parameters to begin with: He's normal numbers, `w ~ N(0, 2 / inputs)`, a tenth of that in the last
+    /// layer, and biases of zero.
     pub fn initial(&self, seed: u64) -> Vec<f32> {
         let mut random = Random::new(seed, "initial parameters");
         let mut all = vec![0.0; self.parameter_count()];

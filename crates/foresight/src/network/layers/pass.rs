@@ -7,7 +7,8 @@ use crate::dense::{Strided, add_product, add_product_transposed};
 use crate::network::{Parameters, Tally};
 use crate::sampling::Kept;
 
-/// Memory for passes over up to so many examples: what every layer gave, and the gradient of what it was given.
+/// Memory for passes over up to so many examples: what every layer gave, and the gradient of what it was
+/// given.
 #[derive(Debug, Clone)]
 pub struct Pass {
     layers: Vec<Layer>,
@@ -66,7 +67,8 @@ impl Pass {
         (capacity * examples + columns.max().unwrap_or(0)) * size_of::<f32>()
     }
 
-    /// Runs `indices` of `examples` through the network, and leaves `softmax − label` behind for [`Pass::backward`].
+    /// Runs `indices` of `examples` through the network, and leaves `softmax − label` behind for
+    /// [`Pass::backward`].
     pub fn forward(&mut self, weights: &[f32], examples: &Examples, indices: &[u32]) -> Tally {
         self.examples = indices.len();
         self.labels.clear();
@@ -167,8 +169,8 @@ impl Pass {
         self.examples = kept.len();
     }
 
-    /// Adds the gradient of the sum of losses to `gradient`, for all layers with parameters from number `frozen` on.
-    /// The backward pass ends where nothing before it is wanted.
+    /// Adds the gradient of the sum of losses to `gradient`, for all layers with parameters from number
+    /// `frozen` on. The backward pass ends where nothing before it is wanted.
     pub fn backward(&mut self, weights: &[f32], frozen: usize, gradient: &mut [f32]) {
         let wanted = &self.parameters[frozen.min(self.parameters.len())..];
         let Some(first) = wanted.first().map(|group| group.layer) else { return };
@@ -317,7 +319,8 @@ mod tests {
         }
     }
 
-    /// Central differences in double steps; the loss is piecewise smooth, so a few parameters may sit on an edge.
+    /// Central differences in double steps; the loss is piecewise smooth, so a few parameters may sit on an
+    /// edge.
     #[test]
     fn gradients_match_finite_differences() {
         let shape = [2, 9, 8];

@@ -1,8 +1,8 @@
 //! Causal attention of one head over one window, in tiles, and its gradient.
 //!
-//! Row `i` of a window has `o_i = Σ_{j ≤ i} p_ij v_j` with `p_ij = e^(s_ij − l_i)`, `s_ij = q_i k_j / √width` and
-//! `l_i = ln Σ_{j ≤ i} e^s_ij`. The forward pass leaves `l`; the backward pass computes `p` anew from it, tile by tile, so that
-//! nothing of the size of all pairs is kept.
+//! Row `i` of a window has `o_i = Σ_{j ≤ i} p_ij v_j` with `p_ij = e^(s_ij − l_i)`, `s_ij = q_i k_j / √width`
+//! and `l_i = ln Σ_{j ≤ i} e^s_ij`. The forward pass leaves `l`; the backward pass computes `p` anew from it,
+//! tile by tile, so that nothing of the size of all pairs is kept.
 
 use super::dense::transpose;
 use crate::dense::{Strided, add_product, exp, ln};
@@ -75,7 +75,8 @@ impl Head {
         1.0 / (self.width as f32).sqrt()
     }
 
-    /// From the rows of queries, keys and values of a window to this head's part of the rows of `out`, and `l` of every row.
+    /// From the rows of queries, keys and values of a window to this head's part of the rows of `out`, and
+    /// `l` of every row.
     pub(super) fn forward(self, mixed: &[f32], out: &mut [f32], logs: &mut [f32], scratch: &mut Scratch) {
         let (width, tokens) = (self.width, logs.len());
         self.read(mixed, scratch);
@@ -129,8 +130,9 @@ impl Head {
         self.scatter(outputs, self.stream, 0, out);
     }
 
-    /// From the gradient of this head's part of the rows of `out` to those of its queries, keys and values: with
-    /// `D_i = Σ dO_i O_i`, `dV = pᵀ dO`, `dp = dO Vᵀ`, `ds = p (dp − D)`, `dQ = ds K / √width`, `dK = dsᵀ Q / √width`.
+    /// From the gradient of this head's part of the rows of `out` to those of its queries, keys and values:
+    /// with `D_i = Σ dO_i O_i`, `dV = pᵀ dO`, `dp = dO Vᵀ`, `ds = p (dp − D)`, `dQ = ds K / √width`, `dK =
+    /// dsᵀ Q / √width`.
     pub(super) fn backward(
         self,
         mixed: &[f32],

@@ -13,8 +13,9 @@ impl Affine {
         add_product(size, Strided::rows(x, inputs), &weights[self.matrix.clone()], y);
     }
 
-    /// `dW += xᵀ dy`, `db += Σ dy`, `dx = dy Wᵀ`. The product with a transposed matrix has its sums in the lanes of a vector, where
-    /// adding up the lanes of short sums costs more than they do: `W` is transposed into `turned` first, once for all rows.
+    /// `dW += xᵀ dy`, `db += Σ dy`, `dx = dy Wᵀ`. The product with a transposed matrix has its sums in the
+    /// lanes of a vector, where adding up the lanes of short sums costs more than they do: `W` is transposed
+    /// into `turned` first, once for all rows.
     pub(super) fn backward(
         &self,
         weights: &[f32],

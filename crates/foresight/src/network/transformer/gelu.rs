@@ -1,4 +1,5 @@
-//! `x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2`, GPT-2's form of the Gaussian error linear unit, and its gradient.
+//! `x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2`, GPT-2's form of the Gaussian error linear unit, and its
+//! gradient.
 
 use crate::dense::tanh;
 

@@ -1,7 +1,9 @@
-//! Logits, cross-entropies and their gradient, for so many tokens at a time that their logits stay in a cache.
+//! Logits, cross-entropies and their gradient, for so many tokens at a time that their logits stay in a
+//! cache.
 //!
-//! Logits are computed with a token's in a column: `L = E xᵀ` for the embedding `E`. Then a product reads every row of `E` once,
-//! maxima and sums of many tokens run beside each other in vectors, and `dE = δ x` adds to every row of `E` once.
+//! Logits are computed with a token's in a column: `L = E xᵀ` for the embedding `E`. Then a product reads
+//! every row of `E` once, maxima and sums of many tokens run beside each other in vectors, and `dE = δ x`
+//! adds to every row of `E` once.
 
 use super::dense::transpose;
 use crate::dense::{Strided, add_product, exp, ln};

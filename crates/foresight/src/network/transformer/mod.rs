@@ -1,8 +1,8 @@
 //! A decoder-only transformer with GPT-2's architecture.
 //!
-//! Tokens and places are embedded and added up. Each block adds causal multi-head attention of the normalised stream to the
-//! stream, and then two dense layers with a GELU between them, of the normalised stream (pre-norm). A last normalisation and
-//! the embedding itself, transposed, give the logits (a tied head).
+//! Tokens and places are embedded and added up. Each block adds causal multi-head attention of the normalised
+//! stream to the stream, and then two dense layers with a GELU between them, of the normalised stream
+//! (pre-norm). A last normalisation and the embedding itself, transposed, give the logits (a tied head).
 
 mod attention;
 mod dense;
@@ -30,10 +30,12 @@ pub(crate) use gelu::{CUBIC as GELU_CUBIC, SCALE as GELU_SCALE};
 #[cfg(feature = "cuda")]
 pub(crate) use norm::EPSILON;
 
-/// Rows of the embedding are a multiple of this, so that the tiles of a device's products are whole: 50257 becomes 50304. The rows
-/// that are added stand for no token; they are zero, are left out of every softmax, and stay zero.
+/// Rows of the embedding are a multiple of this, so that the tiles of a device's products are whole: 50257
+/// becomes 50304. The rows that are added stand for no token; they are zero, are left out of every softmax,
+/// and stay zero.
 const PADDING: usize = 64;
-/// Deviation of initial weights; matrices that write to the stream have it divided by the root of how many do.
+/// Deviation of initial weights; matrices that write to the stream have it divided by the root of how many
+/// do.
 const DEVIATION: f64 = 0.02;
 
 /// Sizes of a transformer.
@@ -54,7 +56,8 @@ struct Affine {
     sides: [usize; 2],
 }
 
-/// A block's parameters among all. Gains, then shifts of a normalisation lie behind the bias of the layer that reads it.
+/// A block's parameters among all. Gains, then shifts of a normalisation lie behind the bias of the layer
+/// that reads it.
 #[derive(Debug, Clone)]
 struct Block {
     /// Queries, keys and values, beside each other.
@@ -136,7 +139,8 @@ impl Transformer {
         Layout { tokens, places, blocks, last_norm: take(2 * width) }
     }
 
-    /// Embeddings of tokens and places as one matrix; four matrices of each block, each with its bias; the last normalisation.
+    /// Embeddings of tokens and places as one matrix; four matrices of each block, each with its bias; the
+    /// last normalisation.
     pub(super) fn parameters(&self) -> Vec<Parameters> {
         let layout = self.layout();
         let embedding = layout.tokens.start..layout.places.end;
@@ -158,9 +162,9 @@ impl Transformer {
         found
     }
 
-    /// Embedding, blocks, head. The multiply-adds of a window's attention are those of the tiles at or below the diagonal, half of all
-    /// pairs. The head's are counted with the last normalisation: its matrix is the embedding, so that a step that freezes the
-    /// embedding alone is somewhat cheaper than it is counted.
+    /// Embedding, blocks, head. The multiply-adds of a window's attention are those of the tiles at or below
+    /// the diagonal, half of all pairs. The head's are counted with the last normalisation: its matrix is the
+    /// embedding, so that a step that freezes the embedding alone is somewhat cheaper than it is counted.
     pub(super) fn groups(&self) -> Vec<Group> {
         let (width, context) = (self.width as u64, self.context as u64);
         let block = 12 * width * width + 13 * width;
@@ -185,8 +189,8 @@ impl Transformer {
         self.layout().last_norm.end
     }
 
-    /// As GPT-2 begins: weights `N(0, 0.02²)`, those of the two matrices of a block that write to the stream divided by
-    /// `√(2 blocks)`, gains of one, biases and shifts of zero.
+    /// As GPT-2 begins: weights `N(0, 0.02²)`, those of the two matrices of a block that write to the stream
+    /// divided by `√(2 blocks)`, gains of one, biases and shifts of zero.
     pub(super) fn initial(&self, seed: u64) -> Vec<f32> {
         let mut random = Random::new(seed, "initial parameters");
         let layout = self.layout();

@@ -38,8 +38,8 @@ pub(super) fn forward(gains: &[f32], x: &[f32], y: &mut [f32]) {
     }
 }
 
-/// Adds the gradients of gains and shifts to `gradient`, and that of `x` to `dx`: with `n = (x − mean) / deviation` and
-/// `g = dy · gain`, it is `(g − mean(g) − n · mean(g n)) / deviation`.
+/// Adds the gradients of gains and shifts to `gradient`, and that of `x` to `dx`: with `n = (x − mean) /
+/// deviation` and `g = dy · gain`, it is `(g − mean(g) − n · mean(g n)) / deviation`.
 pub(super) fn backward(gains: &[f32], x: &[f32], dy: &[f32], gradient: &mut [f32], dx: &mut [f32]) {
     let width = gains.len() / 2;
     let gain = &gains[..width];

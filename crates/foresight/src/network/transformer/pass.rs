@@ -7,8 +7,8 @@ use crate::data::Windows;
 use crate::network::Tally;
 use crate::sampling::Kept;
 
-/// Memory for passes over up to so many windows: what the gradient needs of every block, and what a block needs while it is
-/// computed. Rows are tokens, window after window.
+/// Memory for passes over up to so many windows: what the gradient needs of every block, and what a block
+/// needs while it is computed. Rows are tokens, window after window.
 #[derive(Debug, Clone)]
 pub struct Pass {
     shape: Transformer,
@@ -132,8 +132,8 @@ impl Pass {
         self.found.tally()
     }
 
-    /// Adds the gradient of the sum of losses to `gradient`, for all groups from number `frozen` on. Logits are computed again. What
-    /// the forward pass left behind is used up.
+    /// Adds the gradient of the sum of losses to `gradient`, for all groups from number `frozen` on. Logits
+    /// are computed again. What the forward pass left behind is used up.
     pub fn backward(&mut self, weights: &[f32], frozen: usize, gradient: &mut [f32]) {
         if frozen < self.shape.layers + 2 && !self.inputs.is_empty() {
             self.back(weights, frozen, gradient);
@@ -240,8 +240,8 @@ impl Pass {
         last[..rows * width].copy_from_slice(&stream);
     }
 
-    /// From the stream after the last block to what is found of every token; `delta` becomes the gradient of the normalised stream if
-    /// there is one to add to.
+    /// From the stream after the last block to what is found of every token; `delta` becomes the gradient of
+    /// the normalised stream if there is one to add to.
     fn judge(&mut self, weights: &[f32], gradient: Option<(&mut [f32], bool)>) {
         let (rows, width) = (self.inputs.len(), self.shape.width);
         let embedding = 0..self.shape.vocabulary * width;

@@ -7,7 +7,8 @@ use crate::data::{Cut, Text, Tokens};
 use crate::random::Random;
 use crate::sampling::Kept;
 
-/// The sum of losses over windows, token by token, from GPT-2's formulas, with nothing shared with the passes but the layout.
+/// The sum of losses over windows, token by token, from GPT-2's formulas, with nothing shared with the passes
+/// but the layout.
 fn plain_loss(shape: &Transformer, weights: &[f64], windows: &[(&[u16], &[u16])]) -> f64 {
     let (width, layout) = (shape.width, shape.layout());
     let norm = |x: &[f64], at: &std::ops::Range<usize>| -> Vec<f64> {

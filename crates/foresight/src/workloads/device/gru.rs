@@ -1,4 +1,5 @@
-//! `foresight/gru`: several gated recurrent units, each with weights of its own, over many steps in one launch.
+//! `foresight/gru`: several gated recurrent units, each with weights of its own, over many steps in one
+//! launch.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -1,5 +1,5 @@
-//! `foresight/rollout`: what an ensemble imagines under actions, tick by tick, in one launch; `foresight/encode`: the same
-//! after ticks of a ring on the device that it looks back on first.
+//! `foresight/rollout`: what an ensemble imagines under actions, tick by tick, in one launch;
+//! `foresight/encode`: the same after ticks of a ring on the device that it looks back on first.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -247,7 +247,8 @@ impl Job for Rollout {
         2
     }
 
-    /// A launch that looks back leaves other states behind than it found: what it takes is not timed again and again.
+    /// A launch that looks back leaves other states behind than it found: what it takes is not timed again
+    /// and again.
     fn large(&self) -> Vec<Case> {
         if let Self::Encode = self {
             return Vec::new();

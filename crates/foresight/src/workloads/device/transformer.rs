@@ -125,7 +125,8 @@ impl Given {
             .with("of table", down(&of_table)?))
     }
 
-    /// The same in double precision. A row of attention sees `ahead` places beyond its own, which should be none.
+    /// The same in double precision. A row of attention sees `ahead` places beyond its own, which should be
+    /// none.
     fn plain(&self, ahead: usize) -> Outputs {
         let width = self.width;
         let [mut normal, mut of_x, mut unit, mut of_unit, mut embedded] = [(); 5].map(|()| Vec::new());

@@ -1,4 +1,5 @@
-//! `foresight/update`: steps of AdamW and of Muon over all tensors, and the average of the weights that they lead to.
+//! `foresight/update`: steps of AdamW and of Muon over all tensors, and the average of the weights that they
+//! lead to.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -197,7 +198,8 @@ impl Job for Update {
                 Ok(stream.copy_from_host(&start.weights, weights)?)
             },
             move |stream| Ok(Outputs::new().with("weights", read_ends(stream, &seen.borrow().1)?)),
-            // With the same gradient in every step, moments over their corrections are the gradient and its square.
+            // With the same gradient in every step, moments over their corrections are the gradient and its
+            // square.
             move |steps| {
                 let decays = |at: usize| expected.groups.iter().any(|group| group.matrix.contains(&at));
                 let of_weight = |at: usize| {

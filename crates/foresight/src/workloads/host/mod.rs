@@ -1,5 +1,5 @@
-//! Work of the host: what ships is held against plain loops in double precision, and timed against them. The device that
-//! the lab hands over is not asked for anything.
+//! Work of the host: what ships is held against plain loops in double precision, and timed against them. The
+//! device that the lab hands over is not asked for anything.
 
 mod encode;
 mod gru;

@@ -1,4 +1,5 @@
-//! `foresight/statistics-host`: the sums over all parameters that features are made of, in the pass of a step.
+//! `foresight/statistics-host`: the sums over all parameters that features are made of, in the pass of a
+//! step.
 
 use gatework_lab::{Case, Outputs, RunError, Work};
 

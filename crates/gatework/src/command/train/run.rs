@@ -51,10 +51,12 @@ pub(crate) struct RunOptions {
     /// Train with the plain loop, without the engine
     #[arg(long)]
     plain: bool,
-    /// Number of seeds to compare the engine with tuned plain loops over, after the run; 0 for none [default: 3 with --preset, else 0]
+    /// Number of seeds to compare the engine with tuned plain loops over, after the run; 0 for none [default:
+    /// 3 with --preset, else 0]
     #[arg(long, value_name = "N", conflicts_with = "plain", value_parser = clap::value_parser!(u64).range(0..=1000))]
     compare: Option<u64>,
-    /// After a run on text, write so many tokens after the start of the held-out text, with averaged weights; 0 for none
+    /// After a run on text, write so many tokens after the start of the held-out text, with averaged weights;
+    /// 0 for none
     #[arg(long, value_name = "TOKENS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=10_000))]
     sample: u64,
     /// Print lines instead of the dashboard, also on a terminal

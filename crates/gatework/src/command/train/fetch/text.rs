@@ -1,8 +1,8 @@
 //! Rust sources of pinned crates as tokens of GPT-2.
 //!
-//! Crates come in the order of [`CRATES`], the files of each in the order of their paths, and the token of the end of a text after
-//! every file. A file trains or validates by the checksum of its path. Files of more than [`LARGEST`] are left out: most are tables
-//! that a program wrote.
+//! Crates come in the order of [`CRATES`], the files of each in the order of their paths, and the token of
+//! the end of a text after every file. A file trains or validates by the checksum of its path. Files of more
+//! than [`LARGEST`] are left out: most are tables that a program wrote.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
