@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gatework_gpu::{Device, Observer, Stream};
+use gatework_gpu::{Device, Observer, PinnedRoom, Stream};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::constraints::{Tier, Workshop};
@@ -12,7 +12,10 @@ use crate::error::catch;
 use crate::queue::Queue;
 use crate::stages::Stages;
 use crate::streaming::Streams;
-use crate::{Error, Result, Stage, Streaming};
+use crate::{Error, Result, Stage, Streaming, Way};
+
+/// Page-locked memory that what is uploaded and read goes through.
+const STAGED: u64 = 64 << 20;
 
 /// A device, a stream of its own, and a pool of threads that prove on it.
 ///
@@ -101,6 +104,13 @@ impl Context {
     /// [`Device::pinned`](gatework_gpu::Device::pinned).
     pub fn set_streaming(&self, streaming: Option<Streaming>) {
         Streams::of(&self.queue).set(streaming);
+    }
+
+    /// Goes the way that a [`Plan`](crate::Plan) chose, from now on: [`Context::set_streaming`], and the bound on page-locked memory is
+    /// raised for as much as the way takes, as long as what comes back is kept.
+    pub fn follow(&self, way: &Way) -> Option<PinnedRoom> {
+        self.set_streaming(way.streaming);
+        way.streaming.map(|_| self.device().pinned().make_room(STAGED, way.pinned_bytes))
     }
 
     /// Waits until all kernels are compiled that were begun for [`Tier::Adaptive`].

@@ -11,9 +11,6 @@ use stwo::prover::backend::simd::SimdBackend;
 use crate::airs::{self, Air, Input, Proved, ProvesWith};
 use crate::{Context, CudaBackend, Result, Tier};
 
-/// Page-locked memory that what is uploaded and read goes through.
-const STAGED: u64 = 64 << 20;
-
 /// Proves [`Air`]s on one target, with the same bytes on each.
 ///
 /// ```
@@ -105,10 +102,8 @@ impl Prover {
                 airs::prove_with::<MC, _, _>(air, config, input)
             }
             Backend::Cuda(context) => {
-                let device = context.device();
-                let way = <CudaBackend as ProvesWith<MC>>::plan(airs::plan(air, config)).way(device)?;
-                context.set_streaming(way.streaming);
-                let _pages = way.streaming.map(|_| device.pinned().make_room(STAGED, way.pinned_bytes));
+                let plan = <CudaBackend as ProvesWith<MC>>::plan(airs::plan(air, config));
+                let _pages = context.follow(&plan.way(context.device())?);
                 context.scope(|| {
                     let input = {
                         let _stage = self.observer.stage("trace");
