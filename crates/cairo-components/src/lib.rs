@@ -1,7 +1,7 @@
 //! The components of `cairo-air`, the AIR of Cairo programs, on the backend of `gatework-stark`.
 //!
-//! Here is their list, in one place, for the prover of `integrations/cairo` and for the tests of this crate, which evaluate the
-//! constraints of every one of them on the emulated device.
+//! Here is their list, in one place, for the prover of `integrations/cairo` and for the tests of this crate,
+//! which evaluate the constraints of every one of them on the emulated device.
 
 use std::sync::Arc;
 
@@ -11,8 +11,9 @@ use cairo_air::relations::CommonLookupElements;
 use serde::de::DeserializeOwned;
 use stwo_constraint_framework::{EvalAtRow, FrameworkEval};
 
-/// Invokes a macro with the names of the components before `memory_id_to_big` and of those after it, each in brackets, in the
-/// order in which a proof commits to them. (`memory_id_to_big` is several components, and not one or none as the others are.)
+/// Invokes a macro with the names of the components before `memory_id_to_big` and of those after it, each in
+/// brackets, in the order in which a proof commits to them. (`memory_id_to_big` is several components, and
+/// not one or none as the others are.)
 #[macro_export]
 macro_rules! with_components {
     ($macro:ident) => {

@@ -1,12 +1,14 @@
-//! Prove a statement of your own: an AIR in stwo's constraint framework, proved on any target, verified by stwo.
+//! Prove a statement of your own: an AIR in stwo's constraint framework, proved on any target, verified by
+//! stwo.
 //!
 //! ```sh
 //! cargo run -p gatework-stark --example 07_prove_your_own_air             # the CPU, by stwo's SimdBackend
 //! cargo run -p gatework-stark --example 07_prove_your_own_air -- cuda     # an NVIDIA GPU; emulated works too
 //! ```
 //!
-//! The statement: "in every row, y = x^3 + x + 5". The trace has the columns x, x^2, x^3 and y, and a constraint of degree two for each
-//! step. An AIR says nothing of a device: it is evaluated on symbols, and what comes out is run by kernels, or by SimdBackend.
+//! The statement: "in every row, y = x^3 + x + 5". The trace has the columns x, x^2, x^3 and y, and a
+//! constraint of degree two for each step. An AIR says nothing of a device: it is evaluated on symbols, and
+//! what comes out is run by kernels, or by SimdBackend.
 
 use gatework_gpu::Target;
 use gatework_stark::airs::{Air, HostColumn, SimdColumn, verify};

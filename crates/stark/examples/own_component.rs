@@ -1,5 +1,5 @@
-//! A component without the constraint framework, whose constraint is evaluated by a kernel of its own on columns of the
-//! device: every row has a number and its square.
+//! A component without the constraint framework, whose constraint is evaluated by a kernel of its own on
+//! columns of the device: every row has a number and its square.
 //!
 //! ```sh
 //! cargo run -p gatework-stark --example own_component -- cuda
@@ -30,7 +30,8 @@ use stwo::prover::{
     CommitmentSchemeProver, ComponentProver, DomainEvaluationAccumulator, EvaluationMode, Trace,
 };
 
-/// Adds alpha (square - number^2) / vanishing to each row of the sums, which are of QM31 by coordinates. One thread a row.
+/// Adds alpha (square - number^2) / vanishing to each row of the sums, which are of QM31 by coordinates. One
+/// thread a row.
 static KERNEL: Module = Module::new(
     "squares",
     r#"
@@ -82,7 +83,8 @@ impl Component for Squares {
         vec![]
     }
 
-    /// What the verifier computes: the same quotient at one point, of columns that are lifted to the largest domain.
+    /// What the verifier computes: the same quotient at one point, of columns that are lifted to the largest
+    /// domain.
     fn evaluate_constraint_quotients_at_point(
         &self,
         point: CirclePoint<SecureField>,
@@ -103,7 +105,8 @@ impl ComponentProver<CudaBackend> for Squares {
         trace: &Trace<'_, CudaBackend>,
         accumulator: &mut DomainEvaluationAccumulator<CudaBackend>,
     ) {
-        // The domain of constraints is a part of that of the committed columns, or they are evaluated on it anew.
+        // The domain of constraints is a part of that of the committed columns, or they are evaluated on it
+        // anew.
         let mode = accumulator.evaluation_mode();
         let log_expansion = match mode {
             EvaluationMode::SubDomain { log_expansion } => log_expansion,
@@ -122,7 +125,8 @@ impl ComponentProver<CudaBackend> for Squares {
             }
         });
 
-        // In bit-reversed order the vanishing polynomial has one value on each run of as many rows as the trace has.
+        // In bit-reversed order the vanishing polynomial has one value on each run of as many rows as the
+        // trace has.
         let coset = CanonicCoset::new(self.log_rows).coset();
         let mut inverses: Vec<BaseField> = (0..1 << (domain.log_size() - self.log_rows))
             .map(|run| coset_vanishing(coset, domain.at(run)).inverse())

@@ -22,7 +22,7 @@ use crate::pages::Pages;
 use crate::queue::Queue;
 use crate::streaming::Streaming;
 
-/// What columns are made of: a fixed number of 32-bit words.
+/// An element of a column: a fixed number of 32-bit words.
 pub trait Element: Copy + Debug + Default + Send + Sync + 'static {
     /// Words of one element.
     const WORDS: usize;
@@ -32,7 +32,8 @@ pub trait Element: Copy + Debug + Default + Send + Sync + 'static {
     fn read(words: &[u32]) -> Self;
 }
 
-/// A word of [0, P] in [0, P), which kernels take. `SimdBackend` leaves P where it negates zero, and `BaseColumn::to_cpu` shows it.
+/// A word of [0, P] in [0, P), which kernels take. `SimdBackend` leaves P where it negates zero, and
+/// `BaseColumn::to_cpu` shows it.
 pub(crate) fn reduced(word: u32) -> u32 {
     word.min(word.wrapping_sub(P))
 }
@@ -92,14 +93,16 @@ enum Words {
     Host(Pages),
 }
 
-/// What is yet to be done with the words of a column that is kept on the host, each time that they have been brought.
+/// What is yet to be done with the words of a column that is kept on the host, each time that they have been
+/// brought.
 pub(crate) trait Finish: Send + Sync {
     /// Does it, in place, with columns that this belongs to.
     fn finish(&self, queue: &Queue, columns: &[DeviceColumn<BaseField>]);
 }
 
-/// `len` elements in device memory, in the order of the stream of the context they were made in; or in page-locked memory of
-/// the host, from where they are brought when they are used ([`Context::set_streaming`](crate::Context::set_streaming)).
+/// `len` elements in device memory, in the order of the stream of the context they were made in; or in
+/// page-locked memory of the host, from where they are brought when they are used
+/// ([`Context::set_streaming`](crate::Context::set_streaming)).
 ///
 /// A column owns its elements alone, though it may share the allocation with others that were made with it.
 pub struct DeviceColumn<T> {
@@ -220,7 +223,8 @@ impl<T: Element> DeviceColumn<T> {
         Self { finish: self.finish.clone(), ..Self::at_place(memory, self.offset, self.len) }
     }
 
-    /// Elements `offset..offset + len` of this column, as a column of its own: the caller gives up its claim to them.
+    /// Elements `offset..offset + len` of this column, as a column of its own: the caller gives up its claim
+    /// to them.
     pub(crate) fn part(&self, offset: usize, len: usize) -> Self {
         assert!(offset + len <= self.len, "elements {offset}..{} of {}", offset + len, self.len);
         Self::at_place(self.memory.clone(), self.offset + offset * T::WORDS, len)
@@ -245,11 +249,12 @@ impl<T: Element> DeviceColumn<T> {
         self.memory.on_device().view().slice(self.offset..self.offset + self.len * T::WORDS)
     }
 
-    /// The words, to write on the column's own queue. What was computed from the old ones is no longer this column's tree.
+    /// The words, to write on the column's own queue. What was computed from the old ones is no longer this
+    /// column's tree.
     pub(crate) fn words_mut(&mut self) -> SliceMut<'_, u32> {
         (self.in_tree, self.known, self.together) = (false, None, None);
-        // SAFETY: columns of one allocation have disjoint ranges, this one is borrowed to write, and all of a context's
-        // work is on one stream.
+        // SAFETY: columns of one allocation have disjoint ranges, this one is borrowed to write, and all of a
+        // context's work is on one stream.
         unsafe { self.own_words().assume_unshared() }
     }
 
@@ -280,13 +285,14 @@ impl<T: Element> DeviceColumn<T> {
         self.queue().stream()
     }
 
-    /// The column's words in device memory, to read on [`DeviceColumn::stream`]. An element of M31 is one word below P, one of QM31
-    /// is four.
+    /// The column's words in device memory, to read on [`DeviceColumn::stream`]. An element of M31 is one
+    /// word below P, one of QM31 is four.
     pub fn view(&self) -> Slice<'_, u32> {
         self.own_words()
     }
 
-    /// The column's words in device memory, to write on [`DeviceColumn::stream`]. Words of field elements stay below P.
+    /// The column's words in device memory, to write on [`DeviceColumn::stream`]. Words of field elements
+    /// stay below P.
     pub fn view_mut(&mut self) -> SliceMut<'_, u32> {
         self.words_mut()
     }
@@ -319,8 +325,8 @@ impl DeviceColumn<BaseField> {
         column
     }
 
-    /// A copy of the column in device memory, also where the column is streamed from the host's: for operations that read
-    /// columns by themselves, as kernels of one's own or those of GKR.
+    /// A copy of the column in device memory, also where the column is streamed from the host's: for
+    /// operations that read columns by themselves, as kernels of one's own or those of GKR.
     pub fn to_memory(&self) -> Self {
         if self.is_streamed() { self.brought() } else { self.clone() }
     }
@@ -336,8 +342,9 @@ impl DeviceColumn<BaseField> {
         }
     }
 
-    /// Says that columns of one length will be interpolated one after the other: the first then takes the others along, which
-    /// are so few that a launch for each would do little. A column whose values change meanwhile is on its own again.
+    /// Says that columns of one length will be interpolated one after the other: the first then takes the
+    /// others along, which are so few that a launch for each would do little. A column whose values change
+    /// meanwhile is on its own again.
     pub(crate) fn go_together<const N: usize>(columns: &mut [Self; N]) {
         let values = columns.iter().map(|column| column.part(0, column.len)).collect();
         let group = Arc::new(Group { values, interpolated: Locked::default() });
@@ -351,8 +358,8 @@ impl DeviceColumn<BaseField> {
         self.together = None;
     }
 
-    /// This column's coefficients on `domain`, if it goes together with others. `interpolate` is given the values of all of
-    /// them, and gives the coefficients of all; it is asked once.
+    /// This column's coefficients on `domain`, if it goes together with others. `interpolate` is given the
+    /// values of all of them, and gives the coefficients of all; it is asked once.
     pub(crate) fn interpolated_together(
         &mut self,
         domain: CircleDomain,

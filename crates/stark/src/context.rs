@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gatework_gpu::{Device, Observer, Stream};
+use gatework_gpu::{Device, Observer, PinnedRoom, Stream};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::constraints::{Tier, Workshop};
@@ -12,12 +12,15 @@ use crate::error::catch;
 use crate::queue::Queue;
 use crate::stages::Stages;
 use crate::streaming::Streams;
-use crate::{Error, Result, Stage, Streaming};
+use crate::{Error, Result, Stage, Streaming, Way};
+
+/// Page-locked memory that what is uploaded and read goes through.
+const STAGED: u64 = 64 << 20;
 
 /// A device, a stream of its own, and a pool of threads that prove on it.
 ///
-/// stwo's traits are static: they name a backend and no device. Inside [`Context::scope`] the device is this one, in every
-/// rayon worker too. Contexts are independent: several provers run at once, each in its own.
+/// stwo's traits are static: they name a backend and no device. Inside [`Context::scope`] the device is this
+/// one, in every rayon worker too. Contexts are independent: several provers run at once, each in its own.
 ///
 /// ```
 /// use gatework_stark::{Context, CudaBackend};
@@ -76,9 +79,9 @@ impl Context {
 
     /// Runs `body` with this context's device behind [`CudaBackend`](crate::CudaBackend).
     ///
-    /// A fault of the device inside, wherever it happens, ends `body` and is returned; everything that `body` held is
-    /// dropped, and the context can be used again. Outside of scopes, as where a column is read later, a fault is a panic that
-    /// says what it was.
+    /// A fault of the device inside, wherever it happens, ends `body` and is returned; everything that `body`
+    /// held is dropped, and the context can be used again. Outside of scopes, as where a column is read
+    /// later, a fault is a panic that says what it was.
     pub fn scope<R: Send>(&self, body: impl FnOnce() -> R + Send) -> Result<R> {
         catch(|| self.pool.install(body))
     }
@@ -88,19 +91,29 @@ impl Context {
         self.queue.stream().device()
     }
 
-    /// How constraints are evaluated from now on. Default: generated on CUDA, interpreted on the emulated device.
+    /// How constraints are evaluated from now on. Default: generated on CUDA, interpreted on the emulated
+    /// device.
     pub fn set_tier(&self, tier: Tier) {
         Workshop::of(&self.queue).set_tier(tier);
     }
 
     /// How columns are streamed that are brought to the device from now on, by [`upload`](crate::upload()),
-    /// [`ToDevice`](crate::ToDevice) and the like: they stay in page-locked memory of the host, as does what proofs make of
-    /// them, and are on the device while they are used. `None`, as in the beginning: they are in device memory.
+    /// [`ToDevice`](crate::ToDevice) and the like: they stay in page-locked memory of the host, as does what
+    /// proofs make of them, and are on the device while they are used. `None`, as in the beginning: they are
+    /// in device memory.
     ///
     /// Proofs are the same, byte for byte. The bound on page-locked memory is that of
     /// [`Device::pinned`](gatework_gpu::Device::pinned).
     pub fn set_streaming(&self, streaming: Option<Streaming>) {
         Streams::of(&self.queue).set(streaming);
+    }
+
+    /// Goes the way that a [`Plan`](crate::Plan) chose, from now on: [`Context::set_streaming`], and the
+    /// bound on page-locked memory is raised for as much as the way takes, as long as what comes back is
+    /// kept.
+    pub fn follow(&self, way: &Way) -> Option<PinnedRoom> {
+        self.set_streaming(way.streaming);
+        way.streaming.map(|_| self.device().pinned().make_room(STAGED, way.pinned_bytes))
     }
 
     /// Waits until all kernels are compiled that were begun for [`Tier::Adaptive`].
@@ -118,7 +131,8 @@ impl Context {
         Stages::of(&self.queue).watch(observer);
     }
 
-    /// Keeps the time of each stage of what is proved from now on. The device is waited for at the end of each.
+    /// Keeps the time of each stage of what is proved from now on. The device is waited for at the end of
+    /// each.
     pub fn keep_times(&self) {
         Stages::of(&self.queue).keep_times();
     }
@@ -133,8 +147,8 @@ impl Context {
         self.queue.allocations()
     }
 
-    /// Makes allocation number `number` of those made from now on fail, as if memory had run out: for tests of what happens
-    /// then.
+    /// Makes allocation number `number` of those made from now on fail, as if memory had run out: for tests
+    /// of what happens then.
     #[cfg(feature = "testing")]
     pub fn refuse_allocation(&self, number: u64) {
         self.queue.refuse_allocation(number);

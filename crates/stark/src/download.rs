@@ -70,8 +70,8 @@ fn common(left: &Range<usize>, right: &Range<usize>) -> Option<Range<usize>> {
     (both.start < both.end).then_some(both)
 }
 
-/// Reads columns into host memory of their lengths, through page-locked memory, some while the next are on their way. Each is
-/// read in the order of its own context.
+/// Reads columns into host memory of their lengths, through page-locked memory, some while the next are on
+/// their way. Each is read in the order of its own context.
 pub(crate) fn download(columns: &[&DeviceColumn<BaseField>], targets: Vec<&mut [BaseField]>) {
     let targets = targets.into_iter().map(bytemuck::cast_slice_mut);
     let (streamed, on_device): (Vec<_>, Vec<_>) =

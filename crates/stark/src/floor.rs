@@ -1,10 +1,12 @@
 //! The least time that the stages of a proof can take on a GPU.
 //!
-//! A stage must move its bytes and do its integer operations; the floor is the longer of the two. What is read or written is
-//! counted once. Transforms that are larger than shared memory are counted as often as their layers need tiles of 2^13 values:
-//! theirs is the floor of transforms in such passes. How long operations take is counted, as hand-written code is thought to need
-//! them: 8 of the integer pipe for a butterfly (its product runs on another), 840 for a compression of Blake2s, 34,000 for a
-//! permutation of Poseidon252; or it is measured, by kernels that do nothing else ([`Rates`]). Latencies are not in it: at small sizes they are most of the time.
+//! A stage must move its bytes and do its integer operations; the floor is the longer of the two. What is
+//! read or written is counted once. Transforms that are larger than shared memory are counted as often as
+//! their layers need tiles of 2^13 values: theirs is the floor of transforms in such passes. How long
+//! operations take is counted, as hand-written code is thought to need them: 8 of the integer pipe for a
+//! butterfly (its product runs on another), 840 for a compression of Blake2s, 34,000 for a permutation of
+//! Poseidon252; or it is measured, by kernels that do nothing else ([`Rates`]). Latencies are not in it: at
+//! small sizes they are most of the time.
 //!
 //! Proof of work has no floor: the first nonce may do. Openings are latencies alone.
 
@@ -13,7 +15,7 @@ use stwo::core::pcs::PcsConfig;
 
 use crate::{Rates, Stage};
 
-/// What a device does in a second, at its highest clocks.
+/// The rates of a device at its highest clocks.
 #[derive(Debug, Clone, Copy)]
 pub struct Machine {
     /// Bytes to and from memory, as copies reach: 7/8 of what the bus could.
@@ -56,7 +58,7 @@ impl Machine {
     }
 }
 
-/// What trees are hashed by.
+/// The hash function of trees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hash {
     /// Blake2s, in either form of its digests.
@@ -65,10 +67,10 @@ pub enum Hash {
     Poseidon252,
 }
 
-/// What is proved, as far as its cost goes.
+/// The shape of a proof, as far as its cost depends on it.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
-    /// What its trees are hashed by.
+    /// The hash function of its trees.
     pub hash: Hash,
     /// The logarithm of the number of rows.
     pub log_rows: u32,
@@ -87,7 +89,8 @@ pub(crate) const PERMUTATION: f64 = 34_000.0;
 /// Of a product of QM31 and M31 that is added up.
 const PRODUCT: f64 = 12.0;
 
-/// Permutations of Poseidon252 for a leaf of so many columns: one for each two felts of eight elements, and a last one.
+/// Permutations of Poseidon252 for a leaf of so many columns: one for each two felts of eight elements, and a
+/// last one.
 pub(crate) fn permutations_of_row(columns: u64) -> u64 {
     columns.div_ceil(8) / 2 + 1
 }

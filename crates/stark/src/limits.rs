@@ -1,7 +1,7 @@
 //! What stwo 2.3.0 cannot prove: said before it is tried, whichever backend would try.
 //!
-//! stwo itself goes on to a panic without a sentence, to constraints that "do not hold", or to a proof that its own verifier
-//! refuses.
+//! stwo itself goes on to a panic without a sentence, to constraints that "do not hold", or to a proof that
+//! its own verifier refuses.
 
 use stwo::core::air::Component;
 use stwo::core::channel::MerkleChannel;
@@ -60,7 +60,8 @@ impl Limits {
         self.config.fri_config.log_blowup_factor
     }
 
-    /// The logarithm of the rows of the largest component, which is that of the halves of the composition polynomial.
+    /// The logarithm of the rows of the largest component, which is that of the halves of the composition
+    /// polynomial.
     fn log_rows(&self) -> u32 {
         self.components.iter().map(|&(_, log_bound)| log_bound.saturating_sub(1)).max().unwrap_or(0)
     }
@@ -70,7 +71,8 @@ impl Limits {
         self.config.lifting_log_size.unwrap_or(self.log_rows() + self.log_blowup())
     }
 
-    /// Constraints are lifted with the composition polynomial, columns with the trace. The two agree for one degree alone.
+    /// Constraints are lifted with the composition polynomial, columns with the trace. The two agree for one
+    /// degree alone.
     fn check_components(&self) -> Result<()> {
         if self.components.is_empty() {
             return unsupported("a proof without components: give the prover one at least".into());
@@ -110,7 +112,8 @@ impl Limits {
             };
             let way_out = format!("set lifting_log_size to Some({log_needed}){with}");
             match tree {
-                // Queries are brought down to a lower tree in an order that is not ascending, where some fall together.
+                // Queries are brought down to a lower tree in an order that is not ascending, where some fall
+                // together.
                 PREPROCESSED_TRACE_IDX if log_longest < log_rows => {
                     return unsupported(format!(
                         "preprocessed columns of 2^{log_longest} rows beside a trace of 2^{log_rows}: stwo 2.3.0's verifier \
@@ -131,7 +134,8 @@ impl Limits {
         Ok(())
     }
 
-    /// As [`Limits::check`], for proofs that sample all preprocessed columns: none may be longer than what queries are drawn from.
+    /// As [`Limits::check`], for proofs that sample all preprocessed columns: none may be longer than what
+    /// queries are drawn from.
     pub(crate) fn check_sampling_all(&self) -> Result<()> {
         let preprocessed = self.trees.get(PREPROCESSED_TRACE_IDX).copied().flatten();
         let (log_longest, log_lifted) = (preprocessed.unwrap_or(0) + self.log_blowup(), self.log_lifted());

@@ -11,9 +11,6 @@ use stwo::prover::backend::simd::SimdBackend;
 use crate::airs::{self, Air, Input, Proved, ProvesWith};
 use crate::{Context, CudaBackend, Result, Tier};
 
-/// Page-locked memory that what is uploaded and read goes through.
-const STAGED: u64 = 64 << 20;
-
 /// Proves [`Air`]s on one target, with the same bytes on each.
 ///
 /// ```
@@ -40,7 +37,7 @@ enum Backend {
     Cuda(Context),
 }
 
-/// What a [`Prover`] is made from.
+/// Builds a [`Prover`].
 pub struct Builder {
     observer: Arc<dyn Observer>,
     tier: Option<Tier>,
@@ -81,14 +78,15 @@ impl Prover {
         Builder { observer: Arc::new(()), tier: None }
     }
 
-    /// Makes the trace of `air` and proves it with stwo's Blake2s channel. Columns that do not fit into a device's memory are
-    /// streamed from the host's, as [`Plan::way`](crate::Plan::way) says beforehand. What stwo cannot prove, and what does
-    /// not fit even so, is refused before anything is made.
+    /// Makes the trace of `air` and proves it with stwo's Blake2s channel. Columns that do not fit into a
+    /// device's memory are streamed from the host's, as [`Plan::way`](crate::Plan::way) says beforehand. What
+    /// stwo cannot prove, and what does not fit even so, is refused before anything is made.
     pub fn prove<A: Air>(&self, air: &A, config: PcsConfig) -> Result<Proved> {
         self.prove_with::<Blake2sMerkleChannel, A>(air, config)
     }
 
-    /// As [`Prover::prove`], with any channel, as `Poseidon252MerkleChannel`, whose proofs are cheap to verify in a proof.
+    /// As [`Prover::prove`], with any channel, as `Poseidon252MerkleChannel`, whose proofs are cheap to
+    /// verify in a proof.
     pub fn prove_with<MC: MerkleChannel, A: Air>(&self, air: &A, config: PcsConfig) -> Result<Proved<MC::H>>
     where
         SimdBackend: ProvesWith<MC>,
@@ -105,10 +103,8 @@ impl Prover {
                 airs::prove_with::<MC, _, _>(air, config, input)
             }
             Backend::Cuda(context) => {
-                let device = context.device();
-                let way = <CudaBackend as ProvesWith<MC>>::plan(airs::plan(air, config)).way(device)?;
-                context.set_streaming(way.streaming);
-                let _pages = way.streaming.map(|_| device.pinned().make_room(STAGED, way.pinned_bytes));
+                let plan = <CudaBackend as ProvesWith<MC>>::plan(airs::plan(air, config));
+                let _pages = context.follow(&plan.way(context.device())?);
                 context.scope(|| {
                     let input = {
                         let _stage = self.observer.stage("trace");

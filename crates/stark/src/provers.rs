@@ -15,9 +15,10 @@ use crate::{Context, CudaBackend, Error, Plan, Result};
 
 /// Proves many statements at once, for throughput: one small proof leaves most of a device idle.
 ///
-/// Each device has several contexts, each with a stream and a thread of its own, and each takes the next statement that nobody
-/// has begun. A proof starts when its [`Plan`] fits beside those that run on its device; proofs are let in in the order in
-/// which they ask, so that small ones do not keep a large one waiting for ever.
+/// Each device has several contexts, each with a stream and a thread of its own, and each takes the next
+/// statement that nobody has begun. A proof starts when its [`Plan`] fits beside those that run on its
+/// device; proofs are let in in the order in which they ask, so that small ones do not keep a large one
+/// waiting for ever.
 ///
 /// ```
 /// use std::num::NonZeroUsize;
@@ -64,8 +65,8 @@ impl Provers {
         self.lanes.iter().map(|lane| &lane.context)
     }
 
-    /// Makes the traces of `airs` and proves them, each with the bytes that [`Prover::prove_with`](crate::Prover::prove_with) gives. One
-    /// that fails does not end the others.
+    /// Makes the traces of `airs` and proves them, each with the bytes that
+    /// [`Prover::prove_with`](crate::Prover::prove_with) gives. One that fails does not end the others.
     pub fn prove_all<MC: MerkleChannel, A: Air>(
         &self,
         airs: &[A],

@@ -14,7 +14,8 @@ use crate::error::{OrRaise as _, raise, work_inside_of_a_scope};
 use crate::staging::Staging;
 
 thread_local! {
-    /// The queue of the context whose pool this thread works for. Weak: a stream is not let go of while its thread ends.
+    /// The queue of the context whose pool this thread works for. Weak: a stream is not let go of while its
+    /// thread ends.
     static CURRENT: RefCell<Weak<Shared>> = const { RefCell::new(Weak::new()) };
 }
 
@@ -78,15 +79,16 @@ impl Queue {
         &self.shared.stream
     }
 
-    /// The value of type `T` that is kept for this queue; `first` makes it when it is asked for the first time.
+    /// The value of type `T` that is kept for this queue; `first` makes it when it is asked for the first
+    /// time.
     pub(crate) fn keeps<T: Send + Sync + 'static>(&self, first: impl FnOnce(&Stream) -> T) -> Arc<T> {
         let mut kept = self.shared.kept.lock();
         let value = kept.entry(TypeId::of::<T>()).or_insert_with(|| Arc::new(first(self.stream())));
         value.clone().downcast().unwrap_or_else(|_| unreachable!("it lies under its type"))
     }
 
-    /// Refuses memory of another queue: work on this one would not wait for what is queued there. All memory that kernels are
-    /// given is asked for with the queue that they run on, and comes by here.
+    /// Refuses memory of another queue: work on this one would not wait for what is queued there. All memory
+    /// that kernels are given is asked for with the queue that they run on, and comes by here.
     pub(crate) fn require_own(&self, owner: &Queue) {
         if !Arc::ptr_eq(&self.shared, &owner.shared) {
             raise(Error::TwoContexts)
@@ -134,8 +136,8 @@ impl Queue {
         refused
     }
 
-    /// A copy of `host` on the device, by way of page-locked memory: a pageable copy may wait for everything queued before. For small
-    /// copies a stream of ours has some of its own.
+    /// A copy of `host` on the device, by way of page-locked memory: a pageable copy may wait for everything
+    /// queued before. For small copies a stream of ours has some of its own.
     pub(crate) fn upload<T: Pod + Send + Sync>(&self, host: &[T]) -> Buffer<T> {
         let mut buffer = self.alloc(host.len());
         if size_of_val(host) <= SMALL {

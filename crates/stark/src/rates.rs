@@ -11,7 +11,7 @@ use crate::kernels;
 use crate::queue::Queue;
 use crate::{Context, Result};
 
-/// What a device did in a second, each alone.
+/// Measured rates of a device, each kind of work alone.
 #[derive(Debug, Clone, Copy)]
 pub struct Rates {
     /// Bytes read and bytes written by a copy.

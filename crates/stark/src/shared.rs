@@ -25,7 +25,7 @@ gatework_gpu::shared! {
     /// Threads of the block that folds the small layers of FRI.
     pub(crate) const TAIL_THREADS: u32 = 512;
 
-    /// What the words of a digest are.
+    /// The type of a digest's words.
     pub enum DigestWords {
         /// As Blake2s gives them.
         Plain,
@@ -63,7 +63,8 @@ gatework_gpu::shared! {
         pub(crate) log_table: u32,
         pub(crate) log_domain: u32,
         pub(crate) layers: u32,
-        /// Value i is read from i & mask, and is zero if that is `limit` or more: so a short source is padded and repeated.
+        /// Value i is read from i & mask, and is zero if that is `limit` or more: so a short source is padded
+        /// and repeated.
         pub(crate) mask: u32,
         pub(crate) limit: u32,
         /// As that of a pass.
@@ -101,7 +102,8 @@ gatework_gpu::shared! {
         pub(crate) unused: u64,
     }
 
-    /// The sums of one sampled point p: its real and imaginary parts over CM31, and what the sums of its columns are.
+    /// The sums of one sampled point p: its real and imaginary parts over CM31, and what the sums of its
+    /// columns are.
     #[derive(Debug, Clone, Copy, Pod, Zeroable)]
     pub(crate) struct Sampled {
         pub(crate) real_x: [u32; 2] => "CM31",
@@ -144,8 +146,8 @@ gatework_gpu::shared! {
         pub(crate) unused: u32,
     }
 
-    /// What the instances of a kernel work on, where it goes through several: tables with a part for each. While nothing lies
-    /// on the device: places in the tables, counted in elements.
+    /// What the instances of a kernel work on, where it goes through several: tables with a part for each.
+    /// While nothing lies on the device: places in the tables, counted in elements.
     #[derive(Debug, Clone, Copy, Pod, Zeroable)]
     pub(crate) struct Instances {
         pub(crate) columns: u64 => "const u32* const*",
@@ -193,8 +195,8 @@ gatework_gpu::shared! {
         SecureOutput,
     }
 
-    /// What a layer of GKR is made of: denominators alone are a product, or fractions over one; numerators are of either
-    /// field.
+    /// What a layer of GKR is made of: denominators alone are a product, or fractions over one; numerators
+    /// are of either field.
     pub(crate) enum LayerKind {
         Product,
         Fractions,

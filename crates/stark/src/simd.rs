@@ -21,8 +21,9 @@ type Evaluation<B> = CircleEvaluation<B, BaseField, BitReversedOrder>;
 
 /// Columns as stwo's trace generators write them, brought to the device of the scope this is called in.
 ///
-/// All columns go together, of any lengths and in any order, from their lanes into page-locked memory and from there to the
-/// device. Lanes may hold P where zero is meant, as they do where zero was negated; on the device it is zero.
+/// All columns go together, of any lengths and in any order, from their lanes into page-locked memory and
+/// from there to the device. Lanes may hold P where zero is meant, as they do where zero was negated; on the
+/// device it is zero.
 ///
 /// ```
 /// use gatework_stark::{Context, CudaBackend, ToDevice as _, ToSimd as _};
@@ -43,8 +44,9 @@ pub trait ToDevice {
     /// The columns on the device, for `TreeBuilder::extend_evals`.
     fn to_device(&self) -> Vec<Self::OnDevice>;
 
-    /// The columns on the device, interpolated while others are on their way, for `TreeBuilder::extend_polys`: faster than
-    /// [`ToDevice::to_device`] where the values are not needed again. `twiddles` are those that the commitment scheme was made with.
+    /// The columns on the device, interpolated while others are on their way, for
+    /// `TreeBuilder::extend_polys`: faster than [`ToDevice::to_device`] where the values are not needed
+    /// again. `twiddles` are those that the commitment scheme was made with.
     fn interpolate_on_device(
         &self,
         twiddles: &TwiddleTree<CudaBackend>,
@@ -105,7 +107,8 @@ fn slices_on_domains(evaluations: &[Evaluation<SimdBackend>]) -> Vec<&[BaseField
 
 /// Columns of the device as `SimdBackend` has them.
 ///
-/// All columns are read together, through page-locked memory, each after what is queued for it in its own context.
+/// All columns are read together, through page-locked memory, each after what is queued for it in its own
+/// context.
 pub trait ToSimd {
     /// One of them on the host.
     type OnHost;

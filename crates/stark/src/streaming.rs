@@ -12,8 +12,8 @@ pub(crate) const LOG_LEAST_PAGE: u32 = 4;
 /// Most words of a page, as a logarithm: four megabytes, above which copies are no faster.
 pub(crate) const LOG_LARGEST_PAGE: u32 = 20;
 
-/// How columns are streamed: kept in page-locked memory of the host, in pages, and brought to the device where they are used.
-/// [`Plan::way`](crate::Plan::way) chooses one.
+/// How columns are streamed: kept in page-locked memory of the host, in pages, and brought to the device
+/// where they are used. [`Plan::way`](crate::Plan::way) chooses one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Streaming {
     window: u64,
@@ -21,11 +21,12 @@ pub struct Streaming {
 }
 
 impl Streaming {
-    /// With a window of so many bytes of device memory for columns that are on their way or in use, and pages of
-    /// 2^`log_page` rows, of which as many as a component has columns are in the window at once. Pages have from 2^4 to 2^20 rows.
+    /// With a window of so many bytes of device memory for columns that are on their way or in use, and pages
+    /// of 2^`log_page` rows, of which as many as a component has columns are in the window at once. Pages
+    /// have from 2^4 to 2^20 rows.
     ///
-    /// At least one column is in use at a time, and one on its way, or sixteen of each where leaves are hashed: a window that
-    /// is smaller does not make them so.
+    /// At least one column is in use at a time, and one on its way, or sixteen of each where leaves are
+    /// hashed: a window that is smaller does not make them so.
     pub fn new(window: u64, log_page: u32) -> Self {
         Self { window, log_page: log_page.clamp(LOG_LEAST_PAGE, LOG_LARGEST_PAGE) }
     }

@@ -25,8 +25,8 @@ use crate::{Error, Streaming};
 /// Bytes of columns that are interpolated together while the next are on their way.
 const GROUP: usize = 32 << 20;
 
-/// Columns of the host, and where they will lie one after the other in one allocation. Many of them, or pieces of them, are
-/// staged at once.
+/// Columns of the host, and where they will lie one after the other in one allocation. Many of them, or
+/// pieces of them, are staged at once.
 struct Batch<'a> {
     columns: Vec<&'a [BaseField]>,
     /// Where each column starts, in words, and where the last ends.
@@ -129,8 +129,8 @@ impl DeviceColumn<BaseField> {
     }
 }
 
-/// Brings columns of values on canonic domains to the device and interpolates them, some while the next are on their way: for
-/// `TreeBuilder::extend_polys`, instead of uploading and `extend_evals`.
+/// Brings columns of values on canonic domains to the device and interpolates them, some while the next are
+/// on their way: for `TreeBuilder::extend_polys`, instead of uploading and `extend_evals`.
 ///
 /// Inside of a [`Context::scope`](crate::Context::scope).
 pub fn upload_and_interpolate(

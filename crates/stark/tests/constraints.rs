@@ -93,7 +93,8 @@ fn quotients_of_what_repeats_match_cpu() {
     match_cpu_in(modes, &[], || Blocks { others: 50, odd_one: Some(7), ..Blocks::default() });
 }
 
-/// Numbers of fractions that are and are not multiples of those with one inverse; the last are more than one kernel has.
+/// Numbers of fractions that are and are not multiples of those with one inverse; the last are more than one
+/// kernel has.
 #[test]
 fn interaction_traces_are_sums_of_fractions_by_both_tiers() {
     let (log_rows, rows) = (5, 32);

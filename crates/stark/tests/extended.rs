@@ -192,7 +192,8 @@ fn extended_proofs_of_the_other_channel_are_those_of_stwo() {
     same::<Blake2sM31MerkleChannel>(2);
 }
 
-/// `SimdBackend` divides columns shorter than a vector wrongly, and its proofs of them are refused; `CpuBackend` does not.
+/// `SimdBackend` divides columns shorter than a vector wrongly, and its proofs of them are refused;
+/// `CpuBackend` does not.
 #[test]
 fn columns_shorter_than_a_vector_are_those_of_the_cpu() {
     for (log_rows, log_last) in [(4, 1), (4, 2), (5, 3)] {

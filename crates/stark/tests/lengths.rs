@@ -1,4 +1,5 @@
-//! Lengths and domains that a caller chooses and that do not fit: refused with a sentence before anything is launched.
+//! Lengths and domains that a caller chooses and that do not fit: refused with a sentence before anything is
+//! launched.
 
 mod support;
 

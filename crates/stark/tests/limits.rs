@@ -1,5 +1,5 @@
-//! What stwo 2.3.0 cannot prove. First what stwo does with it, then that either backend says so before it begins, and that the
-//! way out is one.
+//! What stwo 2.3.0 cannot prove. First what stwo does with it, then that either backend says so before it
+//! begins, and that the way out is one.
 
 mod support;
 

@@ -50,7 +50,8 @@ where
     FrameworkComponent<A::Eval>: ComponentProver<CudaBackend> + ComponentProver<SimdBackend>,
 {
     let expected = airs::prove(air, config, Input::<SimdBackend>::new(air, config)).unwrap();
-    // stwo's verifier takes a tree without columns to be as high as the others are lifted to, which its prover does not.
+    // stwo's verifier takes a tree without columns to be as high as the others are lifted to, which its
+    // prover does not.
     if config.lifting_log_size.is_none() || !air.preprocessed().is_empty() {
         airs::verify(air, config, expected.clone()).unwrap();
     }
@@ -132,7 +133,8 @@ fn lifted_trees_match_simd() {
     }
 }
 
-/// Components of two sizes, each with a preprocessed column of its size, beside columns of other sizes that none asks for.
+/// Components of two sizes, each with a preprocessed column of its size, beside columns of other sizes that
+/// none asks for.
 struct Scaled;
 
 struct ScaledEval {

@@ -119,8 +119,9 @@ fn a_proof_with_one_number_changed_is_refused() {
     }
 }
 
-/// A proof that says the same in other words would be a second one of the same statement; and stwo's verifier evaluates the last
-/// layer by the number of coefficients that it says, here 2^4294967232 modulo the width of a word.
+/// A proof that says the same in other words would be a second one of the same statement; and stwo's verifier
+/// evaluates the last layer by the number of coefficients that it says, here 2^4294967232 modulo the width of
+/// a word.
 #[test]
 fn a_proof_that_no_prover_makes_is_refused_before_it_is_verified() {
     let air = WideFibonacci { log_rows: 4, columns: 3 };
@@ -178,8 +179,9 @@ fn a_last_layer_that_is_longer_than_the_first_is_an_error() {
     }
 }
 
-/// Proves while the allocation with that number is refused, and wants an error. Columns that happen to lie evenly spaced need
-/// no table of their addresses: a proof may take a few allocations less than the `usual`, and is then as `expected`.
+/// Proves while the allocation with that number is refused, and wants an error. Columns that happen to lie
+/// evenly spaced need no table of their addresses: a proof may take a few allocations less than the `usual`,
+/// and is then as `expected`.
 fn refuse(
     context: &Context,
     number: u64,

@@ -1,4 +1,5 @@
-//! Proofs whose columns are streamed from page-locked memory: the bytes of those that are not, within the memory that the plan says.
+//! Proofs whose columns are streamed from page-locked memory: the bytes of those that are not, within the
+//! memory that the plan says.
 
 mod support;
 
@@ -31,8 +32,8 @@ fn many_folds() -> PcsConfig {
     config(FriConfig::new(1, 2, 5, 3))
 }
 
-/// Proves `air` on a device of less memory than its columns need, and compares the proof with `SimdBackend`'s. What the device
-/// held at most, as a part of what the plan said.
+/// Proves `air` on a device of less memory than its columns need, and compares the proof with
+/// `SimdBackend`'s. What the device held at most, as a part of what the plan said.
 #[track_caller]
 fn proved_in_less<MC: MerkleChannel, A: Air>(air: &A, config: PcsConfig) -> f64
 where

@@ -297,8 +297,8 @@ fn median(times: &[Duration]) -> Option<Duration> {
     Some((lower + upper) / 2)
 }
 
-/// stwo's prover on the CPU. Its `prove_cairo` computes twiddles for 2^30 points, whatever is proved: here it gets those that
-/// it needs, outside of the time.
+/// stwo's prover on the CPU. Its `prove_cairo` computes twiddles for 2^30 points, whatever is proved: here it
+/// gets those that it needs, outside of the time.
 fn on_cpu<MC: MerkleChannel>(
     input: ProverInput,
     parameters: &Parameters,

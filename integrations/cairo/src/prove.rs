@@ -148,7 +148,8 @@ where
     let elements = CommonLookupElements::draw(channel);
     clock.lap("grinding before the interaction")?;
 
-    // Fractions do not depend on the sums that they are claimed to have, so that components without are good enough here.
+    // Fractions do not depend on the sums that they are claimed to have, so that components without are good
+    // enough here.
     let unclaimed = claimed_sums(&claim, SecureField::zero);
     let ids = columns.ids();
     let components = CairoComponents::new(&claim, &elements, &unclaimed, &ids);

@@ -13,9 +13,10 @@ use crate::{Error, Result};
 
 /// Verifies a proof and says of which program and output it is one.
 ///
-/// A proof brings its own parameters and its own commitment to the preprocessed columns, and `cairo-air`'s verifier takes both
-/// as they are. Here a proof of fewer than `security` bits is refused, and one whose preprocessed columns are not those of its
-/// variant: their tree is computed anew. What makes the verifier panic is not valid either.
+/// A proof brings its own parameters and its own commitment to the preprocessed columns, and `cairo-air`'s
+/// verifier takes both as they are. Here a proof of fewer than `security` bits is refused, and one whose
+/// preprocessed columns are not those of its variant: their tree is computed anew. What makes the verifier
+/// panic is not valid either.
 pub fn verify<MC: MerkleChannel>(
     proof: CairoProofForRustVerifier<MC::H>,
     include_all_preprocessed_columns: bool,

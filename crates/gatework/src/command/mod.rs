@@ -4,6 +4,7 @@ mod attention;
 mod check;
 mod cli;
 mod completions;
+mod device_memory;
 mod doctor;
 mod ending;
 mod files;

@@ -1,6 +1,7 @@
 //! AIRs with traces to prove: for tests, benchmarks and the command line.
 //!
-//! Each is written once and proved by both backends, so that a proof of one can be compared with that of the other.
+//! Each is written once and proved by both backends, so that a proof of one can be compared with that of the
+//! other.
 
 mod lookup;
 mod plonk;
@@ -59,8 +60,8 @@ pub trait Air: Sync {
     /// Whether there is an interaction trace.
     fn interacts(&self) -> bool;
 
-    /// The interaction trace of a component by stwo's own generator, and its claimed sum. `preprocessed` are the columns
-    /// that it uses, in its order.
+    /// The interaction trace of a component by stwo's own generator, and its claimed sum. `preprocessed` are
+    /// the columns that it uses, in its order.
     fn simd_interaction(
         &self,
         eval: &Self::Eval,

@@ -16,7 +16,8 @@ use super::{Air, HostColumn, SimdColumn};
 
 relation!(Wires, 2);
 
-/// Gate r computes wire r from two of the wires before it: their sum where the operation is 1, their product where it is 0.
+/// Gate r computes wire r from two of the wires before it: their sum where the operation is 1, their product
+/// where it is 0.
 #[derive(Debug, Clone, Copy)]
 pub struct Plonk {
     /// The logarithm of the number of gates.

@@ -25,10 +25,11 @@ const WIDTH: usize = 16;
 /// Full rounds before the partial ones, and after.
 const HALF_FULL_ROUNDS: usize = 4;
 const PARTIAL_ROUNDS: usize = 14;
-/// Columns of a permutation: its input, then x^2 and x^5 of every S-box. (With x^5 alone constraints would be of degree 5, and
-/// stwo 2.3.0 proves degrees up to 3.)
+/// Columns of a permutation: its input, then x^2 and x^5 of every S-box. (With x^5 alone constraints would be
+/// of degree 5, and stwo 2.3.0 proves degrees up to 3.)
 const COLUMNS: usize = WIDTH + 2 * (2 * HALF_FULL_ROUNDS * WIDTH + PARTIAL_ROUNDS);
-/// The constant of every round and place, as in stwo's own example: the shape of the computation is what is measured.
+/// The constant of every round and place, as in stwo's own example: the shape of the computation is what is
+/// measured.
 const ROUND_CONSTANT: BaseField = BaseField::from_u32_unchecked(1234);
 
 relation!(Permutations, 16);
@@ -226,7 +227,8 @@ impl Air for Poseidon2 {
         generator.finalize_last()
     }
 
-    /// The other side of the relation, who uses the permutations, is no part of this statement: the sum is what it is.
+    /// The other side of the relation, who uses the permutations, is no part of this statement: the sum is
+    /// what it is.
     fn sums_hold(&self, _: &[Poseidon2Eval], _: &[SecureField]) -> bool {
         true
     }

@@ -62,7 +62,8 @@ pub enum VerifyError {
     /// Lookups do not balance.
     #[error("the proof does not hold: the claimed sums are not those of a true statement")]
     Sums,
-    /// It is of another statement: the preprocessed columns, which are part of it, are not those that it commits to.
+    /// It is of another statement: the preprocessed columns, which are part of it, are not those that it
+    /// commits to.
     #[error("the proof does not hold: it is of other preprocessed columns than the statement's")]
     Preprocessed,
     /// It is not of the shape that a proof of this statement has.
@@ -81,7 +82,7 @@ impl Classified for VerifyError {
     }
 }
 
-/// What the backends differ in beside stwo's traits.
+/// The differences of backends beside stwo's traits.
 pub trait Backend: backend::Backend {
     /// Columns with these values.
     fn columns(values: &[&[BaseField]]) -> Vec<Evaluation<Self>>;
@@ -203,7 +204,7 @@ where
     }
 }
 
-/// What a proof is made from, where the backend has its columns: a proof uses it up.
+/// The input of a proof, where the backend keeps its columns. A proof consumes it.
 pub struct Input<B: Backend> {
     preprocessed: Vec<(String, Evaluation<B>)>,
     traces: Vec<Vec<Evaluation<B>>>,
@@ -241,7 +242,8 @@ impl<B: Backend> Input<B> {
             traces.iter().map(|trace| columns.by_ref().take(trace.len()).collect_vec()).collect_vec();
         let all = preprocessed.iter().map(|(_, column)| column).chain(traces.iter().flatten());
         let log_rows = all.map(|column: &Evaluation<B>| column.domain.log_size()).max().unwrap_or(1);
-        // Constraints are evaluated on twice the rows, which a blowup of two has too; quotients on as many as trees are lifted to.
+        // Constraints are evaluated on twice the rows, which a blowup of two has too; quotients on as many as
+        // trees are lifted to.
         let log_extended = log_rows + config.fri_config.log_blowup_factor.max(1);
         let log_largest = log_extended.max(config.lifting_log_size.unwrap_or(0));
         let twiddles = B::precompute_twiddles(CanonicCoset::new(log_largest).circle_domain().half_coset);
@@ -249,7 +251,8 @@ impl<B: Backend> Input<B> {
     }
 }
 
-/// Logarithms of the lengths of the columns of each tree that a proof of `air` commits to, and what its components are.
+/// Logarithms of the lengths of the columns of each tree that a proof of `air` commits to, and what its
+/// components are.
 fn trees_and_evals<A: Air>(air: &A) -> (Vec<Vec<u32>>, Vec<A::Eval>) {
     let evals = air.evals(&mut Blake2sChannel::default());
     let masks = |eval: &A::Eval, interaction: usize| {
@@ -269,14 +272,15 @@ fn trees_and_evals<A: Air>(air: &A) -> (Vec<Vec<u32>>, Vec<A::Eval>) {
 pub fn plan<A: Air>(air: &A, config: PcsConfig) -> Plan {
     let (trees, evals) = trees_and_evals(air);
     let pages = evals.iter().map(pages_at_once).max().unwrap_or(0);
-    // The trace is there while the preprocessed columns are committed to, and stays where interactions need it.
+    // The trace is there while the preprocessed columns are committed to, and stays where interactions need
+    // it.
     let kept = trees.iter().take(2).flatten().map(|&log_rows| 4u64 << log_rows).sum::<u64>();
     let plan = Plan::new(config, trees).reading(pages);
     if air.interacts() { plan.holding(kept).interacting() } else { plan }
 }
 
-/// Pages that are in the window where a component's columns are streamed: those of one chunk, rows that are ahead of its own
-/// and what is computed from it; and those of the next chunk.
+/// Pages that are in the window where a component's columns are streamed: those of one chunk, rows that are
+/// ahead of its own and what is computed from it; and those of the next chunk.
 fn pages_at_once(eval: &impl FrameworkEval) -> u64 {
     let info = eval.evaluate(InfoEvaluator::new(eval.log_size(), Vec::new(), SecureField::default()));
     let offsets = info.mask_offsets.iter().skip(ORIGINAL_TRACE_IDX).map(|tree| tree.iter().flatten());
@@ -314,7 +318,8 @@ fn mix_public<A: Air>(air: &A, channel: &mut impl Channel) {
     channel.mix_u32s(&air.public());
 }
 
-/// Proves `air` with stwo's Blake2s channel. For [`CudaBackend`], inside of a [`Context::scope`](crate::Context::scope).
+/// Proves `air` with stwo's Blake2s channel. For [`CudaBackend`], inside of a
+/// [`Context::scope`](crate::Context::scope).
 pub fn prove<A: Air, B: ProvesWith<Blake2sMerkleChannel>>(
     air: &A,
     config: PcsConfig,
@@ -402,12 +407,14 @@ where
     scheme.roots()[0]
 }
 
-/// Bytes of memory that [`verify`] takes: for the preprocessed columns, which it commits to itself. All else is small.
+/// Bytes of memory that [`verify`] takes: for the preprocessed columns, which it commits to itself. All else
+/// is small.
 pub fn verifying_bytes<A: Air>(air: &A, config: PcsConfig) -> u64 {
     let (log_sizes, log_blowup) = (air.preprocessed_log_sizes(), config.fri_config.log_blowup_factor);
     let Some(&largest) = log_sizes.iter().max() else { return 0 };
     let log_leaves = config.lifting_log_size.unwrap_or(0).max(largest + log_blowup);
-    // Values, coefficients and what they extend to; two tables of twiddles; a tree of hashes; and a quarter for what is computed with.
+    // Values, coefficients and what they extend to; two tables of twiddles; a tree of hashes; and a quarter
+    // for what is computed with.
     let column = |&log_size: &u32| (2 + (1u64 << log_blowup)) * (4 << log_size);
     let bytes = log_sizes.iter().map(column).sum::<u64>() + (8 + 64) * (1 << log_leaves);
     bytes + bytes / 4

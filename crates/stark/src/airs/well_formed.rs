@@ -10,9 +10,11 @@ use super::proof::{Proved, VerifyError};
 
 /// Refuses a proof that is read as another one, or that the verifier would take forever for.
 ///
-/// * Elements of M31 are below 2³¹ - 1: arithmetic on others is none, and the same element could be written in several ways.
+/// * Elements of M31 are below 2³¹ - 1: arithmetic on others is none, and the same element could be written
+///   in several ways.
 /// * The configuration is the statement's. stwo verifies with that and does not look at the one in the proof.
-/// * The last FRI layer has as many coefficients as it says. Evaluating it takes time and memory by what it says.
+/// * The last FRI layer has as many coefficients as it says. Evaluating it takes time and memory by what it
+///   says.
 pub(super) fn check<H: MerkleHasherLifted>(proved: &Proved<H>, config: PcsConfig) -> Result<(), VerifyError> {
     let refused = |what| Err(VerifyError::Malformed { what });
     let proof = &proved.proof.0;

@@ -23,7 +23,8 @@ pub enum Tier {
     Interpreted,
     /// By kernels that are generated for the AIR and compiled once.
     Generated,
-    /// By the interpreter while a thread compiles kernels for the AIR, then by those. The results are the same.
+    /// By the interpreter while a thread compiles kernels for the AIR, then by those. The results are the
+    /// same.
     Adaptive,
 }
 
@@ -73,7 +74,8 @@ pub(crate) struct Workshop {
 }
 
 impl Workshop {
-    /// That of a queue. The emulated device is for kernels as they are: an AIR's own would need a compiler for each.
+    /// That of a queue. The emulated device is for kernels as they are: an AIR's own would need a compiler
+    /// for each.
     pub(crate) fn of(queue: &Queue) -> Arc<Self> {
         queue.keeps(|stream| {
             let tier = if stream.device().is_emulated() { Tier::Interpreted } else { Tier::Generated };
@@ -101,7 +103,8 @@ impl Workshop {
         if let Some(found) = self.prepared.lock().get(&key) {
             return Ok(found.clone());
         }
-        // Not under the lock: a compilation uses the pool, whose threads may come here with work of their own.
+        // Not under the lock: a compilation uses the pool, whose threads may come here with work of their
+        // own.
         let made = Arc::new(prepare()?);
         // Another thread may have been quicker. What is not taken is let go of after the lock.
         let kept = self.prepared.lock().entry(key).or_insert_with(|| made.clone()).clone();

@@ -1,4 +1,5 @@
-//! Rows in chunks, for components whose columns are streamed: a chunk of each column is on the device, the next is on its way.
+//! Rows in chunks, for components whose columns are streamed: a chunk of each column is on the device, the
+//! next is on its way.
 
 use std::collections::HashMap;
 
@@ -56,7 +57,8 @@ impl Chunk {
     }
 }
 
-/// How many rows, as a logarithm, of columns on that domain are visited at a time: those of a page. None if no column is streamed.
+/// How many rows, as a logarithm, of columns on that domain are visited at a time: those of a page. None if
+/// no column is streamed.
 pub(crate) fn log_chunk<'a>(
     columns: impl IntoIterator<Item = &'a DeviceColumn<BaseField>>,
     log_rows: u32,
@@ -71,7 +73,8 @@ pub(crate) fn log_chunk<'a>(
     Some(log_page.min(log_rows))
 }
 
-/// Calls `visit` with one chunk of the domain after the other, and the addresses of what each of `reads` has there.
+/// Calls `visit` with one chunk of the domain after the other, and the addresses of what each of `reads` has
+/// there.
 pub(crate) fn by_chunks(
     queue: &Queue,
     reads: &[Read<'_>],
@@ -163,7 +166,8 @@ impl Arriving {
         Self { chunk, domain, reads, arrived: copies.record().or_raise(), _room: room }
     }
 
-    /// Brings rows that are ahead to the chunk's. Gives the memory that they are in, and the address of each read.
+    /// Brings rows that are ahead to the chunk's. Gives the memory that they are in, and the address of each
+    /// read.
     fn shift(&self, queue: &Queue) -> (Vec<DeviceColumn<BaseField>>, Vec<u64>) {
         let is_ahead = |source: &&Source| matches!(source, Source::Ahead { .. });
         let count = self.reads.iter().filter(is_ahead).count();
@@ -261,7 +265,8 @@ mod tests {
         Domain { log_trace: 1, log_rows: 2 },
     ];
 
-    /// What chunks give of a column, one of its rows after the other, and of the same column in device memory.
+    /// What chunks give of a column, one of its rows after the other, and of the same column in device
+    /// memory.
     fn read(queue: &Queue, values: &[u32], domain: Domain, log_page: u32, offset: i32) -> [Vec<u32>; 2] {
         let streaming = Streaming::new(0, log_page);
         let streamed = DeviceColumn::streamed(queue, Pages::with(queue, values, streaming, |word| word));

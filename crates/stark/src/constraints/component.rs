@@ -183,7 +183,8 @@ fn columns_on<'a>(
     }
 }
 
-/// Inverses of the vanishing polynomial of the trace's coset, one for each run of as many rows as the trace has.
+/// Inverses of the vanishing polynomial of the trace's coset, one for each run of as many rows as the trace
+/// has.
 pub(crate) fn denominators(log_trace: u32, domain: CircleDomain) -> Vec<u32> {
     let coset = CanonicCoset::new(log_trace).coset();
     let runs = 0..1usize << (domain.log_size() - log_trace);

@@ -19,8 +19,8 @@ use crate::shared::{Instances, Rows};
 /// Steps of one kernel: more compile slowly and spill.
 const STEPS_PER_KERNEL: usize = 2000;
 
-/// Operations of M31 of a kernel that goes through instances, and what is looked through for some. A product of QM31 is one step
-/// and sixteen operations, and a compiler takes its time for these.
+/// Operations of M31 of a kernel that goes through instances, and what is looked through for some. A product
+/// of QM31 is one step and sixteen operations, and a compiler takes its time for these.
 const OPERATIONS_PER_KERNEL: usize = 2000;
 
 /// A kernel's source. Sources depend on the AIR alone, not on the challenges of a proof.
@@ -181,8 +181,8 @@ impl Tables {
         Self { instances, columns, parameters, constants: queue.upload(&or_some_words(constants)) }
     }
 
-    /// Runs kernels on all rows. Columns and parameters of `rows` are those given here; each instance of a kernel has its own
-    /// behind them, so that a kernel finds either without a detour.
+    /// Runs kernels on all rows. Columns and parameters of `rows` are those given here; each instance of a
+    /// kernel has its own behind them, so that a kernel finds either without a detour.
     pub(crate) fn launch(
         &self,
         queue: &Queue,

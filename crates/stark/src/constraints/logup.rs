@@ -31,11 +31,13 @@ type Evaluation = CircleEvaluation<CudaBackend, BaseField, BitReversedOrder>;
 
 const THREADS: u32 = 256;
 
-/// The interaction trace of a component and what its fractions sum up to, for challenges that `eval` already holds.
+/// The interaction trace of a component and what its fractions sum up to, for challenges that `eval` already
+/// holds.
 ///
-/// `preprocessed` are the preprocessed columns that the component uses, in the order in which it asks for them; `trace` are
-/// its own columns, on the trace's domain. What comes back is for `TreeBuilder::extend_evals` and
-/// `FrameworkComponent::new`, and the same as stwo's `LogupTraceGenerator` gives for the same fractions.
+/// `preprocessed` are the preprocessed columns that the component uses, in the order in which it asks for
+/// them; `trace` are its own columns, on the trace's domain. What comes back is for
+/// `TreeBuilder::extend_evals` and `FrameworkComponent::new`, and the same as stwo's `LogupTraceGenerator`
+/// gives for the same fractions.
 pub fn interaction_trace<E: FrameworkEval>(
     eval: &E,
     preprocessed: &[&Evaluation],
@@ -100,8 +102,8 @@ fn on_all_rows(
     (sums, claimed_sum)
 }
 
-/// The same of columns of which some are streamed, a chunk of 2^`log_chunk` rows at a time. What comes back is streamed too. The
-/// last column alone is in device memory as a whole, since its rows are summed up.
+/// The same of columns of which some are streamed, a chunk of 2^`log_chunk` rows at a time. What comes back
+/// is streamed too. The last column alone is in device memory as a whole, since its rows are summed up.
 fn on_chunks(
     queue: &Queue,
     tape: &Tape,
@@ -183,7 +185,8 @@ fn sum_fractions(queue: &Queue, outputs: &Buffer<u64>, count: usize, rows: usize
     partials.iter().map(|words| SecureField::read(words)).sum()
 }
 
-/// Panics unless `columns`, preprocessed ones and those of the trace, are all that the fractions ask for, of the trace's length.
+/// Panics unless `columns`, preprocessed ones and those of the trace, are all that the fractions ask for, of
+/// the trace's length.
 fn require_columns(tape: &Tape, log_size: u32, columns: [&[&Evaluation]; 2]) {
     for node in tape.nodes() {
         if let Node::Column { interaction, column, .. } = *node
@@ -202,7 +205,8 @@ fn require_columns(tape: &Tape, log_size: u32, columns: [&[&Evaluation]; 2]) {
     }
 }
 
-/// Sums a column of QM31 up over the rows in the order of the coset, less a shift that brings the end back to zero.
+/// Sums a column of QM31 up over the rows in the order of the coset, less a shift that brings the end back to
+/// zero.
 fn sum_over_rows(
     queue: &Queue,
     coordinates: &mut [DeviceColumn<BaseField>],

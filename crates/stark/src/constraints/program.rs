@@ -77,8 +77,9 @@ impl Program {
         Self { steps: order.steps }
     }
 
-    /// Programs of about `limit` each by `measure`, for groups of roots that stay together. What two of them need, both compute:
-    /// a large group that is little more than what is already there is added to a program up to twice as long.
+    /// Programs of about `limit` each by `measure`, for groups of roots that stay together. What two of them
+    /// need, both compute: a large group that is little more than what is already there is added to a program
+    /// up to twice as long.
     pub(crate) fn partitions<'a>(
         graph: &Graph,
         groups: impl IntoIterator<Item = &'a [(Root, Id)]>,
@@ -238,7 +239,8 @@ impl<F: Fn(Id) -> Vec<Id>> Order<F> {
     }
 }
 
-/// Where values live while they are needed: words of a thread's slots, used again once the last use has passed.
+/// Where values live while they are needed: words of a thread's slots, used again once the last use has
+/// passed.
 pub(crate) struct Slots {
     places: HashMap<Id, u32>,
     /// Words in all.

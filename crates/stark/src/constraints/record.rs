@@ -25,8 +25,8 @@ static LONGEST: AtomicUsize = AtomicUsize::new(0);
 
 /// What `eval` computes on every row, for a component whose fractions sum up to `claimed_sum`.
 pub(crate) fn record<E: FrameworkEval>(eval: &E, claimed_sum: SecureField) -> Tape {
-    // Room for as much as the longest so far: to grow takes as long as to record. What a recording that panicked may have left
-    // goes.
+    // Room for as much as the longest so far: to grow takes as long as to record. What a recording that
+    // panicked may have left goes.
     TAPE.set(Tape::with_capacity(LONGEST.load(Ordering::Relaxed)));
     let shift = claimed_sum / BaseField::from_u32_unchecked(1 << eval.log_size());
     eval.evaluate(Recorder { columns: Vec::new(), fractions: Vec::new(), shift });
@@ -233,8 +233,8 @@ impl EvalAtRow for Recorder {
         self.fractions.push(fraction);
     }
 
-    /// Column k of the interaction trace is the sum of the fractions of batches 0 to k; the last one is summed up over the
-    /// rows too, less the shift, so that it comes back to zero.
+    /// Column k of the interaction trace is the sum of the fractions of batches 0 to k; the last one is
+    /// summed up over the rows too, less the shift, so that it comes back to zero.
     fn finalize_logup_batched(&mut self, batching: &Vec<usize>) {
         let fractions = std::mem::take(&mut self.fractions);
         assert_eq!(batching.len(), fractions.len(), "one batch for each entry");

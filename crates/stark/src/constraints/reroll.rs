@@ -1,7 +1,7 @@
 //! Repetition in a sequence of constraints.
 //!
-//! An AIR with a loop records the body once for every turn. Where groups of roots repeat with a period, the sequence is cut at
-//! multiples of it, so that one kernel serves all turns.
+//! An AIR with a loop records the body once for every turn. Where groups of roots repeat with a period, the
+//! sequence is cut at multiples of it, so that one kernel serves all turns.
 
 use std::ops::Range;
 
@@ -167,8 +167,8 @@ impl<'a> Search<'a> {
         (worth_it && once * stretch.count * 100 <= before * (100 + REPEATED_PERCENT)).then_some(stretch)
     }
 
-    /// How many periods an instance has: few, so that little is compiled, but enough that little is computed twice and that a
-    /// turn of the kernel's loop is much work.
+    /// How many periods an instance has: few, so that little is compiled, but enough that little is computed
+    /// twice and that a turn of the kernel's loop is much work.
     fn periods_of_instance(&self, run: &Run) -> Option<usize> {
         let of = |periods: usize| self.alone(run.range.start..run.range.start + periods * run.period);
         let (one, two) = (of(1), of(2));
@@ -217,8 +217,8 @@ impl<'a> Search<'a> {
         parts
     }
 
-    /// The parts of an instance that one kernel each computes, cut where little is computed twice; groups are counted from its
-    /// first.
+    /// The parts of an instance that one kernel each computes, cut where little is computed twice; groups are
+    /// counted from its first.
     pub(crate) fn pieces(&self, stretch: &Stretch) -> Vec<Range<usize>> {
         let instance = stretch.first..stretch.first + stretch.groups;
         let limits = (CUTS / 2..=CUTS).rev().map(|part| (self.limit * part / CUTS).max(1));

@@ -8,16 +8,16 @@ use hashbrown::HashMap;
 use super::graph::{Graph, Id, Node};
 use super::program::{Program, Root, Step};
 
-/// The form of every node, and an order of operands that equal parts have in common. Graphs order the operands of sums and
-/// products by number, which depends on what was there before.
+/// The form of every node, and an order of operands that equal parts have in common. Graphs order the
+/// operands of sums and products by number, which depends on what was there before.
 pub(crate) struct Shapes<'a> {
     graph: &'a Graph,
     shapes: Vec<Shape>,
     operands: Vec<Vec<Id>>,
 }
 
-/// Nodes of the same form mostly have equal ones. In order: what is deep comes first, so that few values wait; constants come
-/// last, because two copies may differ in them.
+/// Nodes of the same form mostly have equal ones. In order: what is deep comes first, so that few values
+/// wait; constants come last, because two copies may differ in them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Shape {
     depth: Reverse<u32>,

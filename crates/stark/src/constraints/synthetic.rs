@@ -7,7 +7,8 @@ use stwo::core::fields::m31::BaseField;
 use stwo::core::fields::qm31::SecureField;
 use stwo_constraint_framework::{EvalAtRow, FrameworkEval};
 
-/// An irregular head, a block on other columns again and again, blocks of another kind, and an irregular tail.
+/// An irregular head, a block on other columns again and again, blocks of another kind, and an irregular
+/// tail.
 pub(super) struct Blocks {
     /// Constraints of the head, and of the tail.
     pub(super) irregular: usize,
@@ -126,7 +127,8 @@ impl FrameworkEval for OneLargeTerm {
     }
 }
 
-/// Fractions a / (b + z), each of two columns and a z of its own, one for each column of the interaction trace.
+/// Fractions a / (b + z), each of two columns and a z of its own, one for each column of the interaction
+/// trace.
 pub(super) struct Fractions {
     pub(super) count: u32,
 }

@@ -1,7 +1,8 @@
 //! What an AIR computes, operation by operation as it was written.
 //!
-//! To write an AIR down is quick, to find out what its operations share is not. Tapes of two proofs of one AIR are the same but
-//! for the values of their parameters: the second finds by its key what was made from the first.
+//! To write an AIR down is quick, to find out what its operations share is not. Tapes of two proofs of one
+//! AIR are the same but for the values of their parameters: the second finds by its key what was made from
+//! the first.
 
 use hashbrown::HashMap;
 use num_traits::{One as _, Zero as _};
@@ -50,7 +51,8 @@ impl Tape {
         Id::new(self.nodes.len() as u32 - 1)
     }
 
-    /// A constant of QM31: one of the AIR where it is zero or one, which is what AIRs write themselves, else of the proof.
+    /// A constant of QM31: one of the AIR where it is zero or one, which is what AIRs write themselves, else
+    /// of the proof.
     pub(crate) fn secure_constant(&mut self, value: SecureField) -> Id {
         if value.is_zero() || value.is_one() {
             let coordinate = self.add(Node::Constant(value.to_m31_array()[0].0));
@@ -102,8 +104,8 @@ impl Tape {
         self.at_own_rows(Vec::new(), self.batches.clone())
     }
 
-    /// The operations for these alone, on columns of interaction 0 that are read at their own rows; and what each of them is of this
-    /// tape's.
+    /// The operations for these alone, on columns of interaction 0 that are read at their own rows; and what
+    /// each of them is of this tape's.
     fn at_own_rows(&self, constraints: Vec<Id>, batches: Vec<Batch>) -> (Self, Vec<Read>) {
         let mut is_used = vec![false; self.nodes.len()];
         let roots = batches.iter().flat_map(|batch| [batch.numerator, batch.denominator]);

@@ -27,8 +27,8 @@ pub(crate) enum Direction {
 /// Most columns of one launch: what a grid may have in y.
 const COLUMNS_PER_LAUNCH: usize = 65_535;
 
-/// Transforms `sources` into `targets`, which have the domain's size and may be the same columns. Sources of a forward
-/// transform may be shorter: missing coefficients are zero.
+/// Transforms `sources` into `targets`, which have the domain's size and may be the same columns. Sources of
+/// a forward transform may be shorter: missing coefficients are zero.
 pub(crate) fn transform<'a>(
     queue: &Queue,
     direction: Direction,
@@ -120,7 +120,8 @@ impl Batch<'_> {
     }
 
     fn run(&self, log_size: u32) {
-        // Above the length of a short source the upper layers only repeat it; one below eight values is padded.
+        // Above the length of a short source the upper layers only repeat it; one below eight values is
+        // padded.
         let layers = self.source_len.max(8).ilog2();
         self.run_passes(log_size, schedule::passes(layers));
     }

@@ -1,4 +1,5 @@
-//! Columns that are streamed from the host, in groups that fit into their window: one in use, the next on its way.
+//! Columns that are streamed from the host, in groups that fit into their window: one in use, the next on its
+//! way.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -26,8 +27,8 @@ impl Wanted {
     pub(crate) const WHOLE: Self = Self { rows: usize::MAX, unit: 1, beside: 0 };
 }
 
-/// Calls `visit` with all of `columns`, some at a time and in their order, in device memory: with their numbers and handles to
-/// read them by. Where none is streamed there is one call.
+/// Calls `visit` with all of `columns`, some at a time and in their order, in device memory: with their
+/// numbers and handles to read them by. Where none is streamed there is one call.
 pub(crate) fn by_groups(
     queue: &Queue,
     columns: &[&DeviceColumn<BaseField>],

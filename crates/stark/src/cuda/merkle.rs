@@ -63,8 +63,8 @@ impl<const IS_M31_OUTPUT: bool> MerkleOpsLifted<Blake2sMerkleHasherGeneric<IS_M3
     }
 }
 
-/// The leaves of a tree over `columns`, all layers of which lie in one allocation and are hashed by `hash`: it is given the
-/// tree, the root first, and its leaves.
+/// The leaves of a tree over `columns`, all layers of which lie in one allocation and are hashed by `hash`:
+/// it is given the tree, the root first, and its leaves.
 pub(super) fn whole_tree<T: Element>(
     columns: &[&DeviceColumn<BaseField>],
     log_leaves: u32,
@@ -88,7 +88,8 @@ pub(super) fn whole_tree<T: Element>(
     layer
 }
 
-/// Panics unless the columns can be lifted to one tree: their lengths are powers of two, ascend, and are no more than its leaves.
+/// Panics unless the columns can be lifted to one tree: their lengths are powers of two, ascend, and are no
+/// more than its leaves.
 fn require_liftable(columns: &[&DeviceColumn<BaseField>], log_leaves: u32) {
     let lens = columns.iter().map(|column| column.len()).collect_vec();
     let Some(longest) = lens.last() else { return };
@@ -99,8 +100,8 @@ fn require_liftable(columns: &[&DeviceColumn<BaseField>], log_leaves: u32) {
     assert!(*longest <= 1 << log_leaves, "a column of {longest} values is not lifted to 2^{log_leaves}");
 }
 
-/// Hashes rows of columns into `leaves`. Blocks of columns that are all shorter than the tree are hashed once for each of
-/// their own rows, and the state is lifted from there.
+/// Hashes rows of columns into `leaves`. Blocks of columns that are all shorter than the tree are hashed once
+/// for each of their own rows, and the state is lifted from there.
 fn hash_leaves(
     queue: &Queue,
     columns: &[&DeviceColumn<BaseField>],
@@ -198,7 +199,8 @@ fn hash_layers(queue: &Queue, mut tree: DeviceColumn<Blake2sHash>, log_leaves: u
     }
 }
 
-/// Computes layers above the leaves until one block can do the others: the logarithm of the nodes that they start from.
+/// Computes layers above the leaves until one block can do the others: the logarithm of the nodes that they
+/// start from.
 fn hash_lower_layers<T: Element>(
     queue: &Queue,
     tree: &mut DeviceColumn<T>,
@@ -230,7 +232,8 @@ fn launch_layers<T: Element>(
     queue.launch(&kernels::MERKLE, "merkle_layers", &grid.early(), &arguments);
 }
 
-/// A tree of Blake2s over one column of QM31 whose root goes into a transcript on the device, with digests as the channel names them.
+/// A tree of Blake2s over one column of QM31 whose root goes into a transcript on the device, with digests as
+/// the channel names them.
 pub(crate) struct SecureTree<T> {
     nodes: DeviceColumn<T>,
     log_leaves: u32,

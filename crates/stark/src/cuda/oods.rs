@@ -42,8 +42,8 @@ pub(crate) fn monomials(
     basis
 }
 
-/// What the values of a polynomial of `domain.size()` coefficients on `domain` are multiplied with to give, in sum, its value
-/// at `point`: the transposed inverse transform of the monomials.
+/// What the values of a polynomial of `domain.size()` coefficients on `domain` are multiplied with to give,
+/// in sum, its value at `point`: the transposed inverse transform of the monomials.
 pub(crate) fn weights(
     queue: &Queue,
     domain: CircleDomain,
@@ -56,7 +56,8 @@ pub(crate) fn weights(
     basis
 }
 
-/// The sums of weight times value over the first `rows` rows of each column, where `rows` is the number of weights.
+/// The sums of weight times value over the first `rows` rows of each column, where `rows` is the number of
+/// weights.
 pub(crate) fn dot_products<'a>(
     queue: &Queue,
     columns: impl IntoIterator<Item = &'a DeviceColumn<BaseField>>,

@@ -239,8 +239,8 @@ pub fn interpolate_kept(columns: &[&Evaluation], twiddles: &TwiddleTree<CudaBack
     targets.into_iter().map(CircleCoefficients::new).collect()
 }
 
-/// The values of columns that are streamed are interpolated each time that they have been brought: coefficients take no memory
-/// of the host beside them, and no way there and back.
+/// The values of columns that are streamed are interpolated each time that they have been brought:
+/// coefficients take no memory of the host beside them, and no way there and back.
 struct Interpolation {
     domain: CircleDomain,
     inverses: DeviceTwiddles,

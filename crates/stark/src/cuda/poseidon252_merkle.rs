@@ -1,11 +1,12 @@
 //! `MerkleOpsLifted`: trees of Poseidon252.
 //!
-//! The least that a proof takes is its permutations: with 2^20 rows of 100 columns 29 million, 7 for each leaf of the
-//! trace, 1 for each of the composition and of a layer of FRI, and 1 for each node above. A permutation has 214 products
-//! of felts, and the kernel here takes 34,000 instructions for one, 14,000 of them products of words. On an H200, with 132
-//! multiprocessors at 1.98 GHz and 64 lanes of each for integers, that is 60 ms if all of them take turns on those lanes,
-//! as it would be 87 ms for 50,000, and less as far as products run beside the others. Memory is no part of it: a
-//! permutation reads 64 bytes. A layer of fewer nodes than the device has threads takes as long as one permutation.
+//! The least that a proof takes is its permutations: with 2^20 rows of 100 columns 29 million, 7 for each
+//! leaf of the trace, 1 for each of the composition and of a layer of FRI, and 1 for each node above. A
+//! permutation has 214 products of felts, and the kernel here takes 34,000 instructions for one, 14,000 of
+//! them products of words. On an H200, with 132 multiprocessors at 1.98 GHz and 64 lanes of each for
+//! integers, that is 60 ms if all of them take turns on those lanes, as it would be 87 ms for 50,000, and
+//! less as far as products run beside the others. Memory is no part of it: a permutation reads 64 bytes. A
+//! layer of fewer nodes than the device has threads takes as long as one permutation.
 
 use gatework_gpu::{Grid, args};
 use itertools::Itertools as _;
@@ -56,8 +57,9 @@ impl MerkleOpsLifted<Poseidon252MerkleHasher> for CudaBackend {
     }
 }
 
-/// Hashes rows of columns into `leaves`. Steps of columns that are all shorter than the longest are taken once for each of
-/// their own rows, and the state is lifted from there; so are digests, where no column is as long as the tree.
+/// Hashes rows of columns into `leaves`. Steps of columns that are all shorter than the longest are taken
+/// once for each of their own rows, and the state is lifted from there; so are digests, where no column is as
+/// long as the tree.
 fn hash_leaves(queue: &Queue, columns: &[&DeviceColumn<BaseField>], leaves: &mut DeviceColumn<Felt252>) {
     let log_leaves = leaves.len().ilog2();
     let log_sizes = columns.iter().map(|column| column.len().ilog2()).collect_vec();
@@ -119,7 +121,8 @@ fn hash_leaves(queue: &Queue, columns: &[&DeviceColumn<BaseField>], leaves: &mut
 
 /// Hashes pairs of `children`.
 ///
-/// One launch a layer: a permutation takes tens of microseconds, beside which a launch that waits on the device is nothing.
+/// One launch a layer: a permutation takes tens of microseconds, beside which a launch that waits on the
+/// device is nothing.
 fn hash_parents(queue: &Queue, children: &DeviceColumn<Felt252>, parents: &mut DeviceColumn<Felt252>) {
     let nodes = parents.len();
     let arguments = args![children.words(queue), parents.words_mut(), nodes as u32];
@@ -136,7 +139,8 @@ mod tests {
     use crate::Context;
     use crate::column::Element as _;
 
-    /// Products, squares, sums and forms of felts a[i] and b[i]; multiples of 2^251; then the permutation of (a, b, a b).
+    /// Products, squares, sums and forms of felts a[i] and b[i]; multiples of 2^251; then the permutation of
+    /// (a, b, a b).
     const OPERATIONS: &str = r#"
 #include "poseidon252.cuh"
 using namespace felt252;

@@ -18,12 +18,14 @@ use crate::queue::Queue;
 /// The logarithm of the size of the largest half of a circle domain.
 const LOG_LARGEST: u32 = 29;
 
-/// The x coordinates, or their inverses, of the halves of a coset and of its doublings; `kernels/circle.cuh` has the layout.
+/// The x coordinates, or their inverses, of the halves of a coset and of its doublings; `kernels/circle.cuh`
+/// has the layout.
 #[derive(Clone, Default)]
 pub struct DeviceTwiddles {
     table: Option<Arc<Table>>,
-    /// By how much larger the domains are whose layers are read for a transform: in bit-reversed order the twiddles of a
-    /// subdomain are a prefix of those of its domain, so that the table of the domain serves both.
+    /// By how much larger the domains are whose layers are read for a transform: in bit-reversed order the
+    /// twiddles of a subdomain are a prefix of those of its domain, so that the table of the domain serves
+    /// both.
     log_expansion: u32,
 }
 
@@ -66,7 +68,8 @@ impl DeviceTwiddles {
         );
     }
 
-    /// The logarithm of the table's length, for folds of a polynomial over `line`, which read the table of a whole domain.
+    /// The logarithm of the table's length, for folds of a polynomial over `line`, which read the table of a
+    /// whole domain.
     pub(crate) fn log_table_for(&self, line: Coset) -> u32 {
         let root = self.made().coset;
         let holds = self.log_expansion == 0
@@ -116,7 +119,8 @@ fn doubled(root: Coset, log_size: u32) -> Coset {
     root.repeated_double(root.log_size() - log_size)
 }
 
-/// Whether two cosets have the same points in the same order. One point has no step, whatever is noted down as such.
+/// Whether two cosets have the same points in the same order. One point has no step, whatever is noted down
+/// as such.
 fn are_same(left: Coset, right: Coset) -> bool {
     left.log_size() == right.log_size()
         && left.initial_index == right.initial_index

@@ -59,8 +59,8 @@ impl Plan {
         Self { points: 3, ..self }
     }
 
-    /// With trees of Poseidon252, whose digests are as large as those of Blake2s, but not the states that are lifted where
-    /// columns of one tree have several lengths.
+    /// With trees of Poseidon252, whose digests are as large as those of Blake2s, but not the states that are
+    /// lifted where columns of one tree have several lengths.
     pub fn hashing_felts(self) -> Self {
         Self { state: STATE252, ..self }
     }
@@ -161,7 +161,8 @@ impl Plan {
         bytes.max(packed + tree_bytes(leaves(self.log_lifted())))
     }
 
-    /// Refuses a proof that does not fit into what of `device` may still be held, with its columns in device memory.
+    /// Refuses a proof that does not fit into what of `device` may still be held, with its columns in device
+    /// memory.
     pub fn check(&self, device: &Device) -> Result<()> {
         require(self.peak_bytes(), device)
     }

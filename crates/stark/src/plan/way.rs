@@ -12,7 +12,8 @@ const BLOCK_COLUMNS: usize = 16;
 const LOG_BLOCK: u32 = 10;
 /// A larger window makes nothing faster, unless the least is larger.
 const LARGE_WINDOW: u64 = 4 << 30;
-/// Bytes of tables for each column, of addresses and factors, and of what else is held that does not depend on the rows.
+/// Bytes of tables for each column, of addresses and factors, and of what else is held that does not depend
+/// on the rows.
 const TABLES: u64 = 128;
 const PROGRAMS: u64 = 64 << 10;
 
@@ -24,19 +25,21 @@ pub struct Way {
     pub streaming: Option<Streaming>,
     /// The most device memory that is held at once.
     pub device_bytes: u64,
-    /// The most page-locked memory of the host that is held at once, which is none unless columns are streamed.
+    /// The most page-locked memory of the host that is held at once, which is none unless columns are
+    /// streamed.
     pub pinned_bytes: u64,
 }
 
 impl Plan {
-    /// With so many pages of columns, their rows that are ahead and the fractions made of them, that are in the window while the widest
-    /// component is evaluated.
+    /// With so many pages of columns, their rows that are ahead and the fractions made of them, that are in
+    /// the window while the widest component is evaluated.
     pub(crate) fn reading(self, pages: u64) -> Self {
         Self { pages: Some(pages), ..self }
     }
 
-    /// How a proof goes on `device`, with what may still be held there: with its columns in device memory if they fit, else
-    /// streamed from page-locked memory of the host. Refuses a proof that does not fit even so.
+    /// How a proof goes on `device`, with what may still be held there: with its columns in device memory if
+    /// they fit, else streamed from page-locked memory of the host. Refuses a proof that does not fit even
+    /// so.
     pub fn way(&self, device: &Device) -> Result<Way> {
         let budget = device.budget();
         let (free, limit) = (budget.free(), budget.limit());
@@ -75,7 +78,8 @@ impl Plan {
         self.column_bytes() + emulated + pinned
     }
 
-    /// Refuses a proof of streamed columns, once everything is committed to, that does not fit into what of `device` may still be held.
+    /// Refuses a proof of streamed columns, once everything is committed to, that does not fit into what of
+    /// `device` may still be held.
     pub(crate) fn check_proving_streamed(&self, device: &Device, streaming: Streaming) -> Result<()> {
         require(self.proving_bytes_streamed(streaming.window().max(self.least_of_trees())), device)
     }
@@ -84,8 +88,9 @@ impl Plan {
         self.trees.iter().flatten().copied()
     }
 
-    /// Pages in the window while constraints are evaluated. Where it is not known: every column is read at its own row and ahead of
-    /// it, for which two pages are brought; and those of the next chunk are on their way.
+    /// Pages in the window while constraints are evaluated. Where it is not known: every column is read at
+    /// its own row and ahead of it, for which two pages are brought; and those of the next chunk are on their
+    /// way.
     fn pages_at_once(&self) -> u64 {
         self.pages.unwrap_or_else(|| 7 * self.columns().count() as u64)
     }
@@ -96,7 +101,8 @@ impl Plan {
         self.least_of_trees().max(self.pages_at_once() * (BASE << log_page))
     }
 
-    /// A block of columns that is hashed while another comes, and a column that is extended while another comes.
+    /// A block of columns that is hashed while another comes, and a column that is extended while another
+    /// comes.
     fn least_of_trees(&self) -> u64 {
         let blowup = self.log_blowup();
         let of_tree = |tree: &Vec<u32>| {
@@ -130,7 +136,8 @@ impl Plan {
         peak.max(held + self.proving_bytes_streamed(window))
     }
 
-    /// As [`Plan::proving_bytes`], where columns come to the constraints, the samples and the quotients through the window.
+    /// As [`Plan::proving_bytes`], where columns come to the constraints, the samples and the quotients
+    /// through the window.
     fn proving_bytes_streamed(&self, window: u64) -> u64 {
         let log_rows = self.log_rows();
         let (sums, weights) = (SECURE << (log_rows + 1), SECURE << log_rows);
@@ -164,7 +171,8 @@ impl Plan {
         (0..rows.len()).map(at_run).max().unwrap_or(0)
     }
 
-    /// The most page-locked memory that is held at once: values of the trace, and those that they are extended to.
+    /// The most page-locked memory that is held at once: values of the trace, and those that they are
+    /// extended to.
     fn pinned_bytes(&self, streaming: Streaming) -> u64 {
         let pages = |log_rows: u32| {
             let log_page = streaming.log_page().min(log_rows);

@@ -1,4 +1,5 @@
-//! What an extended proof tells beside the proof: everything that its verifier would read or compute on the way to the roots.
+//! What an extended proof tells beside the proof: everything that its verifier would read or compute on the
+//! way to the roots.
 
 use hashbrown::HashMap;
 use itertools::Itertools as _;

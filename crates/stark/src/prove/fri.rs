@@ -43,8 +43,9 @@ impl<MC: DeviceChannel> Layers<MC>
 where
     CudaBackend: BackendForChannel<MC> + ColumnOps<Digest<MC>, Column = DeviceColumn<Digest<MC>>>,
 {
-    /// Folds `quotients` down to the last layer, with a commitment and a challenge before each fold. Where the device draws
-    /// the challenges, all of it is queued at once: the host waits for the last layer alone, and does `meanwhile` before.
+    /// Folds `quotients` down to the last layer, with a commitment and a challenge before each fold. Where
+    /// the device draws the challenges, all of it is queued at once: the host waits for the last layer alone,
+    /// and does `meanwhile` before.
     pub(super) fn commit(
         channel: &mut MC::C,
         config: FriConfig,

@@ -19,7 +19,8 @@ where
     }
 }
 
-/// While FRI is committed to, the transcript of Blake2s is on the device: what is mixed in and drawn there is not written down.
+/// While FRI is committed to, the transcript of Blake2s is on the device: what is mixed in and drawn there is
+/// not written down.
 impl<MC: DeviceChannel> DeviceChannel for LoggingMerkleChannel<MC> {
     const WORDS: Option<DigestWords> = MC::WORDS;
 

@@ -1,8 +1,8 @@
 //! stwo's protocol with reads in batches.
 //!
-//! `stwo::prover::prove` reads what was committed to one element at a time, and samples one column at a time. On a device
-//! every such read waits for it. Here columns are sampled together and openings are read together; the proof is the same,
-//! byte for byte.
+//! `stwo::prover::prove` reads what was committed to one element at a time, and samples one column at a time.
+//! On a device every such read waits for it. Here columns are sampled together and openings are read
+//! together; the proof is the same, byte for byte.
 
 mod auxiliary;
 mod fri;
@@ -53,9 +53,9 @@ where
     Ok(catch(|| prove_or_raise(components, channel, scheme, Preprocessed::Used, Detail::Proof))??.0)
 }
 
-/// As [`prove`], with the auxiliary data of `stwo::prover::prove_ex`: what the verifier reads or computes on the way to the roots,
-/// for a verifier that is itself proved. With `include_all_preprocessed_columns` those are sampled too that no component uses;
-/// stwo's `verify_ex` is told the same.
+/// As [`prove`], with the auxiliary data of `stwo::prover::prove_ex`: what the verifier reads or computes on
+/// the way to the roots, for a verifier that is itself proved. With `include_all_preprocessed_columns` those
+/// are sampled too that no component uses; stwo's `verify_ex` is told the same.
 pub fn prove_ex<MC: DeviceChannel>(
     components: &[&dyn ComponentProver<CudaBackend>],
     channel: &mut MC::C,

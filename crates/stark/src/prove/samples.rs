@@ -21,8 +21,8 @@ type Points = TreeVec<ColumnVec<Vec<CirclePoint<SecureField>>>>;
 
 /// Samples every column at its points.
 ///
-/// A polynomial of n coefficients is known by its first n values, so that weights and sums are over those alone, and columns
-/// of one size are sampled at a point together.
+/// A polynomial of n coefficients is known by its first n values, so that weights and sums are over those
+/// alone, and columns of one size are sampled at a point together.
 pub(super) fn at_points<MC: MerkleChannel>(
     queue: &Queue,
     scheme: &CommitmentSchemeProver<'_, CudaBackend, MC>,
@@ -68,7 +68,8 @@ where
     })
 }
 
-/// The value of the composition polynomial at `point`, from the samples of its halves: left + pi^(n - 1)(x) right.
+/// The value of the composition polynomial at `point`, from the samples of its halves: left + pi^(n - 1)(x)
+/// right.
 pub(super) fn composition(
     sampled_values: &TreeVec<ColumnVec<Vec<SecureField>>>,
     point: CirclePoint<SecureField>,

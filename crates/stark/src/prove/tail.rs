@@ -19,7 +19,8 @@ pub(super) const LOG_TAIL: u32 = 10;
 /// A layer with its tree.
 type Committed<MC> = (LineEvaluation<CudaBackend>, Layer<MC>);
 
-/// Commits to `first` and folds it, by two, until 2^`log_last` values are left: the committed layers, and those values.
+/// Commits to `first` and folds it, by two, until 2^`log_last` values are left: the committed layers, and
+/// those values.
 pub(super) fn fold_to_last<MC: DeviceChannel>(
     transcript: &mut Transcript<Digest<MC>>,
     first: LineEvaluation<CudaBackend>,

@@ -1,4 +1,5 @@
-//! The transcript while FRI is committed to: on the device, so that no challenge waits for the host, or with the host.
+//! The transcript while FRI is committed to: on the device, so that no challenge waits for the host, or with
+//! the host.
 
 use gatework_gpu::{Code as _, Grid, args};
 use stwo::core::channel::{Channel as _, MerkleChannel};
@@ -23,9 +24,9 @@ pub type Digest<MC> = <<MC as MerkleChannel>::H as MerkleHasherLifted>::Hash;
 
 /// Channels that [`prove`](crate::prove()) knows: those of Blake2s, and Poseidon252.
 pub trait DeviceChannel: MerkleChannel<H: MerkleHasherLifted<Hash: Element>> {
-    /// What the words of its digests are, if the device goes on with its transcript from layer to layer of FRI. None if the
-    /// host does, which is the faster one with Poseidon252: a core takes less time for its few permutations than a thread of
-    /// a GPU, and what it costs is a wait.
+    /// What the words of its digests are, if the device goes on with its transcript from layer to layer of
+    /// FRI. None if the host does, which is the faster one with Poseidon252: a core takes less time for its
+    /// few permutations than a thread of a GPU, and what it costs is a wait.
     const WORDS: Option<DigestWords>;
 
     /// The channel's digest.
@@ -117,8 +118,8 @@ impl<T: Element> Transcript<T> {
         &mut self.digest
     }
 
-    /// Brings `channel` to where this is, and reads `values` on the way. Something is mixed in next: how much was drawn since
-    /// the last root is not kept.
+    /// Brings `channel` to where this is, and reads `values` on the way. Something is mixed in next: how much
+    /// was drawn since the last root is not kept.
     pub(super) fn finish<MC: DeviceChannel<H: MerkleHasherLifted<Hash = T>>>(
         self,
         channel: &mut MC::C,

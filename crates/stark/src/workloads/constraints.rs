@@ -28,7 +28,8 @@ pub(super) struct Constraints;
 
 const ALPHA: SecureField = SecureField::from_u32_unchecked(3, 1, 4, 1);
 
-/// A component whose columns, as they are evaluated on, have 2^`log_evaluation` rows: twice those of its trace.
+/// A component whose columns, as they are evaluated on, have 2^`log_evaluation` rows: twice those of its
+/// trace.
 fn component(log_evaluation: u32, columns: usize) -> FrameworkComponent<WideFibonacci> {
     let air = WideFibonacci { log_rows: log_evaluation - 1, columns };
     FrameworkComponent::new(&mut TraceLocationAllocator::default(), air, SecureField::default())

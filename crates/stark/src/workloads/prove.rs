@@ -119,7 +119,8 @@ impl Workload for Prove {
         ]
     }
 
-    /// What the floors of the stages add up to, as the operations and bytes of a machine that does one of each a second.
+    /// What the floors of the stages add up to, as the operations and bytes of a machine that does one of
+    /// each a second.
     fn work(&self, case: &Case) -> Work {
         let air = air(case);
         let shape = Shape {

@@ -1,4 +1,5 @@
-//! `stark/streaming`: rows of streamed columns that are ahead of others, chunk by chunk, against stwo's index of such rows.
+//! `stark/streaming`: rows of streamed columns that are ahead of others, chunk by chunk, against stwo's index
+//! of such rows.
 
 use gatework_lab::{KernelSpec, Work};
 use stwo::core::utils::offset_bit_reversed_circle_domain_index;

@@ -1,7 +1,8 @@
-//! Rounds of Blake2s: a component whose rows are rounds, one whose rows are hashes and look their rounds up, and a table of
-//! the exclusive or of two numbers of four bits, which both sides of every round look up in.
+//! Rounds of Blake2s: a component whose rows are rounds, one whose rows are hashes and look their rounds up,
+//! and a table of the exclusive or of two numbers of four bits, which both sides of every round look up in.
 //!
-//! A word is eight numbers of four bits, the lowest first, so that rotations by 16, 12 and 8 bits only rename them.
+//! A word is eight numbers of four bits, the lowest first, so that rotations by 16, 12 and 8 bits only rename
+//! them.
 
 use num_traits::{One as _, Zero as _};
 use stwo::core::channel::Blake2sChannel;

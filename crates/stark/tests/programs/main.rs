@@ -1,5 +1,5 @@
-//! Programs as stwo's users write them: traces by packed lanes and `LogupTraceGenerator`, proved by either backend. What is
-//! added for the device is how columns get there; the proof is the same, byte for byte.
+//! Programs as stwo's users write them: traces by packed lanes and `LogupTraceGenerator`, proved by either
+//! backend. What is added for the device is how columns get there; the proof is the same, byte for byte.
 
 mod blake;
 mod circuit;

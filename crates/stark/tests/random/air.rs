@@ -1,5 +1,5 @@
-//! AIRs from a seed: components of mixed sizes, constraints of degrees 1 to 3 over rows up to two away, preprocessed columns,
-//! used and not, and fractions in batches.
+//! AIRs from a seed: components of mixed sizes, constraints of degrees 1 to 3 over rows up to two away,
+//! preprocessed columns, used and not, and fractions in batches.
 
 use itertools::Itertools as _;
 use num_traits::{One as _, Zero as _};
@@ -91,8 +91,9 @@ impl Sum {
     }
 }
 
-/// The row that is `offset` rows of the trace away. Rows are in bit-reversed order of the circle domain, which has the even
-/// points of the trace's coset in its first half and the odd ones, backwards, in its second.
+/// The row that is `offset` rows of the trace away. Rows are in bit-reversed order of the circle domain,
+/// which has the even points of the trace's coset in its first half and the odd ones, backwards, in its
+/// second.
 fn row_away(row: usize, log_rows: u32, offset: isize) -> usize {
     let rows = 1usize << log_rows;
     let natural = bit_reverse_index(row, log_rows);

@@ -1,4 +1,5 @@
-//! AIRs and configurations from seeds, on both backends, byte for byte. A seed that fails is all that a report needs.
+//! AIRs and configurations from seeds, on both backends, byte for byte. A seed that fails is all that a
+//! report needs.
 
 mod air;
 mod draw;
@@ -99,8 +100,8 @@ impl Configuration {
         }
     }
 
-    /// In windows from none, which holds one column or sixteen at a time, to one that holds all; in pages shorter than columns, and as
-    /// long.
+    /// In windows from none, which holds one column or sixteen at a time, to one that holds all; in pages
+    /// shorter than columns, and as long.
     fn streaming(seed: u64) -> Option<Streaming> {
         let draw = &mut Draw::new(seed, "streaming");
         let streams = draw.one_in(3);

@@ -13,7 +13,8 @@ use rand_chacha::ChaCha8Rng;
 use stwo::core::fields::m31::{BaseField, P};
 use stwo::core::fields::qm31::SecureField;
 
-/// A context on the device that `GATEWORK_DEVICE` names, or on the emulated one, shared by the tests of a file.
+/// A context on the device that `GATEWORK_DEVICE` names, or on the emulated one, shared by the tests of a
+/// file.
 pub fn context() -> &'static Context {
     static CONTEXT: OnceLock<Context> = OnceLock::new();
     let device = || match std::env::var("GATEWORK_DEVICE") {

@@ -14,7 +14,8 @@ use stwo_constraint_framework::{FrameworkComponent, FrameworkEval, TraceLocation
 
 use super::Random;
 
-/// The sums of a component's quotients over random columns, which satisfy nothing: whatever is computed shows.
+/// The sums of a component's quotients over random columns, which satisfy nothing: whatever is computed
+/// shows.
 pub fn quotients<E: FrameworkEval, B: Backend>(
     preprocessed: &[PreProcessedColumnId],
     eval: E,

@@ -25,6 +25,7 @@ use stwo_constraint_framework::{FrameworkEval, INTERACTION_TRACE_IDX, InfoEvalua
 use super::memory;
 use super::statement::{Statement, StatementOptions, Visitor};
 use super::throughput::{self, Columns, Throughput, json};
+use crate::command::device_memory::MemoryOptions;
 use crate::command::ending::{Ending, Failure};
 use crate::command::output::table;
 use crate::command::schema;
@@ -80,6 +81,8 @@ pub(crate) struct BenchOptions {
     /// How constraints are evaluated on the device
     #[arg(long, value_enum, default_value = "auto", value_name = "TIER")]
     pub(super) tier: TierChoice,
+    #[command(flatten)]
+    pub(super) memory: MemoryOptions,
 }
 
 /// The vector instructions of `SimdBackend`, which chooses them when it is compiled and not when it runs.
@@ -196,7 +199,7 @@ struct StageTime {
 pub(super) fn run(options: &BenchOptions, shell: &Shell) -> Result<Ending, Failure> {
     // A folder that cannot be written is an error now, not after the measurement.
     let store = options.results.as_ref().map(Store::open).transpose()?;
-    let target = shell.target()?;
+    let target = options.memory.limited(shell.target()?)?;
     let device = target.device();
     // The emulated device has no rates.
     let hardware = device.filter(|device| !device.is_emulated());
@@ -313,8 +316,9 @@ where
     MC::H: Serialize,
 {
     let plan = <CudaBackend as ProvesWith<MC>>::plan(airs::plan(air, config));
-    plan.check(device)?;
     let context = Context::new(device)?;
+    let way = plan.way(device)?;
+    let _pages = context.follow(&way);
     match options.tier {
         TierChoice::Auto => (),
         TierChoice::Interpreted => context.set_tier(Tier::Interpreted),
@@ -368,7 +372,7 @@ where
         ratio: simd_ms / at(0.5),
         same_bytes: same_bytes && throughput.as_ref().is_none_or(|many| many.same_bytes),
         peak_bytes,
-        predicted_peak_bytes: plan.peak_bytes(),
+        predicted_peak_bytes: way.device_bytes,
         first_ms: milliseconds(first),
         upload_ms: milliseconds(uploads.iter().copied().min().unwrap_or_default()),
         pageable_upload_ms: pageable_upload(device, columns)?,

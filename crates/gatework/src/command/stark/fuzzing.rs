@@ -60,7 +60,8 @@ fn proof(statement: Statement) -> Vec<u8> {
     proved.expect("a small statement is proved")
 }
 
-/// Proofs of AIRs of every kind and with every channel, with names. Those of Poseidon2 are too long to be altered usefully.
+/// Proofs of AIRs of every kind and with every channel, with names. Those of Poseidon2 are too long to be
+/// altered usefully.
 pub(in crate::command) fn sample_proofs() -> Vec<(String, Vec<u8>)> {
     let channels = ChannelChoice::value_variants().iter().map(|&channel| (AirChoice::WideFibonacci, channel));
     let airs = AirChoice::value_variants().iter().map(|&air| (air, ChannelChoice::Blake2s));

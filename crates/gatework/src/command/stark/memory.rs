@@ -4,7 +4,8 @@ use std::fs;
 
 use crate::command::ending::Failure;
 
-/// Refuses to prove what needs more bytes than the machine has available, or the container, where it says how many those are.
+/// Refuses to prove what needs more bytes than the machine has available, or the container, where it says how
+/// many those are.
 pub(super) fn require_to_prove(needed: u64) -> Result<(), Failure> {
     require(needed, "prove fewer rows or columns")
 }

@@ -17,6 +17,7 @@ use stwo::prover::backend::simd::SimdBackend;
 
 use super::memory;
 use super::statement::{Statement, StatementOptions, Visitor};
+use crate::command::device_memory::MemoryOptions;
 use crate::command::ending::{Ending, Failure};
 use crate::command::files::{require_writable, write_file};
 use crate::command::schema;
@@ -30,7 +31,8 @@ Examples:
   gatework stark prove --log-rows 10 --channel poseidon252 --out proof.json
 
 Without options it proves 1024 rows and writes proof.json, unless there is such a file already.
-Without a GPU, proofs are made by stwo's SimdBackend; they are the same.";
+Without a GPU, proofs are made by stwo's SimdBackend; they are the same.
+Columns that do not fit into the device's memory stay in the machine's and visit the device.";
 
 #[derive(Debug, Args)]
 pub(crate) struct ProveOptions {
@@ -42,6 +44,8 @@ pub(crate) struct ProveOptions {
     /// The file to write the proof to; a new proof.json, if it is not said
     #[arg(long, value_name = "FILE")]
     pub(super) out: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) memory: MemoryOptions,
 }
 
 /// Where a proof goes if nothing else is said.
@@ -89,7 +93,8 @@ struct Done {
     bytes: usize,
     /// The command that verifies it.
     verify: String,
-    /// Trace generation, writing the proof as JSON and, on a device, the upload included; a first run on a device compiles, too.
+    /// Trace generation, writing the proof as JSON and, on a device, the upload included; a first run on a
+    /// device compiles, too.
     seconds: f64,
 }
 
@@ -101,7 +106,7 @@ pub(super) fn run(options: &ProveOptions, shell: &Shell) -> Result<Ending, Failu
     let statement = Statement::new(&options.statement, options.log_rows)?;
     statement.check()?;
     let out = options.file()?;
-    let target = shell.target()?;
+    let target = options.memory.limited(shell.target()?)?;
     let jobs = shell.progress.start(1);
     jobs.doing(format!("proving {} on {}", statement.text(), target.id()));
     let observer = Arc::new(shell.progress.clone());

@@ -8,8 +8,8 @@ thread_local! {
     static QUIET: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `body`, which catches panics that it expects: what they would print is not printed. Those of other threads are, and one
-/// that leaves `body`.
+/// Runs `body`, which catches panics that it expects: what they would print is not printed. Those of other
+/// threads are, and one that leaves `body`.
 pub(super) fn quietly<R>(body: impl FnOnce() -> R) -> R {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {

@@ -72,8 +72,8 @@ impl ChannelChoice {
         }
     }
 
-    /// A kind of rows of records: of another channel than the default one they are a kind of their own, so that no table
-    /// takes them for the others.
+    /// A kind of rows of records: of another channel than the default one they are a kind of their own, so
+    /// that no table takes them for the others.
     pub(super) fn kind(self, of: &str) -> String {
         if self.is_default() { of.to_owned() } else { format!("{}-{of}", name_of(self)) }
     }
@@ -146,7 +146,8 @@ impl Statement {
     /// Says what is wrong with it, if anything is: it may come from a file.
     pub(super) fn check(&self) -> Result<(), Failure> {
         let refuse = |why: String| Err(Failure::input(why));
-        // SimdBackend has sixteen rows a vector, and half of the rows of the machine are those of its second counter.
+        // SimdBackend has sixteen rows a vector, and half of the rows of the machine are those of its second
+        // counter.
         let least = if self.air == AirChoice::StateMachine { 5 } else { 4 };
         if !(least..=26).contains(&self.log_rows) {
             return refuse(format!("2^{} rows cannot be proved here: 2^{least} to 2^26 can", self.log_rows));

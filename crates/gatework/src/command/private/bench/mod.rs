@@ -22,6 +22,7 @@ use gatework_private::net::{CertificateFiles, LANES, Link, Timeouts, make_test_c
 use gatework_private::range::Trust;
 use gatework_private::roles::{Client, PartTime, Summary, deal_files};
 
+use crate::command::device_memory::MemoryOptions;
 use crate::command::ending::{Ending, Failure};
 use crate::command::files::write_file;
 use crate::command::interrupt::{SecretFolder, end_with_input};
@@ -29,7 +30,6 @@ use crate::command::shell::Shell;
 
 use self::document::{Document, Session};
 use self::server::ServerProcess;
-use super::options::MemoryOptions;
 use super::weights::WeightOptions;
 
 pub(super) const EXAMPLES: &str = "\
