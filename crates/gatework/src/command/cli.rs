@@ -1,17 +1,17 @@
 //! What can be typed before a noun.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use clap::parser::ValueSource;
-use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap_complete::Shell as ShellKind;
 use gatework_gpu::DeviceChoice;
 
 use crate::command::check::CheckOptions;
-use crate::command::completions::{self, CompletionsOptions};
 use crate::command::ending::Failure;
-use crate::command::man::{self, ManOptions};
 use crate::command::noun::Entry;
-use crate::command::schema::{self, SchemaOptions};
+use crate::command::schemas::{self, SchemaOptions};
 use crate::command::shell::{Origin, Request};
 use crate::command::tour::{self, TourOptions};
 use crate::command::zoo::ZooOptions;
@@ -58,14 +58,41 @@ pub(crate) enum Verb {
     #[command(after_help = "Examples:\n  gatework zoo\n  gatework zoo store-wait --source")]
     Zoo(ZooOptions),
     /// Print the JSON Schema of a document that --json prints or a command writes
-    #[command(after_help = schema::EXAMPLES)]
+    #[command(after_help = schemas::EXAMPLES)]
     Schema(SchemaOptions),
     /// Print a script with which a shell completes the command line
-    #[command(after_help = completions::EXAMPLES)]
+    #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions(CompletionsOptions),
     /// Write manual pages, one for each command
-    #[command(after_help = man::EXAMPLES)]
+    #[command(after_help = MAN_EXAMPLES)]
     Man(ManOptions),
+}
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  gatework completions bash > ~/.local/share/bash-completion/completions/gatework
+  gatework completions zsh > ~/.zfunc/_gatework
+  gatework completions fish > ~/.config/fish/completions/gatework.fish";
+
+/// Options of `gatework completions`.
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
+pub(crate) struct CompletionsOptions {
+    /// The shell that reads the script
+    #[arg(value_enum)]
+    pub(crate) shell: ShellKind,
+}
+
+const MAN_EXAMPLES: &str = "\
+Examples:
+  gatework man ~/.local/share/man/man1
+  gatework man pages && man pages/gatework-lab-gate.1";
+
+/// Options of `gatework man`.
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
+pub(crate) struct ManOptions {
+    /// The folder that the pages are written to; it is made if it is not there
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
 }
 
 /// A command line that was understood.

@@ -1,26 +1,9 @@
 //! `gatework completions`: what a shell needs to complete the command line.
 
-use clap::Args;
-use clap_complete::Shell as ShellKind;
-
-use crate::command::cli;
+use crate::command::cli::{self, CompletionsOptions};
 use crate::command::ending::{Ending, Failure};
 use crate::command::noun::Entry;
 use crate::command::shell::{DeviceUse, Shell};
-
-pub(crate) const EXAMPLES: &str = "\
-Examples:
-  gatework completions bash > ~/.local/share/bash-completion/completions/gatework
-  gatework completions zsh > ~/.zfunc/_gatework
-  gatework completions fish > ~/.config/fish/completions/gatework.fish";
-
-/// Options of `gatework completions`.
-#[derive(Debug, Clone, PartialEq, Eq, Args)]
-pub(crate) struct CompletionsOptions {
-    /// The shell that reads the script
-    #[arg(value_enum)]
-    shell: ShellKind,
-}
 
 pub(crate) fn run(options: &CompletionsOptions, shell: &Shell, nouns: &[Entry]) -> Result<Ending, Failure> {
     shell.device.check("completions", DeviceUse::None)?;

@@ -3,29 +3,16 @@
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Command};
+use clap::Command;
 use clap_mangen::Man;
 use serde::Serialize;
 
-use crate::command::cli;
+use crate::command::cli::{self, ManOptions};
 use crate::command::ending::{Ending, Failure};
 use crate::command::files::write_file;
 use crate::command::noun::Entry;
 use crate::command::schema;
 use crate::command::shell::{DeviceUse, Shell};
-
-pub(crate) const EXAMPLES: &str = "\
-Examples:
-  gatework man ~/.local/share/man/man1
-  gatework man pages && man pages/gatework-lab-gate.1";
-
-/// Options of `gatework man`.
-#[derive(Debug, Clone, PartialEq, Eq, Args)]
-pub(crate) struct ManOptions {
-    /// The folder that the pages are written to; it is made if it is not there
-    #[arg(value_name = "DIR")]
-    folder: PathBuf,
-}
 
 #[derive(Serialize)]
 struct Written {

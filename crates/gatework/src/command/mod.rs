@@ -21,6 +21,7 @@ mod progress;
 mod recorder;
 mod samples;
 mod schema;
+mod schemas;
 mod shell;
 mod stark;
 mod topology;
@@ -99,7 +100,7 @@ fn dispatch(
         Wanted::Verb(Verb::Tour(options)) => tour::run(&options, &shell, &NOUNS),
         Wanted::Verb(Verb::Check(options)) => check::run(&options, &shell),
         Wanted::Verb(Verb::Zoo(options)) => zoo::run(&options, &shell),
-        Wanted::Verb(Verb::Schema(options)) => schema::run(&options, &shell),
+        Wanted::Verb(Verb::Schema(options)) => schemas::run(&options, &shell),
         Wanted::Verb(Verb::Completions(options)) => completions::run(&options, &shell, &NOUNS),
         Wanted::Verb(Verb::Man(options)) => man::run(&options, &shell, &NOUNS),
         Wanted::Noun(noun, typed) => noun.run(&typed, &shell),

@@ -8,7 +8,6 @@ mod plonk;
 mod poseidon2;
 mod proof;
 mod state_machine;
-mod well_formed;
 mod wide_fibonacci;
 
 use stwo::core::channel::Channel;

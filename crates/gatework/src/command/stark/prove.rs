@@ -41,7 +41,7 @@ pub(crate) struct ProveOptions {
     /// The base-2 logarithm of the number of rows, from 4 to 26
     #[arg(long, default_value_t = 10, value_name = "N", value_parser = clap::value_parser!(u32).range(4..=26))]
     pub(super) log_rows: u32,
-    /// The file to write the proof to; a new proof.json, if it is not said
+    /// The file to write the proof to [default: a new proof.json]
     #[arg(long, value_name = "FILE")]
     pub(super) out: Option<PathBuf>,
     #[command(flatten)]

@@ -1,5 +1,7 @@
 //! Proofs of [`Air`]s by either backend, and their verification by stwo.
 
+mod well_formed;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -27,7 +29,7 @@ use stwo_constraint_framework::{
     TraceLocationAllocator,
 };
 
-use super::{Air, HostColumn, well_formed};
+use super::{Air, HostColumn};
 use crate::backend::CudaBackend;
 use crate::constraints::interaction_trace;
 use crate::limits::Limits;

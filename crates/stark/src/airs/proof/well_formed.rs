@@ -6,7 +6,7 @@ use stwo::core::pcs::PcsConfig;
 use stwo::core::poly::line::LinePoly;
 use stwo::core::vcs_lifted::merkle_hasher::MerkleHasherLifted;
 
-use super::proof::{Proved, VerifyError};
+use super::{Proved, VerifyError};
 
 /// Refuses a proof that is read as another one, or that the verifier would take forever for.
 ///
