@@ -17,6 +17,7 @@ pub(crate) fn run(options: &CompletionsOptions, shell: &Shell, nouns: &[Entry]) 
 #[cfg(test)]
 mod tests {
     use clap::ValueEnum as _;
+    use clap_complete::Shell as ShellKind;
 
     use super::*;
     use crate::command::NOUNS;
