@@ -4,19 +4,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
+pub use crate::network::Group;
 use crate::optimiser::Sums;
-
-/// Parameters that are frozen, measured and counted together: a layer, as a rule. A *prefix* is the first so
-/// many groups from the input on, where a backward pass can end early.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Group {
-    /// Its name, as logs have it.
-    pub name: String,
-    /// Parameters in it.
-    pub parameters: usize,
-    /// Multiply-adds of a forward pass of one example.
-    pub multiply_adds: u64,
-}
 
 /// A step that is asked for.
 #[derive(Debug, Clone, Copy, PartialEq)]

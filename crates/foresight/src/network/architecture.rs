@@ -1,34 +1,11 @@
 //! What a network is, and where its parameters lie.
 
-use std::ops::Range;
-
 use serde::{Deserialize, Serialize};
 
 use super::layers::Layers;
+use super::parameters::{Group, Parameters};
 use super::transformer::Transformer;
 use crate::error::{Error, Result};
-use crate::trainee::Group;
-
-/// Where a matrix with its bias lies among all parameters: the matrix, then the bias. What else is a vector,
-/// as the gains of a normalisation, lies with the bias of a neighbour: all of that is stepped alike.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Parameters {
-    /// Which layer's, or, of a transformer, which group's.
-    pub layer: usize,
-    /// Its matrix, row after row; empty where there is a bias alone.
-    pub matrix: Range<usize>,
-    /// Rows and columns of the matrix.
-    pub sides: [usize; 2],
-    /// Its bias.
-    pub bias: Range<usize>,
-}
-
-impl Parameters {
-    /// Matrix and bias.
-    pub fn range(&self) -> Range<usize> {
-        self.matrix.start..self.bias.end
-    }
-}
 
 /// A network.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,10 +2,14 @@
 
 mod architecture;
 pub mod layers;
+mod parameters;
 mod pass;
+mod tally;
 pub mod transformer;
 
-pub use architecture::{Architecture, Parameters};
+pub use architecture::Architecture;
 pub use layers::Layers;
-pub use pass::{Pass, Source, Tally};
+pub use parameters::{Group, Parameters};
+pub use pass::{Pass, Source};
+pub use tally::Tally;
 pub use transformer::Transformer;

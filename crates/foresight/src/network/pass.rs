@@ -1,34 +1,10 @@
 //! Forward and backward passes over a shard of a batch, of any network.
 
-use std::ops::Add;
-
 use super::architecture::Architecture;
+use super::tally::Tally;
 use super::{layers, transformer};
 use crate::data::{Examples, Windows};
 use crate::sampling::Kept;
-
-/// What a forward pass found, summed over what is judged: examples, or tokens of a text.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Tally {
-    /// The cross-entropies.
-    pub loss: f64,
-    /// Those whose class has the largest number.
-    pub correct: usize,
-    /// How many were judged.
-    pub judged: usize,
-}
-
-impl Add for Tally {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self {
-            loss: self.loss + other.loss,
-            correct: self.correct + other.correct,
-            judged: self.judged + other.judged,
-        }
-    }
-}
 
 /// Examples that a pass draws from, by their numbers.
 #[derive(Debug, Clone, Copy)]

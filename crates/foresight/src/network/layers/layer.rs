@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::network::Group;
 use crate::network::Parameters;
 use crate::random::Random;
-use crate::trainee::Group;
 
 /// A layer. Everything runs from one example's numbers to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -17,10 +17,10 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::architecture::Parameters;
 use crate::error::{Error, Result};
+use crate::network::Group;
+use crate::network::Parameters;
 use crate::random::Random;
-use crate::trainee::Group;
 
 pub use pass::Pass;
 
