@@ -83,8 +83,9 @@ pub(crate) fn end_with_input() {
 fn leave(why: &str) -> ! {
     let _written = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
     LITTER.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|path| remove(path));
-    remove_scratch_folders();
     let _ = writeln!(io::stderr(), "{why}");
+    // Last of all, since compilers go on writing until the process ends.
+    remove_scratch_folders();
     // At once: the destructors of NVRTC's library would run while a thread is still inside it, and crash.
     signal_hook::low_level::exit(Class::Interrupted.exit_code().into());
 }

@@ -30,16 +30,20 @@ Examples:
   gatework train run --preset gpt2 --data data/text --plan
   gatework train run --preset mnist --data data/mnist --compare 0
 
-A run of a named preset with the engine ends with a comparison over --compare seeds: with the plain
-loop, tuned at its own length, and with a plain loop that is shortened to what the engine cost and
-tuned at that length. --compare 0 skips the comparison.
-The preset text trains a small GPT on Rust source that is built in, as a plain loop; gpt2 has the shapes
-of GPT-2 small and learns from what 'gatework train fetch text' writes. Both are trained on the CPU.
-On a terminal, a dashboard shows curves with a forecast, the phase and the ledger. With --lines, or
-without a terminal, the run prints lines.
-With --out, the folder gets config.toml, log.jsonl, log.csv, an event file for TensorBoard and
-checkpoints. After Ctrl-C (exit code 130), kill -9 or a full disk, 'gatework train resume' continues
-there, bit for bit. --show-config prints every key.";
+A run of a named preset with the engine ends with a comparison over --compare seeds:
+with the plain loop, tuned at its own length, and with a plain loop that is shortened to
+what the engine cost and tuned at that length. --compare 0 skips the comparison.
+
+The preset text trains a small GPT on Rust source that is built in, as a plain loop;
+gpt2 has the shapes of GPT-2 small and learns from what 'gatework train fetch text'
+writes. Both are trained on the CPU.
+
+On a terminal, a dashboard shows curves with a forecast, the phase and the ledger. With
+--lines, or without a terminal, the run prints lines.
+
+With --out, the folder gets config.toml, log.jsonl, log.csv, an event file for
+TensorBoard and checkpoints. After Ctrl-C (exit code 130), kill -9 or a full disk,
+'gatework train resume' continues there, bit for bit. --show-config prints every key.";
 
 #[derive(Debug, Args)]
 pub(crate) struct RunOptions {
