@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::scratch::Scratch;
+use crate::scratch::Scratch;
 use crate::source::Source;
 use crate::types::{Architecture, Binary, Compiled, Resources};
 use crate::{Error, Result};

@@ -1,10 +1,8 @@
 //! Source text to a binary: by NVRTC or by the machine's C++ compiler, or from the cache on disk.
 
 mod cache;
-mod scratch;
 
 pub use cache::cache_directory;
-pub use scratch::remove_scratch_folders;
 
 use crate::source::Source;
 use crate::types::{Architecture, Binary};

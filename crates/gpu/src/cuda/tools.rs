@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 pub use crate::cuda::sass::SassReport;
+use crate::scratch::Scratch;
 use crate::types::{Architecture, Binary};
 use crate::{Error, Result};
 
@@ -40,10 +41,13 @@ pub fn disassemble(binary: &Binary) -> Result<SassReport> {
     let cuobjdump = find("cuobjdump")?;
     let path = path_with_folder_of(&find("nvdisasm")?)?;
     let failed = |source| Error::Io { path: cuobjdump.clone(), source };
+    // `cuobjdump` unpacks binaries into the temporary folder, and leaves them there when it is killed.
+    let scratch = Scratch::new().map_err(|source| Error::Io { path: env::temp_dir(), source })?;
     let output = Command::new(&cuobjdump)
         .arg("--dump-sass")
         .arg(&binary.path)
         .env("PATH", path)
+        .env("TMPDIR", scratch.path())
         .output()
         .map_err(failed)?;
     if !output.status.success() {

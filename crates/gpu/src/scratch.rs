@@ -1,5 +1,5 @@
-//! Folders that compilers write to. They go with the last binary that lies in them, or when the process is
-//! told to end.
+//! Folders that compilers and disassemblers write to. They go with the last binary that lies in them, or when
+//! the process is told to end.
 
 use std::fs;
 use std::io;
@@ -52,22 +52,8 @@ pub fn remove_scratch_folders() {
             tracing::warn!("'{}' is left: remove it", folder.display());
         }
     }
-    remove_files_of_nvrtc();
     // A folder that is made from now on would be left behind.
     std::mem::forget(known);
-}
-
-/// NVRTC keeps files of its own while it compiles, which are named after the process and lie where all
-/// temporary files do.
-fn remove_files_of_nvrtc() {
-    let prefix = format!("tmpxft_{:08x}_", std::process::id());
-    for entry in fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
-        if entry.file_name().to_string_lossy().starts_with(&prefix) {
-            let path = entry.path();
-            // It may be gone by now: NVRTC removes it, too.
-            let _ = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
-        }
-    }
 }
 
 #[cfg(test)]
@@ -81,20 +67,5 @@ mod tests {
         assert!(path.is_dir() && folders().contains(&path));
         drop(scratch);
         assert!(!path.exists() && !folders().contains(&path));
-    }
-
-    #[test]
-    fn files_of_nvrtc_go_and_those_of_other_processes_stay() {
-        let id = std::process::id();
-        let folder = std::env::temp_dir();
-        let own = folder.join(format!("tmpxft_{id:08x}_test"));
-        let others = folder.join(format!("tmpxft_{:08x}_test", u32::MAX - id));
-        fs::create_dir(&own).unwrap();
-        fs::write(own.join("inside"), "").unwrap();
-        fs::write(&others, "").unwrap();
-        remove_files_of_nvrtc();
-        let stayed = others.exists();
-        fs::remove_file(&others).unwrap();
-        assert!(stayed && !own.exists());
     }
 }
