@@ -151,6 +151,45 @@ fn what_does_not_fit_is_refused_with_a_sentence() {
 }
 
 #[test]
+fn templates_are_checked_with_the_arguments_of_their_launch_or_of_the_plan() {
+    let text = "#include <cuda_runtime.h>\n\
+                template <typename T> __device__ T twice(T x) { return x + x; }\n\
+                template <typename T, int WIDTH = 32>\n__global__ void __launch_bounds__(WIDTH) reverse(const T* in, T* out) {\n  \
+                __shared__ T tile[WIDTH];\n  tile[threadIdx.x] = twice<T>(in[threadIdx.x]);\n  \
+                __syncthreads();\n  out[threadIdx.x] = tile[WIDTH - 1 - threadIdx.x];\n}\n\
+                __global__ void plain(int* out) { out[threadIdx.x] = 1; }\n\
+                void start(double* a) {\n  reverse<double, 64> <<<1, 64>>>(a, a);\n}\n";
+    let reports = check("reverse.cu", text, &plan("blocks = 1\nthreads = 64\nseeds = 3\n")).unwrap();
+    let names: Vec<&str> = reports.iter().map(|report| report.kernel.as_str()).collect();
+    assert_eq!(names, ["reverse<double, 64>", "plain"]);
+    assert!(reports.iter().all(|report| report.findings.is_empty()), "{reports:?}");
+
+    let racy = text.replace("  __syncthreads();\n", "\n");
+    let named = plan("kernel = \"reverse<float>\"\nblocks = 1\nthreads = 32\nseeds = 3\n");
+    let found = report("reverse.cu", &racy, &named);
+    let fault = &found.findings[0].fault;
+    assert_eq!((found.kernel.as_str(), fault.kind), ("reverse<float>", FaultKind::Race), "{fault}");
+    assert!([6, 8].contains(&fault.site.as_ref().unwrap().line), "{fault}");
+    let plain = report("reverse.cu", text, &plan("kernel = \"plain\"\nseeds = 2\nblocks = 1\n"));
+    assert!(plain.findings.is_empty(), "{plain:?}");
+
+    let refused = |text: &str, toml: &str| check("reverse.cu", text, &plan(toml)).unwrap_err().to_string();
+    let unlaunched = refused(&text.replace("<<<1, 64>>>", ""), "");
+    assert!(unlaunched.contains("line 4") && unlaunched.contains("\"reverse<T, WIDTH>\""), "{unlaunched}");
+    assert!(refused(text, "kernel = \"reverse<>\"").contains("'T' without an argument"));
+    assert!(refused(text, "kernel = \"plain<int>\"").contains("no template"));
+}
+
+#[test]
+fn dynamic_shared_memory_is_there_without_a_plan() {
+    let text = "__global__ void k(float* out) {\n  extern __shared__ float all[];\n  all[threadIdx.x] = 1;\n  \
+                out[threadIdx.x + blockIdx.x * blockDim.x] = all[threadIdx.x];\n}\n";
+    assert!(report("k.cu", text, &plan("seeds = 2\n")).findings.is_empty());
+    let found = report("k.cu", text, &plan("seeds = 2\nshared = 64\n"));
+    assert_eq!(found.findings[0].fault.site.as_ref().unwrap().line, 3, "{found:?}");
+}
+
+#[test]
 fn device_variables_are_memory_that_starts_anew() {
     // The last block adds up what all blocks left, and leaves the counter as it found it in all schedules but the last.
     let text = "__device__ unsigned arrived;\n__device__ float partial[4], scale = 2.0f;\nstatic __device__ __forceinline__ float twice(float x) { return scale * x; }\n\

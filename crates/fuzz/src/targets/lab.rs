@@ -17,7 +17,7 @@ pub(super) fn document(bytes: &[u8]) -> Verdict {
 /// Every line stays where it was, so that faults are told with the file's own lines.
 pub(super) fn cuda_source(bytes: &[u8]) -> Verdict {
     of_text(bytes, |text| {
-        let Ok(rewritten) = rewrite("file.cu", text) else { return false };
+        let Ok(rewritten) = rewrite("file.cu", text, None) else { return false };
         let lines = text.matches('\n').count() + 1;
         let is_inside = |line: u32| (1..=lines).contains(&(line as usize));
         assert!(rewritten.kernels.iter().all(|kernel| is_inside(kernel.line)), "{:?}", rewritten.kernels);

@@ -7,6 +7,7 @@ mod ptx;
 mod refusal;
 mod rewrite;
 mod run;
+mod templates;
 mod variables;
 
 pub use plan::{Fill, Plan, PlannedArgument};

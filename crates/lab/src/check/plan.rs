@@ -9,12 +9,13 @@ use serde::Deserialize;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Plan {
-    /// The kernel; without it, all of the file are checked.
+    /// The kernel, as `scale`, or `scale<float, 4>` if it is a template; without it, all of the file are
+    /// checked.
     pub kernel: Option<String>,
     blocks: Extent,
     threads: Extent,
-    /// Bytes of dynamic shared memory.
-    pub shared: u32,
+    /// Bytes of dynamic shared memory; without it, 48 KiB where the file declares `extern __shared__`.
+    pub shared: Option<u32>,
     cluster: Option<Extent>,
     cooperative: bool,
     early: bool,
@@ -81,7 +82,7 @@ impl Default for Plan {
             kernel: None,
             blocks: Extent::Line(2),
             threads: Extent::Line(128),
-            shared: 0,
+            shared: None,
             cluster: None,
             cooperative: false,
             early: false,
@@ -97,6 +98,10 @@ impl Plan {
     pub(super) const ELEMENTS: usize = 1 << 16;
     pub(super) const INTEGER: i64 = 64;
 
+    /// Bytes of dynamic shared memory that a kernel gets which declares some, where the plan says nothing of it:
+    /// what every card gives without being asked for more.
+    const DYNAMIC_SHARED: u32 = 48 << 10;
+
     /// Bytes of one buffer at most.
     pub(super) const BUFFER_BYTES: usize = 1 << 30;
 
@@ -111,10 +116,12 @@ impl Plan {
         Ok(())
     }
 
-    /// The launch, with so many bytes of `__shared__` variables below the dynamic shared memory.
-    pub(crate) fn grid(&self, static_bytes: u32) -> Result<Grid, String> {
-        let Some(shared) = self.shared.checked_add(static_bytes) else {
-            return Err(format!("the plan has {} bytes of shared memory: no card has so much", self.shared));
+    /// The launch, with so many bytes of `__shared__` variables below the dynamic shared memory, which the file
+    /// `declares` or not.
+    pub(crate) fn grid(&self, static_bytes: u32, declares_dynamic: bool) -> Result<Grid, String> {
+        let dynamic = self.shared.unwrap_or(if declares_dynamic { Self::DYNAMIC_SHARED } else { 0 });
+        let Some(shared) = dynamic.checked_add(static_bytes) else {
+            return Err(format!("the plan has {dynamic} bytes of shared memory: no card has so much"));
         };
         Ok(Grid {
             cluster: self.cluster.map(Extent::whole),

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use super::lines::{Kind, Token, breaks, closing, joined, split, tokens, unclosed};
 use super::ptx;
 use super::refusal::Refusal;
+use super::templates::{Template, Wanted, angle_closing, launched, listed};
 use super::variables::{Declared, declared, is_initialised};
 
 /// Headers that a file may include: what of them kernels use is in ours.
@@ -35,10 +36,22 @@ pub const KNOWN_INCLUDES: &[&str] = &[
 pub struct KernelText {
     /// Its name.
     pub name: String,
+    /// What a template is checked with, as `float, 4`.
+    pub arguments: Option<String>,
     /// The line it begins at.
     pub line: u32,
     /// Names of its parameters.
     pub parameters: Vec<String>,
+}
+
+impl KernelText {
+    /// Its name with its template's arguments, as `scale<float, 4>`.
+    pub fn title(&self) -> String {
+        match &self.arguments {
+            Some(arguments) => format!("{}<{arguments}>", self.name),
+            None => self.name.clone(),
+        }
+    }
 }
 
 /// A file that the emulated device compiles.
@@ -50,14 +63,18 @@ pub struct Rewritten {
     pub kernels: Vec<KernelText>,
     /// Whether there are `__shared__` variables beside the dynamic shared memory.
     pub has_static_shared: bool,
+    /// Whether there is dynamic shared memory: `extern __shared__`.
+    pub has_dynamic_shared: bool,
     /// The name of the file in messages.
     pub name: String,
     /// The last bracket that nothing closes, and its line.
     pub unclosed: Option<(char, u32)>,
 }
 
-/// Rewrites a file that messages call `name`.
-pub fn rewrite(name: &str, text: &str) -> Result<Rewritten, Refusal> {
+/// Rewrites a file that messages call `name`. A kernel that is a template gets the arguments of `kernel`, as
+/// in `scale<float, 4>`, or of its first launch in the file; if `kernel` names another, it is left out.
+pub fn rewrite(name: &str, text: &str, kernel: Option<&str>) -> Result<Rewritten, Refusal> {
+    let wanted = kernel.map(Wanted::of);
     let all = tokens(text.trim_start_matches('\u{feff}'));
     let name = &name.replace(['"', '\\', '\n'], "_");
     let mut writer = Writer {
@@ -65,7 +82,10 @@ pub fn rewrite(name: &str, text: &str) -> Result<Rewritten, Refusal> {
         at: 0,
         out: String::new(),
         kernels: Vec::new(),
+        wanted: wanted.as_ref(),
+        instance: None,
         shared: 0,
+        has_dynamic_shared: false,
         has_variables: false,
         name,
     };
@@ -76,6 +96,7 @@ pub fn rewrite(name: &str, text: &str) -> Result<Rewritten, Refusal> {
             Some(&(_, end)) => writer.blank(end),
             None => writer.step()?,
         }
+        writer.end_instance();
     }
     if writer.kernels.is_empty() {
         return Err(Refusal { line: 1, message: "there is no __global__ function in the file".into() });
@@ -83,9 +104,14 @@ pub fn rewrite(name: &str, text: &str) -> Result<Rewritten, Refusal> {
     if writer.has_variables {
         writer.out.push_str("\nGW_VARIABLES\n");
     }
-    let has_static_shared = writer.shared > 0;
-    let (name, unclosed) = (name.clone(), unclosed(&all));
-    Ok(Rewritten { text: writer.out, kernels: writer.kernels, has_static_shared, name, unclosed })
+    Ok(Rewritten {
+        text: writer.out,
+        kernels: writer.kernels,
+        has_static_shared: writer.shared > 0,
+        has_dynamic_shared: writer.has_dynamic_shared,
+        name: name.clone(),
+        unclosed: unclosed(&all),
+    })
 }
 
 /// Functions that neither `__global__` nor `__device__` stands before, as first and last token.
@@ -121,7 +147,12 @@ struct Writer<'a, 'b> {
     at: usize,
     out: String,
     kernels: Vec<KernelText>,
+    /// The kernel that the plan names.
+    wanted: Option<&'b Wanted>,
+    /// The last token of a template's body that stands in a namespace with its arguments, and the kernel's name.
+    instance: Option<(usize, String)>,
     shared: usize,
+    has_dynamic_shared: bool,
     /// Whether there are `__device__` variables that kernels may write.
     has_variables: bool,
     name: &'b str,
@@ -251,14 +282,15 @@ impl<'a, 'b> Writer<'a, 'b> {
     /// What may be a kernel, or dynamic shared memory.
     fn declaration(&mut self) -> Result<(), Refusal> {
         let mut at = self.at;
-        let line = self.tokens[at].line;
-        let is_template = self.is(at, "template");
-        if is_template {
-            // Up to the end of its parameters: angle brackets of defaults are rare.
-            while at < self.tokens.len() && !self.is(at, ">") {
-                at += 1;
-            }
-            at = self.skip(at + 1);
+        let mut parameters = None;
+        if self.is(at, "template") {
+            let open = self.skip(at + 1);
+            let Some(close) = angle_closing(self.tokens, open).filter(|_| self.is(open, "<")) else {
+                self.put(self.tokens[self.at].text, self.at);
+                return Ok(());
+            };
+            parameters = Some(&self.tokens[open + 1..close]);
+            at = self.skip(close + 1);
         }
         while let Some(token) = self.tokens.get(at)
             && (matches!(token.text, "extern" | "static" | "inline" | "__forceinline__")
@@ -267,13 +299,7 @@ impl<'a, 'b> Writer<'a, 'b> {
             at = self.skip(at + 1);
         }
         if self.is(at, "__global__") {
-            if is_template {
-                return Self::refuse(
-                    line,
-                    "a kernel that is a template: check wants one with its types filled in",
-                );
-            }
-            return self.kernel(at);
+            return self.kernel(at, parameters);
         }
         if self.is(at, "__shared__") && self.is(self.at, "extern") {
             return self.dynamic_shared(at);
@@ -288,7 +314,7 @@ impl<'a, 'b> Writer<'a, 'b> {
     }
 
     /// `__global__ void __launch_bounds__(t, b) name(…)`, in any order of the first three.
-    fn kernel(&mut self, global: usize) -> Result<(), Refusal> {
+    fn kernel(&mut self, global: usize, template: Option<&[Token<'a>]>) -> Result<(), Refusal> {
         let line = self.tokens[global].line;
         let (mut at, mut bounds) = (self.skip(global + 1), None);
         loop {
@@ -330,10 +356,73 @@ impl<'a, 'b> Writer<'a, 'b> {
             Some([threads]) => format!("GW_KERNEL_BOUNDED({name}, {threads}, 1)"),
             Some([threads, blocks, ..]) => format!("GW_KERNEL_BOUNDED({name}, {threads}, {blocks})"),
         };
-        let text = format!("{}{head}", breaks(&self.tokens[self.at..open]));
-        self.kernels.push(KernelText { name, line, parameters });
+        let (mut bound, mut arguments) = (String::new(), None);
+        if let Some(template) = template {
+            let Some(last) = closing(self.tokens, end).filter(|_| self.is(end, "{")) else {
+                return Self::refuse(line, format!("the body of '{name}' is not closed"));
+            };
+            let Some(given) = self.template_arguments(&name, line, template)? else {
+                self.blank(last);
+                return Ok(());
+            };
+            bound = format!("namespace gw_of_{name} {{ {}", given.declarations);
+            arguments = Some(given.listed);
+            self.instance = Some((last, name.clone()));
+        }
+        let text = format!("{}{bound}{head}", breaks(&self.tokens[self.at..open]));
+        self.kernels.push(KernelText { name, arguments, line, parameters });
         self.put(&text, open - 1);
         Ok(())
+    }
+
+    /// The arguments that a template is checked with; none where the plan names another kernel.
+    fn template_arguments(
+        &self,
+        name: &str,
+        line: u32,
+        parameters: &[Token<'a>],
+    ) -> Result<Option<Given>, Refusal> {
+        let wanted = match self.wanted {
+            Some(wanted) if wanted.name != name => return Ok(None),
+            Some(wanted) => wanted.arguments.as_deref(),
+            None => None,
+        };
+        let Some(template) = Template::of(parameters) else {
+            return Self::refuse(
+                line,
+                format!(
+                    "the kernel '{name}' is a template with parameters that check does not know: types and values are"
+                ),
+            );
+        };
+        let given = match wanted {
+            Some(text) => listed(&tokens(text)),
+            None => match launched(self.tokens, name) {
+                Some(given) => given,
+                None if template.has_defaults() => Vec::new(),
+                None => {
+                    let names = template.names();
+                    return Self::refuse(
+                        line,
+                        format!(
+                            "the kernel '{name}' is a template that nothing in the file launches: name its arguments in \
+                             the plan, as kernel = \"{name}<{names}>\" with {names} filled in, or another kernel"
+                        ),
+                    );
+                }
+            },
+        };
+        match template.bound(&given) {
+            Ok(declarations) => Ok(Some(Given { declarations, listed: given.join(", ") })),
+            Err(what) => Self::refuse(line, format!("the kernel '{name}' {what}")),
+        }
+    }
+
+    /// Closes the namespace of a template's arguments behind its body.
+    fn end_instance(&mut self) {
+        if let Some((_, name)) = self.instance.take_if(|(last, _)| self.at > *last) {
+            let _ = write!(self.out, " }} using gw_of_{name}::{name};");
+        }
     }
 
     /// `extern __shared__ T name[];`
@@ -348,6 +437,7 @@ impl<'a, 'b> Writer<'a, 'b> {
         };
         let lines = breaks(&self.tokens[self.at..=end]);
         let next = self.tokens[end].line;
+        self.has_dynamic_shared = true;
         // A macro, so that it may stand outside of functions too.
         let text = format!(
             "{lines}\n#define {name} (gw::shared<{type_}>(GW_STATIC_BYTES))\n#line {next} \"{}\"\n",
@@ -416,6 +506,14 @@ impl<'a, 'b> Writer<'a, 'b> {
     }
 }
 
+/// The arguments of a template.
+struct Given {
+    /// Declarations of its parameters with these values.
+    declarations: String,
+    /// The arguments, as `float, 4`.
+    listed: String,
+}
+
 /// The last word before an array's extents or a default.
 fn parameter_name(part: &[Token<'_>]) -> Option<String> {
     let end = part.iter().position(|token| token.is("[") || token.is("=")).unwrap_or(part.len());
@@ -466,7 +564,7 @@ mod tests {
         let text = "#include <cuda_runtime.h>\n\nextern \"C\" __global__ void\n__launch_bounds__(128)\nscale(float* x,\n  int n) {\n\
                     __shared__ float tile[4]\n[32], sum;\nextern __shared__ char more[];\nint i = blockIdx.x * blockDim.x + threadIdx.x;\n\
                     x[i] = 1;\n}\nint main() {\n scale<<<1, 2>>>(0, 1);\n}\n__device__ int twice(int a) { return 2 * a; }\n";
-        let rewritten = rewrite("scale.cu", text).unwrap();
+        let rewritten = rewrite("scale.cu", text, None).unwrap();
         let kernel = &rewritten.kernels[0];
         assert_eq!((kernel.name.as_str(), kernel.line), ("scale", 3));
         assert_eq!(kernel.parameters, ["x", "n"]);
@@ -482,12 +580,14 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_refused_by_name_and_line() {
-        let refused = |text: &str| rewrite("a.cu", text).unwrap_err();
+        let refused = |text: &str| rewrite("a.cu", text, None).unwrap_err();
         let include = refused("\n#include <cute/tensor.hpp>\n__global__ void k() {}");
         assert_eq!(include.line, 2);
         assert!(include.message.contains("cute/tensor.hpp"), "{include}");
         let template = refused("template <class T>\n__global__ void k(T* x) {}");
-        assert!(template.message.contains("template"), "{template}");
+        assert!(template.message.contains("kernel = \"k<T>\""), "{template}");
+        let pack = refused("template <class... T>\n__global__ void k(T... x) {}");
+        assert!(pack.message.contains("does not know"), "{pack}");
         let asm =
             refused("__global__ void k() {\nasm volatile(\"vmad.u32 %0, %1;\" : \"=r\"(a) : \"r\"(b));\n}");
         assert_eq!(asm.line, 2);
@@ -497,7 +597,7 @@ mod tests {
 
     #[test]
     fn attributes_without_their_parentheses_are_refused() {
-        let refused = |text: &str| rewrite("a.cu", text).unwrap_err().message;
+        let refused = |text: &str| rewrite("a.cu", text, None).unwrap_err().message;
         for text in
             ["__global__ __launch_bounds__; void k() {}", "__global__ void __launch_bounds__ k(int n) {}"]
         {

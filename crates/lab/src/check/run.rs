@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gatework_gpu::{
-    Arg, Buffer, ByValue, Device, Emulation, Error, Fault, FaultKind, IntoArg as _, ParameterShape,
+    Arg, Buffer, ByValue, Device, Emulation, Error, Fault, FaultKind, Grid, IntoArg as _, ParameterShape,
     RegisterFill, Source, Stream,
 };
 use rand::{RngExt as _, SeedableRng as _};
@@ -13,6 +13,7 @@ use serde::Serialize;
 use super::plan::{Fill, Plan, PlannedArgument};
 use super::refusal::Refusal;
 use super::rewrite::{KernelText, Rewritten, rewrite};
+use super::templates::Wanted;
 
 /// Bytes that `__shared__` variables may have, as on the card.
 const STATIC_BYTES: u32 = 48 << 10;
@@ -59,15 +60,23 @@ pub struct Report {
 /// Checks the kernels of a file that messages call `name`.
 pub fn check(name: &str, text: &str, plan: &Plan) -> Result<Vec<Report>, CheckError> {
     plan.check().map_err(CheckError::Plan)?;
-    let rewritten = rewrite(name, text)?;
-    let named = |kernel: &&KernelText| plan.kernel.as_ref().is_none_or(|wanted| *wanted == kernel.name);
+    let rewritten = rewrite(name, text, plan.kernel.as_deref())?;
+    let wanted = plan.kernel.as_deref().map(Wanted::of);
+    let named = |kernel: &&KernelText| wanted.as_ref().is_none_or(|wanted| wanted.name == kernel.name);
     let chosen: Vec<&KernelText> = rewritten.kernels.iter().filter(named).collect();
     if chosen.is_empty() {
         let names: Vec<&str> = rewritten.kernels.iter().map(|kernel| kernel.name.as_str()).collect();
-        let wanted = plan.kernel.as_deref().unwrap_or_default();
+        let wanted = wanted.map_or_else(String::new, |wanted| wanted.name);
         return Err(CheckError::Plan(format!(
             "there is no kernel '{wanted}', the file has: {}",
             names.join(", ")
+        )));
+    }
+    if let Some(Wanted { name, arguments: Some(_) }) = &wanted
+        && chosen[0].arguments.is_none()
+    {
+        return Err(CheckError::Plan(format!(
+            "the plan has template arguments for '{name}', which is no template"
         )));
     }
     let known = |name: &String| chosen.iter().any(|kernel| kernel.parameters.contains(name));
@@ -81,13 +90,14 @@ pub fn check(name: &str, text: &str, plan: &Plan) -> Result<Vec<Report>, CheckEr
 
 fn check_kernel(rewritten: &Rewritten, kernel: &KernelText, plan: &Plan) -> Result<Report, CheckError> {
     let static_bytes = if rewritten.has_static_shared { STATIC_BYTES } else { 0 };
+    let grid = plan.grid(static_bytes, rewritten.has_dynamic_shared).map_err(CheckError::Plan)?;
     let source = Source::new(&kernel.name, rewritten.text.clone()).define("GW_STATIC_BYTES", static_bytes);
     let (mut findings, mut warnings) = (Vec::new(), Vec::new());
     let mut results: Vec<Vec<Output>> = Vec::new();
     let mut seeds = plan.seeds;
     for seed in 0..plan.seeds {
         let how = Emulation::seeded(seed).limit(Duration::from_secs(plan.seconds));
-        let run = |how| launch(&Device::emulated_as(how)?, &source, kernel, plan, static_bytes);
+        let run = |how| launch(&Device::emulated_as(how)?, &source, kernel, plan, &grid);
         let mut ran = run(how).map_err(|error| of_the_file(error, rewritten))?;
         if let Ran::Stopped(fault) = &ran
             && fault.kind == FaultKind::Overflow
@@ -115,7 +125,7 @@ fn check_kernel(rewritten: &Rewritten, kernel: &KernelText, plan: &Plan) -> Resu
             // Without optimisation all takes longer.
             let limit = Duration::from_secs(plan.seconds.saturating_mul(4));
             let how = Emulation::default().limit(limit).wrapping().registers(registers);
-            comparable(launch(&Device::emulated_as(how)?, &source, kernel, plan, static_bytes))
+            comparable(launch(&Device::emulated_as(how)?, &source, kernel, plan, &grid))
         };
         if let Some(ones) = under(RegisterFill::Ones)?
             && let Some(zeros) = under(RegisterFill::Zeros)?
@@ -125,7 +135,7 @@ fn check_kernel(rewritten: &Rewritten, kernel: &KernelText, plan: &Plan) -> Resu
         }
     }
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.seeds));
-    Ok(Report { kernel: kernel.name.clone(), seeds, findings, warnings, fills_registers })
+    Ok(Report { kernel: kernel.title(), seeds, findings, warnings, fills_registers })
 }
 
 /// A compiler's error in the words that are about the file: what it says of the code around the kernel follows from that.
@@ -247,7 +257,7 @@ fn launch(
     source: &Source,
     kernel: &KernelText,
     plan: &Plan,
-    static_bytes: u32,
+    grid: &Grid,
 ) -> Result<Ran, CheckError> {
     let stream = device.stream()?;
     let loaded = device.kernel(source)?;
@@ -258,8 +268,7 @@ fn launch(
         .map(|(shape, name)| Held::new(&stream, shape, name, plan.args.get(name).copied()))
         .collect::<Result<Vec<_>, _>>()?;
     let arguments: Vec<Arg<'_>> = held.iter_mut().map(Held::argument).collect();
-    let grid = plan.grid(static_bytes).map_err(CheckError::Plan)?;
-    let launched = loaded.launch(&stream, &grid, &arguments);
+    let launched = loaded.launch(&stream, grid, &arguments);
     match launched.and_then(|()| stream.synchronize()) {
         Ok(()) => {}
         Err(Error::Fault(fault)) => return Ok(Ran::Stopped(*fault)),
