@@ -7,11 +7,10 @@
 //! }
 //! ```
 //!
-//! For each workload there is a test of every case on the emulated device (`gpu/saxpy::n31`), one that takes
-//! it through the gates (`gpu/saxpy::gates`), one of what its benchmarks' candidates compute
-//! (`gpu/saxpy::bench`), and one of what its kernels take of a GPU (`gpu/saxpy::resources`).
-//! [`Suite::mutants`] adds the hunt for mutants. What cannot run here is shown as ignored, with the reason,
-//! and never as passed.
+//! For each workload there is a test of every case on the emulated device (`gpu/saxpy::n31`), one of what its
+//! benchmarks' candidates compute (`gpu/saxpy::bench`), and one of what its kernels take of a GPU
+//! (`gpu/saxpy::resources`): all that the gates look at, a test each. [`Suite::mutants`] adds the hunt for
+//! mutants. What cannot run here is shown as ignored, with the reason, and never as passed.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -103,8 +102,6 @@ impl Suite {
                     Err(Failed::from("listing the cases panicked"))
                 })),
             }
-            let gated = workload.clone();
-            trials.push(Trial::ignorable_test(format!("{name}::gates"), move || gate(gated.as_ref())));
             let timed = workload.clone();
             trials.push(Trial::ignorable_test(format!("{name}::bench"), move || try_out(timed.as_ref())));
             let built = workload.clone();
@@ -146,14 +143,6 @@ fn check(workload: &dyn Workload, case: &Case, least_controls: usize) -> Result<
         return Err("the case costs nothing: no operation and no byte".into());
     }
     completion(checked.outcome)
-}
-
-/// All gates on the emulated device.
-fn gate(workload: &dyn Workload) -> Result<Completion, Failed> {
-    match Device::open("emulated") {
-        Ok(device) => completion(Gates::new(device).seeds(0..1).gate(workload, &()).verdict),
-        Err(missing) => Ok(Completion::ignored_with(missing)),
-    }
 }
 
 /// The candidate of every benchmark computes what its evidence says; how fast is asked of a card.
