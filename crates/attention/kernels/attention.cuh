@@ -19,7 +19,9 @@
 // tile adds. So the tensor cores add up a GROUP of tiles at a time, and the rest is added in f32. A group of tiles of
 // values has one scale.
 //
-// DIM, GROUP (tiles that the tensor cores add up before f32 does; they share a scale of values), OUT_FORMAT, CONSUMERS, STAGES
+// Rows of the output have COLUMNS numbers, those of the images DIM: the others are zeros there.
+//
+// DIM, COLUMNS, GROUP (tiles that the tensor cores add up before f32 does; they share a scale of values), OUT_FORMAT, CONSUMERS, STAGES
 // are the host's (cuda/schedule.rs), and so is SHARED_BYTES, which it launches with. Of FEATURES,
 //   TURNS     and CURVE are what they are there;
 //   WINDOW    rows do not see keys before some place either: an item starts with the first tile that its rows see;
@@ -164,6 +166,18 @@ GW_DEVICE void attend(Consumer& x, u32 q_phase, const Beside& beside, const Prob
     }
 }
 
+// Two neighbours of a row of the output, as far as it has them.
+GW_DEVICE void store_columns(Out* to, u32 column, f32 left, f32 right) {
+    if constexpr (COLUMNS == DIM) {
+        store_pair<OUT_NUMBER>(to, left, right);
+    } else if constexpr (COLUMNS % 2 == 0) {
+        if (column < COLUMNS) store_pair<OUT_NUMBER>(to, left, right);
+    } else {
+        if (column < COLUMNS) store<OUT_NUMBER>(to, left);
+        if (column + 1 < COLUMNS) store<OUT_NUMBER>(to + 1, right);
+    }
+}
+
 // o <- the item's sums, normalised, and the log-sum-exp of its scores.
 GW_DEVICE void finish(const Consumer& x, Out* o, f32* lse, const Problem& problem, const Item& item, const Beside& beside) {
     const u32 row = item.first_row + QUERY_TILE * x.group + 16 * (gw::warp() % 4) + gw::lane() / 4;
@@ -178,10 +192,11 @@ GW_DEVICE void finish(const Consumer& x, Out* o, f32* lse, const Problem& proble
         }
         const f32 sum = weight.sum, scale = sum > 0.0f ? weight.correction / sum : 0.0f;
         if (row + 8 * half >= problem.rows) continue;
-        Out* line = o + (u64)(row + 8 * half) * problem.row_stride + 2 * (gw::lane() % 4);
+        const u32 first = 2 * (gw::lane() % 4);
+        Out* line = o + (u64)(row + 8 * half) * problem.row_stride + first;
         GW_UNROLL
         for (u32 j = 0; j < DIM / 8; ++j) {
-            store_pair<OUT_NUMBER>(line + 8 * j, x.out[4 * j + 2 * half] * scale, x.out[4 * j + 2 * half + 1] * scale);
+            store_columns(line + 8 * j, first + 8 * j, x.out[4 * j + 2 * half] * scale, x.out[4 * j + 2 * half + 1] * scale);
         }
         if (gw::lane() % 4 == 0) {
             lse[row + 8 * half] = log_of(weight);

@@ -6,7 +6,7 @@
 // number becomes `limit`. Or it makes transposed tiles of values, of which a group shares a scale.
 // IN_FORMAT is the `Number` that comes in. e4m3 comes with scales, and its codes are only moved by
 // powers of two, which changes none but those that become subnormal.
-// GROUP is the number of tiles of values with one scale.
+// GROUP is the number of tiles of values with one scale. Rows have COLUMNS numbers, in images followed by zeros up to DIM.
 
 constexpr u32 THREADS = QUANTISE_THREADS;
 
@@ -51,6 +51,19 @@ GW_DEVICE const In* row_of(const In* x, const Matrix& m, u32 row) {
     return x + gw::block_z() * m.batch_stride + gw::block_y() * m.head_stride + row * m.row_stride;
 }
 
+// RUN numbers of a row from `column` on.
+GW_DEVICE void load_columns(const In* row, u32 column, bool is_there, f32 (&run)[RUN]) {
+    if constexpr (COLUMNS == DIM) {
+        load_neighbours<IN_NUMBER>(row + column, is_there, run);
+    } else if constexpr (COLUMNS % RUN == 0) {
+        load_neighbours<IN_NUMBER>(row + column, is_there && column < COLUMNS, run);
+    } else {
+        // Runs do not begin at multiples of 16 bytes.
+        GW_UNROLL
+        for (u32 i = 0; i < RUN; ++i) run[i] = is_there && column + i < COLUMNS ? number_at<IN_NUMBER>(row + column + i) : 0.0f;
+    }
+}
+
 // Rows of the block's head from `first` on, rotated or not.
 template <bool ROTATED>
 struct HeadRows {
@@ -62,10 +75,13 @@ struct HeadRows {
     GW_DEVICE u32 thread() const { return gw::thread(); }
     GW_DEVICE bool has(u32 row) const { return first + row < m.rows; }
     GW_DEVICE void load(u32 row, u32 column, f32 (&run)[RUN]) const {
-        load_neighbours<IN_NUMBER>(row_of(x, m, first + row) + column, has(row), run);
+        load_columns(row_of(x, m, first + row), column, has(row), run);
         if (ROTATED) rotate(run);
     }
-    GW_DEVICE f32 number(u32 row, u32 column) const { return number_at<IN_NUMBER>(row_of(x, m, first + row) + column); }
+    GW_DEVICE f32 number(u32 row, u32 column) const {
+        if (COLUMNS < DIM && column >= COLUMNS) return 0.0f;
+        return number_at<IN_NUMBER>(row_of(x, m, first + row) + column);
+    }
     GW_DEVICE f32 largest(f32 value, u32 reduction) const {
         static_assert(2 * THREADS / 32 * sizeof(u32) <= QUANTISE_WORDS_BYTES, "words of both reductions");
         return largest_over<THREADS>(value, gw::warp(), gw::shared<u32>(), reduction, [] { gw::sync_threads(); });

@@ -1,5 +1,7 @@
 //! Shapes that a user chose, for the lab to time.
 
+use std::collections::BTreeMap;
+
 use gatework_gpu::{Device, Kind, Target};
 use gatework_lab::measure::HostBench;
 use gatework_lab::{
@@ -9,13 +11,13 @@ use gatework_lab::{
 use crate::Attention;
 use crate::cuda::value_group;
 pub use crate::workloads::case::{case, of_case};
-use crate::workloads::workloads;
+use crate::workloads::{of_shapes, workloads};
 
 /// What peers call the same on the CPU.
 const CPU_OPERATION: &str = "attention-f32-cpu";
 
 /// Workloads that time these cases on a device, each gated as the engine's own that launches the same
-/// kernels, or else as one of the same head dimension.
+/// kernels, or else as one of the same head dimension. Those of other dimensions are workloads of their own.
 pub fn on_device(cases: &[Case]) -> Vec<Box<dyn Workload>> {
     let engines = workloads();
     let kernels = |case: &Case| of_case(case).map(|(shape, _)| (shape.dim, value_group(shape.keys)));
@@ -31,7 +33,22 @@ pub fn on_device(cases: &[Case]) -> Vec<Box<dyn Workload>> {
         let name = engine.name().replace('/', "/chosen-");
         if cases.is_empty() { None } else { Some(Box::new(Chosen { name, engine, cases })) }
     };
-    engines.into_iter().enumerate().filter_map(chosen).collect()
+    let of_engines: Vec<_> = engines.into_iter().enumerate().filter_map(chosen).collect();
+    let mut others: BTreeMap<usize, Vec<Case>> = BTreeMap::new();
+    for case in cases.iter().filter(|case| engine_of(case).is_none()) {
+        if let Some((shape, _)) = of_case(case) {
+            others.entry(shape.dim).or_default().push(case.clone());
+        }
+    }
+    of_engines.into_iter().chain(others.into_iter().map(of_dimension)).collect()
+}
+
+/// A workload of these cases, which no workload of the engine is like.
+fn of_dimension((dim, cases): (usize, Vec<Case>)) -> Box<dyn Workload> {
+    let name = format!("attention/chosen-dim-{dim}");
+    let shapes = cases.iter().filter_map(of_case).map(|(shape, _)| shape).collect();
+    let engine = of_shapes(&name, shapes);
+    Box::new(Chosen { name, engine, cases })
 }
 
 /// A case on the CPU, in f32, with random inputs.
@@ -131,12 +148,13 @@ mod tests {
     #[test]
     fn each_head_dimension_is_timed_by_a_workload_of_its_kernels() {
         let square = |rows, dim| case(&Shape::square(1, 2, rows, dim), Mask::Causal);
-        let chosen = on_device(&[square(100, 64), square(200, 128), square(300, 64)]);
+        let chosen = on_device(&[square(100, 64), square(200, 128), square(90, 72), square(300, 64)]);
         let timed: Vec<(String, usize)> =
             chosen.iter().map(|w| (w.name().to_owned(), w.bench_cases(Kind::Cuda).len())).collect();
         assert_eq!(
             timed,
-            [("attention/chosen-small".to_owned(), 2), ("attention/chosen-long-128".to_owned(), 1)]
+            [("chosen-small", 2), ("chosen-long-128", 1), ("chosen-dim-72", 1)]
+                .map(|(name, cases)| (format!("attention/{name}"), cases))
         );
         let device = Device::emulated(0).unwrap();
         for workload in chosen {

@@ -1,13 +1,14 @@
-//! Head dimensions: all that host code and kernels need to know of one, in one table.
+//! Head dimensions: which there may be, and all that host code and kernels need to know of those that kernels
+//! are made for, in one table. Rows of other lengths are padded to the next of them.
 
 use std::ops::RangeInclusive;
 
 use crate::{Error, Result};
 
-/// A head dimension that the engine computes.
+/// A head dimension that kernels are made for.
 #[derive(Debug)]
 pub struct HeadDimension {
-    /// Numbers of a row.
+    /// Numbers of a row of the images that kernels read. Those of shorter rows end in zeros.
     pub dim: usize,
     /// How rows of query and key tiles are swizzled in shared memory: a name of `gw/swizzle.cuh`.
     pub(crate) swizzle: &'static str,
@@ -42,7 +43,7 @@ pub(crate) struct Tuned {
     pub(crate) turns: bool,
 }
 
-/// Every head dimension. `tuned` is from the records 3da12d7496ed and cfea36af5533 of
+/// Every head dimension that kernels are made for. `tuned` is from the records 3da12d7496ed and cfea36af5533 of
 /// `results/nvidia-h200.jsonl`.
 pub const HEAD_DIMENSIONS: &[HeadDimension] = &[
     HeadDimension {
@@ -70,22 +71,48 @@ pub const HEAD_DIMENSIONS: &[HeadDimension] = &[
     },
 ];
 
-/// The longest row of any shape.
-pub(crate) const MOST_DIM: usize = HEAD_DIMENSIONS[HEAD_DIMENSIONS.len() - 1].dim;
+/// The longest row of any shape: on the CPU. A device computes rows up to the last of [`HEAD_DIMENSIONS`].
+pub const MOST_DIM: usize = 256;
+
+/// Refuses rows that no implementation computes.
+pub(crate) fn check(dim: usize) -> Result<()> {
+    if (1..=MOST_DIM).contains(&dim) {
+        return Ok(());
+    }
+    Err(Error::Unsupported { what: format!("head dimension {dim}; 1 to {MOST_DIM} are supported") })
+}
 
 impl HeadDimension {
+    /// The row of the table that rows of `dim` numbers are padded to, or an error that says how long they may
+    /// be.
+    pub fn of(dim: usize) -> Result<&'static Self> {
+        check(dim)?;
+        HEAD_DIMENSIONS.iter().find(|known| dim <= known.dim).ok_or_else(|| Error::Unsupported {
+            what: format!("head dimension {dim} on a device; {} at most", Self::longest()),
+        })
+    }
+
+    /// The table's row for `dim` itself, or an error that says which there are.
+    pub fn exactly(dim: usize) -> Result<&'static Self> {
+        HEAD_DIMENSIONS.iter().find(|known| known.dim == dim).ok_or_else(|| {
+            let known: Vec<String> = HEAD_DIMENSIONS.iter().map(|known| known.dim.to_string()).collect();
+            let what = format!("a cache of head dimension {dim}; {} are supported", known.join(" and "));
+            Error::Unsupported { what }
+        })
+    }
+
+    /// Numbers that rows of `dim` have in images. Those that are longer than any image are refused before.
+    pub(crate) fn width(dim: usize) -> usize {
+        HEAD_DIMENSIONS.iter().map(|known| known.dim).find(|&width| dim <= width).unwrap_or(Self::longest())
+    }
+
+    fn longest() -> usize {
+        HEAD_DIMENSIONS[HEAD_DIMENSIONS.len() - 1].dim
+    }
+
     /// How many consumers a block may have.
     pub(crate) fn consumers(&self, has_soft_cap: bool) -> RangeInclusive<u32> {
         if has_soft_cap { self.capped.clone() } else { 1..=self.most_consumers() }
-    }
-
-    /// The table's row for `dim`, or an error that says which there are.
-    pub fn of(dim: usize) -> Result<&'static Self> {
-        HEAD_DIMENSIONS.iter().find(|known| known.dim == dim).ok_or_else(|| {
-            let known: Vec<String> = HEAD_DIMENSIONS.iter().map(|known| known.dim.to_string()).collect();
-            let what = format!("head dimension {dim}; {} are supported", known.join(" and "));
-            Error::Unsupported { what }
-        })
     }
 
     /// Consumers whose accumulators fit into a multiprocessor's registers.
@@ -134,8 +161,20 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_dimension_is_an_error_that_names_the_known() {
-        let error = HeadDimension::of(96).unwrap_err();
-        assert_eq!(error.to_string(), "unsupported attention: head dimension 96; 64 and 128 are supported");
+    fn rows_are_padded_to_the_next_dimension_and_longer_ones_refused() {
+        let width = |dim: usize| HeadDimension::of(dim).unwrap().dim;
+        assert_eq!([1, 63, 64, 65, 96, 128].map(width), [64, 64, 64, 128, 128, 128]);
+        assert!((1..=128).all(|dim| HeadDimension::width(dim) == width(dim)));
+        let said = |error: Error| error.to_string();
+        assert_eq!(
+            said(HeadDimension::of(129).unwrap_err()),
+            "unsupported attention: head dimension 129 on a device; 128 at most"
+        );
+        for dim in [0, 257] {
+            let error = said(HeadDimension::of(dim).unwrap_err());
+            assert_eq!(error, format!("unsupported attention: head dimension {dim}; 1 to 256 are supported"));
+        }
+        let cache = said(HeadDimension::exactly(96).unwrap_err());
+        assert_eq!(cache, "unsupported attention: a cache of head dimension 96; 64 and 128 are supported");
     }
 }

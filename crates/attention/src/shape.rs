@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::dimensions::HeadDimension;
+use crate::dimensions;
 use crate::{Error, Result};
 
 /// Which keys a query row sees.
@@ -137,7 +137,7 @@ impl Shape {
     pub(crate) fn check(&self) -> Result<()> {
         let refuse = |what: String| Err(Error::Unsupported { what });
         let Self { batch, heads, key_heads, rows, keys, dim } = *self;
-        HeadDimension::of(dim)?;
+        dimensions::check(dim)?;
         if [batch, heads, key_heads, rows, keys].contains(&0) {
             return refuse(format!("an empty shape, {self:?}"));
         }

@@ -57,7 +57,7 @@ fn arrange<T: Element>(x: &[f32], layout: Layout, heads: usize, rows: usize, dim
 /// Around the sizes of tiles, blocks and groups of rows, and far from them.
 fn shapes() -> Vec<Shape> {
     let mut shapes = Vec::new();
-    for dim in HEAD_DIMENSIONS.iter().map(|known| known.dim) {
+    for dim in HEAD_DIMENSIONS.iter().map(|known| known.dim).chain([40, 200]) {
         for (batch, heads, key_heads, rows, keys) in [
             (1, 1, 1, 1, 1),
             (1, 1, 1, 1, 64),
@@ -160,6 +160,6 @@ fn wrong_lengths_and_shapes_are_sentences() {
     let error = attention.forward(&right, &right[..500], &right).unwrap_err();
     assert_eq!(error.to_string(), "'k' has 500 elements, the shape needs 512");
     let refused = |shape| Attention::builder(shape).build(&Target::Cpu).unwrap_err();
-    assert!(matches!(refused(Shape::square(1, 1, 8, 96)), Error::Unsupported { .. }));
+    assert!(matches!(refused(Shape::square(1, 1, 8, 257)), Error::Unsupported { .. }));
     assert!(matches!(refused(Shape::square(1, 1, 0, 64)), Error::Unsupported { .. }));
 }

@@ -93,8 +93,8 @@ fn lengths_that_are_none_are_refused_with_a_sentence() -> Result<()> {
     assert!(told(&[0, 7], &[0, 1, 2]).contains("rows of 1 sequences and keys of 2"));
     let lengths = Lengths::square(&[0, 3, 5])?;
     let wrong =
-        Attention::builder(Shape { dim: 96, ..SHAPE }).build_packed(&Lengths::square(&[0])?, &Target::Cpu);
-    assert!(wrong.unwrap_err().to_string().contains("head dimension 96"));
+        Attention::builder(Shape { dim: 300, ..SHAPE }).build_packed(&Lengths::square(&[0])?, &Target::Cpu);
+    assert!(wrong.unwrap_err().to_string().contains("head dimension 300"));
     let packed = Attention::builder(SHAPE).build_packed(&lengths, &Target::Cpu)?;
     let (q, k) = (vec![0.0f32; 5 * 256], vec![0.0f32; 5 * 128]);
     assert_eq!(

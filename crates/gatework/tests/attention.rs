@@ -172,10 +172,10 @@ fn bad_files_are_sentences() {
 #[test]
 fn what_the_engine_does_not_do_is_named() {
     let folder = tempfile::tempdir().unwrap();
-    let shape = [1, 1, 8, 96];
-    let tensor = |name| (name, shape, noise(768, 3));
+    let shape = [1, 1, 8, 300];
+    let tensor = |name| (name, shape, noise(2400, 3));
     write_tensors(&folder.path().join("qkv.safetensors"), &[tensor("q"), tensor("k"), tensor("v")]);
-    assert!(refused(folder.path(), &["--device", "cpu"]).contains("head dimension 96; 64 and 128"));
+    assert!(refused(folder.path(), &["--device", "cpu"]).contains("head dimension 300; 1 to 256"));
     qkv(folder.path());
     assert!(refused(folder.path(), &["--device", "gpu"]).contains("use auto, cpu, cuda, cuda:N or emulated"));
     assert!(refused(folder.path(), &["--casual"]).contains("--causal"));

@@ -20,6 +20,8 @@ use vector::{GROUP, Instructions, Look};
 const TILE: usize = 64;
 /// Up to so many rows, a dot product for each score takes less time than to transpose the keys.
 const FEW: usize = 8;
+/// Numbers of the widest vector.
+const WIDEST: usize = 16;
 /// Query rows of a block, which share what a tile loads.
 const BLOCK: usize = 8 * GROUP;
 
@@ -57,9 +59,11 @@ impl<T: Element> Rows<T> for Tensors<'_, T> {
 /// Writes a tile: its keys, transposed if they are to be, and its values.
 type Pack<'a> = dyn Fn(usize, &mut [f32], &mut [f32]) + Sync + 'a;
 
-/// Keys and values of one head, as tiles. Those past the last key are zeros.
+/// Keys and values of one head, as tiles. Those past the last key are zeros, and so are numbers past a row's
+/// last.
 struct Tiles<'a> {
-    dim: usize,
+    /// Numbers of a row: whole vectors.
+    width: usize,
     of_keys: Order,
     pack: &'a Pack<'a>,
     /// All of them, if more than one block of rows passes over them. One block alone packs a tile when it
@@ -70,10 +74,15 @@ struct Tiles<'a> {
 /// How a tile lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Order {
-    /// `[TILE][dim]`.
+    /// `[TILE][width]`.
     AsTheyAre,
-    /// `[dim][TILE]`.
+    /// `[width][TILE]`.
     Transposed,
+}
+
+/// Numbers of a row in a tile: a multiple of the widest vector.
+fn width_of(dim: usize) -> usize {
+    dim.next_multiple_of(WIDEST)
 }
 
 /// Room for one tile.
@@ -162,8 +171,10 @@ impl CpuAttention {
         let strides = layout.strides(heads, rows, dim);
         // Whole groups: rows past the last are zeros, and nobody reads what they give.
         let padded = lse.len().next_multiple_of(GROUP);
-        let mut queries = vec![0.0f32; padded * dim];
-        for (row, query) in (first..).zip(queries.chunks_mut(dim).take(lse.len())) {
+        let width = tiles.width;
+        let mut queries = vec![0.0f32; padded * width];
+        for (row, query) in (first..).zip(queries.chunks_mut(width).take(lse.len())) {
+            let query = &mut query[..dim];
             T::widen(&q[row_at(strides, heads, row / rows, row % rows)..][..dim], query);
             query.iter_mut().for_each(|x| *x *= scale);
         }
@@ -173,9 +184,11 @@ impl CpuAttention {
             soft_cap,
         };
         let looks: Vec<Look> = (first..first + lse.len()).map(look).collect();
-        let mut sums = vec![0.0f32; padded * dim];
+        let mut sums = vec![0.0f32; padded * width];
         instructions.attend(&queries, tiles, &looks, &mut sums, lse);
-        O::narrow(&sums[..o.len()], o);
+        for (sums, o) in sums.chunks_exact(width).zip(o.chunks_exact_mut(dim)) {
+            O::narrow(&sums[..dim], o);
+        }
     }
 
     /// One tile of the keys or the values of a key head, whose rows `of` gives.
@@ -183,12 +196,15 @@ impl CpuAttention {
         let Shape { keys, dim, .. } = self.form.shape;
         let here = TILE.min(keys - tile * TILE);
         let row = |place: usize| of(tile * TILE + place);
+        let width = to.len() / TILE;
         match order {
             Order::AsTheyAre => {
-                for (place, to) in to.chunks_exact_mut(dim).take(here).enumerate() {
-                    T::widen(row(place), to);
+                for (place, to) in to.chunks_exact_mut(width).take(here).enumerate() {
+                    let (numbers, padding) = to.split_at_mut(dim);
+                    T::widen(row(place), numbers);
+                    padding.fill(0.0);
                 }
-                to[here * dim..].fill(0.0);
+                to[here * width..].fill(0.0);
             }
             Order::Transposed => {
                 let mut wide = [0.0; MOST_DIM];
@@ -225,25 +241,26 @@ fn row_at(strides: Strides, heads: usize, head: usize, row: usize) -> usize {
 
 impl<'a> Tiles<'a> {
     fn new(shape: &Shape, pack: &'a Pack<'a>, of_keys: Order, shared: bool) -> Self {
+        let width = width_of(shape.dim);
         let packed = shared.then(|| {
-            let size = shape.keys.next_multiple_of(TILE) * shape.dim;
+            let size = shape.keys.next_multiple_of(TILE) * width;
             let (mut keys, mut values) = (vec![0.0; size], vec![0.0; size]);
-            let tile = TILE * shape.dim;
+            let tile = TILE * width;
             let tiles = keys.par_chunks_mut(tile).zip(values.par_chunks_mut(tile));
             tiles.enumerate().for_each(|(tile, (keys, values))| pack(tile, keys, values));
             (keys, values)
         });
-        Self { dim: shape.dim, of_keys, pack, packed }
+        Self { width, of_keys, pack, packed }
     }
 
     fn scratch(&self) -> Scratch {
-        let size = if self.packed.is_some() { 0 } else { TILE * self.dim };
+        let size = if self.packed.is_some() { 0 } else { TILE * self.width };
         Scratch { keys: vec![0.0; size], values: vec![0.0; size] }
     }
 
     /// Keys and values of a tile.
     fn get<'b>(&'b self, tile: usize, scratch: &'b mut Scratch) -> (&'b [f32], &'b [f32]) {
-        let size = TILE * self.dim;
+        let size = TILE * self.width;
         match &self.packed {
             Some((keys, values)) => (&keys[tile * size..][..size], &values[tile * size..][..size]),
             None => {
@@ -257,7 +274,7 @@ impl<'a> Tiles<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{HEAD_DIMENSIONS, Mask};
+    use crate::Mask;
 
     /// Numbers in (-2, 2) with no pattern that a sum over keys would cancel.
     fn noise(count: usize, mut state: u64) -> Vec<f32> {
@@ -272,7 +289,7 @@ mod tests {
     #[test]
     fn every_kind_of_instructions_matches_reference() {
         let wide = |x: &[f32]| x.iter().map(|&x| f64::from(x)).collect::<Vec<_>>();
-        for dim in HEAD_DIMENSIONS.iter().map(|known| known.dim) {
+        for dim in [64, 128, 1, 15, 24, 80, 96, 200, 256] {
             let shape = Shape { batch: 1, heads: 2, key_heads: 1, rows: 53, keys: 131, dim };
             let (queries, keys) = (shape.query_elements(), shape.key_elements());
             let (q, k, v) = (noise(queries, 1), noise(keys, 2), noise(keys, 3));

@@ -98,7 +98,7 @@ fn attend<V: Vector, const COLUMNS: usize>(
     out: &mut [f32],
     lse: &mut [f32],
 ) {
-    let dim = tiles.dim;
+    let dim = tiles.width;
     let mut scores = vec![0.0f32; queries.len() / dim * TILE];
     let mut state: Vec<Running> = looks.iter().map(Running::of).collect();
     let first = looks.iter().map(|look| look.keys.start).min().unwrap_or(0) / TILE;
@@ -231,27 +231,45 @@ fn add_product<V: Vector, const COLUMNS: usize>(
     c: &mut [f32],
 ) {
     let step = COLUMNS * V::LANES;
-    assert!(width.is_multiple_of(step) && b.len() == depth * width && a.len() / depth == c.len() / width);
+    assert!(width.is_multiple_of(V::LANES) && b.len() == depth * width && a.len() / depth == c.len() / width);
+    let whole = width / step * step;
     for (a, c) in a.chunks_exact(GROUP * depth).zip(c.chunks_exact_mut(GROUP * width)) {
-        for from in (0..width).step_by(step) {
-            let mut sums = [[V::splat(0.0); COLUMNS]; GROUP];
-            for (i, b) in b.chunks_exact(width).enumerate() {
-                let b = &b[from..from + step];
-                let columns: [V; COLUMNS] = std::array::from_fn(|j| V::load(&b[j * V::LANES..]));
-                for (row, sums) in sums.iter_mut().enumerate() {
-                    // SAFETY: `a` has `GROUP` rows of `depth`, and `i` is below `depth` by the length of `b`.
-                    let factor = V::splat(unsafe { *a.get_unchecked(row * depth + i) });
-                    for (sum, column) in sums.iter_mut().zip(columns) {
-                        *sum = factor.mul_add(column, *sum);
-                    }
-                }
+        for from in (0..whole).step_by(step) {
+            add_columns::<V, COLUMNS>(a, depth, b, width, from, c);
+        }
+        for from in (whole..width).step_by(V::LANES) {
+            add_columns::<V, 1>(a, depth, b, width, from, c);
+        }
+    }
+}
+
+/// The same for `GROUP` rows, and `COLUMNS` vectors of the width from `from` on.
+#[inline(always)]
+fn add_columns<V: Vector, const COLUMNS: usize>(
+    a: &[f32],
+    depth: usize,
+    b: &[f32],
+    width: usize,
+    from: usize,
+    c: &mut [f32],
+) {
+    assert!(a.len() == GROUP * depth && b.len() == depth * width);
+    let mut sums = [[V::splat(0.0); COLUMNS]; GROUP];
+    for (i, b) in b.chunks_exact(width).enumerate() {
+        let b = &b[from..from + COLUMNS * V::LANES];
+        let columns: [V; COLUMNS] = std::array::from_fn(|j| V::load(&b[j * V::LANES..]));
+        for (row, sums) in sums.iter_mut().enumerate() {
+            // SAFETY: `a` has `GROUP` rows of `depth`, and `i` is below `depth` by the length of `b`.
+            let factor = V::splat(unsafe { *a.get_unchecked(row * depth + i) });
+            for (sum, column) in sums.iter_mut().zip(columns) {
+                *sum = factor.mul_add(column, *sum);
             }
-            for (row, sums) in sums.iter().enumerate() {
-                for (j, sum) in sums.iter().enumerate() {
-                    let c = &mut c[row * width + from + j * V::LANES..][..V::LANES];
-                    V::load(c).add(*sum).store(c);
-                }
-            }
+        }
+    }
+    for (row, sums) in sums.iter().enumerate() {
+        for (j, sum) in sums.iter().enumerate() {
+            let c = &mut c[row * width + from + j * V::LANES..][..V::LANES];
+            V::load(c).add(*sum).store(c);
         }
     }
 }

@@ -7,6 +7,7 @@ use gatework_gpu::{Buffer, ByValue, Code as _, Grid, Module, Stream, args};
 use super::schedule::{Exponential, Schedule};
 use super::workspace::Images;
 use super::{DeviceAttention, Workspace, require_length, value_group};
+use crate::dimensions::HeadDimension;
 use crate::form::Form;
 use crate::shape::{Layout, Mask, Shape, Strides};
 use crate::shared::{Problem, WITH_CURVE, WITH_SINKS, WITH_SOFT_CAP, WITH_TURNS, WITH_WINDOW};
@@ -37,7 +38,8 @@ pub(crate) fn attention_module<O: Element>(form: &Form, schedule: Schedule) -> M
     let shape = &form.shape;
     let features = features(form, schedule.turns, schedule.exponential);
     kernels::ATTENTION
-        .define("DIM", shape.dim as u32)
+        .define("DIM", HeadDimension::width(shape.dim) as u32)
+        .define("COLUMNS", shape.dim as u32)
         .define("GROUP", value_group(shape.keys) as u32)
         .define("OUT_FORMAT", O::NUMBER.code())
         .define("CONSUMERS", schedule.consumers)

@@ -13,7 +13,7 @@ const THREADS: u32 = 128;
 
 /// The kernel for outputs of one format.
 pub(crate) fn combine_module<O: Element>(dim: usize) -> Module {
-    kernels::COMBINE.define("DIM", dim as u32).define("OUT_FORMAT", O::NUMBER.code())
+    kernels::COMBINE.define("COLUMNS", dim as u32).define("OUT_FORMAT", O::NUMBER.code())
 }
 
 impl DeviceAttention {

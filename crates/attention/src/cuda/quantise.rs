@@ -5,6 +5,7 @@ use gatework_gpu::{Buffer, ByValue, Code as _, Grid, Module, Stream, args};
 
 use super::workspace::Images;
 use super::{DeviceAttention, KEY_TILE, Rotation, Workspace, require_length, value_group};
+use crate::dimensions::HeadDimension;
 use crate::shape::{Shape, Strides};
 use crate::shared::{Matrix, Number, QUANTISE_THREADS, QUANTISE_WORDS_BYTES};
 use crate::{Element, Result, kernels};
@@ -54,7 +55,8 @@ impl Granularity {
 /// The quantiser for inputs of one format. Those that are e4m3 already it only lays out.
 fn module(number: Number, shape: &Shape, rotation: Rotation) -> Module {
     kernels::QUANTISE
-        .define("DIM", shape.dim as u32)
+        .define("DIM", HeadDimension::width(shape.dim) as u32)
+        .define("COLUMNS", shape.dim as u32)
         .define("GROUP", value_group(shape.keys) as u32)
         .define("IN_FORMAT", number.code())
         .define("ROTATE", u32::from(rotation == Rotation::Hadamard))
@@ -129,7 +131,7 @@ impl DeviceAttention {
         let [queries, keys, values] = matrices;
         let groups = self.key_tiles().div_ceil(value_group(self.form.shape.keys)) as u32;
         let blocks = [queries.tiles + keys.tiles + groups, queries.heads, self.form.shape.batch as u32];
-        let shared = QUANTISE_WORDS_BYTES + (KEY_TILE * self.form.shape.dim) as u32;
+        let shared = QUANTISE_WORDS_BYTES + (KEY_TILE * HeadDimension::width(self.form.shape.dim)) as u32;
         let grid = Grid::new(blocks, [QUANTISE_THREADS, 1, 1]).shared(shared).early();
         self.device.kernel_of(module, "quantise")?.launch(
             stream,
@@ -159,9 +161,11 @@ impl DeviceAttention {
     }
 
     fn matrices(&self, steps: [[u32; 2]; 3]) -> [Matrix; 3] {
-        let Shape { heads, key_heads, rows, keys, .. } = self.form.shape;
+        let Shape { heads, key_heads, rows, keys, dim, .. } = self.form.shape;
+        // A rotation spreads a row over its padding, too.
+        let columns = if self.rotation == Rotation::Hadamard { HeadDimension::width(dim) } else { dim };
         let matrix = |heads, rows, tiles, [scales_of_head, scales_of_block]: [u32; 2]| {
-            let Strides { batch, head, row } = self.form.layout.strides(heads, rows, self.form.shape.dim);
+            let Strides { batch, head, row } = self.form.layout.strides(heads, rows, dim);
             Matrix {
                 batch_stride: batch as u64,
                 head_stride: head as u64,
@@ -169,7 +173,7 @@ impl DeviceAttention {
                 rows: rows as u32,
                 heads: heads as u32,
                 tiles: tiles as u32,
-                limit: score_limit(self.form.shape.dim),
+                limit: score_limit(columns),
                 scales_of_head,
                 scales_of_block,
             }

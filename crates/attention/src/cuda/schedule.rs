@@ -120,9 +120,9 @@ impl Schedule {
 
     /// Shared memory of a block: queries, a ring of keys and values, and the barriers.
     pub fn shared_bytes(&self, dim: usize) -> u32 {
-        let (dim, Self { consumers, stages, .. }) = (dim as u32, *self);
-        let pair = shared::KEY_TILE * dim + (dim + SUM_ROWS) * shared::KEY_TILE;
-        consumers * shared::QUERY_TILE * dim + stages * pair + BARRIER_BYTES * (2 + 2 * stages)
+        let (width, Self { consumers, stages, .. }) = (HeadDimension::width(dim) as u32, *self);
+        let pair = shared::KEY_TILE * width + (width + SUM_ROWS) * shared::KEY_TILE;
+        consumers * shared::QUERY_TILE * width + stages * pair + BARRIER_BYTES * (2 + 2 * stages)
     }
 
     /// Parts of the keys that a block of rows sees.
@@ -166,7 +166,8 @@ impl Schedule {
         let heads = shape.batch * shape.heads;
         let rows_of_head = items / heads;
         // Half of the cache: the rest is for queries and outputs that pass through.
-        let cached = device.l2_bytes as usize / 2 / (shape.keys * (2 * shape.dim + SUM_ROWS as usize));
+        let width = HeadDimension::width(shape.dim);
+        let cached = device.l2_bytes as usize / 2 / (shape.keys * (2 * width + SUM_ROWS as usize));
         let group = (cached * (shape.heads / shape.key_heads)).clamp(1, heads);
         let mut lists = vec![Vec::new(); multiprocessors];
         let mut free: BinaryHeap<_> = (0..multiprocessors).map(|block| Reverse((0, block))).collect();
@@ -290,9 +291,9 @@ mod tests {
 
     #[test]
     fn no_schedule_suits_an_unknown_head_dimension() {
-        let shape = Shape::square(1, 1, 64, 96);
+        let shape = Shape::square(1, 1, 64, 200);
         let known =
-            [Schedule::usual(96), Schedule::suited(&shape, Mask::Full, Bits::Repeatable, &device(132))];
-        assert!(known.iter().all(Result::is_err) && Schedule::most_consumers(96).is_err());
+            [Schedule::usual(200), Schedule::suited(&shape, Mask::Full, Bits::Repeatable, &device(132))];
+        assert!(known.iter().all(Result::is_err) && Schedule::most_consumers(200).is_err());
     }
 }

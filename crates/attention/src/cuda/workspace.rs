@@ -3,6 +3,7 @@
 use gatework_gpu::{Buffer, Stream};
 
 use super::{DeviceAttention, KEY_TILE, QUERY_TILE, value_group};
+use crate::dimensions::HeadDimension;
 use crate::shared::SUM_ROWS;
 use crate::{Result, Shape};
 
@@ -49,7 +50,7 @@ pub(super) struct PartsOfKeys {
 impl Workspace {
     pub(super) fn new(attention: &DeviceAttention, stream: &Stream) -> Result<Self> {
         let Shape { batch, heads, key_heads, rows, dim, .. } = attention.form.shape;
-        let schedule = attention.schedule;
+        let (schedule, width) = (attention.schedule, HeadDimension::width(dim));
         let query_tiles = batch * heads * attention.query_tiles();
         let key_tiles = batch * key_heads * attention.key_tiles();
         let value_groups =
@@ -64,15 +65,15 @@ impl Workspace {
             None
         };
         let images = Images {
-            q: stream.alloc(query_tiles * QUERY_TILE * dim)?,
-            k: stream.alloc(key_tiles * KEY_TILE * dim)?,
-            v: stream.alloc(key_tiles * KEY_TILE * (dim + SUM_ROWS as usize))?,
+            q: stream.alloc(query_tiles * QUERY_TILE * width)?,
+            k: stream.alloc(key_tiles * KEY_TILE * width)?,
+            v: stream.alloc(key_tiles * KEY_TILE * (width + SUM_ROWS as usize))?,
             q_scales: stream.alloc(query_tiles)?,
             k_scales: stream.alloc(key_tiles)?,
             v_scales: stream.alloc(value_groups)?,
             q_marks: stream.alloc(query_tiles * QUERY_TILE)?,
             k_marks: stream.alloc(key_tiles * KEY_TILE)?,
-            v_marks: stream.alloc(key_tiles * dim)?,
+            v_marks: stream.alloc(key_tiles * width)?,
             sinks: match &attention.form.sinks {
                 Some(sinks) => stream.upload(sinks)?,
                 None => stream.alloc(1)?,

@@ -74,6 +74,11 @@ pub fn workloads() -> Vec<Box<dyn Workload>> {
             )
             .masks(&[Mask::Causal, Mask::Window { left: 127, right: 0 }])
         },
+        Job::new(
+            "attention/dim-80",
+            "32 heads of 4096 rows of 80, padded to 128",
+            vec![square(1, 32, 4096, 80)],
+        ),
         capped("attention/soft-cap-64", 64),
         capped("attention/soft-cap-128", 128),
     ];
@@ -94,6 +99,12 @@ pub fn workloads() -> Vec<Box<dyn Workload>> {
     ];
     let jobs = jobs.into_iter().map(|job| Box::new(job) as Box<dyn Workload>);
     jobs.chain(caches.into_iter().map(|job| Box::new(job) as Box<dyn Workload>)).collect()
+}
+
+/// A workload of shapes that nobody knew of, which have one head dimension.
+pub(crate) fn of_shapes(name: &str, shapes: Vec<Shape>) -> Box<dyn Workload> {
+    let summary = shapes.first().map_or_else(String::new, |shape| format!("rows of {}", shape.dim));
+    Box::new(Job::new(name, &summary, shapes))
 }
 
 /// Shapes that are measured, each under several masks.

@@ -24,7 +24,8 @@ Examples:
       --window 128 --batch-invariant
 
 The file holds q, k and v, all F16, BF16 or F32, in [batch, heads, rows, dim]; the
-output holds o, in the same form. Head dimensions are 64 and 128. k and v may have fewer
+output holds o, in the same form. Head dimensions are 1 to 256, on a device 1 to 128,
+where rows other than of 64 and 128 are padded to the next of these. k and v may have fewer
 heads than q (grouped-query attention), and another number of rows. A tensor called
 sinks, if there is one, has a logit for each query head, which takes part in the softmax
 without a value (an attention sink).";

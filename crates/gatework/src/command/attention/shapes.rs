@@ -99,7 +99,7 @@ mod tests {
         {
             assert!(parse(wrong).unwrap_err().contains("as 4x16x4096x64"), "{wrong}");
         }
-        assert!(parse("1x8x512x96").unwrap_err().contains("head dimension 96; 64 and 128 are supported"));
+        assert!(parse("1x8x512x300").unwrap_err().contains("head dimension 300; 1 to 256 are supported"));
         assert!(parse("1x8/3x512x64").unwrap_err().contains("8 query heads over 3 key heads"));
         assert!(parse("1x8x0x64").unwrap_err().contains("empty"));
         assert!(parse("60000x60000x1000000000x64").unwrap_err().contains("2^40 rows"));
