@@ -143,6 +143,7 @@ fn lab(schemas: &mut Schemas, folder: &Path) {
     fs::write(folder.join("figures.md"), "It takes 3.4 ms.\n").unwrap();
     schemas.of("lab-records-check", folder, &["lab", "records", "--check"]);
     schemas.of("lab-table", folder, &["lab", "table", "figures.md"]);
+    schemas.of("lab-picture", folder, &["lab", "picture", "--results", results, "--out", "overview.svg"]);
 }
 
 fn attention(schemas: &mut Schemas, folder: &Path) {
@@ -152,6 +153,7 @@ fn attention(schemas: &mut Schemas, folder: &Path) {
     fs::write(folder.join("qkv.safetensors"), file).unwrap();
     let run = ["attention", "run", "--input", "qkv.safetensors", "--output", "o.safetensors"];
     schemas.of("attention-run", folder, &[&run[..], &["--device", "cpu"]].concat());
+    schemas.of("attention-demo", folder, &["attention", "run", "--demo", "--device", "cpu"]);
     let bench = ["attention", "bench", "--device", "cpu", "--shapes", "1x2x64x64"];
     schemas.of("attention-bench", folder, &bench);
 }

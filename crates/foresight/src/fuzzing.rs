@@ -90,7 +90,7 @@ fn fresh(config: &Config, prepared: &Prepared) -> Trainer<crate::Native> {
     Trainer::new(prepared.trainee(config).expect("the sample trains"), None, config.schedule())
 }
 
-/// The configuration whose checkpoints [`checkpoint`] reads.
+/// The configuration whose checkpoints [`checkpoint()`] reads.
 pub fn checkpoint_config() -> &'static Config {
     &PLAIN.0
 }
