@@ -16,6 +16,10 @@ gatework_gpu::modules! {
     headers HEADERS;
     /// Linear combinations of snapshots.
     COMBINE = "combine";
+    /// Between products of bf16: roundings, biases, transposes.
+    MIXED = "mixed";
+    /// Products of matrices.
+    PRODUCT = "product";
     /// Gated recurrent units, and rollouts of whole models.
     RECURRENT = "recurrent";
     /// Norms, means, variances, extrema, cosines.
@@ -29,6 +33,17 @@ gatework_gpu::modules! {
 /// Combinations with the CPU's bits.
 pub(crate) fn combine() -> Module {
     COMBINE.exact()
+}
+
+/// Between products of bf16.
+pub(crate) fn mixed() -> Module {
+    MIXED
+}
+
+/// Products: which of both matrices lie as their transposes, and whether all rows begin at whole groups.
+pub(crate) fn product(turned: [bool; 2], wide: bool) -> Module {
+    let [left, right] = turned;
+    PRODUCT.define("LEFT_TURNED", left).define("RIGHT_TURNED", right).define("WIDE", wide)
 }
 
 /// Statistics of many tensors.

@@ -10,6 +10,8 @@
 mod combine;
 mod gru;
 pub(crate) mod kernels;
+pub mod mixed;
+mod product;
 mod rollout;
 mod segments;
 mod shared;
@@ -20,6 +22,7 @@ mod update;
 
 pub use combine::Snapshots;
 pub use gru::{DeviceGru, GruSizes};
+pub use product::{Products, ProductsBy, Turned, Write};
 pub use rollout::DeviceWorld;
 pub use segments::{Segments, Tensor};
 pub use statistics::{DeviceStatistics, Moments, TensorStatistics, Watched, noise};

@@ -4,7 +4,7 @@
 //! Rows are tokens, window after window, as on the CPU. Sums over rows go by chunks, whose sums are added up
 //! in order.
 
-use gatework_gpu::{Buffer, Grid, Kernel, Stream, args};
+use gatework_gpu::{Buffer, Grid, Kernel, Stream, View, ViewMut, args};
 
 use super::kernels;
 use super::segments::require;
@@ -107,11 +107,13 @@ impl RowKernels {
     pub fn normalise(
         &self,
         rows: Rows,
-        x: &Buffer<f32>,
-        gains: &Buffer<f32>,
-        y: &mut Buffer<f32>,
-        moments: &mut Buffer<f32>,
+        x: &impl View<f32>,
+        gains: &impl View<f32>,
+        y: &mut impl ViewMut<f32>,
+        moments: &mut impl ViewMut<f32>,
     ) -> Result<()> {
+        let [x, gains] = [x.view(), gains.view()];
+        let (y, moments) = (y.view_mut(), moments.view_mut());
         rows.check()?;
         require("x", x.len(), rows.numbers())?;
         require("y", y.len(), rows.numbers())?;
@@ -126,16 +128,18 @@ impl RowKernels {
     pub fn normalise_back(
         &mut self,
         rows: Rows,
-        x: &Buffer<f32>,
-        gains: &Buffer<f32>,
-        moments: &Buffer<f32>,
-        dy: &Buffer<f32>,
-        dx: &mut Buffer<f32>,
-        of_gains: &mut Buffer<f32>,
+        x: &impl View<f32>,
+        gains: &impl View<f32>,
+        moments: &impl View<f32>,
+        dy: &impl View<f32>,
+        dx: &mut impl ViewMut<f32>,
+        of_gains: &mut impl ViewMut<f32>,
     ) -> Result<()> {
+        let [x, gains, moments, dy] = [x.view(), gains.view(), moments.view(), dy.view()];
+        let (dx, mut of_gains) = (dx.view_mut(), of_gains.view_mut());
         rows.check()?;
-        for (name, array) in [("x", x), ("dy", dy), ("dx", &*dx)] {
-            require(name, array.len(), rows.numbers())?;
+        for (name, len) in [("x", x.len()), ("dy", dy.len()), ("dx", dx.len())] {
+            require(name, len, rows.numbers())?;
         }
         require("gains", gains.len(), 2 * rows.width)?;
         require("of_gains", of_gains.len(), 2 * rows.width)?;
@@ -148,11 +152,18 @@ impl RowKernels {
         let partials = room(&self.stream, &mut self.partials, chunks * 2 * rows.width)?;
         let arguments = args![x, moments, dy, &mut *partials, count, width, CHUNK_ROWS as u32];
         kernel.launch(&self.stream, &grid, &arguments)?;
-        self.add_chunks(chunks, 2 * rows.width, of_gains)
+        self.add_chunks(chunks, 2 * rows.width, &mut of_gains)
     }
 
     /// Adds the sum of all rows to `of_bias`.
-    pub fn bias_back(&mut self, rows: Rows, dy: &Buffer<f32>, of_bias: &mut Buffer<f32>) -> Result<()> {
+    pub fn bias_back(
+        &mut self,
+        rows: Rows,
+        dy: &impl View<f32>,
+        of_bias: &mut impl ViewMut<f32>,
+    ) -> Result<()> {
+        let dy = dy.view();
+        let mut of_bias = of_bias.view_mut();
         rows.check()?;
         require("dy", dy.len(), rows.numbers())?;
         require("of_bias", of_bias.len(), rows.width)?;
@@ -161,10 +172,11 @@ impl RowKernels {
         let partials = room(&self.stream, &mut self.partials, chunks * rows.width)?;
         let arguments = args![dy, &mut *partials, rows.count as u32, rows.width as u32, CHUNK_ROWS as u32];
         kernel.launch(&self.stream, &grid, &arguments)?;
-        self.add_chunks(chunks, rows.width, of_bias)
+        self.add_chunks(chunks, rows.width, &mut of_bias)
     }
 
-    fn add_chunks(&self, chunks: usize, count: usize, to: &mut Buffer<f32>) -> Result<()> {
+    fn add_chunks(&self, chunks: usize, count: usize, to: &mut impl ViewMut<f32>) -> Result<()> {
+        let to = to.view_mut();
         let Some(partials) = &self.partials else { return Err(Error::shape("no sums were taken")) };
         let arguments = args![partials, to, chunks as u32, count as u32];
         let grid = Grid::covering(count, REDUCE_THREADS);
@@ -172,14 +184,18 @@ impl RowKernels {
     }
 
     /// `y ← gelu(x)`, in GPT-2's form.
-    pub fn gelu(&self, x: &Buffer<f32>, y: &mut Buffer<f32>) -> Result<()> {
+    pub fn gelu(&self, x: &impl View<f32>, y: &mut impl ViewMut<f32>) -> Result<()> {
+        let x = x.view();
+        let y = y.view_mut();
         require("y", y.len(), x.len())?;
         let grid = Grid::covering(x.len(), REDUCE_THREADS);
         Ok(self.kernel("gelu")?.launch(&self.stream, &grid, &args![x, y, x.len() as u64])?)
     }
 
     /// `d ← d · gelu'(x)`.
-    pub fn gelu_back(&self, x: &Buffer<f32>, d: &mut Buffer<f32>) -> Result<()> {
+    pub fn gelu_back(&self, x: &impl View<f32>, d: &mut impl ViewMut<f32>) -> Result<()> {
+        let x = x.view();
+        let d = d.view_mut();
         require("d", d.len(), x.len())?;
         let grid = Grid::covering(x.len(), REDUCE_THREADS);
         Ok(self.kernel("gelu_back")?.launch(&self.stream, &grid, &args![x, d, x.len() as u64])?)
@@ -187,7 +203,14 @@ impl RowKernels {
 
     /// Causal softmax of squares of scores, one after another, in place: row `i` becomes `softmax(scale s)`
     /// of its columns up to `i`, and zeros.
-    pub fn attend(&self, squares: usize, side: usize, scores: &mut Buffer<f32>, scale: f32) -> Result<()> {
+    pub fn attend(
+        &self,
+        squares: usize,
+        side: usize,
+        scores: &mut impl ViewMut<f32>,
+        scale: f32,
+    ) -> Result<()> {
+        let scores = scores.view_mut();
         let rows = Rows { count: squares * side, width: side };
         rows.check()?;
         require("scores", scores.len(), rows.numbers())?;
@@ -201,10 +224,12 @@ impl RowKernels {
         &self,
         squares: usize,
         side: usize,
-        p: &Buffer<f32>,
-        d: &mut Buffer<f32>,
+        p: &impl View<f32>,
+        d: &mut impl ViewMut<f32>,
         scale: f32,
     ) -> Result<()> {
+        let p = p.view();
+        let d = d.view_mut();
         let rows = Rows { count: squares * side, width: side };
         rows.check()?;
         require("p", p.len(), rows.numbers())?;
@@ -221,9 +246,10 @@ impl RowKernels {
         rows: Rows,
         vocabulary: usize,
         targets: &[u32],
-        logits: &mut Buffer<f32>,
+        logits: &mut impl ViewMut<f32>,
         weight: f32,
     ) -> Result<Judged> {
+        let logits = logits.view_mut();
         rows.check()?;
         require("logits", logits.len(), rows.numbers())?;
         require("targets", targets.len(), rows.count)?;
@@ -255,10 +281,12 @@ impl RowKernels {
         rows: Rows,
         context: usize,
         tokens: &[u32],
-        table: &Buffer<f32>,
-        places: &Buffer<f32>,
-        x: &mut Buffer<f32>,
+        table: &impl View<f32>,
+        places: &impl View<f32>,
+        x: &mut impl ViewMut<f32>,
     ) -> Result<()> {
+        let [table, places] = [table.view(), places.view()];
+        let x = x.view_mut();
         rows.check()?;
         require("x", x.len(), rows.numbers())?;
         require("tokens", tokens.len(), rows.count)?;
@@ -266,7 +294,7 @@ impl RowKernels {
         if context == 0 {
             return Err(Error::shape("windows of no token: a context starts at 1"));
         }
-        check_tokens(tokens.iter().max(), table, rows.width)?;
+        check_tokens(tokens.iter().max(), table.len(), rows.width)?;
         let tokens = self.stream.upload(tokens)?;
         let arguments =
             args![&tokens, table, places, x, rows.count as u32, rows.width as u32, context as u32];
@@ -278,13 +306,15 @@ impl RowKernels {
         &self,
         rows: Rows,
         sorted: &Sorted,
-        dx: &Buffer<f32>,
-        of_table: &mut Buffer<f32>,
+        dx: &impl View<f32>,
+        of_table: &mut impl ViewMut<f32>,
     ) -> Result<()> {
+        let dx = dx.view();
+        let of_table = of_table.view_mut();
         rows.check()?;
         require("dx", dx.len(), rows.numbers())?;
         require("sorted tokens", sorted.rows, rows.count)?;
-        check_tokens(Some(&sorted.highest), of_table, rows.width)?;
+        check_tokens(Some(&sorted.highest), of_table.len(), rows.width)?;
         let groups = Rows { count: sorted.groups.len(), ..rows };
         let arguments =
             args![&sorted.groups, &sorted.order, dx, of_table, groups.count as u32, rows.width as u32];
@@ -321,8 +351,8 @@ fn check_scale(scale: f32) -> Result<()> {
     Err(Error::shape(format!("scores are scaled by {scale}: it is a number above 0")))
 }
 
-fn check_tokens(highest: Option<&u32>, table: &Buffer<f32>, width: usize) -> Result<()> {
-    let rows = table.len() / width;
+fn check_tokens(highest: Option<&u32>, table: usize, width: usize) -> Result<()> {
+    let rows = table / width;
     match highest {
         Some(&token) if token as usize >= rows => {
             Err(Error::shape(format!("a token is {token}, and the table has {rows} rows of {width}")))

@@ -2,6 +2,7 @@
 
 mod functions;
 mod gru;
+mod product;
 mod rollout;
 mod statistics;
 mod transformer;
