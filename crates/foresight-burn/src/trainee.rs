@@ -220,14 +220,14 @@ impl<B: AutodiffBackend, M: Classifier<B>> Trainee for BurnTrainee<B, M> {
         Ok(Evaluation { loss: mean(&losses), accuracy: right as f64 / losses.len() as f64 })
     }
 
-    fn snapshot(&self) -> BurnSnapshot {
-        BurnSnapshot {
+    fn snapshot(&self) -> Result<BurnSnapshot> {
+        Ok(BurnSnapshot {
             fingerprint: self.fingerprint.clone(),
             weights: self.weights.clone(),
             average: self.average.clone(),
             optimiser: self.optimiser.clone(),
             place: self.order.place(),
-        }
+        })
     }
 
     fn restore(&mut self, snapshot: &BurnSnapshot) -> Result<()> {
@@ -248,8 +248,8 @@ impl<B: AutodiffBackend, M: Classifier<B>> Trainee for BurnTrainee<B, M> {
         Ok(())
     }
 
-    fn weights(&self) -> Vec<f32> {
-        self.weights.clone()
+    fn weights(&self) -> Result<Vec<f32>> {
+        Ok(self.weights.clone())
     }
 
     fn combine(&mut self, terms: &[(f32, &Vec<f32>)]) -> Result<()> {

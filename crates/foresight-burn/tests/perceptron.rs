@@ -62,7 +62,7 @@ fn the_engine_trains_it_and_a_saved_run_goes_on_bit_for_bit() {
     while !whole.is_finished() {
         whole.advance().unwrap();
         if saved.is_none() && whole.step() > STEPS / 2 {
-            saved = Some(whole.save());
+            saved = Some(whole.save().unwrap());
         }
     }
     let evaluation = whole.trainee().evaluate(Which::Averaged).unwrap();
@@ -72,7 +72,7 @@ fn the_engine_trains_it_and_a_saved_run_goes_on_bit_for_bit() {
     while !resumed.is_finished() {
         resumed.advance().unwrap();
     }
-    assert!(resumed.save().goes_on_as(&whole.save()));
+    assert!(resumed.save().unwrap().goes_on_as(&whole.save().unwrap()));
 }
 
 #[test]
@@ -80,18 +80,18 @@ fn a_frozen_group_keeps_its_weights_and_a_snapshot_comes_back() {
     let mut trainee = trainee();
     assert_eq!(trainee.groups().len(), 2);
     trainee.step(&Step::full(1e-2)).unwrap();
-    let (snapshot, before) = (trainee.snapshot(), trainee.weights());
+    let (snapshot, before) = (trainee.snapshot().unwrap(), trainee.weights().unwrap());
     let first = trainee.groups()[0].parameters;
     assert_eq!(first, 64 * 32 + 32);
     let taken = trainee.step(&Step { frozen: 1, measure: true, ..Step::full(1e-2) }).unwrap();
-    let after = trainee.weights();
+    let after = trainee.weights().unwrap();
     assert!(after[..first] == before[..first] && after[first..] != before[first..]);
     let groups = taken.statistics.unwrap().groups;
     assert!(groups[0].gradient == 0.0 && groups[1].gradient > 0.0);
     trainee.restore(&snapshot).unwrap();
-    assert_eq!(trainee.snapshot(), snapshot);
+    assert_eq!(trainee.snapshot().unwrap(), snapshot);
     let again = trainee.step(&Step { frozen: 1, ..Step::full(1e-2) }).unwrap();
-    assert_eq!((again.loss.to_bits(), trainee.weights()), (taken.loss.to_bits(), after));
+    assert_eq!((again.loss.to_bits(), trainee.weights().unwrap()), (taken.loss.to_bits(), after));
 }
 
 /// Burn's gradients, by the loss that a small step along them changes.

@@ -17,18 +17,18 @@ GW_KERNEL_BOUNDED(rounded, REDUCE_THREADS, 4)(const f32* x, u16* to, u64 count) 
     for (u64 i = at; i < count; ++i) to[i] = gw::f32_to_bf16(x[i]);
 }
 
-// to <- bf16(x + bias), with the bias of a row's columns.
+// to <- bf16(x + bias), with the bias of a row's columns. There are less than 2^32 numbers.
 GW_KERNEL_BOUNDED(round_with_bias, REDUCE_THREADS, 4)(const f32* x, const f32* bias, u16* to, u64 count, u32 width) {
     const u64 i = gw::global_thread();
     if (i >= count) return;
-    to[i] = gw::f32_to_bf16(x[i] + bias[i % width]);
+    to[i] = gw::f32_to_bf16(x[i] + bias[(u32)i % width]);
 }
 
 // to <- x + bias.
 GW_KERNEL_BOUNDED(with_bias, REDUCE_THREADS, 4)(const f32* x, const f32* bias, f32* to, u64 count, u32 width) {
     const u64 i = gw::global_thread();
     if (i >= count) return;
-    to[i] = x[i] + bias[i % width];
+    to[i] = x[i] + bias[(u32)i % width];
 }
 
 // to <- bf16(x (1 + tanh(inner)) / 2), GPT-2's form of GELU.

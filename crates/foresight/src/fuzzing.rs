@@ -67,7 +67,7 @@ pub fn episode(bytes: &[u8]) -> bool {
 pub fn checkpoint(bytes: &[u8]) -> bool {
     let resume = |bytes: &[u8]| {
         let Ok(mut trainer) = run::restored(&PLAIN.0, &PLAIN.1, bytes) else { return false };
-        let saved = trainer.save();
+        let saved = trainer.save().expect("a trainer on the CPU can always be saved");
         if !trainer.is_finished() {
             trainer.advance().expect("a trainer that was restored goes on");
         }
@@ -86,7 +86,7 @@ static PLAIN: LazyLock<(Config, Prepared)> = LazyLock::new(|| {
     (config, prepared)
 });
 
-fn fresh(config: &Config, prepared: &Prepared) -> Trainer<crate::Native> {
+fn fresh(config: &Config, prepared: &Prepared) -> Trainer<crate::Learner> {
     Trainer::new(prepared.trainee(config).expect("the sample trains"), None, config.schedule())
 }
 

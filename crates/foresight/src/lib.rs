@@ -13,6 +13,7 @@ mod error;
 pub mod forecast;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+mod learner;
 mod ledger;
 pub mod log;
 mod native;
@@ -21,6 +22,7 @@ pub mod optimiser;
 pub mod random;
 pub mod run;
 pub mod sampling;
+mod snapshot;
 pub mod state;
 mod student;
 pub mod sweep;
@@ -31,8 +33,10 @@ pub mod workloads;
 pub mod world;
 
 pub use error::{Error, Result};
+pub use learner::Learner;
 pub use ledger::{Entry, Ledger, Phase};
-pub use native::{Native, NativeOptions, NativeSnapshot};
+pub use native::{Native, NativeOptions};
+pub use snapshot::NativeSnapshot;
 pub use trainee::{
     Evaluation, Group, Probe, Statistics, Step, Taken, Trainee, Which, example_work, forward_cost,
 };

@@ -2,20 +2,19 @@
 
 use std::sync::Arc;
 
-use rayon::prelude::*;
-use serde::{Deserialize, Serialize};
-
-use crate::data::{Cut, Data, Order, Place, Splits};
+use crate::data::{Cut, Data, Order, Splits};
 use crate::dense::squares;
 use crate::error::{Error, Result};
-use crate::network::{Architecture, Parameters, Pass, Source, Tally, transformer};
-use crate::optimiser::{Average, Optimiser, OptimiserOptions, Sums};
+use crate::network::{Architecture, Parameters, Pass, Source, Tally, frozen_parameters, transformer};
+use crate::optimiser::{Average, Optimiser, OptimiserOptions, grouped};
 use crate::random::Random;
 use crate::sampling::{Kept, choose};
+use crate::snapshot::{NativeSnapshot, windows_of};
 use crate::trainee::{
     Evaluation, Group, Probe, Statistics, Step, Taken, Trainee, Which, example_work, forward_cost,
     noise_scale,
 };
+use rayon::prelude::*;
 
 /// Most shards of a batch. The number follows from the batch alone, so that results do not depend on threads.
 const MOST_SHARDS: usize = 8;
@@ -75,20 +74,11 @@ impl Material {
                 }
                 Ok(Self::Examples(splits))
             }
-            (Architecture::Transformer(transformer), Data::Text(text)) => {
-                let [knows, has] = [transformer.vocabulary(), text.tokens().vocabulary()];
-                if knows != has {
-                    return Err(Error::shape(format!(
-                        "the network knows {knows} tokens, the text has {has}"
-                    )));
-                }
-                Ok(Self::Windows(text.cut(transformer.context())?))
-            }
             (Architecture::Layers(_), Data::Text(_)) => {
                 Err(Error::shape("layers learn from labelled examples, and the data is a text"))
             }
-            (Architecture::Transformer(_), Data::Examples(_)) => {
-                Err(Error::shape("a transformer learns from a text, and the data is labelled examples"))
+            (Architecture::Transformer(transformer), data) => {
+                Ok(Self::Windows(windows_of(transformer, &data)?))
             }
         }
     }
@@ -120,23 +110,6 @@ struct Shard {
     pass: Pass,
     gradient: Vec<f32>,
     tally: Tally,
-}
-
-/// All that decides what a [`Native`] does next.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct NativeSnapshot {
-    architecture: Architecture,
-    weights: Vec<f32>,
-    average: Average,
-    optimiser: Optimiser,
-    place: Place,
-}
-
-impl NativeSnapshot {
-    /// The weights that are trained.
-    pub fn weights(&self) -> &[f32] {
-        &self.weights
-    }
 }
 
 impl Native {
@@ -202,7 +175,7 @@ impl Native {
     /// part of the batch that they are of.
     fn gradient(&mut self, batch: &[u32], step: &Step) -> (f64, Vec<(f64, usize)>, f64) {
         let frozen = step.frozen;
-        let first = self.frozen_parameters(frozen);
+        let first = frozen_parameters(&self.parameters, frozen);
         let from = self.parameters.get(first).map_or(self.weights.len(), |group| group.matrix.start);
         let (weights, train) = (&self.weights, self.material.train());
         let used = self.shards.len().min(batch.len());
@@ -261,34 +234,6 @@ impl Native {
         }
     }
 
-    /// Of a frozen prefix of groups, how many matrices with their biases it is.
-    fn frozen_parameters(&self, frozen: usize) -> usize {
-        let mut places = self.parameters.iter().map(|parameters| parameters.layer).peekable();
-        let mut count = 0;
-        for _ in 0..frozen {
-            let Some(layer) = places.next() else { break };
-            count += 1;
-            while places.next_if_eq(&layer).is_some() {
-                count += 1;
-            }
-        }
-        count
-    }
-
-    /// Sums of matrices with their biases, as those of groups.
-    fn grouped(&self, sums: Vec<Sums>) -> Vec<Sums> {
-        let mut grouped: Vec<Sums> = Vec::with_capacity(self.groups.len());
-        let mut layer = None;
-        for (parameters, sums) in self.parameters.iter().zip(sums) {
-            match grouped.last_mut() {
-                Some(group) if layer == Some(parameters.layer) => *group = *group + sums,
-                _ => grouped.push(sums),
-            }
-            layer = Some(parameters.layer);
-        }
-        grouped
-    }
-
     /// What shards of the examples come to, in their order.
     fn tallies(&self, which: Which, source: Source<'_>) -> Vec<Tally> {
         let weights = self.weights_of(which);
@@ -303,8 +248,7 @@ impl Native {
             .collect()
     }
 
-    /// What a transformer writes after the tokens of `prompt`: `count` tokens, each drawn by `softmax(logits
-    /// / temperature)` of the last tokens that fit its context; the likeliest each time at temperature 0.
+    /// What a transformer writes: see [`write`].
     pub fn write(
         &self,
         which: Which,
@@ -313,25 +257,7 @@ impl Native {
         temperature: f64,
         seed: u64,
     ) -> Result<Vec<u16>> {
-        let transformer = self.options.architecture.transformer()?;
-        let (context, vocabulary) = (transformer.context(), transformer.vocabulary());
-        if prompt.is_empty() || prompt.iter().any(|token| usize::from(*token) >= vocabulary) {
-            return Err(Error::shape(format!(
-                "a prompt is one token at least, and each of its tokens is below {vocabulary}"
-            )));
-        }
-        if !(temperature >= 0.0 && temperature.is_finite()) {
-            return Err(Error::shape(format!("a temperature of {temperature}: it is a number from 0 on")));
-        }
-        let mut random = Random::new(seed, "writing");
-        let mut pass = transformer::Pass::new(transformer, 1);
-        let mut written = prompt.to_vec();
-        for _ in 0..count {
-            let seen = &written[written.len().saturating_sub(context)..];
-            let logits = pass.next(self.weights_of(which), seen);
-            written.push(drawn(&logits, temperature, &mut random)?);
-        }
-        Ok(written.split_off(prompt.len()))
+        write(&self.options.architecture, self.weights_of(which), prompt, count, temperature, seed)
     }
 
     fn weights_of(&self, which: Which) -> &[f32] {
@@ -340,6 +266,37 @@ impl Native {
             Which::Averaged => self.average.weights(),
         }
     }
+}
+
+/// What a transformer writes after the tokens of `prompt`: `count` tokens, each drawn by `softmax(logits
+/// / temperature)` of the last tokens that fit its context; the likeliest each time at temperature 0.
+pub(crate) fn write(
+    architecture: &Architecture,
+    weights: &[f32],
+    prompt: &[u16],
+    count: usize,
+    temperature: f64,
+    seed: u64,
+) -> Result<Vec<u16>> {
+    let transformer = architecture.transformer()?;
+    let (context, vocabulary) = (transformer.context(), transformer.vocabulary());
+    if prompt.is_empty() || prompt.iter().any(|token| usize::from(*token) >= vocabulary) {
+        return Err(Error::shape(format!(
+            "a prompt is one token at least, and each of its tokens is below {vocabulary}"
+        )));
+    }
+    if !(temperature >= 0.0 && temperature.is_finite()) {
+        return Err(Error::shape(format!("a temperature of {temperature}: it is a number from 0 on")));
+    }
+    let mut random = Random::new(seed, "writing");
+    let mut pass = transformer::Pass::new(transformer, 1);
+    let mut written = prompt.to_vec();
+    for _ in 0..count {
+        let seen = &written[written.len().saturating_sub(context)..];
+        let logits = pass.next(weights, seen);
+        written.push(drawn(&logits, temperature, &mut random)?);
+    }
+    Ok(written.split_off(prompt.len()))
 }
 
 /// A token by `softmax(logits / temperature)`, or the first of the likeliest at temperature 0.
@@ -412,7 +369,7 @@ impl Trainee for Native {
         let batch = self.order.next_batch().to_vec();
         let used = ((step.share * batch.len() as f64).round() as usize).clamp(1, batch.len());
         let (loss, shards, kept) = self.gradient(&batch[..used], step);
-        let frozen = self.frozen_parameters(step.frozen);
+        let frozen = frozen_parameters(&self.parameters, step.frozen);
         let gradient = &mut self.shards[0].gradient;
         let (length, sums) = self.optimiser.step(
             &self.parameters,
@@ -425,7 +382,7 @@ impl Trainee for Native {
         self.average.take(&self.weights);
         let statistics = step.measure.then(|| {
             let whole = sums.iter().map(|sums| sums.gradient).sum();
-            Statistics { groups: self.grouped(sums), noise_scale: noise_scale(&shards, whole) }
+            Statistics { groups: grouped(&self.parameters, sums), noise_scale: noise_scale(&shards, whole) }
         });
         Ok(Taken { loss, kept, gradient: length, statistics })
     }
@@ -441,23 +398,24 @@ impl Trainee for Native {
         Ok(Evaluation { loss: mean_loss(tally), accuracy: tally.correct as f64 / tally.judged as f64 })
     }
 
-    fn snapshot(&self) -> NativeSnapshot {
-        NativeSnapshot {
+    fn snapshot(&self) -> Result<NativeSnapshot> {
+        Ok(NativeSnapshot {
             architecture: self.options.architecture.clone(),
             weights: self.weights.clone(),
             average: self.average.clone(),
             optimiser: self.optimiser.clone(),
             place: self.order.place(),
-        }
+        })
     }
 
-    fn snapshot_into(&self, snapshot: &mut NativeSnapshot) {
+    fn snapshot_into(&self, snapshot: &mut NativeSnapshot) -> Result<()> {
         let NativeSnapshot { architecture, weights, average, optimiser, place } = snapshot;
         architecture.clone_from(&self.options.architecture);
         weights.clone_from(&self.weights);
         average.copy(&self.average);
         optimiser.copy(&self.optimiser);
         *place = self.order.place();
+        Ok(())
     }
 
     fn restore(&mut self, snapshot: &NativeSnapshot) -> Result<()> {
@@ -470,32 +428,20 @@ impl Trainee for Native {
     }
 
     fn roll_back(&mut self, snapshot: &NativeSnapshot) -> Result<()> {
-        if snapshot.architecture != self.options.architecture {
-            return Err(Error::shape(format!(
-                "the snapshot is of the network '{}', this one is '{}'",
-                snapshot.architecture.text(),
-                self.fingerprint()
-            )));
-        }
-        let parameters = self.weights.len();
-        let NativeSnapshot { weights, average, optimiser, .. } = snapshot;
-        if weights.len() != parameters || !average.is_of(parameters) || !optimiser.is_of(parameters) {
-            return Err(Error::shape(format!(
-                "the snapshot has not {parameters} weights, averages and moments, as its network has"
-            )));
-        }
+        snapshot.check(&self.options.architecture, self.weights.len())?;
         self.weights.copy_from_slice(&snapshot.weights);
         self.average = snapshot.average.clone();
         self.optimiser = snapshot.optimiser.clone();
         Ok(())
     }
 
-    fn weights(&self) -> Vec<f32> {
-        self.weights.clone()
+    fn weights(&self) -> Result<Vec<f32>> {
+        Ok(self.weights.clone())
     }
 
-    fn weights_into(&self, weights: &mut Vec<f32>) {
+    fn weights_into(&self, weights: &mut Vec<f32>) -> Result<()> {
         weights.clone_from(&self.weights);
+        Ok(())
     }
 
     fn combine(&mut self, terms: &[(f32, &Vec<f32>)]) -> Result<()> {
@@ -624,10 +570,10 @@ mod tests {
             })
             .collect();
         for frozen in 1..=ends.len() {
-            let before = trainee.weights();
+            let before = trainee.weights().unwrap();
             let step = Step { frozen, measure: true, ..Step::full(1e-3) };
             let statistics = trainee.step(&step).unwrap().statistics.unwrap();
-            let moved = trainee.weights();
+            let moved = trainee.weights().unwrap();
             let end = ends[frozen - 1];
             assert_eq!(moved[..end], before[..end], "{frozen}");
             assert!(frozen == ends.len() || moved[end..] != before[end..], "{frozen}");
@@ -660,7 +606,7 @@ mod tests {
     #[test]
     fn a_snapshot_whose_parts_do_not_fit_is_refused() {
         let mut trainee = digits_trainee(1);
-        let whole = trainee.snapshot();
+        let whole = trainee.snapshot().unwrap();
         let shorter = |weights: &Vec<f32>| weights[..weights.len() - 1].to_vec();
         let average = Average::new(0.9, &shorter(&whole.weights));
         let optimiser = Optimiser::new(OptimiserOptions::default(), 3);
@@ -705,7 +651,7 @@ mod tests {
                 let mut trainee = trainee(3);
                 let step = Step { measure: true, sampled, ..Step::full(3e-3) };
                 let losses: Vec<f64> = (0..30).map(|_| trainee.step(&step).unwrap().loss).collect();
-                (losses, trainee.snapshot(), trainee.probe(Which::Averaged).unwrap().loss.to_bits())
+                (losses, trainee.snapshot().unwrap(), trainee.probe(Which::Averaged).unwrap().loss.to_bits())
             })
         };
         let one = run(1);
@@ -722,19 +668,19 @@ mod tests {
     fn goes_on_and_rolls_back(fresh: fn(u64) -> Native) {
         let mut trainee = fresh(4);
         (0..25).for_each(|_| drop(trainee.step(&Step::full(3e-3)).unwrap()));
-        let mut saved = fresh(9).snapshot();
-        trainee.snapshot_into(&mut saved);
-        assert_eq!(saved, trainee.snapshot());
+        let mut saved = fresh(9).snapshot().unwrap();
+        trainee.snapshot_into(&mut saved).unwrap();
+        assert_eq!(saved, trainee.snapshot().unwrap());
         let losses: Vec<f64> = (0..25).map(|_| trainee.step(&Step::full(3e-3)).unwrap().loss).collect();
-        let end = trainee.snapshot();
+        let end = trainee.snapshot().unwrap();
         let bytes = postcard::to_stdvec(&saved).unwrap();
         let read: NativeSnapshot = postcard::from_bytes(&bytes).unwrap();
         let mut other = fresh(4);
         other.restore(&read).unwrap();
         let again: Vec<f64> = (0..25).map(|_| other.step(&Step::full(3e-3)).unwrap().loss).collect();
-        assert_eq!((losses.clone(), end), (again, other.snapshot()));
+        assert_eq!((losses.clone(), end), (again, other.snapshot().unwrap()));
         trainee.roll_back(&saved).unwrap();
-        assert_eq!(trainee.weights(), saved.weights);
+        assert_eq!(trainee.weights().unwrap(), saved.weights);
         let on: Vec<f64> = (0..25).map(|_| trainee.step(&Step::full(3e-3)).unwrap().loss).collect();
         assert_ne!(losses, on);
     }
@@ -759,12 +705,12 @@ mod tests {
     fn a_frozen_prefix_keeps_its_weights_and_costs_less() {
         let mut trainee = digits_trainee(5);
         trainee.step(&Step::full(3e-3)).unwrap();
-        let before = trainee.weights();
+        let before = trainee.weights().unwrap();
         let sums =
             trainee.step(&Step { frozen: 1, measure: true, ..Step::full(3e-3) }).unwrap().statistics.unwrap();
         let first = trainee.groups()[0].parameters;
-        assert_eq!(trainee.weights()[..first], before[..first]);
-        assert_ne!(trainee.weights()[first..], before[first..]);
+        assert_eq!(trainee.weights().unwrap()[..first], before[..first]);
+        assert_ne!(trainee.weights().unwrap()[first..], before[first..]);
         assert!(sums.groups[0].gradient == 0.0 && sums.groups[1].gradient > 0.0);
         // 64 x 32 and 32 x 10: (2048 + 320) + 320 over (2048 + 320) · 2 + 320.
         assert!((trainee.cost(1, 1.0) - 2688.0 / 5056.0).abs() < 1e-12);
@@ -774,12 +720,12 @@ mod tests {
     #[test]
     fn a_combination_is_of_weights_and_a_wrong_one_is_refused() {
         let mut trainee = digits_trainee(6);
-        let first = trainee.weights();
+        let first = trainee.weights().unwrap();
         trainee.step(&Step::full(1e-2)).unwrap();
-        let second = trainee.weights();
+        let second = trainee.weights().unwrap();
         trainee.combine(&[(0.25, &first), (0.75, &second)]).unwrap();
         let wanted = 0.0 + 0.25 * first[7] + 0.75 * second[7];
-        assert_eq!(trainee.weights()[7], wanted);
+        assert_eq!(trainee.weights().unwrap()[7], wanted);
         assert!(trainee.combine(&[(1.0, &vec![0.0; 3])]).unwrap_err().to_string().contains("do not fit"));
     }
 }

@@ -10,9 +10,10 @@ use crate::config::{Config, Prepared};
 use crate::engine::{Counts, Engine, Event};
 use crate::error::{Error, Result};
 use crate::forecast::Curve;
+use crate::learner::Learner;
 use crate::ledger::{Ledger, Phase};
 use crate::log::{Logs, Offsets, Row};
-use crate::native::{Native, NativeSnapshot};
+use crate::snapshot::NativeSnapshot;
 use crate::trainee::{Evaluation, Trainee as _, Which};
 use crate::trainer::{Saved, Trainer};
 use crate::world::Source;
@@ -100,7 +101,7 @@ struct Checkpoint {
 /// A run and where it is kept.
 pub struct Run<'a> {
     config: &'a Config,
-    trainer: Trainer<Native>,
+    trainer: Trainer<Learner>,
     folder: Option<&'a RunFolder>,
     logs: Option<Logs>,
     evaluations: Vec<Evaluated>,
@@ -197,7 +198,7 @@ impl<'a> Run<'a> {
     }
 
     /// The trainer.
-    pub fn trainer(&self) -> &Trainer<Native> {
+    pub fn trainer(&self) -> &Trainer<Learner> {
         &self.trainer
     }
 
@@ -357,7 +358,7 @@ impl<'a> Run<'a> {
         }
         let steps: Vec<u64> = self.best.iter().map(|(_, step)| *step).collect();
         let checkpoint = Checkpoint {
-            trainer: self.trainer.save(),
+            trainer: self.trainer.save()?,
             evaluations: self.evaluations.clone(),
             best: self.best.clone(),
             losses: self.losses.clone(),
@@ -371,7 +372,7 @@ impl<'a> Run<'a> {
 
 /// The trainer of a plain loop as a checkpoint of these bytes left it.
 #[cfg(feature = "fuzzing")]
-pub(crate) fn restored(config: &Config, prepared: &Prepared, bytes: &[u8]) -> Result<Trainer<Native>> {
+pub(crate) fn restored(config: &Config, prepared: &Prepared, bytes: &[u8]) -> Result<Trainer<Learner>> {
     let mut trainer = Trainer::new(prepared.trainee(config)?, None, config.schedule());
     let (path, fingerprint) = (std::path::Path::new("a.checkpoint"), fingerprint(&trainer, config)?);
     let checkpoint: Checkpoint = crate::checkpoint::parse(path, bytes, &fingerprint)?;
@@ -389,7 +390,7 @@ pub(crate) fn comparable(loss: f64) -> f64 {
 
 /// What a checkpoint must agree in, in words: the network, and everything in the configuration that decides
 /// its weights.
-fn fingerprint(trainer: &Trainer<Native>, config: &Config) -> Result<String> {
+fn fingerprint(trainer: &Trainer<Learner>, config: &Config) -> Result<String> {
     let deciding = Config { run: Default::default(), ..config.clone() };
     let hash = blake3::hash(deciding.text()?.as_bytes()).to_hex();
     Ok(format!("{}, configuration {}", trainer.fingerprint(), &hash[..12]))

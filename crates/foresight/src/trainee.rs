@@ -108,11 +108,12 @@ pub trait Trainee {
     fn evaluate(&self, which: Which) -> Result<Evaluation>;
 
     /// Everything as it is.
-    fn snapshot(&self) -> Self::Snapshot;
+    fn snapshot(&self) -> Result<Self::Snapshot>;
 
     /// The same, in the memory of an older one.
-    fn snapshot_into(&self, snapshot: &mut Self::Snapshot) {
-        *snapshot = self.snapshot();
+    fn snapshot_into(&self, snapshot: &mut Self::Snapshot) -> Result<()> {
+        *snapshot = self.snapshot()?;
+        Ok(())
     }
 
     /// Everything as it was.
@@ -123,11 +124,12 @@ pub trait Trainee {
     fn roll_back(&mut self, snapshot: &Self::Snapshot) -> Result<()>;
 
     /// The weights as they are.
-    fn weights(&self) -> Self::Weights;
+    fn weights(&self) -> Result<Self::Weights>;
 
     /// The same, in the memory of older ones.
-    fn weights_into(&self, weights: &mut Self::Weights) {
-        *weights = self.weights();
+    fn weights_into(&self, weights: &mut Self::Weights) -> Result<()> {
+        *weights = self.weights()?;
+        Ok(())
     }
 
     /// Replaces the weights by `Σ c_i w_i`; optimiser, average and data order stay.

@@ -97,13 +97,13 @@ impl<T: Trainee> Trainer<T> {
     }
 
     /// Everything that decides what it does next.
-    pub fn save(&self) -> Saved<T::Snapshot, T::Weights> {
-        Saved {
+    pub fn save(&self) -> Result<Saved<T::Snapshot, T::Weights>> {
+        Ok(Saved {
             step: self.step,
-            trainee: self.trainee.snapshot(),
+            trainee: self.trainee.snapshot()?,
             engine: self.engine.as_ref().map(|engine| engine.state().clone()),
             ledger: self.ledger,
-        }
+        })
     }
 
     /// Goes on from there.

@@ -6,13 +6,13 @@ use gatework_foresight::config::{Config, Prepared};
 use gatework_foresight::data::Tokens;
 use gatework_foresight::engine::{Action, Alarm, Engine, Event};
 use gatework_foresight::{
-    Error, Evaluation, Group, Ledger, Native, NativeSnapshot, Phase, Probe, Result, Step, Taken, Trainee,
+    Error, Evaluation, Group, Learner, Ledger, NativeSnapshot, Phase, Probe, Result, Step, Taken, Trainee,
     Which,
 };
 
 /// A network, some of whose probes and batches are not what they should be.
 struct Tampered {
-    inner: Native,
+    inner: Learner,
     /// What the probe says, by how often it was asked; the truth where this says nothing.
     probe: fn(u64) -> Option<f64>,
     probes: Cell<u64>,
@@ -51,7 +51,7 @@ impl Trainee for Tampered {
         let mut taken = self.inner.step(step)?;
         let fault = (self.bad)(self.batches);
         self.batches += 1;
-        let weights = self.inner.weights();
+        let weights = self.inner.weights()?;
         match fault {
             Some(Fault::NotANumber) => {
                 taken.loss = f64::NAN;
@@ -81,8 +81,8 @@ impl Trainee for Tampered {
         self.inner.evaluate(which)
     }
 
-    fn snapshot(&self) -> Snapshot {
-        Snapshot(self.inner.snapshot(), self.batches)
+    fn snapshot(&self) -> Result<Snapshot> {
+        Ok(Snapshot(self.inner.snapshot()?, self.batches))
     }
 
     fn restore(&mut self, snapshot: &Snapshot) -> Result<()> {
@@ -94,7 +94,7 @@ impl Trainee for Tampered {
         self.inner.roll_back(&snapshot.0)
     }
 
-    fn weights(&self) -> Vec<f32> {
+    fn weights(&self) -> Result<Vec<f32>> {
         self.inner.weights()
     }
 
@@ -152,10 +152,10 @@ fn weights_move_in_predict_and_an_accepted_action_stays() {
     let mut phases = vec![engine.phase()];
     let (mut moved, mut kept, mut accepted) = (0usize, 0usize, 0u64);
     while !engine.is_finished() {
-        let before = trainee.weights();
+        let before = trainee.weights().unwrap();
         let report = engine.tick(&mut trainee, &mut ledger).unwrap();
         if report.phase == Phase::Predict {
-            let after = trainee.weights();
+            let after = trainee.weights().unwrap();
             let first = trainee.groups()[0].parameters;
             moved += usize::from(after != before);
             kept += usize::from(after[..first] == before[..first]);
@@ -201,10 +201,10 @@ fn a_rejected_action_leaves_no_trace_bit_for_bit() {
             let report = engine.tick(&mut trainee, &mut ledger).unwrap();
             for event in &report.events {
                 match event {
-                    Event::Chosen { .. } => before = Some((trainee.snapshot(), engine.step())),
+                    Event::Chosen { .. } => before = Some((trainee.snapshot().unwrap(), engine.step())),
                     Event::Rejected { .. } => {
                         let (snapshot, step) = before.take().unwrap();
-                        assert!(trainee.snapshot() == snapshot && engine.step() == step);
+                        assert!(trainee.snapshot().unwrap() == snapshot && engine.step() == step);
                         rejected += 1;
                     }
                     other => assert!(!matches!(other, Event::Accepted { .. }), "{other:?}"),
@@ -218,7 +218,8 @@ fn a_rejected_action_leaves_no_trace_bit_for_bit() {
             guard.tick(&mut plain, &mut Ledger::default()).unwrap();
         }
         assert!(
-            plain.weights() == trainee.weights() && plain.snapshot().0 == trainee.snapshot().0,
+            plain.weights().unwrap() == trainee.weights().unwrap()
+                && plain.snapshot().unwrap().0 == trainee.snapshot().unwrap().0,
             "{actions}"
         );
     }
@@ -235,7 +236,7 @@ fn without_actions_the_weights_are_those_of_the_plain_loop() {
     for step in 0..config.steps {
         plain.step(&Step::full(config.schedule().rate(step))).unwrap();
     }
-    assert_eq!(plain.weights(), trainee.weights());
+    assert_eq!(plain.weights().unwrap(), trainee.weights().unwrap());
 }
 
 #[test]
@@ -249,10 +250,10 @@ fn an_accepted_jump_is_to_the_mean_of_recent_weights() {
             let mean: Vec<f32> = (0..seen[0].len())
                 .map(|i| seen[seen.len() - 6..].iter().fold(0.0, |sum, weights| sum + 1.0 / 6.0 * weights[i]))
                 .collect();
-            assert_eq!(trainee.weights(), mean);
+            assert_eq!(trainee.weights().unwrap(), mean);
             jumped += 1;
         } else if report.phase != Phase::Predict && report.step.is_some_and(|step| (step + 1) % 4 == 0) {
-            seen.push(trainee.weights());
+            seen.push(trainee.weights().unwrap());
         }
     }
     assert!(jumped > 0 && engine.counts().jumps[0] == jumped, "{:?}", engine.counts());
@@ -282,7 +283,7 @@ fn bad_batches_are_passed_and_the_run_goes_on_at_a_lower_rate() {
             for event in report.events {
                 if let Event::RolledBack { to, alarm } = event {
                     assert!(to <= step && to % 20 == 0);
-                    assert!(trainee.weights().iter().all(|w| w.is_finite()));
+                    assert!(trainee.weights().unwrap().iter().all(|w| w.is_finite()));
                     alarms.push(alarm);
                 }
             }
@@ -296,7 +297,7 @@ fn bad_batches_are_passed_and_the_run_goes_on_at_a_lower_rate() {
     let evaluation = trainee.evaluate(Which::Averaged).unwrap();
     assert!(evaluation.accuracy > 0.8, "{evaluation:?}");
     let (again, ..) = run();
-    assert_eq!(trainee.weights(), again.weights());
+    assert_eq!(trainee.weights().unwrap(), again.weights().unwrap());
 }
 
 #[test]
@@ -356,7 +357,7 @@ fn a_fault_during_an_action_rejects_it_exactly() {
     let rolled_back =
         place(|event| matches!(event, Event::RolledBack { .. })).expect("full steps hit it again");
     assert!(rejected < rolled_back);
-    assert!(trainee.weights().iter().all(|w| w.is_finite()));
+    assert!(trainee.weights().unwrap().iter().all(|w| w.is_finite()));
 }
 
 /// Backward passes over samples cost less, are counted as what they are, and train as well.

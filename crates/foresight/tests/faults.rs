@@ -124,7 +124,7 @@ fn train(folder: &Path) -> Result<State, Error> {
         Run::resume(&config, &prepared, &folder, &mut ())?
     };
     run.finish(&(), &INTERRUPTED, &mut ())?;
-    Ok(run.trainer().save())
+    run.trainer().save()
 }
 
 fn child(folder: &Path) -> ExitCode {
@@ -240,7 +240,7 @@ fn round(seed: u64, size: Size, pace: Pace, at_most: usize, disk: Disk<'_>) -> R
         let mut rollbacks = Rollbacks::default();
         let mut run = Run::start(&config, &prepared(), None)?;
         run.finish(&(), &AtomicBool::new(false), &mut rollbacks)?;
-        Ok((run.trainer().save(), rollbacks.0))
+        Ok((run.trainer().save()?, rollbacks.0))
     });
     let mut random = Random::new(seed, "faults");
     let mut hits = Hits::default();

@@ -57,7 +57,7 @@ fn train(folder: &Path) -> Result<State, Error> {
         Run::resume(&config, &prepared, &folder, &mut ())?
     };
     run.finish(&(), &AtomicBool::new(false), &mut ())?;
-    Ok(run.trainer().save())
+    run.trainer().save()
 }
 
 fn prepare(folder: &Path, config: &Config) {
@@ -75,7 +75,7 @@ fn undisturbed(config: &Config) -> State {
         "the engine must have something to save: {:?}",
         summary.counts
     );
-    run.trainer().save()
+    run.trainer().save().unwrap()
 }
 
 fn require(same: bool, what: &str) -> Result<(), Failed> {
@@ -195,7 +195,7 @@ fn broken() -> Result<(), Failed> {
     let mut run = Run::resume(&config, &prepared, &run_folder, &mut refusals)?;
     require(refusals.0.len() == 1 && refusals.0[0].contains("checksum"), "the damage must be said")?;
     run.finish(&(), &AtomicBool::new(false), &mut ())?;
-    require(run.trainer().save().goes_on_as(&undisturbed(&config)), "it ended elsewhere")
+    require(run.trainer().save().unwrap().goes_on_as(&undisturbed(&config)), "it ended elsewhere")
 }
 
 /// Runs that finish meanwhile, this one's own end included, are for later runs.
@@ -219,7 +219,10 @@ fn replayed() -> Result<(), Failed> {
     require(grown.replay.episodes().count() == 3, "two more runs must have been remembered")?;
     let mut run = Run::resume(&config, &grown, &home, &mut ())?;
     run.finish(&(), &AtomicBool::new(false), &mut ())?;
-    require(run.trainer().save().goes_on_as(&undisturbed), "the run learnt from what it did not begin with")
+    require(
+        run.trainer().save().unwrap().goes_on_as(&undisturbed),
+        "the run learnt from what it did not begin with",
+    )
 }
 
 fn occupied() -> Result<(), Failed> {

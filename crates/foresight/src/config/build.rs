@@ -8,7 +8,8 @@ use super::sections::{Config, DataKind, ModelKind, ModelSection};
 use crate::data::{Data, Splits, Text, Tokens, digits, mnist, rust_slice, xor};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::native::{Native, NativeOptions};
+use crate::learner::{CPU, Learner};
+use crate::native::NativeOptions;
 use crate::network::{Architecture, Transformer};
 use crate::optimiser::OptimiserOptions;
 use crate::world::Replay;
@@ -120,7 +121,7 @@ impl Prepared {
     }
 
     /// The trainee of a configuration, as it begins.
-    pub fn trainee(&self, config: &Config) -> Result<Native> {
+    pub fn trainee(&self, config: &Config) -> Result<Learner> {
         let architecture = self.architecture(&config.model)?;
         let given = &config.optimiser;
         let optimiser = OptimiserOptions {
@@ -132,27 +133,35 @@ impl Prepared {
             clip: given.clip,
         };
         let (average_decay, batch, seed) = (given.average_decay, config.batch, config.seed);
-        Native::new(NativeOptions { architecture, optimiser, average_decay, batch, seed }, self.data.clone())
+        let options = NativeOptions { architecture, optimiser, average_decay, batch, seed };
+        Learner::new(options, self.data.clone(), &config.run.device, &config.run.products)
     }
 
     /// The engine of a configuration, or none for the plain loop.
-    pub fn engine(&self, config: &Config, trainee: &Native) -> Result<Option<Engine<Native>>> {
+    pub fn engine(&self, config: &Config, trainee: &Learner) -> Result<Option<Engine<Learner>>> {
         if !config.engine.enabled {
             return Ok(None);
         }
         let (options, world) = (config.engine.options, config.world);
+        if options.sampled > 0.0 && config.run.device != CPU {
+            return Err(Error::config(format!(
+                "'engine.options.sampled' is {}: on a device every example has its backward pass, set it to 0",
+                options.sampled
+            )));
+        }
         Engine::new(options, world, config.schedule(), self.replay.clone(), config.seed, trainee).map(Some)
     }
 
     /// Predicts the memory of a run, without allocating any of it.
     pub fn memory(&self, config: &Config) -> Result<MemoryPlan> {
         let architecture = self.architecture(&config.model)?;
-        let [weights, optimiser, passes] = Native::bytes(&architecture, config.batch);
+        let [weights, optimiser, passes] = Learner::bytes(&architecture, config.batch, &config.run.device)?;
         let data = self.data.bytes();
         let (mut snapshots, mut world) = (0, 0);
         if config.engine.enabled {
             let parameters = architecture.parameter_count() * size_of::<f32>();
-            snapshots = config.engine.options.snapshots * parameters + 3 * (weights + optimiser);
+            // Weights, average, two moments and the last displacement.
+            snapshots = (config.engine.options.snapshots + 3 * 5) * parameters;
             world = config.world.bytes();
         }
         Ok(MemoryPlan { weights, optimiser, passes, data, snapshots, world })

@@ -8,6 +8,7 @@ use toml::{Table, Value};
 use super::keys::{check_keys, merge};
 use crate::engine::EngineOptions;
 use crate::error::{Error, Result};
+use crate::learner::CPU;
 use crate::optimiser::{Decay, Method, OptimiserOptions, Schedule};
 use crate::world::WorldOptions;
 
@@ -162,6 +163,10 @@ pub struct RunSection {
     pub patience: u64,
     /// Steps between two lines of the log.
     pub log_every: u64,
+    /// Where the network learns: `cpu`, or a device with kernels, as `cuda`, `cuda:1` or `emulated`.
+    pub device: String,
+    /// Who multiplies on a device: `own` for the kernel of this crate, `cublaslt` for NVIDIA's library.
+    pub products: String,
 }
 
 impl Default for Config {
@@ -235,6 +240,8 @@ impl Default for RunSection {
             keep_best: 1,
             patience: 0,
             log_every: 1,
+            device: CPU.into(),
+            products: "own".into(),
         }
     }
 }

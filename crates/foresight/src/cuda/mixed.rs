@@ -106,8 +106,8 @@ pub fn add_scaled(
 
 /// Columns of rows that a bias is of.
 fn width(numbers: usize, bias: usize) -> Result<u32> {
-    if bias > 0 && numbers.is_multiple_of(bias) {
+    if bias > 0 && numbers.is_multiple_of(bias) && u32::try_from(numbers).is_ok() {
         return Ok(bias as u32);
     }
-    Err(Error::shape(format!("{numbers} numbers are no rows of {bias}")))
+    Err(Error::shape(format!("{numbers} numbers are no rows of {bias}, or more than 2^32")))
 }

@@ -11,12 +11,14 @@ mod combine;
 mod gru;
 pub(crate) mod kernels;
 pub mod mixed;
+mod pass;
 mod product;
 mod rollout;
 mod segments;
 mod shared;
 mod statistics;
 mod team;
+mod trainee;
 mod transformer;
 mod update;
 
@@ -27,6 +29,7 @@ pub use rollout::DeviceWorld;
 pub use segments::{Segments, Tensor};
 pub use statistics::{DeviceStatistics, Moments, TensorStatistics, Watched, noise};
 pub use team::{MOST_HIDDEN, Residence, Schedule, Team, WeightFormat};
+pub use trainee::DeviceTrainee;
 pub use transformer::{Judged, RowKernels, Rows, Sorted};
 pub use update::DeviceOptimiser;
 

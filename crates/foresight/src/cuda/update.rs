@@ -31,6 +31,40 @@ impl Share {
     }
 }
 
+/// What is stepped where a prefix of groups is frozen.
+struct Shares {
+    adam: Option<Share>,
+    muon: Option<Share>,
+    matrices: Vec<Parameters>,
+}
+
+impl Shares {
+    fn new(
+        stream: &Stream,
+        options: &OptimiserOptions,
+        groups: &[Parameters],
+        frozen: usize,
+    ) -> Result<Self> {
+        let parameters = groups.last().map_or(0, |group| group.bias.end);
+        let (mut adam, mut muon, mut matrices) = (Vec::new(), Vec::new(), Vec::new());
+        for (place, group) in groups.iter().enumerate().skip(frozen) {
+            let inner = place > 0 && place + 1 < groups.len();
+            let matrix = Tensor { decay: options.weight_decay, ..Tensor::new(group.matrix.clone()) };
+            if options.method == Method::Muon && inner {
+                muon.push((place, Tensor { scale: muon_scale(group.sides), ..matrix }));
+                matrices.push(group.clone());
+            } else if !matrix.range.is_empty() {
+                adam.push((place, matrix));
+            }
+            if !group.bias.is_empty() {
+                adam.push((place, Tensor::new(group.bias.clone())));
+            }
+        }
+        let [adam, muon] = [adam, muon].map(|tensors| Share::new(stream, parameters, tensors));
+        Ok(Self { adam: adam?, muon: muon?, matrices })
+    }
+}
+
 /// The optimiser of the CPU on a device: the same moments and the same steps, bit for bit, as long as
 /// gradients are not clipped; clipped ones may differ in the last place, since their length is added up in
 /// another order.
@@ -43,7 +77,8 @@ pub struct DeviceOptimiser {
     options: OptimiserOptions,
     steps: u64,
     parameters: usize,
-    groups: usize,
+    groups: Vec<Parameters>,
+    frozen: usize,
     whole: Segments,
     adam: Option<Share>,
     muon: Option<Share>,
@@ -72,29 +107,16 @@ impl DeviceOptimiser {
                 groups.len()
             )));
         };
-        let (mut adam, mut muon, mut matrices) = (Vec::new(), Vec::new(), Vec::new());
-        for (place, group) in groups.iter().enumerate().skip(frozen) {
-            let inner = place > 0 && place + 1 < groups.len();
-            let matrix = Tensor { decay: options.weight_decay, ..Tensor::new(group.matrix.clone()) };
-            if options.method == Method::Muon && inner {
-                muon.push((place, Tensor { scale: muon_scale(group.sides), ..matrix }));
-                matrices.push(group.clone());
-            } else if !matrix.range.is_empty() {
-                adam.push((place, matrix));
-            }
-            if !group.bias.is_empty() {
-                adam.push((place, Tensor::new(group.bias.clone())));
-            }
-        }
-        let muon = Share::new(stream, parameters, muon)?;
+        let Shares { adam, muon, matrices } = Shares::new(stream, &options, groups, frozen)?;
         let zeros = || stream.alloc_zeros(parameters);
         Ok(Self {
             options,
             steps: 0,
             parameters,
-            groups: groups.len(),
+            groups: groups.to_vec(),
             whole: Segments::new(stream, parameters, &[Tensor::new(0..parameters)])?,
-            adam: Share::new(stream, parameters, adam)?,
+            adam,
+            frozen,
             direction: muon.as_ref().map(|_| zeros()).transpose()?,
             squared_directions: muon.as_ref().map(|muon| stream.alloc(muon.groups.len())).transpose()?,
             muon,
@@ -120,18 +142,52 @@ impl DeviceOptimiser {
         Ok(())
     }
 
+    /// Steps from now on all but the groups before number `frozen`, which keep weights and moments; nothing
+    /// where that are all of them.
+    pub fn freeze(&mut self, stream: &Stream, frozen: usize) -> Result<()> {
+        if frozen != self.frozen {
+            let Shares { adam, muon, matrices } = Shares::new(stream, &self.options, &self.groups, frozen)?;
+            (self.adam, self.muon, self.matrices, self.frozen) = (adam, muon, matrices, frozen);
+        }
+        Ok(())
+    }
+
+    /// Goes on after so many steps, with these first moments, second moments and last step.
+    pub fn restore(&mut self, stream: &Stream, steps: u64, moments: [&[f32]; 3]) -> Result<()> {
+        for moments in moments {
+            require("moments", moments.len(), self.parameters)?;
+        }
+        let [first, second, last] = moments;
+        stream.copy_from_host(first, &mut self.first)?;
+        stream.copy_from_host(second, &mut self.second)?;
+        stream.copy_from_host(last, &mut self.last)?;
+        self.steps = steps;
+        Ok(())
+    }
+
     /// Begins a step: counts it, and adds up the gradient's length where it may be clipped.
     pub fn begin(&mut self, stream: &Stream, gradient: &Buffer<f32>) -> Result<()> {
         require("gradient", gradient.len(), self.parameters)?;
         self.steps += 1;
-        if self.options.clip > 0.0 {
-            let grid = self.whole.grid(1);
-            let kernel = stream.device().kernel_of(&kernels::update(false), "squared_lengths")?;
-            let Scratch { chunks, segments, arrived, partials } = self.whole.scratch(stream, 1)?;
-            let found = &mut self.squared_length;
-            kernel.launch(stream, &grid, &args![gradient, chunks, segments, partials, arrived, found])?;
-        }
-        Ok(())
+        if self.options.clip > 0.0 { self.add_up(stream, gradient) } else { Ok(()) }
+    }
+
+    /// The squared length of a gradient. This waits for the device.
+    pub fn squared_length(&mut self, stream: &Stream, gradient: &Buffer<f32>) -> Result<f64> {
+        require("gradient", gradient.len(), self.parameters)?;
+        self.add_up(stream, gradient)?;
+        let [length] = stream.download(&self.squared_length)?[..] else {
+            return Err(Error::shape("a length is one number"));
+        };
+        Ok(length)
+    }
+
+    fn add_up(&mut self, stream: &Stream, gradient: &Buffer<f32>) -> Result<()> {
+        let grid = self.whole.grid(1);
+        let kernel = stream.device().kernel_of(&kernels::update(false), "squared_lengths")?;
+        let Scratch { chunks, segments, arrived, partials } = self.whole.scratch(stream, 1)?;
+        let found = &mut self.squared_length;
+        Ok(kernel.launch(stream, &grid, &args![gradient, chunks, segments, partials, arrived, found])?)
     }
 
     /// AdamW's step of all that it is for, in one launch; with `measure` its sums come with it.
@@ -244,7 +300,7 @@ impl DeviceOptimiser {
 
     /// The sums of every group in the last step that was measured, zeros for the frozen.
     pub fn sums(&self, stream: &Stream) -> Result<Vec<Sums>> {
-        let mut of_groups = vec![Sums::default(); self.groups];
+        let mut of_groups = vec![Sums::default(); self.groups.len()];
         for Share { segments, groups, found } in [&self.adam, &self.muon].into_iter().flatten() {
             let found = stream.download(found)?;
             let rows = found.chunks_exact(SUMS).zip(groups).zip(&segments.lengths);

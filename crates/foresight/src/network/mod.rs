@@ -9,6 +9,7 @@ pub mod transformer;
 
 pub use architecture::Architecture;
 pub use layers::Layers;
+pub(crate) use parameters::frozen_parameters;
 pub use parameters::{Group, Parameters};
 pub use pass::{Pass, Source};
 pub use tally::Tally;

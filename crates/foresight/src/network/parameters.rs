@@ -36,3 +36,17 @@ pub struct Group {
     /// Multiply-adds of a forward pass of one example.
     pub multiply_adds: u64,
 }
+
+/// Of a frozen prefix of groups, how many matrices with their biases it is.
+pub(crate) fn frozen_parameters(parameters: &[Parameters], frozen: usize) -> usize {
+    let mut places = parameters.iter().map(|parameters| parameters.layer).peekable();
+    let mut count = 0;
+    for _ in 0..frozen {
+        let Some(layer) = places.next() else { break };
+        count += 1;
+        while places.next_if_eq(&layer).is_some() {
+            count += 1;
+        }
+    }
+    count
+}

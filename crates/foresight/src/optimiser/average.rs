@@ -28,11 +28,28 @@ impl Average {
         Self { decay, steps: 0, weights: weights.to_vec() }
     }
 
+    /// After so many steps.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn of(decay: f32, steps: u64, weights: Vec<f32>) -> Self {
+        Self { decay, steps, weights }
+    }
+
+    /// Steps that were taken in.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// What a step of that number leaves of the average before it, from 1 on.
+    pub(crate) fn share_kept(decay: f32, step: u64) -> f32 {
+        let t = step as f32;
+        decay.min(t / (t + 10.0))
+    }
+
     /// Takes in the weights after a step.
     pub fn take(&mut self, weights: &[f32]) {
         self.steps += 1;
-        let t = self.steps as f32;
-        let keep = self.decay.min(t / (t + 10.0));
+        let keep = Self::share_kept(self.decay, self.steps);
         for (average, w) in self.weights.iter_mut().zip(weights) {
             *average = keep * *average + (1.0 - keep) * w;
         }

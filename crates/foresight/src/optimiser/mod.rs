@@ -9,6 +9,8 @@ pub use average::Average;
 pub use schedule::{Decay, Schedule};
 pub use update::{Method, Optimiser, OptimiserOptions, Sums};
 
+pub(crate) use update::grouped;
+
 #[cfg(any(feature = "lab", all(test, feature = "cuda")))]
 pub(crate) use muon::orthogonalise;
 /// What steps on a device need of those on the CPU.

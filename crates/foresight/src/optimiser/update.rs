@@ -93,6 +93,20 @@ impl Add for Sums {
     }
 }
 
+/// Sums of matrices with their biases, as those of the groups that they belong to.
+pub(crate) fn grouped(parameters: &[Parameters], sums: Vec<Sums>) -> Vec<Sums> {
+    let mut grouped: Vec<Sums> = Vec::new();
+    let mut layer = None;
+    for (parameters, sums) in parameters.iter().zip(sums) {
+        match grouped.last_mut() {
+            Some(group) if layer == Some(parameters.layer) => *group = *group + sums,
+            _ => grouped.push(sums),
+        }
+        layer = Some(parameters.layer);
+    }
+    grouped
+}
+
 /// Moments of gradients, and how many steps they are of.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Optimiser {
@@ -116,6 +130,19 @@ impl Optimiser {
     pub fn new(options: OptimiserOptions, parameters: usize) -> Self {
         let zeros = || vec![0.0; parameters];
         Self { options, steps: 0, first: zeros(), second: zeros(), last: zeros() }
+    }
+
+    /// With first moments, second moments and the last displacement after so many steps.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn of(options: OptimiserOptions, steps: u64, moments: [Vec<f32>; 3]) -> Self {
+        let [first, second, last] = moments;
+        Self { options, steps, first, second, last }
+    }
+
+    /// What [`Self::of`] takes.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn parts(&self) -> (u64, [&[f32]; 3]) {
+        (self.steps, [&self.first, &self.second, &self.last])
     }
 
     /// Becomes as another one, in the memory that it has.

@@ -4,7 +4,9 @@ mod functions;
 mod gru;
 mod product;
 mod rollout;
+mod run;
 mod statistics;
+mod trainee;
 mod transformer;
 mod update;
 

@@ -229,7 +229,7 @@ impl<T: Trainee> Engine<T> {
             jumps: Corrector::default(),
             jump_gain: 0.02,
             recent: Vec::new(),
-            safe: RestorePoint { snapshot: trainee.snapshot(), view: view.clone() },
+            safe: RestorePoint { snapshot: trainee.snapshot()?, view: view.clone() },
             pending: None,
             trial: None,
             correcting: 0,
@@ -382,7 +382,7 @@ impl<T: Trainee> Engine<T> {
             None if measure => return Err(Error::shape("the trainee gave no statistics for a step")),
             None => {}
         }
-        self.keep(trainee);
+        self.keep(trainee)?;
         Ok(Some((step, taken.loss, rate)))
     }
 
@@ -441,7 +441,7 @@ impl<T: Trainee> Engine<T> {
     }
 
     /// Snapshots to average over and to go back to.
-    fn keep(&mut self, trainee: &T) {
+    fn keep(&mut self, trainee: &T) -> Result<()> {
         if let Some(pending) = self.state.pending.take() {
             // The step after it was sound: so are its weights.
             self.spare = Some(std::mem::replace(&mut self.state.safe, pending).snapshot);
@@ -449,10 +449,10 @@ impl<T: Trainee> Engine<T> {
         if self.state.trial.is_none() && self.step().is_multiple_of(self.cadence.safe) {
             let snapshot = match self.spare.take() {
                 Some(mut spare) => {
-                    trainee.snapshot_into(&mut spare);
+                    trainee.snapshot_into(&mut spare)?;
                     spare
                 }
-                None => trainee.snapshot(),
+                None => trainee.snapshot()?,
             };
             self.state.pending = Some(RestorePoint { snapshot, view: self.view() });
         }
@@ -460,13 +460,14 @@ impl<T: Trainee> Engine<T> {
         if self.options.actions.jump && due && self.state.trial.is_none() {
             let weights = if self.state.recent.len() == self.options.snapshots {
                 let mut oldest = self.state.recent.remove(0);
-                trainee.weights_into(&mut oldest);
+                trainee.weights_into(&mut oldest)?;
                 oldest
             } else {
-                trainee.weights()
+                trainee.weights()?
             };
             self.state.recent.push(weights);
         }
+        Ok(())
     }
 
     fn view(&self) -> View {

@@ -45,7 +45,7 @@ impl<T: Trainee> Engine<T> {
         let probe = self.probe(trainee, ledger, Phase::Correct)?;
         let (cost, full_cost) = (trainee.probe_cost(), left as f64 * self.step_cost(trainee, 0));
         let frozen = if let Action::Freeze { groups, .. } = action { groups } else { 0 };
-        let back = RestorePoint { snapshot: trainee.snapshot(), view: self.view() };
+        let back = RestorePoint { snapshot: trainee.snapshot()?, view: self.view() };
         let encoded = self.in_effect(trainee, action, frozen).encode();
         self.state.ensemble.change_action(encoded);
         if let Some(tick) = self.state.episode.ticks.last_mut() {

@@ -50,33 +50,33 @@ pub struct Transformer {
 
 /// A dense layer's parameters among all.
 #[derive(Debug, Clone)]
-struct Affine {
-    matrix: Range<usize>,
-    bias: Range<usize>,
-    sides: [usize; 2],
+pub(crate) struct Affine {
+    pub(crate) matrix: Range<usize>,
+    pub(crate) bias: Range<usize>,
+    pub(crate) sides: [usize; 2],
 }
 
 /// A block's parameters among all. Gains, then shifts of a normalisation lie behind the bias of the layer
 /// that reads it.
 #[derive(Debug, Clone)]
-struct Block {
+pub(crate) struct Block {
     /// Queries, keys and values, beside each other.
-    reads: Affine,
-    first_norm: Range<usize>,
+    pub(crate) reads: Affine,
+    pub(crate) first_norm: Range<usize>,
     /// Heads to stream.
-    mixes: Affine,
-    widens: Affine,
-    second_norm: Range<usize>,
-    narrows: Affine,
+    pub(crate) mixes: Affine,
+    pub(crate) widens: Affine,
+    pub(crate) second_norm: Range<usize>,
+    pub(crate) narrows: Affine,
 }
 
 /// Where everything lies among all parameters.
 #[derive(Debug, Clone)]
-struct Layout {
-    tokens: Range<usize>,
-    places: Range<usize>,
-    blocks: Vec<Block>,
-    last_norm: Range<usize>,
+pub(crate) struct Layout {
+    pub(crate) tokens: Range<usize>,
+    pub(crate) places: Range<usize>,
+    pub(crate) blocks: Vec<Block>,
+    pub(crate) last_norm: Range<usize>,
 }
 
 impl Transformer {
@@ -114,7 +114,28 @@ impl Transformer {
         self.width / self.heads
     }
 
-    fn layout(&self) -> Layout {
+    /// Numbers of its stream.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Its blocks.
+    pub fn layers(&self) -> usize {
+        self.layers
+    }
+
+    /// Heads of its attention.
+    pub fn heads(&self) -> usize {
+        self.heads
+    }
+
+    /// Rows of the embedding: tokens, and those that make its rows whole tiles.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn rows(&self) -> usize {
+        self.vocabulary.next_multiple_of(PADDING)
+    }
+
+    pub(crate) fn layout(&self) -> Layout {
         let width = self.width;
         let tokens = 0..self.vocabulary.next_multiple_of(PADDING) * width;
         let places = tokens.end..tokens.end + self.context * width;

@@ -1,7 +1,7 @@
 //! What a trained network writes.
 
 use gatework_foresight::data::{Part, Text};
-use gatework_foresight::{Native, Which};
+use gatework_foresight::{Learner, Which};
 use serde::Serialize;
 
 use crate::command::ending::Failure;
@@ -23,7 +23,7 @@ const TEMPERATURE: f64 = 0.8;
 const VOCABULARY: usize = 50_257;
 
 impl Sample {
-    pub(super) fn of(trainee: &Native, text: &Text, count: usize, seed: u64) -> Result<Self, Failure> {
+    pub(super) fn of(trainee: &Learner, text: &Text, count: usize, seed: u64) -> Result<Self, Failure> {
         let vocabulary = text.tokens().vocabulary();
         if vocabulary != VOCABULARY {
             return Err(Failure::input(format!(

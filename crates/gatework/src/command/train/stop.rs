@@ -46,7 +46,7 @@ fn stopped_and_resumed() -> Result<std::result::Result<String, String>> {
     Run::start(&config, &prepared, Some(&folder))?.train_to(STEPS / 2, &(), &go_on, &mut ())?;
     let mut resumed = Run::resume(&config, &prepared, &folder, &mut ())?;
     resumed.finish(&(), &go_on, &mut ())?;
-    if !resumed.trainer().save().goes_on_as(&whole.trainer().save()) {
+    if !resumed.trainer().save()?.goes_on_as(&whole.trainer().save()?) {
         return Ok(Err("the resumed run ended with other bits".into()));
     }
     let accuracy = summary.last().map_or(0.0, |last| last.averaged.accuracy);
