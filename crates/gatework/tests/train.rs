@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use gatework_foresight::data::Tokens;
 use serde_json::Value;
 
 fn command(folder: &Path, arguments: &[&str]) -> Command {
@@ -88,6 +89,45 @@ fn a_small_gpt_trains_on_text_writes_and_has_a_plan() {
 }
 
 #[test]
+fn a_tiny_gpt_trains_on_the_emulated_device_and_goes_on_there_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let tokens = |count: u16| (0..count).map(|place| (place % 23) * (place % 23) % 23).collect();
+    let tokens = Tokens::new(23, tokens(300), tokens(60)).unwrap();
+    std::fs::write(folder.path().join("text.tokens"), tokens.bytes()).unwrap();
+    let mut arguments = vec!["run", "--preset", "text", "--data", ".", "--device", "emulated", "--json"];
+    let settings = [
+        "data.kind=text",
+        "data.probe=2",
+        "model.context=5",
+        "model.width=8",
+        "model.layers=1",
+        "model.heads=2",
+        "steps=6",
+        "batch=4",
+        "optimiser.warmup=1",
+        "optimiser.learning_rate=0.02",
+        "run.evaluate_every=2",
+    ];
+    settings.iter().for_each(|setting| arguments.extend(["--set", setting]));
+    let plan = json(&run(folder.path(), &[&arguments[..], &["--plan"]].concat()));
+    assert!(plan["passes"].as_u64().unwrap() > 0, "{plan}");
+    let output = run(folder.path(), &[&arguments[..], &["--out", "there"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(said(&output).contains("learns on the emulated device, products by own"), "{}", said(&output));
+    let evaluations = json(&output)["evaluations"].as_array().unwrap().clone();
+    let loss = |at: usize| evaluations[at]["trained"]["loss"].as_f64().unwrap();
+    assert!(
+        evaluations.len() == 3 && (loss(0) - 23f64.ln()).abs() < 0.5 && loss(2) < loss(0),
+        "{evaluations:?}"
+    );
+    let resumed = run(folder.path(), &["resume", "there", "--json"]);
+    assert_eq!(json(&resumed)["evaluations"].as_array().unwrap(), &evaluations, "{resumed:?}");
+    let elsewhere = run(folder.path(), &["resume", "there", "--device", "cpu"]);
+    assert_eq!(elsewhere.status.code(), Some(2), "{elsewhere:?}");
+    assert!(said(&elsewhere).contains("in bf16 on the emulated device"), "{}", said(&elsewhere));
+}
+
+#[test]
 #[cfg(unix)]
 fn ctrl_c_saves_and_ends_with_130_and_the_run_goes_on() {
     let folder = tempfile::tempdir().unwrap();
@@ -150,7 +190,7 @@ fn mistakes_are_named_with_the_way_out() {
         (&["fetch", "text", "--into", "data", "--from", "other.tgz"], "the folder with the crates"),
         (&["fetch", "text", "--into", "data", "--from", "."], "candle-core-0.10.2.crate"),
         (&["fetch", "text", "--into", "data", "--from", "crates"], "is not candle-core 0.10.2"),
-        (&["run", "--device", "emulated"], "runs on the CPU only"),
+        (&["run", "--device", "emulated"], "only a network of 'model.kind"),
     ];
     for (arguments, wanted) in cases {
         let output = run(folder.path(), arguments);

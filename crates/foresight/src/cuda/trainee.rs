@@ -17,7 +17,7 @@ use crate::trainee::{
 };
 use crate::{NativeOptions, optimiser};
 
-/// Tokens of a shard of a batch, at most: activations of GPT-2 small take 0.4 MB each.
+/// Tokens of a shard of a batch, at most: of GPT-2 small each takes half a megabyte.
 const SHARD_TOKENS: usize = 16_384;
 /// Shards of a batch, at least, where it has as many windows: the noise scale is of how far they disagree.
 const LEAST_SHARDS: usize = 2;

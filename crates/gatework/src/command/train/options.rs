@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use gatework_foresight::Error;
 use gatework_foresight::config::{Config, Prepared};
+use gatework_gpu::DeviceChoice;
 
 use crate::command::ending::Failure;
 use crate::command::shell::Shell;
@@ -43,6 +44,13 @@ impl ConfigOptions {
             config.data.folder.clone_from(folder);
         }
         Ok(config)
+    }
+}
+
+/// Where `--device` says that it learns; `auto` is what the configuration says, the CPU if nothing else.
+pub(super) fn learn_on(config: &mut Config, shell: &Shell) {
+    if shell.device.choice != DeviceChoice::Auto {
+        config.run.device = shell.device.choice.to_string();
     }
 }
 

@@ -7,7 +7,7 @@ use gatework_foresight::checkpoint::RunFolder;
 use gatework_foresight::run::{Run, Summary, configuration_of};
 
 use super::listen::{Lines, text};
-use super::options::prepare;
+use super::options::{learn_on, prepare};
 use crate::command::ending::{Ending, Failure};
 use crate::command::interrupt::gracefully;
 use crate::command::schema;
@@ -18,7 +18,8 @@ Examples:
   gatework train resume runs/first
 
 The run goes on from its newest checkpoint that is whole, and ends with the weights that
-it would have had.";
+it would have had. It goes on where it began, on the CPU or on a device of the same kind;
+--device names another card.";
 
 #[derive(Debug, Args)]
 pub(crate) struct ResumeOptions {
@@ -32,7 +33,8 @@ impl schema::Document for Summary {
 }
 
 pub(super) fn run(options: &ResumeOptions, shell: &Shell) -> Result<Ending, Failure> {
-    let config = configuration_of(&options.folder)?;
+    let mut config = configuration_of(&options.folder)?;
+    learn_on(&mut config, shell);
     let folder = RunFolder::open(&options.folder)?;
     let prepared = prepare(&config, shell)?;
     let mut lines = Lines(&shell.progress);

@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::compare::{FACTORS, TUNING_SEEDS, text as comparison_text};
 use super::dashboard::{self, Dashboard};
 use super::listen::{Lines, text};
-use super::options::{ConfigOptions, bytes, prepare};
+use super::options::{ConfigOptions, bytes, learn_on, prepare};
 use super::sample::Sample;
 use crate::command::ending::{Ending, Failure};
 use crate::command::interrupt::gracefully;
@@ -28,6 +28,7 @@ Examples:
   gatework train run --preset xor --plain
   gatework train run --preset text --sample 40
   gatework train run --preset gpt2 --data data/text --plan
+  gatework train run --preset gpt2 --data data/text --device cuda --out runs/gpt2
   gatework train run --preset mnist --data data/mnist --compare 0
 
 A run of a named preset with the engine ends with a comparison over --compare seeds:
@@ -36,7 +37,9 @@ what the engine cost and tuned at that length. --compare 0 skips the comparison.
 
 The preset text trains a small GPT on Rust source that is built in, as a plain loop;
 gpt2 has the shapes of GPT-2 small and learns from what 'gatework train fetch text'
-writes. Both are trained on the CPU.
+writes. Both are trained on the CPU, or with --device cuda on a card, in bf16 with
+weights and sums in f32. --device emulated is for trying that out without a card, and
+takes seconds for a step of a tiny network.
 
 On a terminal, a dashboard shows curves with a forecast, the phase and the ledger. With
 --lines, or without a terminal, the run prints lines.
@@ -104,6 +107,7 @@ const SEEDS: u64 = 3;
 pub(super) fn run(options: &RunOptions, shell: &Shell) -> Result<Ending, Failure> {
     let mut config = options.config.config()?;
     config.engine.enabled &= !options.plain;
+    learn_on(&mut config, shell);
     if options.show_config {
         let toml = config.text()?;
         shell.output.show(&config, || toml)?;
@@ -127,6 +131,7 @@ pub(super) fn run(options: &RunOptions, shell: &Shell) -> Result<Ending, Failure
     shell.progress.say(&format!("memory: {}", bytes(memory.total())));
     let folder = options.out.as_deref().map(RunFolder::open).transpose()?;
     let mut run = Run::start(&config, &prepared, folder.as_ref())?;
+    shell.progress.say(&format!("learns on {}", run.trainer().trainee().place()));
     let interrupt = gracefully();
     let summary = if dashboard::is_possible() && !options.lines {
         let mut drawn = Dashboard::open(config.schedule(), interrupt.flag())?;
