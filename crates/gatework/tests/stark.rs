@@ -40,6 +40,23 @@ fn proofs_of_the_cpu_and_of_the_emulated_device_are_one_file() {
 }
 
 #[test]
+fn so_are_those_of_several_devices() {
+    let folder = tempfile::tempdir().unwrap();
+    prove(folder.path(), "plonk", "cpu", "cpu.json");
+    for devices in ["emulated:4", "emulated*2"] {
+        prove(folder.path(), "plonk", devices, "devices.json");
+        let [cpu, devices] =
+            ["cpu.json", "devices.json"].map(|name| fs::read(folder.path().join(name)).unwrap());
+        assert!(cpu == devices);
+    }
+    let arguments = ["prove", "--log-rows", "5", "--out", "three.json", "--device", "emulated:3"];
+    let refused = run(folder.path(), &arguments);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("use 1, 2, 4, 8 and so on"), "{refused:?}");
+    assert!(!folder.path().join("three.json").exists());
+}
+
+#[test]
 fn a_proof_says_what_it_is_hashed_by() {
     let folder = tempfile::tempdir().unwrap();
     for channel in ["blake2s-m31", "poseidon252"] {
@@ -126,6 +143,24 @@ fn a_bench_compares_bytes_and_shows_stages() {
         assert_eq!(size["same_bytes"], true, "{size}");
         assert!(size["stages"].as_array().unwrap().len() >= 8, "{size}");
     }
+}
+
+#[test]
+fn a_bench_over_several_devices_counts_what_goes_from_one_to_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments =
+        ["bench", "--log-rows", "5", "--columns", "6", "--repeats", "1", "--device", "emulated:2", "--json"];
+    let output = run(folder.path(), &arguments);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let document = json(&output);
+    assert!(document["device"].as_str().unwrap().starts_with("emulated:2 ("), "{document}");
+    let size = &document["sizes"][0];
+    assert_eq!(size["same_bytes"], true, "{size}");
+    let bytes = size["links"].as_array().unwrap().iter().map(|link| link["bytes"].as_u64().unwrap());
+    // Three columns each way, for 32 leaves and 32 rows of constraints; and what the first device fetches.
+    assert_eq!(bytes.collect::<Vec<_>>(), [768, 768 + 32 * 63 + 16 * 32 + 16 * 32], "{size}");
+    let refused = run(folder.path(), &[&arguments[..], &["--at-once", "2"]].concat());
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
 }
 
 #[test]

@@ -7,79 +7,19 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use gatework_gpu::{Buffer, Locked, Slice, SliceMut, Stream, View as _};
-pub use starknet_ff::FieldElement as Felt252;
-use stwo::core::fields::m31::{BaseField, P};
+use stwo::core::fields::m31::BaseField;
 use stwo::core::fields::qm31::SecureField;
 use stwo::core::poly::circle::CircleDomain;
-use stwo::core::vcs::blake2_hash::Blake2sHash;
 use stwo::prover::backend::Column;
 use stwo::prover::secure_column::SecureColumnByCoords;
 
 use crate::Error;
 use crate::backend::CudaBackend;
+use crate::element::Element;
 use crate::error::{OrRaise as _, raise};
 use crate::pages::Pages;
 use crate::queue::Queue;
 use crate::streaming::Streaming;
-
-/// An element of a column: a fixed number of 32-bit words.
-pub trait Element: Copy + Debug + Default + Send + Sync + 'static {
-    /// Words of one element.
-    const WORDS: usize;
-    /// Appends the element's words.
-    fn write(&self, words: &mut Vec<u32>);
-    /// The element that has these words.
-    fn read(words: &[u32]) -> Self;
-}
-
-/// A word of [0, P] in [0, P), which kernels take. `SimdBackend` leaves P where it negates zero, and
-/// `BaseColumn::to_cpu` shows it.
-pub(crate) fn reduced(word: u32) -> u32 {
-    word.min(word.wrapping_sub(P))
-}
-
-impl Element for BaseField {
-    const WORDS: usize = 1;
-    fn write(&self, words: &mut Vec<u32>) {
-        words.push(reduced(self.0));
-    }
-    fn read(words: &[u32]) -> Self {
-        Self(words[0])
-    }
-}
-
-impl Element for SecureField {
-    const WORDS: usize = 4;
-    fn write(&self, words: &mut Vec<u32>) {
-        words.extend(self.to_m31_array().map(|coordinate| reduced(coordinate.0)));
-    }
-    fn read(words: &[u32]) -> Self {
-        Self::from_u32_unchecked(words[0], words[1], words[2], words[3])
-    }
-}
-
-impl Element for Blake2sHash {
-    const WORDS: usize = 8;
-    fn write(&self, words: &mut Vec<u32>) {
-        words.extend(bytemuck::cast::<[u8; 32], [u32; 8]>(self.0));
-    }
-    fn read(words: &[u32]) -> Self {
-        Self(std::array::from_fn(|byte| words[byte / 4].to_le_bytes()[byte % 4]))
-    }
-}
-
-/// In Montgomery form on the device as on the host: nothing is converted.
-impl Element for Felt252 {
-    const WORDS: usize = 8;
-    fn write(&self, words: &mut Vec<u32>) {
-        words.extend(bytemuck::cast::<[u64; 4], [u32; 8]>(self.into_mont()));
-    }
-    fn read(words: &[u32]) -> Self {
-        Self::from_mont(std::array::from_fn(|at| {
-            u64::from(words[2 * at + 1]) << 32 | u64::from(words[2 * at])
-        }))
-    }
-}
 
 /// Memory that several columns may lie in.
 struct Memory {
@@ -91,6 +31,8 @@ enum Words {
     Device(Buffer<u32>),
     /// Those of one column.
     Host(Pages),
+    /// Those of one column, which lies on another device of the context.
+    There(DeviceColumn<BaseField>),
 }
 
 /// What is yet to be done with the words of a column that is kept on the host, each time that they have been
@@ -100,9 +42,10 @@ pub(crate) trait Finish: Send + Sync {
     fn finish(&self, queue: &Queue, columns: &[DeviceColumn<BaseField>]);
 }
 
-/// `len` elements in device memory, in the order of the stream of the context they were made in; or in
-/// page-locked memory of the host, from where they are brought when they are used
-/// ([`Context::set_streaming`](crate::Context::set_streaming)).
+/// `len` elements in device memory, in the order of the stream of the context they were made in. Or they are
+/// away, and are brought when they are used: in page-locked memory of the host
+/// ([`Context::set_streaming`](crate::Context::set_streaming)), or on another device of the context
+/// ([`Context::over`](crate::Context::over)).
 ///
 /// A column owns its elements alone, though it may share the allocation with others that were made with it.
 pub struct DeviceColumn<T> {
@@ -144,16 +87,17 @@ impl Memory {
         Arc::new(Self { queue: queue.clone(), words: Words::Device(buffer) })
     }
 
-    /// Refuses what is on the host: only what brings columns knows of those.
+    /// Refuses what is away: only what brings columns knows of those.
     fn on_device(&self) -> &Buffer<u32> {
-        match &self.words {
-            Words::Device(buffer) => buffer,
-            Words::Host(_) => {
-                let what = "this operation on a column that is streamed from the host's memory: \
-                            bring it to the device with DeviceColumn::to_memory first";
-                raise(Error::Unsupported { what: what.into() })
-            }
-        }
+        let place = match &self.words {
+            Words::Device(buffer) => return buffer,
+            Words::Host(_) => "is streamed from the host's memory",
+            Words::There(_) => "lies on another device of its context",
+        };
+        let what = format!(
+            "this operation on a column that {place}: bring it to the device with DeviceColumn::to_memory first"
+        );
+        raise(Error::Unsupported { what })
     }
 }
 
@@ -202,9 +146,22 @@ impl<T: Element> DeviceColumn<T> {
     /// The words of the column where they are kept on the host, and what is yet to be done with them.
     pub(crate) fn pages(&self) -> Option<(&Pages, Option<&Arc<dyn Finish>>)> {
         match &self.memory.words {
-            Words::Device(_) => None,
+            Words::Device(_) | Words::There(_) => None,
             Words::Host(pages) => Some((pages, self.finish.as_ref())),
         }
+    }
+
+    /// The column on the device that it lies on, where that is another than its queue's.
+    pub(crate) fn there(&self) -> Option<&DeviceColumn<BaseField>> {
+        match &self.memory.words {
+            Words::There(column) => Some(column),
+            Words::Device(_) | Words::Host(_) => None,
+        }
+    }
+
+    /// Whether the column is not in the memory of its queue's device.
+    pub(crate) fn is_away(&self) -> bool {
+        !matches!(self.memory.words, Words::Device(_))
     }
 
     /// How this column is streamed, if it is.
@@ -263,6 +220,16 @@ impl<T: Element> DeviceColumn<T> {
         self.words(queue).as_raw()
     }
 
+    /// Queues a copy of all of `source`, which may lie on another device of the context, after what is queued
+    /// there so far.
+    pub(crate) fn fetch(&mut self, source: &Self) {
+        let (queue, owner) = (self.queue().clone(), source.queue().clone());
+        if !owner.is(&queue) {
+            queue.stream().wait(&owner.stream().record().or_raise()).or_raise();
+        }
+        queue.pull(queue.stream(), &owner, &source.own_words(), &mut self.words_mut());
+    }
+
     pub(crate) fn mark_as_tree(&mut self) {
         self.in_tree = true;
     }
@@ -313,8 +280,31 @@ impl DeviceColumn<BaseField> {
         Self { finish: Some(finish), ..self }
     }
 
-    /// The column in device memory: itself, or brought for the occasion.
+    /// The column where it lies: on its own queue, or on that of another device of the context.
+    pub(crate) fn at_home(&self) -> Self {
+        self.there().map_or_else(|| self.alias(), Self::alias)
+    }
+
+    /// The same column for what `queue` does, which is of the same context: away unless it lies there.
+    pub(crate) fn seen_from(&self, queue: &Queue) -> Self {
+        let column = self.at_home();
+        if column.queue().is(queue) {
+            return column;
+        }
+        assert!(!column.is_streamed(), "columns of the host are brought to the first device alone");
+        let len = column.len;
+        Self::at_place(Arc::new(Memory { queue: queue.clone(), words: Words::There(column) }), 0, len)
+    }
+
+    /// The column in the memory of its queue's device: itself, or brought for the occasion.
     pub(crate) fn brought(&self) -> Self {
+        if let Some(there) = self.there() {
+            let mut column = Self::new(self.queue(), self.len);
+            column.fetch(there);
+            // Whatever is done there next comes after.
+            there.queue().stream().wait(&self.queue().stream().record().or_raise()).or_raise();
+            return column;
+        }
         let Some((pages, finish)) = self.pages() else { return self.alias() };
         let queue = self.queue();
         let mut column = Self::new(queue, self.len);
@@ -325,16 +315,18 @@ impl DeviceColumn<BaseField> {
         column
     }
 
-    /// A copy of the column in device memory, also where the column is streamed from the host's: for
-    /// operations that read columns by themselves, as kernels of one's own or those of GKR.
+    /// A copy of the column in the memory of the context's device, its first where it has several, also where
+    /// the column is away: for operations that read columns by themselves, as kernels of one's own or those
+    /// of GKR.
     pub fn to_memory(&self) -> Self {
-        if self.is_streamed() { self.brought() } else { self.clone() }
+        if self.is_away() { self.brought() } else { self.clone() }
     }
 
     /// The values, in the order of the column's own queue.
     pub(crate) fn read_into(&self, target: &mut [u32]) {
-        match self.pages() {
-            Some((pages, None)) => pages.read(target),
+        match (self.pages(), self.there()) {
+            (Some((pages, None)), _) => pages.read(target),
+            (_, Some(there)) => there.read_into(target),
             _ => {
                 let words = self.queue().stream().download(&self.brought().own_words()).or_raise();
                 target.copy_from_slice(&words);
@@ -394,7 +386,7 @@ impl<T: Element> DeviceColumn<T> {
 
     /// Brings the column to device memory for good: before its elements are changed there.
     pub(crate) fn come_to_stay(&mut self) {
-        if !self.is_streamed() {
+        if !self.is_away() {
             return;
         }
         if let Some(column) = (self as &mut dyn Any).downcast_mut::<DeviceColumn<BaseField>>() {
@@ -452,7 +444,7 @@ impl<T: Element> Column<T> for DeviceColumn<T> {
 
     fn to_cpu(&self) -> Vec<T> {
         let words = match self.as_base() {
-            Some(column) if column.is_streamed() => {
+            Some(column) if column.is_away() => {
                 let mut words = vec![0; column.len];
                 column.read_into(&mut words);
                 words
@@ -473,6 +465,9 @@ impl<T: Element> Column<T> for DeviceColumn<T> {
         }
         if let (Some((pages, None)), 1) = (self.pages(), T::WORDS) {
             return T::read(&[pages.word(index)]);
+        }
+        if let Some(there) = self.there() {
+            return T::read(&[there.at(index).0]);
         }
         if let Some(column) = self.as_base().filter(|column| column.is_streamed()) {
             return T::read(&[column.brought().at(index).0]);
@@ -504,6 +499,10 @@ impl<T: Element> Clone for DeviceColumn<T> {
         // What is on the host is never changed there.
         if self.is_streamed() {
             return self.alias();
+        }
+        if let Some(there) = self.there() {
+            let words = Words::There(there.clone());
+            return Self::at_place(Arc::new(Memory { queue: self.queue().clone(), words }), 0, self.len);
         }
         let mut copy = Self::new(self.queue(), self.len);
         self.queue().stream().copy(&self.own_words(), &mut copy.words_mut()).or_raise();

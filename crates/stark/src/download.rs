@@ -74,8 +74,9 @@ fn common(left: &Range<usize>, right: &Range<usize>) -> Option<Range<usize>> {
 /// their way. Each is read in the order of its own context.
 pub(crate) fn download(columns: &[&DeviceColumn<BaseField>], targets: Vec<&mut [BaseField]>) {
     let targets = targets.into_iter().map(bytemuck::cast_slice_mut);
+    let homes = columns.iter().map(|column| column.there().unwrap_or(column));
     let (streamed, on_device): (Vec<_>, Vec<_>) =
-        columns.iter().copied().zip(targets).partition(|(column, _)| column.is_streamed());
+        homes.zip(targets).partition(|(column, _)| column.is_streamed());
     streamed.into_iter().for_each(|(column, target)| column.read_into(target));
     let (columns, targets): (Vec<_>, Vec<_>) = on_device.into_iter().unzip();
     let mut targets = targets.into_iter();

@@ -7,6 +7,7 @@ mod constraints;
 mod context;
 mod cuda;
 mod download;
+mod element;
 mod error;
 #[cfg(feature = "lab")]
 pub mod floor;
@@ -18,6 +19,7 @@ mod prove;
 mod prover;
 mod provers;
 mod queue;
+mod ranks;
 #[cfg(feature = "lab")]
 mod rates;
 mod shared;
@@ -30,15 +32,16 @@ mod upload;
 pub mod workloads;
 
 pub use backend::CudaBackend;
-pub use column::{DeviceColumn, Element, Felt252};
+pub use column::DeviceColumn;
 #[cfg(feature = "lab")]
 pub use constraints::row_operations;
 pub use constraints::{Tier, interaction_trace};
 pub use context::Context;
 pub use cuda::{DeviceTwiddles, interpolate_kept};
+pub use element::{Element, Felt252};
 pub use error::{Error, Result};
 pub use kernels::KERNEL_HEADERS;
-pub use plan::{Plan, Way};
+pub use plan::{Plan, Shares, Way};
 pub use prove::{DeviceChannel, Digest, prove, prove_ex};
 pub use prover::{Builder, Prover};
 pub use provers::Provers;

@@ -1,8 +1,8 @@
-//! Proofs on a target: by kernels on a device, by `SimdBackend` on the CPU.
+//! Proofs on a target: by kernels on a device or several, by `SimdBackend` on the CPU.
 
 use std::sync::Arc;
 
-use gatework_gpu::{Observer, Target};
+use gatework_gpu::{Device, Observer, Target};
 use stwo::core::channel::MerkleChannel;
 use stwo::core::pcs::PcsConfig;
 use stwo::core::vcs_lifted::blake2_merkle::Blake2sMerkleChannel;
@@ -33,8 +33,8 @@ pub struct Prover {
 enum Backend {
     /// stwo's own vectorised backend, on all cores.
     Simd,
-    /// This crate's kernels.
-    Cuda(Context),
+    /// This crate's kernels, on devices of which the first is the context's.
+    Cuda(Context, Vec<Device>),
 }
 
 /// Builds a [`Prover`].
@@ -57,18 +57,21 @@ impl Builder {
 
     /// Opens a stream on the device; on the CPU there is nothing to open.
     pub fn build(self, target: &Target) -> Result<Prover> {
-        let backend = match target {
-            Target::Cpu => Backend::Simd,
-            Target::Gpu(device) => {
-                let context = Context::new(device)?;
-                context.watch(self.observer.clone());
-                if let Some(tier) = self.tier {
-                    context.set_tier(tier);
-                }
-                Backend::Cuda(context)
-            }
-        };
-        Ok(Prover { backend, observer: self.observer })
+        match target {
+            Target::Cpu => Ok(Prover { backend: Backend::Simd, observer: self.observer }),
+            Target::Gpu(device) => self.build_over(std::slice::from_ref(device)),
+        }
+    }
+
+    /// Opens a stream on each of several devices, which make each proof together
+    /// ([`Context::over`](crate::Context::over)).
+    pub fn build_over(self, devices: &[Device]) -> Result<Prover> {
+        let context = Context::over(devices)?;
+        context.watch(self.observer.clone());
+        if let Some(tier) = self.tier {
+            context.set_tier(tier);
+        }
+        Ok(Prover { backend: Backend::Cuda(context, devices.to_vec()), observer: self.observer })
     }
 }
 
@@ -79,7 +82,8 @@ impl Prover {
     }
 
     /// Makes the trace of `air` and proves it with stwo's Blake2s channel. Columns that do not fit into a
-    /// device's memory are streamed from the host's, as [`Plan::way`](crate::Plan::way) says beforehand. What
+    /// device's memory are streamed from the host's, as [`Plan::way`](crate::Plan::way) says beforehand; over
+    /// several devices they are not, and [`Plan::shares`](crate::Plan::shares) says what each must have. What
     /// stwo cannot prove, and what does not fit even so, is refused before anything is made.
     pub fn prove<A: Air>(&self, air: &A, config: PcsConfig) -> Result<Proved> {
         self.prove_with::<Blake2sMerkleChannel, A>(air, config)
@@ -102,9 +106,15 @@ impl Prover {
                 let _stage = self.observer.stage("proof");
                 airs::prove_with::<MC, _, _>(air, config, input)
             }
-            Backend::Cuda(context) => {
+            Backend::Cuda(context, devices) => {
                 let plan = <CudaBackend as ProvesWith<MC>>::plan(airs::plan(air, config));
-                let _pages = context.follow(&plan.way(context.device())?);
+                let _pages = match &devices[..] {
+                    [device] => context.follow(&plan.way(device)?),
+                    several => {
+                        plan.check_over(several)?;
+                        None
+                    }
+                };
                 context.scope(|| {
                     let input = {
                         let _stage = self.observer.stage("trace");

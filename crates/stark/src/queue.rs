@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use bytemuck::Pod;
-use gatework_gpu::{Arg, Buffer, Grid, Locked, Module, Pinned, Stream};
+use gatework_gpu::fabric::Meter;
+use gatework_gpu::{Arg, Buffer, Grid, Locked, Module, Pinned, Slice, SliceMut, Stream};
 
 use crate::Error;
 use crate::error::{OrRaise as _, raise, work_inside_of_a_scope};
@@ -30,13 +31,27 @@ pub(crate) struct Queue {
 
 struct Shared {
     stream: Stream,
+    /// The number of its device among those of the context.
+    rank: usize,
+    common: Arc<Common>,
+    /// What other rooms of the engine keep for the queue, one value of each type.
+    kept: Locked<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
+}
+
+/// What the queues of a context share.
+struct Common {
     allocations: AtomicU64,
     /// The allocation that fails.
     #[cfg(feature = "testing")]
     refused: AtomicU64,
-    /// What other rooms of the engine keep for the queue, one value of each type.
-    kept: Locked<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
+    /// Bytes that go from device to device.
+    meter: Meter,
+    /// Bytes of each device for rows of columns that lie on others.
+    window: AtomicU64,
 }
+
+/// Two groups of columns of 128 megabytes: longer copies are no faster.
+pub(crate) const WINDOW: u64 = 256 << 20;
 
 /// A queue that is there as long as its context or a column is.
 pub(crate) struct WeakQueue {
@@ -52,15 +67,27 @@ impl WeakQueue {
 }
 
 impl Queue {
+    /// The queue of a context on one device.
+    #[cfg(test)]
     pub(crate) fn new(stream: Stream) -> Self {
-        let shared = Shared {
-            stream,
+        let Some(queue) = Self::several(vec![stream]).pop() else { unreachable!("one for one stream") };
+        queue
+    }
+
+    /// The queues of a context on several devices, in their order.
+    pub(crate) fn several(streams: Vec<Stream>) -> Vec<Self> {
+        let common = Arc::new(Common {
             allocations: AtomicU64::new(0),
             #[cfg(feature = "testing")]
             refused: AtomicU64::new(u64::MAX),
-            kept: Locked::default(),
+            meter: Meter::new(streams.len()),
+            window: AtomicU64::new(WINDOW),
+        });
+        let queue = |(rank, stream)| {
+            let shared = Shared { stream, rank, common: common.clone(), kept: Locked::default() };
+            Self { shared: Arc::new(shared) }
         };
-        Self { shared: Arc::new(shared) }
+        streams.into_iter().enumerate().map(queue).collect()
     }
 
     /// The queue of the scope this runs in.
@@ -90,18 +117,69 @@ impl Queue {
     /// Refuses memory of another queue: work on this one would not wait for what is queued there. All memory
     /// that kernels are given is asked for with the queue that they run on, and comes by here.
     pub(crate) fn require_own(&self, owner: &Queue) {
-        if !Arc::ptr_eq(&self.shared, &owner.shared) {
+        if !self.is(owner) {
             raise(Error::TwoContexts)
         }
     }
 
+    /// Whether both are one queue.
+    pub(crate) fn is(&self, other: &Queue) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
+    /// Whether both are of one context.
+    pub(crate) fn is_beside(&self, other: &Queue) -> bool {
+        Arc::ptr_eq(&self.shared.common, &other.shared.common)
+    }
+
+    /// Refuses what is of another context.
+    pub(crate) fn require_beside(&self, other: &Queue) {
+        if !self.is_beside(other) {
+            raise(Error::TwoContexts)
+        }
+    }
+
+    /// The number of its device among those of the context.
+    pub(crate) fn rank(&self) -> usize {
+        self.shared.rank
+    }
+
+    /// Bytes that went from device to device of the context.
+    pub(crate) fn meter(&self) -> &Meter {
+        &self.shared.common.meter
+    }
+
+    /// Bytes of each device for rows of columns that lie on others.
+    pub(crate) fn window(&self) -> u64 {
+        self.shared.common.window.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_window(&self, bytes: u64) {
+        self.shared.common.window.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Queues a copy on `stream`, one of this queue's device, of memory of `owner`, a queue of the same
+    /// context, and counts it. The caller sees to it that it comes after what kernels wrote there by address,
+    /// and before what they write next.
+    pub(crate) fn pull(
+        &self,
+        stream: &Stream,
+        owner: &Queue,
+        from: &Slice<'_, u32>,
+        to: &mut SliceMut<'_, u32>,
+    ) {
+        self.require_beside(owner);
+        self.meter().add(owner.rank(), self.rank(), from.len() * size_of::<u32>());
+        stream.copy_from_peer(from, to).or_raise();
+    }
+
     pub(crate) fn allocations(&self) -> u64 {
-        self.shared.allocations.load(Ordering::Relaxed)
+        self.shared.common.allocations.load(Ordering::Relaxed)
     }
 
     #[cfg(feature = "testing")]
     pub(crate) fn refuse_allocation(&self, number: u64) {
-        self.shared.refused.store(self.allocations().saturating_add(number), Ordering::Relaxed);
+        self.shared.common.refused.store(self.allocations().saturating_add(number), Ordering::Relaxed);
     }
 
     /// Uninitialised memory.
@@ -128,9 +206,9 @@ impl Queue {
 
     /// Counts an allocation, of the device or of pages. Whether it is the one that a test has fail.
     fn next_is_refused(&self) -> bool {
-        let _number = self.shared.allocations.fetch_add(1, Ordering::Relaxed);
+        let _number = self.shared.common.allocations.fetch_add(1, Ordering::Relaxed);
         #[cfg(feature = "testing")]
-        let refused = _number == self.shared.refused.load(Ordering::Relaxed);
+        let refused = _number == self.shared.common.refused.load(Ordering::Relaxed);
         #[cfg(not(feature = "testing"))]
         let refused = false;
         refused

@@ -4,8 +4,9 @@ use gatework_gpu::{ByValue, Grid, args};
 use stwo::core::fields::m31::BaseField;
 use stwo::core::vcs::blake2_hash::Blake2sHash;
 
-use crate::column::{DeviceColumn, Element as _, Felt252};
+use crate::column::DeviceColumn;
 use crate::cuda::one_thread_each;
+use crate::element::{Element as _, Felt252};
 use crate::error::OrRaise as _;
 use crate::kernels;
 use crate::queue::Queue;

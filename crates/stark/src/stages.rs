@@ -8,6 +8,7 @@ use gatework_gpu::{Locked, Notice, Observer};
 
 use crate::error::OrRaise as _;
 use crate::queue::Queue;
+use crate::ranks::Ranks;
 
 /// A stage of a proof.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -108,6 +109,7 @@ impl Stages {
             return;
         }
         queue.stream().synchronize().or_raise();
+        Ranks::settle(queue).or_raise();
         if let Some(times) = &mut *self.times.lock() {
             times.push((stage, start.elapsed()));
         }

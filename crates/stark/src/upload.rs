@@ -12,12 +12,14 @@ use stwo::prover::poly::circle::CircleCoefficients;
 use stwo::prover::poly::twiddles::TwiddleTree;
 
 use crate::backend::CudaBackend;
-use crate::column::{ALIGNMENT, DeviceColumn, reduced};
+use crate::column::{ALIGNMENT, DeviceColumn};
 use crate::cuda::circle_fft::{Direction, transform};
-use crate::cuda::interpolate_streamed;
+use crate::cuda::{DeviceTwiddles, interpolate_streamed};
+use crate::element::reduced;
 use crate::error::{OrRaise as _, raise};
 use crate::pages::Pages;
 use crate::queue::Queue;
+use crate::ranks::{Ranks, dealt};
 use crate::staging::{PIECE, SHARE, Staging};
 use crate::streaming::Streams;
 use crate::{Error, Streaming};
@@ -102,7 +104,8 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// Columns with these values, in the context of the scope this is called in.
+/// Columns with these values, in the context of the scope this is called in. Where it has several devices,
+/// the columns are dealt out to them.
 ///
 /// Columns of [`SimdBackend`](stwo::prover::backend::simd::SimdBackend) have [`ToDevice`](crate::ToDevice).
 pub fn upload(columns: &[&[BaseField]]) -> Vec<DeviceColumn<BaseField>> {
@@ -110,14 +113,18 @@ pub fn upload(columns: &[&[BaseField]]) -> Vec<DeviceColumn<BaseField>> {
     if let Some(streaming) = Streams::of(&queue).get() {
         return columns.iter().map(|values| streamed(&queue, values, streaming)).collect();
     }
-    let batch = Batch::new(columns.to_vec());
-    let mut whole = batch.allocate(&queue);
-    batch.send(0..columns.len(), &mut Staging::new(), queue.stream(), &mut whole);
-    batch.parts(&whole)
+    let lens = columns.iter().map(|values| values.len()).collect_vec();
+    dealt(&queue, &lens, |owner, numbers| {
+        let batch = Batch::new(numbers.iter().map(|&number| columns[number]).collect());
+        let mut whole = batch.allocate(owner);
+        batch.send(0..numbers.len(), &mut Staging::new(), owner.stream(), &mut whole);
+        batch.parts(&whole).iter().map(|column| column.seen_from(&queue)).collect()
+    })
 }
 
 /// A column with these values that is kept on the host.
 fn streamed(queue: &Queue, values: &[BaseField], streaming: Streaming) -> DeviceColumn<BaseField> {
+    Ranks::require_one(queue, "columns that are streamed from the host's memory").or_raise();
     DeviceColumn::streamed(queue, Pages::with(queue, bytemuck::cast_slice(values), streaming, reduced))
 }
 
@@ -163,6 +170,22 @@ pub(crate) fn interpolate_on(
         let columns = columns.iter().map(|values| streamed(&queue, values, streaming)).collect_vec();
         return interpolate_streamed(domains, columns, twiddles);
     }
+    let lens = columns.iter().map(|values| values.len()).collect_vec();
+    dealt(&queue, &lens, |owner, numbers| {
+        let domains = numbers.iter().map(|&number| domains[number]).collect_vec();
+        let columns = numbers.iter().map(|&number| columns[number]).collect_vec();
+        let arrived = interpolate_for(owner, &domains, &columns, &twiddles.itwiddles.on(owner));
+        arrived.iter().map(|column| CircleCoefficients::new(column.seen_from(&queue))).collect()
+    })
+}
+
+/// The coefficients of columns on domains of their own, on one device.
+fn interpolate_for(
+    queue: &Queue,
+    domains: &[CircleDomain],
+    columns: &[&[BaseField]],
+    inverses: &DeviceTwiddles,
+) -> Vec<DeviceColumn<BaseField>> {
     // Columns of one domain lie together, whatever order they came in.
     let kinds = domains.iter().copied().dedup().fold(Vec::new(), |mut kinds, domain| {
         if !kinds.contains(&domain) {
@@ -174,7 +197,7 @@ pub(crate) fn interpolate_on(
     let order = (0..columns.len()).sorted_by_key(kind).collect_vec();
     let batch = Batch::new(order.iter().map(|&number| columns[number]).collect());
 
-    let mut whole = batch.allocate(&queue);
+    let mut whole = batch.allocate(queue);
     let targets = batch.parts(&whole);
     let copies = queue.stream().device().stream().or_raise();
     copies.wait(&queue.stream().record().or_raise()).or_raise();
@@ -190,8 +213,8 @@ pub(crate) fn interpolate_on(
         batch.send(group.clone(), &mut staging, &copies, &mut whole);
         queue.stream().wait(&copies.record().or_raise()).or_raise();
         let (direction, group) = (Direction::Inverse, &targets[group]);
-        transform(&queue, direction, domain, &twiddles.itwiddles, group, domain.size(), group);
+        transform(queue, direction, domain, inverses, group, domain.size(), group);
     }
     let arrived = order.into_iter().zip(targets).sorted_by_key(|&(number, _)| number);
-    arrived.map(|(_, column)| CircleCoefficients::new(column)).collect()
+    arrived.map(|(_, column)| column).collect()
 }

@@ -1,7 +1,7 @@
 //! `--device-memory`.
 
 use clap::Args;
-use gatework_gpu::Target;
+use gatework_gpu::{Device, Target};
 
 use super::ending::Failure;
 
@@ -16,15 +16,22 @@ pub(crate) struct MemoryOptions {
 impl MemoryOptions {
     /// The target, with no more memory than was said.
     pub(crate) fn limited(self, target: Target) -> Result<Target, Failure> {
-        if let Some(bytes) = self.device_memory {
+        if self.device_memory.is_some() {
             let Some(device) = target.device() else {
                 return Err(Failure::input(
                     "--device-memory is of a device, and this runs on the CPU".into(),
                 ));
             };
-            device.budget().set_limit(bytes.min(device.budget().limit()));
+            self.limit(device);
         }
         Ok(target)
+    }
+
+    /// Lets a device hold no more than was said.
+    pub(crate) fn limit(self, device: &Device) {
+        if let Some(bytes) = self.device_memory {
+            device.budget().set_limit(bytes.min(device.budget().limit()));
+        }
     }
 
     /// The same options on the command line of another process.

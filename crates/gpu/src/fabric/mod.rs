@@ -35,7 +35,7 @@ pub use host::Host;
 pub use on_devices::Devices;
 pub use place::Place;
 pub use rank::Rank;
-pub use traffic::Traffic;
+pub use traffic::{Meter, Traffic};
 
 use self::hub::Hub;
 use self::nccl::Communicator;

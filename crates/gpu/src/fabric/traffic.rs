@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes that a fabric has moved, by link: from one rank to another. What a rank copies to itself is on no
+/// Bytes that were moved, by link: from one rank to another. What a rank copies to itself is on no
 /// link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Traffic {
@@ -34,24 +34,28 @@ impl Traffic {
     }
 }
 
-/// Counters that all ranks add to.
-pub(super) struct Meter {
+/// Counters that all ranks add to: those of a fabric, or of a program that copies between devices by itself.
+#[derive(Debug)]
+pub struct Meter {
     ranks: usize,
     bytes: Vec<AtomicU64>,
 }
 
 impl Meter {
-    pub(super) fn new(ranks: usize) -> Self {
+    /// Counters for so many ranks.
+    pub fn new(ranks: usize) -> Self {
         Self { ranks, bytes: (0..ranks * ranks).map(|_| AtomicU64::new(0)).collect() }
     }
 
-    pub(super) fn add(&self, from: usize, to: usize, bytes: usize) {
+    /// Counts bytes that go from one rank to another; those from a rank to itself are on no link.
+    pub fn add(&self, from: usize, to: usize, bytes: usize) {
         if from != to {
             self.bytes[from * self.ranks + to].fetch_add(bytes as u64, Ordering::Relaxed);
         }
     }
 
-    pub(super) fn read(&self) -> Traffic {
+    /// What was counted so far.
+    pub fn read(&self) -> Traffic {
         let bytes = self.bytes.iter().map(|bytes| bytes.load(Ordering::Relaxed)).collect();
         Traffic { ranks: self.ranks, bytes }
     }

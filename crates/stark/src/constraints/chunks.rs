@@ -1,11 +1,13 @@
-//! Rows in chunks, for components whose columns are streamed: a chunk of each column is on the device, the
-//! next is on its way.
+//! Rows in chunks, for components whose columns are away: a chunk of each column is on the device, the next is
+//! on its way.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
-use gatework_gpu::{Event, args};
+use gatework_gpu::{Event, Stream, args};
 use stwo::core::fields::m31::BaseField;
 use stwo::core::utils::bit_reverse_index;
+use stwo::prover::backend::Column as _;
 
 use crate::Error;
 use crate::column::DeviceColumn;
@@ -73,18 +75,20 @@ pub(crate) fn log_chunk<'a>(
     Some(log_page.min(log_rows))
 }
 
-/// Calls `visit` with one chunk of the domain after the other, and the addresses of what each of `reads` has
-/// there.
+/// Calls `visit` with one chunk of the domain after the other, of those with these numbers, and the addresses
+/// of what each of `reads` has there.
+///
+/// Columns of other devices are brought inside of [`meet`](crate::ranks::meet).
 pub(crate) fn by_chunks(
     queue: &Queue,
     reads: &[Read<'_>],
     domain: Domain,
     log_chunk: u32,
+    chunks: Range<usize>,
     mut visit: impl FnMut(Chunk, Vec<u64>),
 ) {
-    let chunks = 0..1usize << (domain.log_rows - log_chunk);
     let chunk = |number: usize| Chunk { first: number << log_chunk, log_rows: log_chunk };
-    let mut arriving = chunks.map(|number| Arriving::of(queue, reads, domain, chunk(number)));
+    let mut arriving = chunks.into_iter().map(|number| Arriving::of(queue, reads, domain, chunk(number)));
     let mut next = arriving.next();
     while let Some(here) = next {
         next = arriving.next();
@@ -122,10 +126,11 @@ impl Arriving {
         let (mut wanted, mut places) = (Vec::new(), HashMap::new());
         let mut place = |column: &DeviceColumn<BaseField>, number: usize| -> Place {
             let key = (std::ptr::from_ref(column), number);
-            if let Some((pages, _)) = column.pages() {
+            if column.is_away() {
                 return Place::Brought(*places.entry(key).or_insert_with(|| {
+                    let rows = 1 << chunk.log_rows;
                     // Of a column that is longer than the domain a page may be.
-                    wanted.push((number, pages.words_for(1 << chunk.log_rows)));
+                    wanted.push((number, column.pages().map_or(rows, |(pages, _)| pages.words_for(rows))));
                     wanted.len() - 1
                 }));
             }
@@ -147,10 +152,8 @@ impl Arriving {
             for place in places {
                 if let Place::Brought(place) = *place
                     && !std::mem::replace(&mut is_queued[place], true)
-                    && let Some((pages, yet)) = read.column.pages()
                 {
-                    assert!(yet.is_none(), "coefficients are no rows of a trace");
-                    pages.load(&copies, wanted[place].0, &mut room[place].words_mut());
+                    bring(queue, &copies, read.column, wanted[place].0, &mut room[place]);
                 }
             }
         }
@@ -203,6 +206,24 @@ impl Arriving {
     }
 }
 
+/// Queues copies of the chunk with that number of a column that is away.
+fn bring(
+    queue: &Queue,
+    copies: &Stream,
+    column: &DeviceColumn<BaseField>,
+    number: usize,
+    room: &mut DeviceColumn<BaseField>,
+) {
+    if let Some((pages, yet)) = column.pages() {
+        assert!(yet.is_none(), "coefficients are no rows of a trace");
+        pages.load(copies, number, &mut room.words_mut());
+    }
+    if let Some(there) = column.there() {
+        let rows = there.part(number * room.len(), room.len());
+        queue.pull(copies, there.queue(), &rows.words(there.queue()), &mut room.words_mut());
+    }
+}
+
 /// Where a chunk of a column lies.
 #[derive(Clone, Copy)]
 enum Place {
@@ -235,10 +256,9 @@ fn rows_in_chunks(
     log_chunk: u32,
     offset: i32,
 ) -> Vec<u32> {
-    use stwo::prover::backend::Column as _;
-
     let mut found = Vec::new();
-    by_chunks(queue, &[Read { column, offset }], domain, log_chunk, |chunk, addresses| {
+    let chunks = 0..1 << (domain.log_rows - log_chunk);
+    by_chunks(queue, &[Read { column, offset }], domain, log_chunk, chunks, |chunk, addresses| {
         assert_eq!(chunk.first, found.len(), "chunks come in their order");
         let copy = DeviceColumn::<BaseField>::new(queue, 1 << chunk.log_rows);
         // Rows that are none ahead are a copy.
@@ -286,6 +306,11 @@ mod tests {
                 let expected: Vec<u32> = (0..rows as usize).map(ahead).collect();
                 let [streamed, on_device] = read(&queue, &values, domain, log_page, offset);
                 assert!(streamed == expected && on_device == expected, "{domain:?}, {offset} ahead");
+                // Parts of other devices may be shorter than any page.
+                let column = DeviceColumn::<BaseField>::from_words(&queue, &values);
+                for log_chunk in 1..domain.log_rows.min(4) {
+                    assert_eq!(rows_in_chunks(&queue, &column, domain, log_chunk, offset), expected);
+                }
                 // A control: other rows are other values.
                 assert!(offset % (1 << domain.log_trace) == 0 || expected != values);
             }

@@ -1,6 +1,7 @@
 //! `ComponentProver` for every component of the constraint framework.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use itertools::Itertools as _;
 use stwo::core::air::Component;
@@ -12,22 +13,27 @@ use stwo::core::utils::bit_reverse;
 use stwo::prover::backend::Column as _;
 use stwo::prover::poly::BitReversedOrder;
 use stwo::prover::poly::circle::{CircleEvaluation, PolyOps as _};
-use stwo::prover::{ComponentProver, DomainEvaluationAccumulator, EvaluationMode, Poly, Trace};
+use stwo::prover::secure_column::SecureColumnByCoords;
+use stwo::prover::{
+    AccumulationOps as _, ComponentProver, DomainEvaluationAccumulator, EvaluationMode, Poly, Trace,
+};
 use stwo_constraint_framework::{FrameworkComponent, FrameworkEval, PREPROCESSED_TRACE_IDX};
 
 use super::cache::{Prepared, Workshop};
-use super::chunks::{Domain, Read, by_chunks, log_chunk};
+use super::chunks::{Chunk, Domain, Read, by_chunks, log_chunk};
 use super::inputs::Inputs;
 use super::program::Roots;
 use super::record::record;
 use super::tape::{self, Tape};
 use crate::backend::CudaBackend;
-use crate::column::coordinates;
+use crate::column::{DeviceColumn, coordinates, secure_column};
 use crate::cuda::flat_words;
 use crate::error::OrRaise as _;
 use crate::queue::Queue;
+use crate::ranks::{Ranks, meet};
 use crate::shared::Rows;
 use crate::stages::Stage;
+use crate::streaming::LOG_LARGEST_PAGE;
 
 type Evaluation = CircleEvaluation<CudaBackend, BaseField, BitReversedOrder>;
 
@@ -70,30 +76,58 @@ impl<E: FrameworkEval + Sync> ComponentProver<CudaBackend> for FrameworkComponen
 
         let queue = sums.col.columns[0].queue().clone();
         let _stage = queue.stage(Stage::Constraints);
-        let coefficients = queue.upload(&flat_words(&sums.random_coeff_powers));
-        let denominators = queue.upload(&denominators(log_trace, domain));
-        let rows = Rows {
+        let factors = Factors {
+            coefficients: flat_words(&sums.random_coeff_powers),
+            denominators: denominators(log_trace, domain),
+            domain: Domain { log_trace, log_rows: domain.log_size() },
+        };
+        let all = columns.iter().flatten().map(|column| &column.values);
+        if all.clone().any(|column| column.there().is_some()) {
+            return on_ranks(&queue, &tape, &columns, &factors, sums.col);
+        }
+        match log_chunk(all, domain.log_size()) {
+            None => on_all_rows(&queue, &tape, &columns, &factors, sums.col),
+            Some(log_chunk) => on_chunks(&queue, &tape, &columns, &factors, sums.col, log_chunk),
+        }
+    }
+}
+
+/// What constraints are multiplied with, and where.
+struct Factors {
+    coefficients: Vec<u32>,
+    denominators: Vec<u32>,
+    domain: Domain,
+}
+
+impl Factors {
+    /// Calls `launch` with these on the device, for rows that are added up in `sums`.
+    fn on(&self, queue: &Queue, sums: &SecureColumnByCoords<CudaBackend>, launch: impl FnOnce(&Rows)) {
+        let (coefficients, denominators) =
+            (queue.upload(&self.coefficients), queue.upload(&self.denominators));
+        let Domain { log_trace, log_rows } = self.domain;
+        launch(&Rows {
             // Who launches has those of `inputs` on the device.
             columns: 0,
             parameters: 0,
             coefficients: coefficients.as_raw(),
             denominators: denominators.as_raw(),
-            sums: coordinates(&queue, sums.col),
+            sums: coordinates(queue, sums),
             log_trace,
-            log_rows: domain.log_size(),
-        };
-        let all = columns.iter().flatten().map(|column| &column.values);
-        match log_chunk(all.clone(), domain.log_size()) {
-            None => on_all_rows(&queue, &tape, &columns, &rows),
-            Some(log_chunk) => on_chunks(&queue, &tape, &columns, &rows, log_chunk),
-        }
+            log_rows,
+        });
     }
 }
 
 type Columns<'a> = TreeVec<Vec<Cow<'a, Evaluation>>>;
 
 /// Adds up the constraints of columns in device memory.
-fn on_all_rows(queue: &Queue, tape: &Tape, columns: &Columns<'_>, rows: &Rows) {
+fn on_all_rows(
+    queue: &Queue,
+    tape: &Tape,
+    columns: &Columns<'_>,
+    factors: &Factors,
+    sums: &SecureColumnByCoords<CudaBackend>,
+) {
     let first_of_interaction = first_columns(columns);
     let inputs = Inputs {
         columns: columns.iter().flatten().map(|column| column.values.address(queue)).collect(),
@@ -107,14 +141,82 @@ fn on_all_rows(queue: &Queue, tape: &Tape, columns: &Columns<'_>, rows: &Rows) {
         let graph = tape.graph();
         Prepared::new(queue, tier, &graph, &Roots::constraints(&graph), column)
     });
-    prepared.or_raise().launch(queue, &inputs, rows, None);
+    factors.on(queue, sums, |rows| prepared.or_raise().launch(queue, &inputs, rows, None));
 }
 
 /// The same of columns of which some are streamed, a chunk of 2^`log_chunk` rows at a time.
-fn on_chunks(queue: &Queue, tape: &Tape, columns: &Columns<'_>, rows: &Rows, log_chunk: u32) {
-    let (own, reads) = tape.constraints_at_own_rows();
+fn on_chunks(
+    queue: &Queue,
+    tape: &Tape,
+    columns: &Columns<'_>,
+    factors: &Factors,
+    sums: &SecureColumnByCoords<CudaBackend>,
+    log_chunk: u32,
+) {
+    let constraints = tape.constraints_at_own_rows();
+    let columns: Vec<Vec<_>> =
+        columns.iter().map(|tree| tree.iter().map(|column| column.values.alias()).collect()).collect();
+    let rows = 0..1 << factors.domain.log_rows;
+    add_chunks(queue, &constraints, &columns, factors, sums, log_chunk, rows);
+}
+
+/// The same of columns of which some lie on other devices: each device does a part of the rows, and the lead
+/// adds what comes of them to `sums`.
+fn on_ranks(
+    lead: &Queue,
+    tape: &Tape,
+    columns: &Columns<'_>,
+    factors: &Factors,
+    sums: &SecureColumnByCoords<CudaBackend>,
+) {
+    let constraints = tape.constraints_at_own_rows();
+    let log_rows = factors.domain.log_rows;
+    let (ranks, log_ranks) = Ranks::for_rows(lead, log_rows);
+    let count = 1usize << (log_rows - log_ranks);
+    let log_chunk = (log_rows - log_ranks).min(LOG_LARGEST_PAGE);
+    let part = |(rank, queue): (usize, &Queue)| {
+        let seen = |column: &Cow<'_, Evaluation>| column.values.seen_from(queue);
+        let columns: Vec<Vec<_>> = columns.iter().map(|tree| tree.iter().map(seen).collect()).collect();
+        let mut part = secure_column(queue, count);
+        for coordinate in &mut part.columns {
+            queue.stream().fill(&mut coordinate.words_mut(), 0).or_raise();
+        }
+        add_chunks(
+            queue,
+            &constraints,
+            &columns,
+            factors,
+            &part,
+            log_chunk,
+            rank * count..(rank + 1) * count,
+        );
+        part
+    };
+    let parts: Vec<_> = meet(lead, || ranks.iter().enumerate().map(part).collect());
+    for (rank, part) in parts.iter().enumerate() {
+        let mut arrived = secure_column(lead, count);
+        for (to, from) in arrived.columns.iter_mut().zip(&part.columns) {
+            to.fetch(from);
+        }
+        let rows = |coordinate: &DeviceColumn<BaseField>| coordinate.part(rank * count, count);
+        let mut sums = SecureColumnByCoords { columns: sums.columns.each_ref().map(rows) };
+        CudaBackend::accumulate(&mut sums, &arrived);
+    }
+}
+
+/// Adds up constraints of `rows`, in chunks of 2^`log_chunk`, in `sums`, which are of these rows. Columns are
+/// those of each interaction.
+fn add_chunks(
+    queue: &Queue,
+    (own, reads): &(Tape, Vec<tape::Read>),
+    columns: &[Vec<DeviceColumn<BaseField>>],
+    factors: &Factors,
+    sums: &SecureColumnByCoords<CudaBackend>,
+    log_chunk: u32,
+    rows: Range<usize>,
+) {
     let column = |read: &tape::Read| Read {
-        column: &columns[read.interaction as usize][read.column as usize].values,
+        column: &columns[read.interaction as usize][read.column as usize],
         offset: read.offset,
     };
     let reads = reads.iter().map(column).collect_vec();
@@ -126,17 +228,22 @@ fn on_chunks(queue: &Queue, tape: &Tape, columns: &Columns<'_>, rows: &Rows, log
         Prepared::new(queue, tier, &graph, &Roots::constraints(&graph), |_, column| column)
     });
     let prepared = prepared.or_raise();
-    let domain = Domain { log_trace: rows.log_trace, log_rows: rows.log_rows };
-    by_chunks(queue, &reads, domain, log_chunk, |chunk, columns| {
-        let inputs = Inputs { columns, parameters: own.parameters.clone() };
-        let run = chunk.first >> rows.log_trace;
-        let of_chunk = Rows {
-            denominators: rows.denominators + (run * size_of::<u32>()) as u64,
-            sums: rows.sums.map(|coordinate| chunk.address(coordinate)),
-            log_rows: log_chunk,
-            ..*rows
-        };
-        prepared.launch(queue, &inputs, &of_chunk, None);
+    let Domain { log_trace, .. } = factors.domain;
+    let first = rows.start;
+    let chunks = rows.start >> log_chunk..rows.end >> log_chunk;
+    factors.on(queue, sums, |all| {
+        by_chunks(queue, &reads, factors.domain, log_chunk, chunks, |chunk, columns| {
+            let inputs = Inputs { columns, parameters: own.parameters.clone() };
+            let run = chunk.first >> log_trace;
+            let within = Chunk { first: chunk.first - first, ..chunk };
+            let of_chunk = Rows {
+                denominators: all.denominators + (run * size_of::<u32>()) as u64,
+                sums: all.sums.map(|coordinate| within.address(coordinate)),
+                log_rows: log_chunk,
+                ..*all
+            };
+            prepared.launch(queue, &inputs, &of_chunk, None);
+        });
     });
 }
 

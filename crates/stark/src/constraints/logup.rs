@@ -1,5 +1,7 @@
 //! Interaction traces of LogUp, from the same recording as the constraints.
 
+use std::ops::Range;
+
 use gatework_gpu::{Buffer, ByValue, Grid, args};
 use itertools::Itertools as _;
 use num_traits::Zero as _;
@@ -12,18 +14,20 @@ use stwo::prover::poly::circle::CircleEvaluation;
 use stwo_constraint_framework::{FrameworkEval, ORIGINAL_TRACE_IDX, PREPROCESSED_TRACE_IDX};
 
 use super::cache::{Prepared, Workshop};
-use super::chunks::{Domain, Read, by_chunks, log_chunk};
+use super::chunks::{Chunk, Domain, Read, by_chunks, log_chunk};
 use super::graph::Node;
 use super::inputs::Inputs;
 use super::program::Roots;
 use super::record::record;
 use super::tape::{self, Tape};
 use crate::backend::CudaBackend;
-use crate::column::{DeviceColumn, Element as _, table};
+use crate::column::{DeviceColumn, table};
 use crate::cuda::{one_thread_each, words};
+use crate::element::Element as _;
 use crate::error::{OrRaise as _, raise};
 use crate::pages::Pages;
 use crate::queue::Queue;
+use crate::ranks::{Ranks, dealt, meet};
 use crate::shared::{Rows, SCAN_ROWS};
 use crate::{Error, kernels};
 
@@ -54,9 +58,13 @@ pub fn interaction_trace<E: FrameworkEval>(
     require_columns(&tape, log_size, [preprocessed, trace]);
     let all = preprocessed.iter().chain(trace).map(|column| &column.values).collect_vec();
     let queue = first.values.queue().clone();
-    let (columns, claimed_sum) = match log_chunk(all.iter().copied(), log_size) {
-        None => on_all_rows(&queue, tape, log_size, preprocessed.len(), &all),
-        Some(log_chunk) => on_chunks(&queue, &tape, log_size, preprocessed.len(), &all, log_chunk),
+    let (columns, claimed_sum) = if all.iter().any(|column| column.there().is_some()) {
+        on_ranks(&queue, &tape, log_size, preprocessed.len(), &all)
+    } else {
+        match log_chunk(all.iter().copied(), log_size) {
+            None => on_all_rows(&queue, tape, log_size, preprocessed.len(), &all),
+            Some(log_chunk) => on_chunks(&queue, &tape, log_size, preprocessed.len(), &all, log_chunk),
+        }
     };
     let domain = CanonicCoset::new(log_size).circle_domain();
     (columns.into_iter().map(|column| CircleEvaluation::new(domain, column)).collect(), claimed_sum)
@@ -97,7 +105,7 @@ fn on_all_rows(
     };
     let outputs = outputs(queue, &sums, &denominators);
     prepared.or_raise().launch(queue, &inputs, &without_constraints(log_size, log_size), Some(&outputs));
-    let claimed_sum = sum_fractions(queue, &outputs, count, rows);
+    let claimed_sum = sum_fractions(queue, &outputs, count, rows).read();
     sum_over_rows(queue, &mut sums[4 * count - 4..], log_size, claimed_sum);
     (sums, claimed_sum)
 }
@@ -116,9 +124,92 @@ fn on_chunks(
         unreachable!("chunks are of columns that are streamed")
     };
     let (rows, count) = (1usize << log_size, tape.batches.len());
-    let (own, reads) = tape.fractions_at_own_rows();
+    let pages = (0..4 * count).map(|_| Pages::new(queue, rows, streaming)).collect_vec();
+    let mut last = DeviceColumn::<BaseField>::batch(queue, [rows; 4]);
+    let mut claimed_sum = SecureField::zero();
+    let all = all.iter().map(|column| column.alias()).collect_vec();
+    let fractions = tape.fractions_at_own_rows();
+    by_fractions(
+        queue,
+        &fractions,
+        log_size,
+        preprocessed,
+        &all,
+        log_chunk,
+        0..rows,
+        |chunk, sums, total| {
+            claimed_sum += total.read();
+            let (before, of_last) = sums.split_at(4 * count - 4);
+            for (sums, pages) in before.iter().zip(&pages) {
+                pages.store(queue.stream(), chunk.first >> log_chunk, &sums.words(queue));
+            }
+            for (sums, whole) in of_last.iter().zip(&last) {
+                whole.part(chunk.first, sums.len()).fetch(sums);
+            }
+        },
+    );
+    sum_over_rows(queue, &mut last, log_size, claimed_sum);
+    for (column, pages) in last.iter().zip(&pages[4 * count - 4..]) {
+        pages.store(queue.stream(), 0, &column.words(queue));
+    }
+    (pages.into_iter().map(|pages| DeviceColumn::streamed(queue, pages)).collect(), claimed_sum)
+}
+
+/// The same of columns of which some lie on other devices: each device does a part of the rows. What comes
+/// back is dealt out to the devices, but the last column, whose rows the lead sums up.
+fn on_ranks(
+    lead: &Queue,
+    tape: &Tape,
+    log_size: u32,
+    preprocessed: usize,
+    all: &[&DeviceColumn<BaseField>],
+) -> (Vec<DeviceColumn<BaseField>>, SecureField) {
+    let (rows, count) = (1usize << log_size, tape.batches.len());
+    let fractions = tape.fractions_at_own_rows();
+    let (ranks, log_ranks) = Ranks::for_rows(lead, log_size);
+    let of_rank = rows >> log_ranks;
+    let part = |(rank, queue): (usize, &Queue)| {
+        let seen = all.iter().map(|column| column.seen_from(queue)).collect_vec();
+        let (log_chunk, range) = (of_rank.ilog2(), rank * of_rank..(rank + 1) * of_rank);
+        let mut made = None;
+        by_fractions(queue, &fractions, log_size, preprocessed, &seen, log_chunk, range, |_, sums, total| {
+            made = Some((sums, total));
+        });
+        made
+    };
+    let parts: Vec<_> = meet(lead, || ranks.iter().enumerate().filter_map(part).collect());
+    let before = dealt(lead, &vec![rows; 4 * count - 4], |queue, numbers| {
+        DeviceColumn::batch(queue, vec![rows; numbers.len()])
+    });
+    let mut columns = before;
+    columns.extend(DeviceColumn::batch(lead, [rows; 4]));
+    let mut claimed_sum = SecureField::zero();
+    for (rank, (sums, total)) in parts.into_iter().enumerate() {
+        for (column, sums) in columns.iter().zip(&sums) {
+            column.part(rank * of_rank, of_rank).fetch(sums);
+        }
+        claimed_sum += total.read();
+    }
+    sum_over_rows(lead, &mut columns[4 * count - 4..], log_size, claimed_sum);
+    (columns.iter().map(|column| column.seen_from(lead)).collect(), claimed_sum)
+}
+
+/// Calls `visit` with what the fractions of `rows` sum up to, row by row, a chunk of 2^`log_chunk` at a time:
+/// the coordinates of all columns, and the sum of all rows.
+#[expect(clippy::too_many_arguments, reason = "what fractions are, and which of their rows")]
+fn by_fractions(
+    queue: &Queue,
+    (own, reads): &(Tape, Vec<tape::Read>),
+    log_size: u32,
+    preprocessed: usize,
+    all: &[DeviceColumn<BaseField>],
+    log_chunk: u32,
+    rows: Range<usize>,
+    mut visit: impl FnMut(Chunk, Vec<DeviceColumn<BaseField>>, Total),
+) {
+    let count = own.batches.len();
     let read = |read: &tape::Read| Read {
-        column: all[place(preprocessed, read.interaction, read.column) as usize],
+        column: &all[place(preprocessed, read.interaction, read.column) as usize],
         offset: read.offset,
     };
     let reads = reads.iter().map(read).collect_vec();
@@ -129,33 +220,18 @@ fn on_chunks(
         Prepared::new(queue, tier, &graph, &Roots::fractions(&graph), |_, column| column)
     });
     let prepared = prepared.or_raise();
-    let pages = (0..4 * count).map(|_| Pages::new(queue, rows, streaming)).collect_vec();
-    let mut last = DeviceColumn::<BaseField>::batch(queue, [rows; 4]);
-    let mut claimed_sum = SecureField::zero();
     let domain = Domain { log_trace: log_size, log_rows: log_size };
-    by_chunks(queue, &reads, domain, log_chunk, |chunk, columns| {
+    let chunks = rows.start >> log_chunk..rows.end >> log_chunk;
+    by_chunks(queue, &reads, domain, log_chunk, chunks, |chunk, columns| {
         let inputs = Inputs { columns, parameters: own.parameters.clone() };
         let of_chunk = 1usize << log_chunk;
         let sums = DeviceColumn::<BaseField>::batch(queue, vec![of_chunk; 4 * count]);
         let denominators = DeviceColumn::<BaseField>::batch(queue, vec![of_chunk; 4 * count]);
         let outputs = outputs(queue, &sums, &denominators);
         prepared.launch(queue, &inputs, &without_constraints(log_size, log_chunk), Some(&outputs));
-        claimed_sum += sum_fractions(queue, &outputs, count, of_chunk);
-        let (before, of_last) = sums.split_at(4 * count - 4);
-        for (sums, pages) in before.iter().zip(&pages) {
-            pages.store(queue.stream(), chunk.first >> log_chunk, &sums.words(queue));
-        }
-        for (sums, whole) in of_last.iter().zip(&mut last) {
-            let mut words = whole.words_mut();
-            let mut target = words.slice_mut(chunk.first..chunk.first + of_chunk);
-            queue.stream().copy(&sums.words(queue), &mut target).or_raise();
-        }
+        let total = sum_fractions(queue, &outputs, count, of_chunk);
+        visit(chunk, sums, total);
     });
-    sum_over_rows(queue, &mut last, log_size, claimed_sum);
-    for (column, pages) in last.iter().zip(&pages[4 * count - 4..]) {
-        pages.store(queue.stream(), 0, &column.words(queue));
-    }
-    (pages.into_iter().map(|pages| DeviceColumn::streamed(queue, pages)).collect(), claimed_sum)
 }
 
 /// Where numerators and denominators go: coordinates of one column after the other.
@@ -175,14 +251,27 @@ fn without_constraints(log_trace: u32, log_rows: u32) -> Rows {
     Rows { columns, parameters, coefficients: 0, denominators: 0, sums: [0; 4], log_trace, log_rows }
 }
 
+/// A sum over rows on its way, in parts.
+struct Total {
+    queue: Queue,
+    parts: Buffer<[u32; 4]>,
+}
+
+impl Total {
+    /// Waits for it.
+    fn read(self) -> SecureField {
+        let parts = self.queue.stream().download(&self.parts).or_raise();
+        parts.iter().map(|words| SecureField::read(words)).sum()
+    }
+}
+
 /// Sums the fractions of each row up, column by column, where the numerators are. Gives the sum of all.
-fn sum_fractions(queue: &Queue, outputs: &Buffer<u64>, count: usize, rows: usize) -> SecureField {
+fn sum_fractions(queue: &Queue, outputs: &Buffer<u64>, count: usize, rows: usize) -> Total {
     let grid = Grid::covering(rows, THREADS).shared(THREADS / 32 * 16);
-    let mut partials = queue.alloc::<[u32; 4]>(grid.blocks[0] as usize);
-    let arguments = args![outputs, count as u32, rows as u32, &mut partials];
+    let mut parts = queue.alloc::<[u32; 4]>(grid.blocks[0] as usize);
+    let arguments = args![outputs, count as u32, rows as u32, &mut parts];
     queue.launch(&kernels::LOGUP, "sum_fractions", &grid, &arguments);
-    let partials = queue.stream().download(&partials).or_raise();
-    partials.iter().map(|words| SecureField::read(words)).sum()
+    Total { queue: queue.clone(), parts }
 }
 
 /// Panics unless `columns`, preprocessed ones and those of the trace, are all that the fractions ask for, of

@@ -5,7 +5,8 @@ use stwo::prover::backend::{Column as _, ColumnOps};
 
 use super::one_thread_each;
 use crate::backend::CudaBackend;
-use crate::column::{DeviceColumn, Element};
+use crate::column::DeviceColumn;
+use crate::element::Element;
 use crate::error::OrRaise as _;
 use crate::kernels;
 use crate::queue::Queue;

@@ -15,7 +15,8 @@ use stwo::prover::poly::twiddles::TwiddleTree;
 
 use super::{THREADS, one_thread_each, words};
 use crate::backend::CudaBackend;
-use crate::column::{Element as _, coordinates, secure_column};
+use crate::column::{coordinates, secure_column};
+use crate::element::Element as _;
 use crate::error::OrRaise as _;
 use crate::kernels;
 use crate::shared::Leaves;

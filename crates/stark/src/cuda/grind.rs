@@ -11,7 +11,7 @@ use crate::error::{OrRaise as _, raise};
 use crate::kernels;
 use crate::queue::Queue;
 use crate::shared::{DigestWords, NONCE_LOW_BITS};
-use crate::{Error, column::Element as _};
+use crate::{Error, element::Element as _};
 
 /// Fewest and most tries of one launch.
 const LOG_LEAST_TRIES: u32 = 8;

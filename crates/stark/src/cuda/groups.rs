@@ -1,11 +1,11 @@
-//! Columns that are streamed from the host, in groups that fit into their window: one in use, the next on its
-//! way.
+//! Columns that are away, in groups that fit into a window: one in use, the next on its way.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use gatework_gpu::Event;
 use stwo::core::fields::m31::BaseField;
+use stwo::prover::backend::Column as _;
 
 use crate::column::{DeviceColumn, Finish};
 use crate::error::OrRaise as _;
@@ -28,19 +28,23 @@ impl Wanted {
 }
 
 /// Calls `visit` with all of `columns`, some at a time and in their order, in device memory: with their
-/// numbers and handles to read them by. Where none is streamed there is one call.
+/// numbers and handles to read them by. Where none is away there is one call.
+///
+/// Columns of other devices are brought inside of [`meet`](crate::ranks::meet).
 pub(crate) fn by_groups(
     queue: &Queue,
     columns: &[&DeviceColumn<BaseField>],
     wanted: &Wanted,
     mut visit: impl FnMut(Range<usize>, &[DeviceColumn<BaseField>]),
 ) {
-    let Some(streaming) = columns.iter().find_map(|column| column.streaming()) else {
+    if !columns.iter().any(|column| column.is_away()) {
         let all: Vec<_> = columns.iter().map(|column| column.alias()).collect();
         return visit(0..columns.len(), &all);
-    };
+    }
+    let streaming = columns.iter().find_map(|column| column.streaming());
+    let window = streaming.map_or_else(|| queue.window(), |streaming| streaming.window());
     // Two groups are there at a time.
-    let ranges = ranges(columns, wanted, streaming.window() / 2);
+    let ranges = ranges(columns, wanted, window / 2);
     let mut groups =
         ranges.into_iter().map(|range| (range.clone(), Arriving::of(queue, &columns[range], wanted)));
     let mut next = groups.next();
@@ -53,9 +57,8 @@ pub(crate) fn by_groups(
 /// Groups of no more than `most` bytes, or of one unit.
 fn ranges(columns: &[&DeviceColumn<BaseField>], wanted: &Wanted, most: u64) -> Vec<Range<usize>> {
     let bytes = |column: &&DeviceColumn<BaseField>| {
-        let brought =
-            column.pages().map_or(0, |(pages, _)| words_for(pages.words_for(wanted.rows.min(pages.len()))));
-        brought + wanted.beside
+        let words = words_brought(column, wanted.rows).unwrap_or(0);
+        (words * size_of::<u32>()) as u64 + wanted.beside
     };
     let mut ranges: Vec<Range<usize>> = Vec::new();
     let mut held = 0;
@@ -75,8 +78,15 @@ fn ranges(columns: &[&DeviceColumn<BaseField>], wanted: &Wanted, most: u64) -> V
     ranges
 }
 
-fn words_for(words: usize) -> u64 {
-    (words * size_of::<u32>()) as u64
+/// How many words are brought for the first `rows` of a column that is away.
+fn words_brought(column: &DeviceColumn<BaseField>, rows: usize) -> Option<usize> {
+    let rows = rows.min(column.len());
+    match column.pages() {
+        // A transform takes all of a column.
+        Some((pages, Some(_))) => Some(pages.len()),
+        Some((pages, None)) => Some(pages.words_for(rows)),
+        None => column.there().map(|_| rows),
+    }
 }
 
 /// Columns of a group, some of which are on their way.
@@ -89,19 +99,21 @@ struct Arriving {
 
 impl Arriving {
     fn of(queue: &Queue, columns: &[&DeviceColumn<BaseField>], wanted: &Wanted) -> Self {
-        let streamed = columns.iter().filter_map(|column| column.pages());
-        let lens = streamed.map(|(pages, finish)| {
-            // A transform takes all of a column.
-            let rows = if finish.is_some() { pages.len() } else { wanted.rows.min(pages.len()) };
-            pages.words_for(rows)
-        });
+        let lens = columns.iter().filter_map(|column| words_brought(column, wanted.rows));
         let mut room = DeviceColumn::batch(queue, lens).into_iter();
         let copies = Streams::of(queue).copies(queue);
         copies.wait(&queue.stream().record().or_raise()).or_raise();
         let mut finish: Vec<(Arc<dyn Finish>, Vec<usize>)> = Vec::new();
         let mut bring = |(place, column): (usize, &&DeviceColumn<BaseField>)| {
-            let Some((pages, yet)) = column.pages() else { return column.alias() };
+            if !column.is_away() {
+                return column.alias();
+            }
             let Some(mut to) = room.next() else { unreachable!("there is room for each") };
+            if let Some(there) = column.there() {
+                let rows = there.part(0, to.len());
+                queue.pull(&copies, there.queue(), &rows.words(there.queue()), &mut to.words_mut());
+            }
+            let Some((pages, yet)) = column.pages() else { return to };
             pages.load(&copies, 0, &mut to.words_mut());
             if let Some(yet) = yet {
                 match finish.iter_mut().find(|(known, _)| Arc::ptr_eq(known, yet)) {

@@ -13,7 +13,8 @@ use stwo::prover::lookups::utils::UnivariatePoly;
 
 use super::{THREADS, flat_words, one_thread_each, words};
 use crate::backend::CudaBackend;
-use crate::column::{DeviceColumn, Element as _};
+use crate::column::DeviceColumn;
+use crate::element::Element as _;
 use crate::error::OrRaise as _;
 use crate::kernels;
 use crate::queue::Queue;

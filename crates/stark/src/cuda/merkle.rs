@@ -15,9 +15,11 @@ use stwo::prover::vcs_lifted::prover::MerkleProverLifted;
 
 use super::fri::Challenge;
 use super::groups::{Wanted, by_groups};
+use super::subtrees::{Layers, Leaves, hash_subtrees};
 use super::{THREADS, one_thread_each};
 use crate::backend::CudaBackend;
-use crate::column::{DeviceColumn, Element, table};
+use crate::column::{DeviceColumn, table};
+use crate::element::Element;
 use crate::kernels;
 use crate::queue::Queue;
 use crate::shared::{self, DigestWords, FewColumns, LeafColumn};
@@ -39,10 +41,13 @@ impl<const IS_M31_OUTPUT: bool> MerkleOpsLifted<Blake2sMerkleHasherGeneric<IS_M3
         let form = DigestWords::of(IS_M31_OUTPUT);
         // The digest of nothing is no secret to the host.
         let of_nothing = || Blake2sMerkleHasherGeneric::<IS_M31_OUTPUT>::new().finalize();
-        whole_tree(columns, lifting_log_size, of_nothing, |queue, tree, leaves| {
-            hash_leaves(queue, columns, lifting_log_size, leaves, form);
-            hash_layers(queue, tree, lifting_log_size, form);
-        })
+        whole_tree(
+            columns,
+            lifting_log_size,
+            of_nothing,
+            &|queue, columns, leaves| hash_leaves(queue, columns, leaves, form),
+            &|queue, tree, log_children| hash_layers(queue, tree, log_children, form),
+        )
     }
 
     fn build_next_layer(layer: &DeviceColumn<Blake2sHash>) -> DeviceColumn<Blake2sHash> {
@@ -63,13 +68,14 @@ impl<const IS_M31_OUTPUT: bool> MerkleOpsLifted<Blake2sMerkleHasherGeneric<IS_M3
     }
 }
 
-/// The leaves of a tree over `columns`, all layers of which lie in one allocation and are hashed by `hash`:
-/// it is given the tree, the root first, and its leaves.
+/// The leaves of a tree over `columns`, all layers of which lie in one allocation. Where columns lie on
+/// several devices, each does its part.
 pub(super) fn whole_tree<T: Element>(
     columns: &[&DeviceColumn<BaseField>],
     log_leaves: u32,
     of_nothing: impl FnOnce() -> T,
-    hash: impl FnOnce(&Queue, DeviceColumn<T>, &mut DeviceColumn<T>),
+    leaves: &Leaves<'_, T>,
+    layers: &Layers<'_, T>,
 ) -> DeviceColumn<T> {
     let queue = match columns.first() {
         Some(first) => first.queue().clone(),
@@ -80,10 +86,16 @@ pub(super) fn whole_tree<T: Element>(
     if columns.is_empty() {
         return DeviceColumn::of_one(&queue, of_nothing());
     }
-    let leaves = 1usize << log_leaves;
-    let tree = DeviceColumn::<T>::new(&queue, 2 * leaves - 1);
-    let mut layer = tree.part(leaves - 1, leaves);
-    hash(&queue, tree, &mut layer);
+    let rows = 1usize << log_leaves;
+    let tree = DeviceColumn::<T>::new(&queue, 2 * rows - 1);
+    let mut layer = tree.part(rows - 1, rows);
+    let log_children = if columns.iter().any(|column| column.there().is_some()) {
+        hash_subtrees(&queue, columns, log_leaves, &tree, leaves, layers)
+    } else {
+        leaves(&queue, columns, &mut layer);
+        log_leaves
+    };
+    layers(&queue, tree, log_children);
     layer.mark_as_tree();
     layer
 }
@@ -105,17 +117,17 @@ fn require_liftable(columns: &[&DeviceColumn<BaseField>], log_leaves: u32) {
 fn hash_leaves(
     queue: &Queue,
     columns: &[&DeviceColumn<BaseField>],
-    log_leaves: u32,
     leaves: &mut DeviceColumn<Blake2sHash>,
     form: DigestWords,
 ) {
-    let are_alike = columns.iter().all(|column| column.len() == leaves.len() && !column.is_streamed());
+    let log_leaves = leaves.len().ilog2();
+    let are_alike = columns.iter().all(|column| column.len() == leaves.len() && !column.is_away());
     if columns.len() <= BLOCK_COLUMNS && are_alike {
         return hash_rows(queue, columns, leaves, form);
     }
     let log_sizes = columns.iter().map(|column| column.len().ilog2()).collect_vec();
     // Where all columns are on the device, one table serves all launches.
-    let all = columns.iter().all(|column| !column.is_streamed());
+    let all = columns.iter().all(|column| !column.is_away());
     let all = all.then(|| leaf_table(queue, columns.len(), 0, columns.iter().copied()));
     let blocks = columns.len().div_ceil(BLOCK_COLUMNS);
     // The rows that a block needs are those of its last column, the longest.
@@ -191,9 +203,9 @@ fn hash_rows<T: Element>(
     queue.launch(&kernels::MERKLE, "merkle_rows", &one_thread_each(rows).early(), &arguments);
 }
 
-/// Computes all layers above the leaves of a tree in breadth-first order.
-fn hash_layers(queue: &Queue, mut tree: DeviceColumn<Blake2sHash>, log_leaves: u32, form: DigestWords) {
-    let log_children = hash_lower_layers(queue, &mut tree, log_leaves, form);
+/// Computes all layers above the one of 2^`log_children` nodes of a tree in breadth-first order.
+fn hash_layers(queue: &Queue, mut tree: DeviceColumn<Blake2sHash>, log_children: u32, form: DigestWords) {
+    let log_children = hash_lower_layers(queue, &mut tree, log_children, form);
     if log_children > 0 {
         launch_layers(queue, &mut tree, log_children, log_children, form);
     }

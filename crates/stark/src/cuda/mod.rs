@@ -6,6 +6,7 @@ mod columns;
 pub(crate) mod fri;
 mod grind;
 pub(crate) mod groups;
+pub(crate) mod homes;
 mod lookups;
 pub(crate) mod merkle;
 pub(crate) mod oods;
@@ -14,6 +15,7 @@ mod poseidon252_grind;
 mod poseidon252_merkle;
 mod quotients;
 pub(crate) mod schedule;
+mod subtrees;
 mod twiddles;
 
 use gatework_gpu::{Grid, Module};

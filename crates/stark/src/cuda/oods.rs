@@ -1,6 +1,6 @@
 //! Values of polynomials at points outside of their domain.
 
-use gatework_gpu::{ByValue, Grid, args};
+use gatework_gpu::{Buffer, ByValue, Grid, args};
 use stwo::core::circle::CirclePoint;
 use stwo::core::fields::m31::BaseField;
 use stwo::core::fields::qm31::SecureField;
@@ -13,7 +13,8 @@ use super::groups::{Wanted, by_groups};
 use super::twiddles::DeviceTwiddles;
 use super::{THREADS, flat_words, one_thread_each};
 use crate::backend::CudaBackend;
-use crate::column::{DeviceColumn, Element as _, coordinates, secure_column, table};
+use crate::column::{DeviceColumn, coordinates, secure_column, table};
+use crate::element::Element as _;
 use crate::error::OrRaise as _;
 use crate::kernels;
 use crate::queue::Queue;
@@ -56,23 +57,38 @@ pub(crate) fn weights(
     basis
 }
 
+/// Sums on their way.
+pub(crate) struct Products {
+    queue: Queue,
+    /// Of some columns each.
+    values: Vec<Buffer<[u32; 4]>>,
+}
+
+impl Products {
+    /// Waits for them.
+    pub(crate) fn read(self) -> Vec<SecureField> {
+        let values = self.values.iter().map(|values| self.queue.stream().download(values).or_raise());
+        values.flatten().map(|words| SecureField::read(&words)).collect()
+    }
+}
+
 /// The sums of weight times value over the first `rows` rows of each column, where `rows` is the number of
 /// weights.
 pub(crate) fn dot_products<'a>(
     queue: &Queue,
     columns: impl IntoIterator<Item = &'a DeviceColumn<BaseField>>,
     weights: &SecureColumnByCoords<CudaBackend>,
-) -> Vec<SecureField> {
+) -> Products {
     let rows = weights.columns[0].len();
     let long_enough = columns.into_iter().inspect(|column| {
         assert!(column.len() >= rows, "{rows} weights are not those of {} values", column.len());
     });
     let columns: Vec<_> = long_enough.collect();
-    let mut products = Vec::with_capacity(columns.len());
+    let mut values = Vec::new();
     by_groups(queue, &columns, &Wanted { rows, ..Wanted::WHOLE }, |_, arrived| {
-        products.extend(dot_products_of(queue, arrived, weights));
+        values.extend(dot_products_of(queue, arrived, weights));
     });
-    products
+    Products { queue: queue.clone(), values }
 }
 
 /// The same of columns in device memory.
@@ -80,10 +96,10 @@ fn dot_products_of(
     queue: &Queue,
     columns: &[DeviceColumn<BaseField>],
     weights: &SecureColumnByCoords<CudaBackend>,
-) -> Vec<SecureField> {
+) -> Option<Buffer<[u32; 4]>> {
     let (rows, count) = (weights.columns[0].len(), columns.len());
     if count == 0 {
-        return Vec::new();
+        return None;
     }
     let columns = table(queue, columns);
     let blocks = rows.div_ceil((DOT_ROWS * THREADS) as usize);
@@ -98,8 +114,7 @@ fn dot_products_of(
     let mut values = queue.alloc::<[u32; 4]>(count);
     let grid = Grid::new([count as u32, 1, 1], [32, 1, 1]);
     queue.launch(&kernels::OODS, "dot_totals", &grid, &args![&partials, blocks as u32, &mut values]);
-    let values = queue.stream().download(&values).or_raise();
-    values.iter().map(|words| SecureField::read(words)).collect()
+    Some(values)
 }
 
 /// Weights by coordinates as a column of QM31.

@@ -17,6 +17,7 @@ use stwo::prover::poly::twiddles::TwiddleTree;
 
 use super::circle_fft::{Direction, transform};
 use super::groups::{Wanted, by_groups};
+use super::homes::{Home, by_home};
 use super::oods;
 use super::twiddles::{self, DeviceTwiddles};
 use crate::backend::CudaBackend;
@@ -84,9 +85,9 @@ impl PolyOps for CudaBackend {
     }
 
     fn eval_at_point(polynomial: &Coefficients, point: CirclePoint<SecureField>) -> SecureField {
-        let column = &polynomial.coeffs;
+        let column = polynomial.coeffs.at_home();
         let basis = oods::monomials(column.queue(), polynomial.log_size(), point);
-        oods::dot_products(column.queue(), [column], &basis)[0]
+        oods::dot_products(column.queue(), [&column], &basis).read()[0]
     }
 
     fn barycentric_weights(coset: CanonicCoset, point: CirclePoint<SecureField>) -> Col<Self, SecureField> {
@@ -105,9 +106,10 @@ impl PolyOps for CudaBackend {
         point: CirclePoint<SecureField>,
         twiddles: &TwiddleTree<Self>,
     ) -> SecureField {
-        let queue = evaluation.values.queue();
-        let weights = oods::weights(queue, evaluation.domain, &twiddles.itwiddles, point);
-        oods::dot_products(queue, [&evaluation.values], &weights)[0]
+        let column = evaluation.values.at_home();
+        let queue = column.queue();
+        let weights = oods::weights(queue, evaluation.domain, &twiddles.itwiddles.on(queue), point);
+        oods::dot_products(queue, [&column], &weights).read()[0]
     }
 
     fn extend(polynomial: &Coefficients, log_size: u32) -> Coefficients {
@@ -125,8 +127,9 @@ impl PolyOps for CudaBackend {
         if polynomial.coeffs.is_streamed() {
             return evaluate_streamed(&[polynomial], domain, twiddles).remove(0);
         }
-        let buffer = DeviceColumn::new(polynomial.coeffs.queue(), domain.size());
-        Self::evaluate_into(polynomial, domain, twiddles, buffer)
+        let column = polynomial.coeffs.at_home();
+        let buffer = DeviceColumn::new(column.queue(), domain.size());
+        Self::evaluate_into(polynomial, domain, twiddles, buffer.seen_from(polynomial.coeffs.queue()))
     }
 
     fn evaluate_into(
@@ -135,11 +138,13 @@ impl PolyOps for CudaBackend {
         twiddles: &TwiddleTree<Self>,
         buffer: Col<Self, BaseField>,
     ) -> Evaluation {
-        // What is streamed stays so, and into what is streamed nothing is written.
-        if polynomial.coeffs.is_streamed() || buffer.is_streamed() {
+        // What is away stays so, and into what is elsewhere than the polynomial nothing is written.
+        let (from, to) = (polynomial.coeffs.at_home(), buffer.at_home());
+        from.queue().require_beside(to.queue());
+        if from.is_streamed() || to.is_streamed() || !from.queue().is(to.queue()) {
             return Self::evaluate(polynomial, domain, twiddles);
         }
-        evaluate_same_size(&[polynomial], domain, twiddles, &[&buffer]);
+        evaluate_at_home(&[from], domain, twiddles, &[to]);
         CircleEvaluation::new(domain, buffer)
     }
 
@@ -155,11 +160,16 @@ impl PolyOps for CudaBackend {
         let mut values: Vec<Option<Evaluation>> = polynomials.iter().map(|_| None).collect();
         let (streamed, on_device): (Vec<_>, Vec<_>) =
             (0..polynomials.len()).partition(|&place| polynomials[place].coeffs.is_streamed());
-        let mut buffers =
-            columns_from(pool, &on_device.iter().map(|&place| log_size(&polynomials[place])).collect_vec())
-                .into_iter()
-                .map(Some)
-                .collect_vec();
+        let sources = on_device.iter().map(|&place| &polynomials[place].coeffs);
+        let mut buffers: Vec<Option<DeviceColumn<BaseField>>> = on_device.iter().map(|_| None).collect();
+        for home in by_home(sources) {
+            let sizes = home.places.iter().map(|&place| log_size(&polynomials[on_device[place]]));
+            for (place, buffer) in
+                home.places.iter().zip(columns_from(&home.queue, pool, &sizes.collect_vec()))
+            {
+                buffers[*place] = Some(buffer);
+            }
+        }
         for size in polynomials.iter().map(log_size).unique().collect_vec() {
             let domain = CanonicCoset::new(size).circle_domain();
             let is_of_size = |place: usize| log_size(&polynomials[place]) == size;
@@ -171,9 +181,13 @@ impl PolyOps for CudaBackend {
             let places = on_device.iter().copied().zip(&mut buffers).filter(|&(place, _)| is_of_size(place));
             let (places, targets): (Vec<_>, Vec<_>) =
                 places.filter_map(|(place, buffer)| Some((place, buffer.take()?))).unzip();
-            let group = places.iter().map(|&place| &polynomials[place]).collect_vec();
-            evaluate_same_size(&group, domain, twiddles, &targets.iter().collect_vec());
+            for home in by_home(&targets) {
+                let source = |&place: &usize| polynomials[places[place]].coeffs.at_home();
+                let sources = home.places.iter().map(source).collect_vec();
+                evaluate_at_home(&sources, domain, twiddles, &home.columns);
+            }
             for (place, target) in places.into_iter().zip(targets) {
+                let target = target.seen_from(polynomials[place].coeffs.queue());
                 values[place] = Some(CircleEvaluation::new(domain, target));
             }
         }
@@ -193,16 +207,23 @@ impl PolyOps for CudaBackend {
     }
 }
 
-/// Columns of these sizes: from the pool as long as it has some, then all others in one allocation.
-fn columns_from(pool: &BaseColumnPool<CudaBackend>, log_sizes: &[u32]) -> Vec<DeviceColumn<BaseField>> {
-    let queue = Queue::current();
+/// Columns of these sizes: those of the scope's queue from the pool as long as it has some, then all others
+/// in one allocation.
+fn columns_from(
+    queue: &Queue,
+    pool: &BaseColumnPool<CudaBackend>,
+    log_sizes: &[u32],
+) -> Vec<DeviceColumn<BaseField>> {
     let mut columns = Vec::with_capacity(log_sizes.len());
-    for &log_size in log_sizes {
+    let scope = Queue::current();
+    scope.require_beside(queue);
+    let pooled = if queue.is(&scope) { log_sizes } else { &[] };
+    for &log_size in pooled {
         let before = queue.allocations();
         columns.push(pool.take_or_alloc(log_size));
-        // What was streamed before has come back to the pool.
-        if let Some(column) = columns.pop_if(|column| column.is_streamed()) {
-            columns.push(DeviceColumn::new(&queue, column.len()));
+        // What was away before has come back to the pool.
+        if let Some(column) = columns.pop_if(|column| column.is_away()) {
+            columns.push(DeviceColumn::new(queue, column.len()));
             continue;
         }
         // The pool does not tell what it has; an allocation does.
@@ -212,7 +233,7 @@ fn columns_from(pool: &BaseColumnPool<CudaBackend>, log_sizes: &[u32]) -> Vec<De
     }
     let rest = &log_sizes[columns.len()..];
     if !rest.is_empty() {
-        columns.extend(DeviceColumn::batch(&queue, rest.iter().map(|&log_size| 1usize << log_size)));
+        columns.extend(DeviceColumn::batch(queue, rest.iter().map(|&log_size| 1usize << log_size)));
     }
     columns
 }
@@ -225,18 +246,23 @@ pub fn interpolate_kept(columns: &[&Evaluation], twiddles: &TwiddleTree<CudaBack
         let copies = columns.iter().map(|&column| column.clone()).collect();
         return CudaBackend::interpolate_columns(copies, twiddles);
     }
-    let all = || columns.iter().map(|column| &column.values);
     let queue = first.values.queue();
     let _stage = queue.stage(Stage::Interpolate);
-    let targets = DeviceColumn::batch(queue, all().map(|values| values.len()));
-    let pairs = columns.iter().zip(&targets);
-    for (domain, group) in &pairs.chunk_by(|(column, _)| column.domain) {
-        let (sources, targets): (Vec<_>, Vec<_>) =
-            group.map(|(column, target)| (&column.values, target)).unzip();
-        let (direction, inverses) = (Direction::Inverse, &twiddles.itwiddles);
-        transform(queue, direction, domain, inverses, sources, domain.size(), targets);
+    let mut coefficients: Vec<Option<Coefficients>> = columns.iter().map(|_| None).collect();
+    for home in by_home(columns.iter().map(|column| &column.values)) {
+        let targets = DeviceColumn::batch(&home.queue, home.columns.iter().map(|values| values.len()));
+        let (direction, inverses) = (Direction::Inverse, twiddles.itwiddles.on(&home.queue));
+        let pairs =
+            home.places.iter().map(|&place| columns[place].domain).zip(home.columns.iter().zip(&targets));
+        for (domain, group) in &pairs.chunk_by(|&(domain, _)| domain) {
+            let (sources, targets): (Vec<_>, Vec<_>) = group.map(|(_, pair)| pair).unzip();
+            transform(&home.queue, direction, domain, &inverses, sources, domain.size(), targets);
+        }
+        for (place, target) in home.places.into_iter().zip(targets) {
+            coefficients[place] = Some(CircleCoefficients::new(target.seen_from(queue)));
+        }
     }
-    targets.into_iter().map(CircleCoefficients::new).collect()
+    coefficients.into_iter().flatten().collect()
 }
 
 /// The values of columns that are streamed are interpolated each time that they have been brought:
@@ -309,23 +335,23 @@ fn interpolate_same_domain(
 ) -> Vec<Coefficients> {
     let Some(first) = columns.first() else { return Vec::new() };
     let domain = first.domain;
-    let columns = columns.into_iter().map(|column| column.values).collect_vec();
-    let queue = columns[0].queue();
-    transform(queue, Direction::Inverse, domain, &twiddles.itwiddles, &columns, domain.size(), &columns);
-    columns.into_iter().map(CircleCoefficients::new).collect()
+    for Home { queue, columns, .. } in by_home(columns.iter().map(|column| &column.values)) {
+        let inverses = twiddles.itwiddles.on(&queue);
+        transform(&queue, Direction::Inverse, domain, &inverses, &columns, domain.size(), &columns);
+    }
+    columns.into_iter().map(|column| CircleCoefficients::new(column.values)).collect()
 }
 
-/// Evaluates polynomials on one domain, into columns of its size.
-fn evaluate_same_size(
-    polynomials: &[&Coefficients],
+/// Evaluates coefficients on one domain, into columns of its size, all of which lie on one queue.
+fn evaluate_at_home(
+    coefficients: &[DeviceColumn<BaseField>],
     domain: CircleDomain,
     twiddles: &TwiddleTree<CudaBackend>,
-    targets: &[&DeviceColumn<BaseField>],
+    targets: &[DeviceColumn<BaseField>],
 ) {
-    for (len, group) in &polynomials.iter().zip(targets).chunk_by(|(polynomial, _)| polynomial.coeffs.len()) {
-        let (sources, targets): (Vec<_>, Vec<_>) =
-            group.map(|(polynomial, target)| (&polynomial.coeffs, *target)).unzip();
+    for (len, group) in &coefficients.iter().zip(targets).chunk_by(|(source, _)| source.len()) {
+        let (sources, targets): (Vec<_>, Vec<_>) = group.unzip();
         let queue = sources[0].queue();
-        transform(queue, Direction::Forward, domain, &twiddles.twiddles, sources, len, targets);
+        transform(queue, Direction::Forward, domain, &twiddles.twiddles.on(queue), sources, len, targets);
     }
 }

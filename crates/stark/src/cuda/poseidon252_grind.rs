@@ -8,7 +8,7 @@ use stwo::core::vcs_lifted::poseidon252_merkle::poseidon_finalize;
 use super::poseidon252_merkle::one_thread_each;
 use crate::Error;
 use crate::backend::CudaBackend;
-use crate::column::{Element as _, Felt252};
+use crate::element::{Element as _, Felt252};
 use crate::error::{OrRaise as _, raise};
 use crate::kernels;
 use crate::queue::Queue;

@@ -18,7 +18,8 @@ use stwo::prover::vcs_lifted::ops::MerkleOpsLifted;
 use super::groups::{Wanted, by_groups};
 use super::merkle::{leaf_table, whole_tree};
 use crate::backend::CudaBackend;
-use crate::column::{DeviceColumn, Felt252};
+use crate::column::DeviceColumn;
+use crate::element::Felt252;
 use crate::kernels;
 use crate::queue::Queue;
 
@@ -36,13 +37,7 @@ impl MerkleOpsLifted<Poseidon252MerkleHasher> for CudaBackend {
     /// Computes the whole tree, of which this is the last layer, in one allocation.
     fn build_leaves(columns: &[&DeviceColumn<BaseField>], lifting_log_size: u32) -> DeviceColumn<Felt252> {
         // As `SimdBackend` has it; `CpuBackend` takes the hash of nothing.
-        whole_tree(columns, lifting_log_size, Felt252::default, |queue, tree, leaves| {
-            hash_leaves(queue, columns, leaves);
-            for log_nodes in (0..lifting_log_size).rev() {
-                let nodes = 1usize << log_nodes;
-                hash_parents(queue, &tree.part(2 * nodes - 1, 2 * nodes), &mut tree.part(nodes - 1, nodes));
-            }
-        })
+        whole_tree(columns, lifting_log_size, Felt252::default, &hash_leaves, &hash_layers)
     }
 
     fn build_next_layer(layer: &DeviceColumn<Felt252>) -> DeviceColumn<Felt252> {
@@ -57,13 +52,21 @@ impl MerkleOpsLifted<Poseidon252MerkleHasher> for CudaBackend {
     }
 }
 
+/// Computes all layers above the one of 2^`log_children` nodes of a tree in breadth-first order.
+fn hash_layers(queue: &Queue, tree: DeviceColumn<Felt252>, log_children: u32) {
+    for log_nodes in (0..log_children).rev() {
+        let nodes = 1usize << log_nodes;
+        hash_parents(queue, &tree.part(2 * nodes - 1, 2 * nodes), &mut tree.part(nodes - 1, nodes));
+    }
+}
+
 /// Hashes rows of columns into `leaves`. Steps of columns that are all shorter than the longest are taken
 /// once for each of their own rows, and the state is lifted from there; so are digests, where no column is as
 /// long as the tree.
 fn hash_leaves(queue: &Queue, columns: &[&DeviceColumn<BaseField>], leaves: &mut DeviceColumn<Felt252>) {
     let log_leaves = leaves.len().ilog2();
     let log_sizes = columns.iter().map(|column| column.len().ilog2()).collect_vec();
-    let all = columns.iter().all(|column| !column.is_streamed());
+    let all = columns.iter().all(|column| !column.is_away());
     let all = all.then(|| leaf_table(queue, columns.len(), 0, columns.iter().copied()));
     // Two felts a step, and a last one with the felt that is left, or none.
     let steps = columns.len().div_ceil(ELEMENTS_IN_BUFFER / 2) / 2 + 1;
@@ -137,7 +140,7 @@ mod tests {
 
     use super::*;
     use crate::Context;
-    use crate::column::Element as _;
+    use crate::element::Element as _;
 
     /// Products, squares, sums and forms of felts a[i] and b[i]; multiples of 2^251; then the permutation of
     /// (a, b, a b).

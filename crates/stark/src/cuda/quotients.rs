@@ -19,6 +19,7 @@ use stwo::prover::{AccumulationOps as _, QuotientOps};
 
 use super::circle_fft::{Direction, transform};
 use super::groups::{Wanted, by_groups};
+use super::homes::{Home, by_home};
 use super::{flat_words, one_thread_each, words};
 use crate::backend::CudaBackend;
 use crate::column::{DeviceColumn, coordinates, secure_column, table};
@@ -38,31 +39,29 @@ impl QuotientOps for CudaBackend {
         let lens = columns.iter().map(|column| column.values.len());
         assert!(lens.dedup().count() == 1, "columns that are divided together have one length");
         let constants = quotient_constants(sample_batches);
-        let values = columns.iter().map(|column| &column.values).collect_vec();
+        let constant = |coefficients: &Vec<Coefficients>| Some(coefficients.iter().map(|&(_, b, _)| b).sum());
+        let mut sampled = Sampling {
+            batches: sample_batches,
+            coefficients: &constants.line_coeffs,
+            constants: constants.line_coeffs.iter().map(constant).collect(),
+            rows,
+        };
         let mut sums: Vec<Option<SecureColumnByCoords<Self>>> = sample_batches.iter().map(|_| None).collect();
-        by_groups(queue, &values, &Wanted { rows, ..Wanted::WHOLE }, |group, arrived| {
-            let batches = sample_batches.iter().zip(&constants.line_coeffs).zip(&mut sums);
-            for ((batch, coefficients), sum) in batches {
-                let samples = batch.cols_vals_randpows.iter().zip(coefficients);
-                let of_group = samples.filter(|(sample, _)| group.contains(&sample.column_index));
-                let (sampled, factors): (Vec<_>, Vec<_>) = of_group
-                    .map(|(sample, &(_, _, c))| (&arrived[sample.column_index - group.start], c))
-                    .unzip();
-                if sampled.is_empty() {
-                    continue;
-                }
-                // The constant is taken off once.
-                let constant: SecureField = match sum {
-                    None => coefficients.iter().map(|&(_, b, _)| b).sum(),
-                    Some(_) => SecureField::default(),
-                };
-                let numerators = numerators(queue, &sampled, &factors, constant, rows);
-                match sum {
-                    None => *sum = Some(numerators),
-                    Some(sum) => Self::accumulate(sum, &numerators),
+        // Each device adds up its own columns, and what comes of it travels.
+        for home in by_home(columns.iter().map(|column| &column.values)) {
+            for (sum, part) in sums.iter_mut().zip(sampled.numerators_of(&home)) {
+                let Some(part) = part else { continue };
+                if home.queue.is(queue) {
+                    add(sum, part);
+                } else {
+                    let mut arrived = secure_column(queue, rows);
+                    for (to, from) in arrived.columns.iter_mut().zip(&part.columns) {
+                        to.fetch(from);
+                    }
+                    add(sum, arrived);
                 }
             }
-        });
+        }
         for ((batch, coefficients), sum) in sample_batches.iter().zip(&constants.line_coeffs).zip(sums) {
             let Some(sum) = sum else { unreachable!("a point is one of some column") };
             accumulated_numerators_vec.push(AccumulatedNumerators {
@@ -108,6 +107,51 @@ impl QuotientOps for CudaBackend {
         let forward = Direction::Forward;
         transform(queue, forward, domain, &twiddles.twiddles, columns, rows, &values.columns);
         SecureEvaluation::new(domain, values)
+    }
+}
+
+type Coefficients = (SecureField, SecureField, SecureField);
+
+/// What is added up of columns for each point that they are sampled at.
+struct Sampling<'a> {
+    batches: &'a [ColumnSampleBatch],
+    coefficients: &'a [Vec<Coefficients>],
+    /// What is yet to be taken off, once.
+    constants: Vec<Option<SecureField>>,
+    rows: usize,
+}
+
+impl Sampling<'_> {
+    /// The numerators of each point over some of the columns, on their device. None where none of them is
+    /// sampled.
+    fn numerators_of(&mut self, home: &Home) -> Vec<Option<SecureColumnByCoords<CudaBackend>>> {
+        let (queue, rows) = (&home.queue, self.rows);
+        let mut sums: Vec<Option<SecureColumnByCoords<CudaBackend>>> =
+            self.batches.iter().map(|_| None).collect();
+        let columns = home.columns.iter().collect_vec();
+        by_groups(queue, &columns, &Wanted { rows, ..Wanted::WHOLE }, |group, arrived| {
+            let places = &home.places[group];
+            let batches = self.batches.iter().zip(self.coefficients).zip(&mut self.constants).zip(&mut sums);
+            for (((batch, coefficients), constant), sum) in batches {
+                let samples = batch.cols_vals_randpows.iter().zip(coefficients);
+                let of_group = samples.filter_map(|(sample, &(_, _, c))| {
+                    Some((&arrived[places.binary_search(&sample.column_index).ok()?], c))
+                });
+                let (sampled, factors): (Vec<_>, Vec<_>) = of_group.unzip();
+                if !sampled.is_empty() {
+                    let constant = constant.take().unwrap_or_default();
+                    add(sum, numerators(queue, &sampled, &factors, constant, rows));
+                }
+            }
+        });
+        sums
+    }
+}
+
+fn add(sum: &mut Option<SecureColumnByCoords<CudaBackend>>, part: SecureColumnByCoords<CudaBackend>) {
+    match sum {
+        None => *sum = Some(part),
+        Some(sum) => CudaBackend::accumulate(sum, &part),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gatework_gpu::{Buffer, args};
+use gatework_gpu::{Buffer, Locked, args};
 use stwo::core::circle::{Coset, M31_CIRCLE_GEN};
 use stwo::core::poly::circle::CircleDomain;
 use stwo::prover::poly::BitReversedOrder;
@@ -32,10 +32,38 @@ pub struct DeviceTwiddles {
 struct Table {
     queue: Queue,
     coset: Coset,
+    direction: Direction,
     words: Buffer<u32>,
+    /// The same on other devices of the context, with those of the other direction.
+    elsewhere: Arc<Locked<Vec<TwiddleTree<CudaBackend>>>>,
+}
+
+/// Which of the two tables of a coset.
+#[derive(Clone, Copy)]
+enum Direction {
+    Forward,
+    Inverse,
 }
 
 impl DeviceTwiddles {
+    /// The same twiddles on a queue of the context, computed there when they are asked for the first time.
+    /// Those of another context stay what they are, and are refused when they are used.
+    pub(crate) fn on(&self, queue: &Queue) -> Self {
+        let is_other = |table: &&Arc<Table>| !table.queue.is(queue) && table.queue.is_beside(queue);
+        let Some(table) = self.table.as_ref().filter(is_other) else { return self.clone() };
+        let mut trees = table.elsewhere.lock();
+        let is_there = |tree: &&TwiddleTree<CudaBackend>| tree.twiddles.made().queue.is(queue);
+        if trees.iter().find(is_there).is_none() {
+            trees.push(precompute(queue, table.coset));
+        }
+        let Some(tree) = trees.iter().find(is_there) else { unreachable!("it is there now") };
+        let there = match table.direction {
+            Direction::Forward => &tree.twiddles,
+            Direction::Inverse => &tree.itwiddles,
+        };
+        Self { table: there.table.clone(), log_expansion: self.log_expansion }
+    }
+
     /// The table, for kernels on `queue`.
     pub(crate) fn table(&self, queue: &Queue) -> &Buffer<u32> {
         let table = self.made();
@@ -147,9 +175,11 @@ pub(crate) fn precompute(queue: &Queue, coset: Coset) -> TwiddleTree<CudaBackend
     let (initial, step) = (coset.initial_index.0 as u32, coset.step_size.0 as u32);
     let arguments = args![&powers, initial, step, log_table, &mut table, &mut inverses];
     queue.launch(&kernels::TWIDDLES, "make_twiddles", &one_thread_each(len), &arguments);
-    let buffer = |words| {
-        let table = Table { queue: queue.clone(), coset, words };
+    let elsewhere = Arc::new(Locked::default());
+    let buffer = |direction, words| {
+        let table = Table { queue: queue.clone(), coset, direction, words, elsewhere: elsewhere.clone() };
         DeviceTwiddles { table: Some(Arc::new(table)), log_expansion: 0 }
     };
-    TwiddleTree { root_coset: coset, twiddles: buffer(table), itwiddles: buffer(inverses) }
+    let (twiddles, itwiddles) = (buffer(Direction::Forward, table), buffer(Direction::Inverse, inverses));
+    TwiddleTree { root_coset: coset, twiddles, itwiddles }
 }

@@ -1,11 +1,13 @@
 //! How much device memory a proof takes, before it is asked for.
 
+mod over;
 mod way;
 
 use gatework_gpu::Device;
 use stwo::core::pcs::PcsConfig;
 use stwo::core::vcs_lifted::verifier::LOG_PACKED_LEAF_SIZE;
 
+pub use self::over::Shares;
 pub use self::way::Way;
 
 use crate::{Error, Result};

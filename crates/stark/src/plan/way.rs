@@ -91,7 +91,7 @@ impl Plan {
     /// Pages in the window while constraints are evaluated. Where it is not known: every column is read at
     /// its own row and ahead of it, for which two pages are brought; and those of the next chunk are on their
     /// way.
-    fn pages_at_once(&self) -> u64 {
+    pub(super) fn pages_at_once(&self) -> u64 {
         self.pages.unwrap_or_else(|| 7 * self.columns().count() as u64)
     }
 

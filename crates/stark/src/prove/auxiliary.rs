@@ -19,7 +19,8 @@ use super::fri::{Layers, Opening};
 use super::openings::{Hashes, Openings, Read, Values, positions_in};
 use super::transcript::{DeviceChannel, Digest};
 use crate::backend::CudaBackend;
-use crate::column::{DeviceColumn, Element};
+use crate::column::DeviceColumn;
+use crate::element::Element;
 
 /// Hashes of a tree on the way from leaves to the root, layer by layer, by the indices of their nodes.
 struct Nodes(Vec<(Vec<usize>, Hashes)>);

@@ -22,9 +22,10 @@ use super::tail::{LOG_TAIL, fold_to_last};
 use super::transcript::{DeviceChannel, Digest, Transcript, draw_on_host};
 use crate::Result;
 use crate::backend::CudaBackend;
-use crate::column::{DeviceColumn, Element};
+use crate::column::DeviceColumn;
 use crate::cuda::fri::{Challenge, fold_circle_by, fold_line_by, fold_line_once};
 use crate::cuda::merkle::SecureTree;
+use crate::element::Element;
 use crate::shared::Leaves;
 
 /// All layers of a commitment.

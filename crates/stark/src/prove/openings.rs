@@ -16,8 +16,9 @@ use stwo::prover::vcs_lifted::prover::MerkleProverLifted;
 
 use super::{DeviceChannel, Digest, log_leaves};
 use crate::backend::CudaBackend;
-use crate::column::{DeviceColumn, Element};
+use crate::column::DeviceColumn;
 use crate::cuda::{Runs, gather};
+use crate::element::Element;
 use crate::queue::Queue;
 
 /// Elements that will be read.
@@ -98,17 +99,39 @@ impl<'a, T: Element> Openings<'a, T> {
         Hashes(first..self.hashes.len())
     }
 
-    /// Reads everything that was asked for.
+    /// Reads everything that was asked for, in one transfer from each device.
     pub(super) fn read(self, queue: &Queue) -> Read<T> {
-        let on_device = self.values.iter().copied().filter(|(column, _)| !column.is_streamed());
-        let on_device: Vec<_> = on_device.collect();
-        let [values, hashes] = gather(queue, [Runs::of(queue, &on_device), Runs::of(queue, &self.hashes)]);
-        let mut values = elements(&values).into_iter();
-        let value = |(column, index): (&DeviceColumn<BaseField>, usize)| {
-            // What is streamed is the host's already.
-            if column.is_streamed() { Some(column.at(index)) } else { values.next() }
-        };
-        Read { values: self.values.into_iter().filter_map(value).collect(), hashes: elements(&hashes) }
+        let mut values = vec![BaseField::default(); self.values.len()];
+        // Which of them each device has: hashes are the lead's.
+        let mut asked = vec![(queue, Vec::new())];
+        for (place, &(column, index)) in self.values.iter().enumerate() {
+            if column.is_streamed() {
+                // What is streamed is the host's already.
+                values[place] = column.at(index);
+                continue;
+            }
+            let owner = column.there().unwrap_or(column).queue();
+            queue.require_beside(owner);
+            match asked.iter_mut().find(|(known, _)| known.is(owner)) {
+                Some((_, places)) => places.push(place),
+                None => asked.push((owner, vec![place])),
+            }
+        }
+        let mut hashes = Vec::new();
+        for (owner, places) in asked {
+            let element = |&place: &usize| {
+                let (column, index) = self.values[place];
+                (column.there().unwrap_or(column), index)
+            };
+            let wanted: Vec<_> = places.iter().map(element).collect();
+            let of_owner = if owner.is(queue) { &self.hashes[..] } else { &[] };
+            let [found, digests] = gather(owner, [Runs::of(owner, &wanted), Runs::of(owner, of_owner)]);
+            for (place, value) in places.into_iter().zip(elements(&found)) {
+                values[place] = value;
+            }
+            hashes.extend(elements::<T>(&digests));
+        }
+        Read { values, hashes }
     }
 }
 

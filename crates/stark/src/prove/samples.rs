@@ -16,13 +16,14 @@ use crate::backend::CudaBackend;
 use crate::cuda::oods;
 use crate::queue::Queue;
 
-type SizeAndPoint = (u32, CirclePoint<SecureField>);
+/// The device that a column lies on, its size, and where it is sampled.
+type HomeSizeAndPoint = (usize, u32, CirclePoint<SecureField>);
 type Points = TreeVec<ColumnVec<Vec<CirclePoint<SecureField>>>>;
 
 /// Samples every column at its points.
 ///
 /// A polynomial of n coefficients is known by its first n values, so that weights and sums are over those
-/// alone, and columns of one size are sampled at a point together.
+/// alone, and columns of one size and one device are sampled at a point together.
 pub(super) fn at_points<MC: MerkleChannel>(
     queue: &Queue,
     scheme: &CommitmentSchemeProver<'_, CudaBackend, MC>,
@@ -38,11 +39,14 @@ where
         let columns = polynomials.iter().flatten().zip(points.iter().flatten());
         columns.flat_map(|(polynomial, points)| points.iter().map(move |&point| (&polynomial.evals, point)))
     };
-    // Which samples each size and point has, in the order of their first.
-    let mut groups: Vec<(SizeAndPoint, Vec<usize>)> = Vec::new();
+    // Which samples each device, size and point has, in the order of their first.
+    let mut groups: Vec<(HomeSizeAndPoint, Vec<usize>)> = Vec::new();
     let mut group_of = HashMap::new();
     for (number, (evaluation, point)) in wanted().enumerate() {
-        let key = (evaluation.domain.log_size(), point);
+        let home = evaluation.values.there().unwrap_or(&evaluation.values).queue();
+        queue.require_beside(home);
+        let rank = home.rank();
+        let key = (rank, evaluation.domain.log_size(), point);
         let group = *group_of.entry(key).or_insert_with(|| {
             groups.push((key, Vec::new()));
             groups.len() - 1
@@ -50,14 +54,20 @@ where
         groups[group].1.push(number);
     }
     let evaluations: Vec<_> = wanted().map(|(evaluation, _)| evaluation).collect();
-    let mut values = vec![SecureField::default(); evaluations.len()];
-    for ((log_size, point), numbers) in groups {
+    // All devices are asked before the first is waited for.
+    let mut asked = Vec::with_capacity(groups.len());
+    for ((_, log_size, point), numbers) in groups {
         let subdomain = evaluations[numbers[0]].domain.split(log_blowup).0;
         let inverses = scheme.twiddles.itwiddles.extract_subdomain_twiddles(log_size, subdomain.log_size());
         let folded = point.repeated_double(lifting_log_size - log_size);
-        let weights = oods::weights(queue, subdomain, &inverses, folded);
-        let columns = numbers.iter().map(|&number| &evaluations[number].values);
-        for (&number, value) in numbers.iter().zip(oods::dot_products(queue, columns, &weights)) {
+        let columns: Vec<_> = numbers.iter().map(|&number| evaluations[number].values.at_home()).collect();
+        let queue = columns[0].queue();
+        let weights = oods::weights(queue, subdomain, &inverses.on(queue), folded);
+        asked.push((numbers, oods::dot_products(queue, &columns, &weights)));
+    }
+    let mut values = vec![SecureField::default(); evaluations.len()];
+    for (numbers, products) in asked {
+        for (number, value) in numbers.into_iter().zip(products.read()) {
             values[number] = value;
         }
     }

@@ -11,10 +11,11 @@ use stwo::prover::backend::Column as _;
 use stwo::prover::secure_column::SecureColumnByCoords;
 
 use crate::backend::CudaBackend;
-use crate::column::{DeviceColumn, Element};
+use crate::column::DeviceColumn;
 use crate::cuda::fri::Challenge;
 use crate::cuda::merkle::SecureTree;
 use crate::cuda::{Runs, gather, words};
+use crate::element::Element;
 use crate::kernels;
 use crate::queue::Queue;
 use crate::shared::DigestWords;

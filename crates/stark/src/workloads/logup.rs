@@ -13,7 +13,7 @@ use stwo_constraint_framework::FrameworkEval;
 
 use super::{Size, Task};
 use crate::airs::{Air as _, HostColumn, Lookup};
-use crate::column::Element as _;
+use crate::element::Element as _;
 use crate::{CudaBackend, DeviceColumn, interaction_trace, kernels};
 
 #[derive(Clone, Copy)]

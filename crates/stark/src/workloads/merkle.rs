@@ -11,7 +11,7 @@ use stwo::prover::vcs_lifted::prover::MerkleProverLifted;
 
 use super::{Run, Size, Task, Timed, copying};
 use crate::airs::HostColumn;
-use crate::column::Element;
+use crate::element::Element;
 use crate::{CudaBackend, DeviceColumn, kernels};
 
 #[derive(Clone, Copy)]

@@ -10,7 +10,7 @@ use stwo::prover::backend::Column as _;
 
 use super::{Size, Task};
 use crate::airs::HostColumn;
-use crate::column::{Element as _, Felt252};
+use crate::element::{Element as _, Felt252};
 use crate::floor::{BUTTERFLY, COMPRESSION, PERMUTATION};
 use crate::queue::Queue;
 use crate::rates::{TWIDDLES, VALUES, butterflies, compressions, felts, permutations};

@@ -16,7 +16,7 @@ use stwo::prover::secure_column::SecureColumnByCoords;
 
 use super::{Size, Task};
 use crate::airs::HostColumn;
-use crate::column::Element as _;
+use crate::element::Element as _;
 use crate::{CudaBackend, kernels};
 
 #[derive(Clone, Copy)]

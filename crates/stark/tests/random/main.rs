@@ -6,6 +6,7 @@ mod draw;
 #[path = "../support/mod.rs"]
 mod support;
 
+use gatework_gpu::Device;
 use gatework_stark::{
     Context, CudaBackend, DeviceChannel, DeviceColumn, Digest, Error, Streaming, Tier, ToDevice as _,
     interaction_trace,
@@ -72,6 +73,8 @@ struct Configuration {
     keeps_coefficients: bool,
     /// How columns are streamed from the host's memory, where they are.
     streaming: Option<Streaming>,
+    /// The place of the context in [`contexts`].
+    context: usize,
 }
 
 impl Configuration {
@@ -97,7 +100,14 @@ impl Configuration {
                 .one_of(&[Interactions::OnDevice, Interactions::OnHost]),
             keeps_coefficients: Draw::new(seed, "coefficients").one_in(4),
             streaming: Self::streaming(seed),
+            context: Self::context(seed),
         }
+    }
+
+    /// Columns that are streamed are on one device alone.
+    fn context(seed: u64) -> usize {
+        let drawn = Draw::new(seed, "devices").number(0..=DEVICES.len() as u32 - 1);
+        if Self::streaming(seed).is_some() { 0 } else { drawn as usize }
     }
 
     /// In windows from none, which holds one column or sixteen at a time, to one that holds all; in pages
@@ -326,8 +336,24 @@ where
     (!holds::<MC>(configuration, found)).then(|| "the verifier refuses the proof".into())
 }
 
-fn check(context: &Context, seed: u64) {
+/// How many devices prove together.
+const DEVICES: [usize; 4] = [1, 2, 4, 8];
+
+/// A context for each number of devices: those of one on the device of all tests, the others on emulated
+/// devices that know each other, or on virtual ones of the device that the tests are told.
+fn contexts() -> Vec<Context> {
+    let one = support::context().device();
+    let devices = |count: usize| match count {
+        1 => vec![one.clone()],
+        _ if one.is_emulated() => Device::emulated_group(count as u64, count).unwrap(),
+        _ => one.split(count).unwrap(),
+    };
+    DEVICES.iter().map(|&count| Context::over(&devices(count)).unwrap()).collect()
+}
+
+fn check(contexts: &[Context], seed: u64) {
     let configuration = Configuration::of(seed);
+    let context = &contexts[configuration.context];
     let difference = match configuration.hash {
         Hash::Blake2s => difference::<Blake2sMerkleChannel>(context, &configuration),
         Hash::Blake2sM31 => difference::<Blake2sM31MerkleChannel>(context, &configuration),
@@ -351,8 +377,8 @@ fn random_airs_are_proved_as_by_simd() {
     std::thread::scope(|scope| {
         for first in 0..threads {
             scope.spawn(move || {
-                let context = Context::new(support::context().device()).unwrap();
-                (first..seeds()).step_by(threads as usize).for_each(|seed| check(&context, seed));
+                let contexts = contexts();
+                (first..seeds()).step_by(threads as usize).for_each(|seed| check(&contexts, seed));
             });
         }
     });
@@ -383,6 +409,21 @@ fn seeds_reach_every_choice() {
         let streams =
             |configuration: &Configuration| configuration.streaming.is_some() && configuration.hash == hash;
         assert!(count(&streams) > 2, "{hash:?}");
+    }
+    for (context, devices) in DEVICES.into_iter().enumerate() {
+        for by in [By::Batches, By::Stwo] {
+            let has =
+                |configuration: &Configuration| configuration.context == context && configuration.by == by;
+            assert!(count(&has) > 3, "{devices} devices, {by:?}");
+        }
+        let interacts =
+            |configuration: &Configuration| configuration.context == context && configuration.air.interacts();
+        assert!(count(&interacts) > 10, "{devices} devices");
+    }
+    for hash in [Hash::Blake2s, Hash::Blake2sM31, Hash::Poseidon252] {
+        let on_several =
+            |configuration: &Configuration| configuration.context > 0 && configuration.hash == hash;
+        assert!(count(&on_several) > 2, "{hash:?}");
     }
     assert!(count(&|configuration| configuration.keeps_coefficients) > 20);
     assert!(count(&|configuration| configuration.air.preprocessed.is_empty()) > 20);

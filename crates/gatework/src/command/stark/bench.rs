@@ -23,6 +23,7 @@ use stwo::prover::poly::circle::PolyOps as _;
 use stwo_constraint_framework::{FrameworkEval, INTERACTION_TRACE_IDX, InfoEvaluator};
 
 use super::memory;
+use super::place::Place;
 use super::statement::{Statement, StatementOptions, Visitor};
 use super::throughput::{self, Columns, Throughput, json};
 use crate::command::device_memory::MemoryOptions;
@@ -38,6 +39,7 @@ Examples:
   gatework stark bench --air poseidon2 --log-rows 12 --tier interpreted
   gatework stark bench --channel poseidon252 --log-rows 18,20 --device cuda
   gatework stark bench --log-rows 14 --at-once 16 --repeats 100 --device cuda
+  gatework stark bench --log-rows 20,22 --device cuda:0,1
 
 The time covers everything from a trace in the backend's memory to the proof in host memory:
 interpolation, extension, commitments, constraints, FRI, proof of work, openings.
@@ -168,8 +170,12 @@ struct OnDevice {
     ratio: f64,
     /// Whether every proof is that of SimdBackend, byte for byte.
     same_bytes: bool,
+    /// Of the first device, where there are several.
     peak_bytes: u64,
     predicted_peak_bytes: u64,
+    /// What one proof sends from device to device, where there are several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    links: Vec<Link>,
     /// The first proof, with everything that is compiled or allocated once.
     first_ms: f64,
     /// The trace to the device, by way of page-locked memory, and without.
@@ -182,6 +188,14 @@ struct OnDevice {
     throughput: Option<Throughput>,
     /// One more proof, with the device waited for after each stage.
     stages: Vec<StageTime>,
+}
+
+/// What goes from one device to another.
+#[derive(Serialize)]
+struct Link {
+    from: usize,
+    to: usize,
+    bytes: u64,
 }
 
 #[derive(Serialize)]
@@ -199,8 +213,12 @@ struct StageTime {
 pub(super) fn run(options: &BenchOptions, shell: &Shell) -> Result<Ending, Failure> {
     // A folder that cannot be written is an error now, not after the measurement.
     let store = options.results.as_ref().map(Store::open).transpose()?;
-    let target = options.memory.limited(shell.target()?)?;
-    let device = target.device();
+    let place = Place::open(shell, options.memory)?;
+    let devices = place.devices();
+    if devices.len() > 1 && (options.results.is_some() || options.at_once.is_some()) {
+        return Err(Failure::input("--results and --at-once are of one device: leave them out".into()));
+    }
+    let device = devices.first();
     // The emulated device has no rates.
     let hardware = device.filter(|device| !device.is_emulated());
     let rates = hardware
@@ -212,13 +230,13 @@ pub(super) fn run(options: &BenchOptions, shell: &Shell) -> Result<Ending, Failu
         let statement = Statement::new(&options.statement, log_rows)?;
         statement.check()?;
         jobs.doing(statement.text());
-        sizes.push(statement.accept(Bench { statement, options, device, rates: rates.as_ref() })?);
+        sizes.push(statement.accept(Bench { statement, options, devices, rates: rates.as_ref() })?);
         jobs.done();
     }
     drop(jobs);
     let of_device = device.map(DeviceRecord::of);
     let device = match device {
-        Some(device) => format!("{} ({})", device.properties().id, device.properties().name),
+        Some(device) => format!("{} ({})", place.id(), device.properties().name),
         None => "cpu".to_owned(),
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -256,7 +274,8 @@ fn keep_record(
 struct Bench<'a> {
     statement: Statement,
     options: &'a BenchOptions,
-    device: Option<&'a Device>,
+    /// None on the CPU.
+    devices: &'a [Device],
     rates: Option<&'a Rates>,
 }
 
@@ -287,15 +306,18 @@ impl Visitor for Bench<'_> {
         let verified = airs::verify_with::<MC, _>(air, config, expected).is_ok();
         let verify_ms = milliseconds(start.elapsed());
         let simd_ms = milliseconds(simd.into_iter().min().unwrap_or_default());
-        let on_device = match self.device {
-            Some(device) => {
+        let on_device = match self.devices {
+            [] => None,
+            devices => {
                 let mut run =
-                    on_device::<MC, A>(self.options, device, air, config, &columns, &bytes, simd_ms)?;
-                let hash = self.statement.channel.hash();
-                run.add_floors(&floors(device, self.rates, air, hash, config, &columns));
+                    on_device::<MC, A>(self.options, devices, air, config, &columns, &bytes, simd_ms)?;
+                // Floors are those of one device.
+                if let [device] = devices {
+                    let hash = self.statement.channel.hash();
+                    run.add_floors(&floors(device, self.rates, air, hash, config, &columns));
+                }
                 Some(run)
             }
-            None => None,
         };
         let statement = self.statement;
         Ok(Size { statement, proof_bytes: bytes.len(), simd_ms, verify_ms, verified, on_device })
@@ -304,7 +326,7 @@ impl Visitor for Bench<'_> {
 
 fn on_device<MC: MerkleChannel, A: Air>(
     options: &BenchOptions,
-    device: &Device,
+    devices: &[Device],
     air: &A,
     config: PcsConfig,
     columns: &Columns,
@@ -316,9 +338,15 @@ where
     MC::H: Serialize,
 {
     let plan = <CudaBackend as ProvesWith<MC>>::plan(airs::plan(air, config));
-    let context = Context::new(device)?;
-    let way = plan.way(device)?;
-    let _pages = context.follow(&way);
+    let device = &devices[0];
+    let context = Context::over(devices)?;
+    let (predicted_peak_bytes, _pages) = if devices.len() == 1 {
+        let way = plan.way(device)?;
+        (way.device_bytes, context.follow(&way))
+    } else {
+        plan.check_over(devices)?;
+        (plan.shares(devices.len()).first, None)
+    };
     match options.tier {
         TierChoice::Auto => (),
         TierChoice::Interpreted => context.set_tier(Tier::Interpreted),
@@ -348,6 +376,7 @@ where
     };
     device.budget().reset_peak();
     let first = prove(false)?;
+    let links = context.traffic().links().map(|(from, to, bytes)| Link { from, to, bytes }).collect();
     let mut times = (0..options.repeats.get()).map(|_| prove(false)).collect::<Result<Vec<_>, _>>()?;
     times.sort_unstable();
     prove(true)?;
@@ -372,7 +401,8 @@ where
         ratio: simd_ms / at(0.5),
         same_bytes: same_bytes && throughput.as_ref().is_none_or(|many| many.same_bytes),
         peak_bytes,
-        predicted_peak_bytes: way.device_bytes,
+        predicted_peak_bytes,
+        links,
         first_ms: milliseconds(first),
         upload_ms: milliseconds(uploads.iter().copied().min().unwrap_or_default()),
         pageable_upload_ms: pageable_upload(device, columns)?,
@@ -542,6 +572,13 @@ impl Document {
                 stages.add_row([stage.stage.to_owned(), ms(Some(stage.ms)), counted, measured]);
             }
             text.push_str(&format!("\n{}\n{stages}\n", size.statement.text()));
+            if !run.links.is_empty() {
+                let mut links = table(["from", "to", "bytes of a proof"]);
+                for Link { from, to, bytes } in &run.links {
+                    links.add_row([from.to_string(), to.to_string(), bytes.to_string()]);
+                }
+                text.push_str(&format!("{links}\n"));
+            }
             if let Some(many) = &run.throughput {
                 text.push_str(&format!("{many}\n"));
             }

@@ -12,6 +12,7 @@ use stwo::core::channel::MerkleChannel;
 use stwo::core::pcs::PcsConfig;
 use stwo::prover::backend::simd::SimdBackend;
 
+use super::place::Place;
 use super::prove::{ProofFile, Prove};
 use super::statement::{AirChoice, ChannelChoice, Security, Statement, Visitor};
 use super::verify::Verify;
@@ -55,8 +56,8 @@ impl Visitor for Rewritten<'_> {
 }
 
 fn proof(statement: Statement) -> Vec<u8> {
-    let target = Target::open("cpu").expect("every machine has a CPU");
-    let proved = statement.accept(Prove { statement, target: &target, observer: Arc::new(()) });
+    let proved =
+        statement.accept(Prove { statement, place: &Place::One(Target::Cpu), observer: Arc::new(()) });
     proved.expect("a small statement is proved")
 }
 

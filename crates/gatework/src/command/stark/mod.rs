@@ -4,6 +4,7 @@ mod bench;
 #[cfg(feature = "fuzzing")]
 mod fuzzing;
 mod memory;
+mod place;
 mod prove;
 mod quiet;
 mod statement;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Args;
-use gatework_gpu::{Observer, Target};
+use gatework_gpu::Observer;
+use gatework_stark::CudaBackend;
 use gatework_stark::airs::{self, Air, Proved, ProvesWith};
-use gatework_stark::{CudaBackend, Prover};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use stwo::core::channel::MerkleChannel;
@@ -16,6 +16,7 @@ use stwo::core::vcs_lifted::merkle_hasher::MerkleHasherLifted;
 use stwo::prover::backend::simd::SimdBackend;
 
 use super::memory;
+use super::place::Place;
 use super::statement::{Statement, StatementOptions, Visitor};
 use crate::command::device_memory::MemoryOptions;
 use crate::command::ending::{Ending, Failure};
@@ -29,10 +30,12 @@ Examples:
   gatework stark prove --air wide-fibonacci --log-rows 16 --columns 100 --out proof.json
   gatework stark prove --air poseidon2 --log-rows 10 --security 96 --out proof.json --device cuda
   gatework stark prove --log-rows 10 --channel poseidon252 --out proof.json
+  gatework stark prove --log-rows 22 --columns 400 --out proof.json --device cuda:0,1
 
 Without options it proves 1024 rows and writes proof.json, unless there is such a file already.
 Without a GPU, proofs are made by stwo's SimdBackend; they are the same.
-Columns that do not fit into the device's memory stay in the machine's and visit the device.";
+Columns that do not fit into the device's memory stay in the machine's and visit the device.
+Several devices (cuda:all, cuda:0,1, emulated:4) share the columns of one proof: 2, 4, 8 and so on.";
 
 #[derive(Debug, Args)]
 pub(crate) struct ProveOptions {
@@ -106,16 +109,16 @@ pub(super) fn run(options: &ProveOptions, shell: &Shell) -> Result<Ending, Failu
     let statement = Statement::new(&options.statement, options.log_rows)?;
     statement.check()?;
     let out = options.file()?;
-    let target = options.memory.limited(shell.target()?)?;
+    let place = Place::open(shell, options.memory)?;
     let jobs = shell.progress.start(1);
-    jobs.doing(format!("proving {} on {}", statement.text(), target.id()));
+    jobs.doing(format!("proving {} on {}", statement.text(), place.id()));
     let observer = Arc::new(shell.progress.clone());
     let start = Instant::now();
-    let file = statement.accept(Prove { statement, target: &target, observer })?;
+    let file = statement.accept(Prove { statement, place: &place, observer })?;
     let seconds = start.elapsed().as_secs_f64();
     drop(jobs);
     write_file(&out, &file)?;
-    let device = target.id().to_owned();
+    let device = place.id().to_owned();
     let verify = format!("gatework stark verify {}", out.display());
     let done = Done { statement, device, out, bytes: file.len(), verify, seconds };
     shell.output.show(&done, || {
@@ -131,10 +134,10 @@ pub(super) fn run(options: &ProveOptions, shell: &Shell) -> Result<Ending, Failu
     Ok(Ending::Done)
 }
 
-/// Proves on a target: the bytes of a proof file.
+/// Proves: the bytes of a proof file.
 pub(super) struct Prove<'a> {
     pub(super) statement: Statement,
-    pub(super) target: &'a Target,
+    pub(super) place: &'a Place,
     /// Who is told of the stages of the proof.
     pub(super) observer: Arc<dyn Observer>,
 }
@@ -149,9 +152,8 @@ impl Visitor for Prove<'_> {
         MC::H: Serialize + DeserializeOwned,
     {
         let plan = <CudaBackend as ProvesWith<MC>>::plan(airs::plan(air, config));
-        memory::require_to_prove(plan.host_bytes(self.target))?;
-        let prover = Prover::builder().observer(self.observer).build(self.target)?;
-        let proved = prover.prove_with::<MC, _>(air, config)?;
+        memory::require_to_prove(self.place.host_bytes(&plan))?;
+        let proved = self.place.prover(self.observer)?.prove_with::<MC, _>(air, config)?;
         let file = ProofFile { statement: self.statement, proved };
         serde_json::to_vec(&schema::Versioned::new(&file))
             .map_err(|error| Failure::device(format!("the proof could not be written as JSON: {error}")))

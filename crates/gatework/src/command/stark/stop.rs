@@ -6,6 +6,7 @@ use gatework_gpu::Target;
 use stwo::core::fields::m31::BaseField;
 use stwo::core::vcs_lifted::blake2_merkle::Blake2sMerkleHasher;
 
+use super::place::Place;
 use super::prove::{ProofFile, Prove};
 use super::statement::{AirChoice, ChannelChoice, Security, Statement};
 use super::verify::Verify;
@@ -33,7 +34,7 @@ pub(crate) fn visit(target: &Target) -> Seen {
 fn checked(statement: Statement, target: &Target) -> Result<String, String> {
     let unreadable = |error: serde_json::Error| format!("the proof cannot be read again: {error}");
     let proved = statement
-        .accept(Prove { statement, target, observer: Arc::new(()) })
+        .accept(Prove { statement, place: &Place::One(target.clone()), observer: Arc::new(()) })
         .map_err(|error| error.to_string())?;
     let tampered = tamper(&proved).map_err(unreadable)?;
     let holds = |file: &[u8]| statement.accept(Verify { file }).map_err(unreadable);
