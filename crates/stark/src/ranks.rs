@@ -126,8 +126,13 @@ pub(crate) fn meet<R>(lead: &Queue, work: impl FnOnce() -> R) -> R {
 mod tests {
     use gatework_gpu::{Device, Grid, Module, args};
 
+    use stwo::core::fields::m31::BaseField;
+    use stwo::prover::backend::Column as _;
+
     use super::*;
     use crate::Context;
+    use crate::column::DeviceColumn;
+    use crate::cuda::groups::{Wanted, by_groups};
 
     /// Also where nothing that came of it is read.
     #[test]
@@ -146,6 +151,34 @@ mod tests {
         context.scope(|| write(3)).unwrap();
         let error = context.scope(|| write(4)).unwrap_err();
         assert!(matches!(error, Error::Gpu(gatework_gpu::Error::Fault(_))), "{error:?}");
+    }
+
+    /// Kernels write by address, of which nobody but a meeting knows.
+    #[test]
+    fn what_is_fetched_is_what_was_there_at_the_time() {
+        static WRITES: Module = Module::new(
+            "writes_by_address",
+            "#include \"gw/gw.cuh\"\nGW_KERNEL(write)(u64 to, u32 value) { ((u32*)to)[gw::global_thread()] = value; }",
+            &[],
+        );
+        let context = Context::over(&Device::emulated_group(5, 2).unwrap()).unwrap();
+        let found = context.scope(|| {
+            let [lead, other]: [Queue; 2] = Ranks::all(&Queue::current()).try_into().ok().unwrap();
+            let column = DeviceColumn::<BaseField>::from_words(&other, &[1; 64]);
+            let mut copies = Vec::new();
+            for value in 2..6u32 {
+                let address = column.address(&other);
+                other.launch(&WRITES, "write", &Grid::new([1; 3], [64, 1, 1]), &args![address, value]);
+                meet(&lead, || {
+                    by_groups(&lead, &[&column.seen_from(&lead)], &Wanted::WHOLE, |_, arrived| {
+                        copies.push(arrived[0].clone());
+                    });
+                });
+            }
+            copies.iter().map(|copy| copy.to_cpu()).collect::<Vec<_>>()
+        });
+        let expected: Vec<_> = (2..6u32).map(|value| vec![BaseField::from(value); 64]).collect();
+        assert_eq!(found.unwrap(), expected);
     }
 
     #[test]
