@@ -98,13 +98,20 @@ impl Machine {
         }
     }
 
-    /// Where an engine would run that has code for the CPU alone.
-    pub(crate) fn cpu_only(&self) -> Presence {
+    /// The same for an engine that takes several devices together.
+    pub(crate) fn engine_over(&self, kernels: &str, native: &str) -> Presence {
+        let DeviceChoice::Several(set) = self.choice else { return self.engine(kernels, native) };
+        let name = set.to_string();
+        let parts: &[&str] =
+            if name.starts_with("emulated") { &["C++ compiler"] } else { &["CUDA driver", "NVRTC"] };
+        self.with(parts, &format!("on the devices of '{name}' together, {kernels}"))
+    }
+
+    /// The same for an engine that takes the CPU unless it is told otherwise.
+    pub(crate) fn engine_where_told(&self, kernels: &str, native: &str) -> Presence {
         match self.choice {
-            DeviceChoice::Auto | DeviceChoice::Cpu => found("on the CPU; there are no kernels for it".into()),
-            choice => Presence::Missing {
-                reason: format!("it runs on the CPU only: use --device cpu or auto, not {choice}"),
-            },
+            DeviceChoice::Auto => found(format!("on the CPU, {native}")),
+            _ => self.engine(kernels, native),
         }
     }
 }
@@ -142,8 +149,12 @@ mod tests {
         assert_eq!(engine(DeviceChoice::Emulated, none), "not: no compiler");
         let four = "emulated:4".parse().unwrap();
         assert!(engine(four, gcc()).starts_with("not: 'emulated:4' names several devices"));
-        let alone = |choice| said(machine(choice, gcc()).cpu_only());
-        assert!(alone(DeviceChoice::Auto).starts_with("on the CPU"));
-        assert!(alone(DeviceChoice::Cuda(0)).starts_with("not: it runs on the CPU only"));
+        let over = |choice| said(machine(choice, gcc()).engine_over("by kernels", "in f32"));
+        assert_eq!(over(four), "on the devices of 'emulated:4' together, by kernels");
+        assert_eq!(over("cuda:0,1".parse().unwrap()), "not: no CUDA device");
+        assert_eq!(over(DeviceChoice::Emulated), "on the emulated device, by kernels");
+        let told = |choice| said(machine(choice, gcc()).engine_where_told("transformers alone", "in f32"));
+        assert_eq!(told(DeviceChoice::Auto), "on the CPU, in f32");
+        assert_eq!(told(DeviceChoice::Emulated), "on the emulated device, transformers alone");
     }
 }

@@ -68,7 +68,7 @@ impl Noun for Stark {
     }
 
     fn jobs(machine: &Machine) -> Vec<Job> {
-        vec![Job { name: "stark", presence: machine.engine("by kernels", "by stwo's SimdBackend") }]
+        vec![Job { name: "stark", presence: machine.engine_over("by kernels", "by stwo's SimdBackend") }]
     }
 
     fn stops(target: &Target) -> Vec<Stop<'_>> {

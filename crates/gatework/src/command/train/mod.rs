@@ -76,7 +76,7 @@ impl Noun for Train {
     }
 
     fn jobs(machine: &Machine) -> Vec<Job> {
-        vec![Job { name: "train", presence: machine.cpu_only() }]
+        vec![Job { name: "train", presence: machine.engine_where_told("transformers alone", "in f32") }]
     }
 
     fn stops(_: &Target) -> Vec<Stop<'_>> {
