@@ -115,7 +115,10 @@ fn a_clean_file_passes() {
     let clean = TRANSPOSE.replace("BARRIER", "__syncthreads();");
     let output = check(&clean, PLAN, &[]);
     assert_eq!(output.status.code(), DONE, "{output:?}");
-    assert_eq!(stdout(&output), "transpose: nothing found under 20 schedules\n");
+    assert_eq!(
+        stdout(&output),
+        "transpose: nothing found under 20 schedules of 1 block of 16 x 16 threads\n"
+    );
     let document = json(&check(&clean, PLAN, &["--json", "--seeds", "2"]));
     assert_eq!(document["kernels"][0]["findings"].as_array().map(Vec::len), Some(0), "{document}");
 }
@@ -125,14 +128,14 @@ fn what_is_not_known_is_refused_by_name_and_line() {
     let refuse = |text: &str, words: &[&str]| assert_refused(&check(text, "", &[]), words);
     refuse(
         "// a file\n#include <cute/tensor.hpp>\n__global__ void k() {}\n",
-        &["kernel.cu", "line 2", "cute/tensor.hpp", "cuda_runtime.h"],
+        &["kernel.cu", "line 2", "cute/tensor.hpp", "gatework check --known"],
     );
     refuse(
-        "__global__ void k(int* x) {\n\n  asm volatile(\"dp4a.u32.u32 %0, %1, %2, %3;\" : \"=r\"(x[0]) : \"r\"(x[1]), \
+        "__global__ void k(int* x) {\n\n  asm volatile(\"vmad.u32 %0, %1, %2, %3;\" : \"=r\"(x[0]) : \"r\"(x[1]), \
          \"r\"(x[2]), \"r\"(x[3]));\n}\n",
-        &["kernel.cu", "line 3", "dp4a.u32.u32", "cp.async.bulk"],
+        &["kernel.cu", "line 3", "vmad.u32", "gatework check --known"],
     );
-    refuse("template <class T>\n__global__ void k(T* x) {}\n", &["line 1", "template"]);
+    refuse("template <class T>\n__global__ void k(T* x) {}\n", &["line 2", "template"]);
     refuse("int main() {}\n", &["no __global__ function"]);
     refuse("", &["no __global__ function"]);
     refuse("__global__ void k(int* x) {\n  x[0] = undeclared;\n}\n", &["kernel.cu:2", "undeclared"]);

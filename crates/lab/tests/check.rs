@@ -1,7 +1,9 @@
 //! Plain CUDA files through `check`: bugs at their own lines, and nothing where there is none.
 
+use std::path::{Path, PathBuf};
+
 use gatework_gpu::FaultKind;
-use gatework_lab::check::{CheckError, Plan, Report, check};
+use gatework_lab::check::{CheckError, Plan, Report, check, check_file};
 
 const REDUCE: &str = include_str!("cuda/reduce.cu");
 const PIPELINE: &str = include_str!("cuda/pipeline.cu");
@@ -261,4 +263,111 @@ fn errors_of_the_compiler_are_about_the_file() {
     for said in [unclosed, unknown] {
         assert!(!said.contains("gw_") && !said.contains("GW_EXPORT") && said.lines().count() < 8, "{said}");
     }
+}
+
+/// A copy of a file of `tests/cuda` and of the headers beside it, with `from` replaced by `to`.
+fn altered(name: &str, from: &str, to: &str) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let cuda = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cuda");
+    for entry in std::fs::read_dir(cuda).unwrap() {
+        let entry = entry.unwrap();
+        let text = std::fs::read_to_string(entry.path()).unwrap();
+        let text = if entry.file_name() == name { text.replacen(from, to, 1) } else { text };
+        std::fs::write(folder.path().join(entry.file_name()), text).unwrap();
+    }
+    let path = folder.path().join(name);
+    (folder, path)
+}
+
+/// The reports of a file as it is, which must be clean, and of the altered one.
+#[track_caller]
+fn both(name: &str, plan: &Plan, from: &str, to: &str) -> (Vec<Report>, Vec<Report>) {
+    let check = |from: &str, to: &str| {
+        let (_folder, path) = altered(name, from, to);
+        check_file(&path, plan).unwrap_or_else(|error| panic!("{name}: {error}"))
+    };
+    let clean = check("", "");
+    for report in &clean {
+        assert!(report.findings.is_empty() && report.warnings.is_empty(), "{report:?}");
+    }
+    (clean, check(from, to))
+}
+
+#[track_caller]
+fn assert_found(report: &Report, kind: FaultKind, file: &str, line: u32) {
+    let fault = &report.findings.first().expect("a finding").fault;
+    let site = fault.site.as_ref().expect("a place");
+    assert_eq!((fault.kind, site.file.as_str(), site.line), (kind, file, line), "{fault}");
+}
+
+#[test]
+fn host_code_and_cooperative_groups_are_no_hindrance() {
+    let bound = "if (ROW >= rows) return;";
+    let plan = plan(
+        "seeds = 3\n[args]\nrows = 5\ncolumns = 70\nin = { elements = 350 }\nout = { elements = 350 }\n",
+    );
+    let (clean, found) = both("softmax.cu", &plan, bound, "");
+    // The threads of the launch are in the file, and the blocks only the program knows.
+    assert_eq!((clean[0].blocks, clean[0].threads), ([2, 1, 1], [128, 1, 1]));
+    let text = include_str!("cuda/softmax.cu");
+    assert_found(&found[0], FaultKind::OutOfBounds, "softmax.cu", line_of(text, "top = std::max"));
+}
+
+#[test]
+fn products_of_a_warp_are_those_of_the_card() {
+    let (clean, found) = both(
+        "products.cu",
+        &plan("seeds = 2\nblocks = 1\n"),
+        "    __syncwarp();\n    uint32_t x[4]",
+        "    uint32_t x[4]",
+    );
+    assert_eq!(clean.iter().map(|report| report.threads[0]).collect::<Vec<_>>(), [32, 32]);
+    assert!(!found[0].findings.is_empty() && found[1].findings.is_empty(), "{found:?}");
+    assert_eq!(found[0].findings[0].fault.kind, FaultKind::Race, "{found:?}");
+}
+
+#[test]
+fn registers_predicates_and_labels_of_inline_ptx_are_understood() {
+    let wait = "    asm volatile(\"cp.async.wait_group 0;\");\n";
+    let (_, found) = both("registers.cu", &plan("seeds = 3\n"), wait, "");
+    assert_eq!(found[0].findings[0].fault.kind, FaultKind::Race, "{found:?}");
+    let (_folder, path) =
+        altered("registers.cu", "shfl.sync.bfly.b32 %0, %1, 1", "shfl.sync.bfly.b32 %0, %1, 2");
+    let found = check_file(&path, &plan("seeds = 1\n")).unwrap();
+    let text = include_str!("cuda/registers.cu");
+    assert_found(&found[0], FaultKind::Assertion, "registers.cu", line_of(text, "assert(ok)"));
+}
+
+#[test]
+fn headers_beside_the_file_and_fields_of_structs_are_known() {
+    let plan = plan(
+        "seeds = 3\n[args]\nstep.x = { elements = 100 }\n\"step.v\" = { elements = 100 }\nstep.range.count = 90\n\
+         step.range.first = 10\nstep.dt = 0.5\n",
+    );
+    let check = |from: &str, to: &str| {
+        let (folder, header) = altered("particles.h", from, to);
+        assert!(header.exists());
+        check_file(&folder.path().join("particles.cu"), &plan)
+    };
+    let clean = check("", "").unwrap();
+    assert_eq!(
+        (clean[0].kernel.as_str(), clean[0].blocks[0], clean[0].threads[0]),
+        ("advance<unsigned long long>", 2, 64)
+    );
+    assert!(clean[0].findings.is_empty(), "{clean:?}");
+    let found = check("first + i", "first + 2 * i").unwrap();
+    let text = include_str!("cuda/particles.cu");
+    assert_found(&found[0], FaultKind::OutOfBounds, "particles.cu", line_of(text, "step.x[place"));
+    assert!(found[0].findings[0].fault.message.contains("'step."), "{found:?}");
+    let unknown =
+        check("#include <vector>", "#include <vector>\n#include <cute/tensor.hpp>").unwrap_err().to_string();
+    assert!(unknown.contains("particles.h, line 5") && unknown.contains("cute/tensor.hpp"), "{unknown}");
+    let asm = check("return step", "asm(\"vmad.u32 %0;\");\n    return step").unwrap_err().to_string();
+    assert!(asm.contains("particles.h, line 14") && asm.contains("vmad.u32"), "{asm}");
+    let wrong = check("return step", "return stride").unwrap_err().to_string();
+    assert!(wrong.contains("particles.h:14:") && wrong.contains("stride"), "{wrong}");
+    let elsewhere = toml::from_str::<Plan>("[args]\nstep.y = 3\n").unwrap();
+    let (folder, _) = altered("particles.cu", "", "");
+    let refused = check_file(&folder.path().join("particles.cu"), &elsewhere).unwrap_err().to_string();
+    assert!(refused.contains("'step.y', and no kernel takes it"), "{refused}");
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use clap::Args;
-use gatework_lab::check::{CheckError, KNOWN_INCLUDES, KNOWN_PTX, Plan, Report, check};
+use gatework_lab::check::{CheckError, KNOWN_PTX, Plan, Report, check_file, known_includes};
 use serde::Serialize;
 
 use crate::command::ending::{Ending, Failure};
@@ -14,11 +14,12 @@ use crate::command::shell::{DeviceUse, Shell};
 /// Options of `gatework check`.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 pub(crate) struct CheckOptions {
-    /// The CUDA C++ file
+    /// The CUDA C++ file; headers that it includes by "…" are looked for beside it
     #[arg(required_unless_present = "known")]
     file: Option<PathBuf>,
     /// How its kernels are launched, as TOML: kernel, blocks, threads, shared, cluster, cooperative, early,
-    /// seeds, seconds, and [args] with a number or { elements, fill } for each parameter
+    /// seeds, seconds, and [args] with a number or { elements, fill } for each parameter or field of one.
+    /// Without it, they are launched as the file does it, as far as that stands there in numbers
     #[arg(long, value_name = "TOML")]
     plan: Option<PathBuf>,
     /// Number of schedules to run each kernel under [default: the plan's]
@@ -41,7 +42,7 @@ impl schema::Document for Checked {
 
 #[derive(Serialize)]
 struct Known {
-    includes: &'static [&'static str],
+    includes: Vec<&'static str>,
     ptx: &'static [&'static str],
 }
 
@@ -52,13 +53,12 @@ impl schema::Document for Known {
 pub(crate) fn run(options: &CheckOptions, shell: &Shell) -> Result<Ending, Failure> {
     shell.device.check("check", DeviceUse::EmulatedOnly)?;
     if options.known {
-        let known = Known { includes: KNOWN_INCLUDES, ptx: KNOWN_PTX };
-        let text = || format!("headers: {}\n\nPTX: {}", KNOWN_INCLUDES.join(", "), KNOWN_PTX.join(", "));
+        let known = Known { includes: known_includes(), ptx: KNOWN_PTX };
+        let text = || format!("headers: {}\n\nPTX: {}", known.includes.join(", "), KNOWN_PTX.join(", "));
         shell.output.show(&known, text)?;
         return Ok(Ending::Done);
     }
     let Some(path) = &options.file else { return Err(Failure::input("a file is missing".into())) };
-    let text = read(path)?;
     let mut plan = match &options.plan {
         Some(path) => toml::from_str(&read(path)?)
             .map_err(|error| Failure::input(format!("{}: {error}", path.display())))?,
@@ -66,9 +66,10 @@ pub(crate) fn run(options: &CheckOptions, shell: &Shell) -> Result<Ending, Failu
     };
     plan.seeds = options.seeds.unwrap_or(plan.seeds);
     let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-    let kernels = check(&name, &text, &plan).map_err(|error| match error {
+    let kernels = check_file(path, &plan).map_err(|error| match error {
         CheckError::Refused(refusal) => Failure::input(format!("{}: {refusal}", path.display())),
         CheckError::Plan(sentence) => Failure::input(sentence),
+        CheckError::File { .. } => Failure::input(error.to_string()),
         CheckError::Device(error) => error.into(),
     })?;
     let checked = Checked { file: name, kernels };
@@ -83,12 +84,20 @@ fn read(path: &PathBuf) -> Result<String, Failure> {
     })
 }
 
+/// `4`, or `4 x 2`.
+fn extent(sides: &[u32; 3]) -> String {
+    let used = sides.iter().rposition(|&side| side != 1).map_or(1, |last| last + 1);
+    sides[..used].iter().map(u32::to_string).collect::<Vec<_>>().join(" x ")
+}
+
 impl Checked {
     fn text(&self) -> String {
         let mut text = String::new();
-        for Report { kernel, seeds, findings, warnings, fills_registers } in &self.kernels {
+        for Report { kernel, blocks, threads, seeds, findings, warnings, fills_registers } in &self.kernels {
             if findings.is_empty() {
-                let _ = writeln!(text, "{kernel}: nothing found under {seeds} schedules");
+                let plural = if blocks == &[1; 3] { "" } else { "s" };
+                let launch = format!("{} block{plural} of {} threads", extent(blocks), extent(threads));
+                let _ = writeln!(text, "{kernel}: nothing found under {seeds} schedules of {launch}");
                 if !fills_registers {
                     let _ = writeln!(
                         text,

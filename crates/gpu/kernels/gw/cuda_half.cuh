@@ -65,11 +65,9 @@
     GW_FUNCTION pair operator+(pair a, pair b) { return __hadd2(a, b); } \
     GW_FUNCTION pair operator-(pair a, pair b) { return __hsub2(a, b); } \
     GW_FUNCTION pair operator*(pair a, pair b) { return __hmul2(a, b); }
-#define GW_INLINE inline __attribute__((always_inline))
 
 GW_SMALL(__half, __half2, f32_to_f16, f16_to_f32)
 GW_SMALL(__nv_bfloat16, __nv_bfloat162, f32_to_bf16, bf16_to_f32)
-#undef GW_INLINE
 #undef GW_SMALL
 typedef __half half;
 typedef __half2 half2;
@@ -80,6 +78,13 @@ GW_FUNCTION __half __float2half(float x) { return __half(x); }
 GW_FUNCTION __half __float2half_rn(float x) { return __half(x); }
 GW_FUNCTION float __half2float(__half x) { return x; }
 GW_FUNCTION __half __int2half_rn(int x) { return __half(x); }
+GW_FUNCTION int __half2int_rn(__half x) { return __float2int_rn(x); }
+GW_FUNCTION int __half2int_rz(__half x) { return __float2int_rz(x); }
+GW_FUNCTION short __half_as_short(__half x) { return (short)x.bits; }
+GW_FUNCTION __half __short_as_half(short x) { return gw::bits<__half>((unsigned short)x); }
+GW_FUNCTION __half2 __lowhigh2highlow(__half2 x) { return {x.y, x.x}; }
+GW_FUNCTION __half2 __low2half2(__half2 x) { return {x.x, x.x}; }
+GW_FUNCTION __half2 __high2half2(__half2 x) { return {x.y, x.y}; }
 GW_FUNCTION __half __ushort_as_half(unsigned short x) { return gw::bits<__half>(x); }
 GW_FUNCTION unsigned short __half_as_ushort(__half x) { return x.bits; }
 GW_FUNCTION __half2 __floats2half2_rn(float x, float y) { return {__half(x), __half(y)}; }
@@ -103,5 +108,17 @@ GW_FUNCTION float2 __bfloat1622float2(__nv_bfloat162 x) { return {x.x, x.y}; }
 GW_FUNCTION __nv_bfloat162 __halves2bfloat162(__nv_bfloat16 x, __nv_bfloat16 y) { return {x, y}; }
 GW_FUNCTION __nv_bfloat16 __low2bfloat16(__nv_bfloat162 x) { return x.x; }
 GW_FUNCTION __nv_bfloat16 __high2bfloat16(__nv_bfloat162 x) { return x.y; }
+GW_FUNCTION __nv_bfloat162 __float2bfloat162_rn(float x) { return {__nv_bfloat16(x), __nv_bfloat16(x)}; }
+GW_FUNCTION __nv_bfloat162 __bfloat162bfloat162(__nv_bfloat16 x) { return {x, x}; }
+GW_FUNCTION __nv_bfloat162 make_bfloat162(__nv_bfloat16 x, __nv_bfloat16 y) { return {x, y}; }
+GW_FUNCTION __nv_bfloat16 __ushort_as_bfloat16(unsigned short x) { return gw::bits<__nv_bfloat16>(x); }
+GW_FUNCTION unsigned short __bfloat16_as_ushort(__nv_bfloat16 x) { return x.bits; }
+
+GW_FUNCTION __half2 atomicAdd(__half2* p, __half2 v) {
+    return gw::bits<__half2>(gw::atomic_add_f16_pair((u32*)p, gw::bits<u32>(v)));
+}
+GW_FUNCTION __nv_bfloat162 atomicAdd(__nv_bfloat162* p, __nv_bfloat162 v) {
+    return gw::bits<__nv_bfloat162>(gw::atomic_add_bf16_pair((u32*)p, gw::bits<u32>(v)));
+}
 
 #endif  // GW_CUDA

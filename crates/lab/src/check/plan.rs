@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use gatework_gpu::Grid;
 use serde::Deserialize;
 
+use super::rewrite::KernelText;
+
 /// How a kernel is launched. What is left out has a default.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -12,8 +14,8 @@ pub struct Plan {
     /// The kernel, as `scale`, or `scale<float, 4>` if it is a template; without it, all of the file are
     /// checked.
     pub kernel: Option<String>,
-    blocks: Extent,
-    threads: Extent,
+    blocks: Option<Extent>,
+    threads: Option<Extent>,
     /// Bytes of dynamic shared memory; without it, 48 KiB where the file declares `extern __shared__`.
     pub shared: Option<u32>,
     cluster: Option<Extent>,
@@ -24,7 +26,7 @@ pub struct Plan {
     /// Processor time of one launch, in seconds.
     pub seconds: u64,
     /// Buffers and values by the names of their parameters.
-    pub args: BTreeMap<String, PlannedArgument>,
+    args: BTreeMap<String, Planned>,
 }
 
 /// One, two or three numbers.
@@ -42,6 +44,28 @@ impl Extent {
             Self::Line(x) => [x, 1, 1],
             Self::Plane([x, y]) => [x, y, 1],
             Self::Space(all) => all,
+        }
+    }
+}
+
+/// What a plan says of a parameter: an argument, or one for each of its fields.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(untagged)]
+enum Planned {
+    Argument(PlannedArgument),
+    Fields(BTreeMap<String, Planned>),
+}
+
+impl Planned {
+    /// Adds every argument by its path, as `params.size`.
+    fn list(&self, path: &str, to: &mut BTreeMap<String, PlannedArgument>) {
+        match self {
+            Self::Argument(argument) => {
+                to.insert(path.to_owned(), *argument);
+            }
+            Self::Fields(fields) => {
+                fields.iter().for_each(|(name, field)| field.list(&format!("{path}.{name}"), to));
+            }
         }
     }
 }
@@ -80,8 +104,8 @@ impl Default for Plan {
     fn default() -> Self {
         Self {
             kernel: None,
-            blocks: Extent::Line(2),
-            threads: Extent::Line(128),
+            blocks: None,
+            threads: None,
             shared: None,
             cluster: None,
             cooperative: false,
@@ -98,12 +122,26 @@ impl Plan {
     pub(super) const ELEMENTS: usize = 1 << 16;
     pub(super) const INTEGER: i64 = 64;
 
+    /// Blocks and threads of a kernel of which neither the plan nor the file says anything.
+    const BLOCKS: u32 = 2;
+    const THREADS: u32 = 128;
+
+    /// Blocks that the file may ask for: every schedule runs all of them.
+    const MOST_BLOCKS: u64 = 64;
+
     /// Bytes of dynamic shared memory that a kernel gets which declares some, where the plan says nothing of it:
     /// what every card gives without being asked for more.
     const DYNAMIC_SHARED: u32 = 48 << 10;
 
     /// Bytes of one buffer at most.
     pub(super) const BUFFER_BYTES: usize = 1 << 30;
+
+    /// Every argument by the name of its parameter, or by the path of its field.
+    pub(super) fn arguments(&self) -> BTreeMap<String, PlannedArgument> {
+        let mut all = BTreeMap::new();
+        self.args.iter().for_each(|(name, planned)| planned.list(name, &mut all));
+        all
+    }
 
     /// What no file could be checked with.
     pub(crate) fn check(&self) -> Result<(), String> {
@@ -116,18 +154,34 @@ impl Plan {
         Ok(())
     }
 
-    /// The launch, with so many bytes of `__shared__` variables below the dynamic shared memory, which the file
-    /// `declares` or not.
-    pub(crate) fn grid(&self, static_bytes: u32, declares_dynamic: bool) -> Result<Grid, String> {
+    /// The launch of a kernel: as the plan says, else as the file launches it, with so many bytes of
+    /// `__shared__` variables below the dynamic shared memory, which the file `declares` or not.
+    pub(super) fn grid(
+        &self,
+        kernel: &KernelText,
+        static_bytes: u32,
+        declares_dynamic: bool,
+    ) -> Result<Grid, String> {
         let dynamic = self.shared.unwrap_or(if declares_dynamic { Self::DYNAMIC_SHARED } else { 0 });
         let Some(shared) = dynamic.checked_add(static_bytes) else {
             return Err(format!("the plan has {dynamic} bytes of shared memory: no card has so much"));
         };
+        let cluster = self.cluster.map(Extent::whole).or(kernel.cluster);
+        let fits = |blocks: &[u32; 3]| {
+            blocks.iter().map(|&side| u64::from(side)).product::<u64>() <= Self::MOST_BLOCKS
+        };
+        let blocks =
+            self.blocks.map(Extent::whole).or(kernel.launch.blocks.filter(fits)).unwrap_or_else(|| {
+                let [x, y, z] = cluster.unwrap_or([1; 3]);
+                [x.saturating_mul(Self::BLOCKS), y, z]
+            });
+        let threads = self.threads.map(Extent::whole).or(kernel.launch.threads);
+        let threads = threads.unwrap_or([kernel.most_threads.unwrap_or(Self::THREADS), 1, 1]);
         Ok(Grid {
-            cluster: self.cluster.map(Extent::whole),
+            cluster,
             cooperative: self.cooperative,
             early: self.early,
-            ..Grid::new(self.blocks.whole(), self.threads.whole()).shared(shared)
+            ..Grid::new(blocks, threads).shared(shared)
         })
     }
 }

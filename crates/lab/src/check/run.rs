@@ -1,5 +1,7 @@
 //! A file, rewritten and launched under many schedules.
 
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gatework_gpu::{
@@ -10,9 +12,10 @@ use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 
+use super::files::Files;
 use super::plan::{Fill, Plan, PlannedArgument};
 use super::refusal::Refusal;
-use super::rewrite::{KernelText, Rewritten, rewrite};
+use super::rewrite::{KernelText, Rewritten, message_name, rewrite_files};
 use super::templates::Wanted;
 
 /// Bytes that `__shared__` variables may have, as on the card.
@@ -21,6 +24,14 @@ const STATIC_BYTES: u32 = 48 << 10;
 /// Why a file was not checked.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
+    /// It cannot be read.
+    #[error("{}: {source}; it should be a text file: name another", path.display())]
+    File {
+        /// Where it should be.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
     /// It uses what is not known.
     #[error(transparent)]
     Refused(#[from] Refusal),
@@ -46,6 +57,10 @@ pub struct Finding {
 pub struct Report {
     /// The kernel.
     pub kernel: String,
+    /// Blocks of the launch.
+    pub blocks: [u32; 3],
+    /// Threads of a block.
+    pub threads: [u32; 3],
     /// Schedules that it was run under: no more after one that took too long.
     pub seeds: u64,
     /// Faults, each with the schedules that showed it.
@@ -57,10 +72,30 @@ pub struct Report {
     pub fills_registers: bool,
 }
 
-/// Checks the kernels of a file that messages call `name`.
+/// Checks the kernels of a file with the headers that lie beside it.
+pub fn check_file(path: &Path, plan: &Plan) -> Result<Vec<Report>, CheckError> {
+    let text =
+        fs::read_to_string(path).map_err(|source| CheckError::File { path: path.to_owned(), source })?;
+    let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let find = |header: &str, from: Option<&str>| {
+        let beside = from.and_then(|from| Path::new(from).parent()).unwrap_or(Path::new(""));
+        let places = [beside.join(header), PathBuf::from(header)];
+        let found =
+            places.iter().find_map(|place| Some((place, fs::read_to_string(folder.join(place)).ok()?)));
+        found.map(|(place, text)| (message_name(&place.to_string_lossy()), text))
+    };
+    check_files(&Files::of(&message_name(&name), &text, &find)?, plan)
+}
+
+/// Checks the kernels of a file that messages call `name`, and that has no headers of its own.
 pub fn check(name: &str, text: &str, plan: &Plan) -> Result<Vec<Report>, CheckError> {
+    check_files(&Files::of(&message_name(name), text, &|_, _| None)?, plan)
+}
+
+fn check_files(files: &Files, plan: &Plan) -> Result<Vec<Report>, CheckError> {
     plan.check().map_err(CheckError::Plan)?;
-    let rewritten = rewrite(name, text, plan.kernel.as_deref())?;
+    let rewritten = rewrite_files(files, plan.kernel.as_deref())?;
     let wanted = plan.kernel.as_deref().map(Wanted::of);
     let named = |kernel: &&KernelText| wanted.as_ref().is_none_or(|wanted| wanted.name == kernel.name);
     let chosen: Vec<&KernelText> = rewritten.kernels.iter().filter(named).collect();
@@ -80,7 +115,7 @@ pub fn check(name: &str, text: &str, plan: &Plan) -> Result<Vec<Report>, CheckEr
         )));
     }
     let known = |name: &String| chosen.iter().any(|kernel| kernel.parameters.contains(name));
-    if let Some(unknown) = plan.args.keys().find(|name| !known(name)) {
+    if let Some(unknown) = plan.arguments().keys().find(|name| !known(name)) {
         return Err(CheckError::Plan(format!(
             "the plan has an argument '{unknown}', and no kernel takes it"
         )));
@@ -90,7 +125,7 @@ pub fn check(name: &str, text: &str, plan: &Plan) -> Result<Vec<Report>, CheckEr
 
 fn check_kernel(rewritten: &Rewritten, kernel: &KernelText, plan: &Plan) -> Result<Report, CheckError> {
     let static_bytes = if rewritten.has_static_shared { STATIC_BYTES } else { 0 };
-    let grid = plan.grid(static_bytes, rewritten.has_dynamic_shared).map_err(CheckError::Plan)?;
+    let grid = plan.grid(kernel, static_bytes, rewritten.has_dynamic_shared).map_err(CheckError::Plan)?;
     let source = Source::new(&kernel.name, rewritten.text.clone()).define("GW_STATIC_BYTES", static_bytes);
     let (mut findings, mut warnings) = (Vec::new(), Vec::new());
     let mut results: Vec<Vec<Output>> = Vec::new();
@@ -135,12 +170,18 @@ fn check_kernel(rewritten: &Rewritten, kernel: &KernelText, plan: &Plan) -> Resu
         }
     }
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.seeds));
-    Ok(Report { kernel: kernel.title(), seeds, findings, warnings, fills_registers })
+    let Grid { blocks, threads, .. } = grid;
+    Ok(Report { kernel: kernel.title(), blocks, threads, seeds, findings, warnings, fills_registers })
 }
 
 /// A compiler's error in the words that are about the file: what it says of the code around the kernel follows from that.
 fn of_the_file(error: CheckError, rewritten: &Rewritten) -> CheckError {
     let CheckError::Device(Error::Compile { kernel, compiler, log }) = error else { return error };
+    let starts_with_a_name = |line: &str| {
+        let is_of =
+            |name: &String| line.strip_prefix(name.as_str()).is_some_and(|rest| rest.starts_with(':'));
+        rewritten.names.iter().any(is_of)
+    };
     let mut about = String::new();
     let mut kept = false;
     for line in log.lines() {
@@ -151,16 +192,15 @@ fn of_the_file(error: CheckError, rewritten: &Rewritten) -> CheckError {
             || line.starts_with("In file included from ")
             || line.starts_with("                 from ");
         if is_message || is_context {
-            kept =
-                is_message && line.starts_with(&format!("{}:", rewritten.name)) && !line.contains(": note: ");
+            kept = is_message && starts_with_a_name(line) && !line.contains(": note: ");
         }
         if kept {
             about.push_str(line);
             about.push('\n');
         }
     }
-    if let Some((mark, line)) = rewritten.unclosed {
-        about = format!("{}:{line}: this '{mark}' is never closed\n{about}", rewritten.name);
+    if let Some((mark, file, line)) = &rewritten.unclosed {
+        about = format!("{file}:{line}: this '{mark}' is never closed\n{about}");
     }
     let log = if about.is_empty() { log } else { about.trim_end().to_owned() };
     CheckError::Device(Error::Compile { kernel, compiler, log })
@@ -262,10 +302,11 @@ fn launch(
     let stream = device.stream()?;
     let loaded = device.kernel(source)?;
     let shapes = loaded.parameters();
+    let planned = plan.arguments();
     let mut held = shapes
         .iter()
         .zip(&kernel.parameters)
-        .map(|(shape, name)| Held::new(&stream, shape, name, plan.args.get(name).copied()))
+        .map(|(shape, name)| Held::new(&stream, shape, name, planned.get(name).copied()))
         .collect::<Result<Vec<_>, _>>()?;
     let arguments: Vec<Arg<'_>> = held.iter_mut().map(Held::argument).collect();
     let launched = loaded.launch(&stream, grid, &arguments);
@@ -331,7 +372,12 @@ macro_rules! held {
         }
     };
 }
-held!(Buffer1 Value1 1, Buffer2 Value2 2, Buffer4 Value4 4, Buffer8 Value8 8, Buffer12 Value12 12, Buffer16 Value16 16);
+held!(
+    Buffer1 Value1 1, Buffer2 Value2 2, Buffer3 Value3 3, Buffer4 Value4 4, Buffer6 Value6 6, Buffer8 Value8 8,
+    Buffer12 Value12 12, Buffer16 Value16 16, Buffer20 Value20 20, Buffer24 Value24 24, Buffer28 Value28 28,
+    Buffer32 Value32 32, Buffer48 Value48 48,
+    Buffer64 Value64 64, Buffer96 Value96 96, Buffer128 Value128 128
+);
 
 impl Held {
     fn new(
@@ -352,7 +398,7 @@ impl Held {
             };
             let size = shape.bytes;
             return Self::value(&bytes).ok_or_else(|| {
-                wrong(&format!("has {size} bytes: check passes values of 1, 2, 4, 8, 12 or 16"))
+                wrong(&format!("is a struct of {size} bytes, which check cannot take apart"))
             });
         };
         let (elements, fill) = match planned {
@@ -371,7 +417,7 @@ impl Held {
             Fill::Unwritten => None,
         };
         Self::buffer(stream, element, bytes.as_deref(), elements)?.ok_or_else(|| {
-            wrong(&format!("points to elements of {element} bytes: check has 1, 2, 4, 8, 12 or 16"))
+            wrong(&format!("points to elements of {element} bytes, of which check makes no buffers"))
         })
     }
 }

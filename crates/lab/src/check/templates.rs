@@ -1,5 +1,7 @@
 //! Kernels that are templates: which arguments they are checked with, and what their parameters are called then.
 
+use std::collections::BTreeSet;
+
 use super::lines::{Kind, Token, closing, joined};
 
 /// A kernel as a plan names it: `scale`, or `scale<float, 4>`.
@@ -140,19 +142,36 @@ fn parameter(part: &[Token<'_>]) -> Option<Parameter> {
     Some(Parameter { name, value, default })
 }
 
-/// The arguments of the first `name<…><<<` in the file.
+/// The arguments of the first `name<…><<<` in the file that names no parameters of templates around it.
 pub(super) fn launched(tokens: &[Token<'_>], name: &str) -> Option<Vec<String>> {
+    let parameters = parameters_of_all(tokens);
+    let is_bound = |part: &[Token<'_>]| !part.iter().any(|token| parameters.contains(token.text));
     let next = |at: usize| (at..tokens.len()).find(|&at| !tokens[at].is_space());
     for at in (0..tokens.len()).filter(|&at| tokens[at].kind == Kind::Word && tokens[at].text == name) {
         let Some(open) = next(at + 1).filter(|&open| tokens[open].is("<")) else { continue };
         let Some(close) = angle_closing(tokens, open) else { continue };
         let launches = next(close + 1)
             .is_some_and(|from| tokens[from..].iter().take(3).filter(|token| token.is("<")).count() == 3);
-        if launches {
+        if launches && is_bound(&tokens[open + 1..close]) {
             return Some(listed(&tokens[open + 1..close]));
         }
     }
     None
+}
+
+/// The parameters' names of every template in the file.
+fn parameters_of_all(tokens: &[Token<'_>]) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for at in (0..tokens.len()).filter(|&at| tokens[at].is("template")) {
+        let open = (at + 1..tokens.len()).find(|&open| !tokens[open].is_space());
+        let Some(open) = open.filter(|&open| tokens[open].is("<")) else { continue };
+        if let Some(template) =
+            angle_closing(tokens, open).and_then(|close| Template::of(&tokens[open + 1..close]))
+        {
+            names.extend(template.parameters.into_iter().map(|parameter| parameter.name));
+        }
+    }
+    names
 }
 
 #[cfg(test)]
@@ -186,6 +205,10 @@ mod tests {
         assert_eq!(launched(&text, "add").unwrap(), ["float"]);
         assert_eq!(launched(&text, "f"), None);
         assert_eq!(launched(&tokens("add<float"), "add"), None);
+        let around = tokens(
+            "template <class T, int N> void f() { add<T, 2 * N><<<1, N>>>(); } void g() { add<int, 4><<<1, 4>>>(); }",
+        );
+        assert_eq!(launched(&around, "add").unwrap(), ["int", "4"]);
     }
 
     #[test]
