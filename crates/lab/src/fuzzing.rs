@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::check::Plan;
+use crate::check::{KernelText, Plan};
 use crate::freshness::Freshness;
 use crate::peers::{Handshake, Reply};
 use crate::profile;
@@ -47,7 +47,7 @@ pub fn document(text: &str) -> bool {
 
 /// How the kernels of a file are launched, which was read as TOML.
 pub fn launch_plan(plan: &Plan) -> bool {
-    plan.check().is_ok() && plan.grid(48 << 10, true).is_ok()
+    plan.check().is_ok() && plan.grid(&KernelText::default(), 48 << 10, true).is_ok()
 }
 
 /// Reads the output of a peer: its first line, and its answers.

@@ -116,10 +116,13 @@ GW_FUNCTION int __finitef(float x) { return __builtin_isfinite(x); }
 extern "C" int abs(int) noexcept;
 extern "C" long labs(long) noexcept;
 extern "C" long long llabs(long long) noexcept;
-GW_FUNCTION long abs(long x) { return x < 0 ? -x : x; }
-GW_FUNCTION long long abs(long long x) { return x < 0 ? -x : x; }
-GW_FUNCTION float abs(float x) { return __builtin_fabsf(x); }
-GW_FUNCTION double abs(double x) { return __builtin_fabs(x); }
+// A template, because the C++ library has functions of its own beside it.
+template <class T>
+GW_FUNCTION T abs(T x) {
+    if constexpr (__is_same(T, float)) return __builtin_fabsf(x);
+    else if constexpr (__is_same(T, double)) return __builtin_fabs(x);
+    else return x < T() ? -x : x;
+}
 
 // As CUDA overloads them; the templates are for whatever else can be compared.
 #define GW_EXTREMES(a, b, result) \

@@ -1,6 +1,7 @@
 //! A file with the headers of its own beside it, as one text whose lines are still known by their files.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use super::includes::{Include, included};
 use super::lines::{Kind, Token, tokens};
@@ -41,8 +42,15 @@ impl Files {
         find: FindHeader<'_>,
         once: &mut BTreeSet<String>,
     ) -> Result<(), Refusal> {
-        for token in tokens(text) {
+        let all = tokens(text);
+        let off = switched_off(&all);
+        for (at, token) in all.into_iter().enumerate() {
             let lines = token.text.matches('\n').count() as u32;
+            if off.iter().any(|range| range.contains(&at)) {
+                self.text.push_str(&"\n".repeat(lines as usize));
+                *line += lines;
+                continue;
+            }
             let header = (token.kind == Kind::Directive)
                 .then(|| included(token.text))
                 .flatten()
@@ -126,6 +134,32 @@ fn directive(line: u32, file: &str) -> String {
     format!("#line {line} \"{file}\"\n")
 }
 
+/// What stands between `#if 0` and its `#else` or `#endif`: nobody ever compiles it, and it may be no C++.
+fn switched_off(all: &[Token<'_>]) -> Vec<Range<usize>> {
+    let word = |at: usize| -> Option<Vec<&str>> {
+        (all[at].kind == Kind::Directive).then(|| all[at].text[1..].split_whitespace().take(2).collect())
+    };
+    let (mut found, mut at) = (Vec::new(), 0);
+    while at < all.len() {
+        if word(at).is_some_and(|words| words == ["if", "0"]) {
+            let (mut depth, mut end) = (0, at + 1);
+            while end < all.len() {
+                match word(end).as_deref() {
+                    Some(["if" | "ifdef" | "ifndef", ..]) => depth += 1,
+                    Some(["endif", ..]) if depth > 0 => depth -= 1,
+                    Some(["endif" | "else" | "elif", ..]) if depth == 0 => break,
+                    _ => {}
+                }
+                end += 1;
+            }
+            found.push(at + 1..end);
+            at = end;
+        }
+        at += 1;
+    }
+    found
+}
+
 /// Whether a header guards itself: by `#pragma once`, or by a macro around all of it.
 fn is_included_once(header: &str) -> bool {
     let all = tokens(header);
@@ -182,6 +216,17 @@ mod tests {
                 assert_eq!(told, format!("{line} \"{file}\""));
             }
         }
+    }
+
+    #[test]
+    fn what_is_switched_off_is_left_out() {
+        let text = "#if 0\n#ifdef A\n__global__ void old() {\n#endif\n#else\nint kept;\n#endif\n#if 01\nint other;\n#endif\n#if 0\nend";
+        let files = Files::of("a.cu", text, &find).unwrap();
+        assert_eq!(files.text.matches('\n').count(), text.matches('\n').count());
+        assert!(
+            !files.text.contains("old") && !files.text.contains("end\n") && files.text.contains("int kept")
+        );
+        assert!(files.text.contains("int other") && files.text.ends_with("#if 0\n"), "{}", files.text);
     }
 
     #[test]

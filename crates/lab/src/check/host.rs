@@ -1,6 +1,6 @@
 //! Host code among kernels: which declarations of a file no kernel can use.
 
-use super::lines::{Kind, Token, closing};
+use super::lines::{Kind, Token, angle_closing, closing};
 
 /// Names of the C++ library's namespace that only host code uses.
 const HOST_STANDARD: &[&str] = &[
@@ -123,7 +123,7 @@ fn without_templates<'a>(head: &[Token<'a>]) -> Vec<Token<'a>> {
     while at < head.len() {
         let next = (at + 1..head.len()).find(|&next| !head[next].is_space());
         let skipped = match (head[at].text, next) {
-            ("template", Some(open)) if head[open].is("<") => super::templates::angle_closing(head, open),
+            ("template", Some(open)) if head[open].is("<") => angle_closing(head, open),
             ("alignas" | "__align__" | "__attribute__", Some(open)) if head[open].is("(") => {
                 closing(head, open)
             }

@@ -1,7 +1,6 @@
 //! How the file itself launches a kernel, as far as that stands there in numbers.
 
-use super::lines::{Kind, Token, closing, split};
-use super::templates::angle_closing;
+use super::lines::{Kind, Token, angle_closing, closing, split};
 
 /// Names that lead to other names at most.
 const DEPTH: u32 = 16;
@@ -37,7 +36,13 @@ pub(super) fn launch_of(tokens: &[Token<'_>], name: &str) -> Launch {
     Launch::default()
 }
 
-/// The value of an expression, if that stands in the file.
+/// The value of an expression of integers and of names for such, if it stands in the file.
+pub(super) fn evaluated(all: &[Token<'_>], part: &[Token<'_>]) -> Option<u64> {
+    let words: Vec<Token<'_>> = part.iter().filter(|token| !token.is_space()).copied().collect();
+    number(all, &words, DEPTH)
+}
+
+/// The same as a number of threads or blocks.
 pub(super) fn side(all: &[Token<'_>], part: &[Token<'_>]) -> Option<u32> {
     value(all, part, DEPTH)
 }
@@ -150,6 +155,8 @@ impl Reader<'_, '_> {
         self.at += 1;
         match word.kind {
             Kind::Number => integer(word.text),
+            Kind::Word if word.text == "true" => Some(1),
+            Kind::Word if word.text == "false" => Some(0),
             Kind::Word => named(self.all, word.text, self.depth),
             _ => None,
         }

@@ -114,6 +114,25 @@ pub(super) fn closing(tokens: &[Token<'_>], open: usize) -> Option<usize> {
     None
 }
 
+/// Index of the `>` that closes the `<` at `open`.
+pub(super) fn angle_closing(tokens: &[Token<'_>], open: usize) -> Option<usize> {
+    let (mut depth, mut at) = (0, open);
+    while at < tokens.len() {
+        match tokens[at].text {
+            "<" => depth += 1,
+            ">" => depth -= 1,
+            "(" | "{" | "[" => at = closing(tokens, at)?,
+            ";" | ")" | "}" => return None,
+            _ => {}
+        }
+        if depth == 0 {
+            return Some(at);
+        }
+        at += 1;
+    }
+    None
+}
+
 /// The last bracket that nothing closes, and its line.
 pub(super) fn unclosed(tokens: &[Token<'_>]) -> Option<(char, u32)> {
     let mut open: Vec<(char, u32)> = Vec::new();

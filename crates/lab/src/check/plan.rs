@@ -156,7 +156,7 @@ impl Plan {
 
     /// The launch of a kernel: as the plan says, else as the file launches it, with so many bytes of
     /// `__shared__` variables below the dynamic shared memory, which the file `declares` or not.
-    pub(super) fn grid(
+    pub(crate) fn grid(
         &self,
         kernel: &KernelText,
         static_bytes: u32,

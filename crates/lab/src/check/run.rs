@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::files::Files;
 use super::plan::{Fill, Plan, PlannedArgument};
 use super::refusal::Refusal;
-use super::rewrite::{KernelText, Rewritten, message_name, rewrite_files};
+use super::rewrite::{KernelText, Rewritten, message_name, refusal_in, rewrite_files};
 use super::templates::Wanted;
 
 /// Bytes that `__shared__` variables may have, as on the card.
@@ -177,6 +177,10 @@ fn check_kernel(rewritten: &Rewritten, kernel: &KernelText, plan: &Plan) -> Resu
 /// A compiler's error in the words that are about the file: what it says of the code around the kernel follows from that.
 fn of_the_file(error: CheckError, rewritten: &Rewritten) -> CheckError {
     let CheckError::Device(Error::Compile { kernel, compiler, log }) = error else { return error };
+    if let Some(refusal) = refusal_in(&log, &rewritten.names) {
+        let file = refusal.file.filter(|file| rewritten.main != *file);
+        return CheckError::Refused(Refusal { file, ..refusal });
+    }
     let starts_with_a_name = |line: &str| {
         let is_of =
             |name: &String| line.strip_prefix(name.as_str()).is_some_and(|rest| rest.starts_with(':'));

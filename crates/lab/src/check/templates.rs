@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::lines::{Kind, Token, closing, joined};
+use super::launches::evaluated;
+use super::lines::{Kind, Token, angle_closing, closing, joined};
 
 /// A kernel as a plan names it: `scale`, or `scale<float, 4>`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,7 +30,7 @@ impl Wanted {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Parameter {
     name: String,
-    /// The type of a value; none for a type.
+    /// The declaration of a value, as `int N`; none for a type.
     value: Option<String>,
     default: Option<String>,
 }
@@ -69,30 +70,11 @@ impl Template {
             };
             text.push_str(&match value {
                 None => format!("using {name} = {argument}; "),
-                Some(type_) => format!("constexpr {type_} {name} = {argument}; "),
+                Some(declaration) => format!("constexpr {declaration} = {argument}; "),
             });
         }
         Ok(text)
     }
-}
-
-/// Index of the `>` that closes the `<` at `open`.
-pub(super) fn angle_closing(tokens: &[Token<'_>], open: usize) -> Option<usize> {
-    let (mut depth, mut at) = (0, open);
-    while at < tokens.len() {
-        match tokens[at].text {
-            "<" => depth += 1,
-            ">" => depth -= 1,
-            "(" | "{" | "[" => at = closing(tokens, at)?,
-            ";" | ")" | "}" => return None,
-            _ => {}
-        }
-        if depth == 0 {
-            return Some(at);
-        }
-        at += 1;
-    }
-    None
 }
 
 /// Cuts at commas outside of all brackets, angle brackets too. Nothing but space is no argument.
@@ -131,29 +113,39 @@ fn parameter(part: &[Token<'_>]) -> Option<Parameter> {
     if head.iter().any(|token| token.is("template") || token.is(".")) {
         return None;
     }
-    let at = head.iter().rposition(|token| token.kind == Kind::Word)?;
+    // The name of a pointer to a function stands behind its star.
+    let star = head.windows(2).position(|pair| pair[0].is("(") && pair[1].is("*"));
+    let at = match star {
+        Some(star) => (star..head.len()).find(|&at| head[at].kind == Kind::Word)?,
+        None => head.iter().rposition(|token| token.kind == Kind::Word)?,
+    };
     let name = head[at].text.to_owned();
-    let before = joined(&head[..at]);
-    let value = match before.as_str() {
+    let value = match joined(&head[..at]).as_str() {
         "" => return None,
         "typename" | "class" => None,
-        type_ => Some(type_.to_owned()),
+        _ => Some(joined(head)),
     };
     Some(Parameter { name, value, default })
 }
 
-/// The arguments of the first `name<…><<<` in the file that names no parameters of templates around it.
+/// The arguments of the first `name<…><<<` in the file. A parameter of a template around the launch is no
+/// argument; a constant of the function around it counts as its value.
 pub(super) fn launched(tokens: &[Token<'_>], name: &str) -> Option<Vec<String>> {
     let parameters = parameters_of_all(tokens);
-    let is_bound = |part: &[Token<'_>]| !part.iter().any(|token| parameters.contains(token.text));
+    let argument = |part: &[Token<'_>]| {
+        let is_plain = !part.iter().any(|token| parameters.contains(token.text));
+        if is_plain { Some(joined(part)) } else { Some(evaluated(tokens, part)?.to_string()) }
+    };
     let next = |at: usize| (at..tokens.len()).find(|&at| !tokens[at].is_space());
     for at in (0..tokens.len()).filter(|&at| tokens[at].kind == Kind::Word && tokens[at].text == name) {
         let Some(open) = next(at + 1).filter(|&open| tokens[open].is("<")) else { continue };
         let Some(close) = angle_closing(tokens, open) else { continue };
         let launches = next(close + 1)
             .is_some_and(|from| tokens[from..].iter().take(3).filter(|token| token.is("<")).count() == 3);
-        if launches && is_bound(&tokens[open + 1..close]) {
-            return Some(listed(&tokens[open + 1..close]));
+        if launches
+            && let Some(given) = arguments(&tokens[open + 1..close]).into_iter().map(argument).collect()
+        {
+            return Some(given);
         }
     }
     None
@@ -187,6 +179,9 @@ mod tests {
         assert!(!template.has_defaults());
         let text = template.bound(&["float".into()]).unwrap();
         assert_eq!(text, "using T = float; constexpr int N = (4 > 3 ? 8 : 2); using U = Pair<T, 2>; ");
+        let function = Template::of(&tokens("T (*ACT)(const T&), bool B")).unwrap();
+        let text = function.bound(&["f<T>".into(), "true".into()]).unwrap();
+        assert_eq!(text, "constexpr T (*ACT)(const T&) = f<T>; constexpr bool B = true; ");
         assert!(template.bound(&[]).unwrap_err().contains("'T'"));
         assert!(template.bound(&["a".into(), "b".into(), "c".into(), "d".into()]).unwrap_err().contains('4'));
     }
@@ -209,6 +204,10 @@ mod tests {
             "template <class T, int N> void f() { add<T, 2 * N><<<1, N>>>(); } void g() { add<int, 4><<<1, 4>>>(); }",
         );
         assert_eq!(launched(&around, "add").unwrap(), ["int", "4"]);
+        let constants = tokens(
+            "template <int N, bool B> __global__ void k(); int main() { const int N = 4 * 8; const bool B = true; k<N, B><<<1, N>>>(); }",
+        );
+        assert_eq!(launched(&constants, "k").unwrap(), ["32", "1"]);
     }
 
     #[test]

@@ -19,6 +19,9 @@ __device__ float expected(int row, int column) {
     return sum;
 }
 
+namespace tensor_cores {
+namespace {
+
 __global__ void __launch_bounds__(32) by_instructions(float* out) {
     __shared__ __align__(16) half a[16 * 16], b[16 * 8];
     for (int i = threadIdx.x; i < 256; i += 32) a[i] = __float2half(a_at(i / 16, i % 16));
@@ -39,6 +42,8 @@ __global__ void __launch_bounds__(32) by_instructions(float* out) {
     reinterpret_cast<float2*>(out)[row * 4 + column / 2] = make_float2(d[0], d[1]);
 }
 
+}  // namespace
+
 template <class LayoutA, class LayoutB>
 __device__ void multiply(const half* a, const half* b, float* c, wmma::layout_t layout) {
     wmma::fragment<wmma::matrix_a, 16, 16, 16, half, LayoutA> x;
@@ -52,6 +57,7 @@ __device__ void multiply(const half* a, const half* b, float* c, wmma::layout_t 
     wmma::store_matrix_sync(c, d, 16, layout);
 }
 
+template <int FORMS = 4>
 __global__ void __launch_bounds__(32) by_fragments(float* out) {
     __shared__ half a[256], b[256], a_turned[256], b_turned[256];
     __shared__ float c[256];
@@ -60,7 +66,7 @@ __global__ void __launch_bounds__(32) by_fragments(float* out) {
         b[i] = b_turned[i % 16 * 16 + i / 16] = __float2half(b_at(i / 16, i % 16));
     }
     __syncwarp();
-    for (int form = 0; form < 4; ++form) {
+    for (int form = 0; form < FORMS; ++form) {
         const bool turned = form % 2;
         if (form == 0) multiply<wmma::row_major, wmma::row_major>(a, b, c, wmma::mem_row_major);
         if (form == 1) multiply<wmma::col_major, wmma::row_major>(a_turned, b, c, wmma::mem_col_major);
@@ -75,3 +81,5 @@ __global__ void __launch_bounds__(32) by_fragments(float* out) {
         __syncwarp();
     }
 }
+
+}  // namespace tensor_cores

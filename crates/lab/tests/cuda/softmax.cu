@@ -1,4 +1,5 @@
 // A row a warp, as code that uses cooperative groups has it, with the host code that starts it.
+#include <algorithm>
 #include <cfloat>
 #include <cooperative_groups.h>
 #include <cooperative_groups/reduce.h>
@@ -25,6 +26,7 @@ __global__ void softmax(float* out, const float* in, int rows, int columns) {
     for (int i = warp.thread_rank(); i < columns; i += warp.size()) sum += std::exp(x[i] - top);
     sum = cg::reduce(warp, sum, cg::plus<float>{});
     for (int i = warp.thread_rank(); i < columns; i += warp.size()) out[ROW * columns + i] = expf(x[i] - top) / sum;
+    assert(std::abs(-sum) == sum && std::abs(-3) == 3 && std::min(4u, 5u) == 4);
     for (int i = warp.thread_rank(); i < columns; i += warp.size()) assert(out[ROW * columns + i] <= 1.0f);
 }
 

@@ -92,6 +92,11 @@ impl<'a> Writer<'a, '_> {
         }
         self.behind = Some((last, behind));
         let text = format!("{}{bound}{head}", breaks(&self.tokens[self.at..open]));
+        let outer = namespaces(&self.tokens[..global]);
+        if !outer.is_empty() {
+            // What starts kernels stands outside of all namespaces.
+            let _ = write!(self.exported, "using {outer}{name}; ");
+        }
         let line = self.files.place(line).1;
         let launch = launch_of(self.tokens, &name);
         self.kernels.push(KernelText { name, arguments, line, parameters, launch, cluster, most_threads });
@@ -156,6 +161,30 @@ struct Given {
     declarations: String,
     /// The arguments, as `float, 4`.
     listed: String,
+}
+
+/// The namespaces around what follows the tokens, as `a::b::`. One without a name needs none.
+fn namespaces(before: &[Token<'_>]) -> String {
+    let (mut open, mut from): (Vec<Option<String>>, usize) = (Vec::new(), 0);
+    for (at, token) in before.iter().enumerate().filter(|(_, token)| token.kind == Kind::Mark) {
+        match token.text {
+            "{" => {
+                let head = &before[from..at];
+                let start = head.iter().position(|token| token.is("namespace"));
+                open.push(start.map(|start| {
+                    let words = head[start + 1..].iter().filter(|token| token.kind == Kind::Word);
+                    words.map(|word| format!("{}::", word.text)).collect()
+                }));
+            }
+            "}" => {
+                open.pop();
+            }
+            ";" => {}
+            _ => continue,
+        }
+        from = at + 1;
+    }
+    open.into_iter().flatten().collect()
 }
 
 /// The last word before an array's extents or a default.

@@ -4,18 +4,20 @@
 mod kernel;
 mod shared;
 
+use std::fmt::Write as _;
+
 use super::files::Files;
 use super::host::host_code;
 use super::includes::{Include, included};
 use super::launches::Launch;
-use super::lines::{Kind, Token, breaks, closing, tokens, unclosed};
+use super::lines::{Kind, Token, angle_closing, breaks, closing, tokens, unclosed};
 use super::ptx;
 use super::refusal::Refusal;
-use super::templates::{Wanted, angle_closing};
+use super::templates::Wanted;
 use super::variables::{Declared, declared, is_initialised};
 
 /// A kernel as the text has it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct KernelText {
     /// Its name.
     pub name: String,
@@ -54,7 +56,9 @@ pub struct Rewritten {
     pub has_static_shared: bool,
     /// Whether there is dynamic shared memory: `extern __shared__`.
     pub has_dynamic_shared: bool,
-    /// The names of the file and of its headers in messages.
+    /// The name of the file in messages.
+    pub(super) main: String,
+    /// The names of the file and of its headers.
     pub(super) names: Vec<String>,
     /// The last bracket that nothing closes, its file and its line.
     pub(super) unclosed: Option<(char, String, u32)>,
@@ -70,6 +74,25 @@ pub fn rewrite(name: &str, text: &str, kernel: Option<&str>) -> Result<Rewritten
 /// A file's name as a `#line` can have it.
 pub(super) fn message_name(name: &str) -> String {
     name.replace(['"', '\\', '\n'], "_")
+}
+
+/// What stands before a refusal that only counts where the compiler meets it.
+const REFUSED: &str = "gatework refuses: ";
+
+fn refused_later(what: &str) -> String {
+    format!("{REFUSED}{}", what.replace('\n', " "))
+}
+
+/// The refusal in a compiler's log, if that is why it failed.
+pub(super) fn refusal_in(log: &str, files: &[String]) -> Option<Refusal> {
+    let line = log.lines().find(|line| line.contains(REFUSED))?;
+    let message = line[line.find(REFUSED)? + REFUSED.len()..].trim_end_matches(['"', '\'', '”']).to_owned();
+    let place = files.iter().find_map(|file| {
+        let rest = line.strip_prefix(file.as_str())?.strip_prefix(':')?;
+        Some((file.clone(), rest.split(':').next()?.parse().ok()?))
+    });
+    let (file, line) = place?;
+    Some(Refusal { file: Some(file), line, message })
 }
 
 pub(super) fn rewrite_files(files: &Files, kernel: Option<&str>) -> Result<Rewritten, Refusal> {
@@ -94,6 +117,8 @@ fn rewrite_tokens(files: &Files, all: &[Token<'_>], kernel: Option<&str>) -> Res
         has_dynamic_shared: false,
         has_variables: false,
         has_standard: false,
+        refused: 0,
+        exported: String::new(),
         files,
     };
     let beginning = files.directive_for(1);
@@ -111,6 +136,9 @@ fn rewrite_tokens(files: &Files, all: &[Token<'_>], kernel: Option<&str>) -> Res
     if writer.has_variables {
         writer.out.push_str("\nGW_VARIABLES\n");
     }
+    if !writer.exported.is_empty() {
+        let _ = write!(writer.out, "\n{}\n", writer.exported);
+    }
     // What most files only have by way of other headers.
     let standard = if writer.has_standard {
         "#include <limits>\n#include <type_traits>\n#include <utility>\n"
@@ -126,6 +154,7 @@ fn rewrite_tokens(files: &Files, all: &[Token<'_>], kernel: Option<&str>) -> Res
         kernels: writer.kernels,
         has_static_shared: writer.shared > 0,
         has_dynamic_shared: writer.has_dynamic_shared,
+        main: files.place(1).0.to_owned(),
         names: files.names(),
         unclosed: unclosed(all).map(|(mark, line)| (mark, place(line).0, place(line).1)),
     })
@@ -213,6 +242,10 @@ struct Writer<'a, 'b> {
     has_variables: bool,
     /// Whether something of the C++ library is named.
     has_standard: bool,
+    /// Pieces of inline PTX that are not known.
+    refused: usize,
+    /// What brings kernels out of their namespaces.
+    exported: String,
     files: &'b Files,
 }
 
@@ -248,7 +281,10 @@ impl<'a, 'b> Writer<'a, 'b> {
     fn step(&mut self) -> Result<(), Refusal> {
         let token = self.tokens[self.at];
         match (token.kind, token.text) {
-            (Kind::Directive, text) => self.directive(text, token.line),
+            (Kind::Directive, text) => {
+                self.directive(text);
+                Ok(())
+            }
             (Kind::Word, "template" | "extern" | "static" | "inline" | "__global__") => self.declaration(),
             (Kind::Word, "__shared__" | "alignas" | "__align__") => self.shared(),
             (Kind::Word, "__device__") => {
@@ -260,6 +296,10 @@ impl<'a, 'b> Writer<'a, 'b> {
                 Self::refuse(token.line, format!("{} is not known to the emulated device", token.text))
             }
             (Kind::Word, "asm" | "__asm__") => self.assembly(),
+            (Kind::Mark, "<") if (1..3).all(|next| self.is(self.at + next, "<")) => Self::refuse(
+                token.line,
+                "a kernel launches a kernel, which the emulated device does not know",
+            ),
             (Kind::Word, "std") => {
                 self.standard();
                 Ok(())
@@ -326,10 +366,10 @@ impl<'a, 'b> Writer<'a, 'b> {
         Ok(())
     }
 
-    fn directive(&mut self, text: &str, line: u32) -> Result<(), Refusal> {
+    fn directive(&mut self, text: &str) {
         let Some((path, _)) = included(text) else {
             self.put(text, self.at);
-            return Ok(());
+            return;
         };
         match Include::of(path) {
             _ if path.starts_with("gw/") => self.put(text, self.at),
@@ -340,16 +380,14 @@ impl<'a, 'b> Writer<'a, 'b> {
                 self.has_variables |= ours == "gw/cuda_groups.cuh";
                 self.put(&format!("#include \"{ours}\""), self.at);
             }
+            // Where no compiler looks, it does no harm.
             None => {
-                return Self::refuse(
-                    line,
-                    format!(
-                        "includes {path}, which is neither beside the file nor known: gatework check --known lists what is"
-                    ),
+                let what = format!(
+                    "includes {path}, which is neither beside the file nor known: gatework check --known lists what is"
                 );
+                self.put(&format!("#error {}", refused_later(&what)), self.at);
             }
         }
-        Ok(())
     }
 
     fn index(&mut self, word: &str) {
@@ -412,7 +450,18 @@ impl<'a, 'b> Writer<'a, 'b> {
         }
         let close = closing(self.tokens, open).filter(|_| self.is(open, "("));
         let Some(close) = close else { return Self::refuse(line, "asm that is not closed") };
-        let call = ptx::translate(&self.tokens[open + 1..close], line)?;
+        // A function of which nothing is left may hold what is not known.
+        let call = match ptx::translate(&self.tokens[open + 1..close], line) {
+            Ok(call) => call,
+            Err(refusal) => {
+                let (number, what) = (self.refused, refused_later(&refusal.message));
+                self.refused += 1;
+                let what = what.replace(['\\', '"'], "'");
+                format!(
+                    "extern void gw_refused_{number}() __attribute__((error(\"{what}\"))); gw_refused_{number}();"
+                )
+            }
+        };
         let text = format!("do {{ {call} }} while (0){}", breaks(&self.tokens[self.at..=close]));
         self.put(&text, close);
         Ok(())
@@ -445,18 +494,34 @@ mod tests {
     #[test]
     fn what_is_not_known_is_refused_by_name_and_line() {
         let refused = |text: &str| rewrite("a.cu", text, None).unwrap_err();
-        let include = refused("\n#include <cute/tensor.hpp>\n__global__ void k() {}");
-        assert_eq!(include.line, 2);
-        assert!(include.message.contains("cute/tensor.hpp"), "{include}");
         let template = refused("template <class T>\n__global__ void k(T* x) {}");
         assert!(template.message.contains("kernel = \"k<T>\""), "{template}");
         let pack = refused("template <class... T>\n__global__ void k(T... x) {}");
         assert!(pack.message.contains("does not know"), "{pack}");
-        let asm =
-            refused("__global__ void k() {\nasm volatile(\"vmad.u32 %0, %1;\" : \"=r\"(a) : \"r\"(b));\n}");
-        assert_eq!(asm.line, 2);
-        assert!(asm.message.contains("vmad.u32"), "{asm}");
+        let launch = refused("__global__ void k() {\n  j<<<1, 2>>>();\n}");
+        assert!(launch.line == 2 && launch.message.contains("launches a kernel"), "{launch}");
         assert!(refused("int main() { return 0; }").message.contains("no __global__"));
+    }
+
+    #[test]
+    fn what_is_not_known_is_left_to_the_compiler_to_find() {
+        let text = "#ifdef OTHER\n#include <cute/tensor.hpp>\n#endif\n__global__ void k() {\nasm(\"vmad.u32 %0;\" : \"=r\"(a));\n}";
+        let rewritten = rewrite("a.cu", text, None).unwrap();
+        assert!(
+            rewritten.text.contains("#error gatework refuses: includes cute/tensor.hpp"),
+            "{}",
+            rewritten.text
+        );
+        assert!(
+            rewritten.text.contains("error(\"gatework refuses: inline PTX 'vmad.u32 %0'"),
+            "{}",
+            rewritten.text
+        );
+        let names = ["a.cu".to_owned(), "b.h".to_owned()];
+        let log = "a.cu: In function 'k':\nb.h:5:12: error: call to ‘gw_refused_0’ declared with attribute error: gatework refuses: why\n";
+        let refusal = refusal_in(log, &names).unwrap();
+        assert_eq!(refusal, Refusal { file: Some("b.h".into()), line: 5, message: "why".into() });
+        assert_eq!(refusal_in("a.cu:5:12: error: other", &names), None);
     }
 
     #[test]
