@@ -46,8 +46,21 @@ impl OptimiserOptions {
     /// What moments are multiplied with after so many steps, since they began at zero: `1 / (1 − β₁ᵗ)`, `1 /
     /// (1 − β₂ᵗ)`.
     pub(crate) fn corrections(&self, steps: u64) -> [f32; 2] {
-        [self.beta1, self.beta2].map(|beta| (1.0 / (1.0 - f64::from(beta).powf(steps as f64))) as f32)
+        [self.beta1, self.beta2].map(|beta| (1.0 / (1.0 - power(beta, steps))) as f32)
     }
+}
+
+/// `betaⁿ` by products alone: a power of the system's library may differ from machine to machine.
+pub(crate) fn power(beta: f32, mut n: u64) -> f64 {
+    let (mut square, mut product) = (f64::from(beta), 1.0);
+    while n > 0 {
+        if n % 2 == 1 {
+            product *= square;
+        }
+        square *= square;
+        n /= 2;
+    }
+    product
 }
 
 /// What Muon's orthogonal direction of a matrix is multiplied with.
@@ -347,6 +360,13 @@ mod tests {
         // Decay is for matrices alone: 0.01 · 0.1 · 0.5 on the first.
         assert!((weights[0] - (0.5 - 0.01 - 0.0005)).abs() < 1e-6, "{weights:?}");
         assert!((weights[1] - 0.51).abs() < 1e-6, "{weights:?}");
+    }
+
+    #[test]
+    fn powers_are_products() {
+        assert_eq!([0, 1, 2, 5].map(|n| power(0.5, n)), [1.0, 0.5, 0.25, 0.03125]);
+        assert!((power(0.999, 1_000) / 0.999f32.powi(1000) as f64 - 1.0).abs() < 1e-3);
+        assert_eq!(power(0.9, u64::MAX), 0.0);
     }
 
     #[test]
