@@ -40,4 +40,4 @@ pub use snapshot::NativeSnapshot;
 pub use trainee::{
     Evaluation, Group, Probe, Statistics, Step, Taken, Trainee, Which, example_work, forward_cost,
 };
-pub use trainer::{Saved, Trainer};
+pub use trainer::{Saved, Saving, Trainer};
