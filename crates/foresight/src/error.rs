@@ -99,6 +99,15 @@ impl Error {
         Self::Config { what: what.into() }
     }
 
+    /// A run that does not fit into some memory.
+    pub(crate) fn too_large(whose: &str, needed: usize, free: usize, way_out: &str) -> Self {
+        let [needed, free] = [needed, free].map(|bytes| match bytes {
+            0..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
+            _ => format!("{:.1} GB", bytes as f64 / 1e9),
+        });
+        Self::config(format!("the run would hold {needed} of {whose}, and {free} are available: {way_out}"))
+    }
+
     pub(crate) fn data(what: impl Into<String>) -> Self {
         Self::Data { what: what.into() }
     }

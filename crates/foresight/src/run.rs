@@ -124,6 +124,8 @@ pub struct Run<'a> {
 impl<'a> Run<'a> {
     /// A run at step 0. With a folder it leaves its configuration, logs and checkpoints there.
     pub fn start(config: &'a Config, prepared: &Prepared, folder: Option<&'a RunFolder>) -> Result<Self> {
+        let plan = prepared.memory(config)?;
+        if folder.is_some() { plan } else { plan.without_checkpoints() }.check(config)?;
         let trainee = prepared.trainee(config)?;
         let engine = prepared.engine(config, &trainee)?;
         let trainer = Trainer::new(trainee, engine, config.schedule());
@@ -169,6 +171,7 @@ impl<'a> Run<'a> {
         folder: &'a RunFolder,
         listener: &mut dyn Listener,
     ) -> Result<Self> {
+        prepared.memory(config)?.check(config)?;
         let trainee = prepared.trainee(config)?;
         let mut newest_refused = None;
         let found = folder.newest::<Checkpoint>(&fingerprint(&trainee, config)?, |error| {

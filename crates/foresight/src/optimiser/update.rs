@@ -4,7 +4,7 @@ use std::ops::{Add, Range};
 
 use serde::{Deserialize, Serialize};
 
-use super::muon::orthogonalise;
+use super::muon::{orthogonalise, scratch_bytes as muon_bytes};
 use crate::dense::{dot, squares, sum};
 use crate::network::Parameters;
 
@@ -47,6 +47,15 @@ impl OptimiserOptions {
     /// (1 − β₂ᵗ)`.
     pub(crate) fn corrections(&self, steps: u64) -> [f32; 2] {
         [self.beta1, self.beta2].map(|beta| (1.0 / (1.0 - power(beta, steps))) as f32)
+    }
+
+    /// Bytes that the step of one of these takes for a while: with Muon, the largest of its products.
+    pub(crate) fn scratch_bytes(&self, groups: &[Parameters]) -> usize {
+        let inner = groups.get(1..groups.len().saturating_sub(1)).unwrap_or_default();
+        match self.method {
+            Method::AdamW => 0,
+            Method::Muon => inner.iter().map(|group| muon_bytes(group.sides)).max().unwrap_or(0),
+        }
     }
 }
 
@@ -156,6 +165,13 @@ impl Optimiser {
     #[cfg(feature = "cuda")]
     pub(crate) fn parts(&self) -> (u64, [&[f32]; 3]) {
         (self.steps, [&self.first, &self.second, &self.last])
+    }
+
+    /// The same to be written over, after so many steps.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn parts_mut(&mut self, steps: u64) -> [&mut [f32]; 3] {
+        self.steps = steps;
+        [&mut self.first, &mut self.second, &mut self.last]
     }
 
     /// Becomes as another one, in the memory that it has.

@@ -107,6 +107,12 @@ impl Replay {
         self.runs.iter().map(|(_, episode)| episode)
     }
 
+    /// Bytes of all their ticks.
+    pub(crate) fn bytes(&self) -> usize {
+        let tick = size_of::<Tick>() + FEATURES * size_of::<f32>();
+        self.episodes().map(|episode| episode.ticks.len() * tick).sum()
+    }
+
     /// Where they are from.
     pub fn sources(&self) -> Vec<Source> {
         self.runs.iter().map(|(source, _)| source.clone()).collect()

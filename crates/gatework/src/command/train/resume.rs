@@ -34,7 +34,7 @@ impl schema::Document for Summary {
 
 pub(super) fn run(options: &ResumeOptions, shell: &Shell) -> Result<Ending, Failure> {
     let mut config = configuration_of(&options.folder)?;
-    learn_on(&mut config, shell);
+    learn_on(&mut config, shell)?;
     let folder = RunFolder::open(&options.folder)?;
     let prepared = prepare(&config, shell)?;
     let mut lines = Lines(&shell.progress);

@@ -107,7 +107,7 @@ const SEEDS: u64 = 3;
 pub(super) fn run(options: &RunOptions, shell: &Shell) -> Result<Ending, Failure> {
     let mut config = options.config.config()?;
     config.engine.enabled &= !options.plain;
-    learn_on(&mut config, shell);
+    learn_on(&mut config, shell)?;
     if options.show_config {
         let toml = config.text()?;
         shell.output.show(&config, || toml)?;
@@ -124,11 +124,12 @@ pub(super) fn run(options: &RunOptions, shell: &Shell) -> Result<Ending, Failure
     }
     let prepared = prepare(&config, shell)?;
     let memory = prepared.memory(&config)?;
+    let memory = if options.out.is_some() { memory } else { memory.without_checkpoints() };
     if options.plan {
         shell.output.show(&memory, || plan(&memory))?;
         return Ok(Ending::Done);
     }
-    shell.progress.say(&format!("memory: {}", bytes(memory.total())));
+    shell.progress.say(&format!("memory: {}", of_all(&memory).join(", ")));
     let folder = options.out.as_deref().map(RunFolder::open).transpose()?;
     let mut run = Run::start(&config, &prepared, folder.as_ref())?;
     shell.progress.say(&format!("learns on {}", run.trainer().trainee().place()));
@@ -184,8 +185,20 @@ fn plan(memory: &MemoryPlan) -> String {
         ("activations and gradients", memory.passes),
         ("data", memory.data),
         ("snapshots", memory.snapshots),
+        ("a state while its checkpoint is written", memory.checkpoint),
         ("world model", memory.world),
-        ("all", memory.total()),
     ];
-    rows.map(|(what, count)| format!("{what}: {}", bytes(count))).join("\n")
+    let rows = rows.iter().filter(|(_, count)| *count > 0);
+    let rows = rows.map(|(what, count)| format!("{what}: {}", bytes(*count)));
+    let all = of_all(memory).into_iter().map(|all| format!("all: {all}"));
+    rows.chain(all).collect::<Vec<_>>().join("\n")
+}
+
+/// What the machine holds, and the device where there is one.
+fn of_all(memory: &MemoryPlan) -> Vec<String> {
+    let mut all = vec![format!("{} of this machine", bytes(memory.host))];
+    if memory.device > 0 {
+        all.push(format!("{} of the device", bytes(memory.device)));
+    }
+    all
 }
