@@ -122,6 +122,11 @@ pub(super) fn run(options: &RunOptions, shell: &Shell) -> Result<Ending, Failure
             "only a run on text writes: use --preset text, or --set data.kind=text with --set model.kind=gpt";
         return Err(Failure::input(format!("--sample {}: {why}", options.sample)));
     }
+    if let (Some(seeds @ 1..), false) = (options.compare, config.engine.enabled) {
+        let why = "'engine.enabled' is false, and the engine is what is compared: leave out --compare, or add \
+                   --set engine.enabled=true";
+        return Err(Failure::input(format!("--compare {seeds}: {why}")));
+    }
     let prepared = prepare(&config, shell)?;
     let memory = prepared.memory(&config)?;
     let memory = if options.out.is_some() { memory } else { memory.without_checkpoints() };
