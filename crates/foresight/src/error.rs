@@ -86,11 +86,24 @@ pub enum Error {
     #[cfg(feature = "cuda")]
     #[error("{0}")]
     Gpu(#[from] gatework_gpu::Error),
-    /// Somebody asked the run to stop; it is saved.
-    #[error("interrupted at step {step}; the run is saved and can be resumed")]
+    /// Somebody asked a network that writes to stop.
+    #[error("interrupted after {written} of {count} tokens that the network was to write")]
+    InterruptedWriting {
+        /// Tokens that were written.
+        written: usize,
+        /// Tokens that were wanted.
+        count: usize,
+    },
+    /// Somebody asked the run to stop.
+    #[error(
+        "interrupted at step {step}; {}",
+        if *saved { "the run is saved and can be resumed" } else { "the run has no folder, and is not kept" }
+    )]
     Interrupted {
-        /// Steps that are done and saved.
+        /// Steps that are done.
         step: u64,
+        /// Whether they are saved.
+        saved: bool,
     },
 }
 
@@ -137,7 +150,7 @@ impl Classified for Error {
     fn class(&self) -> Class {
         match self {
             Self::Diverged { .. } => Class::Verification,
-            Self::Interrupted { .. } => Class::Interrupted,
+            Self::Interrupted { .. } | Self::InterruptedWriting { .. } => Class::Interrupted,
             #[cfg(feature = "cuda")]
             Self::Gpu(error) => error.class(),
             Self::Config { .. }

@@ -1,5 +1,7 @@
 //! A network where it learns: on the CPU or on a device.
 
+use std::sync::atomic::AtomicBool;
+
 #[cfg(feature = "cuda")]
 use gatework_gpu::{Device, DeviceChoice};
 
@@ -9,7 +11,7 @@ use crate::data::Data;
 use crate::error::{Error, Result};
 #[cfg(feature = "cuda")]
 use crate::native::write;
-use crate::native::{Native, NativeOptions};
+use crate::native::{Native, NativeOptions, Writing};
 use crate::network::Group;
 #[cfg(feature = "cuda")]
 use crate::network::transformer;
@@ -116,23 +118,15 @@ impl Learner {
         }
     }
 
-    /// What a transformer writes after the tokens of `prompt`: `count` tokens, each drawn by `softmax(logits
-    /// / temperature)` of the last tokens that fit its context; the likeliest each time at temperature 0.
-    /// Wherever the network learns, it writes on the CPU, in single precision.
-    pub fn write(
-        &self,
-        which: Which,
-        prompt: &[u16],
-        count: usize,
-        temperature: f64,
-        seed: u64,
-    ) -> Result<Vec<u16>> {
+    /// What a transformer writes, until somebody interrupts. Wherever the network learns, it writes on the CPU,
+    /// in single precision.
+    pub fn write(&self, which: Which, writing: &Writing<'_>, interrupted: &AtomicBool) -> Result<Vec<u16>> {
         match self {
-            Self::Cpu(native) => native.write(which, prompt, count, temperature, seed),
+            Self::Cpu(native) => native.write(which, writing, interrupted),
             #[cfg(feature = "cuda")]
             Self::Device(trainee) => {
                 let mut pass = transformer::Pass::new(trainee.options().architecture.transformer()?, 1);
-                write(&mut pass, &trainee.download(which)?, prompt, count, temperature, seed)
+                write(&mut pass, &trainee.download(which)?, writing, interrupted)
             }
         }
     }

@@ -1,5 +1,6 @@
 //! The trainee of this crate: perceptrons, convolutional networks and transformers on the CPU.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::data::{Cut, Data, Order, Splits};
@@ -268,18 +269,11 @@ impl Native {
         found.concat()
     }
 
-    /// What a transformer writes: see [`write`].
-    pub fn write(
-        &self,
-        which: Which,
-        prompt: &[u16],
-        count: usize,
-        temperature: f64,
-        seed: u64,
-    ) -> Result<Vec<u16>> {
+    /// What a transformer writes: see [`Writing`].
+    pub fn write(&self, which: Which, writing: &Writing<'_>, interrupted: &AtomicBool) -> Result<Vec<u16>> {
         let weights = self.weights_of(which);
         match &mut *self.shards[0].pass() {
-            Pass::Transformer(pass) => write(pass, weights, prompt, count, temperature, seed),
+            Pass::Transformer(pass) => write(pass, weights, writing, interrupted),
             Pass::Layers(_) => Err(self.options.architecture.knows_no_text()),
         }
     }
@@ -292,16 +286,28 @@ impl Native {
     }
 }
 
-/// What a transformer writes after the tokens of `prompt`: `count` tokens, each drawn by `softmax(logits
-/// / temperature)` of the last tokens that fit its context; the likeliest each time at temperature 0.
+/// What a transformer is asked to write after the tokens of a prompt: each token is drawn by `softmax(logits
+/// / temperature)` of the last tokens that fit its context, or is the likeliest at temperature 0.
+#[derive(Debug, Clone, Copy)]
+pub struct Writing<'a> {
+    /// What it goes on from: one token at least.
+    pub prompt: &'a [u16],
+    /// Tokens to write.
+    pub count: usize,
+    /// From 0 on.
+    pub temperature: f64,
+    /// Of what is drawn.
+    pub seed: u64,
+}
+
+/// Writes, until somebody interrupts.
 pub(crate) fn write(
     pass: &mut transformer::Pass,
     weights: &[f32],
-    prompt: &[u16],
-    count: usize,
-    temperature: f64,
-    seed: u64,
+    writing: &Writing<'_>,
+    interrupted: &AtomicBool,
 ) -> Result<Vec<u16>> {
+    let &Writing { prompt, count, temperature, seed } = writing;
     let (context, vocabulary) = (pass.shape().context(), pass.shape().vocabulary());
     if prompt.is_empty() || prompt.iter().any(|token| usize::from(*token) >= vocabulary) {
         return Err(Error::shape(format!(
@@ -312,13 +318,16 @@ pub(crate) fn write(
         return Err(Error::shape(format!("a temperature of {temperature}: it is a number from 0 on")));
     }
     let mut random = Random::new(seed, "writing");
-    let mut written = prompt.to_vec();
-    for _ in 0..count {
-        let seen = &written[written.len().saturating_sub(context)..];
+    let mut all = prompt.to_vec();
+    for written in 0..count {
+        if interrupted.load(Ordering::Relaxed) {
+            return Err(Error::InterruptedWriting { written, count });
+        }
+        let seen = &all[all.len().saturating_sub(context)..];
         let logits = pass.next(weights, seen);
-        written.push(drawn(&logits, temperature, &mut random)?);
+        all.push(drawn(&logits, temperature, &mut random)?);
     }
-    Ok(written.split_off(prompt.len()))
+    Ok(all.split_off(prompt.len()))
 }
 
 /// A token by `softmax(logits / temperature)`, or the first of the likeliest at temperature 0.
@@ -481,6 +490,8 @@ impl Trainee for Native {
 
 #[cfg(test)]
 mod tests {
+    use gatework_contract::{Class, Classified as _};
+
     use super::*;
     use crate::data::{Examples, Text, Tokens, digits, xor};
     use crate::network::Transformer;
@@ -548,19 +559,25 @@ mod tests {
             let evaluation = trainee.evaluate(which).unwrap();
             assert!(evaluation.accuracy > 0.8 && evaluation.loss < 1.3, "{which:?} {evaluation:?}");
         }
-        let written = trainee.write(Which::Averaged, &[7], 20, 0.0, 1).unwrap();
+        let write = |trainee: &Native, prompt: &[u16], count, temperature, seed| {
+            let writing = Writing { prompt, count, temperature, seed };
+            trainee.write(Which::Averaged, &writing, &AtomicBool::new(false))
+        };
+        let written = write(&trainee, &[7], 20, 0.0, 1).unwrap();
         let mut token = 7;
         for next in &written {
             token = (5 * token + 3) % 97;
             assert_eq!(usize::from(*next), token, "{written:?}");
         }
-        let drawn = |seed| trainee.write(Which::Averaged, &[7], 40, 2.0, seed).unwrap();
+        let drawn = |seed| write(&trainee, &[7], 40, 2.0, seed).unwrap();
         assert!(drawn(1) == drawn(1) && drawn(1) != drawn(2));
-        assert!(
-            trainee.write(Which::Trained, &[97], 1, 0.0, 1).unwrap_err().to_string().contains("below 97")
-        );
-        let said = digits_trainee(1).write(Which::Trained, &[1], 1, 0.0, 1).unwrap_err().to_string();
+        assert!(write(&trainee, &[97], 1, 0.0, 1).unwrap_err().to_string().contains("below 97"));
+        let said = write(&digits_trainee(1), &[1], 1, 0.0, 1).unwrap_err().to_string();
         assert!(said.contains("knows no text"), "{said}");
+        let writing = Writing { prompt: &[7], count: 20, temperature: 0.0, seed: 1 };
+        let said = trainee.write(Which::Trained, &writing, &AtomicBool::new(true)).unwrap_err();
+        assert_eq!(said.class(), Class::Interrupted);
+        assert!(said.to_string().contains("after 0 of 20 tokens"), "{said}");
     }
 
     #[test]

@@ -213,7 +213,7 @@ impl<'a> Run<'a> {
         &self.trainer
     }
 
-    /// Trains to the end. When `interrupted` becomes true the run is saved, and this returns
+    /// Trains to the end. When `interrupted` becomes true the run is saved if it has a folder, and this returns
     /// [`Error::Interrupted`].
     pub fn finish(
         &mut self,
@@ -241,7 +241,7 @@ impl<'a> Run<'a> {
             }
             if interrupted.load(Ordering::Relaxed) {
                 self.save()?;
-                return Err(Error::Interrupted { step: self.trainer.step() });
+                return Err(Error::Interrupted { step: self.trainer.step(), saved: self.folder.is_some() });
             }
             let report = self.trainer.advance()?;
             for event in &report.events {

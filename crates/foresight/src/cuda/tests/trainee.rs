@@ -164,6 +164,11 @@ fn a_restored_snapshot_goes_on_bit_for_bit_under_another_schedule() {
     let mut whole = trainee(1);
     losses(&mut whole);
     let saved = whole.snapshot().unwrap();
+    // In the memory of an older one it is the same.
+    let mut older = trainee(3).snapshot().unwrap();
+    assert!(older != saved);
+    whole.snapshot_into(&mut older).unwrap();
+    assert!(older == saved);
     let bytes = postcard::to_stdvec(&saved).unwrap();
     let after = losses(&mut whole);
     let end = whole.snapshot().unwrap();
