@@ -8,17 +8,21 @@ use gatework_lab::{
     Bench, Case, Control, ErrorBudget, Inputs, KernelSpec, Outputs, PeerRequest, RunError, Work, Workload,
 };
 
-use crate::Attention;
 use crate::cuda::value_group;
 pub use crate::workloads::case::{case, of_case};
 use crate::workloads::{of_shapes, workloads};
+use crate::{Attention, HeadDimension, Result};
 
 /// What peers call the same on the CPU.
 const CPU_OPERATION: &str = "attention-f32-cpu";
 
 /// Workloads that time these cases on a device, each gated as the engine's own that launches the same
-/// kernels, or else as one of the same head dimension. Those of other dimensions are workloads of their own.
-pub fn on_device(cases: &[Case]) -> Vec<Box<dyn Workload>> {
+/// kernels, or else as one of the same head dimension. Those of other dimensions are workloads of their own; a
+/// head dimension that no kernel is made for is an error.
+pub fn on_device(cases: &[Case]) -> Result<Vec<Box<dyn Workload>>> {
+    for (shape, _) in cases.iter().filter_map(of_case) {
+        HeadDimension::of(shape.dim)?;
+    }
     let engines = workloads();
     let kernels = |case: &Case| of_case(case).map(|(shape, _)| (shape.dim, value_group(shape.keys)));
     let known: Vec<_> =
@@ -40,7 +44,7 @@ pub fn on_device(cases: &[Case]) -> Vec<Box<dyn Workload>> {
             others.entry(shape.dim).or_default().push(case.clone());
         }
     }
-    of_engines.into_iter().chain(others.into_iter().map(of_dimension)).collect()
+    Ok(of_engines.into_iter().chain(others.into_iter().map(of_dimension)).collect())
 }
 
 /// A workload of these cases, which no workload of the engine is like.
@@ -148,7 +152,8 @@ mod tests {
     #[test]
     fn each_head_dimension_is_timed_by_a_workload_of_its_kernels() {
         let square = |rows, dim| case(&Shape::square(1, 2, rows, dim), Mask::Causal);
-        let chosen = on_device(&[square(100, 64), square(200, 128), square(90, 72), square(300, 64)]);
+        let chosen =
+            on_device(&[square(100, 64), square(200, 128), square(90, 72), square(300, 64)]).unwrap();
         let timed: Vec<(String, usize)> =
             chosen.iter().map(|w| (w.name().to_owned(), w.bench_cases(Kind::Cuda).len())).collect();
         assert_eq!(
@@ -167,6 +172,14 @@ mod tests {
                 bench.into_candidate().run(&device.stream().unwrap()).unwrap();
             }
         }
+    }
+
+    #[test]
+    fn a_head_dimension_that_no_kernel_is_made_for_is_an_error_with_the_way_out() {
+        let cases: Vec<Case> =
+            [64, 200].map(|dim| case(&Shape::square(1, 2, 50, dim), Mask::Full)).into_iter().collect();
+        let said = on_device(&cases).err().expect("200 is too long").to_string();
+        assert!(said.contains("head dimension 200 on a device; 128 at most, and 256 on the CPU"), "{said}");
     }
 
     #[test]

@@ -88,7 +88,10 @@ impl HeadDimension {
     pub fn of(dim: usize) -> Result<&'static Self> {
         check(dim)?;
         HEAD_DIMENSIONS.iter().find(|known| dim <= known.dim).ok_or_else(|| Error::Unsupported {
-            what: format!("head dimension {dim} on a device; {} at most", Self::longest()),
+            what: format!(
+                "head dimension {dim} on a device; {} at most, and {MOST_DIM} on the CPU",
+                Self::longest()
+            ),
         })
     }
 
@@ -99,11 +102,6 @@ impl HeadDimension {
             let what = format!("a cache of head dimension {dim}; {} are supported", known.join(" and "));
             Error::Unsupported { what }
         })
-    }
-
-    /// Numbers that rows of `dim` have in images. Those that are longer than any image are refused before.
-    pub(crate) fn width(dim: usize) -> usize {
-        HEAD_DIMENSIONS.iter().map(|known| known.dim).find(|&width| dim <= width).unwrap_or(Self::longest())
     }
 
     fn longest() -> usize {
@@ -164,11 +162,10 @@ mod tests {
     fn rows_are_padded_to_the_next_dimension_and_longer_ones_refused() {
         let width = |dim: usize| HeadDimension::of(dim).unwrap().dim;
         assert_eq!([1, 63, 64, 65, 96, 128].map(width), [64, 64, 64, 128, 128, 128]);
-        assert!((1..=128).all(|dim| HeadDimension::width(dim) == width(dim)));
         let said = |error: Error| error.to_string();
         assert_eq!(
             said(HeadDimension::of(129).unwrap_err()),
-            "unsupported attention: head dimension 129 on a device; 128 at most"
+            "unsupported attention: head dimension 129 on a device; 128 at most, and 256 on the CPU"
         );
         for dim in [0, 257] {
             let error = said(HeadDimension::of(dim).unwrap_err());

@@ -110,21 +110,11 @@ GW_KERNEL_BOUNDED(add_chunks, REDUCE_THREADS, 4)(const f32* partials, f32* to, u
     to[i] += sum;
 }
 
-// sqrt(2 / pi) (x + 0.044715 x^3)
-GW_DEVICE f32 gelu_inner(f32 x) { return GELU_SCALE * (x + GELU_CUBIC * x * x * x); }
-
-// y <- x (1 + tanh(inner)) / 2
-GW_KERNEL_BOUNDED(gelu, REDUCE_THREADS, 4)(const f32* x, f32* y, u64 count) {
-    const u64 i = gw::global_thread();
-    if (i >= count) return;
-    y[i] = 0.5f * x[i] * (1.0f + functions::tanh(gelu_inner(x[i])));
-}
-
-// d <- d gelu'(x)
+// d <- d gelu'(x) with gelu(x) = x (1 + tanh(inner)) / 2 and inner = sqrt(2 / pi) (x + 0.044715 x^3).
 GW_KERNEL_BOUNDED(gelu_back, REDUCE_THREADS, 4)(const f32* x, f32* d, u64 count) {
     const u64 i = gw::global_thread();
     if (i >= count) return;
-    const f32 at = x[i], t = functions::tanh(gelu_inner(at));
+    const f32 at = x[i], t = functions::tanh(GELU_SCALE * (at + GELU_CUBIC * at * at * at));
     const f32 slope = GELU_SCALE * (1.0f + 3.0f * GELU_CUBIC * at * at);
     d[i] *= 0.5f * (1.0f + t) + 0.5f * at * (1.0f - t * t) * slope;
 }

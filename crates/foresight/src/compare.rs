@@ -107,10 +107,12 @@ pub fn compare(
         )));
     }
     let bench = Bench { prepared, options, observer, interrupted };
-    let tuned = bench.tune("plain", &Config { engine: without_engine(config), ..config.clone() })?;
-    // The engine gets the rate that is best for the plain loop, not for itself.
+    // What keeps the engine from being made is said before anything is tuned.
     let mut engine = config.clone();
     engine.engine.enabled = true;
+    prepared.engine(&engine, &prepared.trainee(&engine)?)?;
+    let tuned = bench.tune("plain", &Config { engine: without_engine(config), ..config.clone() })?;
+    // The engine gets the rate that is best for the plain loop, not for itself.
     engine.optimiser.learning_rate = tuned.config.optimiser.learning_rate;
     let cost = bench.cost(&engine)?;
     let short =
@@ -254,6 +256,8 @@ fn ratio(engine: &Arm, other: &Arm) -> Ratio {
 
 #[cfg(test)]
 mod tests {
+    use gatework_contract::Notice;
+
     use super::*;
 
     #[test]
@@ -279,6 +283,12 @@ mod tests {
         assert!(
             comparison.ratios.iter().all(|ratio| ratio.loss > 0.0 && ratio.loss_upper.unwrap() >= ratio.loss)
         );
+        // An engine that cannot be made is found out before anything begins.
+        let nothing = |notice: Notice<'_>| panic!("{notice:?}");
+        let mut hopeless = config.clone();
+        hopeless.engine.options.snapshots = 1;
+        let said = compare(&hopeless, &prepared, &options, &nothing, &interrupted).unwrap_err().to_string();
+        assert!(said.contains("'engine.options.snapshots' is below 2"), "{said}");
         let same = CompareOptions { tuning_seeds: vec![2], ..options };
         assert!(
             compare(&config, &prepared, &same, &(), &interrupted).unwrap_err().to_string().contains("seed 2")

@@ -86,17 +86,39 @@ pub enum Error {
     #[cfg(feature = "cuda")]
     #[error("{0}")]
     Gpu(#[from] gatework_gpu::Error),
-    /// Somebody asked the run to stop; it is saved.
-    #[error("interrupted at step {step}; the run is saved and can be resumed")]
+    /// Somebody asked a network that writes to stop.
+    #[error("interrupted after {written} of {count} tokens that the network was to write")]
+    InterruptedWriting {
+        /// Tokens that were written.
+        written: usize,
+        /// Tokens that were wanted.
+        count: usize,
+    },
+    /// Somebody asked the run to stop.
+    #[error(
+        "interrupted at step {step}; {}",
+        if *saved { "the run is saved and can be resumed" } else { "the run has no folder, and is not kept" }
+    )]
     Interrupted {
-        /// Steps that are done and saved.
+        /// Steps that are done.
         step: u64,
+        /// Whether they are saved.
+        saved: bool,
     },
 }
 
 impl Error {
     pub(crate) fn config(what: impl Into<String>) -> Self {
         Self::Config { what: what.into() }
+    }
+
+    /// A run that does not fit into some memory.
+    pub(crate) fn too_large(whose: &str, needed: usize, free: usize, way_out: &str) -> Self {
+        let [needed, free] = [needed, free].map(|bytes| match bytes {
+            0..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
+            _ => format!("{:.1} GB", bytes as f64 / 1e9),
+        });
+        Self::config(format!("the run would hold {needed} of {whose}, and {free} are available: {way_out}"))
     }
 
     pub(crate) fn data(what: impl Into<String>) -> Self {
@@ -128,7 +150,7 @@ impl Classified for Error {
     fn class(&self) -> Class {
         match self {
             Self::Diverged { .. } => Class::Verification,
-            Self::Interrupted { .. } => Class::Interrupted,
+            Self::Interrupted { .. } | Self::InterruptedWriting { .. } => Class::Interrupted,
             #[cfg(feature = "cuda")]
             Self::Gpu(error) => error.class(),
             Self::Config { .. }

@@ -1,7 +1,9 @@
 //! A network where it learns: on the CPU or on a device.
 
+use std::sync::atomic::AtomicBool;
+
 #[cfg(feature = "cuda")]
-use gatework_gpu::{DeviceChoice, Target};
+use gatework_gpu::{Device, DeviceChoice};
 
 #[cfg(feature = "cuda")]
 use crate::cuda::{DeviceTrainee, ProductsBy};
@@ -9,8 +11,10 @@ use crate::data::Data;
 use crate::error::{Error, Result};
 #[cfg(feature = "cuda")]
 use crate::native::write;
-use crate::native::{Native, NativeOptions};
-use crate::network::{Architecture, Group};
+use crate::native::{Native, NativeOptions, Writing};
+use crate::network::Group;
+#[cfg(feature = "cuda")]
+use crate::network::transformer;
 use crate::snapshot::NativeSnapshot;
 use crate::trainee::{Evaluation, Probe, Step, Taken, Trainee, Which};
 
@@ -25,6 +29,40 @@ pub enum Learner {
 
 /// The name of the place that needs no device.
 pub(crate) const CPU: &str = "cpu";
+/// The name of the device whose memory is the machine's.
+pub(crate) const EMULATED: &str = "emulated";
+
+/// Refuses a `run.device` that is no one place, and a `run.products` that nobody has. Whether the device is
+/// there shows when it is opened.
+pub(crate) fn check_place(device: &str, products: &str) -> Result<()> {
+    #[cfg(feature = "cuda")]
+    {
+        let by = ProductsBy::named(products)?;
+        match device.parse::<DeviceChoice>()? {
+            DeviceChoice::Cpu => Ok(()),
+            DeviceChoice::Cuda(_) | DeviceChoice::Emulated => by.require(),
+            DeviceChoice::Auto => {
+                Err(Error::config("'run.device' is 'auto': a run says where it is, as cpu, cuda or emulated"))
+            }
+            DeviceChoice::Several(_) => Err(Error::config(format!(
+                "'run.device' is '{device}', which are several devices: a run is on one, as cpu, cuda:1 or emulated"
+            ))),
+        }
+    }
+    #[cfg(not(feature = "cuda"))]
+    {
+        let _ = products;
+        if device == CPU { Ok(()) } else { Err(built_without(device)) }
+    }
+}
+
+#[cfg(not(feature = "cuda"))]
+fn built_without(device: &str) -> Error {
+    Error::config(format!(
+        "'run.device' is '{device}', and this program was built without the feature 'cuda': it trains on the CPU, \
+         with 'run.device' as 'cpu'"
+    ))
+}
 
 /// Does the same with either.
 macro_rules! either {
@@ -49,38 +87,26 @@ impl Learner {
 
     #[cfg(feature = "cuda")]
     fn on_device(options: NativeOptions, data: &Data, device: &str, products: &str) -> Result<Self> {
-        let by = ProductsBy::named(products)?;
-        let choice: DeviceChoice = device.parse()?;
-        if choice == DeviceChoice::Auto {
-            return Err(Error::config(
-                "'run.device' is 'auto': a run says where it is, as cpu, cuda or emulated",
-            ));
-        }
-        let Target::Gpu(device) = Target::of(choice, &|_| ())? else {
-            return Err(Error::config(format!(
-                "'run.device' is '{device}', which is no device with kernels"
-            )));
-        };
-        let trainee = DeviceTrainee::new(&device.stream()?, options, data, by)?;
+        check_place(device, products)?;
+        let device = Device::open(device)?;
+        let trainee = DeviceTrainee::new(&device.stream()?, options, data, ProductsBy::named(products)?)?;
         Ok(Self::Device(Box::new(trainee)))
     }
 
     #[cfg(not(feature = "cuda"))]
     fn on_device(_: NativeOptions, _: &Data, device: &str, _: &str) -> Result<Self> {
-        Err(Error::config(format!(
-            "'run.device' is '{device}', and this program was built without the feature 'cuda': it trains on the CPU"
-        )))
+        Err(built_without(device))
     }
 
     /// Bytes of weights and average, of the optimiser and of passes that a network would hold on a device of
     /// that name.
-    pub(crate) fn bytes(architecture: &Architecture, batch: usize, device: &str) -> Result<[usize; 3]> {
+    pub(crate) fn bytes(options: &NativeOptions, device: &str, products: &str) -> Result<[usize; 3]> {
+        check_place(device, products)?;
         #[cfg(feature = "cuda")]
         if device != CPU {
-            return DeviceTrainee::bytes(architecture, batch);
+            return DeviceTrainee::bytes(options, ProductsBy::named(products)?);
         }
-        let _ = device;
-        Ok(Native::bytes(architecture, batch))
+        Ok(Native::bytes(options))
     }
 
     /// Where it learns, for people.
@@ -92,23 +118,15 @@ impl Learner {
         }
     }
 
-    /// What a transformer writes after the tokens of `prompt`: `count` tokens, each drawn by `softmax(logits
-    /// / temperature)` of the last tokens that fit its context; the likeliest each time at temperature 0.
-    /// Wherever the network learns, it writes on the CPU, in single precision.
-    pub fn write(
-        &self,
-        which: Which,
-        prompt: &[u16],
-        count: usize,
-        temperature: f64,
-        seed: u64,
-    ) -> Result<Vec<u16>> {
+    /// What a transformer writes, until somebody interrupts. Wherever the network learns, it writes on the CPU,
+    /// in single precision.
+    pub fn write(&self, which: Which, writing: &Writing<'_>, interrupted: &AtomicBool) -> Result<Vec<u16>> {
         match self {
-            Self::Cpu(native) => native.write(which, prompt, count, temperature, seed),
+            Self::Cpu(native) => native.write(which, writing, interrupted),
             #[cfg(feature = "cuda")]
             Self::Device(trainee) => {
-                let architecture = &trainee.options().architecture;
-                write(architecture, &trainee.download(which)?, prompt, count, temperature, seed)
+                let mut pass = transformer::Pass::new(trainee.options().architecture.transformer()?, 1);
+                write(&mut pass, &trainee.download(which)?, writing, interrupted)
             }
         }
     }

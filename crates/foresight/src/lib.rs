@@ -35,9 +35,9 @@ pub mod world;
 pub use error::{Error, Result};
 pub use learner::Learner;
 pub use ledger::{Entry, Ledger, Phase};
-pub use native::{Native, NativeOptions};
+pub use native::{Native, NativeOptions, Writing};
 pub use snapshot::NativeSnapshot;
 pub use trainee::{
     Evaluation, Group, Probe, Statistics, Step, Taken, Trainee, Which, example_work, forward_cost,
 };
-pub use trainer::{Saved, Trainer};
+pub use trainer::{Saved, Saving, Trainer};

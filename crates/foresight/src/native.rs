@@ -1,6 +1,7 @@
 //! The trainee of this crate: perceptrons, convolutional networks and transformers on the CPU.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::data::{Cut, Data, Order, Splits};
 use crate::dense::squares;
@@ -107,9 +108,22 @@ impl Material {
 
 /// Memory of a shard.
 struct Shard {
-    pass: Pass,
+    /// A pass leaves nothing behind that decides what comes next, so that evaluations run in it, too.
+    pass: Mutex<Pass>,
     gradient: Vec<f32>,
     tally: Tally,
+}
+
+impl Shard {
+    fn pass(&self) -> MutexGuard<'_, Pass> {
+        // Whatever a pass holds is written over by the next.
+        self.pass.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn parts(&mut self) -> (&mut Pass, &mut [f32], &mut Tally) {
+        let Self { pass, gradient, tally } = self;
+        (pass.get_mut().unwrap_or_else(PoisonError::into_inner), gradient, tally)
+    }
 }
 
 impl Native {
@@ -122,7 +136,7 @@ impl Native {
         let parameters = architecture.parameters();
         let [count, capacity] = shards_of(architecture, options.batch);
         let shard = || Shard {
-            pass: Pass::new(architecture, capacity),
+            pass: Mutex::new(Pass::new(architecture, capacity)),
             gradient: vec![0.0; weights.len()],
             tally: Tally::default(),
         };
@@ -141,10 +155,12 @@ impl Native {
     }
 
     /// Bytes of weights and average, of the optimiser and of passes that a network would hold.
-    pub fn bytes(architecture: &Architecture, batch: usize) -> [usize; 3] {
+    pub fn bytes(options: &NativeOptions) -> [usize; 3] {
+        let NativeOptions { architecture, optimiser, batch, .. } = options;
         let parameters = architecture.parameter_count() * size_of::<f32>();
-        let [count, capacity] = shards_of(architecture, batch);
-        [2 * parameters, 3 * parameters, count * (Pass::bytes(architecture, capacity) + parameters)]
+        let [count, capacity] = shards_of(architecture, *batch);
+        let passes = count * (Pass::bytes(architecture, capacity) + parameters);
+        [2 * parameters, 3 * parameters + optimiser.scratch_bytes(&architecture.parameters()), passes]
     }
 
     /// Leaves the examples for the backward pass that are worth one. Returns which part of all they are.
@@ -154,7 +170,7 @@ impl Native {
             return 1.0;
         }
         self.lengths.clear();
-        self.shards[..used].iter().for_each(|shard| shard.pass.lengths(&mut self.lengths));
+        self.shards[..used].iter().for_each(|shard| shard.pass().lengths(&mut self.lengths));
         let lengths = &self.lengths;
         // One stream for each step, so that nothing has to be remembered of it.
         let mut random = Random::new(self.options.seed, "sampling").fork(self.optimiser.steps());
@@ -164,7 +180,7 @@ impl Native {
             let end = start + size;
             let (own, after) = rest.split_at(rest.partition_point(|kept| kept.place < end));
             let own: Vec<Kept> = own.iter().map(|kept| Kept { place: kept.place - start, ..*kept }).collect();
-            shard.pass.keep(&own);
+            shard.parts().0.keep(&own);
             (start, rest) = (end, after);
         }
         kept.len() as f64 / lengths.len() as f64
@@ -184,8 +200,8 @@ impl Native {
         let samples = step.sampled > 0.0;
         each(&mut self.shards[..used], small, |index, shard| {
             // What is frozen has no gradient, and none of an earlier step: clipping looks at the whole.
-            shard.gradient.fill(0.0);
-            let Shard { pass, gradient, tally } = shard;
+            let (pass, gradient, tally) = shard.parts();
+            gradient.fill(0.0);
             *tally = if samples {
                 pass.forward(weights, train, &batch[part(index)])
             } else {
@@ -198,10 +214,11 @@ impl Native {
             kept = self.sample(&sizes, step.sampled);
             let weights = &self.weights;
             each(&mut self.shards[..used], small, |_, shard| {
-                shard.pass.backward(weights, frozen, &mut shard.gradient);
+                let (pass, gradient, _) = shard.parts();
+                pass.backward(weights, frozen, gradient);
             });
         }
-        let tally = self.shards[..used].iter().fold(Tally::default(), |all, shard| all + shard.tally);
+        let tally: Tally = self.shards[..used].iter().map(|shard| shard.tally).sum();
         let measured = if step.measure { used } else { 0 };
         let lengths = self.shards[..measured]
             .iter()
@@ -211,7 +228,7 @@ impl Native {
             })
             .collect();
         self.add_up(used, from, 1.0 / tally.judged as f32);
-        (tally.loss / tally.judged as f64, lengths, kept)
+        (tally.mean_loss(), lengths, kept)
     }
 
     /// The first shard's gradient becomes the sum of so many shards', in their order, times `scale`.
@@ -234,30 +251,31 @@ impl Native {
         }
     }
 
-    /// What shards of the examples come to, in their order.
+    /// What parts of the examples come to, in their order. Each shard of a batch lends its memory to one
+    /// thread: an evaluation has no more threads than a step, and takes no memory of its own.
     fn tallies(&self, which: Which, source: Source<'_>) -> Vec<Tally> {
         let weights = self.weights_of(which);
         let indices: Vec<u32> = (0..source.count() as u32).collect();
-        let size = self.options.architecture.sharding().evaluation;
-        indices
-            .par_chunks(size)
-            .map_init(
-                || Pass::new(&self.options.architecture, size),
-                |pass, shard| pass.forward(weights, source, shard),
-            )
-            .collect()
+        let parts: Vec<&[u32]> = indices.chunks(self.options.architecture.sharding().evaluation).collect();
+        let each = parts.len().div_ceil(self.shards.len()).max(1);
+        let found: Vec<Vec<Tally>> = parts
+            .par_chunks(each)
+            .zip(&self.shards)
+            .map(|(parts, shard)| {
+                let mut pass = shard.pass();
+                parts.iter().map(|part| pass.forward(weights, source, part)).collect()
+            })
+            .collect();
+        found.concat()
     }
 
-    /// What a transformer writes: see [`write`].
-    pub fn write(
-        &self,
-        which: Which,
-        prompt: &[u16],
-        count: usize,
-        temperature: f64,
-        seed: u64,
-    ) -> Result<Vec<u16>> {
-        write(&self.options.architecture, self.weights_of(which), prompt, count, temperature, seed)
+    /// What a transformer writes: see [`Writing`].
+    pub fn write(&self, which: Which, writing: &Writing<'_>, interrupted: &AtomicBool) -> Result<Vec<u16>> {
+        let weights = self.weights_of(which);
+        match &mut *self.shards[0].pass() {
+            Pass::Transformer(pass) => write(pass, weights, writing, interrupted),
+            Pass::Layers(_) => Err(self.options.architecture.knows_no_text()),
+        }
     }
 
     fn weights_of(&self, which: Which) -> &[f32] {
@@ -268,18 +286,29 @@ impl Native {
     }
 }
 
-/// What a transformer writes after the tokens of `prompt`: `count` tokens, each drawn by `softmax(logits
-/// / temperature)` of the last tokens that fit its context; the likeliest each time at temperature 0.
+/// What a transformer is asked to write after the tokens of a prompt: each token is drawn by `softmax(logits
+/// / temperature)` of the last tokens that fit its context, or is the likeliest at temperature 0.
+#[derive(Debug, Clone, Copy)]
+pub struct Writing<'a> {
+    /// What it goes on from: one token at least.
+    pub prompt: &'a [u16],
+    /// Tokens to write.
+    pub count: usize,
+    /// From 0 on.
+    pub temperature: f64,
+    /// Of what is drawn.
+    pub seed: u64,
+}
+
+/// Writes, until somebody interrupts.
 pub(crate) fn write(
-    architecture: &Architecture,
+    pass: &mut transformer::Pass,
     weights: &[f32],
-    prompt: &[u16],
-    count: usize,
-    temperature: f64,
-    seed: u64,
+    writing: &Writing<'_>,
+    interrupted: &AtomicBool,
 ) -> Result<Vec<u16>> {
-    let transformer = architecture.transformer()?;
-    let (context, vocabulary) = (transformer.context(), transformer.vocabulary());
+    let &Writing { prompt, count, temperature, seed } = writing;
+    let (context, vocabulary) = (pass.shape().context(), pass.shape().vocabulary());
     if prompt.is_empty() || prompt.iter().any(|token| usize::from(*token) >= vocabulary) {
         return Err(Error::shape(format!(
             "a prompt is one token at least, and each of its tokens is below {vocabulary}"
@@ -289,14 +318,16 @@ pub(crate) fn write(
         return Err(Error::shape(format!("a temperature of {temperature}: it is a number from 0 on")));
     }
     let mut random = Random::new(seed, "writing");
-    let mut pass = transformer::Pass::new(transformer, 1);
-    let mut written = prompt.to_vec();
-    for _ in 0..count {
-        let seen = &written[written.len().saturating_sub(context)..];
+    let mut all = prompt.to_vec();
+    for written in 0..count {
+        if interrupted.load(Ordering::Relaxed) {
+            return Err(Error::InterruptedWriting { written, count });
+        }
+        let seen = &all[all.len().saturating_sub(context)..];
         let logits = pass.next(weights, seen);
-        written.push(drawn(&logits, temperature, &mut random)?);
+        all.push(drawn(&logits, temperature, &mut random)?);
     }
-    Ok(written.split_off(prompt.len()))
+    Ok(all.split_off(prompt.len()))
 }
 
 /// A token by `softmax(logits / temperature)`, or the first of the likeliest at temperature 0.
@@ -339,18 +370,12 @@ fn each(shards: &mut [Shard], small: bool, work: impl Fn(usize, &mut Shard) + Se
     }
 }
 
-/// How many shards a batch is cut into, and how many examples the largest has.
+/// How many shards a batch is cut into, and how many examples each has room for: its own, or those of a part of
+/// an evaluation.
 fn shards_of(architecture: &Architecture, batch: usize) -> [usize; 2] {
-    let count = (batch / architecture.sharding().batch).clamp(2, MOST_SHARDS).min(batch);
-    [count, batch.div_ceil(count)]
-}
-
-fn total(tallies: &[Tally]) -> Tally {
-    tallies.iter().fold(Tally::default(), |all, tally| all + *tally)
-}
-
-fn mean_loss(tally: Tally) -> f64 {
-    tally.loss / tally.judged as f64
+    let sharding = architecture.sharding();
+    let count = (batch / sharding.batch).clamp(2, MOST_SHARDS).min(batch);
+    [count, batch.div_ceil(count).max(sharding.evaluation)]
 }
 
 impl Trainee for Native {
@@ -388,14 +413,11 @@ impl Trainee for Native {
     }
 
     fn probe(&self, which: Which) -> Result<Probe> {
-        let tallies = self.tallies(which, self.material.probe());
-        let loss = mean_loss(total(&tallies));
-        Ok(Probe { loss, parts: tallies.into_iter().map(mean_loss).collect() })
+        Ok(Probe::of(&self.tallies(which, self.material.probe())))
     }
 
     fn evaluate(&self, which: Which) -> Result<Evaluation> {
-        let tally = total(&self.tallies(which, self.material.validation()));
-        Ok(Evaluation { loss: mean_loss(tally), accuracy: tally.correct as f64 / tally.judged as f64 })
+        Ok(Evaluation::of(&self.tallies(which, self.material.validation())))
     }
 
     fn snapshot(&self) -> Result<NativeSnapshot> {
@@ -419,9 +441,7 @@ impl Trainee for Native {
     }
 
     fn restore(&mut self, snapshot: &NativeSnapshot) -> Result<()> {
-        if !self.order.reaches(snapshot.place) {
-            return Err(Error::shape("the snapshot is at a place that no epoch of this data has"));
-        }
+        self.order.require(snapshot.place)?;
         self.roll_back(snapshot)?;
         self.order.go_to(snapshot.place);
         Ok(())
@@ -430,8 +450,8 @@ impl Trainee for Native {
     fn roll_back(&mut self, snapshot: &NativeSnapshot) -> Result<()> {
         snapshot.check(&self.options.architecture, self.weights.len())?;
         self.weights.copy_from_slice(&snapshot.weights);
-        self.average = snapshot.average.clone();
-        self.optimiser = snapshot.optimiser.clone();
+        self.average.copy(&snapshot.average);
+        self.optimiser.copy(&snapshot.optimiser);
         Ok(())
     }
 
@@ -470,6 +490,8 @@ impl Trainee for Native {
 
 #[cfg(test)]
 mod tests {
+    use gatework_contract::{Class, Classified as _};
+
     use super::*;
     use crate::data::{Examples, Text, Tokens, digits, xor};
     use crate::network::Transformer;
@@ -537,19 +559,25 @@ mod tests {
             let evaluation = trainee.evaluate(which).unwrap();
             assert!(evaluation.accuracy > 0.8 && evaluation.loss < 1.3, "{which:?} {evaluation:?}");
         }
-        let written = trainee.write(Which::Averaged, &[7], 20, 0.0, 1).unwrap();
+        let write = |trainee: &Native, prompt: &[u16], count, temperature, seed| {
+            let writing = Writing { prompt, count, temperature, seed };
+            trainee.write(Which::Averaged, &writing, &AtomicBool::new(false))
+        };
+        let written = write(&trainee, &[7], 20, 0.0, 1).unwrap();
         let mut token = 7;
         for next in &written {
             token = (5 * token + 3) % 97;
             assert_eq!(usize::from(*next), token, "{written:?}");
         }
-        let drawn = |seed| trainee.write(Which::Averaged, &[7], 40, 2.0, seed).unwrap();
+        let drawn = |seed| write(&trainee, &[7], 40, 2.0, seed).unwrap();
         assert!(drawn(1) == drawn(1) && drawn(1) != drawn(2));
-        assert!(
-            trainee.write(Which::Trained, &[97], 1, 0.0, 1).unwrap_err().to_string().contains("below 97")
-        );
-        let said = digits_trainee(1).write(Which::Trained, &[1], 1, 0.0, 1).unwrap_err().to_string();
+        assert!(write(&trainee, &[97], 1, 0.0, 1).unwrap_err().to_string().contains("below 97"));
+        let said = write(&digits_trainee(1), &[1], 1, 0.0, 1).unwrap_err().to_string();
         assert!(said.contains("knows no text"), "{said}");
+        let writing = Writing { prompt: &[7], count: 20, temperature: 0.0, seed: 1 };
+        let said = trainee.write(Which::Trained, &writing, &AtomicBool::new(true)).unwrap_err();
+        assert_eq!(said.class(), Class::Interrupted);
+        assert!(said.to_string().contains("after 0 of 20 tokens"), "{said}");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::ledger::{Ledger, Phase};
 use crate::log::{Logs, Offsets, Row};
 use crate::snapshot::NativeSnapshot;
 use crate::trainee::{Evaluation, Trainee as _, Which};
-use crate::trainer::{Saved, Trainer};
+use crate::trainer::{Saved, Saving, Trainer};
 use crate::world::Source;
 
 /// How a run did at a step.
@@ -85,7 +85,7 @@ pub trait Listener {
 impl Listener for () {}
 
 /// What a checkpoint holds.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Deserialize)]
 struct Checkpoint {
     trainer: Saved<NativeSnapshot, Vec<f32>>,
     evaluations: Vec<Evaluated>,
@@ -95,6 +95,17 @@ struct Checkpoint {
     losses: Vec<f32>,
     /// Finished runs that the world model learns from.
     replay: Vec<Source>,
+    logs: Offsets,
+}
+
+/// The same as it is written, in the same order, from where it lies.
+#[derive(Debug, Serialize)]
+struct Written<'a> {
+    trainer: Saving<'a, NativeSnapshot, Vec<f32>>,
+    evaluations: &'a [Evaluated],
+    best: &'a [(f64, u64)],
+    losses: &'a [f32],
+    replay: &'a [Source],
     logs: Offsets,
 }
 
@@ -113,6 +124,8 @@ pub struct Run<'a> {
 impl<'a> Run<'a> {
     /// A run at step 0. With a folder it leaves its configuration, logs and checkpoints there.
     pub fn start(config: &'a Config, prepared: &Prepared, folder: Option<&'a RunFolder>) -> Result<Self> {
+        let plan = prepared.memory(config)?;
+        if folder.is_some() { plan } else { plan.without_checkpoints() }.check(config)?;
         let trainee = prepared.trainee(config)?;
         let engine = prepared.engine(config, &trainee)?;
         let trainer = Trainer::new(trainee, engine, config.schedule());
@@ -158,11 +171,10 @@ impl<'a> Run<'a> {
         folder: &'a RunFolder,
         listener: &mut dyn Listener,
     ) -> Result<Self> {
+        prepared.memory(config)?.check(config)?;
         let trainee = prepared.trainee(config)?;
-        let engine = prepared.engine(config, &trainee)?;
-        let mut trainer = Trainer::new(trainee, engine, config.schedule());
         let mut newest_refused = None;
-        let found = folder.newest::<Checkpoint>(&fingerprint(&trainer, config)?, |error| {
+        let found = folder.newest::<Checkpoint>(&fingerprint(&trainee, config)?, |error| {
             newest_refused.get_or_insert_with(|| error.to_string());
             listener.refused(error);
         })?;
@@ -172,16 +184,15 @@ impl<'a> Run<'a> {
             let what = format!("it has {count} checkpoints, and none that can be used{why}");
             return Err(Error::NothingToResume { folder, what });
         };
-        if checkpoint.replay != prepared.replay.sources() {
-            let replay = prepared.replay.only(&checkpoint.replay)?;
-            let began = Prepared { replay, data: prepared.data.clone() };
-            let trainee = began.trainee(config)?;
-            let engine = began.engine(config, &trainee)?;
-            trainer = Trainer::new(trainee, engine, config.schedule());
-        }
-        trainer.restore(checkpoint.trainer)?;
-        let logs = Some(Logs::open(folder.path(), checkpoint.logs)?);
-        let Checkpoint { evaluations, best, losses, replay, .. } = checkpoint;
+        let Checkpoint { trainer: saved, evaluations, best, losses, replay, logs } = checkpoint;
+        let trainer = Trainer::resumed(trainee, config.schedule(), saved, |trainee| {
+            if replay == prepared.replay.sources() {
+                return prepared.engine(config, trainee);
+            }
+            let began = Prepared { replay: prepared.replay.only(&replay)?, data: prepared.data.clone() };
+            began.engine(config, trainee)
+        })?;
+        let logs = Some(Logs::open(folder.path(), logs)?);
         Ok(Self { config, trainer, folder: Some(folder), logs, evaluations, best, losses, replay })
     }
 
@@ -202,7 +213,7 @@ impl<'a> Run<'a> {
         &self.trainer
     }
 
-    /// Trains to the end. When `interrupted` becomes true the run is saved, and this returns
+    /// Trains to the end. When `interrupted` becomes true the run is saved if it has a folder, and this returns
     /// [`Error::Interrupted`].
     pub fn finish(
         &mut self,
@@ -230,7 +241,7 @@ impl<'a> Run<'a> {
             }
             if interrupted.load(Ordering::Relaxed) {
                 self.save()?;
-                return Err(Error::Interrupted { step: self.trainer.step() });
+                return Err(Error::Interrupted { step: self.trainer.step(), saved: self.folder.is_some() });
             }
             let report = self.trainer.advance()?;
             for event in &report.events {
@@ -357,25 +368,27 @@ impl<'a> Run<'a> {
             self.best.truncate(self.config.run.keep_best);
         }
         let steps: Vec<u64> = self.best.iter().map(|(_, step)| *step).collect();
-        let checkpoint = Checkpoint {
-            trainer: self.trainer.save()?,
-            evaluations: self.evaluations.clone(),
-            best: self.best.clone(),
-            losses: self.losses.clone(),
-            replay: self.replay.clone(),
+        let written = Written {
+            trainer: self.trainer.saving()?,
+            evaluations: &self.evaluations,
+            best: &self.best,
+            losses: &self.losses,
+            replay: &self.replay,
             logs: offsets,
         };
         let kept = Kept { newest: self.config.run.keep_newest, best: &steps };
-        folder.save(step, &fingerprint(&self.trainer, self.config)?, &checkpoint, kept)
+        folder.save(step, &fingerprint(self.trainer.trainee(), self.config)?, &written, kept)
     }
 }
 
 /// The trainer of a plain loop as a checkpoint of these bytes left it.
 #[cfg(feature = "fuzzing")]
 pub(crate) fn restored(config: &Config, prepared: &Prepared, bytes: &[u8]) -> Result<Trainer<Learner>> {
-    let mut trainer = Trainer::new(prepared.trainee(config)?, None, config.schedule());
-    let (path, fingerprint) = (std::path::Path::new("a.checkpoint"), fingerprint(&trainer, config)?);
-    let checkpoint: Checkpoint = crate::checkpoint::parse(path, bytes, &fingerprint)?;
+    let trainee = prepared.trainee(config)?;
+    let (path, fingerprint) = (std::path::Path::new("a.checkpoint"), fingerprint(&trainee, config)?);
+    let mut trainer = Trainer::new(trainee, None, config.schedule());
+    let checkpoint: Checkpoint =
+        crate::checkpoint::parse(path, bytes, &crate::checkpoint::RUNS, &fingerprint)?;
     trainer.restore(checkpoint.trainer)?;
     Ok(trainer)
 }
@@ -390,10 +403,12 @@ pub(crate) fn comparable(loss: f64) -> f64 {
 
 /// What a checkpoint must agree in, in words: the network, and everything in the configuration that decides
 /// its weights.
-fn fingerprint(trainer: &Trainer<Learner>, config: &Config) -> Result<String> {
+fn fingerprint(trainee: &Learner, config: &Config) -> Result<String> {
     let deciding = Config { run: Default::default(), ..config.clone() };
     let hash = blake3::hash(deciding.text()?.as_bytes()).to_hex();
-    Ok(format!("{}, configuration {}", trainer.fingerprint(), &hash[..12]))
+    let with = if config.engine.enabled { "with the engine" } else { "plain" };
+    let (trainee, steps) = (trainee.fingerprint(), config.steps);
+    Ok(format!("{trainee}, {with}, {steps} steps, configuration {}", &hash[..12]))
 }
 
 /// The name of a run's configuration in its folder.

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
 pub use crate::network::Group;
+use crate::network::Tally;
 use crate::optimiser::Sums;
 
 /// A step that is asked for.
@@ -80,6 +81,22 @@ pub struct Probe {
     /// Its means over parts of the examples, always the same parts in the same order, so that two probes can
     /// be paired.
     pub parts: Vec<f64>,
+}
+
+impl Evaluation {
+    /// What shards of the examples came to.
+    pub(crate) fn of(tallies: &[Tally]) -> Self {
+        let all: Tally = tallies.iter().copied().sum();
+        Self { loss: all.mean_loss(), accuracy: all.correct as f64 / all.judged as f64 }
+    }
+}
+
+impl Probe {
+    /// What the parts came to.
+    pub(crate) fn of(tallies: &[Tally]) -> Self {
+        let all: Tally = tallies.iter().copied().sum();
+        Self { loss: all.mean_loss(), parts: tallies.iter().map(|part| part.mean_loss()).collect() }
+    }
 }
 
 /// Something that learns by steps: weights, an optimiser, an order of data.

@@ -30,6 +30,15 @@ pub struct Saved<S, W> {
     ledger: Ledger,
 }
 
+/// The same to be written alone, without a copy of what the engine keeps: it has the bytes of [`Saved`].
+#[derive(Debug, Serialize)]
+pub struct Saving<'a, S, W> {
+    step: u64,
+    trainee: S,
+    engine: Option<&'a EngineState<S, W>>,
+    ledger: Ledger,
+}
+
 impl<S: PartialEq, W: PartialEq> Saved<S, W> {
     /// Whether both will do the same from here on: all but the seconds that they took.
     pub fn goes_on_as(&self, other: &Self) -> bool {
@@ -73,12 +82,6 @@ impl<T: Trainee> Trainer<T> {
         self.engine.as_ref().map_or(self.step >= self.schedule.steps, Engine::is_finished)
     }
 
-    /// In words, what a checkpoint must agree in.
-    pub fn fingerprint(&self) -> String {
-        let with = if self.engine.is_some() { "with the engine" } else { "plain" };
-        format!("{}, {with}, {} steps", self.trainee.fingerprint(), self.schedule.steps)
-    }
-
     /// Takes a step, or lets the engine do what it does instead.
     pub fn advance(&mut self) -> Result<Report> {
         if let Some(engine) = &mut self.engine {
@@ -106,9 +109,46 @@ impl<T: Trainee> Trainer<T> {
         })
     }
 
+    /// As [`Self::save`], to be written to a file.
+    pub fn saving(&self) -> Result<Saving<'_, T::Snapshot, T::Weights>> {
+        Ok(Saving {
+            step: self.step,
+            trainee: self.trainee.snapshot()?,
+            engine: self.engine.as_ref().map(Engine::state),
+            ledger: self.ledger,
+        })
+    }
+
+    /// A trainer that goes on from there. The engine is made once the trainee's state is in its place and its
+    /// copy is gone: there is never more in memory than while a checkpoint is written.
+    pub fn resumed(
+        mut trainee: T,
+        schedule: Schedule,
+        saved: Saved<T::Snapshot, T::Weights>,
+        engine: impl FnOnce(&T) -> Result<Option<Engine<T>>>,
+    ) -> Result<Self> {
+        let Saved { step, trainee: snapshot, engine: state, ledger } = saved;
+        trainee.restore(&snapshot)?;
+        drop(snapshot);
+        let engine = engine(&trainee)?;
+        let mut trainer = Self::new(trainee, engine, schedule);
+        trainer.go_on(step, state, ledger)?;
+        Ok(trainer)
+    }
+
     /// Goes on from there.
     pub fn restore(&mut self, saved: Saved<T::Snapshot, T::Weights>) -> Result<()> {
-        match (&mut self.engine, saved.engine) {
+        self.go_on(saved.step, saved.engine, saved.ledger)?;
+        self.trainee.restore(&saved.trainee)
+    }
+
+    fn go_on(
+        &mut self,
+        step: u64,
+        state: Option<EngineState<T::Snapshot, T::Weights>>,
+        ledger: Ledger,
+    ) -> Result<()> {
+        match (&mut self.engine, state) {
             (Some(engine), Some(state)) => engine.restore(state),
             (None, None) => {}
             (Some(_), None) => {
@@ -118,8 +158,7 @@ impl<T: Trainee> Trainer<T> {
                 return Err(Error::shape("it was saved with an engine, and this run is a plain loop"));
             }
         }
-        self.trainee.restore(&saved.trainee)?;
-        (self.step, self.ledger) = (saved.step, saved.ledger);
+        (self.step, self.ledger) = (step, ledger);
         Ok(())
     }
 }

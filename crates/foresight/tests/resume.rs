@@ -164,7 +164,7 @@ fn interrupted() -> Result<(), Failed> {
         let mut run = Run::start(&config, &prepared, Some(&folder))?;
         let stopped = run.finish(&(), &flag, &mut Interrupter(&flag));
         require(
-            matches!(stopped, Err(Error::Interrupted { step }) if step >= 100),
+            matches!(stopped, Err(Error::Interrupted { step, saved: true }) if step >= 100),
             "it must be interrupted",
         )?;
     }

@@ -86,6 +86,8 @@ fn a_small_gpt_trains_on_text_writes_and_has_a_plan() {
     let parameters = 124_475_904 - (1024 - 200) * 768;
     assert_eq!(plan["weights"].as_u64().unwrap(), 2 * 4 * parameters, "{plan}");
     assert!(plan["passes"].as_u64().unwrap() > 8 * 4 * parameters, "{plan}");
+    // Nothing is written, so that no state is copied for that.
+    assert_eq!((plan["checkpoint"].as_u64(), plan["device"].as_u64()), (Some(0), Some(0)), "{plan}");
 }
 
 #[test]
@@ -110,10 +112,21 @@ fn a_tiny_gpt_trains_on_the_emulated_device_and_goes_on_there_alone() {
     ];
     settings.iter().for_each(|setting| arguments.extend(["--set", setting]));
     let plan = json(&run(folder.path(), &[&arguments[..], &["--plan"]].concat()));
-    assert!(plan["passes"].as_u64().unwrap() > 0, "{plan}");
+    assert!(plan["passes"].as_u64() > Some(0) && plan["device"].as_u64() > plan["passes"].as_u64(), "{plan}");
+    // These tokens are nobody's that can be decoded: that is said before anything is trained.
+    let undecodable = run(folder.path(), &[&arguments[..], &["--sample", "5", "--out", "never"]].concat());
+    assert_eq!(undecodable.status.code(), Some(2), "{undecodable:?}");
+    assert!(
+        said(&undecodable).contains("only those of GPT-2, 50257, can be decoded"),
+        "{}",
+        said(&undecodable)
+    );
+    assert!(!folder.path().join("never").exists());
     let output = run(folder.path(), &[&arguments[..], &["--out", "there"]].concat());
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    assert!(said(&output).contains("learns on the emulated device, products by own"), "{}", said(&output));
+    let place = said(&output);
+    assert!(place.contains("learns on the emulated device with kernels by "), "{place}");
+    assert!(place.contains("products by own") && place.contains(" of the device"), "{place}");
     let evaluations = json(&output)["evaluations"].as_array().unwrap().clone();
     let loss = |at: usize| evaluations[at]["trained"]["loss"].as_f64().unwrap();
     assert!(
@@ -124,7 +137,61 @@ fn a_tiny_gpt_trains_on_the_emulated_device_and_goes_on_there_alone() {
     assert_eq!(json(&resumed)["evaluations"].as_array().unwrap(), &evaluations, "{resumed:?}");
     let elsewhere = run(folder.path(), &["resume", "there", "--device", "cpu"]);
     assert_eq!(elsewhere.status.code(), Some(2), "{elsewhere:?}");
-    assert!(said(&elsewhere).contains("in bf16 on the emulated device"), "{}", said(&elsewhere));
+    let told = said(&elsewhere);
+    assert!(
+        told.contains("in bf16 on the emulated device") && told.contains("--device where it began"),
+        "{told}"
+    );
+    assert!(!told.contains("the one before it is used"), "{told}");
+}
+
+/// Settings of a tiny GPT on the text that is built in.
+const TINY: [&str; 12] = [
+    "--preset",
+    "text",
+    "--set",
+    "model.width=16",
+    "--set",
+    "model.layers=1",
+    "--set",
+    "batch=4",
+    "--set",
+    "steps=2",
+    "--set",
+    "optimiser.warmup=1",
+];
+
+#[test]
+fn a_run_that_is_over_is_resumed_to_write() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole =
+        run(folder.path(), &[&["run", "--json", "--sample", "5", "--out", "here"][..], &TINY].concat());
+    assert_eq!(whole.status.code(), Some(0), "{whole:?}");
+    let again = run(folder.path(), &["resume", "here", "--json", "--sample", "5"]);
+    assert_eq!(again.status.code(), Some(0), "{again:?}");
+    assert_eq!(json(&again)["sample"], json(&whole)["sample"]);
+    assert!(json(&run(folder.path(), &["resume", "here", "--json"])).get("sample").is_none());
+}
+
+#[test]
+#[cfg(unix)]
+fn ctrl_c_while_it_writes_shows_the_run_and_ends_with_130() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = [&["run", "--json", "--sample", "10000", "--out", "here"][..], &TINY].concat();
+    let child =
+        command(folder.path(), &arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let started = Instant::now();
+    // Its last checkpoint is of a run that has come to its end.
+    while !folder.path().join("here/step-0000000002.checkpoint").exists() {
+        assert!(started.elapsed() < Duration::from_secs(60), "the run does not get on");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(130), "{ended:?}");
+    assert!(said(&ended).contains("of 10000 tokens that the network was to write"), "{}", said(&ended));
+    let summary = json(&ended);
+    assert!(summary["steps"] == 2 && summary.get("sample").is_none(), "{summary}");
 }
 
 #[test]
@@ -174,7 +241,9 @@ fn mistakes_are_named_with_the_way_out() {
     std::fs::write(folder.path().join("other.tgz"), "no package").unwrap();
     std::fs::create_dir(folder.path().join("crates")).unwrap();
     std::fs::write(folder.path().join("crates/candle-core-0.10.2.crate"), "no crate").unwrap();
-    let cases: [(&[&str], &str); 16] = [
+    let large = ["run", "--preset", "text", "--set", "model.width=16384", "--set", "model.layers=256"];
+    let long = ["run", "--preset", "text", "--set", "batch=1048576", "--set", "model.width=8192"];
+    let cases: [(&[&str], &str); 24] = [
         (&["run", "--preset", "imagenet"], "there are xor, digits, mnist, text, gpt2"),
         (&["run", "--preset", "gpt2", "--plan"], "gatework train fetch text"),
         (&["run", "--sample", "5"], "only a run on text writes"),
@@ -190,7 +259,15 @@ fn mistakes_are_named_with_the_way_out() {
         (&["fetch", "text", "--into", "data", "--from", "other.tgz"], "the folder with the crates"),
         (&["fetch", "text", "--into", "data", "--from", "."], "candle-core-0.10.2.crate"),
         (&["fetch", "text", "--into", "data", "--from", "crates"], "is not candle-core 0.10.2"),
-        (&["run", "--device", "emulated"], "only a network of 'model.kind"),
+        (&["run", "--device", "emulated"], "trains on a device; use --device cpu"),
+        (&["compare", "--device", "emulated"], "trains on a device; use --device cpu"),
+        (&["sweep", "--vary", "batch=8,16", "--out", "s", "--device", "emulated"], "use --device cpu"),
+        (&["run", "--plan", "--set", "run.device=gpu"], "unknown device 'gpu'"),
+        (&["run", "--plan", "--set", "run.products=mkl"], "own or cublaslt"),
+        (&["run", "--plan", "--device", "cuda:0,1"], "a run is on one"),
+        (&["run", "--preset", "text", "--compare", "2"], "the engine is what is compared"),
+        (&large, "lower 'model.width' or 'model.layers'"),
+        (&long, "of this machine's memory"),
     ];
     for (arguments, wanted) in cases {
         let output = run(folder.path(), arguments);

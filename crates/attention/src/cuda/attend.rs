@@ -34,18 +34,18 @@ pub(super) fn cap_of(form: &Form) -> [f32; 2] {
 }
 
 /// The attention kernel for outputs of one format.
-pub(crate) fn attention_module<O: Element>(form: &Form, schedule: Schedule) -> Module {
+pub(crate) fn attention_module<O: Element>(known: &HeadDimension, form: &Form, schedule: Schedule) -> Module {
     let shape = &form.shape;
     let features = features(form, schedule.turns, schedule.exponential);
     kernels::ATTENTION
-        .define("DIM", HeadDimension::width(shape.dim) as u32)
+        .define("DIM", known.dim as u32)
         .define("COLUMNS", shape.dim as u32)
         .define("GROUP", value_group(shape.keys) as u32)
         .define("OUT_FORMAT", O::NUMBER.code())
         .define("CONSUMERS", schedule.consumers)
         .define("STAGES", schedule.stages)
         .define("FEATURES", features)
-        .define("SHARED_BYTES", schedule.shared_bytes(shape.dim))
+        .define("SHARED_BYTES", schedule.shared_bytes(known))
 }
 
 impl DeviceAttention {
@@ -77,7 +77,7 @@ impl DeviceAttention {
         o: &mut Buffer<O>,
         lse: &mut Buffer<f32>,
     ) -> Result<()> {
-        let module = attention_module::<O>(&self.form, self.schedule);
+        let module = attention_module::<O>(self.known, &self.form, self.schedule);
         let kernel = self.device.kernel_of(&module, "attention")?;
         let Images { q, k, v, q_scales, k_scales, v_scales, q_marks, k_marks, v_marks, sinks } = images;
         let arguments = args![
@@ -107,7 +107,7 @@ impl DeviceAttention {
         let has_lists = self.schedule.has_lists(shape, *mask, multiprocessors);
         let blocks = if has_lists { multiprocessors } else { self.schedule.items(shape, *mask) };
         Grid::new([blocks as u32, 1, 1], [self.schedule.threads(), 1, 1])
-            .shared(self.schedule.shared_bytes(self.form.shape.dim))
+            .shared(self.schedule.shared_bytes(self.known))
             .early()
     }
 

@@ -47,6 +47,8 @@ pub fn value_group(keys: usize) -> usize {
 #[derive(Debug, Clone)]
 pub struct DeviceAttention {
     device: Device,
+    /// What its rows are padded to.
+    known: &'static HeadDimension,
     form: Form,
     rotation: Rotation,
     schedule: Schedule,
@@ -95,7 +97,7 @@ impl DeviceAttention {
             }
         };
         schedule.check(&form.shape, form.mask, device.properties())?;
-        Ok(Self { device: device.clone(), form, rotation, schedule })
+        Ok(Self { device: device.clone(), known, form, rotation, schedule })
     }
 
     /// The shape it was built for.

@@ -53,9 +53,9 @@ impl Granularity {
 }
 
 /// The quantiser for inputs of one format. Those that are e4m3 already it only lays out.
-fn module(number: Number, shape: &Shape, rotation: Rotation) -> Module {
+fn module(number: Number, known: &HeadDimension, shape: &Shape, rotation: Rotation) -> Module {
     kernels::QUANTISE
-        .define("DIM", HeadDimension::width(shape.dim) as u32)
+        .define("DIM", known.dim as u32)
         .define("COLUMNS", shape.dim as u32)
         .define("GROUP", value_group(shape.keys) as u32)
         .define("IN_FORMAT", number.code())
@@ -64,8 +64,12 @@ fn module(number: Number, shape: &Shape, rotation: Rotation) -> Module {
 
 /// The quantiser for inputs of one format, for the gates.
 #[cfg(feature = "lab")]
-pub(crate) fn quantise_module<T: Element>(shape: &Shape, rotation: Rotation) -> Module {
-    module(T::NUMBER, shape, rotation)
+pub(crate) fn quantise_module<T: Element>(
+    known: &HeadDimension,
+    shape: &Shape,
+    rotation: Rotation,
+) -> Module {
+    module(T::NUMBER, known, shape, rotation)
 }
 
 /// Largest code value of queries and keys: a product of two rows of `dim` such codes never leaves f16.
@@ -89,7 +93,7 @@ impl DeviceAttention {
         tensors: [&Buffer<T>; 3],
     ) -> Result<()> {
         self.require_inputs(tensors.map(Buffer::len))?;
-        let module = module(T::NUMBER, &self.form.shape, self.rotation);
+        let module = module(T::NUMBER, self.known, &self.form.shape, self.rotation);
         let Workspace { images, no_scales, .. } = workspace;
         let inputs = Inputs { tensors, scales: [&*no_scales; 3], matrices: self.matrices([[0, 0]; 3]) };
         self.make_images(stream, images, &module, &inputs)
@@ -116,7 +120,7 @@ impl DeviceAttention {
             scales: inputs.map(|x| x.scales),
             matrices: self.matrices(steps),
         };
-        let module = module(Number::E4m3, &self.form.shape, self.rotation);
+        let module = module(Number::E4m3, self.known, &self.form.shape, self.rotation);
         self.make_images(stream, &mut workspace.images, &module, &inputs)
     }
 
@@ -131,7 +135,7 @@ impl DeviceAttention {
         let [queries, keys, values] = matrices;
         let groups = self.key_tiles().div_ceil(value_group(self.form.shape.keys)) as u32;
         let blocks = [queries.tiles + keys.tiles + groups, queries.heads, self.form.shape.batch as u32];
-        let shared = QUANTISE_WORDS_BYTES + (KEY_TILE * HeadDimension::width(self.form.shape.dim)) as u32;
+        let shared = QUANTISE_WORDS_BYTES + (KEY_TILE * self.known.dim) as u32;
         let grid = Grid::new(blocks, [QUANTISE_THREADS, 1, 1]).shared(shared).early();
         self.device.kernel_of(module, "quantise")?.launch(
             stream,
@@ -163,7 +167,7 @@ impl DeviceAttention {
     fn matrices(&self, steps: [[u32; 2]; 3]) -> [Matrix; 3] {
         let Shape { heads, key_heads, rows, keys, dim, .. } = self.form.shape;
         // A rotation spreads a row over its padding, too.
-        let columns = if self.rotation == Rotation::Hadamard { HeadDimension::width(dim) } else { dim };
+        let columns = if self.rotation == Rotation::Hadamard { self.known.dim } else { dim };
         let matrix = |heads, rows, tiles, [scales_of_head, scales_of_block]: [u32; 2]| {
             let Strides { batch, head, row } = self.form.layout.strides(heads, rows, dim);
             Matrix {

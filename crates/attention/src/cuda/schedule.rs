@@ -84,7 +84,8 @@ impl Schedule {
     /// Whether the kernel can run like this.
     pub(super) fn check(&self, shape: &Shape, mask: Mask, device: &DeviceProperties) -> Result<()> {
         let refuse = |what: String| Err(Error::Unsupported { what });
-        let (bytes, limit) = (self.shared_bytes(shape.dim), device.shared_memory_per_block);
+        let known = HeadDimension::of(shape.dim)?;
+        let (bytes, limit) = (self.shared_bytes(known), device.shared_memory_per_block);
         if self.stages < 2 || bytes > limit {
             let stages = self.stages;
             return refuse(format!("{stages} stages; there must be 2, and {bytes} bytes fit into {limit}"));
@@ -119,8 +120,8 @@ impl Schedule {
     }
 
     /// Shared memory of a block: queries, a ring of keys and values, and the barriers.
-    pub fn shared_bytes(&self, dim: usize) -> u32 {
-        let (width, Self { consumers, stages, .. }) = (HeadDimension::width(dim) as u32, *self);
+    pub fn shared_bytes(&self, known: &HeadDimension) -> u32 {
+        let (width, Self { consumers, stages, .. }) = (known.dim as u32, *self);
         let pair = shared::KEY_TILE * width + (width + SUM_ROWS) * shared::KEY_TILE;
         consumers * shared::QUERY_TILE * width + stages * pair + BARRIER_BYTES * (2 + 2 * stages)
     }
@@ -158,7 +159,13 @@ impl Schedule {
     /// The items of each block, place by place: block b of n has those at b, b + n, b + 2 n, ... Empty where
     /// each block has one. Longest first, to the block that is free first; heads in groups whose keys and
     /// values fit into the cache.
-    pub(super) fn lists(&self, shape: &Shape, mask: Mask, device: &DeviceProperties) -> Vec<u32> {
+    pub(super) fn lists(
+        &self,
+        known: &HeadDimension,
+        shape: &Shape,
+        mask: Mask,
+        device: &DeviceProperties,
+    ) -> Vec<u32> {
         let (items, multiprocessors) = (self.items(shape, mask), device.multiprocessors as usize);
         if !self.has_lists(shape, mask, multiprocessors) {
             return Vec::new();
@@ -166,8 +173,7 @@ impl Schedule {
         let heads = shape.batch * shape.heads;
         let rows_of_head = items / heads;
         // Half of the cache: the rest is for queries and outputs that pass through.
-        let width = HeadDimension::width(shape.dim);
-        let cached = device.l2_bytes as usize / 2 / (shape.keys * (2 * width + SUM_ROWS as usize));
+        let cached = device.l2_bytes as usize / 2 / (shape.keys * (2 * known.dim + SUM_ROWS as usize));
         let group = (cached * (shape.heads / shape.key_heads)).clamp(1, heads);
         let mut lists = vec![Vec::new(); multiprocessors];
         let mut free: BinaryHeap<_> = (0..multiprocessors).map(|block| Reverse((0, block))).collect();
@@ -226,7 +232,7 @@ mod tests {
             (Shape::square(2, 16, 8192, 64), Mask::Window { left: 1023, right: 0 }),
         ] {
             let schedule = Schedule::usual(shape.dim).unwrap();
-            let lists = schedule.lists(&shape, mask, &device(132));
+            let lists = schedule.lists(HeadDimension::of(shape.dim).unwrap(), &shape, mask, &device(132));
             assert_eq!(lists.len() % 132, 0);
             let mut found: Vec<u32> = lists.iter().copied().filter(|&item| item != NO_ITEM).collect();
             found.sort_unstable();
@@ -259,7 +265,7 @@ mod tests {
     fn a_place_after_a_blocks_last_item_has_none() {
         let shape = Shape::square(1, 3, 700, 64);
         let schedule = Schedule { consumers: 1, ..Schedule::usual(64).unwrap() };
-        let lists = schedule.lists(&shape, Mask::Full, &device(2));
+        let lists = schedule.lists(HeadDimension::of(64).unwrap(), &shape, Mask::Full, &device(2));
         for block in 0..2 {
             let list: Vec<u32> = lists.iter().copied().skip(block).step_by(2).collect();
             let end = list.iter().position(|&item| item == NO_ITEM).unwrap_or(list.len());

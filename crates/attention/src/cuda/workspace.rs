@@ -3,7 +3,6 @@
 use gatework_gpu::{Buffer, Stream};
 
 use super::{DeviceAttention, KEY_TILE, QUERY_TILE, value_group};
-use crate::dimensions::HeadDimension;
 use crate::shared::SUM_ROWS;
 use crate::{Result, Shape};
 
@@ -49,13 +48,15 @@ pub(super) struct PartsOfKeys {
 
 impl Workspace {
     pub(super) fn new(attention: &DeviceAttention, stream: &Stream) -> Result<Self> {
-        let Shape { batch, heads, key_heads, rows, dim, .. } = attention.form.shape;
-        let (schedule, width) = (attention.schedule, HeadDimension::width(dim));
+        let Shape { batch, heads, key_heads, rows, .. } = attention.form.shape;
+        let (schedule, known) = (attention.schedule, attention.known);
+        let width = known.dim;
         let query_tiles = batch * heads * attention.query_tiles();
         let key_tiles = batch * key_heads * attention.key_tiles();
         let value_groups =
             batch * key_heads * attention.key_tiles().div_ceil(value_group(attention.form.shape.keys));
-        let lists = schedule.lists(&attention.form.shape, attention.form.mask, attention.device.properties());
+        let lists =
+            schedule.lists(known, &attention.form.shape, attention.form.mask, attention.device.properties());
         let mask = attention.form.mask;
         let splits = schedule.splits(&attention.form.shape, mask);
         let parts = if splits > 1 {

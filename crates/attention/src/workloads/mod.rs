@@ -376,15 +376,21 @@ impl Workload for Job {
         };
         let mut kernels: Vec<KernelSpec> = Vec::new();
         for form in self.forms() {
-            let module = |schedule: &Schedule| spec(attention_module::<f16>(&form, *schedule), *schedule);
+            let module = |schedule: &Schedule| {
+                spec(attention_module::<f16>(self.dimension(), &form, *schedule), *schedule)
+            };
             kernels.extend(schedules.iter().map(module));
         }
         kernels.push(
-            KernelSpec::new(quantise_module::<f16>(shape, Rotation::None).source()).threads(QUANTISE_THREADS),
+            KernelSpec::new(quantise_module::<f16>(self.dimension(), shape, Rotation::None).source())
+                .threads(QUANTISE_THREADS),
         );
         if self.shapes.iter().any(|shape| shape.rows < 64) {
             let schedule = Schedule { consumers: 1, ..usual };
-            kernels.push(spec(attention_module::<f32>(&Form::new(*shape), schedule), schedule));
+            kernels.push(spec(
+                attention_module::<f32>(self.dimension(), &Form::new(*shape), schedule),
+                schedule,
+            ));
             kernels.push(KernelSpec::new(combine_module::<f16>(dim).source()).threads(128));
         }
         kernels
@@ -526,8 +532,8 @@ impl Tunable for Job {
     /// What the seeds of this engine called toggles, and sizes. A configuration with a straight line for the
     /// exponential is there to be refused by the correctness gate: it is fast.
     fn space(&self) -> Space {
-        let dim = self.shapes[0].dim;
-        let most = i64::from(self.dimension().most_consumers());
+        let known = self.dimension();
+        let most = i64::from(known.most_consumers());
         let groups = self.shapes.iter().map(|shape| shape.keys.div_ceil(512)).min().unwrap_or(1) as i64;
         let blocks = vec![Value::from("persistent"), Value::from("one each")];
         Space::new()
@@ -541,7 +547,7 @@ impl Tunable for Job {
                 found.integer("CONSUMERS") <= most
             })
             .constraint("at most 227 KiB of shared memory", move |found| {
-                schedule(found).shared_bytes(dim) <= 227 << 10
+                schedule(found).shared_bytes(known) <= 227 << 10
             })
             .constraint("a group of values in each part", move |found| found.integer("SPLITS") <= groups)
             .constraint("turns of several", |found| {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::file::{read, write};
+use super::file::{RUNS, read, write};
 use crate::error::{Error, Result};
 
 /// The folder of a run, which this process alone trains in for as long as it holds this.
@@ -69,7 +69,7 @@ impl RunFolder {
     /// Writes the checkpoint of a step, and then removes those that need not stay: among them those of later
     /// steps, which were undone, or could not be read.
     pub fn save(&self, step: u64, fingerprint: &str, payload: &impl Serialize, kept: Kept<'_>) -> Result<()> {
-        write(&self.checkpoint(step), fingerprint, payload)?;
+        write(&self.checkpoint(step), &RUNS, fingerprint, payload)?;
         let (later, earlier): (Vec<u64>, Vec<u64>) = self.steps()?.into_iter().partition(|&old| old > step);
         for old in earlier.into_iter().skip(kept.newest.max(1)).chain(later) {
             if !kept.best.contains(&old) {
@@ -87,7 +87,7 @@ impl RunFolder {
         mut refused: impl FnMut(&Error),
     ) -> Result<Option<(u64, P)>> {
         for step in self.steps()? {
-            match read(&self.checkpoint(step), fingerprint) {
+            match read(&self.checkpoint(step), &RUNS, fingerprint) {
                 Ok(payload) => return Ok(Some((step, payload))),
                 Err(error) => refused(&error),
             }

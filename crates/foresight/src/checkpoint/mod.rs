@@ -6,5 +6,5 @@ mod folder;
 #[cfg(feature = "fuzzing")]
 pub(crate) use file::HEADER;
 pub(crate) use file::parse;
-pub use file::{VERSION, read, write};
+pub use file::{Layout, RUNS, read, write};
 pub use folder::{Kept, RunFolder};

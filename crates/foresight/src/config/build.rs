@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use serde::Serialize;
-
+use super::memory::{MemoryPlan, STATE};
 use super::sections::{Config, DataKind, ModelKind, ModelSection};
 use crate::data::{Data, Splits, Text, Tokens, digits, mnist, rust_slice, xor};
 use crate::engine::Engine;
@@ -19,6 +18,8 @@ const XOR_POINTS: usize = 2000;
 const XOR_VALIDATION: usize = 500;
 /// The data sets are split the same way for every seed, so that seeds differ in nothing but the run.
 const SPLIT_SEED: u64 = 1;
+/// More parameters than anybody trains with this crate: a state of so many is 344 GB.
+const MOST_PARAMETERS: usize = 1 << 34;
 
 /// Data and finished runs, read once for as many runs as one likes.
 #[derive(Clone)]
@@ -27,30 +28,6 @@ pub struct Prepared {
     pub data: Data,
     /// Finished runs.
     pub replay: Replay,
-}
-
-/// Bytes that a run will hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct MemoryPlan {
-    /// Weights and their average.
-    pub weights: usize,
-    /// Moments and the last displacement.
-    pub optimiser: usize,
-    /// Activations and gradients of all shards.
-    pub passes: usize,
-    /// All examples.
-    pub data: usize,
-    /// Snapshots of weights, two states to go back to and one of an action that is tried.
-    pub snapshots: usize,
-    /// The world model.
-    pub world: usize,
-}
-
-impl MemoryPlan {
-    /// All of it.
-    pub fn total(&self) -> usize {
-        self.weights + self.optimiser + self.passes + self.data + self.snapshots + self.world
-    }
 }
 
 impl Prepared {
@@ -92,7 +69,24 @@ impl Prepared {
         Ok(Arc::new(splits).into())
     }
 
+    /// The network of a configuration, if it has no more parameters than are ever trained.
     fn architecture(&self, model: &ModelSection) -> Result<Architecture> {
+        let architecture = self.any_architecture(model)?;
+        let parameters = architecture.parameter_count();
+        if parameters <= MOST_PARAMETERS {
+            return Ok(architecture);
+        }
+        let keys = match model.kind {
+            ModelKind::Mlp => "'model.hidden'",
+            ModelKind::Cnn => "'model.filters' or 'model.hidden'",
+            ModelKind::Gpt => "'model.width' or 'model.layers'",
+        };
+        Err(Error::config(format!(
+            "the network has {parameters} parameters, and {MOST_PARAMETERS} are the most: lower {keys}"
+        )))
+    }
+
+    fn any_architecture(&self, model: &ModelSection) -> Result<Architecture> {
         let ModelSection { hidden, filters, kernel, context, width, layers, heads, .. } = model;
         let examples = |said: &str| match &self.data {
             Data::Examples(splits) => Ok((splits.train.shape(), splits.classes())),
@@ -122,6 +116,10 @@ impl Prepared {
 
     /// The trainee of a configuration, as it begins.
     pub fn trainee(&self, config: &Config) -> Result<Learner> {
+        Learner::new(self.options(config)?, self.data.clone(), &config.run.device, &config.run.products)
+    }
+
+    fn options(&self, config: &Config) -> Result<NativeOptions> {
         let architecture = self.architecture(&config.model)?;
         let given = &config.optimiser;
         let optimiser = OptimiserOptions {
@@ -133,8 +131,7 @@ impl Prepared {
             clip: given.clip,
         };
         let (average_decay, batch, seed) = (given.average_decay, config.batch, config.seed);
-        let options = NativeOptions { architecture, optimiser, average_decay, batch, seed };
-        Learner::new(options, self.data.clone(), &config.run.device, &config.run.products)
+        Ok(NativeOptions { architecture, optimiser, average_decay, batch, seed })
     }
 
     /// The engine of a configuration, or none for the plain loop.
@@ -152,18 +149,25 @@ impl Prepared {
         Engine::new(options, world, config.schedule(), self.replay.clone(), config.seed, trainee).map(Some)
     }
 
-    /// Predicts the memory of a run, without allocating any of it.
+    /// Predicts the memory of a run that is kept in a folder, without allocating any of it.
     pub fn memory(&self, config: &Config) -> Result<MemoryPlan> {
-        let architecture = self.architecture(&config.model)?;
-        let [weights, optimiser, passes] = Learner::bytes(&architecture, config.batch, &config.run.device)?;
-        let data = self.data.bytes();
+        let options = self.options(config)?;
+        let (device, products) = (&config.run.device, &config.run.products);
+        let there = Learner::bytes(&options, device, products)?;
+        let [weights, optimiser, passes] = there;
+        // The engine has a list of finished runs of its own.
+        let data = self.data.bytes() + 2 * self.replay.bytes();
+        let parameters = options.architecture.parameter_count() * size_of::<f32>();
         let (mut snapshots, mut world) = (0, 0);
         if config.engine.enabled {
-            let parameters = architecture.parameter_count() * size_of::<f32>();
-            // Weights, average, two moments and the last displacement.
-            snapshots = (config.engine.options.snapshots + 3 * 5) * parameters;
+            snapshots = (config.engine.options.snapshots + 3 * STATE) * parameters;
             world = config.world.bytes();
         }
-        Ok(MemoryPlan { weights, optimiser, passes, data, snapshots, world })
+        let checkpoint = STATE * parameters;
+        let there = there.iter().sum::<usize>();
+        // Initial weights of a device are drawn here.
+        let (host, device) = if device == CPU { (there, 0) } else { (parameters, there) };
+        let host = host + data + snapshots + checkpoint + world;
+        Ok(MemoryPlan { weights, optimiser, passes, data, snapshots, checkpoint, world, host, device })
     }
 }

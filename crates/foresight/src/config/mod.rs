@@ -2,9 +2,11 @@
 
 mod build;
 mod keys;
+mod memory;
 mod sections;
 
-pub use build::{MemoryPlan, Prepared};
+pub use build::Prepared;
+pub use memory::MemoryPlan;
 pub use sections::{
     Config, DataKind, DataSection, EngineSection, ModelKind, ModelSection, OptimiserSection, RunSection,
 };

@@ -8,7 +8,7 @@ use toml::{Table, Value};
 use super::keys::{check_keys, merge};
 use crate::engine::EngineOptions;
 use crate::error::{Error, Result};
-use crate::learner::CPU;
+use crate::learner::{CPU, check_place};
 use crate::optimiser::{Decay, Method, OptimiserOptions, Schedule};
 use crate::world::WorldOptions;
 
@@ -430,6 +430,7 @@ impl Config {
                 optimiser.decay_share
             )));
         }
+        check_place(&self.run.device, &self.run.products)?;
         self.engine.options.check()
     }
 

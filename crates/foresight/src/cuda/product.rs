@@ -19,7 +19,7 @@ const SHARED_BYTES: u32 = 2 * 64 * 40 * 2;
 /// Numbers that are read in one access where all rows begin at multiples of so many.
 const GROUP: usize = 8;
 /// Matrices of one launch: blocks along the grid's third axis.
-const MOST_MATRICES: usize = 65_535;
+pub(super) const MOST_MATRICES: usize = 65_535;
 
 /// Who multiplies. They add up in other orders, so that a run is of one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +38,17 @@ impl ProductsBy {
             "cublaslt" => Ok(Self::CublasLt),
             other => Err(Error::config(format!("'run.products' is '{other}': it is own or cublaslt"))),
         }
+    }
+
+    /// Refuses cuBLASLt where this program was built without it.
+    pub(crate) fn require(self) -> Result<()> {
+        if self == Self::Own || cfg!(feature = "blas") {
+            return Ok(());
+        }
+        Err(Error::config(
+            "'run.products' is 'cublaslt', and this program was built without the feature 'blas': build it with that, \
+             or use 'own'",
+        ))
     }
 
     /// Its name.
@@ -97,6 +108,7 @@ impl Products {
     /// Products in the order of `stream`. Fails where cuBLASLt is asked for and cannot be had; nobody steps in
     /// for it.
     pub fn new(stream: &Stream, by: ProductsBy) -> Result<Self> {
+        by.require()?;
         let by = match by {
             ProductsBy::Own => By::Own,
             #[cfg(feature = "blas")]
@@ -104,14 +116,30 @@ impl Products {
                 By::CublasLt { blas: gatework_gpu::blas::Blas::new(stream)?, turned: None }
             }
             #[cfg(not(feature = "blas"))]
-            ProductsBy::CublasLt => {
-                return Err(Error::config(
-                    "'run.products' is 'cublaslt', and this program was built without the feature 'blas': build it \
-                     with that, or use 'own'",
-                ));
-            }
+            ProductsBy::CublasLt => By::Own,
         };
         Ok(Self { stream: stream.clone(), by })
+    }
+
+    /// Bytes that products hold beside their matrices, if the largest left matrix that lies as its transpose has
+    /// so many numbers.
+    pub(super) fn bytes(by: ProductsBy, turned: usize) -> usize {
+        match by {
+            ProductsBy::Own => 0,
+            #[cfg(feature = "blas")]
+            ProductsBy::CublasLt => gatework_gpu::blas::WORKSPACE + turned * size_of::<bf16>(),
+            #[cfg(not(feature = "blas"))]
+            ProductsBy::CublasLt => turned * size_of::<bf16>(),
+        }
+    }
+
+    /// Who multiplies, with the version of what is not this crate's: another one may add up in another order.
+    pub fn text(&self) -> String {
+        match &self.by {
+            By::Own => ProductsBy::Own.name().into(),
+            #[cfg(feature = "blas")]
+            By::CublasLt { blas, .. } => format!("{} {}", ProductsBy::CublasLt.name(), blas.version()),
+        }
     }
 
     /// Queues `c ← A B`, or `c ← c + A B`, for whole matrices of `m × k` by `k × n`.
@@ -144,9 +172,10 @@ impl Products {
                     product.right = Right::Columns;
                 }
                 if turned == Turned::Left {
-                    let room = match scratch.take() {
-                        Some(found) if found.len() >= m * k => found,
-                        _ => self.stream.alloc(m * k)?,
+                    // What is too small goes first.
+                    let room = match scratch.take().filter(|found| found.len() >= m * k) {
+                        Some(found) => found,
+                        None => self.stream.alloc(m * k)?,
                     };
                     let room = scratch.insert(room);
                     mixed::turn(&self.stream, [k, m], a, &mut room.slice_mut(..m * k))?;

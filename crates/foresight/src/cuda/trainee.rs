@@ -2,10 +2,11 @@
 
 use std::cell::RefCell;
 
-use gatework_gpu::{Buffer, Kind, Stream};
+use gatework_gpu::{Buffer, Device, Kind, Presence, Stream, presence};
 use half::bf16;
 
 use super::pass::{Frozen, Pass, Weights};
+use super::product::MOST_MATRICES;
 use super::{DeviceOptimiser, ProductsBy, mixed};
 use crate::data::{Cut, Data, Order, Windows};
 use crate::error::{Error, Result};
@@ -28,7 +29,6 @@ const LEAST_SHARDS: usize = 2;
 #[derive(Debug)]
 pub struct DeviceTrainee {
     options: NativeOptions,
-    by: ProductsBy,
     stream: Stream,
     cut: Cut,
     parameters: Vec<Parameters>,
@@ -57,16 +57,35 @@ struct Work {
 fn shape_of(architecture: &Architecture) -> Result<&Transformer> {
     architecture.transformer().map_err(|_| {
         Error::config(format!(
-            "'{}' trains on the CPU: only a network of 'model.kind = \"gpt\"' trains on a device",
+            "'{}' trains on the CPU: only a network of 'model.kind = \"gpt\"' trains on a device; use --device cpu, or \
+             'run.device = \"cpu\"'",
             architecture.text()
         ))
     })
 }
 
-/// Shards of a batch, and windows of the largest.
-fn shards_of(context: usize, batch: usize) -> [usize; 2] {
-    let count = (batch * context).div_ceil(SHARD_TOKENS).max(LEAST_SHARDS).min(batch);
+/// Shards of a batch, and windows of the largest: no more tokens than are meant, and no more heads than one
+/// launch of products takes.
+pub(super) fn shards_of(shape: &Transformer, batch: usize) -> [usize; 2] {
+    let by_tokens = (batch * shape.context()).div_ceil(SHARD_TOKENS);
+    let by_heads = batch.div_ceil((MOST_MATRICES / shape.heads()).max(1));
+    let count = by_tokens.max(by_heads).max(LEAST_SHARDS).min(batch);
     [count, batch.div_ceil(count)]
+}
+
+/// What kernels were compiled for, and by whom: others may round or add up in another way.
+fn compiled(device: &Device) -> String {
+    let properties = device.properties();
+    match properties.kind {
+        Kind::Cuda => {
+            let compiler = match presence::nvrtc() {
+                Presence::Found { what } => what,
+                Presence::Missing { .. } => "an unknown compiler".into(),
+            };
+            format!("a card of {} with kernels by {compiler}", properties.architecture)
+        }
+        Kind::Emulated => format!("the emulated device with kernels by {}", properties.driver),
+    }
 }
 
 impl DeviceTrainee {
@@ -82,7 +101,13 @@ impl DeviceTrainee {
         }
         let cut = windows_of(shape, data)?;
         let order = Order::new(cut.train.count(), options.batch, options.seed)?;
-        let [shards, capacity] = shards_of(shape.context(), options.batch);
+        let [shards, capacity] = shards_of(shape, options.batch);
+        let (needed, free) =
+            (Self::bytes(&options, by)?.iter().sum::<usize>(), stream.device().budget().free());
+        if needed as u64 > free {
+            let way_out = "lower 'batch', 'model.context', 'model.width' or 'model.layers'";
+            return Err(Error::too_large("the device's memory", needed, free as usize, way_out));
+        }
         let parameters = options.architecture.parameters();
         let initial = options.architecture.initial(options.seed);
         let zeros = || stream.alloc_zeros::<f32>(initial.len());
@@ -105,27 +130,24 @@ impl DeviceTrainee {
             parameters,
             cut,
             order,
-            by,
             options,
         })
     }
 
     /// Bytes on the device: of weights, of the optimiser, and of passes with their gradients.
-    pub fn bytes(architecture: &Architecture, batch: usize) -> Result<[usize; 3]> {
-        let shape = shape_of(architecture)?;
-        let [shards, capacity] = shards_of(shape.context(), batch);
-        let parameters = architecture.parameter_count();
+    pub fn bytes(options: &NativeOptions, by: ProductsBy) -> Result<[usize; 3]> {
+        let shape = shape_of(&options.architecture)?;
+        let [shards, capacity] = shards_of(shape, options.batch);
+        let parameters = options.architecture.parameter_count();
         let gradients = if shards > 1 { 2 } else { 1 };
-        Ok([10 * parameters, 12 * parameters, Pass::bytes(shape, capacity) + gradients * 4 * parameters])
+        Ok([10 * parameters, 12 * parameters, Pass::bytes(shape, capacity, by) + gradients * 4 * parameters])
     }
 
-    /// Where it learns and who multiplies, as `the emulated device, products by own`.
+    /// Where it learns, who compiled its kernels and who multiplies: all that decides its bits beside its
+    /// settings. As `a card of sm_90a with kernels by NVRTC 13.0, products by own`.
     pub fn place(&self) -> String {
-        let device = match self.stream.device().properties().kind {
-            Kind::Cuda => "a card",
-            Kind::Emulated => "the emulated device",
-        };
-        format!("{device}, products by {}", self.by.name())
+        let products = self.work.borrow().pass.products().text();
+        format!("{}, products by {products}", compiled(self.stream.device()))
     }
 
     /// Its settings.
@@ -169,7 +191,7 @@ impl DeviceTrainee {
     /// shards' mean gradients with their sizes if they are to be measured.
     fn take_gradient(&mut self, batch: &[u32], step: &Step) -> Result<(f64, Vec<(f64, usize)>)> {
         let columns = self.cut.train.columns();
-        let [count, _] = shards_of(columns, self.options.batch);
+        let [count, _] = shards_of(shape_of(&self.options.architecture)?, self.options.batch);
         let used = count.min(batch.len());
         let Work { pass, rounded, holds, .. } = self.work.get_mut();
         refresh(&self.stream, Which::Trained, &self.weights, rounded, holds)?;
@@ -239,14 +261,6 @@ fn tally(losses: &[f32], right: &[u32]) -> Tally {
     }
 }
 
-fn total(tallies: &[Tally]) -> Tally {
-    tallies.iter().fold(Tally::default(), |all, tally| all + *tally)
-}
-
-fn mean_loss(tally: Tally) -> f64 {
-    tally.loss / tally.judged as f64
-}
-
 impl Trainee for DeviceTrainee {
     type Snapshot = NativeSnapshot;
     type Weights = Vec<f32>;
@@ -269,9 +283,8 @@ impl Trainee for DeviceTrainee {
         let batch = self.order.next_batch().to_vec();
         let used = ((step.share * batch.len() as f64).round() as usize).clamp(1, batch.len());
         let (loss, shards) = self.take_gradient(&batch[..used], step)?;
-        let squared = self.optimiser.squared_length(&self.stream, &self.gradient)?;
         self.optimiser.freeze(&self.stream, frozen_parameters(&self.parameters, step.frozen))?;
-        self.optimiser.begin(&self.stream, &self.gradient)?;
+        let squared = self.optimiser.begin_with_length(&self.stream, &self.gradient)?;
         let (weights, gradient) = (&mut self.weights, &self.gradient);
         self.optimiser.adamw(&self.stream, weights, gradient, step.rate as f32, step.measure)?;
         self.work.get_mut().holds = None;
@@ -290,14 +303,11 @@ impl Trainee for DeviceTrainee {
     }
 
     fn probe(&self, which: Which) -> Result<Probe> {
-        let tallies = self.tallies(which, &self.cut.probe)?;
-        let loss = mean_loss(total(&tallies));
-        Ok(Probe { loss, parts: tallies.into_iter().map(mean_loss).collect() })
+        Ok(Probe::of(&self.tallies(which, &self.cut.probe)?))
     }
 
     fn evaluate(&self, which: Which) -> Result<Evaluation> {
-        let tally = total(&self.tallies(which, &self.cut.validation)?);
-        Ok(Evaluation { loss: mean_loss(tally), accuracy: tally.correct as f64 / tally.judged as f64 })
+        Ok(Evaluation::of(&self.tallies(which, &self.cut.validation)?))
     }
 
     fn snapshot(&self) -> Result<NativeSnapshot> {
@@ -313,10 +323,21 @@ impl Trainee for DeviceTrainee {
         })
     }
 
-    fn restore(&mut self, snapshot: &NativeSnapshot) -> Result<()> {
-        if !self.order.reaches(snapshot.place) {
-            return Err(Error::shape("the snapshot is at a place that no epoch of this data has"));
+    fn snapshot_into(&self, snapshot: &mut NativeSnapshot) -> Result<()> {
+        snapshot.check(&self.options.architecture, self.weights.len())?;
+        let down = |array: &Buffer<f32>, to: &mut [f32]| self.stream.copy_to_host(array, to);
+        down(&self.weights, &mut snapshot.weights)?;
+        down(&self.average, snapshot.average.weights_mut(self.average_steps))?;
+        let moments = snapshot.optimiser.parts_mut(self.optimiser.steps());
+        for (array, to) in self.optimiser.moments().into_iter().zip(moments) {
+            down(array, to)?;
         }
+        snapshot.place = self.order.place();
+        Ok(())
+    }
+
+    fn restore(&mut self, snapshot: &NativeSnapshot) -> Result<()> {
+        self.order.require(snapshot.place)?;
         self.roll_back(snapshot)?;
         self.order.go_to(snapshot.place);
         Ok(())
@@ -335,6 +356,11 @@ impl Trainee for DeviceTrainee {
 
     fn weights(&self) -> Result<Vec<f32>> {
         self.download(Which::Trained)
+    }
+
+    fn weights_into(&self, weights: &mut Vec<f32>) -> Result<()> {
+        weights.resize(self.weights.len(), 0.0);
+        Ok(self.stream.copy_to_host(&self.weights, weights)?)
     }
 
     /// Terms are uploaded one after another, into the gradient's memory: a step begins by filling it.

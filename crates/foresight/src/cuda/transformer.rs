@@ -183,16 +183,7 @@ impl RowKernels {
         Ok(self.kernel("add_chunks")?.launch(&self.stream, &grid, &arguments)?)
     }
 
-    /// `y ← gelu(x)`, in GPT-2's form.
-    pub fn gelu(&self, x: &impl View<f32>, y: &mut impl ViewMut<f32>) -> Result<()> {
-        let x = x.view();
-        let y = y.view_mut();
-        require("y", y.len(), x.len())?;
-        let grid = Grid::covering(x.len(), REDUCE_THREADS);
-        Ok(self.kernel("gelu")?.launch(&self.stream, &grid, &args![x, y, x.len() as u64])?)
-    }
-
-    /// `d ← d · gelu'(x)`.
+    /// `d ← d · gelu'(x)`, in GPT-2's form.
     pub fn gelu_back(&self, x: &impl View<f32>, d: &mut impl ViewMut<f32>) -> Result<()> {
         let x = x.view();
         let d = d.view_mut();

@@ -172,6 +172,14 @@ impl DeviceOptimiser {
         if self.options.clip > 0.0 { self.add_up(stream, gradient) } else { Ok(()) }
     }
 
+    /// The same, with the gradient's squared length, whether it may be clipped or not. This waits for the
+    /// device.
+    pub fn begin_with_length(&mut self, stream: &Stream, gradient: &Buffer<f32>) -> Result<f64> {
+        let squared = self.squared_length(stream, gradient)?;
+        self.steps += 1;
+        Ok(squared)
+    }
+
     /// The squared length of a gradient. This waits for the device.
     pub fn squared_length(&mut self, stream: &Stream, gradient: &Buffer<f32>) -> Result<f64> {
         require("gradient", gradient.len(), self.parameters)?;

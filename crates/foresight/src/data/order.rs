@@ -65,9 +65,12 @@ impl Order {
         self.place
     }
 
-    /// Whether it can be there: it stops before a batch that would leave the epoch.
-    pub(crate) fn reaches(&self, place: Place) -> bool {
-        place.epoch < u64::MAX && place.position <= self.examples as u64
+    /// Refuses a place where it cannot be: it stops before a batch that would leave the epoch.
+    pub(crate) fn require(&self, place: Place) -> Result<()> {
+        if place.epoch < u64::MAX && place.position <= self.examples as u64 {
+            return Ok(());
+        }
+        Err(Error::shape("the snapshot is at a place that no epoch of this data has"))
     }
 
     /// Goes to where it was.
@@ -106,9 +109,11 @@ mod tests {
     #[test]
     fn it_does_not_go_where_no_epoch_is() {
         let order = Order::new(10, 3, 9).unwrap();
-        assert!(order.reaches(Place { epoch: 7, position: 9 }));
-        assert!(!order.reaches(Place { epoch: 0, position: u64::MAX }));
-        assert!(!order.reaches(Place { epoch: u64::MAX, position: 0 }));
+        assert!(order.require(Place { epoch: 7, position: 9 }).is_ok());
+        for nowhere in [Place { epoch: 0, position: u64::MAX }, Place { epoch: u64::MAX, position: 0 }] {
+            let said = order.require(nowhere).unwrap_err().to_string();
+            assert!(said.contains("no epoch of this data"), "{said}");
+        }
     }
 
     #[test]

@@ -95,10 +95,14 @@ impl Architecture {
     pub fn transformer(&self) -> Result<&Transformer> {
         match self {
             Self::Transformer(transformer) => Ok(transformer),
-            Self::Layers(layers) => Err(Error::shape(format!(
-                "'{}' knows no text: a network of 'model.kind = \"gpt\"' is needed",
-                layers.text()
-            ))),
+            Self::Layers(_) => Err(self.knows_no_text()),
         }
+    }
+
+    pub(crate) fn knows_no_text(&self) -> Error {
+        Error::shape(format!(
+            "'{}' knows no text: a network of 'model.kind = \"gpt\"' is needed",
+            self.text()
+        ))
     }
 }

@@ -1,5 +1,6 @@
 //! What passes over shards of a batch add up.
 
+use std::iter::Sum;
 use std::ops::Add;
 
 /// Losses and right answers of a forward pass, summed over what is judged: examples, or tokens of a text.
@@ -11,6 +12,19 @@ pub struct Tally {
     pub correct: usize,
     /// How many were judged.
     pub judged: usize,
+}
+
+impl Tally {
+    /// The mean of what was judged.
+    pub fn mean_loss(self) -> f64 {
+        self.loss / self.judged as f64
+    }
+}
+
+impl Sum for Tally {
+    fn sum<I: Iterator<Item = Self>>(tallies: I) -> Self {
+        tallies.fold(Self::default(), Add::add)
+    }
 }
 
 impl Add for Tally {

@@ -40,6 +40,13 @@ impl Average {
         self.steps
     }
 
+    /// The average to be written over, after so many steps.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn weights_mut(&mut self, steps: u64) -> &mut [f32] {
+        self.steps = steps;
+        &mut self.weights
+    }
+
     /// What a step of that number leaves of the average before it, from 1 on.
     pub(crate) fn share_kept(decay: f32, step: u64) -> f32 {
         let t = step as f32;

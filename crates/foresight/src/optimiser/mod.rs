@@ -9,7 +9,7 @@ pub use average::Average;
 pub use schedule::{Decay, Schedule};
 pub use update::{Method, Optimiser, OptimiserOptions, Sums};
 
-pub(crate) use update::grouped;
+pub(crate) use update::{grouped, power};
 
 #[cfg(any(feature = "lab", all(test, feature = "cuda")))]
 pub(crate) use muon::orthogonalise;

@@ -38,6 +38,13 @@ pub(crate) fn orthogonalise(matrix: &mut [f32], [rows, columns]: [usize; 2]) {
     }
 }
 
+/// Bytes of a step of `rows × columns` while it becomes a direction: the step itself, `X` twice and transposed,
+/// and two squares.
+pub(super) fn scratch_bytes([rows, columns]: [usize; 2]) -> usize {
+    let square = rows.min(columns).pow(2);
+    (4 * rows * columns + 2 * square) * size_of::<f32>()
+}
+
 fn transpose(matrix: &[f32], rows: usize, columns: usize) -> Vec<f32> {
     (0..rows * columns).map(|at| matrix[at % rows * columns + at / rows]).collect()
 }

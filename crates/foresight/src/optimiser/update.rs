@@ -4,7 +4,7 @@ use std::ops::{Add, Range};
 
 use serde::{Deserialize, Serialize};
 
-use super::muon::orthogonalise;
+use super::muon::{orthogonalise, scratch_bytes as muon_bytes};
 use crate::dense::{dot, squares, sum};
 use crate::network::Parameters;
 
@@ -46,8 +46,30 @@ impl OptimiserOptions {
     /// What moments are multiplied with after so many steps, since they began at zero: `1 / (1 − β₁ᵗ)`, `1 /
     /// (1 − β₂ᵗ)`.
     pub(crate) fn corrections(&self, steps: u64) -> [f32; 2] {
-        [self.beta1, self.beta2].map(|beta| (1.0 / (1.0 - f64::from(beta).powf(steps as f64))) as f32)
+        [self.beta1, self.beta2].map(|beta| (1.0 / (1.0 - power(beta, steps))) as f32)
     }
+
+    /// Bytes that the step of one of these takes for a while: with Muon, the largest of its products.
+    pub(crate) fn scratch_bytes(&self, groups: &[Parameters]) -> usize {
+        let inner = groups.get(1..groups.len().saturating_sub(1)).unwrap_or_default();
+        match self.method {
+            Method::AdamW => 0,
+            Method::Muon => inner.iter().map(|group| muon_bytes(group.sides)).max().unwrap_or(0),
+        }
+    }
+}
+
+/// `betaⁿ` by products alone: a power of the system's library may differ from machine to machine.
+pub(crate) fn power(beta: f32, mut n: u64) -> f64 {
+    let (mut square, mut product) = (f64::from(beta), 1.0);
+    while n > 0 {
+        if n % 2 == 1 {
+            product *= square;
+        }
+        square *= square;
+        n /= 2;
+    }
+    product
 }
 
 /// What Muon's orthogonal direction of a matrix is multiplied with.
@@ -143,6 +165,13 @@ impl Optimiser {
     #[cfg(feature = "cuda")]
     pub(crate) fn parts(&self) -> (u64, [&[f32]; 3]) {
         (self.steps, [&self.first, &self.second, &self.last])
+    }
+
+    /// The same to be written over, after so many steps.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn parts_mut(&mut self, steps: u64) -> [&mut [f32]; 3] {
+        self.steps = steps;
+        [&mut self.first, &mut self.second, &mut self.last]
     }
 
     /// Becomes as another one, in the memory that it has.
@@ -347,6 +376,13 @@ mod tests {
         // Decay is for matrices alone: 0.01 · 0.1 · 0.5 on the first.
         assert!((weights[0] - (0.5 - 0.01 - 0.0005)).abs() < 1e-6, "{weights:?}");
         assert!((weights[1] - 0.51).abs() < 1e-6, "{weights:?}");
+    }
+
+    #[test]
+    fn powers_are_products() {
+        assert_eq!([0, 1, 2, 5].map(|n| power(0.5, n)), [1.0, 0.5, 0.25, 0.03125]);
+        assert!((power(0.999, 1_000) / 0.999f32.powi(1000) as f64 - 1.0).abs() < 1e-3);
+        assert_eq!(power(0.9, u64::MAX), 0.0);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use super::member::{Draw, Losses, Member, Sizes, Slice, Weights, beside, draw, s
 use super::rollout::{Heads, Path, RolloutMetrics, States};
 use crate::dense::squares;
 use crate::error::{Error, Result};
+use crate::optimiser::power;
 use crate::random::Random;
 use crate::state::FEATURES;
 
@@ -347,7 +348,7 @@ impl MemberState {
         }
         let clip = (CLIP / length.max(CLIP)) as f32;
         let (beta1, beta2) = (0.9f32, 0.999f32);
-        let correct = |beta: f32| (1.0 - f64::from(beta).powf(updates as f64)) as f32;
+        let correct = |beta: f32| (1.0 - power(beta, updates)) as f32;
         let (first_scale, second_scale) = (1.0 / correct(beta1), 1.0 / correct(beta2));
         let moments = self.first.iter_mut().zip(&mut self.second);
         for ((w, g), (m, v)) in self.parameters.iter_mut().zip(&gradient).zip(moments) {

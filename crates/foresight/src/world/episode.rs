@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::checkpoint;
+use crate::checkpoint::{self, Layout};
 use crate::error::{Error, Result};
 use crate::state::FEATURES;
 
@@ -46,6 +46,12 @@ pub struct Replay {
     runs: Vec<(Source, Episode)>,
 }
 
+/// Files of a replay folder. What is in one has not changed since version 2, whatever became of checkpoints.
+const LAYOUT: Layout = Layout {
+    versions: 2..=3,
+    way_out: "remove it from the replay folder, or train that run again",
+    of_another: "remove it from the replay folder",
+};
 const KIND: &str = "episode of 64 features and its tick";
 const EXTENSION: &str = "episode";
 
@@ -53,12 +59,12 @@ impl Episode {
     /// Writes a finished run into a replay folder, whole or not at all.
     pub fn save(&self, folder: &Path, name: &str) -> Result<()> {
         std::fs::create_dir_all(folder).map_err(Error::writing(folder))?;
-        checkpoint::write(&folder.join(format!("{name}.{EXTENSION}")), KIND, self)
+        checkpoint::write(&folder.join(format!("{name}.{EXTENSION}")), &LAYOUT, KIND, self)
     }
 
     /// An episode from the bytes of a file that errors call `path`.
     pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Self> {
-        let episode: Self = checkpoint::parse(path, bytes, KIND)?;
+        let episode: Self = checkpoint::parse(path, bytes, &LAYOUT, KIND)?;
         if episode.ticks.iter().any(|tick| tick.features.len() != FEATURES) {
             return Err(Error::checkpoint(path, format!("its ticks have not {FEATURES} features")));
         }
@@ -99,6 +105,12 @@ impl Replay {
     /// The runs.
     pub fn episodes(&self) -> impl Iterator<Item = &Episode> {
         self.runs.iter().map(|(_, episode)| episode)
+    }
+
+    /// Bytes of all their ticks.
+    pub(crate) fn bytes(&self) -> usize {
+        let tick = size_of::<Tick>() + FEATURES * size_of::<f32>();
+        self.episodes().map(|episode| episode.ticks.len() * tick).sum()
     }
 
     /// Where they are from.
@@ -154,5 +166,20 @@ mod tests {
         Episode::default().save(folder.path(), "b").unwrap();
         let changed = Replay::read(folder.path(), |_| ()).unwrap().only(&began).unwrap_err().to_string();
         assert!(changed.contains("b.episode") && changed.contains("changed"), "{changed}");
+    }
+
+    #[test]
+    fn episodes_of_version_2_are_read_and_later_ones_are_refused_with_a_way_out() {
+        let folder = tempfile::tempdir().unwrap();
+        Episode::default().save(folder.path(), "old").unwrap();
+        let path = folder.path().join("old.episode");
+        let read_as = |version: u8| {
+            let mut bytes = std::fs::read(&path).unwrap();
+            bytes[8] = version;
+            Episode::parse(&path, &bytes).map_err(|error| error.to_string())
+        };
+        assert_eq!([2, 3].map(read_as), [Ok(Episode::default()), Ok(Episode::default())]);
+        let said = read_as(4).unwrap_err();
+        assert!(said.contains("reads 2 to 3: remove it from the replay folder"), "{said}");
     }
 }

@@ -27,7 +27,7 @@ use crate::order::Access;
 use crate::{Device, Error, Result, Stream};
 
 /// Bytes that cuBLASLt may work in: what NVIDIA recommends for Hopper.
-const WORKSPACE: usize = 32 << 20;
+pub const WORKSPACE: usize = 32 << 20;
 
 /// cuBLASLt on one device, with its workspace and the plans that it has made. Products on several streams
 /// share the workspace, and so run one after another: make one of these for each stream that should run

@@ -205,14 +205,22 @@ impl Pass {
         })
     }
 
+    /// Who multiplies.
+    pub(super) fn products(&self) -> &Products {
+        &self.products
+    }
+
     /// Bytes that memory for up to so many windows holds.
-    pub(super) fn bytes(shape: &Transformer, windows: usize) -> usize {
+    pub(super) fn bytes(shape: &Transformer, windows: usize, by: ProductsBy) -> usize {
         let sizes = sizes(shape, windows);
         let (tokens, numbers) = (sizes.tokens(), sizes.stream());
         let block = 4 * (4 * tokens + 5 * numbers) + 2 * 4 * numbers;
         let scratch = 4 * (7 * numbers + 2 * tokens) + 2 * 6 * numbers;
         let logits = tokens.min(TOKENS) * shape.rows();
-        shape.layers() * block
+        // Left matrices that lie as their transposes: gradients of logits, and what the dense layers read.
+        let turned = logits.max(4 * numbers);
+        Products::bytes(by, turned)
+            + shape.layers() * block
             + 4 * (shape.layers() + 1) * numbers
             + scratch
             + 12 * sizes.squares()

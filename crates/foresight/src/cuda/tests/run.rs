@@ -46,14 +46,16 @@ fn a_run_that_is_stopped_and_resumed_ends_with_the_same_bits_and_not_elsewhere()
     let folder = RunFolder::open(&home.path().join("cut")).unwrap();
     let prepared = Prepared::of(&config, |error| panic!("{error}")).unwrap();
     let mut run = Run::start(&config, &prepared, Some(&folder)).unwrap();
-    assert_eq!(run.trainer().trainee().place(), "the emulated device, products by own");
+    let place = run.trainer().trainee().place();
+    assert!(place.starts_with("the emulated device with kernels by "), "{place}");
+    assert!(place.ends_with(", products by own"), "{place}");
     assert!(!run.train_to(5, &(), &AtomicBool::new(false), &mut ()).unwrap());
     drop(run);
     // On the CPU it would end with other bits.
     let mut elsewhere = config.clone();
     elsewhere.run.device = "cpu".into();
     let said = finished(&elsewhere, Some(&folder)).unwrap_err().to_string();
-    assert!(said.contains("in bf16 on the emulated device"), "{said}");
+    assert!(said.contains("in bf16 on the emulated device") && said.contains("and --device where"), "{said}");
     assert!(finished(&config, Some(&folder)).unwrap() == undisturbed);
     // And what began on the CPU does not go on here.
     let folder = RunFolder::open(&home.path().join("here")).unwrap();
@@ -65,13 +67,32 @@ fn a_run_that_is_stopped_and_resumed_ends_with_the_same_bits_and_not_elsewhere()
     );
 }
 
+/// An engine that tries whatever it can.
+const BOLD: &str = "[engine]\nenabled = true\n[engine.options]\nwarmup_steps = 6\ndecide_every = 2\nexplore_every = 1\nrisk = 100\n\
+                predictor_share = 100\nmax_predict_steps = 2\ncorrection_steps = 1\nconfidence_threshold = 0\nsnapshot_every = 2\n\
+                snapshots = 2\nsafe_every = 2\ntick = 2\nlearn_every = 2\n[world]\nmembers = 2\nhidden = 8\ncategories = 2\nclasses = 2";
+
+#[test]
+fn the_engine_that_is_stopped_and_resumed_on_a_device_ends_with_the_same_bits() {
+    let home = tempfile::tempdir().unwrap();
+    let config = config(home.path(), "emulated", &format!("steps = 24\n{BOLD}"));
+    let prepared = Prepared::of(&config, |error| panic!("{error}")).unwrap();
+    let go_on = AtomicBool::new(false);
+    let mut whole = Run::start(&config, &prepared, None).unwrap();
+    let summary = whole.finish(&(), &go_on, &mut ()).unwrap();
+    let tried: u64 = summary.counts.freezes.iter().chain(&summary.counts.jumps).sum();
+    assert!(tried > 0, "{:?}", summary.counts);
+    let folder = RunFolder::open(&home.path().join("cut")).unwrap();
+    Run::start(&config, &prepared, Some(&folder)).unwrap().train_to(13, &(), &go_on, &mut ()).unwrap();
+    let mut resumed = Run::resume(&config, &prepared, &folder, &mut ()).unwrap();
+    resumed.finish(&(), &go_on, &mut ()).unwrap();
+    assert!(resumed.trainer().save().unwrap().goes_on_as(&whole.trainer().save().unwrap()));
+}
+
 #[test]
 fn the_engine_tries_actions_on_a_device_and_rolls_back_what_diverges() {
     let home = tempfile::tempdir().unwrap();
-    let more = "[engine]\nenabled = true\n[engine.options]\nwarmup_steps = 6\ndecide_every = 2\nexplore_every = 1\nrisk = 100\n\
-                predictor_share = 100\nmax_predict_steps = 2\ncorrection_steps = 1\nconfidence_threshold = 0\nsnapshot_every = 2\n\
-                snapshots = 2\nsafe_every = 2\ntick = 2\nlearn_every = 2\n[world]\nmembers = 2\nhidden = 8\ncategories = 2\nclasses = 2";
-    let config = config(home.path(), "emulated", &format!("steps = 40\n{more}"));
+    let config = config(home.path(), "emulated", &format!("steps = 40\n{BOLD}"));
     let prepared = Prepared::of(&config, |error| panic!("{error}")).unwrap();
     let mut trainee: Learner = prepared.trainee(&config).unwrap();
     let mut engine: Engine<Learner> = prepared.engine(&config, &trainee).unwrap().unwrap();
@@ -103,10 +124,14 @@ fn the_engine_tries_actions_on_a_device_and_rolls_back_what_diverges() {
 fn what_a_run_cannot_be_is_refused_before_it_starts() {
     let home = tempfile::tempdir().unwrap();
     let said = |device: &str, more: &str| {
-        let config = config(home.path(), device, more);
-        finished(&config, None).unwrap_err().to_string()
+        let mut config = config(home.path(), "emulated", "");
+        config.run.device = device.into();
+        let ran = config.with_text("more", more).and_then(|config| finished(&config, None));
+        ran.unwrap_err().to_string()
     };
     assert!(said("auto", "").contains("a run says where it is"));
+    assert!(said("cuda:0,1", "").contains("a run is on one, as cpu, cuda:1 or emulated"));
+    assert!(said("cpu", "run.products = \"mkl\"").contains("own or cublaslt"));
     assert!(said("gpu", "").contains("unknown device 'gpu'"));
     assert!(said("emulated", "run.products = \"mkl\"").contains("own or cublaslt"));
     assert!(
@@ -117,4 +142,15 @@ fn what_a_run_cannot_be_is_refused_before_it_starts() {
     let plan = Prepared::of(&config, |_| ()).unwrap().memory(&config).unwrap();
     // Master weights, their average and rounded ones: 10 bytes of each; moments and the last step: 12.
     assert_eq!(plan.weights * 12, plan.optimiser * 10);
+    // On the host there is what a checkpoint copies, and initial weights on their way.
+    assert_eq!(plan.device, plan.weights + plan.optimiser + plan.passes);
+    assert_eq!(plan.host, plan.data + plan.checkpoint + plan.checkpoint / 5);
+    let mut by_library = config.clone();
+    by_library.run.products = "cublaslt".into();
+    let planned = Prepared::of(&config, |_| ()).unwrap().memory(&by_library);
+    if cfg!(feature = "blas") {
+        assert!(planned.unwrap().passes > plan.passes + (32 << 20));
+    } else {
+        assert!(planned.unwrap_err().to_string().contains("without the feature 'blas'"));
+    }
 }

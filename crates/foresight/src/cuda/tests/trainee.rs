@@ -6,6 +6,7 @@ use gatework_gpu::Stream;
 
 use super::{stream, upload};
 use crate::cuda::pass::{Frozen, Pass, Weights};
+use crate::cuda::trainee::shards_of;
 use crate::cuda::{DeviceTrainee, ProductsBy, mixed};
 use crate::data::{Data, Text, Tokens, digits};
 use crate::network::{Architecture, Transformer, transformer};
@@ -163,6 +164,11 @@ fn a_restored_snapshot_goes_on_bit_for_bit_under_another_schedule() {
     let mut whole = trainee(1);
     losses(&mut whole);
     let saved = whole.snapshot().unwrap();
+    // In the memory of an older one it is the same.
+    let mut older = trainee(3).snapshot().unwrap();
+    assert!(older != saved);
+    whole.snapshot_into(&mut older).unwrap();
+    assert!(older == saved);
     let bytes = postcard::to_stdvec(&saved).unwrap();
     let after = losses(&mut whole);
     let end = whole.snapshot().unwrap();
@@ -251,7 +257,7 @@ fn what_a_device_cannot_train_is_refused_with_a_sentence() {
     let said = trainee.step(&Step { sampled: 3.0, ..Step::full(1e-3) }).unwrap_err().to_string();
     assert!(said.contains("'engine.options.sampled' is 3"), "{said}");
     assert!(
-        trainee.fingerprint().ends_with("in bf16 on the emulated device, products by own"),
+        trainee.fingerprint().contains("in bf16 on the emulated device with kernels by "),
         "{}",
         trainee.fingerprint()
     );
@@ -260,7 +266,7 @@ fn what_a_device_cannot_train_is_refused_with_a_sentence() {
 #[test]
 fn memory_is_planned_and_what_does_not_fit_is_an_error_with_numbers() {
     let there = stream(0);
-    let planned: usize = DeviceTrainee::bytes(&tiny().architecture, 5).unwrap().iter().sum();
+    let planned: usize = DeviceTrainee::bytes(&tiny(), ProductsBy::Own).unwrap().iter().sum();
     let mut trainee = trainee_on(&there, tiny()).unwrap();
     trainee.step(&Step { measure: true, ..Step::full(1e-3) }).unwrap();
     // What sums are left in on their way is beside it.
@@ -269,5 +275,15 @@ fn memory_is_planned_and_what_does_not_fit_is_an_error_with_numbers() {
     drop(trainee);
     there.device().budget().set_limit(planned as u64 / 2);
     let said = trainee_on(&there, tiny()).unwrap_err().to_string();
-    assert!(said.contains(&(planned / 2).to_string()) || said.contains("bytes"), "{said}");
+    assert!(said.contains("of the device's memory") && said.contains("lower 'batch'"), "{said}");
+}
+
+#[test]
+fn a_shard_has_no_more_heads_than_a_launch_takes() {
+    for (context, heads, batch) in [(1, 256, 600), (4, 16, 9000), (64, 4, 16), (1, 1, 1), (16, 64, 1025)] {
+        let shape = Transformer::new(VOCABULARY, context, [256, 1, heads]).unwrap();
+        let [count, windows] = shards_of(&shape, batch);
+        assert!(windows * heads <= 65_535 && count * windows >= batch, "{context} {heads} {batch}");
+        assert!(count <= batch && (windows - 1) * count < batch, "{context} {heads} {batch}");
+    }
 }

@@ -94,11 +94,16 @@ impl Pass {
         }
     }
 
+    /// The transformer that it is for.
+    pub fn shape(&self) -> &Transformer {
+        &self.shape
+    }
+
     /// Bytes that memory for up to `capacity` windows holds.
     pub fn bytes(shape: &Transformer, capacity: usize) -> usize {
         let (tokens, width) = (capacity * shape.context, shape.width);
         let block = 10 * width + shape.heads;
-        let numbers = tokens * (shape.layers * block + 12 * width + 3)
+        let numbers = tokens * (shape.layers * block + 13 * width + 3)
             + 4 * width * width
             + Scratch::numbers(shape.head_width(), shape.context)
             + Head::numbers(shape.vocabulary, width);

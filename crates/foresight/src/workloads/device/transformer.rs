@@ -93,8 +93,7 @@ impl Given {
         kernels.normalise_back(rows, &x, &gains, &moments, &d, &mut of_x, &mut of_gains)?;
         let mut of_bias = up(&self.gains[..rows.width])?;
         kernels.bias_back(rows, &d, &mut of_bias)?;
-        let (mut unit, mut of_unit) = (stream.alloc(numbers)?, up(&self.d)?);
-        kernels.gelu(&x, &mut unit)?;
+        let mut of_unit = up(&self.d)?;
         kernels.gelu_back(&x, &mut of_unit)?;
         let (mut shares, mut of_scores) = (up(&self.scores)?, up(&self.of_scores)?);
         kernels.attend(self.windows, self.context, &mut shares, SCALE)?;
@@ -114,7 +113,6 @@ impl Given {
             .with("of x", down(&of_x)?)
             .with("of gains", down(&of_gains)?)
             .with("of bias", down(&of_bias)?)
-            .with("unit", down(&unit)?)
             .with("of unit", down(&of_unit)?)
             .with("shares", down(&shares)?)
             .with("of scores", down(&of_scores)?)
@@ -129,7 +127,7 @@ impl Given {
     /// none.
     fn plain(&self, ahead: usize) -> Outputs {
         let width = self.width;
-        let [mut normal, mut of_x, mut unit, mut of_unit, mut embedded] = [(); 5].map(|()| Vec::new());
+        let [mut normal, mut of_x, mut of_unit, mut embedded] = [(); 4].map(|()| Vec::new());
         let mut of_gains = double(&self.gains);
         let mut of_bias = double(&self.gains[..width]);
         let mut of_table = double(&self.table);
@@ -146,9 +144,7 @@ impl Given {
                 of_gains[i] += d[i] * n[i];
                 of_gains[width + i] += d[i];
                 of_bias[i] += d[i];
-                let [value, slope] = gelu(x[i]);
-                unit.push(value);
-                of_unit.push(d[i] * slope);
+                of_unit.push(d[i] * gelu_slope(x[i]));
                 let place = row % self.context * width + i;
                 embedded.push(f64::from(self.table[token * width + i]) + f64::from(self.places[place]));
                 of_table[token * width + i] += d[i];
@@ -179,7 +175,6 @@ impl Given {
             .with("of x", single(&of_x))
             .with("of gains", single(&of_gains))
             .with("of bias", single(&of_bias))
-            .with("unit", single(&unit))
             .with("of unit", single(&of_unit))
             .with("shares", single(&shares))
             .with("of scores", single(&of_scores))
@@ -207,12 +202,12 @@ fn normalised(x: &[f64]) -> [Vec<f64>; 2] {
     [x.iter().map(|x| (x - mean) * scale).collect(), vec![scale]]
 }
 
-/// GPT-2's form of the function, and its slope.
-fn gelu(x: f64) -> [f64; 2] {
+/// The slope of GPT-2's form of the function.
+fn gelu_slope(x: f64) -> f64 {
     let root = (2.0 / std::f64::consts::PI).sqrt();
     let t = (root * (x + 0.044715 * x.powi(3))).tanh();
     let inner = root * (1.0 + 3.0 * 0.044715 * x * x);
-    [0.5 * x * (1.0 + t), 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * inner]
+    0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * inner
 }
 
 fn softmax(x: impl Iterator<Item = f64> + Clone) -> Vec<f64> {
@@ -226,7 +221,7 @@ impl Job for Transformer {
     }
 
     fn summary(&self) -> &'static str {
-        "normalisation, GELU, causal softmax, cross-entropy and embedding with their gradients; a normalisation is timed"
+        "normalisation, the slope of GELU, causal softmax, cross-entropy and embedding with their gradients; a normalisation is timed"
     }
 
     fn kernels(&self) -> Vec<KernelSpec> {
@@ -236,7 +231,6 @@ impl Job for Transformer {
             "normalise_sums",
             "bias_sums",
             "add_chunks",
-            "gelu",
             "gelu_back",
             "attend",
             "attend_back",

@@ -195,7 +195,7 @@ fn on_cpu(options: &BenchOptions, progress: &Progress) -> Result<Benched, Failur
 }
 
 fn on_device(device: &Device, options: &BenchOptions, progress: &Progress) -> Result<Benched, Failure> {
-    let workloads = bench::on_device(&cases(options, shapes::for_gpu));
+    let workloads = bench::on_device(&cases(options, shapes::for_gpu))?;
     let gates = Gates::new(device.clone()).seeds(0..1).performance(PerformanceOptions {
         samples: options.samples,
         peers: chosen_peers(options, peers::installed()),
@@ -368,6 +368,15 @@ mod tests {
             "{remarks}"
         );
         assert!(!remarks.contains("correctness"), "{remarks}");
+    }
+
+    #[test]
+    fn a_head_dimension_that_a_device_has_not_is_the_users_mistake() {
+        let options = options(&["--shapes", "1x2x64x200", "--peers", "none"]);
+        let device = Device::emulated(0).unwrap();
+        let refused = on_device(&device, &options, &Progress::new()).err().expect("128 is the most");
+        assert!(refused.to_string().contains("and 256 on the CPU"), "{refused}");
+        assert_eq!(refused.code(), 2);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use gatework_foresight::run::Evaluated;
 use gatework_lab::report::{LineChart, Panel, Series};
 
 use super::listen::actions;
-use super::options::{ConfigOptions, prepare};
+use super::options::{ConfigOptions, learn_on, prepare};
 use crate::command::ending::{Ending, Failure};
 use crate::command::files::{require_writable, write_file};
 use crate::command::interrupt::gracefully;
@@ -58,7 +58,8 @@ pub(super) fn run(options: &CompareOptions, shell: &Shell) -> Result<Ending, Fai
     if options.factors.iter().any(|factor| !(*factor > 0.0 && factor.is_finite())) {
         return Err(Failure::input("--factors are numbers above 0, as 0.5,1,2".into()));
     }
-    let config = options.config.config()?;
+    let mut config = options.config.config()?;
+    learn_on(&mut config, shell)?;
     let prepared = prepare(&config, shell)?;
     let careful = Careful {
         seeds: (1..=options.seeds).collect(),

@@ -31,7 +31,7 @@ impl Listener for Lines<'_> {
     }
 
     fn refused(&mut self, error: &Error) {
-        self.0.say(&format!("warning: {error}; the one before it is used"));
+        self.0.say(&format!("warning: {error}"));
     }
 }
 

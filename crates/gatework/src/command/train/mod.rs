@@ -58,8 +58,7 @@ impl Noun for Train {
 
     fn device_use(&self) -> DeviceUse {
         match self {
-            Self::Run(_) | Self::Resume(_) => DeviceUse::RunsThere,
-            Self::Compare(_) | Self::Sweep(_) => DeviceUse::CpuOnly,
+            Self::Run(_) | Self::Resume(_) | Self::Compare(_) | Self::Sweep(_) => DeviceUse::RunsThere,
             Self::Forecast(_) | Self::Fetch(_) => DeviceUse::None,
         }
     }

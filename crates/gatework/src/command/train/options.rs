@@ -48,10 +48,11 @@ impl ConfigOptions {
 }
 
 /// Where `--device` says that it learns; `auto` is what the configuration says, the CPU if nothing else.
-pub(super) fn learn_on(config: &mut Config, shell: &Shell) {
+pub(super) fn learn_on(config: &mut Config, shell: &Shell) -> Result<(), Failure> {
     if shell.device.choice != DeviceChoice::Auto {
         config.run.device = shell.device.choice.to_string();
     }
+    Ok(config.check()?)
 }
 
 /// Reads the data, and says what could not be used of finished runs.

@@ -6,7 +6,6 @@ use clap::Args;
 use gatework_foresight::checkpoint::RunFolder;
 use gatework_foresight::compare::{CompareOptions, Comparison, compare};
 use gatework_foresight::config::{Config, MemoryPlan};
-use gatework_foresight::data::Data;
 use gatework_foresight::run::{Run, Summary};
 use serde::Serialize;
 
@@ -14,7 +13,7 @@ use super::compare::{FACTORS, TUNING_SEEDS, text as comparison_text};
 use super::dashboard::{self, Dashboard};
 use super::listen::{Lines, text};
 use super::options::{ConfigOptions, bytes, learn_on, prepare};
-use super::sample::Sample;
+use super::sample::{Sample, SampleOptions};
 use crate::command::ending::{Ending, Failure};
 use crate::command::interrupt::gracefully;
 use crate::command::schema;
@@ -62,10 +61,8 @@ pub(crate) struct RunOptions {
     /// 3 with --preset, else 0]
     #[arg(long, value_name = "N", conflicts_with = "plain", value_parser = clap::value_parser!(u64).range(0..=1000))]
     compare: Option<u64>,
-    /// After a run on text, write so many tokens after the start of the held-out text, with averaged weights;
-    /// 0 for none
-    #[arg(long, value_name = "TOKENS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=10_000))]
-    sample: u64,
+    #[command(flatten)]
+    sample: SampleOptions,
     /// Print lines instead of the dashboard, also on a terminal
     #[arg(long)]
     lines: bool,
@@ -107,7 +104,7 @@ const SEEDS: u64 = 3;
 pub(super) fn run(options: &RunOptions, shell: &Shell) -> Result<Ending, Failure> {
     let mut config = options.config.config()?;
     config.engine.enabled &= !options.plain;
-    learn_on(&mut config, shell);
+    learn_on(&mut config, shell)?;
     if options.show_config {
         let toml = config.text()?;
         shell.output.show(&config, || toml)?;
@@ -117,18 +114,21 @@ pub(super) fn run(options: &RunOptions, shell: &Shell) -> Result<Ending, Failure
         let why = "it is a file: name a folder, which is made if it is not there";
         return Err(Failure::input(format!("--out {}: {why}", path.display())));
     }
-    if options.sample > 0 && !config.data.kind.is_text() {
-        let why =
-            "only a run on text writes: use --preset text, or --set data.kind=text with --set model.kind=gpt";
-        return Err(Failure::input(format!("--sample {}: {why}", options.sample)));
+    if let (Some(seeds @ 1..), false) = (options.compare, config.engine.enabled) {
+        let why = "'engine.enabled' is false, and the engine is what is compared: leave out --compare, or add \
+                   --set engine.enabled=true";
+        return Err(Failure::input(format!("--compare {seeds}: {why}")));
     }
+    options.sample.check(&config)?;
     let prepared = prepare(&config, shell)?;
+    options.sample.check_data(&prepared.data)?;
     let memory = prepared.memory(&config)?;
+    let memory = if options.out.is_some() { memory } else { memory.without_checkpoints() };
     if options.plan {
         shell.output.show(&memory, || plan(&memory))?;
         return Ok(Ending::Done);
     }
-    shell.progress.say(&format!("memory: {}", bytes(memory.total())));
+    shell.progress.say(&format!("memory: {}", of_all(&memory).join(", ")));
     let folder = options.out.as_deref().map(RunFolder::open).transpose()?;
     let mut run = Run::start(&config, &prepared, folder.as_ref())?;
     shell.progress.say(&format!("learns on {}", run.trainer().trainee().place()));
@@ -140,6 +140,10 @@ pub(super) fn run(options: &RunOptions, shell: &Shell) -> Result<Ending, Failure
         let _jobs = shell.progress.start(1);
         run.finish(&shell.progress, interrupt.flag(), &mut Lines(&shell.progress))?
     };
+    // The run itself came to its end and is shown, whatever becomes of what follows.
+    let sample = options.sample.of(run.trainer().trainee(), &prepared.data, config.seed, interrupt.flag());
+    // A comparison needs its memory.
+    drop(run);
     let jobs = shell.progress.start(1);
     let seeds = options.compare.unwrap_or(if options.config.names_preset() { SEEDS } else { 0 });
     let careful = CompareOptions {
@@ -150,29 +154,26 @@ pub(super) fn run(options: &RunOptions, shell: &Shell) -> Result<Ending, Failure
     let compared = (seeds > 0 && config.engine.enabled)
         .then(|| compare(&config, &prepared, &careful, &shell.progress, interrupt.flag()));
     drop(jobs);
-    let (comparison, failed) = match compared.transpose() {
-        Ok(comparison) => (comparison, None),
-        Err(error) => (None, Some(error)),
-    };
-    let sample = match (options.sample, &prepared.data) {
-        (count @ 1.., Data::Text(text)) => {
-            Some(Sample::of(run.trainer().trainee(), text, count as usize, config.seed)?)
-        }
-        _ => None,
-    };
+    let (sample, not_sampled) = held_back(sample);
+    let (comparison, not_compared) = held_back(compared.transpose().map_err(Failure::from));
     let done = Done { out: options.out.clone(), memory, summary, comparison, sample };
     shell.output.show(&done, || done.text(&config))?;
-    // The run itself came to its end and is shown, whatever became of the comparison.
-    failed.map_or(Ok(Ending::Done), |error| Err(error.into()))
+    not_sampled.or(not_compared).map_or(Ok(Ending::Done), Err)
+}
+
+/// What there is to show, and a failure to end with once it is shown.
+pub(super) fn held_back<T>(found: Result<Option<T>, Failure>) -> (Option<T>, Option<Failure>) {
+    match found {
+        Ok(found) => (found, None),
+        Err(failure) => (None, Some(failure)),
+    }
 }
 
 impl Done {
     fn text(&self, config: &Config) -> String {
         let comparison =
             self.comparison.as_ref().map(|comparison| format!("\n\n{}", comparison_text(comparison)));
-        let sample = self.sample.as_ref().map(|Sample { prompt, written }| {
-            format!("\n\nafter the held-out text\n{prompt}\nit writes\n{written}")
-        });
+        let sample = self.sample.as_ref().map(Sample::text);
         text(&self.summary, config) + &comparison.unwrap_or_default() + &sample.unwrap_or_default()
     }
 }
@@ -184,8 +185,20 @@ fn plan(memory: &MemoryPlan) -> String {
         ("activations and gradients", memory.passes),
         ("data", memory.data),
         ("snapshots", memory.snapshots),
+        ("a state while its checkpoint is written", memory.checkpoint),
         ("world model", memory.world),
-        ("all", memory.total()),
     ];
-    rows.map(|(what, count)| format!("{what}: {}", bytes(count))).join("\n")
+    let rows = rows.iter().filter(|(_, count)| *count > 0);
+    let rows = rows.map(|(what, count)| format!("{what}: {}", bytes(*count)));
+    let all = of_all(memory).into_iter().map(|all| format!("all: {all}"));
+    rows.chain(all).collect::<Vec<_>>().join("\n")
+}
+
+/// What the machine holds, and the device where there is one.
+fn of_all(memory: &MemoryPlan) -> Vec<String> {
+    let mut all = vec![format!("{} of this machine", bytes(memory.host))];
+    if memory.device > 0 {
+        all.push(format!("{} of the device", bytes(memory.device)));
+    }
+    all
 }

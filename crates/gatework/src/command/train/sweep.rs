@@ -6,7 +6,7 @@ use clap::Args;
 use gatework_foresight::config::Config;
 use gatework_foresight::sweep::{Standing, Sweep, SweepOptions as Rungs, sweep};
 
-use super::options::{ConfigOptions, prepare};
+use super::options::{ConfigOptions, learn_on, prepare};
 use crate::command::ending::{Ending, Failure};
 use crate::command::interrupt::gracefully;
 use crate::command::output::table;
@@ -46,7 +46,8 @@ impl schema::Document for Sweep {
 }
 
 pub(super) fn run(options: &SweepOptions, shell: &Shell) -> Result<Ending, Failure> {
-    let base = options.config.config()?;
+    let mut base = options.config.config()?;
+    learn_on(&mut base, shell)?;
     let configurations = combinations(&base, &options.vary)?;
     let prepared = prepare(&base, shell)?;
     let rungs = Rungs { rungs: options.rungs.clone(), ..Rungs::default() };
