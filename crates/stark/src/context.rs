@@ -149,10 +149,10 @@ impl Context {
 
     /// Goes the way that a [`Plan`](crate::Plan) chose, from now on: [`Context::set_streaming`], and the
     /// bound on page-locked memory is raised for as much as the way takes, as long as what comes back is
-    /// kept.
+    /// kept. Then the bound is what it was, and what nobody uses of the memory beyond it is released.
     pub fn follow(&self, way: &Way) -> Option<PinnedRoom> {
         self.set_streaming(way.streaming);
-        way.streaming.map(|_| self.device().pinned().make_room(STAGED, way.pinned_bytes))
+        way.streaming.map(|_| self.device().pinned().lend_room(STAGED, way.pinned_bytes))
     }
 
     /// Waits until all kernels are compiled that were begun for [`Tier::Adaptive`].
