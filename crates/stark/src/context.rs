@@ -78,6 +78,16 @@ impl Context {
             let what = format!("a proof over {} devices: use 1, 2, 4, 8 and so on", devices.len());
             return Err(Error::Unsupported { what });
         }
+        for (rank, device) in devices.iter().enumerate() {
+            if let Some(first) = devices[..rank].iter().position(|other| other.same_as(device)) {
+                let what = format!(
+                    "a proof over {0}, which is device {first} and device {rank}: name each device once, or make \
+                     several of one with Device::split",
+                    device.properties().id
+                );
+                return Err(Error::Unsupported { what });
+            }
+        }
         // Ranks of a fabric are devices that reach each other, by the direct way where there is one.
         drop(Fabric::new().over(devices)?);
         let streams = devices.iter().map(Device::stream).collect::<Result<Vec<_>, _>>()?;
