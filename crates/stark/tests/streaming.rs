@@ -220,6 +220,23 @@ fn streamed_columns_are_columns_like_others() {
     }
 }
 
+/// Columns of no domain may have any length.
+#[test]
+fn streamed_columns_may_end_within_a_page() {
+    let context = Context::new(&Device::emulated(3).unwrap()).unwrap();
+    context.set_streaming(Some(Streaming::new(0, 4)));
+    for len in [1usize, 3, 24, 100] {
+        let values = Random::new(len as u64).bases(len);
+        let found = context.scope(|| {
+            let column = DeviceColumn::upload(&values);
+            let on_device = column.to_memory().to_cpu();
+            let last = column.at(len - 1);
+            (column.to_cpu(), on_device, last, [column].to_simd()[0].to_cpu())
+        });
+        assert_eq!(found.unwrap(), (values.clone(), values.clone(), values[len - 1], values), "{len} values");
+    }
+}
+
 #[test]
 fn a_kernel_of_ones_own_is_told_that_a_column_is_streamed() {
     let context = Context::new(&Device::emulated(3).unwrap()).unwrap();
