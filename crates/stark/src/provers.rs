@@ -148,8 +148,9 @@ impl Room {
     fn admit(&self, plan: &Plan, device: &Device) -> Result<Admitted<'_>> {
         let bytes = plan.peak_bytes() + TABLES;
         if bytes > self.capacity {
-            let limit = device.budget().limit();
-            return Err(Error::TooLarge { needed: bytes, free: self.capacity, limit });
+            let way_out = "prove it with Prover, which streams its columns or has several devices, or prove fewer \
+                           rows or columns";
+            return Err(Error::too_large(device, bytes, self.capacity, way_out));
         }
         let mut state = self.state.lock();
         let number = state.next;
