@@ -164,6 +164,51 @@ fn a_bench_over_several_devices_counts_what_goes_from_one_to_another() {
 }
 
 #[test]
+fn a_bench_in_less_memory_than_its_trace_streams_it_to_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = "bench --log-rows 9 --columns 400 --repeats 1 --simd-repeats 1 --device emulated \
+                     --device-memory 700KiB --json";
+    let arguments: Vec<&str> = arguments.split_whitespace().collect();
+    let output = run(folder.path(), &arguments);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let size = &json(&output)["sizes"][0];
+    assert!(size["same_bytes"] == true && size["peak_bytes"].as_u64().unwrap() <= 700 << 10, "{size}");
+    // What would bring all of the trace is not measured.
+    assert!(size["pageable_upload_ms"].is_null() && size["interpolated_upload_ms"].is_null(), "{size}");
+    let refused = run(folder.path(), &[&arguments[..], &["--at-once", "2"]].concat());
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("leave --at-once out"), "{refused:?}");
+}
+
+#[test]
+fn a_limit_of_the_environment_does_not_keep_the_cpu_from_proving() {
+    let folder = tempfile::tempdir().unwrap();
+    let prove = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gatework"));
+        command
+            .current_dir(folder.path())
+            .env("GATEWORK_DEVICE_MEMORY", "1GiB")
+            .env_remove("GATEWORK_DEVICE");
+        let arguments = ["stark", "prove", "--log-rows", "5", "--device", "cpu", "--out", "proof.json"];
+        command.args(arguments).args(more).output().unwrap()
+    };
+    let proved = prove(&[]);
+    assert_eq!(proved.status.code(), Some(0), "{proved:?}");
+    let refused = prove(&["--device-memory", "2GiB"]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("name a device with --device"), "{refused:?}");
+}
+
+#[test]
+fn a_proof_of_fewer_rows_than_devices_is_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = "prove --log-rows 4 --columns 4 --device emulated:64 --out proof.json";
+    let output = run(folder.path(), &arguments.split_whitespace().collect::<Vec<_>>());
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(run(folder.path(), &["verify", "proof.json"]).status.code(), Some(0));
+}
+
+#[test]
 fn bad_input_is_a_sentence() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("no.json"), "{}").unwrap();

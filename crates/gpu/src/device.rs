@@ -352,7 +352,8 @@ impl Device {
         self.shared.driver.as_ref()
     }
 
-    pub(crate) fn same_as(&self, other: &Device) -> bool {
+    /// Whether both are one device with one budget: clones of one handle.
+    pub fn same_as(&self, other: &Device) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
     }
 

@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use crate::pinned::who_refused;
 use crate::types::Fault;
 
 /// The runtime's result.
@@ -70,7 +71,10 @@ pub enum Error {
         limit: u64,
     },
     /// Page-locked host memory could not be had.
-    #[error("out of pinned memory: asked for {asked} bytes, the pool holds {held} of at most {limit}")]
+    #[error(
+        "out of pinned memory: asked for {asked} bytes, the pool holds {held} of at most {limit}, and {}",
+        who_refused(*.asked, *.held, *.limit)
+    )]
     OutOfPinnedMemory {
         /// Bytes of the refused block.
         asked: u64,

@@ -20,6 +20,22 @@ use crate::{Device, Error, Result, Stream};
 /// Smallest block the pool hands out.
 const SMALLEST_CLASS: u64 = 4096;
 
+/// Bytes of the block that a request is served by, unless no machine has as many.
+fn class_of(bytes: u64) -> Option<u64> {
+    bytes.max(SMALLEST_CLASS).checked_next_power_of_two()
+}
+
+/// Who refused a block, the bound or the system, and what to do about it.
+pub(crate) fn who_refused(asked: u64, held: u64, limit: u64) -> &'static str {
+    let fits = class_of(asked).and_then(|class| held.checked_add(class)).is_some_and(|held| held <= limit);
+    if fits {
+        "the system locked no more pages: raise what this process may lock or hold (ulimit -l, the container's \
+         memory), or make the job smaller"
+    } else {
+        "that bound refused it: raise it with PinnedPool::set_limit, or make the job smaller"
+    }
+}
+
 /// A bounded pool of page-locked blocks. Classes are powers of two; a returned block serves the next request
 /// of its class as soon as no queued copy uses it.
 #[derive(Clone)]
@@ -39,6 +55,9 @@ struct PoolState {
     held: u64,
     /// Bytes of rooms.
     rooms: u64,
+    /// How many rooms are lent, and the most that one of them asked for as the least bound.
+    lent: u64,
+    lent_least: u64,
     hits: u64,
     misses: u64,
 }
@@ -94,7 +113,7 @@ impl PinnedPool {
             ),
         };
         let bytes = len.checked_mul(size_of::<T>()).ok_or_else(overflow)? as u64;
-        let class = bytes.max(SMALLEST_CLASS).checked_next_power_of_two().ok_or_else(overflow)?;
+        let class = class_of(bytes).ok_or_else(overflow)?;
         let address = self.block(&device, class, bytes)?;
         let block =
             PinnedBlock { pool: self.shared.clone(), device, class, address, state: Locked::default() };
@@ -104,7 +123,7 @@ impl PinnedPool {
     /// Hits, misses and bytes so far.
     pub fn stats(&self) -> PinnedStats {
         let state = self.shared.lock();
-        PinnedStats { hits: state.hits, misses: state.misses, held: state.held, limit: state.limit }
+        PinnedStats { hits: state.hits, misses: state.misses, held: state.held, limit: state.bound() }
     }
 
     /// Changes the bound; idle blocks beyond it are released.
@@ -122,7 +141,18 @@ impl PinnedPool {
         state.rooms += bytes;
         state.limit = state.limit.max(least.saturating_add(state.rooms));
         drop(state);
-        PinnedRoom { pool: self.clone(), bytes }
+        PinnedRoom { pool: self.clone(), bytes, is_lent: false }
+    }
+
+    /// As [`PinnedPool::make_room`], for a single use: when the room goes, the bound is what it was before,
+    /// and idle blocks beyond it are released.
+    pub fn lend_room(&self, least: u64, bytes: u64) -> PinnedRoom {
+        let mut state = self.shared.lock();
+        state.rooms += bytes;
+        state.lent += 1;
+        state.lent_least = state.lent_least.max(least);
+        drop(state);
+        PinnedRoom { pool: self.clone(), bytes, is_lent: true }
     }
 
     /// Bytes of all rooms that there are.
@@ -148,10 +178,10 @@ impl PinnedPool {
         self.release_idle(device, class);
         meanwhile();
         let refused =
-            |state: &PoolState| Error::OutOfPinnedMemory { asked, held: state.held, limit: state.limit };
+            |state: &PoolState| Error::OutOfPinnedMemory { asked, held: state.held, limit: state.bound() };
         {
             let mut state = self.shared.lock();
-            if state.held + class > state.limit {
+            if state.held + class > state.bound() {
                 // Another user may have given a block back since.
                 return state.take_idle(device, class).ok_or_else(|| refused(&state));
             }
@@ -171,9 +201,10 @@ impl PinnedPool {
     /// Gives idle blocks back to the system until `room` more bytes fit under the bound.
     fn release_idle(&self, device: &Device, room: u64) {
         let mut state = self.shared.lock();
+        let bound = state.bound();
         let state = &mut *state;
         for (&class, idle) in &mut state.idle {
-            while state.held + room > state.limit {
+            while state.held + room > bound {
                 let Some(free) = idle.iter().position(|block| block.is_free(device.driver())) else { break };
                 let block = idle.swap_remove(free);
                 block.forget_use(device.driver());
@@ -189,15 +220,35 @@ impl PinnedPool {
 pub struct PinnedRoom {
     pool: PinnedPool,
     bytes: u64,
+    is_lent: bool,
 }
 
 impl Drop for PinnedRoom {
     fn drop(&mut self) {
-        self.pool.shared.lock().rooms -= self.bytes;
+        {
+            let mut state = self.pool.shared.lock();
+            state.rooms -= self.bytes;
+            if !self.is_lent {
+                return;
+            }
+            state.lent -= 1;
+            if state.lent == 0 {
+                state.lent_least = 0;
+            }
+        }
+        if let Some(shared) = self.pool.shared.device.upgrade() {
+            self.pool.release_idle(&Device { shared }, 0);
+        }
     }
 }
 
 impl PoolState {
+    /// The bound in force: higher than the pool's own while rooms are lent.
+    fn bound(&self) -> u64 {
+        let of_rooms = if self.lent > 0 { self.lent_least.saturating_add(self.rooms) } else { 0 };
+        self.limit.max(of_rooms)
+    }
+
     /// An idle block of this class that no queued copy uses.
     fn take_idle(&mut self, device: &Device, class: u64) -> Option<HostAddress> {
         let idle = self.idle.entry(class).or_default();
@@ -557,5 +608,30 @@ mod tests {
         assert_eq!((pool.rooms(), pool.stats().limit), (400 * 7, least + 400 * 7));
         drop(rooms);
         assert_eq!((pool.rooms(), pool.stats().limit), (0, least + 400 * 7));
+    }
+
+    #[test]
+    fn what_was_lent_is_given_back_with_its_pages() {
+        let device = Device::emulated(3).unwrap();
+        let pool = device.pinned();
+        pool.set_limit(2 * SMALLEST_CLASS);
+        let rooms = [pool.lend_room(SMALLEST_CLASS, 5 * SMALLEST_CLASS), pool.lend_room(0, SMALLEST_CLASS)];
+        assert_eq!(pool.stats().limit, 7 * SMALLEST_CLASS);
+        let blocks: Vec<_> = (0..7).map(|_| pool.take::<u8>(100).unwrap()).collect();
+        drop(blocks);
+        let [first, second] = rooms;
+        drop(first);
+        assert_eq!((pool.stats().limit, pool.stats().held), (2 * SMALLEST_CLASS, 2 * SMALLEST_CLASS));
+        drop(second);
+        assert_eq!((pool.stats().limit, pool.rooms()), (2 * SMALLEST_CLASS, 0));
+    }
+
+    #[test]
+    fn a_refusal_says_whether_the_bound_or_the_system_refused() {
+        let refused =
+            |held: u64| Error::OutOfPinnedMemory { asked: 5000, held, limit: 2 * SMALLEST_CLASS }.to_string();
+        // A block of 8192 bytes, which the bound leaves room for at first.
+        assert!(refused(0).contains("ulimit -l"), "{}", refused(0));
+        assert!(refused(1).contains("PinnedPool::set_limit"), "{}", refused(1));
     }
 }

@@ -25,6 +25,14 @@ use crate::streaming::Streaming;
 struct Memory {
     queue: Queue,
     words: Words,
+    /// Words that count among the device's columns.
+    counted: usize,
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        self.queue.forget_columns(self.counted);
+    }
 }
 
 enum Words {
@@ -83,8 +91,17 @@ type Interpolated = (CircleDomain, Vec<Option<DeviceColumn<BaseField>>>);
 pub(crate) const ALIGNMENT: usize = 4;
 
 impl Memory {
-    fn of(queue: &Queue, buffer: Buffer<u32>) -> Arc<Self> {
-        Arc::new(Self { queue: queue.clone(), words: Words::Device(buffer) })
+    /// Memory of the device, for columns of `T`. Those of M31 count when others are dealt out; trees, which
+    /// are the lead's, do not.
+    fn of<T: Element>(queue: &Queue, buffer: Buffer<u32>) -> Arc<Self> {
+        let counted = if T::WORDS == 1 { buffer.len() } else { 0 };
+        queue.count_columns(counted);
+        Arc::new(Self { queue: queue.clone(), words: Words::Device(buffer), counted })
+    }
+
+    /// What is not in the memory of the queue's device.
+    fn away(queue: &Queue, words: Words) -> Arc<Self> {
+        Arc::new(Self { queue: queue.clone(), words, counted: 0 })
     }
 
     /// Refuses what is away: only what brings columns knows of those.
@@ -113,7 +130,7 @@ impl<T: Element> DeviceColumn<T> {
                 (offset, len)
             })
             .collect();
-        let memory = Memory::of(queue, queue.alloc(words));
+        let memory = Memory::of::<T>(queue, queue.alloc(words));
         places.into_iter().map(|(offset, len)| Self::at_place(memory.clone(), offset, len)).collect()
     }
 
@@ -125,14 +142,14 @@ impl<T: Element> DeviceColumn<T> {
     /// An uninitialised column.
     pub(crate) fn new(queue: &Queue, len: usize) -> Self {
         let buffer = queue.alloc(len * T::WORDS);
-        let memory = Memory::of(queue, buffer);
+        let memory = Memory::of::<T>(queue, buffer);
         Self::at_place(memory, 0, len)
     }
 
     /// A column with these words.
     pub(crate) fn from_words(queue: &Queue, words: &[u32]) -> Self {
         let buffer = queue.upload(words);
-        let memory = Memory::of(queue, buffer);
+        let memory = Memory::of::<T>(queue, buffer);
         Self::at_place(memory, 0, words.len() / T::WORDS)
     }
 
@@ -269,7 +286,7 @@ impl DeviceColumn<BaseField> {
     /// A column that is kept on the host.
     pub(crate) fn streamed(queue: &Queue, pages: Pages) -> Self {
         let len = pages.len();
-        Self::at_place(Arc::new(Memory { queue: queue.clone(), words: Words::Host(pages) }), 0, len)
+        Self::at_place(Memory::away(queue, Words::Host(pages)), 0, len)
     }
 
     /// The same, with something yet to be done with the words each time that they have been brought.
@@ -293,7 +310,7 @@ impl DeviceColumn<BaseField> {
         }
         assert!(!column.is_streamed(), "columns of the host are brought to the first device alone");
         let len = column.len;
-        Self::at_place(Arc::new(Memory { queue: queue.clone(), words: Words::There(column) }), 0, len)
+        Self::at_place(Memory::away(queue, Words::There(column)), 0, len)
     }
 
     /// The column in the memory of its queue's device: itself, or brought for the occasion.
@@ -502,7 +519,7 @@ impl<T: Element> Clone for DeviceColumn<T> {
         }
         if let Some(there) = self.there() {
             let words = Words::There(there.clone());
-            return Self::at_place(Arc::new(Memory { queue: self.queue().clone(), words }), 0, self.len);
+            return Self::at_place(Memory::away(self.queue(), words), 0, self.len);
         }
         let mut copy = Self::new(self.queue(), self.len);
         self.queue().stream().copy(&self.own_words(), &mut copy.words_mut()).or_raise();

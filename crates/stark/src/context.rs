@@ -78,6 +78,16 @@ impl Context {
             let what = format!("a proof over {} devices: use 1, 2, 4, 8 and so on", devices.len());
             return Err(Error::Unsupported { what });
         }
+        for (rank, device) in devices.iter().enumerate() {
+            if let Some(first) = devices[..rank].iter().position(|other| other.same_as(device)) {
+                let what = format!(
+                    "a proof over {0}, which is device {first} and device {rank}: name each device once, or make \
+                     several of one with Device::split",
+                    device.properties().id
+                );
+                return Err(Error::Unsupported { what });
+            }
+        }
         // Ranks of a fabric are devices that reach each other, by the direct way where there is one.
         drop(Fabric::new().over(devices)?);
         let streams = devices.iter().map(Device::stream).collect::<Result<Vec<_>, _>>()?;
@@ -149,10 +159,10 @@ impl Context {
 
     /// Goes the way that a [`Plan`](crate::Plan) chose, from now on: [`Context::set_streaming`], and the
     /// bound on page-locked memory is raised for as much as the way takes, as long as what comes back is
-    /// kept.
+    /// kept. Then the bound is what it was, and what nobody uses of the memory beyond it is released.
     pub fn follow(&self, way: &Way) -> Option<PinnedRoom> {
         self.set_streaming(way.streaming);
-        way.streaming.map(|_| self.device().pinned().make_room(STAGED, way.pinned_bytes))
+        way.streaming.map(|_| self.device().pinned().lend_room(STAGED, way.pinned_bytes))
     }
 
     /// Waits until all kernels are compiled that were begun for [`Tier::Adaptive`].

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use gatework_gpu::{Class, Classified};
+use gatework_gpu::{Class, Classified, Device};
 use stwo::prover::ProvingError;
 
 /// The engine's result.
@@ -21,16 +21,20 @@ pub enum Error {
     ConstraintsNotSatisfied,
     /// More device memory than may be held.
     #[error(
-        "the proof needs {needed} bytes of device memory at its peak and {free} of {limit} may still be held: \
-         prove fewer rows or columns"
+        "the proof needs {needed} bytes of device memory at its peak on {device}, where {free} of {limit} may still be \
+         held: {way_out}"
     )]
     TooLarge {
-        /// Predicted peak.
+        /// The device that has too little.
+        device: String,
+        /// Predicted peak there.
         needed: u64,
         /// What may still be asked for.
         free: u64,
         /// The budget in force.
         limit: u64,
+        /// What can be done instead.
+        way_out: &'static str,
     },
     /// Columns or twiddles of two contexts in one operation.
     #[error(
@@ -43,6 +47,14 @@ pub enum Error {
         /// What, and what is supported.
         what: String,
     },
+}
+
+impl Error {
+    /// A proof that needs more than `free` bytes of `device`.
+    pub(crate) fn too_large(device: &Device, needed: u64, free: u64, way_out: &'static str) -> Self {
+        let (limit, device) = (device.budget().limit(), device.properties().id.clone());
+        Self::TooLarge { device, needed, free, limit, way_out }
+    }
 }
 
 impl Classified for Error {

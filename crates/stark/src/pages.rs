@@ -18,10 +18,11 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// Pages for `len` words, a power of two, all of which the caller writes.
+    /// Pages for `len` words, all of which the caller writes. The last is shorter where `len` is no multiple
+    /// of a page.
     pub(crate) fn new(queue: &Queue, len: usize, streaming: Streaming) -> Self {
-        let page = len.min(1 << streaming.log_page());
-        let pages = (0..len.div_ceil(page.max(1))).map(|_| Locked::new(queue.lock_pages(page)));
+        let page = len.min(1 << streaming.log_page()).max(1);
+        let pages = (0..len).step_by(page).map(|first| Locked::new(queue.lock_pages(page.min(len - first))));
         Self { pages: pages.collect(), len, streaming }
     }
 
@@ -52,7 +53,7 @@ impl Pages {
         self.streaming
     }
 
-    /// Words of each page.
+    /// Words of each page but the last.
     pub(crate) fn page_words(&self) -> usize {
         self.len.min(1 << self.streaming.log_page())
     }
@@ -80,7 +81,7 @@ impl Pages {
         let mut copy = copy;
         let page_words = self.page_words();
         for (number, start) in (0..words).step_by(page_words.max(1)).enumerate() {
-            copy(&self.pages[first + number], start..start + page_words);
+            copy(&self.pages[first + number], start..words.min(start + page_words));
         }
     }
 

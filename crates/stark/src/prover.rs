@@ -1,17 +1,22 @@
 //! Proofs on a target: by kernels on a device or several, by `SimdBackend` on the CPU.
 
+use std::panic::resume_unwind;
 use std::sync::Arc;
+use std::thread;
 
-use gatework_gpu::{Device, Observer, Target};
+use gatework_gpu::{Device, Locked, Observer, Target};
 use stwo::core::channel::MerkleChannel;
 use stwo::core::pcs::PcsConfig;
 use stwo::core::vcs_lifted::blake2_merkle::Blake2sMerkleChannel;
 use stwo::prover::backend::simd::SimdBackend;
 
 use crate::airs::{self, Air, Input, Proved, ProvesWith};
-use crate::{Context, CudaBackend, Result, Tier};
+use crate::{Context, CudaBackend, Plan, Result, Tier};
 
 /// Proves [`Air`]s on one target, with the same bytes on each.
+///
+/// On a device it makes one proof at a time, each of which has the memory that is free then: of two threads
+/// that share a prover, one waits. [`Provers`](crate::Provers) makes many at once.
 ///
 /// ```
 /// use gatework_gpu::Target;
@@ -33,8 +38,41 @@ pub struct Prover {
 enum Backend {
     /// stwo's own vectorised backend, on all cores.
     Simd,
-    /// This crate's kernels, on devices of which the first is the context's.
-    Cuda(Context, Vec<Device>),
+    /// This crate's kernels.
+    Cuda(OnDevices),
+}
+
+/// A context, and whose turn it is there.
+struct OnDevices {
+    context: Context,
+    /// The first is the context's.
+    devices: Vec<Device>,
+    /// Held for a proof: the way that its plan chose is the context's until it is done.
+    turn: Locked<()>,
+}
+
+impl OnDevices {
+    /// Has `body` prove in the context, when it is its turn, with columns where `plan` has them.
+    fn prove<R: Send>(&self, plan: &Plan, body: impl FnOnce() -> R + Send) -> Result<R> {
+        let prove = || {
+            let _turn = self.turn.lock();
+            let _pages = match &self.devices[..] {
+                [device] => self.context.follow(&plan.way(device)?),
+                several => {
+                    plan.check_over(several)?;
+                    None
+                }
+            };
+            self.context.scope(body)
+        };
+        // A thread of another pool of rayon takes up other work there while it waits. That may be a proof by
+        // this prover, which would wait for the thread's own.
+        if rayon::current_thread_index().is_none() {
+            return prove();
+        }
+        let done = thread::scope(|scope| scope.spawn(prove).join());
+        done.unwrap_or_else(|panic| resume_unwind(panic))
+    }
 }
 
 /// Builds a [`Prover`].
@@ -71,7 +109,8 @@ impl Builder {
         if let Some(tier) = self.tier {
             context.set_tier(tier);
         }
-        Ok(Prover { backend: Backend::Cuda(context, devices.to_vec()), observer: self.observer })
+        let on_devices = OnDevices { context, devices: devices.to_vec(), turn: Locked::default() };
+        Ok(Prover { backend: Backend::Cuda(on_devices), observer: self.observer })
     }
 }
 
@@ -84,7 +123,9 @@ impl Prover {
     /// Makes the trace of `air` and proves it with stwo's Blake2s channel. Columns that do not fit into a
     /// device's memory are streamed from the host's, as [`Plan::way`](crate::Plan::way) says beforehand; over
     /// several devices they are not, and [`Plan::shares`](crate::Plan::shares) says what each must have. What
-    /// stwo cannot prove, and what does not fit even so, is refused before anything is made.
+    /// stwo cannot prove, and what does not fit into device memory even so, is refused before anything is made.
+    /// Memory of the host is asked for as the proof goes; [`Plan::host_bytes`](crate::Plan::host_bytes) says
+    /// how much.
     pub fn prove<A: Air>(&self, air: &A, config: PcsConfig) -> Result<Proved> {
         self.prove_with::<Blake2sMerkleChannel, A>(air, config)
     }
@@ -106,16 +147,9 @@ impl Prover {
                 let _stage = self.observer.stage("proof");
                 airs::prove_with::<MC, _, _>(air, config, input)
             }
-            Backend::Cuda(context, devices) => {
+            Backend::Cuda(on_devices) => {
                 let plan = <CudaBackend as ProvesWith<MC>>::plan(airs::plan(air, config));
-                let _pages = match &devices[..] {
-                    [device] => context.follow(&plan.way(device)?),
-                    several => {
-                        plan.check_over(several)?;
-                        None
-                    }
-                };
-                context.scope(|| {
+                on_devices.prove(&plan, || {
                     let input = {
                         let _stage = self.observer.stage("trace");
                         Input::<CudaBackend>::new(air, config)

@@ -114,8 +114,8 @@ impl Lane {
     }
 }
 
-/// Bytes that a proof takes beside its plan: tables of addresses and points, and what its stream keeps.
-const TABLES: u64 = 64 << 10;
+/// Bytes that a context keeps between proofs, beside the plan of the next: programs of other AIRs.
+const KEPT: u64 = 64 << 10;
 
 /// The memory of a device, which proofs are let into in the order in which they ask.
 struct Room {
@@ -146,10 +146,11 @@ impl Room {
 
     /// Waits until the proof's turn has come and there is room for it; refuses one that never fits.
     fn admit(&self, plan: &Plan, device: &Device) -> Result<Admitted<'_>> {
-        let bytes = plan.peak_bytes() + TABLES;
+        let bytes = plan.peak_bytes() + KEPT;
         if bytes > self.capacity {
-            let limit = device.budget().limit();
-            return Err(Error::TooLarge { needed: bytes, free: self.capacity, limit });
+            let way_out = "prove it with Prover, which streams its columns or has several devices, or prove fewer \
+                           rows or columns";
+            return Err(Error::too_large(device, bytes, self.capacity, way_out));
         }
         let mut state = self.state.lock();
         let number = state.next;

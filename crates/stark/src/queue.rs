@@ -33,6 +33,8 @@ struct Shared {
     stream: Stream,
     /// The number of its device among those of the context.
     rank: usize,
+    /// Words of columns of M31 that are there.
+    columns: AtomicU64,
     common: Arc<Common>,
     /// What other rooms of the engine keep for the queue, one value of each type.
     kept: Locked<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
@@ -84,7 +86,8 @@ impl Queue {
             window: AtomicU64::new(WINDOW),
         });
         let queue = |(rank, stream)| {
-            let shared = Shared { stream, rank, common: common.clone(), kept: Locked::default() };
+            let (columns, kept) = (AtomicU64::new(0), Locked::default());
+            let shared = Shared { stream, rank, columns, common: common.clone(), kept };
             Self { shared: Arc::new(shared) }
         };
         streams.into_iter().enumerate().map(queue).collect()
@@ -142,6 +145,21 @@ impl Queue {
     /// The number of its device among those of the context.
     pub(crate) fn rank(&self) -> usize {
         self.shared.rank
+    }
+
+    /// Words of columns of M31 that are on the device.
+    pub(crate) fn column_words(&self) -> u64 {
+        self.shared.columns.load(Ordering::Relaxed)
+    }
+
+    /// Says that so many words of columns are there from now on.
+    pub(crate) fn count_columns(&self, words: usize) {
+        self.shared.columns.fetch_add(words as u64, Ordering::Relaxed);
+    }
+
+    /// Says that so many of them are gone.
+    pub(crate) fn forget_columns(&self, words: usize) {
+        self.shared.columns.fetch_sub(words as u64, Ordering::Relaxed);
     }
 
     /// Bytes that went from device to device of the context.

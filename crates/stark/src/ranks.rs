@@ -64,16 +64,21 @@ impl Ranks {
     }
 }
 
-/// Which of `ranks` devices each of the columns of these lengths goes to: in their order, to the one that has
-/// the least so far, and of those the first.
-pub(crate) fn deal(lens: impl IntoIterator<Item = usize>, ranks: usize) -> Vec<usize> {
-    let mut held = vec![0; ranks];
-    let least = |len: usize| {
-        let rank = (0..ranks).min_by_key(|&rank| held[rank]).unwrap_or(0);
+/// Which device each of the units of columns of these lengths goes to, where the devices have columns of
+/// `held` words: in their order, to the one that has the least, and of those the first.
+pub(crate) fn deal(lens: impl IntoIterator<Item = u64>, held: Vec<u64>) -> Vec<usize> {
+    let mut held = held;
+    let least = |len: u64| {
+        let rank = (0..held.len()).min_by_key(|&rank| held[rank]).unwrap_or(0);
         held[rank] += len;
         rank
     };
     lens.into_iter().map(least).collect()
+}
+
+/// Words of the columns that each device of `lead` has.
+pub(crate) fn column_words(lead: &Queue) -> Vec<u64> {
+    Ranks::all(lead).iter().map(Queue::column_words).collect()
 }
 
 /// Has each device `make` what is dealt to it of columns of these lengths, by their numbers, and gives all in
@@ -84,7 +89,7 @@ pub(crate) fn dealt<R>(
     mut make: impl FnMut(&Queue, &[usize]) -> Vec<R>,
 ) -> Vec<R> {
     let queues = Ranks::all(lead);
-    let owners = deal(lens.iter().copied(), queues.len());
+    let owners = deal(lens.iter().map(|&len| len as u64), column_words(lead));
     let mut all: Vec<Option<R>> = lens.iter().map(|_| None).collect();
     for (rank, queue) in queues.iter().enumerate() {
         let numbers: Vec<usize> = (0..lens.len()).filter(|&number| owners[number] == rank).collect();
@@ -183,9 +188,11 @@ mod tests {
 
     #[test]
     fn columns_are_dealt_to_whoever_has_least() {
-        assert_eq!(deal([8; 5], 4), [0, 1, 2, 3, 0]);
-        assert_eq!(deal([8, 2, 2, 2, 4], 2), [0, 1, 1, 1, 1]);
-        assert_eq!(deal([4; 3], 1), [0; 3]);
-        assert_eq!(deal([], 8), Vec::<usize>::new());
+        assert_eq!(deal([8; 5], vec![0; 4]), [0, 1, 2, 3, 0]);
+        assert_eq!(deal([8, 2, 2, 2, 4], vec![0; 2]), [0, 1, 1, 1, 1]);
+        assert_eq!(deal([4; 3], vec![0]), [0; 3]);
+        assert_eq!(deal([], vec![0; 8]), Vec::<usize>::new());
+        // Also where some have columns already.
+        assert_eq!(deal([4; 4], vec![8, 4, 0, 9]), [2, 1, 2, 0]);
     }
 }

@@ -2,7 +2,8 @@
 
 mod support;
 
-use gatework_stark::{CudaBackend, DeviceChannel, Error};
+use gatework_gpu::Device;
+use gatework_stark::{Context, CudaBackend, DeviceChannel, DeviceColumn, Error, Streaming};
 use itertools::Itertools as _;
 use serde_json::Value;
 use stwo::core::air::Component as _;
@@ -18,7 +19,7 @@ use stwo::core::vcs_lifted::blake2_merkle::{Blake2sM31MerkleChannel, Blake2sMerk
 use stwo::core::vcs_lifted::merkle_hasher::MerkleHasherLifted;
 use stwo::core::verifier::verify_ex;
 use stwo::prover::backend::simd::SimdBackend;
-use stwo::prover::backend::{BackendForChannel, CpuBackend};
+use stwo::prover::backend::{BackendForChannel, Col, CpuBackend};
 use stwo::prover::poly::circle::CircleEvaluation;
 use stwo::prover::{CommitmentSchemeProver, ComponentProver};
 use stwo_constraint_framework::preprocessed_columns::PreProcessedColumnId;
@@ -57,6 +58,10 @@ impl FrameworkEval for Products {
     }
 }
 
+fn upload(values: Vec<BaseField>) -> DeviceColumn<BaseField> {
+    DeviceColumn::upload(&values)
+}
+
 impl Products {
     /// Logarithms of the lengths of the preprocessed columns; the first two may be used.
     fn preprocessed_logs(self) -> [u32; 4] {
@@ -73,6 +78,7 @@ impl Products {
         self,
         config: PcsConfig,
         seed: u64,
+        bring: impl Fn(Vec<BaseField>) -> Col<B, BaseField>,
         prover: impl FnOnce(&FrameworkComponent<Self>, &mut MC::C, CommitmentSchemeProver<'_, B, MC>) -> R,
     ) -> R {
         let mut random = Random::new(seed);
@@ -91,7 +97,7 @@ impl Products {
         for columns in [preprocessed.to_vec(), vec![from, to]] {
             let evaluation = |values: Vec<BaseField>| {
                 let domain = CanonicCoset::new(values.len().ilog2()).circle_domain();
-                CircleEvaluation::new(domain, values.into_iter().collect())
+                CircleEvaluation::new(domain, bring(values))
             };
             let mut tree = scheme.tree_builder();
             tree.extend_evals(columns.into_iter().map(evaluation).collect());
@@ -110,9 +116,12 @@ impl Products {
     where
         FrameworkComponent<Self>: ComponentProver<B>,
     {
-        self.prove::<B, MC, _>(config, seed, |component, channel, scheme| {
-            stwo::prover::prove_ex(&[component], channel, scheme, all).unwrap()
-        })
+        self.prove::<B, MC, _>(
+            config,
+            seed,
+            |values| values.into_iter().collect(),
+            |component, channel, scheme| stwo::prover::prove_ex(&[component], channel, scheme, all).unwrap(),
+        )
     }
 
     fn found<MC: DeviceChannel>(
@@ -125,7 +134,7 @@ impl Products {
         CudaBackend: BackendForChannel<MC>,
         MC::H: MerkleHasherLifted<Hash = Blake2sHash>,
     {
-        self.prove::<CudaBackend, MC, _>(config, seed, |component, channel, scheme| {
+        self.prove::<CudaBackend, MC, _>(config, seed, upload, |component, channel, scheme| {
             gatework_stark::prove_ex(&[component], channel, scheme, all)
         })
     }
@@ -210,14 +219,39 @@ fn columns_shorter_than_a_vector_are_those_of_the_cpu() {
     }
 }
 
+/// Also of columns that no component uses, which are dealt out or streamed like others.
+#[test]
+fn extended_proofs_over_devices_and_streamed_ones_are_those_of_stwo() {
+    let products = Products { log_rows: 6, used: 1, log_last: 4 };
+    let config = configurations(6)[0];
+    let expected = products.expected::<SimdBackend, Blake2sMerkleChannel>(config, 7, true);
+    let check = |context: &Context, place: &str| {
+        let found = context.scope(|| products.found::<Blake2sMerkleChannel>(config, 7, true));
+        assert!(value(&found.flatten().unwrap()) == value(&expected), "{place}");
+    };
+    for count in [2, 4, 8] {
+        let context = Context::over(&Device::emulated_group(5, count).unwrap()).unwrap();
+        check(&context, &format!("{count} devices"));
+        assert!(context.traffic().total() > 0);
+    }
+    for streaming in [Streaming::new(0, 4), Streaming::new(1 << 14, 5)] {
+        let context = Context::new(&Device::emulated(5).unwrap()).unwrap();
+        context.set_streaming(Some(streaming));
+        check(&context, &format!("{streaming:?}"));
+    }
+}
+
 #[test]
 fn the_proof_in_an_extended_one_is_the_plain_one() {
     let products = Products { log_rows: 5, used: 1, log_last: 4 };
     let config = configurations(5)[0];
     let plain = on_device(|| {
-        products.prove::<CudaBackend, Blake2sMerkleChannel, _>(config, 3, |component, channel, scheme| {
-            gatework_stark::prove(&[component], channel, scheme).unwrap()
-        })
+        products.prove::<CudaBackend, Blake2sMerkleChannel, _>(
+            config,
+            3,
+            upload,
+            |component, channel, scheme| gatework_stark::prove(&[component], channel, scheme).unwrap(),
+        )
     });
     let extended = on_device(|| products.found::<Blake2sMerkleChannel>(config, 3, false).unwrap());
     assert!(value(&plain) == value(&extended.proof));
@@ -252,7 +286,7 @@ fn constraints_that_do_not_hold_are_an_error() {
     let products = Products { log_rows: 4, used: 1, log_last: 2 };
     let config = configurations(4)[0];
     let prove = || {
-        products.prove::<CudaBackend, Blake2sMerkleChannel, _>(config, 4, |_, channel, scheme| {
+        products.prove::<CudaBackend, Blake2sMerkleChannel, _>(config, 4, upload, |_, channel, scheme| {
             let wrong = Products { log_rows: 4, used: 2, log_last: 2 }.component();
             gatework_stark::prove_ex(&[&wrong], channel, scheme, true).map(|_| ())
         })

@@ -47,7 +47,7 @@ fn the_predicted_peak_is_the_real_one_within_a_twentieth() {
 
 #[test]
 fn so_is_that_of_poseidon252() {
-    let (air, config) = (WideFibonacci { log_rows: 8, columns: 20 }, config(FriConfig::new(0, 1, 3, 1)));
+    let (air, config) = (WideFibonacci { log_rows: 9, columns: 20 }, config(FriConfig::new(0, 1, 3, 1)));
     let device = Device::emulated(2).unwrap();
     let context = Context::new(&device).unwrap();
     let prove = || {

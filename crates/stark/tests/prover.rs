@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use gatework_gpu::{Device, Notice, Target};
 use gatework_stark::airs::{self, Input, WideFibonacci};
 use gatework_stark::{Error, Prover, Provers};
+use rayon::iter::{IntoParallelIterator as _, ParallelIterator as _};
 use stwo::core::pcs::PcsConfig;
 use stwo::core::vcs_lifted::blake2_merkle::Blake2sMerkleChannel;
 use stwo::prover::backend::simd::SimdBackend;
@@ -56,6 +57,25 @@ fn the_hosts_memory_is_counted_where_the_target_uses_it() {
     let emulated = Device::emulated(3).unwrap().into();
     assert_eq!(plan.host_bytes(&Target::Cpu), plan.host_peak_bytes());
     assert_eq!(plan.host_bytes(&emulated), plan.column_bytes() + plan.peak_bytes());
+}
+
+/// One is streamed and the other not; that they are called by threads of a pool changes nothing.
+#[test]
+fn threads_that_share_a_prover_do_not_disturb_each_other() {
+    let config = PcsConfig::default();
+    let [large, small] = [(9, 200), (4, 4)].map(|(log_rows, columns)| WideFibonacci { log_rows, columns });
+    let device = Device::emulated(3).unwrap();
+    device.budget().set_limit(airs::plan(&large, config).peak_bytes() - 1);
+    let prover = Prover::builder().build(&device.into()).unwrap();
+    let prove = |air: &WideFibonacci| serde_json::to_string(&prover.prove(air, config).unwrap()).unwrap();
+    let expected = [large, small].map(|air| prove(&air));
+    let beside = |index: usize| assert!(prove(&[large, small][index % 2]) == expected[index % 2]);
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4).map(|index| scope.spawn(move || beside(index))).collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+    pool.install(|| (0..4).into_par_iter().for_each(beside));
 }
 
 /// Statements of several sizes.

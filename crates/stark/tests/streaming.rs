@@ -4,7 +4,9 @@
 mod support;
 
 use gatework_gpu::{Device, Target};
-use gatework_stark::airs::{self, Air, Input, Lookup, Plonk, ProvesWith, StateMachine, WideFibonacci};
+use gatework_stark::airs::{
+    self, Air, Input, Lookup, Plonk, Poseidon2, ProvesWith, StateMachine, WideFibonacci,
+};
 use gatework_stark::{
     Context, CudaBackend, DeviceColumn, Error, Prover, Streaming, ToDevice as _, ToSimd as _, Way, upload,
 };
@@ -19,6 +21,7 @@ use stwo::prover::backend::simd::column::BaseColumn;
 use stwo::prover::backend::{Column as _, ColumnOps as _};
 
 use support::Random;
+use support::airs::Offsets;
 
 fn config(fri_config: FriConfig) -> PcsConfig {
     PcsConfig { pow_bits: 1, fri_config, lifting_log_size: None }
@@ -72,6 +75,12 @@ fn proofs_in_less_memory_than_their_columns_are_those_of_simd() {
             &WideFibonacci { log_rows: 6, columns: 250 },
             few_folds(),
         ),
+        proved_in_less::<Blake2s, _>(&Lookup { log_rows: 11, salt: 1 }, few_folds()),
+        proved_in_less::<Blake2s, _>(&StateMachine { log_rows: 11 }, few_folds()),
+        proved_in_less::<Blake2s, _>(
+            &Offsets { log_rows: 10, columns: 48, panics: false },
+            config(FriConfig::new(0, 2, 5, 1)),
+        ),
     ];
     for (case, part) in parts.into_iter().enumerate() {
         assert!((0.4..=1.0).contains(&part), "case {case}: {part:.3} of what was planned");
@@ -122,6 +131,54 @@ fn what_does_not_fit_even_so_is_refused_with_numbers() {
     assert!(matches!(refused, Error::TooLarge { .. }), "{refused}");
     // Nothing was begun.
     assert_eq!(device.budget().peak(), 0);
+}
+
+/// Whatever a refusal names, a device that has it has enough.
+#[test]
+fn what_a_refusal_names_is_enough_also_for_small_proofs() {
+    fn check<A: Air>(air: &A, config: PcsConfig) {
+        let device = Device::emulated(3).unwrap();
+        device.budget().set_limit(1);
+        let prove = || Prover::builder().build(&device.clone().into()).unwrap().prove(air, config);
+        let Err(Error::TooLarge { needed, .. }) = prove() else { panic!("one byte is too little") };
+        device.budget().set_limit(needed);
+        let proved = prove();
+        assert!(proved.is_ok(), "{needed} bytes of {}: {:?}", std::any::type_name::<A>(), proved.err());
+    }
+    fn check_all(log_rows: u32, config: PcsConfig) {
+        check(&StateMachine { log_rows }, config);
+        check(&Plonk { log_rows }, config);
+        check(&Lookup { log_rows, salt: 1 }, config);
+        check(&WideFibonacci { log_rows, columns: 12 }, config);
+        check(&Offsets { log_rows, columns: 9, panics: false }, config);
+    }
+    check_all(5, few_folds());
+    check_all(8, few_folds());
+    check_all(6, many_folds());
+    check(&Poseidon2 { log_rows: 5 }, few_folds());
+    check(&Poseidon2 { log_rows: 7 }, few_folds());
+    check(&Poseidon2 { log_rows: 4 }, many_folds());
+}
+
+/// With a window that is larger than all columns, or smaller than pages of them: neither is what a proof
+/// takes.
+#[test]
+fn a_streaming_of_ones_own_is_counted_as_it_is_used() {
+    let (air, config) = (WideFibonacci { log_rows: 8, columns: 60 }, few_folds());
+    let proved = |streaming: Streaming, limit: u64| {
+        let device = Device::emulated(3).unwrap();
+        let context = Context::new(&device).unwrap();
+        context.set_streaming(Some(streaming));
+        device.budget().set_limit(limit);
+        let prove = || airs::prove(&air, config, Input::<CudaBackend>::new(&air, config));
+        (context.scope(prove).flatten().map(|_| ()), device.budget().peak())
+    };
+    let (done, peak) = proved(Streaming::new(1 << 40, 4), u64::MAX);
+    assert!(done.is_ok() && proved(Streaming::new(1 << 40, 4), 2 * peak).0.is_ok(), "{done:?}");
+    // Pages of all rows are refused before constraints are begun, and not in the middle.
+    let (done, peak) = proved(Streaming::new(0, 20), u64::MAX);
+    let refused = proved(Streaming::new(0, 20), peak - 1).0.unwrap_err();
+    assert!(done.is_ok() && matches!(refused, Error::TooLarge { .. }), "{refused}");
 }
 
 #[test]
@@ -183,6 +240,19 @@ fn page_locked_memory_that_is_not_there_is_an_error() {
     assert!(matches!(error, Error::Gpu(gatework_gpu::Error::OutOfPinnedMemory { .. })), "{error}");
 }
 
+/// What was lent for a proof is the host's again.
+#[test]
+fn the_bound_on_page_locked_memory_is_what_it_was_after_a_proof() {
+    let air = WideFibonacci { log_rows: 9, columns: 200 };
+    let device = Device::emulated(3).unwrap();
+    device.pinned().set_limit(1 << 20);
+    device.budget().set_limit(airs::plan(&air, few_folds()).peak_bytes() - 1);
+    let prover = Prover::builder().build(&device.clone().into()).unwrap();
+    prover.prove(&air, few_folds()).unwrap();
+    let stats = device.pinned().stats();
+    assert!(stats.limit == 1 << 20 && stats.held <= 1 << 20, "{stats:?}");
+}
+
 fn base_column(values: &[BaseField]) -> BaseColumn {
     values.iter().copied().collect()
 }
@@ -217,6 +287,23 @@ fn streamed_columns_are_columns_like_others() {
                 assert_eq!(reversed.to_cpu(), values);
             })
             .unwrap();
+    }
+}
+
+/// Columns of no domain may have any length.
+#[test]
+fn streamed_columns_may_end_within_a_page() {
+    let context = Context::new(&Device::emulated(3).unwrap()).unwrap();
+    context.set_streaming(Some(Streaming::new(0, 4)));
+    for len in [1usize, 3, 24, 100] {
+        let values = Random::new(len as u64).bases(len);
+        let found = context.scope(|| {
+            let column = DeviceColumn::upload(&values);
+            let on_device = column.to_memory().to_cpu();
+            let last = column.at(len - 1);
+            (column.to_cpu(), on_device, last, [column].to_simd()[0].to_cpu())
+        });
+        assert_eq!(found.unwrap(), (values.clone(), values.clone(), values[len - 1], values), "{len} values");
     }
 }
 

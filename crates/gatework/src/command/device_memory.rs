@@ -5,26 +5,36 @@ use gatework_gpu::{Device, Target};
 
 use super::ending::Failure;
 
+const VARIABLE: &str = "GATEWORK_DEVICE_MEMORY";
+
 /// How much of a device may be used.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct MemoryOptions {
     /// Most device memory to use, as 8GiB or 512MiB [default: all that is free]
-    #[arg(long, value_name = "SIZE", env = "GATEWORK_DEVICE_MEMORY", value_parser = size)]
+    #[arg(long, value_name = "SIZE", env = VARIABLE, value_parser = size)]
     pub(crate) device_memory: Option<u64>,
 }
 
 impl MemoryOptions {
-    /// The target, with no more memory than was said.
+    /// The target, with no more memory than was said. On the CPU there is nothing to limit: an option that
+    /// says so is refused, and a variable of the environment, which is there for other commands, is not.
     pub(crate) fn limited(self, target: Target) -> Result<Target, Failure> {
-        if self.device_memory.is_some() {
-            let Some(device) = target.device() else {
-                return Err(Failure::input(
-                    "--device-memory is of a device, and this runs on the CPU".into(),
-                ));
-            };
-            self.limit(device);
+        match target.device() {
+            Some(device) => self.limit(device),
+            None if self.device_memory.is_none() || self.is_of_the_environment() => (),
+            None => {
+                let sentence = "--device-memory is of a device, and this runs on the CPU: leave it out, or name a \
+                                device with --device";
+                return Err(Failure::input(sentence.into()));
+            }
         }
         Ok(target)
+    }
+
+    /// Whether the environment says the same, so that nothing else need have been said.
+    fn is_of_the_environment(self) -> bool {
+        let given = std::env::var(VARIABLE).ok().and_then(|given| size(&given).ok());
+        given.is_some() && given == self.device_memory
     }
 
     /// Lets a device hold no more than was said.

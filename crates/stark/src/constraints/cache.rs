@@ -5,6 +5,9 @@ use std::sync::Arc;
 
 use gatework_gpu::{Buffer, Locked};
 use hashbrown::HashMap;
+use itertools::Itertools as _;
+use stwo::core::fields::qm31::SecureField;
+use stwo_constraint_framework::FrameworkEval;
 
 use super::adaptive::Adaptive;
 use super::generate::{Generated, parts};
@@ -12,9 +15,11 @@ use super::graph::Graph;
 use super::inputs::Inputs;
 use super::interpret::Interpreted;
 use super::program::Roots;
+use super::record::record;
+use super::tape::Tape;
 use crate::Result;
 use crate::queue::Queue;
-use crate::shared::Rows;
+use crate::shared::{Instruction, Rows};
 
 /// How constraints are evaluated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -62,6 +67,21 @@ impl Prepared {
             Self::Adaptive(either) => either.launch(queue, inputs, rows, outputs),
         }
     }
+}
+
+/// No less than what is prepared for these components takes of a device, and their constants: programs of
+/// their fractions and their constraints, of which those of one kind of component are one.
+pub(crate) fn program_bytes<'a, E: FrameworkEval + 'a>(evals: impl Iterator<Item = &'a E>) -> u64 {
+    let tapes = evals.map(|eval| record(eval, SecureField::default())).unique_by(Tape::key);
+    let bytes = |tape: Tape| {
+        // Every operation is an instruction, or part of one, and so is every use of a result. Fractions are in
+        // both programs, if there are any.
+        let steps = tape.len() + tape.constraints.len() + 2 * tape.batches.len();
+        let programs = if tape.batches.is_empty() { 1 } else { 2 };
+        let coefficients = tape.parameters.len() + tape.constraints.len();
+        (programs * steps * size_of::<Instruction>() + coefficients * size_of::<SecureField>()) as u64
+    };
+    tapes.map(bytes).sum()
 }
 
 /// Of everything that what is prepared depends on.

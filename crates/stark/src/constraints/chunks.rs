@@ -16,7 +16,7 @@ use crate::error::{OrRaise as _, raise};
 use crate::kernels;
 use crate::queue::Queue;
 use crate::shared::ShiftedColumn;
-use crate::streaming::Streams;
+use crate::streaming::{LOG_LARGEST_PAGE, LOG_LEAST_PAGE, Streams};
 
 /// A column that is read, and how many rows of the trace ahead.
 #[derive(Clone, Copy)]
@@ -73,6 +73,14 @@ pub(crate) fn log_chunk<'a>(
         raise(Error::Unsupported { what: what.into() })
     }
     Some(log_page.min(log_rows))
+}
+
+/// How many of 2^`log_rows` rows, as a logarithm, are visited at a time where so many columns are brought, and
+/// so many are ahead of a chunk's rows: with the columns of the next chunk they fit into `window` bytes, unless
+/// they are very many.
+pub(crate) fn log_chunk_within(window: u64, (brought, ahead): (u64, u64), log_rows: u32) -> u32 {
+    let words = window / size_of::<u32>() as u64 / (2 * brought + ahead).max(1);
+    words.max(1).ilog2().clamp(LOG_LEAST_PAGE, LOG_LARGEST_PAGE).min(log_rows)
 }
 
 /// Calls `visit` with one chunk of the domain after the other, of those with these numbers, and the addresses
@@ -331,6 +339,15 @@ mod tests {
                 assert_eq!(domain.row_ahead(row, offset as i32), expected, "{domain:?}, {offset}");
             }
         }
+    }
+
+    #[test]
+    fn chunks_and_those_that_follow_fit_into_the_window() {
+        assert_eq!(log_chunk_within(256 << 20, (400, 0), 21), 16);
+        assert_eq!(log_chunk_within(256 << 20, (400, 0), 12), 12);
+        assert_eq!(log_chunk_within(256 << 20, (4, 4), 24), LOG_LARGEST_PAGE);
+        assert_eq!(log_chunk_within(0, (400, 0), 21), LOG_LEAST_PAGE);
+        assert_eq!(log_chunk_within(0, (0, 0), 2), 2);
     }
 
     #[test]

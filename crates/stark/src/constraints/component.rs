@@ -20,7 +20,7 @@ use stwo::prover::{
 use stwo_constraint_framework::{FrameworkComponent, FrameworkEval, PREPROCESSED_TRACE_IDX};
 
 use super::cache::{Prepared, Workshop};
-use super::chunks::{Chunk, Domain, Read, by_chunks, log_chunk};
+use super::chunks::{Chunk, Domain, Read, by_chunks, log_chunk, log_chunk_within};
 use super::inputs::Inputs;
 use super::program::Roots;
 use super::record::record;
@@ -33,7 +33,6 @@ use crate::queue::Queue;
 use crate::ranks::{Ranks, meet};
 use crate::shared::Rows;
 use crate::stages::Stage;
-use crate::streaming::LOG_LARGEST_PAGE;
 
 type Evaluation = CircleEvaluation<CudaBackend, BaseField, BitReversedOrder>;
 
@@ -173,7 +172,9 @@ fn on_ranks(
     let log_rows = factors.domain.log_rows;
     let (ranks, log_ranks) = Ranks::for_rows(lead, log_rows);
     let count = 1usize << (log_rows - log_ranks);
-    let log_chunk = (log_rows - log_ranks).min(LOG_LARGEST_PAGE);
+    let ahead = constraints.1.iter().filter(|read| read.offset != 0).count() as u64;
+    let brought = constraints.1.len() as u64 + ahead;
+    let log_chunk = log_chunk_within(lead.window(), (brought, ahead), log_rows - log_ranks);
     let part = |(rank, queue): (usize, &Queue)| {
         let seen = |column: &Cow<'_, Evaluation>| column.values.seen_from(queue);
         let columns: Vec<Vec<_>> = columns.iter().map(|tree| tree.iter().map(seen).collect()).collect();

@@ -27,7 +27,7 @@ use crate::element::Element as _;
 use crate::error::{OrRaise as _, raise};
 use crate::pages::Pages;
 use crate::queue::Queue;
-use crate::ranks::{Ranks, dealt, meet};
+use crate::ranks::{Ranks, column_words, deal, dealt, meet};
 use crate::shared::{Rows, SCAN_ROWS};
 use crate::{Error, kernels};
 
@@ -156,7 +156,8 @@ fn on_chunks(
 }
 
 /// The same of columns of which some lie on other devices: each device does a part of the rows. What comes
-/// back is dealt out to the devices, but the last column, whose rows the lead sums up.
+/// back is dealt out to the devices, first the coordinates of the last column, all to one, which sums its rows
+/// up.
 fn on_ranks(
     lead: &Queue,
     tape: &Tape,
@@ -178,11 +179,12 @@ fn on_ranks(
         made
     };
     let parts: Vec<_> = meet(lead, || ranks.iter().enumerate().filter_map(part).collect());
-    let before = dealt(lead, &vec![rows; 4 * count - 4], |queue, numbers| {
+    let summing = &Ranks::all(lead)[deal([4 * rows as u64], column_words(lead))[0]];
+    let last = DeviceColumn::batch(summing, [rows; 4]);
+    let mut columns = dealt(lead, &vec![rows; 4 * count - 4], |queue, numbers| {
         DeviceColumn::batch(queue, vec![rows; numbers.len()])
     });
-    let mut columns = before;
-    columns.extend(DeviceColumn::batch(lead, [rows; 4]));
+    columns.extend(last);
     let mut claimed_sum = SecureField::zero();
     for (rank, (sums, total)) in parts.into_iter().enumerate() {
         for (column, sums) in columns.iter().zip(&sums) {
@@ -190,7 +192,7 @@ fn on_ranks(
         }
         claimed_sum += total.read();
     }
-    sum_over_rows(lead, &mut columns[4 * count - 4..], log_size, claimed_sum);
+    sum_over_rows(summing, &mut columns[4 * count - 4..], log_size, claimed_sum);
     (columns.iter().map(|column| column.seen_from(lead)).collect(), claimed_sum)
 }
 

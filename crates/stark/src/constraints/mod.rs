@@ -38,7 +38,8 @@ mod tape;
 mod text;
 
 pub use self::cache::Tier;
-pub(crate) use self::cache::Workshop;
+pub(crate) use self::cache::{Workshop, program_bytes};
+pub(crate) use self::chunks::log_chunk_within;
 #[cfg(feature = "lab")]
 pub(crate) use self::chunks::{Domain, rows_by_chunks};
 #[cfg(feature = "lab")]

@@ -1,13 +1,18 @@
 //! How much device memory a proof takes, before it is asked for.
 
 mod over;
+mod reads;
 mod way;
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use gatework_gpu::Device;
 use stwo::core::pcs::PcsConfig;
 use stwo::core::vcs_lifted::verifier::LOG_PACKED_LEAF_SIZE;
 
 pub use self::over::Shares;
+pub(crate) use self::reads::Reads;
 pub use self::way::Way;
 
 use crate::{Error, Result};
@@ -17,6 +22,17 @@ const BASE: u64 = 4;
 const SECURE: u64 = 16;
 const DIGEST: u64 = 32;
 const STATE252: u64 = 96;
+/// Of what a proof holds whatever it is of: a transcript, challenges, and columns of one element.
+const SMALL: u64 = 4 << 10;
+/// For each column: addresses and lengths for the kernels that are given many. For each column and point: a
+/// factor, and the sum that is sampled there.
+const COLUMN: u64 = 64;
+const SAMPLE: u64 = 32;
+/// Programs of constraints and their constants, where they are not known.
+const PROGRAMS: u64 = 64 << 10;
+/// What is read of a tree at its end, with the address that it is read by: a value, and a digest.
+const OPENED: u64 = 8 + BASE;
+const WITNESS: u64 = 8 + DIGEST;
 
 /// What is proved, as far as its memory goes.
 ///
@@ -35,12 +51,16 @@ pub struct Plan {
     trees: Vec<Vec<u32>>,
     /// Bytes that are held from the beginning to the end beside what is committed to.
     held: u64,
-    /// Sample points of a column at most.
+    /// Points that columns are sampled at, that of the composition polynomial among them.
     points: u64,
+    /// Whether the tree after the first two is of an interaction trace.
+    interacts: bool,
     /// Bytes of a hash's state that is kept for rows of shorter columns.
     state: u64,
-    /// Pages that are in the window at once where columns are streamed, if that is known.
-    pages: Option<u64>,
+    /// What each component reads, if that is known.
+    components: Option<Vec<Reads>>,
+    /// Bytes of the components' programs and constants.
+    programs: u64,
 }
 
 impl Plan {
@@ -48,7 +68,8 @@ impl Plan {
     /// committed to. The columns of a tree are on the device when it is committed to, and their values are
     /// not kept.
     pub fn new(config: PcsConfig, trees: Vec<Vec<u32>>) -> Self {
-        Self { config, trees, held: 0, points: 1, state: 0, pages: None }
+        let (components, programs) = (None, PROGRAMS);
+        Self { config, trees, held: 0, points: 1, interacts: false, state: 0, components, programs }
     }
 
     /// With other memory that is held all the time, as copies of columns that interactions are computed from.
@@ -56,9 +77,20 @@ impl Plan {
         Self { held: self.held + bytes, ..self }
     }
 
-    /// With an interaction trace: its sums are sampled at two points, and at a third for their period.
+    /// With an interaction trace as the third tree, whose sums are read one row back too.
     pub fn interacting(self) -> Self {
-        Self { points: 3, ..self }
+        Self { interacts: true, ..self }.points(2)
+    }
+
+    /// With columns that are read at so many different offsets in all, their own row among them: each is a
+    /// point that they are sampled at. Fewer than were said before change nothing.
+    pub fn points(self, count: usize) -> Self {
+        Self { points: self.points.max(count as u64), ..self }
+    }
+
+    /// With components that read this, by programs of so many bytes.
+    pub(crate) fn reading(self, components: Vec<Reads>, programs: u64) -> Self {
+        Self { components: Some(components), programs, ..self }
     }
 
     /// With trees of Poseidon252, whose digests are as large as those of Blake2s, but not the states that are
@@ -86,10 +118,49 @@ impl Plan {
         (2 * BASE) << (log_largest - 1)
     }
 
+    fn columns(&self) -> impl Iterator<Item = u32> {
+        self.trees.iter().flatten().copied()
+    }
+
+    /// Tables of columns, programs, and what does not depend on the columns.
+    fn table_bytes(&self) -> u64 {
+        SMALL + self.programs + (COLUMN + SAMPLE * self.points) * self.columns().count() as u64
+    }
+
+    /// What each component reads. Where it is not known: all columns, each at its own row and ahead of it.
+    fn components(&self) -> Cow<'_, [Reads]> {
+        let unknown = || {
+            let interaction = if self.interacts { self.trees.get(2).map_or(0, Vec::len) as u64 } else { 0 };
+            let before = self.columns().count() as u64 - interaction;
+            Cow::Owned(vec![Reads {
+                log_rows: self.log_rows(),
+                own: [before, interaction],
+                ahead: [before, interaction],
+                columns: before,
+                interaction,
+            }])
+        };
+        self.components.as_deref().map_or_else(unknown, Cow::Borrowed)
+    }
+
+    /// Numerators of quotients of columns of 2^`log_rows` rows. Columns that are sampled at two points are so
+    /// at a third for their period, which is one of the two for the longest columns.
+    fn numerator_bytes(&self, log_rows: u32) -> u64 {
+        let is_lifted = log_rows + self.log_blowup() < self.log_lifted();
+        (self.points + u64::from(is_lifted && self.points > 1)) * (SECURE << log_rows)
+    }
+
+    /// Those of all lengths, of which each has its own.
+    fn all_numerators(&self) -> u64 {
+        // The composition polynomial's halves are as long as the longest columns.
+        let lengths: BTreeSet<u32> = self.columns().chain([self.log_rows()]).collect();
+        lengths.into_iter().map(|log_rows| self.numerator_bytes(log_rows)).sum()
+    }
+
     /// The most that is held at once, from the first upload to the proof.
     pub fn peak_bytes(&self) -> u64 {
         let blowup = self.log_blowup();
-        let (mut held, mut peak) = (self.held + self.twiddle_bytes(), 0);
+        let (mut held, mut peak) = (self.held + self.twiddle_bytes() + self.table_bytes(), 0);
         for tree in &self.trees {
             let columns: u64 = tree.iter().map(|&log_rows| BASE << log_rows).sum();
             let extended = columns << blowup;
@@ -129,8 +200,7 @@ impl Plan {
         let sums = SECURE << (log_rows + 1);
         let composition = self.composition_bytes();
         let values = SECURE << log_lifted;
-        let quotients =
-            self.points * (SECURE << log_rows) + (SECURE << (log_lifted - self.log_blowup())) + values;
+        let quotients = self.all_numerators() + (SECURE << (log_lifted - self.log_blowup())) + values;
         let fri = values + self.fri_bytes();
         (sums + composition).max(composition + quotients).max(composition + fri)
     }
@@ -160,25 +230,40 @@ impl Plan {
         }
         // The first packed leaves lie beside what they are packed from.
         let packed = if config.fold_step > 1 { SECURE << self.log_lifted() } else { 0 };
-        bytes.max(packed + tree_bytes(leaves(self.log_lifted())))
+        (bytes + self.opening_bytes()).max(packed + tree_bytes(leaves(self.log_lifted())))
+    }
+
+    /// What is read for the queries: values of columns and of layers of FRI, and digests beside the ways to
+    /// the roots.
+    fn opening_bytes(&self) -> u64 {
+        let config = &self.config.fri_config;
+        let log_lifted = u64::from(self.log_lifted());
+        let layers = log_lifted.div_ceil(u64::from(config.fold_step.max(1)));
+        let folded = layers * 4 * (OPENED << config.fold_step);
+        let trees = (self.trees.len() as u64 + 1) * log_lifted;
+        // Trees of FRI get shorter.
+        let digests = WITNESS * (trees + layers * log_lifted / 2);
+        config.n_queries as u64 * (OPENED * (self.columns().count() as u64 + 8) + folded + digests)
     }
 
     /// Refuses a proof that does not fit into what of `device` may still be held, with its columns in device
     /// memory.
     pub fn check(&self, device: &Device) -> Result<()> {
-        require(self.peak_bytes(), device)
+        require(self.peak_bytes(), device, "stream its columns (Plan::way), or prove fewer rows or columns")
     }
 
     /// As [`Plan::check`], once everything is committed to.
     pub(crate) fn check_proving(&self, device: &Device) -> Result<()> {
-        require(self.proving_bytes(), device)
+        require(self.proving_bytes(), device, FEWER)
     }
 }
 
-fn require(needed: u64, device: &Device) -> Result<()> {
-    let budget = device.budget();
-    let (free, limit) = (budget.free(), budget.limit());
-    if needed > free { Err(Error::TooLarge { needed, free, limit }) } else { Ok(()) }
+/// The way out where there is no other.
+const FEWER: &str = "prove fewer rows or columns";
+
+fn require(needed: u64, device: &Device, way_out: &'static str) -> Result<()> {
+    let free = device.budget().free();
+    if needed > free { Err(Error::too_large(device, needed, free, way_out)) } else { Ok(()) }
 }
 
 /// A Merkle tree over 2^`log_leaves` leaves.

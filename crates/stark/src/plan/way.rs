@@ -2,20 +2,18 @@
 
 use gatework_gpu::{Device, Target};
 
-use super::{BASE, DIGEST, Plan, SECURE, require, tree_bytes};
+use super::{BASE, DIGEST, FEWER, Plan, Reads, SECURE, require, tree_bytes};
 use crate::streaming::{LOG_LARGEST_PAGE, LOG_LEAST_PAGE, Streaming};
-use crate::{Error, Result};
+use crate::{Error, Result, shared};
 
 /// Columns of one block of a leaf's hash, which are hashed together.
-const BLOCK_COLUMNS: usize = 16;
+const BLOCK_COLUMNS: usize = shared::BLOCK_COLUMNS as usize;
 /// Words of the smallest block of page-locked memory, as a logarithm: a shorter page takes one too.
 const LOG_BLOCK: u32 = 10;
 /// A larger window makes nothing faster, unless the least is larger.
 const LARGE_WINDOW: u64 = 4 << 30;
-/// Bytes of tables for each column, of addresses and factors, and of what else is held that does not depend
-/// on the rows.
-const TABLES: u64 = 128;
-const PROGRAMS: u64 = 64 << 10;
+/// The way out where columns are streamed already.
+const MORE_DEVICES: &str = "prove fewer rows or columns, or prove over several devices";
 
 /// How a proof is made on a device, and the memory that it takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,18 +29,11 @@ pub struct Way {
 }
 
 impl Plan {
-    /// With so many pages of columns, their rows that are ahead and the fractions made of them, that are in
-    /// the window while the widest component is evaluated.
-    pub(crate) fn reading(self, pages: u64) -> Self {
-        Self { pages: Some(pages), ..self }
-    }
-
     /// How a proof goes on `device`, with what may still be held there: with its columns in device memory if
-    /// they fit, else streamed from page-locked memory of the host. Refuses a proof that does not fit even
-    /// so.
+    /// they fit, else streamed from page-locked memory of the host. Refuses a proof whose device memory does
+    /// not fit even so. Whether the host has the page-locked memory is not looked at.
     pub fn way(&self, device: &Device) -> Result<Way> {
-        let budget = device.budget();
-        let (free, limit) = (budget.free(), budget.limit());
+        let free = device.budget().free();
         let on_device = self.peak_bytes();
         if on_device <= free {
             return Ok(Way { streaming: None, device_bytes: on_device, pinned_bytes: 0 });
@@ -50,7 +41,7 @@ impl Plan {
         let least = self.least_window();
         let needed = self.streamed_bytes(least).min(on_device);
         if self.streamed_bytes(least) > free {
-            return Err(Error::TooLarge { needed, free, limit });
+            return Err(Error::too_large(device, needed, free, MORE_DEVICES));
         }
         // What is left is the window's, as far as that is of use.
         let (mut window, most) = (least, LARGE_WINDOW.min(free / 4));
@@ -81,18 +72,16 @@ impl Plan {
     /// Refuses a proof of streamed columns, once everything is committed to, that does not fit into what of
     /// `device` may still be held.
     pub(crate) fn check_proving_streamed(&self, device: &Device, streaming: Streaming) -> Result<()> {
-        require(self.proving_bytes_streamed(streaming.window().max(self.least_of_trees())), device)
+        // A window of one's own may be larger than all columns, or smaller than pages of them.
+        let extended = self.column_bytes() << self.log_blowup();
+        let page = BASE << streaming.log_page().min(self.log_rows() + 1);
+        let window = streaming.window().max(self.least_of_trees()).min(extended);
+        require(self.proving_bytes_streamed(window, self.pages_at_once() * page), device, FEWER)
     }
 
-    fn columns(&self) -> impl Iterator<Item = u32> {
-        self.trees.iter().flatten().copied()
-    }
-
-    /// Pages in the window while constraints are evaluated. Where it is not known: every column is read at
-    /// its own row and ahead of it, for which two pages are brought; and those of the next chunk are on their
-    /// way.
-    pub(super) fn pages_at_once(&self) -> u64 {
-        self.pages.unwrap_or_else(|| 7 * self.columns().count() as u64)
+    /// Pages in the window while the widest component is evaluated.
+    fn pages_at_once(&self) -> u64 {
+        self.components().iter().map(Reads::pages).max().unwrap_or(0)
     }
 
     /// The smallest window: what trees need, and pages of all columns of a component.
@@ -121,11 +110,10 @@ impl Plan {
 
     /// The most device memory that is held at once with a window of so many bytes.
     fn streamed_bytes(&self, window: u64) -> u64 {
-        let (mut held, mut peak) =
-            (self.twiddle_bytes() + PROGRAMS + TABLES * self.columns().count() as u64, 0);
+        let (mut held, mut peak) = (self.twiddle_bytes() + self.table_bytes(), 0);
         for tree in &self.trees {
             // The running sums of an interaction trace.
-            let sums = if self.points > 1 { SECURE << self.log_rows() } else { 0 };
+            let sums = if self.interacts { SECURE << self.log_rows() } else { 0 };
             peak = peak.max(held + sums + window);
             if let Some(&largest) = tree.iter().max() {
                 let log_leaves = self.config.lifting_log_size.unwrap_or(largest + self.log_blowup());
@@ -133,23 +121,23 @@ impl Plan {
                 peak = peak.max(held + self.hashing_bytes(tree, log_leaves) + window);
             }
         }
-        peak.max(held + self.proving_bytes_streamed(window))
+        peak.max(held + self.proving_bytes_streamed(window, window))
     }
 
-    /// As [`Plan::proving_bytes`], where columns come to the constraints, the samples and the quotients
-    /// through the window.
-    fn proving_bytes_streamed(&self, window: u64) -> u64 {
+    /// As [`Plan::proving_bytes`], where columns come to the samples and the quotients through the window,
+    /// and pages of so many bytes to the constraints.
+    fn proving_bytes_streamed(&self, window: u64, pages: u64) -> u64 {
         let log_rows = self.log_rows();
         let (sums, weights) = (SECURE << (log_rows + 1), SECURE << log_rows);
         let sampling = weights + window + window / 256;
         // Each group's numerators are added to those before.
-        let dividing = (self.points + 1) * weights + window;
+        let dividing = self.all_numerators() + weights + window;
         let composition = self.composition_bytes();
-        self.proving_bytes().max(sums + window).max(composition + sampling.max(dividing))
+        self.proving_bytes().max(sums + pages).max(composition + sampling.max(dividing))
     }
 
     /// States of rows between groups of columns of a tree: before some that are longer, and after them.
-    fn hashing_bytes(&self, tree: &[u32], log_leaves: u32) -> u64 {
+    pub(super) fn hashing_bytes(&self, tree: &[u32], log_leaves: u32) -> u64 {
         let mut lengths: Vec<u32> = tree.iter().map(|&log_rows| log_rows + self.log_blowup()).collect();
         lengths.sort_unstable();
         let hashes_felts = self.state > 0;

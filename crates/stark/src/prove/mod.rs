@@ -34,6 +34,7 @@ use crate::backend::CudaBackend;
 use crate::column::DeviceColumn;
 use crate::error::catch;
 use crate::limits::Limits;
+use crate::plan::Reads;
 use crate::queue::Queue;
 use crate::stages::Stage;
 use crate::{Error, Plan, Result};
@@ -117,7 +118,7 @@ where
     if sampled == Preprocessed::All {
         limits.check_sampling_all()?;
     }
-    require_room(&queue, &scheme)?;
+    require_room(&queue, &provers.components, &scheme)?;
 
     let random_coefficient = channel.draw_secure_felt();
     let trace = scheme.trace();
@@ -206,6 +207,7 @@ where
 /// Refuses what will not fit, before anything is done for it.
 fn require_room<MC: MerkleChannel>(
     queue: &Queue,
+    components: &[&dyn ComponentProver<CudaBackend>],
     scheme: &CommitmentSchemeProver<'_, CudaBackend, MC>,
 ) -> Result<()>
 where
@@ -213,7 +215,9 @@ where
 {
     let log_blowup = scheme.config.fri_config.log_blowup_factor;
     let trees = scheme.polynomials().map_cols(|polynomial| polynomial.evals.domain.log_size() - log_blowup);
-    let (plan, device) = (Plan::new(scheme.config, trees.0), queue.stream().device());
+    let reads = components.iter().map(|&component| Reads::of_component(component)).collect();
+    // Programs that are there already are none to be asked for.
+    let (plan, device) = (Plan::new(scheme.config, trees.0).reading(reads, 0), queue.stream().device());
     let polynomials = scheme.polynomials();
     match polynomials.iter().flatten().find_map(|polynomial| polynomial.evals.values.streaming()) {
         None => plan.check_proving(device),

@@ -2,6 +2,7 @@
 
 #![allow(dead_code)]
 
+pub mod airs;
 pub mod quotients;
 
 use std::sync::OnceLock;

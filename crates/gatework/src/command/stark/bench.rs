@@ -178,11 +178,15 @@ struct OnDevice {
     links: Vec<Link>,
     /// The first proof, with everything that is compiled or allocated once.
     first_ms: f64,
-    /// The trace to the device, by way of page-locked memory, and without.
+    /// The trace to the device, by way of page-locked memory.
     upload_ms: f64,
-    pageable_upload_ms: f64,
-    /// The trace to the device and interpolated, columns of it while others are on their way.
-    interpolated_upload_ms: f64,
+    /// The same without, unless there are several devices or columns are streamed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pageable_upload_ms: Option<f64>,
+    /// The trace to the device and interpolated, columns of it while others are on their way, unless columns
+    /// are streamed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    interpolated_upload_ms: Option<f64>,
     /// Many at once, where that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     throughput: Option<Throughput>,
@@ -340,12 +344,15 @@ where
     let plan = <CudaBackend as ProvesWith<MC>>::plan(airs::plan(air, config));
     let device = &devices[0];
     let context = Context::over(devices)?;
-    let (predicted_peak_bytes, _pages) = if devices.len() == 1 {
+    if let Some(at_once) = options.at_once {
+        throughput::require_room(device, at_once, &plan)?;
+    }
+    let (predicted_peak_bytes, is_streamed, _pages) = if devices.len() == 1 {
         let way = plan.way(device)?;
-        (way.device_bytes, context.follow(&way))
+        (way.device_bytes, way.streaming.is_some(), context.follow(&way))
     } else {
         plan.check_over(devices)?;
-        (plan.shares(devices.len()).first, None)
+        (plan.shares(devices.len()).first, false, None)
     };
     match options.tier {
         TierChoice::Auto => (),
@@ -393,6 +400,12 @@ where
         throughput::measure::<MC, A>(device, runs, (air, config), columns, expected)
     });
     let throughput = throughput.transpose()?;
+    // What is streamed is neither brought as a whole nor interpolated on the way, and the first of several
+    // devices need not have the memory for all.
+    let is_whole = devices.len() == 1 && !is_streamed;
+    let pageable_upload_ms = is_whole.then(|| pageable_upload(device, columns)).transpose()?;
+    let interpolated_upload_ms =
+        (!is_streamed).then(|| interpolated_upload(&context, columns)).transpose()?;
     Ok(OnDevice {
         median_ms: at(0.5),
         p90_ms: at(0.9),
@@ -405,8 +418,8 @@ where
         links,
         first_ms: milliseconds(first),
         upload_ms: milliseconds(uploads.iter().copied().min().unwrap_or_default()),
-        pageable_upload_ms: pageable_upload(device, columns)?,
-        interpolated_upload_ms: interpolated_upload(&context, columns)?,
+        pageable_upload_ms,
+        interpolated_upload_ms,
         throughput,
         stages: stages.collect(),
     })

@@ -84,7 +84,10 @@ mod tests {
     #[test]
     fn only_faults_of_the_device_end_as_such() {
         assert_eq!(Failure::from(gatework_stark::Error::ConstraintsNotSatisfied).code(), 2);
-        assert_eq!(Failure::from(gatework_stark::Error::TooLarge { needed: 2, free: 1, limit: 1 }).code(), 2);
+        let device = "emulated".to_owned();
+        let too_large =
+            gatework_stark::Error::TooLarge { device, needed: 2, free: 1, limit: 1, way_out: "wait" };
+        assert_eq!(Failure::from(too_large).code(), 2);
         let out_of_memory = gatework_gpu::Error::OutOfMemory { asked: 2, held: 0, free: 1, limit: 1 };
         assert_eq!(Failure::from(gatework_stark::Error::from(out_of_memory)).code(), 3);
     }

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use gatework_gpu::Device;
 use gatework_stark::airs::{self, Air, HostColumn, Input, Proved, ProvesWith};
-use gatework_stark::{Context, CudaBackend, Provers};
+use gatework_stark::{Context, CudaBackend, Plan, Provers};
 use serde::Serialize;
 use stwo::core::channel::MerkleChannel;
 use stwo::core::pcs::PcsConfig;
@@ -39,6 +39,22 @@ impl fmt::Display for Throughput {
 pub(super) fn json<H: MerkleHasherLifted + Serialize>(proved: &Proved<H>) -> Result<Vec<u8>, Failure> {
     serde_json::to_vec(proved)
         .map_err(|error| Failure::device(format!("the proof could not be written as JSON: {error}")))
+}
+
+/// Refuses so many proofs at once that the device has no memory for, each beside its trace.
+pub(super) fn require_room(device: &Device, at_once: NonZeroUsize, plan: &Plan) -> Result<(), Failure> {
+    let one = plan.peak_bytes() + plan.column_bytes();
+    let (needed, free) = (one.saturating_mul(at_once.get() as u64), device.budget().free());
+    if needed <= free {
+        return Ok(());
+    }
+    let way_out = match free / one {
+        0 => "leave --at-once out, which streams columns for one proof after the other".to_owned(),
+        most => format!("give --at-once {most} or fewer"),
+    };
+    Err(Failure::input(format!(
+        "{at_once} proofs at once need {needed} bytes of device memory and {free} may still be held: {way_out}"
+    )))
 }
 
 /// Proves `repeats` times in each of `at_once` contexts, after one proof that is not timed.

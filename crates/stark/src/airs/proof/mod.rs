@@ -31,8 +31,9 @@ use stwo_constraint_framework::{
 
 use super::{Air, HostColumn};
 use crate::backend::CudaBackend;
-use crate::constraints::interaction_trace;
+use crate::constraints::{interaction_trace, program_bytes};
 use crate::limits::Limits;
+use crate::plan::Reads;
 use crate::{DeviceChannel, DeviceColumn, Digest, Plan, Result};
 
 type Evaluation<B> = CircleEvaluation<B, BaseField, BitReversedOrder>;
@@ -273,28 +274,20 @@ fn trees_and_evals<A: Air>(air: &A) -> (Vec<Vec<u32>>, Vec<A::Eval>) {
 /// The memory that a proof of `air` takes.
 pub fn plan<A: Air>(air: &A, config: PcsConfig) -> Plan {
     let (trees, evals) = trees_and_evals(air);
-    let pages = evals.iter().map(pages_at_once).max().unwrap_or(0);
     // The trace is there while the preprocessed columns are committed to, and stays where interactions need
     // it.
     let kept = trees.iter().take(2).flatten().map(|&log_rows| 4u64 << log_rows).sum::<u64>();
-    let plan = Plan::new(config, trees).reading(pages);
+    let points = evals.iter().flat_map(offsets).chain([0]).unique().count();
+    let programs = program_bytes(evals.iter());
+    let plan =
+        Plan::new(config, trees).points(points).reading(evals.iter().map(Reads::of).collect(), programs);
     if air.interacts() { plan.holding(kept).interacting() } else { plan }
 }
 
-/// Pages that are in the window where a component's columns are streamed: those of one chunk, rows that are
-/// ahead of its own and what is computed from it; and those of the next chunk.
-fn pages_at_once(eval: &impl FrameworkEval) -> u64 {
+/// How far ahead of its own row a component reads its columns.
+fn offsets(eval: &impl FrameworkEval) -> Vec<isize> {
     let info = eval.evaluate(InfoEvaluator::new(eval.log_size(), Vec::new(), SecureField::default()));
-    let offsets = info.mask_offsets.iter().skip(ORIGINAL_TRACE_IDX).map(|tree| tree.iter().flatten());
-    // Even and odd rows that are ahead are in two pages; the own row is in one.
-    let (mut brought, mut ahead) = (info.preprocessed_columns.len() as u64, 0);
-    for &offset in offsets.flatten() {
-        brought += if offset == 0 { 1 } else { 2 };
-        ahead += u64::from(offset != 0);
-    }
-    let interaction = info.mask_offsets.get(INTERACTION_TRACE_IDX).map_or(0, Vec::len) as u64;
-    // Numerators and denominators have four coordinates each.
-    2 * brought + ahead + 2 * interaction
+    info.mask_offsets.iter().skip(ORIGINAL_TRACE_IDX).flatten().flatten().copied().collect()
 }
 
 /// Refuses what stwo cannot prove, or cannot verify when it is proved, before anything is made for it.
