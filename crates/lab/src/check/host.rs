@@ -1,6 +1,8 @@
 //! Host code among kernels: which declarations of a file no kernel can use.
 
-use super::lines::{Kind, Token, angle_closing, closing};
+use std::collections::BTreeSet;
+
+use super::lines::{Kind, Token, angle_closing, closing, tokens};
 
 /// Names of the C++ library's namespace that only host code uses.
 const HOST_STANDARD: &[&str] = &[
@@ -65,6 +67,8 @@ const HOST_TYPES: &[&str] = &[
 /// `__global__` nor `__device__` stands before, prototypes of such, explicit instantiations, and what names
 /// things of the host.
 pub(super) fn host_code(all: &[Token<'_>]) -> Vec<(usize, usize)> {
+    let marks = device_marks(all);
+    let is_of_device = |head: &[Token<'_>]| head.iter().any(|token| marks.contains(token.text));
     let (mut found, mut start, mut at) = (Vec::new(), 0, 0);
     while at < all.len() {
         let token = &all[at];
@@ -72,7 +76,7 @@ pub(super) fn host_code(all: &[Token<'_>]) -> Vec<(usize, usize)> {
         if token.kind == Kind::Directive || token.is("}") {
             start = at + 1;
         } else if token.is(";") {
-            if is_host_declaration(&all[first..at]) {
+            if is_host_declaration(&all[first..at], &is_of_device) {
                 found.push((first, at));
             }
             start = at + 1;
@@ -107,8 +111,22 @@ fn has(head: &[Token<'_>], word: &str) -> bool {
     head.iter().any(|token| token.is(word))
 }
 
-fn is_of_device(head: &[Token<'_>]) -> bool {
-    ["__global__", "__device__", "__constant__", "__shared__"].iter().any(|word| has(head, word))
+/// Words that make a declaration one of the device: CUDA's own, and macros that have one of them.
+fn device_marks<'a>(all: &[Token<'a>]) -> BTreeSet<&'a str> {
+    let mut marks = BTreeSet::from(["__global__", "__device__", "__constant__", "__shared__"]);
+    let defined = all.iter().filter(|token| token.kind == Kind::Directive).filter_map(|token| {
+        let rest = token.text[1..].trim_start().strip_prefix("define")?.trim_start();
+        let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+        Some(rest.split_at(end))
+    });
+    for (name, text) in defined {
+        // A macro may stand for another that was defined before it.
+        let has_mark = tokens(text).iter().any(|token| marks.contains(token.text));
+        if has_mark {
+            marks.insert(name);
+        }
+    }
+    marks
 }
 
 /// `struct Name`, and not a function that returns one.
@@ -139,7 +157,7 @@ fn without_templates<'a>(head: &[Token<'a>]) -> Vec<Token<'a>> {
 }
 
 /// What ends in a semicolon, outside of functions.
-fn is_host_declaration(head: &[Token<'_>]) -> bool {
+fn is_host_declaration(head: &[Token<'_>], is_of_device: &dyn Fn(&[Token<'_>]) -> bool) -> bool {
     let words: Vec<&Token<'_>> = head.iter().filter(|token| !token.is_space()).collect();
     let Some(first) = words.first() else { return false };
     let is_instance = |at: usize| {
@@ -183,7 +201,7 @@ fn names_host(tokens: &[Token<'_>]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::lines::{joined, tokens};
+    use super::super::lines::joined;
     use super::*;
 
     fn left_out(text: &str) -> Vec<String> {
@@ -211,6 +229,13 @@ mod tests {
             let found = left_out(&format!("int before;\n{text}\nint after;"));
             assert_eq!(found, [text], "{text}");
         }
+    }
+
+    #[test]
+    fn macros_may_mark_what_is_of_the_device() {
+        let text = "#define DEVICE __device__ __forceinline__\n#define MATH static DEVICE\n#define API extern\n\
+                    MATH float twice(float x) { return 2 * x; }\nDEVICE float half_of(float x);\nAPI int host(int x) { return x; }";
+        assert_eq!(left_out(text), ["API int host(int x) { return x; }"]);
     }
 
     #[test]
