@@ -3,8 +3,7 @@
 
 use std::path::PathBuf;
 
-use crate::pinned::who_refused;
-use crate::types::Fault;
+use crate::types::{Fault, class_of};
 
 /// The runtime's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -287,4 +286,15 @@ pub enum Error {
         /// The loader's message.
         reason: String,
     },
+}
+
+/// Who refused a block of page-locked memory, the bound or the system, and what to do about it.
+fn who_refused(asked: u64, held: u64, limit: u64) -> &'static str {
+    let fits = class_of(asked).and_then(|class| held.checked_add(class)).is_some_and(|held| held <= limit);
+    if fits {
+        "the system locked no more pages: raise what this process may lock or hold (ulimit -l, the container's \
+         memory), or make the job smaller"
+    } else {
+        "that bound refused it: raise it with PinnedPool::set_limit, or make the job smaller"
+    }
 }

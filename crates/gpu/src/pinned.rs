@@ -15,26 +15,8 @@ use crate::driver::{Driver, EventId};
 use crate::locked::Locked;
 use crate::order::Ordered as _;
 use crate::stream::forbid_inside;
+use crate::types::class_of;
 use crate::{Device, Error, Result, Stream};
-
-/// Smallest block the pool hands out.
-const SMALLEST_CLASS: u64 = 4096;
-
-/// Bytes of the block that a request is served by, unless no machine has as many.
-fn class_of(bytes: u64) -> Option<u64> {
-    bytes.max(SMALLEST_CLASS).checked_next_power_of_two()
-}
-
-/// Who refused a block, the bound or the system, and what to do about it.
-pub(crate) fn who_refused(asked: u64, held: u64, limit: u64) -> &'static str {
-    let fits = class_of(asked).and_then(|class| held.checked_add(class)).is_some_and(|held| held <= limit);
-    if fits {
-        "the system locked no more pages: raise what this process may lock or hold (ulimit -l, the container's \
-         memory), or make the job smaller"
-    } else {
-        "that bound refused it: raise it with PinnedPool::set_limit, or make the job smaller"
-    }
-}
 
 /// A bounded pool of page-locked blocks. Classes are powers of two; a returned block serves the next request
 /// of its class as soon as no queued copy uses it.
@@ -579,6 +561,7 @@ fn closed() -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::SMALLEST_CLASS;
 
     #[test]
     fn a_block_that_just_came_back_is_not_refused() {

@@ -173,7 +173,8 @@ fn understand<P: DeserializeOwned>(
         return bad("its checksum is wrong: it was damaged".into());
     }
     source.seek(SeekFrom::Start(HEADER as u64)).map_err(Error::reading(path))?;
-    let reader = BufReader::with_capacity(BLOCK, source);
+    // No more room than the file has bytes, whatever it says.
+    let reader = BufReader::with_capacity(BLOCK.min(length as usize), source);
     let not_understood = |error| Error::checkpoint(path, format!("it cannot be understood: {error}"));
     let mut room = vec![0; LONGEST_TEXT.min(length as usize)];
     let (found, (reader, _)): (String, _) =

@@ -11,6 +11,7 @@ mod image;
 mod kernel;
 #[cfg(feature = "blas")]
 mod matrix;
+mod page_locked;
 pub(crate) mod ptx;
 mod tensor;
 mod topology;
@@ -29,6 +30,9 @@ pub(crate) use kernel::{ArgType, Compiled, Parameter};
 pub use matrix::MatrixScalar;
 #[cfg(feature = "blas")]
 pub(crate) use matrix::RightLayout;
+#[cfg(test)]
+pub(crate) use page_locked::SMALLEST_CLASS;
+pub(crate) use page_locked::class_of;
 pub(crate) use tensor::{MOST_DIMENSIONS, TensorSpec, TensorWords};
 pub use tensor::{Swizzle, TensorLayout, TensorScalar};
 pub use topology::{Card, NvLinks, PeerLink, Topology};
