@@ -133,14 +133,20 @@ pub fn read<P: DeserializeOwned>(path: &Path, layout: &Layout, fingerprint: &str
     understand(path, file, layout, fingerprint)
 }
 
-/// As [`read`], from the bytes of a file that errors call `path`.
+/// As [`read`], from the bytes of a file that errors call `path`. Nothing holds more memory than there are
+/// bytes, whatever lengths stand in them.
 pub(crate) fn parse<P: DeserializeOwned>(
     path: &Path,
     bytes: &[u8],
     layout: &Layout,
     fingerprint: &str,
 ) -> Result<P> {
-    understand(path, Cursor::new(bytes), layout, fingerprint)
+    check(path, Cursor::new(bytes), layout)?;
+    let not_understood = |error| Error::checkpoint(path, format!("it cannot be understood: {error}"));
+    let (found, rest): (String, &[u8]) =
+        postcard::take_from_bytes(&bytes[HEADER..]).map_err(not_understood)?;
+    require(path, &found, layout, fingerprint)?;
+    postcard::from_bytes(rest).map_err(not_understood)
 }
 
 /// Reads it twice: nothing of it is understood before its checksum is right.
@@ -150,6 +156,20 @@ fn understand<P: DeserializeOwned>(
     layout: &Layout,
     fingerprint: &str,
 ) -> Result<P> {
+    let length = check(path, &mut source, layout)?;
+    source.seek(SeekFrom::Start(HEADER as u64)).map_err(Error::reading(path))?;
+    let reader = BufReader::with_capacity(BLOCK, source);
+    let not_understood = |error| Error::checkpoint(path, format!("it cannot be understood: {error}"));
+    let mut room = vec![0; LONGEST_TEXT.min(length as usize)];
+    let (found, (reader, _)): (String, _) =
+        postcard::from_io((reader, &mut room[..])).map_err(not_understood)?;
+    require(path, &found, layout, fingerprint)?;
+    let (payload, _) = postcard::from_io((reader, &mut room[..])).map_err(not_understood)?;
+    Ok(payload)
+}
+
+/// Holds the header against what follows it, and says how many bytes that is.
+fn check(path: &Path, mut source: impl Read, layout: &Layout) -> Result<u64> {
     let bad = |what: String| Err(Error::checkpoint(path, what));
     let mut header = Vec::with_capacity(HEADER);
     source.by_ref().take(HEADER as u64).read_to_end(&mut header).map_err(Error::reading(path))?;
@@ -172,18 +192,15 @@ fn understand<P: DeserializeOwned>(
     if hash.finalize().as_bytes() != &header[20..HEADER] {
         return bad("its checksum is wrong: it was damaged".into());
     }
-    source.seek(SeekFrom::Start(HEADER as u64)).map_err(Error::reading(path))?;
-    // No more room than the file has bytes, whatever it says.
-    let reader = BufReader::with_capacity(BLOCK.min(length as usize), source);
-    let not_understood = |error| Error::checkpoint(path, format!("it cannot be understood: {error}"));
-    let mut room = vec![0; LONGEST_TEXT.min(length as usize)];
-    let (found, (reader, _)): (String, _) =
-        postcard::from_io((reader, &mut room[..])).map_err(not_understood)?;
-    if found != fingerprint {
-        return bad(format!("it is of '{found}', and this run is '{fingerprint}': {}", layout.of_another));
+    Ok(length)
+}
+
+fn require(path: &Path, found: &str, layout: &Layout, fingerprint: &str) -> Result<()> {
+    if found == fingerprint {
+        return Ok(());
     }
-    let (payload, _) = postcard::from_io((reader, &mut room[..])).map_err(not_understood)?;
-    Ok(payload)
+    let what = format!("it is of '{found}', and this run is '{fingerprint}': {}", layout.of_another);
+    Err(Error::checkpoint(path, what))
 }
 
 #[cfg(test)]

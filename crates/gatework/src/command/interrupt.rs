@@ -25,6 +25,9 @@ static GRACEFUL: AtomicBool = AtomicBool::new(false);
 /// Whether that one was asked to.
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 
+/// Whether the process is being ended, and what it leaves behind is being removed.
+static LEAVING: AtomicBool = AtomicBool::new(false);
+
 /// What ends the process: Ctrl-C, a request to end, and a terminal that is gone.
 const SIGNALS: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
 
@@ -81,6 +84,7 @@ pub(crate) fn end_with_input() {
 }
 
 fn leave(why: &str) -> ! {
+    LEAVING.store(true, Ordering::SeqCst);
     let _written = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
     LITTER.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|path| remove(path));
     let _ = writeln!(io::stderr(), "{why}");
@@ -88,6 +92,14 @@ fn leave(why: &str) -> ! {
     remove_scratch_folders();
     // At once: the destructors of NVRTC's library would run while a thread is still inside it, and crash.
     signal_hook::low_level::exit(Class::Interrupted.exit_code().into());
+}
+
+/// Waits for the end of a process that is being ended: work that is still going on fails when its files are
+/// removed, and that is no failure to tell.
+pub(crate) fn give_way() {
+    while LEAVING.load(Ordering::SeqCst) {
+        std::thread::park();
+    }
 }
 
 /// Removes a file or a folder, if it has come into being.

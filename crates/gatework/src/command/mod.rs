@@ -81,6 +81,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, workloads: Vec<Box<dyn
     match ready.and_then(|()| dispatch(line, workloads, progress.clone())) {
         Ok(ending) => ending.code(),
         Err(failure) => {
+            interrupt::give_way();
             progress.say(&format!("error: {failure}"));
             failure.code()
         }
