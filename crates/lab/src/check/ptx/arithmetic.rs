@@ -116,7 +116,8 @@ pub(super) fn call(one: &Instruction, x: &Operands) -> Option<String> {
         "dp4a" => {
             let type_ = if parts.get(1) == Some(&"s32") { "i32" } else { "u32" };
             let [a, b, c] = three(one, x, type_)?;
-            (parts[1] == parts[2]).then(|| x.assign(x.at(one, 0)?, &format!("__dp4a({a}, {b}, {c})")))?
+            (parts.get(1) == parts.get(2))
+                .then(|| x.assign(x.at(one, 0)?, &format!("__dp4a({a}, {b}, {c})")))?
         }
         _ => None,
     }

@@ -276,6 +276,24 @@ mod tests {
     }
 
     #[test]
+    fn what_is_cut_short_is_refused() {
+        let cut = [
+            r#""dp4a.s32 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c)"#,
+            r#""wgmma.mma_async.sync.aligned.m64n0k32.f32.e4m3.e4m3 {}, %0, %1, 1, 1, 1;" :: "l"(a), "l"(b)"#,
+            r#""wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e4m3 {%0, %1, %2, %3}, {}, %4, 1, 1, 1;" :: "r"(a), "r"(b), "r"(c), "r"(d), "l"(e)"#,
+            r#""wgmma.mma_async.m64n8k32;" ::"#,
+            r#""shfl.sync.idx.b32 ;" ::"#,
+            r#""mma.sync;" ::"#,
+            r#""mov.b64 {}, %0;" :: "l"(a)"#,
+            r#""cvt;" ::"#,
+            r#""bra;" ::"#,
+        ];
+        for text in cut {
+            assert!(translate(&tokens(text), 1).is_err(), "{text}");
+        }
+    }
+
+    #[test]
     fn an_unknown_instruction_is_named() {
         let refused = translate(
             &tokens(r#""tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], 32;" :: "r"(a)"#),

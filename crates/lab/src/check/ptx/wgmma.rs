@@ -30,10 +30,13 @@ pub(super) fn call(product: &Instruction, x: &Operands) -> Result<String, String
     if registers.len() != wanted as usize {
         return Err(format!("wgmma of width {width} with {} accumulators: it has {wanted}", registers.len()));
     }
-    let (first, last) = (place(&registers[0])?, place(&registers[registers.len() - 1])?);
+    let (Some(first), Some(last)) = (registers.first(), registers.last()) else {
+        return Err("a wgmma without accumulators".into());
+    };
+    let (first, last) = (place(first)?, place(last)?);
     let accumulate = value(scale, "bool")?;
     let (descriptor, fragment) = if a.starts_with('{') {
-        ("0".to_owned(), format!("(const u32*)&{}", place(&members(a)[0])?))
+        ("0".to_owned(), format!("(const u32*)&{}", place(members(a).first().map_or("", String::as_str))?))
     } else {
         (value(a, "u64")?, "nullptr".into())
     };
