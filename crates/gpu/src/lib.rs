@@ -69,6 +69,7 @@ pub use tensor_map::{TensorElement, TensorMap};
 pub use types::MatrixScalar;
 pub use types::{
     Architecture, Binary, Card, Clocks, DeviceListing, DeviceProperties, Emulation, Fault, FaultKind, Grid,
-    Image, KernelInfo, Kind, NvLinks, Overflow, ParameterShape, ParameterType, PeerLink, Presence, Priority,
-    Reach, RegisterFill, Resources, Site, SuggestedBlock, Swizzle, TensorLayout, TensorScalar, Topology,
+    Image, KernelInfo, Kind, NvLinks, Overflow, ParameterShape, ParameterType, PeerLink, Presence, Prints,
+    Priority, Reach, RegisterFill, Resources, Site, SuggestedBlock, Swizzle, TensorLayout, TensorScalar,
+    Topology,
 };

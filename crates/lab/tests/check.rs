@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use gatework_gpu::FaultKind;
-use gatework_lab::check::{CheckError, Plan, Report, check, check_file};
+use gatework_lab::check::{CheckError, Plan, Report, Sizes, check, check_file};
 
 const REDUCE: &str = include_str!("cuda/reduce.cu");
 const PIPELINE: &str = include_str!("cuda/pipeline.cu");
@@ -219,8 +219,6 @@ fn constants_have_the_values_that_the_file_gives_them() {
                 __global__ void k(float* out) {\n  int i = threadIdx.x;\n  out[of(table, i) == 1 + (i & 3) ? i : -1] = half;\n}\n";
     let plan = plan("blocks = 1\nthreads = 64\nseeds = 3\n[args]\nout = { elements = 64 }\n");
     assert!(report("k.cu", text, &plan).findings.is_empty());
-    let refused = check("k.cu", &text.replace(" = {1, 2, 3, 4}", ""), &plan).unwrap_err().to_string();
-    assert!(refused.contains("line 1") && refused.contains("without an initial value"), "{refused}");
 }
 
 #[test]
@@ -307,8 +305,8 @@ fn host_code_and_cooperative_groups_are_no_hindrance() {
         "seeds = 3\n[args]\nrows = 5\ncolumns = 70\nin = { elements = 350 }\nout = { elements = 350 }\n",
     );
     let (clean, found) = both("softmax.cu", &plan, bound, "");
-    // The threads of the launch are in the file, and the blocks only the program knows.
-    assert_eq!((clean[0].blocks, clean[0].threads), ([2, 1, 1], [128, 1, 1]));
+    // Both stand in the file, blocks as what a function returns.
+    assert_eq!((clean[0].blocks, clean[0].threads), ([16, 1, 1], [128, 1, 1]));
     let text = include_str!("cuda/softmax.cu");
     assert_found(&found[0], FaultKind::OutOfBounds, "softmax.cu", line_of(text, "top = std::max"));
 }
@@ -370,4 +368,111 @@ fn headers_beside_the_file_and_fields_of_structs_are_known() {
     let (folder, _) = altered("particles.cu", "", "");
     let refused = check_file(&folder.path().join("particles.cu"), &elsewhere).unwrap_err().to_string();
     assert!(refused.contains("'step.y', and no kernel takes it"), "{refused}");
+}
+
+#[test]
+fn a_file_is_launched_with_its_own_sizes_where_it_says_them() {
+    let plan = plan("seeds = 3");
+    let (clean, found) = both("last_block.cu", &plan, "i < count; i +=", "i <= count; i +=");
+    assert_eq!((clean[0].kernel.as_str(), clean[0].sizes), ("sum_float", Sizes::OfTheFile));
+    assert_eq!((clean[0].blocks, clean[0].threads), ([4, 1, 1], [64, 1, 1]));
+    let text = include_str!("cuda/last_block.cu");
+    assert_found(&found[0], FaultKind::OutOfBounds, "last_block.cu", line_of(text, "T mine = 0") + 1);
+    // With a size of the plan, the others are its defaults.
+    let (_folder, path) = altered("last_block.cu", "i < count; i +=", "i <= count; i +=");
+    let planned = check_file(&path, &self::plan("seeds = 1\nblocks = 1\n")).unwrap();
+    assert!(planned[0].sizes == Sizes::OfThePlan && planned[0].findings.is_empty(), "{planned:?}");
+}
+
+#[test]
+fn shared_memory_outside_of_functions_is_of_the_block() {
+    let (clean, found) =
+        both("last_block.cu", &plan("seeds = 6"), "    __syncthreads();\n    if (is_last", "    if (is_last");
+    assert_eq!(clean[0].seeds, 6);
+    let text = include_str!("cuda/last_block.cu");
+    let fault = &found[0].findings.first().expect("a finding").fault;
+    assert_eq!(fault.kind, FaultKind::Race, "{fault}");
+    let site = fault.site.as_ref().expect("a place");
+    let lines = [line_of(text, "is_last = atomicInc"), line_of(text, "if (is_last") - 1];
+    assert!(lines.contains(&site.line), "{fault}");
+}
+
+#[test]
+fn flags_in_global_memory_may_be_volatile() {
+    let text = "__global__ void hand_over(const int* in, volatile int* flag, int* data, int* out) {\n\
+                if (threadIdx.x > 0) return;\nif (blockIdx.x == 0) {\n*data = in[0] + 1;\n__threadfence();\n*flag = 1;\n\
+                } else {\nwhile (*flag == 0) ;\n__threadfence();\nout[0] = *data;\n}\n}";
+    let plan = plan("threads = 32");
+    let clean = report("flag.cu", text, &plan);
+    assert!(clean.findings.is_empty(), "{clean:?}");
+    for fence in ["\n__threadfence();\n*flag", "\n__threadfence();\nout"] {
+        let without = text.replacen(fence, &fence.replace("__threadfence();", ""), 1);
+        let found = report("flag.cu", &without, &plan);
+        let [finding] = found.findings.as_slice() else { panic!("{found:?}") };
+        assert_eq!(finding.fault.kind, FaultKind::Race, "{finding:?}");
+        assert_eq!(finding.fault.site.as_ref().map(|site| site.line), Some(line_of(text, "out[0] = *data")));
+        assert_eq!(finding.seeds, plan.seeds);
+    }
+    // In shared memory it stands for a barrier of the warp that is missing.
+    let text = "__global__ void tail(const float* in, float* out) {\n__shared__ volatile float s[32];\n\
+                s[threadIdx.x] = in[threadIdx.x];\nif (threadIdx.x < 16) s[threadIdx.x] += s[threadIdx.x + 16];\n\
+                if (threadIdx.x == 0) out[0] = s[0];\n}";
+    let found = report("tail.cu", text, &self::plan("blocks = 1\nthreads = 32"));
+    assert_eq!(found.findings.first().map(|finding| finding.fault.kind), Some(FaultKind::Race), "{found:?}");
+}
+
+#[test]
+fn macros_may_hold_inline_ptx() {
+    let text = "#include <cuda_fp16.h>\n#include <cstdint>\n\
+                #define CP_ASYNC(to, from, bytes) asm volatile(\"cp.async.cg.shared.global [%0], [%1], %2;\\n\" :: \"r\"(to), \"l\"(from), \"n\"(bytes))\n\
+                #define COMMIT() asm volatile(\"cp.async.commit_group;\\n\" ::)\n\
+                #define WAIT(n) asm volatile(\"cp.async.wait_group %0;\\n\" :: \"n\"(n))\n\
+                __global__ void copy(const float4* in, float4* out) {\n__shared__ float4 tile[2][32];\n\
+                for (int i = 0; i < 2; ++i) {\n\
+                CP_ASYNC((uint32_t)__cvta_generic_to_shared(&tile[i][threadIdx.x]), in + 32 * i + threadIdx.x, 16);\nCOMMIT();\n}\n\
+                WAIT(0);\n__syncthreads();\nout[threadIdx.x] = tile[1][31 - threadIdx.x];\n}\n\
+                int main() { float4 *in, *out; cudaMalloc(&in, 64 * sizeof(float4)); cudaMalloc(&out, 512); copy<<<1, 32>>>(in, out); }";
+    let clean = report("copy.cu", text, &plan(""));
+    assert!(clean.findings.is_empty() && clean.sizes == Sizes::OfTheFile, "{clean:?}");
+    let found = report("copy.cu", &text.replace("WAIT(0)", "WAIT(1)"), &plan(""));
+    assert_found(&found, FaultKind::Race, "copy.cu", line_of(text, "out[threadIdx.x] ="));
+}
+
+#[test]
+fn constants_that_the_host_would_fill_hold_small_numbers() {
+    let text = "#define R 2\n__constant__ float taps[2 * R + 1], bias;\nnamespace a { static __constant__ unsigned int order[3]; }\n\
+                __constant__ int width;\n\
+                __global__ void convolve(const float* in, float* out) {\nint i = threadIdx.x;\nfloat sum = bias;\n\
+                for (int k = 0; k < 2 * R + 1; ++k) sum += taps[k] * in[i + k];\n\
+                if (taps[0] == 0 || taps[0] == taps[1] || bias < -1 || bias > 1) __trap();\n\
+                if (width != 64 || a::order[0] > 63 || a::order[0] == a::order[1]) __trap();\nout[i] = sum;\n}";
+    let clean = report("convolve.cu", text, &plan("threads = 32\nblocks = 1"));
+    assert!(clean.findings.is_empty(), "{clean:?}");
+    let written = text.replace("out[i] = sum", "*(float*)&taps[0] = sum");
+    let found = report("convolve.cu", &written, &plan("threads = 32\nblocks = 1"));
+    assert_found(&found, FaultKind::OutOfBounds, "convolve.cu", line_of(text, "out[i] = sum"));
+    let refused = check(
+        "convolve.cu",
+        &text.replace("__constant__ int width", "struct S { int a; };\n__constant__ S width"),
+        &plan(""),
+    );
+    assert!(matches!(&refused, Err(CheckError::Refused(refusal)) if refusal.line == 5), "{refused:?}");
+}
+
+#[test]
+fn what_the_host_computes_when_it_starts_is_left_out_or_refused() {
+    let kernel = "__global__ void k(int* x) { x[threadIdx.x] = 1; }\nint main() { k<<<1, 32>>>(nullptr); }";
+    for text in [
+        "static int count = std::atoi(\"2\");",
+        "float* pool = (float*)malloc(16);",
+        "int get(); int from = get();",
+    ] {
+        let clean = report("host.cu", &format!("#include <cstdlib>\n{text}\n{kernel}"), &plan(""));
+        assert!(clean.findings.is_empty(), "{text}: {clean:?}");
+    }
+    let timer = "struct Timer { int started; Timer() { started = 3; for (int i = 0; i < started; ++i) started += i & 1; } };\n\
+                 static Timer timer;";
+    let refused = check("host.cu", &format!("{timer}\n{kernel}"), &plan(""));
+    let Err(CheckError::Device(error)) = refused else { panic!("{refused:?}") };
+    assert!(error.to_string().contains("computed when the program starts"), "{error}");
 }

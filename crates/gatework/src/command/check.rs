@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use clap::Args;
-use gatework_lab::check::{CheckError, KNOWN_PTX, Plan, Report, check_file, known_includes};
+use gatework_lab::check::{CheckError, KNOWN_PTX, Plan, Report, Sizes, check_file, known_includes};
 use serde::Serialize;
 
 use crate::command::ending::{Ending, Failure};
@@ -93,11 +93,17 @@ fn extent(sides: &[u32; 3]) -> String {
 impl Checked {
     fn text(&self) -> String {
         let mut text = String::new();
-        for Report { kernel, blocks, threads, seeds, findings, warnings, fills_registers } in &self.kernels {
+        for Report { kernel, blocks, threads, sizes, seeds, findings, warnings, fills_registers } in
+            &self.kernels
+        {
             if findings.is_empty() {
                 let plural = if blocks == &[1; 3] { "" } else { "s" };
                 let launch = format!("{} block{plural} of {} threads", extent(blocks), extent(threads));
-                let _ = writeln!(text, "{kernel}: nothing found under {seeds} schedules of {launch}");
+                let like = match sizes {
+                    Sizes::OfTheFile => ", with buffers as large as the file's",
+                    Sizes::OfThePlan => "",
+                };
+                let _ = writeln!(text, "{kernel}: nothing found under {seeds} schedules of {launch}{like}");
                 if !fills_registers {
                     let _ = writeln!(
                         text,

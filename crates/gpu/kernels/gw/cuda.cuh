@@ -336,6 +336,26 @@ GW_CUDA_CAS_SCOPES(unsigned long long, u64)
 #undef GW_CUDA_CAS_SCOPES
 #undef GW_CUDA_CAS
 
+// `__constant__` variables that host code would fill: small numbers of either sign, integers from 0 to 63, and 64 for a
+// single one, which is most often the size of something.
+namespace gw {
+namespace cuda {
+template <class T> GW_HOST void fill_many(T* at, u64 count) {
+    u32 state = 1;
+    for (u64 i = 0; i < count; ++i) {
+        state = state * 1664525u + 1013904223u;
+        const bool is_integer = T(1) / T(2) == T(0);
+        at[i] = is_integer ? T(state >> 26) : T((int)(state >> 16) - 32768) / T(32768);
+    }
+}
+template <class T> GW_HOST void fill_one(T* at, u64 count) {
+    const bool is_integer = T(1) / T(2) == T(0);
+    if (is_integer && count == 1) *at = T(64);
+    else fill_many(at, count);
+}
+}  // namespace cuda
+}  // namespace gw
+
 // `__device__` variables lie together in a section, which the runtime watches as it does buffers.
 #define GW_VARIABLES \
     extern "C" char __start_gw_variables[] __attribute__((visibility("hidden"))); \

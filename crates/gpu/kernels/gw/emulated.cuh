@@ -108,8 +108,8 @@ GW_HOOK void gw_image(u64* bounds) {
 #define GW_HOOK_SIZE(n) \
     GW_HOOK void __tsan_read##n(void* p) { gw::emulated::api->access(p, n, 0, GW_CALLER); } \
     GW_HOOK void __tsan_write##n(void* p) { gw::emulated::api->access(p, n, 1, GW_CALLER); } \
-    GW_HOOK void __tsan_volatile_read##n(void* p) { gw::emulated::api->access(p, n, 0, GW_CALLER); } \
-    GW_HOOK void __tsan_volatile_write##n(void* p) { gw::emulated::api->access(p, n, 1, GW_CALLER); } \
+    GW_HOOK void __tsan_volatile_read##n(void* p) { gw::emulated::api->access(p, n, 8, GW_CALLER); } \
+    GW_HOOK void __tsan_volatile_write##n(void* p) { gw::emulated::api->access(p, n, 9, GW_CALLER); } \
     GW_HOOK void __tsan_unaligned_read##n(void* p) { gw::emulated::api->access(p, n, 2, GW_CALLER); } \
     GW_HOOK void __tsan_unaligned_write##n(void* p) { gw::emulated::api->access(p, n, 3, GW_CALLER); }
 GW_HOOK_SIZE(1)

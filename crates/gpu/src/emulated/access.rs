@@ -74,6 +74,38 @@ impl Launch {
         Ok(flow)
     }
 
+    /// A volatile load or store, seen before it happens. In global memory it is a relaxed one of the system's
+    /// scope, as PTX has it: flags are polled so. In shared memory it is an ordinary one: there the word stands
+    /// for the barrier of a warp that is missing, which it is not.
+    pub(super) fn touch_volatile(&mut self, touch: Touch) -> Step {
+        let Touch { address, bytes, write, .. } = touch;
+        let (low, high) = self.stack();
+        let is_local = address >= low && address.saturating_add(bytes) <= high;
+        let is_shared =
+            self.block().shared.offset(address, bytes).is_some() || self.of_cluster(address, bytes).is_some();
+        if is_local || is_shared || !matches!(bytes, 1 | 2 | 4 | 8) {
+            return self.touch(touch);
+        }
+        let manner = Manner::Atomic(Scope::System.into(), bytes as u8);
+        self.check(Touch { manner, ..touch }, None)?;
+        let op = if write {
+            self.quiet = 0;
+            AtomicOp::Store
+        } else {
+            self.count_volatile();
+            AtomicOp::Load
+        };
+        if interruption::is_overdue() {
+            let site = self.line_of_code(touch.pc);
+            return Err(self.out_of_time(site));
+        }
+        self.pass_on(
+            address,
+            Atomic { op, value: 0, compare: 0, order: Order::Relaxed, scope: Scope::System },
+        );
+        Ok(Flow::Go)
+    }
+
     /// Checks an access and records it for `stamp`, or for the running thread.
     pub(super) fn check(&mut self, touch: Touch, stamp: Option<Stamp>) -> Result<Place, Stop> {
         if !touch.address.is_multiple_of(touch.alignment) {
@@ -188,7 +220,13 @@ impl Launch {
                     Err(self.fault_touch(FaultKind::OutOfBounds, touch, message))
                 }
             },
-            _ if !touch.write && self.is_constant(address..end) => Ok(Place::Constant),
+            _ if self.is_constant(address..end) => {
+                if !touch.write {
+                    return Ok(Place::Constant);
+                }
+                let message = format!("{}, a constant, which kernels only read", self.told(&touch));
+                Err(self.fault_touch(FaultKind::OutOfBounds, touch, message))
+            }
             _ => {
                 let whereabouts = self.whereabouts(address, after);
                 Err(self.out_of_bounds(touch, whereabouts))
@@ -282,8 +320,7 @@ impl Launch {
             return Err(self.out_of_time(site));
         }
         self.pass_on(touch.address, atomic);
-        let turn = self.schedule.below(4) == 0;
-        Ok((before, if turn { self.preempt() } else { self.burn() }))
+        Ok((before, self.may_preempt()))
     }
 
     /// The release and acquire sides of an atomic. A relaxed one carries what fences before it released, to

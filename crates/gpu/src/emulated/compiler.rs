@@ -46,11 +46,12 @@ const FLAGS: &[&str] = &[
 
 /// Of each list, the first that the compiler understands. Clang's `bounds` holds a check that traps, its
 /// `array-bounds` does not; GCC knows `bounds` alone. Locals are poisoned by newer compilers only. A loop
-/// without an end is none that the compiler may leave out.
+/// without an end is none that the compiler may leave out. Volatile accesses are told apart from others.
 const OPTIONAL_FLAGS: &[&[&str]] = &[
     &["-fsanitize=array-bounds", "-fsanitize=bounds"],
     &["-ftrivial-auto-var-init=pattern"],
     &["-fno-finite-loops"],
+    &["--param=tsan-distinguish-volatile=1", "-mllvm=-tsan-distinguish-volatile=1"],
 ];
 
 /// Defined in a source whose locals start as a `pattern` or as `zero`: they do so for certain only without

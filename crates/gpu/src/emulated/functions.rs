@@ -64,11 +64,17 @@ extern "C" fn shared() -> *mut u8 {
     with(|launch| launch.block().shared.bytes_mut().as_mut_ptr())
 }
 
-/// Bit 0 of `flags`: a write; bit 1: no alignment is promised; bit 2: through the read-only path.
+/// Bit 0 of `flags`: a write; bit 1: no alignment is promised; bit 2: through the read-only path; bit 3:
+/// volatile.
 extern "C" fn access(address: *const c_void, bytes: u64, flags: u32, pc: *const c_void) {
+    let is_volatile = flags & 8 != 0;
+    if is_volatile {
+        // Another thread's turn comes before, and not between what is passed on here and the access itself.
+        step(|launch| Ok(launch.may_preempt()));
+    }
     step(|launch| {
         let pc = launch.entry.offset(pc as usize);
-        launch.touch(Touch {
+        let touch = Touch {
             address: address as usize,
             bytes: bytes as usize,
             write: flags & 1 != 0,
@@ -76,7 +82,8 @@ extern "C" fn access(address: *const c_void, bytes: u64, flags: u32, pc: *const 
             alignment: if flags & 2 != 0 { 1 } else { bytes as usize },
             manner: if flags & 4 != 0 { Manner::ReadOnly } else { Manner::Generic },
             pc,
-        })
+        };
+        if is_volatile { launch.touch_volatile(touch) } else { launch.touch(touch) }
     });
 }
 

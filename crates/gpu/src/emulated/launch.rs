@@ -23,7 +23,7 @@ use super::shadow::{GlobalShadow, Stamp};
 use super::streams::{Deed, Turn, Usage};
 use super::telling::{self, Calls};
 use crate::abi::Rule;
-use crate::types::{Emulation, Fault, FaultKind, Grid, Overflow, Site};
+use crate::types::{Emulation, Fault, FaultKind, Grid, Overflow, Prints, Site};
 
 /// Stack of one thread.
 const STACK_BYTES: usize = 256 << 10;
@@ -69,6 +69,7 @@ pub(super) struct Launch {
     pub(super) grid: Grid,
     pub(super) seed: u64,
     overflow: Overflow,
+    pub(super) prints: Prints,
     /// Calls that asynchronous accesses were issued by, by their codes.
     pub(super) calls: Calls,
     argument_pointers: Vec<*mut c_void>,
@@ -129,6 +130,7 @@ pub(super) fn run(
         grid: *grid,
         seed: terms.how.seed,
         overflow: terms.how.overflow,
+        prints: terms.how.prints,
         calls: Calls::default(),
         argument_pointers,
         arguments: argument_ranges,
@@ -276,6 +278,16 @@ impl Launch {
     pub(super) fn burn(&mut self) -> Flow {
         self.fuel = self.fuel.saturating_sub(1);
         if self.fuel == 0 { self.preempt() } else { Flow::Go }
+    }
+
+    /// The turn of an access that others may wait for or answer: often it is another thread's then.
+    pub(super) fn may_preempt(&mut self) -> Flow {
+        if self.schedule.below(4) == 0 { self.preempt() } else { self.burn() }
+    }
+
+    /// Counts a load that may be a poll, as far as makes turns fair: it may as well be one of data.
+    pub(super) fn count_volatile(&mut self) {
+        self.quiet += u64::from(self.quiet <= PATIENCE);
     }
 
     /// Counts polls between writes, so that a spin that nobody ends is found.

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use libloading::Library;
+use object::{Object as _, ObjectSection as _};
 
 use super::functions::{API, Api};
 use crate::abi::{ParameterInfo, Scalar};
@@ -57,6 +58,15 @@ const MAX_THREADS: u32 = 1024;
 pub(super) fn load(binary: &Binary, entry: &str) -> Result<(Arc<Entry>, KernelInfo)> {
     let failed =
         |error: libloading::Error| Error::Load { kernel: binary.name.clone(), reason: error.to_string() };
+    if has_initialisers(&binary.path) {
+        return Err(Error::Load {
+            kernel: binary.name.clone(),
+            reason:
+                "a variable outside of functions is computed when the program starts (by a constructor, or a \
+                     call), which no kernel may use: leave it out, or move it into a function of the host"
+                    .into(),
+        });
+    }
     // SAFETY: the library was compiled here from a kernel source (its hash was checked) and has no
     // initialisers.
     let mut library = unsafe { Library::new(&binary.path) }.map_err(failed)?;
@@ -91,6 +101,14 @@ pub(super) fn load(binary: &Binary, entry: &str) -> Result<(Arc<Entry>, KernelIn
         bind(&raw const API);
         let mut ends = [0u64; 4];
         image(ends.as_mut_ptr());
+        for number in 0.. {
+            let Ok(fill) =
+                library.get::<unsafe extern "C" fn()>(format!("gw_fill_constant_{number}").as_bytes())
+            else {
+                break;
+            };
+            fill();
+        }
         let [begin, end, hooks_begin, hooks_end] = ends.map(|end| end as usize);
         let mut parameters = vec![ParameterInfo::default(); count() as usize];
         describe(parameters.as_mut_ptr());
@@ -108,6 +126,18 @@ pub(super) fn load(binary: &Binary, entry: &str) -> Result<(Arc<Entry>, KernelIn
     let name = entry.to_owned();
     let entry = Entry { name, invoke, image, hooks, bounds, path, lines, variables, library, _copy: copy };
     Ok((Arc::new(entry), info))
+}
+
+/// Whether loading a library runs code of the source: its functions must not run before they are bound. The
+/// one function that is there in any case is the compiler's, and does nothing. A file that cannot be read is
+/// the loader's to refuse.
+fn has_initialisers(path: &Path) -> bool {
+    let Ok(bytes) = std::fs::read(path) else { return false };
+    let Ok(file) = object::File::parse(&*bytes) else { return false };
+    let functions = |section: object::Section<'_, '_>| section.size() / size_of::<usize>() as u64;
+    let lists =
+        file.sections().filter(|section| section.name().is_ok_and(|name| name.starts_with(".init_array")));
+    lists.map(functions).sum::<u64>() > 1
 }
 
 /// The function that says where `__device__` variables lie.

@@ -1,11 +1,12 @@
 //! `gw::print`: a kernel's words on standard output, formatted as C has it.
 
 use std::ffi::{CStr, CString, c_char, c_int};
+use std::io::{self, Write as _};
 
 use super::block::CallSite;
 use super::launch::{Launch, Stop};
 use crate::abi::Printed;
-use crate::types::FaultKind;
+use crate::types::{FaultKind, Prints};
 
 /// The most bytes that one directive may print, and its width or precision ask for.
 const LONGEST: usize = 4096;
@@ -55,7 +56,12 @@ impl Launch {
             .collect::<Result<_, _>>()?;
         match formatted(&format, arguments, &texts) {
             Ok(text) => {
-                print!("{text}");
+                // Somebody who does not listen is no reason to stop, as on a card.
+                let _ = match self.prints {
+                    Prints::ToStandardOutput => io::stdout().write_all(text.as_bytes()),
+                    Prints::ToStandardError => io::stderr().write_all(text.as_bytes()),
+                    Prints::Nowhere => Ok(()),
+                };
                 Ok(())
             }
             Err(why) => {

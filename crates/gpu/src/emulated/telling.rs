@@ -116,7 +116,8 @@ impl Launch {
 
     pub(super) fn told(&mut self, touch: &Touch) -> String {
         let verb = match (touch.manner, touch.write) {
-            (Manner::Atomic(..) | Manner::Reduction, _) => "updates atomically",
+            (Manner::Atomic(..), true) if touch.updates => "updates atomically",
+            (Manner::Reduction, _) => "updates atomically",
             (_, true) => "writes",
             (_, false) => "reads",
         };

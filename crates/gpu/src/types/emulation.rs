@@ -14,6 +14,20 @@ pub struct Emulation {
     pub overflow: Overflow,
     /// The contents of registers before they are written.
     pub registers: RegisterFill,
+    /// Where kernels print to.
+    pub prints: Prints,
+}
+
+/// Where kernels print to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Prints {
+    /// Standard output, as on a card.
+    #[default]
+    ToStandardOutput,
+    /// Standard error: for programs whose standard output is for something else.
+    ToStandardError,
+    /// Nowhere.
+    Nowhere,
 }
 
 /// The contents of registers before they are written.
@@ -49,6 +63,7 @@ impl Default for Emulation {
             limit: Duration::from_secs(600),
             overflow: Overflow::Stops,
             registers: RegisterFill::Any,
+            prints: Prints::ToStandardOutput,
         }
     }
 }
@@ -67,6 +82,11 @@ impl Emulation {
     /// The same with signed integers that wrap.
     pub fn wrapping(self) -> Self {
         Self { overflow: Overflow::Wraps, ..self }
+    }
+
+    /// The same with kernels that print there.
+    pub fn prints(self, prints: Prints) -> Self {
+        Self { prints, ..self }
     }
 
     /// The same with registers that start so. Needs a C++ compiler that can do it:

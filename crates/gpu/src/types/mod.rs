@@ -17,7 +17,7 @@ mod tensor;
 mod topology;
 
 pub use device::{Clocks, DeviceListing, DeviceProperties, Kind, Presence, Priority, Reach};
-pub use emulation::{Emulation, Overflow, RegisterFill};
+pub use emulation::{Emulation, Overflow, Prints, RegisterFill};
 pub use fault::{Fault, FaultKind, Site};
 pub use grid::Grid;
 pub use image::Image;

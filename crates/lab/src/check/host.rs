@@ -171,7 +171,36 @@ fn is_host_declaration(head: &[Token<'_>], is_of_device: &dyn Fn(&[Token<'_>]) -
     if is_of_device(head) {
         return false;
     }
-    names_host(head) || is_prototype(&without_templates(head))
+    names_host(head) || is_prototype(&without_templates(head)) || is_computed(&words)
+}
+
+/// `T name = f(…)`: a variable that the program computes when it starts, which no kernel may use. Constants may
+/// be those of a macro.
+fn is_computed(words: &[&Token<'_>]) -> bool {
+    let kept = [
+        "typedef",
+        "using",
+        "static_assert",
+        "constexpr",
+        "const",
+        "operator",
+        "asm",
+        "__managed__",
+        "texture",
+    ];
+    let Some(equals) = words.iter().position(|word| word.is("=")) else { return false };
+    let (before, value) = words.split_at(equals);
+    let is_call = |pair: &[&Token<'_>]| {
+        pair[0].kind == Kind::Word
+            && pair[1].is("(")
+            && !["sizeof", "alignof", "decltype"].contains(&pair[0].text)
+    };
+    // `const char* name` is one that changes.
+    let changes = before.iter().rposition(|word| word.is("*")).unwrap_or(0);
+    before.len() >= 2
+        && !before.iter().any(|word| word.is("("))
+        && !before[changes..].iter().any(|word| kept.contains(&word.text))
+        && value.windows(2).any(is_call)
 }
 
 /// `T name(…)`: a macro has no type before its name, and a variable's initial value a `=`.
@@ -225,6 +254,9 @@ mod tests {
             "PYBIND11_MODULE(NAME, m) { m.def(\"f\", &f); }",
             "extern \"C\" int run(int argc, char** argv);",
             "inline struct timespec now() { return {}; }",
+            "static int devices = std::atoi(\"2\");",
+            "static const char* name = getenv(\"NAME\");",
+            "float* pool = (float*)malloc(16);",
         ] {
             let found = left_out(&format!("int before;\n{text}\nint after;"));
             assert_eq!(found, [text], "{text}");
@@ -251,6 +283,9 @@ mod tests {
             "using namespace std;",
             "using V = Vec<float>;",
             "const int size = round_up(3);",
+            "static const char* const name = NAME(3);",
+            "int size = (3);",
+            "static int bytes = sizeof(float);",
             "static_assert(sizeof(int) == 4, \"int\");",
             "DECLARE(float, 3);",
             "__constant__ float w[2] = {1, 2};",

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use gatework_gpu::Grid;
+use gatework_gpu::{Grid, ParameterShape};
 use serde::Deserialize;
 
+use super::launches::{Launch, Passed};
 use super::rewrite::KernelText;
 
 /// How a kernel is launched. What is left out has a default.
@@ -117,6 +118,39 @@ impl Default for Plan {
     }
 }
 
+/// A launch as the file has it.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct OfTheFile {
+    blocks: [u32; 3],
+    threads: [u32; 3],
+    shared: u32,
+    /// Floats are left out.
+    pub(super) arguments: BTreeMap<String, PlannedArgument>,
+}
+
+impl OfTheFile {
+    /// The launch, with so many bytes of `__shared__` variables below the dynamic shared memory.
+    pub(super) fn grid(&self, plan: &Plan, kernel: &KernelText, static_bytes: u32) -> Result<Grid, String> {
+        let shared = Some(self.shared);
+        let (blocks, threads) = (Some(Extent::Space(self.blocks)), Some(Extent::Space(self.threads)));
+        Plan { blocks, threads, shared, ..plan.clone() }.grid(kernel, static_bytes, false)
+    }
+
+    /// Elements of the smallest buffer.
+    pub(super) fn least_elements(&self) -> usize {
+        let elements = self.arguments.values().filter_map(|argument| match argument {
+            PlannedArgument::Buffer { elements, .. } => Some(*elements),
+            PlannedArgument::Integer(_) | PlannedArgument::Float(_) => None,
+        });
+        elements.min().unwrap_or(usize::MAX)
+    }
+}
+
+/// Whether every schedule may run so many blocks, which the file asks for.
+fn few(blocks: &[u32; 3]) -> bool {
+    blocks.iter().map(|&side| u64::from(side)).product::<u64>() <= Plan::MOST_BLOCKS
+}
+
 impl Plan {
     /// Elements of a buffer that the plan says nothing of, and the value of an integer.
     pub(super) const ELEMENTS: usize = 1 << 16;
@@ -133,6 +167,9 @@ impl Plan {
     /// what every card gives without being asked for more.
     const DYNAMIC_SHARED: u32 = 48 << 10;
 
+    /// Bytes of all buffers that the file may ask for: every schedule fills them anew.
+    const FILE_BYTES: u64 = 64 << 20;
+
     /// Bytes of one buffer at most.
     pub(super) const BUFFER_BYTES: usize = 1 << 30;
 
@@ -141,6 +178,45 @@ impl Plan {
         let mut all = BTreeMap::new();
         self.args.iter().for_each(|(name, planned)| planned.list(name, &mut all));
         all
+    }
+
+    /// Whether it says nothing of how large a launch is, so that the file may.
+    fn leaves_sizes(&self) -> bool {
+        let Self { blocks, threads, shared, cluster, args, .. } = self;
+        blocks.is_none() && threads.is_none() && shared.is_none() && cluster.is_none() && args.is_empty()
+    }
+
+    /// The launch and the arguments of the file itself, if it says all of them in numbers and the plan says
+    /// nothing: then buffers end where its buffers end. `parameters` are the kernel's.
+    pub(super) fn of_the_file(
+        &self,
+        kernel: &KernelText,
+        parameters: &[ParameterShape],
+    ) -> Option<OfTheFile> {
+        let Launch { blocks, threads, shared, arguments } = &kernel.launch;
+        let (blocks, threads, shared) = (blocks.filter(few)?, (*threads)?, (*shared)?);
+        let lists = [arguments.len(), parameters.len(), kernel.parameters.len()];
+        if !self.leaves_sizes() || lists.iter().any(|&count| count != lists[0]) {
+            return None;
+        }
+        let (mut planned, mut sum) = (BTreeMap::new(), 0u64);
+        for ((passed, shape), name) in arguments.iter().zip(parameters).zip(&kernel.parameters) {
+            let argument = match (passed, shape.element_bytes) {
+                (Passed::Buffer { bytes }, Some(element)) => {
+                    sum = sum.saturating_add(*bytes);
+                    let elements =
+                        usize::try_from(bytes / element.max(1) as u64).ok().filter(|&count| count > 0)?;
+                    PlannedArgument::Buffer { elements, fill: None }
+                }
+                (Passed::Integer(value), None) if !shape.is_float => {
+                    PlannedArgument::Integer(i64::try_from(*value).ok()?)
+                }
+                (Passed::Integer(_) | Passed::Unknown, None) if shape.is_float => continue,
+                _ => return None,
+            };
+            planned.insert(name.clone(), argument);
+        }
+        (sum <= Self::FILE_BYTES).then_some(OfTheFile { blocks, threads, shared, arguments: planned })
     }
 
     /// What no file could be checked with.
@@ -167,11 +243,8 @@ impl Plan {
             return Err(format!("the plan has {dynamic} bytes of shared memory: no card has so much"));
         };
         let cluster = self.cluster.map(Extent::whole).or(kernel.cluster);
-        let fits = |blocks: &[u32; 3]| {
-            blocks.iter().map(|&side| u64::from(side)).product::<u64>() <= Self::MOST_BLOCKS
-        };
         let blocks =
-            self.blocks.map(Extent::whole).or(kernel.launch.blocks.filter(fits)).unwrap_or_else(|| {
+            self.blocks.map(Extent::whole).or(kernel.launch.blocks.filter(few)).unwrap_or_else(|| {
                 let [x, y, z] = cluster.unwrap_or([1; 3]);
                 [x.saturating_mul(Self::BLOCKS), y, z]
             });

@@ -1,12 +1,13 @@
 //! A file, rewritten and launched under many schedules.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gatework_gpu::{
     Arg, Buffer, ByValue, Device, Emulation, Error, Fault, FaultKind, Grid, IntoArg as _, ParameterShape,
-    RegisterFill, Source, Stream,
+    Prints, RegisterFill, Source, Stream,
 };
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
@@ -61,6 +62,8 @@ pub struct Report {
     pub blocks: [u32; 3],
     /// Threads of a block.
     pub threads: [u32; 3],
+    /// Who said how large buffers are.
+    pub sizes: Sizes,
     /// Schedules that it was run under: no more after one that took too long.
     pub seeds: u64,
     /// Faults, each with the schedules that showed it.
@@ -70,6 +73,16 @@ pub struct Report {
     /// Whether it was also run with other contents of registers that nobody has written: if nothing else was
     /// found, the C++ compiler can do that, and the kernel is small and fast enough without optimisation.
     pub fills_registers: bool,
+}
+
+/// Who says how large the buffers of a launch are, and what integers are passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Sizes {
+    /// The file: its allocations and its launch stand there in numbers.
+    OfTheFile,
+    /// The plan, or its defaults.
+    OfThePlan,
 }
 
 /// Checks the kernels of a file with the headers that lie beside it.
@@ -125,20 +138,37 @@ fn check_files(files: &Files, plan: &Plan) -> Result<Vec<Report>, CheckError> {
 
 fn check_kernel(rewritten: &Rewritten, kernel: &KernelText, plan: &Plan) -> Result<Report, CheckError> {
     let static_bytes = if rewritten.has_static_shared { STATIC_BYTES } else { 0 };
-    let grid = plan.grid(kernel, static_bytes, rewritten.has_dynamic_shared).map_err(CheckError::Plan)?;
     let source = Source::new(&kernel.name, rewritten.text.clone()).define("GW_STATIC_BYTES", static_bytes);
+    let loaded = Device::emulated_as(Emulation::default())?.kernel(&source);
+    let loaded = loaded.map_err(|error| of_the_file(error.into(), rewritten))?;
+    let of_the_file = plan.of_the_file(kernel, &loaded.parameters());
+    let grid = match &of_the_file {
+        Some(of_the_file) => of_the_file.grid(plan, kernel, static_bytes),
+        None => plan.grid(kernel, static_bytes, rewritten.has_dynamic_shared),
+    };
+    let grid = grid.map_err(CheckError::Plan)?;
+    let setup = Setup {
+        source: &source,
+        kernel,
+        grid,
+        // Integers may be indices.
+        below: of_the_file.as_ref().map_or(INTEGERS, |file| INTEGERS.min(file.least_elements() as u64)),
+        arguments: of_the_file.as_ref().map_or_else(|| plan.arguments(), |file| file.arguments.clone()),
+    };
     let (mut findings, mut warnings) = (Vec::new(), Vec::new());
     let mut results: Vec<Vec<Output>> = Vec::new();
     let mut seeds = plan.seeds;
     for seed in 0..plan.seeds {
         let how = Emulation::seeded(seed).limit(Duration::from_secs(plan.seconds));
-        let run = |how| launch(&Device::emulated_as(how)?, &source, kernel, plan, &grid);
-        let mut ran = run(how).map_err(|error| of_the_file(error, rewritten))?;
+        // Standard output is the report's, and one schedule prints as much as any.
+        let how = how.prints(if seed == 0 { Prints::ToStandardError } else { Prints::Nowhere });
+        let run = |how| setup.launch(&Device::emulated_as(how)?);
+        let mut ran = run(how)?;
         if let Ran::Stopped(fault) = &ran
             && fault.kind == FaultKind::Overflow
         {
             add(&mut warnings, fault.clone());
-            ran = run(how.wrapping())?;
+            ran = run(how.wrapping().prints(Prints::Nowhere))?;
         }
         match ran {
             Ran::Stopped(mut fault) => {
@@ -159,8 +189,9 @@ fn check_kernel(rewritten: &Rewritten, kernel: &KernelText, plan: &Plan) -> Resu
         let under = |registers| -> Result<Option<Ran>, CheckError> {
             // Without optimisation all takes longer.
             let limit = Duration::from_secs(plan.seconds.saturating_mul(4));
-            let how = Emulation::default().limit(limit).wrapping().registers(registers);
-            comparable(launch(&Device::emulated_as(how)?, &source, kernel, plan, &grid))
+            let how =
+                Emulation::default().limit(limit).wrapping().registers(registers).prints(Prints::Nowhere);
+            comparable(setup.launch(&Device::emulated_as(how)?))
         };
         if let Some(ones) = under(RegisterFill::Ones)?
             && let Some(zeros) = under(RegisterFill::Zeros)?
@@ -170,8 +201,9 @@ fn check_kernel(rewritten: &Rewritten, kernel: &KernelText, plan: &Plan) -> Resu
         }
     }
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.seeds));
-    let Grid { blocks, threads, .. } = grid;
-    Ok(Report { kernel: kernel.title(), blocks, threads, seeds, findings, warnings, fills_registers })
+    let Grid { blocks, threads, .. } = setup.grid;
+    let sizes = if of_the_file.is_some() { Sizes::OfTheFile } else { Sizes::OfThePlan };
+    Ok(Report { kernel: kernel.title(), blocks, threads, sizes, seeds, findings, warnings, fills_registers })
 }
 
 /// A compiler's error in the words that are about the file: what it says of the code around the kernel follows from that.
@@ -296,38 +328,45 @@ fn name_parameters(fault: &mut Fault, names: &[String]) {
     }
 }
 
-fn launch(
-    device: &Device,
-    source: &Source,
-    kernel: &KernelText,
-    plan: &Plan,
-    grid: &Grid,
-) -> Result<Ran, CheckError> {
-    let stream = device.stream()?;
-    let loaded = device.kernel(source)?;
-    let shapes = loaded.parameters();
-    let planned = plan.arguments();
-    let mut held = shapes
-        .iter()
-        .zip(&kernel.parameters)
-        .map(|(shape, name)| Held::new(&stream, shape, name, planned.get(name).copied()))
-        .collect::<Result<Vec<_>, _>>()?;
-    let arguments: Vec<Arg<'_>> = held.iter_mut().map(Held::argument).collect();
-    let launched = loaded.launch(&stream, grid, &arguments);
-    match launched.and_then(|()| stream.synchronize()) {
-        Ok(()) => {}
-        Err(Error::Fault(fault)) => return Ok(Ran::Stopped(*fault)),
-        Err(other) => return Err(other.into()),
-    }
-    let mut outputs = Vec::new();
-    for (parameter, (held, shape)) in
-        held.iter().zip(shapes).enumerate().filter(|(_, (_, shape))| shape.is_written)
-    {
-        if let (Some(bytes), Some(element)) = (held.download(&stream)?, shape.element_bytes) {
-            outputs.push(Output { parameter, element, bytes });
+/// Every launch of a check but for its schedule.
+struct Setup<'a> {
+    source: &'a Source,
+    kernel: &'a KernelText,
+    grid: Grid,
+    arguments: BTreeMap<String, PlannedArgument>,
+    /// Random integers are below it.
+    below: u64,
+}
+
+impl Setup<'_> {
+    fn launch(&self, device: &Device) -> Result<Ran, CheckError> {
+        let stream = device.stream()?;
+        let loaded = device.kernel(self.source)?;
+        let shapes = loaded.parameters();
+        let mut held = shapes
+            .iter()
+            .zip(&self.kernel.parameters)
+            .map(|(shape, name)| {
+                Held::new(&stream, shape, name, self.arguments.get(name).copied(), self.below)
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        let arguments: Vec<Arg<'_>> = held.iter_mut().map(Held::argument).collect();
+        let launched = loaded.launch(&stream, &self.grid, &arguments);
+        match launched.and_then(|()| stream.synchronize()) {
+            Ok(()) => {}
+            Err(Error::Fault(fault)) => return Ok(Ran::Stopped(*fault)),
+            Err(other) => return Err(other.into()),
         }
+        let mut outputs = Vec::new();
+        for (parameter, (held, shape)) in
+            held.iter().zip(shapes).enumerate().filter(|(_, (_, shape))| shape.is_written)
+        {
+            if let (Some(bytes), Some(element)) = (held.download(&stream)?, shape.element_bytes) {
+                outputs.push(Output { parameter, element, bytes });
+            }
+        }
+        Ok(Ran::Ended(outputs))
     }
-    Ok(Ran::Ended(outputs))
 }
 
 /// Elements and values of each size that C++ knows, whatever they mean.
@@ -389,6 +428,7 @@ impl Held {
         shape: &ParameterShape,
         name: &str,
         planned: Option<PlannedArgument>,
+        below: u64,
     ) -> Result<Self, CheckError> {
         let wrong = |what: &str| CheckError::Plan(format!("the parameter '{name}' {what}"));
         let Some(element) = shape.element_bytes else {
@@ -417,7 +457,7 @@ impl Held {
         let fill = fill.unwrap_or(if shape.is_written { Fill::Zero } else { Fill::Random });
         let bytes = match fill {
             Fill::Zero => Some(vec![0; elements * element]),
-            Fill::Random => Some(random(shape, elements)),
+            Fill::Random => Some(random(shape, elements, below)),
             Fill::Unwritten => None,
         };
         Self::buffer(stream, element, bytes.as_deref(), elements)?.ok_or_else(|| {
@@ -435,8 +475,11 @@ fn number(shape: &ParameterShape, float: f64, integer: i64) -> Vec<u8> {
     }
 }
 
-/// The same numbers in every run.
-fn random(shape: &ParameterShape, elements: usize) -> Vec<u8> {
+/// Random integers are below it, if buffers have so many elements.
+const INTEGERS: u64 = 64;
+
+/// The same numbers in every run; integers are below `below`.
+fn random(shape: &ParameterShape, elements: usize, below: u64) -> Vec<u8> {
     let mut random = ChaCha8Rng::seed_from_u64(elements as u64);
     let size = shape.element_bytes.unwrap_or(1);
     let mut bytes = Vec::with_capacity(size * elements);
@@ -444,7 +487,8 @@ fn random(shape: &ParameterShape, elements: usize) -> Vec<u8> {
         match (shape.is_float, size) {
             (true, 4) => bytes.extend((random.random_range(-1.0f32..1.0)).to_le_bytes()),
             (true, 8) => bytes.extend((random.random_range(-1.0f64..1.0)).to_le_bytes()),
-            _ => bytes.extend((0..size).map(|at| if at == 0 { random.random_range(0..64u8) } else { 0 })),
+            _ => bytes
+                .extend((0..size).map(|at| if at == 0 { random.random_range(0..below) as u8 } else { 0 })),
         }
     }
     bytes

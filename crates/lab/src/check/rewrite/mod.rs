@@ -1,16 +1,19 @@
 //! CUDA C++ onto the portable header, line by line: kernels, `__shared__`, builtin variables and inline PTX.
 //! Host code is left out.
 
+mod constants;
 mod kernel;
 mod shared;
 
 use std::fmt::Write as _;
 
+use self::constants::filled;
 use super::files::Files;
 use super::host::host_code;
 use super::includes::{Include, included};
 use super::launches::Launch;
 use super::lines::{Kind, Token, angle_closing, breaks, closing, tokens, unclosed};
+use super::macros::written_out;
 use super::ptx;
 use super::refusal::Refusal;
 use super::templates::Wanted;
@@ -96,7 +99,8 @@ pub(super) fn refusal_in(log: &str, files: &[String]) -> Option<Refusal> {
 }
 
 pub(super) fn rewrite_files(files: &Files, kernel: Option<&str>) -> Result<Rewritten, Refusal> {
-    let all = tokens(&files.text);
+    let text = written_out(&files.text);
+    let all = tokens(&text);
     let found = rewrite_tokens(files, &all, kernel);
     found.map_err(|refusal| {
         let (file, line) = files.place(refusal.line);
@@ -117,6 +121,8 @@ fn rewrite_tokens(files: &Files, all: &[Token<'_>], kernel: Option<&str>) -> Res
         has_dynamic_shared: false,
         has_variables: false,
         has_standard: false,
+        constants: 0,
+        unsized_constants: false,
         refused: 0,
         exported: String::new(),
         files,
@@ -135,6 +141,9 @@ fn rewrite_tokens(files: &Files, all: &[Token<'_>], kernel: Option<&str>) -> Res
     }
     if writer.has_variables {
         writer.out.push_str("\nGW_VARIABLES\n");
+    }
+    if writer.unsized_constants {
+        writer.kernels.iter_mut().for_each(|kernel| kernel.launch.arguments.clear());
     }
     if !writer.exported.is_empty() {
         let _ = write!(writer.out, "\n{}\n", writer.exported);
@@ -242,6 +251,10 @@ struct Writer<'a, 'b> {
     has_variables: bool,
     /// Whether something of the C++ library is named.
     has_standard: bool,
+    /// Declarations of `__constant__` variables that have no initial value.
+    constants: usize,
+    /// Whether integers are among them: they may be the sizes of something.
+    unsized_constants: bool,
     /// Pieces of inline PTX that are not known.
     refused: usize,
     /// What brings kernels out of their namespaces.
@@ -349,20 +362,30 @@ impl<'a, 'b> Writer<'a, 'b> {
         }
     }
 
-    /// `__constant__ T name[N] = {…};`
+    /// `__constant__ T name[N] = {…};`, or `__constant__ T name[N], other;`, which are filled as buffers are.
     fn constant(&mut self) -> Result<(), Refusal> {
-        if !is_initialised(self.tokens, self.at) {
-            return Self::refuse(
-                self.tokens[self.at].line,
-                "a __constant__ variable without an initial value: check leaves out host code, which would copy \
-                 one, so write one into the declaration",
-            );
-        }
+        let line = self.tokens[self.at].line;
         let next = self.skip(self.at + 1);
-        let end = if self.is(next, "__device__") { next } else { self.at };
-        let is_const = ["const", "constexpr"].iter().any(|word| self.is(self.skip(end + 1), word));
-        let lines = breaks(&self.tokens[self.at..=end]);
-        self.put(&format!("{}{lines}", if is_const { "" } else { "const" }), end);
+        let last = if self.is(next, "__device__") { next } else { self.at };
+        let lines = breaks(&self.tokens[self.at..=last]);
+        if is_initialised(self.tokens, self.at) {
+            let is_const = ["const", "constexpr"].iter().any(|word| self.is(self.skip(last + 1), word));
+            self.put(&format!("{lines}{}", if is_const { "" } else { "const" }), last);
+            return Ok(());
+        }
+        let end = (last..self.tokens.len()).find(|&at| self.is(at, ";"));
+        let filled = end.and_then(|end| filled(&self.tokens[last + 1..end], self.constants));
+        let (Some(end), Some(filled)) = (end, filled) else {
+            return Self::refuse(
+                line,
+                "a __constant__ variable without an initial value, of a type that check cannot fill: write a value into \
+                 the declaration",
+            );
+        };
+        self.constants += 1;
+        self.unsized_constants |= filled.has_integers;
+        let declared: String = self.tokens[last + 1..=end].iter().map(|token| token.text).collect();
+        self.put(&format!("{lines}{declared}{}", filled.text), end);
         Ok(())
     }
 

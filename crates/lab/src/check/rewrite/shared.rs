@@ -49,6 +49,7 @@ impl Writer<'_, '_> {
             return Self::refuse(line, "a __shared__ variable is known as '__shared__ T name[N];'");
         };
         let mut text = breaks(&self.tokens[self.at..=end]);
+        let is_local = is_within_a_function(&self.tokens[..self.at]);
         for (number, part) in parts.iter().enumerate() {
             let found = if number == 0 {
                 declarator(part).map(|(_, name, extent)| (name, extent))
@@ -60,19 +61,46 @@ impl Writer<'_, '_> {
             };
             let id = self.shared;
             self.shared += 1;
-            let _ = write!(
-                text,
-                " typedef {type_} gw_type_of_{id}{extent}; gw_type_of_{id}& {name} = \
-                 *static_cast<gw_type_of_{id}*>(gw::cuda::place({id}, sizeof(gw_type_of_{id}), {alignment}));"
+            let place = format!(
+                "(*static_cast<gw_type_of_{id}*>(gw::cuda::place({id}, sizeof(gw_type_of_{id}), {alignment})))"
             );
+            let _ = write!(text, " typedef {type_} gw_type_of_{id}{extent}; ");
+            if is_local {
+                let _ = write!(text, "gw_type_of_{id}& {name} = {place};");
+            } else {
+                // Every thread asks for its block's: outside of functions there is no block yet.
+                let next = self.files.directive_for(self.tokens[end].line);
+                let _ = write!(text, "\n#define {name} {place}\n{next}");
+            }
         }
         self.put(&text, end);
         Ok(())
     }
 }
 
+/// Whether a bracket is open behind these tokens that is not a namespace's.
+fn is_within_a_function(before: &[Token<'_>]) -> bool {
+    let (mut open, mut from) = (Vec::new(), 0);
+    for (at, token) in before.iter().enumerate().filter(|(_, token)| token.kind == Kind::Mark) {
+        match token.text {
+            "{" => {
+                let head = &before[from..at];
+                let has = |word: &str| head.iter().any(|token| token.is(word));
+                open.push(!has("namespace") && (!has("extern") || has("(")));
+            }
+            "}" => {
+                open.pop();
+            }
+            ";" => {}
+            _ => continue,
+        }
+        from = at + 1;
+    }
+    open.contains(&true)
+}
+
 /// Type, name and extents of `T name[N][M]`.
-fn declarator(part: &[Token<'_>]) -> Option<(String, String, String)> {
+pub(super) fn declarator(part: &[Token<'_>]) -> Option<(String, String, String)> {
     let end = part.iter().position(|token| token.is("[")).unwrap_or(part.len());
     let at = part[..end].iter().rposition(|token| token.kind == Kind::Word)?;
     let type_ = joined(&part[..at]);
@@ -80,7 +108,7 @@ fn declarator(part: &[Token<'_>]) -> Option<(String, String, String)> {
 }
 
 /// Name and extents of a further variable of a declaration.
-fn bare(part: &[Token<'_>]) -> Option<(String, String)> {
+pub(super) fn bare(part: &[Token<'_>]) -> Option<(String, String)> {
     let end = part.iter().position(|token| token.is("[")).unwrap_or(part.len());
     let name = part[..end].iter().find(|token| token.kind == Kind::Word)?;
     Some((name.text.to_owned(), joined(&part[end..])))
