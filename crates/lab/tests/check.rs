@@ -460,6 +460,18 @@ fn constants_that_the_host_would_fill_hold_small_numbers() {
 }
 
 #[test]
+fn cooperative_launches_are_known_by_their_call() {
+    let text = "#include <cooperative_groups.h>\n__global__ void k(int* a, int* b) {\nint i = blockIdx.x * 32 + threadIdx.x;\na[i] = i;\n\
+                cooperative_groups::this_grid().sync();\nb[i] = a[127 - i];\n}\n\
+                int main() { void* all[2]; cudaLaunchCooperativeKernel((void*)k, 4, 32, all); }";
+    let clean = report("grid.cu", text, &plan("seeds = 3"));
+    assert!(clean.findings.is_empty() && clean.blocks == [4, 1, 1], "{clean:?}");
+    let found = report("grid.cu", &text.replace("cudaLaunchCooperativeKernel", "call"), &plan("seeds = 1"));
+    let message = &found.findings.first().expect("a finding").fault.message;
+    assert!(message.contains("write 'cooperative = true' into a plan"), "{message}");
+}
+
+#[test]
 fn what_the_host_computes_when_it_starts_is_left_out_or_refused() {
     let kernel = "__global__ void k(int* x) { x[threadIdx.x] = 1; }\nint main() { k<<<1, 32>>>(nullptr); }";
     for text in [
@@ -470,7 +482,7 @@ fn what_the_host_computes_when_it_starts_is_left_out_or_refused() {
         let clean = report("host.cu", &format!("#include <cstdlib>\n{text}\n{kernel}"), &plan(""));
         assert!(clean.findings.is_empty(), "{text}: {clean:?}");
     }
-    let timer = "struct Timer { int started; Timer() { started = 3; for (int i = 0; i < started; ++i) started += i & 1; } };\n\
+    let timer = "struct Timer { int started; Timer() { started = 3; } ~Timer() { started = 0; } };\n\
                  static Timer timer;";
     let refused = check("host.cu", &format!("{timer}\n{kernel}"), &plan(""));
     let Err(CheckError::Device(error)) = refused else { panic!("{refused:?}") };

@@ -123,6 +123,9 @@ GW_HOOK void __tsan_write_range(void* p, unsigned long n) { gw::emulated::api->a
 GW_HOOK void __tsan_func_entry(void*) { gw::emulated::api->enter(__builtin_frame_address(0)); }
 GW_HOOK void __tsan_func_exit() { gw::emulated::api->leave(); }
 GW_HOOK void __tsan_init() {}
+// Objects outside of functions that are destroyed in the end: a source with any is refused before it is loaded.
+extern "C" __attribute__((visibility("hidden"))) void* __dso_handle = nullptr;
+GW_HOOK int __cxa_atexit(void (*)(void*), void*, void*) { return 0; }
 GW_HOOK void __tsan_vptr_read(void*) {}
 GW_HOOK void __tsan_vptr_update(void*, void*) {}
 

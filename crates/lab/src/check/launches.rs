@@ -35,6 +35,7 @@ pub(super) struct Launch {
     pub(super) threads: Option<[u32; 3]>,
     /// Bytes of dynamic shared memory.
     pub(super) shared: Option<u32>,
+    pub(super) cooperative: bool,
     pub(super) arguments: Vec<Passed>,
 }
 
@@ -79,9 +80,25 @@ pub(super) fn launch_of(tokens: &[Token<'_>], name: &str) -> Launch {
         let end = list.and_then(|list| closing(tokens, list));
         let arguments =
             list.zip(end).map_or_else(Vec::new, |(list, end)| passed(tokens, &tokens[list + 1..end]));
-        return Launch { blocks: of(parts.first()), threads: of(parts.get(1)), shared, arguments };
+        let [blocks, threads] = [0, 1].map(|at| of(parts.get(at)));
+        return Launch { blocks, threads, shared, cooperative: false, arguments };
     }
-    Launch::default()
+    launch_by_call(tokens, name).unwrap_or_default()
+}
+
+/// The first of `cudaLaunchKernel((void*)name, grid, block, arguments, shared, stream)` and its cooperative
+/// form. The arguments are in an array, which is not followed.
+fn launch_by_call(all: &[Token<'_>], name: &str) -> Option<Launch> {
+    let next = |at: usize| (at..all.len()).find(|&at| !all[at].is_space());
+    (0..all.len()).find_map(|at| {
+        let cooperative = all[at].is("cudaLaunchCooperativeKernel");
+        let open = next(at + 1).filter(|_| cooperative || all[at].is("cudaLaunchKernel"))?;
+        let close = closing(all, open).filter(|_| all[open].is("("))?;
+        let parts = split(&all[open + 1..close], ",");
+        parts.first()?.iter().find(|token| token.is(name))?;
+        let [blocks, threads] = [1, 2].map(|at| Effort::of(|effort| extent(all, parts.get(at)?, effort)));
+        Some(Launch { blocks, threads, cooperative, ..Launch::default() })
+    })
 }
 
 fn passed(all: &[Token<'_>], list: &[Token<'_>]) -> Vec<Passed> {
@@ -481,6 +498,20 @@ mod tests {
             of(text).arguments,
             [bytes(4000), bytes(64), bytes(8), unknown, Passed::Integer(1000), unknown, unknown, unknown]
         );
+    }
+
+    #[test]
+    fn calls_launch_too() {
+        let text = "dim3 block(64); CHECK(cudaLaunchCooperativeKernel((void*)k<float>, dim3(4, 2), block, args, 0, 0));";
+        let launch = of(text);
+        assert!(launch.cooperative && launch.arguments.is_empty() && launch.shared.is_none());
+        assert_eq!((launch.blocks, launch.threads), (Some([4, 2, 1]), Some([64, 1, 1])));
+        let plain = of("cudaLaunchKernel((const void*)&k, 3, 32, args, 0, s);");
+        assert_eq!(
+            (plain.blocks, plain.threads, plain.cooperative),
+            (Some([3, 1, 1]), Some([32, 1, 1]), false)
+        );
+        assert_eq!(of("cudaLaunchKernel((void*)j, 3, 32, args, 0, s);"), Launch::default());
     }
 
     #[test]

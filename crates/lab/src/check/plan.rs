@@ -193,7 +193,7 @@ impl Plan {
         kernel: &KernelText,
         parameters: &[ParameterShape],
     ) -> Option<OfTheFile> {
-        let Launch { blocks, threads, shared, arguments } = &kernel.launch;
+        let Launch { blocks, threads, shared, arguments, .. } = &kernel.launch;
         let (blocks, threads, shared) = (blocks.filter(few)?, (*threads)?, (*shared)?);
         let lists = [arguments.len(), parameters.len(), kernel.parameters.len()];
         if !self.leaves_sizes() || lists.iter().any(|&count| count != lists[0]) {
@@ -252,7 +252,7 @@ impl Plan {
         let threads = threads.unwrap_or([kernel.most_threads.unwrap_or(Self::THREADS), 1, 1]);
         Ok(Grid {
             cluster,
-            cooperative: self.cooperative,
+            cooperative: self.cooperative || kernel.launch.cooperative,
             early: self.early,
             ..Grid::new(blocks, threads).shared(shared)
         })
