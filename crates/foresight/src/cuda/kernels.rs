@@ -18,6 +18,8 @@ gatework_gpu::modules! {
     COMBINE = "combine";
     /// Between products of bf16: roundings, biases, transposes.
     MIXED = "mixed";
+    /// What Muon's iterations have beside their products.
+    MUON = "muon";
     /// Products of matrices.
     PRODUCT = "product";
     /// Gated recurrent units, and rollouts of whole models.
@@ -38,6 +40,11 @@ pub(crate) fn combine() -> Module {
 /// Between products of bf16.
 pub(crate) fn mixed() -> Module {
     MIXED
+}
+
+/// Between the products of Newton–Schulz iterations.
+pub(crate) fn muon() -> Module {
+    MUON
 }
 
 /// Products: which of both matrices lie as their transposes, and whether all rows begin at whole groups.

@@ -11,6 +11,7 @@ mod combine;
 mod gru;
 pub(crate) mod kernels;
 pub mod mixed;
+mod muon;
 mod pass;
 mod product;
 mod rollout;

@@ -20,6 +20,12 @@ gatework_gpu::shared! {
     /// Added to the root of the second moment.
     pub(super) const ADAM_EPSILON: f32 = crate::optimiser::EPSILON;
 
+    /// Coefficients of a Newton–Schulz iteration, and what is added to the length that comes before them.
+    pub(super) const MUON_A: f32 = crate::optimiser::MUON_A;
+    pub(super) const MUON_B: f32 = crate::optimiser::MUON_B;
+    pub(super) const MUON_C: f32 = crate::optimiser::MUON_C;
+    pub(super) const MUON_TINY: f32 = crate::optimiser::MUON_TINY;
+
     /// Added to the variance that a normalisation divides by.
     pub(super) const NORM_EPSILON: f32 = crate::network::transformer::EPSILON;
     /// √(2/π), and what GELU's cube is multiplied with.

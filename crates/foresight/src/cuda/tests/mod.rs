@@ -2,6 +2,7 @@
 
 mod functions;
 mod gru;
+mod muon;
 mod product;
 mod rollout;
 mod run;

@@ -1,6 +1,7 @@
 //! Work of a device, held against plain loops in double precision or against the CPU's code.
 
 mod gru;
+mod muon;
 mod product;
 mod rollout;
 mod statistics;
@@ -26,6 +27,7 @@ pub(super) fn hunted() -> Vec<Box<dyn Workload>> {
 fn all(cases: Cases) -> Vec<Box<dyn Workload>> {
     vec![
         Box::new(OnDevice { job: gru::Units, cases }),
+        Box::new(OnDevice { job: muon::Muon, cases }),
         Box::new(OnDevice { job: product::Product, cases }),
         Box::new(OnDevice { job: rollout::Rollout::Encode, cases }),
         Box::new(OnDevice { job: rollout::Rollout::Imagine, cases }),
