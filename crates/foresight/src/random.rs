@@ -47,6 +47,12 @@ impl Random {
         self.key.wrapping_add(self.counter.wrapping_mul(GOLDEN))
     }
 
+    /// Passes so many numbers, which others have drawn.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn skip(&mut self, count: u64) {
+        self.counter = self.counter.wrapping_add(count);
+    }
+
     /// Uniform in [0, 1).
     pub fn uniform(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64

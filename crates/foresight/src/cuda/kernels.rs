@@ -16,6 +16,8 @@ gatework_gpu::modules! {
     headers HEADERS;
     /// Linear combinations of snapshots.
     COMBINE = "combine";
+    /// Backward through time for an ensemble.
+    LEARN = "learn";
     /// Between products of bf16: roundings, biases, transposes.
     MIXED = "mixed";
     /// What Muon's iterations have beside their products.
@@ -35,6 +37,11 @@ gatework_gpu::modules! {
 /// Combinations with the CPU's bits.
 pub(crate) fn combine() -> Module {
     COMBINE.exact()
+}
+
+/// What members of the world model learn from a window.
+pub(crate) fn learn(reset: Reset) -> Module {
+    LEARN.define("RESET_BEFORE", reset == Reset::Before)
 }
 
 /// Between products of bf16.

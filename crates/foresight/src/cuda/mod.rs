@@ -10,6 +10,7 @@
 mod combine;
 mod gru;
 pub(crate) mod kernels;
+mod learn;
 pub mod mixed;
 mod muon;
 mod pass;
@@ -25,6 +26,7 @@ mod update;
 
 pub use combine::Snapshots;
 pub use gru::{DeviceGru, GruSizes};
+pub use learn::WorldTrainer;
 pub use product::{Products, ProductsBy, Turned, Write};
 pub use rollout::DeviceWorld;
 pub use segments::{Segments, Tensor};

@@ -242,7 +242,7 @@ impl DeviceOptimiser {
         let [first_scale, second_scale] = self.options.corrections(self.steps);
         let (rest1, rest2) = (1.0 - beta1, 1.0 - beta2);
         let constants =
-            AdamConstants { clip, beta1, rest1, beta2, rest2, first_scale, second_scale, rate, unused: 0.0 };
+            AdamConstants { clip, beta1, rest1, beta2, rest2, first_scale, second_scale, rate, guarded: 0 };
         let grid = share.grid(SUMS);
         let kernel = stream.device().kernel_of(&kernels::update(measure), "adamw")?;
         let Scratch { chunks, segments, arrived, partials } = share.scratch(stream, SUMS)?;

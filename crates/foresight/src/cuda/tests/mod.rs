@@ -2,6 +2,7 @@
 
 mod functions;
 mod gru;
+mod learn;
 mod muon;
 mod product;
 mod rollout;

@@ -7,6 +7,7 @@ mod rollout;
 mod statistics;
 mod transformer;
 mod update;
+mod world;
 
 use gatework_gpu::{Device, Kind};
 use gatework_lab::{
@@ -34,6 +35,7 @@ fn all(cases: Cases) -> Vec<Box<dyn Workload>> {
         Box::new(OnDevice { job: statistics::Statistics, cases }),
         Box::new(OnDevice { job: transformer::Transformer, cases }),
         Box::new(OnDevice { job: update::Update, cases }),
+        Box::new(OnDevice { job: world::WorldStep, cases }),
     ]
 }
 
