@@ -14,7 +14,7 @@
 // trace is arrays of rows: number tick * windows + window. `state` has the rows of one tick more in front, zeros.
 //
 // Weights are read where they lie, from the L2 cache where they fit: a forward product has a thread a column and every n-th row,
-// a backward one a warp a row.
+// a backward one a warp a row. Several rows are asked for at a time, since a block waits for nothing else.
 
 constexpr u32 WARPS = LEARN_THREADS / 32;
 
@@ -32,6 +32,7 @@ GW_DEVICE void columns(f32* partial, u32 count, Column of) {
 
 // sum + the rows group, group + groups, ... of a column of x M.
 GW_DEVICE f32 down(f32 sum, const f32* x, const f32* matrix, u32 rows, u32 width, u32 column, u32 group, u32 groups) {
+    GW_UNROLL_BY(8)
     for (u32 row = group; row < rows; row += groups) sum = gw::fma(x[row], matrix[(u64)row * width + column], sum);
     return sum;
 }
@@ -46,6 +47,7 @@ GW_DEVICE f32 total(const f32* partial, u32 count, u32 column) {
 
 // sum + this lane's numbers of dy . row.
 GW_DEVICE f32 along(f32 sum, const f32* dy, const f32* row, u32 count) {
+    GW_UNROLL_BY(4)
     for (u32 j = gw::lane(); j < count; j += 32) sum = gw::fma(dy[j], row[j], sum);
     return sum;
 }

@@ -69,6 +69,8 @@ fn gradients_and_updates_match_cpu() {
         (33, [5, 3], 1, Reset::Before),
         (64, [2, 8], 2, Reset::Before),
         (5, [3, 2], 7, Reset::After),
+        // More columns, and more categories, than a block has threads.
+        (70, [260, 2], 1, Reset::After),
     ];
     let (finished, running) = (episode(1, 9, true), episode(2, 7, false));
     for (seed, (hidden, classes, members, reset)) in (0..).zip(cases) {
