@@ -109,15 +109,19 @@ GW_KERNEL_BOUNDED(squared_lengths, REDUCE_THREADS, 4)(const f32* gradient, const
 }
 
 // m <- b1 m + (1 - b1) g, v <- b2 v + (1 - b2) g^2, u <- -rate (m' / (sqrt v' + e) + decay w), w <- w + u, with
-// m' = m / (1 - b1^t), v' = v / (1 - b2^t), and decay that of the segment.
+// m' = m / (1 - b1^t), v' = v / (1 - b2^t), and decay that of the segment. Guarded, a segment whose gradient is no number stays.
 GW_KERNEL_BOUNDED(adamw, REDUCE_THREADS, 2)(f32* weights, const f32* gradient, f32* first, f32* second, f32* last,
                                             AdamConstants c, const f64* squared_length, const Chunk* chunks,
                                             const Segment* segments, f64* partials, u32* arrived, f64* found) {
     const Chunk chunk = chunks[gw::block_x()];
-    const f32 decay = segments[chunk.segment].decay, clip = clipping(squared_length, c.clip);
+    const Segment segment = segments[chunk.segment];
+    const f64* length = squared_length + segment.length;
+    const f32 decay = segment.decay, clip = clipping(length, c.clip);
+    // A comparison that is false for what is no number.
+    const bool moves = !c.guarded || *length < gw::bits<f64>(0x7FF0000000000000ull);
     Sums sums;
     f32* const arrays[5] = {weights, first, second, last, const_cast<f32*>(gradient)};
-    each<4>(chunk, arrays, [&](f32 (&x)[5]) {
+    if (moves) each<4>(chunk, arrays, [&](f32 (&x)[5]) {
         f32 &w = x[0], &m = x[1], &v = x[2], &before = x[3];
         const f32 g = x[4] * clip;
         m = c.beta1 * m + c.rest1 * g;

@@ -47,6 +47,18 @@ impl Random {
         self.key.wrapping_add(self.counter.wrapping_mul(GOLDEN))
     }
 
+    /// A stream from a [`base`](Self::base) on.
+    #[cfg(feature = "lab")]
+    pub(crate) fn from_base(base: u64) -> Self {
+        Self { key: base, counter: 0 }
+    }
+
+    /// Passes so many numbers, which others have drawn.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn skip(&mut self, count: u64) {
+        self.counter = self.counter.wrapping_add(count);
+    }
+
     /// Uniform in [0, 1).
     pub fn uniform(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64

@@ -11,7 +11,8 @@ use crate::learner::EMULATED;
 pub struct MemoryPlan {
     /// Weights and their average, where the network learns.
     pub weights: usize,
-    /// Moments and the last displacement, there too; with Muon what one of its products takes.
+    /// Moments and the last displacement, there too; with Muon what one of its products takes, and on a device
+    /// its direction.
     pub optimiser: usize,
     /// Activations and gradients of all shards, there too. Evaluations run in the same memory.
     pub passes: usize,

@@ -16,8 +16,12 @@ gatework_gpu::modules! {
     headers HEADERS;
     /// Linear combinations of snapshots.
     COMBINE = "combine";
+    /// Backward through time for an ensemble.
+    LEARN = "learn";
     /// Between products of bf16: roundings, biases, transposes.
     MIXED = "mixed";
+    /// What Muon's iterations have beside their products.
+    MUON = "muon";
     /// Products of matrices.
     PRODUCT = "product";
     /// Gated recurrent units, and rollouts of whole models.
@@ -35,9 +39,19 @@ pub(crate) fn combine() -> Module {
     COMBINE.exact()
 }
 
+/// What members of the world model learn from a window.
+pub(crate) fn learn(reset: Reset) -> Module {
+    LEARN.define("RESET_BEFORE", reset == Reset::Before)
+}
+
 /// Between products of bf16.
 pub(crate) fn mixed() -> Module {
     MIXED
+}
+
+/// Between the products of Newton–Schulz iterations.
+pub(crate) fn muon() -> Module {
+    MUON
 }
 
 /// Products: which of both matrices lie as their transposes, and whether all rows begin at whole groups.

@@ -10,7 +10,9 @@
 mod combine;
 mod gru;
 pub(crate) mod kernels;
+mod learn;
 pub mod mixed;
+mod muon;
 mod pass;
 mod product;
 mod rollout;
@@ -24,6 +26,7 @@ mod update;
 
 pub use combine::Snapshots;
 pub use gru::{DeviceGru, GruSizes};
+pub use learn::WorldTrainer;
 pub use product::{Products, ProductsBy, Turned, Write};
 pub use rollout::DeviceWorld;
 pub use segments::{Segments, Tensor};

@@ -60,12 +60,27 @@ impl Segments {
         Self::with_chunks(stream, parameters, tensors, CHUNK)
     }
 
+    /// The same, each of which is clipped by its own length, not by that of all of them.
+    pub(super) fn apart(stream: &Stream, parameters: usize, tensors: &[Tensor]) -> Result<Self> {
+        Self::build(stream, parameters, tensors, CHUNK, |number| number)
+    }
+
     /// With chunks of that many parameters.
     pub(super) fn with_chunks(
         stream: &Stream,
         parameters: usize,
         tensors: &[Tensor],
         chunk: usize,
+    ) -> Result<Self> {
+        Self::build(stream, parameters, tensors, chunk, |_| 0)
+    }
+
+    fn build(
+        stream: &Stream,
+        parameters: usize,
+        tensors: &[Tensor],
+        chunk: usize,
+        length: impl Fn(u32) -> u32,
     ) -> Result<Self> {
         check(parameters, tensors)?;
         let (mut chunks, mut segments) = (Vec::new(), Vec::new());
@@ -84,6 +99,7 @@ impl Segments {
                 chunks: count as u32,
                 decay: tensor.decay,
                 scale: tensor.scale,
+                length: length(number as u32),
             });
         }
         Ok(Self {

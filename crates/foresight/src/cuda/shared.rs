@@ -20,6 +20,12 @@ gatework_gpu::shared! {
     /// Added to the root of the second moment.
     pub(super) const ADAM_EPSILON: f32 = crate::optimiser::EPSILON;
 
+    /// Coefficients of a Newton–Schulz iteration, and what is added to the length that comes before them.
+    pub(super) const MUON_A: f32 = crate::optimiser::MUON_A;
+    pub(super) const MUON_B: f32 = crate::optimiser::MUON_B;
+    pub(super) const MUON_C: f32 = crate::optimiser::MUON_C;
+    pub(super) const MUON_TINY: f32 = crate::optimiser::MUON_TINY;
+
     /// Added to the variance that a normalisation divides by.
     pub(super) const NORM_EPSILON: f32 = crate::network::transformer::EPSILON;
     /// √(2/π), and what GELU's cube is multiplied with.
@@ -97,6 +103,8 @@ gatework_gpu::shared! {
         pub(super) decay: f32,
         /// Of Muon's direction.
         pub(super) scale: f32,
+        /// Which of the squared lengths says how its gradient is clipped.
+        pub(super) length: u32,
     }
 
     /// Constants of a step of AdamW.
@@ -115,7 +123,8 @@ gatework_gpu::shared! {
         /// 1 / (1 − β₂ᵗ).
         pub(super) second_scale: f32,
         pub(super) rate: f32,
-        pub(super) unused: f32,
+        /// Whether a segment whose length is no number, or none that is finite, stays as it is.
+        pub(super) guarded: u32,
     }
 
     /// Threads of a block of a team.
@@ -199,5 +208,76 @@ gatework_gpu::shared! {
         pub(super) history: u32,
         pub(super) first_place: u32,
         pub(super) places: u32,
+    }
+
+    /// Threads of a block that learns from a window.
+    pub(super) const LEARN_THREADS: u32 = 256;
+    /// Sides of a block's tile of a layer's gradient.
+    pub(super) const OUTER_ROWS: u32 = 16;
+    pub(super) const OUTER_COLUMNS: u32 = 64;
+    /// Numbers of a tick of a window: features, action, the change and whether there is one, the end and
+    /// whether there is one.
+    pub(super) const LESSON: u32 = FEATURES + ACTION + 4;
+
+    /// A layer of a member: what it read and the gradient of what it wrote, in the trace, and where its
+    /// parameters are.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
+    pub(super) struct WorldLayer {
+        pub(super) from: u32,
+        pub(super) from_row: u32,
+        pub(super) inputs: u32,
+        pub(super) delta: u32,
+        pub(super) delta_row: u32,
+        pub(super) outputs: u32,
+        pub(super) matrix: u32,
+        /// Its blocks among those of a member.
+        pub(super) first_block: u32,
+        pub(super) end_block: u32,
+    }
+
+    /// One launch of what members learn. Layers are places among a member's parameters, arrays among its
+    /// trace; the rest of places are bytes in a block's shared memory.
+    #[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
+    pub(super) struct WorldShape {
+        /// Numbers of a member.
+        pub(super) parameters: u64,
+        pub(super) trace: u64,
+        pub(super) ticks: u32,
+        pub(super) windows: u32,
+        pub(super) hidden: u32,
+        pub(super) categories: u32,
+        pub(super) classes: u32,
+        /// Whether stochastic states are drawn; they are their probabilities otherwise.
+        pub(super) sampled: u32,
+        pub(super) input: u32,
+        pub(super) state_z: u32,
+        pub(super) state_r: u32,
+        pub(super) state_n: u32,
+        pub(super) prior: u32,
+        pub(super) posterior: u32,
+        pub(super) features: u32,
+        pub(super) change: u32,
+        pub(super) end: u32,
+        pub(super) given_at: u32,
+        pub(super) state_at: u32,
+        pub(super) seen_at: u32,
+        pub(super) inner_at: u32,
+        pub(super) gates_at: u32,
+        pub(super) prior_at: u32,
+        pub(super) posterior_at: u32,
+        pub(super) dgates_at: u32,
+        pub(super) dinner_at: u32,
+        pub(super) dprior_at: u32,
+        pub(super) dposterior_at: u32,
+        pub(super) dheads_at: u32,
+        pub(super) partial_at: u32,
+        pub(super) dh_at: u32,
+        pub(super) dz_at: u32,
+        /// One over ticks and windows, and over features too.
+        pub(super) scale: f32,
+        pub(super) of_feature: f32,
+        /// Of the divergence, times that.
+        pub(super) prior_weight: f32,
+        pub(super) posterior_weight: f32,
     }
 }

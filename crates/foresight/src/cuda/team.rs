@@ -171,7 +171,7 @@ impl Schedule {
 }
 
 /// Dynamic shared memory that a block may have: what aligns its start is not for it.
-fn room_of(properties: &DeviceProperties) -> usize {
+pub(super) fn room_of(properties: &DeviceProperties) -> usize {
     (properties.shared_memory_per_block as usize).saturating_sub(BLOCK_BYTES)
 }
 

@@ -11,7 +11,7 @@ use super::{DeviceOptimiser, ProductsBy, mixed};
 use crate::data::{Cut, Data, Order, Windows};
 use crate::error::{Error, Result};
 use crate::network::{Architecture, Group, Parameters, Tally, Transformer, frozen_parameters};
-use crate::optimiser::{Average, Method, Optimiser};
+use crate::optimiser::{Average, Optimiser};
 use crate::snapshot::{NativeSnapshot, windows_of};
 use crate::trainee::{
     Evaluation, Probe, Statistics, Step, Taken, Trainee, Which, example_work, forward_cost, noise_scale,
@@ -90,15 +90,9 @@ fn compiled(device: &Device) -> String {
 
 impl DeviceTrainee {
     /// A transformer with initial weights, on the device of `stream`, whose products are by somebody that is
-    /// named. What it cannot do is refused here: another network, or Muon, whose steps need products of their
-    /// own.
+    /// named. Another network is refused here.
     pub fn new(stream: &Stream, options: NativeOptions, data: &Data, by: ProductsBy) -> Result<Self> {
         let shape = shape_of(&options.architecture)?;
-        if options.optimiser.method == Method::Muon {
-            return Err(Error::config(
-                "'optimiser.method' is 'muon', whose products of matrices are on the CPU: a device steps with 'adamw'",
-            ));
-        }
         let cut = windows_of(shape, data)?;
         let order = Order::new(cut.train.count(), options.batch, options.seed)?;
         let [shards, capacity] = shards_of(shape, options.batch);
@@ -138,9 +132,15 @@ impl DeviceTrainee {
     pub fn bytes(options: &NativeOptions, by: ProductsBy) -> Result<[usize; 3]> {
         let shape = shape_of(&options.architecture)?;
         let [shards, capacity] = shards_of(shape, options.batch);
+        let groups = options.architecture.parameters();
         let parameters = options.architecture.parameter_count();
         let gradients = if shards > 1 { 2 } else { 1 };
-        Ok([10 * parameters, 12 * parameters, Pass::bytes(shape, capacity, by) + gradients * 4 * parameters])
+        let turned = DeviceOptimiser::turned(&options.optimiser, &groups);
+        Ok([
+            10 * parameters,
+            DeviceOptimiser::bytes(&options.optimiser, &groups),
+            Pass::bytes(shape, capacity, by, turned) + gradients * 4 * parameters,
+        ])
     }
 
     /// Where it learns, who compiled its kernels and who multiplies: all that decides its bits beside its
@@ -286,7 +286,11 @@ impl Trainee for DeviceTrainee {
         self.optimiser.freeze(&self.stream, frozen_parameters(&self.parameters, step.frozen))?;
         let squared = self.optimiser.begin_with_length(&self.stream, &self.gradient)?;
         let (weights, gradient) = (&mut self.weights, &self.gradient);
-        self.optimiser.adamw(&self.stream, weights, gradient, step.rate as f32, step.measure)?;
+        let (stream, rate) = (&self.stream, step.rate as f32);
+        self.optimiser.adamw(stream, weights, gradient, rate, step.measure)?;
+        self.optimiser.muon_direction(stream, gradient)?;
+        self.optimiser.orthogonalise(stream, self.work.get_mut().pass.products_mut())?;
+        self.optimiser.muon_step(stream, weights, gradient, rate, step.measure)?;
         self.work.get_mut().holds = None;
         self.average_steps += 1;
         let keep = Average::share_kept(self.options.average_decay, self.average_steps);

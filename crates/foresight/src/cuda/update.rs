@@ -1,10 +1,11 @@
-//! Steps of AdamW, and what Muon's steps have beside their products of matrices.
+//! Steps of AdamW and of Muon.
 
 use gatework_gpu::{Buffer, ByValue, Stream, args};
 
-use super::kernels;
+use super::muon::NewtonSchulz;
 use super::segments::{Scratch, Segments, Tensor, require};
 use super::shared::{AdamConstants, UPDATE_SUMS};
+use super::{Products, kernels};
 use crate::error::{Error, Result};
 use crate::network::Parameters;
 use crate::optimiser::{Method, OptimiserOptions, Sums, muon_scale};
@@ -65,13 +66,22 @@ impl Shares {
     }
 }
 
-/// The optimiser of the CPU on a device: the same moments and the same steps, bit for bit, as long as
+/// The matrices that Muon steps where nothing is frozen: those between the first group and the last.
+fn inner(options: &OptimiserOptions, groups: &[Parameters]) -> impl Iterator<Item = [usize; 2]> + Clone {
+    let inner = match options.method {
+        Method::AdamW => &[],
+        Method::Muon => groups.get(1..groups.len().saturating_sub(1)).unwrap_or_default(),
+    };
+    inner.iter().map(|group| group.sides)
+}
+
+/// The optimiser of the CPU on a device: the same moments and AdamW's steps, bit for bit, as long as
 /// gradients are not clipped; clipped ones may differ in the last place, since their length is added up in
-/// another order.
+/// another order. Muon's directions differ by what products of bf16 lose.
 ///
 /// A step is [`begin`](Self::begin), then [`adamw`](Self::adamw), and with Muon
-/// [`muon_direction`](Self::muon_direction), the orthogonalisation of every matrix of [`Self::direction`],
-/// which is products of matrices and the caller's, and [`muon_step`](Self::muon_step).
+/// [`muon_direction`](Self::muon_direction), [`orthogonalise`](Self::orthogonalise) and
+/// [`muon_step`](Self::muon_step).
 #[derive(Debug)]
 pub struct DeviceOptimiser {
     options: OptimiserOptions,
@@ -90,6 +100,7 @@ pub struct DeviceOptimiser {
     direction: Option<Buffer<f32>>,
     squared_length: Buffer<f64>,
     squared_directions: Option<Buffer<f64>>,
+    iterations: Option<NewtonSchulz>,
 }
 
 impl DeviceOptimiser {
@@ -109,6 +120,9 @@ impl DeviceOptimiser {
         };
         let Shares { adam, muon, matrices } = Shares::new(stream, &options, groups, frozen)?;
         let zeros = || stream.alloc_zeros(parameters);
+        // For all that may be stepped once nothing is frozen.
+        let sides = inner(&options, groups);
+        let muons = sides.clone().count();
         Ok(Self {
             options,
             steps: 0,
@@ -117,8 +131,9 @@ impl DeviceOptimiser {
             whole: Segments::new(stream, parameters, &[Tensor::new(0..parameters)])?,
             adam,
             frozen,
-            direction: muon.as_ref().map(|_| zeros()).transpose()?,
-            squared_directions: muon.as_ref().map(|muon| stream.alloc(muon.groups.len())).transpose()?,
+            direction: (muons > 0).then(zeros).transpose()?,
+            squared_directions: (muons > 0).then(|| stream.alloc(muons)).transpose()?,
+            iterations: (muons > 0).then(|| NewtonSchulz::new(stream, sides)).transpose()?,
             muon,
             matrices,
             first: zeros()?,
@@ -126,6 +141,20 @@ impl DeviceOptimiser {
             last: zeros()?,
             squared_length: stream.alloc_zeros(1)?,
         })
+    }
+
+    /// Bytes that it holds on the device: moments and the last step, and with Muon its direction and what
+    /// becomes of that on the way to being orthogonal.
+    pub fn bytes(options: &OptimiserOptions, groups: &[Parameters]) -> usize {
+        let parameters = groups.last().map_or(0, |group| group.bias.end);
+        let sides = inner(options, groups);
+        let direction = if sides.clone().count() > 0 { 4 * parameters } else { 0 };
+        12 * parameters + direction + NewtonSchulz::bytes(sides)
+    }
+
+    /// Numbers of the largest matrix that products take as its transpose on the left.
+    pub(super) fn turned(options: &OptimiserOptions, groups: &[Parameters]) -> usize {
+        inner(options, groups).filter(|[rows, columns]| rows > columns).map(|[m, n]| m * n).max().unwrap_or(0)
     }
 
     /// Steps that were begun.
@@ -213,7 +242,7 @@ impl DeviceOptimiser {
         let [first_scale, second_scale] = self.options.corrections(self.steps);
         let (rest1, rest2) = (1.0 - beta1, 1.0 - beta2);
         let constants =
-            AdamConstants { clip, beta1, rest1, beta2, rest2, first_scale, second_scale, rate, unused: 0.0 };
+            AdamConstants { clip, beta1, rest1, beta2, rest2, first_scale, second_scale, rate, guarded: 0 };
         let grid = share.grid(SUMS);
         let kernel = stream.device().kernel_of(&kernels::update(measure), "adamw")?;
         let Scratch { chunks, segments, arrived, partials } = share.scratch(stream, SUMS)?;
@@ -264,10 +293,27 @@ impl DeviceOptimiser {
         Ok(())
     }
 
-    /// The matrices that Muon steps, with where each lies in the direction; the direction, which is to be
-    /// made orthogonal; and the squared length of each.
+    /// The matrices that Muon steps, with where each lies in the direction; the direction; and the squared
+    /// length of each before it is orthogonal.
     pub fn direction(&mut self) -> Option<(&[Parameters], &mut Buffer<f32>, &Buffer<f64>)> {
         Some((&self.matrices, self.direction.as_mut()?, self.squared_directions.as_ref()?))
+    }
+
+    /// Makes every matrix of the direction orthogonal, nearly, by products of bf16; nothing where there is
+    /// none. It comes between [`Self::muon_direction`] and [`Self::muon_step`].
+    pub fn orthogonalise(&mut self, stream: &Stream, products: &mut Products) -> Result<()> {
+        self.begun()?;
+        let (Some(direction), Some(squared), Some(iterations)) =
+            (&mut self.direction, &self.squared_directions, &mut self.iterations)
+        else {
+            return Ok(());
+        };
+        for (place, group) in self.matrices.iter().enumerate() {
+            let mut x = direction.slice_mut(group.matrix.clone());
+            let length = squared.slice(place..place + 1);
+            iterations.orthogonalise(stream, products, &mut x, group.sides, length)?;
+        }
+        Ok(())
     }
 
     /// Muon's step along the direction, in one launch; nothing where it has no matrix.

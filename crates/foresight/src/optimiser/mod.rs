@@ -15,4 +15,6 @@ pub(crate) use update::{grouped, power};
 pub(crate) use muon::orthogonalise;
 /// What steps on a device need of those on the CPU.
 #[cfg(feature = "cuda")]
+pub(crate) use muon::{A as MUON_A, B as MUON_B, C as MUON_C, ROUNDS as MUON_ROUNDS, TINY as MUON_TINY};
+#[cfg(feature = "cuda")]
 pub(crate) use update::{EPSILON, muon_scale};

@@ -3,16 +3,18 @@
 use crate::dense::{Strided, add_product, add_product_transposed, norm};
 
 /// Newton–Schulz iterations.
-const ROUNDS: usize = 5;
+pub(crate) const ROUNDS: usize = 5;
 // Coefficients of `X ← a X + b (X Xᵀ) X + c (X Xᵀ)² X`, chosen for a steep slope at zero (Jordan 2024):
 // singular values end between about 0.7 and 1.2, which is all that a direction needs.
-const A: f32 = 3.4445;
-const B: f32 = -4.7750;
-const C: f32 = 2.0315;
+pub(crate) const A: f32 = 3.4445;
+pub(crate) const B: f32 = -4.7750;
+pub(crate) const C: f32 = 2.0315;
+/// Added to the length that a matrix is divided by first: one of zeros stays one.
+pub(crate) const TINY: f32 = 1e-7;
 
 /// Replaces `matrix` of `rows × columns` by `U Vᵀ` of its singular value decomposition `U S Vᵀ`, nearly.
 pub(crate) fn orthogonalise(matrix: &mut [f32], [rows, columns]: [usize; 2]) {
-    let scale = 1.0 / (norm(matrix) as f32 + 1e-7);
+    let scale = 1.0 / (norm(matrix) as f32 + TINY);
     // X Xᵀ is the smaller of the two products when X is wide.
     let wide = rows <= columns;
     let (m, n) = if wide { (rows, columns) } else { (columns, rows) };

@@ -2,7 +2,9 @@
 
 mod device;
 mod host;
+mod lesson;
 mod plain;
+mod tape;
 
 use gatework_lab::Workload;
 

@@ -65,6 +65,14 @@ impl WorldOptions {
         Member::new(Sizes { hidden, categories, classes, reset })
     }
 
+    /// What the divergence weighs in what it trains.
+    pub(crate) fn weights(&self) -> Weights {
+        Weights {
+            prior: (self.divergence * self.balance) as f32,
+            posterior: (self.divergence * (1.0 - self.balance)) as f32,
+        }
+    }
+
     /// Bytes of parameters and moments of an ensemble.
     pub fn bytes(&self) -> usize {
         self.members * 3 * self.member().parameters * size_of::<f32>()
@@ -110,7 +118,15 @@ pub struct Imagined {
     pub metrics: RolloutMetrics,
 }
 
-const CLIP: f64 = 5.0;
+/// Gradients of a member longer than this are scaled down to it.
+pub(crate) const CLIP: f64 = 5.0;
+/// Decays of the moments.
+pub(crate) const BETAS: [f32; 2] = [0.9, 0.999];
+
+/// What moments are multiplied with after so many updates, since they began at zero.
+pub(crate) fn corrections(updates: u64) -> [f32; 2] {
+    BETAS.map(|beta| 1.0 / (1.0 - power(beta, updates)) as f32)
+}
 
 impl Imagined {
     /// Averages the paths of all members.
@@ -263,6 +279,17 @@ impl Ensemble {
 
     /// One update of every member on windows of these episodes; nothing if none is long enough.
     pub fn update(&mut self, episodes: &[&Episode]) -> Option<Losses> {
+        let lessons = self.lessons(episodes)?;
+        let (member, options, updates) = (self.member(), self.options, self.updates);
+        let of_member =
+            |(state, slices): (&mut MemberState, &Vec<Slice>)| state.learn(&member, slices, updates, options);
+        let losses: Vec<Losses> = self.states.par_iter_mut().zip(&lessons).map(of_member).collect();
+        Some(Losses::mean(&losses))
+    }
+
+    /// Begins an update: chooses what every member learns from, a slice a tick; nothing if no episode is long
+    /// enough.
+    pub(crate) fn lessons(&mut self, episodes: &[&Episode]) -> Option<Vec<Vec<Slice>>> {
         let window = self.options.window;
         let long: Vec<(usize, &Episode)> = episodes
             .iter()
@@ -275,24 +302,35 @@ impl Ensemble {
             return None;
         }
         self.updates += 1;
-        let (member, options, updates) = (self.member(), self.options, self.updates);
-        let mask = self.random.clone();
-        let losses: Vec<Losses> = self
-            .states
-            .par_iter_mut()
-            .enumerate()
-            .map(|(index, state)| {
-                let chosen = state.choose(&long, starts, index as u64, &mask, options);
-                state.learn(&member, &slices(&chosen), updates, options)
-            })
-            .collect();
-        let mean = |part: fn(&Losses) -> f64| losses.iter().map(part).sum::<f64>() / losses.len() as f64;
-        Some(Losses {
-            features: mean(|losses| losses.features),
-            change: mean(|losses| losses.change),
-            end: mean(|losses| losses.end),
-            divergence: mean(|losses| losses.divergence),
-        })
+        let (mask, options) = (&self.random, self.options);
+        let of_member = |(index, state): (usize, &mut MemberState)| {
+            slices(&state.choose(&long, starts, index as u64, mask, options))
+        };
+        Some(self.states.iter_mut().enumerate().map(of_member).collect())
+    }
+
+    /// Takes so many random numbers of every member, for others to draw: number `n` of member `m` is
+    /// `mix(found[m] + (n + 1) φ)`.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn take_numbers(&mut self, count: u64) -> Vec<u64> {
+        let of_member = |state: &mut MemberState| {
+            let base = state.random.base();
+            state.random.skip(count);
+            base
+        };
+        self.states.iter_mut().map(of_member).collect()
+    }
+
+    /// Parameters, first and second moments of every member.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn learnt(&self) -> impl Iterator<Item = [&[f32]; 3]> {
+        self.states.iter().map(|state| [&state.parameters[..], &state.first, &state.second])
+    }
+
+    /// The same to be written over.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn learnt_mut(&mut self) -> impl Iterator<Item = [&mut [f32]; 3]> {
+        self.states.iter_mut().map(|state| [&mut state.parameters[..], &mut state.first, &mut state.second])
     }
 }
 
@@ -335,10 +373,7 @@ impl MemberState {
     /// One step of Adam on the windows.
     fn learn(&mut self, member: &Member, slices: &[Slice], updates: u64, options: WorldOptions) -> Losses {
         let mut gradient = vec![0.0; self.parameters.len()];
-        let weights = Weights {
-            prior: (options.divergence * options.balance) as f32,
-            posterior: (options.divergence * (1.0 - options.balance)) as f32,
-        };
+        let weights = options.weights();
         let how = &mut Draw::Sample(&mut self.random);
         let losses = member.learn(&self.parameters, slices, weights, how, &mut gradient);
         let length = squares(&gradient).sqrt();
@@ -347,9 +382,8 @@ impl MemberState {
             return losses;
         }
         let clip = (CLIP / length.max(CLIP)) as f32;
-        let (beta1, beta2) = (0.9f32, 0.999f32);
-        let correct = |beta: f32| (1.0 - power(beta, updates)) as f32;
-        let (first_scale, second_scale) = (1.0 / correct(beta1), 1.0 / correct(beta2));
+        let [beta1, beta2] = BETAS;
+        let [first_scale, second_scale] = corrections(updates);
         let moments = self.first.iter_mut().zip(&mut self.second);
         for ((w, g), (m, v)) in self.parameters.iter_mut().zip(&gradient).zip(moments) {
             let g = clip * g;

@@ -37,8 +37,8 @@ pub(crate) struct Member {
     pub(crate) posterior: Linear,
     pub(crate) features: Linear,
     pub(crate) change: Linear,
-    pub(super) end: Linear,
-    pub(super) parameters: usize,
+    pub(crate) end: Linear,
+    pub(crate) parameters: usize,
 }
 
 /// How a stochastic state comes from its probabilities.
@@ -51,9 +51,9 @@ pub(super) enum Draw<'a> {
 
 /// What the parts of the loss weigh.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Weights {
-    pub(super) prior: f32,
-    pub(super) posterior: f32,
+pub(crate) struct Weights {
+    pub(crate) prior: f32,
+    pub(crate) posterior: f32,
 }
 
 /// Mean losses per tick.
@@ -69,14 +69,28 @@ pub struct Losses {
     pub divergence: f64,
 }
 
+impl Losses {
+    /// Of several members.
+    pub(crate) fn mean(losses: &[Self]) -> Self {
+        let mean = |part: fn(&Self) -> f64| losses.iter().map(part).sum::<f64>() / losses.len() as f64;
+        Self {
+            features: mean(|losses| losses.features),
+            change: mean(|losses| losses.change),
+            end: mean(|losses| losses.end),
+            divergence: mean(|losses| losses.divergence),
+        }
+    }
+}
+
 /// Ticks of several runs beside each other: `x` as rows of features, `a` as rows of actions.
-pub(super) struct Slice {
-    pub(super) x: Vec<f32>,
-    pub(super) a: Vec<f32>,
+#[derive(Debug, Clone)]
+pub(crate) struct Slice {
+    pub(crate) x: Vec<f32>,
+    pub(crate) a: Vec<f32>,
     /// The change since the tick before; none at the first tick of a run.
-    pub(super) change: Vec<Option<f32>>,
+    pub(crate) change: Vec<Option<f32>>,
     /// The logarithm of the end over now, where the run is over.
-    pub(super) end: Vec<Option<f32>>,
+    pub(crate) end: Vec<Option<f32>>,
 }
 
 /// Variances stay between e^−12 and e^4.

@@ -16,13 +16,17 @@ pub use gru::Reset;
 pub use member::Losses;
 pub use rollout::{Path, RolloutMetrics, States};
 
-/// What rollouts on a device and the lab's workloads look into.
+/// What the kernels' host code and the lab's workloads look into.
 #[cfg(feature = "cuda")]
 pub(crate) mod inside {
+    pub(crate) use super::ensemble::{BETAS, CLIP, corrections};
     pub(crate) use super::gru::Gru;
     #[cfg(feature = "lab")]
     pub(crate) use super::gru::Scratch;
     pub(crate) use super::linear::Linear;
+    #[cfg(test)]
+    pub(crate) use super::member::Member;
+    pub(crate) use super::member::{Slice, Weights};
     #[cfg(test)]
     pub(crate) use super::rollout::gumbel;
 }

@@ -210,15 +210,21 @@ impl Pass {
         &self.products
     }
 
-    /// Bytes that memory for up to so many windows holds.
-    pub(super) fn bytes(shape: &Transformer, windows: usize, by: ProductsBy) -> usize {
+    /// The same, for products that are not of a pass.
+    pub(super) fn products_mut(&mut self) -> &mut Products {
+        &mut self.products
+    }
+
+    /// Bytes that memory for up to so many windows holds, if the largest left matrix that others multiply as
+    /// its transpose has `turned` numbers.
+    pub(super) fn bytes(shape: &Transformer, windows: usize, by: ProductsBy, turned: usize) -> usize {
         let sizes = sizes(shape, windows);
         let (tokens, numbers) = (sizes.tokens(), sizes.stream());
         let block = 4 * (4 * tokens + 5 * numbers) + 2 * 4 * numbers;
         let scratch = 4 * (7 * numbers + 2 * tokens) + 2 * 6 * numbers;
         let logits = tokens.min(TOKENS) * shape.rows();
         // Left matrices that lie as their transposes: gradients of logits, and what the dense layers read.
-        let turned = logits.max(4 * numbers);
+        let turned = turned.max(logits).max(4 * numbers);
         Products::bytes(by, turned)
             + shape.layers() * block
             + 4 * (shape.layers() + 1) * numbers

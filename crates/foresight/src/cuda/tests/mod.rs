@@ -2,6 +2,8 @@
 
 mod functions;
 mod gru;
+mod learn;
+mod muon;
 mod product;
 mod rollout;
 mod run;

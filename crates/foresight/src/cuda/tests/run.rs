@@ -40,8 +40,17 @@ fn finished(config: &Config, folder: Option<&RunFolder>) -> crate::Result<(Vec<f
 
 #[test]
 fn a_run_that_is_stopped_and_resumed_ends_with_the_same_bits_and_not_elsewhere() {
+    stopped_and_resumed("");
+}
+
+#[test]
+fn a_run_with_muon_that_is_stopped_and_resumed_ends_with_the_same_bits() {
+    stopped_and_resumed("[optimiser]\nmethod = \"muon\"");
+}
+
+fn stopped_and_resumed(more: &str) {
     let home = tempfile::tempdir().unwrap();
-    let config = config(home.path(), "emulated", "");
+    let config = config(home.path(), "emulated", more);
     let undisturbed = finished(&config, None).unwrap();
     let folder = RunFolder::open(&home.path().join("cut")).unwrap();
     let prepared = Prepared::of(&config, |error| panic!("{error}")).unwrap();
@@ -137,9 +146,11 @@ fn what_a_run_cannot_be_is_refused_before_it_starts() {
     assert!(
         said("emulated", "[engine]\nenabled = true\n[engine.options]\nsampled = 2.0").contains("set it to 0")
     );
-    assert!(said("emulated", "[optimiser]\nmethod = \"muon\"").contains("a device steps with 'adamw'"));
     let config = config(home.path(), "emulated", "");
     let plan = Prepared::of(&config, |_| ()).unwrap().memory(&config).unwrap();
+    // Muon takes its direction, and memory for iterations.
+    let muon = config.with_text("more", "[optimiser]\nmethod = \"muon\"").unwrap();
+    assert!(Prepared::of(&muon, |_| ()).unwrap().memory(&muon).unwrap().optimiser > plan.optimiser);
     // Master weights, their average and rounded ones: 10 bytes of each; moments and the last step: 12.
     assert_eq!(plan.weights * 12, plan.optimiser * 10);
     // On the host there is what a checkpoint copies, and initial weights on their way.

@@ -43,6 +43,11 @@ fn tiny() -> NativeOptions {
     options(6, [16, 2, 2], 5)
 }
 
+fn with_muon() -> NativeOptions {
+    let options = tiny();
+    NativeOptions { optimiser: OptimiserOptions { method: Method::Muon, ..options.optimiser }, ..options }
+}
+
 fn trainee_on(stream: &Stream, options: NativeOptions) -> crate::Result<DeviceTrainee> {
     DeviceTrainee::new(stream, options, &text().into(), ProductsBy::Own)
 }
@@ -120,7 +125,17 @@ fn gradients_match_cpu_within_bf16() {
 
 #[test]
 fn the_first_loss_is_that_of_guessing_and_it_falls_as_on_the_cpu() {
-    let (mut there, mut here) = (trainee(1), Native::new(tiny(), text()).unwrap());
+    falls_as_on_the_cpu(tiny());
+}
+
+#[test]
+fn it_falls_as_on_the_cpu_with_muon() {
+    falls_as_on_the_cpu(with_muon());
+}
+
+fn falls_as_on_the_cpu(options: NativeOptions) {
+    let mut there = trainee_on(&stream(1), options.clone()).unwrap();
+    let mut here = Native::new(options, text()).unwrap();
     let step = Step { measure: true, ..Step::full(1e-2) };
     let mut last = (0.0, 0.0);
     for number in 0..12 {
@@ -157,6 +172,16 @@ fn the_first_loss_is_that_of_guessing_and_it_falls_as_on_the_cpu() {
 
 #[test]
 fn a_restored_snapshot_goes_on_bit_for_bit_under_another_schedule() {
+    goes_on_bit_for_bit(&tiny());
+}
+
+#[test]
+fn one_of_muon_goes_on_bit_for_bit() {
+    goes_on_bit_for_bit(&with_muon());
+}
+
+fn goes_on_bit_for_bit(options: &NativeOptions) {
+    let trainee = |seed: u64| trainee_on(&stream(seed), options.clone()).unwrap();
     let step = Step::full(3e-3);
     let losses = |trainee: &mut DeviceTrainee| -> Vec<u64> {
         (0..3).map(|_| trainee.step(&step).unwrap().loss.to_bits()).collect()
@@ -190,7 +215,7 @@ fn a_restored_snapshot_goes_on_bit_for_bit_under_another_schedule() {
     whole.step(&step).unwrap();
     assert!(whole.weights().unwrap() == resumed.weights().unwrap());
     // The CPU goes on from it in single precision.
-    let mut here = Native::new(tiny(), text()).unwrap();
+    let mut here = Native::new(options.clone(), text()).unwrap();
     here.restore(&read).unwrap();
     let loss = here.step(&step).unwrap().loss;
     assert!((loss - f64::from_bits(after[0])).abs() < 0.02, "{loss}");
@@ -198,7 +223,7 @@ fn a_restored_snapshot_goes_on_bit_for_bit_under_another_schedule() {
 
 #[test]
 fn frozen_groups_stay_and_combinations_have_the_bits_of_the_cpu() {
-    let mut trainee = trainee(3);
+    let mut trainee = trainee_on(&stream(3), with_muon()).unwrap();
     trainee.step(&Step::full(3e-3)).unwrap();
     let ends: Vec<usize> = trainee
         .groups()
@@ -244,10 +269,6 @@ fn what_a_device_cannot_train_is_refused_with_a_sentence() {
     let splits: Data = Arc::new(digits(200, 1).unwrap()).into();
     assert!(said(layers, splits.clone()).contains("trains on the CPU: only a network of 'model.kind"));
     assert!(said(tiny(), splits).contains("learns from a text"));
-    let optimiser = OptimiserOptions { method: Method::Muon, ..OptimiserOptions::default() };
-    assert!(
-        said(NativeOptions { optimiser, ..tiny() }, text().into()).contains("a device steps with 'adamw'")
-    );
     let other = Architecture::Transformer(Transformer::new(28, 6, [16, 1, 1]).unwrap());
     assert!(
         said(NativeOptions { architecture: other, ..tiny() }, text().into())
@@ -265,17 +286,24 @@ fn what_a_device_cannot_train_is_refused_with_a_sentence() {
 
 #[test]
 fn memory_is_planned_and_what_does_not_fit_is_an_error_with_numbers() {
-    let there = stream(0);
-    let planned: usize = DeviceTrainee::bytes(&tiny(), ProductsBy::Own).unwrap().iter().sum();
-    let mut trainee = trainee_on(&there, tiny()).unwrap();
-    trainee.step(&Step { measure: true, ..Step::full(1e-3) }).unwrap();
-    // What sums are left in on their way is beside it.
-    let held = there.device().budget().held() as usize;
-    assert!(held >= planned && held < planned + planned / 4, "{held} {planned}");
-    drop(trainee);
-    there.device().budget().set_limit(planned as u64 / 2);
-    let said = trainee_on(&there, tiny()).unwrap_err().to_string();
-    assert!(said.contains("of the device's memory") && said.contains("lower 'batch'"), "{said}");
+    let mut plans = Vec::new();
+    for options in [tiny(), with_muon()] {
+        let there = stream(0);
+        let planned: usize = DeviceTrainee::bytes(&options, ProductsBy::Own).unwrap().iter().sum();
+        let mut trainee = trainee_on(&there, options.clone()).unwrap();
+        trainee.step(&Step { measure: true, ..Step::full(1e-3) }).unwrap();
+        // What sums are left in on their way is beside it.
+        let held = there.device().budget().held() as usize;
+        assert!(held >= planned && held < planned + planned / 4, "{held} {planned}");
+        drop(trainee);
+        there.device().budget().set_limit(planned as u64 / 2);
+        let said = trainee_on(&there, options).unwrap_err().to_string();
+        assert!(said.contains("of the device's memory") && said.contains("lower 'batch'"), "{said}");
+        plans.push(planned);
+    }
+    // A direction of every number; a matrix of 16 x 64 and four squares of 16 x 16 on the way.
+    let parameters = tiny().architecture.parameter_count();
+    assert_eq!(plans[1] - plans[0], 4 * parameters + 2 * 1024 + 10 * 256);
 }
 
 #[test]

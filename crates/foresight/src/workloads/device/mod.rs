@@ -1,11 +1,13 @@
 //! Work of a device, held against plain loops in double precision or against the CPU's code.
 
 mod gru;
+mod muon;
 mod product;
 mod rollout;
 mod statistics;
 mod transformer;
 mod update;
+mod world;
 
 use gatework_gpu::{Device, Kind};
 use gatework_lab::{
@@ -26,12 +28,14 @@ pub(super) fn hunted() -> Vec<Box<dyn Workload>> {
 fn all(cases: Cases) -> Vec<Box<dyn Workload>> {
     vec![
         Box::new(OnDevice { job: gru::Units, cases }),
+        Box::new(OnDevice { job: muon::Muon, cases }),
         Box::new(OnDevice { job: product::Product, cases }),
         Box::new(OnDevice { job: rollout::Rollout::Encode, cases }),
         Box::new(OnDevice { job: rollout::Rollout::Imagine, cases }),
         Box::new(OnDevice { job: statistics::Statistics, cases }),
         Box::new(OnDevice { job: transformer::Transformer, cases }),
         Box::new(OnDevice { job: update::Update, cases }),
+        Box::new(OnDevice { job: world::WorldStep, cases }),
     ]
 }
 
