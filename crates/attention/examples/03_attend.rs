@@ -10,7 +10,7 @@ use gatework_attention::{Attention, Mask, Result, Shape, reference};
 use gatework_gpu::Target;
 
 /// Eight query heads share two heads of keys and values. The last of 100 rows sees all of 157 keys.
-const SHAPE: Shape = Shape { batch: 1, heads: 8, key_heads: 2, rows: 100, keys: 157, dim: 64 };
+const SHAPE: Shape = Shape { batch: 1, heads: 8, key_heads: 2, rows: 100, keys: 157, dim: 64, value_dim: 64 };
 
 /// Random numbers between -2 and 2 in place of what a model would project.
 fn noise(count: usize, seed: u64) -> Vec<f32> {

@@ -15,7 +15,7 @@ use gatework_attention::{
 };
 use gatework_gpu::{Device, Target};
 
-const HEADS: Shape = Shape { batch: 1, heads: 4, key_heads: 2, rows: 1, keys: 1, dim: 64 };
+const HEADS: Shape = Shape { batch: 1, heads: 4, key_heads: 2, rows: 1, keys: 1, dim: 64, value_dim: 64 };
 const PROMPT: usize = 150;
 const STEPS: usize = 4;
 /// Stands for the tokens of the prompt, which are no answer's.

@@ -12,6 +12,7 @@
 //
 // Open pages: [place, head, keys or values, row, DIM] in f16. IN_FORMAT is the format of the rows that come in, [row, head, DIM].
 
+static_assert(VALUE_DIM == DIM && PANEL == DIM, "a cache has values as long as its keys, of one panel");
 constexpr u32 THREADS = QUANTISE_THREADS;
 constexpr u32 OPEN_ELEMENTS = KEY_TILE * DIM;
 constexpr u32 K_BYTES = KEY_TILE * DIM;
@@ -19,7 +20,7 @@ constexpr u32 V_BYTES = (DIM + SUM_ROWS) * KEY_TILE;
 
 // A head's rows of a page: those that were kept, then those that come.
 struct PageRows {
-    static constexpr u32 THREADS = QUANTISE_THREADS;
+    static constexpr u32 THREADS = QUANTISE_THREADS, WIDTH = DIM;
     const u16* kept;
     const In* added;
     u64 stride;
@@ -129,7 +130,7 @@ GW_KERNEL_BOUNDED(reopen, THREADS, 2)
     const f32 k_scale = gw::load_readonly(k_scales + tile), v_scale = gw::load_readonly(v_scales + tile);
     for (u32 i = gw::thread(); i < item.kept * DIM; i += THREADS) {
         const u32 row = i / DIM, column = i % DIM;
-        const f32 key = widen<Number::E4m3>(k_images[tile * K_BYTES + gw::swizzled(i, HeadDimension<DIM>::swizzle)]);
+        const f32 key = widen<Number::E4m3>(k_images[tile * K_BYTES + gw::swizzled(i, SWIZZLE)]);
         const bool unbounded = is_marked(k_scale) && k_marks[tile * KEY_TILE + row] != 0 && key != 0.0f;
         rows[i] = gw::f32_to_f16(unbounded ? addend(key > 0.0f ? ColumnMark::INFINITY_ABOVE : ColumnMark::INFINITY_BELOW)
                                            : key * gw::absolute(k_scale));

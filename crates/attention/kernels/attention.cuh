@@ -4,9 +4,9 @@
 // o <- softmax(scale q k^T + mask) v for e4m3 q, k, v.
 //
 // Images (made by the quantiser, one bulk copy a tile, rows swizzled as wgmma reads them):
-//   q  tiles of 64 query rows x DIM bytes;
-//   k  tiles of 128 keys x DIM bytes;
-//   v  tiles of (DIM + 8) rows x 128 keys: v transposed, and below it a row of ones and seven of zeros, so that the
+//   q  tiles of 64 query rows x DIM bytes, in panels of PANEL columns;
+//   k  tiles of 128 keys x DIM bytes, the same;
+//   v  tiles of (VALUE_DIM + 8) rows x 128 keys: v transposed, and below it a row of ones and seven of zeros, so that the
 //      product p v also gives the sum of p. The keys of each 16 stand in the order in which q k^T leaves them in
 //      registers: p is never shuffled.
 //
@@ -19,9 +19,9 @@
 // tile adds. So the tensor cores add up a GROUP of tiles at a time, and the rest is added in f32. A group of tiles of
 // values has one scale.
 //
-// Rows of the output have COLUMNS numbers, those of the images DIM: the others are zeros there.
+// Rows of the output have VALUE_COLUMNS numbers, those of the images VALUE_DIM: the others are zeros there.
 //
-// DIM, COLUMNS, GROUP (tiles that the tensor cores add up before f32 does; they share a scale of values), OUT_FORMAT, CONSUMERS, STAGES
+// DIM, VALUE_COLUMNS, GROUP (tiles that the tensor cores add up before f32 does; they share a scale of values), OUT_FORMAT, CONSUMERS, STAGES
 // are the host's (cuda/schedule.rs), and so is SHARED_BYTES, which it launches with. Of FEATURES,
 //   TURNS     and CURVE are what they are there;
 //   WINDOW    rows do not see keys before some place either: an item starts with the first tile that its rows see;
@@ -55,7 +55,7 @@ GW_DEVICE const u8* marks_of_queries(const Where& where, const Consumer& x) {
 GW_DEVICE const u8* marks_of_keys(const Where& where, u32 t) {
     return where.beside.k_marks + ((u64)(where.k_scales - where.beside.k_scales) + t) * KEY_TILE;
 }
-GW_DEVICE const u32* marks_of_values(const Where& where, u32 t) { return where.v_marks + t * DIM; }
+GW_DEVICE const u32* marks_of_values(const Where& where, u32 t) { return where.v_marks + t * VALUE_DIM; }
 GW_DEVICE void prepare_value_scales(const Where&, u32, u32) {}
 GW_DEVICE f32 value_scale(const Where& where, u32 t) { return scale_of_values(where, t / GROUP); }
 
@@ -131,7 +131,7 @@ GW_DEVICE void attend(Consumer& x, u32 q_phase, const Beside& beside, const Prob
     const u64 q_tile = item.q_head * problem.query_tiles + item.first_row / QUERY_TILE + x.group;
     const u64 k_tile = item.k_head * problem.key_tiles + item.first_tile;
     const f32* v_scales = beside.v_scales + item.k_head * value_groups + item.first_tile / GROUP;
-    const Where where = {beside, beside.k_scales + k_tile, v_scales, beside.v_marks + k_tile * DIM};
+    const Where where = {beside, beside.k_scales + k_tile, v_scales, beside.v_marks + k_tile * VALUE_DIM};
     const f32 q_scale = gw::load_readonly(beside.q_scales + q_tile);
     // Keys from here on are relative to the item's first.
     const i32 end = (i32)problem.keys - 1 - (i32)(item.first_tile * KEY_TILE);
@@ -168,13 +168,13 @@ GW_DEVICE void attend(Consumer& x, u32 q_phase, const Beside& beside, const Prob
 
 // Two neighbours of a row of the output, as far as it has them.
 GW_DEVICE void store_columns(Out* to, u32 column, f32 left, f32 right) {
-    if constexpr (COLUMNS == DIM) {
+    if constexpr (VALUE_COLUMNS == VALUE_DIM) {
         store_pair<OUT_NUMBER>(to, left, right);
-    } else if constexpr (COLUMNS % 2 == 0) {
-        if (column < COLUMNS) store_pair<OUT_NUMBER>(to, left, right);
+    } else if constexpr (VALUE_COLUMNS % 2 == 0) {
+        if (column < VALUE_COLUMNS) store_pair<OUT_NUMBER>(to, left, right);
     } else {
-        if (column < COLUMNS) store<OUT_NUMBER>(to, left);
-        if (column + 1 < COLUMNS) store<OUT_NUMBER>(to + 1, right);
+        if (column < VALUE_COLUMNS) store<OUT_NUMBER>(to, left);
+        if (column + 1 < VALUE_COLUMNS) store<OUT_NUMBER>(to + 1, right);
     }
 }
 
@@ -183,8 +183,8 @@ GW_DEVICE void finish(const Consumer& x, Out* o, f32* lse, const Problem& proble
     const u32 row = item.first_row + QUERY_TILE * x.group + 16 * (gw::warp() % 4) + gw::lane() / 4;
     GW_UNROLL
     for (u32 half = 0; half < 2; ++half) {
-        // Column DIM of the product, the sum of p, is with the first lane of each four.
-        Weight weight = {gw::shuffle(x.out[DIM / 2 + 2 * half], gw::lane() & ~3u), x.rows.level[half], 1.0f};
+        // Column VALUE_DIM of the product, the sum of p, is with the first lane of each four.
+        Weight weight = {gw::shuffle(x.out[VALUE_DIM / 2 + 2 * half], gw::lane() & ~3u), x.rows.level[half], 1.0f};
         if (SINKS && item.split == 0) {
             const f32 sink = gw::load_readonly(beside.sinks + item.head);
             // Minus infinity is no sink.
@@ -195,7 +195,7 @@ GW_DEVICE void finish(const Consumer& x, Out* o, f32* lse, const Problem& proble
         const u32 first = 2 * (gw::lane() % 4);
         Out* line = o + (u64)(row + 8 * half) * problem.row_stride + first;
         GW_UNROLL
-        for (u32 j = 0; j < DIM / 8; ++j) {
+        for (u32 j = 0; j < VALUE_DIM / 8; ++j) {
             store_columns(line + 8 * j, first + 8 * j, x.out[4 * j + 2 * half] * scale, x.out[4 * j + 2 * half + 1] * scale);
         }
         if (gw::lane() % 4 == 0) {
@@ -208,8 +208,8 @@ GW_DEVICE void consume(const Beside& beside, const u32* items, Out* o, f32* lse,
     Consumer x;
     // The same in all lanes, and the compiler should know.
     x.group = gw::shuffle(gw::warp() / 4, 0);
-    x.q_operand = gw::wgmma_descriptor(gw::shared<u8>(x.group * Q_BYTES), SWIZZLE, 8 * DIM);
-    x.k_operand = gw::wgmma_descriptor(gw::shared<u8>(K_AT), SWIZZLE, 8 * DIM);
+    x.q_operand = gw::wgmma_descriptor(gw::shared<u8>(x.group * Q_BYTES), SWIZZLE, 8 * PANEL);
+    x.k_operand = gw::wgmma_descriptor(gw::shared<u8>(K_AT), SWIZZLE, 8 * PANEL);
     x.v_operand = gw::wgmma_descriptor(gw::shared<u8>(V_AT), gw::SWIZZLE_128, 1024);
     x.place = {0, 0};
     u32 q_phase = 0;

@@ -22,6 +22,7 @@
 constexpr Number OUT_NUMBER = (Number)OUT_FORMAT;
 typedef Bits<OUT_NUMBER> Out;
 static_assert(GROUP == 1, "a page of values has a scale of its own");
+static_assert(VALUE_DIM == DIM, "a cache has values as long as its keys");
 constexpr u32 CONSUMER_THREADS = WARPGROUP * CONSUMERS;
 constexpr u32 BLOCK_ROWS = QUERY_TILE * CONSUMERS;
 // Shared memory after the barriers: a word a warp for two reductions, the marks of queries, whether this block is the last, scales of
@@ -90,7 +91,7 @@ GW_DEVICE Work work_at(const Where& where) {
 
 // A warpgroup's queries, quantised by its threads.
 struct Queries {
-    static constexpr u32 THREADS = WARPGROUP;
+    static constexpr u32 THREADS = WARPGROUP, WIDTH = DIM;
     const In* q;
     const CacheProblem& problem;
     const Work& work;
@@ -262,8 +263,8 @@ GW_DEVICE void consume(const In* q, const Where& where, const f32* sinks, f32* p
     queries.meet();
     x.q_scale = 8.0f * problem.log2_scale * gw::absolute(scale_of(made, 1.0f));
     x.q_marks = made.marked ? 0 : NO_MARKS;
-    x.q_operand = gw::wgmma_descriptor(image, SWIZZLE, 8 * DIM);
-    x.k_operand = gw::wgmma_descriptor(gw::shared<u8>(K_AT), SWIZZLE, 8 * DIM);
+    x.q_operand = gw::wgmma_descriptor(image, SWIZZLE, 8 * PANEL);
+    x.k_operand = gw::wgmma_descriptor(gw::shared<u8>(K_AT), SWIZZLE, 8 * PANEL);
     x.v_operand = gw::wgmma_descriptor(gw::shared<u8>(V_AT), gw::SWIZZLE_128, 1024);
     x.place = {0, 0};
     clear(x);

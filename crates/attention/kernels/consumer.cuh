@@ -6,7 +6,6 @@
 #include "softmax.cuh"
 
 typedef Block<DIM, CONSUMERS> BlockForm;
-constexpr gw::Swizzle SWIZZLE = HeadDimension<DIM>::swizzle;
 constexpr u32 THREADS = WARPGROUP * (CONSUMERS + 1);
 constexpr u32 Q_BYTES = QUERY_TILE * DIM;
 constexpr u32 K_BYTES = KEY_TILE * DIM;
@@ -44,7 +43,9 @@ GW_DEVICE void multiply_scores(Consumer& x) {
     gw::wgmma_fence();
     GW_UNROLL
     for (u32 step = 0; step < DIM / 32; ++step) {
-        gw::WgmmaHalf<KEY_TILE>::ss(x.scores, x.q_operand + 2 * step, k_operand + 2 * step, step > 0);
+        const u32 panel = 32 * step / PANEL, inside = 2 * (step % (PANEL / 32));
+        gw::WgmmaHalf<KEY_TILE>::ss(x.scores, x.q_operand + panel * (QUERY_TILE * PANEL / 16) + inside,
+                                    k_operand + panel * (KEY_TILE * PANEL / 16) + inside, step > 0);
     }
     gw::wgmma_commit();
 }
@@ -59,7 +60,7 @@ GW_DEVICE void multiply_values(Consumer& x, u32 t) {
     gw::wgmma_fence();
     GW_UNROLL
     for (u32 step = 0; step < KEY_TILE / 32; ++step) {
-        gw::Wgmma<gw::E4M3, V_ROWS>::rs(x.part, x.p[step], v_operand + 2 * step, goes_on || step > 0);
+        gw::Wgmma<gw::E4M3, PART_ROWS>::rs(x.part, x.p[step], v_operand + 2 * step, goes_on || step > 0);
     }
     gw::wgmma_commit();
 }
@@ -69,16 +70,17 @@ template <Kind KIND>
 GW_DEVICE void promote(Consumer& x, f32 signed_scale) {
     const f32 scale = KIND == Kind::Ordinary ? signed_scale : gw::absolute(signed_scale);
     GW_UNROLL
-    for (u32 i = 0; i < DIM / 2; ++i) x.out[i] = gw::fma(x.part[i], scale, x.out[i]);
+    for (u32 i = 0; i < VALUE_DIM / 2; ++i) x.out[i] = gw::fma(x.part[i], scale, x.out[i]);
     GW_UNROLL
-    for (u32 i = DIM / 2; i < V_ROWS / 2; ++i) x.out[i] += x.part[i];
+    for (u32 i = VALUE_DIM / 2; i < V_ROWS / 2; ++i) x.out[i] += x.part[i];
 }
 
 GW_DEVICE void rescale(Consumer& x) {
     GW_UNROLL
     for (u32 i = 0; i < V_ROWS / 2; ++i) {
         x.out[i] *= x.correction[i / 2 % 2];
-        x.part[i] *= x.correction[i / 2 % 2];
+        // What slices gave is in `out` already.
+        if (!SLICED) x.part[i] *= x.correction[i / 2 % 2];
     }
 }
 
@@ -89,31 +91,38 @@ GW_DEVICE void release_pair(Consumer& x) {
     advance(x.place);
 }
 
+// Uses what is above.
+#include "slices.cuh"
+
 // Tile t, whose codes are in p, and the scores of the next.
 template <Kind KIND, bool MASKED>
 GW_DEVICE void step(Consumer& x, const Where& where, u32 t, u32 tiles, const SoftCap& cap) {
-    await_pair(x);
-    take_turn(x.group);
-    multiply_scores(x);
-    multiply_values(x, t);
-    pass_turn(x.group);
-    gw::wgmma_wait<1>();
-    gw::wgmma_settle(x.scores);
-    if (t + 2 == tiles) release(barriers().q_empty);
-    const bool outgrown = softmax<KIND, MASKED>(x, where, t + 1, cap);
-    gw::wgmma_settle(x.scores);
-    const bool whole = t % GROUP == GROUP - 1;
-    // A block of its own also keeps the assembler from waiting before the codes are made.
-    if (whole || outgrown) {
-        const f32 v_scale = value_scale(where, t);
+    if constexpr (SLICED) {
+        step_in_slices<KIND, MASKED>(x, where, t, tiles, cap);
+    } else {
+        await_pair(x);
+        take_turn(x.group);
+        multiply_scores(x);
+        multiply_values(x, t);
+        pass_turn(x.group);
+        gw::wgmma_wait<1>();
+        gw::wgmma_settle(x.scores);
+        if (t + 2 == tiles) release(barriers().q_empty);
+        const bool outgrown = softmax<KIND, MASKED>(x, where, t + 1, cap);
+        gw::wgmma_settle(x.scores);
+        const bool whole = t % GROUP == GROUP - 1;
+        // A block of its own also keeps the assembler from waiting before the codes are made.
+        if (whole || outgrown) {
+            const f32 v_scale = value_scale(where, t);
+            gw::wgmma_wait<0>();
+            gw::wgmma_settle(x.part);
+            if (whole) promote<KIND>(x, v_scale);
+            if (outgrown) rescale(x);
+        }
         gw::wgmma_wait<0>();
         gw::wgmma_settle(x.part);
-        if (whole) promote<KIND>(x, v_scale);
-        if (outgrown) rescale(x);
+        release_pair(x);
     }
-    gw::wgmma_wait<0>();
-    gw::wgmma_settle(x.part);
-    release_pair(x);
     // Only now: the product before reads p until it is done.
     pack(x.scores, x.p);
 }
@@ -162,30 +171,61 @@ GW_DEVICE void accumulate_rest(Consumer& x, const Where& where, const Tiles& til
     }
     const f32 v_scale = scale_of_values(where, t / GROUP);
     await_pair(x);
-    take_turn(x.group);
-    multiply_values(x, t);
-    pass_turn(x.group);
-    gw::wgmma_wait<0>();
-    gw::wgmma_settle(x.part);
-    release_pair(x);
-    promote<KIND>(x, v_scale);
+    if constexpr (SLICED) {
+        add_slices<KIND, false>(x, v_scale);
+        release_pair(x);
+    } else {
+        take_turn(x.group);
+        multiply_values(x, t);
+        pass_turn(x.group);
+        gw::wgmma_wait<0>();
+        gw::wgmma_settle(x.part);
+        release_pair(x);
+        promote<KIND>(x, v_scale);
+    }
+}
+
+// Whether one of the thread's rows sees values of tile t with this mark.
+GW_DEVICE bool sees(const Consumer& x, const ColumnMark& mark, u32 t, u32 half) {
+    const bool seen = (i32)(t * KEY_TILE + mark.first) <= x.last[half];
+    // Between the first and the last there may be none that a short window sees: then this is too much.
+    const bool passed = WINDOW && (i32)(t * KEY_TILE + mark.last) < x.first[half];
+    return seen && !passed;
+}
+
+// Adds the values of tile t that are not finite, a pair of columns at a time: with windows, and as many sums as SLICED has, loads of
+// all marks ahead would take registers that are in use.
+GW_DEVICE void add_marked_pairs(Consumer& x, const u32* marks, u32 t) {
+    GW_UNROLL_BY(1)
+    for (u32 pair = 0; pair < VALUE_DIM / 8; ++pair) {
+        GW_UNROLL
+        for (u32 i = 0; i < 4; ++i) {
+            const ColumnMark mark = from_word(gw::load_readonly(marks + 8 * pair + 2 * (gw::lane() % 4) + i % 2));
+            if (mark.kind == ColumnMark::FINITE || !sees(x, mark, t, i / 2)) continue;
+            GW_UNROLL
+            for (u32 j = 0; j < VALUE_DIM / 8; ++j) {
+                if (j == pair) x.out[4 * j + i] += addend(mark.kind);
+            }
+        }
+    }
 }
 
 // Adds the values that are not finite, of keys that the thread's rows see, to the sums.
 GW_DEVICE void add_marked_values(Consumer& x, const Where& where, u32 tiles) {
     for (u32 t = WINDOW ? x.start : 0; t < tiles; ++t) {
         if (!is_marked(scale_of_values(where, t / GROUP))) continue;
-        GW_UNROLL
-        for (u32 i = 0; i < DIM / 4; ++i) {
-            const u32 column = 8 * (i / 2) + 2 * (gw::lane() % 4) + i % 2;
-            const ColumnMark mark = from_word(gw::load_readonly(marks_of_values(where, t) + column));
-            if (mark.kind == ColumnMark::FINITE) continue;
+        if constexpr (SLICED && WINDOW) {
+            add_marked_pairs(x, marks_of_values(where, t), t);
+        } else {
             GW_UNROLL
-            for (u32 half = 0; half < 2; ++half) {
-                const bool seen = (i32)(t * KEY_TILE + mark.first) <= x.last[half];
-                // Between the first and the last there may be none that a short window sees: then this is too much.
-                const bool passed = WINDOW && (i32)(t * KEY_TILE + mark.last) < x.first[half];
-                if (seen && !passed) x.out[4 * (i / 2) + 2 * half + i % 2] += addend(mark.kind);
+            for (u32 i = 0; i < VALUE_DIM / 4; ++i) {
+                const u32 column = 8 * (i / 2) + 2 * (gw::lane() % 4) + i % 2;
+                const ColumnMark mark = from_word(gw::load_readonly(marks_of_values(where, t) + column));
+                if (mark.kind == ColumnMark::FINITE) continue;
+                GW_UNROLL
+                for (u32 half = 0; half < 2; ++half) {
+                    if (sees(x, mark, t, half)) x.out[4 * (i / 2) + 2 * half + i % 2] += addend(mark.kind);
+                }
             }
         }
     }

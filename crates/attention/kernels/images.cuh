@@ -4,11 +4,13 @@
 // Threads read runs of 16 neighbours of a row: what becomes one 16-byte chunk of an image. Where rows come from, and which threads
 // make a tile together, is a `Source`'s:
 //   THREADS, thread()         how many there are, and which one this is;
+//   WIDTH                     numbers of a row in the image: DIM of queries and keys, VALUE_DIM of values;
 //   load(row, column, run)    16 numbers of the tile's row, zeros past the last;
 //   number(row, column)       one of them, of a row that it has(row);
 //   largest(value, reduction) the largest over all threads, for two reductions of a tile.
 // IN_FORMAT is the `Number` that comes in. What is not finite is marked, as marks.cuh says.
 
+#include "dimensions.cuh"
 #include "marks.cuh"
 #include "numbers.cuh"
 
@@ -16,7 +18,7 @@ constexpr Number IN_NUMBER = (Number)IN_FORMAT;
 typedef Bits<IN_NUMBER> In;
 constexpr u32 RUN = 16;
 // Runs of a tile of values.
-constexpr u32 VALUE_RUNS = KEY_TILE * DIM / RUN;
+constexpr u32 VALUE_RUNS = KEY_TILE * VALUE_DIM / RUN;
 // e4m3: 1.
 constexpr u32 ONE = 0x38;
 // What is multiplied with must be finite, however small numbers are.
@@ -96,27 +98,45 @@ GW_DEVICE void mark_run(f32 (&run)[RUN], f32 factor, u32 unbounded) {
     }
 }
 
+// Lanes that have a row's runs: a power of two, so that a row lies in one warp. Where that is more than the row has runs, the last
+// lanes' are zeros, and stored nowhere.
+template <u32 WIDTH, u32 LANES = 1>
+constexpr u32 ROW_LANES = LANES * RUN < WIDTH ? ROW_LANES<WIDTH, (LANES * RUN < WIDTH ? 2 * LANES : LANES)> : LANES;
+
+// Where a run of a tile of ROWS rows of queries or keys lies: panels of PANEL columns, one after the other, since no more fit into a
+// row of a swizzle.
+template <u32 ROWS>
+GW_DEVICE u32 place_of_run(u32 run) {
+    if constexpr (PANEL == DIM) return gw::swizzled(run * RUN, SWIZZLE);
+    const u32 row = run / ROW_LANES<DIM>, column = run % ROW_LANES<DIM> * RUN;
+    return column / PANEL * (ROWS * PANEL) + gw::swizzled(row * PANEL + column % PANEL, SWIZZLE);
+}
+
+// Whether a run of a row of queries or keys is one of the row's, and not a lane's that has none.
+GW_DEVICE bool is_of_row(u32 run) { return ROW_LANES<DIM> * RUN == DIM || run % ROW_LANES<DIM> * RUN < DIM; }
+
 // Infinities of a row, of which this lane has a run; 2 or more if it has a NaN.
 GW_DEVICE u32 unbounded_of(const f32 (&run)[RUN]) {
     u32 count = 0;
     GW_UNROLL
     for (u32 i = 0; i < RUN; ++i) count += run[i] != run[i] ? 2 : is_finite(run[i]) ? 0 : 1;
     GW_UNROLL
-    for (u32 lanes = 1; lanes < DIM / RUN; lanes *= 2) count += gw::shuffle_xor(count, lanes);
+    for (u32 lanes = 1; lanes < ROW_LANES<DIM>; lanes *= 2) count += gw::shuffle_xor(count, lanes);
     return count;
 }
 
 // Run `run` of a tile.
 template <class Source>
 GW_DEVICE void load_of(const Source& source, u32 run, f32 (&numbers)[RUN]) {
-    source.load(run / (DIM / RUN), run % (DIM / RUN) * RUN, numbers);
+    constexpr u32 LANES = ROW_LANES<Source::WIDTH>;
+    source.load(run / LANES, run % LANES * RUN, numbers);
 }
 
 // A tile of queries or keys that is to be marked. It is read anew, a run at a time: a tile that is not should find no
 // register taken. Returns the factor of its finite numbers.
 template <u32 ROWS, class Source>
 GW_DEVICE f32 mark_tile(const Source& source, f32 limit, u8* image, u8* marks) {
-    constexpr u32 RUNS = ROWS * DIM / RUN;
+    constexpr u32 RUNS = ROWS * ROW_LANES<DIM>;
     f32 numbers[RUN], largest = 0.0f;
     GW_UNROLL_BY(1)
     for (u32 run = source.thread(); run < RUNS; run += Source::THREADS) {
@@ -129,8 +149,8 @@ GW_DEVICE f32 mark_tile(const Source& source, f32 limit, u8* image, u8* marks) {
         load_of(source, run, numbers);
         const u32 unbounded = unbounded_of(numbers);
         mark_run(numbers, factor, unbounded);
-        gw::store_128(image + gw::swizzled(run * RUN, HeadDimension<DIM>::swizzle), encode(numbers, 1.0f));
-        if (run % (DIM / RUN) == 0) marks[run / (DIM / RUN)] = unbounded == 1;
+        if (is_of_row(run)) gw::store_128(image + place_of_run<ROWS>(run), encode(numbers, 1.0f));
+        if (run % ROW_LANES<DIM> == 0) marks[run / ROW_LANES<DIM>] = unbounded == 1;
     }
     return factor;
 }
@@ -150,7 +170,7 @@ GW_DEVICE f32 scale_of(const Quantised& tile, f32 given) {
 // A tile of queries or keys, whose largest number becomes `limit`.
 template <u32 ROWS, class Source>
 GW_DEVICE Quantised quantise_rows(const Source& source, f32 limit, u8* image, u8* marks) {
-    constexpr u32 RUNS = ROWS * DIM / RUN / Source::THREADS;
+    constexpr u32 RUNS = ROWS * ROW_LANES<DIM> / Source::THREADS;
     f32 runs[RUNS][RUN], largest = 0.0f;
     GW_UNROLL
     for (u32 i = 0; i < RUNS; ++i) {
@@ -163,7 +183,7 @@ GW_DEVICE Quantised quantise_rows(const Source& source, f32 limit, u8* image, u8
     GW_UNROLL
     for (u32 i = 0; i < RUNS; ++i) {
         const u32 run = source.thread() + i * Source::THREADS;
-        gw::store_128(image + gw::swizzled(run * RUN, HeadDimension<DIM>::swizzle), encode(runs[i], factor));
+        if (is_of_row(run)) gw::store_128(image + place_of_run<ROWS>(run), encode(runs[i], factor));
     }
     return {factor, false};
 }
@@ -187,7 +207,7 @@ GW_DEVICE void transpose(u32 (&words)[4]) {
 // The image of a tile of values from its codes, which lie in shared memory as rows of keys.
 template <u32 THREADS>
 GW_DEVICE void write_transposed(const u32* codes, u8* tile) {
-    constexpr u32 WORDS = DIM / 4;
+    constexpr u32 WORDS = VALUE_DIM / 4;
     // 16 keys x 4 numbers a thread. Neighbouring threads have neighbouring chunks of a row of the image.
     for (u32 patch = gw::thread(); patch < WORDS * (KEY_TILE / 16); patch += THREADS) {
         const u32 word = patch / 2 % WORDS, chunk = patch % 2 + 2 * (patch / 2 / WORDS);
@@ -206,7 +226,7 @@ GW_DEVICE void write_transposed(const u32* codes, u8* tile) {
     }
     for (u32 chunk = gw::thread(); chunk < SUM_ROWS * KEY_TILE / 16; chunk += THREADS) {
         const u32 word = chunk < KEY_TILE / 16 ? ONE * 0x01010101u : 0;
-        gw::store_128(tile + gw::swizzled(DIM * KEY_TILE + 16 * chunk, gw::SWIZZLE_128), {word, word, word, word});
+        gw::store_128(tile + gw::swizzled(VALUE_DIM * KEY_TILE + 16 * chunk, gw::SWIZZLE_128), {word, word, word, word});
     }
 }
 
@@ -234,7 +254,8 @@ GW_DEVICE f32 mark_values(const Source& source, u32* marks) {
         load_of(source, run, numbers);
         largest = gw::maximum(largest, largest_finite_of(numbers));
     }
-    if (source.thread() < DIM) marks[source.thread()] = to_word(column_mark(source, source.thread()));
+    static_assert(VALUE_DIM <= Source::THREADS, "a thread a column");
+    if (source.thread() < VALUE_DIM) marks[source.thread()] = to_word(column_mark(source, source.thread()));
     return largest;
 }
 

@@ -6,7 +6,8 @@
 // number becomes `limit`. Or it makes transposed tiles of values, of which a group shares a scale.
 // IN_FORMAT is the `Number` that comes in. e4m3 comes with scales, and its codes are only moved by
 // powers of two, which changes none but those that become subnormal.
-// GROUP is the number of tiles of values with one scale. Rows have COLUMNS numbers, in images followed by zeros up to DIM.
+// GROUP is the number of tiles of values with one scale. Rows of queries and keys have COLUMNS numbers, in images followed by zeros
+// up to DIM; those of values have VALUE_COLUMNS, followed by zeros up to VALUE_DIM.
 
 constexpr u32 THREADS = QUANTISE_THREADS;
 
@@ -23,8 +24,8 @@ GW_DEVICE u64 tile_number(const Matrix& m, u32 tile) {
     return ((u64)gw::block_z() * m.heads + gw::block_y()) * m.tiles + tile;
 }
 
-// The row's Hadamard transform, orthogonal, so that products of two rotated rows are as before. A row lies with DIM / 16
-// neighbouring lanes.
+// The row's Hadamard transform, orthogonal, so that products of two rotated rows are as before. A row lies with neighbouring lanes.
+// There are transforms of powers of two alone: a row is cut into pieces of the largest that divides DIM, each transformed by itself.
 GW_DEVICE void rotate(f32 (&run)[RUN]) {
     GW_UNROLL
     for (u32 step = 1; step < RUN; step *= 2) {
@@ -38,7 +39,7 @@ GW_DEVICE void rotate(f32 (&run)[RUN]) {
         }
     }
     GW_UNROLL
-    for (u32 lanes = 1; lanes < DIM / RUN; lanes *= 2) {
+    for (u32 lanes = 1; lanes < (DIM & ~(DIM - 1)) / RUN; lanes *= 2) {
         const f32 sign = gw::lane() & lanes ? -1.0f : 1.0f;
         GW_UNROLL
         for (u32 i = 0; i < RUN; ++i) run[i] = gw::fma(sign, run[i], gw::shuffle_xor(run[i], lanes));
@@ -51,23 +52,24 @@ GW_DEVICE const In* row_of(const In* x, const Matrix& m, u32 row) {
     return x + gw::block_z() * m.batch_stride + gw::block_y() * m.head_stride + row * m.row_stride;
 }
 
-// RUN numbers of a row from `column` on.
+// RUN numbers of a row of LENGTH from `column` on; WIDTH is its length in the image.
+template <u32 LENGTH, u32 WIDTH>
 GW_DEVICE void load_columns(const In* row, u32 column, bool is_there, f32 (&run)[RUN]) {
-    if constexpr (COLUMNS == DIM) {
+    if constexpr (LENGTH == ROW_LANES<WIDTH> * RUN) {
         load_neighbours<IN_NUMBER>(row + column, is_there, run);
-    } else if constexpr (COLUMNS % RUN == 0) {
-        load_neighbours<IN_NUMBER>(row + column, is_there && column < COLUMNS, run);
+    } else if constexpr (LENGTH % RUN == 0) {
+        load_neighbours<IN_NUMBER>(row + column, is_there && column < LENGTH, run);
     } else {
         // Runs do not begin at multiples of 16 bytes.
         GW_UNROLL
-        for (u32 i = 0; i < RUN; ++i) run[i] = is_there && column + i < COLUMNS ? number_at<IN_NUMBER>(row + column + i) : 0.0f;
+        for (u32 i = 0; i < RUN; ++i) run[i] = is_there && column + i < LENGTH ? number_at<IN_NUMBER>(row + column + i) : 0.0f;
     }
 }
 
 // Rows of the block's head from `first` on, rotated or not.
-template <bool ROTATED>
+template <u32 LENGTH, u32 IMAGE_WIDTH, bool ROTATED>
 struct HeadRows {
-    static constexpr u32 THREADS = QUANTISE_THREADS;
+    static constexpr u32 THREADS = QUANTISE_THREADS, WIDTH = IMAGE_WIDTH;
     const In* x;
     const Matrix& m;
     u32 first;
@@ -75,11 +77,11 @@ struct HeadRows {
     GW_DEVICE u32 thread() const { return gw::thread(); }
     GW_DEVICE bool has(u32 row) const { return first + row < m.rows; }
     GW_DEVICE void load(u32 row, u32 column, f32 (&run)[RUN]) const {
-        load_columns(row_of(x, m, first + row), column, has(row), run);
+        load_columns<LENGTH, WIDTH>(row_of(x, m, first + row), column, has(row), run);
         if (ROTATED) rotate(run);
     }
     GW_DEVICE f32 number(u32 row, u32 column) const {
-        if (COLUMNS < DIM && column >= COLUMNS) return 0.0f;
+        if (LENGTH < WIDTH && column >= LENGTH) return 0.0f;
         return number_at<IN_NUMBER>(row_of(x, m, first + row) + column);
     }
     GW_DEVICE f32 largest(f32 value, u32 reduction) const {
@@ -91,7 +93,7 @@ struct HeadRows {
 template <u32 ROWS>
 GW_DEVICE void quantise_tile(const In* x, const f32* given, u8* image, f32* scales, u8* marks, const Matrix& m, u32 tile) {
     const u64 number = tile_number(m, tile);
-    const HeadRows<ROTATE != 0> source = {x, m, tile * ROWS};
+    const HeadRows<COLUMNS, DIM, ROTATE != 0> source = {x, m, tile * ROWS};
     const Quantised quantised = quantise_rows<ROWS>(source, m.limit, image + number * (ROWS * DIM), marks + number * ROWS);
     // A tile past the last row has no scale that came with it.
     if (gw::thread() == 0) scales[number] = scale_of(quantised, quantised.factor > 0.0f ? given_scale(given, m, tile * ROWS / KEY_TILE) : 0.0f);
@@ -102,7 +104,7 @@ GW_DEVICE void quantise_tile(const In* x, const f32* given, u8* image, f32* scal
 GW_DEVICE void quantise_values(const In* v, const f32* given, u8* image, f32* scales, u32* marks, const Matrix& m, u32 group) {
     constexpr u32 RUNS = VALUE_RUNS / THREADS;
     const u32 first = group * GROUP, end = gw::lesser(first + GROUP, m.tiles);
-    const auto rows_of = [&](u32 tile) { return HeadRows<false>{v, m, tile * KEY_TILE}; };
+    const auto rows_of = [&](u32 tile) { return HeadRows<VALUE_COLUMNS, VALUE_DIM, false>{v, m, tile * KEY_TILE}; };
     f32 runs[RUNS][RUN], largest = 0.0f;
     const auto load = [&](u32 tile) {
         GW_UNROLL
@@ -124,7 +126,7 @@ GW_DEVICE void quantise_values(const In* v, const f32* given, u8* image, f32* sc
         largest = 0.0f;
         GW_UNROLL_BY(1)
         for (u32 tile = first; tile < end; ++tile) {
-            const f32 found = mark_values(rows_of(tile), marks + tile_number(m, tile) * DIM);
+            const f32 found = mark_values(rows_of(tile), marks + tile_number(m, tile) * VALUE_DIM);
             largest = gw::maximum(largest, found * given_scale(given, m, tile));
         }
         largest = rows_of(first).largest(largest, 1);
@@ -144,7 +146,7 @@ GW_DEVICE void quantise_values(const In* v, const f32* given, u8* image, f32* sc
             }
         }
         gw::sync_threads();
-        write_transposed<THREADS>(gw::shared<u32>(QUANTISE_WORDS_BYTES), image + tile_number(m, tile) * ((DIM + SUM_ROWS) * KEY_TILE));
+        write_transposed<THREADS>(gw::shared<u32>(QUANTISE_WORDS_BYTES), image + tile_number(m, tile) * ((VALUE_DIM + SUM_ROWS) * KEY_TILE));
         if (GROUP > 1) gw::sync_threads();
     }
     if (gw::thread() == 0) {
@@ -153,9 +155,12 @@ GW_DEVICE void quantise_values(const In* v, const f32* given, u8* image, f32* sc
     }
 }
 
+// A thread has 128 numbers of a tile with 256 columns: there is no room for two such blocks.
+constexpr u32 RESIDENT = ROW_LANES<DIM> > 8 || ROW_LANES<VALUE_DIM> > 8 ? 1 : 2;
+
 // Blocks in x: the tiles of queries, of keys, and the groups of tiles of values. Blocks in y: query heads, of which keys and
 // values have fewer. The three `given` are scales of e4m3 inputs, and of other formats anything.
-GW_KERNEL_BOUNDED(quantise, THREADS, 2)
+GW_KERNEL_BOUNDED(quantise, THREADS, RESIDENT)
 (const In* q, const In* k, const In* v, const f32* q_given, const f32* k_given, const f32* v_given, u8* q_image, u8* k_image,
  u8* v_image, f32* q_scales, f32* k_scales, f32* v_scales, u8* q_marks, u8* k_marks, u32* v_marks, Matrix queries, Matrix keys,
  Matrix values) {

@@ -19,12 +19,18 @@
 
 #include "gw/gw.cuh"
 #include "gw/half.cuh"
+#include "dimensions.cuh"
 #include "marks.cuh"
 #include "shared.cuh"
 
 constexpr bool TURNS = FEATURES & WITH_TURNS, CURVE = FEATURES & WITH_CURVE;
 constexpr bool WINDOW = FEATURES & WITH_WINDOW, SINKS = FEATURES & WITH_SINKS, SOFT_CAP = FEATURES & WITH_SOFT_CAP;
-constexpr u32 V_ROWS = DIM + SUM_ROWS;
+constexpr u32 V_ROWS = VALUE_DIM + SUM_ROWS;
+// Sums of values this long leave no registers for as many sums of a group of tiles: see slices.cuh.
+constexpr bool SLICED = VALUE_DIM > 128;
+constexpr u32 SLICE = 64, SLICES = VALUE_DIM / SLICE;
+static_assert(VALUE_DIM % SLICE == 0, "whole slices");
+constexpr u32 PART_ROWS = SLICED ? SLICE + SUM_ROWS : V_ROWS;
 
 // The code of the row's maximum: 2^4; 448, the largest e4m3, is 38 steps above.
 constexpr f32 TOP_CODE = 88.0f;
@@ -92,7 +98,7 @@ struct Consumer {
     Rows rows;
     f32 correction[2];
     u32 scores[KEY_TILE / 4], p[KEY_TILE / 32][4];
-    f32 out[V_ROWS / 2], part[V_ROWS / 2];
+    f32 out[V_ROWS / 2], part[PART_ROWS / 2];
 };
 
 // Where scales and marks (marks.cuh) of an item's tiles lie: the including kernel's. `scale_of_values` is that of a group of tiles.

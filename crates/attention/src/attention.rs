@@ -184,7 +184,7 @@ impl OnDevice {
         let stream = &self.stream;
         let mut workspace = self.workspace.lock();
         let (q, k, v) = (stream.upload(q)?, stream.upload(k)?, stream.upload(v)?);
-        let mut o = stream.alloc(self.attention.shape().query_elements())?;
+        let mut o = stream.alloc(self.attention.shape().output_elements())?;
         self.attention.forward(stream, &mut workspace, [&q, &k, &v], &mut o)?;
         Ok(Output { o: stream.download(&o)?, lse: stream.download(workspace.lse())? })
     }

@@ -11,7 +11,7 @@ use gatework_lab::{
 use crate::cuda::value_group;
 pub use crate::workloads::case::{case, of_case};
 use crate::workloads::{of_shapes, workloads};
-use crate::{Attention, HeadDimension, Result};
+use crate::{Attention, HeadDimension, Result, Shape};
 
 /// What peers call the same on the CPU.
 const CPU_OPERATION: &str = "attention-f32-cpu";
@@ -21,16 +21,19 @@ const CPU_OPERATION: &str = "attention-f32-cpu";
 /// head dimension that no kernel is made for is an error.
 pub fn on_device(cases: &[Case]) -> Result<Vec<Box<dyn Workload>>> {
     for (shape, _) in cases.iter().filter_map(of_case) {
-        HeadDimension::of(shape.dim)?;
+        HeadDimension::of(shape.dim, shape.value_dim)?;
     }
     let engines = workloads();
-    let kernels = |case: &Case| of_case(case).map(|(shape, _)| (shape.dim, value_group(shape.keys)));
+    let dimensions = |shape: &Shape| (shape.dim, shape.value_dim);
+    let kernels = |case: &Case| of_case(case).map(|(shape, _)| (dimensions(&shape), value_group(shape.keys)));
     let known: Vec<_> =
         engines.iter().map(|engine| engine.bench_cases(Kind::Cuda).first().and_then(kernels)).collect();
     let engine_of = |case: &Case| {
         let wanted = kernels(case)?;
         let same = known.iter().position(|&found| found == Some(wanted));
-        same.or_else(|| known.iter().position(|found| found.is_some_and(|(dim, _)| dim == wanted.0)))
+        same.or_else(|| {
+            known.iter().position(|found| found.is_some_and(|(dimensions, _)| dimensions == wanted.0))
+        })
     };
     let chosen = |(index, engine): (usize, Box<dyn Workload>)| -> Option<Box<dyn Workload>> {
         let cases: Vec<Case> = cases.iter().filter(|case| engine_of(case) == Some(index)).cloned().collect();
@@ -38,18 +41,19 @@ pub fn on_device(cases: &[Case]) -> Result<Vec<Box<dyn Workload>>> {
         if cases.is_empty() { None } else { Some(Box::new(Chosen { name, engine, cases })) }
     };
     let of_engines: Vec<_> = engines.into_iter().enumerate().filter_map(chosen).collect();
-    let mut others: BTreeMap<usize, Vec<Case>> = BTreeMap::new();
+    let mut others: BTreeMap<(usize, usize), Vec<Case>> = BTreeMap::new();
     for case in cases.iter().filter(|case| engine_of(case).is_none()) {
         if let Some((shape, _)) = of_case(case) {
-            others.entry(shape.dim).or_default().push(case.clone());
+            others.entry(dimensions(&shape)).or_default().push(case.clone());
         }
     }
     Ok(of_engines.into_iter().chain(others.into_iter().map(of_dimension)).collect())
 }
 
 /// A workload of these cases, which no workload of the engine is like.
-fn of_dimension((dim, cases): (usize, Vec<Case>)) -> Box<dyn Workload> {
-    let name = format!("attention/chosen-dim-{dim}");
+fn of_dimension(((dim, value_dim), cases): ((usize, usize), Vec<Case>)) -> Box<dyn Workload> {
+    let length = if value_dim == dim { dim.to_string() } else { format!("{dim}-{value_dim}") };
+    let name = format!("attention/chosen-dim-{length}");
     let shapes = cases.iter().filter_map(of_case).map(|(shape, _)| shape).collect();
     let engine = of_shapes(&name, shapes);
     Box::new(Chosen { name, engine, cases })
@@ -62,15 +66,16 @@ pub fn on_cpu(case: &Case) -> Result<HostBench, RunError> {
     let mut inputs = Inputs::new(1);
     let mut normal = |count: usize| inputs.normal(count);
     let (q, k) = (normal(shape.query_elements()), normal(shape.key_elements()));
-    let v = normal(shape.key_elements());
-    let elements = 2 * shape.query_elements() + 2 * shape.key_elements();
+    let v = normal(shape.value_elements());
+    let elements = q.len() + k.len() + v.len() + shape.output_elements();
     let work = Work { operations: shape.operations(mask) as u64, bytes: 4 * elements as u64 };
     let bench = HostBench::new("f32", work, move || {
         std::hint::black_box(attention.forward(&q, &k, &v)?);
         Ok(())
     });
     let peer = PeerRequest { operation: CPU_OPERATION.into(), shape: case.dimensions.clone() };
-    Ok(bench.peers(vec![peer]))
+    // Peers know values that are as long as keys.
+    Ok(if shape.value_dim == shape.dim { bench.peers(vec![peer]) } else { bench })
 }
 
 /// A workload of the engine, timed on other shapes.
@@ -133,7 +138,7 @@ mod tests {
     use gatework_lab::measure::{PerformanceOptions, Station};
 
     use super::*;
-    use crate::{Mask, Shape};
+    use crate::Mask;
 
     #[test]
     fn cases_are_those_of_the_workloads() {
@@ -152,13 +157,14 @@ mod tests {
     #[test]
     fn each_head_dimension_is_timed_by_a_workload_of_its_kernels() {
         let square = |rows, dim| case(&Shape::square(1, 2, rows, dim), Mask::Causal);
-        let chosen =
-            on_device(&[square(100, 64), square(200, 128), square(90, 72), square(300, 64)]).unwrap();
+        let latent = case(&Shape { value_dim: 72, ..Shape::square(1, 2, 90, 130) }, Mask::Causal);
+        let chosen = [square(100, 64), square(200, 128), square(90, 72), square(300, 64), latent];
+        let chosen = on_device(&chosen).unwrap();
         let timed: Vec<(String, usize)> =
             chosen.iter().map(|w| (w.name().to_owned(), w.bench_cases(Kind::Cuda).len())).collect();
         assert_eq!(
             timed,
-            [("chosen-small", 2), ("chosen-long-128", 1), ("chosen-dim-72", 1)]
+            [("chosen-small", 2), ("chosen-long-128", 1), ("chosen-dim-72", 1), ("chosen-dim-130-72", 1)]
                 .map(|(name, cases)| (format!("attention/{name}"), cases))
         );
         let device = Device::emulated(0).unwrap();
@@ -177,9 +183,9 @@ mod tests {
     #[test]
     fn a_head_dimension_that_no_kernel_is_made_for_is_an_error_with_the_way_out() {
         let cases: Vec<Case> =
-            [64, 200].map(|dim| case(&Shape::square(1, 2, 50, dim), Mask::Full)).into_iter().collect();
-        let said = on_device(&cases).err().expect("200 is too long").to_string();
-        assert!(said.contains("head dimension 200 on a device; 128 at most, and 256 on the CPU"), "{said}");
+            [64, 300].map(|dim| case(&Shape::square(1, 2, 50, dim), Mask::Full)).into_iter().collect();
+        let said = on_device(&cases).err().expect("300 is too long").to_string();
+        assert!(said.contains("head dimension 300; 1 to 256 are supported"), "{said}");
     }
 
     #[test]

@@ -5,10 +5,17 @@ use gatework_gpu::Header;
 use crate::shared::SHARED;
 
 /// Files that kernels include.
-static HEADERS: [Header; 6] = {
-    let [consumer, images, marks, numbers, softmax] =
-        gatework_gpu::headers!["consumer.cuh", "images.cuh", "marks.cuh", "numbers.cuh", "softmax.cuh"];
-    [consumer, images, marks, numbers, softmax, SHARED]
+static HEADERS: [Header; 8] = {
+    let [consumer, dimensions, images, marks, numbers, slices, softmax] = gatework_gpu::headers![
+        "consumer.cuh",
+        "dimensions.cuh",
+        "images.cuh",
+        "marks.cuh",
+        "numbers.cuh",
+        "slices.cuh",
+        "softmax.cuh"
+    ];
+    [consumer, dimensions, images, marks, numbers, slices, softmax, SHARED]
 };
 
 gatework_gpu::modules! {

@@ -89,6 +89,7 @@ pub struct PackedAttention {
     heads: usize,
     key_heads: usize,
     dim: usize,
+    value_dim: usize,
     lengths: Lengths,
     sinks: Vec<f32>,
     /// One for each sequence; none for those without rows or without keys.
@@ -105,11 +106,11 @@ impl Builder {
     /// Checks the combination: an attention of packed sequences. Of the builder's shape, heads and dimension
     /// count, and its layout does not.
     pub fn build_packed(self, lengths: &Lengths, target: &Target) -> Result<PackedAttention> {
-        let Shape { heads, key_heads, dim, .. } = *self.shape();
+        let Shape { heads, key_heads, dim, value_dim, .. } = *self.shape();
         let sinks = (0..heads).map(|head| self.sink(head)).collect();
         // Also checks what there is no sequence for.
         self.clone()
-            .reshaped(Shape { batch: 1, heads, key_heads, rows: 1, keys: 1, dim })
+            .reshaped(Shape { batch: 1, heads, key_heads, rows: 1, keys: 1, dim, value_dim })
             .build(&Target::Cpu)?;
         let mut known: HashMap<(usize, usize), Arc<Attention>> = HashMap::new();
         let mut attentions = Vec::with_capacity(lengths.sequences());
@@ -122,7 +123,7 @@ impl Builder {
             let attention = match known.get(&(rows, keys)) {
                 Some(attention) => attention.clone(),
                 None => {
-                    let shape = Shape { batch: 1, heads, key_heads, rows, keys, dim };
+                    let shape = Shape { batch: 1, heads, key_heads, rows, keys, dim, value_dim };
                     let builder = self.clone().reshaped(shape).layout(Layout::RowsFirst);
                     Arc::new(builder.build(target)?)
                 }
@@ -131,7 +132,7 @@ impl Builder {
             attentions.push(Some(attention));
         }
         let (lengths, target) = (lengths.clone(), target.clone());
-        Ok(PackedAttention { heads, key_heads, dim, lengths, sinks, attentions, target })
+        Ok(PackedAttention { heads, key_heads, dim, value_dim, lengths, sinks, attentions, target })
     }
 }
 
@@ -148,21 +149,23 @@ impl PackedAttention {
 
     /// The same in a format of one's own, with the log-sum-exp of every row, `[heads, rows]`.
     pub fn forward_to<O: Element, T: Element>(&self, q: &[T], k: &[T], v: &[T]) -> Result<Output<O>> {
-        let (query, key) = (self.heads * self.dim, self.key_heads * self.dim);
-        let (queries, keys) = (self.lengths.rows() * query, self.lengths.keys() * key);
-        for (tensor, found, needed) in [("q", q.len(), queries), ("k", k.len(), keys), ("v", v.len(), keys)] {
+        let (query, key, value) =
+            (self.heads * self.dim, self.key_heads * self.dim, self.key_heads * self.value_dim);
+        let (rows, keys) = (self.lengths.rows(), self.lengths.keys());
+        let found = [("q", q.len(), rows * query), ("k", k.len(), keys * key), ("v", v.len(), keys * value)];
+        for (tensor, found, needed) in found {
             if found != needed {
                 return Err(Error::Length { tensor, found, needed });
             }
         }
         let sequences: Vec<Sequence<'_>> = self.lengths.each().zip(&self.attentions).collect();
         let attend = |((rows, keys), attention): &Sequence<'_>| {
-            let keys = keys.start * key..keys.end * key;
             let Some(attention) = attention else {
-                return Ok(without_keys(self.sinks.iter().copied(), rows.len(), self.dim));
+                return Ok(without_keys(self.sinks.iter().copied(), rows.len(), self.value_dim));
             };
             let queries = &q[rows.start * query..rows.end * query];
-            attention.forward_to(queries, &k[keys.clone()], &v[keys]).map(|Output { o, lse }| (o, lse))
+            let (k, v) = (&k[keys.start * key..keys.end * key], &v[keys.start * value..keys.end * value]);
+            attention.forward_to(queries, k, v).map(|Output { o, lse }| (o, lse))
         };
         // A device has one queue for all of them.
         let parts: Vec<Part<O>> = match self.target {

@@ -1,8 +1,8 @@
 //! The plainest attention, in double precision: the oracle of everything else.
 
-use crate::shape::{Layout, Mask, Shape};
+use crate::shape::{Layout, Mask, Shape, Strides};
 
-/// `softmax(scale q k^T + mask) v` of tensors in `[batch, heads, rows, dim]`, and the log-sum-exp of every
+/// `softmax(scale q k^T + mask) v` of tensors in `[batch, heads, rows, dim or value_dim]`, and the log-sum-exp of every
 /// query row. Rows that see no key give zeros, and minus infinity; so do those whose scores are all minus
 /// infinity. A score that is not a number, or plus infinity, makes its row not a number; a value that is not
 /// finite makes its column so in every row that sees the key. This is what PyTorch's `math` backend gives
@@ -32,28 +32,30 @@ pub struct Scores<'a> {
 }
 
 /// The same with scores of any kind. A sink counts in the log-sum-exp.
-pub fn attention_of(
+pub fn attention_of<'a>(
     shape: &Shape,
     scores: &Scores<'_>,
     q: &[f64],
-    k: &[f64],
-    v: &[f64],
+    k: &'a [f64],
+    v: &'a [f64],
 ) -> (Vec<f64>, Vec<f64>) {
     let Scores { mask, scale, soft_cap, sinks } = *scores;
     let capped = |score: f64| soft_cap.map_or(score, |cap| cap * (score / cap).tanh());
     let (mut out, mut lse) = (Vec::with_capacity(q.len()), Vec::new());
     let q_strides = Layout::HeadsFirst.strides(shape.heads, shape.rows, shape.dim);
     let k_strides = Layout::HeadsFirst.strides(shape.key_heads, shape.keys, shape.dim);
+    let v_strides = Layout::HeadsFirst.strides(shape.key_heads, shape.keys, shape.value_dim);
     for batch in 0..shape.batch {
         for head in 0..shape.heads {
             let key_head = head / (shape.heads / shape.key_heads);
-            let base = batch * k_strides.batch + key_head * k_strides.head;
-            let key = |key: usize| base + key * k_strides.row..base + key * k_strides.row + shape.dim;
+            let row_of = |x: &'a [f64], strides: Strides, length: usize, key: usize| {
+                &x[batch * strides.batch + key_head * strides.head + key * strides.row..][..length]
+            };
             for row in 0..shape.rows {
                 let query =
                     &q[batch * q_strides.batch + head * q_strides.head + row * q_strides.row..][..shape.dim];
                 let seen = shape.visible(row, mask);
-                let score = |index: usize| capped(scale * dot(query, &k[key(index)]));
+                let score = |index: usize| capped(scale * dot(query, row_of(k, k_strides, shape.dim, index)));
                 let scores: Vec<f64> = seen.clone().map(score).collect();
                 let sink = sinks.get(head).copied().unwrap_or(f64::NEG_INFINITY);
                 let top = scores.iter().copied().fold(sink, f64::max);
@@ -62,9 +64,9 @@ pub fn attention_of(
                 let weights: Vec<f64> = scores.iter().map(weight).collect();
                 let sum = if unweighted { 1.0 } else { weights.iter().sum::<f64>() + weight(&sink) };
                 lse.push(top + sum.ln());
-                let mut output = vec![0.0; shape.dim];
+                let mut output = vec![0.0; shape.value_dim];
                 for (index, weight) in seen.zip(&weights) {
-                    for (o, v) in output.iter_mut().zip(&v[key(index)]) {
+                    for (o, v) in output.iter_mut().zip(row_of(v, v_strides, shape.value_dim, index)) {
                         *o += weight / sum * v;
                     }
                 }

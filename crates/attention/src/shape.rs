@@ -61,8 +61,11 @@ pub struct Shape {
     pub rows: usize,
     /// Keys of a head.
     pub keys: usize,
-    /// Length of a row.
+    /// Length of a row of queries and keys.
     pub dim: usize,
+    /// Length of a row of values, and of the output: as `dim` in most models. Multi-head latent attention
+    /// (MLA) has 128 beside 192.
+    pub value_dim: usize,
 }
 
 /// Elements between neighbours along batch, heads and rows.
@@ -83,19 +86,34 @@ impl Layout {
 }
 
 impl Shape {
-    /// The same number of heads and the same length for queries and keys.
+    /// The same number of heads and the same lengths for queries, keys and values.
     pub fn square(batch: usize, heads: usize, rows: usize, dim: usize) -> Self {
-        Self { batch, heads, key_heads: heads, rows, keys: rows, dim }
+        Self { batch, heads, key_heads: heads, rows, keys: rows, dim, value_dim: dim }
     }
 
-    /// Elements of the queries, and of the output.
+    /// Elements of the queries.
     pub fn query_elements(&self) -> usize {
-        self.batch * self.heads * self.rows * self.dim
+        self.query_rows() * self.dim
     }
 
-    /// Elements of the keys, and of the values.
+    /// Elements of the keys.
     pub fn key_elements(&self) -> usize {
         self.batch * self.key_heads * self.keys * self.dim
+    }
+
+    /// Elements of the values.
+    pub fn value_elements(&self) -> usize {
+        self.batch * self.key_heads * self.keys * self.value_dim
+    }
+
+    /// Elements of the output.
+    pub fn output_elements(&self) -> usize {
+        self.query_rows() * self.value_dim
+    }
+
+    /// Query rows of all heads and batches: elements of the log-sum-exp.
+    pub fn query_rows(&self) -> usize {
+        self.batch * self.heads * self.rows
     }
 
     /// The keys that query row `row` sees.
@@ -119,13 +137,13 @@ impl Shape {
                 (0..self.rows).map(|row| self.visible(row, mask).len() as f64).sum()
             }
         };
-        4.0 * (self.batch * self.heads * self.dim) as f64 * pairs
+        2.0 * (self.batch * self.heads * (self.dim + self.value_dim)) as f64 * pairs
     }
 
     /// Whether tensors of these lengths are the queries, keys and values of this shape.
     pub(crate) fn check_lengths(&self, q: usize, k: usize, v: usize) -> Result<()> {
-        let (queries, keys) = (self.query_elements(), self.key_elements());
-        for (tensor, found, needed) in [("q", q, queries), ("k", k, keys), ("v", v, keys)] {
+        let needed = [self.query_elements(), self.key_elements(), self.value_elements()];
+        for (tensor, found, needed) in [("q", q, needed[0]), ("k", k, needed[1]), ("v", v, needed[2])] {
             if found != needed {
                 return Err(Error::Length { tensor, found, needed });
             }
@@ -136,8 +154,8 @@ impl Shape {
     /// Says what no kernel here computes.
     pub(crate) fn check(&self) -> Result<()> {
         let refuse = |what: String| Err(Error::Unsupported { what });
-        let Self { batch, heads, key_heads, rows, keys, dim } = *self;
-        dimensions::check(dim)?;
+        let Self { batch, heads, key_heads, rows, keys, dim, value_dim } = *self;
+        dimensions::check(dim, value_dim)?;
         if [batch, heads, key_heads, rows, keys].contains(&0) {
             return refuse(format!("an empty shape, {self:?}"));
         }

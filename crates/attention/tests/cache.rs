@@ -16,7 +16,8 @@ const DEVICE_RUNS: u64 = 100;
 const KEY_HEADS: usize = 2;
 const DIM: usize = 64;
 const ROW: usize = KEY_HEADS * DIM;
-const SHAPE: Shape = Shape { batch: 1, heads: 4, key_heads: KEY_HEADS, rows: 1, keys: 1, dim: DIM };
+const SHAPE: Shape =
+    Shape { batch: 1, heads: 4, key_heads: KEY_HEADS, rows: 1, keys: 1, dim: DIM, value_dim: DIM };
 
 /// Rows that were written into a page after the first `kept`.
 #[derive(Clone)]
@@ -385,7 +386,11 @@ fn refuse_bad_input(target: &Target) -> Result<()> {
     let row = [1.0f32; ROW];
     let large = [1e6f32; ROW];
     let attention = Attention::builder(SHAPE).build_cached()?;
-    let wide = Attention::builder(Shape { dim: 128, ..SHAPE }).build_cached()?;
+    let wide = Attention::builder(Shape { dim: 128, value_dim: 128, ..SHAPE }).build_cached()?;
+    let latent = Attention::builder(Shape { dim: 192, value_dim: 128, ..SHAPE }).build_cached();
+    assert!(
+        latent.unwrap_err().to_string().contains("keys of 192 and values of 128; values must be as long")
+    );
     let attend = |rows: &[(Sequence, usize)]| attention.forward_to::<f32, f32>(&cache, rows, &[]).map(|_| ());
     let refused = [
         (attend(&[(one, 1)]), "'q' has 0 elements, the shape needs 256"),

@@ -18,8 +18,9 @@ struct Case {
 impl Case {
     fn new(shape: Shape, mask: Mask, seed: u64) -> Self {
         let mut inputs = Inputs::new(seed);
-        let (queries, keys) = (shape.query_elements(), shape.key_elements());
-        Self { shape, mask, q: inputs.normal(queries), k: inputs.normal(keys), v: inputs.normal(keys) }
+        let lengths = [shape.query_elements(), shape.key_elements(), shape.value_elements()];
+        let [q, k, v] = lengths.map(|count| inputs.normal(count));
+        Self { shape, mask, q, k, v }
     }
 
     /// Attention in double precision of the inputs as format `T` has them.
@@ -30,11 +31,11 @@ impl Case {
     }
 
     fn run<T: Element, O: Element>(&self, layout: Layout) -> Result<Output<O>> {
-        let Shape { heads, key_heads, rows, keys, dim, .. } = self.shape;
+        let Shape { heads, key_heads, rows, keys, dim, value_dim, .. } = self.shape;
         let attention = Attention::builder(self.shape).mask(self.mask).layout(layout).build(&Target::Cpu)?;
         let q = arrange::<T>(&self.q, layout, heads, rows, dim);
         let k = arrange::<T>(&self.k, layout, key_heads, keys, dim);
-        let v = arrange::<T>(&self.v, layout, key_heads, keys, dim);
+        let v = arrange::<T>(&self.v, layout, key_heads, keys, value_dim);
         attention.forward_to(&q, &k, &v)
     }
 }
@@ -57,7 +58,8 @@ fn arrange<T: Element>(x: &[f32], layout: Layout, heads: usize, rows: usize, dim
 /// Around the sizes of tiles, blocks and groups of rows, and far from them.
 fn shapes() -> Vec<Shape> {
     let mut shapes = Vec::new();
-    for dim in HEAD_DIMENSIONS.iter().map(|known| known.dim).chain([40, 200]) {
+    let dims = HEAD_DIMENSIONS.iter().map(|known| (known.dim, known.value_dim));
+    for (dim, value_dim) in dims.chain([(40, 40), (200, 200), (50, 90)]) {
         for (batch, heads, key_heads, rows, keys) in [
             (1, 1, 1, 1, 1),
             (1, 1, 1, 1, 64),
@@ -76,7 +78,7 @@ fn shapes() -> Vec<Shape> {
             (1, 1, 1, 200, 70),
             (1, 1, 1, 250, 513),
         ] {
-            shapes.push(Shape { batch, heads, key_heads, rows, keys, dim });
+            shapes.push(Shape { batch, heads, key_heads, rows, keys, dim, value_dim });
         }
     }
     shapes
@@ -93,7 +95,7 @@ fn the_cpu_matches_reference() -> Result<()> {
                 // The two layouts are each other's inverse with heads and rows exchanged.
                 let o = match layout {
                     Layout::HeadsFirst => o,
-                    Layout::RowsFirst => arrange::<f32>(&o, layout, shape.rows, shape.heads, shape.dim),
+                    Layout::RowsFirst => arrange::<f32>(&o, layout, shape.rows, shape.heads, shape.value_dim),
                 };
                 let error = relative_error(o.iter().copied(), &wanted);
                 assert!(error < 1e-6, "{shape:?} {mask:?} {layout:?}: {error}");
@@ -109,7 +111,7 @@ fn the_cpu_matches_reference() -> Result<()> {
 
 #[test]
 fn half_precision_matches_reference() -> Result<()> {
-    let shape = Shape { batch: 2, heads: 4, key_heads: 2, rows: 50, keys: 130, dim: 64 };
+    let shape = Shape { batch: 2, heads: 4, key_heads: 2, rows: 50, keys: 130, dim: 64, value_dim: 64 };
     let case = Case::new(shape, Mask::Causal, 3);
     let plain = |Output { o, .. }: Output<f32>| o;
     // Outputs in f32: what is left is the arithmetic, not the format.

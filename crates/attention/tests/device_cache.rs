@@ -117,7 +117,7 @@ fn lengths_masks_groups_and_scores_match_reference() -> Result<()> {
     for (seed, case) in cases.into_iter().enumerate() {
         let Case { heads, key_heads, dim, lengths, mask, has_sinks, cap: soft_cap } = case;
         let device = Target::Gpu(Device::emulated(seed as u64)?);
-        let shape = Shape { batch: 1, heads, key_heads, rows: 1, keys: 1, dim };
+        let shape = Shape { batch: 1, heads, key_heads, rows: 1, keys: 1, dim, value_dim: dim };
         let sinks = &sinks[..if has_sinks { heads } else { 0 }];
         let mut builder: Builder = Attention::builder(shape).mask(mask);
         if has_sinks {
@@ -146,7 +146,7 @@ fn lengths_masks_groups_and_scores_match_reference() -> Result<()> {
 #[test]
 fn a_batch_changes_no_bit_of_its_sequences() -> Result<()> {
     let mut inputs = Inputs::new(8);
-    let shape = Shape { batch: 1, heads: 4, key_heads: 2, rows: 1, keys: 1, dim: 64 };
+    let shape = Shape { batch: 1, heads: 4, key_heads: 2, rows: 1, keys: 1, dim: 64, value_dim: 64 };
     let attention = Attention::builder(shape).mask(Mask::Causal).build_cached()?;
     for seed in 0..6 {
         let device = Target::Gpu(Device::emulated(seed)?);
@@ -184,7 +184,7 @@ struct Decoder {
 
 impl Decoder {
     fn new(seed: u64) -> Result<Self> {
-        let shape = Shape { batch: 1, heads: 4, key_heads: 2, rows: 1, keys: 1, dim: 64 };
+        let shape = Shape { batch: 1, heads: 4, key_heads: 2, rows: 1, keys: 1, dim: 64, value_dim: 64 };
         let attention = Attention::builder(shape).mask(Mask::Causal).build_cached()?;
         Ok(Self { shape, attention, inputs: Inputs::new(seed) })
     }
@@ -356,7 +356,7 @@ fn steps_of_another_attention_are_refused() -> Result<()> {
     let device = Device::emulated(7)?;
     let (target, stream) = (Target::Gpu(device.clone()), device.stream()?);
     let builder = |heads: usize| {
-        let shape = Shape { batch: 1, heads, key_heads: 2, rows: 1, keys: 1, dim: 64 };
+        let shape = Shape { batch: 1, heads, key_heads: 2, rows: 1, keys: 1, dim: 64, value_dim: 64 };
         Attention::builder(shape).mask(Mask::Causal)
     };
     let plain = builder(8).build_cached()?;
@@ -436,7 +436,7 @@ fn a_step_that_cannot_attend_appends_nothing() -> Result<()> {
 
 #[test]
 fn what_is_not_finite_stays_so_in_pages_that_fill_and_are_cut() -> Result<()> {
-    let shape = Shape { batch: 1, heads: 1, key_heads: 1, rows: 1, keys: 1, dim: 64 };
+    let shape = Shape { batch: 1, heads: 1, key_heads: 1, rows: 1, keys: 1, dim: 64, value_dim: 64 };
     let attention = Attention::builder(shape).mask(Mask::Causal).build_cached()?;
     let target = Target::Gpu(Device::emulated(2)?);
     let ones = |count: usize| vec![bf16::ONE; count * 64];

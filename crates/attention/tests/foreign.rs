@@ -8,7 +8,7 @@ use gatework_attention::{Attention, Mask, Result, Shape};
 use gatework_gpu::{Buffer, Device, Stream, Target};
 use gatework_lab::Inputs;
 
-const SHAPE: Shape = Shape { batch: 1, heads: 2, key_heads: 1, rows: 70, keys: 140, dim: 64 };
+const SHAPE: Shape = Shape { batch: 1, heads: 2, key_heads: 1, rows: 70, keys: 140, dim: 64, value_dim: 64 };
 
 fn inputs() -> [Vec<f32>; 3] {
     let mut inputs = Inputs::new(4);

@@ -15,7 +15,7 @@ impl Sequence {
     fn new(shape: &Shape, seed: u64) -> Self {
         let mut inputs = Inputs::new(seed);
         let one = Shape { batch: 1, ..*shape };
-        let lengths = [one.query_elements(), one.key_elements(), one.key_elements()];
+        let lengths = [one.query_elements(), one.key_elements(), one.value_elements()];
         Self { tensors: lengths.map(|count| inputs.normal(count).into_iter().map(f16::from_f32).collect()) }
     }
 }
@@ -52,7 +52,7 @@ fn a_batch_changes_no_bit_of_its_sequences() -> Result<()> {
     .into_iter()
     .enumerate()
     {
-        let shape = Shape { batch: 1, heads: 1, key_heads: 1, rows, keys, dim };
+        let shape = Shape { batch: 1, heads: 1, key_heads: 1, rows, keys, dim, value_dim: dim };
         let sequences: Vec<Sequence> = (0..3).map(|i| Sequence::new(&shape, seed as u64 * 10 + i)).collect();
         let all: Vec<&Sequence> = sequences.iter().collect();
         for target in [Target::Cpu, Target::Gpu(Device::emulated(seed as u64)?)] {
@@ -77,7 +77,7 @@ fn a_batch_changes_no_bit_of_its_sequences() -> Result<()> {
 /// The control: what is chosen for the device gives other bits in another batch.
 #[test]
 fn without_the_contract_a_batch_changes_bits() -> Result<()> {
-    let shape = Shape { batch: 1, heads: 1, key_heads: 1, rows: 1, keys: 4200, dim: 64 };
+    let shape = Shape { batch: 1, heads: 1, key_heads: 1, rows: 1, keys: 4200, dim: 64, value_dim: 64 };
     let device = Device::emulated(1)?;
     let properties = device.properties();
     let parts =

@@ -3,7 +3,10 @@
 use std::process::ExitCode;
 
 use gatework_attention::workloads::workloads;
-use gatework_lab::{Excused, suite};
+use gatework_gpu::{Device, Kind, Source};
+use gatework_lab::{
+    Case, Control, ErrorBudget, Excused, KernelSpec, Outputs, RunError, Work, Workload, suite,
+};
 
 const EXCUSED: &[Excused] = &[
     Excused {
@@ -18,6 +21,49 @@ const EXCUSED: &[Excused] = &[
     },
 ];
 
+/// Whose mutants are those of `slices.cuh` alone: others of its kernel's are those of the mission.
+struct Slices(Box<dyn Workload>);
+
+impl Workload for Slices {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn summary(&self) -> &str {
+        self.0.summary()
+    }
+
+    fn kernels(&self) -> Vec<KernelSpec> {
+        let text =
+            self.0.kernels().iter().find_map(|spec| Some(spec.source.included("slices.cuh")?.to_owned()));
+        vec![KernelSpec::new(Source::new("slices", text.expect("the kernel includes it")))]
+    }
+
+    fn cases(&self, kind: Kind) -> Vec<Case> {
+        self.0.cases(kind).into_iter().take(1).collect()
+    }
+
+    fn run(&self, device: &Device, case: &Case, seed: u64) -> Result<Outputs, RunError> {
+        self.0.run(device, case, seed)
+    }
+
+    fn reference(&self, case: &Case, seed: u64) -> Outputs {
+        self.0.reference(case, seed)
+    }
+
+    fn budget(&self, case: &Case) -> ErrorBudget {
+        self.0.budget(case)
+    }
+
+    fn controls(&self, case: &Case, seed: u64, reference: &Outputs) -> Vec<Control> {
+        self.0.controls(case, seed, reference)
+    }
+
+    fn work(&self, case: &Case) -> Work {
+        self.0.work(case)
+    }
+}
+
 fn main() -> ExitCode {
     let all = workloads();
     let mission = all.iter().find(|workload| workload.name() == "attention/mission-1");
@@ -26,7 +72,11 @@ fn main() -> ExitCode {
     let busy =
         tunable.default_configuration().with("CONSUMERS", 2).with("STAGES", 2).with("ISSUE", "in turn");
     let busy = tunable.configured(&busy);
-    let cache = workloads().into_iter().find(|workload| workload.name() == "attention/cache-64");
-    let hunted = vec![busy, cache.expect("the cache is gated")];
+    let named = |name: &str| {
+        let found = workloads().into_iter().find(|workload| workload.name() == name);
+        found.unwrap_or_else(|| panic!("{name} is gated"))
+    };
+    let slices = Box::new(Slices(named("attention/long-256")));
+    let hunted: Vec<Box<dyn Workload>> = vec![busy, named("attention/cache-64"), slices];
     suite(workloads()).controls(5).mutants_of(hunted, 60, EXCUSED).run()
 }

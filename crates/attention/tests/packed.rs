@@ -5,7 +5,7 @@ use gatework_attention::{Attention, Layout, Lengths, Mask, Output, Result, Shape
 use gatework_gpu::{Device, Target};
 use gatework_lab::Inputs;
 
-const SHAPE: Shape = Shape { batch: 1, heads: 4, key_heads: 2, rows: 1, keys: 1, dim: 64 };
+const SHAPE: Shape = Shape { batch: 1, heads: 4, key_heads: 2, rows: 1, keys: 1, dim: 64, value_dim: 64 };
 
 fn normal(count: usize, seed: u64) -> Vec<f32> {
     Inputs::new(seed).normal(count)

@@ -21,7 +21,7 @@ struct Case {
 impl Case {
     fn new(shape: Shape, mask: Mask, seed: u64) -> Self {
         let mut inputs = Inputs::new(seed);
-        let lengths = [shape.query_elements(), shape.key_elements(), shape.key_elements()];
+        let lengths = [shape.query_elements(), shape.key_elements(), shape.value_elements()];
         let tensors = lengths.map(|count| inputs.normal(count));
         Self { shape, mask, scale: None, soft_cap: None, sinks: Vec::new(), tensors }
     }
@@ -105,9 +105,9 @@ fn windows_match_reference() -> Result<()> {
     .into_iter()
     .enumerate()
     {
-        let dims = HEAD_DIMENSIONS.iter().map(|known| known.dim);
-        let dim = dims.clone().nth(seed % dims.len()).unwrap_or(64);
-        let shape = Shape { batch: 1, heads: 2, key_heads: 1, rows, keys, dim };
+        let known = &HEAD_DIMENSIONS[seed % HEAD_DIMENSIONS.len()];
+        let (dim, value_dim) = (known.dim, known.value_dim);
+        let shape = Shape { batch: 1, heads: 2, key_heads: 1, rows, keys, dim, value_dim };
         let case = Case::new(shape, mask, seed as u64);
         let what = format!("{rows} over {keys} of {dim}, {mask:?}");
         case.check_cpu(&what)?;
@@ -119,7 +119,7 @@ fn windows_match_reference() -> Result<()> {
 /// A window without a left end is a causal mask, and one of everything is none: to the bit.
 #[test]
 fn endless_windows_are_the_other_masks() -> Result<()> {
-    let shape = Shape { batch: 1, heads: 1, key_heads: 1, rows: 130, keys: 300, dim: 64 };
+    let shape = Shape { batch: 1, heads: 1, key_heads: 1, rows: 130, keys: 300, dim: 64, value_dim: 64 };
     for (wide, plain) in [(window(usize::MAX, 0), Mask::Causal), (window(usize::MAX, usize::MAX), Mask::Full)]
     {
         let (wide, plain) = (Case::new(shape, wide, 3), Case::new(shape, plain, 3));
@@ -145,10 +145,10 @@ fn windows_in_blocks_and_parts_match_reference() -> Result<()> {
         (20, 3000, window(1400, 0), 1, Parts::Count(3)),
         (130, 1500, window(900, 20), 2, Parts::OfTiles(4)),
     ] {
-        let shape = Shape { batch: 1, heads: 1, key_heads: 1, rows, keys, dim: 64 };
+        let shape = Shape { batch: 1, heads: 1, key_heads: 1, rows, keys, dim: 64, value_dim: 64 };
         let case = Case::new(shape, mask, 9);
         for turns in [false, true] {
-            let schedule = Schedule { consumers, parts, turns, ..Schedule::usual(64)? };
+            let schedule = Schedule { consumers, parts, turns, ..Schedule::usual(64, 64)? };
             let what = format!("{rows} over {keys}, {mask:?} {schedule:?}");
             case.check_device(case.builder().schedule(schedule), &device, &what)?;
         }
@@ -164,7 +164,7 @@ fn sinks_take_their_weight() -> Result<()> {
             .into_iter()
             .enumerate()
     {
-        let shape = Shape { batch: 2, heads: 4, key_heads: 2, rows, keys, dim: 64 };
+        let shape = Shape { batch: 2, heads: 4, key_heads: 2, rows, keys, dim: 64, value_dim: 64 };
         let mut case = Case::new(shape, mask, seed as u64);
         // None, a small one, one that outweighs all keys, and one as large as scores.
         case.sinks = vec![f32::NEG_INFINITY, -1.0, 8.0, 1.5];
@@ -174,7 +174,7 @@ fn sinks_take_their_weight() -> Result<()> {
         case.check_device(case.builder().bits(Bits::BatchInvariant), &device, &what)?;
     }
     // Far from all scores: nothing is left, or nothing happens.
-    let shape = Shape { batch: 1, heads: 2, key_heads: 1, rows: 70, keys: 150, dim: 64 };
+    let shape = Shape { batch: 1, heads: 2, key_heads: 1, rows: 70, keys: 150, dim: 64, value_dim: 64 };
     let mut case = Case::new(shape, Mask::Full, 8);
     let plain = case.run(case.builder(), &Target::Gpu(device.clone()))?;
     case.sinks = vec![-1e6, 1e6];
@@ -197,11 +197,13 @@ fn scores_are_capped_and_scaled() -> Result<()> {
         (64, window(90, 10), Some(20.0), Some(0.5)),
         (128, Mask::Causal, None, Some(0.3)),
         (64, Mask::Full, Some(1000.0), None),
+        (256, Mask::Causal, Some(50.0), None),
+        (192, window(50, 0), Some(30.0), None),
     ]
     .into_iter()
     .enumerate()
     {
-        let shape = Shape { batch: 1, heads: 2, key_heads: 1, rows: 100, keys: 333, dim };
+        let shape = Shape { batch: 1, heads: 2, key_heads: 1, rows: 100, keys: 333, dim, value_dim: dim };
         let mut case = Case::new(shape, mask, seed as u64);
         (case.soft_cap, case.scale, case.sinks) = (cap, scale, vec![0.5, -0.5]);
         let what = format!("{dim} {mask:?}, cap {cap:?}, scale {scale:?}");
@@ -214,7 +216,7 @@ fn scores_are_capped_and_scaled() -> Result<()> {
 /// An infinite score is the cap itself, a NaN stays one; keys outside of the window do not matter.
 #[test]
 fn what_is_not_finite_stays_where_it_is_seen() -> Result<()> {
-    let shape = Shape { batch: 1, heads: 1, key_heads: 1, rows: 200, keys: 200, dim: 64 };
+    let shape = Shape { batch: 1, heads: 1, key_heads: 1, rows: 200, keys: 200, dim: 64, value_dim: 64 };
     let mut case = Case::new(shape, window(30, 0), 2);
     case.tensors.iter_mut().flatten().filter(|x| x.abs() < 0.01).for_each(|x| *x = 0.01);
     case.tensors[1][50 * 64 + 3] = f32::NAN;

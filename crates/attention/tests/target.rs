@@ -6,7 +6,7 @@ use gatework_lab::Inputs;
 use half::f16;
 
 fn attend(target: &str) -> Result<[Output<f32>; 2]> {
-    let shape = Shape { batch: 1, heads: 4, key_heads: 2, rows: 70, keys: 140, dim: 64 };
+    let shape = Shape { batch: 1, heads: 4, key_heads: 2, rows: 70, keys: 140, dim: 64, value_dim: 64 };
     let attention = Attention::builder(shape).mask(Mask::Causal).build(&Target::open(target)?)?;
     assert_eq!(attention.shape(), &shape);
     let run = |seed: u64| -> Result<Output<f32>> {

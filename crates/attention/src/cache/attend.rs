@@ -31,8 +31,15 @@ impl Builder {
             let what = "a rotation of cached keys; leave it at Rotation::None".into();
             return Err(Error::Unsupported { what });
         }
-        let Shape { heads, key_heads, dim, .. } = *self.shape();
-        let shape = Shape { batch: 1, heads, key_heads, rows: 1, keys: 1, dim };
+        let Shape { heads, key_heads, dim, value_dim, .. } = *self.shape();
+        if value_dim != dim {
+            return Err(Error::Unsupported {
+                what: format!(
+                    "a cache with keys of {dim} and values of {value_dim}; values must be as long as keys"
+                ),
+            });
+        }
+        let shape = Shape { batch: 1, heads, key_heads, rows: 1, keys: 1, dim, value_dim };
         let form = self.reshaped(shape).layout(Layout::RowsFirst).into_form();
         form.check()?;
         Ok(CachedAttention { form })

@@ -79,7 +79,7 @@ impl KvCache {
         target: &Target,
     ) -> Result<Self> {
         let refuse = |what: String| Err(Error::Unsupported { what });
-        HeadDimension::exactly(dim)?;
+        HeadDimension::cached(dim)?;
         if key_heads == 0 || pages == 0 || open == 0 {
             return refuse(format!(
                 "a cache of {pages} pages, {open} of them open, for {key_heads} key heads; all must be at least 1"

@@ -41,18 +41,18 @@ pub(crate) trait Rows<T>: Sync {
 struct Tensors<'a, T> {
     k: &'a [T],
     v: &'a [T],
-    strides: Strides,
-    key_heads: usize,
-    dim: usize,
+    k_strides: Strides,
+    v_strides: Strides,
+    shape: Shape,
 }
 
 impl<T: Element> Rows<T> for Tensors<'_, T> {
     fn key(&self, key_head: usize, key: usize) -> &[T] {
-        &self.k[row_at(self.strides, self.key_heads, key_head, key)..][..self.dim]
+        &self.k[row_at(self.k_strides, self.shape.key_heads, key_head, key)..][..self.shape.dim]
     }
 
     fn value(&self, key_head: usize, key: usize) -> &[T] {
-        &self.v[row_at(self.strides, self.key_heads, key_head, key)..][..self.dim]
+        &self.v[row_at(self.v_strides, self.shape.key_heads, key_head, key)..][..self.shape.value_dim]
     }
 }
 
@@ -62,8 +62,9 @@ type Pack<'a> = dyn Fn(usize, &mut [f32], &mut [f32]) + Sync + 'a;
 /// Keys and values of one head, as tiles. Those past the last key are zeros, and so are numbers past a row's
 /// last.
 struct Tiles<'a> {
-    /// Numbers of a row: whole vectors.
+    /// Numbers of a row of keys, and of values: whole vectors.
     width: usize,
+    value_width: usize,
     of_keys: Order,
     pack: &'a Pack<'a>,
     /// All of them, if more than one block of rows passes over them. One block alone packs a tile when it
@@ -110,9 +111,10 @@ impl CpuAttention {
         v: &[T],
     ) -> Result<Output<O>> {
         self.form.shape.check_lengths(q.len(), k.len(), v.len())?;
-        let Shape { key_heads, keys, dim, .. } = self.form.shape;
-        let strides = self.form.layout.strides(key_heads, keys, dim);
-        self.attend_all(instructions, q, &Tensors { k, v, strides, key_heads, dim })
+        let shape @ Shape { key_heads, keys, dim, value_dim, .. } = self.form.shape;
+        let strides = |length: usize| self.form.layout.strides(key_heads, keys, length);
+        let (k_strides, v_strides) = (strides(dim), strides(value_dim));
+        self.attend_all(instructions, q, &Tensors { k, v, k_strides, v_strides, shape })
     }
 
     /// The same over keys and values that lie anywhere.
@@ -134,20 +136,20 @@ impl CpuAttention {
         q: &[Q],
         from: &impl Rows<T>,
     ) -> Result<Output<O>> {
-        let Shape { heads, key_heads, rows, dim, .. } = self.form.shape;
+        let shape @ Shape { heads, key_heads, rows, value_dim, .. } = self.form.shape;
         let group = heads / key_heads;
-        let mut o = vec![O::from_f32(0.0); q.len()];
-        let mut lse = vec![0.0; q.len() / dim];
+        let mut o = vec![O::from_f32(0.0); shape.output_elements()];
+        let mut lse = vec![0.0; shape.query_rows()];
         // All query rows of a key head are one run, whichever query head they are of: they see the same keys.
-        let runs = o.par_chunks_mut(group * rows * dim).zip(lse.par_chunks_mut(group * rows));
+        let runs = o.par_chunks_mut(group * rows * value_dim).zip(lse.par_chunks_mut(group * rows));
         runs.enumerate().for_each(|(key_head, (o, lse))| {
             let of_keys = if group * rows <= FEW { Order::AsTheyAre } else { Order::Transposed };
-            let pack = |tile: usize, keys: &mut [f32], values: &mut [f32]| {
-                self.pack(|key| from.key(key_head, key), tile, of_keys, keys);
-                self.pack(|key| from.value(key_head, key), tile, Order::AsTheyAre, values);
+            let pack_tile = |tile: usize, keys: &mut [f32], values: &mut [f32]| {
+                pack(|key| from.key(key_head, key), shape.keys, tile, of_keys, keys);
+                pack(|key| from.value(key_head, key), shape.keys, tile, Order::AsTheyAre, values);
             };
-            let tiles = Tiles::new(&self.form.shape, &pack, of_keys, group * rows > BLOCK);
-            let blocks = o.par_chunks_mut(BLOCK * dim).zip(lse.par_chunks_mut(BLOCK));
+            let tiles = Tiles::new(&shape, &pack_tile, of_keys, group * rows > BLOCK);
+            let blocks = o.par_chunks_mut(BLOCK * value_dim).zip(lse.par_chunks_mut(BLOCK));
             blocks.enumerate().for_each(|(block, (o, lse))| {
                 let first = key_head * group * rows + block * BLOCK;
                 self.attend(instructions, q, &tiles, first, o, lse);
@@ -167,11 +169,11 @@ impl CpuAttention {
         lse: &mut [f32],
     ) {
         let Form { shape, mask, layout, scale, soft_cap, .. } = self.form;
-        let Shape { heads, rows, dim, .. } = shape;
+        let Shape { heads, rows, dim, value_dim, .. } = shape;
         let strides = layout.strides(heads, rows, dim);
         // Whole groups: rows past the last are zeros, and nobody reads what they give.
         let padded = lse.len().next_multiple_of(GROUP);
-        let width = tiles.width;
+        let (width, value_width) = (tiles.width, tiles.value_width);
         let mut queries = vec![0.0f32; padded * width];
         for (row, query) in (first..).zip(queries.chunks_mut(width).take(lse.len())) {
             let query = &mut query[..dim];
@@ -184,53 +186,60 @@ impl CpuAttention {
             soft_cap,
         };
         let looks: Vec<Look> = (first..first + lse.len()).map(look).collect();
-        let mut sums = vec![0.0f32; padded * width];
+        let mut sums = vec![0.0f32; padded * value_width];
         instructions.attend(&queries, tiles, &looks, &mut sums, lse);
-        for (sums, o) in sums.chunks_exact(width).zip(o.chunks_exact_mut(dim)) {
-            O::narrow(&sums[..dim], o);
+        for (sums, o) in sums.chunks_exact(value_width).zip(o.chunks_exact_mut(value_dim)) {
+            O::narrow(&sums[..value_dim], o);
         }
     }
 
-    /// One tile of the keys or the values of a key head, whose rows `of` gives.
-    fn pack<'b, T: Element>(&self, of: impl Fn(usize) -> &'b [T], tile: usize, order: Order, to: &mut [f32]) {
-        let Shape { keys, dim, .. } = self.form.shape;
-        let here = TILE.min(keys - tile * TILE);
-        let row = |place: usize| of(tile * TILE + place);
-        let width = to.len() / TILE;
-        match order {
-            Order::AsTheyAre => {
-                for (place, to) in to.chunks_exact_mut(width).take(here).enumerate() {
-                    let (numbers, padding) = to.split_at_mut(dim);
-                    T::widen(row(place), numbers);
-                    padding.fill(0.0);
-                }
-                to[here * width..].fill(0.0);
-            }
-            Order::Transposed => {
-                let mut wide = [0.0; MOST_DIM];
-                for place in 0..here {
-                    T::widen(row(place), &mut wide[..dim]);
-                    for (column, x) in to.chunks_exact_mut(TILE).zip(&wide) {
-                        column[place] = *x;
-                    }
-                }
-                to.chunks_exact_mut(TILE).for_each(|column| column[here..].fill(0.0));
-            }
-        }
-    }
-
-    /// From `[batch, heads, rows, dim]` to the layout asked for.
+    /// From `[batch, heads, rows, value_dim]` to the layout asked for.
     fn in_layout<O: Element>(&self, o: Vec<O>) -> Vec<O> {
         if self.form.layout == Layout::HeadsFirst {
             return o;
         }
-        let Shape { heads, rows, dim, .. } = self.form.shape;
-        let strides = self.form.layout.strides(heads, rows, dim);
+        let Shape { heads, rows, value_dim, .. } = self.form.shape;
+        let strides = self.form.layout.strides(heads, rows, value_dim);
         let mut arranged = vec![O::from_f32(0.0); o.len()];
-        for (index, row) in o.chunks(dim).enumerate() {
-            arranged[row_at(strides, heads, index / rows, index % rows)..][..dim].copy_from_slice(row);
+        for (index, row) in o.chunks(value_dim).enumerate() {
+            arranged[row_at(strides, heads, index / rows, index % rows)..][..value_dim].copy_from_slice(row);
         }
         arranged
+    }
+}
+
+/// One tile of the `keys` keys or values of a key head, whose rows `of` gives.
+fn pack<'b, T: Element>(
+    of: impl Fn(usize) -> &'b [T],
+    keys: usize,
+    tile: usize,
+    order: Order,
+    to: &mut [f32],
+) {
+    let here = TILE.min(keys - tile * TILE);
+    let row = |place: usize| of(tile * TILE + place);
+    let width = to.len() / TILE;
+    match order {
+        Order::AsTheyAre => {
+            for (place, to) in to.chunks_exact_mut(width).take(here).enumerate() {
+                let row = row(place);
+                let (numbers, padding) = to.split_at_mut(row.len());
+                T::widen(row, numbers);
+                padding.fill(0.0);
+            }
+            to[here * width..].fill(0.0);
+        }
+        Order::Transposed => {
+            let mut wide = [0.0; MOST_DIM];
+            for place in 0..here {
+                let row = row(place);
+                T::widen(row, &mut wide[..row.len()]);
+                for (column, x) in to.chunks_exact_mut(TILE).zip(&wide) {
+                    column[place] = *x;
+                }
+            }
+            to.chunks_exact_mut(TILE).for_each(|column| column[here..].fill(0.0));
+        }
     }
 }
 
@@ -241,28 +250,29 @@ fn row_at(strides: Strides, heads: usize, head: usize, row: usize) -> usize {
 
 impl<'a> Tiles<'a> {
     fn new(shape: &Shape, pack: &'a Pack<'a>, of_keys: Order, shared: bool) -> Self {
-        let width = width_of(shape.dim);
+        let (width, value_width) = (width_of(shape.dim), width_of(shape.value_dim));
         let packed = shared.then(|| {
-            let size = shape.keys.next_multiple_of(TILE) * width;
-            let (mut keys, mut values) = (vec![0.0; size], vec![0.0; size]);
-            let tile = TILE * width;
-            let tiles = keys.par_chunks_mut(tile).zip(values.par_chunks_mut(tile));
+            let rows = shape.keys.next_multiple_of(TILE);
+            let (mut keys, mut values) = (vec![0.0; rows * width], vec![0.0; rows * value_width]);
+            let tiles = keys.par_chunks_mut(TILE * width).zip(values.par_chunks_mut(TILE * value_width));
             tiles.enumerate().for_each(|(tile, (keys, values))| pack(tile, keys, values));
             (keys, values)
         });
-        Self { width, of_keys, pack, packed }
+        Self { width, value_width, of_keys, pack, packed }
     }
 
     fn scratch(&self) -> Scratch {
-        let size = if self.packed.is_some() { 0 } else { TILE * self.width };
-        Scratch { keys: vec![0.0; size], values: vec![0.0; size] }
+        let rows = if self.packed.is_some() { 0 } else { TILE };
+        Scratch { keys: vec![0.0; rows * self.width], values: vec![0.0; rows * self.value_width] }
     }
 
     /// Keys and values of a tile.
     fn get<'b>(&'b self, tile: usize, scratch: &'b mut Scratch) -> (&'b [f32], &'b [f32]) {
-        let size = TILE * self.width;
+        let (size, value_size) = (TILE * self.width, TILE * self.value_width);
         match &self.packed {
-            Some((keys, values)) => (&keys[tile * size..][..size], &values[tile * size..][..size]),
+            Some((keys, values)) => {
+                (&keys[tile * size..][..size], &values[tile * value_size..][..value_size])
+            }
             None => {
                 (self.pack)(tile, &mut scratch.keys, &mut scratch.values);
                 (&scratch.keys, &scratch.values)
@@ -289,10 +299,11 @@ mod tests {
     #[test]
     fn every_kind_of_instructions_matches_reference() {
         let wide = |x: &[f32]| x.iter().map(|&x| f64::from(x)).collect::<Vec<_>>();
-        for dim in [64, 128, 1, 15, 24, 80, 96, 200, 256] {
-            let shape = Shape { batch: 1, heads: 2, key_heads: 1, rows: 53, keys: 131, dim };
-            let (queries, keys) = (shape.query_elements(), shape.key_elements());
-            let (q, k, v) = (noise(queries, 1), noise(keys, 2), noise(keys, 3));
+        let square = [64, 128, 1, 15, 24, 80, 96, 200, 256].map(|dim| (dim, dim));
+        for (dim, value_dim) in square.into_iter().chain([(192, 128), (33, 90)]) {
+            let shape = Shape { batch: 1, heads: 2, key_heads: 1, rows: 53, keys: 131, dim, value_dim };
+            let (q, k) = (noise(shape.query_elements(), 1), noise(shape.key_elements(), 2));
+            let v = noise(shape.value_elements(), 3);
             let scale = 1.0 / (dim as f64).sqrt();
             let (wanted, wanted_lse) =
                 crate::reference::attention(&shape, Mask::Causal, scale, &wide(&q), &wide(&k), &wide(&v));

@@ -98,7 +98,7 @@ fn attend<V: Vector, const COLUMNS: usize>(
     out: &mut [f32],
     lse: &mut [f32],
 ) {
-    let dim = tiles.width;
+    let (dim, value_dim) = (tiles.width, tiles.value_width);
     let mut scores = vec![0.0f32; queries.len() / dim * TILE];
     let mut state: Vec<Running> = looks.iter().map(Running::of).collect();
     let first = looks.iter().map(|look| look.keys.start).min().unwrap_or(0) / TILE;
@@ -118,7 +118,7 @@ fn attend<V: Vector, const COLUMNS: usize>(
         }
         let within = |key: usize| key.saturating_sub(tile * TILE).min(TILE);
         let visible = |look: &Look| within(look.keys.start)..within(look.keys.end);
-        let rows = scores.chunks_exact_mut(TILE).zip(out.chunks_exact_mut(dim));
+        let rows = scores.chunks_exact_mut(TILE).zip(out.chunks_exact_mut(value_dim));
         for ((scores, out), (state, look)) in rows.zip(state.iter_mut().zip(looks)) {
             if let Some(cap) = look.soft_cap {
                 scores.iter_mut().for_each(|score| *score = cap * (*score / cap).tanh());
@@ -129,15 +129,15 @@ fn attend<V: Vector, const COLUMNS: usize>(
         if partly && !all_finite::<V>(values) {
             // Zero times what is not finite is not zero: keys that a row does not see must stay out of its
             // sums.
-            for ((weights, out), look) in scores.chunks_exact(TILE).zip(out.chunks_exact_mut(dim)).zip(looks)
-            {
+            let rows = scores.chunks_exact(TILE).zip(out.chunks_exact_mut(value_dim));
+            for ((weights, out), look) in rows.zip(looks) {
                 add_visible(weights, values, visible(look), out);
             }
         } else {
-            add_product::<V, COLUMNS>(&scores, TILE, values, dim, out);
+            add_product::<V, COLUMNS>(&scores, TILE, values, value_dim, out);
         }
     }
-    for ((state, out), lse) in state.iter().zip(out.chunks_exact_mut(dim)).zip(lse) {
+    for ((state, out), lse) in state.iter().zip(out.chunks_exact_mut(value_dim)).zip(lse) {
         if state.top > f32::NEG_INFINITY {
             out.iter_mut().for_each(|o| *o /= state.sum);
         }

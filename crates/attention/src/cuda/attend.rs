@@ -39,7 +39,7 @@ pub(crate) fn attention_module<O: Element>(known: &HeadDimension, form: &Form, s
     let features = features(form, schedule.turns, schedule.exponential);
     kernels::ATTENTION
         .define("DIM", known.dim as u32)
-        .define("COLUMNS", shape.dim as u32)
+        .define("VALUE_COLUMNS", shape.value_dim as u32)
         .define("GROUP", value_group(shape.keys) as u32)
         .define("OUT_FORMAT", O::NUMBER.code())
         .define("CONSUMERS", schedule.consumers)
@@ -56,7 +56,7 @@ impl DeviceAttention {
         workspace: &mut Workspace,
         o: &mut Buffer<O>,
     ) -> Result<()> {
-        require_length("o", o.len(), self.form.shape.query_elements())?;
+        require_length("o", o.len(), self.form.shape.output_elements())?;
         let Workspace { images, lists, items, lse, parts, .. } = workspace;
         let problem = self.problem(*items, parts.is_some());
         match parts {
@@ -112,9 +112,9 @@ impl DeviceAttention {
     }
 
     fn problem(&self, items: usize, in_parts: bool) -> Problem {
-        let Shape { heads, key_heads, rows, keys, dim, .. } = self.form.shape;
+        let Shape { heads, key_heads, rows, keys, value_dim, .. } = self.form.shape;
         let layout = if in_parts { Layout::HeadsFirst } else { self.form.layout };
-        let Strides { batch, head, row } = layout.strides(heads, rows, dim);
+        let Strides { batch, head, row } = layout.strides(heads, rows, value_dim);
         let place = keys as i32 - rows as i32;
         let [cap, cap_factor] = cap_of(&self.form);
         let at_most = |size: usize, most: usize| size.min(most) as i32;
@@ -140,8 +140,8 @@ impl DeviceAttention {
             batch_stride: batch as u64,
             head_stride: head as u64,
             row_stride: row as u64,
-            split_stride: self.form.shape.query_elements() as u64,
-            split_lse_stride: (self.form.shape.query_elements() / dim) as u64,
+            split_stride: self.form.shape.output_elements() as u64,
+            split_lse_stride: self.form.shape.query_rows() as u64,
             splits: self.schedule.splits(&self.form.shape, self.form.mask) as u32,
             split_tiles: self.schedule.split_tiles(&self.form.shape, self.form.mask) as u32,
             items: items as u32,

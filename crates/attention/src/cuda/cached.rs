@@ -41,7 +41,7 @@ impl Tiling {
     /// One warpgroup where no sequence has more packed rows than it takes, else as many as suit long rows.
     /// Bits are the same.
     pub(crate) fn suited(form: &Form, most_rows: usize) -> Result<Self> {
-        let Tuned { consumers, turns, .. } = HeadDimension::of(form.shape.dim)?.tuned;
+        let Tuned { consumers, turns, .. } = HeadDimension::of(form.shape.dim, form.shape.value_dim)?.tuned;
         let is_one = most_rows.saturating_mul(group_of(form)) <= QUERY_TILE;
         let consumers = if is_one { 1 } else { consumers.min(most_consumers(form)) };
         Ok(Self { consumers, turns: turns && consumers > 1 })
@@ -474,7 +474,7 @@ mod tests {
             (5000, 4, Mask::Window { left: 1500, right: 0 }),
             (3, 9, Mask::Causal),
         ] {
-            let shape = Shape { batch: 1, heads: 1, key_heads: 1, rows, keys, dim: 64 };
+            let shape = Shape { batch: 1, heads: 1, key_heads: 1, rows, keys, dim: 64, value_dim: 64 };
             let parts = parts_of(&shape, mask, 0, rows - 1);
             let seen = shape.visible(0, mask).start / KEY_TILE..keys.div_ceil(KEY_TILE);
             let covered: usize = parts.iter().map(|&(_, pages)| pages).sum();
@@ -490,7 +490,7 @@ mod tests {
 
     #[test]
     fn a_size_has_room_for_every_plan_that_it_is_for() {
-        let shape = Shape { batch: 1, heads: 12, key_heads: 2, rows: 1, keys: 1, dim: 64 };
+        let shape = Shape { batch: 1, heads: 12, key_heads: 2, rows: 1, keys: 1, dim: 64, value_dim: 64 };
         for mask in [Mask::Causal, Mask::Window { left: 300, right: 0 }] {
             let form = Form { mask, ..Form::new(shape) };
             for (most_rows, most_keys) in [(1, 5000), (16, 1030), (17, 3000), (32, 5000), (100, 100)] {

@@ -12,8 +12,8 @@ use crate::{Element, Result, kernels};
 const THREADS: u32 = 128;
 
 /// The kernel for outputs of one format.
-pub(crate) fn combine_module<O: Element>(dim: usize) -> Module {
-    kernels::COMBINE.define("COLUMNS", dim as u32).define("OUT_FORMAT", O::NUMBER.code())
+pub(crate) fn combine_module<O: Element>(value_dim: usize) -> Module {
+    kernels::COMBINE.define("COLUMNS", value_dim as u32).define("OUT_FORMAT", O::NUMBER.code())
 }
 
 impl DeviceAttention {
@@ -24,8 +24,8 @@ impl DeviceAttention {
         o: &mut Buffer<O>,
         lse: &mut Buffer<f32>,
     ) -> Result<()> {
-        let Shape { batch: batches, heads, rows, dim, .. } = self.form.shape;
-        let Strides { batch, head, row } = self.form.layout.strides(heads, rows, dim);
+        let Shape { batch: batches, heads, rows, value_dim, .. } = self.form.shape;
+        let Strides { batch, head, row } = self.form.layout.strides(heads, rows, value_dim);
         let total = batches * heads * rows;
         let shape = Parts {
             count: self.schedule.splits(&self.form.shape, self.form.mask) as u32,
@@ -39,7 +39,7 @@ impl DeviceAttention {
         };
         let grid = Grid::covering(32 * total, THREADS).early();
         let arguments = args![&parts.outputs, &parts.lse, o, lse, ByValue(&shape)];
-        let kernel = self.device.kernel_of(&combine_module::<O>(dim), "combine")?;
+        let kernel = self.device.kernel_of(&combine_module::<O>(value_dim), "combine")?;
         kernel.launch(stream, &grid, &arguments)?;
         Ok(())
     }

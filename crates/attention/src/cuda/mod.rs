@@ -73,7 +73,7 @@ impl DeviceAttention {
         bits: Bits,
         schedule: Option<Schedule>,
     ) -> Result<Self> {
-        let known = HeadDimension::of(form.shape.dim)?;
+        let known = HeadDimension::of(form.shape.dim, form.shape.value_dim)?;
         let (least, most) = known.consumers(form.soft_cap.is_some()).into_inner();
         let schedule = match schedule {
             Some(Schedule { consumers, .. }) if !(least..=most).contains(&consumers) => {

@@ -57,6 +57,7 @@ fn module(number: Number, known: &HeadDimension, shape: &Shape, rotation: Rotati
     kernels::QUANTISE
         .define("DIM", known.dim as u32)
         .define("COLUMNS", shape.dim as u32)
+        .define("VALUE_COLUMNS", shape.value_dim as u32)
         .define("GROUP", value_group(shape.keys) as u32)
         .define("IN_FORMAT", number.code())
         .define("ROTATE", u32::from(rotation == Rotation::Hadamard))
@@ -135,7 +136,7 @@ impl DeviceAttention {
         let [queries, keys, values] = matrices;
         let groups = self.key_tiles().div_ceil(value_group(self.form.shape.keys)) as u32;
         let blocks = [queries.tiles + keys.tiles + groups, queries.heads, self.form.shape.batch as u32];
-        let shared = QUANTISE_WORDS_BYTES + (KEY_TILE * self.known.dim) as u32;
+        let shared = QUANTISE_WORDS_BYTES + (KEY_TILE * self.known.value_dim) as u32;
         let grid = Grid::new(blocks, [QUANTISE_THREADS, 1, 1]).shared(shared).early();
         self.device.kernel_of(module, "quantise")?.launch(
             stream,
@@ -165,11 +166,11 @@ impl DeviceAttention {
     }
 
     fn matrices(&self, steps: [[u32; 2]; 3]) -> [Matrix; 3] {
-        let Shape { heads, key_heads, rows, keys, dim, .. } = self.form.shape;
+        let Shape { heads, key_heads, rows, keys, dim, value_dim, .. } = self.form.shape;
         // A rotation spreads a row over its padding, too.
         let columns = if self.rotation == Rotation::Hadamard { self.known.dim } else { dim };
-        let matrix = |heads, rows, tiles, [scales_of_head, scales_of_block]: [u32; 2]| {
-            let Strides { batch, head, row } = self.form.layout.strides(heads, rows, dim);
+        let matrix = |heads, rows, length, tiles, [scales_of_head, scales_of_block]: [u32; 2]| {
+            let Strides { batch, head, row } = self.form.layout.strides(heads, rows, length);
             Matrix {
                 batch_stride: batch as u64,
                 head_stride: head as u64,
@@ -183,15 +184,15 @@ impl DeviceAttention {
             }
         };
         [
-            matrix(heads, rows, self.query_tiles(), steps[0]),
-            matrix(key_heads, keys, self.key_tiles(), steps[1]),
-            matrix(key_heads, keys, self.key_tiles(), steps[2]),
+            matrix(heads, rows, dim, self.query_tiles(), steps[0]),
+            matrix(key_heads, keys, dim, self.key_tiles(), steps[1]),
+            matrix(key_heads, keys, value_dim, self.key_tiles(), steps[2]),
         ]
     }
 
     fn require_inputs(&self, [q, k, v]: [usize; 3]) -> Result<()> {
         require_length("q", q, self.form.shape.query_elements())?;
         require_length("k", k, self.form.shape.key_elements())?;
-        require_length("v", v, self.form.shape.key_elements())
+        require_length("v", v, self.form.shape.value_elements())
     }
 }

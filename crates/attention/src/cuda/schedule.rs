@@ -61,7 +61,7 @@ impl Schedule {
         let blocks =
             |consumers: usize| shape.batch * shape.heads * shape.rows.div_ceil(QUERY_TILE * consumers);
         let multiprocessors = device.multiprocessors as usize;
-        let most = Self::most_consumers(shape.dim)? as usize;
+        let most = Self::most_consumers(shape.dim, shape.value_dim)? as usize;
         let consumers = (2..=most).rev().find(|&consumers| blocks(consumers) >= multiprocessors).unwrap_or(1);
         let parts = match bits {
             Bits::Repeatable => {
@@ -71,12 +71,12 @@ impl Schedule {
             Bits::BatchInvariant if shape.rows <= QUERY_TILE => Parts::OfTiles(INVARIANT_PART_TILES),
             Bits::BatchInvariant => Parts::Count(1),
         };
-        Ok(Self { consumers: consumers as u32, parts, ..Self::usual(shape.dim)? })
+        Ok(Self { consumers: consumers as u32, parts, ..Self::usual(shape.dim, shape.value_dim)? })
     }
 
-    /// What suits long rows of a head dimension. Few rows take fewer consumers: [`Schedule::suited`].
-    pub fn usual(dim: usize) -> Result<Self> {
-        let Tuned { consumers, stages, turns } = HeadDimension::of(dim)?.tuned;
+    /// What suits long rows of these lengths. Few rows take fewer consumers: [`Schedule::suited`].
+    pub fn usual(dim: usize, value_dim: usize) -> Result<Self> {
+        let Tuned { consumers, stages, turns } = HeadDimension::of(dim, value_dim)?.tuned;
         let exponential = Exponential::Parabola;
         Ok(Self { consumers, stages, turns, persistent: true, parts: Parts::Count(1), exponential })
     }
@@ -84,7 +84,7 @@ impl Schedule {
     /// Whether the kernel can run like this.
     pub(super) fn check(&self, shape: &Shape, mask: Mask, device: &DeviceProperties) -> Result<()> {
         let refuse = |what: String| Err(Error::Unsupported { what });
-        let known = HeadDimension::of(shape.dim)?;
+        let known = HeadDimension::of(shape.dim, shape.value_dim)?;
         let (bytes, limit) = (self.shared_bytes(known), device.shared_memory_per_block);
         if self.stages < 2 || bytes > limit {
             let stages = self.stages;
@@ -105,8 +105,8 @@ impl Schedule {
     }
 
     /// Consumers whose accumulators fit into a multiprocessor's registers.
-    pub fn most_consumers(dim: usize) -> Result<u32> {
-        Ok(HeadDimension::of(dim)?.most_consumers())
+    pub fn most_consumers(dim: usize, value_dim: usize) -> Result<u32> {
+        Ok(HeadDimension::of(dim, value_dim)?.most_consumers())
     }
 
     /// Query rows of a block.
@@ -121,8 +121,9 @@ impl Schedule {
 
     /// Shared memory of a block: queries, a ring of keys and values, and the barriers.
     pub fn shared_bytes(&self, known: &HeadDimension) -> u32 {
-        let (width, Self { consumers, stages, .. }) = (known.dim as u32, *self);
-        let pair = shared::KEY_TILE * width + (width + SUM_ROWS) * shared::KEY_TILE;
+        let (width, value_width) = (known.dim as u32, known.value_dim as u32);
+        let Self { consumers, stages, .. } = *self;
+        let pair = shared::KEY_TILE * width + (value_width + SUM_ROWS) * shared::KEY_TILE;
         consumers * shared::QUERY_TILE * width + stages * pair + BARRIER_BYTES * (2 + 2 * stages)
     }
 
@@ -173,7 +174,8 @@ impl Schedule {
         let heads = shape.batch * shape.heads;
         let rows_of_head = items / heads;
         // Half of the cache: the rest is for queries and outputs that pass through.
-        let cached = device.l2_bytes as usize / 2 / (shape.keys * (2 * known.dim + SUM_ROWS as usize));
+        let cached =
+            device.l2_bytes as usize / 2 / (shape.keys * (known.dim + known.value_dim + SUM_ROWS as usize));
         let group = (cached * (shape.heads / shape.key_heads)).clamp(1, heads);
         let mut lists = vec![Vec::new(); multiprocessors];
         let mut free: BinaryHeap<_> = (0..multiprocessors).map(|block| Reverse((0, block))).collect();
@@ -231,8 +233,13 @@ mod tests {
             (Shape { keys: 1000, ..Shape::square(3, 5, 3001, 128) }, Mask::Causal),
             (Shape::square(2, 16, 8192, 64), Mask::Window { left: 1023, right: 0 }),
         ] {
-            let schedule = Schedule::usual(shape.dim).unwrap();
-            let lists = schedule.lists(HeadDimension::of(shape.dim).unwrap(), &shape, mask, &device(132));
+            let schedule = Schedule::usual(shape.dim, shape.value_dim).unwrap();
+            let lists = schedule.lists(
+                HeadDimension::of(shape.dim, shape.value_dim).unwrap(),
+                &shape,
+                mask,
+                &device(132),
+            );
             assert_eq!(lists.len() % 132, 0);
             let mut found: Vec<u32> = lists.iter().copied().filter(|&item| item != NO_ITEM).collect();
             found.sort_unstable();
@@ -264,8 +271,8 @@ mod tests {
     #[test]
     fn a_place_after_a_blocks_last_item_has_none() {
         let shape = Shape::square(1, 3, 700, 64);
-        let schedule = Schedule { consumers: 1, ..Schedule::usual(64).unwrap() };
-        let lists = schedule.lists(HeadDimension::of(64).unwrap(), &shape, Mask::Full, &device(2));
+        let schedule = Schedule { consumers: 1, ..Schedule::usual(64, 64).unwrap() };
+        let lists = schedule.lists(HeadDimension::of(64, 64).unwrap(), &shape, Mask::Full, &device(2));
         for block in 0..2 {
             let list: Vec<u32> = lists.iter().copied().skip(block).step_by(2).collect();
             let end = list.iter().position(|&item| item == NO_ITEM).unwrap_or(list.len());
@@ -280,14 +287,14 @@ mod tests {
         let one_row = Shape { rows: 1, ..Shape::square(1, 16, 16384, 128) };
         assert_eq!(suited(one_row).parts, Parts::Count(8));
         assert_eq!(suited(Shape::square(1, 8, 512, 64)).parts, Parts::Count(1));
-        assert_eq!(suited(Shape::square(4, 16, 4096, 64)), Schedule::usual(64).unwrap());
+        assert_eq!(suited(Shape::square(4, 16, 4096, 64)), Schedule::usual(64, 64).unwrap());
     }
 
     #[test]
     fn invariant_parts_depend_on_the_sequence_alone() {
         for (rows, keys, wanted) in [(1, 16384, 8), (64, 16385, 9), (65, 16384, 1), (1, 1, 1), (7, 2048, 1)] {
             for (batch, heads, multiprocessors) in [(1, 1, 132), (16, 32, 132), (3, 5, 2)] {
-                let shape = Shape { batch, heads, key_heads: 1, rows, keys, dim: 128 };
+                let shape = Shape { batch, heads, key_heads: 1, rows, keys, dim: 128, value_dim: 128 };
                 let device = device(multiprocessors);
                 let found = Schedule::suited(&shape, Mask::Full, Bits::BatchInvariant, &device).unwrap();
                 assert_eq!(found.splits(&shape, Mask::Full), wanted, "{shape:?}");
@@ -297,9 +304,9 @@ mod tests {
 
     #[test]
     fn no_schedule_suits_an_unknown_head_dimension() {
-        let shape = Shape::square(1, 1, 64, 200);
+        let shape = Shape::square(1, 1, 64, 300);
         let known =
-            [Schedule::usual(200), Schedule::suited(&shape, Mask::Full, Bits::Repeatable, &device(132))];
-        assert!(known.iter().all(Result::is_err) && Schedule::most_consumers(200).is_err());
+            [Schedule::usual(300, 64), Schedule::suited(&shape, Mask::Full, Bits::Repeatable, &device(132))];
+        assert!(known.iter().all(Result::is_err) && Schedule::most_consumers(64, 300).is_err());
     }
 }

@@ -50,7 +50,7 @@ impl Workspace {
     pub(super) fn new(attention: &DeviceAttention, stream: &Stream) -> Result<Self> {
         let Shape { batch, heads, key_heads, rows, .. } = attention.form.shape;
         let (schedule, known) = (attention.schedule, attention.known);
-        let width = known.dim;
+        let (width, value_width) = (known.dim, known.value_dim);
         let query_tiles = batch * heads * attention.query_tiles();
         let key_tiles = batch * key_heads * attention.key_tiles();
         let value_groups =
@@ -60,7 +60,7 @@ impl Workspace {
         let mask = attention.form.mask;
         let splits = schedule.splits(&attention.form.shape, mask);
         let parts = if splits > 1 {
-            let outputs = stream.alloc(splits * attention.form.shape.query_elements())?;
+            let outputs = stream.alloc(splits * attention.form.shape.output_elements())?;
             Some(PartsOfKeys { outputs, lse: stream.alloc(splits * batch * heads * rows)? })
         } else {
             None
@@ -68,13 +68,13 @@ impl Workspace {
         let images = Images {
             q: stream.alloc(query_tiles * QUERY_TILE * width)?,
             k: stream.alloc(key_tiles * KEY_TILE * width)?,
-            v: stream.alloc(key_tiles * KEY_TILE * (width + SUM_ROWS as usize))?,
+            v: stream.alloc(key_tiles * KEY_TILE * (value_width + SUM_ROWS as usize))?,
             q_scales: stream.alloc(query_tiles)?,
             k_scales: stream.alloc(key_tiles)?,
             v_scales: stream.alloc(value_groups)?,
             q_marks: stream.alloc(query_tiles * QUERY_TILE)?,
             k_marks: stream.alloc(key_tiles * KEY_TILE)?,
-            v_marks: stream.alloc(key_tiles * width)?,
+            v_marks: stream.alloc(key_tiles * value_width)?,
             sinks: match &attention.form.sinks {
                 Some(sinks) => stream.upload(sinks)?,
                 None => stream.alloc(1)?,

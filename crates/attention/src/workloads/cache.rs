@@ -127,6 +127,7 @@ impl CacheJob {
             rows: size("rows"),
             keys: size("keys"),
             dim: size("head_dim"),
+            value_dim: size("head_dim"),
         }
     }
 

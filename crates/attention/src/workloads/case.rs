@@ -4,6 +4,8 @@ use gatework_lab::Case;
 
 use crate::{Mask, Shape};
 
+/// The length of values that are not as long as keys.
+const VALUE_DIM: &str = "value_dim";
 /// Dimensions of a case with a window.
 const LEFT: &str = "window_left";
 const RIGHT: &str = "window_right";
@@ -13,13 +15,14 @@ const SOFT_CAP: &str = "soft_cap";
 
 /// The case of a shape and a mask.
 pub fn case(shape: &Shape, mask: Mask) -> Case {
-    let Shape { batch, heads, key_heads, rows, keys, dim } = *shape;
+    let Shape { batch, heads, key_heads, rows, keys, dim, value_dim } = *shape;
     let seen = match mask {
         Mask::Full => "full".to_owned(),
         Mask::Causal => "causal".to_owned(),
         Mask::Window { left, right } => format!("window-{left}-{right}"),
     };
-    let case = Case::new(format!("{batch}x{heads}x{key_heads}x{rows}x{keys}x{dim}-{seen}"))
+    let length = if value_dim == dim { dim.to_string() } else { format!("{dim}-{value_dim}") };
+    let case = Case::new(format!("{batch}x{heads}x{key_heads}x{rows}x{keys}x{length}-{seen}"))
         .with("batch", batch)
         .with("heads", heads)
         .with("key_heads", key_heads)
@@ -27,6 +30,8 @@ pub fn case(shape: &Shape, mask: Mask) -> Case {
         .with("keys", keys)
         .with("head_dim", dim)
         .with("causal", usize::from(mask == Mask::Causal));
+    // Records and peers know the dimension of values by its own name only where it is another.
+    let case = if value_dim == dim { case } else { case.with(VALUE_DIM, value_dim) };
     match mask {
         Mask::Full | Mask::Causal => case,
         Mask::Window { left, right } => case.with(LEFT, left).with(RIGHT, right),
@@ -59,6 +64,7 @@ pub(super) fn shape_and_mask(case: &Case) -> Option<(Shape, Mask)> {
         rows: size("queries")?,
         keys: size("keys")?,
         dim: size("head_dim")?,
+        value_dim: size(VALUE_DIM).or_else(|| size("head_dim"))?,
     };
     let mask = match (size("causal")?, size(LEFT), size(RIGHT)) {
         (0, None, None) => Mask::Full,

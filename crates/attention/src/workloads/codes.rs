@@ -8,12 +8,12 @@ use crate::{Element, Shape};
 
 /// Queries, keys and values in `[batch, heads, rows, dim]` as the attention kernel is given them.
 pub fn values<T: Element>(shape: &Shape, [q, k, v]: [&[T]; 3]) -> [Vec<f64>; 3] {
-    let Shape { rows, keys, dim, .. } = *shape;
+    let Shape { rows, keys, dim, value_dim, .. } = *shape;
     let limit = score_limit(dim);
     [
         of_blocks(q, rows * dim, QUERY_TILE as usize * dim, limit),
         of_blocks(k, keys * dim, KEY_TILE * dim, limit),
-        of_blocks(v, keys * dim, value_group(keys) * KEY_TILE * dim, LARGEST_CODE),
+        of_blocks(v, keys * value_dim, value_group(keys) * KEY_TILE * value_dim, LARGEST_CODE),
     ]
 }
 

@@ -57,7 +57,7 @@ pub fn workloads() -> Vec<Box<dyn Workload>> {
         Job::new(
             "attention/decode",
             "1 row of 32 query heads over 8 key heads of 16384 keys of 128",
-            vec![Shape { batch: 1, heads: 32, key_heads: 8, rows: 1, keys: 16384, dim: 128 }],
+            vec![Shape { batch: 1, heads: 32, key_heads: 8, rows: 1, keys: 16384, dim: 128, value_dim: 128 }],
         ),
         Job::new(
             "attention/window",
@@ -79,10 +79,23 @@ pub fn workloads() -> Vec<Box<dyn Workload>> {
             "32 heads of 4096 rows of 80, padded to 128",
             vec![square(1, 32, 4096, 80)],
         ),
+        Job::new("attention/long-256", "16 heads of 8192 rows of 256", vec![square(1, 16, 8192, 256)]),
+        Job::new(
+            "attention/window-256",
+            "16 query heads over 8 key heads of 8192 rows of 256 that see 1024 keys each",
+            vec![Shape { key_heads: 8, ..square(1, 16, 8192, 256) }],
+        )
+        .masks(&[WINDOW]),
+        Job::new(
+            "attention/latent",
+            "16 heads of 8192 rows of 192 over values of 128, as MLA has them",
+            vec![Shape { value_dim: 128, ..square(1, 16, 8192, 192) }],
+        ),
         capped("attention/soft-cap-64", 64),
         capped("attention/soft-cap-128", 128),
+        capped("attention/soft-cap-256", 256),
     ];
-    let heads = |dim| Shape { batch: 1, heads: 32, key_heads: 8, rows: 1, keys: 1, dim };
+    let heads = |dim| Shape { batch: 1, heads: 32, key_heads: 8, rows: 1, keys: 1, dim, value_dim: dim };
     let caches = [
         CacheJob::new(
             "attention/cache-64",
@@ -209,7 +222,7 @@ impl Job {
 
 impl Bound {
     fn new(stream: &Stream, attention: DeviceAttention, inputs: [Buffer<f16>; 3]) -> Result<Self, RunError> {
-        let output = poisoned(stream, attention.shape().query_elements())?;
+        let output = poisoned(stream, attention.shape().output_elements())?;
         Ok(Self { workspace: attention.workspace(stream)?, inputs, output, attention })
     }
 
@@ -222,9 +235,11 @@ impl Bound {
     fn random(stream: &Stream, attention: DeviceAttention) -> Result<Self, RunError> {
         let shape = *attention.shape();
         let [q, k, v] = patterns(&shape);
-        let (queries, keys) = (shape.query_elements(), shape.key_elements());
-        let inputs =
-            [repeated(stream, &q, queries)?, repeated(stream, &k, keys)?, repeated(stream, &v, keys)?];
+        let inputs = [
+            repeated(stream, &q, shape.query_elements())?,
+            repeated(stream, &k, shape.key_elements())?,
+            repeated(stream, &v, shape.value_elements())?,
+        ];
         Self::new(stream, attention, inputs)
     }
 
@@ -241,7 +256,7 @@ impl Bound {
 /// What queries, keys and values of a benchmark repeat.
 fn patterns(shape: &Shape) -> [Vec<f16>; 3] {
     let mut inputs = Inputs::new(1);
-    let elements = [shape.query_elements(), shape.key_elements(), shape.key_elements()];
+    let elements = [shape.query_elements(), shape.key_elements(), shape.value_elements()];
     elements.map(|count| inputs.normal(PATTERN.min(count)).into_iter().map(f16::from_f32).collect())
 }
 
@@ -250,8 +265,12 @@ fn patterns(shape: &Shape) -> [Vec<f16>; 3] {
 fn evidence(workload: &Job, case: &Case, job: Rc<RefCell<Bound>>) -> Evidence {
     let (shape, mask, spoiled) = (shape(case), mask(case), job.clone());
     let rows = shape.rows - (shape.rows - 1) / 64 * 64;
-    let seen = shape.query_elements() - rows * shape.dim..shape.query_elements();
-    let (place, mut expected) = (seen.clone(), None);
+    let last_of = |elements: usize, count: usize| elements - count..elements;
+    let seen = last_of(shape.output_elements(), rows * shape.value_dim);
+    let place = last_of(shape.query_elements(), rows * shape.dim);
+    let keys = last_of(shape.key_elements(), shape.keys * shape.dim);
+    let values = last_of(shape.value_elements(), shape.keys * shape.value_dim);
+    let mut expected = None;
     let last = Shape { batch: 1, heads: 1, key_heads: 1, rows, ..shape };
     let oracle = workload.clone();
     Evidence::new(
@@ -269,9 +288,11 @@ fn evidence(workload: &Job, case: &Case, job: Rc<RefCell<Bound>>) -> Evidence {
                 let part = |pattern: &[f16], range: Range<usize>| -> Vec<f16> {
                     range.map(|index| pattern[index % pattern.len()]).collect()
                 };
-                let head = shape.key_elements() - shape.keys * shape.dim..shape.key_elements();
-                let operands =
-                    Operands { q: part(&q, place.clone()), k: part(&k, head.clone()), v: part(&v, head) };
+                let operands = Operands {
+                    q: part(&q, place.clone()),
+                    k: part(&k, keys.clone()),
+                    v: part(&v, values.clone()),
+                };
                 oracle.attend(&operands, &last, mask, shape.heads - 1)
             });
             Ok(Outputs::new().with("o", o.clone()))
@@ -288,7 +309,8 @@ impl Job {
 
     /// What the engine knows of the head dimension, which all shapes have.
     fn dimension(&self) -> &'static HeadDimension {
-        HeadDimension::of(self.shapes[0].dim).unwrap_or_else(|error| panic!("{}: {error}", self.name))
+        HeadDimension::of(self.shapes[0].dim, self.shapes[0].value_dim)
+            .unwrap_or_else(|error| panic!("{}: {error}", self.name))
     }
 
     /// What its kernels are compiled for: masks but for windows are one.
@@ -302,7 +324,8 @@ impl Job {
 
     /// How the kernel is run on long rows.
     fn usual(&self) -> Schedule {
-        Schedule::usual(self.shapes[0].dim).unwrap_or_else(|error| panic!("{}: {error}", self.name))
+        Schedule::usual(self.shapes[0].dim, self.shapes[0].value_dim)
+            .unwrap_or_else(|error| panic!("{}: {error}", self.name))
     }
 
     /// The same kind of problem, small enough for the plain oracle.
@@ -320,6 +343,7 @@ impl Job {
                 rows: shape.rows.min(rows),
                 keys: keys(shape),
                 dim: shape.dim,
+                value_dim: shape.value_dim,
             }
         };
         let mut shapes: Vec<Shape> = self.shapes.iter().map(shrink).collect();
@@ -341,11 +365,12 @@ impl Job {
 
     /// Sums as long as the longest that are measured, and longer, by one block each.
     fn long_sums(&self) -> Vec<Case> {
-        let Some(&Shape { keys, dim, .. }) = self.shapes.iter().max_by_key(|shape| shape.keys) else {
+        let Some(&Shape { keys, dim, value_dim, .. }) = self.shapes.iter().max_by_key(|shape| shape.keys)
+        else {
             return Vec::new();
         };
         let lengths = if keys >= 16384 { vec![keys, 131_072] } else { vec![keys] };
-        let few = |keys| Shape { batch: 1, heads: 1, key_heads: 1, rows: 16, keys, dim };
+        let few = |keys| Shape { batch: 1, heads: 1, key_heads: 1, rows: 16, keys, dim, value_dim };
         lengths.into_iter().map(|keys| case(&few(keys), Mask::Full).with(WHOLE, 1)).collect()
     }
 }
@@ -361,7 +386,7 @@ impl Workload for Job {
 
     fn kernels(&self) -> Vec<KernelSpec> {
         let shape = &self.shapes[0];
-        let (dim, usual) = (shape.dim, self.usual());
+        let usual = self.usual();
         let spec = |module: Module, schedule: Schedule| {
             let spec = KernelSpec::new(module.source()).threads(schedule.threads());
             spec.require("QGMMA").require("UBLKCP").header("consumer.cuh")
@@ -391,7 +416,7 @@ impl Workload for Job {
                 attention_module::<f32>(self.dimension(), &Form::new(*shape), schedule),
                 schedule,
             ));
-            kernels.push(KernelSpec::new(combine_module::<f16>(dim).source()).threads(128));
+            kernels.push(KernelSpec::new(combine_module::<f16>(shape.value_dim).source()).threads(128));
         }
         kernels
     }
@@ -446,7 +471,7 @@ impl Workload for Job {
             let changed = Operands { v, ..operands.clone() };
             Control::new(name, Outputs::new().with("o", self.attend(&changed, &shape, mask(case), 0)))
         };
-        let dim = shape.dim;
+        let dim = shape.value_dim;
         let mut stale = operands.v.clone();
         // Of very many keys one tile more or less does not matter.
         let tile = KEY_TILE.max(shape.keys / 8).min(shape.keys / 2) * dim;
@@ -459,7 +484,7 @@ impl Workload for Job {
         let transposed = operands.v.chunks(dim).flat_map(|row| row.iter().rev().copied()).collect();
         let biased = operands.v.iter().map(|v| f16::from_f32(v.to_f32() - 0.02)).collect();
         let mean = operands.v.iter().map(|v| f64::from(v.to_f32())).sum::<f64>() / operands.v.len() as f64;
-        let flat = vec![mean; shape.query_elements()];
+        let flat = vec![mean; shape.output_elements()];
         vec![
             Control::zeros(reference),
             Control::new("the mean of v", Outputs::new().with("o", flat)),
@@ -472,9 +497,9 @@ impl Workload for Job {
 
     fn work(&self, case: &Case) -> Work {
         let shape = shape(case);
-        let elements = (2 * shape.query_elements() + 2 * shape.key_elements()) as u64;
         // Codes in, f16 out.
-        let bytes = elements + shape.query_elements() as u64;
+        let codes = shape.query_elements() + shape.key_elements() + shape.value_elements();
+        let bytes = (codes + 2 * shape.output_elements()) as u64;
         Work { operations: shape.operations(mask(case)) as u64, bytes }
     }
 
@@ -517,8 +542,12 @@ impl Workload for Job {
         // it.
         let why = "the same kernel on the same card, with a tenth for its power and its clocks";
         let bench = timed(baseline).expect_recorded(1.10, why);
-        // Peers know neither windows nor sinks nor caps by these names.
-        let is_plain = self.soft_cap.is_none() && !self.sinks && !matches!(mask(case), Mask::Window { .. });
+        // Peers know neither windows nor sinks nor caps by these names, nor values that are not as long as
+        // keys.
+        let is_plain = self.soft_cap.is_none()
+            && !self.sinks
+            && !matches!(mask(case), Mask::Window { .. })
+            && shape(case).value_dim == shape(case).dim;
         Ok(Some(if is_plain { bench.peer("attention-f16", case).peer("attention-fp8", case) } else { bench }))
     }
 

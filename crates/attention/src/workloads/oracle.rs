@@ -26,7 +26,7 @@ impl Operands {
         Self {
             q: normal(shape.query_elements()),
             k: normal(shape.key_elements()),
-            v: normal(shape.key_elements()),
+            v: normal(shape.value_elements()),
         }
     }
 
@@ -69,7 +69,7 @@ fn parts_of(shape: &Shape, mask: Mask) -> Vec<Part> {
 
 impl Part {
     fn attend(&self, shape: &Shape, scores: &Scores<'_>, q: &[f64], k: &[f64], v: &[f64]) -> Vec<f64> {
-        let Shape { heads, key_heads, rows, keys, dim, .. } = *shape;
+        let Shape { heads, key_heads, rows, keys, dim, value_dim, .. } = *shape;
         let unseen = if scores.mask == Mask::Full { 0 } else { rows - self.rows.end };
         let part = Shape {
             batch: 1,
@@ -78,12 +78,14 @@ impl Part {
             rows: self.rows.len(),
             keys: keys - unseen.min(keys),
             dim,
+            value_dim,
         };
         let sinks = scores.sinks.get(self.head..self.head + 1).unwrap_or_default();
         let query = ((self.batch * heads + self.head) * rows + self.rows.start) * dim;
-        let key = (self.batch * key_heads + self.head / (heads / key_heads)) * keys * dim;
-        let (q, seen) = (&q[query..query + part.rows * dim], key..key + part.keys * dim);
-        reference::attention_of(&part, &Scores { sinks, ..*scores }, q, &k[seen.clone()], &v[seen]).0
+        let first = (self.batch * key_heads + self.head / (heads / key_heads)) * keys;
+        let seen = |length: usize| first * length..(first + part.keys) * length;
+        let (q, k, v) = (&q[query..query + part.rows * dim], &k[seen(dim)], &v[seen(value_dim)]);
+        reference::attention_of(&part, &Scores { sinks, ..*scores }, q, k, v).0
     }
 }
 
@@ -100,12 +102,12 @@ mod tests {
                 Mask::Window { left: 9, right: 0 },
                 Mask::Window { left: 9, right: 3 },
             ] {
-                let shape = Shape { batch: 2, heads: 4, key_heads: 2, rows, keys, dim: 64 };
+                let shape = Shape { batch: 2, heads: 4, key_heads: 2, rows, keys, dim: 64, value_dim: 48 };
                 let mut inputs = Inputs::new(3);
                 let mut normal =
                     |count: usize| -> Vec<f64> { inputs.normal(count).into_iter().map(f64::from).collect() };
                 let (q, k) = (normal(shape.query_elements()), normal(shape.key_elements()));
-                let v = normal(shape.key_elements());
+                let v = normal(shape.value_elements());
                 let scores =
                     Scores { mask, scale: 0.125, soft_cap: Some(3.0), sinks: &[0.0, 1.0, -1.0, 2.0] };
                 let whole = reference::attention_of(&shape, &scores, &q, &k, &v).0;

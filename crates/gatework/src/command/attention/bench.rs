@@ -371,15 +371,6 @@ mod tests {
     }
 
     #[test]
-    fn a_head_dimension_that_a_device_has_not_is_the_users_mistake() {
-        let options = options(&["--shapes", "1x2x64x200", "--peers", "none"]);
-        let device = Device::emulated(0).unwrap();
-        let refused = on_device(&device, &options, &Progress::new()).err().expect("128 is the most");
-        assert!(refused.to_string().contains("and 256 on the CPU"), "{refused}");
-        assert_eq!(refused.code(), 2);
-    }
-
-    #[test]
     fn the_usual_shapes_are_those_of_the_device() {
         let options = options(&[]);
         let rows = |cases: Vec<Case>| cases.iter().map(|case| case.dimension("queries")).max();

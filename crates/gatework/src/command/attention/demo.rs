@@ -16,7 +16,8 @@ use crate::command::schema;
 use crate::command::shell::Shell;
 
 /// Grouped heads, odd lengths, more keys than rows.
-pub(super) const SHAPE: Shape = Shape { batch: 1, heads: 4, key_heads: 2, rows: 100, keys: 157, dim: 64 };
+pub(super) const SHAPE: Shape =
+    Shape { batch: 1, heads: 4, key_heads: 2, rows: 100, keys: 157, dim: 64, value_dim: 64 };
 
 /// What is computed with the tensors.
 pub(super) struct Question {
@@ -42,7 +43,7 @@ impl Question {
     pub(super) fn ask(self, target: &Target) -> gatework_attention::Result<Found> {
         let mut inputs = Inputs::new(self.seed);
         let (q, k) = (inputs.normal(SHAPE.query_elements()), inputs.normal(SHAPE.key_elements()));
-        let v = inputs.normal(SHAPE.key_elements());
+        let v = inputs.normal(SHAPE.value_elements());
         let start = Instant::now();
         let got = self.builder.build(target)?.forward(&q, &k, &v)?;
         let seconds = start.elapsed().as_secs_f64();

@@ -107,8 +107,8 @@ impl Measured {
 
     /// The order of tables: by kind of head, then by size.
     pub(super) fn order(&self) -> impl Ord + use<> {
-        let (Shape { batch, heads, key_heads, rows, keys, dim }, mask) = self.of;
-        (dim, heads / key_heads, rows, keys, batch, heads, mask == Mask::Causal)
+        let (Shape { batch, heads, key_heads, rows, keys, dim, value_dim }, mask) = self.of;
+        (dim, value_dim, heads / key_heads, rows, keys, batch, heads, mask == Mask::Causal)
     }
 
     /// Whether it has no place on a chart over rows.
@@ -196,14 +196,18 @@ pub(super) fn as_chart(measured: &[Measured], device: &str, notes: Vec<String>) 
     let mut drawn: Vec<&Measured> = measured.iter().filter(|one| !one.is_left_out()).collect();
     // Within a panel by rows; of several with the same rows, the line goes through the one with the most
     // work.
-    let kind = |one: &Measured| (one.of.0.dim, one.of.0.heads / one.of.0.key_heads, one.of.1 == Mask::Causal);
+    let kind = |one: &Measured| {
+        let (shape, mask) = one.of;
+        (shape.dim, shape.value_dim, shape.heads / shape.key_heads, mask == Mask::Causal)
+    };
     drawn.sort_by_key(|one| (kind(one), one.of.0.rows, one.operations));
     let is_ours = |name: &str| drawn.iter().any(|one| one.named(name).is_some_and(|timed| timed.ours));
     let fastest = drawn.iter().flat_map(|one| &one.timed).map(|timed| timed.operations_per_second);
     let (unit, unit_name) =
         if fastest.fold(0.0, f64::max) < 1e12 { (1e9, "GFLOP/s") } else { (1e12, "TFLOP/s") };
     let panels = drawn.chunk_by(|left, right| kind(left) == kind(right)).map(|panel| {
-        let (dim, group, causal) = kind(panel[0]);
+        let (dim, value_dim, group, causal) = kind(panel[0]);
+        let dim = if value_dim == dim { dim.to_string() } else { format!("{dim} over {value_dim}") };
         let group = if group > 1 { format!(", heads grouped by {group}") } else { String::new() };
         let points = names.iter().map(|name| {
             let point =

@@ -24,8 +24,9 @@ Examples:
       --window 128 --batch-invariant
 
 The file holds q, k and v, all F16, BF16 or F32, in [batch, heads, rows, dim]; the
-output holds o, in the same form. Head dimensions are 1 to 256, on a device 1 to 128,
-where rows other than of 64 and 128 are padded to the next of these. k and v may have fewer
+output holds o, in the same form. Head dimensions are 1 to 256; on a device, rows other
+than of 64, 128 and 256 are padded to the next of these. v may have another dim than q and
+k, which o then has too (192 and 128 in multi-head latent attention). k and v may have fewer
 heads than q (grouped-query attention), and another number of rows. A tensor called
 sinks, if there is one, has a logit for each query head, which takes part in the softmax
 without a value (an attention sink).";
@@ -232,11 +233,11 @@ impl<'a> Job<'a> {
         };
         let [batch, heads, rows, dim] = sizes("q", &self.q)?;
         let (k, v) = (sizes("k", &self.k)?, sizes("v", &self.v)?);
-        if k != v || k[0] != batch || k[3] != dim {
+        if k[..3] != v[..3] || k[0] != batch || k[3] != dim {
             let (q, k, v) = (self.q.shape(), self.k.shape(), self.v.shape());
             return Err(self.bad(format!(
-                "the shapes do not belong together: q is {q:?}, k {k:?} and v {v:?}; k and v must be alike, and share batch \
-                 and dim with q, in {}",
+                "the shapes do not belong together: q is {q:?}, k {k:?} and v {v:?}; k and v must be alike but for the \
+                 dim of v, and k must share batch and dim with q, in {}",
                 self.order()
             )));
         }
@@ -244,18 +245,18 @@ impl<'a> Job<'a> {
         if formats != [formats[0]; 3] {
             return Err(self.bad(format!("q, k and v are {formats:?}: convert them to one number format")));
         }
-        Ok(Shape { batch, heads, key_heads: k[1], rows, keys: k[2], dim })
+        Ok(Shape { batch, heads, key_heads: k[1], rows, keys: k[2], dim, value_dim: v[3] })
     }
 
     fn attend<T: Element>(&self, shape: Shape, target: &Target) -> Result<Done, Failure> {
         let (out, seconds) = self.computed::<T>(shape, target)?;
         let bytes = bytemuck::cast_slice(&out);
-        let view = TensorView::new(self.q.dtype(), self.q.shape().to_vec(), bytes)
+        let sizes = [&self.q.shape()[..3], &[shape.value_dim]].concat();
+        let view = TensorView::new(self.q.dtype(), sizes.clone(), bytes)
             .and_then(|view| serialize([("o", view)], None))
             .map_err(|error| Failure::device(format!("the output could not be put into a file: {error}")))?;
         write_file(self.output, &view)?;
-        let (output, shape) = (self.output.to_owned(), self.q.shape().to_vec());
-        Ok(Done { output, shape, device: target.id().to_owned(), seconds })
+        Ok(Done { output: self.output.to_owned(), shape: sizes, device: target.id().to_owned(), seconds })
     }
 
     /// The output, and how long it took from tensors in memory.

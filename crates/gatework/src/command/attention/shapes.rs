@@ -1,4 +1,4 @@
-//! Shapes as they are typed: `4x16x4096x64`, `1x64/8x4096x128`.
+//! Shapes as they are typed: `4x16x4096x64`, `1x64/8x4096x128`, `1x16x4096x192/128`.
 
 use gatework_attention::{Attention, Mask, Shape};
 use gatework_gpu::Target;
@@ -31,8 +31,8 @@ pub(super) fn for_cpu() -> Vec<Shape> {
 /// Reads a shape and refuses what the engine does not do.
 pub(crate) fn parse(given: &str) -> Result<Shape, String> {
     let shape = sizes(given).ok_or_else(|| {
-        "write BATCHxHEADSxROWSxDIM, as 4x16x4096x64; with fewer key heads or other keys, as 1x64/8x4096x128 or \
-         1x16x1/4096x64"
+        "write BATCHxHEADSxROWSxDIM, as 4x16x4096x64; with fewer key heads, other keys or values of another \
+         length, as 1x64/8x4096x128, 1x16x1/4096x64 or 1x16x4096x192/128"
             .to_owned()
     })?;
     // On the CPU nothing is allocated: what is left of building is the check.
@@ -48,8 +48,8 @@ fn sizes(given: &str) -> Option<Shape> {
         Some((first, second)) => Some((number(first)?, number(second)?)),
         None => number(text).map(|both| (both, both)),
     };
-    let ((heads, key_heads), (rows, keys)) = (pair(heads)?, pair(rows)?);
-    Some(Shape { batch: number(batch)?, heads, key_heads, rows, keys, dim: number(dim)? })
+    let ((heads, key_heads), (rows, keys), (dim, value_dim)) = (pair(heads)?, pair(rows)?, pair(dim)?);
+    Some(Shape { batch: number(batch)?, heads, key_heads, rows, keys, dim, value_dim })
 }
 
 /// The shape as [`parse`] reads it.
@@ -57,8 +57,8 @@ pub(super) fn text(shape: &Shape) -> String {
     let pair = |first: usize, second: usize| {
         if first == second { first.to_string() } else { format!("{first}/{second}") }
     };
-    let Shape { batch, heads, key_heads, rows, keys, dim } = *shape;
-    format!("{batch}x{}x{}x{dim}", pair(heads, key_heads), pair(rows, keys))
+    let Shape { batch, heads, key_heads, rows, keys, dim, value_dim } = *shape;
+    format!("{batch}x{}x{}x{}", pair(heads, key_heads), pair(rows, keys), pair(dim, value_dim))
 }
 
 /// `full`, `causal`, or the keys of a window.
@@ -83,6 +83,7 @@ mod tests {
             ("4x16x4096x64", Shape::square(4, 16, 4096, 64)),
             ("1x64/8x4096x128", grouped),
             ("1x16x1/4096x64", single),
+            ("1x16x4096x192/128", Shape { value_dim: 128, ..Shape::square(1, 16, 4096, 192) }),
         ] {
             assert_eq!(parse(typed), Ok(shape));
             assert_eq!(text(&shape), typed);
