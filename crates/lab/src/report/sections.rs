@@ -130,7 +130,8 @@ fn bench_figure(
     );
     let beyond = distribution::beyond(bench);
     if beyond > 0 {
-        notes.push(format!("{beyond} samples beyond the right edge"));
+        let samples = if beyond == 1 { "sample" } else { "samples" };
+        notes.push(format!("{beyond} {samples} beyond the right edge"));
     }
     for rate in &bench.rates {
         let share =
