@@ -26,6 +26,8 @@
 //   TURNS     and CURVE are what they are there;
 //   WINDOW    rows do not see keys before some place either: an item starts with the first tile that its rows see;
 //   SINKS     a row's sum has the weight of its head's sink, a logit without a value (in the first part of the keys);
+//   SEQUENCES rows and keys are those of packed sequences, each with tiles of its own: what a block works on, and sequences, come
+//             after the list of items;
 //   SOFT_CAP  scores become cap tanh(score / cap): f16 of at most 1, which all tiles multiply with one factor.
 // Where they are 0, nothing of them is compiled.
 
@@ -65,20 +67,66 @@ struct Item {
     u32 first_row, first_tile, start, tiles, split;
     u32 batch, head;
     u64 q_head, k_head;
+    const PackedSequence* sequence;
 };
 
-GW_DEVICE Item item_at(u32 number, const Problem& problem) {
-    const u32 blocks = problem.query_tiles / CONSUMERS, rows_number = number / problem.splits;
+// What an item's rows and keys are part of: a head, or a sequence of a head.
+struct Extent {
+    u32 rows, keys, key_tiles;
+    i32 diagonal, first_diagonal;
+    // The first tile of queries, of keys, and the first group of values; the first row in the output, and in the log-sum-exp.
+    u64 q_tile, k_tile, v_group, output, lse;
+};
+
+GW_DEVICE Extent extent_of(const Item& item, const Problem& problem) {
+    if constexpr (PACKED) {
+        const PackedSequence sequence = *item.sequence;
+        const i32 rows = (i32)sequence.rows, keys = (i32)sequence.keys;
+        return {sequence.rows,
+                sequence.keys,
+                (sequence.keys + KEY_TILE - 1) / KEY_TILE,
+                keys - rows + gw::lesser(problem.diagonal, rows),
+                keys - rows - gw::lesser(problem.first_diagonal, keys),
+                item.q_head * problem.query_tiles + sequence.query_tile,
+                item.k_head * problem.key_tiles + sequence.key_tile,
+                item.k_head * problem.value_groups + sequence.value_group,
+                sequence.first_row * problem.row_stride,
+                item.q_head * problem.rows + sequence.first_row};
+    }
+    const u32 value_groups = (problem.key_tiles + GROUP - 1) / GROUP;
+    return {problem.rows,
+            problem.keys,
+            problem.key_tiles,
+            problem.diagonal,
+            problem.first_diagonal,
+            item.q_head * problem.query_tiles,
+            item.k_head * problem.key_tiles,
+            item.k_head * value_groups,
+            item.batch * problem.batch_stride,
+            item.q_head * problem.rows};
+}
+
+GW_DEVICE Item item_at(const u32* items, u32 number, const Problem& problem) {
     Item item;
-    item.split = number % problem.splits;
-    item.q_head = rows_number / blocks;
-    item.first_row = (blocks - 1 - rows_number % blocks) * (QUERY_TILE * CONSUMERS);
+    if constexpr (PACKED) {
+        const PackedWork work = reinterpret_cast<const PackedWork*>(items + problem.work_at)[number];
+        item.sequence = reinterpret_cast<const PackedSequence*>(items + problem.sequences_at) + work.sequence;
+        item.split = 0;
+        item.q_head = work.head;
+        item.first_row = work.first_row;
+    } else {
+        const u32 blocks = problem.query_tiles / CONSUMERS, rows_number = number / problem.splits;
+        item.split = number % problem.splits;
+        item.q_head = rows_number / blocks;
+        item.first_row = (blocks - 1 - rows_number % blocks) * (QUERY_TILE * CONSUMERS);
+    }
     item.batch = (u32)item.q_head / problem.heads;
     item.head = (u32)item.q_head % problem.heads;
     item.k_head = item.batch * problem.key_heads + item.head / (problem.heads / problem.key_heads);
-    const i32 seen = (i32)(item.first_row + QUERY_TILE * CONSUMERS) + problem.diagonal;
-    const u32 tiles = seen <= 0 ? 0 : gw::lesser((u32)(seen + KEY_TILE - 1) / KEY_TILE, problem.key_tiles);
-    const i32 unseen = WINDOW ? (i32)item.first_row + problem.first_diagonal : 0;
+    const Extent extent = extent_of(item, problem);
+    const i32 seen = (i32)(item.first_row + QUERY_TILE * CONSUMERS) + extent.diagonal;
+    const u32 tiles = seen <= 0 ? 0 : gw::lesser((u32)(seen + KEY_TILE - 1) / KEY_TILE, extent.key_tiles);
+    const i32 unseen = WINDOW ? (i32)item.first_row + extent.first_diagonal : 0;
     const u32 from = unseen <= 0 ? 0 : (u32)unseen / KEY_TILE, base = from / GROUP * GROUP;
     item.first_tile = base + item.split * problem.split_tiles;
     item.start = item.split == 0 ? from - base : 0;
@@ -100,15 +148,16 @@ GW_DEVICE void produce(const u8* q, const u8* k, const u8* v, const u32* items, 
     for (u32 i = gw::block_x();; i += gw::blocks_x()) {
         const u32 number = item_number(items, i, problem);
         if (number == NO_ITEM) break;
-        const Item item = item_at(number, problem);
+        const Item item = item_at(items, number, problem);
         if (item.tiles == 0) continue;
-        const u64 first_tile = item.k_head * problem.key_tiles + item.first_tile;
+        const Extent extent = extent_of(item, problem);
+        const u64 first_tile = extent.k_tile + item.first_tile;
         const u8* from_k = k + first_tile * K_BYTES;
         const u8* from_v = v + first_tile * V_BYTES;
         gw::mbarrier_wait(b.q_empty, q_phase);
         q_phase ^= 1;
         gw::mbarrier_arrive_expect(b.q_full, CONSUMERS * Q_BYTES);
-        gw::bulk_load(gw::shared<u8>(), q + (item.q_head * problem.query_tiles + item.first_row / QUERY_TILE) * Q_BYTES,
+        gw::bulk_load(gw::shared<u8>(), q + (extent.q_tile + item.first_row / QUERY_TILE) * Q_BYTES,
                       CONSUMERS * Q_BYTES, b.q_full);
         for (u32 t = item.start; t <= item.tiles; ++t) {
             const bool has_keys = t < item.tiles, has_values = t > item.start;
@@ -127,15 +176,15 @@ GW_DEVICE void produce(const u8* q, const u8* k, const u8* v, const u32* items, 
 
 // A warpgroup's part of an item.
 GW_DEVICE void attend(Consumer& x, u32 q_phase, const Beside& beside, const Problem& problem, const Item& item) {
-    const u32 value_groups = (problem.key_tiles + GROUP - 1) / GROUP;
-    const u64 q_tile = item.q_head * problem.query_tiles + item.first_row / QUERY_TILE + x.group;
-    const u64 k_tile = item.k_head * problem.key_tiles + item.first_tile;
-    const f32* v_scales = beside.v_scales + item.k_head * value_groups + item.first_tile / GROUP;
+    const Extent extent = extent_of(item, problem);
+    const u64 q_tile = extent.q_tile + item.first_row / QUERY_TILE + x.group;
+    const u64 k_tile = extent.k_tile + item.first_tile;
+    const f32* v_scales = beside.v_scales + extent.v_group + item.first_tile / GROUP;
     const Where where = {beside, beside.k_scales + k_tile, v_scales, beside.v_marks + k_tile * VALUE_DIM};
     const f32 q_scale = gw::load_readonly(beside.q_scales + q_tile);
     // Keys from here on are relative to the item's first.
-    const i32 end = (i32)problem.keys - 1 - (i32)(item.first_tile * KEY_TILE);
-    const i32 diagonal = problem.diagonal - (i32)(item.first_tile * KEY_TILE);
+    const i32 end = (i32)extent.keys - 1 - (i32)(item.first_tile * KEY_TILE);
+    const i32 diagonal = extent.diagonal - (i32)(item.first_tile * KEY_TILE);
     const i32 first_row = (i32)(item.first_row + QUERY_TILE * x.group), row = first_row + 16 * (gw::warp() % 4) + gw::lane() / 4;
     x.last[0] = gw::lesser(row + diagonal, end);
     x.last[1] = gw::lesser(row + 8 + diagonal, end);
@@ -147,7 +196,7 @@ GW_DEVICE void attend(Consumer& x, u32 q_phase, const Beside& beside, const Prob
     tiles.end = seen <= 0 ? 0 : gw::lesser((u32)(seen + KEY_TILE - 1) / KEY_TILE, item.tiles);
     x.start = item.start;
     if (WINDOW) {
-        const i32 first_diagonal = problem.first_diagonal - (i32)(item.first_tile * KEY_TILE);
+        const i32 first_diagonal = extent.first_diagonal - (i32)(item.first_tile * KEY_TILE);
         x.first[0] = row + first_diagonal;
         x.first[1] = row + 8 + first_diagonal;
         const i32 unseen = first_row + first_diagonal, all_see = unseen + (i32)(QUERY_TILE - 1 + KEY_TILE - 1);
@@ -179,7 +228,7 @@ GW_DEVICE void store_columns(Out* to, u32 column, f32 left, f32 right) {
 }
 
 // o <- the item's sums, normalised, and the log-sum-exp of its scores.
-GW_DEVICE void finish(const Consumer& x, Out* o, f32* lse, const Problem& problem, const Item& item, const Beside& beside) {
+GW_DEVICE void finish(const Consumer& x, Out* o, f32* lse, u32 rows, const Problem& problem, const Item& item, const Beside& beside) {
     const u32 row = item.first_row + QUERY_TILE * x.group + 16 * (gw::warp() % 4) + gw::lane() / 4;
     GW_UNROLL
     for (u32 half = 0; half < 2; ++half) {
@@ -191,7 +240,7 @@ GW_DEVICE void finish(const Consumer& x, Out* o, f32* lse, const Problem& proble
             if (is_finite(sink)) weight = with_sink(weight.sum, weight.level, sink);
         }
         const f32 sum = weight.sum, scale = sum > 0.0f ? weight.correction / sum : 0.0f;
-        if (row + 8 * half >= problem.rows) continue;
+        if (row + 8 * half >= rows) continue;
         const u32 first = 2 * (gw::lane() % 4);
         Out* line = o + (u64)(row + 8 * half) * problem.row_stride + first;
         GW_UNROLL
@@ -218,14 +267,15 @@ GW_DEVICE void consume(const Beside& beside, const u32* items, Out* o, f32* lse,
     for (u32 i = gw::block_x();; i += gw::blocks_x()) {
         const u32 number = item_number(items, i, problem);
         if (number == NO_ITEM) break;
-        const Item item = item_at(number, problem);
+        const Item item = item_at(items, number, problem);
         clear(x);
         if (item.tiles > 0) {
             attend(x, q_phase, beside, problem, item);
             q_phase ^= 1;
         }
-        finish(x, o + item.split * problem.split_stride + item.batch * problem.batch_stride + item.head * problem.head_stride,
-               lse + item.split * problem.split_lse_stride + item.q_head * problem.rows, problem, item, beside);
+        const Extent extent = extent_of(item, problem);
+        finish(x, o + item.split * problem.split_stride + extent.output + item.head * problem.head_stride,
+               lse + item.split * problem.split_lse_stride + extent.lse, extent.rows, problem, item, beside);
     }
     // The turn that the last consumer passed last.
     if (x.group == 0) take_turn(0);

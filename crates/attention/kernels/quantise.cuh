@@ -8,6 +8,8 @@
 // powers of two, which changes none but those that become subnormal.
 // GROUP is the number of tiles of values with one scale. Rows of queries and keys have COLUMNS numbers, in images followed by zeros
 // up to DIM; those of values have VALUE_COLUMNS, followed by zeros up to VALUE_DIM.
+// Where PACKED is 1, rows are those of sequences that follow each other, and tiles and groups end where these do: a list says which
+// rows a tile has, and which tiles a group of values; first tiles of queries, then tiles of keys, then groups.
 
 constexpr u32 THREADS = QUANTISE_THREADS;
 
@@ -66,23 +68,30 @@ GW_DEVICE void load_columns(const In* row, u32 column, bool is_there, f32 (&run)
     }
 }
 
-// Rows of the block's head from `first` on, rotated or not.
+// Rows of tile `tile`: from the first up to the last that a tile could have.
+template <u32 ROWS>
+GW_DEVICE Span rows_of_tile(const Span* spans, const Matrix& m, u32 tile) {
+    if constexpr (PACKED) return spans[tile];
+    return {tile * ROWS, m.rows};
+}
+
+// Rows of the block's head of a tile, rotated or not.
 template <u32 LENGTH, u32 IMAGE_WIDTH, bool ROTATED>
 struct HeadRows {
     static constexpr u32 THREADS = QUANTISE_THREADS, WIDTH = IMAGE_WIDTH;
     const In* x;
     const Matrix& m;
-    u32 first;
+    Span rows;
 
     GW_DEVICE u32 thread() const { return gw::thread(); }
-    GW_DEVICE bool has(u32 row) const { return first + row < m.rows; }
+    GW_DEVICE bool has(u32 row) const { return rows.first + row < rows.end; }
     GW_DEVICE void load(u32 row, u32 column, f32 (&run)[RUN]) const {
-        load_columns<LENGTH, WIDTH>(row_of(x, m, first + row), column, has(row), run);
+        load_columns<LENGTH, WIDTH>(row_of(x, m, rows.first + row), column, has(row), run);
         if (ROTATED) rotate(run);
     }
     GW_DEVICE f32 number(u32 row, u32 column) const {
         if (LENGTH < WIDTH && column >= LENGTH) return 0.0f;
-        return number_at<IN_NUMBER>(row_of(x, m, first + row) + column);
+        return number_at<IN_NUMBER>(row_of(x, m, rows.first + row) + column);
     }
     GW_DEVICE f32 largest(f32 value, u32 reduction) const {
         static_assert(2 * THREADS / 32 * sizeof(u32) <= QUANTISE_WORDS_BYTES, "words of both reductions");
@@ -91,20 +100,31 @@ struct HeadRows {
 };
 
 template <u32 ROWS>
-GW_DEVICE void quantise_tile(const In* x, const f32* given, u8* image, f32* scales, u8* marks, const Matrix& m, u32 tile) {
+GW_DEVICE void quantise_tile(const In* x, const f32* given, u8* image, f32* scales, u8* marks, const Matrix& m,
+                             const Span* spans, u32 tile) {
     const u64 number = tile_number(m, tile);
-    const HeadRows<COLUMNS, DIM, ROTATE != 0> source = {x, m, tile * ROWS};
+    const HeadRows<COLUMNS, DIM, ROTATE != 0> source = {x, m, rows_of_tile<ROWS>(spans, m, tile)};
     const Quantised quantised = quantise_rows<ROWS>(source, m.limit, image + number * (ROWS * DIM), marks + number * ROWS);
     // A tile past the last row has no scale that came with it.
     if (gw::thread() == 0) scales[number] = scale_of(quantised, quantised.factor > 0.0f ? given_scale(given, m, tile * ROWS / KEY_TILE) : 0.0f);
 }
 
-// A group of tiles of values.
+// Tiles of a group of values.
+GW_DEVICE Span tiles_of_group(const Span* groups, const Matrix& m, u32 group) {
+    if constexpr (PACKED) return groups[group];
+    return {group * GROUP, gw::lesser(group * GROUP + GROUP, m.tiles)};
+}
+
+// A group of tiles of values. `spans` are those of the tiles of keys, then those of groups.
 // Shared memory: the words of reductions, and at byte QUANTISE_WORDS_BYTES the tile's codes.
-GW_DEVICE void quantise_values(const In* v, const f32* given, u8* image, f32* scales, u32* marks, const Matrix& m, u32 group) {
+GW_DEVICE void quantise_values(const In* v, const f32* given, u8* image, f32* scales, u32* marks, const Matrix& m, const Span* spans,
+                               u32 group) {
     constexpr u32 RUNS = VALUE_RUNS / THREADS;
-    const u32 first = group * GROUP, end = gw::lesser(first + GROUP, m.tiles);
-    const auto rows_of = [&](u32 tile) { return HeadRows<VALUE_COLUMNS, VALUE_DIM, false>{v, m, tile * KEY_TILE}; };
+    const Span tiles = tiles_of_group(spans + m.tiles, m, group);
+    const u32 first = tiles.first, end = tiles.end;
+    const auto rows_of = [&](u32 tile) {
+        return HeadRows<VALUE_COLUMNS, VALUE_DIM, false>{v, m, rows_of_tile<KEY_TILE>(spans, m, tile)};
+    };
     f32 runs[RUNS][RUN], largest = 0.0f;
     const auto load = [&](u32 tile) {
         GW_UNROLL
@@ -151,7 +171,7 @@ GW_DEVICE void quantise_values(const In* v, const f32* given, u8* image, f32* sc
     }
     if (gw::thread() == 0) {
         const u64 head = (u64)gw::block_z() * m.heads + gw::block_y();
-        scales[head * ((m.tiles + GROUP - 1) / GROUP) + group] = scale_of({factor, marked}, common);
+        scales[head * (PACKED ? m.groups : (m.tiles + GROUP - 1) / GROUP) + group] = scale_of({factor, marked}, common);
     }
 }
 
@@ -162,18 +182,19 @@ constexpr u32 RESIDENT = ROW_LANES<DIM> > 8 || ROW_LANES<VALUE_DIM> > 8 ? 1 : 2;
 // values have fewer. The three `given` are scales of e4m3 inputs, and of other formats anything.
 GW_KERNEL_BOUNDED(quantise, THREADS, RESIDENT)
 (const In* q, const In* k, const In* v, const f32* q_given, const f32* k_given, const f32* v_given, u8* q_image, u8* k_image,
- u8* v_image, f32* q_scales, f32* k_scales, f32* v_scales, u8* q_marks, u8* k_marks, u32* v_marks, Matrix queries, Matrix keys,
- Matrix values) {
+ u8* v_image, f32* q_scales, f32* k_scales, f32* v_scales, u8* q_marks, u8* k_marks, u32* v_marks, const Span* spans, Matrix queries,
+ Matrix keys, Matrix values) {
     gw::await_stream();
     gw::admit_next();
     if (gw::block_x() < queries.tiles) {
-        quantise_tile<QUERY_TILE>(q, q_given, q_image, q_scales, q_marks, queries, gw::block_x());
+        quantise_tile<QUERY_TILE>(q, q_given, q_image, q_scales, q_marks, queries, spans, gw::block_x());
     } else if (gw::block_y() < keys.heads) {
         const u32 tile = gw::block_x() - queries.tiles;
+        const Span* of_keys = spans + queries.tiles;
         if (tile < keys.tiles) {
-            quantise_tile<KEY_TILE>(k, k_given, k_image, k_scales, k_marks, keys, tile);
+            quantise_tile<KEY_TILE>(k, k_given, k_image, k_scales, k_marks, keys, of_keys, tile);
         } else {
-            quantise_values(v, v_given, v_image, v_scales, v_marks, values, tile - keys.tiles);
+            quantise_values(v, v_given, v_image, v_scales, v_marks, values, of_keys, tile - keys.tiles);
         }
     }
 }

@@ -25,6 +25,7 @@
 
 constexpr bool TURNS = FEATURES & WITH_TURNS, CURVE = FEATURES & WITH_CURVE;
 constexpr bool WINDOW = FEATURES & WITH_WINDOW, SINKS = FEATURES & WITH_SINKS, SOFT_CAP = FEATURES & WITH_SOFT_CAP;
+constexpr bool PACKED = FEATURES & WITH_SEQUENCES;
 constexpr u32 V_ROWS = VALUE_DIM + SUM_ROWS;
 // Sums of values this long leave no registers for as many sums of a group of tiles: see slices.cuh.
 constexpr bool SLICED = VALUE_DIM > 128;

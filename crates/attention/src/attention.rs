@@ -100,6 +100,11 @@ impl Builder {
         &self.form.shape
     }
 
+    /// The schedule that was asked for.
+    pub(crate) fn scheduled(&self) -> Option<Schedule> {
+        self.schedule
+    }
+
     /// The rotation that was asked for.
     pub(crate) fn rotated(&self) -> Rotation {
         self.rotation

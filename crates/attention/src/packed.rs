@@ -4,86 +4,21 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use gatework_gpu::Target;
+use gatework_gpu::{Device, Locked, Stream, Target};
 use rayon::prelude::*;
 
 use crate::attention::{Attention, Builder};
-use crate::form::Output;
+use crate::cuda::{DevicePackedAttention, PackedWorkspace};
+use crate::form::{Form, Output};
+use crate::lengths::Lengths;
 use crate::shape::{Layout, Shape};
 use crate::{Element, Error, Result};
-
-/// Where packed sequences begin and end: what other libraries call `cu_seqlens`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lengths {
-    /// Query rows before each sequence, and after the last.
-    rows: Vec<usize>,
-    /// Keys before each sequence, and after the last.
-    keys: Vec<usize>,
-}
-
-impl Lengths {
-    /// From the rows and the keys before each sequence and after the last, as `[0, 5, 5, 12]` for three
-    /// sequences of 5, 0 and
-    /// 7. A sequence may have no rows, or no keys.
-    pub fn new(rows: &[usize], keys: &[usize]) -> Result<Self> {
-        for (name, starts) in [("rows", rows), ("keys", keys)] {
-            check_starts(name, starts)?;
-        }
-        if rows.len() != keys.len() {
-            let (rows, keys) = (rows.len() - 1, keys.len() - 1);
-            return Err(Error::Lengths {
-                what: format!("there are rows of {rows} sequences and keys of {keys}"),
-            });
-        }
-        Ok(Self { rows: rows.to_vec(), keys: keys.to_vec() })
-    }
-
-    /// As many keys as rows in each sequence.
-    pub fn square(starts: &[usize]) -> Result<Self> {
-        Self::new(starts, starts)
-    }
-
-    /// The number of sequences.
-    pub fn sequences(&self) -> usize {
-        self.rows.len() - 1
-    }
-
-    /// Query rows of all sequences.
-    pub fn rows(&self) -> usize {
-        self.rows.last().copied().unwrap_or(0)
-    }
-
-    /// Keys of all sequences.
-    pub fn keys(&self) -> usize {
-        self.keys.last().copied().unwrap_or(0)
-    }
-
-    fn each(&self) -> impl Iterator<Item = (Range<usize>, Range<usize>)> + '_ {
-        let ranges = |starts: &[usize]| starts.windows(2).map(|pair| pair[0]..pair[1]).collect::<Vec<_>>();
-        ranges(&self.rows).into_iter().zip(ranges(&self.keys))
-    }
-}
-
-fn check_starts(name: &str, starts: &[usize]) -> Result<()> {
-    let refuse = |what: String| Err(Error::Lengths { what });
-    match starts {
-        [] => refuse(format!("{name} are empty; without a sequence they are [0]")),
-        [0, ..] => match starts.windows(2).position(|pair| pair[0] > pair[1]) {
-            Some(at) => refuse(format!(
-                "{name} go down from {} to {} after sequence {at}; they must not",
-                starts[at],
-                starts[at + 1]
-            )),
-            None => Ok(()),
-        },
-        [first, ..] => refuse(format!("{name} begin with {first}; they must begin with 0")),
-    }
-}
 
 /// Attention of packed sequences on one target, over tensors in host memory: queries `[rows, heads, dim]`,
 /// keys and values `[keys, key heads, dim]`. Made by [`Builder::build_packed`].
 ///
-/// A row's bits depend on its own sequence alone, as if the sequence were all there is.
+/// A row's bits depend on its own sequence alone. On the CPU they are those of the sequence by itself. On a
+/// device all sequences are one launch: buffers there go to a [`DevicePackedAttention`].
 #[derive(Debug)]
 pub struct PackedAttention {
     heads: usize,
@@ -91,10 +26,50 @@ pub struct PackedAttention {
     dim: usize,
     value_dim: usize,
     lengths: Lengths,
-    sinks: Vec<f32>,
-    /// One for each sequence; none for those without rows or without keys.
-    attentions: Vec<Option<Arc<Attention>>>,
-    target: Target,
+    runner: Runner,
+}
+
+/// The implementation behind a [`PackedAttention`].
+#[derive(Debug)]
+enum Runner {
+    Cpu {
+        sinks: Vec<f32>,
+        /// One for each sequence; none for those without rows or without keys.
+        attentions: Vec<Option<Arc<Attention>>>,
+    },
+    Device(Box<OnDevice>),
+}
+
+/// An attention of packed sequences on a device, with what all its calls share.
+#[derive(Debug)]
+struct OnDevice {
+    attention: DevicePackedAttention,
+    stream: Stream,
+    /// One call at a time: a second waits for the first.
+    workspace: Locked<PackedWorkspace>,
+}
+
+impl OnDevice {
+    fn new(attention: DevicePackedAttention, device: &Device) -> Result<Self> {
+        let stream = device.stream()?;
+        let workspace = Locked::new(attention.workspace(&stream)?);
+        Ok(Self { attention, stream, workspace })
+    }
+
+    fn forward<O: Element, T: Element>(&self, [q, k, v]: [&[T]; 3]) -> Result<Output<O>> {
+        let stream = &self.stream;
+        let mut workspace = self.workspace.lock();
+        let [.., outputs] = self.attention.elements();
+        if outputs == 0 {
+            return Ok(Output { o: Vec::new(), lse: Vec::new() });
+        }
+        // There may be rows and no key at all.
+        let upload = |x: &[T]| if x.is_empty() { stream.alloc(1) } else { stream.upload(x) };
+        let (q, k, v) = (upload(q)?, upload(k)?, upload(v)?);
+        let mut o = stream.alloc(outputs)?;
+        self.attention.forward(stream, &mut workspace, [&q, &k, &v], &mut o)?;
+        Ok(Output { o: stream.download(&o)?, lse: stream.download(workspace.lse())? })
+    }
 }
 
 /// A sequence's rows and keys, and what attends them.
@@ -107,11 +82,37 @@ impl Builder {
     /// count, and its layout does not.
     pub fn build_packed(self, lengths: &Lengths, target: &Target) -> Result<PackedAttention> {
         let Shape { heads, key_heads, dim, value_dim, .. } = *self.shape();
-        let sinks = (0..heads).map(|head| self.sink(head)).collect();
         // Also checks what there is no sequence for.
         self.clone()
             .reshaped(Shape { batch: 1, heads, key_heads, rows: 1, keys: 1, dim, value_dim })
             .build(&Target::Cpu)?;
+        let lengths = lengths.clone();
+        let runner = match target {
+            Target::Cpu => self.packed_on_cpu(&lengths)?,
+            Target::Gpu(device) => {
+                let attention = self.build_packed_on(&lengths, device)?;
+                Runner::Device(Box::new(OnDevice::new(attention, device)?))
+            }
+        };
+        Ok(PackedAttention { heads, key_heads, dim, value_dim, lengths, runner })
+    }
+
+    /// Checks the combination: an attention of packed sequences in the memory of `device`, in one launch that
+    /// quantises and one that attends. Of the builder's shape, heads and dimensions count, and its layout does
+    /// not; a row's bits depend on its own sequence alone, whatever its `bits` say.
+    pub fn build_packed_on(self, lengths: &Lengths, device: &Device) -> Result<DevicePackedAttention> {
+        let (rotation, schedule) = (self.rotated(), self.scheduled());
+        let (rows, keys) = (lengths.rows().max(1), lengths.keys().max(1));
+        let form = self.into_form();
+        let shape = Shape { batch: 1, rows, keys, ..form.shape };
+        let form = Form { shape, layout: Layout::RowsFirst, ..form };
+        form.check()?;
+        DevicePackedAttention::new(device, form, rotation, schedule, lengths)
+    }
+
+    fn packed_on_cpu(self, lengths: &Lengths) -> Result<Runner> {
+        let shape = *self.shape();
+        let sinks = (0..shape.heads).map(|head| self.sink(head)).collect();
         let mut known: HashMap<(usize, usize), Arc<Attention>> = HashMap::new();
         let mut attentions = Vec::with_capacity(lengths.sequences());
         for (rows, keys) in lengths.each() {
@@ -123,16 +124,14 @@ impl Builder {
             let attention = match known.get(&(rows, keys)) {
                 Some(attention) => attention.clone(),
                 None => {
-                    let shape = Shape { batch: 1, heads, key_heads, rows, keys, dim, value_dim };
-                    let builder = self.clone().reshaped(shape).layout(Layout::RowsFirst);
-                    Arc::new(builder.build(target)?)
+                    let builder = self.clone().reshaped(Shape { batch: 1, rows, keys, ..shape });
+                    Arc::new(builder.layout(Layout::RowsFirst).build(&Target::Cpu)?)
                 }
             };
             known.insert((rows, keys), attention.clone());
             attentions.push(Some(attention));
         }
-        let (lengths, target) = (lengths.clone(), target.clone());
-        Ok(PackedAttention { heads, key_heads, dim, value_dim, lengths, sinks, attentions, target })
+        Ok(Runner::Cpu { sinks, attentions })
     }
 }
 
@@ -158,20 +157,20 @@ impl PackedAttention {
                 return Err(Error::Length { tensor, found, needed });
             }
         }
-        let sequences: Vec<Sequence<'_>> = self.lengths.each().zip(&self.attentions).collect();
+        let (sinks, attentions) = match &self.runner {
+            Runner::Cpu { sinks, attentions } => (sinks, attentions),
+            Runner::Device(device) => return device.forward([q, k, v]),
+        };
+        let sequences: Vec<Sequence<'_>> = self.lengths.each().zip(attentions).collect();
         let attend = |((rows, keys), attention): &Sequence<'_>| {
             let Some(attention) = attention else {
-                return Ok(without_keys(self.sinks.iter().copied(), rows.len(), self.value_dim));
+                return Ok(without_keys(sinks.iter().copied(), rows.len(), self.value_dim));
             };
             let queries = &q[rows.start * query..rows.end * query];
             let (k, v) = (&k[keys.start * key..keys.end * key], &v[keys.start * value..keys.end * value]);
             attention.forward_to(queries, k, v).map(|Output { o, lse }| (o, lse))
         };
-        // A device has one queue for all of them.
-        let parts: Vec<Part<O>> = match self.target {
-            Target::Cpu => sequences.par_iter().map(attend).collect::<Result<_>>()?,
-            Target::Gpu(_) => sequences.iter().map(attend).collect::<Result<_>>()?,
-        };
+        let parts: Vec<Part<O>> = sequences.par_iter().map(attend).collect::<Result<_>>()?;
         Ok(joined(self.heads, &parts))
     }
 }

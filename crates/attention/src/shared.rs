@@ -32,6 +32,9 @@ gatework_gpu::shared! {
     /// Scores have a soft cap.
     pub(crate) const WITH_SOFT_CAP: u32 = 16;
 
+    /// Rows and keys are those of packed sequences.
+    pub(crate) const WITH_SEQUENCES: u32 = 32;
+
     /// Threads of a block of the quantiser.
     pub(crate) const QUANTISE_THREADS: u32 = 256;
     /// Shared memory before a tile of the quantiser: a word for each of its warps, twice.
@@ -84,6 +87,41 @@ gatework_gpu::shared! {
         /// What scores in eighths of log2 are multiplied with before the hyperbolic tangent, which is of
         /// halved log2.
         pub(crate) cap_factor: f32,
+        /// Of packed sequences: groups of tiles of values of a head, and the words after the list of items
+        /// at which work and sequences begin. Rows, tiles and keys are then those of all sequences, and
+        /// diagonals are how many keys after and before its own place a row sees.
+        pub(crate) value_groups: u32,
+        pub(crate) work_at: u32,
+        pub(crate) sequences_at: u32,
+        pub(crate) unused: u32,
+    }
+
+    /// A block of rows of a packed sequence, and the query head.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
+    pub(crate) struct PackedWork {
+        pub(crate) sequence: u32,
+        pub(crate) first_row: u32,
+        pub(crate) head: u32,
+        pub(crate) unused: u32,
+    }
+
+    /// A packed sequence: where its rows begin among those of all, and its tiles among those of a head.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
+    pub(crate) struct PackedSequence {
+        pub(crate) first_row: u32,
+        pub(crate) rows: u32,
+        pub(crate) keys: u32,
+        pub(crate) query_tile: u32,
+        pub(crate) key_tile: u32,
+        pub(crate) value_group: u32,
+        pub(crate) unused: [u32; 2],
+    }
+
+    /// Of a tile of packed rows, the first, and the end of its sequence's; or the tiles of a group of values.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
+    pub(crate) struct Span {
+        pub(crate) first: u32,
+        pub(crate) end: u32,
     }
 
     /// A matrix of heads for the quantiser; strides are in elements.
@@ -101,6 +139,9 @@ gatework_gpu::shared! {
         pub(crate) scales_of_head: u32,
         /// And those of two blocks of as many rows as a tile has keys.
         pub(crate) scales_of_block: u32,
+        /// Of packed sequences: groups of tiles of values.
+        pub(crate) groups: u32,
+        pub(crate) unused: u32,
     }
 
     /// What parts of the keys gave, for the kernel that combines them.

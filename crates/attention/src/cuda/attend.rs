@@ -35,12 +35,22 @@ pub(super) fn cap_of(form: &Form) -> [f32; 2] {
 
 /// The attention kernel for outputs of one format.
 pub(crate) fn attention_module<O: Element>(known: &HeadDimension, form: &Form, schedule: Schedule) -> Module {
-    let shape = &form.shape;
-    let features = features(form, schedule.turns, schedule.exponential);
+    module::<O>(known, form, schedule, value_group(form.shape.keys), 0)
+}
+
+/// The attention kernel for so many tiles of values with one scale, and features besides those of the form.
+pub(super) fn module<O: Element>(
+    known: &HeadDimension,
+    form: &Form,
+    schedule: Schedule,
+    group: usize,
+    more_features: u32,
+) -> Module {
+    let features = features(form, schedule.turns, schedule.exponential) | more_features;
     kernels::ATTENTION
         .define("DIM", known.dim as u32)
-        .define("VALUE_COLUMNS", shape.value_dim as u32)
-        .define("GROUP", value_group(shape.keys) as u32)
+        .define("VALUE_COLUMNS", form.shape.value_dim as u32)
+        .define("GROUP", group as u32)
         .define("OUT_FORMAT", O::NUMBER.code())
         .define("CONSUMERS", schedule.consumers)
         .define("STAGES", schedule.stages)
@@ -79,7 +89,7 @@ impl DeviceAttention {
     ) -> Result<()> {
         let module = attention_module::<O>(self.known, &self.form, self.schedule);
         let kernel = self.device.kernel_of(&module, "attention")?;
-        let Images { q, k, v, q_scales, k_scales, v_scales, q_marks, k_marks, v_marks, sinks } = images;
+        let Images { q, k, v, q_scales, k_scales, v_scales, q_marks, k_marks, v_marks, sinks, .. } = images;
         let arguments = args![
             q,
             k,
@@ -145,6 +155,10 @@ impl DeviceAttention {
             splits: self.schedule.splits(&self.form.shape, self.form.mask) as u32,
             split_tiles: self.schedule.split_tiles(&self.form.shape, self.form.mask) as u32,
             items: items as u32,
+            value_groups: 0,
+            work_at: 0,
+            sequences_at: 0,
+            unused: 0,
         }
     }
 }

@@ -4,6 +4,7 @@ mod append;
 mod attend;
 mod cached;
 mod combine;
+mod packed;
 mod quantise;
 pub mod schedule;
 mod workspace;
@@ -20,6 +21,9 @@ pub(crate) use self::cached::cached_module;
 pub(crate) use self::cached::{Plan, Size, StepMemory, Tiling};
 #[cfg(feature = "lab")]
 pub(crate) use self::combine::combine_module;
+#[cfg(feature = "lab")]
+pub(crate) use self::packed::packed_modules;
+pub use self::packed::{DevicePackedAttention, PackedWorkspace};
 #[cfg(feature = "lab")]
 pub(crate) use self::quantise::quantise_module;
 pub use self::quantise::{Granularity, Quantised, score_limit};

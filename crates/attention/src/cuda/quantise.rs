@@ -54,11 +54,24 @@ impl Granularity {
 
 /// The quantiser for inputs of one format. Those that are e4m3 already it only lays out.
 fn module(number: Number, known: &HeadDimension, shape: &Shape, rotation: Rotation) -> Module {
+    module_of(number, known, shape, rotation, value_group(shape.keys), false)
+}
+
+/// The quantiser for so many tiles of values with one scale, of packed sequences or not.
+pub(super) fn module_of(
+    number: Number,
+    known: &HeadDimension,
+    shape: &Shape,
+    rotation: Rotation,
+    group: usize,
+    packed: bool,
+) -> Module {
     kernels::QUANTISE
+        .define("PACKED", u32::from(packed))
         .define("DIM", known.dim as u32)
         .define("COLUMNS", shape.dim as u32)
         .define("VALUE_COLUMNS", shape.value_dim as u32)
-        .define("GROUP", value_group(shape.keys) as u32)
+        .define("GROUP", group as u32)
         .define("IN_FORMAT", number.code())
         .define("ROTATE", u32::from(rotation == Rotation::Hadamard))
 }
@@ -157,6 +170,7 @@ impl DeviceAttention {
                 &mut x.q_marks,
                 &mut x.k_marks,
                 &mut x.v_marks,
+                &x.no_spans,
                 ByValue(queries),
                 ByValue(keys),
                 ByValue(values)
@@ -181,6 +195,8 @@ impl DeviceAttention {
                 limit: score_limit(columns),
                 scales_of_head,
                 scales_of_block,
+                groups: 0,
+                unused: 0,
             }
         };
         [

@@ -48,7 +48,7 @@ pub enum Exponential {
 }
 
 /// What a block spends on an item besides its tiles, in tiles.
-const ITEM_OVERHEAD: u64 = 2;
+pub(super) const ITEM_OVERHEAD: u64 = 2;
 /// Keys that are worth a part of their own: fewer take less time than combining does.
 const PART_TILES: usize = 2 * LARGEST_GROUP;
 /// Parts of the keys where bits may not depend on the batch: 2048 keys each, of rows that are one block.
@@ -195,7 +195,7 @@ impl Schedule {
     }
 
     /// Tiles that a head's block of rows sees.
-    fn tiles(&self, shape: &Shape, mask: Mask, block: usize) -> u64 {
+    pub(super) fn tiles(&self, shape: &Shape, mask: Mask, block: usize) -> u64 {
         let (first, end) = (block * self.block_rows(), (block + 1) * self.block_rows());
         let seen = shape.visible(first, mask).start..shape.visible(end - 1, mask).end.min(shape.keys);
         seen.end.div_ceil(KEY_TILE).saturating_sub(seen.start / KEY_TILE) as u64

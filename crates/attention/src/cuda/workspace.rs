@@ -3,7 +3,7 @@
 use gatework_gpu::{Buffer, Stream};
 
 use super::{DeviceAttention, KEY_TILE, QUERY_TILE, value_group};
-use crate::shared::SUM_ROWS;
+use crate::shared::{SUM_ROWS, Span};
 use crate::{Result, Shape};
 
 /// Quantised queries, keys and values as tile images, and the row log-sum-exp: all the memory an attention
@@ -37,6 +37,8 @@ pub(super) struct Images {
     pub(super) v_marks: Buffer<u32>,
     /// The sinks' logits, or a word that nobody reads.
     pub(super) sinks: Buffer<f32>,
+    /// Stands for the list of tiles that only packed sequences have.
+    pub(super) no_spans: Buffer<Span>,
 }
 
 /// Outputs and log-sum-exps of attention over parts of the keys.
@@ -79,6 +81,7 @@ impl Workspace {
                 Some(sinks) => stream.upload(sinks)?,
                 None => stream.alloc(1)?,
             },
+            no_spans: stream.alloc(1)?,
         };
         Ok(Self {
             images,

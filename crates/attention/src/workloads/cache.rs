@@ -176,12 +176,12 @@ fn given(shape: &Shape, seed: u64) -> Vec<Given> {
 }
 
 /// `[rows, heads, dim]` as `[heads, rows, dim]`, and back.
-fn heads_first<T: Copy>(x: &[T], heads: usize, dim: usize) -> Vec<T> {
+pub(super) fn heads_first<T: Copy>(x: &[T], heads: usize, dim: usize) -> Vec<T> {
     let head = |head: usize| x.chunks(heads * dim).flat_map(move |row| &row[head * dim..][..dim]);
     (0..heads).flat_map(head).copied().collect()
 }
 
-fn rows_first<T: Copy>(x: &[T], heads: usize, dim: usize) -> Vec<T> {
+pub(super) fn rows_first<T: Copy>(x: &[T], heads: usize, dim: usize) -> Vec<T> {
     let rows = x.len() / (heads * dim);
     let at = |row: usize, head: usize| &x[(head * rows + row) * dim..][..dim];
     (0..rows).flat_map(|row| (0..heads).flat_map(move |head| at(row, head))).copied().collect()

@@ -4,6 +4,7 @@ mod cache;
 pub mod case;
 pub mod codes;
 mod oracle;
+mod packed;
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -30,6 +31,7 @@ use crate::{Attention, Bits, Builder, Element, HeadDimension};
 use cache::CacheJob;
 use case::{case, shape_and_mask, with_sinks, with_soft_cap};
 use oracle::Operands;
+use packed::PackedJob;
 
 /// All of them.
 pub fn workloads() -> Vec<Box<dyn Workload>> {
@@ -111,7 +113,13 @@ pub fn workloads() -> Vec<Box<dyn Workload>> {
         ),
     ];
     let jobs = jobs.into_iter().map(|job| Box::new(job) as Box<dyn Workload>);
-    jobs.chain(caches.into_iter().map(|job| Box::new(job) as Box<dyn Workload>)).collect()
+    let packed = [PackedJob::new(
+        "attention/packed",
+        "16 sequences of 128 to 4096 rows of 32 query heads over 8 key heads of 128",
+        Shape { rows: 4096, keys: 4096, ..heads(128) },
+    )];
+    let caches = caches.into_iter().map(|job| Box::new(job) as Box<dyn Workload>);
+    jobs.chain(caches).chain(packed.into_iter().map(|job| Box::new(job) as Box<dyn Workload>)).collect()
 }
 
 /// A workload of shapes that nobody knew of, which have one head dimension.
