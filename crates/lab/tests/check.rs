@@ -482,7 +482,7 @@ fn what_the_host_computes_when_it_starts_is_left_out_or_refused() {
         let clean = report("host.cu", &format!("#include <cstdlib>\n{text}\n{kernel}"), &plan(""));
         assert!(clean.findings.is_empty(), "{text}: {clean:?}");
     }
-    let timer = "struct Timer { int started; Timer() { started = 3; } ~Timer() { started = 0; } };\n\
+    let timer = "struct Timer { int started; Timer() { volatile int now = 3; started = now; } ~Timer() { started = 0; } };\n\
                  static Timer timer;";
     let refused = check("host.cu", &format!("{timer}\n{kernel}"), &plan(""));
     let Err(CheckError::Device(error)) = refused else { panic!("{refused:?}") };

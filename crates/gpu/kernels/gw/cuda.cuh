@@ -77,7 +77,7 @@ struct Places {
     bool taken;
 };
 static Places places;
-__attribute__((no_sanitize("thread"), noinline, unused)) static u32 find_place(u32 id, u32 bytes, u32 align) {
+__attribute__((GW_UNSEEN, noinline, unused)) static u32 find_place(u32 id, u32 bytes, u32 align) {
     while (__atomic_test_and_set(&places.taken, __ATOMIC_ACQUIRE)) {}
     u32 i = 0;
     while (i < places.count && (places.id[i] != id || places.bytes[i] != bytes)) ++i;

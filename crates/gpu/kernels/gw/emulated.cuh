@@ -12,6 +12,13 @@
 #define GW_SITE const char *file = __builtin_FILE(), u32 line = __builtin_LINE()
 #define GW_AT file, line
 
+// A function that the sanitizer leaves alone. Clang would still tell of its frame, and the hook of frames of its own, for ever.
+#ifdef __clang__
+#define GW_UNSEEN no_sanitize("thread"), disable_sanitizer_instrumentation
+#else
+#define GW_UNSEEN no_sanitize("thread")
+#endif
+
 namespace gw {
 namespace emulated {
 
@@ -37,7 +44,7 @@ static const Api* api;
 // Calls through the table, without the instrumentation that a load of the table would get.
 namespace call {
 #define GW_TRAMPOLINE(result, name, parameters, arguments) \
-    __attribute__((no_sanitize("thread"), noinline, unused, section("gw_hooks"))) static result name parameters { return api->name arguments; }
+    __attribute__((GW_UNSEEN, noinline, unused, section("gw_hooks"))) static result name parameters { return api->name arguments; }
 GW_API(GW_TRAMPOLINE)
 #undef GW_TRAMPOLINE
 }  // namespace call
@@ -57,7 +64,7 @@ template <class P> struct Passed { typedef P type; };
 template <class P> struct Passed<P&> { typedef P type; };
 
 // Not instrumented: these run for the host, and the arguments they read are its memory.
-#define GW_HOST __attribute__((no_sanitize("thread")))
+#define GW_HOST __attribute__((GW_UNSEEN))
 template <class... P> struct Signature {
     static constexpr u32 count = sizeof...(P);
     GW_HOST static void describe(ParameterInfo* to) {
@@ -89,7 +96,7 @@ template <class... P> Signature<P...> signature_of(void (*)(P...));
         decltype(gw::emulated::signature_of(&name))::invoke(&name, arguments); \
     }
 
-#define GW_HOOK extern "C" __attribute__((no_sanitize("thread"), noinline, section("gw_hooks")))
+#define GW_HOOK extern "C" __attribute__((GW_UNSEEN, noinline, section("gw_hooks")))
 #define GW_CALLER __builtin_return_address(0)
 
 GW_HOOK void gw_bind(const gw::emulated::Api* table) { gw::emulated::api = table; }
@@ -110,6 +117,8 @@ GW_HOOK void gw_image(u64* bounds) {
     GW_HOOK void __tsan_write##n(void* p) { gw::emulated::api->access(p, n, 1, GW_CALLER); } \
     GW_HOOK void __tsan_volatile_read##n(void* p) { gw::emulated::api->access(p, n, 8, GW_CALLER); } \
     GW_HOOK void __tsan_volatile_write##n(void* p) { gw::emulated::api->access(p, n, 9, GW_CALLER); } \
+    GW_HOOK void __tsan_unaligned_volatile_read##n(void* p) { gw::emulated::api->access(p, n, 2, GW_CALLER); } \
+    GW_HOOK void __tsan_unaligned_volatile_write##n(void* p) { gw::emulated::api->access(p, n, 3, GW_CALLER); } \
     GW_HOOK void __tsan_unaligned_read##n(void* p) { gw::emulated::api->access(p, n, 2, GW_CALLER); } \
     GW_HOOK void __tsan_unaligned_write##n(void* p) { gw::emulated::api->access(p, n, 3, GW_CALLER); }
 GW_HOOK_SIZE(1)

@@ -43,11 +43,11 @@ GW_DEVICE T* shared(u32 offset = 0) {
 }
 namespace emulated {
 // The compiler may split a 16-byte access into words; this one is seen whole, with its alignment, before it is made.
-__attribute__((no_sanitize("thread"), noinline, unused)) static void whole_access(const void* pointer, u32 bytes, u32 flags) {
+__attribute__((GW_UNSEEN, noinline, unused)) static void whole_access(const void* pointer, u32 bytes, u32 flags) {
     api->access(pointer, bytes, flags, GW_CALLER);
 }
 template <class T>
-__attribute__((no_sanitize("thread", "alignment"))) T unseen(const T* pointer) {
+__attribute__((GW_UNSEEN, no_sanitize("alignment"))) T unseen(const T* pointer) {
     return *pointer;
 }
 }  // namespace emulated

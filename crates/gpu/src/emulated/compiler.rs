@@ -46,12 +46,13 @@ const FLAGS: &[&str] = &[
 
 /// Of each list, the first that the compiler understands. Clang's `bounds` holds a check that traps, its
 /// `array-bounds` does not; GCC knows `bounds` alone. Locals are poisoned by newer compilers only. A loop
-/// without an end is none that the compiler may leave out. Volatile accesses are told apart from others.
+/// without an end is none that the compiler may leave out. Volatile accesses are told apart from others; Clang
+/// takes GCC's option for that, too, and does nothing.
 const OPTIONAL_FLAGS: &[&[&str]] = &[
     &["-fsanitize=array-bounds", "-fsanitize=bounds"],
     &["-ftrivial-auto-var-init=pattern"],
     &["-fno-finite-loops"],
-    &["--param=tsan-distinguish-volatile=1", "-mllvm=-tsan-distinguish-volatile=1"],
+    &["-mllvm -tsan-distinguish-volatile=1", "--param=tsan-distinguish-volatile=1"],
 ];
 
 /// Defined in a source whose locals start as a `pattern` or as `zero`: they do so for certain only without
@@ -111,14 +112,18 @@ fn compiler() -> Result<Compiler> {
         reason: format!("it answers --version with {}", output.status),
     })?;
     let understood = |choices: &&[&'static str]| choices.iter().copied().find(|flag| accepts(&command, flag));
-    let flags = FLAGS.iter().copied().chain(OPTIONAL_FLAGS.iter().filter_map(understood)).collect();
+    let optional = OPTIONAL_FLAGS.iter().filter_map(understood).flat_map(str::split_whitespace);
+    let flags = FLAGS.iter().copied().chain(optional).collect();
     let compiler = Compiler { command: command.clone(), name: name.to_owned(), flags };
     known.insert(command, compiler.clone());
     Ok(compiler)
 }
 
 fn accepts(command: &str, flag: &str) -> bool {
-    let tried = Command::new(command).args([flag, "-x", "c++", "-fsyntax-only", "/dev/null"]).output();
+    let tried = Command::new(command)
+        .args(flag.split_whitespace())
+        .args(["-x", "c++", "-fsyntax-only", "/dev/null"])
+        .output();
     tried.is_ok_and(|output| output.status.success())
 }
 
