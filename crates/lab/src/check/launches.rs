@@ -7,7 +7,9 @@ use super::lines::{Kind, Token, angle_closing, closing, joined, split, tokens};
 
 /// Names that lead to other names at most, and names that are looked up for one value: each may lead to many.
 const DEPTH: u32 = 16;
-const STEPS: u32 = 1000;
+const STEPS: u32 = 200;
+/// Tokens of a value, or of a function that is one.
+const MOST_TOKENS: usize = 400;
 
 /// What may still be done for a value.
 #[derive(Clone, Copy)]
@@ -51,39 +53,97 @@ pub(super) enum Passed {
     Unknown,
 }
 
-/// The first launch of a kernel.
+/// The first launch of a kernel. Of a template that is launched more than once, arguments are those of any.
 pub(super) fn launch_of(tokens: &[Token<'_>], name: &str) -> Launch {
     let next = |at: usize| (at..tokens.len()).find(|&at| !tokens[at].is_space());
     let is = |at: usize, text: &str| tokens.get(at).is_some_and(|token| token.is(text));
-    for at in (0..tokens.len()).filter(|&at| tokens[at].kind == Kind::Word && tokens[at].text == name) {
-        let Some(mut open) = next(at + 1) else { continue };
-        let is_launch = |open: usize| (0..3).all(|i| is(open + i, "<"));
-        if is(open, "<") && !is_launch(open) {
-            let Some(after) = angle_closing(tokens, open).and_then(|close| next(close + 1)) else { continue };
-            open = after;
+    let is_launch = |open: usize| (0..3).all(|i| is(open + i, "<"));
+    let opened = |at: usize| {
+        let open = next(at + 1)?;
+        if !is(open, "<") || is_launch(open) {
+            return Some((open, false)).filter(|_| is_launch(open));
         }
-        if !is_launch(open) {
-            continue;
+        let after = angle_closing(tokens, open).and_then(|close| next(close + 1))?;
+        Some((after, true)).filter(|_| is_launch(after))
+    };
+    let named = |at: &usize| tokens[*at].kind == Kind::Word && tokens[*at].text == name;
+    let mut launches = (0..tokens.len()).filter(named).filter_map(|at| Some((at, opened(at)?)));
+    let Some((at, (open, is_template))) = launches.next() else {
+        return launch_by_call(tokens, name).unwrap_or_default();
+    };
+    let Some(close) = (open + 3..tokens.len()).find(|&at| (0..3).all(|i| is(at + i, ">"))) else {
+        return Launch::default();
+    };
+    let scope = scope(tokens, at);
+    let parts = split(&tokens[open + 3..close], ",");
+    let of =
+        |part: Option<&&[Token<'_>]>| part.and_then(|part| Effort::of(|effort| extent(&scope, part, effort)));
+    let shared = match parts.get(2) {
+        Some(part) => evaluated(&scope, part).and_then(|bytes| u32::try_from(bytes).ok()),
+        None => Some(0),
+    };
+    let list = next(close + 3).filter(|&list| is(list, "("));
+    let end = list.and_then(|list| closing(tokens, list));
+    let arguments = match list.zip(end).filter(|_| !is_template || launches.next().is_none()) {
+        Some((list, end)) => passed(&scope, &tokens[list + 1..end]),
+        None => Vec::new(),
+    };
+    let [blocks, threads] = [0, 1].map(|at| of(parts.get(at)));
+    Launch { blocks, threads, shared, cooperative: false, arguments }
+}
+
+/// What a launch at `at` may refer to: the function around it, what stands outside of functions, and functions that
+/// only return a value. Parameters of the function around have no value, which only its caller knows.
+fn scope<'a>(all: &[Token<'a>], at: usize) -> Vec<Token<'a>> {
+    let mark = |text: &'static str| Token { kind: Kind::Mark, text, line: 0 };
+    let word = |text: &'a str| Token { kind: Kind::Word, text, line: 0 };
+    let (mut scope, mut start, mut here) = (Vec::new(), 0, 0);
+    while here < all.len() {
+        let token = all[here];
+        if token.kind == Kind::Directive || token.is(";") || token.is("}") {
+            scope.extend_from_slice(&all[start..=here]);
+            start = here + 1;
+        } else if token.is("(") {
+            here = closing(all, here).unwrap_or(here);
+        } else if token.is("{") {
+            let head = &all[start..here];
+            let has = |text: &str| head.iter().any(|token| token.is(text));
+            // Not `dim3 a(1), b{2}`, whose brackets are values.
+            let last = head.iter().rfind(|token| !token.is_space());
+            let opens_body =
+                last.is_some_and(|last| [")", "const", "noexcept"].iter().any(|end| last.is(end)));
+            let list = head
+                .iter()
+                .rposition(|token| token.is(")"))
+                .filter(|_| opens_body && !has("=") && !has("namespace"));
+            if let Some(last) = list {
+                let end = closing(all, here).unwrap_or(all.len() - 1);
+                let is_around = (start..=end).contains(&at);
+                let only_returns = all[here + 1..]
+                    .iter()
+                    .find(|token| !token.is_space())
+                    .is_some_and(|token| token.is("return"));
+                if is_around || only_returns {
+                    scope.extend_from_slice(&all[start..=end]);
+                }
+                if is_around {
+                    let first = head.iter().position(|token| token.is("(")).unwrap_or(last);
+                    for part in split(&head[(first + 1).min(last)..last], ",") {
+                        let Some(name) = part.iter().rev().find(|token| token.kind == Kind::Word) else {
+                            continue;
+                        };
+                        scope.extend([word(name.text), mark("="), mark("?"), mark(";")]);
+                        scope.extend([word("cudaMalloc"), mark("("), mark("&"), word(name.text), mark(",")]);
+                        scope.extend([mark("?"), mark(")"), mark(";")]);
+                    }
+                }
+                (here, start) = (end, end + 1);
+            }
         }
-        let Some(close) = (open + 3..tokens.len()).find(|&at| (0..3).all(|i| is(at + i, ">"))) else {
-            continue;
-        };
-        let parts = split(&tokens[open + 3..close], ",");
-        let of = |part: Option<&&[Token<'_>]>| {
-            part.and_then(|part| Effort::of(|effort| extent(tokens, part, effort)))
-        };
-        let shared = match parts.get(2) {
-            Some(part) => evaluated(tokens, part).and_then(|bytes| u32::try_from(bytes).ok()),
-            None => Some(0),
-        };
-        let list = next(close + 3).filter(|&list| is(list, "("));
-        let end = list.and_then(|list| closing(tokens, list));
-        let arguments =
-            list.zip(end).map_or_else(Vec::new, |(list, end)| passed(tokens, &tokens[list + 1..end]));
-        let [blocks, threads] = [0, 1].map(|at| of(parts.get(at)));
-        return Launch { blocks, threads, shared, cooperative: false, arguments };
+        here += 1;
     }
-    launch_by_call(tokens, name).unwrap_or_default()
+    scope.extend_from_slice(&all[start.min(all.len())..]);
+    scope
 }
 
 /// The first of `cudaLaunchKernel((void*)name, grid, block, arguments, shared, stream)` and its cooperative
@@ -96,7 +156,8 @@ fn launch_by_call(all: &[Token<'_>], name: &str) -> Option<Launch> {
         let close = closing(all, open).filter(|_| all[open].is("("))?;
         let parts = split(&all[open + 1..close], ",");
         parts.first()?.iter().find(|token| token.is(name))?;
-        let [blocks, threads] = [1, 2].map(|at| Effort::of(|effort| extent(all, parts.get(at)?, effort)));
+        let scope = scope(all, at);
+        let [blocks, threads] = [1, 2].map(|at| Effort::of(|effort| extent(&scope, parts.get(at)?, effort)));
         Some(Launch { blocks, threads, cooperative, ..Launch::default() })
     })
 }
@@ -309,19 +370,19 @@ impl Reader<'_, '_> {
     }
 
     fn factor(&mut self) -> Option<u64> {
-        let rest = &self.words[self.at..];
-        if rest.first()?.is("(") {
+        let mut rest = &self.words[self.at..];
+        while rest.first()?.is("(") {
             let close = closing(rest, 0)?;
             self.at += close + 1;
             // `(size_t)n`, and not `(n)`.
             let starts =
                 |token: &Token<'_>| token.kind == Kind::Word || token.kind == Kind::Number || token.is("(");
-            if type_bytes(&rest[1..close]).is_some() && rest.get(close + 1).is_some_and(starts) {
-                return self.factor();
+            if type_bytes(&rest[1..close]).is_none() || !rest.get(close + 1).is_some_and(starts) {
+                return number(self.all, &rest[1..close], self.effort);
             }
-            return number(self.all, &rest[1..close], self.effort);
+            rest = &rest[close + 1..];
         }
-        let word = rest[0];
+        let word = *rest.first()?;
         self.at += 1;
         match word.kind {
             Kind::Number => integer(word.text),
@@ -366,19 +427,30 @@ fn type_bytes(words: &[Token<'_>]) -> Option<u64> {
 
 /// The value of `name(…)`, for a macro, or for a function that only returns an expression of its parameters.
 fn called(all: &[Token<'_>], name: &str, inside: &[Token<'_>], effort: Effort<'_>) -> Option<u64> {
-    let (parameters, body) = macro_called(all, name).or_else(|| function_called(all, name))?;
+    let (found, is_macro) = match macro_called(all, name) {
+        Some(found) => (found, true),
+        None => (function_called(all, name)?, false),
+    };
+    let (parameters, body) = found;
     let given: Vec<String> = split(inside, ",").iter().map(|part| joined(part)).collect();
     if given.len() != parameters.len() {
         return None;
     }
-    let of = |token: &Token<'_>| match parameters.iter().position(|name| token.is(name)) {
-        Some(at) => format!("({})", given[at]),
-        None => token.text.to_owned(),
-    };
-    let text: String = tokens(&body).iter().map(of).collect();
+    let mut text = String::new();
+    for token in tokens(&body) {
+        match parameters.iter().position(|name| token.is(name)) {
+            // The preprocessor puts texts, and a call values.
+            Some(at) if is_macro => text.push_str(&given[at]),
+            Some(at) => text.extend(["(", &given[at], ")"]),
+            None => text.push_str(token.text),
+        }
+        // Every call may double what is to be read.
+        if text.len() > 4096 {
+            return None;
+        }
+    }
     let words: Vec<Token<'_>> = tokens(&text).into_iter().filter(|token| !token.is_space()).collect();
-    // Every call may double what is to be read.
-    if text.len() > 4096 {
+    if is_macro && !is_of_one_piece(&words) {
         return None;
     }
     number(all, &words, effort)
@@ -401,6 +473,8 @@ fn function_called(all: &[Token<'_>], name: &str) -> Option<(Vec<String>, String
     let next = |at: usize| (at..all.len()).find(|&at| !all[at].is_space());
     let of = |at: usize| {
         let open = next(at + 1).filter(|&open| all[at].is(name) && all[open].is("("))?;
+        let all = &all[..(open + MOST_TOKENS).min(all.len())];
+        let next = |at: usize| (at..all.len()).find(|&at| !all[at].is_space());
         let close = closing(all, open)?;
         let body = next(close + 1).filter(|&body| all[body].is("{"))?;
         let returns = next(body + 1).filter(|&returns| all[returns].is("return"))?;
@@ -438,12 +512,20 @@ fn named(all: &[Token<'_>], name: &str, effort: Effort<'_>) -> Option<u64> {
             if words.next() == Some("define") && words.next() == Some(name) {
                 let value = tokens(words.next().unwrap_or(""));
                 let value: Vec<Token<'_>> = value.into_iter().filter(|token| !token.is_space()).collect();
-                values.push(number(all, &value, effort));
+                values.push(is_of_one_piece(&value).then(|| number(all, &value, effort)).flatten());
             }
-        } else if token.is(name)
-            && let Some(equals) = next(at + 1).filter(|&equals| all[equals].is("="))
+            continue;
+        }
+        if !token.is(name) {
+            continue;
+        }
+        if changes(all, at) {
+            return None;
+        }
+        let near = (at + MOST_TOKENS).min(all.len());
+        if let Some(equals) = next(at + 1).filter(|&equals| all[equals].is("="))
             && !all.get(equals + 1).is_some_and(|token| token.is("="))
-            && let Some(end) = (equals..all.len()).find(|&end| all[end].is(";") || all[end].is(","))
+            && let Some(end) = (equals..near).find(|&end| all[end].is(";") || all[end].is(","))
         {
             let value: Vec<Token<'_>> =
                 all[equals + 1..end].iter().filter(|token| !token.is_space()).copied().collect();
@@ -452,6 +534,43 @@ fn named(all: &[Token<'_>], name: &str, effort: Effort<'_>) -> Option<u64> {
     }
     let first = *values.first()?;
     first.filter(|_| values.iter().all(|value| *value == first))
+}
+
+/// Whether the name at `at` is counted up or down, changed by `*=` and the like, or has its address taken.
+fn changes(all: &[Token<'_>], at: usize) -> bool {
+    let is =
+        |at: usize, marks: &[&str]| all.get(at).is_some_and(|token| marks.iter().any(|mark| token.is(mark)));
+    let behind = (at + 1..all.len()).find(|&at| !all[at].is_space()).unwrap_or(all.len());
+    let twice = |at: usize, mark: &str| is(at, &[mark]) && is(at + 1, &[mark]);
+    if (is(behind, &["+", "-", "*", "/", "%", "&", "|", "^"]) && is(behind + 1, &["="]))
+        || twice(behind, "+")
+        || twice(behind, "-")
+        || ((twice(behind, "<") || twice(behind, ">")) && is(behind + 2, &["="]))
+    {
+        return true;
+    }
+    let before = |at: usize| (0..at).rev().find(|&at| !all[at].is_space());
+    let Some(last) = before(at) else { return false };
+    if last > 0 && (twice(last - 1, "+") || twice(last - 1, "-")) {
+        return true;
+    }
+    is(last, &["&"]) && before(last).is_some_and(|at| is(at, &["(", ",", "{", "="]))
+}
+
+/// Whether a macro's text means the same wherever it stands: it is in brackets, or has no operator outside of them.
+fn is_of_one_piece(words: &[Token<'_>]) -> bool {
+    let operators = ["+", "-", "*", "/", "%", "<", ">", "&", "|", "^", "?"];
+    let (mut depth, mut at) = (0, 0);
+    while at < words.len() {
+        match words[at].text {
+            "(" | "{" | "[" => depth += 1,
+            ")" | "}" | "]" => depth -= 1,
+            text if depth == 0 && at > 0 && operators.contains(&text) => return false,
+            _ => {}
+        }
+        at += 1;
+    }
+    true
 }
 
 #[cfg(test)]
@@ -512,6 +631,42 @@ mod tests {
             (Some([3, 1, 1]), Some([32, 1, 1]), false)
         );
         assert_eq!(of("cudaLaunchKernel((void*)j, 3, 32, args, 0, s);"), Launch::default());
+    }
+
+    #[test]
+    fn names_have_the_values_of_the_function_around_the_launch() {
+        let bytes = |text: &str| of(text).arguments;
+        let buffer = |bytes| vec![Passed::Buffer { bytes }];
+        let one = "void a() { int n = 3; float* d; cudaMalloc(&d, 64); }\n";
+        assert_eq!(bytes(&format!("{one}void b() {{ cudaMalloc(&d, 256); k<<<1, 32>>>(d); }}")), buffer(256));
+        assert_eq!(bytes(&format!("{one}void b(float* d) {{ k<<<1, 32>>>(d); }}")), [Passed::Unknown]);
+        assert_eq!(bytes(&format!("{one}void b(int n) {{ k<<<1, 32>>>(n); }}")), [Passed::Unknown]);
+        for change in ["n *= 4", "n++", "--n", "n <<= 2", "read(&n)"] {
+            let text = format!("void f() {{ int n = 64; {change}; cudaMalloc(&d, n); k<<<1, 32>>>(d); }}");
+            assert_eq!(bytes(&text), [Passed::Unknown], "{change}");
+        }
+        assert_eq!(
+            bytes(
+                "void f() { int n = 64; if (n <= 3 || n == 4) g(n & n); cudaMalloc(&d, n); k<<<1, 32>>>(d); }"
+            ),
+            buffer(64)
+        );
+        let twice = "void f() { cudaMalloc(&d, 64); k<T><<<1, 32>>>(d); k<int><<<1, 32>>>(d); }";
+        assert_eq!(bytes(twice), []);
+    }
+
+    #[test]
+    fn macros_are_texts() {
+        let threads = |text: &str| of(text).threads;
+        assert_eq!(threads("#define N 4 + 2\nvoid f() { k<<<1, N * 8>>>(); }"), None);
+        assert_eq!(threads("#define N (4 + 2)\nvoid f() { k<<<1, N * 8>>>(); }"), Some([48, 1, 1]));
+        assert_eq!(
+            threads("#define HALF(n) (n / 2)\nvoid f() { k<<<1, HALF(64 + 64)>>>(); }"),
+            Some([96, 1, 1])
+        );
+        assert_eq!(threads("#define HALF(n) n / 2\nvoid f() { k<<<1, HALF(64)>>>(); }"), None);
+        let casts = format!("k<<<{}1, 32>>>(0);", "(int)".repeat(100_000));
+        assert_eq!(of(&casts).blocks, Some([1, 1, 1]));
     }
 
     #[test]

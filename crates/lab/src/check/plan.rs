@@ -135,15 +135,6 @@ impl OfTheFile {
         let (blocks, threads) = (Some(Extent::Space(self.blocks)), Some(Extent::Space(self.threads)));
         Plan { blocks, threads, shared, ..plan.clone() }.grid(kernel, static_bytes, false)
     }
-
-    /// Elements of the smallest buffer.
-    pub(super) fn least_elements(&self) -> usize {
-        let elements = self.arguments.values().filter_map(|argument| match argument {
-            PlannedArgument::Buffer { elements, .. } => Some(*elements),
-            PlannedArgument::Integer(_) | PlannedArgument::Float(_) => None,
-        });
-        elements.min().unwrap_or(usize::MAX)
-    }
 }
 
 /// Whether every schedule may run so many blocks, which the file asks for.
@@ -202,6 +193,8 @@ impl Plan {
         let (mut planned, mut sum) = (BTreeMap::new(), 0u64);
         for ((passed, shape), name) in arguments.iter().zip(parameters).zip(&kernel.parameters) {
             let argument = match (passed, shape.element_bytes) {
+                // They may be indices, and only the program knows of what.
+                (_, Some(_)) if !shape.is_written && !shape.is_float => return None,
                 (Passed::Buffer { bytes }, Some(element)) => {
                     sum = sum.saturating_add(*bytes);
                     let elements =

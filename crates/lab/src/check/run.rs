@@ -151,8 +151,6 @@ fn check_kernel(rewritten: &Rewritten, kernel: &KernelText, plan: &Plan) -> Resu
         source: &source,
         kernel,
         grid,
-        // Integers may be indices.
-        below: of_the_file.as_ref().map_or(INTEGERS, |file| INTEGERS.min(file.least_elements() as u64)),
         arguments: of_the_file.as_ref().map_or_else(|| plan.arguments(), |file| file.arguments.clone()),
     };
     let (mut findings, mut warnings) = (Vec::new(), Vec::new());
@@ -336,8 +334,6 @@ struct Setup<'a> {
     kernel: &'a KernelText,
     grid: Grid,
     arguments: BTreeMap<String, PlannedArgument>,
-    /// Random integers are below it.
-    below: u64,
 }
 
 impl Setup<'_> {
@@ -348,9 +344,7 @@ impl Setup<'_> {
         let mut held = shapes
             .iter()
             .zip(&self.kernel.parameters)
-            .map(|(shape, name)| {
-                Held::new(&stream, shape, name, self.arguments.get(name).copied(), self.below)
-            })
+            .map(|(shape, name)| Held::new(&stream, shape, name, self.arguments.get(name).copied()))
             .collect::<Result<Vec<_>, _>>()?;
         let arguments: Vec<Arg<'_>> = held.iter_mut().map(Held::argument).collect();
         let launched = loaded.launch(&stream, &self.grid, &arguments);
@@ -430,7 +424,6 @@ impl Held {
         shape: &ParameterShape,
         name: &str,
         planned: Option<PlannedArgument>,
-        below: u64,
     ) -> Result<Self, CheckError> {
         let wrong = |what: &str| CheckError::Plan(format!("the parameter '{name}' {what}"));
         let Some(element) = shape.element_bytes else {
@@ -459,7 +452,7 @@ impl Held {
         let fill = fill.unwrap_or(if shape.is_written { Fill::Zero } else { Fill::Random });
         let bytes = match fill {
             Fill::Zero => Some(vec![0; elements * element]),
-            Fill::Random => Some(random(shape, elements, below)),
+            Fill::Random => Some(random(shape, elements)),
             Fill::Unwritten => None,
         };
         Self::buffer(stream, element, bytes.as_deref(), elements)?.ok_or_else(|| {
@@ -477,11 +470,8 @@ fn number(shape: &ParameterShape, float: f64, integer: i64) -> Vec<u8> {
     }
 }
 
-/// Random integers are below it, if buffers have so many elements.
-const INTEGERS: u64 = 64;
-
-/// The same numbers in every run; integers are below `below`.
-fn random(shape: &ParameterShape, elements: usize, below: u64) -> Vec<u8> {
+/// The same numbers in every run.
+fn random(shape: &ParameterShape, elements: usize) -> Vec<u8> {
     let mut random = ChaCha8Rng::seed_from_u64(elements as u64);
     let size = shape.element_bytes.unwrap_or(1);
     let mut bytes = Vec::with_capacity(size * elements);
@@ -489,8 +479,7 @@ fn random(shape: &ParameterShape, elements: usize, below: u64) -> Vec<u8> {
         match (shape.is_float, size) {
             (true, 4) => bytes.extend((random.random_range(-1.0f32..1.0)).to_le_bytes()),
             (true, 8) => bytes.extend((random.random_range(-1.0f64..1.0)).to_le_bytes()),
-            _ => bytes
-                .extend((0..size).map(|at| if at == 0 { random.random_range(0..below) as u8 } else { 0 })),
+            _ => bytes.extend((0..size).map(|at| if at == 0 { random.random_range(0..64u8) } else { 0 })),
         }
     }
     bytes
