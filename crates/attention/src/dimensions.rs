@@ -24,7 +24,7 @@ pub struct HeadDimension {
     pub(crate) blocks: &'static [Block],
     /// Consumers whose code with a soft cap is compiled without spills.
     pub(crate) capped: RangeInclusive<u32>,
-    /// What was found fastest for long rows on an NVIDIA H200.
+    /// What suits long rows: found on an NVIDIA H200 for those lengths that were timed there.
     pub(crate) tuned: Tuned,
 }
 

@@ -18,7 +18,8 @@ use crate::{Element, Error, Result};
 /// keys and values `[keys, key heads, dim]`. Made by [`Builder::build_packed`].
 ///
 /// A row's bits depend on its own sequence alone. On the CPU they are those of the sequence by itself. On a
-/// device all sequences are one launch: buffers there go to a [`DevicePackedAttention`].
+/// device all sequences are quantised by one launch and attended by another: buffers there go to a
+/// [`DevicePackedAttention`].
 #[derive(Debug)]
 pub struct PackedAttention {
     heads: usize,
@@ -82,10 +83,10 @@ impl Builder {
     /// count, and its layout does not.
     pub fn build_packed(self, lengths: &Lengths, target: &Target) -> Result<PackedAttention> {
         let Shape { heads, key_heads, dim, value_dim, .. } = *self.shape();
-        // Also checks what there is no sequence for.
-        self.clone()
-            .reshaped(Shape { batch: 1, heads, key_heads, rows: 1, keys: 1, dim, value_dim })
-            .build(&Target::Cpu)?;
+        // Also checks what there is no sequence for, and sizes that only all sequences together have.
+        let (rows, keys) = (lengths.rows().max(1), lengths.keys().max(1));
+        let whole = Shape { batch: 1, heads, key_heads, rows, keys, dim, value_dim };
+        self.clone().reshaped(whole).into_form().check()?;
         let lengths = lengths.clone();
         let runner = match target {
             Target::Cpu => self.packed_on_cpu(&lengths)?,

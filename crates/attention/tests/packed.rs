@@ -267,6 +267,19 @@ fn packed_sequences_in_buffers_of_a_device() -> Result<()> {
         let nothing = none.run(Attention::builder(shape), &Target::Gpu(device.clone()))?;
         assert!(nothing.o.is_empty() && nothing.lse.is_empty());
     }
+    let longer = Lengths::square(&[0, 30, 31, 200])?;
+    let other = Attention::builder(shape).mask(Mask::Causal).build_packed_on(&longer, &device)?;
+    let refused = other.forward(&stream, &mut workspace, [&q, &k, &v], &mut o).unwrap_err().to_string();
+    assert!(refused.contains("the workspace is of an attention of other sequences"), "{refused}");
+    attention.clone().forward(&stream, &mut workspace, [&q, &k, &v], &mut o)?;
+    // Sizes that no machine holds are refused before anything is made for them.
+    for target in [Target::Cpu, Target::Gpu(device.clone())] {
+        for rows in [1 << 56, (1 << 30) - 1] {
+            let huge = Lengths::new(&[0, rows], &[0, 0])?;
+            let heads = Shape { heads: 2048, key_heads: 1, ..shape };
+            assert!(Attention::builder(heads).build_packed(&huge, &target).is_err(), "{rows}");
+        }
+    }
     let wrong = Attention::builder(Shape { dim: 300, ..shape }).build_packed_on(&packed.lengths, &device);
     assert!(wrong.unwrap_err().to_string().contains("head dimension 300"));
     Ok(())

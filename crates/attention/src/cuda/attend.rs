@@ -66,6 +66,7 @@ impl DeviceAttention {
         workspace: &mut Workspace,
         o: &mut Buffer<O>,
     ) -> Result<()> {
+        self.require_own(workspace)?;
         require_length("o", o.len(), self.form.shape.output_elements())?;
         let Workspace { images, lists, items, lse, parts, .. } = workspace;
         let problem = self.problem(*items, parts.is_some());

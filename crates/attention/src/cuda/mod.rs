@@ -9,6 +9,8 @@ mod quantise;
 pub mod schedule;
 mod workspace;
 
+use std::sync::Arc;
+
 use gatework_gpu::{Buffer, Device, Stream};
 
 pub(crate) use self::append::DevicePages;
@@ -56,6 +58,8 @@ pub struct DeviceAttention {
     form: Form,
     rotation: Rotation,
     schedule: Schedule,
+    /// What its workspaces, and those of its copies, are known by.
+    identity: Arc<()>,
 }
 
 /// Whether queries and keys are rotated before they are quantised.
@@ -101,7 +105,8 @@ impl DeviceAttention {
             }
         };
         schedule.check(&form.shape, form.mask, device.properties())?;
-        Ok(Self { device: device.clone(), known, form, rotation, schedule })
+        let (device, identity) = (device.clone(), Arc::new(()));
+        Ok(Self { device, known, form, rotation, schedule, identity })
     }
 
     /// The shape it was built for.
@@ -114,9 +119,18 @@ impl DeviceAttention {
         self.schedule
     }
 
-    /// Memory for one attention at a time. Allocate it once and use it for every call.
+    /// Memory for one attention at a time. Allocate it once and use it for every call of this attention: that
+    /// of another is refused.
     pub fn workspace(&self, stream: &Stream) -> Result<Workspace> {
         Workspace::new(self, stream)
+    }
+
+    /// Memory of another shape would be overrun.
+    fn require_own(&self, workspace: &Workspace) -> Result<()> {
+        if Arc::ptr_eq(&workspace.owner, &self.identity) {
+            return Ok(());
+        }
+        Err(Error::Unsupported { what: "a workspace of another attention; make it with this one".into() })
     }
 
     /// `o <- softmax(scale q k^T + mask) v`: quantises and attends, on `stream`, without waiting for it.

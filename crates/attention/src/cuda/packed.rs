@@ -6,6 +6,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::sync::Arc;
 
 #[cfg(feature = "lab")]
 use gatework_gpu::Module;
@@ -38,7 +39,7 @@ pub struct DevicePackedAttention {
     rotation: Rotation,
     schedule: Schedule,
     lengths: Lengths,
-    plan: Plan,
+    plan: Arc<Plan>,
 }
 
 /// Which tiles there are, and who works on what.
@@ -56,9 +57,14 @@ struct Plan {
     lists: Vec<u32>,
 }
 
+/// Blocks of rows of all heads, and tiles of keys, that one call takes.
+const MOST_ITEMS: usize = 1 << 24;
+
 /// Memory for one attention of packed sequences at a time: images, log-sum-exps, and the lists.
 #[derive(Debug)]
 pub struct PackedWorkspace {
+    /// Of the attention that it was made by, or of a copy of that.
+    plan: Arc<Plan>,
     images: Images,
     lse: Buffer<f32>,
     spans: Buffer<Span>,
@@ -91,6 +97,17 @@ impl Plan {
     fn new(lengths: &Lengths, form: &Form, schedule: &Schedule, multiprocessors: usize) -> Result<Self> {
         let Shape { heads, .. } = form.shape;
         let block_rows = schedule.block_rows();
+        // Before there is a list of them.
+        let blocks: usize = lengths.each().map(|(rows, _)| rows.len().div_ceil(block_rows)).sum();
+        let tiles: usize = lengths.each().map(|(_, keys)| keys.len().div_ceil(KEY_TILE)).sum();
+        if blocks.saturating_mul(heads) > MOST_ITEMS || tiles > MOST_ITEMS {
+            return Err(Error::Lengths {
+                what: format!(
+                    "{blocks} blocks of rows in {heads} heads, and {tiles} tiles of keys; one call takes \
+                     {MOST_ITEMS} of either"
+                ),
+            });
+        }
         let mut plan = Self {
             spans: Vec::new(),
             query_tiles: 0,
@@ -139,10 +156,6 @@ impl Plan {
             (plan.spans.len(), of_keys.len(), groups.len());
         plan.spans.extend(of_keys);
         plan.spans.extend(groups);
-        let blocks = plan.spans.len();
-        if blocks > i32::MAX as usize || costs.len() > i32::MAX as usize {
-            return Err(Error::Lengths { what: format!("{blocks} tiles; at most 2^31 fit into one call") });
-        }
         // Heads of a block of rows stay together: they read the same keys, or their neighbours.
         costs.sort_by_key(|&(cost, _)| Reverse(cost));
         if schedule.persistent && costs.len() > multiprocessors {
@@ -224,7 +237,7 @@ impl DevicePackedAttention {
             }
         };
         schedule.check(&form.shape, form.mask, device.properties())?;
-        let plan = Plan::new(lengths, &form, &schedule, multiprocessors)?;
+        let plan = Arc::new(Plan::new(lengths, &form, &schedule, multiprocessors)?);
         let lengths = lengths.clone();
         Ok(Self { device: device.clone(), known, form, rotation, schedule, lengths, plan })
     }
@@ -241,7 +254,8 @@ impl DevicePackedAttention {
         [rows * heads * dim, keys * key_heads * dim, keys * key_heads * value_dim, rows * heads * value_dim]
     }
 
-    /// Memory for one attention at a time. Allocate it once and use it for every call.
+    /// Memory for one attention at a time. Allocate it once and use it for every call of this attention: that
+    /// of other lengths is refused.
     pub fn workspace(&self, stream: &Stream) -> Result<PackedWorkspace> {
         let Shape { heads, key_heads, .. } = self.form.shape;
         let (width, value_width) = (self.known.dim, self.known.value_dim);
@@ -266,6 +280,7 @@ impl DevicePackedAttention {
         };
         let words = self.plan.words();
         Ok(PackedWorkspace {
+            plan: self.plan.clone(),
             images,
             lse: stream.alloc(some(heads * self.lengths.rows()))?,
             spans: if self.plan.spans.is_empty() {
@@ -287,6 +302,10 @@ impl DevicePackedAttention {
         [q, k, v]: [&Buffer<T>; 3],
         o: &mut Buffer<O>,
     ) -> Result<()> {
+        if !Arc::ptr_eq(&workspace.plan, &self.plan) {
+            let what = "the workspace is of an attention of other sequences; make it with this one".into();
+            return Err(Error::Lengths { what });
+        }
         let needed = self.elements();
         let found = [("q", q.len()), ("k", k.len()), ("v", v.len()), ("o", o.len())];
         for ((tensor, found), needed) in found.into_iter().zip(needed) {
@@ -379,7 +398,7 @@ impl DevicePackedAttention {
 
     fn matrices(&self) -> [Matrix; 3] {
         let Shape { heads, key_heads, dim, value_dim, .. } = self.form.shape;
-        let Plan { query_tiles, key_tiles, value_groups, .. } = self.plan;
+        let Plan { query_tiles, key_tiles, value_groups, .. } = *self.plan;
         // A rotation spreads a row over its padding, too.
         let columns = if self.rotation == Rotation::Hadamard { self.known.dim } else { dim };
         let matrix = |heads: usize, rows: usize, length: usize, tiles: usize| {

@@ -86,10 +86,19 @@ pub(crate) fn quantise_module<T: Element>(
     module(T::NUMBER, known, shape, rotation)
 }
 
-/// Largest code value of queries and keys: a product of two rows of `dim` such codes never leaves f16.
+/// Largest code value of queries and keys: a product of two rows of `dim` such codes never leaves f16. The code of
+/// a number is the nearest, which may be above it: then the limit is the code below.
 pub fn score_limit(dim: usize) -> f32 {
-    (60_000.0 / dim as f32).sqrt()
+    let limit = (60_000.0 / dim as f32).sqrt();
+    // Codes near it are `step` apart: three bits behind the leading one.
+    let step = limit.log2().floor().exp2() / 8.0;
+    let below = (limit / step).floor() * step;
+    let nearest = if limit - below > 0.5 * step { below + step } else { below };
+    if nearest * nearest * dim as f32 > MOST_OF_F16 { below } else { limit }
 }
+
+/// The largest number of f16.
+const MOST_OF_F16: f32 = 65_504.0;
 
 /// Three tensors of one element type, with the scales that came with them.
 struct Inputs<'a, T: Pod> {
@@ -106,6 +115,7 @@ impl DeviceAttention {
         workspace: &mut Workspace,
         tensors: [&Buffer<T>; 3],
     ) -> Result<()> {
+        self.require_own(workspace)?;
         self.require_inputs(tensors.map(Buffer::len))?;
         let module = module(T::NUMBER, self.known, &self.form.shape, self.rotation);
         let Workspace { images, no_scales, .. } = workspace;
@@ -121,6 +131,7 @@ impl DeviceAttention {
         inputs: [Quantised<'_>; 3],
     ) -> Result<()> {
         let Shape { batch, heads, key_heads, rows, keys, .. } = self.form.shape;
+        self.require_own(workspace)?;
         self.require_inputs(inputs.map(|x| x.codes.len()))?;
         let sizes = [(heads, rows), (key_heads, keys), (key_heads, keys)];
         let mut steps = [[0, 0]; 3];
@@ -210,5 +221,26 @@ impl DeviceAttention {
         require_length("q", q, self.form.shape.query_elements())?;
         require_length("k", k, self.form.shape.key_elements())?;
         require_length("v", v, self.form.shape.value_elements())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use half::f16;
+
+    use super::score_limit;
+
+    #[test]
+    fn products_of_the_largest_codes_stay_in_f16() {
+        for dim in 1..=256usize {
+            let limit = score_limit(dim);
+            // Every number of e4m3 from 1 on is an eighth of a power of two times 8 to 15.
+            let codes =
+                (0..9).flat_map(|power| (8..16).map(move |part| part as f32 / 8.0 * 2f32.powi(power)));
+            let nearest = codes.min_by(|a, b| (a - limit).abs().total_cmp(&(b - limit).abs())).unwrap_or(0.0);
+            let product = nearest * nearest * dim as f32;
+            assert!(f16::from_f32(product).is_finite(), "{dim}: {product}");
+            assert!(product > 40_000.0, "{dim}: {product} wastes codes");
+        }
     }
 }

@@ -54,6 +54,9 @@ const PART_TILES: usize = 2 * LARGEST_GROUP;
 /// Parts of the keys where bits may not depend on the batch: 2048 keys each, of rows that are one block.
 const INVARIANT_PART_TILES: u32 = 16;
 
+/// Stages of a ring at most: no card has the memory for more.
+const MOST_STAGES: u32 = 64;
+
 impl Schedule {
     /// What suits a shape on a device: as many rows a block as still give every multiprocessor work; parts of
     /// the keys if even single warpgroups of rows do not, and bits may depend on that.
@@ -85,10 +88,13 @@ impl Schedule {
     pub(super) fn check(&self, shape: &Shape, mask: Mask, device: &DeviceProperties) -> Result<()> {
         let refuse = |what: String| Err(Error::Unsupported { what });
         let known = HeadDimension::of(shape.dim, shape.value_dim)?;
+        if !(2..=MOST_STAGES).contains(&self.stages) {
+            return refuse(format!("{} stages; there may be 2 to {MOST_STAGES}", self.stages));
+        }
         let (bytes, limit) = (self.shared_bytes(known), device.shared_memory_per_block);
-        if self.stages < 2 || bytes > limit {
+        if bytes > limit {
             let stages = self.stages;
-            return refuse(format!("{stages} stages; there must be 2, and {bytes} bytes fit into {limit}"));
+            return refuse(format!("{stages} stages of {bytes} bytes; {limit} fit"));
         }
         let (keys, groups) = (shape.keys, self.span_groups(shape, mask));
         match self.parts {

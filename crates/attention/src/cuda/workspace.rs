@@ -1,5 +1,7 @@
 //! The memory of an attention.
 
+use std::sync::Arc;
+
 use gatework_gpu::{Buffer, Stream};
 
 use super::{DeviceAttention, KEY_TILE, QUERY_TILE, value_group};
@@ -10,6 +12,8 @@ use crate::{Result, Shape};
 /// needs besides its inputs and output.
 #[derive(Debug)]
 pub struct Workspace {
+    /// The identity of the attention that it was made by.
+    pub(super) owner: Arc<()>,
     pub(super) images: Images,
     pub(super) lse: Buffer<f32>,
     /// Who works on what, where blocks have several items; else a word that nobody reads.
@@ -84,6 +88,7 @@ impl Workspace {
             no_spans: stream.alloc(1)?,
         };
         Ok(Self {
+            owner: attention.identity.clone(),
             images,
             lse: stream.alloc(batch * heads * rows)?,
             items: if lists.is_empty() { schedule.items(&attention.form.shape, mask) } else { lists.len() },
