@@ -24,9 +24,9 @@ Examples:
       --window 128 --batch-invariant
 
 The file holds q, k and v, all F16, BF16 or F32, in [batch, heads, rows, dim]; the
-output holds o, in the same form. Head dimensions are 1 to 256; on a device, rows other
-than of 64, 128 and 256 are padded to the next of these. v may have another dim than q and
-k, which o then has too (192 and 128 in multi-head latent attention). k and v may have fewer
+output holds o, in the same form. Head dimensions are 1 to 256; a device pads those of k
+and v to 64 and 64, 128 and 128, 192 and 128, or 256 and 256. v may have another dim than q
+and k, which o then has too (192 and 128 in multi-head latent attention). k and v may have fewer
 heads than q (grouped-query attention), and another number of rows. A tensor called
 sinks, if there is one, has a logit for each query head, which takes part in the softmax
 without a value (an attention sink).";
