@@ -72,10 +72,15 @@ fn main() -> Result<()> {
         let columns = Product::new(m, n, k).right_in_columns();
         good &= compare("f32 by rows", &stream, &blas, &rows, f32_of, f32_of)?;
         good &= compare("f32 by columns", &stream, &blas, &columns, f32_of, f32_of)?;
+        let both = columns.left_in_columns();
+        good &= compare("f32, both by columns", &stream, &blas, &both, f32_of, f32_of)?;
     }
     for (m, n, k) in [(16, 16, 16), (128, 80, 512), (1024, 1024, 1024)] {
         let rows = Product::new(m, n, k).deterministic();
         let columns = Product::new(m, n, k).right_in_columns();
+        let left = Product::new(m, n, k).left_in_columns();
+        good &=
+            compare("f16, left by columns", &stream, &blas, &left, half::f16::from_f64, half::f16::from_f64)?;
         good &= compare("f16 by rows", &stream, &blas, &rows, half::f16::from_f64, half::f16::from_f64)?;
         good &=
             compare("bf16 by columns", &stream, &blas, &columns, half::bf16::from_f64, half::bf16::from_f64)?;

@@ -18,7 +18,7 @@ mod product;
 
 use std::collections::HashMap;
 
-pub use product::{BlasElement, E4m3, E5m2, Pick, Product, Right, reference};
+pub use product::{BlasElement, E4m3, E5m2, Left, Pick, Product, Right, reference};
 
 use crate::buffer::{Buffer, View, ViewMut};
 use crate::cuda::blas::{Handle, Matmul, Plan};
@@ -56,7 +56,7 @@ impl Blas {
         self.handle.version()
     }
 
-    /// Queues `c <- alpha a b + beta c`, all of them row by row, summed in f32. `a`, `b` and `c` have `m k`,
+    /// Queues `c <- alpha a b + beta c`, with `c` row by row and factors as the product says, summed in f32. `a`, `b` and `c` have `m k`,
     /// `k n` and `m n` elements. Types that the library does not multiply, or sizes that it does not (those
     /// of 8-bit types are multiples of 16), are an error that says so.
     pub fn multiply<A: BlasElement, B: BlasElement, C: BlasElement>(
@@ -81,7 +81,7 @@ impl Blas {
         let pointers = [a.pointer().0, b.pointer().0, c.pointer().0];
         let sizes = [product.m, product.n, product.k];
         let types = [A::TYPE, B::TYPE, C::TYPE];
-        let matmul = Matmul::of(types, sizes, product.layout(), product.splits_sums(), pointers);
+        let matmul = Matmul::of(types, sizes, product.layouts(), product.splits_sums(), pointers);
         let workspace = self.workspace.lock();
         let mut plans = self.plans.lock();
         if !plans.contains_key(&matmul) {

@@ -2,7 +2,7 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use crate::types::{MatrixScalar, RightLayout};
+use crate::types::{FactorLayout, MatrixScalar};
 use crate::{Error, Result};
 
 /// `c (m x n) <- alpha a (m x k) b (k x n) + beta c`, all row by row.
@@ -14,6 +14,8 @@ pub struct Product {
     pub n: usize,
     /// Columns of `a`, rows of `b`.
     pub k: usize,
+    /// How `a` lies.
+    pub left: Left,
     /// How `b` lies.
     pub right: Right,
     /// Factor of the product.
@@ -22,6 +24,15 @@ pub struct Product {
     pub beta: f32,
     /// Which algorithm.
     pub pick: Pick,
+}
+
+/// How the left matrix lies in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Left {
+    /// Its `m` rows, one after another. The only way for 8-bit types.
+    Rows,
+    /// Its `k` columns, one after another, as examples lie where their gradients are added up.
+    Columns,
 }
 
 /// How the right matrix lies in memory.
@@ -45,9 +56,14 @@ pub enum Pick {
 }
 
 impl Product {
-    /// `c <- a b`, with `b` by rows, by the fastest algorithm.
+    /// `c <- a b`, with both by rows, by the fastest algorithm.
     pub fn new(m: usize, n: usize, k: usize) -> Self {
-        Self { m, n, k, right: Right::Rows, alpha: 1.0, beta: 0.0, pick: Pick::Fastest }
+        Self { m, n, k, left: Left::Rows, right: Right::Rows, alpha: 1.0, beta: 0.0, pick: Pick::Fastest }
+    }
+
+    /// With `a` in columns.
+    pub fn left_in_columns(self) -> Self {
+        Self { left: Left::Columns, ..self }
     }
 
     /// With `b` in columns.
@@ -86,11 +102,17 @@ impl Product {
         Ok(())
     }
 
-    pub(super) fn layout(&self) -> RightLayout {
-        match self.right {
-            Right::Rows => RightLayout::Rows,
-            Right::Columns => RightLayout::Columns,
-        }
+    /// Of the left and of the right factor.
+    pub(super) fn layouts(&self) -> [FactorLayout; 2] {
+        let left = match self.left {
+            Left::Rows => FactorLayout::Rows,
+            Left::Columns => FactorLayout::Columns,
+        };
+        let right = match self.right {
+            Right::Rows => FactorLayout::Rows,
+            Right::Columns => FactorLayout::Columns,
+        };
+        [left, right]
     }
 
     pub(super) fn splits_sums(&self) -> bool {
@@ -102,12 +124,16 @@ impl Product {
 pub fn reference(product: &Product, a: &[f64], b: &[f64], c: &[f64]) -> Result<Vec<f64>> {
     product.check([a.len(), b.len(), c.len()])?;
     let Product { m, n, k, .. } = *product;
+    let left = |row: usize, inner: usize| match product.left {
+        Left::Rows => a[row * k + inner],
+        Left::Columns => a[inner * m + row],
+    };
     let right = |row: usize, column: usize| match product.right {
         Right::Rows => b[row * n + column],
         Right::Columns => b[column * k + row],
     };
     let element = |row: usize, column: usize| {
-        let sum: f64 = (0..k).map(|inner| a[row * k + inner] * right(inner, column)).sum();
+        let sum: f64 = (0..k).map(|inner| left(row, inner) * right(inner, column)).sum();
         let before = if product.beta == 0.0 { 0.0 } else { f64::from(product.beta) * c[row * n + column] };
         f64::from(product.alpha) * sum + before
     };
@@ -165,6 +191,8 @@ mod tests {
         // The same matrix in columns.
         let columns = [1.0, 3.0, 5.0, 2.0, 4.0, 6.0];
         assert_eq!(reference(&product.right_in_columns(), &a, &columns, &[0.0; 4]).unwrap(), rows);
+        let left_columns = [1.0, 4.0, 2.0, 5.0, 3.0, 6.0];
+        assert_eq!(reference(&product.left_in_columns(), &left_columns, &b, &[0.0; 4]).unwrap(), rows);
         let scaled = reference(&product.scaled(2.0, 0.5), &a, &b, &[2.0; 4]).unwrap();
         assert_eq!(scaled, [45.0, 57.0, 99.0, 129.0]);
         // What c held does not matter without a factor.

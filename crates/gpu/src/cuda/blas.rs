@@ -13,7 +13,7 @@ use cudarc::cublaslt::sys::{
 };
 
 use crate::cuda::blas_library;
-use crate::types::{MatrixScalar, RightLayout};
+use crate::types::{FactorLayout, MatrixScalar};
 use crate::{Error, Result};
 
 /// The library's own state.
@@ -54,7 +54,8 @@ impl Drop for Handle {
 pub(crate) struct Matmul {
     types: [MatrixScalar; 3],
     sizes: [usize; 3],
-    right: RightLayout,
+    /// Of the left and of the right factor.
+    factors: [FactorLayout; 2],
     splits_sums: bool,
     /// What the addresses are multiples of, 256 at most.
     alignments: [u32; 3],
@@ -73,24 +74,27 @@ impl Matmul {
     pub(crate) fn of(
         types: [MatrixScalar; 3],
         sizes: [usize; 3],
-        right: RightLayout,
+        factors: [FactorLayout; 2],
         splits_sums: bool,
         addresses: [u64; 3],
     ) -> Self {
         let alignment = |address: u64| 1u32 << address.trailing_zeros().min(8);
-        Self { types, sizes, right, splits_sums, alignments: addresses.map(alignment) }
+        Self { types, sizes, factors, splits_sums, alignments: addresses.map(alignment) }
     }
 
-    /// Our right factor, our left one and the result, as the library sees them; and whether it transposes the
-    /// first.
-    fn arranged(&self) -> ([Columns; 3], bool) {
+    /// Our right factor, our left one and the result, as the library sees them; and which of the first two it
+    /// transposes.
+    fn arranged(&self) -> ([Columns; 3], [bool; 2]) {
         let [m, n, k] = self.sizes;
         let by_rows =
             |rows: usize, columns: usize| Columns { rows: columns, columns: rows, leading: columns };
-        match self.right {
-            RightLayout::Rows => ([by_rows(k, n), by_rows(m, k), by_rows(m, n)], false),
-            RightLayout::Columns => ([by_rows(n, k), by_rows(m, k), by_rows(m, n)], true),
-        }
+        let factor = |layout: FactorLayout, rows: usize, columns: usize| match layout {
+            FactorLayout::Rows => (by_rows(rows, columns), false),
+            FactorLayout::Columns => (by_rows(columns, rows), true),
+        };
+        let [left, right] = self.factors;
+        let ((right, is_right_turned), (left, is_left_turned)) = (factor(right, k, n), factor(left, m, k));
+        ([right, left, by_rows(m, n)], [is_right_turned, is_left_turned])
     }
 }
 
@@ -205,21 +209,25 @@ impl Plan {
     }
 }
 
-/// Sums and factors in f32.
-fn operation(transposed: bool) -> Result<Owned<cublasLtMatmulDesc_t>> {
+/// Sums and factors in f32, and which of the library's two factors are transposed.
+fn operation(transposed: [bool; 2]) -> Result<Owned<cublasLtMatmulDesc_t>> {
     let mut raw = ptr::null_mut();
     let (compute, scale) = (cublasComputeType_t::CUBLAS_COMPUTE_32F, cudaDataType_t::CUDA_R_32F);
     // SAFETY: the library is loaded, and `raw` is written by the call.
     check("cublasLtMatmulDescCreate", unsafe { sys::cublasLtMatmulDescCreate(&mut raw, compute, scale) })?;
     let operation = Owned { raw, destroy: sys::cublasLtMatmulDescDestroy };
-    // CUBLAS_OP_T and CUBLAS_OP_N.
-    let transpose = i32::from(transposed);
-    let attribute = cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_TRANSA;
-    // SAFETY: the attribute has 32 bits, which are read before the call returns.
-    let status = unsafe {
-        sys::cublasLtMatmulDescSetAttribute(raw, attribute, (&raw const transpose).cast(), size_of::<i32>())
-    };
-    check("cublasLtMatmulDescSetAttribute", status)?;
+    let attributes = [
+        cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_TRANSA,
+        cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_TRANSB,
+    ];
+    for (attribute, transposed) in attributes.into_iter().zip(transposed) {
+        // CUBLAS_OP_T and CUBLAS_OP_N.
+        let transpose = i32::from(transposed);
+        let value = (&raw const transpose).cast();
+        // SAFETY: the attribute has 32 bits, which are read before the call returns.
+        let status = unsafe { sys::cublasLtMatmulDescSetAttribute(raw, attribute, value, size_of::<i32>()) };
+        check("cublasLtMatmulDescSetAttribute", status)?;
+    }
     Ok(operation)
 }
 
@@ -287,24 +295,27 @@ mod tests {
 
     /// The product as the library is told to compute it.
     fn column_major(matmul: &Matmul, first: &[f64], second: &[f64]) -> Vec<f64> {
-        let ([x, y, z], transposed) = matmul.arranged();
+        let ([x, y, z], [turns_x, turns_y]) = matmul.arranged();
         let at = |matrix: Columns, row: usize, column: usize| column * matrix.leading + row;
-        let inner = if transposed { x.rows } else { x.columns };
-        assert_eq!(inner, y.rows);
-        assert_eq!((if transposed { x.columns } else { x.rows }, y.columns), (z.rows, z.columns));
+        let sides = |matrix: Columns, turned: bool| {
+            if turned { (matrix.columns, matrix.rows) } else { (matrix.rows, matrix.columns) }
+        };
+        let ((rows, inner), (other, columns)) = (sides(x, turns_x), sides(y, turns_y));
+        assert_eq!(inner, other);
+        assert_eq!((rows, columns), (z.rows, z.columns));
         let mut result = vec![0.0; z.columns * z.leading];
         for column in 0..z.columns {
             for row in 0..z.rows {
-                let factor = |i| if transposed { at(x, i, row) } else { at(x, row, i) };
-                result[at(z, row, column)] =
-                    (0..inner).map(|i| first[factor(i)] * second[at(y, i, column)]).sum();
+                let of_x = |i| if turns_x { at(x, i, row) } else { at(x, row, i) };
+                let of_y = |i| if turns_y { at(y, column, i) } else { at(y, i, column) };
+                result[at(z, row, column)] = (0..inner).map(|i| first[of_x(i)] * second[of_y(i)]).sum();
             }
         }
         result
     }
 
-    fn matmul(sizes: [usize; 3], right: RightLayout, addresses: [u64; 3]) -> Matmul {
-        Matmul::of([MatrixScalar::F32; 3], sizes, right, false, addresses)
+    fn matmul(sizes: [usize; 3], factors: [FactorLayout; 2], addresses: [u64; 3]) -> Matmul {
+        Matmul::of([MatrixScalar::F32; 3], sizes, factors, false, addresses)
     }
 
     #[test]
@@ -313,23 +324,29 @@ mod tests {
             let numbers =
                 |len: usize, by: usize| (0..len).map(|i| ((i * by) % 13) as f64 - 6.0).collect::<Vec<_>>();
             let (a, b) = (numbers(m * k, 5), numbers(k * n, 7));
-            for right in [RightLayout::Rows, RightLayout::Columns] {
-                let at = |inner: usize, column: usize| match right {
-                    RightLayout::Rows => inner * n + column,
-                    RightLayout::Columns => column * k + inner,
+            use FactorLayout::{Columns, Rows};
+            for factors in [[Rows, Rows], [Rows, Columns], [Columns, Rows], [Columns, Columns]] {
+                let left = |row: usize, inner: usize| match factors[0] {
+                    Rows => row * k + inner,
+                    Columns => inner * m + row,
                 };
-                let element =
-                    |i: usize| (0..k).map(|inner| a[i / n * k + inner] * b[at(inner, i % n)]).sum::<f64>();
+                let right = |inner: usize, column: usize| match factors[1] {
+                    Rows => inner * n + column,
+                    Columns => column * k + inner,
+                };
+                let element = |i: usize| {
+                    (0..k).map(|inner| a[left(i / n, inner)] * b[right(inner, i % n)]).sum::<f64>()
+                };
                 let wanted: Vec<f64> = (0..m * n).map(element).collect();
-                let found = column_major(&matmul([m, n, k], right, [256; 3]), &b, &a);
-                assert_eq!(found, wanted, "{m} x {n} x {k}, {right:?}");
+                let found = column_major(&matmul([m, n, k], factors, [256; 3]), &b, &a);
+                assert_eq!(found, wanted, "{m} x {n} x {k}, {factors:?}");
             }
         }
     }
 
     #[test]
     fn alignments_are_those_of_the_addresses() {
-        let found = matmul([1; 3], RightLayout::Rows, [0x1000, 0x1010, 0x1002]).alignments;
+        let found = matmul([1; 3], [FactorLayout::Rows; 2], [0x1000, 0x1010, 0x1002]).alignments;
         assert_eq!(found, [256, 16, 2]);
     }
 

@@ -16,9 +16,9 @@ pub enum MatrixScalar {
     E5m2,
 }
 
-/// How the right factor of a product lies.
+/// How a factor of a product lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum RightLayout {
+pub(crate) enum FactorLayout {
     Rows,
     Columns,
 }

@@ -27,9 +27,9 @@ pub use kernel::{
 };
 pub(crate) use kernel::{ArgType, Compiled, Parameter};
 #[cfg(feature = "blas")]
-pub use matrix::MatrixScalar;
+pub(crate) use matrix::FactorLayout;
 #[cfg(feature = "blas")]
-pub(crate) use matrix::RightLayout;
+pub use matrix::MatrixScalar;
 #[cfg(test)]
 pub(crate) use page_locked::SMALLEST_CLASS;
 pub(crate) use page_locked::class_of;
