@@ -1,57 +1,77 @@
+#include "four.cuh"
 #include "functions.cuh"
 #include "shared.cuh"
 
-// What lies between products of bf16 in a step whose sums, stream and master weights are f32: roundings, biases, transposes, and
-// the average of master weights. All of these wait for memory.
+// What lies between products of bf16 in a step whose sums, stream and master weights are f32: roundings, biases, GELU, and the
+// average of master weights. All of these wait for memory.
 
-// to <- bf16(x), four a thread.
+// GPT-2's form of GELU, x (1 + t) / 2 with t = tanh(inner) and inner = sqrt(2 / pi) (x + 0.044715 x^3), and its slope.
+struct Gelu {
+    f32 value, slope;
+    GW_DEVICE static Gelu of(f32 x) {
+        const f32 t = functions::tanh(GELU_SCALE * (x + GELU_CUBIC * x * x * x));
+        const f32 inner = GELU_SCALE * (1.0f + 3.0f * GELU_CUBIC * x * x);
+        return {0.5f * x * (1.0f + t), 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * inner};
+    }
+};
+
+GW_DEVICE u64 own_four() { return 4 * gw::global_thread(); }
+
+// to <- bf16(x)
 GW_KERNEL_BOUNDED(rounded, REDUCE_THREADS, 4)(const f32* x, u16* to, u64 count) {
-    const u64 at = 4 * gw::global_thread();
-    if (at + 4 <= count) {
-        const u32x4 four = gw::load_128(x + at);
-        const u32x2 pairs = {gw::f32_to_bf16x2(gw::bits<f32>(four.x), gw::bits<f32>(four.y)),
-                             gw::f32_to_bf16x2(gw::bits<f32>(four.z), gw::bits<f32>(four.w))};
-        *reinterpret_cast<u32x2*>(to + at) = pairs;
-        return;
-    }
-    for (u64 i = at; i < count; ++i) to[i] = gw::f32_to_bf16(x[i]);
+    const u64 at = own_four();
+    if (at < count) Four::load(x, at, count).store(to, at, count);
 }
 
-// to <- bf16(x + bias), with the bias of a row's columns. There are less than 2^32 numbers.
+// to <- bf16(x + bias). There are less than 2^32 numbers.
 GW_KERNEL_BOUNDED(round_with_bias, REDUCE_THREADS, 4)(const f32* x, const f32* bias, u16* to, u64 count, u32 width) {
-    const u64 i = gw::global_thread();
-    if (i >= count) return;
-    to[i] = gw::f32_to_bf16(x[i] + bias[(u32)i % width]);
+    const u64 at = own_four();
+    if (at >= count) return;
+    Four four = Four::load(x, at, count);
+    four.add(bias, at, width);
+    four.store(to, at, count);
 }
 
-// to <- x + bias.
+// to <- x + bias
 GW_KERNEL_BOUNDED(with_bias, REDUCE_THREADS, 4)(const f32* x, const f32* bias, f32* to, u64 count, u32 width) {
-    const u64 i = gw::global_thread();
-    if (i >= count) return;
-    to[i] = x[i] + bias[(u32)i % width];
+    const u64 at = own_four();
+    if (at >= count) return;
+    Four four = Four::load(x, at, count);
+    four.add(bias, at, width);
+    four.store(to, at, count);
 }
 
-// to <- bf16(x (1 + tanh(inner)) / 2), GPT-2's form of GELU.
+// x <- x + bias and to <- bf16(gelu(x))
+GW_KERNEL_BOUNDED(bias_gelu, REDUCE_THREADS, 4)(f32* x, const f32* bias, u16* to, u64 count, u32 width) {
+    const u64 at = own_four();
+    if (at >= count) return;
+    Four four = Four::load(x, at, count);
+    four.add(bias, at, width);
+    four.store(x, at, count);
+    GW_UNROLL
+    for (u32 i = 0; i < 4; ++i) four.of[i] = Gelu::of(four.of[i]).value;
+    four.store(to, at, count);
+}
+
+// to <- bf16(gelu(x))
 GW_KERNEL_BOUNDED(round_gelu, REDUCE_THREADS, 4)(const f32* x, u16* to, u64 count) {
-    const u64 i = gw::global_thread();
-    if (i >= count) return;
-    const f32 at = x[i], inner = GELU_SCALE * (at + GELU_CUBIC * at * at * at);
-    to[i] = gw::f32_to_bf16(0.5f * at * (1.0f + functions::tanh(inner)));
+    const u64 at = own_four();
+    if (at >= count) return;
+    Four four = Four::load(x, at, count);
+    GW_UNROLL
+    for (u32 i = 0; i < 4; ++i) four.of[i] = Gelu::of(four.of[i]).value;
+    four.store(to, at, count);
 }
 
-// to[column][row] <- from[row][column], by way of a tile in shared memory, so that both sides are read and written in rows.
-GW_KERNEL_BOUNDED(turn, TURN_SIDE * TURN_LINES, 4)(const u16* from, u16* to, u32 rows, u32 columns) {
-    // One number more a row: a column falls on different banks.
-    u16(*tile)[TURN_SIDE + 1] = reinterpret_cast<u16(*)[TURN_SIDE + 1]>(gw::shared<u16>());
-    const u32 x = gw::thread() % TURN_SIDE, y = gw::thread() / TURN_SIDE;
-    const u32 top = gw::block_y() * TURN_SIDE, left = gw::block_x() * TURN_SIDE;
-    for (u32 line = y; line < TURN_SIDE; line += TURN_LINES) {
-        if (top + line < rows && left + x < columns) tile[line][x] = from[(u64)(top + line) * columns + left + x];
-    }
-    gw::sync_threads();
-    for (u32 line = y; line < TURN_SIDE; line += TURN_LINES) {
-        if (left + line < columns && top + x < rows) to[(u64)(left + line) * rows + top + x] = tile[x][line];
-    }
+// to <- bf16(d gelu'(x))
+GW_KERNEL_BOUNDED(gelu_back, REDUCE_THREADS, 4)(const f32* x, const f32* d, u16* to, u64 count) {
+    const u64 at = own_four();
+    if (at >= count) return;
+    const Four four = Four::load(x, at, count);
+    Four back = Four::load(d, at, count);
+    GW_UNROLL
+    for (u32 i = 0; i < 4; ++i) back.of[i] *= Gelu::of(four.of[i]).slope;
+    back.store(to, at, count);
 }
 
 // average <- keep average + rest x, each operation rounded once, as on the CPU.

@@ -1,5 +1,6 @@
+#include "four.cuh"
 #include "functions.cuh"
-#include "reduce.cuh"
+#include "shared.cuh"
 
 // What a transformer's step has beside its products, on rows of numbers. No float is added atomically: sums are the same bits
 // under every schedule. All of these wait for memory.
@@ -16,8 +17,8 @@ GW_DEVICE f32 over_warp(f32 value) {
 
 GW_DEVICE u32 own_row() { return gw::block_x() * WARPS + gw::warp(); }
 
-// y <- (x - mean) scale gain + shift with scale = 1 / sqrt(variance + e). gains: gains, then shifts. moments: [row] mean, scale.
-GW_KERNEL_BOUNDED(normalise, REDUCE_THREADS, 4)(const f32* x, const f32* gains, f32* y, f32* moments, u32 rows, u32 width) {
+// y <- bf16((x - mean) scale gain + shift) with scale = 1 / sqrt(variance + e). gains: gains, then shifts. moments: [row] mean, scale.
+GW_KERNEL_BOUNDED(normalise, REDUCE_THREADS, 4)(const f32* x, const f32* gains, u16* y, f32* moments, u32 rows, u32 width) {
     const u32 row = own_row();
     if (row >= rows) return;
     x += (u64)row * width;
@@ -27,7 +28,9 @@ GW_KERNEL_BOUNDED(normalise, REDUCE_THREADS, 4)(const f32* x, const f32* gains, 
     const f32 mean = over_warp(sum) / (f32)width;
     for (u32 i = gw::lane(); i < width; i += 32) squares = gw::fma(x[i] - mean, x[i] - mean, squares);
     const f32 scale = 1.0f / gw::sqrt(over_warp(squares) / (f32)width + NORM_EPSILON);
-    for (u32 i = gw::lane(); i < width; i += 32) y[i] = gw::fma((x[i] - mean) * scale, gains[i], gains[width + i]);
+    for (u32 i = gw::lane(); i < width; i += 32) {
+        y[i] = gw::f32_to_bf16(gw::fma((x[i] - mean) * scale, gains[i], gains[width + i]));
+    }
     if (gw::lane() == 0) {
         moments[2 * row] = mean;
         moments[2 * row + 1] = scale;
@@ -95,10 +98,11 @@ GW_KERNEL_BOUNDED(normalise_sums, REDUCE_THREADS, 4)(const f32* x, const f32* mo
     });
 }
 
-// The gradient of a bias, sum of dy.
-GW_KERNEL_BOUNDED(bias_sums, REDUCE_THREADS, 4)(const f32* dy, f32* partials, u32 rows, u32 width, u32 chunk_rows) {
-    columns<1>(partials, rows, width, chunk_rows,
-               [&](u32 row, u32 column, f32 (&values)[1]) { values[0] = dy[(u64)row * width + column]; });
+// The gradient of a bias, sum of dy, which is rounded for the products.
+GW_KERNEL_BOUNDED(bias_sums, REDUCE_THREADS, 4)(const u16* dy, f32* partials, u32 rows, u32 width, u32 chunk_rows) {
+    columns<1>(partials, rows, width, chunk_rows, [&](u32 row, u32 column, f32 (&values)[1]) {
+        values[0] = gw::bf16_to_f32(dy[(u64)row * width + column]);
+    });
 }
 
 // to[i] <- to[i] + partials[0, i] + partials[1, i] + ...
@@ -110,51 +114,27 @@ GW_KERNEL_BOUNDED(add_chunks, REDUCE_THREADS, 4)(const f32* partials, f32* to, u
     to[i] += sum;
 }
 
-// d <- d gelu'(x) with gelu(x) = x (1 + tanh(inner)) / 2 and inner = sqrt(2 / pi) (x + 0.044715 x^3).
-GW_KERNEL_BOUNDED(gelu_back, REDUCE_THREADS, 4)(const f32* x, f32* d, u64 count) {
-    const u64 i = gw::global_thread();
-    if (i >= count) return;
-    const f32 at = x[i], t = functions::tanh(GELU_SCALE * (at + GELU_CUBIC * at * at * at));
-    const f32 slope = GELU_SCALE * (1.0f + 3.0f * GELU_CUBIC * at * at);
-    d[i] *= 0.5f * (1.0f + t) + 0.5f * at * (1.0f - t * t) * slope;
-}
-
-// Causal softmax in place: row i of a square has columns up to i, and zeros after them. p <- softmax(scale s).
-GW_KERNEL_BOUNDED(attend, REDUCE_THREADS, 4)(f32* scores, u32 rows, u32 width, f32 scale) {
-    const u32 row = own_row();
-    if (row >= rows) return;
-    scores += (u64)row * width;
-    const u32 seen = row % width + 1;
-    f32 top = gw::bits<f32>(0xFF800000u), sum = 0.0f;
-    for (u32 i = gw::lane(); i < seen; i += 32) top = gw::maximum(top, scores[i]);
-    GW_UNROLL
-    for (u32 lanes = 16; lanes > 0; lanes /= 2) top = gw::maximum(top, gw::shuffle_xor(top, lanes));
-    for (u32 i = gw::lane(); i < seen; i += 32) {
-        const f32 power = functions::exp(scale * (scores[i] - top));
-        scores[i] = power;
-        sum += power;
-    }
-    sum = over_warp(sum);
-    for (u32 i = gw::lane(); i < width; i += 32) scores[i] = i < seen ? scores[i] / sum : 0.0f;
-}
-
-// ds <- p (dp - sum of p dp) scale, in place of dp.
-GW_KERNEL_BOUNDED(attend_back, REDUCE_THREADS, 4)(const f32* p, f32* d, u32 rows, u32 width, f32 scale) {
-    const u32 row = own_row();
-    if (row >= rows) return;
-    p += (u64)row * width;
-    d += (u64)row * width;
-    const u32 seen = row % width + 1;
-    f32 share = 0.0f;
-    for (u32 i = gw::lane(); i < seen; i += 32) share = gw::fma(p[i], d[i], share);
-    share = over_warp(share);
-    for (u32 i = gw::lane(); i < width; i += 32) d[i] = i < seen ? p[i] * (d[i] - share) * scale : 0.0f;
-}
-
 // What part of a row comes to: its largest number, where that is first, and the sum of e^(x - largest).
 struct Peak {
     f32 top, sum;
     u32 first;
+    // Of nothing: below every number.
+    GW_DEVICE static Peak none() { return {gw::bits<f32>(0xFF7FFFFFu), 0.0f, 0}; }
+    // The first of neighbours from `at` on.
+    template <u32 COUNT>
+    GW_DEVICE void take(const f32 (&x)[COUNT], u32 at) {
+        f32 most = x[0];
+        GW_UNROLL
+        for (u32 i = 1; i < COUNT; ++i) most = gw::maximum(most, x[i]);
+        if (most > top) {
+            sum *= functions::exp(top - most);
+            top = most;
+            GW_UNROLL
+            for (u32 i = COUNT; i > 0; --i) first = x[i - 1] == most ? at + i - 1 : first;
+        }
+        GW_UNROLL
+        for (u32 i = 0; i < COUNT; ++i) sum += functions::exp(x[i] - top);
+    }
     GW_DEVICE void take(const Peak& other) {
         // Nothing has no largest number.
         if (other.sum == 0.0f) return;
@@ -170,15 +150,22 @@ struct Peak {
     }
 };
 
-// loss <- -ln softmax(logits)_target and logits <- (softmax - target) weight; columns from `vocabulary` to `stride` stand for no
-// token, and become 0. right <- whether the target is the first of the largest. A block a row.
-GW_KERNEL_BOUNDED(cross_entropy, REDUCE_THREADS, 4)(f32* logits, const u32* targets, f32* losses, u32* right, u32 vocabulary,
-                                                    u32 stride, f32 weight) {
+// loss <- -ln softmax(logits)_target and deltas <- bf16((softmax - target) weight); columns from `vocabulary` to `stride` stand for
+// no token, and become 0. right <- whether the target is the first of the largest. A block a row, which reads it twice, by fours where
+// rows begin at multiples of them.
+GW_KERNEL_BOUNDED(cross_entropy, REDUCE_THREADS, 4)(const f32* logits, const u32* targets, u16* deltas, f32* losses, u32* right,
+                                                    u32 vocabulary, u32 stride, f32 weight) {
     Peak* peaks = gw::shared<Peak>();
     const u32 row = gw::block_x(), target = targets[row];
     logits += (u64)row * stride;
-    Peak own = {gw::bits<f32>(0xFF800000u), 0.0f, 0};
-    for (u32 i = gw::thread(); i < vocabulary; i += REDUCE_THREADS) own.take({logits[i], 1.0f, i});
+    deltas += (u64)row * stride;
+    const u32 fours = stride % 4 == 0 ? vocabulary / 4 * 4 : 0;
+    Peak own = Peak::none();
+    for (u32 i = 4 * gw::thread(); i < fours; i += 4 * REDUCE_THREADS) own.take(Four::load(logits, i, fours).of, i);
+    for (u32 i = fours + gw::thread(); i < vocabulary; i += REDUCE_THREADS) {
+        const f32 one[1] = {logits[i]};
+        own.take(one, i);
+    }
     peaks[gw::thread()] = own;
     gw::sync_threads();
     for (u32 half = REDUCE_THREADS / 2; half > 0; half /= 2) {
@@ -193,11 +180,18 @@ GW_KERNEL_BOUNDED(cross_entropy, REDUCE_THREADS, 4)(f32* logits, const u32* targ
         losses[row] = functions::ln(peak.sum) + (peak.top - logits[target]);
         right[row] = peak.first == target ? 1 : 0;
     }
-    // The target's logit is read before it is written over.
-    gw::sync_threads();
-    for (u32 i = gw::thread(); i < stride; i += REDUCE_THREADS) {
-        const f32 p = i < vocabulary ? functions::exp(logits[i] - peak.top) / peak.sum : 0.0f;
-        logits[i] = i < vocabulary ? (p - (i == target ? 1.0f : 0.0f)) * weight : 0.0f;
+    const f32 part = 1.0f / peak.sum;
+    const auto delta = [&](f32 logit, u32 i) {
+        return (functions::exp(logit - peak.top) * part - (i == target ? 1.0f : 0.0f)) * weight;
+    };
+    for (u32 i = 4 * gw::thread(); i < fours; i += 4 * REDUCE_THREADS) {
+        Four four = Four::load(logits, i, fours);
+        GW_UNROLL
+        for (u32 j = 0; j < 4; ++j) four.of[j] = delta(four.of[j], i + j);
+        four.store(deltas, i, fours);
+    }
+    for (u32 i = fours + gw::thread(); i < stride; i += REDUCE_THREADS) {
+        deltas[i] = i < vocabulary ? gw::f32_to_bf16(delta(logits[i], i)) : (u16)0;
     }
 }
 
@@ -211,16 +205,18 @@ GW_KERNEL_BOUNDED(embed, REDUCE_THREADS, 4)(const u32* tokens, const f32* table,
     for (u32 i = gw::lane(); i < width; i += 32) x[(u64)row * width + i] = token[i] + place[i];
 }
 
-// table[key] <- table[key] + sum of the rows of a group, in their order. A warp a group: its key, and where its rows begin and end in
-// `order`, in which rows are sorted by their keys.
+// table[key] <- table[key] + sum of the rows of a group, in their order. A warp has 32 columns of a group: its key, and where its rows
+// begin and end in `order`, in which rows are sorted by their keys. A token that is every second one of a text is one group: its
+// columns are what there is to do side by side.
 GW_KERNEL_BOUNDED(embed_back, REDUCE_THREADS, 4)(const RowGroup* groups, const u32* order, const f32* dx, f32* table, u32 count,
                                                  u32 width) {
-    const u32 number = own_row();
-    if (number >= count) return;
-    const RowGroup group = groups[number];
-    for (u32 i = gw::lane(); i < width; i += 32) {
-        f32 sum = 0.0f;
-        for (u32 at = group.from; at < group.end; ++at) sum += dx[(u64)order[at] * width + i];
-        table[(u64)group.key * width + i] += sum;
-    }
+    const u32 parts = (width + 31) / 32, number = own_row();
+    if (number / parts >= count) return;
+    const RowGroup group = groups[number / parts];
+    const u32 i = number % parts * 32 + gw::lane();
+    if (i >= width) return;
+    f32 sum = 0.0f;
+    GW_UNROLL_BY(8)
+    for (u32 at = group.from; at < group.end; ++at) sum += dx[(u64)order[at] * width + i];
+    table[(u64)group.key * width + i] += sum;
 }

@@ -7,18 +7,21 @@ use super::team::{Residence, Team, WeightFormat};
 use crate::world::Reset;
 
 /// Files that kernels include.
-pub(super) static HEADERS: [Header; 4] = {
-    let [functions, reduce, team] = gatework_gpu::headers!["functions.cuh", "reduce.cuh", "team.cuh"];
-    [functions, reduce, team, SHARED]
+pub(super) static HEADERS: [Header; 5] = {
+    let [four, functions, reduce, team] =
+        gatework_gpu::headers!["four.cuh", "functions.cuh", "reduce.cuh", "team.cuh"];
+    [four, functions, reduce, team, SHARED]
 };
 
 gatework_gpu::modules! {
     headers HEADERS;
+    /// Causal attention and its gradient.
+    ATTENTION = "attention";
     /// Linear combinations of snapshots.
     COMBINE = "combine";
     /// Backward through time for an ensemble.
     LEARN = "learn";
-    /// Between products of bf16: roundings, biases, transposes.
+    /// Between products of bf16: roundings, biases, GELU, averages.
     MIXED = "mixed";
     /// What Muon's iterations have beside their products.
     MUON = "muon";
@@ -32,6 +35,11 @@ gatework_gpu::modules! {
     TRANSFORMER = "transformer";
     /// Steps of AdamW, and what Muon's has beside its products.
     UPDATE = "update";
+}
+
+/// Attention with heads of so many numbers, in whole products; and whether all rows begin at whole groups.
+pub(crate) fn attention(head: u32, wide: bool) -> Module {
+    ATTENTION.define("HEAD", head).define("WIDE", wide)
 }
 
 /// Combinations with the CPU's bits.
@@ -54,10 +62,15 @@ pub(crate) fn muon() -> Module {
     MUON
 }
 
-/// Products: which of both matrices lie as their transposes, and whether all rows begin at whole groups.
-pub(crate) fn product(turned: [bool; 2], wide: bool) -> Module {
+/// Products: which of both matrices lie as their transposes, whether all rows begin at whole groups, and the
+/// sides of a block's tile, 64 or 128.
+pub(crate) fn product(turned: [bool; 2], wide: bool, tile: u32) -> Module {
     let [left, right] = turned;
-    PRODUCT.define("LEFT_TURNED", left).define("RIGHT_TURNED", right).define("WIDE", wide)
+    PRODUCT
+        .define("LEFT_TURNED", left)
+        .define("RIGHT_TURNED", right)
+        .define("WIDE", wide)
+        .define("TILE", tile)
 }
 
 /// Statistics of many tensors.
@@ -65,7 +78,7 @@ pub(crate) fn statistics() -> Module {
     STATISTICS
 }
 
-/// Normalisations, GELU, softmax, cross-entropies and embeddings.
+/// Normalisations, biases, cross-entropies and embeddings.
 pub(crate) fn transformer() -> Module {
     TRANSFORMER
 }

@@ -7,6 +7,7 @@
 //! An ensemble of recurrent models runs many steps in one launch. Each member has a team of blocks, which
 //! keep its weights in shared memory where they fit; a [`Schedule`] says how.
 
+mod attention;
 mod combine;
 mod gru;
 pub(crate) mod kernels;
@@ -24,6 +25,7 @@ mod trainee;
 mod transformer;
 mod update;
 
+pub use attention::{Attended, Heads, MOST_HEAD_NUMBERS, attend, attend_back};
 pub use combine::Snapshots;
 pub use gru::{DeviceGru, GruSizes};
 pub use learn::WorldTrainer;

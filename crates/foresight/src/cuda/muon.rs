@@ -58,7 +58,7 @@ impl NewtonSchulz {
     pub(super) fn orthogonalise(
         &mut self,
         stream: &Stream,
-        products: &mut Products,
+        products: &Products,
         x: &mut impl ViewMut<f32>,
         [rows, columns]: [usize; 2],
         squared_length: Slice<'_, f64>,

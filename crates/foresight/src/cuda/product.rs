@@ -1,25 +1,21 @@
 //! Products of matrices of bf16 with sums in f32: by a kernel of our own, or by cuBLASLt.
 
-#[cfg(feature = "blas")]
-use gatework_gpu::Buffer;
-use gatework_gpu::shared::Code as _;
-use gatework_gpu::{ByValue, Grid, Slice, Stream, View, ViewMut, args};
+use gatework_gpu::{ByValue, Grid, Stream, View, ViewMut, args};
 use half::bf16;
 
 use super::kernels;
-#[cfg(feature = "blas")]
-use super::mixed;
 use super::segments::require;
-pub(super) use super::shared::ProductPart as Part;
-use super::shared::{PRODUCT_THREADS, PRODUCT_TILE, ProductShape};
+use super::shared::{PRODUCT_STAGES, ProductShape};
 use crate::error::{Error, Result};
 
-/// Tiles of shared memory, at most: 64 rows of 40 numbers or 32 of 72, for both matrices.
-const SHARED_BYTES: u32 = 2 * 64 * 40 * 2;
+/// Sides of a block's tile: the larger where there is one for every multiprocessor.
+const TILES: [usize; 2] = [64, 128];
 /// Numbers that are read in one access where all rows begin at multiples of so many.
 const GROUP: usize = 8;
-/// Matrices of one launch: blocks along the grid's third axis.
-pub(super) const MOST_MATRICES: usize = 65_535;
+/// Numbers along `k` of a step.
+const DEPTH: usize = 32;
+/// Tiles of rows of one launch: blocks along the grid's second axis.
+const MOST_TILES: usize = 65_535;
 
 /// Who multiplies. They add up in other orders, so that a run is of one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,11 +93,7 @@ pub struct Products {
 enum By {
     Own,
     #[cfg(feature = "blas")]
-    CublasLt {
-        blas: gatework_gpu::blas::Blas,
-        /// A left matrix, transposed: the library takes it row by row.
-        turned: Option<Buffer<bf16>>,
-    },
+    CublasLt(gatework_gpu::blas::Blas),
 }
 
 impl Products {
@@ -112,24 +104,19 @@ impl Products {
         let by = match by {
             ProductsBy::Own => By::Own,
             #[cfg(feature = "blas")]
-            ProductsBy::CublasLt => {
-                By::CublasLt { blas: gatework_gpu::blas::Blas::new(stream)?, turned: None }
-            }
+            ProductsBy::CublasLt => By::CublasLt(gatework_gpu::blas::Blas::new(stream)?),
             #[cfg(not(feature = "blas"))]
             ProductsBy::CublasLt => By::Own,
         };
         Ok(Self { stream: stream.clone(), by })
     }
 
-    /// Bytes that products hold beside their matrices, if the largest left matrix that lies as its transpose has
-    /// so many numbers.
-    pub(super) fn bytes(by: ProductsBy, turned: usize) -> usize {
+    /// Bytes that products hold beside their matrices.
+    pub(super) fn bytes(by: ProductsBy) -> usize {
         match by {
-            ProductsBy::Own => 0,
             #[cfg(feature = "blas")]
-            ProductsBy::CublasLt => gatework_gpu::blas::WORKSPACE + turned * size_of::<bf16>(),
-            #[cfg(not(feature = "blas"))]
-            ProductsBy::CublasLt => turned * size_of::<bf16>(),
+            ProductsBy::CublasLt => gatework_gpu::blas::WORKSPACE,
+            _ => 0,
         }
     }
 
@@ -138,13 +125,13 @@ impl Products {
         match &self.by {
             By::Own => ProductsBy::Own.name().into(),
             #[cfg(feature = "blas")]
-            By::CublasLt { blas, .. } => format!("{} {}", ProductsBy::CublasLt.name(), blas.version()),
+            By::CublasLt(blas) => format!("{} {}", ProductsBy::CublasLt.name(), blas.version()),
         }
     }
 
     /// Queues `c ← A B`, or `c ← c + A B`, for whole matrices of `m × k` by `k × n`.
     pub fn multiply(
-        &mut self,
+        &self,
         turned: Turned,
         [m, n, k]: [usize; 3],
         a: &impl View<bf16>,
@@ -155,31 +142,17 @@ impl Products {
         require("a", a.view().len(), m * k)?;
         require("b", b.view().len(), k * n)?;
         require("c", c.view().len(), m * n)?;
-        match &mut self.by {
-            By::Own => {
-                let [left, right] = turned.sides();
-                let rows = |row| Strides { row, outer: 0, inner: 0 };
-                let a = (a.view(), rows(if left { m } else { k }));
-                let b = (b.view(), rows(if right { k } else { n }));
-                batched(&self.stream, turned, Part::Whole, [m, n, k], [1, 1], a, b, (c, rows(n)), write)
-            }
+        match &self.by {
+            By::Own => own(&self.stream, turned, [m, n, k], a, b, c, write),
             #[cfg(feature = "blas")]
-            By::CublasLt { blas, turned: scratch } => {
-                use gatework_gpu::blas::{Product, Right};
+            By::CublasLt(blas) => {
+                use gatework_gpu::blas::{Left, Product, Right};
                 let keep = if write == Write::Onto { 1.0 } else { 0.0 };
                 let mut product = Product::new(m, n, k).deterministic().scaled(1.0, keep);
-                if turned == Turned::Right {
-                    product.right = Right::Columns;
-                }
-                if turned == Turned::Left {
-                    // What is too small goes first.
-                    let room = match scratch.take().filter(|found| found.len() >= m * k) {
-                        Some(found) => found,
-                        None => self.stream.alloc(m * k)?,
-                    };
-                    let room = scratch.insert(room);
-                    mixed::turn(&self.stream, [k, m], a, &mut room.slice_mut(..m * k))?;
-                    return Ok(blas.multiply(&self.stream, &product, &room.slice(..m * k), b, c)?);
+                match turned {
+                    Turned::Neither => {}
+                    Turned::Left => product.left = Left::Columns,
+                    Turned::Right => product.right = Right::Columns,
                 }
                 Ok(blas.multiply(&self.stream, &product, a, b, c)?)
             }
@@ -187,87 +160,39 @@ impl Products {
     }
 }
 
-/// Where matrices of a batch lie: from one row to the next, and from one matrix to the next of either kind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Strides {
-    pub(super) row: usize,
-    pub(super) outer: usize,
-    pub(super) inner: usize,
-}
-
-impl Strides {
-    fn is_wide(self) -> bool {
-        [self.row, self.outer, self.inner].iter().all(|stride| stride.is_multiple_of(GROUP))
-    }
-
-    /// One past the last number of `rows` rows of `columns` in the last matrix.
-    fn end(self, batch: [usize; 2], [rows, columns]: [usize; 2]) -> usize {
-        (batch[0] - 1) * self.outer + (batch[1] - 1) * self.inner + (rows - 1) * self.row + columns
-    }
-}
-
-/// Queues products of `outer × inner` matrices, by the kernel of this crate.
-#[expect(clippy::too_many_arguments, reason = "what a product is made of")]
-pub(super) fn batched<C: ViewMut<f32>>(
+/// By the kernel of this crate.
+fn own(
     stream: &Stream,
     turned: Turned,
-    part: Part,
     [m, n, k]: [usize; 3],
-    [outer, inner]: [usize; 2],
-    (a, a_strides): (Slice<'_, bf16>, Strides),
-    (b, b_strides): (Slice<'_, bf16>, Strides),
-    (c, c_strides): (&mut C, Strides),
+    a: &impl View<bf16>,
+    b: &impl View<bf16>,
+    c: &mut impl ViewMut<f32>,
     write: Write,
 ) -> Result<()> {
-    let sizes = [m, n, k, outer, inner, a_strides.row, b_strides.row, c_strides.row];
-    let tiles = [n, m].map(|side| side.div_ceil(PRODUCT_TILE as usize));
-    if sizes.iter().any(|size| !(1..=1 << 30).contains(size))
-        || outer * inner > MOST_MATRICES
-        || tiles[1] > MOST_MATRICES
-    {
+    let tiles = |tile: usize| [n, m].map(|side| side.div_ceil(tile));
+    let [small, large] = TILES;
+    let enough = stream.device().properties().multiprocessors as usize;
+    let tile = if tiles(large).iter().product::<usize>() >= enough { large } else { small };
+    let [across, down] = tiles(tile);
+    if [m, n, k].iter().any(|size| !(1..=1 << 30).contains(size)) || down > MOST_TILES {
         return Err(Error::shape(format!(
-            "{outer} x {inner} products of {m} x {k} by {k} x {n}: a launch takes sides from 1 to 2^30, at most \
-             {MOST_MATRICES} matrices and as many tiles of {PRODUCT_TILE} rows"
+            "a product of {m} x {k} by {k} x {n}: a launch takes sides from 1 to 2^30, and at most {MOST_TILES} tiles of \
+             {tile} rows"
         )));
     }
     let [left, right] = turned.sides();
-    let a_sides = if left { [k, m] } else { [m, k] };
-    let b_sides = if right { [n, k] } else { [k, n] };
-    let c_len = c.view().len();
-    for (name, strides, sides, len) in [
-        ("a", a_strides, a_sides, a.len()),
-        ("b", b_strides, b_sides, b.len()),
-        ("c", c_strides, [m, n], c_len),
-    ] {
-        let end = strides.end([outer, inner], sides);
-        if end > len {
-            return Err(Error::shape(format!("'{name}' has {len} numbers where {end} are needed")));
-        }
-    }
-    let wide = a_strides.is_wide()
-        && b_strides.is_wide()
-        && [a_sides[1], b_sides[1]].iter().all(|side| side.is_multiple_of(GROUP))
+    let rows = [if left { m } else { k }, if right { k } else { n }];
+    let (a, b) = (a.view(), b.view());
+    let wide = rows.iter().all(|row| row.is_multiple_of(GROUP))
         && [a.as_raw(), b.as_raw()].iter().all(|address| address.is_multiple_of(16));
-    let shape = ProductShape {
-        m: m as u32,
-        n: n as u32,
-        k: k as u32,
-        inner: inner as u32,
-        a_row: a_strides.row as u32,
-        b_row: b_strides.row as u32,
-        c_row: c_strides.row as u32,
-        accumulate: u32::from(write == Write::Onto),
-        a_outer: a_strides.outer as u64,
-        a_inner: a_strides.inner as u64,
-        b_outer: b_strides.outer as u64,
-        b_inner: b_strides.inner as u64,
-        c_outer: c_strides.outer as u64,
-        c_inner: c_strides.inner as u64,
-        part: part.code(),
-        unused: 0,
-    };
-    let blocks = [tiles[0] as u32, tiles[1] as u32, (outer * inner) as u32];
-    let grid = Grid::new(blocks, [PRODUCT_THREADS, 1, 1]).shared(SHARED_BYTES);
-    let kernel = stream.device().kernel_of(&kernels::product(turned.sides(), wide), "product")?;
+    let accumulate = u32::from(write == Write::Onto);
+    let shape = ProductShape { m: m as u32, n: n as u32, k: k as u32, accumulate };
+    // A tile of both: as many numbers as it has, and a group more in each row.
+    let row = |turned: bool| if turned { tile } else { DEPTH };
+    let numbers = |row: usize| tile * DEPTH / row * (row + GROUP);
+    let shared = PRODUCT_STAGES as usize * (numbers(row(left)) + numbers(row(!right))) * size_of::<bf16>();
+    let grid = Grid::new([across as u32, down as u32, 1], [2 * tile as u32, 1, 1]).shared(shared as u32);
+    let kernel = stream.device().kernel_of(&kernels::product([left, right], wide, tile as u32), "product")?;
     Ok(kernel.launch(stream, &grid, &args![a, b, c.view_mut(), ByValue(&shape)])?)
 }

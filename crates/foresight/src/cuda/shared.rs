@@ -32,48 +32,35 @@ gatework_gpu::shared! {
     pub(super) const GELU_SCALE: f32 = crate::network::transformer::GELU_SCALE;
     pub(super) const GELU_CUBIC: f32 = crate::network::transformer::GELU_CUBIC;
 
-    /// Sides of a block's tile of a product, and its threads.
-    pub(super) const PRODUCT_TILE: u32 = 64;
-    pub(super) const PRODUCT_THREADS: u32 = 128;
-    /// Sides of a block's tile of a transpose, and how many of its rows are copied at a time.
-    pub(super) const TURN_SIDE: u32 = 32;
-    pub(super) const TURN_LINES: u32 = 8;
+    /// Steps of a product whose tiles are in shared memory.
+    pub(super) const PRODUCT_STAGES: u32 = 4;
 
-    /// Which part of a product causal attention has a use for.
-    pub(super) enum ProductPart {
-        /// All of it.
-        Whole,
-        /// What is at or below the diagonal, in whole tiles.
-        Below,
-        /// The left matrix is zero above its diagonal.
-        Rows,
-        /// The left matrix is the transpose of such a one.
-        Columns,
-    }
-
-    /// One launch of products.
+    /// One product of whole matrices, row by row.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
     pub(super) struct ProductShape {
         pub(super) m: u32,
         pub(super) n: u32,
         pub(super) k: u32,
-        /// Matrices that share a place of the outer kind.
-        pub(super) inner: u32,
-        /// From one row to the next, in numbers.
-        pub(super) a_row: u32,
-        pub(super) b_row: u32,
-        pub(super) c_row: u32,
         /// Whether what was there is added to.
         pub(super) accumulate: u32,
-        pub(super) a_outer: u64,
-        pub(super) a_inner: u64,
-        pub(super) b_outer: u64,
-        pub(super) b_inner: u64,
-        pub(super) c_outer: u64,
-        pub(super) c_inner: u64,
-        /// A [`ProductPart`].
-        pub(super) part: u32,
-        pub(super) unused: u32,
+    }
+
+    /// Places of a block of attention, and its threads.
+    pub(super) const ATTEND_TILE: u32 = 64;
+    pub(super) const ATTEND_THREADS: u32 = 128;
+
+    /// Causal attention of all heads.
+    #[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
+    pub(super) struct AttendShape {
+        /// Tokens of a window.
+        pub(super) context: u32,
+        /// Numbers of all heads of a token.
+        pub(super) width: u32,
+        /// Numbers of a head.
+        pub(super) head: u32,
+        /// Scores are multiplied with this, and with this over ln 2 for powers of two.
+        pub(super) scale: f32,
+        pub(super) power: f32,
     }
 
     /// Rows whose gradients are added to one row of a table.

@@ -6,8 +6,7 @@ use gatework_gpu::{Buffer, Device, Kind, Presence, Stream, presence};
 use half::bf16;
 
 use super::pass::{Frozen, Pass, Weights};
-use super::product::MOST_MATRICES;
-use super::{DeviceOptimiser, ProductsBy, mixed};
+use super::{DeviceOptimiser, MOST_HEAD_NUMBERS, ProductsBy, mixed};
 use crate::data::{Cut, Data, Order, Windows};
 use crate::error::{Error, Result};
 use crate::network::{Architecture, Group, Parameters, Tally, Transformer, frozen_parameters};
@@ -55,21 +54,28 @@ struct Work {
 }
 
 fn shape_of(architecture: &Architecture) -> Result<&Transformer> {
-    architecture.transformer().map_err(|_| {
+    let shape = architecture.transformer().map_err(|_| {
         Error::config(format!(
             "'{}' trains on the CPU: only a network of 'model.kind = \"gpt\"' trains on a device; use --device cpu, or \
              'run.device = \"cpu\"'",
             architecture.text()
         ))
-    })
+    })?;
+    let numbers = shape.width() / shape.heads();
+    if numbers > MOST_HEAD_NUMBERS {
+        return Err(Error::config(format!(
+            "heads of {numbers} numbers: on a device a head has {MOST_HEAD_NUMBERS} at most; set 'model.heads' to {} or \
+             more, or use --device cpu",
+            shape.width().div_ceil(MOST_HEAD_NUMBERS)
+        )));
+    }
+    Ok(shape)
 }
 
-/// Shards of a batch, and windows of the largest: no more tokens than are meant, and no more heads than one
-/// launch of products takes.
+/// Shards of a batch, and windows of the largest: no more tokens than are meant.
 pub(super) fn shards_of(shape: &Transformer, batch: usize) -> [usize; 2] {
     let by_tokens = (batch * shape.context()).div_ceil(SHARD_TOKENS);
-    let by_heads = batch.div_ceil((MOST_MATRICES / shape.heads()).max(1));
-    let count = by_tokens.max(by_heads).max(LEAST_SHARDS).min(batch);
+    let count = by_tokens.max(LEAST_SHARDS).min(batch);
     [count, batch.div_ceil(count)]
 }
 
@@ -135,11 +141,10 @@ impl DeviceTrainee {
         let groups = options.architecture.parameters();
         let parameters = options.architecture.parameter_count();
         let gradients = if shards > 1 { 2 } else { 1 };
-        let turned = DeviceOptimiser::turned(&options.optimiser, &groups);
         Ok([
             10 * parameters,
             DeviceOptimiser::bytes(&options.optimiser, &groups),
-            Pass::bytes(shape, capacity, by, turned) + gradients * 4 * parameters,
+            Pass::bytes(shape, capacity, by) + gradients * 4 * parameters,
         ])
     }
 
@@ -289,7 +294,7 @@ impl Trainee for DeviceTrainee {
         let (stream, rate) = (&self.stream, step.rate as f32);
         self.optimiser.adamw(stream, weights, gradient, rate, step.measure)?;
         self.optimiser.muon_direction(stream, gradient)?;
-        self.optimiser.orthogonalise(stream, self.work.get_mut().pass.products_mut())?;
+        self.optimiser.orthogonalise(stream, self.work.get_mut().pass.products())?;
         self.optimiser.muon_step(stream, weights, gradient, rate, step.measure)?;
         self.work.get_mut().holds = None;
         self.average_steps += 1;

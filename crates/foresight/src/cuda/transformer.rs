@@ -1,10 +1,11 @@
-//! What a transformer's step has beside its products: normalisations, GELU, causal softmax, cross-entropies,
-//! embeddings.
+//! What a transformer's step has beside its products and its attention: normalisations, biases,
+//! cross-entropies, embeddings. What products read is rounded.
 //!
 //! Rows are tokens, window after window, as on the CPU. Sums over rows go by chunks, whose sums are added up
 //! in order.
 
 use gatework_gpu::{Buffer, Grid, Kernel, Stream, View, ViewMut, args};
+use half::bf16;
 
 use super::kernels;
 use super::segments::require;
@@ -102,14 +103,14 @@ impl RowKernels {
         Ok(self.stream.device().kernel_of(&kernels::transformer(), name)?)
     }
 
-    /// `y ← (x − mean) / √(variance + ε) · gain + shift` of every row. `gains` are gains, then shifts;
+    /// `y ← bf16((x − mean) / √(variance + ε) · gain + shift)` of every row. `gains` are gains, then shifts;
     /// `moments` become mean and one over the deviation of every row.
     pub fn normalise(
         &self,
         rows: Rows,
         x: &impl View<f32>,
         gains: &impl View<f32>,
-        y: &mut impl ViewMut<f32>,
+        y: &mut impl ViewMut<bf16>,
         moments: &mut impl ViewMut<f32>,
     ) -> Result<()> {
         let [x, gains] = [x.view(), gains.view()];
@@ -159,7 +160,7 @@ impl RowKernels {
     pub fn bias_back(
         &mut self,
         rows: Rows,
-        dy: &impl View<f32>,
+        dy: &impl View<bf16>,
         of_bias: &mut impl ViewMut<f32>,
     ) -> Result<()> {
         let dy = dy.view();
@@ -183,66 +184,24 @@ impl RowKernels {
         Ok(self.kernel("add_chunks")?.launch(&self.stream, &grid, &arguments)?)
     }
 
-    /// `d ← d · gelu'(x)`, in GPT-2's form.
-    pub fn gelu_back(&self, x: &impl View<f32>, d: &mut impl ViewMut<f32>) -> Result<()> {
-        let x = x.view();
-        let d = d.view_mut();
-        require("d", d.len(), x.len())?;
-        let grid = Grid::covering(x.len(), REDUCE_THREADS);
-        Ok(self.kernel("gelu_back")?.launch(&self.stream, &grid, &args![x, d, x.len() as u64])?)
-    }
-
-    /// Causal softmax of squares of scores, one after another, in place: row `i` becomes `softmax(scale s)`
-    /// of its columns up to `i`, and zeros.
-    pub fn attend(
-        &self,
-        squares: usize,
-        side: usize,
-        scores: &mut impl ViewMut<f32>,
-        scale: f32,
-    ) -> Result<()> {
-        let scores = scores.view_mut();
-        let rows = Rows { count: squares * side, width: side };
-        rows.check()?;
-        require("scores", scores.len(), rows.numbers())?;
-        check_scale(scale)?;
-        let arguments = args![scores, rows.count as u32, side as u32, scale];
-        Ok(self.kernel("attend")?.launch(&self.stream, &rows.warps(), &arguments)?)
-    }
-
-    /// From the gradient of what [`Self::attend`] gave to that of the scores, in place of it.
-    pub fn attend_back(
-        &self,
-        squares: usize,
-        side: usize,
-        p: &impl View<f32>,
-        d: &mut impl ViewMut<f32>,
-        scale: f32,
-    ) -> Result<()> {
-        let p = p.view();
-        let d = d.view_mut();
-        let rows = Rows { count: squares * side, width: side };
-        rows.check()?;
-        require("p", p.len(), rows.numbers())?;
-        require("d", d.len(), rows.numbers())?;
-        check_scale(scale)?;
-        let arguments = args![p, d, rows.count as u32, side as u32, scale];
-        Ok(self.kernel("attend_back")?.launch(&self.stream, &rows.warps(), &arguments)?)
-    }
-
-    /// Losses of every row of logits, which become `(softmax − target) weight`. Of a row's numbers the first
-    /// `vocabulary` are logits; the others become 0. Targets are below it.
+    /// Losses of every row of logits, and their gradients, `bf16((softmax − target) weight)`. Of a row's
+    /// numbers the first `vocabulary` are logits; gradients of the others are 0. Targets are below it.
     pub fn cross_entropy(
         &self,
         rows: Rows,
         vocabulary: usize,
         targets: &[u32],
-        logits: &mut impl ViewMut<f32>,
+        logits: &impl View<f32>,
+        deltas: &mut impl ViewMut<bf16>,
         weight: f32,
     ) -> Result<Judged> {
-        let logits = logits.view_mut();
+        let (logits, deltas) = (logits.view(), deltas.view_mut());
         rows.check()?;
         require("logits", logits.len(), rows.numbers())?;
+        require("deltas", deltas.view().len(), rows.numbers())?;
+        if [logits.as_raw(), deltas.view().as_raw()].iter().any(|address| !address.is_multiple_of(16)) {
+            return Err(Error::shape("rows of logits must begin at a multiple of 16 bytes"));
+        }
         require("targets", targets.len(), rows.count)?;
         if vocabulary == 0 || vocabulary > rows.width {
             return Err(Error::shape(format!(
@@ -259,8 +218,8 @@ impl RowKernels {
         // A peak is two numbers and a place.
         let shared = REDUCE_THREADS * 3 * size_of::<f32>() as u32;
         let grid = Grid::new([rows.count as u32, 1, 1], [REDUCE_THREADS, 1, 1]).shared(shared);
-        let arguments =
-            args![logits, &targets, &mut losses, &mut right, vocabulary as u32, rows.width as u32, weight];
+        let sizes = (vocabulary as u32, rows.width as u32);
+        let arguments = args![logits, &targets, deltas, &mut losses, &mut right, sizes.0, sizes.1, weight];
         self.kernel("cross_entropy")?.launch(&self.stream, &grid, &arguments)?;
         Ok(Judged { losses, right })
     }
@@ -306,10 +265,12 @@ impl RowKernels {
         require("dx", dx.len(), rows.numbers())?;
         require("sorted tokens", sorted.rows, rows.count)?;
         check_tokens(Some(&sorted.highest), of_table.len(), rows.width)?;
-        let groups = Rows { count: sorted.groups.len(), ..rows };
-        let arguments =
-            args![&sorted.groups, &sorted.order, dx, of_table, groups.count as u32, rows.width as u32];
-        Ok(self.kernel("embed_back")?.launch(&self.stream, &groups.warps(), &arguments)?)
+        let count = sorted.groups.len();
+        // A warp for 32 columns of a group.
+        let warps = Rows { count: count * rows.width.div_ceil(32), ..rows };
+        warps.check()?;
+        let arguments = args![&sorted.groups, &sorted.order, dx, of_table, count as u32, rows.width as u32];
+        Ok(self.kernel("embed_back")?.launch(&self.stream, &warps.warps(), &arguments)?)
     }
 }
 
@@ -333,13 +294,6 @@ fn columns(rows: Rows, places: usize) -> (Grid, usize) {
     let blocks = [rows.width.div_ceil(32) as u32, chunks as u32, 1];
     let shared = places * WARPS * 32 * size_of::<f32>();
     (Grid::new(blocks, [REDUCE_THREADS, 1, 1]).shared(shared as u32), chunks)
-}
-
-fn check_scale(scale: f32) -> Result<()> {
-    if scale > 0.0 && scale.is_finite() {
-        return Ok(());
-    }
-    Err(Error::shape(format!("scores are scaled by {scale}: it is a number above 0")))
 }
 
 fn check_tokens(highest: Option<&u32>, table: usize, width: usize) -> Result<()> {

@@ -152,11 +152,6 @@ impl DeviceOptimiser {
         12 * parameters + direction + NewtonSchulz::bytes(sides)
     }
 
-    /// Numbers of the largest matrix that products take as its transpose on the left.
-    pub(super) fn turned(options: &OptimiserOptions, groups: &[Parameters]) -> usize {
-        inner(options, groups).filter(|[rows, columns]| rows > columns).map(|[m, n]| m * n).max().unwrap_or(0)
-    }
-
     /// Steps that were begun.
     pub fn steps(&self) -> u64 {
         self.steps
@@ -301,7 +296,7 @@ impl DeviceOptimiser {
 
     /// Makes every matrix of the direction orthogonal, nearly, by products of bf16; nothing where there is
     /// none. It comes between [`Self::muon_direction`] and [`Self::muon_step`].
-    pub fn orthogonalise(&mut self, stream: &Stream, products: &mut Products) -> Result<()> {
+    pub fn orthogonalise(&mut self, stream: &Stream, products: &Products) -> Result<()> {
         self.begun()?;
         let (Some(direction), Some(squared), Some(iterations)) =
             (&mut self.direction, &self.squared_directions, &mut self.iterations)

@@ -2,16 +2,16 @@
 //!
 //! What is multiplied is bf16, sums are f32; the stream between blocks, normalisations, softmax and losses are
 //! f32, too. Rows are tokens, window after window. For the gradient a block keeps its streams, what goes into
-//! its GELU, queries, keys and values, and what its heads gave; shares of attention, normalised streams and
-//! GELUs are computed again. Scores of attention are whole squares: of one block at a time.
+//! its GELU, queries, keys and values, what its heads gave and the levels of their scores; normalised streams
+//! and GELUs are computed again.
 
 mod back;
 
 use bytemuck::Pod;
-use gatework_gpu::{Buffer, Slice, SliceMut, Stream, View};
+use gatework_gpu::{Buffer, Slice, SliceMut, Stream};
 use half::bf16;
 
-use super::product::{Part, Strides, batched};
+use super::attention::{Heads, attend};
 use super::transformer::{RowKernels, Rows};
 use super::{Products, ProductsBy, Turned, Write, mixed};
 use crate::error::Result;
@@ -46,6 +46,8 @@ struct Activations {
     mixed: Buffer<bf16>,
     /// What heads gave.
     heads: Buffer<bf16>,
+    /// Logarithms of what their scores were divided by.
+    levels: Buffer<f32>,
     /// The stream between attention and dense layers, and its moments.
     middle: Buffer<f32>,
     second: Buffer<f32>,
@@ -69,17 +71,14 @@ pub(super) struct Pass {
     streams: Vec<Buffer<f32>>,
     last: Buffer<f32>,
     blocks: Vec<Activations>,
-    normal: Buffer<f32>,
-    normal_rounded: Buffer<bf16>,
+    normal: Buffer<bf16>,
     /// Four times as wide as the stream.
     wide: Buffer<f32>,
     wide_rounded: Buffer<bf16>,
-    scores: Buffer<f32>,
-    shares: Buffer<bf16>,
-    of_scores: Buffer<f32>,
-    of_scores_rounded: Buffer<bf16>,
+    /// What gradients of heads need of every place.
+    dots: Buffer<f32>,
     logits: Buffer<f32>,
-    logits_rounded: Buffer<bf16>,
+    of_logits: Buffer<bf16>,
     /// The gradient of the stream.
     delta: Buffer<f32>,
     delta_rounded: Buffer<bf16>,
@@ -109,33 +108,9 @@ impl Sizes {
         self.tokens() * self.width
     }
 
-    fn squares(self) -> usize {
-        self.windows * self.heads * self.context * self.context
-    }
-
-    fn head_width(self) -> usize {
-        self.width / self.heads
-    }
-
-    fn batch(self) -> [usize; 2] {
-        [self.windows, self.heads]
-    }
-
-    /// How heads lie in rows of so many streams.
-    fn of_heads(self, streams: usize) -> Strides {
-        let row = streams * self.width;
-        Strides { row, outer: self.context * row, inner: self.head_width() }
-    }
-
-    /// How squares of scores lie.
-    fn of_squares(self) -> Strides {
-        let square = self.context * self.context;
-        Strides { row: self.context, outer: self.heads * square, inner: square }
-    }
-
-    /// What scores are multiplied with.
-    fn scale(self) -> f32 {
-        1.0 / (self.head_width() as f32).sqrt()
+    fn of_heads(self) -> Heads {
+        let Self { windows, context, width, heads } = self;
+        Heads { windows, context, heads, numbers: width / heads }
     }
 }
 
@@ -163,7 +138,7 @@ impl Pass {
         chunk: usize,
     ) -> Result<Self> {
         let sizes = sizes(shape, windows);
-        let (tokens, numbers, squares) = (sizes.tokens(), sizes.stream(), sizes.squares());
+        let (tokens, numbers, places) = (sizes.tokens(), sizes.stream(), sizes.of_heads().places());
         let logits = tokens.min(chunk) * shape.rows();
         let single = |count| stream.alloc::<f32>(count);
         let half = |count| stream.alloc::<bf16>(count);
@@ -172,6 +147,7 @@ impl Pass {
                 first: single(2 * tokens)?,
                 mixed: half(3 * numbers)?,
                 heads: half(numbers)?,
+                levels: single(places)?,
                 middle: single(numbers)?,
                 second: single(2 * tokens)?,
                 before: single(4 * numbers)?,
@@ -186,16 +162,12 @@ impl Pass {
             streams,
             last: single(2 * tokens)?,
             blocks: (0..shape.layers()).map(|_| block()).collect::<Result<_>>()?,
-            normal: single(numbers)?,
-            normal_rounded: half(numbers)?,
+            normal: half(numbers)?,
             wide: single(4 * numbers)?,
             wide_rounded: half(4 * numbers)?,
-            scores: single(squares)?,
-            shares: half(squares)?,
-            of_scores: single(squares)?,
-            of_scores_rounded: half(squares)?,
+            dots: single(places)?,
             logits: single(logits)?,
-            logits_rounded: half(logits)?,
+            of_logits: half(logits)?,
             delta: single(numbers)?,
             delta_rounded: half(numbers)?,
             of_normal: single(numbers)?,
@@ -210,26 +182,17 @@ impl Pass {
         &self.products
     }
 
-    /// The same, for products that are not of a pass.
-    pub(super) fn products_mut(&mut self) -> &mut Products {
-        &mut self.products
-    }
-
-    /// Bytes that memory for up to so many windows holds, if the largest left matrix that others multiply as
-    /// its transpose has `turned` numbers.
-    pub(super) fn bytes(shape: &Transformer, windows: usize, by: ProductsBy, turned: usize) -> usize {
+    /// Bytes that memory for up to so many windows holds.
+    pub(super) fn bytes(shape: &Transformer, windows: usize, by: ProductsBy) -> usize {
         let sizes = sizes(shape, windows);
-        let (tokens, numbers) = (sizes.tokens(), sizes.stream());
-        let block = 4 * (4 * tokens + 5 * numbers) + 2 * 4 * numbers;
-        let scratch = 4 * (7 * numbers + 2 * tokens) + 2 * 6 * numbers;
+        let (tokens, numbers, places) = (sizes.tokens(), sizes.stream(), sizes.of_heads().places());
+        let block = 4 * (4 * tokens + 5 * numbers + places) + 2 * 4 * numbers;
+        let scratch = 4 * (6 * numbers + 2 * tokens + places) + 2 * 6 * numbers;
         let logits = tokens.min(TOKENS) * shape.rows();
-        // Left matrices that lie as their transposes: gradients of logits, and what the dense layers read.
-        let turned = turned.max(logits).max(4 * numbers);
-        Products::bytes(by, turned)
+        Products::bytes(by)
             + shape.layers() * block
             + 4 * (shape.layers() + 1) * numbers
             + scratch
-            + 12 * sizes.squares()
             + 6 * logits
     }
 
@@ -255,94 +218,51 @@ impl Pass {
         let matrix = |affine: &Affine| weights.rounded.slice(affine.matrix.clone());
         let product = |affine: &Affine| [rows.count, affine.sides[1], affine.sides[0]];
         self.normalise_first(weights, at)?;
-        let Self { stream, products, normal_rounded, wide, .. } = self;
-        let x = top(normal_rounded, numbers);
-        let mut wide = top_mut(wide, 3 * numbers);
+        let Self { stream, products, normal, wide, .. } = self;
+        let (x, mut wide) = (top(normal, numbers), top_mut(wide, 3 * numbers));
+        let reads = &layout.reads;
+        products.multiply(Turned::Neither, product(reads), &x, &matrix(reads), &mut wide, Write::Over)?;
+        let Self { blocks, streams, .. } = self;
+        let Activations { mixed: read, heads, levels, middle, .. } = &mut blocks[at];
+        let (mut read, mut heads) = (top_mut(read, 3 * numbers), top_mut(heads, numbers));
+        mixed::round_with_bias(stream, &wide, &master(&reads.bias), &mut read)?;
+        let of_heads = sizes.of_heads();
+        attend(stream, of_heads, &read, &mut heads, &mut top_mut(levels, of_heads.places()))?;
+        let (mixes, mut middle) = (&layout.mixes, top_mut(middle, numbers));
+        mixed::with_bias(stream, &top(&streams[at], numbers), &master(&mixes.bias), &mut middle)?;
         products.multiply(
             Turned::Neither,
-            product(&layout.reads),
-            &x,
-            &matrix(&layout.reads),
-            &mut wide,
-            Write::Over,
-        )?;
-        let mut to = top_mut(&mut self.blocks[at].mixed, 3 * numbers);
-        mixed::round_with_bias(stream, &wide, &master(&layout.reads.bias), &mut to)?;
-        self.attend(at)?;
-        let Self { stream, products, blocks, streams, shares, normal, .. } = self;
-        let Activations { mixed: read, heads, middle, .. } = &mut blocks[at];
-        let size = [sizes.context, sizes.head_width(), sizes.context];
-        let (p, v) =
-            ((shares.view(), sizes.of_squares()), (read.slice(2 * sizes.width..), sizes.of_heads(3)));
-        let to = (&mut *normal, sizes.of_heads(1));
-        batched(stream, Turned::Neither, Part::Rows, size, sizes.batch(), p, v, to, Write::Over)?;
-        mixed::round(stream, &top(normal, numbers), &mut top_mut(heads, numbers))?;
-        let mut middle = top_mut(middle, numbers);
-        mixed::with_bias(stream, &top(&streams[at], numbers), &master(&layout.mixes.bias), &mut middle)?;
-        let x = top(heads, numbers);
-        products.multiply(
-            Turned::Neither,
-            product(&layout.mixes),
-            &x,
-            &matrix(&layout.mixes),
+            product(mixes),
+            &heads,
+            &matrix(mixes),
             &mut middle,
             Write::Onto,
         )?;
         self.normalise_second(weights, at)?;
-        let Self { stream, products, blocks, streams, normal_rounded, wide, wide_rounded, .. } = self;
+        let Self { stream, products, blocks, streams, normal, wide_rounded, .. } = self;
         let Activations { middle, before, .. } = &mut blocks[at];
-        let (x, mut wide) = (top(normal_rounded, numbers), top_mut(wide, 4 * numbers));
-        products.multiply(
-            Turned::Neither,
-            product(&layout.widens),
-            &x,
-            &matrix(&layout.widens),
-            &mut wide,
-            Write::Over,
-        )?;
-        mixed::with_bias(stream, &wide, &master(&layout.widens.bias), &mut top_mut(before, 4 * numbers))?;
-        mixed::round_gelu(stream, &top(before, 4 * numbers), &mut top_mut(wide_rounded, 4 * numbers))?;
+        let (x, mut before) = (top(normal, numbers), top_mut(before, 4 * numbers));
+        let (widens, narrows) = (&layout.widens, &layout.narrows);
+        products.multiply(Turned::Neither, product(widens), &x, &matrix(widens), &mut before, Write::Over)?;
+        let mut wide = top_mut(wide_rounded, 4 * numbers);
+        mixed::bias_gelu(stream, &mut before, &master(&widens.bias), &mut wide)?;
         let mut next = top_mut(&mut streams[at + 1], numbers);
-        mixed::with_bias(stream, &top(middle, numbers), &master(&layout.narrows.bias), &mut next)?;
-        let x = top(wide_rounded, 4 * numbers);
-        products.multiply(
-            Turned::Neither,
-            product(&layout.narrows),
-            &x,
-            &matrix(&layout.narrows),
-            &mut next,
-            Write::Onto,
-        )
+        mixed::with_bias(stream, &top(middle, numbers), &master(&narrows.bias), &mut next)?;
+        products.multiply(Turned::Neither, product(narrows), &wide, &matrix(narrows), &mut next, Write::Onto)
     }
 
     /// The stream before a block, normalised and rounded.
     fn normalise_first(&mut self, weights: Weights<'_>, at: usize) -> Result<()> {
         let (sizes, gains) = (self.sizes(), weights.master.slice(self.layout.blocks[at].first_norm.clone()));
         let (x, moments) = (&self.streams[at], &mut self.blocks[at].first);
-        let to = (&mut self.normal, &mut self.normal_rounded);
-        normalise(&self.stream, &self.kernels, sizes, x, gains, moments, to)
+        normalise(&self.kernels, sizes, x, gains, moments, &mut self.normal)
     }
 
     /// The stream between attention and dense layers, normalised and rounded.
     fn normalise_second(&mut self, weights: Weights<'_>, at: usize) -> Result<()> {
         let (sizes, gains) = (self.sizes(), weights.master.slice(self.layout.blocks[at].second_norm.clone()));
         let Activations { middle, second, .. } = &mut self.blocks[at];
-        let to = (&mut self.normal, &mut self.normal_rounded);
-        normalise(&self.stream, &self.kernels, sizes, middle, gains, second, to)
-    }
-
-    /// `softmax(q kᵀ / √d)` of every head, causal: in single precision, and rounded.
-    fn attend(&mut self, at: usize) -> Result<()> {
-        let sizes = self.sizes();
-        let Self { stream, kernels, blocks, scores, shares, .. } = self;
-        let (read, lie) = (&blocks[at].mixed, sizes.of_heads(3));
-        let size = [sizes.context, sizes.context, sizes.head_width()];
-        let (q, k) = ((read.view(), lie), (read.slice(sizes.width..), lie));
-        let to = (&mut *scores, sizes.of_squares());
-        batched(stream, Turned::Right, Part::Below, size, sizes.batch(), q, k, to, Write::Over)?;
-        let mut squares = top_mut(scores, sizes.squares());
-        kernels.attend(sizes.windows * sizes.heads, sizes.context, &mut squares, sizes.scale())?;
-        mixed::round(stream, &squares, &mut top_mut(shares, sizes.squares()))
+        normalise(&self.kernels, sizes, middle, gains, second, &mut self.normal)
     }
 
     /// What the stream after the last block says of every token's target. With a gradient to add to, the
@@ -355,23 +275,15 @@ impl Pass {
         mut gradient: Option<(&mut Buffer<f32>, Frozen)>,
     ) -> Result<Found> {
         let (sizes, vocabulary, padded) = (self.sizes(), self.shape.vocabulary(), self.shape.rows());
-        let Self { stream, layout, products, kernels, streams, last, normal, normal_rounded, .. } = self;
+        let Self { stream, layout, products, kernels, streams, last, normal, .. } = self;
         let gains = weights.master.slice(layout.last_norm.clone());
-        normalise(
-            stream,
-            kernels,
-            sizes,
-            &streams[layout.blocks.len()],
-            gains,
-            last,
-            (normal, normal_rounded),
-        )?;
+        normalise(kernels, sizes, &streams[layout.blocks.len()], gains, last, normal)?;
         let embedding = weights.rounded.slice(layout.tokens.clone());
         let width = sizes.width;
         let mut judged = Vec::new();
         for (chunk, targets) in targets.chunks(self.chunk).enumerate() {
             let (from, count) = (chunk * self.chunk * width, targets.len());
-            let x = normal_rounded.slice(from..from + count * width);
+            let x = normal.slice(from..from + count * width);
             let mut logits = top_mut(&mut self.logits, count * padded);
             products.multiply(
                 Turned::Right,
@@ -382,10 +294,10 @@ impl Pass {
                 Write::Over,
             )?;
             let rows = Rows { count, width: padded };
-            judged.push(kernels.cross_entropy(rows, vocabulary, targets, &mut logits, weight)?);
+            let mut deltas = top_mut(&mut self.of_logits, count * padded);
+            let found = kernels.cross_entropy(rows, vocabulary, targets, &logits, &mut deltas, weight)?;
+            judged.push(found);
             let Some((gradient, frozen)) = &mut gradient else { continue };
-            let mut deltas = top_mut(&mut self.logits_rounded, count * padded);
-            mixed::round(stream, &logits, &mut deltas)?;
             let mut of_x = self.of_normal.slice_mut(from..from + count * width);
             products.multiply(
                 Turned::Neither,
@@ -422,16 +334,13 @@ fn sizes(shape: &Transformer, windows: usize) -> Sizes {
 
 /// Normalises a stream, and rounds what comes out.
 fn normalise(
-    stream: &Stream,
     kernels: &RowKernels,
     sizes: Sizes,
     x: &Buffer<f32>,
     gains: Slice<'_, f32>,
     moments: &mut Buffer<f32>,
-    (normal, rounded): (&mut Buffer<f32>, &mut Buffer<bf16>),
+    normal: &mut Buffer<bf16>,
 ) -> Result<()> {
-    let numbers = sizes.stream();
-    let (x, mut normal) = (top(x, numbers), top_mut(normal, numbers));
-    kernels.normalise(sizes.rows(), &x, &gains, &mut normal, &mut top_mut(moments, 2 * sizes.tokens()))?;
-    mixed::round(stream, &normal, &mut top_mut(rounded, numbers))
+    let (numbers, mut moments) = (sizes.stream(), top_mut(moments, 2 * sizes.tokens()));
+    kernels.normalise(sizes.rows(), &top(x, numbers), &gains, &mut top_mut(normal, numbers), &mut moments)
 }

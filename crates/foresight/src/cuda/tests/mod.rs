@@ -1,5 +1,6 @@
 //! Kernels on the emulated device against plain loops and against the CPU's code.
 
+mod attention;
 mod functions;
 mod gru;
 mod learn;

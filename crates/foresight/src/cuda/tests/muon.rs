@@ -18,14 +18,14 @@ fn groups(widths: &[usize]) -> Vec<Parameters> {
 /// Directions of these gradients, where all of them are not frozen; and the lengths they had before.
 fn directions(seed: u64, groups: &[Parameters], gradient: &[f32]) -> (Vec<Vec<f32>>, Vec<f64>) {
     let stream = stream(seed);
-    let mut products = Products::new(&stream, ProductsBy::Own).unwrap();
+    let products = Products::new(&stream, ProductsBy::Own).unwrap();
     // What is frozen at first has its memory all the same.
     let mut optimiser = DeviceOptimiser::new(&stream, options(), groups, groups.len() - 1).unwrap();
     optimiser.freeze(&stream, 0).unwrap();
     let gradient = upload(&stream, gradient);
     optimiser.begin(&stream, &gradient).unwrap();
     optimiser.muon_direction(&stream, &gradient).unwrap();
-    optimiser.orthogonalise(&stream, &mut products).unwrap();
+    optimiser.orthogonalise(&stream, &products).unwrap();
     let (matrices, direction, squared) = optimiser.direction().unwrap();
     let numbers = stream.download(direction).unwrap();
     let found = matrices.iter().map(|group| numbers[group.matrix.clone()].to_vec()).collect();
@@ -67,7 +67,7 @@ fn steps_match_cpu_and_what_is_nothing_stays_nothing() {
     let mut random = Random::new(5, "muon");
     let (start, gradient) = (numbers(&mut random, count), numbers(&mut random, count));
     let stream = stream(1);
-    let mut products = Products::new(&stream, ProductsBy::Own).unwrap();
+    let products = Products::new(&stream, ProductsBy::Own).unwrap();
     let (mut there, mut here) = (upload(&stream, &start), start.clone());
     let mut device = DeviceOptimiser::new(&stream, options(), &groups, 0).unwrap();
     let mut optimiser = Optimiser::new(options(), count);
@@ -76,7 +76,7 @@ fn steps_match_cpu_and_what_is_nothing_stays_nothing() {
         device.begin(&stream, &uploaded).unwrap();
         device.adamw(&stream, &mut there, &uploaded, 1e-2, true).unwrap();
         device.muon_direction(&stream, &uploaded).unwrap();
-        device.orthogonalise(&stream, &mut products).unwrap();
+        device.orthogonalise(&stream, &products).unwrap();
         device.muon_step(&stream, &mut there, &uploaded, 1e-2, true).unwrap();
         optimiser.step(&groups, &mut here, &mut gradient.clone(), 1e-2, 0, false);
     }
@@ -96,7 +96,7 @@ fn steps_match_cpu_and_what_is_nothing_stays_nothing() {
 fn a_direction_before_a_step_is_refused_with_a_sentence() {
     let stream = stream(0);
     let mut optimiser = DeviceOptimiser::new(&stream, options(), &groups(&[4, 4]), 0).unwrap();
-    let mut products = Products::new(&stream, ProductsBy::Own).unwrap();
-    let said = optimiser.orthogonalise(&stream, &mut products).unwrap_err().to_string();
+    let products = Products::new(&stream, ProductsBy::Own).unwrap();
+    let said = optimiser.orthogonalise(&stream, &products).unwrap_err().to_string();
     assert!(said.contains("call DeviceOptimiser::begin"), "{said}");
 }

@@ -307,11 +307,26 @@ fn memory_is_planned_and_what_does_not_fit_is_an_error_with_numbers() {
 }
 
 #[test]
-fn a_shard_has_no_more_heads_than_a_launch_takes() {
-    for (context, heads, batch) in [(1, 256, 600), (4, 16, 9000), (64, 4, 16), (1, 1, 1), (16, 64, 1025)] {
-        let shape = Transformer::new(VOCABULARY, context, [256, 1, heads]).unwrap();
+fn a_shard_has_no_more_tokens_than_are_meant() {
+    for (context, batch) in [(1, 600), (4, 90_000), (64, 16), (1, 1), (1024, 16), (40_000, 3)] {
+        let shape = Transformer::new(VOCABULARY, context, [256, 1, 4]).unwrap();
         let [count, windows] = shards_of(&shape, batch);
-        assert!(windows * heads <= 65_535 && count * windows >= batch, "{context} {heads} {batch}");
-        assert!(count <= batch && (windows - 1) * count < batch, "{context} {heads} {batch}");
+        assert!(windows == 1 || windows * context <= 16_384, "{context} {batch}");
+        assert!(
+            count * windows >= batch && count <= batch && (windows - 1) * count < batch,
+            "{context} {batch}"
+        );
     }
+}
+
+#[test]
+fn heads_that_no_kernel_takes_are_refused_with_a_way_out() {
+    let shape = Transformer::new(VOCABULARY, 4, [300, 1, 2]).unwrap();
+    let options = NativeOptions { architecture: Architecture::Transformer(shape), ..tiny() };
+    let said = DeviceTrainee::bytes(&options, ProductsBy::Own).unwrap_err().to_string();
+    assert!(
+        said.contains("heads of 150 numbers") && said.contains("set 'model.heads' to 3 or more"),
+        "{said}"
+    );
+    assert_eq!(trainee_on(&stream(0), options).unwrap_err().to_string(), said);
 }

@@ -1,5 +1,6 @@
 //! Work of a device, held against plain loops in double precision or against the CPU's code.
 
+mod attention;
 mod gru;
 mod muon;
 mod product;
@@ -27,6 +28,7 @@ pub(super) fn hunted() -> Vec<Box<dyn Workload>> {
 
 fn all(cases: Cases) -> Vec<Box<dyn Workload>> {
     vec![
+        Box::new(OnDevice { job: attention::Attention, cases }),
         Box::new(OnDevice { job: gru::Units, cases }),
         Box::new(OnDevice { job: muon::Muon, cases }),
         Box::new(OnDevice { job: product::Product, cases }),

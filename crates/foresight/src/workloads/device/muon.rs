@@ -114,7 +114,7 @@ impl There {
     fn take(&mut self, stream: &Stream) -> crate::Result<()> {
         self.optimiser.begin(stream, &self.gradient)?;
         self.optimiser.muon_direction(stream, &self.gradient)?;
-        self.optimiser.orthogonalise(stream, &mut self.products)
+        self.optimiser.orthogonalise(stream, &self.products)
     }
 }
 

@@ -38,6 +38,8 @@ struct Given {
     /// What is added to, and averaged with.
     c: Vec<f32>,
     bias: Vec<f32>,
+    /// The gradient of what GELU gave.
+    of_unit: Vec<f32>,
 }
 
 fn rounded(x: &[f32]) -> Vec<bf16> {
@@ -53,17 +55,25 @@ fn gelu(x: f64) -> f64 {
     0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3))).tanh())
 }
 
+fn gelu_slope(x: f64) -> f64 {
+    let root = (2.0 / std::f64::consts::PI).sqrt();
+    let t = (root * (x + 0.044715 * x.powi(3))).tanh();
+    let inner = root * (1.0 + 3.0 * 0.044715 * x * x);
+    0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * inner
+}
+
 impl Given {
     fn new(case: &Case, seed: u64) -> Self {
         let [m, n, k] = size(case);
         let mut inputs = Inputs::new(seed);
         let mut normal = |count| inputs.normal(count);
-        Self { size: [m, n, k], a: normal(m * k), b: normal(k * n), c: normal(m * n), bias: normal(n) }
+        let [a, b, c, bias] = [m * k, k * n, m * n, n].map(&mut normal);
+        Self { size: [m, n, k], a, b, c, bias, of_unit: normal(m * n) }
     }
 
     fn on_device(&self, stream: &Stream) -> Result<Outputs, RunError> {
         let [m, n, k] = self.size;
-        let mut products = Products::new(stream, ProductsBy::Own)?;
+        let products = Products::new(stream, ProductsBy::Own)?;
         let (mut a, mut b) = (stream.alloc(m * k)?, stream.alloc(k * n)?);
         between::round(stream, &stream.upload(&self.a)?, &mut a)?;
         between::round(stream, &stream.upload(&self.b)?, &mut b)?;
@@ -83,9 +93,11 @@ impl Given {
         half("biased", &to)?;
         between::round_gelu(stream, &c, &mut to)?;
         half("gelu", &to)?;
-        let mut across = stream.alloc(m * k)?;
-        between::turn(stream, [m, k], &a, &mut across)?;
-        half("across", &across)?;
+        let (mut biased, of_unit) = (stream.upload(&self.c)?, stream.upload(&self.of_unit)?);
+        between::bias_gelu(stream, &mut biased, &bias, &mut to)?;
+        half("biased gelu", &to)?;
+        between::gelu_back(stream, &biased, &of_unit, &mut to)?;
+        half("of unit", &to)?;
         let (mut sum, mut average) = (stream.alloc(m * n)?, stream.upload(&self.c)?);
         between::with_bias(stream, &c, &bias, &mut sum)?;
         between::average(stream, &mut average, &sum, KEEP)?;
@@ -114,12 +126,16 @@ impl Given {
         }
         let sums: Vec<f32> = self.c.iter().zip(self.bias.iter().cycle()).map(|(c, bias)| c + bias).collect();
         let gelus: Vec<f32> = self.c.iter().map(|x| gelu(f64::from(*x)) as f32).collect();
-        let across: Vec<f32> = (0..m * k).map(|at| a[at % m * k + at / m]).collect();
+        let of = |f: fn(f64) -> f64| sums.iter().map(move |x| f(f64::from(*x)));
+        let biased_gelus: Vec<f32> = of(gelu).map(|x| x as f32).collect();
+        let of_units: Vec<f32> =
+            of(gelu_slope).zip(&self.of_unit).map(|(slope, d)| (slope * f64::from(*d)) as f32).collect();
         let average = self.c.iter().zip(&sums).map(|(c, x)| KEEP * c + (1.0 - KEEP) * x + KEEP * x);
         outputs
             .with("biased", singles(rounded(&sums)))
             .with("gelu", singles(rounded(&gelus)))
-            .with("across", across)
+            .with("biased gelu", singles(rounded(&biased_gelus)))
+            .with("of unit", singles(rounded(&of_units)))
             .with("average", average.collect::<Vec<f32>>())
     }
 }
@@ -130,15 +146,25 @@ impl Job for Product {
     }
 
     fn summary(&self) -> &'static str {
-        "products of bf16 with sums in f32 in every layout, and roundings, biases and transposes between them"
+        "products of bf16 with sums in f32 in every layout, and roundings, biases and GELU between them"
     }
 
     fn kernels(&self) -> Vec<KernelSpec> {
-        let spec =
-            |turned| [true, false].map(|wide| KernelSpec::new(product(turned, wide).source()).threads(128));
+        let spec = |turned| {
+            [(true, 64), (true, 128), (false, 64)]
+                .map(|(wide, tile)| KernelSpec::new(product(turned, wide, tile).source()).threads(2 * tile))
+        };
         let products = [[false, false], [true, false], [false, true]].into_iter().flat_map(spec);
-        let entries =
-            ["rounded", "round_with_bias", "with_bias", "round_gelu", "turn", "average", "add_scaled"];
+        let entries = [
+            "rounded",
+            "round_with_bias",
+            "with_bias",
+            "bias_gelu",
+            "round_gelu",
+            "gelu_back",
+            "average",
+            "add_scaled",
+        ];
         products.chain([KernelSpec::new(mixed().source()).entries(entries).threads(256)]).collect()
     }
 
@@ -188,7 +214,7 @@ impl Job for Product {
         let (a, b) = (repeated(&stream, &pattern_a, m * k)?, repeated(&stream, &pattern_b, k * n)?);
         let there = Rc::new(RefCell::new(stream.alloc::<f32>(m * n)?));
         let (from, mut to) = (stream.alloc_zeros::<f32>(m * n)?, stream.alloc::<f32>(m * n)?);
-        let mut products = Products::new(&stream, ProductsBy::Own)?;
+        let products = Products::new(&stream, ProductsBy::Own)?;
         let (timed, spoilt, seen) = (there.clone(), there.clone(), there);
         let candidate = Side::new("product", move |_: &Stream| {
             products.multiply(Turned::Neither, [m, n, k], &a, &b, &mut *timed.borrow_mut(), Write::Over)
