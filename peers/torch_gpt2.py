@@ -50,7 +50,7 @@ class Gpt2(nn.Module):
         for block in self.blocks:
             x = block(x)
         logits = F.linear(self.last(x), self.tokens.weight)
-        return F.cross_entropy(logits.view(-1, ROWS), targets.view(-1))
+        return F.cross_entropy(logits.view(-1, ROWS), targets.reshape(-1))
 
 
 def main():
