@@ -1,5 +1,6 @@
 #include "consumer.cuh"
 #include "images.cuh"
+#include "parts.cuh"
 
 // o <- softmax(scale q k^T + mask) v of the last rows of sequences over keys and values that lie in pages of a cache, in one launch.
 //
@@ -220,31 +221,27 @@ GW_DEVICE bool is_last(u32* counters, const Work& work, const CacheProblem& prob
     return *last;
 }
 
-// o <- sum over parts of w o_part, with w = exp(lse_part) / sum exp(lse_part), as combine.cuh has it. A warp a row.
+// Rows that a warp combines at a time: 16 rows of 4 heads are four turns of four warps.
+constexpr u32 ROWS_AT_ONCE = 4;
+
+// o and lse of the tile from those of all its parts.
 GW_DEVICE void combine(const f32* parts, const f32* parts_lse, Out* o, f32* lse, const Work& work, const CacheProblem& problem) {
-    constexpr u32 PER_LANE = DIM / 32;
-    const f32 none = gw::bits<f32>(0xFF800000u);
-    for (u32 row = gw::warp(); row < BLOCK_ROWS; row += CONSUMER_THREADS / 32) {
-        const u32 packed = work.item.tile * BLOCK_ROWS + row;
-        if (packed >= work.packed) return;
-        f32 top = none, sum = 0.0f, values[PER_LANE];
-        for (u32 part = 0; part < work.item.parts; ++part) top = gw::maximum(top, parts_lse[part_row(part, row, work, problem)]);
+    constexpr u32 WARPS = CONSUMER_THREADS / 32;
+    const u32 first = work.item.tile * BLOCK_ROWS, rows = gw::lesser(BLOCK_ROWS, work.packed - first);
+    // Rows are dealt to warps one by one, so that few rows are on many warps.
+    for (u32 own = gw::warp(); own < rows; own += ROWS_AT_ONCE * WARPS) {
+        const u32 there = gw::lesser((rows - own + WARPS - 1) / WARPS, ROWS_AT_ONCE);
+        Combined<DIM, ROWS_AT_ONCE> combined;
+        const auto place = [&](u32 i, u32 part) { return part_row(part, own + i * WARPS, work, problem); };
+        combined.take(parts, parts_lse, work.item.parts, there, place, [](const f32* number) { return *number; });
         GW_UNROLL
-        for (u32 i = 0; i < PER_LANE; ++i) values[i] = 0.0f;
-        for (u32 part = 0; part < work.item.parts; ++part) {
-            const u64 at = part_row(part, row, work, problem);
-            const f32 part_lse = parts_lse[at];
-            // A part that saw nothing; one that is not a number makes the row not a number.
-            if (part_lse == none) continue;
-            const f32 weight = gw::exp2(1.4426950408f * (part_lse - top));
-            sum += weight;
+        for (u32 i = 0; i < ROWS_AT_ONCE; ++i) {
+            if (i >= there) break;
+            const Line line = line_of(first + own + i * WARPS, work, problem);
             GW_UNROLL
-            for (u32 i = 0; i < PER_LANE; ++i) values[i] = gw::fma(weight, parts[at * DIM + gw::lane() + 32 * i], values[i]);
+            for (u32 j = 0; j < DIM / 32; ++j) store<OUT_NUMBER>(o + line.output + gw::lane() + 32 * j, combined.value(i, j));
+            if (gw::lane() == 0) lse[line.lse] = combined.log_sum(i);
         }
-        const Line line = line_of(packed, work, problem);
-        GW_UNROLL
-        for (u32 i = 0; i < PER_LANE; ++i) store<OUT_NUMBER>(o + line.output + gw::lane() + 32 * i, sum == 0.0f ? 0.0f : values[i] / sum);
-        if (gw::lane() == 0) lse[line.lse] = sum == 0.0f ? none : top + 0.69314718f * gw::log2(sum);
     }
 }
 

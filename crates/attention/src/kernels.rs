@@ -5,17 +5,18 @@ use gatework_gpu::Header;
 use crate::shared::SHARED;
 
 /// Files that kernels include.
-static HEADERS: [Header; 8] = {
-    let [consumer, dimensions, images, marks, numbers, slices, softmax] = gatework_gpu::headers![
+static HEADERS: [Header; 9] = {
+    let [consumer, dimensions, images, marks, numbers, parts, slices, softmax] = gatework_gpu::headers![
         "consumer.cuh",
         "dimensions.cuh",
         "images.cuh",
         "marks.cuh",
         "numbers.cuh",
+        "parts.cuh",
         "slices.cuh",
         "softmax.cuh"
     ];
-    [consumer, dimensions, images, marks, numbers, slices, softmax, SHARED]
+    [consumer, dimensions, images, marks, numbers, parts, slices, softmax, SHARED]
 };
 
 gatework_gpu::modules! {
