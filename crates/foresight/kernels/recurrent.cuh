@@ -100,7 +100,7 @@ GW_DEVICE void keep(f32* to, const Block& b, const f32* h) {
 // GRUs of all members for `steps` steps, each with weights of its own.
 // x: [step, member, input]; start: [member, hidden]; states: [step, member, hidden]; exchange: [member, 3, hidden].
 //
-// A slab is its rows of the state that registers hold, then the input's, then the rest of the state's. A step reads what lies in
+// A slab is its rows of the state that registers alone hold, then the input's, then the rest of the state's. A step reads what lies in
 // shared memory once (128 bytes a cycle and multiprocessor), or reads it from L2, and waits for a barrier of the team; for two with
 // the reset gate before the product. 5 members of 256 with 70 inputs in f32: 1 MB a member, 125 KB a block of a cluster of 8, 92 KB of
 // that in registers. Of a step's cycles 700 are products, 120 sums, 280 activations, 450 exchange: 1550, or 0.85 us.
@@ -125,7 +125,7 @@ GW_KERNEL_BOUNDED(gru, TEAM_THREADS, 1)(const u32* weights, const f32* biases, c
     const team::Gates gates(RESIDENT ? gw::shared<u32>() : settled, bias, s.inputs, hidden, s.width, 0,
                             gw::shared<f32>(s.partial_at), gw::shared<f32>(s.of_reset_at));
     team::Held held;
-    held.take(slab, gates.share, s.held_rows);
+    held.take(gates.state_of(slab), gates.share, s.held_rows);
     team::fetch(bias, biases + (u64)gw::block_x() * 4 * s.width, 4 * s.width);
     begin(block, start + (u64)member * hidden, hidden);
     team::fetch(inputs, x + (u64)member * s.inputs, s.inputs);
@@ -152,7 +152,8 @@ GW_KERNEL_BOUNDED(gru, TEAM_THREADS, 1)(const u32* weights, const f32* biases, c
 // What came of it takes the place of what there was: hidden, stochastic, action, normaliser. Then, for each of `ticks` actions:
 //   h = GRU(h, [z, a]); logits = h P + b; z = softmax(logits), or one class of each category (SAMPLED);
 //   features, mean and ln variance of the change of ln loss = [z, h] O + c; the latter two are cumulated.
-// ring: [place, FEATURES], [place, ACTION]; normaliser: means, variances, count. actions: [tick, ACTION];
+// ring: [place, FEATURES], [place, ACTION]; normaliser: means, variances, count.
+// told: the members' streams of random numbers, and behind them the actions, [tick, ACTION].
 // paths: [tick, member, (mean, variance, |h|^2, entropy)]; features: [tick, member, FEATURES];
 // chosen, margins: [tick, member, category]; exchange: [member, (h, h, reset, z, entropies, entropies)].
 //
@@ -161,11 +162,11 @@ GW_KERNEL_BOUNDED(gru, TEAM_THREADS, 1)(const u32* weights, const f32* biases, c
 // lengths are computed between the two halves of a barrier. 5 members of 256 with 32 x 8 categories: 2.0 MB a member in f32, 250 KB
 // a block of a cluster of 8; 125 KB in bf16. Of a tick's cycles in bf16 1150 are the products of gates and heads, 120 sums, 280
 // activations, 450 exchange; 120 the product of the prior, 120 its sums, 150 the choice and 450 exchange: 2850, or 1.6 us.
-GW_KERNEL_BOUNDED(rollout, TEAM_THREADS, 1)(const u32* weights, const f32* biases, const f32* actions, const u64* bases,
-                                            f32* hidden_states, f32* stochastic_states, f32* own_actions,
-                                            const f64* ring_features, const f32* ring_actions, const f64* normaliser,
-                                            f64* next_normaliser, f32* exchange, u32* arrived, f64* paths, f32* features,
-                                            u32* chosen, f32* margins, RolloutShape s) {
+GW_KERNEL_BOUNDED(rollout, TEAM_THREADS, 1)(const u32* weights, const f32* biases, const u64* told, f32* hidden_states,
+                                            f32* stochastic_states, f32* own_actions, const f64* ring_features,
+                                            const f32* ring_actions, const f64* normaliser, f64* next_normaliser,
+                                            f32* exchange, u32* arrived, f64* paths, f32* features, u32* chosen,
+                                            f32* margins, RolloutShape s) {
     const u32 member = gw::block_x() / s.blocks, members = gw::blocks_x() / s.blocks, rank = gw::block_x() % s.blocks;
     const u32 hidden = s.hidden, stochastic = s.categories * s.classes, first = rank * s.width;
     f32* const z = gw::shared<f32>(s.given_at);
@@ -204,11 +205,12 @@ GW_KERNEL_BOUNDED(rollout, TEAM_THREADS, 1)(const u32* weights, const f32* biase
     const team::Gates gates(matrices, bias, stochastic + ACTION, hidden, s.width, s.head_width / team::COLUMNS, partial,
                             of_logits);
     team::Held held;
-    held.take(slab, gates.share, s.held_rows);
+    held.take(gates.state_of(slab), gates.share, s.held_rows);
     const team::Share of_prior = team::share_of(s.prior_width / team::COLUMNS);
     const team::Lanes of_heads = team::lanes_of(s.head_width);
     const team::Classes own = team::classes_of(categories, s.classes);
-    const u64 base = SAMPLED ? bases[member] : 0;
+    const u64 base = SAMPLED ? told[member] : 0;
+    const f32* actions = reinterpret_cast<const f32*>(told + members);
 
     const u32 history = ENCODED ? s.history : 0, steps = history + s.ticks;
     // The action of a step: while it looks back, that of the tick before.

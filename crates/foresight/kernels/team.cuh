@@ -19,7 +19,9 @@ constexpr u32 WARPS = TEAM_THREADS / 32;
 // Columns of a vector.
 constexpr u32 COLUMNS = HALVED ? 8 : 4;
 // Rows whose loads a thread has under way at once: what comes from L2 takes 600 cycles, and what comes from shared memory 30.
-constexpr u32 AT_ONCE = RESIDENT ? 4 : 8;
+// More do not fit beside the rows that registers hold.
+constexpr u32 AT_ONCE = RESIDENT ? 4 : 6;
+constexpr u32 HELD_ROWS = HALVED ? HELD_ROWS_BF16 : HELD_ROWS_F32;
 // Lanes that add up a column, at most.
 constexpr u32 MOST_SLICES = 8;
 
@@ -178,8 +180,8 @@ struct Held {
         for (u32 i = 0; i < HELD_ROWS; i += 4) {
             // The same for all threads.
             if (i * share.groups >= count) break;
-            const u32 row = 4 * (i / 4 * share.groups + share.group);
-            if (row >= count) continue;
+            // Behind the last row are zeros for any number of the state.
+            const u32 row = gw::lesser(4 * (i / 4 * share.groups + share.group), (count - 1) / 4 * 4);
             const u32x4 x = gw::load_128(h + row);
             add_product(sums, rows[i], gw::bits<f32>(x.x));
             add_product(sums, rows[i + 1], gw::bits<f32>(x.y));
@@ -192,7 +194,8 @@ struct Held {
 // What a block needs of a GRU: gates are z, r, n, `width` columns of each, and behind them in every row are vectors of other
 // columns that the same numbers lead to.
 struct Gates {
-    // Rows of what is given, then those of the state from `Held::count` on.
+    // Rows of what is given, then those of the state: from `Held::count` on, or all of them with the reset gate before the
+    // product, as `candidate` reads its part of them by other threads.
     const u32* matrix;
     // As `partial` has the columns of a group.
     const f32* bias;
@@ -227,6 +230,10 @@ struct Gates {
         column = gw::lane() % columns;
     }
 
+    // Where the rows of the state begin in a slab in device memory.
+    GW_DEVICE const u32* state_of(const u32* slab) const {
+        return RESET_BEFORE ? behind(slab, given, share.vectors) : slab;
+    }
     GW_DEVICE u32 of_gate() const { return width / COLUMNS; }
     GW_DEVICE u32 stride() const { return stride_of(4 * width + beside * COLUMNS); }
     // Where number j of the block has a part.
@@ -235,7 +242,7 @@ struct Gates {
     // partial <- the products of [x, h]. With the reset gate before the product, the state's part of n is left out: `candidate`
     // has it.
     GW_DEVICE void products(const Held& held, const f32* x, const f32* h) const {
-        const u32* of_state = behind(matrix, given, share.vectors);
+        const u32* of_state = behind(matrix, given + (RESET_BEFORE ? held.count : 0), share.vectors);
         for (u32 vector = share.vector; share.has(vector); vector += TEAM_THREADS) {
             const u32 gate = (vector >= of_gate()) + (vector >= 2 * of_gate()) + (vector >= 3 * of_gate());
             const u32 first = gate < 3 ? place(gate, (vector - gate * of_gate()) * COLUMNS) : (vector + of_gate()) * COLUMNS;
@@ -249,12 +256,8 @@ struct Gates {
                 clear(sums);
                 to += COLUMNS;
             }
-            if constexpr (RESET_BEFORE) {
-                accumulate(sums, of_state, share, vector, h, hidden);
-            } else {
-                held.add(sums, h, share);
-                accumulate(sums, of_state, share, vector, h + held.count, hidden - held.count);
-            }
+            held.add(sums, h, share);
+            accumulate(sums, of_state, share, vector, h + held.count, hidden - held.count);
             store(to, sums);
         }
     }

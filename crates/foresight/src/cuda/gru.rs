@@ -4,7 +4,7 @@ use gatework_gpu::{Buffer, ByValue, Stream, args};
 
 use super::kernels;
 use super::segments::require;
-use super::shared::{GruShape, HELD_ROWS, TEAM_THREADS};
+use super::shared::{GruShape, TEAM_THREADS};
 use super::team::{
     MOST_HIDDEN, Needs, Places, Residence, Schedule, WeightFormat, append_rows, groups_of, partials_of,
     require_finite,
@@ -75,18 +75,23 @@ impl GateSlabs {
         self.bytes_of(self.sizes.inputs + self.sizes.hidden)
     }
 
-    /// The first rows of the state that registers hold: none where a thread has several vectors, or reads the
-    /// same matrix in two products.
+    /// The first rows of the state that registers hold: none where a thread has several vectors.
     pub(super) fn held_rows(&self) -> usize {
         let vectors = self.row() / self.format.columns();
-        if self.sizes.reset == Reset::Before || vectors > TEAM_THREADS as usize {
+        if vectors > TEAM_THREADS as usize {
             return 0;
         }
-        self.sizes.hidden.min(HELD_ROWS as usize * groups_of(vectors))
+        self.sizes.hidden.min(self.format.held_rows() * groups_of(vectors))
+    }
+
+    /// Those of them that lie nowhere else. With the reset gate before the product, another product reads
+    /// the same rows by other threads.
+    fn held_alone(&self) -> usize {
+        if self.sizes.reset == Reset::Before { 0 } else { self.held_rows() }
     }
 
     pub(super) fn held_bytes(&self) -> usize {
-        self.bytes_of(self.held_rows())
+        self.bytes_of(self.held_alone())
     }
 
     /// What groups of threads leave of the products.
@@ -103,7 +108,8 @@ impl GateSlabs {
     }
 
     /// A block's columns of the gates z, r, n and of those beside, whose weights are `beside` of row and
-    /// column: rows of the state that registers hold, of the input, of the rest of the state.
+    /// column: rows of the state that registers alone hold, of the input, of
+    /// the rest of the state.
     pub(super) fn append(
         &self,
         words: &mut Vec<u32>,
@@ -125,7 +131,7 @@ impl GateSlabs {
             };
             (at < hidden).then(|| parameters[place])
         };
-        let held = inputs + self.held_rows();
+        let held = inputs + self.held_alone();
         for rows in [inputs..held, 0..inputs, held..inputs + hidden] {
             append_rows(words, self.format, [rows.len(), self.row()], |row, column| {
                 weight(rows.start + row, column)

@@ -218,11 +218,13 @@ impl History {
     }
 }
 
-/// What a launch leaves on the device.
+/// What a launch is told, and what it leaves on the device.
 #[derive(Debug)]
 struct Imagined {
     ticks: usize,
     sampled: bool,
+    /// The members' streams of random numbers, then the actions.
+    told: Buffer<u64>,
     paths: Buffer<f64>,
     features: Buffer<f32>,
     classes: Buffer<u32>,
@@ -375,7 +377,10 @@ impl DeviceWorld {
             States::Expected => 0,
             States::Sampled(random) => random.base(),
         };
-        let bases: Vec<u64> = (0..members).map(base).collect();
+        let mut told: Vec<u64> = (0..members).map(base).collect();
+        told.resize(members + (ticks * ACTION).div_ceil(2), 0);
+        let places = bytemuck::cast_slice_mut::<u64, f32>(&mut told[members..]).iter_mut();
+        places.zip(actions.iter().flatten()).for_each(|(place, number)| *place = *number);
         let encoded = self.history.places > 0;
         let slabs = Slabs::new(&self.options, self.format, self.schedule.blocks, encoded);
         let Schedule { team, residence, .. } = self.schedule;
@@ -388,14 +393,14 @@ impl DeviceWorld {
             _ => Imagined {
                 ticks,
                 sampled,
+                told: stream.alloc(told.len())?,
                 paths: stream.alloc(rows * OF_PATH)?,
                 features: stream.alloc(rows * FEATURES)?,
                 classes: stream.alloc(drawn)?,
                 margins: stream.alloc(drawn)?,
             },
         };
-        let flat: Vec<f32> = actions.iter().flatten().copied().collect();
-        let (actions, bases) = (stream.upload(&flat)?, stream.upload(&bases)?);
+        stream.copy_from_host(&told, &mut imagined.told)?;
         let form = kernels::Form { format: self.format, team, residence, reset };
         let kernel = stream
             .device()
@@ -403,8 +408,7 @@ impl DeviceWorld {
         let arguments = args![
             &self.weights,
             &self.biases,
-            &actions,
-            &bases,
+            &imagined.told,
             &mut self.hidden,
             &mut self.stochastic,
             &mut self.actions,
@@ -437,7 +441,7 @@ impl DeviceWorld {
 
     /// Downloads the last rollout, member by member.
     pub fn paths(&self, stream: &Stream) -> Result<Vec<Path>> {
-        let Some(Imagined { ticks, sampled, paths, features, classes, margins }) = &self.imagined else {
+        let Some(Imagined { ticks, sampled, paths, features, classes, margins, .. }) = &self.imagined else {
             return Err(Error::shape("nothing was imagined yet: call DeviceWorld::imagine first"));
         };
         let WorldOptions { members, categories, .. } = self.options;

@@ -129,9 +129,11 @@ gatework_gpu::shared! {
 
     /// Threads of a block of a team.
     pub(super) const TEAM_THREADS: u32 = 256;
-    /// Rows of the state's matrix that a thread of a team has in registers: a multiple of 4. 24 are 96
-    /// registers, and 96 KB of a block.
-    pub(super) const HELD_ROWS: u32 = 24;
+    /// Rows of the state's matrix that a thread of a team has in registers, by the format: multiples of 4.
+    /// In f32 they are 112 registers; in bf16 80, or 160 where the compiler unpacks them before the first
+    /// step.
+    pub(super) const HELD_ROWS_F32: u32 = 28;
+    pub(super) const HELD_ROWS_BF16: u32 = 20;
 
     /// One launch of the GRU's kernel. Places are bytes in a block's shared memory, whose first are the slab's
     /// part that registers do not hold, if it stays there.
@@ -146,7 +148,7 @@ gatework_gpu::shared! {
         pub(super) width: u32,
         /// 32-bit words of a block's slab.
         pub(super) words: u32,
-        /// Those of them that registers hold, which come first, and their rows of the state's matrix.
+        /// Those of them that registers alone hold, which come first, and all rows that registers hold.
         pub(super) held_words: u32,
         pub(super) held_rows: u32,
         /// Inputs of this step and of the next.
@@ -192,7 +194,7 @@ gatework_gpu::shared! {
         pub(super) head_width: u32,
         /// Words of a block's slab in all.
         pub(super) words: u32,
-        /// Those of them that registers hold, which come first, and their rows of the state's matrix.
+        /// Those of them that registers alone hold, which come first, and all rows that registers hold.
         pub(super) held_words: u32,
         pub(super) held_rows: u32,
         /// Where its columns of the prior begin, and those of the posterior.

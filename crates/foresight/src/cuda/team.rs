@@ -3,7 +3,7 @@
 use gatework_gpu::{Device, DeviceProperties, Grid};
 use half::bf16;
 
-use super::shared::TEAM_THREADS;
+use super::shared::{HELD_ROWS_BF16, HELD_ROWS_F32, TEAM_THREADS};
 use crate::error::{Error, Result};
 
 /// The largest state that a team takes.
@@ -35,6 +35,14 @@ impl WeightFormat {
         match self {
             Self::F32 => 4,
             Self::Bf16 => 8,
+        }
+    }
+
+    /// Rows of the state's matrix that a thread has in registers.
+    pub(super) fn held_rows(self) -> usize {
+        match self {
+            Self::F32 => HELD_ROWS_F32 as usize,
+            Self::Bf16 => HELD_ROWS_BF16 as usize,
         }
     }
 
