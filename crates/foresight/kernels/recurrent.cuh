@@ -3,59 +3,89 @@
 // A block of a team, and where it has what: `mine` is shared memory, `ours` the team's place in device memory.
 struct Block {
     u32 blocks, first, owned;
+    // [this step or the next, number], rows in whole vectors.
+    f32* h;
     // [this step or the next, number]
-    f32 *h, *our_h;
+    f32* our_h;
     f32 *reset, *our_reset;
     // [z, the input's part of n]: what is kept until the state after its reset is known.
     f32* kept;
+
+    GW_DEVICE f32* state(u32 step, u32 hidden) const { return h + (step & 1) * ((hidden + 3) / 4 * 4); }
 };
 
-// h_t = GRU(h_{t-1}, [x, a]) of one member, by all blocks of its team:
+// Shared memory in which a block begins: the state, and zeros behind it up to whole vectors, as loads of 16 bytes meet them.
+GW_DEVICE void begin(const Block& b, const f32* start, u32 hidden) {
+    team::fetch(b.h, start, hidden);
+    const u32 behind = (hidden + 3) / 4 * 4 - hidden;
+    if (gw::thread() < 2 * behind) b.state(gw::thread() / behind, hidden)[hidden + gw::thread() % behind] = 0.0f;
+}
+
+// h_t = GRU(h_{t-1}, x) of one member, by all blocks of its team:
 //   z = sigmoid(x W_z + h U_z + b_z)      r = sigmoid(x W_r + h U_r + b_r)
 //   n = tanh(x W_n + b_n + r (h U_n + c_n))       reset after the product
 //   n = tanh(x W_n + b_n + (r h) U_n + c_n)       reset before it: one product waits for the other
 //   h' = (1 - z) h + z n
-// `meanwhile` is done while the team computes. After it, every block has all of the next state, and is done with what it read
-// before: `keep` may store that state in the place of the one that the team began with.
-template <class Meanwhile>
-GW_DEVICE void advance(const team::Gates& gates, const Block& b, u32 step, const f32* x, const f32* a, u32* arrived,
-                       Meanwhile meanwhile) {
-    const u32 hidden = gates.hidden, width = gates.width, next_at = (~step & 1) * hidden;
-    const f32* now = b.h + (step & 1) * hidden;
-    f32* const next = b.h + next_at;
-    gates.products(x, a, now);
+// `meanwhile` is done before the block meets, `late` while it waits for its team: what `late` reads of the products is there until
+// the team's next barrier. After it, every block has all of the next state, and is done with what it read before: `keep` may store
+// that state in the place of the one that the team began with.
+//
+// A warp has 8 columns of the block with their four parts, or fewer with more lanes to add up each: z and r are computed at the
+// same time by the lanes of their parts, n and h' by all lanes of a column, each of which sends h' to some blocks. In cycles:
+//   products     of shared memory, 16 bytes a thread: 5 a row and warp of f32; 19 instructions a row of bf16, a quarter of that a warp
+//   sums         60: barrier of the block; 60: up to 8 loads at once, up to 3 shuffles
+//   activations  120: sigmoid; 25: shuffles; 130: tanh
+//   exchange     400 to 500: stores into 8 blocks, a fence that waits for them, the cluster's barrier; 2000 in a grid
+template <class Meanwhile, class Late>
+GW_DEVICE void advance(const team::Gates& gates, const team::Held& held, const Block& b, u32 step, const f32* x, u32* arrived,
+                       Meanwhile meanwhile, Late late) {
+    const u32 hidden = gates.hidden, width = gates.width, columns = gates.columns, next_at = (~step & 1) * hidden;
+    const f32* now = b.state(step, hidden);
+    f32* const next = b.state(step + 1, hidden);
+    gates.products(held, x, now);
     meanwhile();
     gw::sync_threads();
-    if constexpr (RESET_BEFORE) {
-        for (u32 j = gw::thread(); j < b.owned; j += TEAM_THREADS) {
-            b.kept[j] = gates.update(j);
-            b.kept[width + j] = gates.part(2, j);
-            const u32 at = b.first + j;
-            team::give(b.reset + at, b.our_reset + at, b.blocks, gates.reset(j) * now[at]);
+    const u32 callers = 4 * gates.slices, caller = gw::lane() / columns;
+    for (u32 from = gw::warp() * columns; from < b.owned; from += team::WARPS * columns) {
+        const u32 j = gw::lesser(from + gates.column, b.owned - 1), at = b.first + j;
+        const bool is_column = from + gates.column < b.owned;
+        const f32 h = now[at], sum = gates.part_of(j), open = functions::sigmoid(sum);
+        const f32 r = gates.from_part(open, 1);
+        if constexpr (RESET_BEFORE) {
+            if (is_column) {
+                if (caller == 0) b.kept[j] = open;
+                if (caller == 2) b.kept[width + j] = sum;
+                team::give(b.reset + at, b.our_reset + at, b.blocks, caller, callers, r * h);
+            }
+        } else {
+            const f32 z = gates.from_part(open, 0);
+            const f32 inner = gw::fma(r, gates.from_part(sum, 3), gates.from_part(sum, 2));
+            const f32 value = team::next_state(z, h, inner);
+            if (is_column) team::give(next + at, b.our_h + next_at + at, b.blocks, caller, callers, value);
         }
-        if constexpr (CLUSTERED) gw::sync_cluster();
-        else gw::sync_grid(arrived);
+    }
+    team::arrive();
+    late();
+    team::wait(arrived);
+    if constexpr (RESET_BEFORE) {
         if constexpr (!CLUSTERED) {
             team::fetch(b.reset, b.our_reset, hidden);
             gw::sync_threads();
         }
         gates.candidate(b.reset);
         gw::sync_threads();
-    }
-    for (u32 j = gw::thread(); j < b.owned; j += TEAM_THREADS) {
-        f32 z, inner;
-        if constexpr (RESET_BEFORE) {
-            z = b.kept[j];
-            inner = gw::add(b.kept[width + j], gates.candidate_part(j));
-        } else {
-            z = gates.update(j);
-            inner = gw::fma(gates.reset(j), gates.part(3, j), gates.part(2, j));
+        const team::Lanes& lanes = gates.of_inner;
+        for (u32 from = gw::warp() * lanes.columns; from < b.owned; from += team::WARPS * lanes.columns) {
+            const u32 j = gw::lesser(from + lanes.column, b.owned - 1), at = b.first + j;
+            const f32 inner = gw::add(b.kept[width + j], gates.candidate_of(j));
+            const f32 value = team::next_state(b.kept[j], now[at], inner);
+            if (from + lanes.column < b.owned) {
+                team::give(next + at, b.our_h + next_at + at, b.blocks, lanes.slice, lanes.slices, value);
+            }
         }
-        const u32 at = b.first + j;
-        team::give(next + at, b.our_h + next_at + at, b.blocks, team::next_state(z, now[at], inner));
+        team::arrive();
+        team::wait(arrived);
     }
-    if constexpr (CLUSTERED) gw::sync_cluster();
-    else gw::sync_grid(arrived);
     if constexpr (!CLUSTERED) {
         team::fetch(next, b.our_h + next_at, hidden);
         gw::sync_threads();
@@ -70,14 +100,16 @@ GW_DEVICE void keep(f32* to, const Block& b, const f32* h) {
 // GRUs of all members for `steps` steps, each with weights of its own.
 // x: [step, member, input]; start: [member, hidden]; states: [step, member, hidden]; exchange: [member, 3, hidden].
 //
-// A step waits for the slab once through shared memory (128 bytes a cycle and multiprocessor) or from L2, and for a barrier of
-// the team; for two with the reset gate before the product. 5 members of 256 with 70 inputs in f32: 1 MB a member, 125 KB a
-// block of a cluster of 8, 980 cycles a step.
+// A slab is its rows of the state that registers alone hold, then the input's, then the rest of the state's. A step reads what lies in
+// shared memory once (128 bytes a cycle and multiprocessor), or reads it from L2, and waits for a barrier of the team; for two with
+// the reset gate before the product. 5 members of 256 with 70 inputs in f32: 1 MB a member, 125 KB a block of a cluster of 8, 92 KB of
+// that in registers. Of a step's cycles 700 are products, 120 sums, 280 activations, 450 exchange: 1550, or 0.85 us.
 GW_KERNEL_BOUNDED(gru, TEAM_THREADS, 1)(const u32* weights, const f32* biases, const f32* x, const f32* start, f32* states,
                                         f32* exchange, u32* arrived, GruShape s) {
     const u32 member = gw::block_x() / s.blocks, members = gw::blocks_x() / s.blocks, hidden = s.hidden;
     const u32 first = gw::block_x() % s.blocks * s.width;
     f32* const inputs = gw::shared<f32>(s.inputs_at);
+    f32* const bias = gw::shared<f32>(s.bias_at);
     f32* const ours = exchange + (u64)member * 3 * hidden;
     const Block block = {s.blocks,
                          first,
@@ -88,27 +120,29 @@ GW_KERNEL_BOUNDED(gru, TEAM_THREADS, 1)(const u32* weights, const f32* biases, c
                          ours + 2 * hidden,
                          gw::shared<f32>(s.kept_at)};
     const u32* slab = weights + (u64)gw::block_x() * s.words;
-    if (RESIDENT) team::settle(gw::shared<u32>(), slab, s.words);
-    const team::Gates gates = {RESIDENT ? gw::shared<u32>() : slab,
-                               biases + (u64)gw::block_x() * 4 * s.width,
-                               s.inputs,
-                               0,
-                               hidden,
-                               s.width,
-                               gw::shared<f32>(s.partial_at)};
-    team::fetch(block.h, start + (u64)member * hidden, hidden);
+    const u32* settled = slab + s.held_words;
+    if (RESIDENT) team::settle(gw::shared<u32>(), settled, s.words - s.held_words);
+    const team::Gates gates(RESIDENT ? gw::shared<u32>() : settled, bias, s.inputs, hidden, s.width, 0,
+                            gw::shared<f32>(s.partial_at), gw::shared<f32>(s.of_reset_at));
+    team::Held held;
+    held.take(gates.state_of(slab), gates.share, s.held_rows);
+    team::fetch(bias, biases + (u64)gw::block_x() * 4 * s.width, 4 * s.width);
+    begin(block, start + (u64)member * hidden, hidden);
     team::fetch(inputs, x + (u64)member * s.inputs, s.inputs);
+    if (RESIDENT) gw::copy_async_wait<0>();
     if constexpr (CLUSTERED) gw::sync_cluster();
     else gw::sync_threads();
 
     for (u32 step = 0; step < s.steps; ++step) {
         const u64 row = (u64)step * members + member;
-        advance(gates, block, step, inputs + (step & 1) * s.inputs, inputs, arrived, [&] {
-            if (step + 1 < s.steps) {
-                team::fetch(inputs + (~step & 1) * s.inputs, x + (row + members) * s.inputs, s.inputs);
-            }
-        });
-        keep(states + row * hidden, block, block.h + (~step & 1) * hidden);
+        if (step + 1 < s.steps) {
+            f32* const to = inputs + (~step & 1) * s.inputs;
+            const f32* from = x + (row + members) * s.inputs;
+            for (u32 i = gw::thread(); i < s.inputs; i += TEAM_THREADS) gw::copy_async<4>(to + i, from + i);
+            gw::copy_async_commit();
+        }
+        advance(gates, held, block, step, inputs + (step & 1) * s.inputs, arrived, [] { gw::copy_async_wait<0>(); }, [] {});
+        keep(states + row * hidden, block, block.state(step + 1, hidden));
     }
 }
 
@@ -117,29 +151,36 @@ GW_KERNEL_BOUNDED(gru, TEAM_THREADS, 1)(const u32* weights, const f32* biases, c
 //   x = the tick's features on the scale of those so far; h = GRU(h, [z, a]); z = softmax([h, x] Q + b); a = the tick's action.
 // What came of it takes the place of what there was: hidden, stochastic, action, normaliser. Then, for each of `ticks` actions:
 //   h = GRU(h, [z, a]); logits = h P + b; z = softmax(logits), or one class of each category (SAMPLED);
-//   features, mean and ln variance of the change of ln loss = [h, z] O + c; the latter two are cumulated.
-// ring: [place, FEATURES], [place, ACTION]; normaliser: means, variances, count. actions: [tick, ACTION]; paths: [tick, member, (mean, variance, |h|^2, entropy)]; features: [tick, member, FEATURES];
-// chosen, margins: [tick, member, category]; exchange: [member, (h, h, reset, z, entropies)].
+//   features, mean and ln variance of the change of ln loss = [z, h] O + c; the latter two are cumulated.
+// ring: [place, FEATURES], [place, ACTION]; normaliser: means, variances, count.
+// told: the members' streams of random numbers, and behind them the actions, [tick, ACTION].
+// paths: [tick, member, (mean, variance, |h|^2, entropy)]; features: [tick, member, FEATURES];
+// chosen, margins: [tick, member, category]; exchange: [member, (h, h, reset, z, entropies, entropies)].
 //
-// Two barriers of the team a tick, three with the reset gate before the product. A tick's heads run while the team is on its
-// way to the next tick's first barrier. 5 members of 256 with 32 x 8 categories in f32: 2.0 MB a member, 250 KB a block of a
-// cluster of 8 (bf16: 125 KB, 980 cycles a tick).
-GW_KERNEL_BOUNDED(rollout, TEAM_THREADS, 1)(const u32* weights, const f32* biases, const f32* actions, const u64* bases,
-                                            f32* hidden_states, f32* stochastic_states, f32* own_actions,
-                                            const f64* ring_features, const f32* ring_actions, const f64* normaliser,
-                                            f64* next_normaliser, f32* exchange, u32* arrived, f64* paths, f32* features,
-                                            u32* chosen, f32* margins, RolloutShape s) {
+// Two barriers of the team a tick, three with the reset gate before the product. A tick's heads are columns beside the gates of the
+// next tick, which read the same z and h; those of the last tick are computed once more in the end. Heads, noise, entropies and
+// lengths are computed between the two halves of a barrier. 5 members of 256 with 32 x 8 categories: 2.0 MB a member in f32, 250 KB
+// a block of a cluster of 8; 125 KB in bf16. Of a tick's cycles in bf16 1150 are the products of gates and heads, 120 sums, 280
+// activations, 450 exchange; 120 the product of the prior, 120 its sums, 150 the choice and 450 exchange: 2850, or 1.6 us.
+GW_KERNEL_BOUNDED(rollout, TEAM_THREADS, 1)(const u32* weights, const f32* biases, const u64* told, f32* hidden_states,
+                                            f32* stochastic_states, f32* own_actions, const f64* ring_features,
+                                            const f32* ring_actions, const f64* normaliser, f64* next_normaliser,
+                                            f32* exchange, u32* arrived, f64* paths, f32* features, u32* chosen,
+                                            f32* margins, RolloutShape s) {
     const u32 member = gw::block_x() / s.blocks, members = gw::blocks_x() / s.blocks, rank = gw::block_x() % s.blocks;
     const u32 hidden = s.hidden, stochastic = s.categories * s.classes, first = rank * s.width;
-    f32* const z = gw::shared<f32>(s.stochastic_at);
-    f32* const action = gw::shared<f32>(s.action_at);
+    f32* const z = gw::shared<f32>(s.given_at);
+    f32* const action = z + stochastic;
     f32* const logits = gw::shared<f32>(s.logits_at);
-    f32* const entropies = gw::shared<f32>(s.entropies_at);
+    f32* const noise = gw::shared<f32>(s.noise_at);
+    u32* const own_chosen = gw::shared<u32>(s.choices_at);
+    f32* const own_margins = gw::shared<f32>(s.choices_at) + s.own_categories;
     f32* const partial = gw::shared<f32>(s.partial_at);
-    f32* const of_heads = gw::shared<f32>(s.heads_at);
-    f32* const ours = exchange + (u64)member * (3 * hidden + stochastic + s.categories);
+    f32* const of_logits = gw::shared<f32>(s.of_logits_at);
+    f32* const ours = exchange + (u64)member * (3 * hidden + stochastic + 2 * s.categories);
     f32* const our_z = ours + 3 * hidden;
-    f32* const our_entropies = our_z + stochastic;
+    // Of the last block, where it has shared memory in common with the others.
+    f32* const entropies = CLUSTERED ? gw::shared<f32>(s.entropies_at) : our_z + stochastic;
     const Block block = {s.blocks,
                          first,
                          first < hidden ? gw::lesser(s.width, hidden - first) : 0,
@@ -153,17 +194,25 @@ GW_KERNEL_BOUNDED(rollout, TEAM_THREADS, 1)(const u32* weights, const f32* biase
         first_category < s.categories ? gw::lesser(s.own_categories, s.categories - first_category) : 0;
     const u32 first_class = first_category * s.classes;
     const u32* slab = weights + (u64)gw::block_x() * s.words;
-    if (RESIDENT) team::settle(gw::shared<u32>(), slab, s.words);
-    const u32* matrices = RESIDENT ? gw::shared<u32>() : slab;
-    const f32* bias = biases + (u64)gw::block_x() * (4 * s.width + 2 * s.prior_width + s.head_width);
-    const f32* prior_bias = bias + 4 * s.width;
-    const f32* head_bias = prior_bias + s.prior_width;
-    const f32* posterior_bias = head_bias + s.head_width;
-    const team::Gates gates = {matrices, bias, stochastic, ACTION, hidden, s.width, partial};
-    const u32 prior_vectors = s.prior_width / team::COLUMNS, head_vectors = s.head_width / team::COLUMNS;
-    const u64 base = SAMPLED ? bases[member] : 0;
+    const u32* settled = slab + s.held_words;
+    if (RESIDENT) team::settle(gw::shared<u32>(), settled, s.words - s.held_words);
+    const u32* matrices = RESIDENT ? gw::shared<u32>() : settled;
+    f32* const bias = gw::shared<f32>(s.bias_at);
+    const f32* head_bias = bias + 4 * s.width;
+    const f32* prior_bias = head_bias + s.head_width;
+    const f32* posterior_bias = prior_bias + s.prior_width;
+    const u32 biases_of_block = 4 * s.width + s.head_width + 2 * s.prior_width;
+    const team::Gates gates(matrices, bias, stochastic + ACTION, hidden, s.width, s.head_width / team::COLUMNS, partial,
+                            of_logits);
+    team::Held held;
+    held.take(gates.state_of(slab), gates.share, s.held_rows);
+    const team::Share of_prior = team::share_of(s.prior_width / team::COLUMNS);
+    const team::Lanes of_heads = team::lanes_of(s.head_width);
+    const team::Classes own = team::classes_of(categories, s.classes);
+    const u64 base = SAMPLED ? told[member] : 0;
+    const f32* actions = reinterpret_cast<const f32*>(told + members);
 
-    const u32 history = ENCODED ? s.history : 0;
+    const u32 history = ENCODED ? s.history : 0, steps = history + s.ticks;
     // The action of a step: while it looks back, that of the tick before.
     const auto action_of = [&](u32 step) {
         if (step >= history) return actions + (u64)(step - history) * ACTION;
@@ -177,68 +226,148 @@ GW_KERNEL_BOUNDED(rollout, TEAM_THREADS, 1)(const u32* weights, const f32* biase
         running = {normaliser[gw::thread()], normaliser[FEATURES + gw::thread()]};
         count = normaliser[2 * FEATURES];
     }
-    team::fetch(block.h, hidden_states + (u64)member * hidden, hidden);
+    team::fetch(bias, biases + (u64)gw::block_x() * biases_of_block, biases_of_block);
+    begin(block, hidden_states + (u64)member * hidden, hidden);
     team::fetch(z, stochastic_states + (u64)member * stochastic, stochastic);
     team::fetch(action, action_of(0), ACTION);
+    if (RESIDENT) gw::copy_async_wait<0>();
     if constexpr (CLUSTERED) gw::sync_cluster();
     else gw::sync_threads();
 
-    // The thread's own head, of mean or of variance, adds up over ticks.
+    // A head has several lanes, each of which adds up what it gives over ticks.
     f64 cumulated = 0.0;
-    for (u32 step = 0; step < history + s.ticks; ++step) {
+    const u32 column = gw::warp() * of_heads.columns + of_heads.column, head = rank * s.head_width + column;
+    const auto tell_heads = [&](u32 tick) {
+        if (gw::warp() * of_heads.columns >= s.head_width) return;
+        const u32 shown = gw::lesser(column, s.head_width - 1);
+        const f32 output = team::total(partial + 4 * s.width + shown, gates.stride(), gates.share.groups, of_heads.slice,
+                                       of_heads.slices) + head_bias[shown];
+        if (of_heads.slice > 0 || column >= s.head_width || head >= FEATURES + 2) return;
+        const u64 row = (u64)tick * members + member;
+        if (head < FEATURES) {
+            features[row * FEATURES + head] = output;
+        } else if (head == FEATURES) {
+            cumulated += (f64)output;
+            paths[4 * row] = cumulated;
+        } else {
+            // Variances stay between e^-12 and e^4.
+            cumulated += (f64)functions::exp(output < -12.0f ? -12.0f : output > 4.0f ? 4.0f : output);
+            paths[4 * row + 1] = cumulated;
+        }
+    };
+    // The warp of the team that tells lengths and entropies: the last one, which has no category where there are few.
+    const bool tells = rank == s.blocks - 1 && gw::warp() == team::WARPS - 1;
+    const auto add_up = [](f64 sum) {
+        GW_UNROLL
+        for (u32 lanes = 16; lanes > 0; lanes /= 2) sum += gw::shuffle_xor(sum, lanes);
+        return sum;
+    };
+    // After a barrier behind that at the end of the tick.
+    const auto tell_entropy = [&](u32 tick) {
+        f64 entropy = 0.0;
+        for (u32 i = gw::lane(); i < s.categories; i += 32) entropy += (f64)entropies[(tick & 1) * s.categories + i];
+        entropy = add_up(entropy);
+        if (gw::lane() == 0) paths[4 * ((u64)tick * members + member) + 3] = entropy;
+    };
+
+    for (u32 step = 0; step < steps; ++step) {
         const bool looks_back = step < history;
         const u32 tick = step - history;
-        const u64 row = (u64)tick * members + member;
         if (looks_back && gw::thread() < FEATURES) {
             const u64 place = (s.first_place + step) % s.places;
             count = count + 1.0 < FEATURE_MEMORY ? count + 1.0 : FEATURE_MEMORY;
             seen[gw::thread()] = running.take(ring_features[place * FEATURES + gw::thread()], 1.0 / count);
         }
-        advance(gates, block, step, z, action + (step & 1) * ACTION, arrived, [&] {
-            if (step + 1 < history + s.ticks) team::fetch(action + (~step & 1) * ACTION, action_of(step + 1), ACTION);
+        f32 next_action = 0.0f;
+        if (step + 1 < steps && gw::thread() < ACTION) next_action = action_of(step + 1)[gw::thread()];
+        advance(gates, held, block, step, z, arrived, [] {}, [&] {
+            if (gw::thread() < ACTION) action[gw::thread()] = next_action;
+            if (step > history) tell_heads(tick - 1);
+            if (SAMPLED && !looks_back) {
+                // From the last thread on: the first ones have the heads.
+                for (u32 j = TEAM_THREADS - 1 - gw::thread(); j < categories * s.classes; j += TEAM_THREADS) {
+                    noise[j] = functions::gumbel(functions::random_bits(base, (u64)tick * stochastic + first_class + j));
+                }
+            }
         });
-        const f32* h = block.h + (~step & 1) * hidden;
+        const f32* h = block.state(step + 1, hidden);
         // Not earlier: with one tick to look back on, the team has only now read all of the state that this replaces.
         if (step + 1 == history) keep(hidden_states + (u64)member * hidden, block, h);
 
-        team::product(partial, matrices + (looks_back ? s.posterior_word : s.prior_word), prior_vectors, h, hidden, seen,
+        team::product(of_logits, matrices + (looks_back ? s.posterior_word : s.prior_word), of_prior, h, hidden, seen,
                       looks_back ? FEATURES : 0);
         gw::sync_threads();
-        for (u32 j = gw::thread(); j < categories * s.classes; j += TEAM_THREADS) {
-            logits[j] = team::total(partial, s.prior_width, team::groups_of(prior_vectors), j) +
-                        (looks_back ? posterior_bias : prior_bias)[j];
-        }
-        gw::sync_threads();
-        for (u32 c = gw::thread(); c < categories; c += TEAM_THREADS) {
-            f32* of_category = logits + c * s.classes;
-            const u32 category = first_category + c;
-            team::Choice choice = {0, 0.0f};
-            if (SAMPLED && !looks_back) {
-                const u64 number = (u64)tick * stochastic + category * s.classes;
-                choice = team::choose(of_category, s.classes, base, number);
-                chosen[row * s.categories + category] = choice.chosen;
-                margins[row * s.categories + category] = choice.margin;
+        for (u32 from = gw::warp() * own.categories; from < categories; from += team::WARPS * own.categories) {
+            const u32 c = gw::lesser(from + own.category, categories - 1), of_category = c * s.classes;
+            const bool is_category = from + own.category < categories;
+            // What is a lane's last logit stays in a register: mostly it is the only one.
+            f32 last = gw::bits<f32>(team::NONE);
+            team::Choice choice = {last, last, 0};
+            for (u32 first_of = 0; first_of < s.classes; first_of += own.lanes) {
+                const u32 i = first_of + own.lane, j = of_category + gw::lesser(i, s.classes - 1);
+                const f32 logit = team::total(of_logits + j, team::stride_of(s.prior_width), of_prior.groups, own.slice,
+                                              own.slices) + (looks_back ? posterior_bias : prior_bias)[j];
+                if (i >= s.classes) continue;
+                last = logit;
+                if (is_category && own.slice == 0) logits[j] = logit;
+                if (SAMPLED && !looks_back) choice.see(gw::add(logit, noise[j]), i);
             }
-            const f32 entropy = team::soften(of_category, s.classes);
+            team::Softmax softmax = {0.0f, 1.0f};
+            const auto logit = [&](u32 i) { return i + own.lanes < s.classes ? logits[of_category + i] : last; };
             if (SAMPLED && !looks_back) {
-                for (u32 i = 0; i < s.classes; ++i) of_category[i] = i == choice.chosen ? 1.0f : 0.0f;
+                choice.join(own.lanes);
+                if (is_category && own.slice == 0 && own.lane == 0) {
+                    own_chosen[c] = choice.chosen;
+                    own_margins[c] = choice.margin();
+                }
+            } else {
+                softmax = team::soften(own.lane, own.lanes, s.classes, logit);
             }
-            team::give(entropies + category, our_entropies + category, s.blocks, entropy);
+            for (u32 i = own.lane; i < s.classes && is_category; i += own.lanes) {
+                const u32 at = first_class + of_category + i;
+                const f32 value = SAMPLED && !looks_back ? (i == choice.chosen ? 1.0f : 0.0f) : softmax.of(logit(i));
+                team::give(z + at, our_z + at, s.blocks, own.slice, own.slices, value);
+                if (step + 1 == history && own.slice == 0) stochastic_states[(u64)member * stochastic + at] = value;
+            }
         }
-        gw::sync_threads();
-        for (u32 j = gw::thread(); j < categories * s.classes; j += TEAM_THREADS) {
-            team::give(z + first_class + j, our_z + first_class + j, s.blocks, logits[j]);
-            if (step + 1 == history) stochastic_states[(u64)member * stochastic + first_class + j] = logits[j];
+        team::arrive();
+        if (!looks_back) {
+            const u64 row = (u64)tick * members + member;
+            // Other lanes of the warp have written the logits.
+            gw::sync_warp();
+            for (u32 from = gw::warp() * own.categories; from < categories; from += team::WARPS * own.categories) {
+                const u32 c = gw::lesser(from + own.category, categories - 1), category = first_category + c;
+                const auto logit = [&](u32 i) { return logits[c * s.classes + i]; };
+                const team::Softmax softmax = team::soften(own.lane, own.lanes, s.classes, logit);
+                f64 entropy = 0.0;
+                for (u32 i = own.lane; i < s.classes; i += own.lanes) {
+                    const f32 share = softmax.of(logit(i));
+                    entropy -= (f64)share * (f64)functions::ln(gw::maximum(share, 1e-20f));
+                }
+                for (u32 apart = own.lanes / 2; apart > 0; apart /= 2) entropy += gw::shuffle_xor(entropy, apart);
+                if (from + own.category < categories && own.slice == 0 && own.lane == 0) {
+                    f32* const place = entropies + (tick & 1) * s.categories + category;
+                    *(CLUSTERED ? gw::cluster_map(place, s.blocks - 1) : place) = (f32)entropy;
+                    if (SAMPLED) {
+                        chosen[row * s.categories + category] = own_chosen[c];
+                        margins[row * s.categories + category] = own_margins[c];
+                    }
+                }
+            }
+            if (tells) {
+                if (tick > 0) tell_entropy(tick - 1);
+                f64 squares = 0.0;
+                for (u32 i = gw::lane(); i < hidden; i += 32) squares = gw::fma((f64)h[i], (f64)h[i], squares);
+                squares = add_up(squares);
+                if (gw::lane() == 0) paths[4 * row + 2] = squares;
+            }
         }
-        if constexpr (CLUSTERED) gw::sync_cluster();
-        else gw::sync_grid(arrived);
+        team::wait(arrived);
         if constexpr (!CLUSTERED) {
             team::fetch(z, our_z, stochastic);
-            team::fetch(entropies, our_entropies, s.categories);
             gw::sync_threads();
         }
-        if (looks_back) {
-            if (step + 1 < history) continue;
+        if (step + 1 == history) {
             const u64 place = (s.first_place + step) % s.places;
             if (rank == 0 && gw::thread() < ACTION) {
                 own_actions[member * ACTION + gw::thread()] = ring_actions[place * ACTION + gw::thread()];
@@ -248,39 +377,12 @@ GW_KERNEL_BOUNDED(rollout, TEAM_THREADS, 1)(const u32* weights, const f32* biase
                 next_normaliser[FEATURES + gw::thread()] = running.variance;
                 if (gw::thread() == 0) next_normaliser[2 * FEATURES] = count;
             }
-            continue;
-        }
-
-        team::product(of_heads, matrices + s.heads_word, head_vectors, h, hidden, z, stochastic);
-        if (rank == s.blocks - 1 && gw::warp() == 0) {
-            f64 squares = 0.0, entropy = 0.0;
-            for (u32 i = gw::lane(); i < hidden; i += 32) squares = gw::fma((f64)h[i], (f64)h[i], squares);
-            for (u32 i = gw::lane(); i < s.categories; i += 32) entropy += (f64)entropies[i];
-            GW_UNROLL
-            for (u32 lanes = 16; lanes > 0; lanes /= 2) {
-                squares += gw::shuffle_xor(squares, lanes);
-                entropy += gw::shuffle_xor(entropy, lanes);
-            }
-            if (gw::lane() == 0) {
-                paths[4 * row + 2] = squares;
-                paths[4 * row + 3] = entropy;
-            }
-        }
-        gw::sync_threads();
-        const u32 head = rank * s.head_width + gw::thread();
-        if (gw::thread() < s.head_width && head < FEATURES + 2) {
-            const f32 output =
-                team::total(of_heads, s.head_width, team::groups_of(head_vectors), gw::thread()) + head_bias[gw::thread()];
-            if (head < FEATURES) {
-                features[row * FEATURES + head] = output;
-            } else if (head == FEATURES) {
-                cumulated += (f64)output;
-                paths[4 * row] = cumulated;
-            } else {
-                // Variances stay between e^-12 and e^4.
-                cumulated += (f64)functions::exp(output < -12.0f ? -12.0f : output > 4.0f ? 4.0f : output);
-                paths[4 * row + 1] = cumulated;
-            }
         }
     }
+
+    gates.products(held, z, block.state(steps, hidden));
+    team::arrive();
+    team::wait(arrived);
+    tell_heads(s.ticks - 1);
+    if (tells) tell_entropy(s.ticks - 1);
 }

@@ -4,9 +4,10 @@ use gatework_gpu::{Buffer, ByValue, Stream, args};
 
 use super::kernels;
 use super::segments::require;
-use super::shared::GruShape;
+use super::shared::{GruShape, TEAM_THREADS};
 use super::team::{
-    MOST_HIDDEN, Needs, Places, Residence, Schedule, WeightFormat, append_rows, groups_of, require_finite,
+    MOST_HIDDEN, Needs, Places, Residence, Schedule, WeightFormat, append_rows, groups_of, partials_of,
+    require_finite,
 };
 use crate::error::{Error, Result};
 use crate::world::Reset;
@@ -51,6 +52,8 @@ pub(super) struct GateSlabs {
     pub(super) sizes: GruSizes,
     pub(super) format: WeightFormat,
     pub(super) blocks: usize,
+    /// Columns of others behind the gates', in whole vectors.
+    pub(super) beside: usize,
 }
 
 impl GateSlabs {
@@ -59,52 +62,101 @@ impl GateSlabs {
         self.sizes.hidden.div_ceil(self.blocks).next_multiple_of(self.format.columns())
     }
 
+    /// Columns of a row.
+    fn row(&self) -> usize {
+        3 * self.width() + self.beside
+    }
+
+    fn bytes_of(&self, rows: usize) -> usize {
+        rows * self.row() / self.format.columns() * 16
+    }
+
     pub(super) fn bytes(&self) -> usize {
-        (self.sizes.inputs + self.sizes.hidden) * 3 * self.width() / self.format.columns() * 16
+        self.bytes_of(self.sizes.inputs + self.sizes.hidden)
+    }
+
+    /// The first rows of the state that registers hold: none where a thread has several vectors.
+    pub(super) fn held_rows(&self) -> usize {
+        let vectors = self.row() / self.format.columns();
+        if vectors > TEAM_THREADS as usize {
+            return 0;
+        }
+        self.sizes.hidden.min(self.format.held_rows() * groups_of(vectors))
+    }
+
+    /// Those of them that lie nowhere else. With the reset gate before the product, another product reads
+    /// the same rows by other threads.
+    fn held_alone(&self) -> usize {
+        if self.sizes.reset == Reset::Before { 0 } else { self.held_rows() }
+    }
+
+    pub(super) fn held_bytes(&self) -> usize {
+        self.bytes_of(self.held_alone())
     }
 
     /// What groups of threads leave of the products.
     pub(super) fn partials(&self) -> usize {
-        let (width, columns) = (self.width(), self.format.columns());
-        let all = groups_of(3 * width / columns) * 4 * width;
-        all.max(groups_of(width / columns) * width)
+        partials_of(self.row() / self.format.columns(), 4 * self.width() + self.beside)
     }
 
-    /// A block's columns of the gates z, r, n.
-    pub(super) fn append(&self, words: &mut Vec<u32>, gru: &Gru, parameters: &[f32], block: usize) {
-        let (width, hidden) = (self.width(), self.sizes.hidden);
-        let column_of = |column: usize| {
+    /// What they leave of the state after its reset, where that comes before the product.
+    pub(super) fn partials_of_reset(&self) -> usize {
+        match self.sizes.reset {
+            Reset::Before => partials_of(self.width() / self.format.columns(), self.width()),
+            Reset::After => 0,
+        }
+    }
+
+    /// A block's columns of the gates z, r, n and of those beside, whose weights are `beside` of row and
+    /// column: rows of the state that registers alone hold, of the input, of
+    /// the rest of the state.
+    pub(super) fn append(
+        &self,
+        words: &mut Vec<u32>,
+        gru: &Gru,
+        parameters: &[f32],
+        block: usize,
+        beside: impl Fn(usize, usize) -> Option<f32>,
+    ) {
+        let (width, GruSizes { inputs, hidden, .. }) = (self.width(), self.sizes);
+        let weight = |row: usize, column: usize| {
+            if column >= 3 * width {
+                return beside(row, column - 3 * width);
+            }
             let (gate, at) = (column / width, block * width + column % width);
-            (at < hidden).then_some((gate, at))
+            let of_input = gru.input.matrix.start + row * 3 * hidden + gate * hidden + at;
+            let place = match row.checked_sub(inputs) {
+                None => of_input,
+                Some(row) => gru.state[gate].matrix.start + row * hidden + at,
+            };
+            (at < hidden).then(|| parameters[place])
         };
-        append_rows(words, self.format, [self.sizes.inputs, 3 * width], |row, column| {
-            let (gate, at) = column_of(column)?;
-            Some(parameters[gru.input.matrix.start + row * 3 * hidden + gate * hidden + at])
-        });
-        append_rows(words, self.format, [hidden, 3 * width], |row, column| {
-            let (gate, at) = column_of(column)?;
-            Some(parameters[gru.state[gate].matrix.start + row * hidden + at])
-        });
+        let held = inputs + self.held_alone();
+        for rows in [inputs..held, 0..inputs, held..inputs + hidden] {
+            append_rows(words, self.format, [rows.len(), self.row()], |row, column| {
+                weight(rows.start + row, column)
+            });
+        }
     }
 
-    /// A block's biases: z, r, the input's part of n, the state's part of n.
+    /// A block's biases: z, r, the input's part of n, the state's part of n, for each vector of columns.
     pub(super) fn append_biases(&self, biases: &mut Vec<f32>, gru: &Gru, parameters: &[f32], block: usize) {
         let (width, hidden) = (self.width(), self.sizes.hidden);
-        for part in 0..4 {
-            biases.extend((0..width).map(|j| {
-                let at = block * width + j;
-                if at >= hidden {
-                    return 0.0;
-                }
-                let input = |gate: usize| parameters[gru.input.bias.start + gate * hidden + at];
-                let state = |gate: usize| parameters[gru.state[gate].bias.start + at];
-                match part {
-                    0 | 1 => input(part) + state(part),
-                    2 => input(2),
-                    _ => state(2),
-                }
-            }));
-        }
+        let columns = self.format.columns();
+        biases.extend((0..4 * width).map(|place| {
+            let (vector, part) = (place / (4 * columns), place / columns % 4);
+            let at = block * width + vector * columns + place % columns;
+            if at >= hidden {
+                return 0.0;
+            }
+            let input = |gate: usize| parameters[gru.input.bias.start + gate * hidden + at];
+            let state = |gate: usize| parameters[gru.state[gate].bias.start + at];
+            match part {
+                0 | 1 => input(part) + state(part),
+                2 => input(2),
+                _ => state(2),
+            }
+        }));
     }
 }
 
@@ -138,8 +190,9 @@ impl DeviceGru {
             require_finite(member, weights)?;
         }
         let needs = |blocks: usize| {
-            let slabs = GateSlabs { sizes, format, blocks };
-            Needs { slab: slabs.bytes(), rest: shape(&slabs, 1, Residence::Streamed).1 }
+            let slabs = GateSlabs { sizes, format, blocks, beside: 0 };
+            let rest = shape(&slabs, 1, Residence::Streamed).1;
+            Needs { slab: slabs.bytes(), held: slabs.held_bytes(), rest }
         };
         let device = stream.device();
         let schedule = match schedule {
@@ -153,11 +206,11 @@ impl DeviceGru {
             }
         };
         let gru = Gru::place(sizes.inputs, sizes.hidden, sizes.reset, &mut 0);
-        let slabs = GateSlabs { sizes, format, blocks: schedule.blocks };
+        let slabs = GateSlabs { sizes, format, blocks: schedule.blocks, beside: 0 };
         let (mut words, mut biases) = (Vec::new(), Vec::new());
         for parameters in members {
             for block in 0..schedule.blocks {
-                slabs.append(&mut words, &gru, parameters, block);
+                slabs.append(&mut words, &gru, parameters, block, |_, _| None);
                 slabs.append_biases(&mut biases, &gru, parameters, block);
             }
         }
@@ -198,7 +251,7 @@ impl DeviceGru {
         require("start", start.len(), members * hidden)?;
         require("states", states.len(), steps * members * hidden)?;
         let Schedule { blocks, team, residence } = self.schedule;
-        let slabs = GateSlabs { sizes: self.sizes, format: self.format, blocks };
+        let slabs = GateSlabs { sizes: self.sizes, format: self.format, blocks, beside: 0 };
         let (shape, bytes) = shape(&slabs, steps, residence);
         let form = kernels::Form { format: self.format, team, residence, reset };
         let kernel =
@@ -222,20 +275,25 @@ impl DeviceGru {
 fn shape(slabs: &GateSlabs, steps: usize, residence: Residence) -> (GruShape, usize) {
     let GruSizes { inputs, hidden, .. } = slabs.sizes;
     let width = slabs.width();
-    let mut places = Places::after(if residence == Residence::Shared { slabs.bytes() } else { 0 });
+    let settled = slabs.bytes() - slabs.held_bytes();
+    let mut places = Places::after(if residence == Residence::Shared { settled } else { 0 });
+    let words = |bytes: usize| (bytes / size_of::<u32>()) as u32;
     let shape = GruShape {
         blocks: slabs.blocks as u32,
         steps: steps as u32,
         inputs: inputs as u32,
         hidden: hidden as u32,
         width: width as u32,
-        words: (slabs.bytes() / size_of::<u32>()) as u32,
+        words: words(slabs.bytes()),
+        held_words: words(slabs.held_bytes()),
+        held_rows: slabs.held_rows() as u32,
         inputs_at: places.floats(2 * inputs),
-        state_at: places.floats(2 * hidden),
+        state_at: places.floats(2 * hidden.next_multiple_of(4)),
         reset_at: places.floats(hidden),
         partial_at: places.floats(slabs.partials()),
+        of_reset_at: places.floats(slabs.partials_of_reset()),
         kept_at: places.floats(2 * width),
-        unused: 0,
+        bias_at: places.floats(4 * width),
     };
     (shape, places.bytes())
 }

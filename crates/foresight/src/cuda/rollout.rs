@@ -6,7 +6,7 @@ use super::gru::{GateSlabs, GruSizes};
 use super::kernels;
 use super::shared::RolloutShape;
 use super::team::{
-    MOST_HIDDEN, Needs, Places, Residence, Schedule, WeightFormat, append_rows, groups_of, require_finite,
+    MOST_HIDDEN, Needs, Places, Residence, Schedule, WeightFormat, append_rows, partials_of, require_finite,
 };
 use crate::error::{Error, Result};
 use crate::state::{FEATURES, Features, Normaliser};
@@ -18,7 +18,7 @@ const HEADS: usize = FEATURES + 2;
 /// What a tick of a member has in `paths`.
 const OF_PATH: usize = 4;
 
-/// The columns of a member that blocks own: gates, prior, heads.
+/// The columns of a member that blocks own: gates and, beside them, heads; prior; posterior.
 #[derive(Debug, Clone, Copy)]
 struct Slabs {
     gates: GateSlabs,
@@ -33,7 +33,8 @@ impl Slabs {
         let WorldOptions { members, hidden, categories, classes, reset, .. } = *options;
         let inputs = categories * classes + ACTION;
         let sizes = GruSizes { members, inputs, hidden, reset };
-        Self { gates: GateSlabs { sizes, format, blocks }, categories, classes, encoded }
+        let beside = HEADS.div_ceil(blocks).next_multiple_of(format.columns());
+        Self { gates: GateSlabs { sizes, format, blocks, beside }, categories, classes, encoded }
     }
 
     fn stochastic(&self) -> usize {
@@ -53,62 +54,56 @@ impl Slabs {
         self.whole(self.own_categories() * self.classes)
     }
 
-    fn head_width(&self) -> usize {
-        self.whole(HEADS.div_ceil(self.gates.blocks))
-    }
-
     /// Bytes of rows of so many columns, which are whole vectors.
     fn bytes_of(&self, rows: usize, columns: usize) -> usize {
         rows * columns / self.gates.format.columns() * 16
     }
 
-    /// Bytes of the gates, the prior, the heads and the posterior.
-    fn bytes(&self) -> [usize; 4] {
+    /// Bytes of the gates with the heads, of the prior and of the posterior.
+    fn bytes(&self) -> [usize; 3] {
         let hidden = self.gates.sizes.hidden;
         [
             self.gates.bytes(),
             self.bytes_of(hidden, self.prior_width()),
-            self.bytes_of(hidden + self.stochastic(), self.head_width()),
             if self.encoded { self.bytes_of(hidden + FEATURES, self.prior_width()) } else { 0 },
         ]
-    }
-
-    /// What groups of threads leave of a product with so many columns.
-    fn partials_of(&self, columns: usize) -> usize {
-        groups_of(columns / self.gates.format.columns()) * columns
     }
 
     /// What the kernel is told, and the shared memory of its blocks.
     fn shape(&self, ticks: usize, back: Back, residence: Residence) -> (RolloutShape, usize) {
         let GruSizes { hidden, .. } = self.gates.sizes;
-        let [gates, prior, heads, posterior] = self.bytes();
-        let slab = gates + prior + heads + posterior;
-        let mut places = Places::after(if residence == Residence::Shared { slab } else { 0 });
-        let partials = self.gates.partials().max(self.partials_of(self.prior_width()));
+        let [gates, prior, posterior] = self.bytes();
+        let (slab, held) = (gates + prior + posterior, self.gates.held_bytes());
+        let (width, prior_width) = (self.gates.width(), self.prior_width());
+        let mut places = Places::after(if residence == Residence::Shared { slab - held } else { 0 });
         let words = |bytes: usize| (bytes / size_of::<u32>()) as u32;
+        let of_logits = partials_of(prior_width / self.gates.format.columns(), prior_width);
         let shape = RolloutShape {
             blocks: self.gates.blocks as u32,
             ticks: ticks as u32,
             hidden: hidden as u32,
-            width: self.gates.width() as u32,
+            width: width as u32,
             categories: self.categories as u32,
             classes: self.classes as u32,
             own_categories: self.own_categories() as u32,
-            prior_width: self.prior_width() as u32,
-            head_width: self.head_width() as u32,
+            prior_width: prior_width as u32,
+            head_width: self.gates.beside as u32,
             words: words(slab),
-            prior_word: words(gates),
-            heads_word: words(gates + prior),
-            stochastic_at: places.floats(self.stochastic()),
-            action_at: places.floats(2 * ACTION),
-            state_at: places.floats(2 * hidden),
+            held_words: words(held),
+            held_rows: self.gates.held_rows() as u32,
+            prior_word: words(gates - held),
+            posterior_word: words(gates - held + prior),
+            given_at: places.floats(self.stochastic() + ACTION),
+            state_at: places.floats(2 * hidden.next_multiple_of(4)),
             reset_at: places.floats(hidden),
-            partial_at: places.floats(partials),
-            kept_at: places.floats(2 * self.gates.width()),
-            logits_at: places.floats(self.prior_width()),
-            entropies_at: places.floats(self.categories),
-            heads_at: places.floats(self.partials_of(self.head_width())),
-            posterior_word: words(gates + prior + heads),
+            partial_at: places.floats(self.gates.partials()),
+            kept_at: places.floats(2 * width),
+            bias_at: places.floats(4 * width + self.gates.beside + 2 * prior_width),
+            logits_at: places.floats(prior_width),
+            noise_at: places.floats(prior_width),
+            choices_at: places.floats(2 * self.own_categories()),
+            entropies_at: places.floats(2 * self.categories),
+            of_logits_at: places.floats(of_logits.max(self.gates.partials_of_reset())),
             seen_at: places.floats(FEATURES),
             history: back.ticks as u32,
             first_place: back.first as u32,
@@ -128,8 +123,24 @@ impl Slabs {
                 parameters[layer.matrix.start + row * layer.outputs + column]
             };
             for block in 0..self.gates.blocks {
-                self.gates.append(&mut words, &member.gru, parameters, block);
+                let head = |column: usize| match block * self.gates.beside + column {
+                    at @ ..FEATURES => Some((&member.features, at)),
+                    at @ FEATURES..HEADS => Some((&member.change, at - FEATURES)),
+                    _ => None,
+                };
+                // Heads read the state before the stochastic state, and no action.
+                self.gates.append(&mut words, &member.gru, parameters, block, |row, column| {
+                    let (layer, at) = head(column)?;
+                    let of_state = || row.checked_sub(stochastic + ACTION);
+                    let row = if row < stochastic { hidden + row } else { of_state()? };
+                    Some(of(layer, row, at))
+                });
                 self.gates.append_biases(&mut biases, &member.gru, parameters, block);
+                biases.extend(
+                    (0..self.gates.beside).map(|column| {
+                        head(column).map_or(0.0, |(layer, at)| parameters[layer.bias.start + at])
+                    }),
+                );
                 // Columns of classes behind the block's last category belong to the next block.
                 let own = self.own_categories() * self.classes;
                 let class = |column: usize| {
@@ -142,21 +153,6 @@ impl Slabs {
                 biases.extend(
                     (0..self.prior_width()).map(|column| {
                         class(column).map_or(0.0, |at| parameters[member.prior.bias.start + at])
-                    }),
-                );
-                let head = |column: usize| match block * self.head_width() + column {
-                    at @ ..FEATURES => Some((&member.features, at)),
-                    at @ FEATURES..HEADS => Some((&member.change, at - FEATURES)),
-                    _ => None,
-                };
-                let size = [hidden + stochastic, self.head_width()];
-                append_rows(&mut words, format, size, |row, column| {
-                    let (layer, at) = head(column)?;
-                    Some(of(layer, row, at))
-                });
-                biases.extend(
-                    (0..self.head_width()).map(|column| {
-                        head(column).map_or(0.0, |(layer, at)| parameters[layer.bias.start + at])
                     }),
                 );
                 if self.encoded {
@@ -222,11 +218,13 @@ impl History {
     }
 }
 
-/// What a launch leaves on the device.
+/// What a launch is told, and what it leaves on the device.
 #[derive(Debug)]
 struct Imagined {
     ticks: usize,
     sampled: bool,
+    /// The members' streams of random numbers, then the actions.
+    told: Buffer<u64>,
     paths: Buffer<f64>,
     features: Buffer<f32>,
     classes: Buffer<u32>,
@@ -287,7 +285,7 @@ impl DeviceWorld {
         let needs = |blocks: usize| {
             let slabs = Slabs::new(&options, format, blocks, places > 0);
             let (_, rest) = slabs.shape(1, Back::NONE, Residence::Streamed);
-            Needs { slab: slabs.bytes().iter().sum(), rest }
+            Needs { slab: slabs.bytes().iter().sum(), held: slabs.gates.held_bytes(), rest }
         };
         let device = stream.device();
         let schedule = match schedule {
@@ -308,7 +306,7 @@ impl DeviceWorld {
             stochastic: stream.alloc(members * stochastic)?,
             actions: stream.alloc(members * ACTION)?,
             history: History::new(stream, places)?,
-            exchange: stream.alloc(members * (3 * hidden + stochastic + categories))?,
+            exchange: stream.alloc(members * (3 * hidden + stochastic + 2 * categories))?,
             arrived: stream.alloc_zeros(1)?,
             imagined: None,
         };
@@ -379,7 +377,10 @@ impl DeviceWorld {
             States::Expected => 0,
             States::Sampled(random) => random.base(),
         };
-        let bases: Vec<u64> = (0..members).map(base).collect();
+        let mut told: Vec<u64> = (0..members).map(base).collect();
+        told.resize(members + (ticks * ACTION).div_ceil(2), 0);
+        let places = bytemuck::cast_slice_mut::<u64, f32>(&mut told[members..]).iter_mut();
+        places.zip(actions.iter().flatten()).for_each(|(place, number)| *place = *number);
         let encoded = self.history.places > 0;
         let slabs = Slabs::new(&self.options, self.format, self.schedule.blocks, encoded);
         let Schedule { team, residence, .. } = self.schedule;
@@ -392,14 +393,14 @@ impl DeviceWorld {
             _ => Imagined {
                 ticks,
                 sampled,
+                told: stream.alloc(told.len())?,
                 paths: stream.alloc(rows * OF_PATH)?,
                 features: stream.alloc(rows * FEATURES)?,
                 classes: stream.alloc(drawn)?,
                 margins: stream.alloc(drawn)?,
             },
         };
-        let flat: Vec<f32> = actions.iter().flatten().copied().collect();
-        let (actions, bases) = (stream.upload(&flat)?, stream.upload(&bases)?);
+        stream.copy_from_host(&told, &mut imagined.told)?;
         let form = kernels::Form { format: self.format, team, residence, reset };
         let kernel = stream
             .device()
@@ -407,8 +408,7 @@ impl DeviceWorld {
         let arguments = args![
             &self.weights,
             &self.biases,
-            &actions,
-            &bases,
+            &imagined.told,
             &mut self.hidden,
             &mut self.stochastic,
             &mut self.actions,
@@ -441,7 +441,7 @@ impl DeviceWorld {
 
     /// Downloads the last rollout, member by member.
     pub fn paths(&self, stream: &Stream) -> Result<Vec<Path>> {
-        let Some(Imagined { ticks, sampled, paths, features, classes, margins }) = &self.imagined else {
+        let Some(Imagined { ticks, sampled, paths, features, classes, margins, .. }) = &self.imagined else {
             return Err(Error::shape("nothing was imagined yet: call DeviceWorld::imagine first"));
         };
         let WorldOptions { members, categories, .. } = self.options;

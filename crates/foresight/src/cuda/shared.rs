@@ -116,9 +116,14 @@ gatework_gpu::shared! {
 
     /// Threads of a block of a team.
     pub(super) const TEAM_THREADS: u32 = 256;
+    /// Rows of the state's matrix that a thread of a team has in registers, by the format: multiples of 4.
+    /// In f32 they are 112 registers; in bf16 80, or 160 where the compiler unpacks them before the first
+    /// step.
+    pub(super) const HELD_ROWS_F32: u32 = 28;
+    pub(super) const HELD_ROWS_BF16: u32 = 20;
 
-    /// One launch of the GRU's kernel. Places are bytes in a block's shared memory, whose first are the slab,
-    /// if it stays there.
+    /// One launch of the GRU's kernel. Places are bytes in a block's shared memory, whose first are the slab's
+    /// part that registers do not hold, if it stays there.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
     pub(super) struct GruShape {
         /// Blocks of a team.
@@ -130,17 +135,21 @@ gatework_gpu::shared! {
         pub(super) width: u32,
         /// 32-bit words of a block's slab.
         pub(super) words: u32,
+        /// Those of them that registers alone hold, which come first, and all rows that registers hold.
+        pub(super) held_words: u32,
+        pub(super) held_rows: u32,
         /// Inputs of this step and of the next.
         pub(super) inputs_at: u32,
         /// The state of this step and of the next.
         pub(super) state_at: u32,
         /// The state after its reset, where that comes before the product.
         pub(super) reset_at: u32,
-        /// What groups of threads have of the products.
+        /// What groups of threads have of the products; and of that of the state after its reset.
         pub(super) partial_at: u32,
+        pub(super) of_reset_at: u32,
         /// What the block keeps until it knows the state after its reset.
         pub(super) kept_at: u32,
-        pub(super) unused: u32,
+        pub(super) bias_at: u32,
     }
 
     /// Features of a tick.
@@ -153,7 +162,7 @@ gatework_gpu::shared! {
     pub(super) const ACTION: u32 = crate::world::ACTION as u32;
 
     /// One launch of the rollout's kernel. Places are bytes in a block's shared memory; words are 32 bits of
-    /// its slab.
+    /// its slab, counted behind those that registers hold.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
     pub(super) struct RolloutShape {
         /// Blocks of a team.
@@ -168,27 +177,32 @@ gatework_gpu::shared! {
         pub(super) own_categories: u32,
         /// Columns of their classes, in whole vectors.
         pub(super) prior_width: u32,
-        /// Columns of the heads that a block owns.
+        /// Columns of the heads that a block owns, in whole vectors.
         pub(super) head_width: u32,
-        /// Words of a block's slab.
+        /// Words of a block's slab in all.
         pub(super) words: u32,
-        /// Where its columns of the prior begin.
+        /// Those of them that registers alone hold, which come first, and all rows that registers hold.
+        pub(super) held_words: u32,
+        pub(super) held_rows: u32,
+        /// Where its columns of the prior begin, and those of the posterior.
         pub(super) prior_word: u32,
-        /// Where its columns of the heads begin.
-        pub(super) heads_word: u32,
-        pub(super) stochastic_at: u32,
-        /// The action of this tick and of the next.
-        pub(super) action_at: u32,
+        pub(super) posterior_word: u32,
+        /// The stochastic state, and behind it the action.
+        pub(super) given_at: u32,
         pub(super) state_at: u32,
         pub(super) reset_at: u32,
         pub(super) partial_at: u32,
         pub(super) kept_at: u32,
+        pub(super) bias_at: u32,
         pub(super) logits_at: u32,
+        /// Gumbel noise of a tick's classes.
+        pub(super) noise_at: u32,
+        /// Classes that were chosen, and their margins.
+        pub(super) choices_at: u32,
+        /// Entropies of all categories, of this tick and of the one before.
         pub(super) entropies_at: u32,
-        /// What groups of threads have of the heads.
-        pub(super) heads_at: u32,
-        /// Where the block's columns of the posterior begin.
-        pub(super) posterior_word: u32,
+        /// What groups of threads have of the prior or the posterior, and of the state after its reset.
+        pub(super) of_logits_at: u32,
         /// A tick's features, normalised.
         pub(super) seen_at: u32,
         /// Ticks to look back on, the place of the first in the ring, and places of the ring.

@@ -3,16 +3,16 @@
 use gatework_gpu::{Device, DeviceProperties, Grid};
 use half::bf16;
 
-use super::shared::TEAM_THREADS;
+use super::shared::{HELD_ROWS_BF16, HELD_ROWS_F32, TEAM_THREADS};
 use crate::error::{Error, Result};
 
 /// The largest state that a team takes.
 pub const MOST_HIDDEN: usize = 4096;
 /// Blocks of a cluster that every device with clusters takes.
 const PORTABLE_CLUSTER: usize = 8;
-/// A slab that is through shared memory in 500 cycles: smaller ones do not pay for another block at the
+/// A slab that is through shared memory in 250 cycles: smaller ones do not pay for another block at the
 /// barrier.
-const SMALL_SLAB: usize = 64 << 10;
+const SMALL_SLAB: usize = 32 << 10;
 /// Threads that the emulated device keeps at once in a cooperative grid.
 const EMULATED_THREADS: usize = 8192;
 /// Threads that a multiprocessor of Hopper keeps at once.
@@ -35,6 +35,14 @@ impl WeightFormat {
         match self {
             Self::F32 => 4,
             Self::Bf16 => 8,
+        }
+    }
+
+    /// Rows of the state's matrix that a thread has in registers.
+    pub(super) fn held_rows(self) -> usize {
+        match self {
+            Self::F32 => HELD_ROWS_F32 as usize,
+            Self::Bf16 => HELD_ROWS_BF16 as usize,
         }
     }
 
@@ -70,9 +78,10 @@ pub enum Team {
 /// Where weights are between steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Residence {
-    /// In shared memory, for the whole launch.
+    /// In shared memory for the whole launch, but for those that registers hold.
     Shared,
-    /// In device memory: they are read in every step, from the L2 cache where they fit.
+    /// In device memory, but for those that registers hold: they are read in every step, from the L2 cache
+    /// where they fit.
     Streamed,
 }
 
@@ -87,11 +96,22 @@ pub struct Schedule {
     pub residence: Residence,
 }
 
-/// Shared memory that a block needs: for its slab, if that stays there, and for the rest.
+/// What a block needs: for its slab in all, of that in registers, and beside it in shared memory.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Needs {
     pub(super) slab: usize,
+    pub(super) held: usize,
     pub(super) rest: usize,
+}
+
+impl Needs {
+    /// Shared memory.
+    fn shared(&self, residence: Residence) -> usize {
+        match residence {
+            Residence::Shared => self.slab - self.held + self.rest,
+            Residence::Streamed => self.rest,
+        }
+    }
 }
 
 impl Schedule {
@@ -106,7 +126,7 @@ impl Schedule {
     ) -> Result<Self> {
         let properties = device.properties();
         let room = room_of(properties);
-        let fits = |blocks: usize| needs(blocks).slab + needs(blocks).rest <= room;
+        let fits = |blocks: usize| needs(blocks).shared(Residence::Shared) <= room;
         let clusters = [1, 2, 4, PORTABLE_CLUSTER].into_iter().filter(|blocks| *blocks <= useful);
         let holding: Vec<usize> = clusters.filter(|blocks| fits(*blocks)).collect();
         let small = holding.iter().find(|blocks| needs(**blocks).slab <= SMALL_SLAB);
@@ -142,8 +162,7 @@ impl Schedule {
                 "{members} members leave no block for a team on {name}: split the ensemble into several launches"
             )));
         }
-        let Needs { slab, rest } = needs(blocks);
-        let needed = rest + if residence == Residence::Shared { slab } else { 0 };
+        let needed = needs(blocks).shared(residence);
         let (most, what) = match team {
             Team::Cluster => (2 * PORTABLE_CLUSTER, "a cluster"),
             Team::Grid => (most_blocks(device, needed) / members, "each team of a cooperative grid"),
@@ -191,6 +210,17 @@ fn most_blocks(device: &Device, shared_bytes: usize) -> usize {
 /// Threads that share the rows of a product with so many vectors of columns, as the kernels have it.
 pub(super) fn groups_of(vectors: usize) -> usize {
     (TEAM_THREADS as usize / vectors).max(1)
+}
+
+/// From what one group leaves of so many columns to what the next leaves, as the kernels have it.
+fn stride_of(columns: usize) -> usize {
+    columns.next_multiple_of(8) + 4
+}
+
+/// Room for what groups of threads leave of a product: with so many vectors of columns, which leave
+/// `columns` numbers.
+pub(super) fn partials_of(vectors: usize, columns: usize) -> usize {
+    groups_of(vectors) * stride_of(columns)
 }
 
 /// Appends rows of a block's columns, zeros where there is none.
