@@ -26,16 +26,18 @@ GW_DEVICE void begin(const Block& b, const f32* start, u32 hidden) {
 //   n = tanh(x W_n + b_n + r (h U_n + c_n))       reset after the product
 //   n = tanh(x W_n + b_n + (r h) U_n + c_n)       reset before it: one product waits for the other
 //   h' = (1 - z) h + z n
-// `meanwhile` is done before the block meets, `late` while it waits for its team: what `late` reads of the products is there until
-// the team's next barrier. After it, every block has all of the next state, and is done with what it read before: `keep` may store
-// that state in the place of the one that the team began with.
+// `meanwhile` is done before the block meets; `late` while the team meets, and counts as done at its next meeting. After this
+// function, every block has all of the next state, and is done with what it read before: `keep` may store that state in the
+// place of the one that the team began with.
 //
 // A warp has 8 columns of the block with their four parts, or fewer with more lanes to add up each: z and r are computed at the
 // same time by the lanes of their parts, n and h' by all lanes of a column, each of which sends h' to some blocks. In cycles:
-//   products     of shared memory, 16 bytes a thread: 5 a row and warp of f32; 19 instructions a row of bf16, a quarter of that a warp
-//   sums         60: barrier of the block; 60: up to 8 loads at once, up to 3 shuffles
+//   products     a warp's row of f32 takes 5 of shared memory and 7 instructions, one of bf16 20; of those in registers 5 and 9
+//                instructions. Two warps share a scheduler, and 100 go by before the first sum and after the last
+//   sums         40: barrier of the block; 90: 8 loads at once, and a shuffle or two
 //   activations  120: sigmoid; 25: shuffles; 130: tanh
-//   exchange     400 to 500: stores into 8 blocks, a fence that waits for them, the cluster's barrier; 2000 in a grid
+//   exchange     450: stores into 8 blocks, a fence that waits for them, the cluster's barrier. In a grid 2800: the barrier goes
+//                through L2, and so does the state
 template <class Meanwhile, class Late>
 GW_DEVICE void advance(const team::Gates& gates, const team::Held& held, const Block& b, u32 step, const f32* x, u32* arrived,
                        Meanwhile meanwhile, Late late) {
@@ -100,10 +102,11 @@ GW_DEVICE void keep(f32* to, const Block& b, const f32* h) {
 // GRUs of all members for `steps` steps, each with weights of its own.
 // x: [step, member, input]; start: [member, hidden]; states: [step, member, hidden]; exchange: [member, 3, hidden].
 //
-// A slab is its rows of the state that registers alone hold, then the input's, then the rest of the state's. A step reads what lies in
-// shared memory once (128 bytes a cycle and multiprocessor), or reads it from L2, and waits for a barrier of the team; for two with
-// the reset gate before the product. 5 members of 256 with 70 inputs in f32: 1 MB a member, 125 KB a block of a cluster of 8, 92 KB of
-// that in registers. Of a step's cycles 700 are products, 120 sums, 280 activations, 450 exchange: 1550, or 0.85 us.
+// A slab is its rows of the state that registers alone hold, then the input's, then the rest of the state's. A step waits for a
+// barrier of the team; for two with the reset gate before the product. 5 members of 256 with 70 inputs in f32: 1 MB a member,
+// 125 KB a block of a cluster of 8, 98 KB of that in registers. Of a step's cycles 500 are products, 130 sums, 275 activations,
+// 450 exchange: 1350, or 0.8 us. In bf16 they are as many; of 512 in bf16, 1900 are products; of 1024, on 26 blocks a member,
+// 2000, and 2800 exchange.
 GW_KERNEL_BOUNDED(gru, TEAM_THREADS, 1)(const u32* weights, const f32* biases, const f32* x, const f32* start, f32* states,
                                         f32* exchange, u32* arrived, GruShape s) {
     const u32 member = gw::block_x() / s.blocks, members = gw::blocks_x() / s.blocks, hidden = s.hidden;
@@ -155,13 +158,16 @@ GW_KERNEL_BOUNDED(gru, TEAM_THREADS, 1)(const u32* weights, const f32* biases, c
 // ring: [place, FEATURES], [place, ACTION]; normaliser: means, variances, count.
 // told: the members' streams of random numbers, and behind them the actions, [tick, ACTION].
 // paths: [tick, member, (mean, variance, |h|^2, entropy)]; features: [tick, member, FEATURES];
-// chosen, margins: [tick, member, category]; exchange: [member, (h, h, reset, z, entropies, entropies)].
+// chosen, margins: [tick, member, category]; exchange: [member, (h, h, reset, z, entropies of three ticks)].
 //
-// Two barriers of the team a tick, three with the reset gate before the product. A tick's heads are columns beside the gates of the
-// next tick, which read the same z and h; those of the last tick are computed once more in the end. Heads, noise, entropies and
-// lengths are computed between the two halves of a barrier. 5 members of 256 with 32 x 8 categories: 2.0 MB a member in f32, 250 KB
-// a block of a cluster of 8; 125 KB in bf16. Of a tick's cycles in bf16 1150 are the products of gates and heads, 120 sums, 280
-// activations, 450 exchange; 120 the product of the prior, 120 its sums, 150 the choice and 450 exchange: 2850, or 1.6 us.
+// Two barriers of the team a tick, three with the reset gate before the product. A tick's heads are columns beside the gates of
+// the next tick, which read the same z and h; those of the last tick are computed once more in the end. Nothing waits for heads,
+// lengths, entropies and noise: they are computed while the team meets, by warps that have no categories where there are few.
+// So an entropy is told two ticks late.
+//
+// 5 members of 256 with 32 x 8 categories in bf16: 125 KB a block of a cluster of 8, 72 KB of that in registers. Of a tick's
+// cycles 1000 are the products of gates and heads, 130 sums, 275 activations, 450 exchange; 100 the product of the prior, 150 its
+// sums, 100 the choice, 450 exchange: 2650, or 1.5 us.
 GW_KERNEL_BOUNDED(rollout, TEAM_THREADS, 1)(const u32* weights, const f32* biases, const u64* told, f32* hidden_states,
                                             f32* stochastic_states, f32* own_actions, const f64* ring_features,
                                             const f32* ring_actions, const f64* normaliser, f64* next_normaliser,
@@ -177,9 +183,9 @@ GW_KERNEL_BOUNDED(rollout, TEAM_THREADS, 1)(const u32* weights, const f32* biase
     f32* const own_margins = gw::shared<f32>(s.choices_at) + s.own_categories;
     f32* const partial = gw::shared<f32>(s.partial_at);
     f32* const of_logits = gw::shared<f32>(s.of_logits_at);
-    f32* const ours = exchange + (u64)member * (3 * hidden + stochastic + 2 * s.categories);
+    f32* const ours = exchange + (u64)member * (3 * hidden + stochastic + 3 * s.categories);
     f32* const our_z = ours + 3 * hidden;
-    // Of the last block, where it has shared memory in common with the others.
+    // [tick % 3, category], of the last block where blocks reach each other's shared memory.
     f32* const entropies = CLUSTERED ? gw::shared<f32>(s.entropies_at) : our_z + stochastic;
     const Block block = {s.blocks,
                          first,
@@ -208,7 +214,10 @@ GW_KERNEL_BOUNDED(rollout, TEAM_THREADS, 1)(const u32* weights, const f32* biase
     held.take(gates.state_of(slab), gates.share, s.held_rows);
     const team::Share of_prior = team::share_of(s.prior_width / team::COLUMNS);
     const team::Lanes of_heads = team::lanes_of(s.head_width);
-    const team::Classes own = team::classes_of(categories, s.classes);
+    const team::Classes own = team::classes_of(categories, s.classes, false);
+    const team::Classes packed = team::classes_of(categories, s.classes, true);
+    // What need not be told at once is for the last warps: the first ones have the categories, where there are few.
+    const u32 from_last = team::WARPS - 1 - gw::warp();
     const u64 base = SAMPLED ? told[member] : 0;
     const f32* actions = reinterpret_cast<const f32*>(told + members);
 
@@ -255,20 +264,52 @@ GW_KERNEL_BOUNDED(rollout, TEAM_THREADS, 1)(const u32* weights, const f32* biase
             paths[4 * row + 1] = cumulated;
         }
     };
-    // The warp of the team that tells lengths and entropies: the last one, which has no category where there are few.
-    const bool tells = rank == s.blocks - 1 && gw::warp() == team::WARPS - 1;
     const auto add_up = [](f64 sum) {
         GW_UNROLL
         for (u32 lanes = 16; lanes > 0; lanes /= 2) sum += gw::shuffle_xor(sum, lanes);
         return sum;
     };
-    // After a barrier behind that at the end of the tick.
+    const auto tell_length = [&](u32 tick, const f32* h) {
+        f64 squares = 0.0;
+        GW_UNROLL_BY(4)
+        for (u32 i = gw::lane(); i < hidden; i += 32) squares = gw::fma((f64)h[i], (f64)h[i], squares);
+        squares = add_up(squares);
+        if (gw::lane() == 0) paths[4 * ((u64)tick * members + member) + 2] = squares;
+    };
+    // Entropies of the block's categories, to the last block: after a barrier behind their logits.
+    const auto give_entropies = [&](u32 tick) {
+        const u32 even = (tick & 1) * s.prior_width;
+        for (u32 from = from_last * packed.at_once; from < categories; from += team::WARPS * packed.at_once) {
+            const u32 c = gw::lesser(from + packed.category, categories - 1);
+            const auto logit = [&](u32 i) { return logits[even + c * s.classes + i]; };
+            const team::Softmax softmax = team::soften(packed.lane, packed.lanes, s.classes, logit);
+            f64 entropy = 0.0;
+            for (u32 i = packed.lane; i < s.classes; i += packed.lanes) {
+                const f32 share = softmax.of(logit(i));
+                entropy -= (f64)share * (f64)functions::ln(gw::maximum(share, 1e-20f));
+            }
+            for (u32 apart = packed.lanes / 2; apart > 0; apart /= 2) entropy += gw::shuffle_xor(entropy, apart);
+            if (from + packed.category < categories && packed.lane == 0) {
+                f32* const place = entropies + tick % 3 * s.categories + first_category + c;
+                *(CLUSTERED ? gw::cluster_map(place, s.blocks - 1) : place) = (f32)entropy;
+            }
+        }
+    };
+    // Their sum, by the last block: after a barrier behind those.
     const auto tell_entropy = [&](u32 tick) {
         f64 entropy = 0.0;
-        for (u32 i = gw::lane(); i < s.categories; i += 32) entropy += (f64)entropies[(tick & 1) * s.categories + i];
+        for (u32 i = gw::lane(); i < s.categories; i += 32) entropy += (f64)entropies[tick % 3 * s.categories + i];
         entropy = add_up(entropy);
         if (gw::lane() == 0) paths[4 * ((u64)tick * members + member) + 3] = entropy;
     };
+    const auto make_noise = [&](u32 tick) {
+        // From the middle on.
+        for (u32 j = (gw::thread() + TEAM_THREADS / 2) % TEAM_THREADS; j < categories * s.classes; j += TEAM_THREADS) {
+            const u64 bits = functions::random_bits(base, (u64)tick * stochastic + first_class + j);
+            noise[(tick & 1) * s.prior_width + j] = functions::gumbel(bits);
+        }
+    };
+    if (SAMPLED) make_noise(0);
 
     for (u32 step = 0; step < steps; ++step) {
         const bool looks_back = step < history;
@@ -283,12 +324,6 @@ GW_KERNEL_BOUNDED(rollout, TEAM_THREADS, 1)(const u32* weights, const f32* biase
         advance(gates, held, block, step, z, arrived, [] {}, [&] {
             if (gw::thread() < ACTION) action[gw::thread()] = next_action;
             if (step > history) tell_heads(tick - 1);
-            if (SAMPLED && !looks_back) {
-                // From the last thread on: the first ones have the heads.
-                for (u32 j = TEAM_THREADS - 1 - gw::thread(); j < categories * s.classes; j += TEAM_THREADS) {
-                    noise[j] = functions::gumbel(functions::random_bits(base, (u64)tick * stochastic + first_class + j));
-                }
-            }
         });
         const f32* h = block.state(step + 1, hidden);
         // Not earlier: with one tick to look back on, the team has only now read all of the state that this replaces.
@@ -297,7 +332,8 @@ GW_KERNEL_BOUNDED(rollout, TEAM_THREADS, 1)(const u32* weights, const f32* biase
         team::product(of_logits, matrices + (looks_back ? s.posterior_word : s.prior_word), of_prior, h, hidden, seen,
                       looks_back ? FEATURES : 0);
         gw::sync_threads();
-        for (u32 from = gw::warp() * own.categories; from < categories; from += team::WARPS * own.categories) {
+        const u32 even = (tick & 1) * s.prior_width;
+        for (u32 from = gw::warp() * own.at_once; from < categories; from += team::WARPS * own.at_once) {
             const u32 c = gw::lesser(from + own.category, categories - 1), of_category = c * s.classes;
             const bool is_category = from + own.category < categories;
             // What is a lane's last logit stays in a register: mostly it is the only one.
@@ -309,11 +345,11 @@ GW_KERNEL_BOUNDED(rollout, TEAM_THREADS, 1)(const u32* weights, const f32* biase
                                               own.slices) + (looks_back ? posterior_bias : prior_bias)[j];
                 if (i >= s.classes) continue;
                 last = logit;
-                if (is_category && own.slice == 0) logits[j] = logit;
-                if (SAMPLED && !looks_back) choice.see(gw::add(logit, noise[j]), i);
+                if (is_category && own.slice == 0) logits[even + j] = logit;
+                if (SAMPLED && !looks_back) choice.see(gw::add(logit, noise[even + j]), i);
             }
             team::Softmax softmax = {0.0f, 1.0f};
-            const auto logit = [&](u32 i) { return i + own.lanes < s.classes ? logits[of_category + i] : last; };
+            const auto logit = [&](u32 i) { return i + own.lanes < s.classes ? logits[even + of_category + i] : last; };
             if (SAMPLED && !looks_back) {
                 choice.join(own.lanes);
                 if (is_category && own.slice == 0 && own.lane == 0) {
@@ -332,35 +368,17 @@ GW_KERNEL_BOUNDED(rollout, TEAM_THREADS, 1)(const u32* weights, const f32* biase
         }
         team::arrive();
         if (!looks_back) {
-            const u64 row = (u64)tick * members + member;
-            // Other lanes of the warp have written the logits.
-            gw::sync_warp();
-            for (u32 from = gw::warp() * own.categories; from < categories; from += team::WARPS * own.categories) {
-                const u32 c = gw::lesser(from + own.category, categories - 1), category = first_category + c;
-                const auto logit = [&](u32 i) { return logits[c * s.classes + i]; };
-                const team::Softmax softmax = team::soften(own.lane, own.lanes, s.classes, logit);
-                f64 entropy = 0.0;
-                for (u32 i = own.lane; i < s.classes; i += own.lanes) {
-                    const f32 share = softmax.of(logit(i));
-                    entropy -= (f64)share * (f64)functions::ln(gw::maximum(share, 1e-20f));
-                }
-                for (u32 apart = own.lanes / 2; apart > 0; apart /= 2) entropy += gw::shuffle_xor(entropy, apart);
-                if (from + own.category < categories && own.slice == 0 && own.lane == 0) {
-                    f32* const place = entropies + (tick & 1) * s.categories + category;
-                    *(CLUSTERED ? gw::cluster_map(place, s.blocks - 1) : place) = (f32)entropy;
-                    if (SAMPLED) {
-                        chosen[row * s.categories + category] = own_chosen[c];
-                        margins[row * s.categories + category] = own_margins[c];
-                    }
-                }
+            const u64 row = ((u64)tick * members + member) * s.categories + first_category;
+            for (u32 from = gw::warp() * own.at_once; SAMPLED && from < categories; from += team::WARPS * own.at_once) {
+                const u32 c = from + own.category;
+                if (c >= categories || own.slice > 0 || own.lane > 0) continue;
+                chosen[row + c] = own_chosen[c];
+                margins[row + c] = own_margins[c];
             }
-            if (tells) {
-                if (tick > 0) tell_entropy(tick - 1);
-                f64 squares = 0.0;
-                for (u32 i = gw::lane(); i < hidden; i += 32) squares = gw::fma((f64)h[i], (f64)h[i], squares);
-                squares = add_up(squares);
-                if (gw::lane() == 0) paths[4 * row + 2] = squares;
-            }
+            if (SAMPLED && step + 1 < steps) make_noise(tick + 1);
+            if (tick > 0) give_entropies(tick - 1);
+            if (rank == s.blocks - 1 && from_last == 1) tell_length(tick, h);
+            if (rank == s.blocks - 1 && from_last == 2 && tick > 1) tell_entropy(tick - 2);
         }
         team::wait(arrived);
         if constexpr (!CLUSTERED) {
@@ -381,8 +399,10 @@ GW_KERNEL_BOUNDED(rollout, TEAM_THREADS, 1)(const u32* weights, const f32* biase
     }
 
     gates.products(held, z, block.state(steps, hidden));
+    give_entropies(s.ticks - 1);
     team::arrive();
     team::wait(arrived);
     tell_heads(s.ticks - 1);
-    if (tells) tell_entropy(s.ticks - 1);
+    if (rank == s.blocks - 1 && from_last == 1 && s.ticks > 1) tell_entropy(s.ticks - 2);
+    if (rank == s.blocks - 1 && from_last == 2) tell_entropy(s.ticks - 1);
 }

@@ -3,12 +3,12 @@
 //
 // A *team* of blocks has a member of the ensemble: a thread-block cluster (CLUSTERED) or blocks of a cooperative grid. Each
 // owns `width` numbers of the state, and of every matrix the columns that lead to them. It holds those in registers and in
-// shared memory (RESIDENT), or reads what is not in registers again in every step, from the L2 cache as long as it fits in there.
+// shared memory (RESIDENT), or reads what is not in registers again in every step, from the L2 cache as long as it fits there.
 //
-// A block's slab is its matrices one after another, row by row, in vectors of 16 bytes: 4 columns of f32, or 8 of bf16 (HALVED). A
-// thread has a vector of columns and every n-th row; neighbours read neighbouring vectors. What threads of the same columns
-// have lies in shared memory, and is added up by as many lanes of a warp as there are for a column, in an order that depends on
-// nothing but sizes: the schedule changes no bit.
+// A block's slab is its matrices one after another, row by row, in vectors of 16 bytes: 4 columns of f32, or 8 of bf16
+// (HALVED). A thread has a vector of columns and every n-th row; neighbours read neighbouring vectors. What threads of the same
+// columns have goes to shared memory, where as many lanes of a warp as there are for a column add it up, in an order that
+// depends on nothing but sizes: the schedule changes no bit.
 
 #include "functions.cuh"
 #include "shared.cuh"
@@ -18,8 +18,8 @@ namespace team {
 constexpr u32 WARPS = TEAM_THREADS / 32;
 // Columns of a vector.
 constexpr u32 COLUMNS = HALVED ? 8 : 4;
-// Rows whose loads a thread has under way at once: what comes from L2 takes 600 cycles, and what comes from shared memory 30.
-// More do not fit beside the rows that registers hold.
+// Rows whose loads a thread has under way at once: one from L2 takes 600 cycles, one from shared memory 30. More do not fit
+// beside the rows that registers hold.
 constexpr u32 AT_ONCE = RESIDENT ? 4 : 6;
 constexpr u32 HELD_ROWS = HALVED ? HELD_ROWS_BF16 : HELD_ROWS_F32;
 // Lanes that add up a column, at most.
@@ -178,8 +178,8 @@ struct Held {
     GW_DEVICE void add(Columns& sums, const f32* h, const Share& share) const {
         GW_UNROLL
         for (u32 i = 0; i < HELD_ROWS; i += 4) {
-            // The same for all threads.
-            if (i * share.groups >= count) break;
+            // The same for all threads. Between two such branches the loads of eight rows are under way at once.
+            if (i % 8 == 0 && i * share.groups >= count) break;
             // Behind the last row are zeros for any number of the state.
             const u32 row = gw::lesser(4 * (i / 4 * share.groups + share.group), (count - 1) / 4 * 4);
             const u32x4 x = gw::load_128(h + row);
@@ -342,8 +342,7 @@ struct Running {
     }
 };
 
-// Top and sum of e^(x - top) of a category's logits: of those of a lane, and then of `lanes` neighbours. All lanes of the warp come
-// here.
+// Top and sum of e^(x - top) of a category's logits.
 struct Softmax {
     f32 top, sum;
 
@@ -352,7 +351,8 @@ struct Softmax {
 
 constexpr u32 NONE = 0xFF800000u;
 
-// `logit` of class i, for the lane's classes i = lane, lane + lanes, ...; the number of rounds is the same for all lanes.
+// Of `logit` of class i: for the lane's classes i = lane, lane + lanes, ..., and then for those of `lanes` neighbours. All lanes
+// of the warp come here.
 template <class Logit>
 GW_DEVICE Softmax soften(u32 lane, u32 lanes, u32 classes, Logit logit) {
     Softmax s = {gw::bits<f32>(NONE), 0.0f};
@@ -394,15 +394,16 @@ struct Choice {
 };
 
 // Which categories and classes a lane has: `lanes` lanes have a category, lane `lane` of them classes lane, lane + lanes, ...; a
-// warp has `categories` categories at a time, and so many slices of lanes that all do the same, but for adding up products.
+// warp has `at_once` categories at a time, and so many slices of lanes that all do the same, but for adding up products.
 struct Classes {
-    u32 lanes, lane, categories, category, slices, slice;
+    u32 lanes, lane, at_once, category, slices, slice;
 };
 
-GW_DEVICE Classes classes_of(u32 categories, u32 classes) {
+// As many categories in a warp as there is room for (`packed`), or as few as all warps of the block leave to it.
+GW_DEVICE Classes classes_of(u32 categories, u32 classes, bool packed) {
     u32 lanes = 1, at_once = 1;
     while (lanes < classes && lanes < 32) lanes *= 2;
-    while (at_once * WARPS < categories && at_once * lanes < 32) at_once *= 2;
+    while ((packed || at_once * WARPS < categories) && at_once * lanes < 32) at_once *= 2;
     return {lanes,   gw::lane() % lanes,           at_once, gw::lane() / lanes % at_once, 32 / (lanes * at_once),
             gw::lane() / (lanes * at_once)};
 }

@@ -6,5 +6,5 @@ use gatework_foresight::workloads::{hunted, workloads};
 use gatework_lab::suite;
 
 fn main() -> ExitCode {
-    suite(workloads()).controls(4).mutants_of(hunted(), 51, &[]).run()
+    suite(workloads()).controls(4).mutants_of(hunted(), 50, &[]).run()
 }

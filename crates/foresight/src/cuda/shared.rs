@@ -194,12 +194,13 @@ gatework_gpu::shared! {
         pub(super) partial_at: u32,
         pub(super) kept_at: u32,
         pub(super) bias_at: u32,
+        /// Logits of the block's classes, of this tick and of the one before.
         pub(super) logits_at: u32,
-        /// Gumbel noise of a tick's classes.
+        /// Their Gumbel noise, for this tick and for the next.
         pub(super) noise_at: u32,
         /// Classes that were chosen, and their margins.
         pub(super) choices_at: u32,
-        /// Entropies of all categories, of this tick and of the one before.
+        /// Entropies of all categories, of this tick and of the two before.
         pub(super) entropies_at: u32,
         /// What groups of threads have of the prior or the posterior, and of the state after its reset.
         pub(super) of_logits_at: u32,

@@ -127,6 +127,20 @@ fn every_schedule_matches_double_precision() {
     }
 }
 
+/// Registers hold the first rows of the state's matrix, shared memory the others.
+#[test]
+fn a_state_that_registers_hold_in_part_matches_double_precision() {
+    for reset in BOTH {
+        for format in [WeightFormat::F32, WeightFormat::Bf16] {
+            let units = Units::new(6, sizes(2, 5, 130, reset), 3);
+            let schedule = Schedule { blocks: 1, team: Team::Cluster, residence: Residence::Shared };
+            let found = units.on_device(6, format, Some(schedule));
+            let apart = apart(&found, &units.plain(format, reset));
+            assert!(apart < 1e-5, "{reset:?} {format:?}: {apart}");
+        }
+    }
+}
+
 #[test]
 fn the_other_form_and_the_other_format_are_seen() {
     for reset in BOTH {

@@ -93,7 +93,15 @@ fn follow(found: &[Path], wanted: &[Path], ticks: usize, categories: usize) -> [
 
 #[test]
 fn expected_rollouts_match_cpu() {
-    let shapes = [(1, 1, [1, 2], 3), (5, 33, [3, 5], 6), (7, 16, [8, 8], 4), (2, 64, [32, 8], 4)];
+    let shapes = [
+        (1, 1, [1, 2], 3),
+        (5, 33, [3, 5], 6),
+        (7, 16, [8, 8], 4),
+        (2, 64, [32, 8], 4),
+        // More classes than a warp has lanes, more categories than a block has warps, one tick, two ticks.
+        (1, 9, [2, 70], 1),
+        (1, 5, [40, 2], 2),
+    ];
     for (seed, (members, hidden, classes, ticks)) in (0u64..).zip(shapes) {
         for reset in [Reset::After, Reset::Before] {
             for format in [WeightFormat::F32, WeightFormat::Bf16] {
@@ -114,9 +122,9 @@ fn expected_rollouts_match_cpu() {
 #[test]
 fn sampled_states_are_the_cpus_wherever_the_choice_is_clear() {
     let (ticks, mut all, mut close) = (12, [0; 2], 0);
-    for seed in 0..6 {
+    for seed in 0..8 {
         let reset = if seed % 2 == 0 { Reset::After } else { Reset::Before };
-        let classes = [[8, 8], [5, 3], [32, 8]][seed as usize % 3];
+        let classes = [[8, 8], [5, 3], [32, 8], [3, 45]][seed as usize % 4];
         let ensemble = ensemble(options(5, 24, classes, reset), WeightFormat::F32, seed);
         let (actions, states) = (actions(seed, ticks), States::Sampled(Random::new(seed, "imagined")));
         let found = on_device(seed, &ensemble, WeightFormat::F32, None, &actions, &states);
