@@ -14,7 +14,8 @@ struct Block {
     GW_DEVICE f32* state(u32 step, u32 hidden) const { return h + (step & 1) * ((hidden + 3) / 4 * 4); }
 };
 
-// Shared memory in which a block begins: the state, and zeros behind it up to whole vectors, as loads of 16 bytes meet them.
+// Puts the state that a block begins with into shared memory, and zeros behind both rows of it up to whole vectors: loads of 16
+// bytes meet them.
 GW_DEVICE void begin(const Block& b, const f32* start, u32 hidden) {
     team::fetch(b.h, start, hidden);
     const u32 behind = (hidden + 3) / 4 * 4 - hidden;
@@ -243,7 +244,7 @@ GW_KERNEL_BOUNDED(rollout, TEAM_THREADS, 1)(const u32* weights, const f32* biase
     if constexpr (CLUSTERED) gw::sync_cluster();
     else gw::sync_threads();
 
-    // A head has several lanes, each of which adds up what it gives over ticks.
+    // Several lanes have a head. The first of them adds up over ticks what the mean and the variance are.
     f64 cumulated = 0.0;
     const u32 column = gw::warp() * of_heads.columns + of_heads.column, head = rank * s.head_width + column;
     const auto tell_heads = [&](u32 tick) {
@@ -278,10 +279,10 @@ GW_KERNEL_BOUNDED(rollout, TEAM_THREADS, 1)(const u32* weights, const f32* biase
     };
     // Entropies of the block's categories, to the last block: after a barrier behind their logits.
     const auto give_entropies = [&](u32 tick) {
-        const u32 even = (tick & 1) * s.prior_width;
+        const u32 of_tick = (tick & 1) * s.prior_width;
         for (u32 from = from_last * packed.at_once; from < categories; from += team::WARPS * packed.at_once) {
             const u32 c = gw::lesser(from + packed.category, categories - 1);
-            const auto logit = [&](u32 i) { return logits[even + c * s.classes + i]; };
+            const auto logit = [&](u32 i) { return logits[of_tick + c * s.classes + i]; };
             const team::Softmax softmax = team::soften(packed.lane, packed.lanes, s.classes, logit);
             f64 entropy = 0.0;
             for (u32 i = packed.lane; i < s.classes; i += packed.lanes) {
@@ -303,7 +304,7 @@ GW_KERNEL_BOUNDED(rollout, TEAM_THREADS, 1)(const u32* weights, const f32* biase
         if (gw::lane() == 0) paths[4 * ((u64)tick * members + member) + 3] = entropy;
     };
     const auto make_noise = [&](u32 tick) {
-        // From the middle on.
+        // The warps of the first half have the categories, where there are few.
         for (u32 j = (gw::thread() + TEAM_THREADS / 2) % TEAM_THREADS; j < categories * s.classes; j += TEAM_THREADS) {
             const u64 bits = functions::random_bits(base, (u64)tick * stochastic + first_class + j);
             noise[(tick & 1) * s.prior_width + j] = functions::gumbel(bits);
@@ -332,7 +333,7 @@ GW_KERNEL_BOUNDED(rollout, TEAM_THREADS, 1)(const u32* weights, const f32* biase
         team::product(of_logits, matrices + (looks_back ? s.posterior_word : s.prior_word), of_prior, h, hidden, seen,
                       looks_back ? FEATURES : 0);
         gw::sync_threads();
-        const u32 even = (tick & 1) * s.prior_width;
+        const u32 of_tick = (tick & 1) * s.prior_width;
         for (u32 from = gw::warp() * own.at_once; from < categories; from += team::WARPS * own.at_once) {
             const u32 c = gw::lesser(from + own.category, categories - 1), of_category = c * s.classes;
             const bool is_category = from + own.category < categories;
@@ -345,11 +346,11 @@ GW_KERNEL_BOUNDED(rollout, TEAM_THREADS, 1)(const u32* weights, const f32* biase
                                               own.slices) + (looks_back ? posterior_bias : prior_bias)[j];
                 if (i >= s.classes) continue;
                 last = logit;
-                if (is_category && own.slice == 0) logits[even + j] = logit;
-                if (SAMPLED && !looks_back) choice.see(gw::add(logit, noise[even + j]), i);
+                if (is_category && own.slice == 0) logits[of_tick + j] = logit;
+                if (SAMPLED && !looks_back) choice.see(gw::add(logit, noise[of_tick + j]), i);
             }
             team::Softmax softmax = {0.0f, 1.0f};
-            const auto logit = [&](u32 i) { return i + own.lanes < s.classes ? logits[even + of_category + i] : last; };
+            const auto logit = [&](u32 i) { return i + own.lanes < s.classes ? logits[of_tick + of_category + i] : last; };
             if (SAMPLED && !looks_back) {
                 choice.join(own.lanes);
                 if (is_category && own.slice == 0 && own.lane == 0) {
