@@ -175,7 +175,7 @@ fn resources(workload: &dyn Workload) -> Result<Completion, Failed> {
         record.gates.iter().find(found).map(|gate| gate.outcome.clone())
     };
     match (said(Gate::Compile), said(Gate::Resources)) {
-        (Some(compiled @ Outcome::NotRun { .. }), _) => completion(compiled),
+        (Some(compiled), _) if !compiled.is_passed() => completion(compiled),
         (_, Some(outcome)) => completion(outcome),
         (_, None) => Ok(Completion::ignored_with("the workload has no kernels")),
     }
