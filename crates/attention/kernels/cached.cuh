@@ -221,28 +221,36 @@ GW_DEVICE bool is_last(u32* counters, const Work& work, const CacheProblem& prob
     return *last;
 }
 
-// Rows that a warp combines at a time: 16 rows of 4 heads are four turns of four warps.
-constexpr u32 ROWS_AT_ONCE = 4;
+// The output of a warp's rows `own`, `own + WARPS`, ... of the tile, ROWS at most, from what all parts gave.
+template <u32 ROWS>
+GW_DEVICE void combine(const f32* parts, const f32* parts_lse, Out* o, f32* lse, u32 own, u32 rows, const Work& work,
+                       const CacheProblem& problem) {
+    constexpr u32 WARPS = CONSUMER_THREADS / 32;
+    typedef Combined<DIM, ROWS> Rows;
+    const u32 there = gw::lesser((rows - own + WARPS - 1) / WARPS, ROWS);
+    const auto place = [&](u32 i, u32 part) { return part_row(part, own + i * WARPS, work, problem); };
+    Rows combined;
+    combined.take(parts, parts_lse, work.item.parts, there, place, ReadPlainly{});
+    GW_UNROLL
+    for (u32 i = 0; i < ROWS; ++i) {
+        if (i >= there) break;
+        const Line line = line_of(work.item.tile * BLOCK_ROWS + own + i * WARPS, work, problem);
+        GW_UNROLL
+        for (u32 j = 0; j < Rows::PER_LANE; ++j) store<OUT_NUMBER>(o + line.output + Rows::column(j), combined.value(i, j));
+        if (gw::lane() == 0) lse[line.lse] = combined.log_sum(i);
+    }
+}
 
-// o and lse of the tile from those of all its parts.
+// Of all rows of the tile, which are dealt to warps one by one, so that few are on many warps. Four at a time, but one alone: it would
+// wait for the code of three.
 GW_DEVICE void combine(const f32* parts, const f32* parts_lse, Out* o, f32* lse, const Work& work, const CacheProblem& problem) {
     constexpr u32 WARPS = CONSUMER_THREADS / 32;
-    const u32 first = work.item.tile * BLOCK_ROWS, rows = gw::lesser(BLOCK_ROWS, work.packed - first);
-    // Rows are dealt to warps one by one, so that few rows are on many warps.
-    for (u32 own = gw::warp(); own < rows; own += ROWS_AT_ONCE * WARPS) {
-        const u32 there = gw::lesser((rows - own + WARPS - 1) / WARPS, ROWS_AT_ONCE);
-        Combined<DIM, ROWS_AT_ONCE> combined;
-        const auto place = [&](u32 i, u32 part) { return part_row(part, own + i * WARPS, work, problem); };
-        combined.take(parts, parts_lse, work.item.parts, there, place, [](const f32* number) { return *number; });
-        GW_UNROLL
-        for (u32 i = 0; i < ROWS_AT_ONCE; ++i) {
-            if (i >= there) break;
-            const Line line = line_of(first + own + i * WARPS, work, problem);
-            GW_UNROLL
-            for (u32 j = 0; j < DIM / 32; ++j) store<OUT_NUMBER>(o + line.output + gw::lane() + 32 * j, combined.value(i, j));
-            if (gw::lane() == 0) lse[line.lse] = combined.log_sum(i);
-        }
+    const u32 rows = gw::lesser(BLOCK_ROWS, work.packed - work.item.tile * BLOCK_ROWS);
+    if (rows <= WARPS) {
+        if (gw::warp() < rows) combine<1>(parts, parts_lse, o, lse, gw::warp(), rows, work, problem);
+        return;
     }
+    for (u32 own = gw::warp(); own < rows; own += 4 * WARPS) combine<4>(parts, parts_lse, o, lse, own, rows, work, problem);
 }
 
 GW_DEVICE void consume(const In* q, const Where& where, const f32* sinks, f32* parts, f32* parts_lse, u32* counters, Out* o, f32* lse) {

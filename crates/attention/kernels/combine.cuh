@@ -14,12 +14,12 @@ GW_KERNEL(combine)(const f32* parts, const f32* parts_lse, Out* o, f32* lse, Par
     if (index >= p.total) return;
     Row row;
     row.take(parts, parts_lse, p.count, 1, [&](u32, u32 part) { return part * p.total + index; },
-             [](const f32* number) { return gw::load_readonly(number); });
+             ReadUnchanged{});
     const u32 head = (u32)(index / p.rows);
     Out* to = o + head / p.heads * p.batch_stride + head % p.heads * p.head_stride + index % p.rows * p.row_stride;
     GW_UNROLL
     for (u32 i = 0; i < Row::PER_LANE; ++i) {
-        if (Row::has(i)) store<OUT_NUMBER>(to + gw::lane() + 32 * i, row.value(0, i));
+        if (Row::has(i)) store<OUT_NUMBER>(to + Row::column(i), row.value(0, i));
     }
     if (gw::lane() == 0) lse[index] = row.log_sum(0);
 }
