@@ -253,7 +253,7 @@ impl Ensemble {
         Imagined::of(&self.roll_out(actions, &States::Expected, Heads::Change))
     }
 
-    /// The rollout of every member from here on, one tick an action, with its features.
+    /// The rollout of every member from here on, one tick an action, with its features; members side by side.
     pub fn paths(&self, actions: &[[f32; ACTION]], states: &States) -> Vec<Path> {
         self.roll_out(actions, states, Heads::All)
     }
@@ -264,7 +264,7 @@ impl Ensemble {
             let (h, z) = (state.h.clone(), state.z.clone());
             member.imagine(&state.parameters, h, z, actions, &states.of_member(index), heads)
         };
-        self.states.iter().enumerate().map(of_member).collect()
+        self.states.par_iter().enumerate().map(of_member).collect()
     }
 
     /// The direct head: mean and deviation of ln(end / now), from the states as they are.

@@ -15,6 +15,9 @@ use gatework_lab::{
     Bench, Bounds, Case, Control, ErrorBudget, KernelSpec, Outputs, RunError, Work, Workload,
 };
 
+/// What is promised where nothing else does the same work.
+const AS_BEFORE: &str = "the same launches on the same card, with a tenth for its power and its clocks";
+
 pub(super) fn workloads() -> Vec<Box<dyn Workload>> {
     all(Cases::All)
 }

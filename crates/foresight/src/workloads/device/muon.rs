@@ -224,6 +224,7 @@ impl Job for Muon {
         Ok(Bench::new(self.work(case), candidate, baseline)
             .timing(Timing::Launches { count: 3 })
             .cold()
+            .expect_recorded(1.10, super::AS_BEFORE)
             .shown_by(evidence))
     }
 }

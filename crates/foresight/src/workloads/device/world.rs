@@ -230,6 +230,9 @@ impl Job for WorldStep {
             },
         );
         stream.synchronize()?;
-        Ok(Bench::new(self.work(case), candidate, baseline).timing(Timing::Wall).shown_by(evidence))
+        Ok(Bench::new(self.work(case), candidate, baseline)
+            .timing(Timing::Wall)
+            .expect_recorded(1.10, super::AS_BEFORE)
+            .shown_by(evidence))
     }
 }
