@@ -49,7 +49,8 @@ pub(crate) struct Tuned {
 }
 
 /// Every head dimension that kernels are made for, shortest first. `tuned` of 64 and 128 is from the records
-/// 3da12d7496ed and cfea36af5533 of `results/nvidia-h200.jsonl`; the others were not timed.
+/// 3da12d7496ed and cfea36af5533 of `results/nvidia-h200.jsonl`; of the others no
+/// schedules were compared.
 pub const HEAD_DIMENSIONS: &[HeadDimension] = &[
     HeadDimension {
         dim: 64,
