@@ -5,7 +5,7 @@ Prints one JSON line each: the median of device time, in microseconds, of calls 
 * statistics: sum, squared length, least and largest number of every tensor in six arrays of all parameters of GPT-2 small,
   and the product of two of the arrays, by `_foreach` calls where there are any, else by a call a tensor.
 * adamw: a step of `torch.optim.AdamW(fused=True, capturable=True)` over as many parameters.
-* gru: 50 steps of `nn.GRU` (cuDNN) in f32, five rows that share their weights, 70 inputs.
+* gru: 50 steps of `nn.GRU` (cuDNN) in f32 with TF32 allowed, as by default; five rows that share their weights, 70 inputs.
 
   python3 peers/torch_foresight.py
 """

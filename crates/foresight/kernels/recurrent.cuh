@@ -32,13 +32,14 @@ GW_DEVICE void begin(const Block& b, const f32* start, u32 hidden) {
 // place of the one that the team began with.
 //
 // A warp has 8 columns of the block with their four parts, or fewer with more lanes to add up each: z and r are computed at the
-// same time by the lanes of their parts, n and h' by all lanes of a column, each of which sends h' to some blocks. In cycles:
+// same time by the lanes of their parts, n and h' by all lanes of a column, each of which sends h' to some blocks. In cycles, by counting
+// instructions; a step takes about twice their sum on an H200, where the rest is waited for:
 //   products     a warp's row of f32 takes 5 of shared memory and 7 instructions, one of bf16 20; of those in registers 5 and 9
 //                instructions. Two warps share a scheduler, and 100 go by before the first sum and after the last
 //   sums         40: barrier of the block; 90: 8 loads at once, and a shuffle or two
 //   activations  120: sigmoid; 25: shuffles; 130: tanh
-//   exchange     450: stores into 8 blocks, a fence that waits for them, the cluster's barrier. In a grid 2800: the barrier goes
-//                through L2, and so does the state
+//   exchange     450: stores into 8 blocks and the cluster's barrier, without its fence, which orders all of device memory. In a
+//                grid 2800: the barrier goes through L2, and so does the state
 template <class Meanwhile, class Late>
 GW_DEVICE void advance(const team::Gates& gates, const team::Held& held, const Block& b, u32 step, const f32* x, u32* arrived,
                        Meanwhile meanwhile, Late late) {
@@ -105,9 +106,9 @@ GW_DEVICE void keep(f32* to, const Block& b, const f32* h) {
 //
 // A slab is its rows of the state that registers alone hold, then the input's, then the rest of the state's. A step waits for a
 // barrier of the team; for two with the reset gate before the product. 5 members of 256 with 70 inputs in f32: 1 MB a member,
-// 125 KB a block of a cluster of 8, 98 KB of that in registers. Of a step's cycles 500 are products, 130 sums, 275 activations,
-// 450 exchange: 1350, or 0.8 us. In bf16 they are as many; of 512 in bf16, 1900 are products; of 1024, on 26 blocks a member,
-// 2000, and 2800 exchange.
+// 125 KB a block of a cluster of 8, 98 KB of that in registers. By counting, 500 cycles of a step are products, 130 sums,
+// 275 activations, 450 exchange: 1350, or 0.7 us, of the 1.8 us that it takes. In bf16 they are as many; of 512 in bf16, 1900 are
+// products; of 1024, on 26 blocks a member, 2000, and 2800 exchange.
 GW_KERNEL_BOUNDED(gru, TEAM_THREADS, 1)(const u32* weights, const f32* biases, const f32* x, const f32* start, f32* states,
                                         f32* exchange, u32* arrived, GruShape s) {
     const u32 member = gw::block_x() / s.blocks, members = gw::blocks_x() / s.blocks, hidden = s.hidden;
@@ -166,9 +167,9 @@ GW_KERNEL_BOUNDED(gru, TEAM_THREADS, 1)(const u32* weights, const f32* biases, c
 // lengths, entropies and noise: they are computed while the team meets, by warps that have no categories where there are few.
 // So an entropy is told two ticks late.
 //
-// 5 members of 256 with 32 x 8 categories in bf16: 125 KB a block of a cluster of 8, 72 KB of that in registers. Of a tick's
-// cycles 1000 are the products of gates and heads, 130 sums, 275 activations, 450 exchange; 100 the product of the prior, 150 its
-// sums, 100 the choice, 450 exchange: 2650, or 1.5 us.
+// 5 members of 256 with 32 x 8 categories in bf16: 125 KB a block of a cluster of 8, 72 KB of that in registers. By counting,
+// 1000 cycles of a tick are the products of gates and heads, 130 sums, 275 activations, 450 exchange; 100 the product of the prior,
+// 150 its sums, 100 the choice, 450 exchange: 2650, or 1.4 us, of the 4 us that it takes.
 GW_KERNEL_BOUNDED(rollout, TEAM_THREADS, 1)(const u32* weights, const f32* biases, const u64* told, f32* hidden_states,
                                             f32* stochastic_states, f32* own_actions, const f64* ring_features,
                                             const f32* ring_actions, const f64* normaliser, f64* next_normaliser,

@@ -100,7 +100,8 @@ impl<'a> Sources<'a> {
     fn link(&self, record: &Record) -> String {
         let (folder, slug, id) = (self.folder, record.slug(), record.id());
         let stale = if (self.is_stale)(record) { ", stale" } else { "" };
-        format!("[record]({folder}/{slug}.jsonl#{id}){stale}")
+        let failed = if record.verdict.is_failed() { ", a gate failed" } else { "" };
+        format!("[record]({folder}/{slug}.jsonl#{id}){stale}{failed}")
     }
 
     fn timed(&self, names: &[&str]) -> Result<Vec<(&'a Record, &'a BenchRecord)>, String> {
@@ -235,7 +236,7 @@ fn three_digits(figure: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::MeasuredRecord;
+    use crate::{MeasuredRecord, Outcome};
 
     fn records() -> Vec<Record> {
         let row = |log_rows: u64, median_ms: f64| {
@@ -274,6 +275,14 @@ mod tests {
     fn a_stale_record_is_marked_in_every_row_that_it_feeds() {
         let written = write_tables(DOCUMENT, &records(), "results", &|_| true).unwrap();
         assert_eq!(written.matches("), stale |").count(), 2, "{written}");
+    }
+
+    #[test]
+    fn a_record_of_a_failed_gate_is_marked() {
+        let mut records = records();
+        records[0].verdict = Outcome::Failed { why: "slower than promised".into() };
+        let written = write_tables(DOCUMENT, &records, "results", &|_| false).unwrap();
+        assert_eq!(written.matches("), a gate failed |").count(), 2, "{written}");
     }
 
     #[test]

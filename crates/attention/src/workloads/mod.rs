@@ -84,8 +84,8 @@ pub fn workloads() -> Vec<Box<dyn Workload>> {
         Job::new("attention/long-256", "16 heads of 8192 rows of 256", vec![square(1, 16, 8192, 256)]),
         Job::new(
             "attention/window-256",
-            "16 query heads over 8 key heads of 16384 rows of 256 that see 1024 keys each",
-            vec![Shape { key_heads: 8, ..square(1, 16, 16384, 256) }],
+            "16 query heads over 8 key heads of 8192 rows of 256 that see 1024 keys each",
+            vec![Shape { key_heads: 8, ..square(1, 16, 8192, 256) }],
         )
         .masks(&[WINDOW]),
         Job::new(

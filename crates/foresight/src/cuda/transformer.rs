@@ -15,6 +15,8 @@ use crate::error::{Error, Result};
 const WARPS: usize = REDUCE_THREADS as usize / 32;
 /// Rows whose sums one block takes: enough that its reading hides what comes after it.
 const CHUNK_ROWS: usize = 256;
+/// Chunks of one launch: blocks along the grid's second axis.
+const MOST_CHUNKS: usize = 65_535;
 
 /// So many rows of so many numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +33,13 @@ impl Rows {
     }
 
     fn check(self) -> Result<()> {
+        if self.count.div_ceil(CHUNK_ROWS) > MOST_CHUNKS {
+            return Err(Error::shape(format!(
+                "{} rows: a launch takes {} at most",
+                self.count,
+                MOST_CHUNKS * CHUNK_ROWS
+            )));
+        }
         let fits = |number: usize| (1..=1 << 30).contains(&number);
         if fits(self.count) && fits(self.width) {
             return Ok(());
@@ -268,7 +277,12 @@ impl RowKernels {
         let count = sorted.groups.len();
         // A warp for 32 columns of a group.
         let warps = Rows { count: count * rows.width.div_ceil(32), ..rows };
-        warps.check()?;
+        if warps.count > 1 << 30 {
+            return Err(Error::shape(format!(
+                "{count} tokens of {} numbers are too many for a launch",
+                rows.width
+            )));
+        }
         let arguments = args![&sorted.groups, &sorted.order, dx, of_table, count as u32, rows.width as u32];
         Ok(self.kernel("embed_back")?.launch(&self.stream, &warps.warps(), &arguments)?)
     }

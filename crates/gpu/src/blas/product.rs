@@ -5,7 +5,7 @@ use bytemuck::{Pod, Zeroable};
 use crate::types::{FactorLayout, MatrixScalar};
 use crate::{Error, Result};
 
-/// `c (m x n) <- alpha a (m x k) b (k x n) + beta c`, all row by row.
+/// `c (m x n) <- alpha a (m x k) b (k x n) + beta c`, with `c` row by row.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Product {
     /// Rows of `a` and `c`.

@@ -112,10 +112,15 @@ fn scope<'a>(all: &[Token<'a>], at: usize) -> Vec<Token<'a>> {
             let last = head.iter().rfind(|token| !token.is_space());
             let opens_body =
                 last.is_some_and(|last| [")", "const", "noexcept"].iter().any(|end| last.is(end)));
-            let list = head
-                .iter()
-                .rposition(|token| token.is(")"))
-                .filter(|_| opens_body && !has("=") && !has("namespace"));
+            let list =
+                head.iter().rposition(|token| token.is(")")).filter(|_| opens_body && !has("namespace"));
+            // Not `auto f = [](…) {…}` and the like; default arguments stand in the list.
+            let first = head.iter().position(|token| token.is("(")).unwrap_or(0);
+            let list = list.filter(|_| !head[..first].iter().any(|token| token.is("=")));
+            if has("namespace") {
+                scope.extend_from_slice(&all[start..=here]);
+                start = here + 1;
+            }
             if let Some(last) = list {
                 let end = closing(all, here).unwrap_or(all.len() - 1);
                 let is_around = (start..=end).contains(&at);
@@ -127,9 +132,9 @@ fn scope<'a>(all: &[Token<'a>], at: usize) -> Vec<Token<'a>> {
                     scope.extend_from_slice(&all[start..=end]);
                 }
                 if is_around {
-                    let first = head.iter().position(|token| token.is("(")).unwrap_or(last);
                     for part in split(&head[(first + 1).min(last)..last], ",") {
-                        let Some(name) = part.iter().rev().find(|token| token.kind == Kind::Word) else {
+                        let named = part.split(|token| token.is("=")).next().unwrap_or(part);
+                        let Some(name) = named.iter().rev().find(|token| token.kind == Kind::Word) else {
                             continue;
                         };
                         scope.extend([word(name.text), mark("="), mark("?"), mark(";")]);
@@ -641,6 +646,13 @@ mod tests {
         assert_eq!(bytes(&format!("{one}void b() {{ cudaMalloc(&d, 256); k<<<1, 32>>>(d); }}")), buffer(256));
         assert_eq!(bytes(&format!("{one}void b(float* d) {{ k<<<1, 32>>>(d); }}")), [Passed::Unknown]);
         assert_eq!(bytes(&format!("{one}void b(int n) {{ k<<<1, 32>>>(n); }}")), [Passed::Unknown]);
+        let threads = |text: &str| of(text).threads;
+        assert_eq!(threads("const int n = 8; namespace a { void run(int n) { k<<<1, n>>>(); } }"), None);
+        assert_eq!(threads("void run(int n = 4, int m = 2) { k<<<1, n>>>(); }"), None);
+        assert_eq!(
+            threads("namespace a { const int n = 8; } void run() { k<<<1, n>>>(); }"),
+            Some([8, 1, 1])
+        );
         for change in ["n *= 4", "n++", "--n", "n <<= 2", "read(&n)"] {
             let text = format!("void f() {{ int n = 64; {change}; cudaMalloc(&d, n); k<<<1, 32>>>(d); }}");
             assert_eq!(bytes(&text), [Passed::Unknown], "{change}");

@@ -230,12 +230,13 @@ impl Job for Attention {
         Ok(("attention that sees the next token", given.plain(1)))
     }
 
-    /// Half of two products there and of seven back: scores are computed three times.
+    /// Half of two products there and of five back. Scores and what comes back to them are computed twice for
+    /// the gradient: that is the kernel's own.
     fn work(&self, case: &Case) -> Work {
         let Heads { windows, context, heads, numbers } = heads(case);
         let [squares, numbers] = [windows * heads * context * context, windows * context * heads * numbers];
         let depth = numbers as u64 / (windows * context * heads) as u64;
-        Work { operations: 9 * squares as u64 * depth, bytes: 2 * 13 * numbers as u64 }
+        Work { operations: 7 * squares as u64 * depth, bytes: 2 * 13 * numbers as u64 }
     }
 
     fn bench(&self, device: &Device, case: &Case) -> Result<Bench, RunError> {
@@ -254,18 +255,31 @@ impl Job for Attention {
         let baseline = Side::new("a copy of all scores", move |stream: &Stream| -> Result<(), RunError> {
             Ok(stream.copy(&from, &mut to)?)
         });
+        // The first head of the first window, all of its places and both ways.
+        let (width, first) = (heads.heads * heads.numbers, Heads { windows: 1, ..heads });
         let evidence = Evidence::new(
             super::OnDevice { job: *self, cases: super::Cases::All }.budget(case),
-            move |stream| Ok(stream.fill(&mut spoilt.borrow_mut().given, bf16::NAN)?),
-            // What the first token gives is its own value.
             move |stream| {
-                let first = stream.download(&seen.borrow().given.slice(..heads.numbers))?;
-                Ok(Outputs::new().with("given", singles(&first)))
+                let there = &mut *spoilt.borrow_mut();
+                stream.fill(&mut there.given, bf16::NAN)?;
+                stream.fill(&mut there.levels, f32::NAN)?;
+                Ok(stream.fill(&mut there.of_read, bf16::NAN)?)
+            },
+            move |stream| {
+                let there = seen.borrow();
+                let count = heads.context * width;
+                Ok(Outputs::new()
+                    .with("given", singles(&stream.download(&there.given.slice(..count))?))
+                    .with("levels", stream.download(&there.levels.slice(..first.places()))?)
+                    .with("of read", singles(&stream.download(&there.of_read.slice(..3 * count))?)))
             },
             move |_| {
-                let width = heads.heads * heads.numbers;
-                let value = |i: usize| of_read[(2 * width + i) % PATTERN].to_f32();
-                Ok(Outputs::new().with("given", (0..heads.numbers).map(value).collect::<Vec<f32>>()))
+                let cycled = |pattern: &[bf16], count: usize| -> Vec<bf16> {
+                    pattern.iter().copied().cycle().take(count).collect()
+                };
+                let count = heads.context * width;
+                let (read, of_given) = (cycled(&of_read, 3 * count), cycled(&of_given, count));
+                Ok(Given { heads: first, read, of_given }.plain(0))
             },
         );
         stream.synchronize()?;

@@ -151,7 +151,7 @@ impl Job for Product {
 
     fn kernels(&self) -> Vec<KernelSpec> {
         let spec = |turned| {
-            [(true, 64), (true, 128), (false, 64)]
+            [(true, 64), (true, 128), (false, 64), (false, 128)]
                 .map(|(wide, tile)| KernelSpec::new(product(turned, wide, tile).source()).threads(2 * tile))
         };
         let products = [[false, false], [true, false], [false, true]].into_iter().flat_map(spec);
