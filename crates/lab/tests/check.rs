@@ -488,3 +488,14 @@ fn what_the_host_computes_when_it_starts_is_left_out_or_refused() {
     let Err(CheckError::Device(error)) = refused else { panic!("{refused:?}") };
     assert!(error.to_string().contains("computed when the program starts"), "{error}");
 }
+
+/// Only the program knows what its integers index: buffers that end where the file's end would be overrun by others.
+#[test]
+fn integers_that_may_be_indices_leave_sizes_to_the_plan() {
+    let text = "__global__ void gather(const int* index, const float* in, float* out) {\n\
+                out[threadIdx.x] = in[index[threadIdx.x]];\n}\n\
+                int main() { int* index; float *in, *out; cudaMalloc(&index, 128); cudaMalloc(&in, 64); cudaMalloc(&out, 128);\n\
+                gather<<<1, 32>>>(index, in, out); }";
+    let clean = report("gather.cu", text, &plan(""));
+    assert!(clean.findings.is_empty() && clean.sizes == Sizes::OfThePlan, "{clean:?}");
+}

@@ -193,8 +193,10 @@ impl Plan {
         let (mut planned, mut sum) = (BTreeMap::new(), 0u64);
         for ((passed, shape), name) in arguments.iter().zip(parameters).zip(&kernel.parameters) {
             let argument = match (passed, shape.element_bytes) {
-                // They may be indices, and only the program knows of what.
-                (_, Some(_)) if !shape.is_written && !shape.is_float => return None,
+                // Integers may be indices, and only the program knows of what. Longer elements are vectors.
+                (_, Some(element)) if !shape.is_written && !shape.is_float && element <= size_of::<u64>() => {
+                    return None;
+                }
                 (Passed::Buffer { bytes }, Some(element)) => {
                     sum = sum.saturating_add(*bytes);
                     let elements =
